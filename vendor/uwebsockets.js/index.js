@@ -1,4 +1,3 @@
-'use strict'
 /*
  * uWebSockets.js is not published on the npm registry under its own name, so this package stands in
  * its place (package.json "overrides") and loads the first native binding that works here:

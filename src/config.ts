@@ -1,0 +1,449 @@
+/**
+ * Settings: flag > environment > file > default. One table says everything about a setting: its key in the TOML
+ * file, its environment variable, what is allowed, its default and one line of documentation. The example file,
+ * `--help` and the README's table are checked against it.
+ *
+ * A wrong setting is a ConfigError: one line naming it and what is allowed; the daemon exits 78.
+ */
+import { readFileSync } from 'node:fs'
+import path from 'node:path'
+import ipaddr from 'ipaddr.js'
+import { parse as parseToml, TomlError } from 'smol-toml'
+
+export class ConfigError extends Error {
+  constructor(message: string) {
+    super(message)
+    this.name = 'ConfigError'
+  }
+}
+
+type Kind =
+  | 'path'
+  | 'address'
+  | 'bytes'
+  | 'seconds'
+  | 'hours'
+  | 'count'
+  | 'boolean'
+  | 'cidrs'
+  | 'names'
+  | 'enum'
+
+export interface SettingDefinition {
+  key: string
+  env: string
+  kind: Kind
+  fallback: unknown
+  values?: readonly string[]
+  min?: number
+  flag?: string
+  /** Takes effect on SIGHUP, without a restart. */
+  reloads?: boolean
+  doc: string
+}
+
+const KiB = 1024
+const MiB = 1024 * KiB
+const GiB = 1024 * MiB
+
+/** Every setting of the daemon, in the order the example file shows them. */
+export const settingDefinitions = [
+  {
+    key: 'data_dir',
+    env: 'PIPECTL_DATA_DIR',
+    kind: 'path',
+    fallback: './data',
+    flag: '--data-dir',
+    doc: 'Where everything is kept: metadata, buffer, sealing key.',
+  },
+  {
+    key: 'listen',
+    env: 'PIPECTL_LISTEN',
+    kind: 'address',
+    fallback: '127.0.0.1:8080',
+    flag: '--listen',
+    doc: 'Address of the management API, and of ingest and pull unless data_listen is set. Port 0: any free port.',
+  },
+  {
+    key: 'data_listen',
+    env: 'PIPECTL_DATA_LISTEN',
+    kind: 'address',
+    fallback: null,
+    flag: '--data-listen',
+    doc: 'A second address that serves ingest and pull (and health) alone; they leave the first one.',
+  },
+  {
+    key: 'trusted_proxies',
+    env: 'PIPECTL_TRUSTED_PROXIES',
+    kind: 'cidrs',
+    fallback: [],
+    reloads: true,
+    doc: 'CIDRs of proxies whose X-Forwarded-For is believed.',
+  },
+  {
+    key: 'destination_db_ssl',
+    env: 'DESTINATION_DB_SSL',
+    kind: 'boolean',
+    fallback: false,
+    doc: 'TLS to destination databases on localhost and 127.0.0.1 too; other hosts always use it.',
+  },
+  {
+    key: 'ingest.max_body_bytes',
+    env: 'PIPECTL_INGEST_MAX_BODY_BYTES',
+    kind: 'bytes',
+    fallback: 10 * MiB,
+    min: KiB,
+    doc: 'Largest ingest body, as sent and after decompression.',
+  },
+  {
+    key: 'buffer.max_bytes',
+    env: 'PIPECTL_BUFFER_MAX_BYTES',
+    kind: 'bytes',
+    fallback: 20 * GiB,
+    min: MiB,
+    doc: 'Largest size of the buffer; over it delivered history goes, then ingest answers 503.',
+  },
+  {
+    key: 'buffer.min_free_bytes',
+    env: 'PIPECTL_BUFFER_MIN_FREE_BYTES',
+    kind: 'bytes',
+    fallback: GiB,
+    min: 0,
+    doc: 'Free disk space below which the same happens.',
+  },
+  {
+    key: 'buffer.segment_max_bytes',
+    env: 'PIPECTL_BUFFER_SEGMENT_MAX_BYTES',
+    kind: 'bytes',
+    fallback: 256 * MiB,
+    min: 64 * KiB,
+    doc: 'A buffer file is sealed at this size.',
+  },
+  {
+    key: 'buffer.segment_max_seconds',
+    env: 'PIPECTL_BUFFER_SEGMENT_MAX_SECONDS',
+    kind: 'seconds',
+    fallback: 3600,
+    min: 1,
+    doc: 'A buffer file is sealed at this age.',
+  },
+  {
+    key: 'buffer.undelivered_hours',
+    env: 'PIPECTL_BUFFER_UNDELIVERED_HOURS',
+    kind: 'hours',
+    fallback: 168,
+    min: 0,
+    doc: 'How long messages are kept that a lane has not delivered.',
+  },
+  {
+    key: 'buffer.delivered_hours',
+    env: 'PIPECTL_BUFFER_DELIVERED_HOURS',
+    kind: 'hours',
+    fallback: 24,
+    min: 0,
+    doc: 'How long delivered messages are kept for rewind.',
+  },
+  {
+    key: 'buffer.delivered_max_bytes',
+    env: 'PIPECTL_BUFFER_DELIVERED_MAX_BYTES',
+    kind: 'bytes',
+    fallback: GiB,
+    min: 0,
+    doc: 'How much delivered history is kept at most.',
+  },
+  {
+    key: 'delivery.max_in_flight_bytes',
+    env: 'PIPECTL_DELIVERY_MAX_IN_FLIGHT_BYTES',
+    kind: 'bytes',
+    fallback: 256 * MiB,
+    min: MiB,
+    doc: 'Memory that all batches under way may take together.',
+  },
+  {
+    key: 'egress.allow',
+    env: 'PIPECTL_EGRESS_ALLOW',
+    kind: 'names',
+    fallback: [],
+    doc: 'CIDRs and host names that destinations may dial although egress.private is deny.',
+  },
+  {
+    key: 'egress.deny',
+    env: 'PIPECTL_EGRESS_DENY',
+    kind: 'names',
+    fallback: [],
+    doc: 'CIDRs and host names that destinations may not dial; wins over allow.',
+  },
+  {
+    key: 'egress.private',
+    env: 'PIPECTL_EGRESS_PRIVATE',
+    kind: 'enum',
+    values: ['allow', 'deny'],
+    fallback: 'allow',
+    doc: 'Whether destinations may dial loopback and private addresses.',
+  },
+  {
+    key: 'geoip.database',
+    env: 'PIPECTL_GEOIP_DATABASE',
+    kind: 'path',
+    fallback: null,
+    doc: 'City-level .mmdb file for the geolocation fields; looked at again when it is replaced.',
+  },
+  {
+    key: 'secrets.key_file',
+    env: 'PIPECTL_SECRETS_KEY_FILE',
+    kind: 'path',
+    fallback: null,
+    doc: 'The key that seals stored secrets. Default: the systemd credential pipectl-sealing-key, else sealing.key in data_dir.',
+  },
+  {
+    key: 'metrics.listen',
+    env: 'PIPECTL_METRICS_LISTEN',
+    kind: 'address',
+    fallback: '127.0.0.1:9464',
+    flag: '--metrics-listen',
+    doc: 'Address of /metrics for Prometheus; "off" for none.',
+  },
+  {
+    key: 'log.level',
+    env: 'PIPECTL_LOG_LEVEL',
+    kind: 'enum',
+    values: ['trace', 'debug', 'info', 'warn', 'error', 'fatal'],
+    fallback: 'info',
+    flag: '--log-level',
+    reloads: true,
+    doc: 'Least severity that is logged.',
+  },
+  {
+    key: 'log.format',
+    env: 'PIPECTL_LOG_FORMAT',
+    kind: 'enum',
+    values: ['auto', 'json', 'pretty'],
+    fallback: 'auto',
+    flag: '--log-format',
+    doc: 'auto: pretty on a terminal, JSON lines elsewhere.',
+  },
+] as const satisfies readonly SettingDefinition[]
+
+export type SettingKey = (typeof settingDefinitions)[number]['key']
+
+export interface ListenAddress {
+  host: string
+  port: number
+}
+
+/** The settings of one daemon, checked. */
+export interface Settings {
+  data_dir: string
+  listen: ListenAddress
+  data_listen: ListenAddress | null
+  trusted_proxies: string[]
+  destination_db_ssl: boolean
+  'ingest.max_body_bytes': number
+  'buffer.max_bytes': number
+  'buffer.min_free_bytes': number
+  'buffer.segment_max_bytes': number
+  'buffer.segment_max_seconds': number
+  'buffer.undelivered_hours': number
+  'buffer.delivered_hours': number
+  'buffer.delivered_max_bytes': number
+  'delivery.max_in_flight_bytes': number
+  'egress.allow': string[]
+  'egress.deny': string[]
+  'egress.private': 'allow' | 'deny'
+  'geoip.database': string | null
+  'secrets.key_file': string | null
+  'metrics.listen': ListenAddress | null
+  'log.level': 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal'
+  'log.format': 'auto' | 'json' | 'pretty'
+}
+
+export type SettingOrigin = 'flag' | 'environment' | 'file' | 'default'
+
+export interface LoadedSettings {
+  settings: Settings
+  /** Where each value came from: for `config show --origin`. */
+  origins: Record<string, SettingOrigin>
+  /** The file that was read, if any. */
+  file: string | null
+}
+
+export interface SettingSources {
+  /** By setting key; undefined: not given. */
+  flags?: Partial<Record<SettingKey, string | undefined>>
+  env?: Record<string, string | undefined>
+  /** `--config` or PIPECTL_CONFIG: must exist when given. */
+  file?: string | undefined
+}
+
+/** Reads and checks all settings. Throws ConfigError with one line for the first wrong one. */
+export function loadSettings(sources: SettingSources): LoadedSettings {
+  const env = sources.env ?? {}
+  const file = sources.file ?? env.PIPECTL_CONFIG ?? null
+  const fromFile = file === null ? new Map<string, unknown>() : readSettingsFile(file)
+  const settings: Record<string, unknown> = {}
+  const origins: Record<string, SettingOrigin> = {}
+  for (const definition of settingDefinitions as readonly SettingDefinition[]) {
+    const flag = sources.flags?.[definition.key as SettingKey]
+    const variable = env[definition.env]
+    let origin: SettingOrigin = 'default'
+    let given: unknown = definition.fallback
+    let label = definition.key
+    if (fromFile.has(definition.key)) {
+      origin = 'file'
+      given = fromFile.get(definition.key)
+      label = `${definition.key} (in ${file})`
+    }
+    if (variable !== undefined && variable !== '') {
+      origin = 'environment'
+      given = variable
+      label = definition.env
+    }
+    if (flag !== undefined) {
+      origin = 'flag'
+      given = flag
+      label = definition.flag ?? definition.key
+    }
+    settings[definition.key] = parseSetting(definition, given, label)
+    origins[definition.key] = origin
+  }
+  return { settings: settings as unknown as Settings, origins, file }
+}
+
+function readSettingsFile(file: string): Map<string, unknown> {
+  let text: string
+  try {
+    text = readFileSync(file, 'utf8')
+  } catch (error) {
+    throw new ConfigError(`--config ${file}: cannot be read (${(error as NodeJS.ErrnoException).code})`)
+  }
+  let table: Record<string, unknown>
+  try {
+    table = parseToml(text)
+  } catch (error) {
+    const at = error instanceof TomlError ? ` at line ${error.line}, column ${error.column}` : ''
+    throw new ConfigError(`${file}: not valid TOML${at}`)
+  }
+  const flat = new Map<string, unknown>()
+  flatten(table, '', flat)
+  const known = new Set<string>(settingDefinitions.map((definition) => definition.key))
+  for (const key of flat.keys()) {
+    if (!known.has(key))
+      throw new ConfigError(`${key} (in ${file}): no such setting; \`pipectl config show\` lists them`)
+  }
+  return flat
+}
+
+function flatten(table: Record<string, unknown>, prefix: string, into: Map<string, unknown>): void {
+  for (const [key, value] of Object.entries(table)) {
+    if (value !== null && typeof value === 'object' && !Array.isArray(value) && !(value instanceof Date)) {
+      flatten(value as Record<string, unknown>, `${prefix}${key}.`, into)
+    } else into.set(`${prefix}${key}`, value)
+  }
+}
+
+function parseSetting(definition: SettingDefinition, value: unknown, label: string): unknown {
+  if (value === null) return null
+  switch (definition.kind) {
+    case 'path':
+      if (typeof value !== 'string' || value === '')
+        throw new ConfigError(`${label}: must be a path, not ${show(value)}`)
+      return path.resolve(value)
+    case 'address':
+      return parseAddress(definition, value, label)
+    case 'bytes':
+    case 'seconds':
+    case 'hours':
+    case 'count':
+      return parseQuantity(definition, value, label)
+    case 'boolean':
+      if (value === true || value === 'true' || value === '1') return true
+      if (value === false || value === 'false' || value === '0') return false
+      throw new ConfigError(`${label}: must be true or false, not ${show(value)}`)
+    case 'enum':
+      if (typeof value === 'string' && definition.values?.includes(value)) return value
+      throw new ConfigError(`${label}: must be one of ${definition.values?.join(', ')}, not ${show(value)}`)
+    case 'cidrs':
+    case 'names':
+      return parseList(definition.kind, value, label)
+  }
+}
+
+function parseAddress(definition: SettingDefinition, value: unknown, label: string): ListenAddress | null {
+  if (value === 'off' && definition.key === 'metrics.listen') return null
+  const match = typeof value === 'string' ? /^(\[[0-9a-fA-F:.]+\]|[^:\s]+):(\d{1,5})$/.exec(value) : null
+  const port = Number(match?.[2])
+  if (match === null || port > 65535) {
+    throw new ConfigError(`${label}: must be host:port with a port from 0 to 65535, not ${show(value)}`)
+  }
+  return { host: match[1]!.replace(/^\[|\]$/g, ''), port }
+}
+
+const units: Record<string, Record<string, number>> = {
+  bytes: {
+    '': 1,
+    b: 1,
+    k: KiB,
+    kib: KiB,
+    kb: 1000,
+    m: MiB,
+    mib: MiB,
+    mb: 1e6,
+    g: GiB,
+    gib: GiB,
+    gb: 1e9,
+    t: 1024 * GiB,
+    tib: 1024 * GiB,
+    tb: 1e12,
+  },
+  seconds: { '': 1, s: 1, m: 60, h: 3600 },
+  hours: { '': 1, h: 1, d: 24 },
+  count: { '': 1 },
+}
+const quantityHelp: Record<string, string> = {
+  bytes: 'a size in bytes, or with a unit such as 512KiB, 64MiB, 20GiB',
+  seconds: 'a duration in seconds, or with a unit such as 90s, 15m, 1h',
+  hours: 'a duration in hours, or with a unit such as 36h, 7d',
+  count: 'a whole number',
+}
+
+function parseQuantity(definition: SettingDefinition, value: unknown, label: string): number {
+  const match = /^(\d+(?:\.\d+)?)\s*([a-z]*)$/i.exec(String(value).trim())
+  const factor = match ? units[definition.kind]?.[match[2]!.toLowerCase()] : undefined
+  const min = definition.min ?? 0
+  const quantity = match && factor !== undefined ? Number(match[1]) * factor : Number.NaN
+  // Hours may be a fraction (tests of retention use seconds); sizes and counts are whole.
+  const whole = definition.kind === 'hours' ? quantity : Math.floor(quantity)
+  if (!(whole >= min) || whole > Number.MAX_SAFE_INTEGER) {
+    throw new ConfigError(
+      `${label}: must be ${quantityHelp[definition.kind]}, at least ${min}, not ${show(value)}`,
+    )
+  }
+  return whole
+}
+
+function parseList(kind: 'cidrs' | 'names', value: unknown, label: string): string[] {
+  const items = typeof value === 'string' ? value.split(',') : value
+  const list = Array.isArray(items)
+    ? items.map((item) => String(item).trim()).filter((item) => item !== '')
+    : null
+  if (list === null) throw new ConfigError(`${label}: must be a list, or comma-separated, not ${show(value)}`)
+  for (const item of list) {
+    const isRange = ipaddr.isValidCIDR(item) || ipaddr.isValid(item)
+    const isName =
+      kind === 'names' && /^(\*\.)?[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?$/i.test(item) && !/^[\d.]+$/.test(item)
+    if (!isRange && !isName) {
+      const allowed = kind === 'names' ? 'an address, a CIDR or a host name' : 'an address or a CIDR'
+      throw new ConfigError(`${label}: ${show(item)} is not ${allowed}`)
+    }
+  }
+  return list
+}
+
+function show(value: unknown): string {
+  return JSON.stringify(value) ?? String(value)
+}
+
+/** `host:port` with IPv6 in brackets. */
+export function formatAddress(address: ListenAddress): string {
+  return `${address.host.includes(':') ? `[${address.host}]` : address.host}:${address.port}`
+}

@@ -1,0 +1,91 @@
+/** A pipe: what clients create, change and read. Rules: spec "Pipe". */
+import Type, { type Static } from 'typebox'
+
+const fieldName = (description: string) => Type.String({ minLength: 1, maxLength: 100, description })
+const nullable = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()])
+const geoField = (what: string) =>
+  nullable(Type.String({ maxLength: 100, description: `JSON key for the ${what}; null: off` }))
+
+export const pipeNamePattern = '^[A-Za-z0-9_-]+$'
+const pipeName = Type.String({
+  minLength: 1,
+  maxLength: 100,
+  pattern: pipeNamePattern,
+  description: 'letters, digits, hyphen and underscore only',
+})
+
+/** The seven geo targets, in the order the spec lists them. */
+export const geoFieldKeys = [
+  'pipe_ingest_geo_country_field',
+  'pipe_ingest_geo_region_field',
+  'pipe_ingest_geo_city_field',
+  'pipe_ingest_geo_postal_field',
+  'pipe_ingest_geo_latitude_field',
+  'pipe_ingest_geo_longitude_field',
+  'pipe_ingest_geo_accuracy_radius_field',
+] as const
+export type GeoFieldKey = (typeof geoFieldKeys)[number]
+
+const settable = {
+  pipe_description: Type.String({ maxLength: 500 }),
+  pipe_add_ingest_ts: Type.Boolean(),
+  pipe_add_ingest_ip: Type.Boolean(),
+  pipe_ingest_ts_field: fieldName('JSON key for the ingest timestamp'),
+  pipe_ingest_ip_field: fieldName('JSON key for the client IP'),
+  pipe_ingest_geo_country_field: geoField('ISO country code'),
+  pipe_ingest_geo_region_field: geoField('region or subdivision'),
+  pipe_ingest_geo_city_field: geoField('city name'),
+  pipe_ingest_geo_postal_field: geoField('postal code'),
+  pipe_ingest_geo_latitude_field: geoField('approximate latitude (number)'),
+  pipe_ingest_geo_longitude_field: geoField('approximate longitude (number)'),
+  pipe_ingest_geo_accuracy_radius_field: geoField('accuracy radius in km (number)'),
+  pipe_api_key_required: Type.Boolean(),
+  pipe_allow_any_browser_origin: Type.Boolean(),
+}
+export const pipeStatus = Type.Enum(['active', 'paused'])
+
+/** POST /v1/pipes. `pipe_status` is taken and ignored: a new pipe is always active (spec rule 3). */
+export const PipeCreate = Type.Object(
+  {
+    pipe_name: pipeName,
+    ...Type.Partial(Type.Object(settable)).properties,
+    pipe_status: Type.Optional(Type.Unknown()),
+  },
+  { additionalProperties: false },
+)
+/** PATCH /v1/pipes/{pipe_id}. */
+export const PipeUpdate = Type.Object(
+  { ...Type.Partial(Type.Object(settable)).properties, pipe_status: Type.Optional(pipeStatus) },
+  { additionalProperties: false },
+)
+/** A stored pipe, as every response shows it. */
+export const Pipe = Type.Object({
+  pipe_id: Type.String({ format: 'uuid' }),
+  pipe_name: pipeName,
+  pipe_status: pipeStatus,
+  ...settable,
+  pipe_created_ts: Type.String({ format: 'date-time' }),
+  pipe_updated_ts: Type.String({ format: 'date-time' }),
+})
+
+export type PipeCreate = Static<typeof PipeCreate>
+export type PipeUpdate = Static<typeof PipeUpdate>
+export type Pipe = Static<typeof Pipe>
+
+/** Defaults of a new pipe (spec "Pipe"). `pipe_description` is stored as the empty string. */
+export const pipeDefaults = {
+  pipe_description: '',
+  pipe_add_ingest_ts: true,
+  pipe_add_ingest_ip: false,
+  pipe_ingest_ts_field: 'ingest_ts',
+  pipe_ingest_ip_field: 'ingest_ip',
+  pipe_ingest_geo_country_field: null,
+  pipe_ingest_geo_region_field: null,
+  pipe_ingest_geo_city_field: null,
+  pipe_ingest_geo_postal_field: null,
+  pipe_ingest_geo_latitude_field: null,
+  pipe_ingest_geo_longitude_field: null,
+  pipe_ingest_geo_accuracy_radius_field: null,
+  pipe_api_key_required: true,
+  pipe_allow_any_browser_origin: false,
+} as const satisfies Partial<Pipe>

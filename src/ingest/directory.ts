@@ -1,0 +1,43 @@
+/**
+ * The directory: the snapshot of metadata that the hot paths read. Everything an ingest request needs to be judged,
+ * in memory, by pipe id; replaced pipe by pipe when management changes something. Reading it never waits.
+ */
+import type { PipeLimits } from '../contract/limits.ts'
+import type { Pipe } from '../contract/pipe.ts'
+
+export interface DirectoryPipe {
+  readonly workspaceId: string
+  readonly pipe: Pipe
+  readonly limits: PipeLimits | null
+  /** Exact `Origin` values: scheme://host[:port], lower case. */
+  readonly allowedOrigins: ReadonlySet<string>
+  /** Top-level keys that every record must have after enrichment (spec "Ingest"), in a stable order. */
+  readonly requiredFields: readonly string[]
+}
+
+export interface DirectoryKey {
+  readonly apiKeyId: string
+  readonly workspaceId: string
+}
+
+/** Where the directory's content comes from. Kept by metadata. */
+export interface DirectorySource {
+  allPipes(): Promise<DirectoryPipe[]>
+  /** Null when the pipe does not exist. */
+  pipe(pipeId: string): Promise<DirectoryPipe | null>
+  /** SHA-256 (hex) of every active key → whose it is. */
+  allKeys(): Promise<Map<string, DirectoryKey>>
+  /** One active key by its hash: for keys that another process made (`pipectl workspaces create`). */
+  key(hash: string): Promise<DirectoryKey | null>
+}
+
+export interface Directory {
+  /** Also a paused pipe; the caller looks at `pipe_status`. `pipeId` in lower case. */
+  pipe(pipeId: string): DirectoryPipe | undefined
+  /** Looked up by the hash of the key; a hash not known yet is looked for in the source once. */
+  key(hash: string): DirectoryKey | undefined | Promise<DirectoryKey | undefined>
+  /** Reload one pipe from the source; resolves when requests see the change. */
+  refreshPipe(pipeId: string): Promise<void>
+  /** Reload all keys: after one was made or revoked. */
+  refreshKeys(): Promise<void>
+}
