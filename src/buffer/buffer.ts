@@ -25,10 +25,24 @@ export interface NewMessage {
   recordCount: number
   /** NDJSON: one record's own JSON text a line, `\n` between lines, none at the end. Copied by `append`. */
   body: Uint8Array
+  /** At most one message of a pipe is kept for a key within 24 h (contract "Ingest", Idempotency-Key). */
+  idempotencyKey?: string
 }
 
-export interface StoredMessage extends NewMessage {
+/** The answer to an append. For a repeated idempotency key it is the first message's, and nothing was kept anew. */
+export interface Appended {
   seq: number
+  msgId: string
+  recordCount: number
+  repeated: boolean
+}
+
+export interface StoredMessage {
+  seq: number
+  pipeId: string
+  msgId: string
+  receivedMs: number
+  recordCount: number
   body: Buffer
 }
 
@@ -56,8 +70,8 @@ export class BufferUnavailableError extends Error {
 
 /** The writing side, used by the main thread. */
 export interface Appender {
-  /** Resolves with the message's `seq` once it is fsynced. Throws or rejects with BufferUnavailableError. */
-  append(message: NewMessage): Promise<number>
+  /** Resolves once the message is fsynced. Throws or rejects with BufferUnavailableError. */
+  append(message: NewMessage): Promise<Appended>
   /** The newest committed `seq` of the whole buffer; 0 when empty. */
   readonly headSeq: number
   /** Resolves when everything appended so far is answered; later appends are refused (`closing`). */

@@ -145,12 +145,6 @@ export interface Metadata {
     ingestedSince(sinceMs: number): Promise<Record<string, { records: number; bytes: number }>>
     prune(beforeMs: number): Promise<void>
   }
-  readonly idempotency: {
-    /** The 202 body first given for this key on this pipe, if it is younger than 24 h. */
-    find(pipeId: string, key: string, sinceMs: number): Promise<string | null>
-    save(pipeId: string, key: string, body: string, nowMs: number): Promise<void>
-    prune(beforeMs: number): Promise<void>
-  }
   readonly directory: DirectorySource
   readonly laneSource: LaneSource
   readonly laneStore: LaneStore
