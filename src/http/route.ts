@@ -1,0 +1,30 @@
+/** A route as data: what the HTTP layer needs to serve one operation, without any HTTP library's types. */
+import type { DirectoryKey } from '../ingest/directory.ts'
+
+export interface ApiRequest {
+  /** Path parameters, as sent (not decoded, not checked). */
+  params: Record<string, string>
+  query: URLSearchParams
+  /** Lower-case names. */
+  headers: Record<string, string>
+  /** The parsed JSON body; undefined when there was none. */
+  body: unknown
+  /** Whose key the request carries; null on routes without authentication. */
+  key: DirectoryKey | null
+}
+
+export interface ApiReply {
+  status: number
+  /** Sent as JSON; a Buffer is sent as it is. */
+  body?: unknown
+  headers?: Record<string, string>
+}
+
+export interface Route {
+  method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
+  /** With parameters in braces, as the OpenAPI document writes them: `/v1/pipes/{pipe_id}`. */
+  path: string
+  operationId: string
+  auth: 'none' | 'key'
+  handler(request: ApiRequest): Promise<ApiReply>
+}
