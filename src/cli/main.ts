@@ -1,0 +1,32 @@
+/**
+ * The program's entry. Parses nothing itself: every command is a file beside this one, and what a command needs is
+ * imported when it runs, so that `--version` and `--help` stay quick.
+ */
+import { Command, CommanderError } from 'commander'
+import { version } from '../version.ts'
+import { reportFailure } from './failure.ts'
+import { initCommand } from './init.ts'
+import { serveCommand } from './serve.ts'
+import { workspacesCommand } from './workspaces.ts'
+
+async function main(argv: string[]): Promise<void> {
+  const program = new Command('pipectl')
+    .description(
+      'JSON records in over HTTP, kept durably, delivered in order to databases, buckets and endpoints.',
+    )
+    .version(version(), '-V, --version', 'print the version')
+    .showHelpAfterError('(pipectl --help lists the commands)')
+    .exitOverride()
+  program.addCommand(serveCommand())
+  program.addCommand(initCommand())
+  program.addCommand(workspacesCommand())
+  await program.parseAsync(argv)
+}
+
+try {
+  await main(process.argv)
+} catch (error) {
+  // commander has printed its own message; help and version end with 0, wrong usage with 2.
+  if (error instanceof CommanderError) process.exitCode = error.exitCode === 0 ? 0 : 2
+  else process.exitCode = reportFailure(error)
+}
