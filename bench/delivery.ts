@@ -1,0 +1,179 @@
+/** How fast a backlog of 200,000 records of about 500 bytes reaches each kind of destination. */
+import { startDaemon } from '../test/support/daemon.ts'
+import { startMariadb } from '../test/support/mariadb.ts'
+import { startPostgres } from '../test/support/postgres.ts'
+import { startS3 } from '../test/support/s3.ts'
+import { blockedDestination, drain, fill } from './backlog.ts'
+import { cpuSeconds, peakRssMiB } from './process-stats.ts'
+import { startSink } from './sink.ts'
+import { count, table } from './table.ts'
+
+const total = Number(process.env.BENCH_RECORDS ?? 200_000)
+const columns = (idRole?: string) => [
+  {
+    column_name: 'id',
+    column_type: 'string',
+    source_field: 'id',
+    nullable: false,
+    ...(idRole ? { semantic_role: idRole } : {}),
+  },
+  { column_name: 'type', column_type: 'string', source_field: 'type' },
+  { column_name: 'user_id', column_type: 'number', source_field: 'user_id' },
+  { column_name: 'amount', column_type: 'number', source_field: 'amount' },
+  { column_name: 'currency', column_type: 'string', source_field: 'currency' },
+  { column_name: 'ok', column_type: 'boolean', source_field: 'ok' },
+  { column_name: 'tags', column_type: 'array', source_field: 'tags' },
+  { column_name: 'context', column_type: 'object', source_field: 'context' },
+  { column_name: 'note', column_type: 'string', source_field: 'note' },
+]
+
+interface Target {
+  name: string
+  destination: Record<string, unknown>
+  stored(): Promise<number>
+}
+
+export async function benchDelivery(): Promise<string> {
+  const rows: string[][] = []
+  for (const open of [httpTarget, postgresTargets, mariadbTargets, objectStoreTarget]) {
+    const { targets, close } = await open()
+    try {
+      for (const target of targets) rows.push(await measure(target))
+    } finally {
+      await close()
+    }
+  }
+  return table(['delivery', 'records', 'seconds', 'records/s', 'daemon CPU', 'peak RSS MiB'], rows)
+}
+
+async function measure(target: Target): Promise<string[]> {
+  const daemon = await startDaemon({ env: { PIPECTL_LOG_LEVEL: 'warn' } })
+  try {
+    const pipeId = await daemon.createPipe({ pipe_name: 'bench' })
+    const id = await blockedDestination(daemon, pipeId, target.destination)
+    await fill(daemon, pipeId, total)
+    const cpuBefore = cpuSeconds(daemon.pid)
+    const seconds = await drain(daemon, pipeId, [id])
+    const cpu = ((cpuSeconds(daemon.pid) - cpuBefore) / seconds) * 100
+    const stored = await target.stored()
+    if (stored !== total) throw new Error(`${target.name}: ${stored} of ${total} records arrived`)
+    return [
+      target.name,
+      count(total),
+      seconds.toFixed(2),
+      count(total / seconds),
+      `${count(cpu)}%`,
+      count(peakRssMiB(daemon.pid)),
+    ]
+  } finally {
+    await daemon.close()
+  }
+}
+
+interface Opened {
+  targets: Target[]
+  close(): Promise<void>
+}
+
+async function httpTarget(): Promise<Opened> {
+  const sink = await startSink()
+  return {
+    targets: [
+      {
+        name: 'HTTP endpoint, ndjson',
+        destination: {
+          destination_type: 'destination_http_endpoint',
+          destination_config: { url: sink.url, body_format: 'ndjson' },
+        },
+        stored: async () => sink.records(),
+      },
+    ],
+    close: async () => sink.close(),
+  }
+}
+
+async function postgresTargets(): Promise<Opened> {
+  const server = await startPostgres()
+  const shape =
+    'id text PRIMARY KEY, type text, user_id bigint, amount numeric, currency text, ok boolean, tags jsonb, context jsonb, note text'
+  await server.query(`CREATE TABLE bench_insert (${shape})`)
+  await server.query(`CREATE TABLE bench_upsert (${shape})`)
+  const target = (name: string, tableName: string, role?: string): Target => ({
+    name,
+    destination: {
+      destination_type: 'destination_database',
+      destination_config: {
+        host: server.host,
+        port: server.port,
+        database: server.database,
+        username: server.user,
+        password: server.password,
+        table: tableName,
+      },
+      columns: columns(role),
+    },
+    stored: async () =>
+      Number((await server.query(`SELECT count(*)::int AS n FROM ${tableName}`)).rows[0]?.n),
+  })
+  return {
+    targets: [
+      target('PostgreSQL insert', 'bench_insert'),
+      target('PostgreSQL upsert', 'bench_upsert', 'dedupe_id'),
+    ],
+    close: async () => server.stop(),
+  }
+}
+
+async function mariadbTargets(): Promise<Opened> {
+  const server = await startMariadb()
+  const shape =
+    'id varchar(64) PRIMARY KEY, type varchar(64), user_id bigint, amount decimal(20,6), currency char(3), ok boolean, tags json, context json, note text'
+  await server.query(`CREATE TABLE bench_insert (${shape})`)
+  await server.query(`CREATE TABLE bench_upsert (${shape})`)
+  const target = (name: string, tableName: string, role?: string): Target => ({
+    name,
+    destination: {
+      destination_type: 'destination_database',
+      destination_config: {
+        dialect: 'mariadb',
+        host: server.host,
+        port: server.port,
+        database: server.database,
+        username: server.user,
+        password: server.password,
+        table: tableName,
+      },
+      columns: columns(role),
+    },
+    stored: async () => Number((await server.query(`SELECT count(*) AS n FROM ${tableName}`))[0]?.n),
+  })
+  return {
+    targets: [
+      target('MariaDB insert', 'bench_insert'),
+      target('MariaDB upsert', 'bench_upsert', 'dedupe_id'),
+    ],
+    close: async () => server.stop(),
+  }
+}
+
+async function objectStoreTarget(): Promise<Opened> {
+  const server = await startS3()
+  return {
+    targets: [
+      {
+        name: 'object store, gzip ndjson',
+        destination: {
+          destination_type: 'destination_object_store',
+          destination_config: {
+            bucket: server.bucket,
+            endpoint: server.endpoint,
+            access_key: server.accessKey,
+            secret_key: server.secretKey,
+          },
+        },
+        stored: async () => server.countRecords(),
+      },
+    ],
+    close: async () => server.stop(),
+  }
+}

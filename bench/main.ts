@@ -1,0 +1,30 @@
+/**
+ * `npm run bench [-- ingest delivery lanes listing]`: speed of the built daemon, each figure from a fresh data directory
+ * on this machine, with its own load generator beside it. Prints tables; asserts nothing.
+ */
+import os from 'node:os'
+import { benchDelivery } from './delivery.ts'
+import { benchIngest } from './ingest.ts'
+import { benchLanes } from './lanes.ts'
+import { benchListing } from './listing.ts'
+import { generator } from './load.ts'
+
+const benches: Record<string, () => Promise<string>> = {
+  ingest: benchIngest,
+  delivery: benchDelivery,
+  lanes: benchLanes,
+  listing: benchListing,
+}
+
+const wanted = process.argv.length > 2 ? process.argv.slice(2) : Object.keys(benches)
+const cpu = os.cpus()
+console.log(
+  `${new Date().toISOString().slice(0, 10)}, ${cpu.length} cores (${cpu[0]?.model.trim()}), ` +
+    `${Math.round(os.totalmem() / 2 ** 30)} GiB, Node.js ${process.version}, load by ${generator} on the same machine\n`,
+)
+for (const name of wanted) {
+  const bench = benches[name]
+  if (bench === undefined) throw new Error(`no bench ${name}; there are ${Object.keys(benches).join(', ')}`)
+  console.log(`${await bench()}\n`)
+}
+process.exit(0)
