@@ -1,0 +1,156 @@
+/**
+ * Checks a body against its schema and says what is wrong in words for people: the flat `errors` map of
+ * `validation_error` (spec "Validation error"): dot-joined path → a sentence.
+ *
+ * The library's findings need work before a person can read them: a missing key is reported on its parent, an unknown
+ * key twice, and a union once for every alternative and once more for itself. One sentence per path is kept.
+ */
+import type { Static, TSchema } from 'typebox'
+import type { TLocalizedValidationError } from 'typebox/error'
+import { Settings } from 'typebox/system'
+import { Check, Errors } from 'typebox/value'
+import { validationError } from './errors.ts'
+
+// The library reports eight errors and stops; a person wants all of them. Bodies are small, so this is bounded.
+Settings.Set({ maxErrors: 10_000 })
+
+export type FieldErrors = Record<string, string>
+export const unknownField = 'Unknown field.'
+export const requiredField = 'is required'
+
+/** The value, typed, or throws `validation_error` naming every wrong field. */
+export function validate<S extends TSchema>(schema: S, value: unknown): Static<S> {
+  if (Check(schema, value)) return value
+  throw validationError(explain(schema, value))
+}
+
+/** Every wrong field of `value`; empty when it fits. `prefix` is put before each path, e.g. `destination_config`. */
+export function explain(schema: TSchema, value: unknown, prefix = ''): FieldErrors {
+  // No prototype: a field of the caller's may be named __proto__.
+  const errors: FieldErrors = Object.create(null)
+  const byPlace = new Map<string, TLocalizedValidationError[]>()
+  for (const error of Errors(schema, value)) {
+    const found = byPlace.get(error.instancePath)
+    if (found) found.push(error)
+    else byPlace.set(error.instancePath, [error])
+  }
+  for (const [pointer, found] of byPlace) {
+    const path = join(prefix, pointerPath(pointer))
+    for (const error of found) {
+      if (error.keyword === 'required')
+        for (const key of error.params.requiredProperties) errors[join(path, [key])] ??= requiredField
+      if (error.keyword === 'additionalProperties')
+        for (const key of error.params.additionalProperties) errors[join(path, [key])] = unknownField
+    }
+    const sentence = sentenceFor(found, valueAt(value, pointerPath(pointer)))
+    if (sentence !== null) errors[path] ??= sentence
+  }
+  return errors
+}
+
+/** The body as an object, for rules that need one before its schema is known. Throws `validation_error` on `""`. */
+export function requireObject(body: unknown): Record<string, unknown> {
+  if (isObject(body)) return body
+  throw validationError({ '': body === undefined ? 'The body must be a JSON object.' : notAnObject(body) })
+}
+
+export function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+const notAnObject = (body: unknown) => `The body must be a JSON object, not ${describe(body)}.`
+
+/** One sentence for all the findings at one place; null when they speak of other places (missing and unknown keys). */
+function sentenceFor(found: readonly TLocalizedValidationError[], value: unknown): string | null {
+  const own = found.filter((error) => !elsewhere.has(error.keyword))
+  // An alternative that takes another type says nothing to someone whose value has the right one.
+  const telling = own.find((error) => error.keyword !== 'type')
+  if (telling) return sentence(telling, value)
+  const types = own.flatMap((error) => (error.keyword === 'type' ? error.params.type : []))
+  if (types.length === 0) return null
+  return `must be ${[...new Set(types)].map((type) => typeNames[type] ?? type).join(' or ')}, not ${describe(value)}`
+}
+const elsewhere = new Set(['required', 'additionalProperties', 'boolean', 'anyOf', 'oneOf', 'allOf'])
+
+const typeNames: Record<string, string> = {
+  string: 'a string',
+  integer: 'a whole number',
+  number: 'a number',
+  boolean: 'true or false',
+  object: 'an object',
+  array: 'a list',
+  null: 'null',
+}
+
+function sentence(error: TLocalizedValidationError, value: unknown): string {
+  switch (error.keyword) {
+    case 'minLength':
+      return error.params.limit === 1
+        ? 'must not be empty'
+        : `must be at least ${error.params.limit} characters, not ${lengthOf(value)}`
+    case 'maxLength':
+      return `must be at most ${error.params.limit} characters, not ${lengthOf(value)}`
+    case 'minimum':
+      return `must be at least ${error.params.limit}, not ${describe(value)}`
+    case 'maximum':
+      return `must be at most ${error.params.limit}, not ${describe(value)}`
+    case 'minItems':
+      return `must hold at least ${error.params.limit}`
+    case 'maxItems':
+      return `must hold at most ${error.params.limit}, not ${lengthOf(value)}`
+    case 'maxProperties':
+      return `must hold at most ${error.params.limit} keys`
+    case 'enum':
+      return `must be one of ${error.params.allowedValues.join(', ')}`
+    case 'const':
+      return `must be ${JSON.stringify(error.params.allowedValue)}`
+    case 'pattern':
+      return patternWords[String(error.params.pattern)] ?? `must match ${error.params.pattern}`
+    case 'format':
+      return `must be a ${error.params.format}`
+    default:
+      return error.message
+  }
+}
+
+/** What a pattern of the contract asks for, in words: by the pattern itself, so that a schema needs no second text. */
+const patternWords: Record<string, string> = {
+  '^[A-Za-z0-9_-]+$': 'must hold only letters, digits, hyphens and underscores',
+  '^https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?$':
+    'must be http:// or https:// and a host of letters, digits, dots and hyphens, with an optional :port and no path',
+  '^[0-9]{1,5}$': 'must be a port number from 1 to 65535',
+}
+
+/** What was found, for a sentence: short values as they are, long ones only by kind (they might be secrets). */
+function describe(value: unknown): string {
+  if (value === null) return 'null'
+  if (Array.isArray(value)) return 'a list'
+  if (typeof value === 'object') return 'an object'
+  if (typeof value === 'string') return value === '' ? 'an empty string' : 'a string'
+  return String(value)
+}
+
+function lengthOf(value: unknown): number {
+  return typeof value === 'string' || Array.isArray(value) ? [...value].length : 0
+}
+
+/** A JSON pointer's keys. */
+function pointerPath(pointer: string): string[] {
+  return pointer
+    .split('/')
+    .slice(1)
+    .map((key) => key.replaceAll('~1', '/').replaceAll('~0', '~'))
+}
+
+function join(prefix: string, path: readonly string[]): string {
+  return [...(prefix === '' ? [] : [prefix]), ...path].join('.')
+}
+
+function valueAt(value: unknown, path: readonly string[]): unknown {
+  let at: unknown = value
+  for (const key of path) {
+    if (typeof at !== 'object' || at === null || !Object.hasOwn(at, key)) return undefined
+    at = Reflect.get(at, key)
+  }
+  return at
+}
