@@ -1,0 +1,159 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import path from 'node:path'
+import t from 'tap'
+
+/**
+ * Imports point one way: contract ← ports and pure rules ← use cases ← http ← daemon. A folder may import itself, the
+ * folders of its row, and files named there. Adapters are imported by the composition root and thread entries alone.
+ */
+const root = new URL('../../src/', import.meta.url).pathname
+const everywhere = ['config.ts', 'log.ts', 'version.ts']
+
+const allowed: Record<string, string[]> = {
+  contract: [],
+  buffer: ['contract'],
+  destinations: ['contract', 'buffer/buffer.ts'],
+  metadata: ['contract', 'delivery/delivery.ts', 'ingest/directory.ts'],
+  ingest: ['contract', 'buffer/buffer.ts', 'metadata/store.ts', 'metadata/key-tokens.ts'],
+  delivery: ['contract', 'buffer/buffer.ts', 'destinations/driver.ts'],
+  pull: ['contract', 'delivery/delivery.ts'],
+  management: [
+    'contract',
+    'buffer/buffer.ts',
+    'delivery/delivery.ts',
+    'destinations/driver.ts',
+    'ingest/directory.ts',
+    'metadata/store.ts',
+    'metadata/key-tokens.ts',
+  ],
+  http: ['contract', 'ingest', 'pull', 'management', 'delivery/delivery.ts', 'metadata/key-tokens.ts'],
+  client: ['contract'],
+  tui: ['contract', 'client'],
+  cli: ['contract', 'client', 'tui'],
+}
+
+/** Files that put parts together, or work on a data directory itself, and so see more than their folder. */
+const composing: Record<string, string[] | 'everything'> = {
+  'daemon.ts': 'everything',
+  'data-dir.ts': ['metadata'],
+  'metrics.ts': ['contract', 'buffer', 'delivery', 'ingest'],
+  'service-manager.ts': [],
+  'delivery/delivery-thread.ts': 'everything',
+  'cli/main.ts': ['cli'],
+  'cli/serve.ts': ['daemon.ts', 'data-dir.ts'],
+  'cli/init.ts': ['data-dir.ts'],
+  'cli/workspaces.ts': ['data-dir.ts'],
+  'cli/workspace-output.ts': ['data-dir.ts'],
+}
+
+/** Packages that only one place may know. */
+const packageHomes: Record<string, RegExp> = {
+  'hyper-express': /^http\/server\.ts$/,
+  'better-sqlite3': /^(buffer\/segments\/|metadata\/|data-dir\.ts|cli\/local\/)/,
+  kysely: /^metadata\//,
+  pg: /^destinations\/sql\//,
+  mysql2: /^destinations\/sql\//,
+  '@aws-sdk/client-s3': /^destinations\//,
+  '@aws-sdk/lib-storage': /^destinations\//,
+  maxmind: /^ingest\/geo\.ts$/,
+  ink: /^tui\//,
+  react: /^tui\//,
+  commander: /^cli\//,
+  pino: /^log\.ts$/,
+  'pino-pretty': /^log\.ts$/,
+  'prom-client': /^metrics\.ts$/,
+  typebox: /^(contract|management)\//,
+}
+
+interface Import {
+  from: string
+  /** A path below src/, or a package's name. */
+  to: string
+  isPackage: boolean
+  typeOnly: boolean
+}
+
+const files = readdirSync(root, { recursive: true, encoding: 'utf8' }).filter((file) => /\.tsx?$/.test(file))
+const imports = files.flatMap(importsOf)
+
+function importsOf(file: string): Import[] {
+  const text = readFileSync(path.join(root, file), 'utf8')
+  const pattern =
+    /(?:^|\n)\s*(?:import|export)\s+(type\s)?[^'"\n;]*?(?:\{[^}]*\}\s*)?(?:from\s+)?['"]([^'"]+)['"]|import\(['"]([^'"]+)['"]\)/g
+  return [...text.matchAll(pattern)].map((match) => {
+    const target = match[2] ?? match[3] ?? ''
+    const isPackage = !target.startsWith('.')
+    return {
+      from: file,
+      to: isPackage ? packageName(target) : path.join(path.dirname(file), target),
+      isPackage,
+      typeOnly: match[1] !== undefined,
+    }
+  })
+}
+
+function packageName(target: string): string {
+  return target.startsWith('@') ? target.split('/').slice(0, 2).join('/') : (target.split('/')[0] ?? '')
+}
+
+function mayImport(one: Import): boolean {
+  const special = composing[one.from]
+  if (special === 'everything') return true
+  const folder = one.from.split('/')[0] ?? ''
+  const local = one.from.startsWith('cli/local/') ? ['data-dir.ts', 'metadata', 'buffer', 'ingest'] : []
+  const list = [folder, ...everywhere, ...(allowed[folder] ?? []), ...(special ?? []), ...local]
+  return list.some((entry) => one.to === entry || one.to.startsWith(`${entry}/`))
+}
+
+t.test('the reading of imports finds them (or the tests below could not fail)', async (t) => {
+  t.ok(files.length > 50)
+  t.ok(imports.some((one) => one.from === 'daemon.ts' && one.to === 'buffer/segments/open-buffer.ts'))
+  t.notOk(mayImport({ from: 'cli/x.ts', to: 'buffer/buffer.ts', isPackage: false, typeOnly: false }))
+  t.notOk(mayImport({ from: 'contract/x.ts', to: 'http/route.ts', isPackage: false, typeOnly: true }))
+})
+
+t.test('every folder imports only what the table allows', async (t) => {
+  const wrong = imports.filter((one) => !one.isPackage && !mayImport(one))
+  t.same(
+    wrong.map((one) => `${one.from} imports ${one.to}`),
+    [],
+  )
+})
+
+t.test('every package with a home is imported there alone', async (t) => {
+  const wrong = imports.filter((one) => one.isPackage && packageHomes[one.to]?.test(one.from) === false)
+  t.same(
+    wrong.map((one) => `${one.from} imports ${one.to}`),
+    [],
+  )
+})
+
+t.test('there is no cycle of imports', async (t) => {
+  const graph = new Map<string, string[]>()
+  for (const one of imports) {
+    if (!one.isPackage) graph.set(one.from, [...(graph.get(one.from) ?? []), one.to])
+  }
+  const done = new Set<string>()
+  const cycles: string[] = []
+  const visit = (file: string, trail: string[]) => {
+    if (trail.includes(file)) {
+      cycles.push([...trail.slice(trail.indexOf(file)), file].join(' → '))
+      return
+    }
+    if (done.has(file)) return
+    for (const next of graph.get(file) ?? []) visit(next, [...trail, file])
+    done.add(file)
+  }
+  for (const file of graph.keys()) visit(file, [])
+  t.same(cycles, [])
+})
+
+t.test('the lane and everything pure know no threads', async (t) => {
+  const threads = imports.filter((one) => one.to === 'node:worker_threads').map((one) => one.from)
+  const allowedFiles = /^(buffer\/segments\/|delivery\/delivery-(thread|client)|daemon\.ts)/
+  t.same(
+    threads.filter((file) => !allowedFiles.test(file)),
+    [],
+  )
+  t.notOk(threads.includes('delivery/lane.ts'))
+})
