@@ -39,7 +39,8 @@ export function parseKeyTemplate(template: string): ParsedKeyTemplate {
       continue
     }
     const token = keyTemplateTokens.find((known) => known === inBraces)
-    if (token === undefined) return { ok: false, message: `has an unknown token {${inBraces}}; ${knownTokens}` }
+    if (token === undefined)
+      return { ok: false, message: `has an unknown token {${inBraces}}; ${knownTokens}` }
     parts.push({ token })
   }
   if (!parts.some((part) => 'token' in part && part.token === 'first_seq'))
