@@ -1,0 +1,116 @@
+/**
+ * How a command fails, in the words of a person: what happened and why (`message`), what to do next (`hint`), and
+ * the exit code that scripts tell it by.
+ */
+
+/** Exit codes of every command that speaks to a daemon. */
+export const exitCodes = {
+  ok: 0,
+  failed: 1,
+  usage: 2,
+  notFound: 3,
+  auth: 4,
+  conflict: 5,
+  nothingToDo: 6,
+  unreachable: 7,
+  interrupted: 130,
+} as const
+export type ExitCode = (typeof exitCodes)[keyof typeof exitCodes]
+
+/** An expected failure. `message` is one line: what happened, then why. `hint` is what to do next. */
+export class Failure extends Error {
+  readonly exitCode: ExitCode
+  readonly hint: string
+
+  constructor(exitCode: ExitCode, message: string, hint: string, cause?: unknown) {
+    super(message, { cause })
+    this.name = 'Failure'
+    this.exitCode = exitCode
+    this.hint = hint
+  }
+}
+
+/** The daemon answered with an error body. */
+export class ApiFailure extends Failure {
+  readonly status: number
+  /** The catalogue's code, e.g. `pipe_not_found`. */
+  readonly code: string
+  readonly body: Record<string, unknown>
+  /** From `Retry-After`; null when there was none. */
+  readonly retryAfterMs: number | null
+
+  constructor(status: number, body: Record<string, unknown>, retryAfterMs: number | null) {
+    const code = typeof body.error === 'string' ? body.error : `http_${status}`
+    super(exitCodeOf(status, code), describe(status, code, body), hintFor(status, code))
+    this.name = 'ApiFailure'
+    this.status = status
+    this.code = code
+    this.body = body
+    this.retryAfterMs = retryAfterMs
+  }
+}
+
+/** No usable answer: refused, timed out, name unknown, cut off, or something that is not pipectl answered. */
+export class UnreachableFailure extends Failure {
+  constructor(url: string, why: string, cause?: unknown) {
+    super(
+      exitCodes.unreachable,
+      `cannot reach pipectl at ${url}: ${why}`,
+      'start the daemon with `pipectl serve`, or name another address with --server, PIPECTL_URL or a profile',
+      cause,
+    )
+    this.name = 'UnreachableFailure'
+  }
+}
+
+function exitCodeOf(status: number, code: string): ExitCode {
+  if (code === 'no_blocking_message') return exitCodes.nothingToDo
+  if (code === 'validation_error') return exitCodes.usage
+  if (status === 401 || status === 403) return exitCodes.auth
+  if (status === 404) return exitCodes.notFound
+  if (status === 409) return exitCodes.conflict
+  return exitCodes.failed
+}
+
+function describe(status: number, code: string, body: Record<string, unknown>): string {
+  const said = typeof body.message === 'string' ? body.message : 'no further explanation'
+  const errors = body.errors
+  if (code !== 'validation_error' || errors === null || typeof errors !== 'object') {
+    return `${said} (${code}, HTTP ${status})`
+  }
+  const lines = Object.entries(errors).map(
+    ([path, text]) => `\n  ${path === '' ? 'the body' : path}: ${String(text)}`,
+  )
+  return `the daemon refused the request as not valid:${lines.join('')}`
+}
+
+const hints: Record<string, string> = {
+  validation_error: 'correct the values named above; --help shows what the command takes',
+  unauthorized:
+    'give an active API key with PIPECTL_API_KEY, --api-key-file, --api-key-stdin or `pipectl profile add`',
+  forbidden: 'this pipe takes no request from here; look at `pipectl origins list`',
+  pipe_not_found: '`pipectl pipes list` shows the pipes of this workspace; ingest also needs the pipe active',
+  destination_not_found: '`pipectl destinations list` shows the destinations of this workspace',
+  origin_not_found: '`pipectl origins list PIPE` shows the allowed origins',
+  api_key_not_found: '`pipectl keys list` shows the keys; a revoked key cannot be revoked again',
+  no_blocking_message: 'nothing to do: `pipectl lanes list` shows the state of every lane',
+  duplicate_pipe_name: 'choose another name, or change the existing pipe with `pipectl pipes update`',
+  duplicate_origin: 'nothing to do: the origin is allowed already',
+  duplicate_api_key_name: 'choose another name, or revoke the key of that name first',
+  cannot_revoke_current_key: '`pipectl keys rotate` makes a new key, switches to it and revokes the old one',
+  batch_too_large: 'send fewer records in a request, or raise the limit with `pipectl limits set`',
+  payload_too_large: 'send fewer records in a request, or raise ingest.max_body_bytes of the daemon',
+  rate_limit_exceeded: 'wait a moment, or raise the limit with `pipectl limits set`',
+  daily_quota_exceeded: 'wait until midnight UTC, or raise the quota with `pipectl limits set`',
+  missing_required_fields: 'add the missing keys, or make the columns nullable on the destination',
+  buffer_unavailable: 'it is safe to send again; `pipectl doctor` on the daemon host shows disk space',
+  cursor_expired: 'messages were dropped by retention; go on from the oldest kept one with --accept-gap',
+  server_error: 'try again; the cause is in the log of the daemon',
+}
+
+function hintFor(status: number, code: string): string {
+  const known = hints[code]
+  if (known !== undefined) return known
+  if (status >= 500) return 'try again; the cause is in the log of the daemon'
+  return 'the version of this program and of the daemon may differ: compare `pipectl --version` on both'
+}
