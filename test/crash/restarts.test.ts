@@ -1,0 +1,131 @@
+import t from 'tap'
+import { startDaemon } from '../support/daemon.ts'
+import { startHttpSink } from '../support/http-sink.ts'
+import { audit, drained, type Producer, readAll, startProducer } from '../support/ledger.ts'
+import { startPostgres } from '../support/postgres.ts'
+import { until } from '../support/until.ts'
+
+const restarts = 20
+
+/** Waits until the producer has got `more` further acknowledgements: the daemon is under load at that moment. */
+async function acknowledged(producer: Producer, more: number): Promise<void> {
+  const goal = producer.accepted.size + more
+  await until(`${more} further acknowledgements`, () => producer.accepted.size >= goal)
+}
+
+async function open(t: Tap) {
+  const sink = await startHttpSink()
+  t.teardown(() => sink.stop())
+  const daemon = await startDaemon({ env: { PIPECTL_LOG_LEVEL: 'warn' } })
+  t.teardown(() => daemon.close())
+  const pipeId = await daemon.createPipe({ pipe_name: 'ledger' })
+  const httpId = await daemon.createDestination(pipeId, {
+    destination_type: 'destination_http_endpoint',
+    destination_config: { url: `${sink.url}/`, body_format: 'ndjson' },
+  })
+  const pullId = await daemon.createDestination(pipeId, {
+    destination_type: 'destination_pull',
+    destination_config: {},
+  })
+  return { sink, daemon, pipeId, httpId, pullId }
+}
+
+interface Tap {
+  teardown(fn: () => unknown): void
+}
+
+t.test(
+  `every 202 is delivered, in order per lane, through kill -9 under load (${restarts} times)`,
+  async (t) => {
+    const { sink, daemon, pipeId, httpId, pullId } = await open(t)
+    const server = await startPostgres()
+    t.teardown(() => server.stop())
+    await server.query('CREATE TABLE ledger (place bigserial, message text PRIMARY KEY, n int)')
+    const tableId = await daemon.createDestination(pipeId, {
+      destination_type: 'destination_database',
+      destination_config: {
+        host: server.host,
+        port: server.port,
+        database: server.database,
+        username: server.user,
+        password: server.password,
+        table: 'ledger',
+      },
+      columns: [
+        { column_name: 'message', column_type: 'string', semantic_role: 'dedupe_id' },
+        { column_name: 'n', column_type: 'number' },
+      ],
+    })
+    const producer = startProducer(daemon, pipeId)
+    for (let round = 0; round < restarts; round++) {
+      await acknowledged(producer, 60 + ((round * 37) % 200))
+      await daemon.kill()
+      await daemon.start()
+    }
+    await acknowledged(producer, 50)
+    await producer.stop()
+
+    const lane = await drained(daemon, pipeId, httpId)
+    const all = await readAll(daemon, pullId)
+    t.same(
+      all.seqs,
+      [...all.seqs].sort((a, b) => a - b),
+      'stream_seq grows',
+    )
+    t.equal(new Set(all.messages).size, all.messages.length, 'a msg_id is there once')
+    const kept = new Set(all.messages)
+    t.same(
+      [...producer.messages].filter((id) => !kept.has(id)),
+      [],
+      'every acknowledged msg_id is in the buffer',
+    )
+
+    const arrived = sink.records().map((record) => Number(record.n))
+    const found = audit(producer, arrived, all.numbers)
+    t.match(found, { missing: [], outOfOrder: [], unknown: [] }, 'the HTTP endpoint got every one, in order')
+    t.equal(lane.skipped_messages, 0)
+    t.equal(lane.dropped_messages, 0)
+
+    await drained(daemon, pipeId, tableId)
+    const rows = (await server.query('SELECT n FROM ledger ORDER BY place')).rows.map((row) => Number(row.n))
+    t.match(
+      audit(producer, rows, all.numbers),
+      { missing: [], outOfOrder: [], unknown: [], repeats: 0 },
+      'the table has every one once',
+    )
+    t.ok(producer.accepted.size > restarts * 50, `${producer.accepted.size} records were acknowledged`)
+
+    t.test('negative control: the audit names what was lost, swapped, invented or repeated', async (t) => {
+      const first = [...producer.accepted][0] ?? 0
+      t.same(
+        audit(
+          producer,
+          arrived.filter((n) => n !== first),
+          all.numbers,
+        ).missing,
+        [first],
+      )
+      const swapped = [...rows]
+      swapped.push(...swapped.splice(0, 1))
+      t.same(audit(producer, swapped, all.numbers).outOfOrder, [rows[0]])
+      t.same(audit(producer, [...rows, producer.sent + 1], all.numbers).unknown, [producer.sent + 1])
+      t.equal(audit(producer, [...rows, rows[0] ?? 0], all.numbers).repeats, 1)
+    })
+  },
+)
+
+t.test(`SIGTERM under load loses nothing and repeats nothing (${restarts} times)`, async (t) => {
+  const { sink, daemon, pipeId, httpId, pullId } = await open(t)
+  const producer = startProducer(daemon, pipeId)
+  for (let round = 0; round < restarts; round++) {
+    await acknowledged(producer, 60 + ((round * 53) % 150))
+    t.equal(await daemon.stop(), 0, 'the daemon ends with 0')
+    await daemon.start()
+  }
+  await acknowledged(producer, 50)
+  await producer.stop()
+  await drained(daemon, pipeId, httpId)
+  const all = await readAll(daemon, pullId)
+  const arrived = sink.records().map((record) => Number(record.n))
+  t.match(audit(producer, arrived, all.numbers), { missing: [], outOfOrder: [], unknown: [], repeats: 0 })
+})
