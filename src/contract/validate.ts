@@ -24,6 +24,11 @@ export function validate<S extends TSchema>(schema: S, value: unknown): Static<S
   throw validationError(explain(schema, value))
 }
 
+/** Throws `validation_error` when there is any. */
+export function refuseAny(errors: FieldErrors): void {
+  if (Object.keys(errors).length > 0) throw validationError(errors)
+}
+
 /** Every wrong field of `value`; empty when it fits. `prefix` is put before each path, e.g. `destination_config`. */
 export function explain(schema: TSchema, value: unknown, prefix = ''): FieldErrors {
   // No prototype: a field of the caller's may be named __proto__.
