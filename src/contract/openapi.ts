@@ -11,7 +11,7 @@ import { DestinationUpdate, destinationCreateSchemas } from './destination-reque
 import { type ErrorCode, errorCatalogue } from './errors.ts'
 import { PipeLimits } from './limits.ts'
 import { openapiDefinition, openapiSchema, type SchemaObject } from './openapi-schema.ts'
-import { type Operation, operations } from './operations.ts'
+import { type Operation, operationTable } from './operations.ts'
 import { AllowedOrigin } from './origin.ts'
 import { Pipe, PipeCreate, PipeUpdate } from './pipe.ts'
 import { PipeUsage } from './usage.ts'
@@ -129,7 +129,7 @@ function limitDetails(): Record<string, SchemaObject> {
 
 function paths(): Record<string, Record<string, unknown>> {
   const result: Record<string, Record<string, unknown>> = {}
-  for (const operation of operations satisfies readonly Operation[]) {
+  for (const operation of operationTable) {
     const item = result[operation.path] ?? pathItem(operation)
     item[operation.method.toLowerCase()] = operationObject(operation)
     result[operation.path] = item
@@ -203,7 +203,7 @@ function byStatus(errors: readonly ErrorCode[]): Map<number, ErrorCode[]> {
 /** Codes that are the only one of their status somewhere: their response is written once and referred to. */
 function codesAlone(): Set<ErrorCode> {
   const alone = new Set<ErrorCode>()
-  for (const { errors } of operations)
+  for (const { errors } of operationTable)
     for (const codes of byStatus(errors).values()) if (codes.length === 1) alone.add(codes[0]!)
   return alone
 }

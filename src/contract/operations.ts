@@ -422,6 +422,9 @@ export const operations = [
   },
 ] as const satisfies readonly Operation[]
 
+/** The same table for those who walk through it: every entry as the general type. */
+export const operationTable: readonly Operation[] = operations
+
 export type OperationId = (typeof operations)[number]['operationId']
 /** The operations that `management/` answers: /v1/pipes…, /v1/api-keys… and health. */
 export type ManagementOperationId = Extract<

@@ -3,7 +3,7 @@
  * contract; here stands only which use case answers which operation. Leaving one out does not compile.
  */
 import assert from 'node:assert'
-import { type ManagementOperationId, type Operation, operations } from '../contract/operations.ts'
+import { type ManagementOperationId, operationTable } from '../contract/operations.ts'
 import type { Management } from '../management/management.ts'
 import type { ApiRequest, Route } from './route.ts'
 
@@ -22,7 +22,7 @@ interface Call {
 
 export function managementRoutes(management: Management): Route[] {
   const handlers = handlersOf(management)
-  return operations.flatMap((operation: Operation): Route[] => {
+  return operationTable.flatMap((operation): Route[] => {
     if (operation.area !== 'management' && operation.area !== 'health') return []
     const handler = find(handlers, operation.operationId)
     const { method, path, operationId, success } = operation
