@@ -1,0 +1,74 @@
+/** API keys: of each, its hash and what a list shows. Contract "Ids, keys, auth". */
+import { randomUUID } from 'node:crypto'
+import { ApiError } from '../contract/errors.ts'
+import { type ApiKeyRow, type Connection, idKey, isoTime, write } from './schema.ts'
+import type { Metadata, NewApiKey, StoredApiKey } from './store.ts'
+
+export function apiKeys(db: Connection, now: () => number): Metadata['apiKeys'] {
+  return {
+    async list(workspaceId) {
+      const rows = await db
+        .selectFrom('api_keys')
+        .selectAll()
+        .where('workspace_id', '=', idKey(workspaceId))
+        .orderBy('creation_order')
+        .orderBy('api_key_id')
+        .execute()
+      return rows.map(shown)
+    },
+
+    create: (workspaceId, key) => write(db, (trx) => insertApiKey(trx, idKey(workspaceId), key, now())),
+
+    async revoke(workspaceId, apiKeyId) {
+      const result = await db
+        .updateTable('api_keys')
+        .set({ api_key_status: 'revoked' })
+        .where('workspace_id', '=', idKey(workspaceId))
+        .where('api_key_id', '=', idKey(apiKeyId))
+        .where('api_key_status', '=', 'active')
+        .executeTakeFirst()
+      return result.numUpdatedRows > 0n
+    },
+  }
+}
+
+/** Inside the transaction that also makes the workspace, or its own. Throws `duplicate_api_key_name`. */
+export async function insertApiKey(
+  trx: Connection,
+  workspaceId: string,
+  key: NewApiKey,
+  nowMs: number,
+): Promise<StoredApiKey> {
+  const last = await trx
+    .selectFrom('api_keys')
+    .select((eb) => eb.fn.max('creation_order').as('order'))
+    .where('workspace_id', '=', workspaceId)
+    .executeTakeFirst()
+  const row: ApiKeyRow = {
+    api_key_id: randomUUID(),
+    workspace_id: workspaceId,
+    api_key_name: key.name,
+    api_key_prefix: key.prefix,
+    api_key_hash: key.hash,
+    api_key_status: 'active',
+    api_key_created_ms: nowMs,
+    creation_order: Number(last?.order ?? 0) + 1,
+  }
+  const inserted = await trx
+    .insertInto('api_keys')
+    .values(row)
+    .onConflict((conflict) => conflict.doNothing())
+    .executeTakeFirst()
+  if (inserted.numInsertedOrUpdatedRows === 0n) throw new ApiError('duplicate_api_key_name')
+  return shown(row)
+}
+
+function shown(row: ApiKeyRow): StoredApiKey {
+  return {
+    api_key_id: row.api_key_id,
+    api_key_name: row.api_key_name,
+    api_key_prefix: row.api_key_prefix,
+    api_key_status: row.api_key_status,
+    api_key_created_ts: isoTime(row.api_key_created_ms),
+  }
+}

@@ -1,0 +1,74 @@
+/** Column mappings: an ordered list a destination, replaced as a whole (spec "Management" rule 2). */
+import type { ColumnMapping } from '../contract/destination.ts'
+import { type Connection, type DestinationColumnRow, flag } from './schema.ts'
+
+/** An empty `source_field` says the same as none: it is stored as null, so every reader sees one spelling. */
+export async function insertColumns(
+  trx: Connection,
+  destinationId: string,
+  columns: readonly ColumnMapping[],
+): Promise<void> {
+  for (const [position, column] of columns.entries()) {
+    await trx
+      .insertInto('destination_columns')
+      .values({
+        destination_id: destinationId,
+        position,
+        column_name: column.column_name,
+        column_type: column.column_type,
+        source_field: column.source_field || null,
+        semantic_role: column.semantic_role,
+        nullable: flag(column.nullable),
+      })
+      .execute()
+  }
+}
+
+/** By destination id, in order; a destination without columns is left out. */
+export async function columnsOf(
+  db: Connection,
+  destinationIds: readonly string[],
+): Promise<Map<string, ColumnMapping[]>> {
+  if (destinationIds.length === 0) return new Map()
+  return grouped(
+    await db
+      .selectFrom('destination_columns')
+      .selectAll()
+      .where('destination_id', 'in', destinationIds)
+      .orderBy('destination_id')
+      .orderBy('position')
+      .execute(),
+  )
+}
+
+/** The same for every destination there is: for the loads at start. */
+export async function allColumns(db: Connection): Promise<Map<string, ColumnMapping[]>> {
+  return grouped(
+    await db
+      .selectFrom('destination_columns')
+      .selectAll()
+      .orderBy('destination_id')
+      .orderBy('position')
+      .execute(),
+  )
+}
+
+function grouped(rows: readonly DestinationColumnRow[]): Map<string, ColumnMapping[]> {
+  const columns = new Map<string, ColumnMapping[]>()
+  for (const row of rows) {
+    const list = columns.get(row.destination_id) ?? []
+    columns.set(row.destination_id, list)
+    list.push(decodeColumn(row))
+  }
+  return columns
+}
+
+function decodeColumn(row: DestinationColumnRow): ColumnMapping {
+  return {
+    column_name: row.column_name,
+    column_type: row.column_type,
+    source_field: row.source_field,
+    semantic_role: row.semantic_role,
+    nullable: row.nullable === 1,
+  }
+}

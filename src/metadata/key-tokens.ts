@@ -1,0 +1,59 @@
+/**
+ * API keys (contract "Ids, keys, auth"):
+ *
+ *   ppl1_ + 32 base62 characters from the system's random source + 6 base62 characters: CRC-32 of all before them
+ *
+ * 32 characters hold 190 bits. The checksum tells a mistyped or made-up key without a look-up, and lets scanners of
+ * leaked secrets recognise one. Only the SHA-256 is ever stored: a key this long cannot be guessed from it.
+ */
+import { createHash, randomBytes } from 'node:crypto'
+import { crc32 } from 'node:zlib'
+import type { NewApiKey } from './store.ts'
+
+const version = 'ppl1_'
+const digits = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
+const randomLength = 32
+const checksumLength = 6
+const prefixLength = 12
+const shape = new RegExp(`^${version}[0-9A-Za-z]{${randomLength + checksumLength}}$`)
+
+/** A new key: the whole of it, to be shown once, and what is stored of it. */
+export function mintApiKey(name: string): { apiKey: string; key: NewApiKey } {
+  const body = version + randomDigits(randomLength)
+  const apiKey = body + checksum(body)
+  return { apiKey, key: { name, prefix: apiKey.slice(0, prefixLength), hash: hashApiKey(apiKey) } }
+}
+
+/** SHA-256 of the whole key, hex: what metadata and directory know a key by. */
+export function hashApiKey(apiKey: string): string {
+  return createHash('sha256').update(apiKey).digest('hex')
+}
+
+/** False for everything that was never a key of ours; such a key needs no look-up to be refused. */
+export function hasValidChecksum(apiKey: string): boolean {
+  if (!shape.test(apiKey)) return false
+  const body = apiKey.slice(0, -checksumLength)
+  return apiKey.slice(-checksumLength) === checksum(body)
+}
+
+/** Six digits hold 62^6 > 2^32 values; the most significant digit first, padded with zeros. */
+function checksum(text: string): string {
+  let rest = crc32(text)
+  let out = ''
+  for (let place = 0; place < checksumLength; place += 1) {
+    out = digits.charAt(rest % 62) + out
+    rest = Math.floor(rest / 62)
+  }
+  return out
+}
+
+/** Bytes from 248 on are thrown away: 256 is no multiple of 62, and the first digits would come up more often. */
+function randomDigits(length: number): string {
+  let out = ''
+  while (out.length < length) {
+    for (const byte of randomBytes(length)) {
+      if (byte < 248 && out.length < length) out += digits.charAt(byte % 62)
+    }
+  }
+  return out
+}

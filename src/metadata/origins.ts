@@ -1,0 +1,60 @@
+/** Allowed origins of a pipe. Kept as given, compared in lower case: `https://App.example` is `https://app.example`. */
+import { randomUUID } from 'node:crypto'
+import { ApiError } from '../contract/errors.ts'
+import { requirePipe } from './pipes.ts'
+import { type Connection, idKey, write } from './schema.ts'
+import type { Metadata } from './store.ts'
+
+export function origins(db: Connection): Metadata['origins'] {
+  return {
+    list: (workspaceId, pipeId) =>
+      db
+        .selectFrom('pipe_allowed_origins as origin')
+        .innerJoin('pipes', 'pipes.pipe_id', 'origin.pipe_id')
+        .select(['origin.pipe_allowed_origin_id', 'origin.origin_domain'])
+        .where('pipes.workspace_id', '=', idKey(workspaceId))
+        .where('pipes.pipe_id', '=', idKey(pipeId))
+        .orderBy('origin.creation_order')
+        .orderBy('origin.pipe_allowed_origin_id')
+        .execute(),
+
+    add: (workspaceId, pipeId, originDomain) =>
+      write(db, async (trx) => {
+        const ownerId = await requirePipe(trx, workspaceId, pipeId)
+        const last = await trx
+          .selectFrom('pipe_allowed_origins')
+          .select((eb) => eb.fn.max('creation_order').as('order'))
+          .where('pipe_id', '=', ownerId)
+          .executeTakeFirst()
+        const originId = randomUUID()
+        const inserted = await trx
+          .insertInto('pipe_allowed_origins')
+          .values({
+            pipe_allowed_origin_id: originId,
+            pipe_id: ownerId,
+            origin_domain: originDomain,
+            origin_key: originDomain.toLowerCase(),
+            creation_order: Number(last?.order ?? 0) + 1,
+          })
+          .onConflict((conflict) => conflict.doNothing())
+          .executeTakeFirst()
+        if (inserted.numInsertedOrUpdatedRows === 0n) throw new ApiError('duplicate_origin')
+        return { pipe_allowed_origin_id: originId, origin_domain: originDomain }
+      }),
+
+    async remove(workspaceId, pipeId, originId) {
+      const result = await db
+        .deleteFrom('pipe_allowed_origins')
+        .where('pipe_allowed_origin_id', '=', idKey(originId))
+        .where('pipe_id', 'in', (eb) =>
+          eb
+            .selectFrom('pipes')
+            .select('pipe_id')
+            .where('workspace_id', '=', idKey(workspaceId))
+            .where('pipe_id', '=', idKey(pipeId)),
+        )
+        .executeTakeFirst()
+      return result.numDeletedRows > 0n
+    },
+  }
+}

@@ -1,0 +1,156 @@
+/** Pipes. Whether a pipe is of a workspace is asked here, also by the other nouns: `requirePipe`. */
+import { randomUUID } from 'node:crypto'
+import { ApiError } from '../contract/errors.ts'
+import { geoFieldKeys, type Pipe } from '../contract/pipe.ts'
+import { type Connection, flag, idKey, isoTime, type PipeRow, write } from './schema.ts'
+import type { Metadata } from './store.ts'
+
+export function pipes(db: Connection, now: () => number): Metadata['pipes'] {
+  return {
+    async list(workspaceId) {
+      const rows = await db
+        .selectFrom('pipes')
+        .selectAll()
+        .where('workspace_id', '=', idKey(workspaceId))
+        .orderBy('creation_order')
+        .orderBy('pipe_id')
+        .execute()
+      return rows.map(decodePipe)
+    },
+
+    async get(workspaceId, pipeId) {
+      const row = await findRow(db, workspaceId, pipeId)
+      return row ? decodePipe(row) : null
+    },
+
+    create: (workspaceId, pipe) => write(db, (trx) => insertPipe(trx, idKey(workspaceId), pipe, now())),
+
+    update: (workspaceId, pipeId, change) =>
+      write(db, async (trx) => {
+        const before = await findRow(trx, workspaceId, pipeId)
+        if (before === undefined) return null
+        const values = changedColumns(change)
+        if (Object.keys(values).length === 0) return decodePipe(before)
+        const updated = {
+          ...values,
+          // Later than before also when the clock stood still or went back: clients look at it to see a change.
+          pipe_updated_ms: Math.max(now(), Number(before.pipe_updated_ms) + 1),
+        }
+        await trx.updateTable('pipes').set(updated).where('pipe_id', '=', before.pipe_id).execute()
+        return decodePipe({ ...before, ...updated })
+      }),
+
+    async delete(workspaceId, pipeId) {
+      // Everything that hangs on the pipe goes by the foreign keys' cascade, in the same statement.
+      const result = await db
+        .deleteFrom('pipes')
+        .where('workspace_id', '=', idKey(workspaceId))
+        .where('pipe_id', '=', idKey(pipeId))
+        .executeTakeFirst()
+      return result.numDeletedRows > 0n
+    },
+  }
+}
+
+/** The pipe's id as stored. Throws `pipe_not_found`. */
+export async function requirePipe(db: Connection, workspaceId: string, pipeId: string): Promise<string> {
+  const row = await findRow(db, workspaceId, pipeId)
+  if (row === undefined) throw new ApiError('pipe_not_found')
+  return row.pipe_id
+}
+
+async function findRow(db: Connection, workspaceId: string, pipeId: string): Promise<PipeRow | undefined> {
+  return await db
+    .selectFrom('pipes')
+    .selectAll()
+    .where('workspace_id', '=', idKey(workspaceId))
+    .where('pipe_id', '=', idKey(pipeId))
+    .executeTakeFirst()
+}
+
+async function insertPipe(
+  trx: Connection,
+  workspaceId: string,
+  pipe: Parameters<Metadata['pipes']['create']>[1],
+  nowMs: number,
+): Promise<Pipe> {
+  const last = await trx
+    .selectFrom('pipes')
+    .select((eb) => eb.fn.max('creation_order').as('order'))
+    .where('workspace_id', '=', workspaceId)
+    .executeTakeFirst()
+  const row: PipeRow = {
+    pipe_id: randomUUID(),
+    workspace_id: workspaceId,
+    pipe_name: pipe.pipe_name,
+    pipe_description: pipe.pipe_description,
+    pipe_status: pipe.pipe_status,
+    pipe_add_ingest_ts: flag(pipe.pipe_add_ingest_ts),
+    pipe_add_ingest_ip: flag(pipe.pipe_add_ingest_ip),
+    pipe_ingest_ts_field: pipe.pipe_ingest_ts_field,
+    pipe_ingest_ip_field: pipe.pipe_ingest_ip_field,
+    ...geoFieldsOf(pipe),
+    pipe_api_key_required: flag(pipe.pipe_api_key_required),
+    pipe_allow_any_browser_origin: flag(pipe.pipe_allow_any_browser_origin),
+    pipe_created_ms: nowMs,
+    pipe_updated_ms: nowMs,
+    creation_order: Number(last?.order ?? 0) + 1,
+  }
+  const inserted = await trx
+    .insertInto('pipes')
+    .values(row)
+    .onConflict((conflict) => conflict.doNothing())
+    .executeTakeFirst()
+  if (inserted.numInsertedOrUpdatedRows === 0n) throw new ApiError('duplicate_pipe_name')
+  return decodePipe(row)
+}
+
+const flagKeys = [
+  'pipe_add_ingest_ts',
+  'pipe_add_ingest_ip',
+  'pipe_api_key_required',
+  'pipe_allow_any_browser_origin',
+] as const
+const textKeys = ['pipe_description', 'pipe_ingest_ts_field', 'pipe_ingest_ip_field'] as const
+
+/** Id, name and times are not updatable (spec "Pipe"); keys that are undefined stay as they are. */
+function changedColumns(change: Partial<Pipe>): Partial<PipeRow> {
+  const columns: Partial<PipeRow> = {}
+  for (const key of flagKeys) if (change[key] !== undefined) columns[key] = flag(change[key])
+  for (const key of textKeys) if (change[key] !== undefined) columns[key] = change[key]
+  for (const key of geoFieldKeys) if (change[key] !== undefined) columns[key] = change[key]
+  if (change.pipe_status !== undefined) columns.pipe_status = change.pipe_status
+  return columns
+}
+
+function geoFieldsOf(
+  from: Pick<Pipe, (typeof geoFieldKeys)[number]>,
+): Pick<PipeRow, (typeof geoFieldKeys)[number]> {
+  return {
+    pipe_ingest_geo_country_field: from.pipe_ingest_geo_country_field,
+    pipe_ingest_geo_region_field: from.pipe_ingest_geo_region_field,
+    pipe_ingest_geo_city_field: from.pipe_ingest_geo_city_field,
+    pipe_ingest_geo_postal_field: from.pipe_ingest_geo_postal_field,
+    pipe_ingest_geo_latitude_field: from.pipe_ingest_geo_latitude_field,
+    pipe_ingest_geo_longitude_field: from.pipe_ingest_geo_longitude_field,
+    pipe_ingest_geo_accuracy_radius_field: from.pipe_ingest_geo_accuracy_radius_field,
+  }
+}
+
+export function decodePipe(row: PipeRow): Pipe {
+  return {
+    pipe_id: row.pipe_id,
+    pipe_name: row.pipe_name,
+    pipe_description: row.pipe_description,
+    pipe_status: row.pipe_status,
+    pipe_add_ingest_ts: row.pipe_add_ingest_ts === 1,
+    pipe_add_ingest_ip: row.pipe_add_ingest_ip === 1,
+    pipe_ingest_ts_field: row.pipe_ingest_ts_field,
+    pipe_ingest_ip_field: row.pipe_ingest_ip_field,
+    ...geoFieldsOf(row),
+    pipe_api_key_required: row.pipe_api_key_required === 1,
+    pipe_allow_any_browser_origin: row.pipe_allow_any_browser_origin === 1,
+    pipe_created_ts: isoTime(row.pipe_created_ms),
+    pipe_updated_ts: isoTime(row.pipe_updated_ms),
+  }
+}

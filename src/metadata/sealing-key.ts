@@ -1,0 +1,125 @@
+/**
+ * The sealing key: 32 bytes that seal every stored secret. Looked for in this order: the file of the setting
+ * `secrets.key_file`; the systemd credential `pipectl-sealing-key`; `sealing.key` in the data directory, which is made on
+ * the first start. Without its key a metadata file's secrets are lost: so it is never overwritten.
+ */
+import { randomBytes } from 'node:crypto'
+import {
+  closeSync,
+  existsSync,
+  fsyncSync,
+  linkSync,
+  openSync,
+  readFileSync,
+  statSync,
+  unlinkSync,
+  writeSync,
+} from 'node:fs'
+import path from 'node:path'
+import { ConfigError } from '../config.ts'
+
+export interface SealingKeyOptions {
+  /** Setting `secrets.key_file`. */
+  file: string | null
+  dataDir: string
+  /** Make `sealing.key` in the data directory when there is no key anywhere. */
+  create: boolean
+  env: Readonly<Record<string, string | undefined>>
+}
+
+const keyBytes = 32
+const credentialName = 'pipectl-sealing-key'
+
+/** Throws ConfigError: missing, unreadable, open to others, or not 32 bytes (raw, or as base64 text). */
+export async function loadSealingKey(options: SealingKeyOptions): Promise<Buffer> {
+  if (options.file !== null) return readKey('secrets.key_file', options.file, 0o077)
+  const credentials = options.env.CREDENTIALS_DIRECTORY
+  if (credentials) {
+    const credential = path.join(credentials, credentialName)
+    // systemd may give access through an ACL, whose mask stands in the group bits.
+    if (existsSync(credential)) return readKey(`systemd credential ${credentialName}`, credential, 0o007)
+  }
+  const own = path.join(options.dataDir, 'sealing.key')
+  if (options.create && !existsSync(own)) makeKey(own)
+  return readKey('sealing key', own, 0o077)
+}
+
+function readKey(label: string, file: string, forbiddenBits: number): Buffer {
+  let content: Buffer
+  let mode: number
+  try {
+    mode = statSync(file).mode
+    content = readFileSync(file)
+  } catch (error) {
+    const code = errnoOf(error)
+    if (code === 'ENOENT') {
+      throw new ConfigError(
+        `${label}: ${file} does not exist; put back the key this data directory was made with, or set secrets.key_file`,
+      )
+    }
+    throw new ConfigError(`${label}: ${file} cannot be read (${code})`)
+  }
+  if ((mode & forbiddenBits) !== 0) {
+    const shown = (mode & 0o777).toString(8).padStart(4, '0')
+    throw new ConfigError(`${label}: ${file} is open to others (mode ${shown}); run \`chmod 600 ${file}\``)
+  }
+  const key = content.length === keyBytes ? content : decodeBase64(content)
+  if (key === null) {
+    throw new ConfigError(
+      `${label}: ${file} must hold 32 bytes, raw or as base64 (\`openssl rand -base64 32\`), not ${content.length} bytes of something else`,
+    )
+  }
+  return key
+}
+
+function decodeBase64(content: Buffer): Buffer | null {
+  const text = content.toString('latin1').trim()
+  if (!/^[A-Za-z0-9+/_-]{43}=?$/.test(text)) return null
+  const key = Buffer.from(text, 'base64')
+  return key.length === keyBytes ? key : null
+}
+
+/**
+ * Temp file → fsync (the bytes) → link (the name, whole or not at all) → fsync of the directory (the name itself).
+ * link and not rename: it fails where a name exists, so the slower of two processes takes the other's key instead of
+ * replacing a key with which something may be sealed already.
+ */
+function makeKey(file: string): void {
+  const temporary = `${file}.${process.pid}.${randomBytes(4).toString('hex')}.tmp`
+  try {
+    writeDurably(temporary, `${randomBytes(keyBytes).toString('base64')}\n`)
+    try {
+      linkSync(temporary, file)
+    } catch (error) {
+      if (errnoOf(error) !== 'EEXIST') throw error
+    } finally {
+      unlinkSync(temporary)
+    }
+    fsyncDirectory(path.dirname(file))
+  } catch (error) {
+    throw new ConfigError(`sealing key: ${file} cannot be made (${errnoOf(error)})`)
+  }
+}
+
+function writeDurably(file: string, text: string): void {
+  const descriptor = openSync(file, 'wx', 0o600)
+  try {
+    writeSync(descriptor, text)
+    fsyncSync(descriptor)
+  } finally {
+    closeSync(descriptor)
+  }
+}
+
+function fsyncDirectory(directory: string): void {
+  const descriptor = openSync(directory, 'r')
+  try {
+    fsyncSync(descriptor)
+  } finally {
+    closeSync(descriptor)
+  }
+}
+
+function errnoOf(error: unknown): string {
+  return error instanceof Error && 'code' in error ? String(error.code) : 'unknown error'
+}

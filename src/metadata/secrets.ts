@@ -1,0 +1,65 @@
+/**
+ * Sealing: AES-256-GCM, one value at a time. A sealed value is text:
+ *
+ *   v1.<key id>.<base64url of 12 bytes nonce, 16 bytes tag, ciphertext>
+ *
+ * The nonce is random and new for every value. What the value belongs to is authenticated with it, so that a sealed
+ * text copied to another destination or another key of its config does not open. The key id tells which sealing key
+ * made it; it is derived from the key and says nothing about it.
+ */
+import { createCipheriv, createDecipheriv, createHash, createHmac, randomBytes } from 'node:crypto'
+
+const nonceBytes = 12
+const tagBytes = 16
+
+export interface Sealer {
+  seal(value: string, belongsTo: string): string
+  /** Throws UnsealError when the text was made with another key, for another place, or was altered. */
+  open(sealed: string, belongsTo: string): string
+  /** A fingerprint of text that may hold secrets: useless without the sealing key. Hex. */
+  fingerprint(text: string): string
+}
+
+/** Says nothing about the value. */
+export class UnsealError extends Error {
+  constructor(message: string) {
+    super(message)
+    this.name = 'UnsealError'
+  }
+}
+
+/** `sealingKey`: 32 bytes. */
+export function createSealer(sealingKey: Buffer): Sealer {
+  const keyId = createHash('sha256')
+    .update('pipectl sealing key id')
+    .update(sealingKey)
+    .digest('hex')
+    .slice(0, 8)
+  return {
+    seal(value, belongsTo) {
+      const nonce = randomBytes(nonceBytes)
+      const cipher = createCipheriv('aes-256-gcm', sealingKey, nonce, { authTagLength: tagBytes })
+      cipher.setAAD(Buffer.from(belongsTo))
+      const ciphertext = Buffer.concat([cipher.update(value, 'utf8'), cipher.final()])
+      return `v1.${keyId}.${Buffer.concat([nonce, cipher.getAuthTag(), ciphertext]).toString('base64url')}`
+    },
+    open(sealed, belongsTo) {
+      const [version, madeBy, payload] = sealed.split('.')
+      if (version !== 'v1' || payload === undefined) throw new UnsealError('not a sealed value')
+      if (madeBy !== keyId) throw new UnsealError(`sealed with another key (${madeBy}; this one is ${keyId})`)
+      const bytes = Buffer.from(payload, 'base64url')
+      const nonce = bytes.subarray(0, nonceBytes)
+      const tag = bytes.subarray(nonceBytes, nonceBytes + tagBytes)
+      try {
+        const decipher = createDecipheriv('aes-256-gcm', sealingKey, nonce, { authTagLength: tagBytes })
+        decipher.setAAD(Buffer.from(belongsTo))
+        decipher.setAuthTag(tag)
+        const start = nonceBytes + tagBytes
+        return Buffer.concat([decipher.update(bytes.subarray(start)), decipher.final()]).toString('utf8')
+      } catch {
+        throw new UnsealError('a sealed value was altered or belongs elsewhere')
+      }
+    },
+    fingerprint: (text) => createHmac('sha256', sealingKey).update('fingerprint').update(text).digest('hex'),
+  }
+}

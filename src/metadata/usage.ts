@@ -1,0 +1,168 @@
+/**
+ * Usage: hourly roll-ups a pipe. Ingest adds what it accepted and refused, lanes add what they delivered (in
+ * `lane-store.ts`, together with their state); nothing is ever counted by reading messages.
+ *
+ * A mark is how much of a pipe's running totals in the buffer the sums include. Sums and marks move in one
+ * transaction: after a crash, the buffer's totals less the mark are what is still to be added.
+ */
+import { CompiledQuery, sql } from 'kysely'
+import { type Connection, idKey, isoTime, type UsageHourRow, type UsageMarkRow, write } from './schema.ts'
+import type { Metadata, PipeUsage } from './store.ts'
+
+const hourLength = 3_600_000
+
+/** Start of the UTC hour of a time, ms. */
+export function hourStart(ms: number): number {
+  return ms - (ms % hourLength)
+}
+
+const countColumns = [
+  'ingest_requests',
+  'ingest_records',
+  'ingest_bytes',
+  'rejected_requests',
+  'delivered_records',
+  'failed_attempts',
+  'skipped_records',
+] as const satisfies readonly (keyof UsageHourRow)[]
+
+export function usage(db: Connection): Metadata['usage'] {
+  const addToHour = usageIncrement(db)
+  const setMark = markUpsert(db)
+  return {
+    byPipe: (workspaceId, sinceMs) => sumsByPipe(db, idKey(workspaceId), sinceMs),
+
+    async addIngest(counts, marks) {
+      if (counts.length === 0 && marks.length === 0) return
+      await write(db, async (trx) => {
+        for (const count of counts) {
+          await trx.executeQuery(
+            addToHour({
+              pipe_id: count.pipeId,
+              hour_ms: count.hourMs,
+              ingest_requests: count.requests,
+              ingest_records: count.records,
+              ingest_bytes: count.bytes,
+              rejected_requests: count.rejected,
+              delivered_records: 0,
+              failed_attempts: 0,
+              skipped_records: 0,
+              last_ingest_ms: count.lastIngestMs,
+            }),
+          )
+        }
+        for (const mark of marks) {
+          await trx.executeQuery(
+            setMark({
+              pipe_id: mark.pipeId,
+              messages: mark.messages,
+              records: mark.records,
+              bytes: mark.bytes,
+            }),
+          )
+        }
+      })
+    },
+
+    async marks() {
+      const rows = await db.selectFrom('usage_marks').selectAll().orderBy('pipe_id').execute()
+      return rows.map((row) => ({
+        pipeId: row.pipe_id,
+        messages: Number(row.messages),
+        records: Number(row.records),
+        bytes: Number(row.bytes),
+      }))
+    },
+
+    async ingestedSince(sinceMs) {
+      const rows = await db
+        .selectFrom('usage_hours')
+        .select((eb) => [
+          'pipe_id',
+          eb.fn.sum('ingest_records').as('records'),
+          eb.fn.sum('ingest_bytes').as('bytes'),
+        ])
+        .where('hour_ms', '>=', sinceMs)
+        .groupBy('pipe_id')
+        .execute()
+      return Object.fromEntries(
+        rows.map((row) => [row.pipe_id, { records: Number(row.records), bytes: Number(row.bytes) }]),
+      )
+    },
+
+    async prune(beforeMs) {
+      await db.deleteFrom('usage_hours').where('hour_ms', '<', beforeMs).execute()
+    },
+  }
+}
+
+async function sumsByPipe(
+  db: Connection,
+  workspaceId: string,
+  sinceMs: number,
+): Promise<Record<string, PipeUsage>> {
+  const rows = await db
+    .selectFrom('usage_hours as hour')
+    .innerJoin('pipes', 'pipes.pipe_id', 'hour.pipe_id')
+    .select((eb) => [
+      'hour.pipe_id',
+      eb.fn.sum('hour.ingest_requests').as('ingest_requests'),
+      eb.fn.sum('hour.ingest_records').as('ingest_records'),
+      eb.fn.sum('hour.ingest_bytes').as('ingest_bytes'),
+      eb.fn.sum('hour.rejected_requests').as('rejected_requests'),
+      eb.fn.sum('hour.delivered_records').as('delivered_records'),
+      eb.fn.sum('hour.failed_attempts').as('failed_attempts'),
+      eb.fn.sum('hour.skipped_records').as('skipped_records'),
+      eb.fn.max('hour.last_ingest_ms').as('last_ingest_ms'),
+    ])
+    .where('pipes.workspace_id', '=', workspaceId)
+    .where('hour.hour_ms', '>=', sinceMs)
+    .groupBy('hour.pipe_id')
+    .execute()
+  return Object.fromEntries(
+    rows.map((row) => [
+      row.pipe_id,
+      {
+        ingest_requests: Number(row.ingest_requests),
+        ingest_records: Number(row.ingest_records),
+        ingest_bytes: Number(row.ingest_bytes),
+        rejected_requests: Number(row.rejected_requests),
+        delivered_records: Number(row.delivered_records),
+        failed_attempts: Number(row.failed_attempts),
+        skipped_records: Number(row.skipped_records),
+        last_ingest_ts: row.last_ingest_ms === null ? null : isoTime(row.last_ingest_ms),
+      },
+    ]),
+  )
+}
+
+export type UsageIncrement = UsageHourRow
+
+/**
+ * Adds counts to the pipe's hour. INSERT … SELECT from the pipe's own row: counts of a pipe deleted meanwhile find no
+ * row, and are dropped with it instead of failing the transaction they are part of. The text is compiled once.
+ */
+export function usageIncrement(db: Connection): (increment: UsageIncrement) => CompiledQuery {
+  const columns = ['hour_ms', ...countColumns, 'last_ingest_ms'] as const
+  const text = sql`
+    INSERT INTO usage_hours (pipe_id, ${sql.join(columns.map((column) => sql.ref(column)))})
+    SELECT pipe_id, ${sql.join(columns.map(() => sql`CAST(${null} AS bigint)`))} FROM pipes WHERE pipe_id = ${null}
+    ON CONFLICT (pipe_id, hour_ms) DO UPDATE SET
+      ${sql.join(countColumns.map((column) => sql`${sql.ref(column)} = usage_hours.${sql.ref(column)} + excluded.${sql.ref(column)}`))},
+      last_ingest_ms = CASE
+        WHEN usage_hours.last_ingest_ms IS NULL OR excluded.last_ingest_ms > usage_hours.last_ingest_ms
+        THEN excluded.last_ingest_ms ELSE usage_hours.last_ingest_ms END`.compile(db).sql
+  return (increment) =>
+    CompiledQuery.raw(text, [...columns.map((column) => increment[column]), idKey(increment.pipe_id)])
+}
+
+/** Sets the pipe's mark; one of a pipe deleted meanwhile is dropped, as above. */
+function markUpsert(db: Connection): (mark: UsageMarkRow) => CompiledQuery {
+  const text = sql`
+    INSERT INTO usage_marks (pipe_id, messages, records, bytes)
+    SELECT pipe_id, CAST(${null} AS bigint), CAST(${null} AS bigint), CAST(${null} AS bigint)
+    FROM pipes WHERE pipe_id = ${null}
+    ON CONFLICT (pipe_id) DO UPDATE SET
+      messages = excluded.messages, records = excluded.records, bytes = excluded.bytes`.compile(db).sql
+  return (mark) => CompiledQuery.raw(text, [mark.messages, mark.records, mark.bytes, idKey(mark.pipe_id)])
+}

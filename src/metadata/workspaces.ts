@@ -1,0 +1,50 @@
+/** Workspaces: made by the operator on the machine, never over HTTP. */
+import { randomUUID } from 'node:crypto'
+import { validationError } from '../contract/errors.ts'
+import { insertApiKey } from './api-keys.ts'
+import { type Connection, write } from './schema.ts'
+import type { Metadata } from './store.ts'
+
+const namePattern = /^[A-Za-z0-9_-]{1,100}$/
+
+export function workspaces(db: Connection, now: () => number): Metadata['workspaces'] {
+  return {
+    create(name, key) {
+      return write(db, async (trx) => {
+        if (!namePattern.test(name)) {
+          throw validationError({ workspace_name: 'Use 1 to 100 letters, digits, hyphens or underscores.' })
+        }
+        const workspaceId = randomUUID()
+        const last = await trx
+          .selectFrom('workspaces')
+          .select((eb) => eb.fn.max('creation_order').as('order'))
+          .executeTakeFirst()
+        const inserted = await trx
+          .insertInto('workspaces')
+          .values({
+            workspace_id: workspaceId,
+            workspace_name: name,
+            workspace_created_ms: now(),
+            creation_order: Number(last?.order ?? 0) + 1,
+          })
+          .onConflict((conflict) => conflict.doNothing())
+          .executeTakeFirst()
+        if (inserted.numInsertedOrUpdatedRows === 0n) {
+          throw validationError({ workspace_name: 'A workspace with this name exists already.' })
+        }
+        const created = await insertApiKey(trx, workspaceId, key, now())
+        return { workspaceId, apiKeyId: created.api_key_id }
+      })
+    },
+
+    async list() {
+      const rows = await db
+        .selectFrom('workspaces')
+        .select(['workspace_id', 'workspace_name'])
+        .orderBy('creation_order')
+        .orderBy('workspace_id')
+        .execute()
+      return rows.map((row) => ({ workspaceId: row.workspace_id, name: row.workspace_name }))
+    },
+  }
+}
