@@ -1,4 +1,5 @@
 /** A route as data: what the HTTP layer needs to serve one operation, without any HTTP library's types. */
+import type { ErrorCode } from '../contract/errors.ts'
 import type { DirectoryKey } from '../ingest/directory.ts'
 
 export interface ApiRequest {
@@ -11,6 +12,8 @@ export interface ApiRequest {
   body: unknown
   /** Whose key the request carries; null on routes without authentication. */
   key: DirectoryKey | null
+  /** True once the client has gone. Absent: not known. */
+  isAborted?(): boolean
 }
 
 export interface ApiReply {
@@ -18,6 +21,8 @@ export interface ApiReply {
   /** Sent as JSON; a Buffer is sent as it is. */
   body?: unknown
   headers?: Record<string, string>
+  /** Called once: true when the response was wholly handed to the socket, false when the client went away before. */
+  onSent?(wasSent: boolean): void
 }
 
 export interface Route {
@@ -26,5 +31,9 @@ export interface Route {
   path: string
   operationId: string
   auth: 'none' | 'key'
+  /** A GET that changes something (pull) does not answer HEAD. Default: GET answers HEAD. */
+  answersHead?: boolean
+  /** The error for a body that is not a JSON object. Default: `validation_error` with `errors: {"": …}`. */
+  bodyError?: ErrorCode
   handler(request: ApiRequest): Promise<ApiReply>
 }

@@ -1,0 +1,38 @@
+/**
+ * Whether an address can be listened on. uWebSockets listens with SO_REUSEPORT: a second daemon on the same port would
+ * succeed in silence and take half of the connections. A plain socket of node:net is refused, so it asks first.
+ */
+import { createServer } from 'node:net'
+import { formatAddress, type ListenAddress } from '../config.ts'
+
+/** Somebody else listens there: exit 75. */
+export class AddressInUseError extends Error {
+  readonly address: string
+  constructor(surface: string, address: ListenAddress) {
+    super(`${surface}: ${formatAddress(address)} is in use by another process`)
+    this.name = 'AddressInUseError'
+    this.address = formatAddress(address)
+  }
+}
+
+/** The address cannot be listened on at all (not ours, not permitted, no such name): a configuration error. */
+export class ListenError extends Error {
+  constructor(surface: string, address: ListenAddress, reason: string) {
+    super(`${surface}: cannot listen on ${formatAddress(address)} (${reason})`)
+    this.name = 'ListenError'
+  }
+}
+
+/** Resolves when the address is free. `surface` names the setting in errors. Port 0 is always free. */
+export function requireFreeAddress(surface: string, address: ListenAddress): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const probe = createServer()
+    probe.once('error', (error: NodeJS.ErrnoException) => {
+      if (error.code === 'EADDRINUSE') reject(new AddressInUseError(surface, address))
+      else reject(new ListenError(surface, address, error.code ?? error.message))
+    })
+    probe.listen({ host: address.host, port: address.port, exclusive: true }, () =>
+      probe.close(() => resolve()),
+    )
+  })
+}

@@ -1,0 +1,145 @@
+/**
+ * Pull: GET /v1/pull/{destination_id}, POST …/ack, POST …/nack (spec, contract "Pull").
+ *
+ * A lane in auto mode moves on only when the whole response has been handed to the socket; a client that went away
+ * before gets the message again.
+ */
+import { ApiError } from '../contract/errors.ts'
+import { isUuid } from '../contract/uuid.ts'
+import type { Delivery, PullAnswer } from '../delivery/delivery.ts'
+import type { Logger } from '../log.ts'
+import { defaultWaitMs, type LongPoll, maxWaitMs } from '../pull/long-poll.ts'
+import type { ApiReply, ApiRequest, Route } from './route.ts'
+
+export interface PullRoutesOptions {
+  /** A destination of the workspace by its own id; null when there is none. */
+  findDestination(
+    workspaceId: string,
+    destinationId: string,
+  ): Promise<{ destination_type: string; destination_status: string } | null>
+  delivery: Pick<Delivery, 'pulled' | 'abandoned' | 'acknowledge'>
+  longPoll: LongPoll
+  log: Logger
+}
+
+export function pullRoutes(options: PullRoutesOptions): Route[] {
+  const path = '/v1/pull/{destination_id}'
+  const answer = (isDone: boolean) => (request: ApiRequest) => acknowledge(options, request, isDone)
+  return [
+    {
+      method: 'GET',
+      path,
+      operationId: 'pullMessage',
+      auth: 'key',
+      // It moves the lane: nothing that a HEAD should do.
+      answersHead: false,
+      handler: (request) => pull(options, request),
+    },
+    {
+      method: 'POST',
+      path: `${path}/ack`,
+      operationId: 'ackMessage',
+      auth: 'key',
+      bodyError: 'invalid_msg_id',
+      handler: answer(true),
+    },
+    {
+      method: 'POST',
+      path: `${path}/nack`,
+      operationId: 'nackMessage',
+      auth: 'key',
+      bodyError: 'invalid_msg_id',
+      handler: answer(false),
+    },
+  ]
+}
+
+async function pull(options: PullRoutesOptions, request: ApiRequest): Promise<ApiReply> {
+  const { workspaceId, destinationId } = await requireLane(options, request)
+  const waitMs = parseWaitMs(request.query.get('wait_ms'))
+  const afterSeq = parseAfterSeq(request.query.get('after_seq'))
+  const isAborted = () => request.isAborted?.() === true
+  const found = await options.longPoll({ workspaceId, destinationId, waitMs, afterSeq, isAborted })
+  switch (found.kind) {
+    case 'empty':
+      return { status: 204 }
+    case 'not_found':
+      throw notAPullDestination()
+    case 'cursor_expired':
+      throw new ApiError('cursor_expired', { details: { earliest_seq: found.earliestSeq } })
+    case 'message':
+      return messageReply(options, destinationId, found)
+  }
+}
+
+type PulledMessage = Extract<PullAnswer, { kind: 'message' }>
+
+/** The records are JSON text already, and stay the text that was sent: the answer is put around it. */
+function messageReply(options: PullRoutesOptions, destinationId: string, message: PulledMessage): ApiReply {
+  const { pipeId, msgId, seq, recordsJson, pullId } = message
+  const head = JSON.stringify({
+    pipe_id: pipeId,
+    destination_id: destinationId,
+    msg_id: msgId,
+    stream_seq: seq,
+  })
+  const body = Buffer.concat([Buffer.from(`${head.slice(0, -1)},"records":`), recordsJson, Buffer.from('}')])
+  const { delivery, log } = options
+  const onSent = (wasSent: boolean) => {
+    const told = wasSent ? delivery.pulled(destinationId, pullId) : delivery.abandoned(destinationId, pullId)
+    told.catch((error) =>
+      log.error({ destination_id: destinationId, reason: String(error) }, 'pull.not_settled'),
+    )
+  }
+  return { status: 200, body, onSent }
+}
+
+async function acknowledge(
+  options: PullRoutesOptions,
+  request: ApiRequest,
+  isDone: boolean,
+): Promise<ApiReply> {
+  const { destinationId } = await requireLane(options, request)
+  const msgId = msgIdOf(request.body)
+  if (msgId === null) throw new ApiError('invalid_msg_id')
+  if (!(await options.delivery.acknowledge(destinationId, msgId, isDone))) throw new ApiError('lease_expired')
+  return { status: 204 }
+}
+
+function msgIdOf(body: unknown): string | null {
+  if (typeof body !== 'object' || body === null || !('msg_id' in body)) return null
+  return typeof body.msg_id === 'string' && isUuid(body.msg_id) ? body.msg_id.toLowerCase() : null
+}
+
+/** UUID → the workspace's own, active pull destination; anything else is 404. */
+async function requireLane(
+  options: PullRoutesOptions,
+  request: ApiRequest,
+): Promise<{ workspaceId: string; destinationId: string }> {
+  const destinationId = (request.params.destination_id ?? '').toLowerCase()
+  if (!isUuid(destinationId)) throw new ApiError('invalid_destination_id')
+  const workspaceId = request.key?.workspaceId ?? ''
+  const found = await options.findDestination(workspaceId, destinationId)
+  if (found?.destination_type !== 'destination_pull' || found.destination_status !== 'active') {
+    throw notAPullDestination()
+  }
+  return { workspaceId, destinationId }
+}
+
+function notAPullDestination(): ApiError {
+  return new ApiError('destination_not_found', { message: 'No active pull destination with this id.' })
+}
+
+/** Larger than the maximum is clamped. */
+function parseWaitMs(text: string | null): number {
+  if (text === null) return defaultWaitMs
+  if (!/^\d+$/.test(text)) throw new ApiError('invalid_wait_ms')
+  return Math.min(Number(text), maxWaitMs)
+}
+
+function parseAfterSeq(text: string | null): number | null {
+  if (text === null) return null
+  const seq = Number(text)
+  if (!/^\d+$/.test(text) || !Number.isSafeInteger(seq)) throw new ApiError('invalid_after_seq')
+  return seq
+}

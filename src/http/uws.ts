@@ -1,0 +1,66 @@
+/**
+ * The parts of uWebSockets' request and response that we use, as types: the binding comes without any.
+ *
+ * Rules of the binding, kept by `exchange.ts`: a request is only readable until its handler first returns; a response
+ * may not be touched after an abort; a handler that neither answers nor registers `onAborted` kills the process.
+ */
+export interface UwsRequest {
+  getMethod(): string
+  getUrl(): string
+  /** Not percent-decoded. */
+  getParameter(index: number): string
+  /** The first of that name only: duplicates show in `forEach` alone. */
+  forEach(each: (name: string, value: string) => void): void
+}
+
+export interface UwsResponse {
+  onAborted(handler: () => void): UwsResponse
+  /** The ArrayBuffer is only valid inside the call. */
+  onData(handler: (chunk: ArrayBuffer, isLast: boolean) => void): UwsResponse
+  onWritable(handler: (offset: number) => boolean): UwsResponse
+  writeStatus(status: string): UwsResponse
+  writeHeader(name: string, value: string): UwsResponse
+  end(body?: string | Uint8Array, closeConnection?: boolean): UwsResponse
+  endWithoutBody(contentLength?: number, closeConnection?: boolean): UwsResponse
+  /** Hands over what the socket takes; [all of `body` taken, the response is complete]. */
+  tryEnd(body: Uint8Array, totalBytes: number): [boolean, boolean]
+  getWriteOffset(): number
+  cork(write: () => void): UwsResponse
+  close(): UwsResponse
+  getRemoteAddress(): ArrayBuffer
+}
+
+export interface UwsApp {
+  post(pattern: string, handler: UwsHandler): UwsApp
+  get(pattern: string, handler: UwsHandler): UwsApp
+  options(pattern: string, handler: UwsHandler): UwsApp
+  any(pattern: string, handler: UwsHandler): UwsApp
+  /** Closes the listen socket and every connection. */
+  close(): UwsApp
+}
+
+export type UwsHandler = (res: UwsResponse, req: UwsRequest) => void
+
+/** What we use of hyper-express's own request, which carries every other route. A readable stream of the body. */
+export interface RouteRequest {
+  readonly raw: UwsRequest
+  readonly headers: Record<string, string>
+  readonly path: string
+  readonly path_parameters: Record<string, string>
+  /** Without the question mark. */
+  readonly path_query: string
+  on(event: 'data', listener: (chunk: Uint8Array) => void): unknown
+  once(event: 'end' | 'error', listener: () => void): unknown
+}
+
+/** Its response. After `completed` (answered or aborted) nothing may be written. */
+export interface RouteResponse {
+  readonly raw: UwsResponse
+  readonly completed: boolean
+  readonly aborted: boolean
+  status(code: number): unknown
+  header(name: string, value: string): unknown
+  send(body?: Buffer, closeConnection?: boolean): unknown
+  close(): unknown
+  once(event: 'abort', listener: () => void): unknown
+}

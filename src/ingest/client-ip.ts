@@ -1,0 +1,88 @@
+/**
+ * Who sent a request (contract "Ingest", Client IP): the socket's peer, unless it lies in `trusted_proxies`; then the
+ * right-most X-Forwarded-For hop that does not. The left-most entry, which anyone can write, is never believed.
+ *
+ * Addresses come out in one spelling: IPv6 compressed, IPv4-mapped IPv6 as IPv4.
+ */
+import ipaddr from 'ipaddr.js'
+
+type Address = ipaddr.IPv4 | ipaddr.IPv6
+type Range = [Address, number]
+
+export interface ClientIp {
+  /** `peer`: the address as 4 or 16 bytes. `forwardedFor` is only asked for behind a trusted proxy. Null: unknown. */
+  of(peer: Uint8Array, forwardedFor: () => string): string | null
+  /** SIGHUP: `trusted_proxies` was changed. */
+  trust(cidrs: readonly string[]): void
+}
+
+const maxRemembered = 10_000
+
+export function createClientIp(trustedProxies: readonly string[]): ClientIp {
+  let trusted = trustedProxies.map(parseRange)
+  // Peers come back by the thousand on keep-alive connections: parse each once.
+  const peers = new Map<string, { text: string; isTrusted: boolean }>()
+
+  const judge = (peer: Uint8Array) => {
+    const name = Buffer.from(peer.buffer, peer.byteOffset, peer.byteLength).toString('latin1')
+    let known = peers.get(name)
+    if (known === undefined) {
+      const address = canonical(ipaddr.fromByteArray([...peer]))
+      known = { text: address.toString(), isTrusted: lies(address, trusted) }
+      if (peers.size >= maxRemembered) peers.clear()
+      peers.set(name, known)
+    }
+    return known
+  }
+
+  return {
+    of: (peer, forwardedFor) => {
+      if (peer.byteLength !== 4 && peer.byteLength !== 16) return null
+      const { text, isTrusted } = judge(peer)
+      return isTrusted ? lastUntrusted(text, forwardedFor(), trusted) : text
+    },
+    trust: (cidrs) => {
+      trusted = cidrs.map(parseRange)
+      peers.clear()
+    },
+  }
+}
+
+/** Walks the hops from the right. An entry that is no address ends the walk: what lies beyond it cannot be vouched for. */
+function lastUntrusted(peer: string, forwardedFor: string, trusted: readonly Range[]): string {
+  let nearest = peer
+  for (const hop of forwardedFor.split(',').reverse()) {
+    const address = parseHop(hop.trim())
+    if (address === null) return nearest
+    nearest = address.toString()
+    if (!lies(address, trusted)) return nearest
+  }
+  return nearest
+}
+
+/** `1.2.3.4`, `1.2.3.4:80`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:80`. */
+function parseHop(hop: string): Address | null {
+  const bare = /^\[([^\]]+)\](?::\d+)?$/.exec(hop)?.[1] ?? /^([\d.]+)(?::\d+)?$/.exec(hop)?.[1] ?? hop
+  const isPlain =
+    ipaddr.IPv4.isValidFourPartDecimal(bare) || (ipaddr.IPv6.isValid(bare) && !bare.includes('%'))
+  return isPlain ? canonical(ipaddr.parse(bare)) : null
+}
+
+function parseRange(cidr: string): Range {
+  const [address, bits] = cidr.includes('/')
+    ? ipaddr.parseCIDR(cidr)
+    : [ipaddr.parse(cidr), ipaddr.parse(cidr).kind() === 'ipv4' ? 32 : 128]
+  const plain = canonical(address)
+  return [plain, plain.kind() === address.kind() ? bits : Math.max(0, bits - 96)]
+}
+
+function lies(address: Address, ranges: readonly Range[]): boolean {
+  return ranges.some(([range, bits]) => {
+    if (address instanceof ipaddr.IPv4) return range instanceof ipaddr.IPv4 && address.match(range, bits)
+    return range instanceof ipaddr.IPv6 && address.match(range, bits)
+  })
+}
+
+function canonical(address: Address): Address {
+  return address instanceof ipaddr.IPv6 && address.isIPv4MappedAddress() ? address.toIPv4Address() : address
+}

@@ -1,0 +1,115 @@
+/**
+ * Geolocation of client addresses from a city-level MMDB file (spec "Geo rules"). The file may be missing (look-ups
+ * then know nothing, ingest goes on), may appear later, and may be replaced while we run: it is looked at every few
+ * seconds and loaded anew when it changed. A file that cannot be read as such is logged and the one in use kept.
+ */
+
+import { type Stats, unwatchFile, watchFile } from 'node:fs'
+import { readFile } from 'node:fs/promises'
+import { type CityResponse, Reader } from 'maxmind'
+import type { Logger } from '../log.ts'
+
+/** A dimension without a value is absent. */
+export interface GeoValues {
+  country?: string
+  region?: string
+  city?: string
+  postal?: string
+  latitude?: number
+  longitude?: number
+  accuracyRadiusKm?: number
+}
+
+export interface Geo {
+  /** Null: no database, or nothing known about the address. Never throws. */
+  lookup(address: string): GeoValues | null
+  close(): void
+}
+
+export interface GeoOptions {
+  /** Null: no database is configured. */
+  file: string | null
+  log: Logger
+  /** How often the file is looked at, ms. */
+  everyMs?: number
+}
+
+/** Resolves when the file, if there is one, is loaded. */
+export async function openGeo(options: GeoOptions): Promise<Geo> {
+  const { file, log, everyMs = 2000 } = options
+  if (file === null) return { lookup: () => null, close: () => {} }
+  let reader: Reader<CityResponse> | null = null
+  let loading = Promise.resolve()
+
+  const load = async () => {
+    try {
+      const loaded = readerOf(await readFile(file))
+      reader = loaded
+      log.info({ file, type: loaded.metadata.databaseType, built: loaded.metadata.buildEpoch }, 'geo.loaded')
+    } catch (error) {
+      if (isMissing(error)) log.warn({ file, kept: reader !== null }, 'geo.file_missing')
+      else log.error({ file, kept: reader !== null, reason: String(error) }, 'geo.file_unreadable')
+    }
+  }
+  await load()
+
+  const onChange = (now: Stats, before: Stats) => {
+    const isSame = now.mtimeMs === before.mtimeMs && now.size === before.size && now.ino === before.ino
+    if (isSame || now.nlink === 0) return
+    loading = loading.then(load)
+  }
+  watchFile(file, { interval: everyMs, persistent: false }, onChange)
+
+  return {
+    lookup: (address) => (reader === null ? null : valuesOf(reader, address)),
+    close: () => unwatchFile(file, onChange),
+  }
+}
+
+/** Throws when the bytes are not a database, or one that a look-up cannot be made in. */
+function readerOf(bytes: Buffer): Reader<CityResponse> {
+  // The constructor also takes files that break only on a look-up (cut off in the middle): try the tree's two ends.
+  const loaded = new Reader<CityResponse>(bytes)
+  if (!/City|Enterprise|Insights/i.test(loaded.metadata.databaseType)) {
+    throw new Error(`not a city-level database but ${JSON.stringify(loaded.metadata.databaseType)}`)
+  }
+  for (const address of ['0.0.0.0', '192.0.2.1', '255.255.255.255']) loaded.get(address)
+  if (loaded.metadata.ipVersion === 6)
+    for (const address of ['::1', '2001:db8::1', 'ffff::']) loaded.get(address)
+  return loaded
+}
+
+function valuesOf(reader: Reader<CityResponse>, address: string): GeoValues | null {
+  // Trap of maxmind 5: an IPv6 look-up in an IPv4-only file gives some other address's record.
+  if (reader.metadata.ipVersion === 4 && address.includes(':')) return null
+  let found: CityResponse | null
+  try {
+    found = reader.get(address)
+  } catch {
+    // A damaged part of the file: the same as knowing nothing (spec: ingest still succeeds).
+    return null
+  }
+  if (found === null) return null
+  const region = found.subdivisions?.[0]
+  return {
+    country: text(found.country?.iso_code),
+    region: text(region?.names?.en) ?? text(region?.iso_code),
+    city: text(found.city?.names?.en),
+    postal: text(found.postal?.code),
+    latitude: number(found.location?.latitude),
+    longitude: number(found.location?.longitude),
+    accuracyRadiusKm: number(found.location?.accuracy_radius),
+  }
+}
+
+function text(value: unknown): string | undefined {
+  return typeof value === 'string' && value !== '' ? value : undefined
+}
+
+function number(value: unknown): number | undefined {
+  return typeof value === 'number' && Number.isFinite(value) ? value : undefined
+}
+
+function isMissing(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && error.code === 'ENOENT'
+}
