@@ -19,16 +19,17 @@ export function apiKeys(db: Connection, now: () => number): Metadata['apiKeys'] 
 
     create: (workspaceId, key) => write(db, (trx) => insertApiKey(trx, idKey(workspaceId), key, now())),
 
-    async revoke(workspaceId, apiKeyId) {
-      const result = await db
-        .updateTable('api_keys')
-        .set({ api_key_status: 'revoked' })
-        .where('workspace_id', '=', idKey(workspaceId))
-        .where('api_key_id', '=', idKey(apiKeyId))
-        .where('api_key_status', '=', 'active')
-        .executeTakeFirst()
-      return result.numUpdatedRows > 0n
-    },
+    revoke: (workspaceId, apiKeyId) =>
+      write(db, async (trx) => {
+        const result = await trx
+          .updateTable('api_keys')
+          .set({ api_key_status: 'revoked' })
+          .where('workspace_id', '=', idKey(workspaceId))
+          .where('api_key_id', '=', idKey(apiKeyId))
+          .where('api_key_status', '=', 'active')
+          .executeTakeFirst()
+        return result.numUpdatedRows > 0n
+      }),
   }
 }
 

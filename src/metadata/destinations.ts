@@ -54,21 +54,22 @@ export function destinations(db: Connection, sealer: Sealer, now: () => number):
         return required(await loadOne(trx, sealer, { workspaceId, destinationId }))
       }),
 
-    async delete(workspaceId, pipeId, destinationId) {
-      // Columns and lane row go with it by the foreign keys' cascade.
-      const result = await db
-        .deleteFrom('destinations')
-        .where('destination_id', '=', idKey(destinationId))
-        .where('pipe_id', 'in', (eb) =>
-          eb
-            .selectFrom('pipes')
-            .select('pipe_id')
-            .where('workspace_id', '=', idKey(workspaceId))
-            .where('pipe_id', '=', idKey(pipeId)),
-        )
-        .executeTakeFirst()
-      return result.numDeletedRows > 0n
-    },
+    delete: (workspaceId, pipeId, destinationId) =>
+      write(db, async (trx) => {
+        // Columns and lane row go with it by the foreign keys' cascade.
+        const result = await trx
+          .deleteFrom('destinations')
+          .where('destination_id', '=', idKey(destinationId))
+          .where('pipe_id', 'in', (eb) =>
+            eb
+              .selectFrom('pipes')
+              .select('pipe_id')
+              .where('workspace_id', '=', idKey(workspaceId))
+              .where('pipe_id', '=', idKey(pipeId)),
+          )
+          .executeTakeFirst()
+        return result.numDeletedRows > 0n
+      }),
   }
 }
 

@@ -34,7 +34,9 @@ const stateColumns = [
 ] as const satisfies readonly (keyof LaneTableRow)[]
 
 export function laneStore(db: Connection, now: () => number): LaneStore {
-  // Compiled once; binding a row costs nothing beside running it.
+  // Compiled once. CPU of a save of 100 rows on two cores, Node 20: 2.0 ms built by Kysely for each row, 0.55 ms with
+  // this text, 0.25 ms by better-sqlite3 directly. A save's one fsync is 0.2 to 2 ms: the rest was not worth a second
+  // way to the file.
   const updateLane = sql`
     UPDATE lanes SET ${sql.join(stateColumns.map((column) => sql`${sql.ref(column)} = ${null}`))}
     WHERE destination_id = ${null}`.compile(db).sql

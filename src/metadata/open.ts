@@ -57,7 +57,11 @@ export async function openMetadata({ file, sealingKey, now = Date.now }: Metadat
     directory: directorySource(db),
     laneSource: laneSource(db, sealer),
     laneStore: laneStore(db, now),
-    close: () => db.destroy(),
+    async close() {
+      // Behind whatever is under way: its transaction would lose the file under its feet.
+      await db.connection().execute(async () => undefined)
+      await db.destroy()
+    },
   }
 }
 
@@ -102,7 +106,7 @@ async function checkSealingKey(trx: Connection, sealer: Sealer, file: string): P
   } catch (error) {
     if (!(error instanceof UnsealError)) throw error
     throw new ConfigError(
-      `sealing key: not the one that ${file} was sealed with (${error.message}); put back the right key`,
+      `sealing key: not the one that ${file} was sealed with; put back the right key or set secrets.key_file`,
     )
   }
 }

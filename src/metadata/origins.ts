@@ -42,19 +42,20 @@ export function origins(db: Connection): Metadata['origins'] {
         return { pipe_allowed_origin_id: originId, origin_domain: originDomain }
       }),
 
-    async remove(workspaceId, pipeId, originId) {
-      const result = await db
-        .deleteFrom('pipe_allowed_origins')
-        .where('pipe_allowed_origin_id', '=', idKey(originId))
-        .where('pipe_id', 'in', (eb) =>
-          eb
-            .selectFrom('pipes')
-            .select('pipe_id')
-            .where('workspace_id', '=', idKey(workspaceId))
-            .where('pipe_id', '=', idKey(pipeId)),
-        )
-        .executeTakeFirst()
-      return result.numDeletedRows > 0n
-    },
+    remove: (workspaceId, pipeId, originId) =>
+      write(db, async (trx) => {
+        const result = await trx
+          .deleteFrom('pipe_allowed_origins')
+          .where('pipe_allowed_origin_id', '=', idKey(originId))
+          .where('pipe_id', 'in', (eb) =>
+            eb
+              .selectFrom('pipes')
+              .select('pipe_id')
+              .where('workspace_id', '=', idKey(workspaceId))
+              .where('pipe_id', '=', idKey(pipeId)),
+          )
+          .executeTakeFirst()
+        return result.numDeletedRows > 0n
+      }),
   }
 }

@@ -40,15 +40,16 @@ export function pipes(db: Connection, now: () => number): Metadata['pipes'] {
         return decodePipe({ ...before, ...updated })
       }),
 
-    async delete(workspaceId, pipeId) {
-      // Everything that hangs on the pipe goes by the foreign keys' cascade, in the same statement.
-      const result = await db
-        .deleteFrom('pipes')
-        .where('workspace_id', '=', idKey(workspaceId))
-        .where('pipe_id', '=', idKey(pipeId))
-        .executeTakeFirst()
-      return result.numDeletedRows > 0n
-    },
+    delete: (workspaceId, pipeId) =>
+      write(db, async (trx) => {
+        // Everything that hangs on the pipe goes by the foreign keys' cascade, in the same statement.
+        const result = await trx
+          .deleteFrom('pipes')
+          .where('workspace_id', '=', idKey(workspaceId))
+          .where('pipe_id', '=', idKey(pipeId))
+          .executeTakeFirst()
+        return result.numDeletedRows > 0n
+      }),
   }
 }
 

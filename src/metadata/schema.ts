@@ -166,7 +166,7 @@ export type Connection = Kysely<Tables>
 
 /**
  * Runs `work` in one transaction that holds the write lock from its beginning: no step of it can find that another
- * process changed what an earlier step read. Durable when it resolves; nothing of it stays when it rejects.
+ * process changed what an earlier step read. Every change goes this way, also one of a single statement. Durable when it resolves; nothing of it stays when it rejects.
  * Inside, use `trx` alone: the connection itself waits for the transaction to end.
  */
 export function write<T>(db: Connection, work: (trx: Transaction<Tables>) => Promise<T>): Promise<T> {

@@ -7,6 +7,7 @@
  * text copied to another destination or another key of its config does not open. The key id tells which sealing key
  * made it; it is derived from the key and says nothing about it.
  */
+import assert from 'node:assert/strict'
 import { createCipheriv, createDecipheriv, createHash, createHmac, randomBytes } from 'node:crypto'
 
 const nonceBytes = 12
@@ -20,7 +21,7 @@ export interface Sealer {
   fingerprint(text: string): string
 }
 
-/** Says nothing about the value. */
+/** Names what the value belongs to and says nothing about the value. */
 export class UnsealError extends Error {
   constructor(message: string) {
     super(message)
@@ -30,6 +31,7 @@ export class UnsealError extends Error {
 
 /** `sealingKey`: 32 bytes. */
 export function createSealer(sealingKey: Buffer): Sealer {
+  assert.equal(sealingKey.length, 32, 'a sealing key has 32 bytes')
   const keyId = createHash('sha256')
     .update('pipectl sealing key id')
     .update(sealingKey)
@@ -45,8 +47,8 @@ export function createSealer(sealingKey: Buffer): Sealer {
     },
     open(sealed, belongsTo) {
       const [version, madeBy, payload] = sealed.split('.')
-      if (version !== 'v1' || payload === undefined) throw new UnsealError('not a sealed value')
-      if (madeBy !== keyId) throw new UnsealError(`sealed with another key (${madeBy}; this one is ${keyId})`)
+      if (version !== 'v1' || payload === undefined) throw new UnsealError(`${belongsTo}: not a sealed value`)
+      if (madeBy !== keyId) throw new UnsealError(`${belongsTo}: sealed with another key`)
       const bytes = Buffer.from(payload, 'base64url')
       const nonce = bytes.subarray(0, nonceBytes)
       const tag = bytes.subarray(nonceBytes, nonceBytes + tagBytes)
@@ -57,7 +59,7 @@ export function createSealer(sealingKey: Buffer): Sealer {
         const start = nonceBytes + tagBytes
         return Buffer.concat([decipher.update(bytes.subarray(start)), decipher.final()]).toString('utf8')
       } catch {
-        throw new UnsealError('a sealed value was altered or belongs elsewhere')
+        throw new UnsealError(`${belongsTo}: the sealed value was altered or belongs elsewhere`)
       }
     },
     fingerprint: (text) => createHmac('sha256', sealingKey).update('fingerprint').update(text).digest('hex'),

@@ -86,18 +86,47 @@ export function sqliteDialect(database: Database.Database): Dialect {
 
 class ImmediateDriver extends SqliteDriver {
   readonly #database: Database.Database
+  readonly #begin: Database.Statement<[]>
 
   constructor(database: Database.Database) {
     super({ database: withStatementCache(database) })
     this.#database = database
+    this.#begin = database.prepare('begin immediate')
   }
 
+  /**
+   * SQLite's own busy wait blocks the thread: sockets on the main thread would stand still while the delivery thread
+   * syncs, and two connections of one thread would wait for each other in vain. So the lock is tried for, and between
+   * tries the event loop runs.
+   */
   override async beginTransaction(
     connection: DatabaseConnection,
     settings?: TransactionSettings,
   ): Promise<void> {
-    const isRead = settings?.accessMode === 'read only'
-    await connection.executeQuery(CompiledQuery.raw(isRead ? 'begin' : 'begin immediate'))
+    if (settings?.accessMode === 'read only') {
+      await connection.executeQuery(CompiledQuery.raw('begin'))
+      return
+    }
+    const deadline = performance.now() + busyTimeoutMs
+    while (!this.#tryBeginImmediate()) {
+      if (performance.now() > deadline) {
+        throw new Error(`metadata: the file was locked by another process for ${busyTimeoutMs / 1000} s`)
+      }
+      await delay(1)
+    }
+  }
+
+  #tryBeginImmediate(): boolean {
+    this.#database.pragma('busy_timeout = 0')
+    try {
+      this.#begin.run()
+      return true
+    } catch (error) {
+      if (codeOf(error).startsWith('SQLITE_BUSY')) return false
+      throw error
+    } finally {
+      this.#database.pragma(`busy_timeout = ${busyTimeoutMs}`)
+    }
   }
 
   /** After some errors (disk full, I/O) SQLite has rolled back already; a second rollback would hide the first error. */

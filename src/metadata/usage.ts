@@ -91,7 +91,7 @@ export function usage(db: Connection): Metadata['usage'] {
     },
 
     async prune(beforeMs) {
-      await db.deleteFrom('usage_hours').where('hour_ms', '<', beforeMs).execute()
+      await write(db, (trx) => trx.deleteFrom('usage_hours').where('hour_ms', '<', beforeMs).execute())
     },
   }
 }
