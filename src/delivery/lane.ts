@@ -1,0 +1,511 @@
+/**
+ * A lane: one destination's way through its pipe's messages, in order, one batch in flight.
+ *
+ * One loop owns the lane's row; whatever comes from outside (skip, retry-now, rewind, a changed destination) is a
+ * command that the loop runs between two steps, after it has settled the attempt under way. So there is never a
+ * question who changes the row.
+ *
+ *            ┌───────────────────────── nothing pending ◀────────────────┐
+ *            ▼                                                           │
+ *        (waiting) ──due──▶ range fixed and saved ──▶ attempt ──stored──▶ cursor moves
+ *            ▲                      ▲   ▲                │
+ *            │                      │   │                ├─ transient ─▶ pause (backoff), same range again
+ *         command,                  │   └── narrowed ◀───┼─ permanent, several messages ─▶ first part of them
+ *         notice,                   └────── pause ◀──────┼─ permanent, one message ─▶ blocked at it: every 300 s
+ *         5 s at most                                    └─ interrupted ─▶ command, same range again (no attempt)
+ *
+ * Seen from outside: `idle` nothing pending · `flowing` · `retrying` a message is blocking · `stalled` it has been for
+ * longer than destination_max_retry_seconds · `blocked` by its status: no attempts, the backlog stays.
+ *
+ * What a crash leaves, line by line (every save is one fsync; the cursor's move and the next range are one save):
+ *
+ *   | the process dies …                          | the row says     | after restart                          |
+ *   |---------------------------------------------|------------------|----------------------------------------|
+ *   | before a new range is saved                 | cursor           | a range is cut anew; nothing was sent  |
+ *   | after it, before or during the attempt      | cursor, range    | the same range, the same identity      |
+ *   | after the destination stored it, reply lost | cursor, range    | the same range again: at least once    |
+ *   | after the reply, before the save            | cursor, range    | the same range again: at least once    |
+ *   | after the save                              | cursor after it  | the next range                         |
+ *   | between two parts of a narrowed batch       | suspects, range  | the search goes on where it was        |
+ *   | during a pause                              | failure, range   | the same range, after at most 60 s     |
+ */
+import assert from 'node:assert'
+import type { StoredMessage } from '../buffer/buffer.ts'
+import type { Batch, DeliveryError, DestinationDriver } from '../destinations/driver.ts'
+import type { Logger } from '../log.ts'
+import { type AttemptOutcome, abortGraceMs, attemptDelivery, attemptLimitMs } from './attempt.ts'
+import { retryDelayMs, waitAfterRestartMs } from './backoff.ts'
+import { batchIdentity } from './batch-identity.ts'
+import { BatchReader, type DroppedMessages, type HeldBatch } from './batch-reader.ts'
+import type { Clock } from './clock.ts'
+import type { LaneCounts, LaneRow, LaneSpec } from './delivery.ts'
+import type { LaneDeps } from './lane-deps.ts'
+import * as transition from './lane-row.ts'
+
+/** The longest a lane sleeps without looking for itself: no lost wake-up stalls it for longer. */
+export const levelCheckMs = 5_000
+/** How often an open batch is looked at while it gathers: notices come too often for a query each. */
+const gatherCheckMs = 100
+/** A connection that nothing was sent over for so long is closed. */
+const idleDriverMs = 60_000
+
+export class Lane {
+  #spec: LaneSpec
+  #row: LaneRow
+  #savedCursorSeq: number
+  #counts: LaneCounts
+  #isDirty = false
+  readonly #deps: LaneDeps
+  readonly #batches: BatchReader
+  #held: HeldBatch | null = null
+  #driver: DestinationDriver | null = null
+
+  readonly #commands: (() => Promise<void>)[] = []
+  #interruptStep: (() => void) | null = null
+  #interruptAttempt: (() => void) | null = null
+  #wakePause: (() => void) | null = null
+  #isWoken = false
+  #isNoticed = false
+  #isIdle = false
+  #isFloorDue = true
+  #lastAttemptAt = 0
+  #state: 'new' | 'running' | 'closing' | 'removed' | 'closed' = 'new'
+  #done: Promise<void> = Promise.resolve()
+
+  /** Monotonic times; their wall-clock counterparts in the row are for people and restarts. */
+  #nextAttemptAt = 0
+  #firstFailedAt: number | null = null
+  #transientFailures = 0
+
+  constructor(spec: LaneSpec, row: LaneRow, deps: LaneDeps) {
+    this.#spec = spec
+    this.#row = row
+    this.#deps = deps
+    this.#savedCursorSeq = row.cursorSeq
+    this.#counts = noCounts(spec.pipeId)
+    this.#batches = new BatchReader(spec.pipeId, deps.reader, deps.budget, deps.clock)
+    const { clock } = deps
+    this.#nextAttemptAt = clock.monotonicMs() + waitAfterRestartMs(row.nextAttemptMs, clock.now())
+    this.#transientFailures = row.attempts
+    if (row.firstFailedMs !== null) {
+      this.#firstFailedAt = clock.monotonicMs() - Math.max(0, clock.now() - row.firstFailedMs)
+    }
+  }
+
+  get spec(): LaneSpec {
+    return this.#spec
+  }
+  get row(): LaneRow {
+    return this.#row
+  }
+  /** What a restart would begin with: retention may go by no other cursor. */
+  get savedCursorSeq(): number {
+    return this.#savedCursorSeq
+  }
+  get batches(): BatchReader {
+    return this.#batches
+  }
+  /** The window of eager retries is over. */
+  get isStalled(): boolean {
+    if (this.#firstFailedAt === null) return false
+    return this.#deps.clock.monotonicMs() - this.#firstFailedAt >= this.#spec.maxRetrySeconds * 1000
+  }
+
+  /** Resolves when the lane is closed; rejects with what makes going on senseless (the thread ends with it). */
+  start(): Promise<void> {
+    assert(this.#state === 'new')
+    this.#state = 'running'
+    this.#done = this.#run()
+    return this.#done
+  }
+
+  /** The pipe has new messages: an idle lane looks at once, any other when it comes to it. */
+  notice(): void {
+    this.#isNoticed = true
+    if (this.#isIdle) this.#wakePause?.()
+  }
+
+  /** Retention dropped something: whatever the lane waits for, it counts what it has lost. */
+  noticeDropped(): void {
+    this.#isFloorDue = true
+    this.#wake()
+  }
+
+  #wake(): void {
+    this.#isWoken = true
+    this.#wakePause?.()
+  }
+
+  /** True: moved past the blocking message. */
+  async skip(): Promise<boolean> {
+    if (!this.#isBlocking()) return false
+    return await this.#command(false, async () => {
+      if (!this.#isBlocking()) return false
+      const message = await this.blockingMessage()
+      if (message === null) return false
+      this.#change(transition.afterSkip(this.#row, message))
+      this.#counts.skippedRecords += message.recordCount
+      this.#forgetFailure()
+      await this.#save()
+      this.#deps.log.info(
+        { destination_id: this.#spec.destinationId, msg_id: message.msgId, stream_seq: message.seq },
+        'lane.skipped',
+      )
+      return true
+    })
+  }
+
+  /** The `msg_id` that is tried again at once; null: nothing was blocking. */
+  async retryNow(): Promise<string | null> {
+    if (!this.#isBlocking()) return null
+    return await this.#command(null, async () => {
+      if (!this.#isBlocking()) return null
+      this.#change(transition.afterRetryNow(this.#row))
+      this.#nextAttemptAt = 0
+      return this.#row.blockingMsgId
+    })
+  }
+
+  /** Back to an earlier cursor, never forward: that would pass messages over. Answers the new cursor. */
+  async rewind(find: () => Promise<number>): Promise<number> {
+    return await this.#command(this.#row.cursorSeq, async () => {
+      const row = await this.#batches.located(this.#row)
+      const floor = await this.#deps.reader.floor(this.#spec.pipeId)
+      const cursorSeq = Math.min(Math.max(await find(), floor.seq), row.cursorSeq)
+      const position = await this.#deps.reader.positionAt(this.#spec.pipeId, cursorSeq)
+      this.#change(transition.afterRewind(row, cursorSeq, transition.totalsOf(position)))
+      this.#forgetFailure()
+      await this.#save()
+      this.#deps.log.info({ destination_id: this.#spec.destinationId, cursor_seq: cursorSeq }, 'lane.rewound')
+      return cursorSeq
+    })
+  }
+
+  /** The destination was changed: its driver is opened anew and what failed is tried again at once. */
+  async reconfigure(spec: LaneSpec): Promise<void> {
+    await this.#command(undefined, async () => {
+      this.#spec = spec
+      this.#nextAttemptAt = 0
+      if (this.#row.blockingMsgId !== null) this.#change(transition.afterRetryNow(this.#row))
+      await this.#closeDriver()
+    })
+  }
+
+  /** The message the lane stands at, if it is still kept. */
+  async blockingMessage(): Promise<StoredMessage | null> {
+    const { blockingMsgId, cursorSeq } = this.#row
+    if (blockingMsgId === null) return null
+    const run = await this.#deps.reader.read(this.#spec.pipeId, cursorSeq, { maxRecords: 1, maxBytes: 1 })
+    const first = run.messages[0]
+    return first?.msgId === blockingMsgId ? first : null
+  }
+
+  /**
+   * No new attempt; the one under way may finish for `graceMs`, then it is aborted (which is not an attempt); the row
+   * is saved. Resolves when all that is done.
+   */
+  async close(graceMs: number): Promise<void> {
+    await this.#end('closing', graceMs)
+  }
+
+  /** The destination was deleted: like close, without saving anything. */
+  async remove(): Promise<void> {
+    await this.#end('removed', 0)
+  }
+
+  async #end(state: 'closing' | 'removed', graceMs: number): Promise<void> {
+    if (this.#state === 'new') this.#state = 'closed'
+    if (this.#state === 'running') this.#state = state
+    this.#interruptStep?.()
+    this.#wake()
+    const abort = () => this.#interruptAttempt?.()
+    const cancel = graceMs > 0 ? this.#deps.clock.wake(graceMs, abort) : abort
+    await this.#done
+    cancel()
+  }
+
+  async #run(): Promise<void> {
+    while (this.#state === 'running') {
+      const command = this.#commands.shift()
+      if (command !== undefined) await command()
+      else await this.#step()
+    }
+    this.#release()
+    if (this.#state === 'closing' && this.#isDirty) await this.#save()
+    await this.#closeDriver()
+    this.#state = 'closed'
+    // Nobody waits for ever: what was asked too late is answered as not done.
+    for (const command of this.#commands.splice(0)) await command()
+  }
+
+  async #step(): Promise<void> {
+    if (this.#isFloorDue) await this.#countLost()
+    const pauseMs = this.#nextAttemptAt - this.#deps.clock.monotonicMs()
+    if (this.#spec.status === 'blocked' || pauseMs > 0) {
+      this.#release()
+      return await this.#pause(this.#spec.status === 'blocked' ? levelCheckMs : pauseMs)
+    }
+    if (this.#held === null && !(await this.#prepare())) return
+    await this.#saveIfDirty()
+    // A command or the end may have come during the save: the range is fixed, it can wait.
+    if (this.#commands.length === 0 && this.#state === 'running') await this.#attempt(this.#held!)
+  }
+
+  /** True: messages are held and their range is in the row. */
+  async #prepare(): Promise<boolean> {
+    const interrupt = new AbortController()
+    this.#interruptStep = () => interrupt.abort()
+    const memory = { before: () => this.#saveIfDirty(), signal: interrupt.signal }
+    this.#isNoticed = false
+    const next = await this.#batches.next(this.#row, this.#spec, memory)
+    this.#interruptStep = null
+    if (next.row !== this.#row) this.#change(next.row)
+    switch (next.kind) {
+      case 'batch':
+        this.#held = next.held
+        return true
+      case 'wait':
+        if (next.waitMs === Number.POSITIVE_INFINITY) await this.#idle()
+        else await this.#pause(Math.min(next.waitMs, gatherCheckMs))
+        return false
+      case 'dropped':
+        await this.#dropped(next)
+        return false
+      case 'interrupted':
+        return false
+    }
+  }
+
+  async #countLost(): Promise<void> {
+    this.#isFloorDue = false
+    const lost = await this.#batches.lost(this.#row)
+    if (lost === null) return
+    this.#release()
+    this.#change(lost.row)
+    await this.#dropped(lost)
+  }
+
+  async #dropped({ dropped, reason, row }: DroppedMessages): Promise<void> {
+    this.#forgetFailure()
+    const about = { destination_id: this.#spec.destinationId, pipe_id: this.#spec.pipeId }
+    this.#deps.log.warn(
+      { ...about, messages: dropped, reason, cursor_seq: row.cursorSeq },
+      'lane.messages_dropped',
+    )
+    await this.#save()
+  }
+
+  async #attempt(held: HeldBatch): Promise<void> {
+    const messages = held.messages.filter(({ seq }) => seq <= this.#row.batchLastSeq!)
+    const rest = held.messages.slice(messages.length)
+    const batch = this.#batch(messages)
+    const deliver = (signal: AbortSignal) => {
+      this.#driver ??= this.#deps.openDriver(this.#spec)
+      return this.#driver.deliver(batch, signal)
+    }
+    const interrupt = new AbortController()
+    this.#interruptAttempt = () => interrupt.abort()
+    const startedAt = this.#deps.clock.monotonicMs()
+    const limitMs = attemptLimitMs(this.#spec, batch)
+    const outcome = await attemptDelivery(deliver, limitMs, interrupt.signal, this.#deps)
+    this.#interruptAttempt = null
+    this.#lastAttemptAt = this.#deps.clock.monotonicMs()
+    this.#logAttempt(batch, outcome, this.#lastAttemptAt - startedAt)
+    if (outcome.isHung) await this.#closeDriver()
+    if (outcome.kind === 'delivered') this.#delivered(messages, rest)
+    if (outcome.kind === 'failed') this.#failed(messages, rest, outcome.error)
+  }
+
+  #delivered(messages: StoredMessage[], rest: StoredMessage[]): void {
+    const hadFailed = this.#row.attempts > 0
+    this.#change(transition.afterDelivered(this.#row, messages, rest, this.#deps.clock.now()))
+    this.#counts.deliveredRecords += transition.recordsOf(messages)
+    this.#deps.onAttempt('delivered', this.#spec)
+    this.#transientFailures = 0
+    if (rest.length > 0) {
+      this.#held!.messages = rest
+      this.#held!.hold.resize(transition.bytesOf(rest))
+      return
+    }
+    this.#release()
+    this.#forgetFailure()
+    if (hadFailed) this.#deps.log.info({ destination_id: this.#spec.destinationId }, 'lane.recovered')
+  }
+
+  #failed(messages: StoredMessage[], rest: StoredMessage[], error: DeliveryError): void {
+    const { clock, random, log } = this.#deps
+    this.#counts.failedAttempts += 1
+    this.#deps.onAttempt(error.class, this.#spec)
+    const wasStalled = this.#isStalledNow
+    const wasStanding = this.#row.lastError?.class === 'permanent' && this.#row.suspectLastSeq === null
+    this.#firstFailedAt ??= clock.monotonicMs()
+    if (error.class === 'permanent' && messages.length > 1) {
+      this.#transientFailures = 0
+      this.#change(transition.afterNarrowing(this.#row, messages, rest, error, clock.now()))
+      this.#held!.messages = this.#held!.messages.filter(({ seq }) => seq <= this.#row.suspectLastSeq!)
+      return
+    }
+    this.#transientFailures += 1
+    const standsAlone = error.class === 'permanent'
+    const stalled = this.isStalled
+    const delayMs = retryDelayMs(
+      { failures: this.#transientFailures, standsAlone, stalled, retryAfterMs: error.retryAfterMs },
+      random,
+    )
+    this.#nextAttemptAt = clock.monotonicMs() + delayMs
+    const now = clock.now()
+    this.#change(transition.afterPause(this.#row, messages, error, now + delayMs, now))
+    this.#isStalledNow = stalled
+    const about = {
+      destination_id: this.#spec.destinationId,
+      pipe_id: this.#spec.pipeId,
+      msg_id: this.#row.blockingMsgId,
+      stream_seq: messages[0]!.seq,
+      code: error.code,
+      message: error.message,
+    }
+    if (standsAlone && !wasStanding) log.warn(about, 'lane.blocked')
+    if (stalled && !wasStalled) log.warn(about, 'lane.stalled')
+  }
+  #isStalledNow = false
+
+  #batch(messages: StoredMessage[]): Batch {
+    const firstSeq = this.#row.batchFirstSeq!
+    const lastSeq = this.#row.batchLastSeq!
+    return {
+      identity: batchIdentity(this.#spec.destinationId, firstSeq, lastSeq),
+      firstSeq,
+      lastSeq,
+      messages,
+      recordCount: transition.recordsOf(messages),
+      byteCount: transition.bytesOf(messages),
+    }
+  }
+
+  #logAttempt(batch: Batch, outcome: AttemptOutcome, ms: number): void {
+    const error = outcome.kind === 'failed' ? outcome.error : null
+    const fields = {
+      destination_id: this.#spec.destinationId,
+      pipe_id: this.#spec.pipeId,
+      attempt: this.#row.attempts + 1,
+      first_seq: batch.firstSeq,
+      last_seq: batch.lastSeq,
+      records: batch.recordCount,
+      bytes: batch.byteCount,
+      ms: Math.round(ms),
+      outcome: error?.class ?? outcome.kind,
+      code: error?.code,
+    }
+    if (error === null) this.#deps.log.debug(fields, 'delivery.attempted')
+    else this.#deps.log.info({ ...fields, message: error.message }, 'delivery.attempted')
+  }
+
+  #isBlocking(): boolean {
+    return this.#spec.status !== 'blocked' && this.#row.blockingMsgId !== null
+  }
+
+  /** Runs between two steps, after the attempt under way was settled. `late`: the answer of a lane that is closed. */
+  #command<T>(late: T, run: () => Promise<T>): Promise<T> {
+    if (this.#state === 'closed') return Promise.resolve(late)
+    return new Promise((resolve, reject) => {
+      this.#commands.push(async () => {
+        if (this.#state !== 'running') return resolve(late)
+        try {
+          // The range may be about to change: what is held is read again.
+          this.#release()
+          resolve(await run())
+        } catch (error) {
+          reject(error)
+          throw error
+        }
+      })
+      this.#interruptStep?.()
+      this.#interruptAttempt?.()
+      this.#wake()
+    })
+  }
+
+  /** Nothing to do until a notice comes; a lost one costs a level check. */
+  async #idle(): Promise<void> {
+    if (this.#isNoticed) return
+    await this.#saveIfDirty()
+    if (this.#isNoticed) return
+    this.#isIdle = true
+    await this.#pause(levelCheckMs)
+    this.#isIdle = false
+  }
+
+  async #pause(ms: number): Promise<void> {
+    await this.#saveIfDirty()
+    if (this.#deps.clock.monotonicMs() - this.#lastAttemptAt > idleDriverMs) await this.#closeDriver()
+    if (!this.#isWoken && this.#state === 'running') {
+      await new Promise<void>((resolve) => {
+        const cancel = this.#deps.clock.wake(Math.min(ms, levelCheckMs), resolve)
+        this.#wakePause = () => {
+          cancel()
+          resolve()
+        }
+      })
+      this.#wakePause = null
+    }
+    this.#isWoken = false
+  }
+
+  #change(row: LaneRow): void {
+    this.#row = row
+    this.#isDirty = true
+  }
+
+  #forgetFailure(): void {
+    this.#nextAttemptAt = 0
+    this.#firstFailedAt = null
+    this.#transientFailures = 0
+    this.#isStalledNow = false
+  }
+
+  #release(): void {
+    this.#held?.hold.release()
+    this.#held = null
+  }
+
+  async #saveIfDirty(): Promise<void> {
+    if (this.#isDirty) await this.#save()
+  }
+
+  async #save(): Promise<void> {
+    // Its row is gone: it must not be written again.
+    if (this.#state === 'removed') return
+    const row = this.#row
+    const counts = this.#counts
+    this.#isDirty = false
+    this.#counts = noCounts(this.#spec.pipeId)
+    const hasCounts = counts.deliveredRecords + counts.failedAttempts + counts.skippedRecords > 0
+    await this.#deps.save(row, hasCounts ? counts : null)
+    this.#savedCursorSeq = row.cursorSeq
+    this.#deps.onSaved()
+  }
+
+  /** A driver that hangs may hang in closing too: it is not waited for longer than an abort. */
+  async #closeDriver(): Promise<void> {
+    const driver = this.#driver
+    this.#driver = null
+    if (driver !== null) await closeWithin(driver, abortGraceMs, this.#deps.clock, this.#deps.log)
+  }
+}
+
+async function closeWithin(driver: DestinationDriver, ms: number, clock: Clock, log: Logger): Promise<void> {
+  await new Promise<void>((resolve) => {
+    const cancel = clock.wake(ms, resolve)
+    driver
+      .close()
+      .catch((error: unknown) => log.warn({ err: error }, 'driver.close_failed'))
+      .finally(() => {
+        cancel()
+        resolve()
+      })
+  })
+}
+
+function noCounts(pipeId: string): LaneCounts {
+  return { pipeId, deliveredRecords: 0, failedAttempts: 0, skippedRecords: 0 }
+}
