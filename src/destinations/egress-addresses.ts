@@ -1,0 +1,136 @@
+/**
+ * Which addresses a destination may have. Pure: names are not looked up here.
+ *
+ * Refused always, whatever the settings allow: addresses that are no server's (unspecified, multicast, reserved) and
+ * those where clouds serve credentials to whoever asks (link-local and a few fixed ones). The settings decide the
+ * rest; deny wins over allow, and loopback and private addresses depend on `egress.private`.
+ *
+ * An IPv6 address that carries an IPv4 one (mapped, compatible, NAT64, 6to4) is judged by both.
+ */
+import { domainToASCII } from 'node:url'
+import ipaddr from 'ipaddr.js'
+import type { EgressPolicy } from './driver.ts'
+
+type Address = ipaddr.IPv4 | ipaddr.IPv6
+type Range = [Address, number]
+
+const refusedAlways = ranges(
+  '0.0.0.0/8',
+  '169.254.0.0/16', // link-local; metadata of most clouds
+  '100.100.100.200/32', // metadata of Alibaba Cloud
+  '168.63.129.16/32', // Azure's platform address
+  '192.0.0.0/24', // protocol assignments; metadata of Oracle Cloud
+  '224.0.0.0/4',
+  '240.0.0.0/4', // reserved and broadcast
+  '::/128',
+  '100::/64', // discard
+  '64:ff9b:1::/48', // local NAT64: where the IPv4 address sits is not known
+  '2001::/32', // Teredo: the IPv4 address is obfuscated
+  'fe80::/10',
+  'fd00:ec2::254/128', // metadata of AWS
+  'fd20:ce::254/128', // metadata of Google Cloud
+  'ff00::/8',
+)
+
+const privateRanges = ranges(
+  '127.0.0.0/8',
+  '10.0.0.0/8',
+  '172.16.0.0/12',
+  '192.168.0.0/16',
+  '100.64.0.0/10', // carrier-grade NAT
+  '198.18.0.0/15', // benchmarking
+  '::1/128',
+  'fc00::/7',
+  'fec0::/10', // site-local, deprecated
+)
+
+/** True when this address may be dialled for this host name (the address itself when there is no name). */
+export function isAddressAllowed(address: string, host: string, policy: EgressPolicy): boolean {
+  const outer = parseLiteral(address)
+  if (outer === null) return false
+  const embedded = embeddedIPv4(outer)
+  const both = embedded === null ? [outer] : [outer, embedded]
+  const within = (list: readonly Range[]) => both.some((candidate) => list.some(matches(candidate)))
+  if (within(refusedAlways)) return false
+  if (isHostListed(host, policy.deny) || within(rangesOf(policy.deny))) return false
+  if (policy.private === 'allow' || !within(privateRanges)) return true
+  return isHostListed(host, policy.allow) || within(rangesOf(policy.allow))
+}
+
+/** Host name without brackets, trailing dots, capitals or non-ASCII letters; '' when it cannot be a host. */
+export function normaliseHost(host: string): string {
+  const bare = /^\[(.*)\]$/.exec(host)?.[1] ?? host
+  if (bare.includes(':')) return bare.toLowerCase()
+  return domainToASCII(bare).toLowerCase().replace(/\.+$/, '')
+}
+
+/** An address in any spelling the C library would take for one (`0x7f.1`, `2130706433`, `0177.0.0.1`), or null. */
+export function parseLiteral(host: string): Address | null {
+  return ipaddr.isValid(host) ? ipaddr.parse(host) : null
+}
+
+/**
+ * A literal that hides what it is: IPv4 as anything but four decimal numbers, or wrapped in IPv6. There is no honest
+ * need for these, and filters elsewhere read them differently.
+ */
+export function isDisguised(host: string, literal: Address): boolean {
+  if (literal instanceof ipaddr.IPv4) return literal.toString() !== host
+  const embedded = embeddedIPv4(literal)
+  return embedded !== null && (isMapped(literal) || isCompatible(literal))
+}
+
+/** Deny and allow list names; `*.example.com` matches subdomains, not the domain itself. */
+export function isHostListed(host: string, list: readonly string[]): boolean {
+  return list.some((entry) => {
+    const name = entry.toLowerCase()
+    return name.startsWith('*.')
+      ? host.endsWith(name.slice(1)) && host.length > name.length - 1
+      : host === name
+  })
+}
+
+function embeddedIPv4(address: Address): ipaddr.IPv4 | null {
+  if (address instanceof ipaddr.IPv4) return null
+  const bytes = address.toByteArray()
+  if (isMapped(address) || isCompatible(address) || address.match(nat64)) {
+    return new ipaddr.IPv4(bytes.slice(12))
+  }
+  if (address.match(sixToFour)) return new ipaddr.IPv4(bytes.slice(2, 6))
+  return null
+}
+
+const nat64 = ipaddr.IPv6.parseCIDR('64:ff9b::/96')
+const sixToFour = ipaddr.IPv6.parseCIDR('2002::/16')
+const compatible = ipaddr.IPv6.parseCIDR('::/96')
+const translated = ipaddr.IPv6.parseCIDR('::ffff:0:0:0/96')
+
+function isMapped(address: ipaddr.IPv6): boolean {
+  return address.isIPv4MappedAddress() || address.match(translated)
+}
+/** `::a.b.c.d`, but not `::` and `::1`, which are addresses of their own. */
+function isCompatible(address: ipaddr.IPv6): boolean {
+  return (
+    address.match(compatible) &&
+    address
+      .toByteArray()
+      .slice(12, 15)
+      .some((byte) => byte !== 0)
+  )
+}
+
+function matches(address: Address): (range: Range) => boolean {
+  return ([network, bits]) => address.kind() === network.kind() && address.match(network, bits)
+}
+
+function ranges(...list: string[]): Range[] {
+  return list.map((entry) => ipaddr.parseCIDR(entry))
+}
+
+/** The addresses and CIDRs of a settings list; its host names are left out. */
+function rangesOf(list: readonly string[]): Range[] {
+  return list.flatMap((entry): Range[] => {
+    if (ipaddr.isValidCIDR(entry)) return [ipaddr.parseCIDR(entry)]
+    const address = parseLiteral(entry)
+    return address === null ? [] : [[address, address.kind() === 'ipv4' ? 32 : 128]]
+  })
+}

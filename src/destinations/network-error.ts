@@ -1,0 +1,39 @@
+/** What the network does to a connection, as a DeliveryError: always transient, with a sentence for people. */
+import { DeliveryError } from './driver.ts'
+
+const sentences: Record<string, string> = {
+  ECONNREFUSED: 'refused the connection: is the server running, and is the port right?',
+  ECONNRESET: 'reset the connection.',
+  EPIPE: 'closed the connection.',
+  ETIMEDOUT: 'could not be reached in time.',
+  EHOSTUNREACH: 'cannot be reached: there is no route to it.',
+  ENETUNREACH: 'cannot be reached: there is no route to its network.',
+  ENOTFOUND: 'has a host name that does not resolve.',
+  EAI_AGAIN: 'has a host name that could not be looked up just now.',
+  UND_ERR_SOCKET: 'closed the connection before it had answered.',
+  UND_ERR_CONNECT_TIMEOUT: 'could not be reached in time.',
+  DEPTH_ZERO_SELF_SIGNED_CERT: 'shows a self-signed TLS certificate that this server does not trust.',
+  SELF_SIGNED_CERT_IN_CHAIN: 'shows a TLS certificate of an authority that this server does not trust.',
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: 'shows a TLS certificate whose issuer is not known here.',
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: 'shows a TLS certificate whose issuer is not known here.',
+  CERT_HAS_EXPIRED: 'shows a TLS certificate that has expired.',
+  ERR_TLS_CERT_ALTNAME_INVALID: 'shows a TLS certificate for another host name.',
+}
+
+/** `subject` begins the sentence, e.g. `The database server`. A DeliveryError is given back as it is. */
+export function networkError(error: unknown, subject: string): DeliveryError {
+  if (error instanceof DeliveryError) return error
+  const code = errorCode(error) ?? 'connection_lost'
+  const fallback =
+    code.startsWith('ERR_SSL') || code === 'EPROTO' ? 'failed in the TLS handshake' : 'dropped the connection'
+  const sentence = sentences[code] ?? `${fallback} (${code}).`
+  return new DeliveryError('transient', code, `${subject} ${sentence}`, { cause: error })
+}
+
+/** The `code` of a system or library error, looked for in its causes too. */
+export function errorCode(error: unknown): string | undefined {
+  if (typeof error !== 'object' || error === null) return undefined
+  if ('code' in error && typeof error.code === 'string') return error.code
+  if ('errors' in error && Array.isArray(error.errors)) return errorCode(error.errors[0])
+  return 'cause' in error ? errorCode(error.cause) : undefined
+}
