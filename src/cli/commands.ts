@@ -1,0 +1,22 @@
+/**
+ * Every command that speaks to a daemon, and those that look after a data directory. Only words and options are
+ * made here; what a command does is imported when it runs.
+ */
+import type { Command } from 'commander'
+import { addDestinationsCommands } from './destinations.ts'
+import { addIngestCommand } from './ingest.ts'
+import { addKeysCommands } from './keys.ts'
+import { addLanesCommands } from './lanes.ts'
+import { addLimitsCommands } from './limits.ts'
+import { addOriginsCommands } from './origins.ts'
+import { addPipesCommands } from './pipes.ts'
+
+export function registerCommands(program: Command): void {
+  addPipesCommands(program)
+  addDestinationsCommands(program)
+  addLanesCommands(program)
+  addLimitsCommands(program)
+  addOriginsCommands(program)
+  addKeysCommands(program)
+  addIngestCommand(program)
+}

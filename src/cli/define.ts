@@ -1,0 +1,100 @@
+/**
+ * How a command is defined: one call with its words, its example and what it does. It adds the options that every
+ * command of its kind has, runs the action, and turns a Failure into two lines on stderr and an exit code.
+ *
+ * `.command()` and not `addCommand()`: a sub-command made so inherits how the program exits and prints.
+ */
+import { type Command, Option } from 'commander'
+import { exitCodes, Failure } from '../client/failure.ts'
+import type { ConnectionOptions } from './connection.ts'
+import { coloursOn, paint } from './terminal.ts'
+
+export const formats = ['table', 'json', 'yaml', 'ndjson', 'name'] as const
+export type Format = (typeof formats)[number]
+
+export interface CommonOptions extends ConnectionOptions {
+  output?: Format
+  yes?: boolean
+}
+
+export interface CommandDefinition<T> {
+  /** Name and arguments: `get <pipe>`. */
+  usage: string
+  summary: string
+  /** Longer help, below the options. */
+  help?: string
+  /** One or more command lines; every command has one. */
+  examples: readonly [string, ...string[]]
+  /** What `-o` may be; none: the command has its own output. */
+  output?: readonly Format[]
+  /** Speaks to a daemon: adds --server, --profile and the ways to give a key. */
+  daemon?: boolean
+  /** Speaks to the data plane too. */
+  data?: boolean
+  /** Asks before it acts: adds --yes. */
+  destructive?: boolean
+  hidden?: boolean
+  options?: (command: Command) => void
+  action: (args: readonly string[], options: T & CommonOptions) => Promise<void>
+}
+
+/** Adds a command to its parent. */
+export function define<T = unknown>(parent: Command, definition: CommandDefinition<T>): Command {
+  const command = parent
+    .command(definition.usage, { hidden: definition.hidden ?? false })
+    .description(definition.summary)
+  definition.options?.(command)
+  if (definition.destructive) command.option('-y, --yes', 'do not ask')
+  if (definition.output) {
+    command.addOption(
+      new Option('-o, --output <format>', 'default: table on a terminal, json elsewhere').choices(
+        definition.output,
+      ),
+    )
+  }
+  if (definition.daemon || definition.data) addConnectionOptions(command, definition.data === true)
+  const examples = definition.examples.map((line) => `  ${line}`).join('\n')
+  const heading = definition.examples.length === 1 ? 'Example' : 'Examples'
+  if (definition.help) command.addHelpText('after', `\n${definition.help}`)
+  command.addHelpText('after', `\n${heading}:\n${examples}`)
+  // commander calls with the arguments, then the options, then the command.
+  return command.action(async (...received: unknown[]) => {
+    const args = received.slice(0, -2).filter((one): one is string => typeof one === 'string')
+    await run(() => definition.action(args, command.opts<T & CommonOptions>()))
+  })
+}
+
+/** A command that only groups others: `pipectl pipes`. */
+export function group(parent: Command, name: string, summary: string): Command {
+  return parent.command(name).description(summary)
+}
+
+/** Runs an action; a Failure is printed and sets the exit code, anything else is ours and goes on to the top. */
+export async function run(action: () => Promise<void>): Promise<void> {
+  try {
+    await action()
+  } catch (error) {
+    if (!(error instanceof Failure)) throw error
+    printFailure(error)
+    process.exitCode = error.exitCode
+  }
+}
+
+export function printFailure(failure: Failure): void {
+  const on = coloursOn(process.stderr)
+  // Interrupts and "nothing to do" are outcomes, not errors: no red.
+  const quiet = failure.exitCode === exitCodes.interrupted || failure.exitCode === exitCodes.nothingToDo
+  const name = quiet ? 'pipectl:' : paint('red', 'pipectl:', on)
+  process.stderr.write(`${name} ${failure.message}\n`)
+  if (failure.hint !== '') process.stderr.write(`${paint('dim', '  next:', on)} ${failure.hint}\n`)
+}
+
+function addConnectionOptions(command: Command, data: boolean): void {
+  const heading = 'Connection:'
+  const add = (flags: string, text: string) => command.addOption(new Option(flags, text).helpGroup(heading))
+  add('--server <url>', 'address of the daemon (PIPECTL_URL; default http://127.0.0.1:8080)')
+  if (data) add('--data-server <url>', 'address of ingest and pull, where it differs (PIPECTL_DATA_URL)')
+  add('--profile <name>', 'stored address and key to use (PIPECTL_PROFILE)')
+  add('--api-key-file <file>', 'file that holds the API key; else PIPECTL_API_KEY, else the profile')
+  add('--api-key-stdin', 'read the API key from stdin')
+}

@@ -1,0 +1,200 @@
+/** `pipectl lanes …`: how delivery stands, and the hand tools for a lane that does not move. */
+import type { Command } from 'commander'
+import { exitCodes, Failure } from '../client/failure.ts'
+import { elementTexts, singleLine, valueText } from '../client/json-text.ts'
+import { connect } from './connection.ts'
+import { define, formats, group } from './define.ts'
+import { print, type Table } from './output.ts'
+import { oneView } from './pipes.ts'
+import { ago, bytes, count, duration } from './quantities.ts'
+import {
+  allDestinations,
+  type DestinationOfPipe,
+  describeTarget,
+  findDestination,
+  findPipe,
+  kindOf,
+} from './references.ts'
+import { confirm, say } from './terminal.ts'
+
+const laneColumns = ['PIPE', 'KIND', 'STATE', 'BACKLOG', 'OLDEST', 'ATTEMPTS', 'LAST ERROR', 'DESTINATION ID']
+
+export function addLanesCommands(program: Command): void {
+  const lanes = group(program, 'lanes', 'lanes: how far each destination has come')
+  define<{ blocked?: boolean }>(lanes, {
+    usage: 'list [pipe]',
+    summary: 'list the lanes of a pipe, or of all pipes, those in trouble first',
+    examples: ['pipectl lanes list', 'pipectl lanes list --blocked -o name'],
+    output: formats,
+    daemon: true,
+    options: (command) =>
+      command.option('--blocked', 'only lanes that are blocked, stalled or hold a blocking message'),
+    action: async ([reference], options) => {
+      const client = await connect(options)
+      const pipes = reference === undefined ? undefined : [await findPipe(client, reference)]
+      const all = (await allDestinations(client, pipes)).sort((a, b) => trouble(b) - trouble(a))
+      const shown = options.blocked === true ? all.filter((one) => trouble(one) > 0) : all
+      const items = shown.map(({ pipe, destination }) => ({
+        pipe_name: pipe.pipe_name,
+        pipe_id: pipe.pipe_id,
+        destination_id: destination.destination_id,
+        destination_type: destination.destination_type,
+        destination_status: destination.destination_status,
+        ...destination.lane,
+      }))
+      const view = {
+        json: JSON.stringify({ lanes: items }),
+        items: () => items.map((one) => JSON.stringify(one)),
+        names: () => items.map((one) => one.destination_id),
+        table: () => laneTable(shown),
+      }
+      await print(view, options.output)
+    },
+  })
+  define(lanes, {
+    usage: 'skip <destination>',
+    summary: 'give up the blocking message and move on; the message is not delivered to this destination',
+    examples: ['pipectl lanes skip orders/database --yes'],
+    output: formats,
+    daemon: true,
+    destructive: true,
+    action: async ([reference], options) => {
+      const client = await connect(options)
+      const { pipe, destination } = await findDestination(client, reference!)
+      const blocking = destination.lane.blocking_msg_id
+      const what = blocking === null ? 'the blocking message, if there is one,' : `message ${blocking}`
+      await confirm(
+        `Skip ${what} of ${pipe.pipe_name}/${kindOf(destination)}? It is lost to it.`,
+        options.yes,
+      )
+      const reply = await client.lanes.skip(pipe.pipe_id, destination.destination_id)
+      await print(oneView(reply.text, reply.body.status, [['status', reply.body.status]]), options.output)
+      if (!reply.body.skipped) throw nothingBlocks()
+      say(`Skipped ${what} of ${pipe.pipe_name}.`)
+    },
+  })
+  define(lanes, {
+    usage: 'retry <destination>',
+    summary: 'try the blocking message again now',
+    examples: ['pipectl lanes retry orders/database'],
+    output: formats,
+    daemon: true,
+    action: async ([reference], options) => {
+      const client = await connect(options)
+      const { pipe, destination } = await findDestination(client, reference!)
+      const reply = await client.lanes.retry(pipe.pipe_id, destination.destination_id)
+      await print(oneView(reply.text, reply.body.status, [['status', reply.body.status]]), options.output)
+      if (!reply.body.retried) throw nothingBlocks()
+      say(
+        `Retrying message ${reply.body.msg_id}; \`pipectl lanes list ${pipe.pipe_name}\` shows the outcome.`,
+      )
+    },
+  })
+  define<{ to: string }>(lanes, {
+    usage: 'rewind <destination>',
+    summary: 'deliver again from an earlier point, or leave out what lies before a later one',
+    examples: [
+      'pipectl lanes rewind orders/pull --to earliest --yes',
+      'pipectl lanes rewind orders/database --to 2026-01-31T06:00:00Z --yes',
+    ],
+    output: formats,
+    daemon: true,
+    destructive: true,
+    options: (command) =>
+      command.requiredOption('--to <point>', '`earliest`, a stream_seq, or a time (ISO 8601)'),
+    action: async ([reference], options) => {
+      const to = /^\d+$/.test(options.to) ? Number(options.to) : options.to
+      const client = await connect(options)
+      const { pipe, destination } = await findDestination(client, reference!)
+      const name = `${pipe.pipe_name}/${kindOf(destination)}`
+      await confirm(`Move the lane of ${name} from ${destination.lane.cursor_seq} to ${to}?`, options.yes)
+      const reply = await client.lanes.rewind(pipe.pipe_id, destination.destination_id, to)
+      const cursor = String(reply.body.cursor_seq)
+      say(`The lane of ${name} goes on after stream_seq ${cursor}.`)
+      await print(oneView(reply.text, cursor, [['cursor_seq', cursor]]), options.output)
+    },
+  })
+  define(lanes, {
+    usage: 'blocking-message <destination>',
+    summary: 'show the message that blocks a lane: its error and its first 20 records',
+    examples: ['pipectl lanes blocking-message orders/database -o json'],
+    output: formats,
+    daemon: true,
+    action: async ([reference], options) => {
+      const client = await connect(options)
+      const { pipe, destination } = await findDestination(client, reference!)
+      const reply = await client.lanes.blockingMessage(pipe.pipe_id, destination.destination_id)
+      const { body, text } = reply
+      const records = elementTexts(valueText(text, 'records') ?? '[]')
+      const { last_error: error, attempts, next_attempt_ts: next } = destination.lane
+      const rows = [
+        ['msg_id', body.msg_id],
+        ['stream_seq', String(body.stream_seq)],
+        ['received', body.received_ts],
+        ['error', error === null ? '-' : `${error.class} ${error.code}: ${error.message}`],
+        ['attempts', `${attempts}${next === null ? '' : `, next at ${next}`}`],
+        ['records', `${count(body.records_count)}${body.truncated ? ' (the first 20 are shown)' : ''}`],
+        ...records.map((record, index) => [`record ${index}`, singleLine(record)]),
+      ]
+      const view = oneView(text, body.msg_id, rows)
+      await print({ ...view, items: () => records }, options.output)
+    },
+  })
+}
+
+function nothingBlocks(): Failure {
+  return new Failure(
+    exitCodes.nothingToDo,
+    'nothing is blocking this lane, or its destination is blocked by status',
+    '`pipectl lanes list` shows the state; `pipectl destinations unblock` lets a blocked one go on',
+  )
+}
+
+/** How much attention a lane needs; 0: none. */
+export function trouble({ destination }: Pick<DestinationOfPipe, 'destination'>): number {
+  const { lane_state: state, blocking_msg_id: blocking } = destination.lane
+  if (state === 'stalled') return 4
+  if (state === 'blocked') return 3
+  if (blocking !== null) return 2
+  return state === 'retrying' ? 1 : 0
+}
+
+function laneTable(lanes: readonly DestinationOfPipe[]): Table {
+  return {
+    columns: laneColumns,
+    rows: lanes.map(({ pipe, destination }) => {
+      const { lane } = destination
+      return [
+        pipe.pipe_name,
+        kindOf(destination),
+        lane.lane_state,
+        `${count(lane.pending_messages)} (${bytes(lane.pending_bytes)})`,
+        lane.pending_messages === 0 ? '-' : duration(lane.oldest_pending_age_seconds),
+        String(lane.attempts),
+        shortened(lane.last_error === null ? '-' : `${lane.last_error.code}: ${lane.last_error.message}`),
+        destination.destination_id,
+      ]
+    }),
+    empty: 'no lanes; add a destination with `pipectl destinations create PIPE`',
+  }
+}
+
+function shortened(text: string): string {
+  return text.length <= 48 ? text : `${text.slice(0, 47)}…`
+}
+
+/** The rows of one destination: for `destinations get`. */
+export function laneRows(one: DestinationOfPipe, nowMs: number): string[][] {
+  const { lane } = one.destination
+  return [
+    ['target', describeTarget(one.destination)],
+    ['lane_state', lane.lane_state],
+    ['backlog', `${count(lane.pending_messages)} messages, ${bytes(lane.pending_bytes)}`],
+    ['oldest pending', duration(lane.oldest_pending_age_seconds)],
+    ['cursor', `${lane.cursor_seq} of ${lane.head_seq}`],
+    ['delivered records', count(lane.delivered_records)],
+    ['skipped, dropped messages', `${lane.skipped_messages}, ${lane.dropped_messages}`],
+    ['last delivered', ago(lane.last_delivered_ts, nowMs)],
+    ['last error', lane.last_error === null ? '-' : `${lane.last_error.code}: ${lane.last_error.message}`],
+  ]
+}

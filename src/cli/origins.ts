@@ -1,0 +1,79 @@
+/** `pipectl origins …`: the browser origins that may send to a pipe. */
+import type { Command } from 'commander'
+import { exitCodes, Failure } from '../client/failure.ts'
+import { connect } from './connection.ts'
+import { define, formats, group } from './define.ts'
+import { print } from './output.ts'
+import { oneView } from './pipes.ts'
+import { findPipe } from './references.ts'
+import { confirm, say } from './terminal.ts'
+
+export function addOriginsCommands(program: Command): void {
+  const origins = group(program, 'origins', 'origins: browser origins that may send to a pipe')
+  define(origins, {
+    usage: 'list <pipe>',
+    summary: 'list the allowed origins of a pipe',
+    examples: ['pipectl origins list clicks'],
+    output: formats,
+    daemon: true,
+    action: async ([reference], options) => {
+      const client = await connect(options)
+      const pipe = await findPipe(client, reference!)
+      const { allowed_origins: list } = (await client.pipes.get(pipe.pipe_id)).body
+      const view = {
+        json: JSON.stringify({ allowed_origins: list }),
+        items: () => list.map((one) => JSON.stringify(one)),
+        names: () => list.map((one) => one.origin_domain),
+        table: () => ({
+          columns: ['ORIGIN', 'ORIGIN ID'],
+          rows: list.map((one) => [one.origin_domain, one.pipe_allowed_origin_id]),
+          empty: 'no allowed origins',
+        }),
+      }
+      await print(view, options.output)
+    },
+  })
+  define(origins, {
+    usage: 'add <pipe> <origin>',
+    summary: 'allow an origin',
+    examples: ['pipectl origins add clicks https://shop.example.com'],
+    output: formats,
+    daemon: true,
+    action: async ([reference, origin], options) => {
+      const client = await connect(options)
+      const pipe = await findPipe(client, reference!)
+      const reply = await client.origins.add(pipe.pipe_id, origin!)
+      say(`Allowed ${origin} on ${pipe.pipe_name}.`)
+      const id = reply.body.pipe_allowed_origin_id
+      await print(oneView(reply.text, id, [['pipe_allowed_origin_id', id]]), options.output)
+    },
+  })
+  define(origins, {
+    usage: 'remove <pipe> <origin>',
+    summary: 'no longer allow an origin, named as it is or by its id',
+    examples: ['pipectl origins remove clicks https://shop.example.com --yes'],
+    daemon: true,
+    destructive: true,
+    action: async ([reference, origin], options) => {
+      const client = await connect(options)
+      const pipe = await findPipe(client, reference!)
+      const { allowed_origins: list } = (await client.pipes.get(pipe.pipe_id)).body
+      const found = list.find(
+        (one) =>
+          one.origin_domain === origin!.toLowerCase() ||
+          one.origin_domain === origin ||
+          one.pipe_allowed_origin_id === origin,
+      )
+      if (found === undefined) {
+        throw new Failure(
+          exitCodes.notFound,
+          `${origin} is not an allowed origin of ${pipe.pipe_name}`,
+          `\`pipectl origins list ${pipe.pipe_name}\` shows those that are`,
+        )
+      }
+      await confirm(`No longer allow ${found.origin_domain} on ${pipe.pipe_name}?`, options.yes)
+      await client.origins.remove(pipe.pipe_id, found.pipe_allowed_origin_id)
+      say(`Removed ${found.origin_domain} from ${pipe.pipe_name}.`)
+    },
+  })
+}

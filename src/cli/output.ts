@@ -1,0 +1,103 @@
+/**
+ * What a command prints on stdout. One View is enough for every format: the API's own body as text (json), the things
+ * it lists (ndjson, yaml), their names (name), and rows for people (table).
+ */
+import { indented, singleLine } from '../client/json-text.ts'
+import type { Format } from './define.ts'
+import { coloursOn, paint, printable } from './terminal.ts'
+
+export interface Table {
+  columns: string[]
+  rows: string[][]
+  /** Said when there is no row. */
+  empty?: string
+}
+
+export interface View {
+  /** JSON text: the API's body, untouched. */
+  json: string
+  /** One JSON text for each thing listed; default: the whole body. */
+  items?: () => string[]
+  /** What another command takes as an argument: ids or names. */
+  names: () => string[]
+  table: () => Table
+}
+
+/** `table` on a terminal, `json` in a pipe or file, unless asked otherwise. */
+export function chosenFormat(asked: Format | undefined): Format {
+  return asked ?? (process.stdout.isTTY === true ? 'table' : 'json')
+}
+
+export async function print(view: View, asked: Format | undefined): Promise<void> {
+  const format = chosenFormat(asked)
+  process.stdout.write(await render(view, format, process.stdout.isTTY === true, coloursOn(process.stdout)))
+}
+
+/** The text of a view in a format; `pretty` indents JSON for people. */
+export async function render(view: View, format: Format, pretty: boolean, colours: boolean): Promise<string> {
+  const items = () => view.items?.() ?? [view.json]
+  switch (format) {
+    case 'json':
+      return `${pretty ? indented(view.json) : view.json}\n`
+    case 'ndjson':
+      return lines(items().map(singleLine))
+    case 'yaml':
+      return toYaml(view.json)
+    case 'name':
+      return lines(view.names())
+    case 'table':
+      return renderTable(view.table(), colours)
+  }
+}
+
+function lines(texts: string[]): string {
+  return texts.map((text) => `${text}\n`).join('')
+}
+
+/** JSON is YAML: read as such, and numbers keep their digits. */
+async function toYaml(json: string): Promise<string> {
+  const { parseDocument, visit } = await import('yaml')
+  const document = parseDocument(json, { intAsBigInt: true })
+  visit(document, {
+    Collection: (_, node) => {
+      node.flow = false
+    },
+    Scalar: (_, node) => {
+      node.type = undefined
+    },
+  })
+  return document.toString({ lineWidth: 0 })
+}
+
+export async function renderTable(table: Table, colours: boolean): Promise<string> {
+  if (table.rows.length === 0) return `${table.empty ?? 'none'}\n`
+  const { default: CliTable } = await import('cli-table3')
+  const gaps = { mid: '', 'left-mid': '', 'mid-mid': '', 'right-mid': '', bottom: '', 'bottom-mid': '' }
+  const frame = { top: '', 'top-mid': '', 'top-left': '', 'top-right': '', left: '', right: '', middle: '  ' }
+  const drawn = new CliTable({
+    chars: { ...gaps, ...frame, 'bottom-left': '', 'bottom-right': '' },
+    style: { head: [], border: [], 'padding-left': 0, 'padding-right': 0, compact: true },
+  })
+  drawn.push(
+    table.columns.map((column) => paint('bold', column, colours)),
+    ...table.rows.map((row) => row.map((cell) => paintState(printable(cell), colours))),
+  )
+  return `${drawn.toString().replace(/[ ]+$/gm, '')}\n`
+}
+
+const stateColours: Record<string, 'red' | 'green' | 'yellow'> = {
+  blocked: 'red',
+  stalled: 'red',
+  retrying: 'yellow',
+  paused: 'yellow',
+  active: 'green',
+  flowing: 'green',
+  fail: 'red',
+  warn: 'yellow',
+  ok: 'green',
+}
+
+function paintState(cell: string, colours: boolean): string {
+  const colour = stateColours[cell]
+  return colour === undefined ? cell : paint(colour, cell, colours)
+}

@@ -1,0 +1,167 @@
+/** `pipectl pipes …`: list, get, create, update, pause, resume, delete. */
+import type { Command } from 'commander'
+import type { PipeDetail, PipeList } from '../client/client.ts'
+import { exitCodes, Failure } from '../client/failure.ts'
+import { connect } from './connection.ts'
+import { type CommonOptions, define, formats, group } from './define.ts'
+import { print, type Table, type View } from './output.ts'
+import { addPipeFieldOptions, type PipeFieldOptions, pipeFields } from './pipe-fields.ts'
+import { ago, bytes, count } from './quantities.ts'
+import { describeTarget, findPipe, kindOf } from './references.ts'
+import { confirm, say } from './terminal.ts'
+
+export function addPipesCommands(program: Command): void {
+  const pipes = group(program, 'pipes', 'pipes: where records come in')
+  define(pipes, {
+    usage: 'list',
+    summary: 'list the pipes with the traffic of the last 24 hours',
+    examples: ['pipectl pipes list', 'pipectl pipes list -o name'],
+    output: formats,
+    daemon: true,
+    action: async (_, options) => {
+      const reply = await (await connect(options)).pipes.list()
+      await print(listView(reply.body, reply.text), options.output)
+    },
+  })
+  define(pipes, {
+    usage: 'get <pipe>',
+    summary: 'show one pipe with its destinations, limits and origins',
+    examples: ['pipectl pipes get orders -o yaml'],
+    output: formats,
+    daemon: true,
+    action: async ([reference], options) => {
+      const client = await connect(options)
+      const pipe = await findPipe(client, reference!)
+      const reply = await client.pipes.get(pipe.pipe_id)
+      const { pipe_name } = reply.body.pipe
+      const table = () => detailTable(reply.body)
+      await print({ json: reply.text, names: () => [pipe_name], table }, options.output)
+    },
+  })
+  define<PipeFieldOptions>(pipes, {
+    usage: 'create <name>',
+    summary: 'create a pipe; prints its id',
+    examples: [
+      'pipectl pipes create orders --description "orders of the shop"',
+      'pipectl pipes create clicks --no-key-required --ingest-ip --geo country --geo city',
+    ],
+    output: formats,
+    daemon: true,
+    options: addPipeFieldOptions,
+    action: async ([name], options) => {
+      const client = await connect(options)
+      const reply = await client.pipes.create({ pipe_name: name!, ...pipeFields(options) })
+      const id = reply.body.pipe_id
+      say(`Created pipe ${name}. Records go to POST ${client.url}/v1/ingest/${id}`)
+      await print(oneView(reply.text, name!, [['pipe_id', id]]), options.output)
+    },
+  })
+  define<PipeFieldOptions>(pipes, {
+    usage: 'update <pipe>',
+    summary: 'change fields of a pipe (its name cannot be changed)',
+    examples: ['pipectl pipes update orders --description "orders, all shops" --geo country'],
+    output: formats,
+    daemon: true,
+    options: addPipeFieldOptions,
+    action: async ([reference], options) => {
+      const fields = pipeFields(options)
+      if (Object.keys(fields).length === 0) {
+        throw new Failure(exitCodes.usage, 'nothing to change was given', '--help lists the fields')
+      }
+      await update(reference!, fields, options)
+    },
+  })
+  define(pipes, {
+    usage: 'pause <pipe>',
+    summary: 'stop taking records; what is buffered is still delivered',
+    examples: ['pipectl pipes pause orders'],
+    output: formats,
+    daemon: true,
+    action: ([reference], options) => update(reference!, { pipe_status: 'paused' }, options),
+  })
+  define(pipes, {
+    usage: 'resume <pipe>',
+    summary: 'take records again',
+    examples: ['pipectl pipes resume orders'],
+    output: formats,
+    daemon: true,
+    action: ([reference], options) => update(reference!, { pipe_status: 'active' }, options),
+  })
+  define(pipes, {
+    usage: 'delete <pipe>',
+    summary: 'delete a pipe, its destinations and every record of it that is not delivered yet',
+    examples: ['pipectl pipes delete orders --yes'],
+    daemon: true,
+    destructive: true,
+    action: async ([reference], options) => {
+      const client = await connect(options)
+      const pipe = await findPipe(client, reference!)
+      const { usage_by_pipe } = (await client.pipes.list()).body
+      const pending = usage_by_pipe[pipe.pipe_id]?.pending_messages ?? 0
+      const loss = pending > 0 ? ` ${count(pending)} messages that are not delivered yet are lost.` : ''
+      await confirm(`Delete pipe ${pipe.pipe_name} with its destinations?${loss}`, options.yes)
+      await client.pipes.delete(pipe.pipe_id)
+      say(`Deleted pipe ${pipe.pipe_name}.`)
+    },
+  })
+}
+
+async function update(
+  reference: string,
+  fields: Parameters<Awaited<ReturnType<typeof connect>>['pipes']['update']>[1],
+  options: CommonOptions,
+): Promise<void> {
+  const client = await connect(options)
+  const pipe = await findPipe(client, reference)
+  const reply = await client.pipes.update(pipe.pipe_id, fields)
+  const { pipe_name, pipe_status } = reply.body.pipe
+  say(`Updated pipe ${pipe_name}; it is ${pipe_status}.`)
+  const rows = Object.entries(reply.body.pipe).map(([key, value]) => [key, show(value)])
+  await print(oneView(reply.text, pipe_name, rows), options.output)
+}
+
+/** A view of one thing: its fields, one a row. */
+export function oneView(json: string, name: string, rows: string[][]): View {
+  return { json, names: () => [name], table: () => ({ columns: ['FIELD', 'VALUE'], rows }) }
+}
+
+export function show(value: unknown): string {
+  if (value === null || value === undefined) return '-'
+  return typeof value === 'object' ? JSON.stringify(value) : String(value)
+}
+
+function listView(body: PipeList, json: string): View {
+  const now = Date.now()
+  return {
+    json,
+    items: () => body.pipes.map((pipe) => JSON.stringify(pipe)),
+    names: () => body.pipes.map((pipe) => pipe.pipe_name),
+    table: (): Table => ({
+      columns: ['NAME', 'STATUS', 'RECORDS 24H', 'BACKLOG', 'BLOCKED LANES', 'LAST RECORD', 'PIPE ID'],
+      rows: body.pipes.map((pipe) => {
+        const usage = body.usage_by_pipe[pipe.pipe_id]
+        return [
+          pipe.pipe_name,
+          pipe.pipe_status,
+          count(usage?.ingest_records ?? 0),
+          `${count(usage?.pending_messages ?? 0)} (${bytes(usage?.pending_bytes ?? 0)})`,
+          String(usage?.blocked_lanes ?? 0),
+          ago(usage?.last_ingest_ts ?? null, now),
+          pipe.pipe_id,
+        ]
+      }),
+      empty: 'no pipes yet; create one with `pipectl pipes create NAME`',
+    }),
+  }
+}
+
+function detailTable(detail: PipeDetail): Table {
+  const rows = Object.entries(detail.pipe).map(([key, value]) => [key, show(value)])
+  for (const [key, value] of Object.entries(detail.limits ?? {})) rows.push([key, show(value)])
+  for (const origin of detail.allowed_origins) rows.push(['allowed origin', origin.origin_domain])
+  for (const one of detail.destinations) {
+    const state = `${one.lane.lane_state}, ${count(one.lane.pending_messages)} pending`
+    rows.push([`destination ${kindOf(one)}`, `${one.destination_id}  ${describeTarget(one)}  ${state}`])
+  }
+  return { columns: ['FIELD', 'VALUE'], rows }
+}

@@ -1,0 +1,163 @@
+/**
+ * How people name things: a pipe by name, UUID or the start of its UUID; a destination by UUID, the start of its
+ * UUID, its pipe's name when that pipe has but one destination, or `PIPE/KIND` and `PIPE/START` (`orders/pull`).
+ * What fits several things is an error that lists them (usage); what fits none is one that says how to look (not found).
+ */
+import type { Client, PipeDetail } from '../client/client.ts'
+import { exitCodes, Failure } from '../client/failure.ts'
+import type { Destination } from '../contract/destination.ts'
+import type { Pipe } from '../contract/pipe.ts'
+
+/** Requests under way at once when a command looks at every pipe. */
+const parallelRequests = 8
+const uuidPattern = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
+/** Shorter starts would often fit by accident. */
+const shortestPrefix = 4
+
+export interface DestinationOfPipe {
+  pipe: Pipe
+  destination: Destination
+}
+
+export async function findPipe(client: Client, reference: string): Promise<Pipe> {
+  const { pipes } = (await client.pipes.list()).body
+  return pickPipe(pipes, reference)
+}
+
+/** The pipe that a reference names. A name wins over the start of a UUID. */
+export function pickPipe(pipes: readonly Pipe[], reference: string): Pipe {
+  const exact = pipes.find((pipe) => pipe.pipe_name === reference || pipe.pipe_id === reference.toLowerCase())
+  if (exact !== undefined) return exact
+  const matches = pipes.filter((pipe) => startsLike(pipe.pipe_id, reference))
+  return only('pipe', reference, matches, (pipe) => `${pipe.pipe_id}  ${pipe.pipe_name}`)
+}
+
+export async function findDestination(client: Client, reference: string): Promise<DestinationOfPipe> {
+  const [pipePart, rest] = splitReference(reference)
+  const { pipes } = (await client.pipes.list()).body
+  const named = pipes.find((pipe) => pipe.pipe_name === reference)
+  if (rest !== null) {
+    const pipe = pickPipe(pipes, pipePart)
+    const { destinations } = (await client.pipes.get(pipe.pipe_id)).body
+    return { pipe, destination: pickDestination(destinations, rest, pipe.pipe_name, reference) }
+  }
+  if (named !== undefined) {
+    const { destinations } = (await client.pipes.get(named.pipe_id)).body
+    return {
+      pipe: named,
+      destination: only('destination', reference, destinations, (one) => listed(one, named.pipe_name)),
+    }
+  }
+  const all = await allDestinations(client, pipes)
+  const matches = all.filter(({ destination }) => startsLike(destination.destination_id, reference))
+  return only('destination', reference, matches, ({ pipe, destination }) =>
+    listed(destination, pipe.pipe_name),
+  )
+}
+
+/** Every destination of these pipes (all pipes, if none are given), in the order of the pipes. */
+export async function allDestinations(
+  client: Client,
+  pipes?: readonly Pipe[],
+  signal?: AbortSignal,
+): Promise<DestinationOfPipe[]> {
+  const details = await allPipeDetails(client, pipes ?? (await client.pipes.list(signal)).body.pipes, signal)
+  return details.flatMap(({ pipe, destinations }) =>
+    destinations.map((destination) => ({ pipe, destination })),
+  )
+}
+
+/** The details of pipes, a few requests at a time. A pipe deleted meanwhile is left out. */
+export async function allPipeDetails(
+  client: Client,
+  pipes: readonly Pipe[],
+  signal?: AbortSignal,
+): Promise<PipeDetail[]> {
+  const details: (PipeDetail | null)[] = []
+  let next = 0
+  const worker = async () => {
+    for (let index = next++; index < pipes.length; index = next++) {
+      details[index] = await pipeDetail(client, pipes[index]!.pipe_id, signal)
+    }
+  }
+  await Promise.all(Array.from({ length: Math.min(parallelRequests, pipes.length) }, worker))
+  return details.filter((one) => one !== null)
+}
+
+async function pipeDetail(client: Client, pipeId: string, signal?: AbortSignal): Promise<PipeDetail | null> {
+  try {
+    return (await client.pipes.get(pipeId, signal)).body
+  } catch (error) {
+    if (error instanceof Failure && error.exitCode === exitCodes.notFound) return null
+    throw error
+  }
+}
+
+/** `database` for `destination_database`, and so on. */
+export function kindOf(destination: Pick<Destination, 'destination_type'>): string {
+  return destination.destination_type.replace(/^destination_/, '').replaceAll('_', '-')
+}
+
+/** Where a destination puts records, in one short text. */
+export function describeTarget(
+  destination: Pick<Destination, 'destination_type' | 'destination_config'>,
+): string {
+  const config = destination.destination_config
+  switch (destination.destination_type) {
+    case 'destination_database':
+      return `${config.host}/${config.database} ${config.table}`
+    case 'destination_object_store':
+      return `${config.endpoint ?? 's3'} ${config.bucket}`
+    case 'destination_http_endpoint':
+      return String(config.url)
+    case 'destination_pull':
+      return config.ack_mode === 'explicit' ? 'pull, explicit ack' : 'pull'
+  }
+}
+
+export function isUuid(text: string): boolean {
+  return uuidPattern.test(text)
+}
+
+function splitReference(reference: string): [string, string | null] {
+  const slash = reference.indexOf('/')
+  return slash === -1 ? [reference, null] : [reference.slice(0, slash), reference.slice(slash + 1)]
+}
+
+function pickDestination(
+  destinations: readonly Destination[],
+  part: string,
+  pipeName: string,
+  reference: string,
+): Destination {
+  const ofKind = destinations.filter((one) => kindOf(one) === part || one.destination_type === part)
+  const matches =
+    ofKind.length > 0 ? ofKind : destinations.filter((one) => startsLike(one.destination_id, part))
+  return only('destination', reference, matches, (one) => listed(one, pipeName))
+}
+
+function listed(destination: Destination, pipeName: string): string {
+  return `${destination.destination_id}  ${pipeName}/${kindOf(destination)}  ${describeTarget(destination)}`
+}
+
+function startsLike(id: string, reference: string): boolean {
+  if (isUuid(reference)) return id === reference.toLowerCase()
+  return reference.length >= shortestPrefix && id.startsWith(reference.toLowerCase())
+}
+
+/** The one match. Throws Failure: not found for none, usage with the candidates for several. */
+export function only<T>(what: string, reference: string, matches: readonly T[], show: (one: T) => string): T {
+  if (matches.length === 1) return matches[0]!
+  if (matches.length === 0) {
+    throw new Failure(
+      exitCodes.notFound,
+      `there is no ${what} ${JSON.stringify(reference)} in this workspace`,
+      `\`pipectl ${what === 'pipe' ? 'pipes' : what === 'key' ? 'keys' : 'destinations'} list\` shows what there is; ids may be shortened to ${shortestPrefix} characters or more`,
+    )
+  }
+  throw new Failure(
+    exitCodes.usage,
+    `${JSON.stringify(reference)} fits ${matches.length} ${what}s:\n${matches.map((one) => `  ${show(one)}`).join('\n')}`,
+    'name one of them by more of its id',
+  )
+}

@@ -1,0 +1,108 @@
+/**
+ * The terminal: what it is, colour, questions. Data goes to stdout; everything said to a person goes to stderr.
+ */
+import { readFileSync } from 'node:fs'
+import { createInterface } from 'node:readline/promises'
+import { exitCodes, Failure } from '../client/failure.ts'
+
+const codes = { bold: 1, dim: 2, red: 31, green: 32, yellow: 33, cyan: 36 } as const
+export type Colour = keyof typeof codes
+
+/** Colours on a terminal unless NO_COLOR is set (any value but the empty one) or the terminal cannot. */
+export function coloursOn(
+  stream: { isTTY?: boolean | undefined },
+  env: NodeJS.ProcessEnv = process.env,
+): boolean {
+  return stream.isTTY === true && !env.NO_COLOR && env.TERM !== 'dumb'
+}
+
+export function paint(colour: Colour, text: string, on: boolean): string {
+  return on ? `\x1b[${codes[colour]}m${text}\x1b[0m` : text
+}
+
+/**
+ * Text of others (error messages of destinations, descriptions) made harmless for a terminal: control characters,
+ * which could move the cursor or retitle the window, become visible.
+ */
+export function printable(text: string): string {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
+  return text.replace(/[\u0000-\u001f\u007f-\u009f]/g, (character) =>
+    character === '\n' || character === '\t' ? ' ' : '\u{fffd}',
+  )
+}
+
+/** One line for a person. */
+export function say(text: string): void {
+  process.stderr.write(`${text}\n`)
+}
+
+/** Whether a person can be asked: both ends of the conversation are a terminal. */
+export function canAsk(): boolean {
+  return process.stdin.isTTY === true && process.stderr.isTTY === true
+}
+
+/**
+ * Asks before something is destroyed; the default is No. Without a terminal `--yes` is required: nobody is there to
+ * be asked. Throws Failure (usage) then, and Failure (failed) when the answer is No.
+ */
+export async function confirm(question: string, yes: boolean | undefined): Promise<void> {
+  if (yes === true) return
+  if (!canAsk()) {
+    throw new Failure(
+      exitCodes.usage,
+      `${question} Nobody can be asked: this is not a terminal`,
+      'add --yes to do it without being asked',
+    )
+  }
+  const terminal = createInterface({ input: process.stdin, output: process.stderr })
+  // Ctrl-C at a question is a No, with the exit code of an interrupt.
+  const interrupted = new AbortController()
+  terminal.on('SIGINT', () => interrupted.abort())
+  try {
+    const answer = await terminal.question(`${question} [y/N] `, { signal: interrupted.signal })
+    if (/^y(es)?$/i.test(answer.trim())) return
+  } catch (error) {
+    if (!interrupted.signal.aborted) throw error
+    throw new Failure(exitCodes.interrupted, 'interrupted; nothing was changed', 'run the command again')
+  } finally {
+    terminal.close()
+  }
+  throw new Failure(exitCodes.failed, 'not confirmed; nothing was changed', 'answer y to go on')
+}
+
+/** Asks for a secret without showing what is typed. */
+export function askSecret(question: string): Promise<string> {
+  const { stdin, stderr } = process
+  return new Promise((resolve, reject) => {
+    let typed = ''
+    stderr.write(question)
+    stdin.setRawMode(true)
+    stdin.setEncoding('utf8')
+    stdin.resume()
+    const finish = (settle: () => void) => {
+      stdin.setRawMode(false)
+      stdin.pause()
+      stdin.off('data', onData)
+      stderr.write('\n')
+      settle()
+    }
+    const onData = (chunk: string) => {
+      for (const character of chunk) {
+        if (character === '\r' || character === '\n') return finish(() => resolve(typed))
+        if (character === '\x03' || character === '\x04') {
+          return finish(() =>
+            reject(new Failure(exitCodes.interrupted, 'interrupted', 'run the command again')),
+          )
+        }
+        if (character === '\x7f' || character === '\b') typed = typed.slice(0, -1)
+        else typed += character
+      }
+    }
+    stdin.on('data', onData)
+  })
+}
+
+/** All of stdin, where it is a short text such as a key. */
+export function readStdin(): string {
+  return readFileSync(0, 'utf8')
+}
