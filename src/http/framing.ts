@@ -10,18 +10,31 @@ export interface Framing {
   transferEncoding: string
 }
 
+export function noFraming(): Framing {
+  return { contentLengths: 0, contentLength: '', transferEncodings: 0, transferEncoding: '' }
+}
+
+/** Takes in one header; others than the two are passed over. `name` in lower case. */
+export function noteFraming(framing: Framing, name: string, value: string): void {
+  if (name === 'content-length') {
+    framing.contentLengths++
+    framing.contentLength = value
+  } else if (name === 'transfer-encoding') {
+    framing.transferEncodings++
+    framing.transferEncoding = value
+  }
+}
+
 /** What is wrong, for the client; null when nothing is. */
 export function framingFault(framing: Framing): string | null {
-  if (framing.contentLengths > 1) return 'More than one Content-Length.'
-  if (framing.transferEncodings > 1) return 'More than one Transfer-Encoding.'
-  if (framing.contentLengths === 1 && framing.transferEncodings === 1) {
-    return 'Both Content-Length and Transfer-Encoding.'
-  }
-  if (framing.transferEncodings === 1 && framing.transferEncoding.trim().toLowerCase() !== 'chunked') {
+  const { contentLengths, contentLength, transferEncodings, transferEncoding } = framing
+  if (contentLengths > 1) return 'More than one Content-Length.'
+  if (transferEncodings > 1) return 'More than one Transfer-Encoding.'
+  if (contentLengths === 1 && transferEncodings === 1) return 'Both Content-Length and Transfer-Encoding.'
+  if (transferEncodings === 1 && transferEncoding.trim().toLowerCase() !== 'chunked') {
     return 'Transfer-Encoding must be chunked.'
   }
-  if (framing.contentLengths === 1 && !/^\d{1,15}$/.test(framing.contentLength.trim())) {
+  if (contentLengths === 1 && !/^\d{1,15}$/.test(contentLength.trim()))
     return 'Content-Length is not a number.'
-  }
   return null
 }

@@ -4,10 +4,10 @@ import type { Ingest, IngestAnswer } from '../ingest/accept.ts'
 import type { Logger } from '../log.ts'
 import { corsHeaders, preflightHeaders } from './cors.ts'
 import { IngestExchange } from './ingest-exchange.ts'
-import { errorAnswer, type HttpAnswer } from './reply.ts'
+import { errorAnswer, type Header, type HttpAnswer, jsonHeaders } from './reply.ts'
 import type { UwsApp, UwsHandler } from './uws.ts'
 
-export const ingestPattern = '/v1/ingest/:pipe_id'
+const pattern = '/v1/ingest/:pipe_id'
 
 export interface IngestRoutesOptions {
   ingest: Ingest
@@ -19,76 +19,56 @@ export interface IngestRoutesOptions {
 }
 
 export function mountIngest(app: UwsApp, options: IngestRoutesOptions): void {
-  app.post(ingestPattern, postHandler(options))
-  app.get(ingestPattern, hintHandler(options, false))
-  app.options(ingestPattern, preflightHandler(options))
-  app.any(ingestPattern, otherHandler(options))
-}
+  const { ingest, log, begin, isStopping } = options
+  const opened =
+    (handle: (exchange: IngestExchange) => void): UwsHandler =>
+    (res, req) => {
+      const exchange = new IngestExchange(res, req, begin())
+      if (exchange.fault === null) return handle(exchange)
+      exchange.answer(
+        errorAnswer(new ApiError('bad_request', { message: exchange.fault }), log, pattern),
+        true,
+      )
+    }
 
-function postHandler({ ingest, log, begin, isStopping }: IngestRoutesOptions): UwsHandler {
-  const finish = (exchange: IngestExchange, answer: IngestAnswer) => {
-    exchange.answer(answer.status, headersOf(answer), Buffer.from(answer.body), isStopping())
-  }
-  return (res, req) => {
-    const exchange = new IngestExchange(res, req, begin())
-    const fault = exchange.framingError()
-    if (fault !== null) return answerAndClose(exchange, errorAnswer(fault, log, ingestPattern))
+  const post = opened((exchange) => {
     ingest.post(exchange).then(
       (answer) => {
-        if (answer !== null) finish(exchange, answer)
+        if (answer !== null) exchange.answer(httpAnswer(answer), isStopping())
       },
-      (error) => answerAndClose(exchange, errorAnswer(error, log, ingestPattern)),
+      (error) => exchange.answer(errorAnswer(error, log, pattern), true),
     )
-  }
-}
-
-function hintHandler({ ingest, begin, isStopping }: IngestRoutesOptions, isHead: boolean): UwsHandler {
-  return (res, req) => {
-    const exchange = new IngestExchange(res, req, begin())
-    const answer = ingest.hint(exchange.pipeId, exchange.origin)
-    const body = Buffer.from(answer.body)
-    if (isHead) exchange.answerHead(answer.status, headersOf(answer), body.length, isStopping())
-    else exchange.answer(answer.status, headersOf(answer), body, isStopping())
-  }
-}
-
-function preflightHandler({ ingest, begin, isStopping }: IngestRoutesOptions): UwsHandler {
-  return (res, req) => {
-    const exchange = new IngestExchange(res, req, begin())
-    const answer = ingest.preflight(exchange.pipeId, exchange.origin)
-    if (answer.body !== '') {
-      exchange.answer(answer.status, headersOf(answer), Buffer.from(answer.body), isStopping())
-      return
-    }
-    const headers = preflightHeaders(answer.allowOrigin, answer.keyRequired)
-    exchange.answer(answer.status, headers, null, isStopping())
-  }
-}
-
-/** HEAD is the hint without its body; any other method is told which ones there are. */
-function otherHandler(options: IngestRoutesOptions): UwsHandler {
-  const head = hintHandler(options, true)
-  return (res, req) => {
-    if (req.getMethod() === 'head') return head(res, req)
-    const exchange = new IngestExchange(res, req, options.begin())
+  })
+  const hint = opened((exchange) => {
+    exchange.answer(httpAnswer(ingest.hint(exchange.pipeId, exchange.origin)), isStopping())
+  })
+  const head = opened((exchange) => {
+    exchange.answerHead(httpAnswer(ingest.hint(exchange.pipeId, exchange.origin)), isStopping())
+  })
+  const preflight = opened((exchange) => {
+    const { answer, keyRequired } = ingest.preflight(exchange.pipeId, exchange.origin)
+    const headers = preflightHeaders(answer.allowOrigin, keyRequired)
+    const http = answer.body === '' ? { status: answer.status, headers, body: null } : httpAnswer(answer)
+    exchange.answer(http, isStopping())
+  })
+  const refuse = opened((exchange) => {
     const error = new ApiError('method_not_allowed', { headers: { Allow: 'POST, GET, HEAD, OPTIONS' } })
-    const answer = errorAnswer(error, options.log, ingestPattern)
-    exchange.answer(answer.status, Object.entries(answer.headers), answer.body, options.isStopping())
-  }
+    exchange.answer(errorAnswer(error, log, pattern), isStopping())
+  })
+
+  app.post(pattern, post)
+  app.get(pattern, hint)
+  app.head(pattern, head)
+  app.options(pattern, preflight)
+  app.any(pattern, refuse)
 }
 
-function answerAndClose(exchange: IngestExchange, answer: HttpAnswer): void {
-  exchange.answer(answer.status, Object.entries(answer.headers), answer.body, true)
+function httpAnswer(answer: IngestAnswer): HttpAnswer {
+  return { status: answer.status, headers: headersOf(answer), body: Buffer.from(answer.body) }
 }
 
-function* headersOf(answer: IngestAnswer): Iterable<readonly [string, string]> {
-  yield contentType
-  yield noSniff
-  yield noStore
+function* headersOf(answer: IngestAnswer): Iterable<Header> {
+  yield* jsonHeaders
   yield* corsHeaders(answer.allowOrigin)
   for (const name in answer.headers) yield [name, answer.headers[name]!]
 }
-
-const contentType = ['Content-Type', 'application/json; charset=utf-8'] as const
-const noSniff = ['X-Content-Type-Options', 'nosniff'] as const
-const noStore = ['Cache-Control', 'no-store'] as const

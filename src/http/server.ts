@@ -8,7 +8,7 @@
  * Traps of hyper-express 6.17 that are coded around here:
  * - it listens on 0.0.0.0 and closes on SIGTERM by itself: a host is always passed, `auto_close` is off;
  * - its 413 has an empty body and its own readers allocate the announced length: no limit is set there, and
- *   `route-exchange.ts` reads and counts;
+ *   `exchange.ts` reads and counts;
  * - unknown paths, wrong methods and HEAD are not answered as they should be: each has its own route here;
  * - what a handler throws would be printed and sent raw: the error handler answers.
  */
@@ -18,11 +18,13 @@ import { ApiError } from '../contract/errors.ts'
 import type { Ingest } from '../ingest/accept.ts'
 import type { Authenticate } from '../ingest/bearer.ts'
 import type { Logger } from '../log.ts'
+import { Exchange } from './exchange.ts'
 import { mountIngest } from './ingest-routes.ts'
 import { ListenError, requireFreeAddress } from './listen.ts'
 import { errorAnswer } from './reply.ts'
 import type { Route } from './route.ts'
-import { type Exchange, runRoute, writeAnswer } from './route-exchange.ts'
+import { type RouteContext, runRoute } from './run-route.ts'
+import type { RouteResponse } from './uws.ts'
 
 export interface Surface {
   /** For logs and errors, e.g. the setting's key: `listen`, `data_listen`. */
@@ -101,23 +103,15 @@ function buildServer(surface: Surface, options: HttpServerOptions, traffic: Traf
     max_body_length: Number.MAX_SAFE_INTEGER,
     max_body_buffer: 64 * 1024,
   })
-  const exchange: Exchange = { ...options, begin: traffic.begin, isStopping: traffic.isStopping }
+  const context: RouteContext = { ...options, begin: traffic.begin, isStopping: traffic.isStopping }
   mountRoutes(
     server,
     options.routes.filter((route) => isOn(surface, route)),
-    exchange,
+    context,
   )
-  if (surface.data) mountIngest(server.uws_instance, { ...exchange, ingest: options.ingest })
-  server.set_not_found_handler((_request, response) => {
-    const answer = errorAnswer(new ApiError('not_found'), options.log, 'unknown path')
-    writeAnswer(response, answer, { isHead: false, closeConnection: traffic.isStopping() })
-  })
-  server.set_error_handler((request, response, error) => {
-    writeAnswer(response, errorAnswer(error, options.log, request.path), {
-      isHead: false,
-      closeConnection: true,
-    })
-  })
+  if (surface.data) mountIngest(server.uws_instance, { ...context, ingest: options.ingest })
+  server.set_not_found_handler((_request, response) => refuse(response, context, new ApiError('not_found')))
+  server.set_error_handler((_request, response, error) => refuse(response, context, error))
   return server
 }
 
@@ -127,13 +121,13 @@ function isOn(surface: Surface, route: Route): boolean {
 }
 
 /** Every path of the routes answers each of its methods, HEAD where it has a GET, and 405 with `Allow` to the rest. */
-function mountRoutes(server: Server, routes: readonly Route[], exchange: Exchange): void {
+function mountRoutes(server: Server, routes: readonly Route[], context: RouteContext): void {
   const methodsByPath = new Map<string, string[]>()
   for (const route of routes) {
     const methods = methodsByPath.get(route.path) ?? []
     methodsByPath.set(route.path, methods)
     const pattern = patternOf(route.path)
-    const run = (isHead: boolean) => runRoute(route, exchange, isHead)
+    const run = (isHead: boolean) => runRoute(route, context, isHead)
     methods.push(route.method)
     switch (route.method) {
       case 'GET':
@@ -158,11 +152,18 @@ function mountRoutes(server: Server, routes: readonly Route[], exchange: Exchang
   }
   for (const [path, methods] of methodsByPath) {
     server.any(patternOf(path), (_request, response) => {
-      const error = new ApiError('method_not_allowed', { headers: { Allow: methods.join(', ') } })
-      const answer = errorAnswer(error, exchange.log, path)
-      writeAnswer(response, answer, { isHead: false, closeConnection: exchange.isStopping() })
+      refuse(
+        response,
+        context,
+        new ApiError('method_not_allowed', { headers: { Allow: methods.join(', ') } }),
+      )
     })
   }
+}
+
+function refuse(response: RouteResponse, context: RouteContext, error: unknown): void {
+  const exchange = new Exchange(response.raw, context.begin())
+  exchange.answer(errorAnswer(error, context.log, 'server'), context.isStopping())
 }
 
 /** `/v1/pipes/{pipe_id}` → `/v1/pipes/:pipe_id`. */

@@ -5,8 +5,6 @@
  * may not be touched after an abort; a handler that neither answers nor registers `onAborted` kills the process.
  */
 export interface UwsRequest {
-  getMethod(): string
-  getUrl(): string
   /** Not percent-decoded. */
   getParameter(index: number): string
   /** The first of that name only: duplicates show in `forEach` alone. */
@@ -26,13 +24,13 @@ export interface UwsResponse {
   tryEnd(body: Uint8Array, totalBytes: number): [boolean, boolean]
   getWriteOffset(): number
   cork(write: () => void): UwsResponse
-  close(): UwsResponse
   getRemoteAddress(): ArrayBuffer
 }
 
 export interface UwsApp {
   post(pattern: string, handler: UwsHandler): UwsApp
   get(pattern: string, handler: UwsHandler): UwsApp
+  head(pattern: string, handler: UwsHandler): UwsApp
   options(pattern: string, handler: UwsHandler): UwsApp
   any(pattern: string, handler: UwsHandler): UwsApp
   /** Closes the listen socket and every connection. */
@@ -41,26 +39,17 @@ export interface UwsApp {
 
 export type UwsHandler = (res: UwsResponse, req: UwsRequest) => void
 
-/** What we use of hyper-express's own request, which carries every other route. A readable stream of the body. */
+/** What we use of hyper-express's own request, on every route but ingest. */
 export interface RouteRequest {
+  /** Only while the handler runs. */
   readonly raw: UwsRequest
   readonly headers: Record<string, string>
   readonly path: string
   readonly path_parameters: Record<string, string>
   /** Without the question mark. */
   readonly path_query: string
-  on(event: 'data', listener: (chunk: Uint8Array) => void): unknown
-  once(event: 'end' | 'error', listener: () => void): unknown
 }
 
-/** Its response. After `completed` (answered or aborted) nothing may be written. */
 export interface RouteResponse {
   readonly raw: UwsResponse
-  readonly completed: boolean
-  readonly aborted: boolean
-  status(code: number): unknown
-  header(name: string, value: string): unknown
-  send(body?: Buffer, closeConnection?: boolean): unknown
-  close(): unknown
-  once(event: 'abort', listener: () => void): unknown
 }

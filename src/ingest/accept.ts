@@ -62,8 +62,8 @@ export interface Ingest {
   post(request: IngestRequest): Promise<IngestAnswer | null>
   /** GET: a hint that POST is wanted. */
   hint(pipeId: string, origin: string): IngestAnswer
-  /** OPTIONS: `status` 204, or 400/403 with an empty body; `keyRequired` decides about Authorization. */
-  preflight(pipeId: string, origin: string): IngestAnswer & { keyRequired: boolean }
+  /** OPTIONS: 204, or 400/403 with an empty body; `keyRequired` decides about Authorization. */
+  preflight(pipeId: string, origin: string): { answer: IngestAnswer; keyRequired: boolean }
 }
 
 export interface IngestDeps {
@@ -132,15 +132,10 @@ export function createIngest(deps: IngestDeps): Ingest {
         const entry = findPipe(directory, pipeId)
         const { echo } = judgeOrigin(entry, origin)
         const status = origin === '' ? 400 : echo === null ? 403 : 204
-        return {
-          status,
-          body: '',
-          headers: {},
-          allowOrigin: echo,
-          keyRequired: entry.pipe.pipe_api_key_required,
-        }
+        const answer = { status, body: '', headers: {}, allowOrigin: echo }
+        return { answer, keyRequired: entry.pipe.pipe_api_key_required }
       } catch (error) {
-        return { ...refuse(error, null, deps.log), keyRequired: false }
+        return { answer: refuse(error, null, deps.log), keyRequired: false }
       }
     },
   }
