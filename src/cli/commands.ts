@@ -3,6 +3,8 @@
  * made here; what a command does is imported when it runs.
  */
 import type { Command } from 'commander'
+import { addCompletionCommands } from './completion.ts'
+import { addConfigCommand } from './config.ts'
 import { addDestinationsCommands } from './destinations.ts'
 import { addIngestCommand } from './ingest.ts'
 import { addKeysCommands } from './keys.ts'
@@ -10,6 +12,9 @@ import { addLanesCommands } from './lanes.ts'
 import { addLimitsCommands } from './limits.ts'
 import { addOriginsCommands } from './origins.ts'
 import { addPipesCommands } from './pipes.ts'
+import { addProfileCommands } from './profile.ts'
+import { addPullCommand } from './pull.ts'
+import { addStatusCommands } from './status.ts'
 
 export function registerCommands(program: Command): void {
   addPipesCommands(program)
@@ -19,4 +24,9 @@ export function registerCommands(program: Command): void {
   addOriginsCommands(program)
   addKeysCommands(program)
   addIngestCommand(program)
+  addPullCommand(program)
+  addStatusCommands(program)
+  addConfigCommand(program)
+  addProfileCommands(program)
+  addCompletionCommands(program)
 }

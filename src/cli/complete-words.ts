@@ -1,0 +1,109 @@
+/** What could come next on a command line: sub-commands, options, their choices, and live names from the daemon. */
+import type { Command, Option } from 'commander'
+import { connect } from './connection.ts'
+import { kindOf } from './references.ts'
+
+/**
+ * Candidates for the last of `words` (what is typed so far of it, maybe empty). Never throws: without a daemon there
+ * are simply no names.
+ */
+export async function completions(
+  program: Command,
+  words: readonly string[],
+  env: NodeJS.ProcessEnv,
+): Promise<string[]> {
+  const current = words.at(-1) ?? ''
+  const { command, given } = walk(program, words.slice(0, -1))
+  const candidates = await candidatesAt(command, given, words.at(-2), current, env)
+  return candidates.filter((one) => one.startsWith(current)).sort()
+}
+
+async function candidatesAt(
+  command: Command,
+  given: number,
+  previous: string | undefined,
+  current: string,
+  env: NodeJS.ProcessEnv,
+): Promise<string[]> {
+  const awaiting = optionNamed(command, previous)
+  if (awaiting !== undefined && takesValue(awaiting)) {
+    if (awaiting.long === '--profile') return profileNames(env)
+    return awaiting.argChoices ?? []
+  }
+  if (current.startsWith('-')) {
+    return ['--help', ...command.options.filter((one) => !one.hidden).flatMap((one) => one.long ?? [])]
+  }
+  const visible = command.commands.filter((one) => !one.name().startsWith('__'))
+  if (visible.length > 0) return [...visible.map((one) => one.name()), 'help']
+  const argument = command.registeredArguments[given]?.name()
+  return argument === undefined ? [] : liveNames(argument, command, env)
+}
+
+/** The command that the words lead to, and how many of its arguments are there already. */
+function walk(program: Command, words: readonly string[]): { command: Command; given: number } {
+  let command = program
+  let given = 0
+  for (let index = 0; index < words.length; index += 1) {
+    const word = words[index] ?? ''
+    if (word.startsWith('-')) {
+      const option = optionNamed(command, word)
+      if (option !== undefined && takesValue(option)) index += 1
+      continue
+    }
+    const next = command.commands.find((one) => one.name() === word || one.aliases().includes(word))
+    if (next === undefined) given += 1
+    else {
+      command = next
+      given = 0
+    }
+  }
+  return { command, given }
+}
+
+function optionNamed(command: Command, word: string | undefined): Option | undefined {
+  return command.options.find((one) => word !== undefined && (one.long === word || one.short === word))
+}
+
+function takesValue(option: Option): boolean {
+  return option.required || option.optional
+}
+
+async function liveNames(argument: string, command: Command, env: NodeJS.ProcessEnv): Promise<string[]> {
+  if (argument === 'shell') return ['bash', 'zsh', 'fish']
+  if (argument === 'name' && command.parent?.name() === 'profile') return profileNames(env)
+  if (!['pipe', 'destination', 'key'].includes(argument)) return []
+  try {
+    const client = await connect({}, env)
+    if (argument === 'key') {
+      const { api_keys: keys } = (await client.keys.list()).body
+      return keys.filter((one) => one.api_key_status === 'active').map((one) => one.api_key_name)
+    }
+    const { pipes } = (await client.pipes.list()).body
+    if (argument === 'pipe') return pipes.map((one) => one.pipe_name)
+    const { allDestinations } = await import('./references.ts')
+    return destinationNames(await allDestinations(client, pipes))
+  } catch {
+    return []
+  }
+}
+
+/** `orders/pull` where that names one destination, else `orders/` and the start of its id. */
+function destinationNames(
+  all: Awaited<ReturnType<typeof import('./references.ts').allDestinations>>,
+): string[] {
+  const names = all.map(({ pipe, destination }) => `${pipe.pipe_name}/${kindOf(destination)}`)
+  return all.map(({ pipe, destination }, index) => {
+    const name = names[index] ?? ''
+    const unique = names.filter((one) => one === name).length === 1
+    return unique ? name : `${pipe.pipe_name}/${destination.destination_id.slice(0, 8)}`
+  })
+}
+
+async function profileNames(env: NodeJS.ProcessEnv): Promise<string[]> {
+  try {
+    const { readProfiles } = await import('./profiles.ts')
+    return [...(await readProfiles(env)).profiles.keys()]
+  } catch {
+    return []
+  }
+}

@@ -1,0 +1,60 @@
+/**
+ * `pipectl completion SHELL`: a script that asks the program itself (`pipectl __complete …`) what could come next, so
+ * that it always fits the installed version and knows the names of pipes and destinations.
+ */
+import type { Command } from 'commander'
+import { exitCodes, Failure } from '../client/failure.ts'
+import { define } from './define.ts'
+
+const scripts: Record<string, string> = {
+  bash: `_pipectl() {
+  local IFS=$'\\n'
+  COMPREPLY=($(pipectl __complete -- "\${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
+  [[ \${#COMPREPLY[@]} -eq 0 ]] && compopt -o default
+}
+complete -F _pipectl pipectl
+`,
+  zsh: `#compdef pipectl
+_pipectl() {
+  local -a candidates
+  candidates=("\${(@f)$(pipectl __complete -- "\${(@)words[2,CURRENT]}" 2>/dev/null)}")
+  if [[ -n "\${candidates[1]}" ]]; then compadd -- "\${candidates[@]}"; else _files; fi
+}
+compdef _pipectl pipectl
+`,
+  fish: `complete -c pipectl -f -a '(pipectl __complete -- (commandline -opc)[2..] (commandline -ct) 2>/dev/null)'
+complete -c pipectl -F -n '__fish_prev_arg_in -f --file -c --config --api-key-file'
+`,
+}
+
+export function addCompletionCommands(program: Command): void {
+  define(program, {
+    usage: 'completion <shell>',
+    summary: 'print a completion script for bash, zsh or fish',
+    examples: [
+      'source <(pipectl completion bash)',
+      'pipectl completion zsh > ~/.zfunc/_pipectl',
+      'pipectl completion fish > ~/.config/fish/completions/pipectl.fish',
+    ],
+    action: async ([shell]) => {
+      const script = scripts[shell!]
+      if (script === undefined) {
+        throw new Failure(
+          exitCodes.usage,
+          `there is no completion for ${JSON.stringify(shell)}`,
+          'use bash, zsh or fish',
+        )
+      }
+      process.stdout.write(script)
+    },
+  })
+  program
+    .command('__complete', { hidden: true })
+    .argument('[words...]')
+    .allowUnknownOption()
+    .action(async (words: string[]) => {
+      const { completions } = await import('./complete-words.ts')
+      const found = await completions(program, words, process.env)
+      process.stdout.write(found.map((one) => `${one}\n`).join(''))
+    })
+}

@@ -1,0 +1,119 @@
+/** `pipectl profile …`: stored daemons and keys. */
+import type { Command } from 'commander'
+import { openClient } from '../client/client.ts'
+import { exitCodes, Failure } from '../client/failure.ts'
+import { findTarget } from './connection.ts'
+import { define, formats, group } from './define.ts'
+import { print } from './output.ts'
+import { type Profile, profilesFile, readProfiles, writeProfiles } from './profiles.ts'
+import { askSecret, canAsk, confirm, say } from './terminal.ts'
+
+export function addProfileCommands(program: Command): void {
+  const profile = group(program, 'profile', 'profile: stored addresses and keys, to switch between daemons')
+  define<{ check: boolean }>(profile, {
+    usage: 'add <name>',
+    summary: 'store an address and a key under a name (or replace them), and use it from now on',
+    help: 'The key comes from --api-key-file, --api-key-stdin or PIPECTL_API_KEY, or is asked for on a terminal.',
+    examples: [
+      'pipectl profile add prod --server https://pipes.example.com --api-key-file first-key.json',
+      'pipectl profile add local --api-key-stdin < key.txt',
+    ],
+    data: true,
+    options: (command) => command.option('--no-check', 'store it without trying it'),
+    action: async ([name], options) => {
+      if (!/^[A-Za-z0-9_-]{1,64}$/.test(name!)) {
+        throw new Failure(
+          exitCodes.usage,
+          `${JSON.stringify(name)} is not a name for a profile`,
+          'use letters, digits, hyphens and underscores',
+        )
+      }
+      // The profile in use must lend neither its address nor its key to a new one.
+      const target = await findTarget(
+        { ...options, profile: undefined },
+        { ...process.env, PIPECTL_PROFILE: undefined },
+      )
+      const stored: Profile = { url: target.urlOrigin === 'profile' ? defaultAddress : target.url }
+      if (target.dataUrlOrigin === 'flag' || target.dataUrlOrigin === 'environment')
+        stored.data_url = target.dataUrl
+      const given = target.apiKeyOrigin === 'profile' ? null : target.apiKey
+      const key = given ?? (canAsk() ? (await askSecret('API key: ')).trim() : null)
+      if (key === null) {
+        throw new Failure(
+          exitCodes.usage,
+          'no API key was given for the profile',
+          'use --api-key-file, --api-key-stdin or PIPECTL_API_KEY',
+        )
+      }
+      stored.api_key = key
+      if (options.check) await openClient({ url: stored.url, apiKey: key }).keys.list()
+      const profiles = await readProfiles(process.env)
+      profiles.profiles.set(name!, stored)
+      profiles.current = name!
+      const file = await writeProfiles(process.env, profiles)
+      say(`Stored profile ${name} for ${stored.url} in ${file}; it is in use now.`)
+    },
+  })
+  define(profile, {
+    usage: 'use <name>',
+    summary: 'use a profile from now on',
+    examples: ['pipectl profile use prod'],
+    action: async ([name]) => {
+      const profiles = await readProfiles(process.env)
+      if (!profiles.profiles.has(name!)) throw noProfile(name!, [...profiles.profiles.keys()])
+      profiles.current = name!
+      await writeProfiles(process.env, profiles)
+      say(`Using profile ${name}.`)
+    },
+  })
+  define(profile, {
+    usage: 'list',
+    summary: 'list the profiles; keys are not shown',
+    examples: ['pipectl profile list'],
+    output: formats,
+    action: async (_, options) => {
+      const { current, profiles } = await readProfiles(process.env)
+      const list = [...profiles].map(([name, one]) => ({
+        name,
+        url: one.url,
+        data_url: one.data_url ?? null,
+        api_key_prefix: one.api_key?.slice(0, 12) ?? null,
+        current: name === current,
+      }))
+      const view = {
+        json: JSON.stringify({ profiles: list }),
+        items: () => list.map((one) => JSON.stringify(one)),
+        names: () => list.map((one) => one.name),
+        table: () => ({
+          columns: ['', 'NAME', 'ADDRESS', 'KEY STARTS WITH'],
+          rows: list.map((one) => [one.current ? '*' : '', one.name, one.url, one.api_key_prefix ?? '-']),
+          empty: `no profiles in ${profilesFile(process.env)}; make one with \`pipectl profile add NAME\``,
+        }),
+      }
+      await print(view, options.output)
+    },
+  })
+  define(profile, {
+    usage: 'remove <name>',
+    summary: 'forget a profile; its key stays valid until it is revoked',
+    examples: ['pipectl profile remove staging --yes'],
+    destructive: true,
+    action: async ([name], options) => {
+      const profiles = await readProfiles(process.env)
+      if (!profiles.profiles.has(name!)) throw noProfile(name!, [...profiles.profiles.keys()])
+      await confirm(`Forget profile ${name} and its key?`, options.yes)
+      profiles.profiles.delete(name!)
+      if (profiles.current === name) profiles.current = null
+      await writeProfiles(process.env, profiles)
+      say(`Removed profile ${name}.${profiles.current === null ? ' No profile is in use now.' : ''}`)
+    },
+  })
+}
+
+const defaultAddress = 'http://127.0.0.1:8080'
+
+function noProfile(name: string, known: string[]): Failure {
+  const hint =
+    known.length === 0 ? 'make one with `pipectl profile add NAME`' : `there are ${known.join(', ')}`
+  return new Failure(exitCodes.notFound, `there is no profile ${JSON.stringify(name)}`, hint)
+}
