@@ -91,9 +91,12 @@ export async function createWorkspace(metadata: Metadata, name: string): Promise
   return { workspace_id: workspaceId, workspace_name: name, api_key_id: apiKeyId, api_key: apiKey }
 }
 
-/** True once `init` has made the metadata file. */
-export function isSetUp(settings: Settings): boolean {
-  return existsSync(dataDirAt(settings.data_dir).metadataFile)
+/** Throws ConfigError unless `init` has made the metadata file. */
+export function requireSetUp(dir: DataDir): void {
+  if (existsSync(dir.metadataFile)) return
+  throw new ConfigError(
+    `data_dir: ${dir.root} is not set up; run \`pipectl init --data-dir ${dir.root}\` or \`pipectl serve --init\``,
+  )
 }
 
 /** Opens key and metadata of a data directory. Throws ConfigError when it is not set up and `create` is false. */
@@ -103,11 +106,7 @@ export async function openDataDirMetadata(
   create: boolean,
 ): Promise<{ metadata: Metadata; sealingKey: Buffer }> {
   const dir = dataDirAt(settings.data_dir)
-  if (!create && !isSetUp(settings)) {
-    throw new ConfigError(
-      `data_dir: ${dir.root} is not set up; run \`pipectl init --data-dir ${dir.root}\` or \`pipectl serve --init\``,
-    )
-  }
+  if (!create) requireSetUp(dir)
   const sealingKey = await loadSealingKey({
     file: settings['secrets.key_file'],
     dataDir: dir.root,

@@ -8,7 +8,9 @@ const tryAgainErrors = new Set(['DataDirInUseError', 'AddressInUseError'])
 
 /** Prints the error and answers the exit code. Expected errors are one line; only our own bugs show a stack. */
 export function reportFailure(error: unknown): number {
-  if (error instanceof ConfigError) return say(error.message, exitCodes.configuration)
+  if (error instanceof ConfigError || (error instanceof Error && error.name === 'ListenError')) {
+    return say(error.message, exitCodes.configuration)
+  }
   if (error instanceof Error && tryAgainErrors.has(error.name)) return say(error.message, exitCodes.tryAgain)
   if (error instanceof Error && (error as { code?: unknown }).code === 'UWS_BINDING_UNAVAILABLE') {
     return say(error.message, exitCodes.configuration)
