@@ -20,6 +20,11 @@ async function main(argv: string[]): Promise<void> {
   program.addCommand(serveCommand())
   program.addCommand(initCommand())
   program.addCommand(workspacesCommand())
+  // The daemon and `--version` need none of the others.
+  if (!['serve', 'init', '--version', '-V'].includes(argv[2] ?? '')) {
+    const { registerCommands } = await import('./commands.ts')
+    registerCommands(program)
+  }
   await program.parseAsync(argv)
 }
 
