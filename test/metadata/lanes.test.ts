@@ -1,0 +1,135 @@
+/** What delivery loads: every pipe with its lanes, flush limits, and a revision that changes with anything of it. */
+import t from 'tap'
+import { defaultFlushLimits, type LaneSpec } from '../../src/delivery/delivery.ts'
+import type { Metadata } from '../../src/metadata/store.ts'
+import {
+  column,
+  databaseDestination,
+  limits,
+  newPipe,
+  newWorkspace,
+  open,
+  pullDestination,
+  testFile,
+} from './fixture.ts'
+
+t.test('every pipe comes with its lanes, secrets opened; one without destinations has none', async (t) => {
+  const metadata = await open(t)
+  const workspaceId = await newWorkspace(metadata, 'default')
+  const other = await newWorkspace(metadata, 'other')
+  const first = await newPipe(metadata, workspaceId, 'first', { pipe_ingest_ts_field: 'at' })
+  const empty = await newPipe(metadata, other, 'empty')
+  const columns = [column('id', { nullable: false })]
+  const given = databaseDestination({ columns, destination_max_retry_seconds: 9 })
+  const database = await metadata.destinations.create(workspaceId, first.pipe_id, given)
+  const pull = await metadata.destinations.create(workspaceId, first.pipe_id, pullDestination())
+
+  const all = await metadata.laneSource.allPipes()
+  t.strictSame(
+    all.map((pipe) => [pipe.pipeId, pipe.workspaceId, pipe.lanes.map((lane) => lane.destinationId)]).sort(),
+    [
+      [first.pipe_id, workspaceId, [database.destination_id, pull.destination_id]],
+      [empty.pipe_id, other, []],
+    ].sort(),
+  )
+  const one = await metadata.laneSource.pipe(first.pipe_id)
+  t.strictSame(
+    one,
+    all.find((pipe) => pipe.pipeId === first.pipe_id),
+    'one pipe alone looks the same',
+  )
+  const [lane] = one?.lanes ?? []
+  t.strictSame(lane, {
+    destinationId: database.destination_id,
+    pipeId: first.pipe_id,
+    pipeName: 'first',
+    workspaceId,
+    type: 'destination_database',
+    config: given.destination_config,
+    columns,
+    timestampField: 'at',
+    status: 'active',
+    maxRetrySeconds: 9,
+    flush: defaultFlushLimits.destination_database,
+    revision: lane?.revision,
+  })
+  t.equal(await metadata.laneSource.pipe(database.destination_id), null)
+  t.strictSame((await metadata.laneSource.pipe(empty.pipe_id))?.lanes, [])
+})
+
+t.test('flush limits come from the pipe, else from the type (contract "Delivery")', async (t) => {
+  const metadata = await open(t)
+  const workspaceId = await newWorkspace(metadata, 'default')
+  const { pipe_id: pipeId } = await newPipe(metadata, workspaceId, 'events')
+  for (const type of [
+    'destination_database',
+    'destination_object_store',
+    'destination_http_endpoint',
+  ] as const) {
+    await metadata.destinations.create(workspaceId, pipeId, { ...pullDestination(), destination_type: type })
+  }
+  const flushes = async () => (await metadata.laneSource.pipe(pipeId))?.lanes.map((lane) => lane.flush)
+  t.strictSame(await flushes(), [
+    { maxRecords: 1_000, maxBytes: 4_194_304, maxSeconds: 0 },
+    { maxRecords: 50_000, maxBytes: 33_554_432, maxSeconds: 60 },
+    { maxRecords: 1_000, maxBytes: 4_194_304, maxSeconds: 0 },
+  ])
+  await metadata.limits.put(workspaceId, pipeId, limits)
+  const fromRow = { maxRecords: 5, maxBytes: 6, maxSeconds: 7 }
+  t.strictSame(await flushes(), [fromRow, fromRow, fromRow])
+})
+
+interface Scene {
+  metadata: Metadata
+  workspaceId: string
+  pipeId: string
+  destinationId: string
+}
+
+/** Each changes one thing that a lane depends on. */
+const changes: Record<string, (scene: Scene) => Promise<unknown>> = {
+  'the status': (scene) => update(scene, { destination_status: 'blocked' }),
+  'the retry window': (scene) => update(scene, { destination_max_retry_seconds: 1 }),
+  'a plain key of the config': (scene) =>
+    update(scene, { destination_config: { host: 'x', password: 'correct horse' } }),
+  'a secret alone': (scene) => update(scene, { destination_config: { host: 'x', password: 'battery' } }),
+  columns: (scene) => update(scene, { columns: [column('id')] }),
+  'one flag of a column': (scene) => update(scene, { columns: [column('id', { nullable: false })] }),
+  limits: ({ metadata, workspaceId, pipeId }) => metadata.limits.put(workspaceId, pipeId, limits),
+  "the pipe's timestamp key": ({ metadata, workspaceId, pipeId }) =>
+    metadata.pipes.update(workspaceId, pipeId, { pipe_ingest_ts_field: 'at' }),
+}
+
+function update(scene: Scene, change: Parameters<Metadata['destinations']['update']>[3]): Promise<unknown> {
+  return scene.metadata.destinations.update(scene.workspaceId, scene.pipeId, scene.destinationId, change)
+}
+
+t.test('the revision changes with everything a lane depends on, and with nothing else', async (t) => {
+  const options = testFile(t)
+  const metadata = await open(t, options)
+  const workspaceId = await newWorkspace(metadata, 'default')
+  const { pipe_id: pipeId } = await newPipe(metadata, workspaceId, 'events')
+  const { destination_id: destinationId } = await metadata.destinations.create(
+    workspaceId,
+    pipeId,
+    databaseDestination(),
+  )
+  const scene = { metadata, workspaceId, pipeId, destinationId }
+  const lane = async (from: Metadata = metadata): Promise<LaneSpec | undefined> =>
+    (await from.laneSource.pipe(pipeId))?.lanes.find((each) => each.destinationId === destinationId)
+
+  const seen = new Set([(await lane())?.revision])
+  for (const [name, change] of Object.entries(changes)) {
+    await change(scene)
+    const revision = (await lane())?.revision
+    t.notOk(seen.has(revision), name)
+    seen.add(revision)
+  }
+  const last = (await lane())?.revision
+  await metadata.pipes.update(workspaceId, pipeId, { pipe_description: 'words', pipe_status: 'paused' })
+  await metadata.destinations.create(workspaceId, pipeId, pullDestination())
+  await metadata.origins.add(workspaceId, pipeId, 'https://app.example')
+  t.equal((await lane())?.revision, last, 'what no lane depends on')
+  t.equal((await lane(await open(t, options)))?.revision, last, 'the same for another connection')
+  t.match(last, /^[0-9a-f]{32}$/)
+})
