@@ -1,0 +1,112 @@
+/**
+ * The frame: all appends of a tick packed into one ArrayBuffer, so that main hands the writer one thing to transfer
+ * instead of hundreds of objects to clone. A body is copied once, into the frame.
+ *
+ * One message after another, little-endian, no padding between them:
+ *
+ *   0   u32  body length         20  u16  idempotency key length, 0: no key    96      key, UTF-8
+ *   4   u32  CRC-32 of the body  24  pipe id, 36 ASCII characters             96 + k  body
+ *   8   f64  received, ms        60  msg id, 36 ASCII characters
+ *   16  u32  record count
+ *
+ * Ids travel and are stored as text: reading a row back with a text id is 1.6 times as fast as with 16 bytes
+ * (one Buffer less a row), for 20 bytes more on disk.
+ */
+import assert from 'node:assert'
+import { crc32 } from 'node:zlib'
+import type { NewMessage } from './buffer.ts'
+
+const headBytes = 96
+const idCharacters = 36
+const maxKeyBytes = 0xffff
+
+/** A frame being filled. `buffer` owns its whole ArrayBuffer, so it can be transferred. */
+export interface OpenFrame {
+  buffer: Buffer
+  length: number
+  count: number
+}
+
+/** What the writer gets: the first `length` bytes of `buffer` hold `count` messages. */
+export interface Frame {
+  buffer: ArrayBuffer
+  length: number
+  count: number
+}
+
+/** One message of a frame; `body` is a view into the frame, valid as long as the frame is. */
+export interface FramedMessage {
+  pipeId: string
+  msgId: string
+  receivedMs: number
+  recordCount: number
+  idempotencyKey: string | null
+  crc: number
+  body: Uint8Array
+}
+
+/** An empty frame; `recycled` is an ArrayBuffer that came back from the writer. */
+export function openFrame(capacityBytes: number, recycled?: ArrayBuffer): OpenFrame {
+  const buffer = recycled === undefined ? Buffer.allocUnsafeSlow(capacityBytes) : Buffer.from(recycled)
+  return { buffer, length: 0, count: 0 }
+}
+
+/** An upper bound of what `message` takes in a frame. */
+export function framedBytes(message: NewMessage): number {
+  const keyBytes = message.idempotencyKey === undefined ? 0 : message.idempotencyKey.length * 3
+  return headBytes + keyBytes + message.body.length
+}
+
+/** Copies the message into the frame, which grows as needed. */
+export function appendToFrame(frame: OpenFrame, message: NewMessage): void {
+  assert(message.pipeId.length === idCharacters, 'a pipe id is a UUID')
+  assert(message.msgId.length === idCharacters, 'a msg_id is a UUID')
+  const needed = frame.length + framedBytes(message)
+  if (needed > frame.buffer.length) grow(frame, needed)
+  const { buffer } = frame
+  const { body, idempotencyKey } = message
+  const at = frame.length
+  let keyBytes = 0
+  if (idempotencyKey !== undefined) {
+    keyBytes = buffer.write(idempotencyKey, at + headBytes, 'utf8')
+    assert(keyBytes > 0 && keyBytes <= maxKeyBytes, 'an idempotency key has 1 to 65535 bytes')
+  }
+  buffer.writeUInt32LE(body.length, at)
+  buffer.writeUInt32LE(crc32(body), at + 4)
+  buffer.writeDoubleLE(message.receivedMs, at + 8)
+  buffer.writeUInt32LE(message.recordCount, at + 16)
+  buffer.writeUInt16LE(keyBytes, at + 20)
+  buffer.write(message.pipeId, at + 24, idCharacters, 'latin1')
+  buffer.write(message.msgId, at + 60, idCharacters, 'latin1')
+  buffer.set(body, at + headBytes + keyBytes)
+  frame.length = at + headBytes + keyBytes + body.length
+  frame.count += 1
+}
+
+/** The frame's messages in the order they were appended. */
+export function* readFrame(frame: Frame): Generator<FramedMessage> {
+  const buffer = Buffer.from(frame.buffer, 0, frame.length)
+  let at = 0
+  for (let index = 0; index < frame.count; index += 1) {
+    const keyStart = at + headBytes
+    const bodyStart = keyStart + buffer.readUInt16LE(at + 20)
+    const bodyEnd = bodyStart + buffer.readUInt32LE(at)
+    yield {
+      pipeId: buffer.toString('latin1', at + 24, at + 24 + idCharacters),
+      msgId: buffer.toString('latin1', at + 60, at + 60 + idCharacters),
+      receivedMs: buffer.readDoubleLE(at + 8),
+      recordCount: buffer.readUInt32LE(at + 16),
+      idempotencyKey: bodyStart === keyStart ? null : buffer.toString('utf8', keyStart, bodyStart),
+      crc: buffer.readUInt32LE(at + 4),
+      body: new Uint8Array(frame.buffer, bodyStart, bodyEnd - bodyStart),
+    }
+    at = bodyEnd
+  }
+  assert(at === frame.length, 'a frame ends with its last message')
+}
+
+function grow(frame: OpenFrame, neededBytes: number): void {
+  const larger = Buffer.allocUnsafeSlow(Math.max(neededBytes, frame.buffer.length * 2))
+  frame.buffer.copy(larger, 0, 0, frame.length)
+  frame.buffer = larger
+}
