@@ -113,7 +113,7 @@ async function postgresTargets(): Promise<Opened> {
       columns: columns(role),
     },
     stored: async () =>
-      Number((await server.query(`SELECT count(*)::int AS n FROM ${tableName}`)).rows[0]?.n),
+      Number((await server.query(`SELECT count(*)::int AS n FROM ${tableName}`))[0]?.n),
   })
   return {
     targets: [

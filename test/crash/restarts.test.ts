@@ -87,7 +87,7 @@ t.test(
     t.equal(lane.dropped_messages, 0)
 
     await drained(daemon, pipeId, tableId)
-    const rows = (await server.query('SELECT n FROM ledger ORDER BY place')).rows.map((row) => Number(row.n))
+    const rows = (await server.query('SELECT n FROM ledger ORDER BY place')).map((row) => Number(row.n))
     t.match(
       audit(producer, rows, all.numbers),
       { missing: [], outOfOrder: [], unknown: [], repeats: 0 },

@@ -148,16 +148,15 @@ export class TestDaemon {
       rest = lines.pop() ?? ''
       for (const line of lines) this.#keep(line)
     })
-    let exited: number | string | null = null
-    void this.#exit.then((code) => {
-      exited = code
+    const ended = this.#exit.then((code) => {
+      throw new Error(`the daemon ended with ${code} before it was ready\n${this.tail()}`)
     })
-    const ready = await until('the daemon is ready', () => {
-      if (exited !== null) throw new Error(`the daemon ended with ${exited}: ${this.tail()}`)
-      return this.log.slice(before).find((line) => line.msg === 'daemon.ready')
-    }).catch((error) => {
-      throw new Error(`${error.message}\n${this.tail()}`, { cause: error })
-    })
+    const ready = await Promise.race([
+      ended,
+      until('the daemon is ready', () => this.log.slice(before).find((line) => line.msg === 'daemon.ready')),
+    ])
+    // Its end is no failure any more.
+    ended.catch(() => {})
     this.url = String(ready.url)
     this.dataUrl = String(ready.data_url)
     this.metricsUrl = String(ready.metrics_url)
