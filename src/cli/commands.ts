@@ -3,6 +3,7 @@
  * made here; what a command does is imported when it runs.
  */
 import type { Command } from 'commander'
+import { addApplyCommands } from './apply.ts'
 import { addCompletionCommands } from './completion.ts'
 import { addConfigCommand } from './config.ts'
 import { addDestinationsCommands } from './destinations.ts'
@@ -26,6 +27,7 @@ export function registerCommands(program: Command): void {
   addIngestCommand(program)
   addPullCommand(program)
   addStatusCommands(program)
+  addApplyCommands(program)
   addConfigCommand(program)
   addProfileCommands(program)
   addCompletionCommands(program)

@@ -6,7 +6,7 @@ import { define, formats, group } from './define.ts'
 import { print } from './output.ts'
 
 export function addConfigCommand(program: Command): void {
-  const config = group(program, 'config', 'config: settings in effect')
+  const config = group(program, 'config', 'settings in effect')
   define<{ config?: string; origin?: boolean }>(config, {
     usage: 'show',
     summary: 'show every setting with its value; --origin: and where it came from',

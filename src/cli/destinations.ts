@@ -30,7 +30,7 @@ const namingHelp =
   'A destination is named by its id, the start of its id (4 characters or more), PIPE/KIND (orders/database),\nor its pipe alone when that has but one.'
 
 export function addDestinationsCommands(program: Command): void {
-  const destinations = group(program, 'destinations', 'destinations: where records go')
+  const destinations = group(program, 'destinations', 'where records go')
   addReading(destinations)
   addWriting(destinations)
   addStatus(destinations)

@@ -11,7 +11,7 @@ import { only } from './references.ts'
 import { confirm, say } from './terminal.ts'
 
 export function addKeysCommands(program: Command): void {
-  const keys = group(program, 'keys', 'keys: API keys of the workspace')
+  const keys = group(program, 'keys', 'API keys of the workspace')
   define(keys, {
     usage: 'list',
     summary: 'list the keys, without their secret part',

@@ -20,7 +20,7 @@ import { confirm, say } from './terminal.ts'
 const laneColumns = ['PIPE', 'KIND', 'STATE', 'BACKLOG', 'OLDEST', 'ATTEMPTS', 'LAST ERROR', 'DESTINATION ID']
 
 export function addLanesCommands(program: Command): void {
-  const lanes = group(program, 'lanes', 'lanes: how far each destination has come')
+  const lanes = group(program, 'lanes', 'how far each destination has come')
   define<{ blocked?: boolean }>(lanes, {
     usage: 'list [pipe]',
     summary: 'list the lanes of a pipe, or of all pipes, those in trouble first',

@@ -21,7 +21,7 @@ const limitFlags = [
 ] as const
 
 export function addLimitsCommands(program: Command): void {
-  const limits = group(program, 'limits', 'limits: how much a pipe takes and how its batches are cut')
+  const limits = group(program, 'limits', 'how much a pipe takes and how its batches are cut')
   define(limits, {
     usage: 'get <pipe>',
     summary: 'show the limits of a pipe',

@@ -9,7 +9,7 @@ import { findPipe } from './references.ts'
 import { confirm, say } from './terminal.ts'
 
 export function addOriginsCommands(program: Command): void {
-  const origins = group(program, 'origins', 'origins: browser origins that may send to a pipe')
+  const origins = group(program, 'origins', 'browser origins that may send to a pipe')
   define(origins, {
     usage: 'list <pipe>',
     summary: 'list the allowed origins of a pipe',

@@ -11,7 +11,7 @@ import { describeTarget, findPipe, kindOf } from './references.ts'
 import { confirm, say } from './terminal.ts'
 
 export function addPipesCommands(program: Command): void {
-  const pipes = group(program, 'pipes', 'pipes: where records come in')
+  const pipes = group(program, 'pipes', 'where records come in')
   define(pipes, {
     usage: 'list',
     summary: 'list the pipes with the traffic of the last 24 hours',

@@ -9,7 +9,7 @@ import { type Profile, profilesFile, readProfiles, writeProfiles } from './profi
 import { askSecret, canAsk, confirm, say } from './terminal.ts'
 
 export function addProfileCommands(program: Command): void {
-  const profile = group(program, 'profile', 'profile: stored addresses and keys, to switch between daemons')
+  const profile = group(program, 'profile', 'stored addresses and keys, to switch between daemons')
   define<{ check: boolean }>(profile, {
     usage: 'add <name>',
     summary: 'store an address and a key under a name (or replace them), and use it from now on',

@@ -1,0 +1,114 @@
+/** `pipectl apply`, `diff`, `export`: a workspace from a file and back. */
+import type { Command } from 'commander'
+import type { Client, PipeDetail } from '../client/client.ts'
+import { exitCodes, Failure } from '../client/failure.ts'
+import { connect } from './connection.ts'
+import type { DeclaredPipe } from './declare/document.ts'
+import type { Step } from './declare/plan.ts'
+import { define } from './define.ts'
+import { allPipeDetails } from './references.ts'
+import { coloursOn, confirm, paint, say } from './terminal.ts'
+
+interface ApplyOptions {
+  file: string
+  dryRun?: boolean
+  prune?: boolean
+  updateSecrets?: boolean
+}
+
+const fileHelp = `The file has the fields of the API under \`pipes:\`; \`pipectl export\` prints one. What it does not mention is left
+as it is; --prune deletes pipes, destinations and origins that it does not have. Secrets are references such as
+\${SHOP_DB_PASSWORD}. They cannot be read back, so stored ones count as unchanged unless --update-secrets is given.`
+
+export function addApplyCommands(program: Command): void {
+  const options = (command: Command) =>
+    command
+      .requiredOption('-f, --file <file>', 'what the workspace should have, YAML; - for stdin')
+      .option('--prune', 'delete what the file does not have')
+      .option('--update-secrets', 'send the secrets of the file anew')
+  define<ApplyOptions>(program, {
+    usage: 'apply',
+    summary: 'make a workspace as a file says; prints what will change before it changes anything',
+    help: fileHelp,
+    examples: ['pipectl apply -f pipectl.yaml --dry-run', 'pipectl apply -f pipectl.yaml --prune --yes'],
+    daemon: true,
+    destructive: true,
+    options: (command) => options(command).option('--dry-run', 'print what would change, change nothing'),
+    action: async (_, given) => {
+      const plan = await makePlan(given)
+      printPlan(plan)
+      if (given.dryRun === true || plan.steps.length === 0) return
+      const lost = plan.steps.filter((step) => step.destroys).length
+      if (lost > 0) await confirm(`Delete ${lost} things with what they have not delivered?`, given.yes)
+      const { carryOut } = await import('./declare/carry-out.ts')
+      await carryOut(plan.client, plan.steps, plan.existing, (step) => say(`done: ${step.says}`))
+      say(`Applied ${plan.steps.length} changes.`)
+    },
+  })
+  define<ApplyOptions>(program, {
+    usage: 'diff',
+    summary: 'print what apply would change; exit code 0: nothing, 1: something, more than 1: an error',
+    help: fileHelp,
+    examples: ['pipectl diff -f pipectl.yaml'],
+    daemon: true,
+    options,
+    action: async (_, given) => {
+      const plan = await makePlan(given).catch((error: unknown) => {
+        // 1 is taken: it means "differs".
+        if (!(error instanceof Failure) || error.exitCode !== exitCodes.failed) throw error
+        throw new Failure(exitCodes.usage, error.message, error.hint, error)
+      })
+      printPlan(plan)
+      if (plan.steps.length > 0) process.exitCode = 1
+    },
+  })
+  define(program, {
+    usage: 'export',
+    summary: 'print the workspace as a file that apply takes; secrets become references to variables',
+    examples: ['pipectl export > pipectl.yaml'],
+    daemon: true,
+    action: async (_, given) => {
+      const client = await connect(given)
+      const details = await allPipeDetails(client, (await client.pipes.list()).body.pipes)
+      const { exportYaml } = await import('./declare/exported.ts')
+      const { yaml, variables } = exportYaml(details)
+      process.stdout.write(yaml)
+      if (variables.length > 0) say(`Before applying it elsewhere set: ${variables.join(', ')}`)
+    },
+  })
+}
+
+interface Plan {
+  client: Client
+  steps: Step[]
+  existing: PipeDetail[]
+  /** What the file does not have and that stays. */
+  kept: string[]
+}
+
+async function makePlan(options: ApplyOptions & Parameters<typeof connect>[0]): Promise<Plan> {
+  const [{ readYamlFile }, { declaredPipes }, { planSteps, unmentioned }] = await Promise.all([
+    import('./declare/yaml-file.ts'),
+    import('./declare/document.ts'),
+    import('./declare/plan.ts'),
+  ])
+  const declared: DeclaredPipe[] = declaredPipes(readYamlFile(options.file), process.env)
+  const client = await connect(options)
+  const existing = await allPipeDetails(client, (await client.pipes.list()).body.pipes)
+  const prune = options.prune === true
+  const steps = planSteps(declared, existing, { prune, updateSecrets: options.updateSecrets === true })
+  return { client, steps, existing, kept: prune ? [] : unmentioned(declared, existing) }
+}
+
+/** The plan is data: it goes to stdout. */
+function printPlan({ steps, kept }: Plan): void {
+  const on = coloursOn(process.stdout)
+  const colours = { '+': 'green', '~': 'yellow', '-': 'red' } as const
+  for (const { says } of steps) {
+    const sign = says[0]
+    const colour = sign === '+' || sign === '~' || sign === '-' ? colours[sign] : null
+    process.stdout.write(`${colour === null ? says : paint(colour, says, on)}\n`)
+  }
+  if (steps.length === 0) say('Nothing to change: the workspace is as the file says.')
+  for (const one of kept) say(`not in the file, stays: ${one} (--prune deletes it)`)
+}

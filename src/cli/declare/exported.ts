@@ -1,0 +1,84 @@
+/** A workspace as a `pipectl.yaml`: what is default is left out, secrets become references to variables. */
+import { stringify } from 'yaml'
+import type { PipeDetail } from '../../client/client.ts'
+import type { ColumnMapping, Destination } from '../../contract/destination.ts'
+import { defaultMaxRetrySeconds, redacted } from '../../contract/destination.ts'
+import { type Pipe, pipeDefaults } from '../../contract/pipe.ts'
+import { kindOf } from '../references.ts'
+
+/** YAML text that `apply` takes, and the variables it refers to. */
+export function exportYaml(details: readonly PipeDetail[]): { yaml: string; variables: string[] } {
+  const variables: string[] = []
+  const pipes = details.map((detail) => {
+    const { limits, allowed_origins: origins, destinations } = detail
+    return {
+      ...exportedPipe(detail.pipe),
+      ...(limits === null ? {} : { limits: withoutNulls(limits) }),
+      ...(origins.length === 0 ? {} : { allowed_origins: origins.map((one) => one.origin_domain) }),
+      ...(destinations.length === 0
+        ? {}
+        : {
+            destinations: destinations.map((one, index) => {
+              const before = destinations.slice(0, index)
+              const twin = before.filter((other) => other.destination_type === one.destination_type).length
+              return exportedDestination(detail.pipe.pipe_name, one, twin, variables)
+            }),
+          }),
+    }
+  })
+  return { yaml: stringify({ pipes }, { lineWidth: 0, aliasDuplicateObjects: false }), variables }
+}
+
+function exportedPipe(pipe: Pipe): Record<string, unknown> {
+  const { pipe_id: _, pipe_created_ts: __, pipe_updated_ts: ___, pipe_name, pipe_status, ...fields } = pipe
+  const defaults = new Map<string, unknown>(Object.entries(pipeDefaults))
+  const changed = Object.entries(fields).filter(([key, value]) => value !== defaults.get(key))
+  return {
+    pipe_name,
+    ...(pipe_status === 'active' ? {} : { pipe_status }),
+    ...Object.fromEntries(changed),
+  }
+}
+
+function exportedDestination(
+  pipeName: string,
+  destination: Destination,
+  twin: number,
+  variables: string[],
+): Record<string, unknown> {
+  const config: Record<string, unknown> = {}
+  for (const [key, value] of Object.entries(destination.destination_config)) {
+    if (value !== redacted) {
+      config[key] = typeof value === 'string' ? value.replaceAll('${', '$${') : value
+      continue
+    }
+    const words = [pipeName, kindOf(destination), ...(twin === 0 ? [] : [String(twin + 1)]), key]
+    const variable = words
+      .join('_')
+      .toUpperCase()
+      .replace(/[^A-Z0-9]+/g, '_')
+      .replace(/^(\d)/, '_$1')
+    variables.push(variable)
+    config[key] = `\${${variable}}`
+  }
+  return {
+    destination_type: destination.destination_type,
+    ...(destination.destination_status === 'active'
+      ? {}
+      : { destination_status: destination.destination_status }),
+    ...(destination.destination_max_retry_seconds === defaultMaxRetrySeconds
+      ? {}
+      : { destination_max_retry_seconds: destination.destination_max_retry_seconds }),
+    destination_config: config,
+    ...(destination.columns?.length ? { columns: destination.columns.map(exportedColumn) } : {}),
+  }
+}
+
+function exportedColumn(column: ColumnMapping): Record<string, unknown> {
+  const { nullable, ...rest } = column
+  return { ...withoutNulls(rest), ...(nullable ? {} : { nullable }) }
+}
+
+function withoutNulls(value: object): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(value).filter(([, one]) => one !== null))
+}
