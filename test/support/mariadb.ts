@@ -1,0 +1,242 @@
+/**
+ * A private MariaDB for a test file: its own data directory, port and socket on 127.0.0.1, never the machine's own
+ * service. As root the server runs as an unprivileged user (mariadbd refuses root); `stop()` removes everything.
+ */
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
+import { chmodSync, chownSync, existsSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createConnection, type RowDataPacket } from 'mysql2/promise'
+import { until } from './until.ts'
+
+export interface MariadbOptions {
+  /** Offer TLS with a self-signed pair. */
+  tls?: boolean
+  /** Further `mariadbd` options, e.g. `--max-allowed-packet=1M`. */
+  args?: readonly string[]
+}
+
+export interface Mariadb {
+  readonly host: string
+  readonly port: number
+  readonly user: string
+  readonly password: string
+  readonly database: string
+  /** One statement as the administrator, on a connection of its own; the rows, if any, with big numbers as strings. */
+  query(sql: string): Promise<RowDataPacket[]>
+  /** A connection of the test's own, e.g. to hold a lock. The caller ends it. */
+  connect(): ReturnType<typeof createConnection>
+  /** SIGSTOP and SIGCONT: the server is there and silent. */
+  pause(): void
+  resume(): void
+  /** Ends the server; the data stays. */
+  shutDown(): Promise<void>
+  /** Starts it again after `shutDown`, on the same port. */
+  start(): Promise<void>
+  /** Ends the server and removes its data. */
+  stop(): Promise<void>
+}
+
+const serverName = 'mariadbd'
+const searchPath = `${process.env.PATH ?? ''}:/usr/sbin:/usr/local/sbin:/usr/local/bin`
+const environment = { ...process.env, PATH: searchPath }
+
+export async function startMariadb(options: MariadbOptions = {}): Promise<Mariadb> {
+  requireServer()
+  const dir = mkdtempSync(join(tmpdir(), 'pipectl-mariadb-'))
+  const account = serverAccount()
+  if (account !== null) chownSync(dir, account.uid, account.gid)
+  chmodSync(dir, 0o755)
+  const tlsArgs = options.tls === true ? selfSignedPair(dir, account) : []
+  installDatabase(dir, account)
+
+  const [host, port, user, password, database] = [
+    '127.0.0.1',
+    await freePort(),
+    'root',
+    'Pa55 "word"',
+    'target',
+  ]
+  const logFile = join(dir, 'server.log')
+  let server: ChildProcess | null = null
+
+  async function connect() {
+    return createConnection({
+      host,
+      port,
+      user,
+      password,
+      database,
+      supportBigNumbers: true,
+      bigNumberStrings: true,
+      dateStrings: true,
+    })
+  }
+  async function start(): Promise<void> {
+    const log = openSync(logFile, 'a')
+    const child = spawn(serverName, [...serverArgs(dir, port), ...tlsArgs, ...(options.args ?? [])], {
+      stdio: ['ignore', log, log],
+      env: environment,
+      ...(account ?? {}),
+    })
+    server = child
+    await until(
+      'MariaDB answers',
+      async () => {
+        if (child.exitCode !== null) throw new Error(`mariadbd ended: ${readFileSync(logFile, 'utf8')}`)
+        await (await connect()).end()
+        return true
+      },
+      { everyMs: 50 },
+    )
+  }
+  async function shutDown(): Promise<void> {
+    const child = server
+    server = null
+    if (child === null || child.exitCode !== null) return
+    child.kill('SIGCONT')
+    child.kill('SIGTERM')
+    if (child.exitCode === null) await new Promise((resolve) => child.once('exit', resolve))
+  }
+
+  await bootstrap(
+    dir,
+    account,
+    `SET PASSWORD FOR 'root'@'localhost' = PASSWORD('${password}');
+CREATE OR REPLACE USER 'root'@'127.0.0.1' IDENTIFIED BY '${password}';
+GRANT ALL ON *.* TO 'root'@'127.0.0.1' WITH GRANT OPTION;
+CREATE DATABASE ${database} CHARACTER SET utf8mb4;`,
+  )
+  await start()
+  return {
+    host,
+    port,
+    user,
+    password,
+    database,
+    connect,
+    start,
+    shutDown,
+    async query(sql) {
+      const connection = await connect()
+      try {
+        const [rows] = await connection.query<RowDataPacket[]>(sql)
+        return rows
+      } finally {
+        await connection.end()
+      }
+    },
+    pause: () => void server?.kill('SIGSTOP'),
+    resume: () => void server?.kill('SIGCONT'),
+    async stop() {
+      await shutDown()
+      rmSync(dir, { recursive: true, force: true })
+    },
+  }
+}
+
+interface Account {
+  uid: number
+  gid: number
+}
+
+/** Root hands the server to `nobody`; anyone else runs it as themselves. */
+function serverAccount(): Account | null {
+  if (process.getuid?.() !== 0) return null
+  const id = (flag: string) => Number(execFileSync('id', [flag, 'nobody'], { encoding: 'utf8' }))
+  return { uid: id('-u'), gid: id('-g') }
+}
+
+function requireServer(): void {
+  const found = searchPath.split(':').some((folder) => folder !== '' && existsSync(join(folder, serverName)))
+  if (!found)
+    throw new Error(
+      'mariadbd is missing: run test/support/install-servers.sh (Debian: apt-get install mariadb-server)',
+    )
+}
+
+function installDatabase(dir: string, account: Account | null): void {
+  execFileSync(
+    'mariadb-install-db',
+    [
+      '--no-defaults',
+      `--datadir=${join(dir, 'data')}`,
+      '--auth-root-authentication-method=normal',
+      '--skip-test-db',
+      '--skip-name-resolve',
+    ],
+    { env: environment, stdio: 'pipe', ...(account ?? {}) },
+  )
+}
+
+/** Statements that the server itself runs at a start without network: there is no moment with an open root account. */
+async function bootstrap(dir: string, account: Account | null, sql: string): Promise<void> {
+  const statements = `USE mysql;\nFLUSH PRIVILEGES;\n${sql}\n`
+  const lines = statements
+    .split('\n')
+    .join(' ')
+    .split(';')
+    .map((line) => line.trim())
+    .filter(Boolean)
+  execFileSync(serverName, ['--no-defaults', '--bootstrap', `--datadir=${join(dir, 'data')}`], {
+    input: `${lines.join(';\n')};\n`,
+    env: environment,
+    stdio: 'pipe',
+    ...(account ?? {}),
+  })
+}
+
+/** Fast, not safe: the data of a test need not survive a power cut. The SQL mode is lax on purpose: drivers must not rely on it. */
+function serverArgs(dir: string, port: number): string[] {
+  return [
+    '--no-defaults',
+    `--datadir=${join(dir, 'data')}`,
+    `--socket=${join(dir, 'server.sock')}`,
+    `--pid-file=${join(dir, 'server.pid')}`,
+    '--bind-address=127.0.0.1',
+    `--port=${port}`,
+    '--skip-name-resolve',
+    '--skip-log-bin',
+    '--sql-mode=',
+    '--default-time-zone=+05:00',
+    '--innodb-flush-log-at-trx-commit=0',
+    '--innodb-buffer-pool-size=64M',
+    '--innodb-log-file-size=64M',
+    '--performance-schema=OFF',
+  ]
+}
+
+function selfSignedPair(dir: string, account: Account | null): string[] {
+  const [key, cert] = [join(dir, 'key.pem'), join(dir, 'cert.pem')]
+  execFileSync(
+    'openssl',
+    [
+      'req',
+      '-x509',
+      '-newkey',
+      'rsa:2048',
+      '-nodes',
+      '-days',
+      '2',
+      '-subj',
+      '/CN=mariadb.test',
+      '-keyout',
+      key,
+      '-out',
+      cert,
+    ],
+    { stdio: 'pipe' },
+  )
+  if (account !== null) for (const file of [key, cert]) chownSync(file, account.uid, account.gid)
+  return [`--ssl-key=${key}`, `--ssl-cert=${cert}`]
+}
+
+async function freePort(): Promise<number> {
+  const probe = createServer()
+  await new Promise<void>((resolve) => probe.listen(0, '127.0.0.1', resolve))
+  const address = probe.address()
+  await new Promise((resolve) => probe.close(resolve))
+  if (address === null || typeof address === 'string') throw new Error('no free port')
+  return address.port
+}
