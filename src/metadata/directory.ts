@@ -1,9 +1,8 @@
 /** What the directory is filled from: pipes as ingest sees them, and the hashes of active keys, of all workspaces. */
 import type { ColumnMapping } from '../contract/destination.ts'
-import type { PipeLimits } from '../contract/limits.ts'
 import type { DirectoryPipe, DirectorySource } from '../ingest/directory.ts'
 import { allColumns, columnsOf } from './columns.ts'
-import { decodeLimits } from './limits.ts'
+import { loadLimits } from './limits.ts'
 import { decodePipe } from './pipes.ts'
 import { type Connection, idKey, snapshot } from './schema.ts'
 
@@ -74,12 +73,6 @@ export function requiredFields(columns: readonly ColumnMapping[], timestampField
 function defaultSource(column: ColumnMapping, timestampField: string): string | null {
   if (column.semantic_role === null) return column.column_name
   return column.semantic_role === 'record_ts' ? timestampField : null
-}
-
-export async function loadLimits(trx: Connection, pipeId: string | null): Promise<Map<string, PipeLimits>> {
-  let query = trx.selectFrom('pipe_limits').selectAll()
-  if (pipeId !== null) query = query.where('pipe_id', '=', pipeId)
-  return new Map((await query.execute()).map((row) => [row.pipe_id, decodeLimits(row)]))
 }
 
 async function loadOrigins(trx: Connection, pipeId: string | null): Promise<Map<string, Set<string>>> {

@@ -10,7 +10,7 @@ import {
 } from '../delivery/delivery.ts'
 import { allColumns, columnsOf } from './columns.ts'
 import { openConfig } from './destination-config.ts'
-import { loadLimits } from './directory.ts'
+import { loadLimits } from './limits.ts'
 import { type Connection, idKey, snapshot } from './schema.ts'
 import type { Sealer } from './secrets.ts'
 

@@ -40,7 +40,14 @@ export function limits(db: Connection): Metadata['limits'] {
   }
 }
 
-export function decodeLimits(row: LimitsRow): PipeLimits {
+/** By pipe id; a pipe without a row is left out. `pipeId` null: all. */
+export async function loadLimits(trx: Connection, pipeId: string | null): Promise<Map<string, PipeLimits>> {
+  let query = trx.selectFrom('pipe_limits').selectAll()
+  if (pipeId !== null) query = query.where('pipe_id', '=', pipeId)
+  return new Map((await query.execute()).map((row) => [row.pipe_id, decodeLimits(row)]))
+}
+
+function decodeLimits(row: LimitsRow): PipeLimits {
   return {
     pl_ingest_max_records_per_request: Number(row.pl_ingest_max_records_per_request),
     pl_ingest_max_records_per_second: Number(row.pl_ingest_max_records_per_second),

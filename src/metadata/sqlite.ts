@@ -119,7 +119,7 @@ class ImmediateDriver extends SqliteDriver {
   #tryBeginImmediate(): boolean {
     this.#database.pragma('busy_timeout = 0')
     try {
-      this.#begin.run()
+      dieOfIoErrors(() => this.#begin.run())
       return true
     } catch (error) {
       if (codeOf(error).startsWith('SQLITE_BUSY')) return false

@@ -87,7 +87,7 @@ export interface IngestCounts {
 
 export interface Metadata {
   readonly workspaces: {
-    /** Creates the workspace and its first key. Throws ApiError `validation_error` when the name is taken. */
+    /** Creates the workspace and its first key. Throws ApiError `validation_error`: the name is taken, or malformed. */
     create(name: string, key: NewApiKey): Promise<{ workspaceId: string; apiKeyId: string }>
     list(): Promise<{ workspaceId: string; name: string }[]>
   }
@@ -99,7 +99,7 @@ export interface Metadata {
       workspaceId: string,
       pipe: Omit<Pipe, 'pipe_id' | 'pipe_created_ts' | 'pipe_updated_ts'>,
     ): Promise<Pipe>
-    /** Null: no such pipe. */
+    /** Id, name and times in `change` are ignored. Null: no such pipe. */
     update(workspaceId: string, pipeId: string, change: Partial<Pipe>): Promise<Pipe | null>
     /** With destinations, lanes, limits, origins and usage. False: no such pipe. */
     delete(workspaceId: string, pipeId: string): Promise<boolean>
@@ -109,7 +109,9 @@ export interface Metadata {
     get(workspaceId: string, pipeId: string, destinationId: string): Promise<StoredDestination | null>
     /** By its own id alone: for pull, whose path names no pipe. */
     find(workspaceId: string, destinationId: string): Promise<StoredDestination | null>
+    /** With its columns and its lane. Throws `pipe_not_found`. An empty `source_field` is stored as null. */
     create(workspaceId: string, pipeId: string, destination: NewDestination): Promise<StoredDestination>
+    /** `destination_config` and `columns` are replaced as a whole. Null: no such destination on this pipe. */
     update(
       workspaceId: string,
       pipeId: string,
@@ -120,11 +122,12 @@ export interface Metadata {
   }
   readonly limits: {
     get(workspaceId: string, pipeId: string): Promise<PipeLimits | null>
+    /** Throws `pipe_not_found`. */
     put(workspaceId: string, pipeId: string, limits: PipeLimits): Promise<PipeLimits>
   }
   readonly origins: {
     list(workspaceId: string, pipeId: string): Promise<StoredOrigin[]>
-    /** Throws `duplicate_origin`. */
+    /** Throws `duplicate_origin` (letters of either case are the same) and `pipe_not_found`. */
     add(workspaceId: string, pipeId: string, originDomain: string): Promise<StoredOrigin>
     remove(workspaceId: string, pipeId: string, originId: string): Promise<boolean>
   }
@@ -143,6 +146,7 @@ export interface Metadata {
     marks(): Promise<UsageMark[]>
     /** Accepted since the start of the UTC day, by pipe: what the day quotas start from. */
     ingestedSince(sinceMs: number): Promise<Record<string, { records: number; bytes: number }>>
+    /** Forgets the hours that began before then. */
     prune(beforeMs: number): Promise<void>
   }
   readonly directory: DirectorySource

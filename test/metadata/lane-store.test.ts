@@ -165,7 +165,7 @@ async function killAfter(child: ChildProcess, saves: number): Promise<number> {
 t.test('kill -9 between and within saves loses no save that resolved, and never tears one', async (t) => {
   const scene = await laneFile(t)
   let before = 0
-  for (const saves of [1, 3, 17, 40, 111]) {
+  for (const saves of [1, 17, 111]) {
     const child = startChild(scene, 'together')
     const exited = once(child, 'exit')
     const reported = await killAfter(child, before + saves)

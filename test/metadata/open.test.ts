@@ -8,6 +8,7 @@ import Database from 'better-sqlite3'
 import t, { type Test } from 'tap'
 import { ConfigError } from '../../src/config.ts'
 import { openMetadata } from '../../src/metadata/open.ts'
+import { assertFullSync, openSqlite } from '../../src/metadata/sqlite.ts'
 import { databaseDestination, newPipe, newWorkspace, open, type TestFile, testFile } from './fixture.ts'
 
 async function refusal(t: Test, options: TestFile): Promise<string> {
@@ -145,4 +146,14 @@ t.test('a change under way when the file is closed is finished', async (t) => {
   await creating
   const again = await open(t, options)
   t.equal((await again.pipes.list(workspaceId)).length, 1)
+})
+
+t.test('a connection that would not sync its commits is found out after its first write', async (t) => {
+  const { file } = testFile(t)
+  const database = await openSqlite(file)
+  t.teardown(() => database.close())
+  database.exec('CREATE TABLE things (id integer); INSERT INTO things VALUES (1)')
+  assertFullSync(database)
+  database.pragma('synchronous = NORMAL')
+  t.throws(() => assertFullSync(database), /synchronous is 1, not FULL/)
 })
