@@ -24,7 +24,7 @@ import { networkError } from './network-error.ts'
 
 const excerptBytes = 4096
 const defaultTimeoutMs = 15_000
-const userAgent = `pipectl/${version}`
+const userAgent = `pipectl/${version()}`
 
 export const httpEndpoint: DriverModule = {
   open(spec, settings) {

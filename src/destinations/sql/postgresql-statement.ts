@@ -1,0 +1,187 @@
+/**
+ * The one statement that stores a batch, and its parameter. Pure.
+ *
+ *   INSERT INTO t ("a", "b")
+ *   SELECT c0, c1 FROM ROWS FROM (json_to_recordset($1) AS ("key" integer, "other" text)) WITH ORDINALITY AS x(c0, c1, n)
+ *
+ * The server reads every value from the record's own text with the column's own type, so numbers arrive as they were
+ * sent, objects and arrays become jsonb or text, and there is one parameter whatever the number of records. What a
+ * record does not hold itself (accepted time, generated id) is spliced into its text as a further key; of two equal
+ * keys the server takes the last, so a record cannot pre-empt ours.
+ *
+ * A record without a value for a column stores NULL; where the column is NOT NULL and has a default, the default.
+ * An upsert first drops all but the last record of each dedupe value: one statement may not touch a row twice.
+ */
+import type { StoredMessage } from '../../buffer/buffer.ts'
+import { DeliveryError } from '../driver.ts'
+import { type ColumnRule, generatedId, receivedAtValue } from './columns.ts'
+import { quotePostgresIdentifier } from './identifiers.ts'
+import type { Table, TableColumn } from './postgresql-table.ts'
+
+export interface InsertStatement {
+  text: string
+  /** $2 and on; $1 are the records. */
+  values: string[]
+  /** What `recordsParameter` has to add to every record. */
+  rules: readonly ColumnRule[]
+}
+
+interface Target {
+  rule: ColumnRule
+  column: TableColumn
+  /** The top-level key that holds the value in the parameter. */
+  key: string
+  alias: string
+}
+
+/** Throws a permanent DeliveryError when a mapped column does not exist (42703) or cannot be named. */
+export function insertStatement(table: Table, rules: readonly ColumnRule[]): InsertStatement {
+  const targets = rules.map((rule, index) => toTarget(table, rule, index))
+  const dedupe = targets.filter(({ rule }) => rule.isDedupe)
+  const columns = targets.map(({ column }) => quotePostgresIdentifier(column.name))
+  const { text: source, values } = recordSource(targets)
+  const selected = targets.map(valueSql).join(', ')
+  const insert = `INSERT INTO ${table.name} (${columns.join(', ')})`
+  if (dedupe.length === 0) return { text: `${insert} SELECT ${selected} FROM ${source}`, values, rules }
+  const last = `(SELECT DISTINCT ON (${distinctKey(dedupe)}) * FROM ${source} ORDER BY ${distinctKey(dedupe)}, n DESC) AS y`
+  // A generated id occurs once.
+  const isUnique = dedupe.some(({ rule }) => rule.source.kind === 'generated_id')
+  const text = `${insert} SELECT ${selected} FROM ${isUnique ? source : last} ORDER BY n ${onConflict(targets, dedupe)}`
+  return { text, values, rules }
+}
+
+/** Without mappings: the table's columns whose name is a key of some record of the batch, so that others keep their defaults. */
+export function rulesByName(table: Table, messages: readonly StoredMessage[]): ColumnRule[] {
+  const keys = new Set<string>()
+  for (const { body } of messages) {
+    for (const line of body.toString('utf8').split('\n')) {
+      for (const key of Object.keys(JSON.parse(line))) keys.add(key)
+    }
+  }
+  const matching = table.columns.filter(({ name, isGenerated }) => keys.has(name) && !isGenerated)
+  if (matching.length === 0) {
+    const message = `No key of the records is a column of ${table.name}, and the destination has no column mappings.`
+    throw new DeliveryError('permanent', 'no_matching_columns', message)
+  }
+  return matching.map(({ name }) => ({
+    name,
+    type: 'string',
+    source: { kind: 'key', key: name },
+    isDedupe: false,
+  }))
+}
+
+/** The records as a JSON array in UTF-8: parameter $1. Built in one allocation. */
+export function recordsParameter(messages: readonly StoredMessage[], rules: readonly ColumnRule[]): Buffer {
+  const added = rules.map((rule, index) => ({ rule, key: keyOf(rule, index) }))
+  const extras = added.filter(({ rule }) => rule.source.kind !== 'key')
+  const records = messages.reduce((sum, { recordCount }) => sum + recordCount, 0)
+  const bytes = messages.reduce((sum, { body }) => sum + body.length, 0)
+  const whole = Buffer.allocUnsafe(bytes + records * (1 + extras.length * 120) + messages.length + 2)
+  let at = 0
+  for (const { body, msgId, receivedMs } of messages) {
+    let index = 0
+    for (let start = 0; start <= body.length; index += 1) {
+      const found = body.indexOf(lineBreak, start)
+      const end = found === -1 ? body.length : found
+      whole[at] = at === 0 ? openBracket : comma
+      at += 1
+      if (extras.length === 0) at += body.copy(whole, at, start, end)
+      else {
+        const brace = body.lastIndexOf(closeBrace, end - 1)
+        at += body.copy(whole, at, start, brace)
+        const text = extras.map(({ rule, key }) => member(rule, key, msgId, index, receivedMs)).join(',')
+        at += whole.write(`${isEmptyObject(body, start, brace) ? '' : ','}${text}}`, at, 'latin1')
+      }
+      start = end + 1
+    }
+  }
+  if (at === 0) whole[at++] = openBracket
+  whole[at++] = closeBracket
+  return whole.subarray(0, at)
+}
+
+const lineBreak = 0x0a
+const comma = 0x2c
+const openBracket = 0x5b
+const closeBracket = 0x5d
+const openBrace = 0x7b
+const closeBrace = 0x7d
+
+function member(rule: ColumnRule, key: string, msgId: string, index: number, receivedMs: number): string {
+  const value =
+    rule.source.kind === 'received_at' ? receivedAtValue(rule.type, receivedMs) : generatedId(msgId, index)
+  return `"${key}":${JSON.stringify(value)}`
+}
+
+function isEmptyObject(body: Buffer, start: number, brace: number): boolean {
+  let at = brace - 1
+  while (at > start && body[at]! <= 0x20) at -= 1
+  return body[at] === openBrace && at === body.indexOf(openBrace, start)
+}
+
+function toTarget(table: Table, rule: ColumnRule, index: number): Target {
+  const column = table.columns.find(({ name }) => name === rule.name)
+  if (column === undefined) {
+    quotePostgresIdentifier(rule.name)
+    const message = `Table ${table.name} has no column ${JSON.stringify(rule.name)}: correct the column mappings, or add it.`
+    throw new DeliveryError('permanent', '42703', message)
+  }
+  return { rule, column, key: keyOf(rule, index), alias: `c${index}` }
+}
+
+function keyOf(rule: ColumnRule, index: number): string {
+  return rule.source.kind === 'key' ? rule.source.key : `pipectl:${index}`
+}
+
+/** The records as rows with the columns c0, c1, … and their place n. */
+function recordSource(targets: readonly Target[]): { text: string; values: string[] } {
+  const aliases = targets.map(({ alias }) => alias).join(', ')
+  if (canBeNamed(targets)) {
+    const typed = targets
+      .map(({ key, column }) => `${quotePostgresIdentifier(key)} ${column.type}`)
+      .join(', ')
+    const text = `ROWS FROM (json_to_recordset($1::json) AS (${typed})) WITH ORDINALITY AS x(${aliases}, n)`
+    return { text, values: [] }
+  }
+  const groups: Target[][] = []
+  for (let at = 0; at < targets.length; at += maxPairs) groups.push(targets.slice(at, at + maxPairs))
+  const joined = groups.map((group, place) => {
+    const pairs = group.map(({ alias }) => `'${alias}', r.doc -> $${Number(alias.slice(1)) + 2}::text`)
+    const typed = group.map(({ alias, column }) => `${alias} ${column.type}`)
+    return `CROSS JOIN LATERAL json_to_record(json_build_object(${pairs.join(', ')})) AS x${place}(${typed.join(', ')})`
+  })
+  const text = `json_array_elements($1::json) WITH ORDINALITY AS r(doc, n) ${joined.join(' ')}`
+  return { text, values: targets.map(({ key }) => key) }
+}
+
+/** A function takes at most 100 arguments. */
+const maxPairs = 45
+
+/** json_to_recordset finds keys by column name: none twice, none empty, none longer than a name can be. */
+function canBeNamed(targets: readonly Target[]): boolean {
+  const keys = new Set(targets.map(({ key }) => key))
+  return (
+    keys.size === targets.length && targets.every(({ key }) => key !== '' && Buffer.byteLength(key) <= 63)
+  )
+}
+
+function valueSql({ alias, column }: Target): string {
+  if (!column.isNotNull || column.defaultSql === null) return alias
+  return `COALESCE(${alias}, ${column.defaultSql})`
+}
+
+/** Records without a dedupe value are all different. */
+function distinctKey(dedupe: readonly Target[]): string {
+  const aliases = dedupe.map(({ alias }) => alias)
+  const isNull = aliases.map((alias) => `${alias} IS NULL`).join(' OR ')
+  return `${aliases.join(', ')}, CASE WHEN ${isNull} THEN n END`
+}
+
+function onConflict(targets: readonly Target[], dedupe: readonly Target[]): string {
+  const names = (list: readonly Target[]) => list.map(({ column }) => quotePostgresIdentifier(column.name))
+  const others = names(targets.filter((target) => !dedupe.includes(target)))
+  const key = `ON CONFLICT (${names(dedupe).join(', ')})`
+  if (others.length === 0) return `${key} DO NOTHING`
+  return `${key} DO UPDATE SET ${others.map((name) => `${name} = EXCLUDED.${name}`).join(', ')}`
+}
