@@ -30,6 +30,9 @@ export class Exchange {
       this.#whenAborted?.()
       this.#over()
     })
+    // hyper-express has begun to read already, and at its `max_body_buffer` it pauses the response even when that is
+    // over, which ends the process. Its reader is replaced: what comes is dropped until `body` asks for it.
+    res.onData(() => {})
   }
 
   /** True once the client has gone. */

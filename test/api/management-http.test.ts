@@ -69,18 +69,7 @@ t.test('malformed JSON or a body that is no object: validation_error on the empt
   const taking = managed.filter((operation) => operation.request)
   t.ok(taking.length >= 9)
   for (const { method, path } of taking) {
-    for (const body of [
-      '{',
-      '',
-      '[]',
-      '[{}]',
-      'null',
-      '5',
-      '"text"',
-      'true',
-      '{"a":1}x',
-      '{"a":\u0001}',
-    ]) {
+    for (const body of ['{', '', '[]', '[{}]', 'null', '5', '"text"', 'true', '{"a":1}x', '{"a":\u0001}']) {
       const errors = errorsIn(await api(method, realPath(path), body))
       t.same(Object.keys(errors), [''], `${method} ${path} ${body}`)
     }
@@ -98,6 +87,20 @@ t.test('a body nested deeper than 100 levels is refused before it can hurt', asy
 t.test('a body over the limit: 413 payload_too_large', async (t) => {
   const answer = await api('POST', '/v1/pipes', JSON.stringify({ pipe_name: 'x'.repeat(11 * 1024 * 1024) }))
   t.equal(answer.body.error, 'payload_too_large')
+})
+
+t.test('a large body that no operation reads is dropped, and the daemon stands', async (t) => {
+  const body = JSON.stringify({ text: 'x'.repeat(2 * 1024 * 1024) })
+  const cases: [method: string, path: string, key: string | null, code: string | undefined][] = [
+    ['POST', '/v1/nothing', null, 'not_found'],
+    ['PUT', '/v1/pipes', null, 'method_not_allowed'],
+    ['POST', '/v1/pipes', null, 'unauthorized'],
+    ['POST', '/v1/pipes', daemon.apiKey, 'payload_too_large'],
+    ['DELETE', `/v1/pipes/${unknownId}`, daemon.apiKey, 'pipe_not_found'],
+  ]
+  for (const [method, target, key, code] of cases)
+    t.equal((await daemon.api(method, target, body, { key })).body.error, code, `${method} ${target}`)
+  t.equal((await api('GET', '/v1/health', undefined, { key: null })).status, 200)
 })
 
 t.test('known path, wrong method: 405 method_not_allowed with Allow', async (t) => {
