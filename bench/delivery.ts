@@ -47,7 +47,7 @@ export async function benchDelivery(): Promise<string> {
 }
 
 async function measure(target: Target): Promise<string[]> {
-  const daemon = await startDaemon({ env: { PIPECTL_LOG_LEVEL: 'warn' } })
+  const daemon = await startDaemon()
   try {
     const pipeId = await daemon.createPipe({ pipe_name: 'bench' })
     const id = await blockedDestination(daemon, pipeId, target.destination)
@@ -112,8 +112,7 @@ async function postgresTargets(): Promise<Opened> {
       },
       columns: columns(role),
     },
-    stored: async () =>
-      Number((await server.query(`SELECT count(*)::int AS n FROM ${tableName}`))[0]?.n),
+    stored: async () => Number((await server.query(`SELECT count(*)::int AS n FROM ${tableName}`))[0]?.n),
   })
   return {
     targets: [

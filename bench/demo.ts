@@ -29,7 +29,7 @@ const address = sink.address()
 const sinkUrl = `http://127.0.0.1:${address !== null && typeof address === 'object' ? address.port : 0}`
 
 process.stderr.write('starting a daemon with a throw-away data directory …\n')
-const daemon = await startDaemon({ env: { PIPECTL_LOG_LEVEL: 'error' } })
+const daemon = await startDaemon()
 const stopping = new AbortController()
 try {
   const orders = await daemon.createPipe({ pipe_name: 'orders', pipe_description: 'web shop orders' })

@@ -27,7 +27,7 @@ export async function benchIngest(): Promise<string> {
 }
 
 async function measure(name: string, body: string, records: number, connections: number): Promise<string[]> {
-  const daemon = await startDaemon({ env: { PIPECTL_LOG_LEVEL: 'warn' } })
+  const daemon = await startDaemon()
   try {
     const pipeId = await daemon.createPipe({ pipe_name: 'bench' })
     const options = {

@@ -25,7 +25,7 @@ export async function benchLanes(): Promise<string> {
 async function manyLanes(url: string): Promise<string[]> {
   const rates: number[] = []
   for (const lanes of [1, 100]) {
-    const daemon = await startDaemon({ env: { PIPECTL_LOG_LEVEL: 'error' } })
+    const daemon = await startDaemon()
     try {
       const pipeId = await daemon.createPipe({ pipe_name: 'bench' })
       for (let lane = 0; lane < lanes; lane++) await daemon.createDestination(pipeId, endpoint(url))
@@ -46,7 +46,7 @@ async function blackHole(url: string): Promise<string[][]> {
   const ingest: number[] = []
   const delivery: number[] = []
   for (const withHole of [false, true]) {
-    const daemon = await startDaemon({ env: { PIPECTL_LOG_LEVEL: 'error' } })
+    const daemon = await startDaemon()
     try {
       const pipeId = await daemon.createPipe({ pipe_name: 'bench' })
       if (withHole) await daemon.createDestination(pipeId, endpoint(`http://127.0.0.1:${port}/`))

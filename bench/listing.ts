@@ -5,7 +5,7 @@ import { blockedDestination, fill } from './backlog.ts'
 import { count, table } from './table.ts'
 
 export async function benchListing(): Promise<string> {
-  const daemon = await startDaemon({ env: { PIPECTL_LOG_LEVEL: 'warn' } })
+  const daemon = await startDaemon()
   try {
     const pipeId = await daemon.createPipe({ pipe_name: 'bench' })
     await blockedDestination(daemon, pipeId, { destination_type: 'destination_pull', destination_config: {} })

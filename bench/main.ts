@@ -3,17 +3,13 @@
  * on this machine, with its own load generator beside it. Prints tables; asserts nothing.
  */
 import os from 'node:os'
-import { benchDelivery } from './delivery.ts'
-import { benchIngest } from './ingest.ts'
-import { benchLanes } from './lanes.ts'
-import { benchListing } from './listing.ts'
 import { generator } from './load.ts'
 
 const benches: Record<string, () => Promise<string>> = {
-  ingest: benchIngest,
-  delivery: benchDelivery,
-  lanes: benchLanes,
-  listing: benchListing,
+  ingest: async () => (await import('./ingest.ts')).benchIngest(),
+  delivery: async () => (await import('./delivery.ts')).benchDelivery(),
+  lanes: async () => (await import('./lanes.ts')).benchLanes(),
+  listing: async () => (await import('./listing.ts')).benchListing(),
 }
 
 const wanted = process.argv.length > 2 ? process.argv.slice(2) : Object.keys(benches)

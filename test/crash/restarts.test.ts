@@ -16,7 +16,7 @@ async function acknowledged(producer: Producer, more: number): Promise<void> {
 async function open(t: Tap) {
   const sink = await startHttpSink()
   t.teardown(() => sink.stop())
-  const daemon = await startDaemon({ env: { PIPECTL_LOG_LEVEL: 'warn' } })
+  const daemon = await startDaemon()
   t.teardown(() => daemon.close())
   const pipeId = await daemon.createPipe({ pipe_name: 'ledger' })
   const httpId = await daemon.createDestination(pipeId, {
