@@ -46,6 +46,7 @@ export async function openMetadata({ file, sealingKey, now = Date.now }: Metadat
     await db.destroy()
     throw error
   }
+  let closing: Promise<void> | undefined
   return {
     workspaces: workspaces(db, now),
     pipes: pipes(db, now),
@@ -57,12 +58,14 @@ export async function openMetadata({ file, sealingKey, now = Date.now }: Metadat
     directory: directorySource(db),
     laneSource: laneSource(db, sealer),
     laneStore: laneStore(db, now),
-    async close() {
-      // Behind whatever is under way: its transaction would lose the file under its feet.
-      await db.connection().execute(async () => undefined)
-      await db.destroy()
-    },
+    close: () => (closing ??= close(db)),
   }
+}
+
+/** Behind whatever is under way: its transaction would lose the file under its feet. The last connection checkpoints. */
+async function close(db: Connection): Promise<void> {
+  await db.connection().execute(async () => undefined)
+  await db.destroy()
 }
 
 /** One transaction: tables up to date, sealing key right, or everything as it was. */

@@ -25,8 +25,7 @@ export function testFile(t: Scope): TestFile {
 
 export async function open(t: Scope, options: MetadataOptions = testFile(t)): Promise<Metadata> {
   const metadata = await openMetadata(options)
-  // Closing twice is allowed by Kysely; a test may close earlier itself.
-  t.teardown(() => metadata.close().catch(() => undefined))
+  t.teardown(() => metadata.close())
   return metadata
 }
 
