@@ -59,6 +59,7 @@ async function answer({ id, method, args }: DeliveryQuestion): Promise<void> {
   } catch (error) {
     log.error({ err: error, method }, 'delivery.question_failed')
     say({ kind: 'failure', id, message: error instanceof Error ? error.message : String(error) })
+    if (isIoError(error)) end(error)
   }
 }
 
@@ -67,6 +68,11 @@ async function close(graceMs: number): Promise<void> {
   await reader.close()
   await metadata.close()
   data.feedPort.close()
+}
+
+/** After a failed read or write nothing this thread believes about its files can be trusted. */
+function isIoError(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && String(error.code).startsWith('SQLITE_IOERR')
 }
 
 /** The records of a pulled message are handed over, not copied. */

@@ -37,6 +37,7 @@ export type AttemptCounts = Record<'delivered' | DeliveryErrorClass, number>
 /** At most this often after a cursor moved, and this often anyway. */
 const reportAfterMoveMs = 2_000
 const reportAnywayMs = 5_000
+const readerLagMs = 1_000
 
 export class LaneSet {
   readonly budget: MemoryBudget
@@ -62,12 +63,14 @@ export class LaneSet {
 
   /** Loads and starts every lane. */
   async open(): Promise<void> {
-    const { feed, source, reader } = this.#options
+    const { feed, source, reader, clock } = this.#options
     feed.onCommitted((pipes) => {
       for (const [pipeId, seq] of pipes) this.#committed(pipeId, seq)
     })
     feed.onDropped(() => {
-      for (const lane of this.#lanes.values()) lane.noticeDropped()
+      this.#noticeDropped()
+      // A reader may notice a little later than the writer that files are gone.
+      clock.wake(readerLagMs, () => this.#noticeDropped())
     })
     for (const pipe of await source.allPipes()) {
       await this.#reconcile(pipe.pipeId, pipe)
@@ -177,6 +180,10 @@ export class LaneSet {
   #committed(pipeId: string, seq: number): void {
     this.#newestSeq = Math.max(this.#newestSeq, seq)
     for (const lane of this.#pipes.get(pipeId)?.values() ?? []) lane.notice()
+  }
+
+  #noticeDropped(): void {
+    for (const lane of this.#lanes.values()) lane.noticeDropped()
   }
 
   #moved(): void {

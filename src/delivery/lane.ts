@@ -219,7 +219,8 @@ export class Lane {
     this.#interruptStep?.()
     this.#wake()
     const abort = () => this.#interruptAttempt?.()
-    const cancel = graceMs > 0 ? this.#deps.clock.wake(graceMs, abort) : abort
+    if (graceMs <= 0) abort()
+    const cancel = this.#deps.clock.wake(graceMs, abort)
     await this.#done
     cancel()
   }
@@ -243,7 +244,10 @@ export class Lane {
     const pauseMs = this.#nextAttemptAt - this.#deps.clock.monotonicMs()
     if (this.#spec.status === 'blocked' || pauseMs > 0) {
       this.#release()
-      return await this.#pause(this.#spec.status === 'blocked' ? levelCheckMs : pauseMs)
+      await this.#pause(this.#spec.status === 'blocked' ? levelCheckMs : pauseMs)
+      // Whatever it waits for, what it has lost meanwhile is counted.
+      this.#isFloorDue = true
+      return
     }
     if (this.#held === null && !(await this.#prepare())) return
     await this.#saveIfDirty()
@@ -436,11 +440,13 @@ export class Lane {
   }
 
   async #pause(ms: number): Promise<void> {
+    const { clock } = this.#deps
+    const untilAt = clock.monotonicMs() + Math.min(ms, levelCheckMs)
     await this.#saveIfDirty()
-    if (this.#deps.clock.monotonicMs() - this.#lastAttemptAt > idleDriverMs) await this.#closeDriver()
+    if (clock.monotonicMs() - this.#lastAttemptAt > idleDriverMs) await this.#closeDriver()
     if (!this.#isWoken && this.#state === 'running') {
       await new Promise<void>((resolve) => {
-        const cancel = this.#deps.clock.wake(Math.min(ms, levelCheckMs), resolve)
+        const cancel = clock.wake(untilAt - clock.monotonicMs(), resolve)
         this.#wakePause = () => {
           cancel()
           resolve()

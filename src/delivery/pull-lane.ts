@@ -43,6 +43,7 @@ export class PullLane {
   #leaseUntil = 0
   #line: Promise<unknown> = Promise.resolve()
   readonly #waiting = new Set<() => void>()
+  #changes = 0
   #endsPulls = false
   #isRemoved = false
   #isFloorDue = true
@@ -94,11 +95,13 @@ export class PullLane {
   async pull({ waitMs, afterSeq }: PullRequest): Promise<PullAnswer> {
     const deadline = this.#deps.clock.monotonicMs() + waitMs
     for (;;) {
+      const seen = this.#changes
       const answer = await this.#alone(() => (afterSeq === null ? this.#give() : this.#giveAfter(afterSeq)))
       if (answer.kind !== 'empty') return answer
       const leftMs = deadline - this.#deps.clock.monotonicMs()
       if (this.#endsPulls || leftMs <= 0) return answer
-      await this.#changed(leftMs)
+      // What changed while this one looked woke nobody yet: it looks again.
+      if (seen === this.#changes) await this.#changed(leftMs)
     }
   }
 
@@ -354,6 +357,7 @@ export class PullLane {
 
   /** In the order they came: the line keeps it. */
   #wakeAll(): void {
+    this.#changes += 1
     for (const look of [...this.#waiting]) look()
   }
 }

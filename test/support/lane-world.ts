@@ -1,0 +1,236 @@
+/**
+ * One lane or a few in-process, with the real metadata store, a clock that moves when told and a destination of the
+ * tests' own. `restart()` is a process that died and came back: nothing but what was saved survives.
+ */
+import { randomBytes } from 'node:crypto'
+import { mkdtempSync, rmSync } from 'node:fs'
+import os from 'node:os'
+import path from 'node:path'
+import { pino } from 'pino'
+import type { Lane } from '../../src/contract/destination.ts'
+import { pipeDefaults } from '../../src/contract/pipe.ts'
+import type { LaneRow, LaneSpec } from '../../src/delivery/delivery.ts'
+import { type DeliveryDesk, openDesk } from '../../src/delivery/delivery-desk.ts'
+import { LaneSet } from '../../src/delivery/lane-set.ts'
+import { openMetadata } from '../../src/metadata/open.ts'
+import type { Metadata, NewDestination } from '../../src/metadata/store.ts'
+import { MemoryBuffer } from './memory-buffer.ts'
+import { RecordingDestination } from './recording-driver.ts'
+import { TestClock } from './test-clock.ts'
+import { until } from './until.ts'
+
+export interface LogEntry {
+  msg: string
+  level: string
+  [field: string]: unknown
+}
+
+export class LaneWorld {
+  readonly clock = new TestClock()
+  readonly buffer = new MemoryBuffer()
+  readonly logged: LogEntry[] = []
+  readonly fatal: unknown[] = []
+  readonly #dir = mkdtempSync(path.join(os.tmpdir(), 'pipectl-lanes-'))
+  readonly #sealingKey = randomBytes(32)
+  readonly #destinations = new Map<string, RecordingDestination>()
+  readonly floors: { asOfSeq: number; floors: readonly { pipeId: string; seq: number }[] }[] = []
+  random = () => 0.5
+  maxInFlightBytes = 64 * 1024 * 1024
+  metadata!: Metadata
+  lanes!: LaneSet
+  desk!: DeliveryDesk
+  workspaceId = ''
+  pipeId = ''
+  #committed: (pipes: [string, number][]) => void = () => {}
+  #dropped = () => {}
+  #pipes = 0
+
+  /** `atSave`: what the store does instead of saving, e.g. throw. */
+  atSave: () => void = () => {}
+
+  static async open(): Promise<LaneWorld> {
+    const world = new LaneWorld()
+    await world.#openMetadata()
+    const key = { name: 'test', prefix: 'ppl1_test', hash: randomBytes(32).toString('hex') }
+    world.workspaceId = (await world.metadata.workspaces.create('lanes', key)).workspaceId
+    world.pipeId = await world.addPipe()
+    await world.#openLanes()
+    return world
+  }
+
+  async addPipe(): Promise<string> {
+    this.#pipes += 1
+    const pipe = { ...pipeDefaults, pipe_name: `pipe${this.#pipes}`, pipe_status: 'active' as const }
+    const { pipe_id } = await this.metadata.pipes.create(this.workspaceId, pipe)
+    await this.lanes?.refresh(pipe_id)
+    return pipe_id
+  }
+
+  /** A new lane from the earliest message on, and the destination behind it. */
+  async addLane(
+    change: Partial<NewDestination> = {},
+    pipeId = this.pipeId,
+  ): Promise<{ id: string; destination: RecordingDestination }> {
+    const stored = await this.metadata.destinations.create(this.workspaceId, pipeId, {
+      destination_type: 'destination_http_endpoint',
+      destination_max_retry_seconds: 86_400,
+      destination_config: { url: 'http://127.0.0.1:9/' },
+      columns: [],
+      startAfterSeq: 0,
+      ...change,
+    })
+    await this.lanes.refresh(pipeId)
+    return { id: stored.destination_id, destination: this.#destination(stored.destination_id) }
+  }
+
+  async change(id: string, change: Parameters<Metadata['destinations']['update']>[3], pipeId = this.pipeId) {
+    await this.metadata.destinations.update(this.workspaceId, pipeId, id, change)
+    await this.lanes.refresh(pipeId)
+  }
+
+  async limit(records: number, bytes: number, seconds: number): Promise<void> {
+    await this.metadata.limits.put(this.workspaceId, this.pipeId, {
+      pl_ingest_max_records_per_request: 1000,
+      pl_ingest_max_records_per_second: 1000,
+      pl_ingest_max_records_per_day: 1_000_000,
+      pl_ingest_max_bytes_per_day: null,
+      pl_delivery_max_records_per_flush: records,
+      pl_delivery_max_bytes_per_flush: bytes,
+      pl_delivery_max_seconds_per_flush: seconds,
+    })
+    await this.lanes.refresh(this.pipeId)
+  }
+
+  /** Appends messages of one record each and tells the lanes. Answers their sequence numbers. */
+  send(
+    count = 1,
+    { pipeId = this.pipeId, records = 1, notify = true, recordText = '{"a":1}' } = {},
+  ): number[] {
+    const seqs: number[] = []
+    for (let sent = 0; sent < count; sent += 1) {
+      seqs.push(this.buffer.append(pipeId, records, this.clock.now(), recordText).seq)
+    }
+    if (notify) this.#committed([[pipeId, seqs.at(-1)!]])
+    return seqs
+  }
+
+  drop(throughSeq: number): void {
+    this.buffer.drop(this.pipeId, throughSeq)
+    this.#dropped()
+  }
+
+  async lane(id: string): Promise<Lane> {
+    return (await this.desk.lanes([id]))[id]!
+  }
+
+  /** The row as it was last saved. */
+  async saved(id: string): Promise<LaneRow> {
+    return (await this.metadata.laneStore.load(id))!
+  }
+
+  /** Waits (in real time, the lanes' clock standing still) for a lane to look so. */
+  async untilLane(id: string, what: string, condition: (lane: Lane) => boolean): Promise<Lane> {
+    let lane: Lane | undefined
+    try {
+      await until(
+        what,
+        async () => {
+          lane = await this.lane(id)
+          return condition(lane)
+        },
+        { timeoutMs: 10_000, everyMs: 2 },
+      )
+    } catch (error) {
+      throw new Error(`${what}; the lane is ${JSON.stringify(lane)}`, { cause: error })
+    }
+    return lane!
+  }
+
+  events(msg: string): LogEntry[] {
+    return this.logged.filter((entry) => entry.msg === msg)
+  }
+
+  /** What was saved is all that is left. `graceMs`: an orderly end first; otherwise the process just dies. */
+  async restart(graceMs: number | null = null): Promise<void> {
+    if (graceMs === null) this.#kill()
+    else await this.lanes.close(graceMs)
+    await this.metadata.close()
+    await this.#openMetadata()
+    await this.#openLanes()
+  }
+
+  async close(): Promise<void> {
+    try {
+      await Promise.all([this.lanes.close(0), this.clock.advance(5_000)])
+    } finally {
+      await this.metadata.close()
+      rmSync(this.#dir, { recursive: true })
+    }
+    if (this.fatal.length > 0) throw this.fatal[0]
+  }
+
+  #kill: () => void = () => {}
+
+  async #openMetadata(): Promise<void> {
+    const file = path.join(this.#dir, 'metadata.db')
+    this.metadata = await openMetadata({ file, sealingKey: this.#sealingKey, now: () => this.clock.now() })
+  }
+
+  async #openLanes(): Promise<void> {
+    const { metadata, buffer, clock } = this
+    let isAlive = true
+    // A dead process saves nothing, answers nobody and is woken by nothing.
+    this.#kill = () => {
+      isAlive = false
+    }
+    const never = () => new Promise<never>(() => {})
+    const log = pino(
+      { level: 'debug', base: {}, formatters: { level: (level) => ({ level }) } },
+      { write: (line: string) => void (isAlive && this.logged.push(JSON.parse(line))) },
+    )
+    this.lanes = new LaneSet({
+      source: metadata.laneSource,
+      store: {
+        load: (id) => metadata.laneStore.load(id),
+        save: async (rows, counts) => {
+          if (!isAlive) return never()
+          this.atSave()
+          await metadata.laneStore.save(rows, counts)
+        },
+      },
+      reader: buffer,
+      feed: {
+        onCommitted: (listener) => {
+          this.#committed = listener
+        },
+        onDropped: (listener) => {
+          this.#dropped = listener
+        },
+        reportFloors: (asOfSeq, floors) => void this.floors.push({ asOfSeq, floors }),
+      },
+      openDriver: (spec: LaneSpec) => {
+        const driver = this.#destination(spec.destinationId).open()
+        return {
+          deliver: (batch, signal) => (isAlive ? driver.deliver(batch, signal) : never()),
+          close: driver.close,
+        }
+      },
+      clock,
+      random: () => this.random(),
+      log,
+      maxInFlightBytes: this.maxInFlightBytes,
+      onFatal: (error) => this.fatal.push(error),
+    })
+    this.desk = openDesk({ lanes: this.lanes, reader: buffer, clock, check: async () => [] })
+    await this.lanes.open()
+  }
+
+  #destination(id: string): RecordingDestination {
+    let destination = this.#destinations.get(id)
+    if (destination === undefined) {
+      destination = new RecordingDestination()
+      this.#destinations.set(id, destination)
+    }
+    return destination
+  }
+}
