@@ -4,14 +4,14 @@ import {
   ColumnMapping,
   configSchemas,
   type DestinationType,
+  defaultMaxRetrySeconds,
   destinationStatus,
   destinationTypes,
 } from './destination.ts'
 
 const closed = { additionalProperties: false } as const
-const maxRetrySeconds = Type.Optional(
-  Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER, default: 86_400 }),
-)
+const maxRetrySeconds = (options: Type.TNumberOptions = {}) =>
+  Type.Optional(Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER, ...options }))
 const columns = Type.Optional(Type.Array(ColumnMapping, { minItems: 1, maxItems: 1600 }))
 const startFrom = Type.Optional(
   Type.Enum(['now', 'earliest'], {
@@ -20,7 +20,10 @@ const startFrom = Type.Optional(
       'Where the new lane begins: at what comes from now on, or at the earliest message still kept.',
   }),
 )
-const common = { destination_max_retry_seconds: maxRetrySeconds, start_from: startFrom }
+const common = {
+  destination_max_retry_seconds: maxRetrySeconds({ default: defaultMaxRetrySeconds }),
+  start_from: startFrom,
+}
 
 /** POST …/destinations, by type: `destination_type` decides the shape of the rest. */
 export const destinationCreateSchemas = {
@@ -59,13 +62,16 @@ export const destinationCreateSchemas = {
   ),
 } as const satisfies Record<DestinationType, Type.TSchema>
 
+/** The body of a create as one schema, for the description; validation goes by `destination_type` at once. */
+export const DestinationCreate = Type.Union(Object.values(destinationCreateSchemas))
+
 /** What decides which of the above applies; the rest of the body is looked at afterwards. */
 export const DestinationTypeOnly = Type.Object({ destination_type: Type.Enum([...destinationTypes]) })
 
 /** PATCH …/destinations/{destination_id}. The merged config is checked by the type's own schema afterwards. */
 export const DestinationUpdate = Type.Object(
   {
-    destination_max_retry_seconds: maxRetrySeconds,
+    destination_max_retry_seconds: maxRetrySeconds(),
     destination_config: Type.Optional(
       Type.Object(
         {},

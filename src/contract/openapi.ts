@@ -7,13 +7,13 @@ import { stringify } from 'yaml'
 import { answers, DestinationAnswer, StoredLimits } from './answers.ts'
 import { ApiKey, ApiKeyCreate } from './api-key.ts'
 import { ColumnMapping, configSchemas, Lane } from './destination.ts'
-import { DestinationUpdate, destinationCreateSchemas } from './destination-requests.ts'
+import { DestinationCreate, DestinationUpdate, destinationCreateSchemas } from './destination-requests.ts'
 import { type ErrorCode, errorCatalogue } from './errors.ts'
 import { PipeLimits } from './limits.ts'
 import { openapiDefinition, openapiSchema, type SchemaObject } from './openapi-schema.ts'
 import { type Operation, operationTable } from './operations.ts'
 import { AllowedOrigin } from './origin.ts'
-import { Pipe, PipeCreate, PipeUpdate } from './pipe.ts'
+import { Pipe, PipeCreate, PipeUpdate, pipeDefaults } from './pipe.ts'
 import { PipeUsage } from './usage.ts'
 
 /** The document as YAML text, for serving and for the committed file. */
@@ -46,6 +46,7 @@ export function openapiDocument(): Record<string, unknown> {
       },
       schemas: {
         ...Object.fromEntries([...names].map(([schema, name]) => [name, openapiDefinition(schema, names)])),
+        PipeCreate: withDefaults(openapiDefinition(PipeCreate, names), pipeDefaults),
         Error: errorSchema,
       },
       responses: Object.fromEntries(
@@ -172,9 +173,30 @@ function parameterObject(parameter: NonNullable<Operation['parameters']>[number]
 }
 
 function requestBody(operation: Operation, request: TSchema): Record<string, unknown> {
-  const content: Record<string, unknown> = { 'application/json': { schema: openapiSchema(request, names) } }
+  const schema = request === DestinationCreate ? byDestinationType() : openapiSchema(request, names)
+  const content: Record<string, unknown> = { 'application/json': { schema } }
   for (const type of operation.requestContentTypes ?? []) content[type] = { schema: { type: 'string' } }
   return { required: true, content }
+}
+
+/** `destination_type` says which of the four bodies it is. */
+function byDestinationType(): SchemaObject {
+  const refs = Object.entries(destinationCreateSchemas).map(
+    ([type, schema]) => [type, `#/components/schemas/${names.get(schema)}`] as const,
+  )
+  return {
+    oneOf: refs.map(([, $ref]) => ({ $ref })),
+    discriminator: { propertyName: 'destination_type', mapping: Object.fromEntries(refs) },
+  }
+}
+
+/** The properties of an object schema with the value each has when it is left out. */
+function withDefaults(schema: SchemaObject, defaults: Readonly<Record<string, unknown>>): SchemaObject {
+  const properties = Object.entries(Object(schema.properties)).map(([name, property]) => [
+    name,
+    Object.hasOwn(defaults, name) ? { ...Object(property), default: defaults[name] } : property,
+  ])
+  return { ...schema, properties: Object.fromEntries(properties) }
 }
 
 function responses({ success, alsoAnswers, errors }: Operation): Record<string, unknown> {

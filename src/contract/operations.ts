@@ -6,9 +6,9 @@ import Type, { type TSchema } from 'typebox'
 import { answers } from './answers.ts'
 import { ApiKeyCreate } from './api-key.ts'
 import {
+  DestinationCreate,
   DestinationStatusBody,
   DestinationUpdate,
-  destinationCreateSchemas,
   RewindRequest,
 } from './destination-requests.ts'
 import type { ErrorCode } from './errors.ts'
@@ -48,7 +48,6 @@ export interface Operation {
   errors: readonly ErrorCode[]
 }
 
-const destinationBody = Type.Union(Object.values(destinationCreateSchemas))
 const everyKeyed = ['unauthorized', 'server_error'] as const
 const withBody = ['validation_error', 'payload_too_large', ...everyKeyed] as const
 const base = '/v1/pipes/{pipe_id}'
@@ -129,7 +128,7 @@ export const operations = [
     area: 'management',
     summary: 'Attach a destination to a pipe',
     auth: 'key',
-    request: destinationBody,
+    request: DestinationCreate,
     success: { status: 201, description: 'Created, active', schema: answers.destinationCreated },
     errors: ['pipe_not_found', ...withBody],
   },
@@ -140,7 +139,7 @@ export const operations = [
     area: 'management',
     summary: 'Try a destination without storing it',
     auth: 'key',
-    request: destinationBody,
+    request: DestinationCreate,
     success: { status: 200, description: 'What was found', schema: answers.tested },
     errors: ['pipe_not_found', ...withBody],
   },

@@ -73,7 +73,9 @@ function sentenceFor(found: readonly TLocalizedValidationError[], value: unknown
   if (telling) return sentence(telling, value)
   const types = own.flatMap((error) => (error.keyword === 'type' ? error.params.type : []))
   if (types.length === 0) return null
-  return `must be ${[...new Set(types)].map((type) => typeNames[type] ?? type).join(' or ')}, not ${describe(value)}`
+  const isNumeric = types.includes('integer') || types.includes('number')
+  const given = isNumeric && typeof value === 'number' ? String(value) : describe(value)
+  return `must be ${[...new Set(types)].map((type) => typeNames[type] ?? type).join(' or ')}, not ${given}`
 }
 const elsewhere = new Set(['required', 'additionalProperties', 'boolean', 'anyOf', 'oneOf', 'allOf'])
 
@@ -96,9 +98,9 @@ function sentence(error: TLocalizedValidationError, value: unknown): string {
     case 'maxLength':
       return `must be at most ${error.params.limit} characters, not ${lengthOf(value)}`
     case 'minimum':
-      return `must be at least ${error.params.limit}, not ${describe(value)}`
+      return `must be at least ${error.params.limit}, not ${String(value)}`
     case 'maximum':
-      return `must be at most ${error.params.limit}, not ${describe(value)}`
+      return `must be at most ${error.params.limit}, not ${String(value)}`
     case 'minItems':
       return `must hold at least ${error.params.limit}`
     case 'maxItems':
@@ -126,13 +128,13 @@ const patternWords: Record<string, string> = {
   '^[0-9]{1,5}$': 'must be a port number from 1 to 65535',
 }
 
-/** What was found, for a sentence: short values as they are, long ones only by kind (they might be secrets). */
+/** What was found, by its kind alone: the value may be a secret that was put in the wrong place or type. */
 function describe(value: unknown): string {
   if (value === null) return 'null'
   if (Array.isArray(value)) return 'a list'
   if (typeof value === 'object') return 'an object'
   if (typeof value === 'string') return value === '' ? 'an empty string' : 'a string'
-  return String(value)
+  return typeof value === 'number' ? 'a number' : String(value)
 }
 
 function lengthOf(value: unknown): number {
