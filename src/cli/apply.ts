@@ -2,11 +2,11 @@
 import type { Command } from 'commander'
 import type { Client, PipeDetail } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
+import { allPipeDetails } from '../client/workspace.ts'
 import { connect } from './connection.ts'
 import type { DeclaredPipe } from './declare/document.ts'
 import type { Step } from './declare/plan.ts'
 import { define } from './define.ts'
-import { allPipeDetails } from './references.ts'
 import { coloursOn, confirm, paint, say } from './terminal.ts'
 
 interface ApplyOptions {

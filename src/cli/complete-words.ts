@@ -1,7 +1,7 @@
 /** What could come next on a command line: sub-commands, options, their choices, and live names from the daemon. */
 import type { Command, Option } from 'commander'
+import { kindOf } from '../client/workspace.ts'
 import { connect } from './connection.ts'
-import { kindOf } from './references.ts'
 
 /**
  * Candidates for the last of `words` (what is typed so far of it, maybe empty). Never throws: without a daemon there
@@ -80,7 +80,7 @@ async function liveNames(argument: string, command: Command, env: NodeJS.Process
     }
     const { pipes } = (await client.pipes.list()).body
     if (argument === 'pipe') return pipes.map((one) => one.pipe_name)
-    const { allDestinations } = await import('./references.ts')
+    const { allDestinations } = await import('../client/workspace.ts')
     return destinationNames(await allDestinations(client, pipes))
   } catch {
     return []
@@ -89,7 +89,7 @@ async function liveNames(argument: string, command: Command, env: NodeJS.Process
 
 /** `orders/pull` where that names one destination, else `orders/` and the start of its id. */
 function destinationNames(
-  all: Awaited<ReturnType<typeof import('./references.ts').allDestinations>>,
+  all: Awaited<ReturnType<typeof import('../client/workspace.ts').allDestinations>>,
 ): string[] {
   const names = all.map(({ pipe, destination }) => `${pipe.pipe_name}/${kindOf(destination)}`)
   return all.map(({ pipe, destination }, index) => {

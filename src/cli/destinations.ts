@@ -1,6 +1,8 @@
 /** `pipectl destinations …`: list, get, create, update, block, unblock, test, delete. */
 import { type Command, Option } from 'commander'
 import { exitCodes, Failure } from '../client/failure.ts'
+import { count } from '../client/quantities.ts'
+import { allDestinations, type DestinationOfPipe, describeTarget, kindOf } from '../client/workspace.ts'
 import type { DestinationStatus } from '../contract/destination.ts'
 import { connect } from './connection.ts'
 import { type CommonOptions, define, formats, group } from './define.ts'
@@ -15,15 +17,7 @@ import { columnText } from './destinations/columns.ts'
 import { laneRows } from './lanes.ts'
 import { print } from './output.ts'
 import { oneView, show } from './pipes.ts'
-import { count } from './quantities.ts'
-import {
-  allDestinations,
-  type DestinationOfPipe,
-  describeTarget,
-  findDestination,
-  findPipe,
-  kindOf,
-} from './references.ts'
+import { findDestination, findPipe } from './references.ts'
 import { confirm, say } from './terminal.ts'
 
 const namingHelp =

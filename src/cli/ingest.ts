@@ -2,11 +2,11 @@
 import { existsSync, statSync } from 'node:fs'
 import type { Command } from 'commander'
 import { exitCodes, Failure } from '../client/failure.ts'
+import { count } from '../client/quantities.ts'
 import { connect } from './connection.ts'
 import { define, formats } from './define.ts'
 import { print } from './output.ts'
 import { oneView } from './pipes.ts'
-import { count } from './quantities.ts'
 import { findPipe } from './references.ts'
 import { say } from './terminal.ts'
 

@@ -2,19 +2,19 @@
 import type { Command } from 'commander'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { elementTexts, singleLine, valueText } from '../client/json-text.ts'
-import { connect } from './connection.ts'
-import { define, formats, group } from './define.ts'
-import { print, type Table } from './output.ts'
-import { oneView } from './pipes.ts'
-import { ago, bytes, count, duration } from './quantities.ts'
+import { ago, bytes, count, duration } from '../client/quantities.ts'
 import {
   allDestinations,
   type DestinationOfPipe,
   describeTarget,
-  findDestination,
-  findPipe,
   kindOf,
-} from './references.ts'
+  trouble,
+} from '../client/workspace.ts'
+import { connect } from './connection.ts'
+import { define, formats, group } from './define.ts'
+import { print, type Table } from './output.ts'
+import { oneView } from './pipes.ts'
+import { findDestination, findPipe } from './references.ts'
 import { confirm, say } from './terminal.ts'
 
 const laneColumns = ['PIPE', 'KIND', 'STATE', 'BACKLOG', 'OLDEST', 'ATTEMPTS', 'LAST ERROR', 'DESTINATION ID']
@@ -32,8 +32,10 @@ export function addLanesCommands(program: Command): void {
     action: async ([reference], options) => {
       const client = await connect(options)
       const pipes = reference === undefined ? undefined : [await findPipe(client, reference)]
-      const all = (await allDestinations(client, pipes)).sort((a, b) => trouble(b) - trouble(a))
-      const shown = options.blocked === true ? all.filter((one) => trouble(one) > 0) : all
+      const all = (await allDestinations(client, pipes)).sort(
+        (a, b) => trouble(b.destination) - trouble(a.destination),
+      )
+      const shown = options.blocked === true ? all.filter((one) => trouble(one.destination) > 0) : all
       const items = shown.map(({ pipe, destination }) => ({
         pipe_name: pipe.pipe_name,
         pipe_id: pipe.pipe_id,
@@ -148,15 +150,6 @@ function nothingBlocks(): Failure {
     'nothing is blocking this lane, or its destination is blocked by status',
     '`pipectl lanes list` shows the state; `pipectl destinations unblock` lets a blocked one go on',
   )
-}
-
-/** How much attention a lane needs; 0: none. */
-export function trouble({ destination }: Pick<DestinationOfPipe, 'destination'>): number {
-  const { lane_state: state, blocking_msg_id: blocking } = destination.lane
-  if (state === 'stalled') return 4
-  if (state === 'blocked') return 3
-  if (blocking !== null) return 2
-  return state === 'retrying' ? 1 : 0
 }
 
 function laneTable(lanes: readonly DestinationOfPipe[]): Table {

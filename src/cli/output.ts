@@ -3,8 +3,9 @@
  * it lists (ndjson, yaml), their names (name), and rows for people (table).
  */
 import { indented, singleLine } from '../client/json-text.ts'
+import { printable } from '../client/printable.ts'
 import type { Format } from './define.ts'
-import { coloursOn, paint, printable } from './terminal.ts'
+import { coloursOn, paint } from './terminal.ts'
 
 export interface Table {
   columns: string[]

@@ -2,12 +2,13 @@
 import type { Command } from 'commander'
 import type { PipeDetail, PipeList } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
+import { ago, bytes, count } from '../client/quantities.ts'
+import { describeTarget, kindOf } from '../client/workspace.ts'
 import { connect } from './connection.ts'
 import { type CommonOptions, define, formats, group } from './define.ts'
 import { print, type Table, type View } from './output.ts'
 import { addPipeFieldOptions, type PipeFieldOptions, pipeFields } from './pipe-fields.ts'
-import { ago, bytes, count } from './quantities.ts'
-import { describeTarget, findPipe, kindOf } from './references.ts'
+import { findPipe } from './references.ts'
 import { confirm, say } from './terminal.ts'
 
 export function addPipesCommands(program: Command): void {

@@ -1,11 +1,12 @@
 /** `pipectl pull`: records out of a pull destination, at least once. */
 import { type Command, Option } from 'commander'
 import { exitCodes, Failure } from '../client/failure.ts'
+import { count } from '../client/quantities.ts'
+import { kindOf } from '../client/workspace.ts'
 import { connect } from './connection.ts'
 import { define } from './define.ts'
 import type { PullFormat } from './pull/sinks.ts'
-import { count } from './quantities.ts'
-import { findDestination, kindOf } from './references.ts'
+import { findDestination } from './references.ts'
 import { say } from './terminal.ts'
 
 interface PullOptions {

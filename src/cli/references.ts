@@ -3,21 +3,15 @@
  * UUID, its pipe's name when that pipe has but one destination, or `PIPE/KIND` and `PIPE/START` (`orders/pull`).
  * What fits several things is an error that lists them (usage); what fits none is one that says how to look (not found).
  */
-import type { Client, PipeDetail } from '../client/client.ts'
+import type { Client } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
+import { allDestinations, type DestinationOfPipe, describeTarget, kindOf } from '../client/workspace.ts'
 import type { Destination } from '../contract/destination.ts'
 import type { Pipe } from '../contract/pipe.ts'
 
-/** Requests under way at once when a command looks at every pipe. */
-const parallelRequests = 8
 const uuidPattern = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
 /** Shorter starts would often fit by accident. */
 const shortestPrefix = 4
-
-export interface DestinationOfPipe {
-  pipe: Pipe
-  destination: Destination
-}
 
 export async function findPipe(client: Client, reference: string): Promise<Pipe> {
   const { pipes } = (await client.pipes.list()).body
@@ -53,66 +47,6 @@ export async function findDestination(client: Client, reference: string): Promis
   return only('destination', reference, matches, ({ pipe, destination }) =>
     listed(destination, pipe.pipe_name),
   )
-}
-
-/** Every destination of these pipes (all pipes, if none are given), in the order of the pipes. */
-export async function allDestinations(
-  client: Client,
-  pipes?: readonly Pipe[],
-  signal?: AbortSignal,
-): Promise<DestinationOfPipe[]> {
-  const details = await allPipeDetails(client, pipes ?? (await client.pipes.list(signal)).body.pipes, signal)
-  return details.flatMap(({ pipe, destinations }) =>
-    destinations.map((destination) => ({ pipe, destination })),
-  )
-}
-
-/** The details of pipes, a few requests at a time. A pipe deleted meanwhile is left out. */
-export async function allPipeDetails(
-  client: Client,
-  pipes: readonly Pipe[],
-  signal?: AbortSignal,
-): Promise<PipeDetail[]> {
-  const details: (PipeDetail | null)[] = []
-  let next = 0
-  const worker = async () => {
-    for (let index = next++; index < pipes.length; index = next++) {
-      details[index] = await pipeDetail(client, pipes[index]!.pipe_id, signal)
-    }
-  }
-  await Promise.all(Array.from({ length: Math.min(parallelRequests, pipes.length) }, worker))
-  return details.filter((one) => one !== null)
-}
-
-async function pipeDetail(client: Client, pipeId: string, signal?: AbortSignal): Promise<PipeDetail | null> {
-  try {
-    return (await client.pipes.get(pipeId, signal)).body
-  } catch (error) {
-    if (error instanceof Failure && error.exitCode === exitCodes.notFound) return null
-    throw error
-  }
-}
-
-/** `database` for `destination_database`, and so on. */
-export function kindOf(destination: Pick<Destination, 'destination_type'>): string {
-  return destination.destination_type.replace(/^destination_/, '').replaceAll('_', '-')
-}
-
-/** Where a destination puts records, in one short text. */
-export function describeTarget(
-  destination: Pick<Destination, 'destination_type' | 'destination_config'>,
-): string {
-  const config = destination.destination_config
-  switch (destination.destination_type) {
-    case 'destination_database':
-      return `${config.host}/${config.database} ${config.table}`
-    case 'destination_object_store':
-      return `${config.endpoint ?? 's3'} ${config.bucket}`
-    case 'destination_http_endpoint':
-      return String(config.url)
-    case 'destination_pull':
-      return config.ack_mode === 'explicit' ? 'pull, explicit ack' : 'pull'
-  }
 }
 
 export function isUuid(text: string): boolean {

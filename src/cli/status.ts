@@ -2,13 +2,12 @@
 import type { Command } from 'commander'
 import { openClient } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
+import { bytes, count, duration } from '../client/quantities.ts'
+import { allDestinations, kindOf, trouble } from '../client/workspace.ts'
 import { connect, findTarget } from './connection.ts'
 import { define, formats } from './define.ts'
-import { trouble } from './lanes.ts'
 import { print } from './output.ts'
 import { oneView } from './pipes.ts'
-import { bytes, count, duration } from './quantities.ts'
-import { allDestinations, kindOf } from './references.ts'
 
 export function addStatusCommands(program: Command): void {
   define<{ check?: boolean }>(program, {
@@ -24,7 +23,7 @@ export function addStatusCommands(program: Command): void {
       const health = (await client.health()).body
       const { pipes, usage_by_pipe: usage } = (await client.pipes.list()).body
       const lanes = await allDestinations(client, pipes)
-      const stuck = lanes.filter((one) => trouble(one) > 1)
+      const stuck = lanes.filter((one) => trouble(one.destination) > 1)
       const sum = (pick: (one: (typeof usage)[string]) => number) =>
         Object.values(usage).reduce((total, one) => total + pick(one), 0)
       const status = {

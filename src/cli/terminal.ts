@@ -20,17 +20,6 @@ export function paint(colour: Colour, text: string, on: boolean): string {
   return on ? `\x1b[${codes[colour]}m${text}\x1b[0m` : text
 }
 
-/**
- * Text of others (error messages of destinations, descriptions) made harmless for a terminal: control characters,
- * which could move the cursor or retitle the window, become visible.
- */
-export function printable(text: string): string {
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
-  return text.replace(/[\u0000-\u001f\u007f-\u009f]/g, (character) =>
-    character === '\n' || character === '\t' ? ' ' : '\u{fffd}',
-  )
-}
-
 /** One line for a person. */
 export function say(text: string): void {
   process.stderr.write(`${text}\n`)

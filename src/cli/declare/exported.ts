@@ -1,10 +1,10 @@
 /** A workspace as a `pipectl.yaml`: what is default is left out, secrets become references to variables. */
 import { stringify } from 'yaml'
 import type { PipeDetail } from '../../client/client.ts'
+import { kindOf } from '../../client/workspace.ts'
 import type { ColumnMapping, Destination } from '../../contract/destination.ts'
 import { defaultMaxRetrySeconds, redacted } from '../../contract/destination.ts'
 import { type Pipe, pipeDefaults } from '../../contract/pipe.ts'
-import { kindOf } from '../references.ts'
 
 /** YAML text that `apply` takes, and the variables it refers to. */
 export function exportYaml(details: readonly PipeDetail[]): { yaml: string; variables: string[] } {

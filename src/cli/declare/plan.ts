@@ -8,10 +8,10 @@
  * Secrets cannot be read back, so an existing one counts as unchanged unless `updateSecrets` is asked for.
  */
 import type { DestinationBody, DestinationPatch, PipeDetail } from '../../client/client.ts'
+import { describeTarget, kindOf } from '../../client/workspace.ts'
 import type { ColumnMapping, Destination, DestinationStatus } from '../../contract/destination.ts'
 import type { PipeLimits } from '../../contract/limits.ts'
 import type { PipeUpdate } from '../../contract/pipe.ts'
-import { describeTarget, kindOf } from '../references.ts'
 import type { DeclaredDestination, DeclaredPipe } from './document.ts'
 
 /** What is to be done on a pipe; `name` names it, for it may not have an id yet. */

@@ -7,7 +7,7 @@ import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'
 import type { Client } from '../../client/client.ts'
 import { ApiFailure, exitCodes, Failure, UnreachableFailure } from '../../client/failure.ts'
-import { duration } from '../quantities.ts'
+import { duration } from '../../client/quantities.ts'
 
 const compress = promisify(gzip)
 

@@ -1,0 +1,81 @@
+/** The whole workspace at a glance: every pipe with its destinations and lanes, and words for them. */
+import type { Destination } from '../contract/destination.ts'
+import type { Pipe } from '../contract/pipe.ts'
+import type { Client, PipeDetail } from './client.ts'
+import { exitCodes, Failure } from './failure.ts'
+
+/** Requests under way at once when something looks at every pipe. */
+const parallelRequests = 8
+
+export interface DestinationOfPipe {
+  pipe: Pipe
+  destination: Destination
+}
+
+/** Every destination of these pipes (all pipes, if none are given), in the order of the pipes. */
+export async function allDestinations(
+  client: Client,
+  pipes?: readonly Pipe[],
+  signal?: AbortSignal,
+): Promise<DestinationOfPipe[]> {
+  const details = await allPipeDetails(client, pipes ?? (await client.pipes.list(signal)).body.pipes, signal)
+  return details.flatMap(({ pipe, destinations }) =>
+    destinations.map((destination) => ({ pipe, destination })),
+  )
+}
+
+/** The details of pipes, a few requests at a time. A pipe deleted meanwhile is left out. */
+export async function allPipeDetails(
+  client: Client,
+  pipes: readonly Pipe[],
+  signal?: AbortSignal,
+): Promise<PipeDetail[]> {
+  const details: (PipeDetail | null)[] = []
+  let next = 0
+  const worker = async () => {
+    for (let index = next++; index < pipes.length; index = next++) {
+      details[index] = await pipeDetail(client, pipes[index]!.pipe_id, signal)
+    }
+  }
+  await Promise.all(Array.from({ length: Math.min(parallelRequests, pipes.length) }, worker))
+  return details.filter((one) => one !== null)
+}
+
+async function pipeDetail(client: Client, pipeId: string, signal?: AbortSignal): Promise<PipeDetail | null> {
+  try {
+    return (await client.pipes.get(pipeId, signal)).body
+  } catch (error) {
+    if (error instanceof Failure && error.exitCode === exitCodes.notFound) return null
+    throw error
+  }
+}
+
+/** `database` for `destination_database`, and so on. */
+export function kindOf(destination: Pick<Destination, 'destination_type'>): string {
+  return destination.destination_type.replace(/^destination_/, '').replaceAll('_', '-')
+}
+
+/** Where a destination puts records, in one short text. */
+export function describeTarget(
+  destination: Pick<Destination, 'destination_type' | 'destination_config'>,
+): string {
+  const config = destination.destination_config
+  switch (destination.destination_type) {
+    case 'destination_database':
+      return `${config.host}/${config.database} ${config.table}`
+    case 'destination_object_store':
+      return `${config.endpoint ?? 's3'} ${config.bucket}`
+    case 'destination_http_endpoint':
+      return String(config.url)
+    case 'destination_pull':
+      return config.ack_mode === 'explicit' ? 'pull, explicit ack' : 'pull'
+  }
+}
+
+/** How much attention a lane needs; 0: none, more than 1: somebody has to do something. */
+export function trouble({ lane }: Pick<Destination, 'lane'>): number {
+  if (lane.lane_state === 'stalled') return 4
+  if (lane.lane_state === 'blocked') return 3
+  if (lane.blocking_msg_id !== null && lane.last_error?.class === 'permanent') return 2
+  return lane.lane_state === 'retrying' || lane.blocking_msg_id !== null ? 1 : 0
+}
