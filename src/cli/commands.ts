@@ -16,6 +16,7 @@ import { addPipesCommands } from './pipes.ts'
 import { addProfileCommands } from './profile.ts'
 import { addPullCommand } from './pull.ts'
 import { addStatusCommands } from './status.ts'
+import { addTopCommand } from './top.ts'
 
 export function registerCommands(program: Command): void {
   addPipesCommands(program)
@@ -27,6 +28,7 @@ export function registerCommands(program: Command): void {
   addIngestCommand(program)
   addPullCommand(program)
   addStatusCommands(program)
+  addTopCommand(program)
   addApplyCommands(program)
   addConfigCommand(program)
   addProfileCommands(program)

@@ -16,7 +16,6 @@ async function main(argv: string[]): Promise<void> {
     )
     .version(version(), '-V, --version', 'print the version')
     .showHelpAfterError('(pipectl --help lists the commands)')
-    .exitOverride()
   program.addCommand(serveCommand())
   program.addCommand(initCommand())
   program.addCommand(workspacesCommand())
@@ -25,7 +24,14 @@ async function main(argv: string[]): Promise<void> {
     const { registerCommands } = await import('./commands.ts')
     registerCommands(program)
   }
+  throwInsteadOfExit(program)
   await program.parseAsync(argv)
+}
+
+/** Commands added whole inherit nothing from the program: without this, wrong usage of theirs would end with 1. */
+function throwInsteadOfExit(command: Command): void {
+  command.exitOverride()
+  for (const child of command.commands) throwInsteadOfExit(child)
 }
 
 try {

@@ -1,0 +1,32 @@
+/** `pipectl top`: pipes and lanes on a live screen. */
+import type { Command } from 'commander'
+import { exitCodes, Failure } from '../client/failure.ts'
+import { connect } from './connection.ts'
+import { define } from './define.ts'
+
+export function addTopCommand(program: Command): void {
+  define<{ readOnly?: boolean }>(program, {
+    usage: 'top',
+    summary: 'watch pipes and lanes live, and mend a lane that is stuck',
+    help: 'Press ? for the keys.',
+    examples: ['pipectl top', 'pipectl top --read-only --profile prod'],
+    daemon: true,
+    options: (command) => command.option('--read-only', 'change nothing, whatever is pressed'),
+    action: async (_, options) => {
+      if (process.stdout.isTTY !== true || process.stdin.isTTY !== true) {
+        throw new Failure(
+          exitCodes.usage,
+          'top needs a terminal, and this is not one',
+          'use `pipectl status -o json` or `pipectl lanes list` in scripts',
+        )
+      }
+      const client = await connect(options)
+      // A wrong key or address is told before the screen opens; later the screen says that it is stale.
+      await client.pipes.list()
+      // React's development build is several times slower, and warns on the screen.
+      process.env.NODE_ENV ??= 'production'
+      const { runTop } = await import('../tui/run-top.tsx')
+      await runTop(client, { readOnly: options.readOnly === true })
+    },
+  })
+}

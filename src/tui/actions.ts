@@ -1,0 +1,73 @@
+/** What the keys do to a pipe or lane. Each answers one line for the person; a Failure's own words otherwise. */
+import type { Client } from '../client/client.ts'
+import { ApiFailure, Failure } from '../client/failure.ts'
+import { elementTexts, singleLine, valueText } from '../client/json-text.ts'
+import { kindOf } from '../client/workspace.ts'
+import type { Destination } from '../contract/destination.ts'
+import type { Pipe } from '../contract/pipe.ts'
+import type { Blocking } from './detail.tsx'
+
+export interface Lane {
+  pipe: Pipe
+  destination: Destination
+}
+
+export function laneName({ pipe, destination }: Lane): string {
+  return `${pipe.pipe_name}/${kindOf(destination)}`
+}
+
+export async function skip(client: Client, lane: Lane): Promise<string> {
+  const { body } = await client.lanes.skip(lane.pipe.pipe_id, lane.destination.destination_id)
+  return body.skipped ? `Skipped the blocking message of ${laneName(lane)}.` : nothingBlocks(lane)
+}
+
+export async function retry(client: Client, lane: Lane): Promise<string> {
+  const { body } = await client.lanes.retry(lane.pipe.pipe_id, lane.destination.destination_id)
+  return body.retried ? `Retrying the blocking message of ${laneName(lane)}.` : nothingBlocks(lane)
+}
+
+export async function toggleBlocked(client: Client, lane: Lane): Promise<string> {
+  const wanted = lane.destination.destination_status === 'blocked' ? 'active' : 'blocked'
+  await client.destinations.setStatus(lane.pipe.pipe_id, lane.destination.destination_id, wanted)
+  return `${laneName(lane)} is ${wanted}.`
+}
+
+export async function rewind(client: Client, lane: Lane, to: string): Promise<string> {
+  const point = /^\d+$/.test(to) ? Number(to) : to
+  const { body } = await client.lanes.rewind(lane.pipe.pipe_id, lane.destination.destination_id, point)
+  return `${laneName(lane)} goes on after stream_seq ${body.cursor_seq}.`
+}
+
+export async function togglePaused(client: Client, pipe: Pipe): Promise<string> {
+  const wanted = pipe.pipe_status === 'paused' ? 'active' : 'paused'
+  await client.pipes.update(pipe.pipe_id, { pipe_status: wanted })
+  return `Pipe ${pipe.pipe_name} is ${wanted}.`
+}
+
+/** Null when nothing is blocking. */
+export async function blockingMessage(client: Client, lane: Lane): Promise<Blocking | null> {
+  try {
+    const { pipe, destination } = lane
+    const { body, text } = await client.lanes.blockingMessage(pipe.pipe_id, destination.destination_id)
+    return {
+      msgId: body.msg_id,
+      streamSeq: body.stream_seq,
+      receivedTs: body.received_ts,
+      recordsCount: body.records_count,
+      records: elementTexts(valueText(text, 'records') ?? '[]').map(singleLine),
+    }
+  } catch (error) {
+    if (error instanceof ApiFailure && error.status === 404) return null
+    throw error
+  }
+}
+
+/** A failed action in one line. */
+export function failureLine(error: unknown): string {
+  if (error instanceof Failure) return `${error.message.replace(/\s*\n\s*/g, ' ')} — ${error.hint}`
+  return error instanceof Error ? error.message : String(error)
+}
+
+function nothingBlocks(lane: Lane): string {
+  return `Nothing is blocking ${laneName(lane)}, or its destination is blocked.`
+}
