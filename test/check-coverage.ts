@@ -3,6 +3,7 @@
  * the catalogue was never exercised, or when something was answered that the catalogue does not list.
  */
 import { rmSync } from 'node:fs'
+import { operationTable } from '../src/contract/operations.ts'
 import { catalogueGaps } from './support/catalogue-gaps.ts'
 import { observedDir, readObservations } from './support/coverage.ts'
 
@@ -12,6 +13,6 @@ if (process.argv[2] === '--clear') {
   const observations = readObservations()
   const gaps = catalogueGaps(observations)
   for (const gap of gaps) console.error(`not exercised: ${gap}`)
-  console.error(`catalogue: ${observations.length} kinds of answers seen, ${gaps.length} gaps`)
+  console.error(`catalogue: ${operationTable.length} operations, ${gaps.length} gaps`)
   process.exitCode = gaps.length > 0 || observations.length === 0 ? 1 : 0
 }

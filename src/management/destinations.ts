@@ -28,12 +28,14 @@ import { givenConfig, mergedConfig, redactedConfig, storedColumn } from './desti
 import { type CheckTarget, columnErrors, configErrors } from './destination-rules.ts'
 import { requireDestination, requirePipe } from './lookup.ts'
 import type { ManagementDeps } from './management.ts'
+import { oneAtATime } from './one-at-a-time.ts'
 
 type Deps = Pick<ManagementDeps, 'metadata' | 'delivery' | 'headSeq' | 'checkTarget'> & {
   announce: (pipeId: string) => Promise<void>
 }
 
 export function destinationUseCases({ metadata, delivery, headSeq, checkTarget, announce }: Deps) {
+  const changes = oneAtATime()
   const shown = async (stored: StoredDestination) => {
     const [destination] = await shownDestinations(delivery, [stored])
     return { destination }
@@ -71,14 +73,16 @@ export function destinationUseCases({ metadata, delivery, headSeq, checkTarget, 
       return shown(await requireDestination(metadata, workspaceId, pipeId, destinationId))
     },
 
-    async updateDestination(workspaceId: string, pipeId: string, destinationId: string, body: unknown) {
-      const current = await requireDestination(metadata, workspaceId, pipeId, destinationId)
-      const change = destinationChange(current, requireObject(body), checkTarget)
-      const { pipe_id, destination_id } = current
-      const updated = await metadata.destinations.update(workspaceId, pipe_id, destination_id, change)
-      if (updated === null) throw new ApiError('destination_not_found')
-      await announce(pipe_id)
-      return shown(updated)
+    updateDestination(workspaceId: string, pipeId: string, destinationId: string, body: unknown) {
+      return changes.run(destinationId.toLowerCase(), async () => {
+        const current = await requireDestination(metadata, workspaceId, pipeId, destinationId)
+        const change = destinationChange(current, requireObject(body), checkTarget)
+        const { pipe_id, destination_id } = current
+        const updated = await metadata.destinations.update(workspaceId, pipe_id, destination_id, change)
+        if (updated === null) throw new ApiError('destination_not_found')
+        await announce(pipe_id)
+        return shown(updated)
+      })
     },
 
     async setDestinationStatus(workspaceId: string, pipeId: string, destinationId: string, body: unknown) {

@@ -419,6 +419,25 @@ t.test('PATCH: destination_config is shallow-merged over the stored one (rule 1)
   )
 })
 
+t.test('PATCHes at once: none writes over what another has changed', async (t) => {
+  const id = await attach(databaseDestination)
+  const change = {
+    host: 'db.test',
+    port: 6000,
+    database: 'other',
+    username: 'else',
+    table: 's.t',
+    dialect: 'pg',
+  }
+  const answers = await Promise.all(
+    Object.entries(change).map(([key, value]) =>
+      api('PATCH', `${base}/${id}`, { destination_config: { [key]: value } }),
+    ),
+  )
+  for (const answer of answers) t.equal(answer.status, 200)
+  t.same((await shown(id)).destination_config, { ...change, password: '[redacted]' })
+})
+
 t.test('PATCH: null removes an optional key, a required one is still required', async (t) => {
   const id = await attach(withConfig(databaseDestination, { port: 5433, dialect: 'pg' }))
   const path = `${base}/${id}`
