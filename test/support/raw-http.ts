@@ -1,0 +1,96 @@
+/** HTTP as bytes, for requests that no client library would send. */
+import net from 'node:net'
+
+export interface RawAnswer {
+  /** 0 when the connection ended without an answer. */
+  status: number
+  /** Lower-case names. */
+  headers: Record<string, string>
+  body: string
+  /** True when the server closed the connection. */
+  closed: boolean
+}
+
+export interface RawConnection {
+  write(bytes: string | Buffer): void
+  /** The next answer with its whole body; answers are taken in the order they come. */
+  answer(): Promise<RawAnswer>
+  /** Resolves when the server has closed the connection. */
+  closed: Promise<void>
+  /** As a client that dies: RST. */
+  reset(): void
+}
+
+/** `url`: `http://127.0.0.1:port`. */
+export async function connectRaw(url: string): Promise<RawConnection> {
+  const { hostname, port } = new URL(url)
+  const socket = net.connect(Number(port), hostname)
+  await new Promise((resolve, reject) => socket.once('connect', resolve).once('error', reject))
+  let received = Buffer.alloc(0)
+  let isClosed = false
+  let wake = () => {}
+  socket.on('data', (chunk) => {
+    received = Buffer.concat([received, chunk])
+    wake()
+  })
+  // A reset is an end like another here; what was answered before it counts.
+  socket.on('error', () => {})
+  const closed = new Promise<void>((resolve) => {
+    socket.once('close', () => {
+      isClosed = true
+      wake()
+      resolve()
+    })
+  })
+  const answer = async (): Promise<RawAnswer> => {
+    for (;;) {
+      const parsed = parseAnswer(received)
+      if (parsed !== null) {
+        received = received.subarray(parsed.end)
+        if (parsed.status === 100) continue
+        const { status, headers, body } = parsed
+        return { status, headers, body, closed: isClosed }
+      }
+      if (isClosed) return { status: 0, headers: {}, body: received.toString(), closed: true }
+      await new Promise<void>((resolve) => {
+        wake = resolve
+      })
+    }
+  }
+  return { write: (bytes) => socket.write(bytes), answer, closed, reset: () => socket.resetAndDestroy() }
+}
+
+/** One request, one answer; says whether the server then closed the connection by itself. */
+export async function sendRaw(url: string, request: string | Buffer): Promise<RawAnswer> {
+  const connection = await connectRaw(url)
+  connection.write(request)
+  const answer = await connection.answer()
+  const closed = await Promise.race([
+    connection.closed.then(() => true),
+    // It answers a second request on the same connection, unless it closed it.
+    stillAnswers(connection).then((isAnswered) => !isAnswered),
+  ])
+  connection.reset()
+  return { ...answer, closed }
+}
+
+async function stillAnswers(connection: RawConnection): Promise<boolean> {
+  connection.write('GET /v1/health HTTP/1.1\r\nHost: x\r\n\r\n')
+  return (await connection.answer()).status === 200
+}
+
+function parseAnswer(bytes: Buffer): (Omit<RawAnswer, 'closed'> & { end: number }) | null {
+  const headEnd = bytes.indexOf('\r\n\r\n')
+  if (headEnd < 0) return null
+  const [statusLine = '', ...lines] = bytes.toString('latin1', 0, headEnd).split('\r\n')
+  const status = Number(statusLine.split(' ')[1])
+  const headers: Record<string, string> = {}
+  for (const line of lines) {
+    const colon = line.indexOf(':')
+    headers[line.slice(0, colon).toLowerCase()] = line.slice(colon + 1).trim()
+  }
+  const start = headEnd + 4
+  const length = Number(headers['content-length'] ?? 0)
+  if (bytes.length < start + length) return null
+  return { status, headers, body: bytes.toString('utf8', start, start + length), end: start + length }
+}
