@@ -10,6 +10,7 @@
 import { Client, type Dispatcher } from 'undici'
 import type { HttpEndpointConfig } from '../contract/destination.ts'
 import { version } from '../version.ts'
+import { blaming } from './blame.ts'
 import { type Batch, DeliveryError, type DriverModule, type EgressPolicy } from './driver.ts'
 import { egressConnector } from './egress.ts'
 import { answerError, concernsWholeDestination } from './http-endpoint-answer.ts'
@@ -70,8 +71,14 @@ async function deliver(
   batch: Batch,
   signal: AbortSignal,
 ): Promise<void> {
-  for (const body of requestBodies(batch, config.body_format ?? 'json_array')) {
-    await deliverBody(client, config, batch, body, signal)
+  try {
+    for (const body of requestBodies(batch, config.body_format ?? 'json_array')) {
+      await deliverBody(client, config, batch, body, signal)
+    }
+  } catch (error) {
+    // The policy refuses the endpoint, not a message.
+    const isRefusal = error instanceof DeliveryError && error.code === 'egress_denied'
+    throw isRefusal ? blaming(error, batch.firstSeq) : error
   }
 }
 

@@ -25,7 +25,7 @@ const wholeDestination =
   /^(28|3D|3F|25006|42P01|42703|42P10|invalid_identifier|no_matching_columns|tls_unavailable)/
 
 export function concernsWholeDestination(error: DeliveryError): boolean {
-  return wholeDestination.test(error.code)
+  return error.class === 'permanent' && wholeDestination.test(error.code)
 }
 
 /** Any error of the pg client. Never shows `detail` or context, which hold the row. */

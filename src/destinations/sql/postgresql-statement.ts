@@ -26,8 +26,11 @@ export interface InsertStatement {
   rules: readonly ColumnRule[]
 }
 
+/** `keepsDefault`: a record without the key stores the column's default, not NULL. */
+export type InsertRule = ColumnRule & { keepsDefault?: boolean }
+
 interface Target {
-  rule: ColumnRule
+  rule: InsertRule
   column: TableColumn
   /** The top-level key that holds the value in the parameter. */
   key: string
@@ -35,7 +38,7 @@ interface Target {
 }
 
 /** Throws a permanent DeliveryError when a mapped column does not exist (42703) or cannot be named. */
-export function insertStatement(table: Table, rules: readonly ColumnRule[]): InsertStatement {
+export function insertStatement(table: Table, rules: readonly InsertRule[]): InsertStatement {
   const targets = rules.map((rule, index) => toTarget(table, rule, index))
   const dedupe = targets.filter(({ rule }) => rule.isDedupe)
   const columns = targets.map(({ column }) => quotePostgresIdentifier(column.name))
@@ -50,24 +53,29 @@ export function insertStatement(table: Table, rules: readonly ColumnRule[]): Ins
   return { text, values, rules }
 }
 
-/** Without mappings: the table's columns whose name is a key of some record of the batch, so that others keep their defaults. */
-export function rulesByName(table: Table, messages: readonly StoredMessage[]): ColumnRule[] {
-  const keys = new Set<string>()
-  for (const { body } of messages) {
+/**
+ * Without mappings: the table's columns whose name is a key of some record of the batch; the others are left to their
+ * defaults. A record that has no such key at all would become an empty row: it is refused (`no_matching_column`).
+ */
+export function rulesByName(table: Table, messages: readonly StoredMessage[]): InsertRule[] {
+  const writable = new Set(table.columns.filter((column) => !column.isGenerated).map(({ name }) => name))
+  const present = new Set<string>()
+  for (const { body, seq } of messages) {
     for (const line of body.toString('utf8').split('\n')) {
-      for (const key of Object.keys(JSON.parse(line))) keys.add(key)
+      const matching = Object.keys(JSON.parse(line)).filter((key) => writable.has(key))
+      if (matching.length === 0) {
+        const message = `No key of the record is a column of ${table.name}, and the destination has no column mappings.`
+        throw new DeliveryError('permanent', 'no_matching_column', message, { failedSeq: seq })
+      }
+      for (const key of matching) present.add(key)
     }
   }
-  const matching = table.columns.filter(({ name, isGenerated }) => keys.has(name) && !isGenerated)
-  if (matching.length === 0) {
-    const message = `No key of the records is a column of ${table.name}, and the destination has no column mappings.`
-    throw new DeliveryError('permanent', 'no_matching_columns', message)
-  }
-  return matching.map(({ name }) => ({
+  return [...present].map((name) => ({
     name,
     type: 'string',
     source: { kind: 'key', key: name },
     isDedupe: false,
+    keepsDefault: true,
   }))
 }
 
@@ -120,7 +128,7 @@ function isEmptyObject(body: Buffer, start: number, brace: number): boolean {
   return body[at] === openBrace && at === body.indexOf(openBrace, start)
 }
 
-function toTarget(table: Table, rule: ColumnRule, index: number): Target {
+function toTarget(table: Table, rule: InsertRule, index: number): Target {
   const column = table.columns.find(({ name }) => name === rule.name)
   if (column === undefined) {
     quotePostgresIdentifier(rule.name)
@@ -147,7 +155,7 @@ function recordSource(targets: readonly Target[]): { text: string; values: strin
   const groups: Target[][] = []
   for (let at = 0; at < targets.length; at += maxPairs) groups.push(targets.slice(at, at + maxPairs))
   const joined = groups.map((group, place) => {
-    const pairs = group.map(({ alias }) => `'${alias}', r.doc -> $${Number(alias.slice(1)) + 2}::text`)
+    const pairs = group.map((target) => `'${target.alias}', r.doc -> $${parameterOf(target)}::text`)
     const typed = group.map(({ alias, column }) => `${alias} ${column.type}`)
     return `CROSS JOIN LATERAL json_to_record(json_build_object(${pairs.join(', ')})) AS x${place}(${typed.join(', ')})`
   })
@@ -160,15 +168,29 @@ const maxPairs = 45
 
 /** json_to_recordset finds keys by column name: none twice, none empty, none longer than a name can be. */
 function canBeNamed(targets: readonly Target[]): boolean {
+  if (targets.some(isDefaultWhenAbsent)) return false
   const keys = new Set(targets.map(({ key }) => key))
   return (
     keys.size === targets.length && targets.every(({ key }) => key !== '' && Buffer.byteLength(key) <= 63)
   )
 }
 
-function valueSql({ alias, column }: Target): string {
-  if (!column.isNotNull || column.defaultSql === null) return alias
-  return `COALESCE(${alias}, ${column.defaultSql})`
+function valueSql(target: Target): string {
+  const { alias, column } = target
+  if (column.defaultSql === null) return alias
+  if (column.isNotNull) return `COALESCE(${alias}, ${column.defaultSql})`
+  if (!isDefaultWhenAbsent(target)) return alias
+  return `CASE WHEN r.doc -> $${parameterOf(target)}::text IS NULL THEN ${column.defaultSql} ELSE ${alias} END`
+}
+
+/** NULL and absent differ here, and only the record itself can tell them apart. */
+function isDefaultWhenAbsent({ rule, column }: Target): boolean {
+  return rule.keepsDefault === true && column.defaultSql !== null && !column.isNotNull
+}
+
+/** Where the target's key stands among the values: after $1, the records. */
+function parameterOf({ alias }: Target): number {
+  return Number(alias.slice(1)) + 2
 }
 
 /** Records without a dedupe value are all different. */

@@ -39,7 +39,8 @@ export async function readTable(
             t.typcategory AS category,
             COALESCE(b.typname, t.typname) IN ('json', 'jsonb') AS is_json,
             a.attnotnull AS is_not_null,
-            CASE WHEN a.attgenerated = '' THEN pg_get_expr(d.adbin, d.adrelid) END AS default_sql,
+            CASE WHEN a.attidentity = 'd' THEN format('nextval(%L)', pg_get_serial_sequence($1, a.attname))
+                 WHEN a.attgenerated = '' THEN pg_get_expr(d.adbin, d.adrelid) END AS default_sql,
             d.oid IS NOT NULL OR a.attidentity <> '' AS has_default,
             a.attgenerated <> '' OR a.attidentity = 'a' AS is_generated
        FROM pg_attribute a

@@ -8,16 +8,16 @@
  * A refused batch is then searched for its first bad message inside a transaction that is rolled back: the lane
  * delivers what stands before that message with its next attempt, and nothing is stored twice.
  */
-import assert from 'node:assert/strict'
 import type { StoredMessage } from '../../buffer/buffer.ts'
 import type { DatabaseConfig } from '../../contract/destination.ts'
-import {
-  type Batch,
+import { blaming } from '../blame.ts'
+import type {
+  Batch,
   DeliveryError,
-  type DestinationDriver,
-  type DestinationSpec,
-  type DriverModule,
-  type DriverSettings,
+  DestinationDriver,
+  DestinationSpec,
+  DriverModule,
+  DriverSettings,
 } from '../driver.ts'
 import { columnRules } from './columns.ts'
 import { checkPostgres } from './postgresql-check.ts'
@@ -67,7 +67,7 @@ function open(spec: DestinationSpec, settings: DriverSettings): DestinationDrive
         const failure = postgresError(error)
         // After a transient failure nothing is known of the connection; the next attempt starts afresh.
         if (failure.class === 'transient') disconnect()
-        throw failure
+        throw concernsWholeDestination(failure) ? blaming(failure, batch.firstSeq) : failure
       } finally {
         idle = setTimeout(disconnect, idleMs).unref()
       }
@@ -96,7 +96,7 @@ async function store(
     refused = await insert(session, statement, batch.messages, signal)
     if (refused === null) return
   }
-  if (concernsWholeDestination(refused)) throw blaming(refused, batch.firstSeq)
+  if (concernsWholeDestination(refused)) throw refused
   throw await firstFailure(session, statement, batch, refused, signal)
 }
 
@@ -138,8 +138,7 @@ async function statementFor(
       connection.table = undefined
       return statementFor(connection, spec, batch, signal)
     }
-    const failure = postgresError(error)
-    throw failure.class === 'permanent' ? blaming(failure, batch.firstSeq) : failure
+    throw error
   }
 }
 
@@ -192,9 +191,4 @@ async function firstFailure(
   const own = isFound ? await insert(session, statement, messages.slice(good, bad), signal) : null
   await session.run(signal, 'ROLLBACK')
   return own === null ? error : blaming(own, messages[good]!.seq)
-}
-
-function blaming(error: DeliveryError, failedSeq: number): DeliveryError {
-  assert(error.class === 'permanent')
-  return new DeliveryError('permanent', error.code, error.message, { failedSeq, cause: error.cause })
 }
