@@ -183,9 +183,8 @@ function serverOptions(port: number, ssl: boolean): string[] {
     listen_addresses: '127.0.0.1,127.0.0.2',
     unix_socket_directories: '',
     ssl: ssl ? 'on' : 'off',
-    // Durability of the test's own server is of no interest; its speed is.
+    // The test's own server need not survive a power cut, only `halt`: commits must reach the kernel, not the disk.
     fsync: 'off',
-    synchronous_commit: 'off',
     full_page_writes: 'off',
     autovacuum: 'off',
     shared_buffers: '32MB',

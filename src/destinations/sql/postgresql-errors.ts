@@ -22,7 +22,7 @@ const advice: Record<string, string> = {
 
 /** These concern every record alike: looking for the message to blame would be in vain. */
 const wholeDestination =
-  /^(28|3D|3F|25006|42P01|42703|42P10|invalid_identifier|no_matching_columns|tls_unavailable)/
+  /^(28|3D|3F|25006|42P01|42703|42P10|egress_denied|invalid_identifier|tls_unavailable)/
 
 export function concernsWholeDestination(error: DeliveryError): boolean {
   return error.class === 'permanent' && wholeDestination.test(error.code)
