@@ -15,8 +15,8 @@ import { validationError } from './errors.ts'
 Settings.Set({ maxErrors: 10_000 })
 
 export type FieldErrors = Record<string, string>
-export const unknownField = 'Unknown field.'
-export const requiredField = 'is required'
+const unknownField = 'Unknown field.'
+const requiredField = 'is required'
 
 /** The value, typed, or throws `validation_error` naming every wrong field. */
 export function validate<S extends TSchema>(schema: S, value: unknown): Static<S> {

@@ -6,6 +6,7 @@ import { parse } from 'yaml'
 import { errorCatalogue } from '../../src/contract/errors.ts'
 import { openapiDocument, openapiYaml } from '../../src/contract/openapi.ts'
 import { operations } from '../../src/contract/operations.ts'
+import { explain } from '../../src/contract/validate.ts'
 
 const file = new URL('../../openapi/management-v1.openapi.yaml', import.meta.url)
 
@@ -65,6 +66,15 @@ t.test('an operation without a key says so, all others need one', async (t) => {
     const expected = { none: [], key: undefined, pipe: [{ apiKey: [] }, {}] }[auth]
     t.same(security, expected, operationId)
   }
+})
+
+t.test('every success schema asks for something: an empty body fits none of them', async (t) => {
+  const asking = operations.flatMap(({ operationId, success }) =>
+    'schema' in success ? [{ operationId, schema: success.schema }] : [],
+  )
+  t.ok(asking.length >= 18)
+  for (const { operationId, schema } of asking)
+    t.not(Object.keys(explain(schema, {})).length, 0, `${operationId} refuses {}`)
 })
 
 t.test('3.0.3 knows neither const nor type null: the document has none', async (t) => {
