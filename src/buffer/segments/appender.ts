@@ -8,9 +8,10 @@
  * While a commit runs the next frame gathers, so the group grows with the load and no timer is needed. This is the
  * hottest code of main: an append is one copy, one CRC and one promise.
  */
-import { type Appended, type Appender, BufferUnavailableError, type NewMessage } from '../buffer.ts'
+import type { Appended, Appender, NewMessage } from '../buffer.ts'
 import { appendToFrame, type Frame, framedBytes, type OpenFrame, openFrame } from '../frame.ts'
-import type { FrameAnswer, RefusalReason } from './writer-protocol.ts'
+import { type RefusalReason, refusal } from './refusal.ts'
+import type { FrameAnswer } from './writer-protocol.ts'
 
 const KiB = 1024
 const firstCapacityBytes = 256 * KiB
@@ -102,7 +103,7 @@ export function openAppender(headSeqAtOpen: number, send: (frame: Frame) => void
       headSeq = answer.headSeq
       resolveAll(waiters, answer)
     } else {
-      for (const { reject } of waiters) reject(new BufferUnavailableError(answer.reason, answer.message))
+      for (const { reject } of waiters) reject(refusal(answer.reason))
     }
     if (inFlight === null) settleDrained()
   }
@@ -142,16 +143,6 @@ function resolveAll(waiters: Waiter[], answer: Extract<FrameAnswer, { kind: 'com
       resolve({ seq: first.seq, msgId: first.msgId, recordCount: first.recordCount, repeated: true })
     }
   }
-}
-
-function refusal(reason: RefusalReason): BufferUnavailableError {
-  const messages: Record<RefusalReason, string> = {
-    over_quota: 'the buffer is full of undelivered messages (buffer.max_bytes)',
-    low_disk_space: 'the disk is nearly full (buffer.min_free_bytes)',
-    write_failed: 'the buffer could not be written',
-    closing: 'the service is shutting down',
-  }
-  return new BufferUnavailableError(reason, messages[reason])
 }
 
 /** A frame's Buffer never shares its ArrayBuffer (see openFrame). */

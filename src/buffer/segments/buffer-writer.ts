@@ -10,18 +10,19 @@
  */
 import { mkdirSync } from 'node:fs'
 import path from 'node:path'
-import { performance } from 'node:perf_hooks'
 import type { Logger } from '../../log.ts'
 import type { PipePosition } from '../buffer.ts'
 import type { Frame } from '../frame.ts'
+import { startClock } from './clock.ts'
 import { openDiskGuard } from './disk-guard.ts'
 import { openHighWater } from './high-water.ts'
 import { openIdempotencyKeys } from './idempotency.ts'
-import { fileBytes } from './layout.ts'
+import { fileBytes, fsyncDirectory } from './layout.ts'
+import type { RefusalReason } from './refusal.ts'
 import { type Drop, type FloorReport, isDeletedPipe, planDrops } from './retention.ts'
 import { type CommittedFrame, openSegmentLog } from './segment-log.ts'
 import { isDiskFull } from './sqlite-errors.ts'
-import type { BufferStatus, RefusalReason, WriterSettings } from './writer-protocol.ts'
+import type { BufferStatus, WriterSettings } from './writer-protocol.ts'
 
 const MiB = 1024 * 1024
 /** About 1,000 pages: the size at which a checkpoint costs little more than its fsync (SQLite's own default). */
@@ -30,9 +31,7 @@ const largestWalBytes = 4 * MiB
 const growthBytes = 8 * MiB
 const settleKeysEveryMs = 60_000
 
-export type WriteResult =
-  | { ok: true; committed: CommittedFrame }
-  | { ok: false; reason: RefusalReason; message: string }
+export type WriteResult = { ok: true; committed: CommittedFrame } | { ok: false; reason: RefusalReason }
 
 export interface BufferWriter {
   readonly headSeq: number
@@ -50,17 +49,11 @@ export interface BufferWriter {
   close(): void
 }
 
-const refusals: Record<RefusalReason, string> = {
-  over_quota: 'the buffer has reached buffer.max_bytes and holds only undelivered messages',
-  low_disk_space: 'free disk space is below buffer.min_free_bytes',
-  write_failed: 'the disk is full',
-  closing: 'the buffer is closing',
-}
-
 /** `onDropped` is called after segments were unlinked. */
 export function openBufferWriter(settings: WriterSettings, log: Logger, onDropped: () => void): BufferWriter {
   const { dir, maxBytes, minFreeBytes } = settings
-  mkdirSync(dir, { recursive: true, mode: 0o700 })
+  // Made just now: its name must survive a power cut too.
+  if (mkdirSync(dir, { recursive: true, mode: 0o700 }) !== undefined) fsyncDirectory(path.dirname(dir))
   const guard = openDiskGuard(dir, path.join(dir, 'ballast'))
   // First of all: on a disk filled to the last byte nothing below would work.
   guard.keepBallast(guard.freeBytes())
@@ -103,7 +96,7 @@ export function openBufferWriter(settings: WriterSettings, log: Logger, onDroppe
   }
 
   function refused(reason: RefusalReason): WriteResult {
-    return { ok: false, reason, message: refusals[reason] }
+    return { ok: false, reason }
   }
 
   function onDiskFull(): void {
@@ -265,10 +258,4 @@ export function openBufferWriter(settings: WriterSettings, log: Logger, onDroppe
       highWater.close()
     },
   }
-}
-
-/** The buffer's clock goes on where it stopped, by the monotonic clock: whole ms. */
-function startClock(startMs: number): () => number {
-  const startedAt = performance.now()
-  return () => Math.floor(startMs + performance.now() - startedAt)
 }

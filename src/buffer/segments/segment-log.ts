@@ -126,6 +126,9 @@ function segmentLog(
   let lastClockMs = Math.max(openedClockMs, begunClockMs)
   const foundSeq = content.lastSeq ?? newest.firstSeq - 1
   let headSeq = Math.max(foundSeq, highWaterSeq)
+  const missingMessages = headSeq - foundSeq
+  // Readers find the next segment by this one's last row, which is older than the head while messages are missing.
+  let lastRowSeq = foundSeq
 
   function commit(frame: Frame, clockMs: number, findKey: FindKey): CommittedFrame {
     const firstSeq = headSeq + 1
@@ -157,6 +160,7 @@ function segmentLog(
       writer.rollback()
       throw error
     }
+    if (seq > headSeq) lastRowSeq = seq
     messages += seq - headSeq
     headSeq = seq
     lastClockMs = clockMs
@@ -179,7 +183,7 @@ function segmentLog(
       .inSegment()
       .filter(({ pipeId, last }) => last.seq >= oldestKept || !isForgotten(pipeId, last.seq))
       .map(({ pipeId, last }) => ({ pipeId, position: last }))
-    const firstSeq = headSeq + 1
+    const firstSeq = lastRowSeq + 1
     createSegment(dir, firstSeq, clockMs, bases)
     // Readers can see the new segment: from here on no message may go to the old one, so failing means ending.
     const facts = currentFacts()
@@ -207,7 +211,7 @@ function segmentLog(
     get headSeq() {
       return headSeq
     },
-    missingMessages: headSeq - foundSeq,
+    missingMessages,
     get lastClockMs() {
       return lastClockMs
     },

@@ -1,8 +1,9 @@
 /** What main and the writer thread say to each other, and what both hold by `BufferOptions`. */
 import type { MessagePort } from 'node:worker_threads'
 import type { LogSettings } from '../../log.ts'
-import type { BufferUnavailableError, DeliveredFloor, PipePosition } from '../buffer.ts'
+import type { DeliveredFloor, PipePosition } from '../buffer.ts'
 import type { Frame } from '../frame.ts'
+import type { RefusalReason } from './refusal.ts'
 import type { RetentionLimits } from './retention.ts'
 
 export interface WriterSettings extends RetentionLimits {
@@ -19,8 +20,6 @@ export interface WriterData {
   log: LogSettings
   feedPort: MessagePort
 }
-
-export type RefusalReason = BufferUnavailableError['reason']
 
 export interface BufferStatus {
   /** On disk, WALs and the look-up of keys included. */
@@ -47,7 +46,7 @@ export interface RepeatedAppend {
 /** The frame's ArrayBuffer comes back with the answer, to be filled again. */
 export type FrameAnswer =
   | { kind: 'committed'; buffer: ArrayBuffer; firstSeq: number; headSeq: number; repeated: RepeatedAppend[] }
-  | { kind: 'failed'; buffer: ArrayBuffer; reason: RefusalReason; message: string }
+  | { kind: 'failed'; buffer: ArrayBuffer; reason: RefusalReason }
 
 export type FromWriter =
   | { kind: 'opened'; headSeq: number; missingAcknowledged: number; status: BufferStatus }

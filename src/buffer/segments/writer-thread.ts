@@ -51,8 +51,7 @@ function run(port: NonNullable<typeof parentPort>, data: WriterData): void {
       if (pipes.length > 0) feed({ kind: 'committed', pipes })
       writer.tidy()
     } else {
-      const { reason, message } = result
-      tell({ kind: 'failed', buffer: frame.buffer, reason, message }, [frame.buffer])
+      tell({ kind: 'failed', buffer: frame.buffer, reason: result.reason }, [frame.buffer])
     }
     if (writer.refusing !== refusing) tellStatus()
   }

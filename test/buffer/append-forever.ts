@@ -1,0 +1,63 @@
+/**
+ * A program for crash tests: appends under load and writes down, line by line and unbuffered, what is acknowledged.
+ * Arguments: directory, pipe ids (comma-separated), settings as JSON. Lines: `ack <seq> <pipe> <number>`, `failed <reason>`,
+ * `fatal`. The numbers of a pipe ascend, also over runs: they go on after the argument's `from`.
+ */
+import { writeSync } from 'node:fs'
+import { openBufferFeed } from '../../src/buffer/segments/feed.ts'
+import { openBuffer } from '../../src/buffer/segments/open-buffer.ts'
+import { message, type Overrides, settingsAt } from './open.ts'
+
+interface Task {
+  root: string
+  pipes: string[]
+  from: number
+  inFlight: number
+  bodyBytes: number
+  /** Append everything with a key of its own. */
+  withKeys: boolean
+  /** Report every pipe as delivered up to the head, so that segments are dropped all the time. */
+  delivers: boolean
+  settings: Overrides
+}
+
+const task = JSON.parse(process.argv[2] ?? '') as Task
+const say = (line: string) => writeSync(1, `${line}\n`)
+const buffer = await openBuffer({
+  ...settingsAt(task.root, task.settings),
+  onFatal: (error) => {
+    say(`fatal ${error.message}`)
+    process.exit(70)
+  },
+})
+const feed = openBufferFeed(buffer.feedPort)
+say('open')
+let next = task.from
+
+async function appendOn(): Promise<void> {
+  for (;;) {
+    const number = next++
+    const pipeId = task.pipes[number % task.pipes.length] ?? ''
+    const text = `${number} `.padEnd(task.bodyBytes, 'x')
+    const more = task.withKeys ? { idempotencyKey: `key ${number}` } : {}
+    try {
+      const { seq } = await buffer.appender.append(message(pipeId, text, more))
+      say(`ack ${seq} ${pipeId} ${number}`)
+    } catch (error) {
+      say(`failed ${error instanceof Error && 'reason' in error ? error.reason : error}`)
+      // A refusal costs no time: let other work happen.
+      await new Promise((resolve) => setImmediate(resolve))
+    }
+  }
+}
+
+for (let lane = 0; lane < task.inFlight; lane += 1) void appendOn()
+if (task.delivers) {
+  setInterval(() => {
+    const seq = buffer.appender.headSeq
+    feed.reportFloors(
+      seq,
+      task.pipes.map((pipeId) => ({ pipeId, seq })),
+    )
+  }, 50)
+}
