@@ -65,13 +65,17 @@ export async function openMetrics(
   sources: MetricsSources,
   log: Logger,
 ): Promise<MetricsServer> {
-  const registry = buildRegistry(sources)
+  const registry = new Registry()
+  collectDefaultMetrics({ register: registry })
+  registerIngest(registry)
+  registerBuffer(registry, sources)
+  const readLanes = registerLanes(registry, sources)
   const server = createServer((request, response) => {
     if (request.url !== '/metrics' || request.method !== 'GET') {
       response.writeHead(404, { 'Content-Type': 'text/plain' }).end('GET /metrics\n')
       return
     }
-    answer(registry, response).catch((error) => {
+    answer(registry, readLanes, response).catch((error) => {
       log.error({ err: error }, 'metrics.failed')
       if (!response.headersSent) response.writeHead(500)
       response.end()
@@ -93,18 +97,14 @@ export async function openMetrics(
   }
 }
 
-async function answer(registry: Registry, response: ServerResponse): Promise<void> {
+async function answer(
+  registry: Registry,
+  readLanes: () => Promise<void>,
+  response: ServerResponse,
+): Promise<void> {
+  await readLanes()
   const text = await registry.metrics()
   response.writeHead(200, { 'Content-Type': registry.contentType }).end(text)
-}
-
-function buildRegistry(sources: MetricsSources): Registry {
-  const registry = new Registry()
-  collectDefaultMetrics({ register: registry })
-  registerIngest(registry)
-  registerBuffer(registry, sources)
-  registerLanes(registry, sources)
-  return registry
 }
 
 function registerIngest(registry: Registry): void {
@@ -159,24 +159,18 @@ function registerBuffer(registry: Registry, sources: MetricsSources): void {
 
 const laneLabels = ['pipe_id', 'destination_id', 'type']
 
-function registerLanes(registry: Registry, sources: MetricsSources): void {
-  // One question to the delivery thread a scrape; the first metric asks, the others use its answer.
+/** The returned function asks the delivery thread once and fills every metric of the lanes: call it before a scrape. */
+function registerLanes(registry: Registry, sources: MetricsSources): () => Promise<void> {
   let lanes: LaneMetrics[] = []
   const labels = ({ pipeId, destinationId, type }: LaneMetrics) => ({
     pipe_id: pipeId,
     destination_id: destinationId,
     type,
   })
-  new Gauge({
+  const inFlight = new Gauge({
     name: 'pipectl_delivery_in_flight_bytes',
     help: 'Memory of all batches under way.',
     registers: [registry],
-    async collect() {
-      const metrics = await sources.delivery()
-      lanes = metrics.lanes
-      this.set(metrics.inFlightBytes)
-      for (const fill of fillers) fill()
-    },
   })
   const fillers: (() => void)[] = []
   const gauge = (name: string, help: string, value: (lane: LaneMetrics['lane']) => number) => {
@@ -233,4 +227,10 @@ function registerLanes(registry: Registry, sources: MetricsSources): void {
         state.set({ ...labels(one), state: name }, one.lane.lane_state === name ? 1 : 0)
     }
   })
+  return async () => {
+    const metrics = await sources.delivery()
+    lanes = metrics.lanes
+    inFlight.set(metrics.inFlightBytes)
+    for (const fill of fillers) fill()
+  }
 }

@@ -1,7 +1,8 @@
 import { execFile, spawn } from 'node:child_process'
-import { existsSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import net from 'node:net'
 import path from 'node:path'
+import Database from 'better-sqlite3'
 import t from 'tap'
 import { binary, call, cleanEnv, createWorkspace, makeDataDir, startDaemon } from '../support/daemon.ts'
 import { until } from '../support/until.ts'
@@ -38,6 +39,19 @@ interface Tap {
   teardown(fn: () => unknown): void
 }
 
+/** Every workspace and key of a data directory, as its file holds them. */
+async function keyRows(dir: string): Promise<unknown[]> {
+  const file = new Database(path.join(dir, 'metadata.db'), { readonly: true })
+  try {
+    return [
+      ...file.prepare('SELECT * FROM workspaces').all(),
+      ...file.prepare('SELECT * FROM api_keys').all(),
+    ]
+  } finally {
+    file.close()
+  }
+}
+
 const oneLine = /^pipectl: [^\n]+\n$/
 
 t.test('init sets up a data directory and shows the first key once', async (t) => {
@@ -50,14 +64,14 @@ t.test('init sets up a data directory and shows the first key once', async (t) =
   t.match(created.api_key, /^ppl1_[0-9A-Za-z]{38}$/)
   t.equal(statSync(dir).mode & 0o777, 0o700)
   t.equal(statSync(path.join(dir, 'sealing.key')).mode & 0o777, 0o600)
-  const before = readFileSync(path.join(dir, 'metadata.db'))
+  const keysBefore = await keyRows(dir)
 
   const again = await pipectl(['init', '--json', '--data-dir', dir])
   t.equal(again.code, 1)
   t.equal(again.stdout, '')
   t.match(again.stderr, oneLine)
   t.match(again.stderr, /is already set up; nothing was changed/)
-  t.ok(before.equals(readFileSync(path.join(dir, 'metadata.db'))), 'nothing was changed')
+  t.same(await keyRows(dir), keysBefore, 'no key and no workspace was added')
 })
 
 t.test('serve on a directory that is not set up ends with 78 and says what to do', async (t) => {

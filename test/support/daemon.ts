@@ -107,6 +107,9 @@ export class TestDaemon {
     this.dataDir = options.dataDir ?? makeDataDir()
   }
 
+  /** False from the moment it was told to stop until it is ready again. */
+  isReady = false
+
   get pid(): number {
     return this.#child?.pid ?? 0
   }
@@ -160,6 +163,7 @@ export class TestDaemon {
     this.url = String(ready.url)
     this.dataUrl = String(ready.data_url)
     this.metricsUrl = String(ready.metrics_url)
+    this.isReady = true
     return this
   }
 
@@ -181,6 +185,7 @@ export class TestDaemon {
   }
 
   async stop(): Promise<number | string> {
+    this.isReady = false
     this.#child?.kill('SIGTERM')
     const code = await this.#exit
     this.#child = null
@@ -188,6 +193,7 @@ export class TestDaemon {
   }
 
   async kill(): Promise<void> {
+    this.isReady = false
     this.#child?.kill('SIGKILL')
     await this.#exit
     this.#child = null

@@ -34,8 +34,8 @@ export function startProducer(
         for (const n of numbers) producer.accepted.add(n)
         producer.messages.add(answer.msg_id)
       } catch {
-        // The daemon is down or restarting: what was not answered 202 is no promise. Give the others the turn.
-        await new Promise((resolve) => setImmediate(resolve))
+        // The daemon is down or restarting: what was not answered 202 is no promise.
+        await until('the daemon is there again', () => daemon.isReady || !running)
       }
     }
   }
