@@ -207,9 +207,16 @@ function responses({ success, alsoAnswers, errors }: Operation): Record<string, 
     },
   }
   for (const [status, description] of Object.entries(alsoAnswers ?? {})) result[status] = { description }
-  for (const [status, codes] of byStatus(errors))
-    result[status] =
-      codes.length > 1 ? errorResponse(status, codes) : { $ref: `#/components/responses/${codes[0]}` }
+  for (const [status, codes] of byStatus(errors)) {
+    const withoutBody = alsoAnswers?.[status]
+    if (codes.length === 1 && withoutBody === undefined)
+      result[status] = { $ref: `#/components/responses/${codes[0]}` }
+    else {
+      const response = errorResponse(status, codes)
+      const description = [withoutBody, response.description].filter((part) => part !== undefined).join(' ')
+      result[status] = { ...response, description }
+    }
+  }
   return result
 }
 

@@ -349,8 +349,8 @@ export const operations = [
     auth: 'none',
     parameters: [{ ...origin, required: true }],
     success: { status: 204, description: 'The origin may send records' },
-    alsoAnswers: { 400: 'No Origin, or no such pipe; empty body', 403: 'Origin not allowed; empty body' },
-    errors: [],
+    alsoAnswers: { 400: 'No Origin; empty body.', 403: 'Origin not allowed; empty body.' },
+    errors: ['invalid_pipe_id', 'pipe_not_found'],
   },
   {
     operationId: 'pullMessage',
