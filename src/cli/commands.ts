@@ -4,9 +4,11 @@
  */
 import type { Command } from 'commander'
 import { addApplyCommands } from './apply.ts'
+import { addBackupCommands } from './backup.ts'
 import { addCompletionCommands } from './completion.ts'
 import { addConfigCommand } from './config.ts'
 import { addDestinationsCommands } from './destinations.ts'
+import { addDoctorCommand } from './doctor.ts'
 import { addIngestCommand } from './ingest.ts'
 import { addKeysCommands } from './keys.ts'
 import { addLanesCommands } from './lanes.ts'
@@ -32,5 +34,7 @@ export function registerCommands(program: Command): void {
   addApplyCommands(program)
   addConfigCommand(program)
   addProfileCommands(program)
+  addDoctorCommand(program)
+  addBackupCommands(program)
   addCompletionCommands(program)
 }

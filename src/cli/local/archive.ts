@@ -1,0 +1,139 @@
+/**
+ * The container of a backup: a tar archive (POSIX ustar, regular files only), so that any tar program can look into
+ * it. Written and read as a stream; a file may be larger than memory.
+ *
+ *   512-byte header │ content, padded to 512 │ … │ two empty blocks
+ *
+ * Sizes that do not fit the header's eleven octal digits (8 GiB and more) are written in base 256, as GNU tar does.
+ */
+import type { Readable } from 'node:stream'
+
+const blockBytes = 512
+
+export interface ArchiveEntry {
+  name: string
+  size: number
+  mode: number
+}
+
+/** The header of an entry. Throws for a name that does not fit (100 bytes are enough for ours). */
+export function entryHeader({ name, size, mode }: ArchiveEntry, mtimeMs: number): Buffer {
+  const header = Buffer.alloc(blockBytes)
+  if (Buffer.byteLength(name) > 100) throw new RangeError(`archive entry name is too long: ${name}`)
+  header.write(name, 0)
+  header.write(octal(mode & 0o7777, 7), 100)
+  header.write(octal(0, 7), 108)
+  header.write(octal(0, 7), 116)
+  writeSize(header, size)
+  header.write(octal(Math.floor(mtimeMs / 1000), 11), 136)
+  header.write('        ', 148)
+  header.write('0', 156)
+  header.write('ustar\u000000', 257, 'latin1')
+  header.write(`${octal(checksum(header), 6)}\0 `, 148, 'latin1')
+  return header
+}
+
+/** What follows the content of an entry. */
+export function padding(size: number): Buffer {
+  return Buffer.alloc((blockBytes - (size % blockBytes)) % blockBytes)
+}
+
+/** What ends an archive. */
+export function archiveEnd(): Buffer {
+  return Buffer.alloc(2 * blockBytes)
+}
+
+export class ArchiveError extends Error {
+  constructor(message: string) {
+    super(message)
+    this.name = 'ArchiveError'
+  }
+}
+
+/**
+ * The entries of an archive in order; the content of each must be read to its end before the next is asked for.
+ * Throws ArchiveError when it is cut short or not an archive.
+ */
+export async function* readArchive(
+  stream: Readable,
+): AsyncGenerator<ArchiveEntry & { content: AsyncIterable<Buffer> }> {
+  const source = blockSource(stream)
+  for (;;) {
+    const header = await source.exactly(blockBytes)
+    if (header.every((byte) => byte === 0)) return
+    const entry = parseHeader(header)
+    yield { ...entry, content: source.content(entry.size) }
+    await source.exactly(padding(entry.size).length)
+  }
+}
+
+function parseHeader(header: Buffer): ArchiveEntry {
+  const stated = Number.parseInt(header.toString('latin1', 148, 156), 8)
+  const blanked = Buffer.from(header)
+  blanked.fill(0x20, 148, 156)
+  if (checksum(blanked) !== stated) throw new ArchiveError('a header of the archive is damaged')
+  const type = String.fromCharCode(header[156] ?? 0)
+  if (type !== '0' && type !== '\0') throw new ArchiveError('the archive holds something that is not a file')
+  return {
+    name: header.toString('utf8', 0, 100).replace(/\0.*$/s, ''),
+    size: readSize(header),
+    mode: Number.parseInt(header.toString('latin1', 100, 107), 8),
+  }
+}
+
+function octal(value: number, digits: number): string {
+  return value.toString(8).padStart(digits, '0')
+}
+
+function writeSize(header: Buffer, size: number): void {
+  if (size < 8 ** 11) {
+    header.write(octal(size, 11), 124)
+    return
+  }
+  header[124] = 0x80
+  header.writeBigUInt64BE(BigInt(size), 128)
+}
+
+function readSize(header: Buffer): number {
+  if (header[124] === 0x80) return Number(header.readBigUInt64BE(128))
+  return Number.parseInt(header.toString('latin1', 124, 136), 8)
+}
+
+function checksum(header: Buffer): number {
+  return header.reduce((sum, byte) => sum + byte, 0)
+}
+
+/** Reads a stream by given lengths. */
+function blockSource(stream: Readable) {
+  const chunks = stream[Symbol.asyncIterator]()
+  let held: Buffer = Buffer.alloc(0)
+  const more = async () => {
+    const next: IteratorResult<Buffer> = await chunks.next()
+    if (next.done) throw new ArchiveError('the archive is cut short')
+    held = next.value
+  }
+  return {
+    async exactly(length: number): Promise<Buffer> {
+      const parts: Buffer[] = []
+      let missing = length
+      while (missing > 0) {
+        if (held.length === 0) await more()
+        const part = held.subarray(0, missing)
+        held = held.subarray(part.length)
+        missing -= part.length
+        parts.push(part)
+      }
+      return Buffer.concat(parts)
+    },
+    async *content(size: number): AsyncGenerator<Buffer> {
+      let missing = size
+      while (missing > 0) {
+        if (held.length === 0) await more()
+        const part = held.subarray(0, missing)
+        held = held.subarray(part.length)
+        missing -= part.length
+        yield part
+      }
+    },
+  }
+}
