@@ -12,12 +12,11 @@
  */
 import { type BufferHandle, openBuffer } from './buffer/segments/open-buffer.ts'
 import { formatAddress, type Settings } from './config.ts'
-import type { DestinationType } from './contract/destination.ts'
 import { openapiYaml } from './contract/openapi.ts'
 import { type DataDir, dataDirAt, lockDataDir, openDataDirMetadata, requireSetUp } from './data-dir.ts'
 import { type DeliveryHandle, openDelivery } from './delivery/delivery-client.ts'
 import type { DriverSettings } from './destinations/driver.ts'
-import { checkTargetHost, checkTargetUrl } from './destinations/egress.ts'
+import { targetRefusal } from './destinations/drivers.ts'
 import { requireFreeAddress } from './http/listen.ts'
 import { managementRoutes } from './http/management-routes.ts'
 import { openApiRoute } from './http/openapi-route.ts'
@@ -269,7 +268,7 @@ function routesOf(
     delivery,
     directory,
     headSeq: () => buffer.appender.headSeq,
-    checkTarget: (type, config) => targetRefusal(type, config, driverSettings),
+    checkTarget: (type, config) => targetRefusal(type, config, driverSettings.egress),
     now: Date.now,
     pendingUsage: () => usage.pending(),
   })
@@ -280,20 +279,6 @@ function routesOf(
     log,
   })
   return [...managementRoutes(management), ...pulls, openApiRoute(Buffer.from(openapiYaml()))]
-}
-
-/** The egress policy's word on the host that a config names; the dialled address is checked again by the driver. */
-function targetRefusal(
-  type: DestinationType,
-  config: Record<string, unknown>,
-  { egress }: DriverSettings,
-): string | null {
-  const { host, url, endpoint } = config
-  if (type === 'destination_database' && typeof host === 'string')
-    return checkTargetHost(host, egress)?.message ?? null
-  const target =
-    type === 'destination_http_endpoint' ? url : type === 'destination_object_store' ? endpoint : null
-  return typeof target === 'string' ? (checkTargetUrl(target, egress)?.message ?? null) : null
 }
 
 async function openMetricsAt(
