@@ -17,6 +17,8 @@ export interface RawConnection {
   answer(): Promise<RawAnswer>
   /** Resolves when the server has closed the connection. */
   closed: Promise<void>
+  /** Stops reading: what the server sends piles up on its side. */
+  pause(): void
   /** As a client that dies: RST. */
   reset(): void
 }
@@ -57,7 +59,13 @@ export async function connectRaw(url: string): Promise<RawConnection> {
       })
     }
   }
-  return { write: (bytes) => socket.write(bytes), answer, closed, reset: () => socket.resetAndDestroy() }
+  return {
+    write: (bytes) => socket.write(bytes),
+    answer,
+    closed,
+    pause: () => socket.pause(),
+    reset: () => socket.resetAndDestroy(),
+  }
 }
 
 /** One request, one answer; says whether the server then closed the connection by itself. */

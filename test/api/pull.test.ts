@@ -1,0 +1,210 @@
+import t from 'tap'
+import { createWorkspace, startDaemon } from '../support/daemon.ts'
+import { connectRaw } from '../support/raw-http.ts'
+import { until } from '../support/until.ts'
+
+const daemon = await startDaemon()
+t.teardown(() => daemon.close())
+
+interface Pulled {
+  pipe_id: string
+  destination_id: string
+  msg_id: string
+  stream_seq: number
+  records: unknown[]
+  error?: string
+  earliest_seq?: number
+}
+let made = 0
+async function makeLane(config: Record<string, unknown> = {}) {
+  const pipeId = await daemon.createPipe({ pipe_name: `pull${made++}`, pipe_add_ingest_ts: false })
+  const lane = await daemon.createDestination(pipeId, {
+    destination_type: 'destination_pull',
+    destination_config: config,
+  })
+  return { pipeId, lane }
+}
+const pull = (lane: string, query = 'wait_ms=0', key?: string | null) =>
+  daemon.api<Pulled>('GET', `/v1/pull/${lane}?${query}`, undefined, { key })
+const settle = (lane: string, verb: 'ack' | 'nack', body: unknown) =>
+  daemon.api<{ error?: string }>('POST', `/v1/pull/${lane}/${verb}`, body)
+/** A message just acknowledged may take a moment to reach the lane. */
+const pullSoon = (lane: string) => pull(lane, 'wait_ms=10000')
+
+t.test('auto: each message once, in order, exactly the fields of the spec, records as sent', async (t) => {
+  const { pipeId, lane } = await makeLane()
+  const first = await daemon.ingest(pipeId, '[{"n":1.10},{"n":12345678901234567890,"é":"😀"}]')
+  const second = await daemon.ingest(pipeId, '{"n":3}')
+  const one = await pullSoon(lane)
+  t.equal(one.status, 200)
+  const { stream_seq, records, ...rest } = one.body
+  t.strictSame(rest, { pipe_id: pipeId, destination_id: lane, msg_id: first.msg_id })
+  t.equal(records.length, 2)
+  t.ok(Number.isSafeInteger(stream_seq) && stream_seq > 0)
+  t.ok(one.text.includes('"records":[{"n":1.10},{"n":12345678901234567890,"é":"😀"}]}'), one.text)
+  const two = await pullSoon(lane)
+  t.equal(two.body.msg_id, second.msg_id)
+  t.ok(two.body.stream_seq > stream_seq)
+  const none = await pull(lane)
+  t.same([none.status, none.text], [204, ''])
+})
+
+t.test('a waiting pull is answered as soon as a message comes', async (t) => {
+  const { pipeId, lane } = await makeLane()
+  const waiting = pull(lane, 'wait_ms=30000')
+  const { msg_id } = await daemon.ingest(pipeId, '{}')
+  const answer = await waiting
+  t.same([answer.status, answer.body.msg_id], [200, msg_id])
+  t.equal((await pull(lane, 'wait_ms=300')).status, 204, 'and 204 when the wait expires')
+})
+
+t.test(
+  'after_seq: commits up to it and gives the next; the same again until it moves (at least once)',
+  async (t) => {
+    const { pipeId, lane } = await makeLane()
+    for (const n of [1, 2, 3]) await daemon.ingest(pipeId, `{"n":${n}}`)
+    const first = await pull(lane, 'wait_ms=10000&after_seq=0')
+    t.equal(first.body.records.length, 1)
+    t.equal((await pull(lane, 'wait_ms=0&after_seq=0')).body.msg_id, first.body.msg_id)
+    const second = await pull(lane, `wait_ms=10000&after_seq=${first.body.stream_seq}`)
+    t.same(second.body.records, [{ n: 2 }])
+    const third = await pull(lane, `wait_ms=10000&after_seq=${second.body.stream_seq}`)
+    t.same(third.body.records, [{ n: 3 }])
+    t.equal((await pull(lane, `wait_ms=0&after_seq=${third.body.stream_seq}`)).status, 204)
+    await until('all are committed', async () => (await daemon.lane(pipeId, lane)).pending_messages === 0)
+  },
+)
+
+t.test(
+  'explicit: leased until ack or nack, one outstanding, 409 lease_expired without a lease',
+  async (t) => {
+    const { pipeId, lane } = await makeLane({ ack_mode: 'explicit', lease_seconds: 600 })
+    await daemon.ingest(pipeId, '{"n":1}')
+    await daemon.ingest(pipeId, '{"n":2}')
+    const first = await pullSoon(lane)
+    t.same(first.body.records, [{ n: 1 }])
+    t.equal((await pull(lane)).status, 204, 'one message outstanding per lane')
+    t.equal((await settle(lane, 'nack', { msg_id: first.body.msg_id })).status, 204)
+    const again = await pullSoon(lane)
+    t.equal(again.body.msg_id, first.body.msg_id)
+    t.equal((await settle(lane, 'ack', { msg_id: again.body.msg_id.toUpperCase() })).status, 204)
+    const expired = await settle(lane, 'ack', { msg_id: again.body.msg_id })
+    t.same([expired.status, expired.body.error], [409, 'lease_expired'])
+    t.same((await pullSoon(lane)).body.records, [{ n: 2 }])
+    for (const body of [undefined, {}, { msg_id: 'x' }, { msg_id: 1 }, '[', '[]']) {
+      for (const verb of ['ack', 'nack'] as const) {
+        const answer = await settle(lane, verb, body)
+        t.same([answer.status, answer.body.error], [400, 'invalid_msg_id'], JSON.stringify(body))
+      }
+    }
+    t.equal((await settle(lane, 'nack', { msg_id: first.body.msg_id })).status, 409)
+  },
+)
+
+t.test('errors: auth first, then the UUID, then the destination, then the query', async (t) => {
+  const { pipeId, lane } = await makeLane()
+  const unknown = '00000000-0000-4000-8000-000000000000'
+  const cases: [Promise<{ status: number; body: { error?: string } }>, number, string][] = [
+    [pull('nope', 'wait_ms=x', null), 401, 'unauthorized'],
+    [pull('nope', 'wait_ms=x'), 400, 'invalid_destination_id'],
+    [pull(unknown, 'wait_ms=x'), 404, 'destination_not_found'],
+    [pull(lane, 'wait_ms=x'), 400, 'invalid_wait_ms'],
+    [pull(lane, 'wait_ms=-1'), 400, 'invalid_wait_ms'],
+    [pull(lane, 'wait_ms=1.5'), 400, 'invalid_wait_ms'],
+    [pull(lane, 'wait_ms='), 400, 'invalid_wait_ms'],
+    [pull(lane, 'after_seq=x&wait_ms=0'), 400, 'invalid_after_seq'],
+    [pull(lane, 'after_seq=9007199254740993&wait_ms=0'), 400, 'invalid_after_seq'],
+    [settle('nope', 'ack', {}), 400, 'invalid_destination_id'],
+    [settle(unknown, 'nack', {}), 404, 'destination_not_found'],
+    [settle('nope', 'nack', {}), 400, 'invalid_destination_id'],
+    [settle(unknown, 'ack', {}), 404, 'destination_not_found'],
+  ]
+  for (const [answering, status, code] of cases) {
+    const answer = await answering
+    t.same([answer.status, answer.body.error], [status, code])
+  }
+  for (const verb of ['ack', 'nack']) {
+    const answer = await daemon.api('POST', `/v1/pull/${lane}/${verb}`, {}, { key: null })
+    t.same([answer.status, answer.headers['www-authenticate']], [401, 'Bearer'])
+  }
+  const other = await createWorkspace(daemon.dataDir, 'stranger')
+  t.equal((await pull(lane, 'wait_ms=0', other.api_key)).status, 404, 'another workspace’s does not exist')
+  const http = await daemon.createDestination(pipeId, {
+    destination_type: 'destination_http_endpoint',
+    destination_config: { url: 'http://127.0.0.1:9/' },
+  })
+  t.equal((await pull(http)).status, 404, 'not a pull destination')
+  await daemon.api('PATCH', `/v1/pipes/${pipeId}/destinations/${lane}/status`, {
+    destination_status: 'blocked',
+  })
+  t.equal((await pull(lane)).status, 404, 'not an active one')
+  const head = await daemon.api('HEAD', `/v1/pull/${lane}`)
+  t.same([head.status, head.headers.allow], [405, 'GET'], 'HEAD must not move the lane')
+})
+
+t.test('a client that goes away while waiting loses no message', async (t) => {
+  const { pipeId, lane } = await makeLane()
+  const gone = await connectRaw(daemon.url)
+  gone.write(
+    `GET /v1/pull/${lane}?wait_ms=30000 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${daemon.apiKey}\r\n\r\n`,
+  )
+  t.equal((await pull(lane)).status, 204)
+  gone.reset()
+  const { msg_id } = await daemon.ingest(pipeId, '{"n":1}')
+  t.equal((await pull(lane, 'wait_ms=30000')).body.msg_id, msg_id)
+})
+
+t.test('a client that goes away in the middle of a large answer gets it again', async (t) => {
+  const { pipeId, lane } = await makeLane()
+  const { msg_id } = await daemon.ingest(pipeId, JSON.stringify({ pad: 'x'.repeat(9_000_000) }))
+  await until('the lane sees it', async () => (await daemon.lane(pipeId, lane)).pending_messages === 1)
+  const gone = await connectRaw(daemon.url)
+  gone.pause()
+  gone.write(`GET /v1/pull/${lane} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${daemon.apiKey}\r\n\r\n`)
+  // While the answer is stuck in the socket the message is out: nobody else is given it.
+  await until('the answer is under way', async () => (await pull(lane)).status === 204)
+  gone.reset()
+  const again = await pull(lane, 'wait_ms=30000')
+  t.same([again.status, again.body.msg_id], [200, msg_id])
+  t.equal((await pull(lane)).status, 204)
+})
+
+t.test(
+  'at most 32 waiting pulls per workspace: 429 with Retry-After: 1; others are not touched',
+  async (t) => {
+    const other = await createWorkspace(daemon.dataDir, 'crowd')
+    const pipeId = (
+      await daemon.api<{ pipe_id: string }>(
+        'POST',
+        '/v1/pipes',
+        { pipe_name: 'crowd' },
+        { key: other.api_key },
+      )
+    ).body.pipe_id
+    const created = await daemon.api<{ destination_id: string }>(
+      'POST',
+      `/v1/pipes/${pipeId}/destinations`,
+      { destination_type: 'destination_pull', destination_config: {} },
+      { key: other.api_key },
+    )
+    const lane = created.body.destination_id
+    const request = `GET /v1/pull/${lane}?wait_ms=30000 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${other.api_key}\r\n\r\n`
+    const waiting = await Promise.all(Array.from({ length: 32 }, () => connectRaw(daemon.url)))
+    for (const connection of waiting) connection.write(request)
+    const refused = await until('the 33rd is refused', async () => {
+      const answer = await pull(lane, 'wait_ms=1', other.api_key)
+      return answer.status === 429 ? answer : null
+    })
+    t.same([refused.body.error, refused.headers['retry-after']], ['pull_concurrency_exceeded', '1'])
+    t.equal((await pull(lane, 'wait_ms=0', other.api_key)).status, 204, 'what does not wait is not counted')
+    t.equal(
+      (await pull((await makeLane()).lane, 'wait_ms=1')).status,
+      204,
+      'another workspace waits on its own',
+    )
+    for (const connection of waiting) connection.reset()
+    await until('places of clients that went away are free again', async () => {
+      return (await pull(lane, 'wait_ms=1', other.api_key)).status === 204
+    })
+  },
+)
