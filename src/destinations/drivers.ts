@@ -1,7 +1,6 @@
 /** Which driver serves a destination: a plain table by `destination_type` and, for databases, dialect. */
 import type { DestinationType } from '../contract/destination.ts'
-import type { DriverModule, EgressPolicy } from './driver.ts'
-import { checkTargetHost, checkTargetUrl } from './egress.ts'
+import type { DriverModule } from './driver.ts'
 import { httpEndpoint } from './http-endpoint.ts'
 import { objectStore } from './object-store.ts'
 import { mysql } from './sql/mysql.ts'
@@ -31,19 +30,5 @@ export function driverFor(type: DestinationType, config: Config): DriverModule {
       return httpEndpoint
     case 'destination_pull':
       throw new Error('a pull destination has no driver')
-  }
-}
-
-/** For saving a destination: why the egress policy refuses its address, as far as its spelling tells, or null. */
-export function targetRefusal(type: DestinationType, config: Config, policy: EgressPolicy): string | null {
-  switch (type) {
-    case 'destination_database':
-      return checkTargetHost(String(config.host ?? ''), policy)?.message ?? null
-    case 'destination_object_store':
-      return config.endpoint ? (checkTargetUrl(String(config.endpoint), policy)?.message ?? null) : null
-    case 'destination_http_endpoint':
-      return checkTargetUrl(String(config.url ?? ''), policy)?.message ?? null
-    case 'destination_pull':
-      return null
   }
 }
