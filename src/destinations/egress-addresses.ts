@@ -74,6 +74,7 @@ export function parseLiteral(host: string): Address | null {
  * need for these, and filters elsewhere read them differently.
  */
 export function isDisguised(host: string, literal: Address): boolean {
+  // As it was written: a normalised host is in its usual form already.
   if (literal instanceof ipaddr.IPv4) return literal.toString() !== host
   const embedded = embeddedIPv4(literal)
   return embedded !== null && (isMapped(literal) || isCompatible(literal))

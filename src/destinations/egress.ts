@@ -43,7 +43,7 @@ export function checkTargetHost(host: string, policy: EgressPolicy): DeliveryErr
   if (name === '' || isHostListed(name, policy.deny)) return refusal()
   const literal = parseLiteral(name)
   if (literal !== null) {
-    const isRefused = isDisguised(name, literal) || !isAddressAllowed(name, name, policy)
+    const isRefused = isDisguised(host, literal) || !isAddressAllowed(name, name, policy)
     return isRefused ? refusal() : null
   }
   const isLocalhost = name === 'localhost' || name.endsWith('.localhost')
