@@ -48,7 +48,8 @@ export class LaneSet {
   readonly #lanes = new Map<string, AnyLane>()
   readonly #attempts = new Map<string, AttemptCounts>()
   #newestSeq = 0
-  #reconciling: Promise<void> = Promise.resolve()
+  /** By pipe: the end of the line of its changes. */
+  readonly #reconciling = new Map<string, Promise<void>>()
   #cancelReport: (() => void) | null = null
   #hasMoved = false
   #reportedAt = 0
@@ -97,12 +98,17 @@ export class LaneSet {
   }
 
   /** Metadata of this pipe changed. One after the other: the last state read is the one that stands. */
-  refresh(pipeId: string): Promise<void> {
-    const done = this.#reconciling.then(async () => {
-      if (!this.#isClosing)
-        await this.#reconcile(pipeId.toLowerCase(), await this.#options.source.pipe(pipeId))
+  refresh(givenId: string): Promise<void> {
+    const pipeId = givenId.toLowerCase()
+    const done = (this.#reconciling.get(pipeId) ?? Promise.resolve()).then(async () => {
+      if (!this.#isClosing) await this.#reconcile(pipeId, await this.#options.source.pipe(pipeId))
     })
-    this.#reconciling = done.catch(() => {})
+    const settled = done
+      .catch(() => {})
+      .then(() => {
+        if (this.#reconciling.get(pipeId) === settled) this.#reconciling.delete(pipeId)
+      })
+    this.#reconciling.set(pipeId, settled)
     return done
   }
 
@@ -114,7 +120,7 @@ export class LaneSet {
   /** Attempts under way get `graceMs`; every row is saved when this resolves. */
   async close(graceMs: number): Promise<void> {
     this.#isClosing = true
-    await this.#reconciling
+    await Promise.all(this.#reconciling.values())
     await Promise.all([...this.#lanes.values()].map((lane) => lane.close(graceMs)))
     await this.#saver.settle()
     this.#cancelReport?.()

@@ -33,17 +33,17 @@ import assert from 'node:assert'
 import type { StoredMessage } from '../buffer/buffer.ts'
 import type { Batch, DeliveryError, DestinationDriver } from '../destinations/driver.ts'
 import type { Logger } from '../log.ts'
-import { type AttemptOutcome, abortGraceMs, attemptDelivery, attemptLimitMs } from './attempt.ts'
-import { retryDelayMs, waitAfterRestartMs } from './backoff.ts'
+import { abortGraceMs, attemptDelivery, attemptLimitMs } from './attempt.ts'
 import { batchIdentity } from './batch-identity.ts'
 import { BatchReader, type DroppedMessages, type HeldBatch } from './batch-reader.ts'
 import type { Clock } from './clock.ts'
 import type { LaneCounts, LaneRow, LaneSpec } from './delivery.ts'
 import type { LaneDeps } from './lane-deps.ts'
+import { type LaneLog, openLaneLog } from './lane-log.ts'
 import * as transition from './lane-row.ts'
+import { RetryWindow } from './retry-window.ts'
+import { levelCheckMs, Sleeper } from './sleeper.ts'
 
-/** The longest a lane sleeps without looking for itself: no lost wake-up stalls it for longer. */
-export const levelCheckMs = 5_000
 /** How often an open batch is looked at while it gathers: notices come too often for a query each. */
 const gatherCheckMs = 100
 /** A connection that nothing was sent over for so long is closed. */
@@ -56,26 +56,20 @@ export class Lane {
   #counts: LaneCounts
   #isDirty = false
   readonly #deps: LaneDeps
+  readonly #log: LaneLog
   readonly #batches: BatchReader
+  readonly #retry: RetryWindow
+  readonly #sleeper: Sleeper
   #held: HeldBatch | null = null
   #driver: DestinationDriver | null = null
 
   readonly #commands: (() => Promise<void>)[] = []
   #interruptStep: (() => void) | null = null
   #interruptAttempt: (() => void) | null = null
-  #wakePause: (() => void) | null = null
-  #isWoken = false
-  #isNoticed = false
-  #isIdle = false
   #isFloorDue = true
   #lastAttemptAt = 0
   #state: 'new' | 'running' | 'closing' | 'removed' | 'closed' = 'new'
   #done: Promise<void> = Promise.resolve()
-
-  /** Monotonic times; their wall-clock counterparts in the row are for people and restarts. */
-  #nextAttemptAt = 0
-  #firstFailedAt: number | null = null
-  #transientFailures = 0
 
   constructor(spec: LaneSpec, row: LaneRow, deps: LaneDeps) {
     this.#spec = spec
@@ -84,12 +78,9 @@ export class Lane {
     this.#savedCursorSeq = row.cursorSeq
     this.#counts = noCounts(spec.pipeId)
     this.#batches = new BatchReader(spec.pipeId, deps.reader, deps.budget, deps.clock)
-    const { clock } = deps
-    this.#nextAttemptAt = clock.monotonicMs() + waitAfterRestartMs(row.nextAttemptMs, clock.now())
-    this.#transientFailures = row.attempts
-    if (row.firstFailedMs !== null) {
-      this.#firstFailedAt = clock.monotonicMs() - Math.max(0, clock.now() - row.firstFailedMs)
-    }
+    this.#retry = new RetryWindow(row, deps.clock)
+    this.#sleeper = new Sleeper(deps.clock)
+    this.#log = openLaneLog(deps.log, spec)
   }
 
   get spec(): LaneSpec {
@@ -107,8 +98,7 @@ export class Lane {
   }
   /** The window of eager retries is over. */
   get isStalled(): boolean {
-    if (this.#firstFailedAt === null) return false
-    return this.#deps.clock.monotonicMs() - this.#firstFailedAt >= this.#spec.maxRetrySeconds * 1000
+    return this.#retry.isStalled(this.#spec.maxRetrySeconds)
   }
 
   /** Resolves when the lane is closed; rejects with what makes going on senseless (the thread ends with it). */
@@ -121,19 +111,13 @@ export class Lane {
 
   /** The pipe has new messages: an idle lane looks at once, any other when it comes to it. */
   notice(): void {
-    this.#isNoticed = true
-    if (this.#isIdle) this.#wakePause?.()
+    this.#sleeper.notice()
   }
 
   /** Retention dropped something: whatever the lane waits for, it counts what it has lost. */
   noticeDropped(): void {
     this.#isFloorDue = true
-    this.#wake()
-  }
-
-  #wake(): void {
-    this.#isWoken = true
-    this.#wakePause?.()
+    this.#sleeper.wake()
   }
 
   /** True: moved past the blocking message. */
@@ -145,12 +129,9 @@ export class Lane {
       if (message === null) return false
       this.#change(transition.afterSkip(this.#row, message))
       this.#counts.skippedRecords += message.recordCount
-      this.#forgetFailure()
+      this.#retry.clear()
       await this.#save()
-      this.#deps.log.info(
-        { destination_id: this.#spec.destinationId, msg_id: message.msgId, stream_seq: message.seq },
-        'lane.skipped',
-      )
+      this.#log.skipped(message)
       return true
     })
   }
@@ -161,7 +142,7 @@ export class Lane {
     return await this.#command(null, async () => {
       if (!this.#isBlocking()) return null
       this.#change(transition.afterRetryNow(this.#row))
-      this.#nextAttemptAt = 0
+      this.#retry.tryNow()
       return this.#row.blockingMsgId
     })
   }
@@ -174,9 +155,9 @@ export class Lane {
       const cursorSeq = Math.min(Math.max(await find(), floor.seq), row.cursorSeq)
       const position = await this.#deps.reader.positionAt(this.#spec.pipeId, cursorSeq)
       this.#change(transition.afterRewind(row, cursorSeq, transition.totalsOf(position)))
-      this.#forgetFailure()
+      this.#retry.clear()
       await this.#save()
-      this.#deps.log.info({ destination_id: this.#spec.destinationId, cursor_seq: cursorSeq }, 'lane.rewound')
+      this.#log.rewound(cursorSeq)
       return cursorSeq
     })
   }
@@ -185,7 +166,7 @@ export class Lane {
   async reconfigure(spec: LaneSpec): Promise<void> {
     await this.#command(undefined, async () => {
       this.#spec = spec
-      this.#nextAttemptAt = 0
+      this.#retry.tryNow()
       if (this.#row.blockingMsgId !== null) this.#change(transition.afterRetryNow(this.#row))
       await this.#closeDriver()
     })
@@ -217,7 +198,7 @@ export class Lane {
     if (this.#state === 'new') this.#state = 'closed'
     if (this.#state === 'running') this.#state = state
     this.#interruptStep?.()
-    this.#wake()
+    this.#sleeper.wake()
     const abort = () => this.#interruptAttempt?.()
     if (graceMs <= 0) abort()
     const cancel = this.#deps.clock.wake(graceMs, abort)
@@ -241,10 +222,10 @@ export class Lane {
 
   async #step(): Promise<void> {
     if (this.#isFloorDue) await this.#countLost()
-    const pauseMs = this.#nextAttemptAt - this.#deps.clock.monotonicMs()
-    if (this.#spec.status === 'blocked' || pauseMs > 0) {
+    const nowAt = this.#deps.clock.monotonicMs()
+    if (this.#spec.status === 'blocked' || this.#retry.nextAttemptAt > nowAt) {
       this.#release()
-      await this.#pause(this.#spec.status === 'blocked' ? levelCheckMs : pauseMs)
+      await this.#pause(this.#spec.status === 'blocked' ? levelCheckMs : this.#retry.nextAttemptAt - nowAt)
       // Whatever it waits for, what it has lost meanwhile is counted.
       this.#isFloorDue = true
       return
@@ -260,7 +241,7 @@ export class Lane {
     const interrupt = new AbortController()
     this.#interruptStep = () => interrupt.abort()
     const memory = { before: () => this.#saveIfDirty(), signal: interrupt.signal }
-    this.#isNoticed = false
+    this.#sleeper.look()
     const next = await this.#batches.next(this.#row, this.#spec, memory)
     this.#interruptStep = null
     if (next.row !== this.#row) this.#change(next.row)
@@ -289,13 +270,9 @@ export class Lane {
     await this.#dropped(lost)
   }
 
-  async #dropped({ dropped, reason, row }: DroppedMessages): Promise<void> {
-    this.#forgetFailure()
-    const about = { destination_id: this.#spec.destinationId, pipe_id: this.#spec.pipeId }
-    this.#deps.log.warn(
-      { ...about, messages: dropped, reason, cursor_seq: row.cursorSeq },
-      'lane.messages_dropped',
-    )
+  async #dropped(lost: DroppedMessages): Promise<void> {
+    this.#retry.clear()
+    this.#log.dropped(lost)
     await this.#save()
   }
 
@@ -314,7 +291,7 @@ export class Lane {
     const outcome = await attemptDelivery(deliver, limitMs, interrupt.signal, this.#deps)
     this.#interruptAttempt = null
     this.#lastAttemptAt = this.#deps.clock.monotonicMs()
-    this.#logAttempt(batch, outcome, this.#lastAttemptAt - startedAt)
+    this.#log.attempted(batch, this.#row.attempts + 1, outcome, this.#lastAttemptAt - startedAt)
     if (outcome.isHung) await this.#closeDriver()
     if (outcome.kind === 'delivered') this.#delivered(messages, rest)
     if (outcome.kind === 'failed') this.#failed(messages, rest, outcome.error)
@@ -325,53 +302,34 @@ export class Lane {
     this.#change(transition.afterDelivered(this.#row, messages, rest, this.#deps.clock.now()))
     this.#counts.deliveredRecords += transition.recordsOf(messages)
     this.#deps.onAttempt('delivered', this.#spec)
-    this.#transientFailures = 0
+    this.#retry.answered()
     if (rest.length > 0) {
       this.#held!.messages = rest
       this.#held!.hold.resize(transition.bytesOf(rest))
       return
     }
     this.#release()
-    this.#forgetFailure()
-    if (hadFailed) this.#deps.log.info({ destination_id: this.#spec.destinationId }, 'lane.recovered')
+    this.#retry.clear()
+    if (hadFailed) this.#log.recovered()
   }
 
   #failed(messages: StoredMessage[], rest: StoredMessage[], error: DeliveryError): void {
-    const { clock, random, log } = this.#deps
+    const now = this.#deps.clock.now()
     this.#counts.failedAttempts += 1
     this.#deps.onAttempt(error.class, this.#spec)
-    const wasStalled = this.#isStalledNow
-    const wasStanding = this.#row.lastError?.class === 'permanent' && this.#row.suspectLastSeq === null
-    this.#firstFailedAt ??= clock.monotonicMs()
+    this.#retry.failed()
     if (error.class === 'permanent' && messages.length > 1) {
-      this.#transientFailures = 0
-      this.#change(transition.afterNarrowing(this.#row, messages, rest, error, clock.now()))
+      this.#retry.answered()
+      this.#change(transition.afterNarrowing(this.#row, messages, rest, error, now))
       this.#held!.messages = this.#held!.messages.filter(({ seq }) => seq <= this.#row.suspectLastSeq!)
       return
     }
-    this.#transientFailures += 1
-    const standsAlone = error.class === 'permanent'
-    const stalled = this.isStalled
-    const delayMs = retryDelayMs(
-      { failures: this.#transientFailures, standsAlone, stalled, retryAfterMs: error.retryAfterMs },
-      random,
-    )
-    this.#nextAttemptAt = clock.monotonicMs() + delayMs
-    const now = clock.now()
+    const wasStanding = this.#row.lastError?.class === 'permanent' && this.#row.suspectLastSeq === null
+    const { delayMs, hasStalled } = this.#retry.pause(error, this.#spec.maxRetrySeconds, this.#deps.random)
     this.#change(transition.afterPause(this.#row, messages, error, now + delayMs, now))
-    this.#isStalledNow = stalled
-    const about = {
-      destination_id: this.#spec.destinationId,
-      pipe_id: this.#spec.pipeId,
-      msg_id: this.#row.blockingMsgId,
-      stream_seq: messages[0]!.seq,
-      code: error.code,
-      message: error.message,
-    }
-    if (standsAlone && !wasStanding) log.warn(about, 'lane.blocked')
-    if (stalled && !wasStalled) log.warn(about, 'lane.stalled')
+    if (error.class === 'permanent' && !wasStanding) this.#log.blocked(messages[0]!, error)
+    if (hasStalled) this.#log.stalled(messages[0]!, error)
   }
-  #isStalledNow = false
 
   #batch(messages: StoredMessage[]): Batch {
     const firstSeq = this.#row.batchFirstSeq!
@@ -384,24 +342,6 @@ export class Lane {
       recordCount: transition.recordsOf(messages),
       byteCount: transition.bytesOf(messages),
     }
-  }
-
-  #logAttempt(batch: Batch, outcome: AttemptOutcome, ms: number): void {
-    const error = outcome.kind === 'failed' ? outcome.error : null
-    const fields = {
-      destination_id: this.#spec.destinationId,
-      pipe_id: this.#spec.pipeId,
-      attempt: this.#row.attempts + 1,
-      first_seq: batch.firstSeq,
-      last_seq: batch.lastSeq,
-      records: batch.recordCount,
-      bytes: batch.byteCount,
-      ms: Math.round(ms),
-      outcome: error?.class ?? outcome.kind,
-      code: error?.code,
-    }
-    if (error === null) this.#deps.log.debug(fields, 'delivery.attempted')
-    else this.#deps.log.info({ ...fields, message: error.message }, 'delivery.attempted')
   }
 
   #isBlocking(): boolean {
@@ -425,48 +365,32 @@ export class Lane {
       })
       this.#interruptStep?.()
       this.#interruptAttempt?.()
-      this.#wake()
+      this.#sleeper.wake()
     })
   }
 
   /** Nothing to do until a notice comes; a lost one costs a level check. */
   async #idle(): Promise<void> {
-    if (this.#isNoticed) return
-    await this.#saveIfDirty()
-    if (this.#isNoticed) return
-    this.#isIdle = true
-    await this.#pause(levelCheckMs)
-    this.#isIdle = false
+    if (this.#sleeper.isNoticed) return
+    await this.#beforeSleep()
+    await this.#sleeper.untilNoticed()
   }
 
   async #pause(ms: number): Promise<void> {
-    const { clock } = this.#deps
-    const untilAt = clock.monotonicMs() + Math.min(ms, levelCheckMs)
+    const atMs = this.#deps.clock.monotonicMs() + ms
+    await this.#beforeSleep()
+    await this.#sleeper.until(atMs)
+  }
+
+  async #beforeSleep(): Promise<void> {
     await this.#saveIfDirty()
-    if (clock.monotonicMs() - this.#lastAttemptAt > idleDriverMs) await this.#closeDriver()
-    if (!this.#isWoken && this.#state === 'running') {
-      await new Promise<void>((resolve) => {
-        const cancel = clock.wake(untilAt - clock.monotonicMs(), resolve)
-        this.#wakePause = () => {
-          cancel()
-          resolve()
-        }
-      })
-      this.#wakePause = null
-    }
-    this.#isWoken = false
+    const idleMs = this.#deps.clock.monotonicMs() - this.#lastAttemptAt
+    if (idleMs > idleDriverMs) await this.#closeDriver()
   }
 
   #change(row: LaneRow): void {
     this.#row = row
     this.#isDirty = true
-  }
-
-  #forgetFailure(): void {
-    this.#nextAttemptAt = 0
-    this.#firstFailedAt = null
-    this.#transientFailures = 0
-    this.#isStalledNow = false
   }
 
   #release(): void {
