@@ -8,7 +8,7 @@
  *
  * It is always one line lower than the terminal: at full height the terminal would be cleared for every frame.
  */
-import { Box, Text, useApp, useInput } from 'ink'
+import { Box, Text, useApp } from 'ink'
 import { useEffect, useState } from 'react'
 import type { Client } from '../client/client.ts'
 import { count } from '../client/quantities.ts'
@@ -19,6 +19,7 @@ import { type Blocking, Detail } from './detail.tsx'
 import { KeysHelp, keyLine } from './keys-help.tsx'
 import { type Row, rowsOf } from './snapshot.ts'
 import { useSnapshot } from './use-snapshot.ts'
+import { type Stroke, useStrokes } from './use-strokes.ts'
 
 export interface AppProps {
   client: Client
@@ -34,6 +35,8 @@ type Entry =
   | { kind: 'filter' }
   | { kind: 'rewind'; lane: actions.Lane }
   | { kind: 'skip'; lane: actions.Lane }
+
+const readOnlyNotice = 'This screen is read-only.'
 
 export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000 }: AppProps) {
   const { exit } = useApp()
@@ -58,7 +61,7 @@ export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000
     setTyped('')
   }
   const onLane = (what: (lane: actions.Lane) => void) => {
-    if (readOnly) setNotice('This screen is read-only.')
+    if (readOnly) setNotice(readOnlyNotice)
     else if (lane === null) setNotice('Choose a lane first: a line below a pipe.')
     else what(lane)
   }
@@ -67,47 +70,49 @@ export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000
     select(rows[Math.max(0, Math.min(rows.length - 1, at + by))]?.id ?? null)
   }
 
-  useInput((input, key) => {
-    if (entry !== null) {
-      if (entry.kind === 'skip') {
-        endEntry()
-        if (input === 'y' || input === 'Y') act(actions.skip(client, entry.lane))
-        else setNotice('Not skipped.')
-      } else if (key.escape) {
-        if (entry.kind === 'filter') setFilter('')
-        endEntry()
-      } else if (key.return) {
-        if (entry.kind === 'rewind' && typed !== '') act(actions.rewind(client, entry.lane, typed))
-        endEntry()
-      } else {
-        const text = key.backspace || key.delete ? typed.slice(0, -1) : typed + (key.ctrl ? '' : input)
-        setTyped(text)
-        if (entry.kind === 'filter') setFilter(text)
-      }
-      return
+  const onEntryStroke = (current: Entry, stroke: Stroke) => {
+    if (current.kind === 'skip') {
+      endEntry()
+      if (stroke === 'y' || stroke === 'Y') act(actions.skip(client, current.lane))
+      else setNotice('Not skipped.')
+    } else if (stroke === 'escape') {
+      if (current.kind === 'filter') setFilter('')
+      endEntry()
+    } else if (stroke === 'return') {
+      if (current.kind === 'rewind' && typed !== '') act(actions.rewind(client, current.lane, typed))
+      endEntry()
+    } else if (stroke === 'erase' || stroke.length === 1) {
+      const text = stroke === 'erase' ? typed.slice(0, -1) : typed + stroke
+      setTyped(text)
+      if (current.kind === 'filter') setFilter(text)
     }
+  }
+  const changes: Record<string, () => void> = {
+    s: () => onLane((chosen) => setEntry({ kind: 'skip', lane: chosen })),
+    w: () => onLane((chosen) => setEntry({ kind: 'rewind', lane: chosen })),
+    r: () => onLane((chosen) => act(actions.retry(client, chosen))),
+    b: () => onLane((chosen) => act(actions.toggleBlocked(client, chosen))),
+    p: () => {
+      if (readOnly) setNotice(readOnlyNotice)
+      else if (row !== null) act(actions.togglePaused(client, row.pipe.pipe))
+    },
+  }
+  const moves: Record<string, number> = { up: -1, k: -1, down: 1, j: 1, pageUp: -10, pageDown: 10 }
+
+  useStrokes((stroke) => {
+    if (entry !== null) return onEntryStroke(entry, stroke)
     setNotice('')
-    if (input === 'q') exit()
+    if (stroke === 'q') exit()
     else if (page === 'keys') setPage('board')
-    else if (input === '?') setPage('keys')
-    else if (key.escape || key.leftArrow) setPage('board')
-    else if (key.return || key.rightArrow) setPage('detail')
-    else if (key.upArrow || input === 'k') move(-1)
-    else if (key.downArrow || input === 'j') move(1)
-    else if (key.pageUp) move(-10)
-    else if (key.pageDown) move(10)
-    else if (input === '/') {
+    else if (stroke === '?') setPage('keys')
+    else if (stroke === 'escape' || stroke === 'left') setPage('board')
+    else if (stroke === 'return' || stroke === 'right') setPage('detail')
+    else if (stroke === '/') {
       setPage('board')
       setTyped(filter)
       setEntry({ kind: 'filter' })
-    } else if (input === 's') onLane((chosen) => setEntry({ kind: 'skip', lane: chosen }))
-    else if (input === 'w') onLane((chosen) => setEntry({ kind: 'rewind', lane: chosen }))
-    else if (input === 'r') onLane((chosen) => act(actions.retry(client, chosen)))
-    else if (input === 'b') onLane((chosen) => act(actions.toggleBlocked(client, chosen)))
-    else if (input === 'p') {
-      if (readOnly) setNotice('This screen is read-only.')
-      else if (row !== null) act(actions.togglePaused(client, row.pipe.pipe))
-    }
+    } else if (moves[stroke] !== undefined) move(moves[stroke])
+    else changes[stroke]?.()
   })
 
   // Header, status line, and the line that the terminal keeps for itself.

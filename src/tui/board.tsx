@@ -3,6 +3,7 @@ import { Box, Text } from 'ink'
 import { printable } from '../client/printable.ts'
 import { bytes, count, duration } from '../client/quantities.ts'
 import { kindOf } from '../client/workspace.ts'
+import type { Destination } from '../contract/destination.ts'
 import { type Rates, type Row, visible } from './snapshot.ts'
 import { sparkline } from './sparkline.ts'
 
@@ -22,9 +23,36 @@ const stateColours: Record<string, string> = {
   flowing: 'green',
   active: 'green',
 }
-/** Everything but the name, which gets what is left. */
-const columns = { state: 9, backlog: 9, size: 10, age: 8, rate: 9, chart: 12 } as const
-const fixed = Object.values(columns).reduce((sum, one) => sum + one + 1, 0)
+/** Widths of everything but the name, which gets what is left. */
+const columns = { state: 9, backlog: 9, size: 10, age: 8, rate: 8, chart: 12 } as const
+/** What a narrow terminal does without, the first first. */
+const dispensable = ['chart', 'size', 'rate'] as const
+const shortestName = 14
+
+type Column = keyof typeof columns
+type Cells = Record<'name' | Column, string>
+
+/** The columns that fit. */
+function columnsFor(width: number): Column[] {
+  const shown: Column[] = ['state', 'backlog', 'size', 'age', 'rate', 'chart']
+  for (const one of dispensable) {
+    if (width - 2 - widthOf(shown) >= shortestName) break
+    shown.splice(shown.indexOf(one), 1)
+  }
+  return shown
+}
+
+const widthOf = (shown: readonly Column[]) => shown.reduce((sum, one) => sum + columns[one] + 1, 0)
+
+const headings: Cells = {
+  name: 'PIPE / LANE',
+  state: 'STATE',
+  backlog: 'BACKLOG',
+  size: 'SIZE',
+  age: 'OLDEST',
+  rate: 'REC/S',
+  chart: '',
+}
 
 export function Board({ rows, rates, selectedId, width, height }: BoardProps) {
   const selected = Math.max(
@@ -32,11 +60,12 @@ export function Board({ rows, rates, selectedId, width, height }: BoardProps) {
     rows.findIndex((row) => row.id === selectedId),
   )
   const { from, to } = visible(rows.length, selected, Math.max(1, height - 1))
-  const nameWidth = Math.max(12, width - fixed - 2)
+  const shown = columnsFor(width)
+  const nameWidth = Math.max(8, width - 2 - widthOf(shown))
   return (
     <Box flexDirection="column" height={height}>
       <Text bold wrap="truncate">
-        {`  ${cells(nameWidth, 'PIPE / LANE', 'STATE', 'BACKLOG', 'SIZE', 'OLDEST', 'REC/S', '')}`}
+        {`  ${line(headings, nameWidth, shown)}`}
       </Text>
       {rows.slice(from, to).map((row, index) => (
         <Line
@@ -45,21 +74,29 @@ export function Board({ rows, rates, selectedId, width, height }: BoardProps) {
           rates={rates.get(row.id) ?? []}
           isSelected={from + index === selected}
           nameWidth={nameWidth}
+          shown={shown}
         />
       ))}
     </Box>
   )
 }
 
-function Line(props: { row: Row; rates: readonly number[]; isSelected: boolean; nameWidth: number }) {
-  const { row, rates, isSelected, nameWidth } = props
+interface LineProps {
+  row: Row
+  rates: readonly number[]
+  isSelected: boolean
+  nameWidth: number
+  shown: readonly Column[]
+}
+
+function Line({ row, rates, isSelected, nameWidth, shown }: LineProps) {
   const state = row.destination?.lane.lane_state ?? row.pipe.pipe.pipe_status
-  const text = cells(
-    nameWidth,
-    ...(row.destination === null ? pipeCells(row) : laneCells(row)),
-    rateOf(rates),
-    sparkline(rates, columns.chart),
-  )
+  const cells = {
+    ...(row.destination === null ? pipeCells(row) : laneCells(row, row.destination)),
+    rate: count(rates.at(-1) ?? 0),
+    chart: sparkline(rates, columns.chart),
+  }
+  const text = line(cells, nameWidth, shown)
   const colour = stateColours[state]
   const at = nameWidth + 1
   return (
@@ -76,53 +113,39 @@ function Line(props: { row: Row; rates: readonly number[]; isSelected: boolean; 
   )
 }
 
-function pipeCells({ pipe }: Row): [string, string, string, string, string] {
+type CountedCells = Omit<Cells, 'rate' | 'chart'>
+
+function pipeCells({ pipe }: Row): CountedCells {
   const pending = pipe.usage?.pending_messages ?? 0
-  return [
-    printable(pipe.pipe.pipe_name),
-    pipe.pipe.pipe_status,
-    count(pending),
-    pending === 0 ? '' : bytes(pipe.usage?.pending_bytes ?? 0),
-    '',
-  ]
+  return {
+    name: printable(pipe.pipe.pipe_name),
+    state: pipe.pipe.pipe_status,
+    backlog: count(pending),
+    size: pending === 0 ? '' : bytes(pipe.usage?.pending_bytes ?? 0),
+    age: '',
+  }
 }
 
-function laneCells({ destination, pipe }: Row): [string, string, string, string, string] {
-  if (destination === null) throw new Error('a pipe has no lane')
+function laneCells({ pipe }: Row, destination: Destination): CountedCells {
   const { lane } = destination
   const twins = pipe.destinations.filter((one) => one.destination_type === destination.destination_type)
-  const name =
-    twins.length > 1
-      ? `${kindOf(destination)} ${destination.destination_id.slice(0, 8)}`
-      : kindOf(destination)
+  const id = twins.length > 1 ? ` ${destination.destination_id.slice(0, 8)}` : ''
   const isIdle = lane.pending_messages === 0
-  return [
-    `  ${name}`,
-    lane.lane_state,
-    count(lane.pending_messages),
-    isIdle ? '' : bytes(lane.pending_bytes),
-    isIdle ? '' : duration(lane.oldest_pending_age_seconds),
-  ]
+  return {
+    name: `  ${kindOf(destination)}${id}`,
+    state: lane.lane_state,
+    backlog: count(lane.pending_messages),
+    size: isIdle ? '' : bytes(lane.pending_bytes),
+    age: isIdle ? '' : duration(lane.oldest_pending_age_seconds),
+  }
 }
 
-function rateOf(rates: readonly number[]): string {
-  return count(rates.at(-1) ?? 0)
+function line(cells: Cells, nameWidth: number, shown: readonly Column[]): string {
+  const parts = shown.map((column) => fit(cells[column], columns[column], column !== 'state'))
+  return [fit(cells.name, nameWidth, false), ...parts].join(' ')
 }
 
-function cells(nameWidth: number, name: string, state: string, ...rest: string[]): string {
-  const [backlog = '', size = '', age = '', rate = '', chart = ''] = rest
-  return [
-    fit(name, nameWidth),
-    fit(state, columns.state),
-    fit(backlog, columns.backlog, true),
-    fit(size, columns.size, true),
-    fit(age, columns.age, true),
-    fit(rate, columns.rate, true),
-    chart,
-  ].join(' ')
-}
-
-function fit(text: string, width: number, toTheRight = false): string {
+function fit(text: string, width: number, toTheRight: boolean): string {
   const short = text.length > width ? `${text.slice(0, width - 1)}…` : text
   return toTheRight ? short.padStart(width) : short.padEnd(width)
 }

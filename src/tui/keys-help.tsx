@@ -29,7 +29,6 @@ export function KeysHelp({ height, readOnly }: { height: number; readOnly: boole
 }
 
 export function keyLine(readOnly: boolean): string {
-  return readOnly
-    ? '↑↓ choose  enter detail  / filter  ? keys  q quit'
-    : '↑↓ choose  enter detail  s skip  r retry  b block  w rewind  p pause  / filter  ? keys  q quit'
+  const always = '? keys  q quit  ↑↓ choose  enter detail  / filter'
+  return readOnly ? always : `${always}  s skip  r retry  b block  w rewind  p pause`
 }
