@@ -22,7 +22,19 @@ interface Task {
 }
 
 const task = JSON.parse(process.argv[2] ?? '') as Task
-const say = (line: string) => writeSync(1, `${line}\n`)
+/** Said when the call returns: what a killed program had said is what it had acknowledged. */
+function say(line: string): void {
+  const bytes = Buffer.from(`${line}\n`)
+  for (let written = 0; written < bytes.length; ) {
+    try {
+      written += writeSync(1, bytes, written)
+    } catch (error) {
+      // The pipe is full and does not wait: the reader is slow.
+      if (!(error instanceof Error && 'code' in error && error.code === 'EAGAIN')) throw error
+    }
+  }
+}
+
 const buffer = await openBuffer({
   ...settingsAt(task.root, task.settings),
   onFatal: (error) => {

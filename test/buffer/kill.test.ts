@@ -50,12 +50,10 @@ t.test('kill -9 under load, again and again: every acknowledged message is found
 // The steps of rolling to a new segment and of dropping one (layout.ts), each with the process killed at it.
 const steps = [
   { name: 'before the new segment is named', inject: 'rename:signal=KILL:when=2' },
-  { name: 'before the new segment is named, later', inject: 'rename:signal=KILL:when=4' },
   { name: 'at an early fsync', inject: 'fsync,fdatasync:signal=KILL:when=9' },
   { name: 'at a later fsync', inject: 'fsync,fdatasync:signal=KILL:when=60' },
   { name: 'at an unlink', inject: 'unlink,unlinkat:signal=KILL:when=9' },
   { name: 'at a later unlink', inject: 'unlink,unlinkat:signal=KILL:when=12' },
-  { name: 'at the next unlink', inject: 'unlink,unlinkat:signal=KILL:when=13' },
 ]
 t.test('killed between the steps of sealing and dropping: the next start goes on from there', async (t) => {
   for (const { name, inject } of steps) {
