@@ -31,14 +31,13 @@
  */
 import assert from 'node:assert'
 import type { StoredMessage } from '../buffer/buffer.ts'
-import type { Batch, DeliveryError, DestinationDriver } from '../destinations/driver.ts'
-import type { Logger } from '../log.ts'
-import { abortGraceMs, attemptDelivery, attemptLimitMs } from './attempt.ts'
-import { batchIdentity } from './batch-identity.ts'
+import type { DeliveryError } from '../destinations/driver.ts'
+import { attemptDelivery, attemptLimitMs } from './attempt.ts'
+import { batchOf } from './batch-identity.ts'
 import { BatchReader, type DroppedMessages, type HeldBatch } from './batch-reader.ts'
-import type { Clock } from './clock.ts'
 import type { LaneCounts, LaneRow, LaneSpec } from './delivery.ts'
 import type { LaneDeps } from './lane-deps.ts'
+import { LaneDriver } from './lane-driver.ts'
 import { type LaneLog, openLaneLog } from './lane-log.ts'
 import * as transition from './lane-row.ts'
 import { RetryWindow } from './retry-window.ts'
@@ -46,8 +45,6 @@ import { levelCheckMs, Sleeper } from './sleeper.ts'
 
 /** How often an open batch is looked at while it gathers: notices come too often for a query each. */
 const gatherCheckMs = 100
-/** A connection that nothing was sent over for so long is closed. */
-const idleDriverMs = 60_000
 
 export class Lane {
   #spec: LaneSpec
@@ -58,16 +55,15 @@ export class Lane {
   readonly #deps: LaneDeps
   readonly #log: LaneLog
   readonly #batches: BatchReader
+  readonly #driver: LaneDriver
   readonly #retry: RetryWindow
   readonly #sleeper: Sleeper
   #held: HeldBatch | null = null
-  #driver: DestinationDriver | null = null
 
   readonly #commands: (() => Promise<void>)[] = []
   #interruptStep: (() => void) | null = null
   #interruptAttempt: (() => void) | null = null
   #isFloorDue = true
-  #lastAttemptAt = 0
   #state: 'new' | 'running' | 'closing' | 'removed' | 'closed' = 'new'
   #done: Promise<void> = Promise.resolve()
 
@@ -80,6 +76,7 @@ export class Lane {
     this.#batches = new BatchReader(spec.pipeId, deps.reader, deps.budget, deps.clock)
     this.#retry = new RetryWindow(row, deps.clock)
     this.#sleeper = new Sleeper(deps.clock)
+    this.#driver = new LaneDriver(deps.clock, deps.log)
     this.#log = openLaneLog(deps.log, spec)
   }
 
@@ -168,7 +165,7 @@ export class Lane {
       this.#spec = spec
       this.#retry.tryNow()
       if (this.#row.blockingMsgId !== null) this.#change(transition.afterRetryNow(this.#row))
-      await this.#closeDriver()
+      await this.#driver.close()
     })
   }
 
@@ -214,7 +211,7 @@ export class Lane {
     }
     this.#release()
     if (this.#state === 'closing' && this.#isDirty) await this.#save()
-    await this.#closeDriver()
+    await this.#driver.close()
     this.#state = 'closed'
     // Nobody waits for ever: what was asked too late is answered as not done.
     for (const command of this.#commands.splice(0)) await command()
@@ -279,20 +276,18 @@ export class Lane {
   async #attempt(held: HeldBatch): Promise<void> {
     const messages = held.messages.filter(({ seq }) => seq <= this.#row.batchLastSeq!)
     const rest = held.messages.slice(messages.length)
-    const batch = this.#batch(messages)
-    const deliver = (signal: AbortSignal) => {
-      this.#driver ??= this.#deps.openDriver(this.#spec)
-      return this.#driver.deliver(batch, signal)
-    }
+    const batch = batchOf(this.#spec.destinationId, messages)
+    const open = () => this.#deps.openDriver(this.#spec)
+    const deliver = (signal: AbortSignal) => this.#driver.deliver(batch, signal, open)
     const interrupt = new AbortController()
     this.#interruptAttempt = () => interrupt.abort()
     const startedAt = this.#deps.clock.monotonicMs()
     const limitMs = attemptLimitMs(this.#spec, batch)
     const outcome = await attemptDelivery(deliver, limitMs, interrupt.signal, this.#deps)
     this.#interruptAttempt = null
-    this.#lastAttemptAt = this.#deps.clock.monotonicMs()
-    this.#log.attempted(batch, this.#row.attempts + 1, outcome, this.#lastAttemptAt - startedAt)
-    if (outcome.isHung) await this.#closeDriver()
+    const ms = this.#deps.clock.monotonicMs() - startedAt
+    this.#log.attempted(batch, this.#row.attempts + 1, outcome, ms)
+    if (outcome.isHung) await this.#driver.close()
     if (outcome.kind === 'delivered') this.#delivered(messages, rest)
     if (outcome.kind === 'failed') this.#failed(messages, rest, outcome.error)
   }
@@ -329,19 +324,6 @@ export class Lane {
     this.#change(transition.afterPause(this.#row, messages, error, now + delayMs, now))
     if (error.class === 'permanent' && !wasStanding) this.#log.blocked(messages[0]!, error)
     if (hasStalled) this.#log.stalled(messages[0]!, error)
-  }
-
-  #batch(messages: StoredMessage[]): Batch {
-    const firstSeq = this.#row.batchFirstSeq!
-    const lastSeq = this.#row.batchLastSeq!
-    return {
-      identity: batchIdentity(this.#spec.destinationId, firstSeq, lastSeq),
-      firstSeq,
-      lastSeq,
-      messages,
-      recordCount: transition.recordsOf(messages),
-      byteCount: transition.bytesOf(messages),
-    }
   }
 
   #isBlocking(): boolean {
@@ -384,8 +366,7 @@ export class Lane {
 
   async #beforeSleep(): Promise<void> {
     await this.#saveIfDirty()
-    const idleMs = this.#deps.clock.monotonicMs() - this.#lastAttemptAt
-    if (idleMs > idleDriverMs) await this.#closeDriver()
+    await this.#driver.closeIdle()
   }
 
   #change(row: LaneRow): void {
@@ -414,26 +395,6 @@ export class Lane {
     this.#savedCursorSeq = row.cursorSeq
     this.#deps.onSaved()
   }
-
-  /** A driver that hangs may hang in closing too: it is not waited for longer than an abort. */
-  async #closeDriver(): Promise<void> {
-    const driver = this.#driver
-    this.#driver = null
-    if (driver !== null) await closeWithin(driver, abortGraceMs, this.#deps.clock, this.#deps.log)
-  }
-}
-
-async function closeWithin(driver: DestinationDriver, ms: number, clock: Clock, log: Logger): Promise<void> {
-  await new Promise<void>((resolve) => {
-    const cancel = clock.wake(ms, resolve)
-    driver
-      .close()
-      .catch((error: unknown) => log.warn({ err: error }, 'driver.close_failed'))
-      .finally(() => {
-        cancel()
-        resolve()
-      })
-  })
 }
 
 function noCounts(pipeId: string): LaneCounts {
