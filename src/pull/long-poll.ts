@@ -26,7 +26,10 @@ export interface PullWait {
 export type LongPoll = (wait: PullWait) => Promise<PullAnswer>
 
 /** Resolves `empty` when the time is over. Throws `pull_concurrency_exceeded`. `now`: a monotonic clock in ms. */
-export function createLongPoll(delivery: Pick<Delivery, 'pull'>, now: () => number): LongPoll {
+export function createLongPoll(
+  delivery: Pick<Delivery, 'pull'>,
+  now: () => number = () => performance.now(),
+): LongPoll {
   const waiting = new Map<string, number>()
 
   return async (wait) => {

@@ -1,0 +1,114 @@
+import { Writable } from 'node:stream'
+import { pino } from 'pino'
+import t from 'tap'
+import { ApiError } from '../../src/contract/errors.ts'
+import { AddressInUseError, ListenError } from '../../src/http/listen.ts'
+import type { ApiReply, Route } from '../../src/http/route.ts'
+import { openHttpServer } from '../../src/http/server.ts'
+import { createIngest } from '../../src/ingest/accept.ts'
+import { createAuthenticate } from '../../src/ingest/bearer.ts'
+import { createClientIp } from '../../src/ingest/client-ip.ts'
+import type { Directory } from '../../src/ingest/directory.ts'
+import { createQuota } from '../../src/ingest/quota.ts'
+import { createUsageCounter } from '../../src/ingest/usage.ts'
+import { call } from '../support/daemon.ts'
+import { connectRaw } from '../support/raw-http.ts'
+import { until } from '../support/until.ts'
+
+/** The server alone, in this process, with routes of the test's own: for what a sound daemon never does. */
+const lines: Record<string, unknown>[] = []
+const sink = new Writable({
+  write: (line, _encoding, done) => {
+    lines.push(JSON.parse(String(line)))
+    done()
+  },
+})
+const log = pino({ level: 'info' }, sink)
+const directory: Directory = {
+  pipe: () => undefined,
+  key: () => undefined,
+  refreshPipe: async () => {},
+  refreshKeys: async () => {},
+}
+const refuse = () => Promise.reject(new Error('not in this test'))
+const ingest = createIngest({
+  directory,
+  appender: { append: refuse, headSeq: 0, drain: refuse },
+  geo: { lookup: () => null, close: () => {} },
+  clientIp: createClientIp([]),
+  quota: createQuota({}, 0),
+  usage: createUsageCounter(new Map()),
+  maxBodyBytes: 1000,
+  log,
+  now: Date.now,
+})
+function route(path: string, handler: () => Promise<ApiReply>): Route {
+  return { method: 'GET', path, operationId: path, auth: 'none', handler }
+}
+
+let release = (_reply: ApiReply) => {}
+const routes = [
+  route('/broken', () => Promise.reject(new Error('the secret is 4711'))),
+  route('/known', () => Promise.reject(new ApiError('duplicate_origin', { details: { extra: 1 } }))),
+  route('/held', () => new Promise<ApiReply>((resolve) => (release = resolve))),
+]
+const listen = { host: '127.0.0.1', port: 0 }
+const open = (address = listen) =>
+  openHttpServer({
+    surfaces: [{ name: 'listen', listen: address, management: true, data: true }],
+    routes,
+    ingest,
+    authenticate: createAuthenticate(directory),
+    log,
+  })
+const server = await open()
+t.teardown(() => server.close())
+const port = server.addresses[0]!.port
+const url = `http://127.0.0.1:${port}`
+
+t.test('what is ours is 500 server_error: logged with its stack and an id, told without', async (t) => {
+  const answer = await call('GET', `${url}/broken`, {})
+  t.same([answer.status, answer.body.error], [500, 'server_error'])
+  t.notMatch(answer.text, /4711|Error:|\.ts/)
+  const line = lines.find((one) => one.request_id === answer.body.request_id)
+  t.match(line, { msg: 'http.failed', where: '/broken', err: { stack: /4711/ } })
+  t.equal(
+    (await call('GET', `${url}/known`, {})).body.extra,
+    1,
+    'an ApiError is the caller’s and keeps its details',
+  )
+})
+
+t.test(
+  'a handler that is slower than its client does no harm (trap: touching a response after its abort)',
+  async (t) => {
+    const connection = await connectRaw(url)
+    connection.write('GET /held HTTP/1.1\r\nHost: x\r\n\r\n')
+    await until('it is under way', () => server.requestsUnderWay() === 1)
+    connection.reset()
+    await until('its end was seen', () => server.requestsUnderWay() === 0)
+    release({ status: 200, body: {} })
+    t.equal((await call('GET', `${url}/known`, {})).status, 409)
+  },
+)
+
+t.test('an address that is taken or not ours is told apart before anything listens', async (t) => {
+  await t.rejects(open({ host: '127.0.0.1', port }), AddressInUseError)
+  await t.rejects(open({ host: '192.0.2.1', port: 0 }), ListenError)
+  await t.rejects(open({ host: 'no-such-host.invalid', port: 0 }), ListenError)
+})
+
+t.test('stopAccepting: what is under way is answered, and its connection then closed', async (t) => {
+  const stopping = await open()
+  const base = `http://127.0.0.1:${stopping.addresses[0]!.port}`
+  const connection = await connectRaw(base)
+  connection.write('GET /held HTTP/1.1\r\nHost: x\r\n\r\n')
+  await until('it is under way', () => stopping.requestsUnderWay() === 1)
+  stopping.stopAccepting()
+  await t.rejects(connectRaw(base))
+  release({ status: 200, body: { late: true } })
+  t.same((await connection.answer()).body, '{"late":true}')
+  await connection.closed
+  await stopping.idle()
+  stopping.close()
+})
