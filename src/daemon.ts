@@ -143,9 +143,6 @@ async function openParts(
     onFatal: fatal('buffer'),
   })
   opened.add(() => buffer.close())
-  if (buffer.missingAcknowledged > 0) {
-    log.error({ messages: buffer.missingAcknowledged }, 'buffer.acknowledged_messages_missing')
-  }
   const driverSettings = driverSettingsFrom(settings)
   const delivery = await openDelivery({
     feedPort: buffer.feedPort,
