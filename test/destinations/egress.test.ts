@@ -299,8 +299,7 @@ t.test('every driver obeys: the HTTP endpoint, PostgreSQL and the agents for the
   t.equal(sink.deliveries.length, 2)
 })
 
-t.test('a dial that is aborted or takes too long ends', async (t) => {
+t.test('a dial that is aborted ends', async (t) => {
   const gone = AbortSignal.abort(new Error('stop'))
   t.match(await failure(dial({ host: '127.0.0.1', port: 1 }, open, { signal: gone })), { message: 'stop' })
-  t.match(await failure(dial({ host: 'localhost', port: 1 }, open, { timeoutMs: 0 })), { code: 'ETIMEDOUT' })
 })

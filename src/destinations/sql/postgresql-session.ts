@@ -31,13 +31,15 @@ export async function openSession(
   const deadline = AbortSignal.timeout(connectTimeoutMs)
   const stop = AbortSignal.any([signal, deadline])
   const port = Number(config.port ?? 5432)
+  let socket: Socket | undefined
   try {
-    const socket = await dial({ host: config.host, port }, settings.egress, { signal: stop })
+    socket = await dial({ host: config.host, port }, settings.egress, { signal: stop })
     const session = startSession(socket, config, port, settings)
     await session.connect(stop)
     await session.run(stop, `SET statement_timeout = ${statementTimeoutMs}`)
     return session
   } catch (error) {
+    socket?.destroy()
     if (signal.aborted) throw aborted()
     if (deadline.aborted) {
       const message = `The database server did not let us in within ${connectTimeoutMs / 1000} s.`
@@ -70,16 +72,12 @@ function startSession(socket: Socket, config: DatabaseConfig, port: number, sett
   client.on('end', destroy)
   const guarded = <T>(signal: AbortSignal, work: () => Promise<T>) => untilAborted(signal, work, destroy)
   return {
-    connect: (signal: AbortSignal) => guarded(signal, () => client.connect()).catch(fail),
+    connect: (signal: AbortSignal) => guarded(signal, () => client.connect()),
     async run(signal: AbortSignal, text: string, values: readonly unknown[] = []): Promise<Row[]> {
       return (await guarded(signal, () => client.query(text, [...values]))).rows
     },
     isDead: () => isDead,
     destroy,
-  }
-  function fail(error: unknown): never {
-    destroy()
-    throw error
   }
 }
 
