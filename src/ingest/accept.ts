@@ -11,16 +11,17 @@ import { v7 as newMsgId } from 'uuid'
 import { type Appended, type Appender, BufferUnavailableError } from '../buffer/buffer.ts'
 import { ApiError } from '../contract/errors.ts'
 import type { PipeLimits } from '../contract/limits.ts'
-import { isUuid } from '../contract/uuid.ts'
 import type { Logger } from '../log.ts'
-import { type Authenticate, createAuthenticate } from './bearer.ts'
+import { findPipe, refusalOf, requireKey } from './admission.ts'
+import { createAuthenticate } from './bearer.ts'
 import { bodyEncoding, bodyFormat, decodeBody, tooLarge } from './body.ts'
 import type { ClientIp } from './client-ip.ts'
 import type { Directory, DirectoryPipe } from './directory.ts'
-import { type Enrichment, type EnrichmentPlan, planEnrichment } from './enrich.ts'
+import type { Enrichment } from './enrich.ts'
 import type { Geo } from './geo.ts'
 import { judgeOrigin } from './origins.ts'
 import { type ParsedBody, parseJsonBody, parseNdjsonBody } from './parse.ts'
+import { type PipePlan, planKeeper } from './pipe-plan.ts'
 import { type LimitState, type Quota, rateLimitHeaders, type Taken } from './quota.ts'
 import { requireFields } from './required-fields.ts'
 import { spliceRecords } from './splice.ts'
@@ -141,50 +142,10 @@ export function createIngest(deps: IngestDeps): Ingest {
   }
 }
 
-/** Only an active pipe takes records (spec "States and transitions"). */
-function findPipe(directory: Directory, pipeId: string): DirectoryPipe {
-  if (!isUuid(pipeId)) throw new ApiError('invalid_pipe_id')
-  const entry = directory.pipe(pipeId.toLowerCase())
-  if (entry === undefined || entry.pipe.pipe_status !== 'active') {
-    throw new ApiError('pipe_not_found', { message: 'No active pipe with this id.' })
-  }
-  return entry
-}
-
-/** A promise only when the directory has to look for the key; it rejects like the function throws. */
-function requireKey(
-  entry: DirectoryPipe,
-  authorization: string,
-  authenticate: Authenticate,
-): undefined | Promise<undefined> {
-  if (!entry.pipe.pipe_api_key_required) return undefined
-  const require = (workspaceId: string | undefined) => {
-    if (workspaceId === entry.workspaceId) return undefined
-    throw new ApiError('unauthorized', { headers: { 'WWW-Authenticate': 'Bearer' } })
-  }
-  const key = authenticate(authorization)
-  return key instanceof Promise ? key.then((found) => require(found?.workspaceId)) : require(key?.workspaceId)
-}
-
 /** The body must be asked for before the first wait, or its bytes are lost: collect it while the key is looked up. */
 async function holdingBody(request: IngestRequest, maxBytes: number, key: Promise<undefined>): Promise<void> {
   request.body(maxBytes).catch(() => {})
   await key
-}
-
-function refusalOf(code: NonNullable<ReturnType<typeof judgeOrigin>['refusal']>, origin: string): ApiError {
-  if (code === 'unauthorized') {
-    return new ApiError(code, {
-      message: 'This pipe takes browser requests only: an Origin header is required.',
-      headers: { 'WWW-Authenticate': 'Bearer' },
-    })
-  }
-  if (code === 'forbidden') {
-    return new ApiError(code, {
-      message: `The origin ${JSON.stringify(origin)} is not allowed for this pipe.`,
-    })
-  }
-  return new ApiError(code)
 }
 
 /** Size → encoding → JSON. What the headers rule out is refused before the body is read. Null: the client went away. */
@@ -286,28 +247,4 @@ function refuse(error: unknown, allowOrigin: string | null, log: Logger): Ingest
 function unexpected(error: unknown, log: Logger): ApiError {
   log.error({ err: error }, 'ingest.failed')
   return new ApiError('server_error')
-}
-
-/** What can be worked out once for a pipe. */
-interface PipePlan {
-  enrichment: EnrichmentPlan
-  /** The 202 body up to the record count. A pipe's name needs no escaping (spec: letters, digits, `-`, `_`). */
-  answerHead: string
-}
-
-/** By the directory's entry, which is replaced whenever the pipe changes. */
-function planKeeper(): (entry: DirectoryPipe) => PipePlan {
-  const plans = new WeakMap<DirectoryPipe, PipePlan>()
-  return (entry) => {
-    let plan = plans.get(entry)
-    if (plan === undefined) {
-      const { pipe_id, pipe_name } = entry.pipe
-      plan = {
-        enrichment: planEnrichment(entry.pipe),
-        answerHead: `{"accepted":true,"pipe_id":"${pipe_id}","pipe_name":"${pipe_name}","records_count":`,
-      }
-      plans.set(entry, plan)
-    }
-    return plan
-  }
 }
