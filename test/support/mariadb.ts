@@ -32,7 +32,9 @@ export interface Mariadb {
   resume(): void
   /** Ends the server; the data stays. */
   shutDown(): Promise<void>
-  /** Starts it again after `shutDown`, on the same port. */
+  /** The server goes at once, as in a crash; its data stay. */
+  halt(): Promise<void>
+  /** Starts it again after `shutDown` or `halt`, on the same port. */
   start(): Promise<void>
   /** Ends the server and removes its data. */
   stop(): Promise<void>
@@ -91,14 +93,16 @@ export async function startMariadb(options: MariadbOptions = {}): Promise<Mariad
       { everyMs: 50 },
     )
   }
-  async function shutDown(): Promise<void> {
+  async function end(signal: NodeJS.Signals): Promise<void> {
     const child = server
     server = null
     if (child === null || child.exitCode !== null) return
     child.kill('SIGCONT')
-    child.kill('SIGTERM')
+    child.kill(signal)
     if (child.exitCode === null) await new Promise((resolve) => child.once('exit', resolve))
   }
+
+  const shutDown = () => end('SIGTERM')
 
   await bootstrap(
     dir,
@@ -118,6 +122,7 @@ CREATE DATABASE ${database} CHARACTER SET utf8mb4;`,
     connect,
     start,
     shutDown,
+    halt: () => end('SIGKILL'),
     async query(sql) {
       const connection = await connect()
       try {

@@ -32,7 +32,9 @@ export interface TestPostgres {
   resume(): void
   /** The server goes at once, as in a crash; its data stay. */
   halt(): Promise<void>
-  /** After `halt`: the same data on the same port. */
+  /** The server ends in order, as for an upgrade: sessions are ended, nothing is lost. */
+  shutDown(): Promise<void>
+  /** After `halt` or `shutDown`: the same data on the same port. */
   start(): Promise<void>
   /** Ends the server and removes its data. */
   stop(): Promise<void>
@@ -66,15 +68,16 @@ export async function startPostgres({ ssl = true }: PostgresOptions = {}): Promi
     await ready(child)
     return child
   }
-  async function halt(): Promise<void> {
+  async function end(signal: NodeJS.Signals): Promise<void> {
     client?.end().catch(() => {})
     client = undefined
     if (server.exitCode !== null || server.signalCode !== null) return
     const ended = new Promise((resolve) => server.once('exit', resolve))
     signalTree(server, 'SIGCONT')
-    server.kill('SIGQUIT')
+    server.kill(signal)
     await ended
   }
+  const halt = () => end('SIGQUIT')
   return {
     host: '127.0.0.1',
     port,
@@ -101,6 +104,8 @@ export async function startPostgres({ ssl = true }: PostgresOptions = {}): Promi
     pause: () => signalTree(server, 'SIGSTOP'),
     resume: () => signalTree(server, 'SIGCONT'),
     halt,
+    // SIGTERM would wait for every session to leave by itself.
+    shutDown: () => end('SIGINT'),
     async start() {
       server = await launch()
     },
