@@ -3,8 +3,8 @@ import { ApiKeyCreate } from '../contract/api-key.ts'
 import { ApiError } from '../contract/errors.ts'
 import { requireObject, validate } from '../contract/validate.ts'
 import { mintApiKey } from '../metadata/key-tokens.ts'
+import type { ManagementDeps } from './deps.ts'
 import { resourceId } from './lookup.ts'
-import type { ManagementDeps } from './management.ts'
 
 export function apiKeyUseCases({ metadata, directory }: Pick<ManagementDeps, 'metadata' | 'directory'>) {
   return {

@@ -24,10 +24,10 @@ import {
 } from '../contract/validate.ts'
 import type { Delivery } from '../delivery/delivery.ts'
 import type { DestinationChange, NewDestination, StoredDestination } from '../metadata/store.ts'
+import type { ManagementDeps } from './deps.ts'
 import { givenConfig, mergedConfig, redactedConfig, storedColumn } from './destination-config.ts'
 import { type CheckTarget, columnErrors, configErrors } from './destination-rules.ts'
 import { requireDestination, requirePipe } from './lookup.ts'
-import type { ManagementDeps } from './management.ts'
 import { oneAtATime } from './one-at-a-time.ts'
 
 type Deps = Pick<ManagementDeps, 'metadata' | 'delivery' | 'headSeq' | 'checkTarget'> & {

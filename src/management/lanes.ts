@@ -3,8 +3,8 @@ import { RewindRequest } from '../contract/destination-requests.ts'
 import { ApiError, validationError } from '../contract/errors.ts'
 import { requireObject, validate } from '../contract/validate.ts'
 import type { BlockingMessage, RewindTarget } from '../delivery/delivery.ts'
+import type { ManagementDeps } from './deps.ts'
 import { requireDestination } from './lookup.ts'
-import type { ManagementDeps } from './management.ts'
 
 export function laneUseCases({ metadata, delivery }: Pick<ManagementDeps, 'metadata' | 'delivery'>) {
   const laneOf = async (workspaceId: string, pipeId: string, destinationId: string) =>

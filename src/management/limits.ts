@@ -1,8 +1,8 @@
 /** Per-pipe limits (spec "Pipe limits"): set as a whole. */
 import { PipeLimits } from '../contract/limits.ts'
 import { requireObject, validate } from '../contract/validate.ts'
+import type { ManagementDeps } from './deps.ts'
 import { requirePipe } from './lookup.ts'
-import type { ManagementDeps } from './management.ts'
 
 type Deps = Pick<ManagementDeps, 'metadata'> & { announce: (pipeId: string) => Promise<void> }
 

@@ -2,8 +2,8 @@
 import { ApiError, validationError } from '../contract/errors.ts'
 import { OriginCreate } from '../contract/origin.ts'
 import { requireObject, validate } from '../contract/validate.ts'
+import type { ManagementDeps } from './deps.ts'
 import { requirePipe, resourceId } from './lookup.ts'
-import type { ManagementDeps } from './management.ts'
 
 type Deps = Pick<ManagementDeps, 'metadata'> & { announce: (pipeId: string) => Promise<void> }
 

@@ -2,9 +2,9 @@
 import { ApiError } from '../contract/errors.ts'
 import { PipeCreate, PipeUpdate, pipeDefaults } from '../contract/pipe.ts'
 import { explain, refuseAny, requireObject, validate } from '../contract/validate.ts'
+import type { ManagementDeps } from './deps.ts'
 import { shownDestinations } from './destinations.ts'
 import { requirePipe, resourceId } from './lookup.ts'
-import type { ManagementDeps } from './management.ts'
 import { collidingTargets, trimGeoFields } from './pipe-rules.ts'
 import { usageByPipe } from './usage.ts'
 

@@ -1,7 +1,7 @@
 /** `usage_by_pipe`: hourly roll-ups, what ingest has not written yet, and the lanes' backlogs. Never a scan. */
 import { type PipeUsage, usageStatsWindowHours } from '../contract/usage.ts'
 import type { IngestCounts } from '../metadata/store.ts'
-import type { ManagementDeps } from './management.ts'
+import type { ManagementDeps } from './deps.ts'
 
 const hourMs = 3_600_000
 

@@ -150,7 +150,7 @@ t.test('there is no cycle of imports', async (t) => {
 
 t.test('the lane and everything pure know no threads', async (t) => {
   const threads = imports.filter((one) => one.to === 'node:worker_threads').map((one) => one.from)
-  const allowedFiles = /^(buffer\/segments\/|delivery\/delivery-(thread|client)|daemon\.ts)/
+  const allowedFiles = /^(buffer\/segments\/|delivery\/delivery-(thread|client|protocol)|daemon\.ts)/
   t.same(
     threads.filter((file) => !allowedFiles.test(file)),
     [],
