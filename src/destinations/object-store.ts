@@ -14,8 +14,7 @@ import {
   S3Client,
 } from '@aws-sdk/client-s3'
 import { Upload } from '@aws-sdk/lib-storage'
-import { Value } from 'typebox/value'
-import { ObjectStoreConfig } from '../contract/destination.ts'
+import type { ObjectStoreConfig } from '../contract/destination.ts'
 import type {
   Batch,
   DestinationCheck,
@@ -35,7 +34,7 @@ const multipartAboveBytes = 64 * 1024 * 1024
 const partBytes = 16 * 1024 * 1024
 
 function openObjectStore(spec: DestinationSpec, settings: DriverSettings): DestinationDriver {
-  const config = Value.Parse(ObjectStoreConfig, spec.config)
+  const config = configOf(spec)
   const store = openStore(config, settings)
   return {
     async deliver(batch: Batch, signal: AbortSignal) {
@@ -62,7 +61,7 @@ async function checkObjectStore(
   settings: DriverSettings,
   signal: AbortSignal,
 ): Promise<DestinationCheck[]> {
-  const config = Value.Parse(ObjectStoreConfig, spec.config)
+  const config = configOf(spec)
   const store = openStore(config, settings)
   const checks: DestinationCheck[] = []
   const failed = (name: string, error: unknown) =>
@@ -166,6 +165,11 @@ async function putInParts(
   } finally {
     signal.removeEventListener('abort', stop)
   }
+}
+
+/** Management checked the config against this very schema before it was stored (see `DestinationSpec`). */
+function configOf({ config }: DestinationSpec): ObjectStoreConfig {
+  return config as ObjectStoreConfig
 }
 
 /** Without keys the SDK looks for credentials of the machine itself (environment, profile, instance role). */
