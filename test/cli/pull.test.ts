@@ -85,24 +85,21 @@ t.test('a command that fails, or a URL that refuses, leaves the cursor where it 
   t.match(deliveries[0]?.headers, { authorization: 'Bearer f', 'content-type': 'application/x-ndjson' })
 })
 
-t.test(
-  '--follow waits for what comes, outlives a restart of the daemon, and ends at Ctrl-C with 130',
-  async (t) => {
-    const pipeId = await filled('followed', 1)
-    const file = path.join(home, 'followed.ndjson')
-    const args = ['pull', 'followed/pull', '--follow', '--exec', `cat >> '${file}'`]
-    const lines = () => (existsSync(file) ? linesOf(readFileSync(file, 'utf8')).length : 0)
-    const consumer = startCli(args, { env })
-    const end = finished(consumer)
-    await until('the first message came', () => lines() === 1)
-    await daemon.ingest(pipeId, '{"id":1}')
-    await until('the second message came', () => lines() === 2)
-    consumer.kill('SIGINT')
-    const ended = await end
-    t.equal(ended.code, 130)
-    t.match(ended.stderr, /goes on where it stopped/)
-  },
-)
+t.test('--follow waits for what comes and ends at Ctrl-C with 130', async (t) => {
+  const pipeId = await filled('followed', 1)
+  const file = path.join(home, 'followed.ndjson')
+  const args = ['pull', 'followed/pull', '--follow', '--exec', `cat >> '${file}'`]
+  const lines = () => (existsSync(file) ? linesOf(readFileSync(file, 'utf8')).length : 0)
+  const consumer = startCli(args, { env })
+  const end = finished(consumer)
+  await until('the first message came', () => lines() === 1)
+  await daemon.ingest(pipeId, '{"id":1}')
+  await until('the second message came', () => lines() === 2)
+  consumer.kill('SIGINT')
+  const ended = await end
+  t.equal(ended.code, 130)
+  t.match(ended.stderr, /goes on where it stopped/)
+})
 
 t.test('explicit acknowledgement: a failed command gives the message back at once', async (t) => {
   await filled('leased', 2, { ack_mode: 'explicit', lease_seconds: 600 })
