@@ -4,7 +4,7 @@ export function record(index: number): string {
     id: `evt-${String(index).padStart(12, '0')}`,
     type: 'order.placed',
     user_id: 100000 + (index % 50_000),
-    amount: 19.99 + (index % 100),
+    amount: (1999 + (index % 100) * 100) / 100,
     currency: 'EUR',
     ok: index % 2 === 0,
     tags: ['web', 'spring-sale', 'returning'],

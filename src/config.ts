@@ -96,6 +96,14 @@ export const settingDefinitions = [
     doc: 'Largest ingest body, as sent and after decompression.',
   },
   {
+    key: 'ingest.max_in_flight_bytes',
+    env: 'PIPECTL_INGEST_MAX_IN_FLIGHT_BYTES',
+    kind: 'bytes',
+    fallback: 128 * MiB,
+    min: KiB,
+    doc: 'Memory that the bodies of all requests under way may take together; beyond it ingest answers 503.',
+  },
+  {
     key: 'buffer.max_bytes',
     env: 'PIPECTL_BUFFER_MAX_BYTES',
     kind: 'bytes',
@@ -239,6 +247,7 @@ export interface Settings {
   trusted_proxies: string[]
   destination_db_ssl: boolean
   'ingest.max_body_bytes': number
+  'ingest.max_in_flight_bytes': number
   'buffer.max_bytes': number
   'buffer.min_free_bytes': number
   'buffer.segment_max_bytes': number

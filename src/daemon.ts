@@ -24,6 +24,7 @@ import { pullRoutes } from './http/pull-routes.ts'
 import { openHttpServer, type Surface } from './http/server.ts'
 import { createIngest } from './ingest/accept.ts'
 import { createAuthenticate } from './ingest/bearer.ts'
+import { createBodyMemory } from './ingest/body-memory.ts'
 import { type ClientIp, createClientIp } from './ingest/client-ip.ts'
 import type { Directory } from './ingest/directory.ts'
 import { openDirectory } from './ingest/directory-cache.ts'
@@ -173,6 +174,7 @@ async function openParts(
       geo,
       clientIp,
       quota: createQuota(await metadata.usage.ingestedSince(startOfUtcDay(Date.now())), Date.now()),
+      bodyMemory: createBodyMemory(settings['ingest.max_in_flight_bytes']),
       maxBodyBytes: settings['ingest.max_body_bytes'],
       now: Date.now,
     }),
@@ -272,7 +274,7 @@ function routesOf(
   const pulls = pullRoutes({
     findDestination: (workspaceId, id) => metadata.destinations.find(workspaceId, id),
     delivery,
-    longPoll: createLongPoll(delivery, Date.now),
+    longPoll: createLongPoll(delivery),
     log,
   })
   return [...managementRoutes(management), ...pulls, openApiRoute(Buffer.from(openapiYaml()))]

@@ -30,6 +30,10 @@ import { objectStoreError } from './object-store-errors.ts'
 
 export const objectStore: DriverModule = { open: openObjectStore, check: checkObjectStore }
 
+// The SDK says at every start that its next releases want a newer Node.js. Which release runs is package.json's choice,
+// not the operator's, and the log is for what an operator can act on.
+process.env.AWS_SDK_JS_NODE_VERSION_SUPPORT_WARNING_DISABLED ??= 'true'
+
 const multipartAboveBytes = 64 * 1024 * 1024
 const partBytes = 16 * 1024 * 1024
 

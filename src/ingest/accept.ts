@@ -15,6 +15,7 @@ import type { Logger } from '../log.ts'
 import { findPipe, refusalOf, requireKey } from './admission.ts'
 import { createAuthenticate } from './bearer.ts'
 import { bodyEncoding, bodyFormat, decodeBody, tooLarge } from './body.ts'
+import type { BodyHold, BodyMemory } from './body-memory.ts'
 import type { ClientIp } from './client-ip.ts'
 import type { Directory, DirectoryPipe } from './directory.ts'
 import type { Enrichment } from './enrich.ts'
@@ -43,10 +44,11 @@ export interface IngestRequest {
   /** The socket's peer, 4 or 16 bytes. */
   peer(): Uint8Array
   /**
-   * The body as sent; null when the client went away. Rejects with `payload_too_large` once more bytes have come.
+   * The body as sent; null when the client went away. Rejects with `payload_too_large` once more bytes have come, and
+   * with what `onBytes`, told of each piece before it is kept, throws.
    * Must first be called before the first wait, or bytes are lost; later calls give the same promise.
    */
-  body(maxBytes: number): Promise<Buffer | null>
+  body(maxBytes: number, onBytes: (bytes: number) => void): Promise<Buffer | null>
 }
 
 /** What HTTP makes a response of. `body` is JSON text, ASCII when `status` is 202. */
@@ -74,6 +76,7 @@ export interface IngestDeps {
   clientIp: ClientIp
   quota: Quota
   usage: UsageCounter
+  bodyMemory: BodyMemory
   maxBodyBytes: number
   log: Logger
   now(): number
@@ -89,6 +92,7 @@ export function createIngest(deps: IngestDeps): Ingest {
       const receivedMs = now()
       let entry: DirectoryPipe | null = null
       let allowOrigin: string | null = null
+      const hold = deps.bodyMemory.open()
       try {
         entry = findPipe(directory, request.pipeId)
         const verdict = judgeOrigin(entry, request.origin)
@@ -98,10 +102,10 @@ export function createIngest(deps: IngestDeps): Ingest {
           ? deps.clientIp.of(request.peer(), () => request.forwardedFor)
           : null
         const key = requireKey(entry, request.authorization, authenticate)
-        if (key instanceof Promise) await holdingBody(request, deps.maxBodyBytes, key)
+        if (key instanceof Promise) await holdingBody(request, deps.maxBodyBytes, hold, key)
         if (verdict.refusal !== null) throw refusalOf(verdict.refusal, request.origin)
 
-        const parsed = await readRecords(request, deps.maxBodyBytes)
+        const parsed = await readRecords(request, deps.maxBodyBytes, hold)
         if (parsed === null) return null
         requireCount(parsed.records.length, entry.limits)
         const geo = plan.enrichment.needsGeo && clientIp !== null ? deps.geo.lookup(clientIp) : null
@@ -111,6 +115,8 @@ export function createIngest(deps: IngestDeps): Ingest {
       } catch (error) {
         if (entry !== null) deps.usage.rejected(entry.pipe.pipe_id, receivedMs)
         return refuse(error, allowOrigin, deps.log)
+      } finally {
+        hold.release()
       }
     },
     hint: (pipeId, origin) => {
@@ -143,20 +149,30 @@ export function createIngest(deps: IngestDeps): Ingest {
 }
 
 /** The body must be asked for before the first wait, or its bytes are lost: collect it while the key is looked up. */
-async function holdingBody(request: IngestRequest, maxBytes: number, key: Promise<undefined>): Promise<void> {
-  request.body(maxBytes).catch(() => {})
+async function holdingBody(
+  request: IngestRequest,
+  maxBytes: number,
+  hold: BodyHold,
+  key: Promise<undefined>,
+): Promise<void> {
+  request.body(maxBytes, hold.add).catch(() => {})
   await key
 }
 
 /** Size → encoding → JSON. What the headers rule out is refused before the body is read. Null: the client went away. */
-async function readRecords(request: IngestRequest, maxBytes: number): Promise<ParsedBody | null> {
+async function readRecords(
+  request: IngestRequest,
+  maxBytes: number,
+  hold: BodyHold,
+): Promise<ParsedBody | null> {
   if (request.contentLength > maxBytes) throw tooLarge(maxBytes)
   const encoding = bodyEncoding(request.contentEncoding)
   const format = bodyFormat(request.contentType)
   requireIdempotencyKeyIsUsable(request.idempotencyKey)
-  const sent = await request.body(maxBytes)
+  const sent = await request.body(maxBytes, hold.add)
   if (sent === null) return null
   const bytes = encoding === 'identity' ? sent : await decodeBody(sent, encoding, maxBytes)
+  if (bytes !== sent) hold.add(bytes.length)
   return format === 'json' ? parseJsonBody(bytes) : parseNdjsonBody(bytes)
 }
 

@@ -187,7 +187,7 @@ function Footer(props: {
   const { entry, typed, notice, filter } = props
   const text =
     entry?.kind === 'skip'
-      ? `Skip the blocking message of ${actions.laneName(entry.lane)}? It is not delivered there. [y/N]`
+      ? `Skip? [y/N]  The blocking message of ${actions.laneName(entry.lane)} is then not delivered there.`
       : entry?.kind === 'rewind'
         ? `Rewind ${actions.laneName(entry.lane)} to (earliest, stream_seq or time): ${typed}▏`
         : entry?.kind === 'filter'

@@ -25,7 +25,7 @@ export function Detail({ row, blocking, height }: { row: Row; blocking: Blocking
       {shown.map(([name, value], index) => (
         // The lines of a detail have no identity but their place.
         // biome-ignore lint/suspicious/noArrayIndexKey: see above
-        <Text key={index} wrap="truncate">
+        <Text key={index} wrap={name === 'error' ? 'wrap' : 'truncate'}>
           <Text dimColor>{name.padEnd(18)}</Text>
           <Text color={name === 'error' && value !== '-' ? 'red' : undefined}>{printable(value)}</Text>
         </Text>

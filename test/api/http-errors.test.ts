@@ -7,6 +7,7 @@ import type { ApiReply, Route } from '../../src/http/route.ts'
 import { openHttpServer } from '../../src/http/server.ts'
 import { createIngest } from '../../src/ingest/accept.ts'
 import { createAuthenticate } from '../../src/ingest/bearer.ts'
+import { createBodyMemory } from '../../src/ingest/body-memory.ts'
 import { createClientIp } from '../../src/ingest/client-ip.ts'
 import type { Directory } from '../../src/ingest/directory.ts'
 import { createQuota } from '../../src/ingest/quota.ts'
@@ -38,6 +39,7 @@ const ingest = createIngest({
   clientIp: createClientIp([]),
   quota: createQuota({}, 0),
   usage: createUsageCounter(new Map()),
+  bodyMemory: createBodyMemory(1 << 20),
   maxBodyBytes: 1000,
   log,
   now: Date.now,

@@ -1,0 +1,242 @@
+/**
+ * The daemon under a wall clock that jumps an hour, a day and ten years either way: lanes go on, nothing is dropped,
+ * limits stay limits. The clock is libfaketime's; it fakes the wall clock only, as a wrong NTP server would.
+ */
+import { execFileSync } from 'node:child_process'
+import { existsSync, mkdtempSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import os from 'node:os'
+import path from 'node:path'
+import t, { type Test } from 'tap'
+import { startDaemon, type TestDaemon } from '../support/daemon.ts'
+import { startHttpSink } from '../support/http-sink.ts'
+import { audit, drained, readAll } from '../support/ledger.ts'
+import { until } from '../support/until.ts'
+import { balance, httpDestination, openSender } from './sender.ts'
+
+const day = 86_400
+const jumps: [string, number][] = [
+  ['an hour forward', 3600],
+  ['an hour back', -3600],
+  ['a day forward', day],
+  ['a day back', -day],
+  ['ten years forward', 3652 * day],
+  ['ten years back', -3652 * day],
+]
+
+/** Debian: /usr/lib/<triplet>/faketime; elsewhere /usr/lib or /usr/local/lib. */
+function fakeTimeLibrary(): string {
+  const roots = ['/usr/lib', '/usr/local/lib', '/usr/lib64']
+  const folders = roots.flatMap((root) => [root, ...(existsSync(root) ? subfolders(root) : [])])
+  for (const folder of folders) {
+    const file = path.join(folder, 'faketime', 'libfaketimeMT.so.1')
+    if (existsSync(file)) return file
+  }
+  throw new Error('this test needs libfaketime: apt-get install faketime')
+}
+
+function subfolders(root: string): string[] {
+  return readdirSync(root, { withFileTypes: true })
+    .filter((entry) => entry.isDirectory() && entry.name.includes('-linux-'))
+    .map((entry) => path.join(root, entry.name))
+}
+
+interface FakeClock {
+  env: Record<string, string>
+  /** Seconds beside the true time, from now on. */
+  set(seconds: number): void
+}
+
+function fakeClock(t: Test): FakeClock {
+  const folder = mkdtempSync(path.join(os.tmpdir(), 'pipectl-clock-'))
+  t.teardown(() => rmSync(folder, { recursive: true, force: true }))
+  const file = path.join(folder, 'offset')
+  const set = (seconds: number) => {
+    // Read at every look at the clock: it must never be seen half written.
+    writeFileSync(`${file}.new`, `${seconds < 0 ? '' : '+'}${seconds}\n`)
+    renameSync(`${file}.new`, file)
+  }
+  set(0)
+  return {
+    env: {
+      LD_PRELOAD: fakeTimeLibrary(),
+      FAKETIME_TIMESTAMP_FILE: file,
+      FAKETIME_NO_CACHE: '1',
+      FAKETIME_DONT_FAKE_MONOTONIC: '1',
+      DONT_FAKE_MONOTONIC: '1',
+      NO_FAKE_STAT: '1',
+    },
+    set,
+  }
+}
+
+/** What the daemon takes for now, in seconds beside the true time. */
+async function clockOf(daemon: TestDaemon): Promise<number> {
+  const answer = await daemon.api<{ timestamp: string }>('GET', '/v1/health', undefined, { key: null })
+  return (Date.parse(answer.body.timestamp) - Date.now()) / 1000
+}
+
+async function jump(daemon: TestDaemon, clock: FakeClock, seconds: number): Promise<void> {
+  clock.set(seconds)
+  await until('the daemon sees the new time', async () => Math.abs((await clockOf(daemon)) - seconds) < 60)
+}
+
+const limits = {
+  pl_ingest_max_records_per_request: 100,
+  pl_ingest_max_records_per_second: 1000,
+  pl_ingest_max_records_per_day: 100_000,
+  pl_delivery_max_records_per_flush: 1000,
+  pl_delivery_max_bytes_per_flush: 1_000_000,
+  pl_delivery_max_seconds_per_flush: 1,
+}
+
+async function openWorld(t: Test, env: Record<string, string> = {}) {
+  const clock = fakeClock(t)
+  const daemon = await startDaemon({
+    // Segments are sealed each second, so that there are some for retention to judge.
+    env: { ...clock.env, PIPECTL_BUFFER_SEGMENT_MAX_SECONDS: '1', ...env },
+  })
+  t.teardown(() => daemon.close())
+  const [healthy, failing] = [await startHttpSink(), await startHttpSink()]
+  t.teardown(() => Promise.all([healthy.stop(), failing.stop()]))
+  const pipeId = await daemon.createPipe({ pipe_name: 'clock' })
+  await daemon.api('PUT', `/v1/pipes/${pipeId}/limits`, limits)
+  const healthyId = await daemon.createDestination(pipeId, httpDestination(healthy.url))
+  const failingId = await daemon.createDestination(pipeId, httpDestination(failing.url))
+  const blockedId = await daemon.createDestination(pipeId, httpDestination(healthy.url))
+  const pullId = await daemon.createDestination(pipeId, {
+    destination_type: 'destination_pull',
+    destination_config: {},
+  })
+  const setStatus = (destination_status: string) =>
+    daemon.api('PATCH', `/v1/pipes/${pipeId}/destinations/${blockedId}/status`, { destination_status })
+  await setStatus('blocked')
+  const sender = openSender(daemon, pipeId)
+  return { clock, daemon, healthy, failing, pipeId, healthyId, failingId, blockedId, pullId, setStatus, sender }
+}
+
+t.test('a wall clock that jumps while the daemon runs', async (t) => {
+  const world = await openWorld(t)
+  const { clock, daemon, pipeId, sender, healthyId, failingId, blockedId, failing } = world
+  await sender.send(10)
+  for (const [name, seconds] of jumps) {
+    failing.respondWith(() => ({ status: 503 }))
+    await sender.send(5)
+    await until(
+      'the failing lane waits for its next attempt',
+      async () => Number((await daemon.lane(pipeId, failingId)).attempts) >= 1,
+    )
+    await jump(daemon, clock, seconds)
+    await sender.send(5)
+    failing.respondWith(() => ({}))
+    await drained(daemon, pipeId, healthyId)
+    await drained(daemon, pipeId, failingId)
+    t.pass(`${name}: a healthy lane and one that was waiting go on`)
+    const pulled = await daemon.api('GET', `/v1/pull/${world.pullId}?wait_ms=1000&after_seq=0`)
+    t.equal(pulled.status, 200, `${name}: pull answers`)
+    await jump(daemon, clock, 0)
+    await sender.send(5)
+    await drained(daemon, pipeId, healthyId)
+    t.pass(`${name} and back: lanes go on`)
+  }
+  await untilRetentionHasLooked(daemon)
+  const waiting = await daemon.lane(pipeId, blockedId)
+  t.match(waiting, { dropped_messages: 0, delivered_records: 0 })
+  t.equal(balance(waiting, sender).accounted, sender.accepted.size, 'the blocked lane has kept everything')
+  await world.setStatus('active')
+  for (const id of [blockedId, healthyId, failingId]) {
+    const lane = await drained(daemon, pipeId, id)
+    t.match(lane, { skipped_messages: 0, dropped_messages: 0 })
+    t.equal(Number(lane.delivered_records), sender.accepted.size)
+  }
+  const all = await readAll(daemon, world.pullId)
+  const arrived = failing.records().map((record) => Number(record.n))
+  t.match(audit(sender, arrived, all.numbers), { missing: [], outOfOrder: [], unknown: [] })
+  t.equal(new Set(all.messages).size, sender.messages.size, 'every msg_id is there, once')
+  t.same(daemon.noise, [])
+})
+
+t.test('a daemon that is started with a wrong clock', async (t) => {
+  const world = await openWorld(t)
+  const { clock, daemon, pipeId, sender, healthyId, failingId, blockedId, failing } = world
+  failing.respondWith(() => ({ status: 503, headers: { 'retry-after': '30' } }))
+  await sender.send(10)
+  for (const [name, seconds] of jumps.slice(4)) {
+    await until(
+      'the failing lane has failed',
+      async () => Number((await daemon.lane(pipeId, failingId)).attempts) >= 1,
+    )
+    await daemon.stop()
+    clock.set(seconds)
+    await daemon.start()
+    t.ok(Math.abs((await clockOf(daemon)) - seconds) < 60, `${name}: the daemon has the wrong time`)
+    await sender.send(5)
+    await drained(daemon, pipeId, healthyId)
+    await untilRetentionHasLooked(daemon)
+    const waiting = await daemon.lane(pipeId, blockedId)
+    t.equal(waiting.dropped_messages, 0, `${name}: nothing is dropped`)
+    t.equal(balance(waiting, sender).accounted, sender.accepted.size)
+  }
+  failing.respondWith(() => ({}))
+  await drained(daemon, pipeId, failingId)
+  t.pass('the lane that was waiting has come through within 60 s of the last start')
+  await world.setStatus('active')
+  await drained(daemon, pipeId, blockedId)
+  const all = await readAll(daemon, world.pullId)
+  const arrived = failing.records().map((record) => Number(record.n))
+  t.match(audit(sender, arrived, all.numbers), { missing: [], outOfOrder: [], unknown: [] })
+})
+
+t.test('limits stay limits: a day that was never reached does not count', async (t) => {
+  const world = await openWorld(t)
+  const { clock, daemon, pipeId, sender } = world
+  const perDay = async (max: number) =>
+    daemon.api('PUT', `/v1/pipes/${pipeId}/limits`, { ...limits, pl_ingest_max_records_per_day: max })
+  const one = () => daemon.api('POST', `/v1/ingest/${pipeId}`, { n: 0 })
+  await sender.send(4)
+  await perDay(sender.accepted.size + 2)
+  t.equal((await one()).status, 202)
+  await jump(daemon, clock, 3652 * day)
+  for (let n = 0; n < 5; n += 1) t.equal((await one()).status, 202, 'another day: another quota')
+  await jump(daemon, clock, 0)
+  t.equal((await one()).status, 202, 'back: today goes on where it was')
+  const refused = await one()
+  t.match(refused, { status: 429, body: { error: 'daily_quota_exceeded' } }, 'and its quota still holds')
+  t.ok(Number(refused.body.retry_after_seconds) <= day, 'until midnight at the latest')
+  await jump(daemon, clock, day)
+  t.equal((await one()).status, 202, 'tomorrow is a new day, although one in ten years has been')
+  await jump(daemon, clock, 0)
+  await daemon.stop()
+  await perDayAfterRestart()
+  async function perDayAfterRestart() {
+    await daemon.start()
+    t.match(await one(), { status: 429 }, 'after a restart it still holds')
+    await perDay(sender.accepted.size + 3)
+    t.equal((await one()).status, 202, 'and what was counted on other days is not counted for today')
+  }
+})
+
+t.test('negative control: retention that does go by age drops, and the lane says so', async (t) => {
+  const seconds = String(2 / 3600)
+  const world = await openWorld(t, { PIPECTL_BUFFER_UNDELIVERED_HOURS: seconds })
+  const { daemon, pipeId, sender, blockedId } = world
+  await sender.send(10)
+  const lane = await until(
+    'messages are dropped',
+    async () => {
+      const now = await daemon.lane(pipeId, blockedId)
+      return Number(now.dropped_messages) > 0 ? now : null
+    },
+    { timeoutMs: 60_000 },
+  )
+  t.equal(balance(lane, sender).accounted, sender.accepted.size, 'dropped messages are counted')
+})
+
+/** Retention looks each second: a message that is committed after two seals has been looked past. */
+async function untilRetentionHasLooked(daemon: TestDaemon): Promise<void> {
+  const looks = async () => {
+    const text = await (await fetch(daemon.metricsUrl)).text()
+    return text.split('\n').find((line) => /^pipectl_buffer_free_bytes/.test(line))
+  }
+  const before = await looks()
+  await until('the buffer has looked at the disk again', async () => (await looks()) !== before)
+}
