@@ -7,7 +7,8 @@
  *                 ROLLBACK, again with a savepoint before each statement; the refused one in the next smaller size
  *                 until one row stands alone ──▶ ROLLBACK ──▶ permanent error naming the row's message
  *
- * Few fixed sizes, because every statement text is prepared once and then only executed. The search stores nothing, and rows before the failing one are there while it is tried, so
+ * Few fixed sizes, because every statement text is prepared once and then only executed. The search stores nothing, and
+ * rows before the failing one are there while it is tried, so
  * that a collision within the batch is found where it happens.
  */
 import { DeliveryError } from '../driver.ts'
