@@ -4,11 +4,16 @@
  *
  * The bucket holds max(rate, records per request), so that the largest request the pipe allows can pass at all.
  * The day's sums start from what metadata counted for the day. What could not be stored is given back.
+ *
+ * A record counts for the day that the clock says. The days a pipe was in last are kept, so that a clock which was
+ * wrong for a while and is put right goes on with the day it left: neither a fresh quota nor one that never ends.
  */
 import { ApiError } from '../contract/errors.ts'
 import type { PipeLimits } from '../contract/limits.ts'
 
 const dayMs = 86_400_000
+/** Today, a wrong day, and one more. */
+const daysKept = 3
 
 /** How one limit stands: the `X-RateLimit-…` headers. */
 export interface LimitState {
@@ -38,11 +43,15 @@ export interface DaySums {
   bytes: number
 }
 
+interface Day extends DaySums {
+  startMs: number
+}
+
 interface PipeState {
   tokens: number
   refilledMs: number
-  dayStartMs: number
-  day: DaySums
+  /** Latest used first; never empty. */
+  days: Day[]
 }
 
 /** `today`: what each pipe took since the start of the UTC day that `nowMs` lies in. */
@@ -57,8 +66,7 @@ export function createQuota(today: Readonly<Record<string, DaySums>>, nowMs: num
       state = {
         tokens: capacityOf(limits),
         refilledMs: atMs,
-        dayStartMs: seededDayMs,
-        day: { records: seed?.records ?? 0, bytes: seed?.bytes ?? 0 },
+        days: [{ startMs: seededDayMs, records: seed?.records ?? 0, bytes: seed?.bytes ?? 0 }],
       }
       pipes.set(pipeId, state)
     }
@@ -69,21 +77,23 @@ export function createQuota(today: Readonly<Record<string, DaySums>>, nowMs: num
   return {
     take: (pipeId, limits, records, bytes, atMs) => {
       const state = stateOf(pipeId, limits, atMs)
-      requireDayQuota(state, limits, records, bytes, atMs)
+      const day = dayOf(state, atMs)
+      requireDayQuota(day, limits, records, bytes, atMs)
       requireRate(state, limits, records)
       state.tokens -= records
-      state.day.records += records
-      state.day.bytes += bytes
-      return { pipeId, records, bytes, dayStartMs: state.dayStartMs, state: bucketState(state, limits) }
+      day.records += records
+      day.bytes += bytes
+      return { pipeId, records, bytes, dayStartMs: day.startMs, state: bucketState(state, limits) }
     },
     giveBack: (taken) => {
       const state = pipes.get(taken.pipeId)
       if (state === undefined) return
       // May lift the bucket over its capacity for a moment: the next refill cuts it.
       state.tokens += taken.records
-      if (state.dayStartMs !== taken.dayStartMs) return
-      state.day.records -= taken.records
-      state.day.bytes -= taken.bytes
+      const day = state.days.find(({ startMs }) => startMs === taken.dayStartMs)
+      if (day === undefined) return
+      day.records -= taken.records
+      day.bytes -= taken.bytes
     },
   }
 }
@@ -92,17 +102,21 @@ function capacityOf(limits: PipeLimits): number {
   return Math.max(limits.pl_ingest_max_records_per_second, limits.pl_ingest_max_records_per_request)
 }
 
-/** A clock that went back neither adds nor takes tokens, and does not begin a past day again. */
+/** A clock that went back neither adds nor takes tokens. */
 function refill(state: PipeState, limits: PipeLimits, nowMs: number): void {
   const elapsedMs = Math.max(0, nowMs - state.refilledMs)
   const added = (elapsedMs * limits.pl_ingest_max_records_per_second) / 1000
   state.tokens = Math.min(capacityOf(limits), state.tokens + added)
   state.refilledMs = nowMs
-  const dayStartMs = startOfDay(nowMs)
-  if (dayStartMs > state.dayStartMs) {
-    state.dayStartMs = dayStartMs
-    state.day = { records: 0, bytes: 0 }
-  }
+}
+
+function dayOf(state: PipeState, nowMs: number): Day {
+  const startMs = startOfDay(nowMs)
+  const [latest] = state.days
+  if (latest?.startMs === startMs) return latest
+  const day = state.days.find((known) => known.startMs === startMs) ?? { startMs, records: 0, bytes: 0 }
+  state.days = [day, ...state.days.filter((known) => known !== day)].slice(0, daysKept)
+  return day
 }
 
 function requireRate(state: PipeState, limits: PipeLimits, records: number): void {
@@ -118,7 +132,7 @@ function requireRate(state: PipeState, limits: PipeLimits, records: number): voi
 }
 
 function requireDayQuota(
-  state: PipeState,
+  day: DaySums,
   limits: PipeLimits,
   records: number,
   bytes: number,
@@ -130,8 +144,8 @@ function requireDayQuota(
     const left = { limit: max, remaining: Math.max(0, max - current), resetSeconds: retryAfter }
     throw exceeded('daily_quota_exceeded', { limit, state: left, current, retryAfter })
   }
-  require('pl_ingest_max_records_per_day', limits.pl_ingest_max_records_per_day, state.day.records, records)
-  require('pl_ingest_max_bytes_per_day', limits.pl_ingest_max_bytes_per_day, state.day.bytes, bytes)
+  require('pl_ingest_max_records_per_day', limits.pl_ingest_max_records_per_day, day.records, records)
+  require('pl_ingest_max_bytes_per_day', limits.pl_ingest_max_bytes_per_day, day.bytes, bytes)
 }
 
 function bucketState(state: PipeState, limits: PipeLimits): LimitState {

@@ -10,6 +10,7 @@ import { type Connection, idKey, isoTime, type UsageHourRow, type UsageMarkRow, 
 import type { Metadata, PipeUsage } from './store.ts'
 
 const hourLength = 3_600_000
+const dayLength = 24 * hourLength
 
 /** Start of the UTC hour of a time, ms. */
 export function hourStart(ms: number): number {
@@ -83,6 +84,8 @@ export function usage(db: Connection): Metadata['usage'] {
           eb.fn.sum('ingest_bytes').as('bytes'),
         ])
         .where('hour_ms', '>=', sinceMs)
+        // Hours of a later day are there when the clock was ahead for a while.
+        .where('hour_ms', '<', sinceMs + dayLength)
         .groupBy('pipe_id')
         .execute()
       return Object.fromEntries(

@@ -118,6 +118,8 @@ t.test('the day quotas start from what the day accepted, of all workspaces', asy
     [counts(first, midnight - hour), counts(first, midnight), counts(first, noon), counts(second, noon)],
     [],
   )
+  // A later day: the clock was ahead for a while.
+  await metadata.usage.addIngest([counts(first, midnight + 24 * hour)], [])
   t.strictSame(await metadata.usage.ingestedSince(midnight), {
     [first]: { records: 20, bytes: 200 },
     [second]: { records: 10, bytes: 100 },

@@ -108,7 +108,7 @@ t.test('what could not be stored is given back, to the day it was taken from', a
   )
 })
 
-t.test('a clock that goes back adds no tokens and begins no past day again', async (t) => {
+t.test('a clock that goes back adds no tokens', async (t) => {
   const quota = createQuota({}, noon)
   quota.take('p', limits, 100, 1, noon)
   t.equal(refusal(() => quota.take('p', limits, 100, 1, noon - 86_400_000)).code, 'rate_limit_exceeded')
@@ -117,6 +117,17 @@ t.test('a clock that goes back adds no tokens and begins no past day again', asy
     0,
     'it refills from there on',
   )
+})
+
+t.test('a clock that was ten years ahead for a while leaves today’s quota as it was', async (t) => {
+  const quota = createQuota({}, noon)
+  const tight = { ...limits, pl_ingest_max_records_per_day: 20 }
+  quota.take('p', tight, 15, 1, noon)
+  quota.take('p', tight, 20, 1, noon + 3652 * 86_400_000)
+  const error = refusal(() => quota.take('p', tight, 6, 1, noon + 1000))
+  t.match(error.body(), { error: 'daily_quota_exceeded', current: 15 })
+  quota.take('p', tight, 5, 1, noon + 3_600_000)
+  t.equal(quota.take('p', tight, 20, 1, midnight).records, 20, 'and tomorrow begins at midnight')
 })
 
 const hour = 3_600_000
