@@ -26,7 +26,7 @@ const stateColours: Record<string, string> = {
 /** Widths of everything but the name, which gets what is left. */
 const columns = { state: 9, backlog: 9, size: 10, age: 8, rate: 8, chart: 12 } as const
 /** What a narrow terminal does without, the first first. */
-const dispensable = ['chart', 'size', 'rate'] as const
+const dispensable = ['chart', 'size', 'rate', 'age', 'backlog'] as const
 const shortestName = 14
 
 type Column = keyof typeof columns
@@ -63,7 +63,7 @@ export function Board({ rows, rates, selectedId, width, height }: BoardProps) {
   const shown = columnsFor(width)
   const nameWidth = Math.max(8, width - 2 - widthOf(shown))
   return (
-    <Box flexDirection="column" height={height}>
+    <Box flexDirection="column" width={width} height={height}>
       <Text bold wrap="truncate">
         {`  ${line(headings, nameWidth, shown)}`}
       </Text>

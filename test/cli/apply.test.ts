@@ -126,11 +126,17 @@ t.test('mistakes are named with their line before anything changes', async (t) =
     ['pipes: [', /line \d+: /],
     ['pipe: []', /it holds no list `pipes`/],
   ]
-  for (const [text, message] of cases) {
-    const ran = await run(['diff'], text)
-    t.equal(ran.code, 2, String(message))
-    t.match(ran.stderr, message)
-    t.notMatch(ran.stderr, /hunter2/)
+  const ran = await Promise.all(
+    cases.map(([text], index) => {
+      const own = path.join(home, `wrong-${index}.yaml`)
+      writeFileSync(own, text)
+      return runCli(['diff', '-f', own], { env })
+    }),
+  )
+  for (const [index, [, message]] of cases.entries()) {
+    t.equal(ran[index]?.code, 2, String(message))
+    t.match(ran[index]?.stderr, message)
+    t.notMatch(ran[index]?.stderr, /hunter2/)
   }
   t.equal((await run(['diff'], wanted, { PIPECTL_API_KEY: 'wrong' })).code, 4, 'errors are more than 1')
 })
