@@ -78,11 +78,27 @@ export class BatchReader {
       through === null ? await this.#due(row, spec) : { waitMs: 0, bytes: await this.#bytesTo(row, through) }
     if (due.waitMs > 0) return { kind: 'wait', row, waitMs: due.waitMs }
 
-    const hold = await this.#hold(due.bytes, memory)
+    return await this.#read(row, spec, memory, due.bytes, due.bytes)
+  }
+
+  /**
+   * `cutBytes`: where a batch is cut that has no range yet. `heldBytes`: the memory to wait for, which is more than
+   * that when the first message alone was found to be larger.
+   */
+  async #read(
+    row: LaneRow,
+    spec: LaneSpec,
+    memory: WaitForMemory,
+    cutBytes: number,
+    heldBytes: number,
+  ): Promise<NextBatch> {
+    const through = row.suspectLastSeq ?? row.batchLastSeq
+    const hold = await this.#hold(heldBytes, memory)
     if (hold === null) return { kind: 'interrupted', row }
     let isHeld = false
+    let largerBytes = 0
     try {
-      const limits = { maxRecords: spec.flush.maxRecords, maxBytes: Math.min(spec.flush.maxBytes, due.bytes) }
+      const limits = { maxRecords: spec.flush.maxRecords, maxBytes: Math.min(spec.flush.maxBytes, cutBytes) }
       const run = await this.#reader.read(
         this.#pipeId,
         row.cursorSeq,
@@ -97,12 +113,14 @@ export class BatchReader {
         return await this.pastDamaged(row, damaged)
       }
       const messages = through === null ? cutBatch(sound, limits) : sound
-      hold.resize(bytesOf(messages))
-      isHeld = true
-      return { kind: 'batch', row: fixedRange(row, messages), held: { messages, hold } }
+      isHeld = hold.tryResize(bytesOf(messages))
+      if (isHeld) return { kind: 'batch', row: fixedRange(row, messages), held: { messages, hold } }
+      largerBytes = bytesOf(messages)
     } finally {
       if (!isHeld) hold.release()
     }
+    // A message larger than the share: it is let go again and waits for its turn, or many lanes would each hold one.
+    return await this.#read(row, spec, memory, cutBytes, largerBytes)
   }
 
   /** When the oldest undelivered message was received; null when nothing is pending. */

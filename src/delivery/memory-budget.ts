@@ -6,8 +6,10 @@
  * batches hold, there is always something left for the next lane.
  */
 export interface MemoryHold {
-  /** The real size, once it is known. May exceed what was asked for: it is in memory already. */
+  /** The real size, once it is known, which is no more than what was asked for. */
   resize(bytes: number): void
+  /** False when it is more than there is room for: nothing has changed then. */
+  tryResize(bytes: number): boolean
   /** Idempotent. */
   release(): void
 }
@@ -76,7 +78,13 @@ export class MemoryBudget {
       held = bytes
       this.#admit()
     }
-    return { resize, release: () => resize(0) }
+    const tryResize = (bytes: number) => {
+      const others = this.#heldBytes - held
+      if (bytes > held && others > 0 && others + bytes > this.maxBytes) return false
+      resize(bytes)
+      return true
+    }
+    return { resize, tryResize, release: () => resize(0) }
   }
 
   #admit(): void {
