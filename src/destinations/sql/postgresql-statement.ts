@@ -17,6 +17,7 @@ import { DeliveryError } from '../driver.ts'
 import { type ColumnRule, generatedId, receivedAtValue } from './columns.ts'
 import { quotePostgresIdentifier } from './identifiers.ts'
 import type { Table, TableColumn } from './postgresql-table.ts'
+import { recordsOf, scanRecord } from './record-values.ts'
 
 export interface InsertStatement {
   text: string
@@ -76,6 +77,31 @@ export function rulesByName(table: Table, messages: readonly StoredMessage[]): I
     source: { kind: 'key', key: name },
     isDedupe: false,
     keepsDefault: true,
+  }))
+}
+
+/**
+ * The same messages with nothing in their records but the mapped keys, each value in its own text. The server parses
+ * the whole of $1, so a NUL character or a lone surrogate fails it even where no column is mapped to it. Slower than
+ * sending the records as they are: only for a batch that was refused for one.
+ */
+export function withMappedKeysOnly(
+  messages: readonly StoredMessage[],
+  rules: readonly ColumnRule[],
+): StoredMessage[] {
+  const keys = [...new Set(rules.flatMap(({ source }) => (source.kind === 'key' ? [source.key] : [])))]
+  const slots = new Map(keys.map((key, slot) => [key, slot]))
+  const values: (string | undefined)[] = keys.map(() => undefined)
+  const reduced = (record: string) => {
+    scanRecord(record, slots, values)
+    const members = keys.flatMap((key, slot) =>
+      values[slot] === undefined ? [] : [`${JSON.stringify(key)}:${values[slot]}`],
+    )
+    return `{${members.join(',')}}`
+  }
+  return messages.map((message) => ({
+    ...message,
+    body: Buffer.from(recordsOf(message.body).map(reduced).join('\n')),
   }))
 }
 

@@ -28,6 +28,7 @@ import {
   insertStatement,
   recordsParameter,
   rulesByName,
+  withMappedKeysOnly,
 } from './postgresql-statement.ts'
 import { readTable, type Table } from './postgresql-table.ts'
 
@@ -97,8 +98,17 @@ async function store(
     if (refused === null) return
   }
   if (concernsWholeDestination(refused)) throw refused
-  throw await firstFailure(session, statement, batch, refused, signal)
+  let { messages } = batch
+  if (unreadableText.has(refused.code)) {
+    messages = withMappedKeysOnly(messages, statement.rules)
+    refused = await insert(session, statement, messages, signal)
+    if (refused === null) return
+  }
+  throw await firstFailure(session, statement, { ...batch, messages }, refused, signal)
 }
+
+/** Text of a record that JSON allows and the server does not: it may lie where no column is mapped to it. */
+const unreadableText = new Set(['22P05', '22P02'])
 
 /** Null: stored. A permanent refusal is given back, anything else thrown. */
 async function insert(
