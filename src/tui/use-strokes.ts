@@ -3,7 +3,7 @@
  * the one before left, so they are handled one after the other, each after the screen has caught up.
  */
 import { type Key, useInput } from 'ink'
-import { useEffect, useRef } from 'react'
+import { useEffect, useLayoutEffect, useRef, useState } from 'react'
 
 /** A character, or the name of a key. */
 export type Stroke = string
@@ -11,23 +11,34 @@ export type Stroke = string
 export function useStrokes(onStroke: (stroke: Stroke) => void): void {
   const handler = useRef(onStroke)
   const waiting = useRef<Stroke[]>([])
-  const timer = useRef<NodeJS.Timeout | undefined>(undefined)
-  // After every drawing: the handler of the newest state.
-  useEffect(() => {
-    handler.current = onStroke
-  })
-  useEffect(() => () => clearTimeout(timer.current), [])
+  // A stroke was handled and what it changed is not drawn yet: the next one waits.
+  const isDrawing = useRef(false)
+  const [, drawAgain] = useState(0)
 
   const next = () => {
-    timer.current = undefined
     const stroke = waiting.current.shift()
     if (stroke === undefined) return
+    isDrawing.current = true
     handler.current(stroke)
-    if (waiting.current.length > 0) timer.current = setTimeout(next, 1)
+    // Batched with what the stroke changed: the effect below runs once both are drawn.
+    drawAgain((count) => count + 1)
   }
+  // In the drawing itself, not some time after it: a key that comes at once must find the newest state.
+  useLayoutEffect(() => {
+    handler.current = onStroke
+    if (!isDrawing.current) return
+    isDrawing.current = false
+    setImmediate(() => isDrawing.current || next())
+  })
+  useEffect(
+    () => () => {
+      waiting.current = []
+    },
+    [],
+  )
   useInput((input, key) => {
     waiting.current.push(...strokesOf(input, key))
-    if (timer.current === undefined) next()
+    if (!isDrawing.current) next()
   })
 }
 

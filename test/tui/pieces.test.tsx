@@ -92,8 +92,7 @@ t.test('the board shows state, backlog, age and rate, and fits any width and hei
       )
       const lines = (lastFrame() ?? '').split('\n')
       t.ok(lines.length <= height, `${width}×${height}: ${lines.length} lines`)
-      for (const line of lines)
-        t.ok(line.length <= width, `${width}×${height}: ${line.length} wide`)
+      for (const line of lines) t.ok(line.length <= width, `${width}×${height}: ${line.length} wide`)
       t.ok(
         lines.some((line) => line.includes('▶')),
         'the selected line is in view',
@@ -102,7 +101,7 @@ t.test('the board shows state, backlog, age and rate, and fits any width and hei
     }
   }
   const { lastFrame } = render(<Board rows={rows} rates={rates} selectedId="d-2" width={80} height={10} />)
-  t.match(lastFrame(), /▶ +http-endpoint d-2 +retrying +1,234 +2\.0 KiB +3m 5s +10 +▁▅█/)
+  t.match(lastFrame(), /▶ +http-endpoint… +retrying +1,234 +2\.0 KiB +3m 5s +10 +▁▅█/)
 })
 
 t.test('the detail of a lane shows error and records, harmless for the terminal', async (t) => {
