@@ -21,7 +21,9 @@ export function answerError(
   const isTransient = status === 408 || status === 425 || status === 429 || status >= 500
   const message = `The endpoint answered ${status}${explanation(answer)}${quoted(answer, secrets)}`
   return new DeliveryError(isTransient ? 'transient' : 'permanent', `http_${status}`, message, {
-    retryAfterMs: isTransient ? retryAfterMs(answer.headers['retry-after'], nowMs) : undefined,
+    retryAfterMs: isTransient
+      ? retryAfterMs(answer.headers['retry-after'], sentMs(answer) ?? nowMs)
+      : undefined,
     failedSeq,
   })
 }
@@ -29,6 +31,12 @@ export function answerError(
 /** True when the answer is about the destination and not about what was sent: splitting the batch would not help. */
 export function concernsWholeDestination(status: number): boolean {
   return (status >= 300 && status < 400) || status === 401 || status === 405
+}
+
+/** By the endpoint's own clock, which a date in `Retry-After` is told by too: ours may be an hour or ten years off. */
+function sentMs({ headers }: EndpointAnswer): number | undefined {
+  const date = typeof headers.date === 'string' ? Date.parse(headers.date) : Number.NaN
+  return Number.isNaN(date) ? undefined : date
 }
 
 /** `Retry-After` in seconds or as an HTTP date → ms from now, never negative; undefined when it says neither. */

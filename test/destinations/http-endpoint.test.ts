@@ -3,7 +3,7 @@ import { createHmac } from 'node:crypto'
 import t, { type Test as TapTest } from 'tap'
 import { DeliveryError } from '../../src/destinations/driver.ts'
 import { httpEndpoint } from '../../src/destinations/http-endpoint.ts'
-import { retryAfterMs } from '../../src/destinations/http-endpoint-answer.ts'
+import { answerError, retryAfterMs } from '../../src/destinations/http-endpoint-answer.ts'
 import { version } from '../../src/version.ts'
 import { makeBatch, makeSpec, never, openSettings } from '../support/batches.ts'
 import { type HttpSink, type SinkAnswer, startHttpSink } from '../support/http-sink.ts'
@@ -290,4 +290,22 @@ t.test('check: any HTTP answer will do, and nothing is posted', async (t) => {
   t.match(await check(sink.url, denying), [{ ok: false, message: /egress policy/ }])
   sink.respondWith(() => ({ fault: 'never' }))
   t.match(await check(sink.url), [{ ok: false }])
+})
+
+t.test('a date in Retry-After is taken by the endpoint’s own clock, however wrong ours is', async (t) => {
+  const headers = {
+    date: 'Sat, 21 Nov 2026 12:00:00 GMT',
+    'retry-after': 'Sat, 21 Nov 2026 12:00:20 GMT',
+  }
+  const answer = { status: 503, headers, excerpt: '' }
+  for (const nowMs of [0, Date.UTC(2026, 10, 21, 12), Date.UTC(2036, 0, 1)]) {
+    t.equal(answerError(answer, nowMs)?.retryAfterMs, 20_000)
+  }
+  const { date: _, ...withoutDate } = headers
+  const nowMs = Date.UTC(2026, 10, 21, 12)
+  t.equal(
+    answerError({ ...answer, headers: withoutDate }, nowMs)?.retryAfterMs,
+    20_000,
+    'without a Date: by ours',
+  )
 })
