@@ -1,19 +1,22 @@
 #!/bin/sh
-# Makes sure that the servers which the tests start privately are installed: MariaDB.
+# Makes sure that what the tests start privately is installed: MariaDB, and the tools that do to the daemon what the world
+# does: strace (a failing fsync), faketime (a wrong clock), tmux (a terminal).
 # (PostgreSQL and the S3 server come with npm.) Never starts or changes the machine's own services.
 set -eu
 PATH="$PATH:/usr/sbin:/usr/local/sbin"
 
-if command -v mariadbd >/dev/null && command -v mariadb-install-db >/dev/null && command -v openssl >/dev/null; then
-  exit 0
-fi
+missing=
+for name in mariadbd mariadb-install-db openssl strace faketime tmux; do
+  command -v "$name" >/dev/null || missing="$missing $name"
+done
+[ -z "$missing" ] && exit 0
 
 if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
+  echo "The tests need MariaDB 10.6 or newer, openssl, strace, faketime and tmux; missing:$missing. Install them:" >&2
   cat >&2 <<'TEXT'
-The tests need MariaDB 10.6 or newer (mariadbd, mariadb-install-db) and openssl; something is missing. Install them:
-  Debian, Ubuntu:  sudo apt-get install --no-install-recommends mariadb-server openssl
-  Fedora:          sudo dnf install mariadb-server openssl
-  macOS:           brew install mariadb openssl
+  Debian, Ubuntu:  sudo apt-get install --no-install-recommends mariadb-server openssl strace faketime tmux
+  Fedora:          sudo dnf install mariadb-server openssl strace libfaketime tmux
+  macOS:           the tests of failing disks and clocks need Linux; run them in a Debian container
 The tests start their own private server: the system service need not run.
 TEXT
   exit 1
@@ -29,5 +32,5 @@ fi
 
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq >&2
-apt-get install -y -qq --no-install-recommends mariadb-server openssl >&2
+apt-get install -y -qq --no-install-recommends mariadb-server openssl strace faketime tmux >&2
 command -v mariadbd >/dev/null
