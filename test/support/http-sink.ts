@@ -100,7 +100,7 @@ export async function startHttpSink({
   const halt = async () => {
     if (!server.listening) return
     const closed = new Promise((resolve) => server.close(resolve))
-    for (const socket of sockets.keys()) socket.resetAndDestroy()
+    for (const socket of sockets.keys()) reset(socket)
     await closed
   }
   await listen()
@@ -117,6 +117,15 @@ export async function startHttpSink({
     listen,
     stop: halt,
   }
+}
+
+/**
+ * As a server that dies. A socket whose end is on its way cannot be reset: libuv refuses (EINVAL), the handle is never
+ * closed, and the process spins for ever when it ends.
+ */
+function reset(socket: Socket): void {
+  if (socket.writableEnded) socket.destroy()
+  else socket.resetAndDestroy()
 }
 
 function toDelivery(request: IncomingMessage, body: Buffer, connection: number): SinkDelivery {
