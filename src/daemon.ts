@@ -11,7 +11,7 @@
  * process with code 70, for the service manager to start it anew: what it held in memory cannot be trusted.
  */
 import { type BufferHandle, openBuffer } from './buffer/segments/open-buffer.ts'
-import { formatAddress, type Settings } from './config.ts'
+import { formatAddress } from './config.ts'
 import { openapiYaml } from './contract/openapi.ts'
 import { type DataDir, dataDirAt, lockDataDir, openDataDirMetadata, requireSetUp } from './data-dir.ts'
 import { type DeliveryHandle, openDelivery } from './delivery/delivery-client.ts'
@@ -38,6 +38,7 @@ import type { Metadata } from './metadata/store.ts'
 import { observeUsage, openMetrics } from './metrics.ts'
 import { createLongPoll } from './pull/long-poll.ts'
 import { openServiceManager } from './service-manager.ts'
+import type { Settings } from './settings.ts'
 
 const exitFailed = 70
 const dayMs = 86_400_000

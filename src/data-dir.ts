@@ -10,11 +10,12 @@
 import { existsSync, mkdirSync } from 'node:fs'
 import path from 'node:path'
 import Database from 'better-sqlite3'
-import { ConfigError, type Settings } from './config.ts'
+import { ConfigError } from './config.ts'
 import { mintApiKey } from './metadata/key-tokens.ts'
 import { openMetadata } from './metadata/open.ts'
 import { loadSealingKey } from './metadata/sealing-key.ts'
 import type { Metadata } from './metadata/store.ts'
+import type { Settings } from './settings.ts'
 
 export interface DataDir {
   root: string

@@ -7,11 +7,12 @@ import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client'
 import type { BufferStatus } from './buffer/segments/open-buffer.ts'
-import { formatAddress, type ListenAddress } from './config.ts'
+import { formatAddress } from './config.ts'
 import { laneStates } from './contract/destination.ts'
 import type { DeliveryMetrics, LaneMetrics } from './delivery/delivery-metrics.ts'
 import type { UsageCounter } from './ingest/usage.ts'
 import type { Logger } from './log.ts'
+import type { ListenAddress } from './settings.ts'
 
 export interface MetricsSources {
   buffer(): BufferStatus

@@ -1,6 +1,6 @@
 /** `pipectl serve`: runs the daemon until SIGTERM or SIGINT. */
 import { Command } from 'commander'
-import type { Settings } from '../config.ts'
+import type { Settings } from '../settings.ts'
 import { addSettingFlags, settingsFrom } from './settings-flags.ts'
 import { printWorkspace } from './workspace-output.ts'
 

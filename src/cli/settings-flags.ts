@@ -1,12 +1,7 @@
 /** The daemon's settings as command-line flags: made from the settings table, so that they cannot differ from it. */
 import type { Command } from 'commander'
-import {
-  type LoadedSettings,
-  loadSettings,
-  type SettingDefinition,
-  type SettingKey,
-  settingDefinitions,
-} from '../config.ts'
+import { type LoadedSettings, loadSettings } from '../config.ts'
+import { type SettingDefinition, type SettingKey, settingDefinitions } from '../settings.ts'
 
 const withFlags = (settingDefinitions as readonly SettingDefinition[]).filter((one) => one.flag !== undefined)
 

@@ -3,7 +3,8 @@
  * succeed in silence and take half of the connections. A plain socket of node:net is refused, so it asks first.
  */
 import { createServer } from 'node:net'
-import { formatAddress, type ListenAddress } from '../config.ts'
+import { formatAddress } from '../config.ts'
+import type { ListenAddress } from '../settings.ts'
 
 /** Somebody else listens there: exit 75. */
 export class AddressInUseError extends Error {

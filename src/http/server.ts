@@ -13,11 +13,11 @@
  * - what a handler throws would be printed and sent raw: the error handler answers.
  */
 import hyperExpress, { type Server } from 'hyper-express'
-import type { ListenAddress } from '../config.ts'
 import { ApiError } from '../contract/errors.ts'
 import type { Ingest } from '../ingest/accept.ts'
 import type { Authenticate } from '../ingest/bearer.ts'
 import type { Logger } from '../log.ts'
+import type { ListenAddress } from '../settings.ts'
 import { Exchange } from './exchange.ts'
 import { mountIngest } from './ingest-routes.ts'
 import { ListenError, requireFreeAddress } from './listen.ts'

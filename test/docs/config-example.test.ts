@@ -1,6 +1,7 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import t from 'tap'
-import { loadSettings, type SettingDefinition, settingDefinitions } from '../../src/config.ts'
+import { loadSettings } from '../../src/config.ts'
+import { type SettingDefinition, settingDefinitions } from '../../src/settings.ts'
 
 const example = readFileSync(new URL('../../config/pipectl.toml', import.meta.url), 'utf8')
 const readme = readFileSync(new URL('../../README.md', import.meta.url), 'utf8')

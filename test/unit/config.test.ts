@@ -1,5 +1,6 @@
 import t from 'tap'
-import { ConfigError, formatAddress, loadSettings, settingDefinitions } from '../../src/config.ts'
+import { ConfigError, formatAddress, loadSettings } from '../../src/config.ts'
+import { settingDefinitions } from '../../src/settings.ts'
 
 t.test('without flag, environment and file every setting has its default', async (t) => {
   const { settings, origins } = loadSettings({})

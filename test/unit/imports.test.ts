@@ -7,7 +7,7 @@ import t from 'tap'
  * folders of its row, and files named there. Adapters are imported by the composition root and thread entries alone.
  */
 const root = new URL('../../src/', import.meta.url).pathname
-const everywhere = ['config.ts', 'log.ts', 'version.ts']
+const everywhere = ['config.ts', 'settings.ts', 'log.ts', 'version.ts']
 
 const allowed: Record<string, string[]> = {
   contract: [],

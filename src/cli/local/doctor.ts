@@ -19,9 +19,10 @@ import {
 import net from 'node:net'
 import path from 'node:path'
 import { bytes, count } from '../../client/quantities.ts'
-import { formatAddress, type ListenAddress, type Settings } from '../../config.ts'
+import { formatAddress } from '../../config.ts'
 import { DataDirInUseError, dataDirAt, lockDataDir } from '../../data-dir.ts'
 import { loadSealingKey } from '../../metadata/sealing-key.ts'
+import type { ListenAddress, Settings } from '../../settings.ts'
 
 export interface Check {
   name: string
