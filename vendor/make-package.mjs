@@ -111,6 +111,8 @@ function stripBuildStep(name, sources) {
   const own = JSON.parse(readFileSync(file, 'utf8'))
   delete own.scripts
   delete own.gypfile
+  // It lists the sources to publish; npm pack would leave out what was built.
+  delete own.files
   writeFileSync(file, JSON.stringify(own, null, 2))
 }
 
