@@ -17,8 +17,8 @@ export interface RawConnection {
   answer(): Promise<RawAnswer>
   /** Resolves when the server has closed the connection. */
   closed: Promise<void>
-  /** Stops reading: what the server sends piles up on its side. */
-  pause(): void
+  /** Stops reading at the first bytes of an answer, and resolves then: the rest piles up on the server's side. */
+  stall(): Promise<void>
   /** As a client that dies: RST. */
   reset(): void
 }
@@ -63,7 +63,13 @@ export async function connectRaw(url: string): Promise<RawConnection> {
     write: (bytes) => socket.write(bytes),
     answer,
     closed,
-    pause: () => socket.pause(),
+    stall: () =>
+      new Promise((resolve) => {
+        socket.once('data', () => {
+          socket.pause()
+          resolve()
+        })
+      }),
     reset: () => socket.resetAndDestroy(),
   }
 }
