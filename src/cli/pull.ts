@@ -51,7 +51,7 @@ PIPECTL_FORWARD_AUTH_HEADER is sent to --forward-to as its Authorization header.
       const mode = options.once === true ? 'once' : options.follow === true ? 'follow' : 'drain'
       checkOptions(options)
       const client = await connect(options)
-      const { pipe, destination } = await findDestination(client, reference!)
+      const { pipe, destination } = await findDestination(client, reference!, 'destination_pull')
       if (destination.destination_type !== 'destination_pull') {
         throw new Failure(
           exitCodes.usage,

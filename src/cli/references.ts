@@ -6,7 +6,7 @@
 import type { Client } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { allDestinations, type DestinationOfPipe, describeTarget, kindOf } from '../client/workspace.ts'
-import type { Destination } from '../contract/destination.ts'
+import type { Destination, DestinationType } from '../contract/destination.ts'
 import type { Pipe } from '../contract/pipe.ts'
 
 const uuidPattern = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
@@ -26,7 +26,12 @@ export function pickPipe(pipes: readonly Pipe[], reference: string): Pipe {
   return only('pipe', reference, matches, (pipe) => `${pipe.pipe_id}  ${pipe.pipe_name}`)
 }
 
-export async function findDestination(client: Client, reference: string): Promise<DestinationOfPipe> {
+/** `among`: only destinations of this type count, e.g. for `pull orders` where the pipe has a table as well. */
+export async function findDestination(
+  client: Client,
+  reference: string,
+  among?: DestinationType,
+): Promise<DestinationOfPipe> {
   const [pipePart, rest] = splitReference(reference)
   const { pipes } = (await client.pipes.list()).body
   const named = pipes.find((pipe) => pipe.pipe_name === reference)
@@ -39,7 +44,9 @@ export async function findDestination(client: Client, reference: string): Promis
     const { destinations } = (await client.pipes.get(named.pipe_id)).body
     return {
       pipe: named,
-      destination: only('destination', reference, destinations, (one) => listed(one, named.pipe_name)),
+      destination: only('destination', reference, amongType(destinations, among), (one) =>
+        listed(one, named.pipe_name),
+      ),
     }
   }
   const all = await allDestinations(client, pipes)
@@ -70,6 +77,15 @@ function pickDestination(
   return only('destination', reference, matches, (one) => listed(one, pipeName))
 }
 
+/** All of them where none is of the type: the caller then says what it wanted. */
+function amongType(
+  destinations: readonly Destination[],
+  type: DestinationType | undefined,
+): readonly Destination[] {
+  const ofType = destinations.filter((one) => one.destination_type === type)
+  return ofType.length > 0 ? ofType : destinations
+}
+
 function listed(destination: Destination, pipeName: string): string {
   return `${destination.destination_id}  ${pipeName}/${kindOf(destination)}  ${describeTarget(destination)}`
 }
@@ -92,6 +108,8 @@ export function only<T>(what: string, reference: string, matches: readonly T[], 
   throw new Failure(
     exitCodes.usage,
     `${JSON.stringify(reference)} fits ${matches.length} ${what}s:\n${matches.map((one) => `  ${show(one)}`).join('\n')}`,
-    'name one of them by more of its id',
+    what === 'destination'
+      ? 'name one of them as PIPE/KIND, or by more of its id'
+      : 'name one of them by more of its id',
   )
 }

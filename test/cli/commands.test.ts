@@ -114,7 +114,7 @@ t.test('destinations by flags, URL and file; secrets from the environment; shown
   t.match(one.destination, {
     destination_config: { host: '127.0.0.1', port: 1, password: '[redacted]', dialect: 'postgresql' },
     columns: [
-      { column_name: 'id', semantic_role: 'dedupe_id' },
+      { column_name: 'id', semantic_role: 'dedupe_id', source_field: 'id' },
       { column_name: 'at', source_field: 'time', nullable: false },
     ],
   })

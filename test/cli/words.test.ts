@@ -37,7 +37,21 @@ t.test('a column in one word is the mapping that the contract describes, and bac
     column_name: 'id',
     column_type: 'number',
     semantic_role: 'dedupe_id',
+    source_field: 'id',
   })
+  t.same(parseColumn('key:string:dedupe_id:generated'), {
+    column_name: 'key',
+    column_type: 'string',
+    semantic_role: 'dedupe_id',
+  })
+  const stored = { source_field: null, semantic_role: null, nullable: true }
+  for (const text of [
+    'id:number:dedupe_id',
+    'key:string:dedupe_id:generated',
+    'id:number:dedupe_id:source=order_id',
+  ]) {
+    t.equal(columnText({ ...stored, ...parseColumn(text) } as never), text)
+  }
   const whole = 'at:string:record_ts:source=created at:required'
   t.same(parseColumn(whole), {
     column_name: 'at',
@@ -54,6 +68,8 @@ t.test('a column in one word is the mapping that the contract describes, and bac
   failsWith(t, () => parseColumn(':number'), /name is missing/)
   failsWith(t, () => parseColumn('id:number:dedupe'), /neither a role/)
   failsWith(t, () => parseColumn('id:number:dedupe_id:record_ts'), /two roles/)
+  failsWith(t, () => parseColumn('id:number:generated'), /`generated` is for a dedupe_id column/)
+  failsWith(t, () => parseColumn('id:number:dedupe_id:source=a:generated'), /without a source/)
 })
 
 t.test('the words that the commands repeat are the contract’s', async (t) => {

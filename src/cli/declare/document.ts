@@ -9,7 +9,7 @@
  *       destinations:
  *         - destination_type: destination_database
  *           destination_config: {host: db, database: shop, username: loader, table: orders, password: "${SHOP_DB}"}
- *           columns: [{column_name: id, column_type: number, semantic_role: dedupe_id}]
+ *           columns: [{column_name: id, column_type: number, source_field: id, semantic_role: dedupe_id}]
  *
  * What the file does not mention is left as it is. Every mistake is found here, with its line, before anything changes.
  */
