@@ -88,6 +88,7 @@ function addWriting(destinations: Command): void {
       "pipectl destinations create orders --url 'postgres://loader@db.example.com/shop?table=orders' --column id:number:dedupe_id --column total:number",
       'pipectl destinations create orders --url https://example.com/hook --secret auth_header',
       'pipectl destinations create orders --type pull --start-from earliest',
+      'pipectl destinations create orders --url s3://lake --set endpoint=http://127.0.0.1:9000 --set access_key=loader --secret secret_key',
       'pipectl destinations create orders -f bucket.yaml',
     ],
     output: formats,
