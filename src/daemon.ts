@@ -32,7 +32,7 @@ import { openGeo } from './ingest/geo.ts'
 import { createQuota } from './ingest/quota.ts'
 import { createUsageCounter, type UsageCounter } from './ingest/usage.ts'
 import { catchUpUsage, startUsageFlush } from './ingest/usage-flush.ts'
-import { type Logger, openLog } from './log.ts'
+import { type Logger, openLog, setLogLevel } from './log.ts'
 import { openManagement } from './management/management.ts'
 import type { Metadata } from './metadata/store.ts'
 import { observeUsage, openMetrics } from './metrics.ts'
@@ -92,7 +92,7 @@ function reloadSettings(reload: () => Settings, { clientIp }: Daemon, log: Logge
   try {
     const settings = reload()
     clientIp.trust(settings.trusted_proxies)
-    log.level = settings['log.level']
+    setLogLevel(settings['log.level'])
     log.info(
       { trusted_proxies: settings.trusted_proxies, log_level: settings['log.level'] },
       'daemon.reloaded',

@@ -12,8 +12,28 @@ export interface LogSettings {
   format: 'auto' | 'json' | 'pretty'
 }
 
-/** `thread` names the writing thread in every line. */
+const levelChannel = 'pipectl.log-level'
+
+/** `thread` names the writing thread in every line. Its level follows `setLogLevel`, whichever thread calls that. */
 export function openLog(settings: LogSettings, thread: string): Logger {
+  const log = buildLog(settings, thread)
+  const levels = new BroadcastChannel(levelChannel)
+  levels.onmessage = (event: { data?: unknown }) => {
+    if (typeof event.data === 'string') log.level = event.data
+  }
+  // A log must not keep its thread alive.
+  levels.unref()
+  return log
+}
+
+/** Sets the level of every log of this process. */
+export function setLogLevel(level: LogSettings['level']): void {
+  const levels = new BroadcastChannel(levelChannel)
+  levels.postMessage(level)
+  levels.close()
+}
+
+function buildLog(settings: LogSettings, thread: string): Logger {
   const isPretty =
     settings.format === 'pretty' || (settings.format === 'auto' && process.stderr.isTTY === true)
   const options = {

@@ -5,6 +5,7 @@ import path from 'node:path'
 import Database from 'better-sqlite3'
 import t from 'tap'
 import { binary, call, cleanEnv, createWorkspace, makeDataDir, startDaemon } from '../support/daemon.ts'
+import { startHttpSink } from '../support/http-sink.ts'
 import { until } from '../support/until.ts'
 
 interface Ran {
@@ -181,14 +182,6 @@ t.test('a running daemon', async (t) => {
     t.notMatch(text, daemon.apiKey)
   })
 
-  t.test('reloads the log level on SIGHUP, and refuses a wrong setting without ending', async (t) => {
-    daemon.signal('SIGHUP')
-    await until('the settings were read again', () =>
-      daemon.log.some((line) => line.msg === 'daemon.reloaded'),
-    )
-    t.equal((await daemon.api('GET', '/v1/health')).status, 200)
-  })
-
   t.test('logs no secret and nothing but JSON lines', async (t) => {
     t.same(daemon.noise, [])
     t.notMatch(JSON.stringify(daemon.log), daemon.apiKey)
@@ -226,6 +219,45 @@ t.test(
     t.equal((await call('GET', `${daemon.url}/v1/health`, {})).status, 200)
   },
 )
+
+t.test('SIGHUP reads the settings again, for every thread; a wrong file changes nothing', async (t) => {
+  const file = path.join(t.testdir(), 'pipectl.toml')
+  writeFileSync(file, '[log]\nlevel = "info"\n')
+  const daemon = await startDaemon({ args: ['--config', file] })
+  t.teardown(() => daemon.close())
+  const sink = await startHttpSink()
+  t.teardown(() => sink.stop())
+  const pipeId = await daemon.createPipe({ pipe_name: 'logged' })
+  await daemon.createDestination(pipeId, {
+    destination_type: 'destination_http_endpoint',
+    destination_config: { url: sink.url },
+  })
+  const delivered = async () => {
+    const before = sink.deliveries.length
+    await daemon.ingest(pipeId, { a: 1 })
+    await until('it is delivered', () => sink.deliveries.length > before)
+  }
+  // The delivery thread logs what went well at level debug.
+  const isLogged = () =>
+    daemon.log.some((line) => line.msg === 'delivery.attempted' && line.level === 'debug')
+  await delivered()
+  t.notOk(isLogged(), 'negative control: not at level info')
+
+  writeFileSync(file, '[log]\nlevel = "debug"\n')
+  daemon.signal('SIGHUP')
+  await until('the delivery thread logs at level debug', async () => {
+    await delivered()
+    return isLogged()
+  })
+  writeFileSync(file, '[log]\nlevel = "loud"\n')
+  daemon.signal('SIGHUP')
+  await until('the wrong file is refused', () =>
+    daemon.log.some(
+      (line) => line.msg === 'daemon.reload_refused' && String(line.reason).includes('log.level'),
+    ),
+  )
+  t.equal((await daemon.api('GET', '/v1/health')).status, 200)
+})
 
 t.test('serve --init prints workspace and key on the first run and never again', async (t) => {
   const dir = dataDir(t)
