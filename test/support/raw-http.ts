@@ -1,5 +1,6 @@
 /** HTTP as bytes, for requests that no client library would send. */
 import net from 'node:net'
+import { observe } from './coverage.ts'
 
 export interface RawAnswer {
   /** 0 when the connection ended without an answer. */
@@ -59,9 +60,20 @@ export async function connectRaw(url: string): Promise<RawConnection> {
       })
     }
   }
+  // The answers are recorded for the catalogue's check like those of any other client: by the request line sent before.
+  const requests: [string, string][] = []
   return {
-    write: (bytes) => socket.write(bytes),
-    answer,
+    write: (bytes) => {
+      const line = /^([A-Z]+) (\/[^ ?]*)[^ ]* HTTP\/1\.1\r\n/.exec(bytes.toString())
+      if (line !== null) requests.push([line[1]!, line[2]!])
+      socket.write(bytes)
+    },
+    answer: async () => {
+      const found = await answer()
+      const [method, path] = requests.shift() ?? ['-', '-']
+      if (found.status > 0) observe(method, path, found.status, errorOf(found.body))
+      return found
+    },
     closed,
     stall: () =>
       new Promise((resolve) => {
@@ -71,6 +83,14 @@ export async function connectRaw(url: string): Promise<RawConnection> {
         })
       }),
     reset: () => socket.resetAndDestroy(),
+  }
+}
+
+function errorOf(body: string): unknown {
+  try {
+    return JSON.parse(body).error
+  } catch {
+    return undefined
   }
 }
 
