@@ -94,65 +94,51 @@ async function httpTarget(): Promise<Opened> {
 }
 
 async function postgresTargets(): Promise<Opened> {
-  const server = await startPostgres()
   const shape =
     'id text PRIMARY KEY, type text, user_id bigint, amount numeric, currency text, ok boolean, tags jsonb, context jsonb, note text'
-  await server.query(`CREATE TABLE bench_insert (${shape})`)
-  await server.query(`CREATE TABLE bench_upsert (${shape})`)
-  const target = (name: string, tableName: string, role?: string): Target => ({
-    name,
-    destination: {
-      destination_type: 'destination_database',
-      destination_config: {
-        host: server.host,
-        port: server.port,
-        database: server.database,
-        username: server.user,
-        password: server.password,
-        table: tableName,
-      },
-      columns: columns(role),
-    },
-    stored: async () => Number((await server.query(`SELECT count(*)::int AS n FROM ${tableName}`))[0]?.n),
-  })
-  return {
-    targets: [
-      target('PostgreSQL insert', 'bench_insert'),
-      target('PostgreSQL upsert', 'bench_upsert', 'dedupe_id'),
-    ],
-    close: async () => server.stop(),
-  }
+  return await databaseTargets('PostgreSQL', 'postgresql', await startPostgres(), shape)
 }
 
 async function mariadbTargets(): Promise<Opened> {
-  const server = await startMariadb()
   const shape =
     'id varchar(64) PRIMARY KEY, type varchar(64), user_id bigint, amount decimal(20,6), currency char(3), ok boolean, tags json, context json, note text'
-  await server.query(`CREATE TABLE bench_insert (${shape})`)
-  await server.query(`CREATE TABLE bench_upsert (${shape})`)
-  const target = (name: string, tableName: string, role?: string): Target => ({
-    name,
-    destination: {
-      destination_type: 'destination_database',
-      destination_config: {
-        dialect: 'mariadb',
-        host: server.host,
-        port: server.port,
-        database: server.database,
-        username: server.user,
-        password: server.password,
-        table: tableName,
+  return await databaseTargets('MariaDB', 'mariadb', await startMariadb(), shape)
+}
+
+interface DatabaseServer {
+  host: string
+  port: number
+  database: string
+  user: string
+  password: string
+  query(sql: string): Promise<Record<string, unknown>[]>
+  stop(): Promise<void>
+}
+
+/** An insert and an upsert into two tables of the same shape. */
+async function databaseTargets(
+  label: string,
+  dialect: string,
+  server: DatabaseServer,
+  shape: string,
+): Promise<Opened> {
+  const { host, port, database, user: username, password } = server
+  const target = async (how: string, role?: string): Promise<Target> => {
+    const tableName = `bench_${how}`
+    await server.query(`CREATE TABLE ${tableName} (${shape})`)
+    return {
+      name: `${label} ${how}`,
+      destination: {
+        destination_type: 'destination_database',
+        destination_config: { dialect, host, port, database, username, password, table: tableName },
+        columns: columns(role),
       },
-      columns: columns(role),
-    },
-    stored: async () => Number((await server.query(`SELECT count(*) AS n FROM ${tableName}`))[0]?.n),
-  })
+      stored: async () => Number((await server.query(`SELECT count(*) AS n FROM ${tableName}`))[0]?.n),
+    }
+  }
   return {
-    targets: [
-      target('MariaDB insert', 'bench_insert'),
-      target('MariaDB upsert', 'bench_upsert', 'dedupe_id'),
-    ],
-    close: async () => server.stop(),
+    targets: [await target('insert'), await target('upsert', 'dedupe_id')],
+    close: () => server.stop(),
   }
 }
 
