@@ -15,7 +15,7 @@ export async function fill(daemon: TestDaemon, pipeId: string, total: number): P
   await Promise.all(Array.from({ length: 16 }, sender))
 }
 
-/** Lets the destinations go and waits until none has anything pending. Answers the seconds it took. */
+/** Lets the destinations go and waits until none has anything pending. Returns the seconds it took. */
 export async function drain(daemon: TestDaemon, pipeId: string, destinationIds: string[]): Promise<number> {
   const startedAt = performance.now()
   for (const id of destinationIds) {
@@ -35,7 +35,7 @@ export async function drain(daemon: TestDaemon, pipeId: string, destinationIds: 
   return (performance.now() - startedAt) / 1000
 }
 
-/** A destination that holds its backlog until `drain`. Answers its id. */
+/** A destination that holds its backlog until `drain`. Returns its id. */
 export async function blockedDestination(
   daemon: TestDaemon,
   pipeId: string,

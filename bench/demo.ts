@@ -1,11 +1,12 @@
 /**
- * `npm run demo`: a throw-away daemon with traffic, one lane blocked on purpose, and you in the TUI to mend it.
+ * `npm run demo`: a throw-away daemon with traffic, one lane stuck on purpose, and you in the TUI to unblock it.
  *
  *   orders   → an HTTP endpoint that takes everything, and a pull lane with a consumer
- *   sensors  → an HTTP endpoint that refuses a reading without a unit: the lane stops at that message (s skips it)
+ *   sensors  → an HTTP endpoint that rejects a reading without a unit: the lane stops at that message (s skips it)
  */
 import { spawn } from 'node:child_process'
 import http from 'node:http'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { binary, cleanEnv, startDaemon, type TestDaemon } from '../test/support/daemon.ts'
 
 if (!process.stdout.isTTY) {
@@ -50,6 +51,8 @@ try {
     stdio: 'inherit',
     env: cleanEnv({ PIPECTL_URL: daemon.url, PIPECTL_API_KEY: daemon.apiKey }),
   })
+  // Closed or killed from outside: the daemon and its directory go too.
+  for (const signal of ['SIGHUP', 'SIGINT', 'SIGTERM'] as const) process.on(signal, () => tui.kill())
   await new Promise((resolve) => tui.once('exit', resolve))
   stopping.abort()
   await Promise.all(traffic)
@@ -64,24 +67,21 @@ function endpoint(url: string): Record<string, unknown> {
 
 async function repeat(everyMs: number, work: () => Promise<unknown>): Promise<void> {
   while (!stopping.signal.aborted) {
-    await work()
-    await pause(everyMs * (0.5 + Math.random()))
+    // A pipe that you paused or deleted rejects its records: the demo goes on sending, as an application would.
+    await work().catch(() => {})
+    await pause(Math.max(20, everyMs * (0.5 + Math.random())))
   }
 }
 
 async function breakSensors(target: TestDaemon, pipeId: string): Promise<void> {
   await pause(3000)
-  if (!stopping.signal.aborted) await target.ingest(pipeId, { sensor: 'bed-4', celsius: 21.4, unit: null })
+  if (stopping.signal.aborted) return
+  await target.ingest(pipeId, { sensor: 'bed-4', celsius: 21.4, unit: null }).catch(() => {})
 }
 
-function pause(ms: number): Promise<void> {
-  return new Promise((resolve) => {
-    const timer = setTimeout(resolve, ms)
-    stopping.signal.addEventListener('abort', () => {
-      clearTimeout(timer)
-      resolve()
-    })
-  })
+/** Ends early when the demo does. */
+async function pause(ms: number): Promise<void> {
+  await sleep(ms, undefined, { signal: stopping.signal }).catch(() => {})
 }
 
 function some<T>(most: number, make: () => T): T[] {

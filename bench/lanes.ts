@@ -37,7 +37,7 @@ async function manyLanes(url: string): Promise<string[]> {
   return ratioRow('ingest requests/s, 1 against 100 lanes on the pipe', rates[0] ?? 0, rates[1] ?? 0)
 }
 
-/** Ingest and another lane's delivery while one lane's destination takes connections and never answers. */
+/** Ingest and another lane's delivery while one lane's destination accepts connections and never responds. */
 async function blackHole(url: string): Promise<string[][]> {
   const hole = net.createServer(() => {})
   await new Promise<void>((resolve) => hole.listen(0, '127.0.0.1', resolve))
@@ -73,7 +73,7 @@ async function ingestRate(daemon: TestDaemon, pipeId: string): Promise<number> {
   const result = await load({
     url: `${daemon.dataUrl}/v1/ingest/${pipeId}`,
     headers: { Authorization: `Bearer ${daemon.apiKey}`, 'Content-Type': 'application/json' },
-    body: record(1),
+    bodies: Array.from({ length: 256 }, (_, at) => record(at)),
     connections: 64,
     seconds,
   })

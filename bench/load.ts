@@ -8,7 +8,8 @@ import { promisify } from 'node:util'
 export interface LoadOptions {
   url: string
   headers: Record<string, string>
-  body: string
+  /** Sent in turn. */
+  bodies: readonly string[]
   connections: number
   seconds: number
 }
@@ -18,7 +19,7 @@ export interface LoadResult {
   requestsPerSecond: number
   p50Ms: number
   p99Ms: number
-  /** Answers other than 2xx and socket errors. */
+  /** Responses other than 2xx and socket errors. */
   failed: number
 }
 
@@ -29,12 +30,17 @@ export async function load(options: LoadOptions): Promise<LoadResult> {
   return generator === 'wrk' ? await withWrk(options) : await withAutocannon(options)
 }
 
-async function withWrk({ url, headers, body, connections, seconds }: LoadOptions): Promise<LoadResult> {
+async function withWrk({ url, headers, bodies, connections, seconds }: LoadOptions): Promise<LoadResult> {
   const dir = mkdtempSync(path.join(os.tmpdir(), 'pipectl-bench-'))
   const script = path.join(dir, 'request.lua')
-  const lines = ['wrk.method = "POST"', `wrk.body = ${luaString(body)}`]
+  const lines = ['wrk.method = "POST"']
   for (const [name, value] of Object.entries(headers))
     lines.push(`wrk.headers[${luaString(name)}] = ${luaString(value)}`)
+  // Requests are made once, before the measurement: building them must not slow the generator down.
+  lines.push('local requests, at = {}, 0', 'function init(args)')
+  for (const [index, body] of bodies.entries())
+    lines.push(`requests[${index + 1}] = wrk.format(nil, nil, nil, ${luaString(body)})`)
+  lines.push('end', 'function request()', `at = at % ${bodies.length} + 1`, 'return requests[at]', 'end')
   writeFileSync(script, lines.join('\n'))
   const args = ['-t', '1', '-c', String(connections), '-d', `${seconds}s`, '--latency', '-s', script, url]
   const { stdout } = await run('wrk', args)
@@ -42,8 +48,8 @@ async function withWrk({ url, headers, body, connections, seconds }: LoadOptions
   return {
     generator: 'wrk',
     requestsPerSecond: number(/Requests\/sec:\s+([\d.]+)/),
-    p50Ms: milliseconds(/50%\s+(\S+)/.exec(stdout)?.[1]),
-    p99Ms: milliseconds(/99%\s+(\S+)/.exec(stdout)?.[1]),
+    p50Ms: milliseconds(/^\s+50%\s+(\S+)/m.exec(stdout)?.[1]),
+    p99Ms: milliseconds(/^\s+99%\s+(\S+)/m.exec(stdout)?.[1]),
     failed:
       number(/Non-2xx or 3xx responses: (\d+)/) +
       (/Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)/.exec(stdout)?.slice(1) ?? [])
@@ -64,7 +70,7 @@ function milliseconds(text = ''): number {
 async function withAutocannon({
   url,
   headers,
-  body,
+  bodies,
   connections,
   seconds,
 }: LoadOptions): Promise<LoadResult> {
@@ -76,7 +82,8 @@ async function withAutocannon({
     '-m',
     'POST',
     '-b',
-    body,
+    // autocannon's command line takes one body.
+    bodies[0] ?? '',
     '--json',
     '--no-progress',
   ]

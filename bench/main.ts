@@ -1,8 +1,11 @@
 /**
- * `npm run bench [-- ingest delivery lanes listing]`: speed of the built daemon, each figure from a fresh data directory
- * on this machine, with its own load generator beside it. Prints tables; asserts nothing.
+ * `npm run bench [-- ingest delivery lanes listing] [--program PATH]`: speed of the built daemon, each figure from a fresh
+ * data directory on this machine, with its own load generator beside it. Prints tables; asserts nothing. `--program` names
+ * another build's bin/pipectl.js, to compare two with the same load and records.
  */
 import os from 'node:os'
+import path from 'node:path'
+import { parseArgs } from 'node:util'
 import { generator } from './load.ts'
 
 const benches: Record<string, () => Promise<string>> = {
@@ -12,7 +15,13 @@ const benches: Record<string, () => Promise<string>> = {
   listing: async () => (await import('./listing.ts')).benchListing(),
 }
 
-const wanted = process.argv.length > 2 ? process.argv.slice(2) : Object.keys(benches)
+const { values, positionals } = parseArgs({
+  options: { program: { type: 'string' } },
+  allowPositionals: true,
+})
+// Read when test/support/daemon.ts is imported, which every bench does later.
+if (values.program !== undefined) process.env.PIPECTL_PROGRAM = path.resolve(values.program)
+const wanted = positionals.length > 0 ? positionals : Object.keys(benches)
 const cpu = os.cpus()
 console.log(
   `${new Date().toISOString().slice(0, 10)}, ${cpu.length} cores (${cpu[0]?.model.trim()}), ` +

@@ -15,8 +15,8 @@ import {
 } from './settings.ts'
 
 export class ConfigError extends Error {
-  constructor(message: string) {
-    super(message)
+  constructor(message: string, cause?: unknown) {
+    super(message, { cause })
     this.name = 'ConfigError'
   }
 }
@@ -114,6 +114,8 @@ function parseSetting(definition: SettingDefinition, value: unknown, label: stri
       return path.resolve(value)
     case 'address':
       return parseAddress(definition, value, label)
+    case 'url':
+      return parseUrl(value, label)
     case 'bytes':
     case 'seconds':
     case 'hours':
@@ -140,6 +142,18 @@ function parseAddress(definition: SettingDefinition, value: unknown, label: stri
     throw new ConfigError(`${label}: must be host:port with a port from 0 to 65535, not ${show(value)}`)
   }
   return { host: match[1]!.replace(/^\[|\]$/g, ''), port }
+}
+
+function parseUrl(value: unknown, label: string): string {
+  if (
+    typeof value === 'string' &&
+    /^https?:\/\/[^\s/?#@"'\\]+(\/[^\s?#"'\\]*)?$/.test(value) &&
+    URL.canParse(value)
+  )
+    return value.replace(/\/+$/, '')
+  throw new ConfigError(
+    `${label}: must be an http:// or https:// URL without query or fragment, not ${show(value)}`,
+  )
 }
 
 const KiB = 1024

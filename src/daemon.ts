@@ -1,90 +1,103 @@
 /**
- * The composition root: opens every part in the order they need each other, and closes them in the only order that
- * loses nothing.
+ * The composition root: opens every part in the order they need each other. Each adds its step to the shutdown, whose
+ * order is in `shutdown-steps.ts`.
  *
- *   main thread                         writer thread            delivery thread
+ *   main thread                         writer thread            delivery worker
  *   sockets ─ ingest ─ appender ──────▶ buffer segments ──feed──▶ lanes ─ drivers ─▶ destinations
  *      └──── management ─ metadata                                  └── metadata (lane state)
  *
- * Shutdown: stop accepting → answer waiting pulls 204 → drain the appender → let attempts under way finish, then abort
- * them → save lane state → checkpoint and close. A second signal ends the process at once. A thread that dies ends the
- * process with code 70, for the service manager to start it anew: what it held in memory cannot be trusted.
+ * A second signal ends the process at once. A writer that dies ends the process with code 70, for the service manager to
+ * start it again: what it held in memory cannot be trusted. A delivery worker that dies is started again by itself, and ends
+ * the process only when its files fail or it dies again and again for no lane's reason: delivery-proxy.ts.
  */
-import { type BufferHandle, openBuffer } from './buffer/segments/open-buffer.ts'
-import { formatAddress } from './config.ts'
-import { openapiYaml } from './contract/openapi.ts'
-import { type DataDir, dataDirAt, lockDataDir, openDataDirMetadata, requireSetUp } from './data-dir.ts'
-import { type DeliveryHandle, openDelivery } from './delivery/delivery-client.ts'
-import type { DriverSettings } from './destinations/driver.ts'
-import { targetRefusal } from './destinations/target-refusal.ts'
-import { requireFreeAddress } from './http/listen.ts'
-import { managementRoutes } from './http/management-routes.ts'
-import { openApiRoute } from './http/openapi-route.ts'
-import { pullRoutes } from './http/pull-routes.ts'
-import { openHttpServer, type Surface } from './http/server.ts'
-import { createIngest } from './ingest/accept.ts'
-import { createAuthenticate } from './ingest/bearer.ts'
+import { keepRoomToOpen, makeRoomToOpen } from './buffer/open.ts'
+import { requireSoundSqlite } from './buffer/segments/sqlite-version.ts'
+import { formatAddress, type SettingOrigin } from './config.ts'
+import { dataDirAt, requirePrivate, requireSetUp } from './data-dir/data-dir.ts'
+import { lockDataDir } from './data-dir/lock.ts'
 import { createBodyMemory } from './ingest/body-memory.ts'
 import { type ClientIp, createClientIp } from './ingest/client-ip.ts'
-import type { Directory } from './ingest/directory.ts'
-import { openDirectory } from './ingest/directory-cache.ts'
-import { openGeo } from './ingest/geo.ts'
-import { createQuota } from './ingest/quota.ts'
-import { createUsageCounter, type UsageCounter } from './ingest/usage.ts'
-import { catchUpUsage, startUsageFlush } from './ingest/usage-flush.ts'
 import { type Logger, openLog, setLogLevel } from './log.ts'
-import { openManagement } from './management/management.ts'
-import type { Metadata } from './metadata/store.ts'
-import { observeUsage, openMetrics } from './metrics.ts'
-import { createLongPoll } from './pull/long-poll.ts'
+import { openAccounting, openIngest } from './open-ingest.ts'
+import { openMetricsServer, openServer } from './open-listeners.ts'
+import { exitFailed, openStores, type StartContext } from './open-stores.ts'
+import { bufferSpec, logSettings } from './part-settings.ts'
 import { openServiceManager } from './service-manager.ts'
 import type { Settings } from './settings.ts'
+import { ShutdownSteps } from './shutdown-steps.ts'
+import { startWhenSpace } from './start-when-space.ts'
+import { inWords } from './storage-error.ts'
 
-const exitFailed = 70
-const dayMs = 86_400_000
-/** Roll-ups older than this are of no use to the 24 h window or the day quotas. */
-const usageKeptMs = 8 * dayMs
+/** Then the service manager is no longer told that the daemon is alive. */
+const longestSilenceMs = 10_000
 
 export interface DaemonOptions {
   env: NodeJS.ProcessEnv
-  /** Reads the settings anew (SIGHUP). Throws ConfigError. */
+  /** Where each setting came from. */
+  origins: Record<string, SettingOrigin>
+  /** Sets the data directory up where needed; null: it must be set up. */
+  setUp: (() => Promise<void>) | null
+  /** Starts with all destinations blocked, in memory alone. */
+  isSafe: boolean
+  /** Reads the settings again (SIGHUP). Throws ConfigError. */
   reload(): Settings
 }
 
-/** Runs until a signal; resolves when everything is closed. Throws what hinders the start, nothing left open. */
-export async function runDaemon(settings: Settings, { env, reload }: DaemonOptions): Promise<void> {
-  const log = openLog({ level: settings['log.level'], format: settings['log.format'] }, 'main')
-  const serviceManager = openServiceManager(env, log)
-  const daemon = await startDaemon(settings, env, log)
+/** Runs until a signal, closes everything and ends the process. Throws what prevents the start, nothing left open. */
+export async function runDaemon(settings: Settings, options: DaemonOptions): Promise<never> {
+  const log = openLog(logSettings(settings), 'main')
+  const serviceManager = openServiceManager(options.env, log)
+  let shutdown = new ShutdownSteps(log)
+  let isStopping = false
+  process.on('uncaughtException', (error) => {
+    log.fatal({ part: 'main', err: inWords(error, 'using', settings.data_dir) }, 'daemon.failed')
+    // As when a thread dies: the steps that remain save what can be saved.
+    if (!isStopping) process.exit(exitFailed)
+  })
+  let stopped: Promise<NodeJS.Signals> | null = null
+  const untilStopped = () => (stopped ??= stopSignal())
+  const daemon = await startWhenSpace(
+    async () => {
+      shutdown = new ShutdownSteps(log)
+      return await startDaemon(settings, { ...options, log, shutdown })
+    },
+    { directory: settings.data_dir, log, serviceManager, stopSignal: untilStopped },
+  )
+  if (daemon === null) process.exit(0)
+  serviceManager.watch(daemon.silentPart)
+  // Whoever reads the line may send a signal at once.
+  const stopping = untilStopped()
+  process.on('SIGHUP', () => {
+    serviceManager.reloading()
+    reloadSettings(options.reload, daemon, log)
+    serviceManager.ready()
+  })
+  if (options.isSafe) log.warn('daemon.safe_mode')
+  log.info(daemon.served, 'daemon.ready')
   serviceManager.ready()
+  const signal = await stopping
+  isStopping = true
+  log.info({ signal }, 'daemon.stopping')
+  serviceManager.stopping()
+  const failedSteps = await shutdown.run()
+  serviceManager.close()
+  log.info({ failed_steps: failedSteps }, 'daemon.stopped')
+  // Idle sockets of libraries must not keep the process alive now that all parts are closed.
+  process.exit(failedSteps.length === 0 ? 0 : exitFailed)
+}
 
-  await new Promise<void>((resolve) => {
+/** Resolves at the first SIGTERM or SIGINT; the second ends the process. */
+function stopSignal(): Promise<NodeJS.Signals> {
+  return new Promise((resolve) => {
     let isStopping = false
     const stop = (signal: NodeJS.Signals) => {
       if (isStopping) process.exit(1)
       isStopping = true
-      log.info({ signal }, 'daemon.stopping')
-      serviceManager.stopping()
-      resolve()
+      resolve(signal)
     }
     process.on('SIGTERM', stop)
     process.on('SIGINT', stop)
-    process.on('SIGHUP', () => {
-      serviceManager.reloading()
-      reloadSettings(reload, daemon, log)
-      serviceManager.ready()
-    })
   })
-  await daemon.stop()
-  serviceManager.close()
-  log.info({}, 'daemon.stopped')
-  // Idle sockets of libraries must not hold the process back now that all of ours is closed.
-  process.exit(0)
-}
-
-interface Daemon {
-  clientIp: ClientIp
-  stop(): Promise<void>
 }
 
 /** What can change without a restart; a wrong file leaves the settings as they are. */
@@ -98,215 +111,61 @@ function reloadSettings(reload: () => Settings, { clientIp }: Daemon, log: Logge
       'daemon.reloaded',
     )
   } catch (error) {
-    log.error({ reason: error instanceof Error ? error.message : String(error) }, 'daemon.reload_refused')
+    log.error({ reason: error instanceof Error ? error.message : String(error) }, 'daemon.reload_failed')
   }
 }
 
-/** Closes in the reverse order of opening what has been opened so far. */
-class Closers {
-  readonly #closers: (() => unknown)[] = []
-  add(close: () => unknown): void {
-    this.#closers.push(close)
-  }
-  async run(): Promise<void> {
-    for (const close of this.#closers.splice(0).reverse()) await close()
-  }
+export interface Daemon {
+  clientIp: ClientIp
+  /** A part that has given no sign of life for too long; null: all are alive. */
+  silentPart(): string | null
+  /** For the log: where what is served. */
+  served: object
 }
 
-async function startDaemon(settings: Settings, env: NodeJS.ProcessEnv, log: Logger): Promise<Daemon> {
-  const opened = new Closers()
+/** Resolves when every address is served. Throws what prevents the start, everything closed again. */
+export async function startDaemon(settings: Settings, context: StartContext): Promise<Daemon> {
   try {
-    return await openParts(settings, env, log, opened)
+    return await openParts(settings, context)
   } catch (error) {
-    await opened.run()
+    await context.shutdown.run()
     throw error
   }
 }
 
-async function openParts(
-  settings: Settings,
-  env: NodeJS.ProcessEnv,
-  log: Logger,
-  opened: Closers,
-): Promise<Daemon> {
+async function openParts(settings: Settings, context: StartContext): Promise<Daemon> {
+  const { shutdown } = context
+  requireSoundSqlite()
   const dir = dataDirAt(settings.data_dir)
+  const spec = bufferSpec(settings, dir)
+  // First of all: on a disk filled to the last byte nothing below would open.
+  makeRoomToOpen(spec)
+  await context.setUp?.()
   requireSetUp(dir)
-  opened.add(lockDataDir(dir))
-  const { metadata, sealingKey } = await openDataDirMetadata(settings, env, false)
-  opened.add(() => metadata.close())
-  const fatal = (part: string) => (error: Error) => {
-    log.fatal({ part, err: error }, 'daemon.failed')
-    process.exit(exitFailed)
-  }
-  const logSettings = { level: settings['log.level'], format: settings['log.format'] }
-  const buffer = await openBuffer({
-    ...bufferOptions(settings, dir),
-    log: logSettings,
-    onFatal: fatal('buffer'),
-  })
-  opened.add(() => buffer.close())
-  const driverSettings = driverSettingsFrom(settings)
-  const delivery = await openDelivery({
-    feedPort: buffer.feedPort,
-    bufferDir: dir.bufferDir,
-    quarantineDir: dir.quarantineDir,
-    metadataFile: dir.metadataFile,
-    sealingKey,
-    driverSettings,
-    maxInFlightBytes: settings['delivery.max_in_flight_bytes'],
-    log: logSettings,
-    onFatal: fatal('delivery'),
-  })
-  opened.add(() => delivery.close())
-  const directory = await openDirectory(metadata.directory)
-  const totals = await buffer.pipeTotals()
-  await catchUpUsage(metadata.usage, totals, directory, Date.now())
-  const usage = observeUsage(createUsageCounter(totals))
+  requirePrivate(dir)
+  shutdown.set('release data directory', lockDataDir(dir))
+  const stores = await openStores(settings, dir, spec, context)
+  const accounting = await openAccounting(stores, context)
   const clientIp = createClientIp(settings.trusted_proxies)
-  const geo = await openGeo({ file: settings['geoip.database'], log })
-  opened.add(() => geo.close())
-  const parts = { metadata, buffer, delivery, directory, usage, log }
-  const server = await openHttpServer({
-    surfaces: surfacesOf(settings),
-    routes: routesOf(parts, driverSettings),
-    ingest: createIngest({
-      ...parts,
-      appender: buffer.appender,
-      geo,
-      clientIp,
-      quota: createQuota(await metadata.usage.ingestedSince(startOfUtcDay(Date.now())), Date.now()),
-      bodyMemory: createBodyMemory(settings['ingest.max_in_flight_bytes']),
-      maxBodyBytes: settings['ingest.max_body_bytes'],
-      now: Date.now,
-    }),
-    authenticate: createAuthenticate(directory),
-    log,
-  })
-  opened.add(() => server.close())
-  const metrics =
-    settings['metrics.listen'] === null
-      ? null
-      : await openMetricsAt(settings['metrics.listen'], buffer, delivery, log)
-  if (metrics !== null) opened.add(() => metrics.close())
-  const housekeeping = startHousekeeping(metadata, log)
-  const usageFlush = startUsageFlush({ counter: usage, usage: metadata.usage, directory, log })
-  const [main, data = main] = server.addresses
-  log.info(
-    {
-      url: `http://${formatAddress(main!)}`,
-      data_url: `http://${formatAddress(data!)}`,
-      metrics_url: metrics && `http://${formatAddress(metrics.address)}/metrics`,
-      data_dir: dir.root,
-    },
-    'daemon.ready',
-  )
-
-  return {
-    clientIp,
-    stop: async () => {
-      clearInterval(housekeeping)
-      server.stopAccepting()
-      await delivery.endPulls()
-      await buffer.appender.drain()
-      await Promise.race([server.idle(), after(1000)])
-      await usageFlush.close()
-      await opened.run()
-    },
+  const bodyMemory = createBodyMemory(settings['ingest.max_in_flight_bytes'])
+  const ingest = await openIngest(settings, { ...stores, ...accounting, clientIp, bodyMemory }, context)
+  const { addresses, engine } = await openServer(settings, { ...stores, ...accounting, ingest }, context)
+  const metrics = await openMetricsServer(settings, { ...stores, ...accounting, bodyMemory }, context)
+  // Now, because a start that fails for lack of space must not hold any itself.
+  shutdown.set('hold disk space', () => keepRoomToOpen(spec))
+  const [main, data = main] = addresses
+  const served = {
+    url: `http://${formatAddress(main!)}`,
+    data_url: `http://${formatAddress(data!)}`,
+    http_engine: engine,
+    metrics_url: metrics && `http://${formatAddress(metrics.address)}/metrics`,
+    data_dir: dir.root,
   }
-}
-
-function bufferOptions(settings: Settings, dir: DataDir) {
-  return {
-    dir: dir.bufferDir,
-    quarantineDir: dir.quarantineDir,
-    maxBytes: settings['buffer.max_bytes'],
-    minFreeBytes: settings['buffer.min_free_bytes'],
-    segmentMaxBytes: settings['buffer.segment_max_bytes'],
-    segmentMaxSeconds: settings['buffer.segment_max_seconds'],
-    undeliveredHours: settings['buffer.undelivered_hours'],
-    deliveredHours: settings['buffer.delivered_hours'],
-    deliveredMaxBytes: settings['buffer.delivered_max_bytes'],
+  const { buffer, delivery } = stores
+  const silentPart = () => {
+    if (shutdown.isRunning) return null
+    if (buffer.silentMs() > longestSilenceMs) return 'buffer'
+    return delivery.silentMs() > longestSilenceMs ? 'delivery' : null
   }
-}
-
-function driverSettingsFrom(settings: Settings): DriverSettings {
-  return {
-    databaseTls: settings.destination_db_ssl,
-    egress: {
-      allow: settings['egress.allow'],
-      deny: settings['egress.deny'],
-      private: settings['egress.private'],
-    },
-  }
-}
-
-/** With a second listener, ingest and pull leave the first: what strangers reach must not show management. */
-function surfacesOf(settings: Settings): Surface[] {
-  const { listen, data_listen: dataListen } = settings
-  if (dataListen === null) return [{ name: 'listen', listen, management: true, data: true }]
-  return [
-    { name: 'listen', listen, management: true, data: false },
-    { name: 'data_listen', listen: dataListen, management: false, data: true },
-  ]
-}
-
-interface Parts {
-  metadata: Metadata
-  buffer: BufferHandle
-  delivery: DeliveryHandle
-  directory: Directory
-  usage: UsageCounter
-  log: Logger
-}
-
-function routesOf(
-  { metadata, buffer, delivery, directory, usage, log }: Parts,
-  driverSettings: DriverSettings,
-) {
-  const management = openManagement({
-    metadata,
-    delivery,
-    directory,
-    headSeq: () => buffer.appender.headSeq,
-    checkTarget: (type, config) => targetRefusal(type, config, driverSettings.egress),
-    now: Date.now,
-    pendingUsage: () => usage.pending(),
-  })
-  const pulls = pullRoutes({
-    findDestination: (workspaceId, id) => metadata.destinations.find(workspaceId, id),
-    delivery,
-    longPoll: createLongPoll(delivery),
-    log,
-  })
-  return [...managementRoutes(management), ...pulls, openApiRoute(Buffer.from(openapiYaml()))]
-}
-
-async function openMetricsAt(
-  listen: NonNullable<Settings['metrics.listen']>,
-  buffer: BufferHandle,
-  delivery: DeliveryHandle,
-  log: Logger,
-) {
-  await requireFreeAddress('metrics.listen', listen)
-  const { missingAcknowledged } = buffer
-  const sources = { buffer: () => buffer.status(), delivery: () => delivery.metrics(), missingAcknowledged }
-  return await openMetrics(listen, sources, log)
-}
-
-function startHousekeeping(metadata: Metadata, log: Logger): NodeJS.Timeout {
-  const timer = setInterval(() => {
-    metadata.usage
-      .prune(Date.now() - usageKeptMs)
-      .catch((error) => log.error({ err: error }, 'usage.prune_failed'))
-  }, 3_600_000)
-  timer.unref()
-  return timer
-}
-
-function startOfUtcDay(nowMs: number): number {
-  return nowMs - (nowMs % dayMs)
-}
-
-function after(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms).unref())
+  return { clientIp, silentPart, served }
 }

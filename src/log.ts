@@ -2,8 +2,8 @@
  * Logs: an event name and fields, one wide line each (`log.info({pipe_id}, 'lane.blocked')`), JSON lines to stderr,
  * pretty on a terminal. A secret is never a field; only whether it is set. Every thread writes to the same stderr.
  */
+import { createRequire } from 'node:module'
 import { destination, type Logger, pino } from 'pino'
-import pretty from 'pino-pretty'
 
 export type { Logger }
 
@@ -13,6 +13,8 @@ export interface LogSettings {
 }
 
 const levelChannel = 'pipectl.log-level'
+/** Of lines that could not be written yet. */
+const mostWaitingBytes = 1024 * 1024
 
 /** `thread` names the writing thread in every line. Its level follows `setLogLevel`, whichever thread calls that. */
 export function openLog(settings: LogSettings, thread: string): Logger {
@@ -33,9 +35,14 @@ export function setLogLevel(level: LogSettings['level']): void {
   levels.close()
 }
 
+/** `auto` decided: only the main thread knows whether stderr is a terminal, in the others `isTTY` is undefined. */
+export function resolveLogFormat(format: LogSettings['format']): LogSettings['format'] {
+  if (format !== 'auto') return format
+  return process.stderr.isTTY === true ? 'pretty' : 'json'
+}
+
 function buildLog(settings: LogSettings, thread: string): Logger {
-  const isPretty =
-    settings.format === 'pretty' || (settings.format === 'auto' && process.stderr.isTTY === true)
+  const isPretty = resolveLogFormat(settings.format) === 'pretty'
   const options = {
     level: settings.level,
     base: { thread },
@@ -43,7 +50,14 @@ function buildLog(settings: LogSettings, thread: string): Logger {
     formatters: { level: (label: string) => ({ level: label }) },
   }
   // Synchronous: a line written just before the process ends must not be lost.
-  if (!isPretty) return pino(options, destination({ dest: 2, sync: true }))
+  if (!isPretty) {
+    const stderr = destination({ dest: 2, sync: true, maxLength: mostWaitingBytes })
+    // A log that is written to a full disk must not end the process: what fits waits in memory, the rest is lost.
+    stderr.on('error', () => {})
+    return pino(options, stderr)
+  }
+  // Loaded where it is used: for each of the daemon's threads it is 40 ms of its start.
+  const pretty: typeof import('pino-pretty') = createRequire(import.meta.url)('pino-pretty')
   return pino(
     options,
     pretty({

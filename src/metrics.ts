@@ -4,60 +4,29 @@
  * scraped; the hot path only adds to plain numbers.
  */
 import { createServer, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { type AddressInfo, isIP } from 'node:net'
 import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client'
-import type { BufferStatus } from './buffer/segments/open-buffer.ts'
+import type { BufferStatus } from './buffer/buffer.ts'
 import { formatAddress } from './config.ts'
 import { laneStates } from './contract/destination.ts'
-import type { DeliveryMetrics, LaneMetrics } from './delivery/delivery-metrics.ts'
-import type { UsageCounter } from './ingest/usage.ts'
+import type { DeliveryMetrics, LaneMetrics } from './delivery/lane-service.ts'
+import type { IngestTotals, PipeTotals } from './ingest/totals.ts'
 import type { Logger } from './log.ts'
 import type { ListenAddress } from './settings.ts'
 
 export interface MetricsSources {
-  buffer(): BufferStatus
+  ingest: IngestTotals
+  /** What the bodies of all requests under way take. */
+  bodyBytes(): number
+  /** False once it is deleted: its series end. */
+  isPipe(pipeId: string): boolean
+  buffer(): Promise<BufferStatus>
   delivery(): Promise<DeliveryMetrics>
-  missingAcknowledged: number
 }
 
 export interface MetricsServer {
   address: ListenAddress
   close(): Promise<void>
-}
-
-interface IngestTotals {
-  requests: number
-  records: number
-  bytes: number
-  rejected: number
-}
-
-const ingestTotals = new Map<string, IngestTotals>()
-
-/** The same counter, whose counts also go into the process's totals. */
-export function observeUsage(counter: UsageCounter): UsageCounter {
-  const totalsOf = (pipeId: string) => {
-    let totals = ingestTotals.get(pipeId)
-    if (totals === undefined) {
-      totals = { requests: 0, records: 0, bytes: 0, rejected: 0 }
-      ingestTotals.set(pipeId, totals)
-    }
-    return totals
-  }
-  return {
-    ...counter,
-    accepted: (pipeId, records, bytes, atMs) => {
-      const totals = totalsOf(pipeId)
-      totals.requests++
-      totals.records += records
-      totals.bytes += bytes
-      counter.accepted(pipeId, records, bytes, atMs)
-    },
-    rejected: (pipeId, atMs) => {
-      totalsOf(pipeId).rejected++
-      counter.rejected(pipeId, atMs)
-    },
-  }
 }
 
 /** Serves GET /metrics. Rejects when the address cannot be listened on. */
@@ -68,15 +37,21 @@ export async function openMetrics(
 ): Promise<MetricsServer> {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry })
-  registerIngest(registry)
-  registerBuffer(registry, sources)
+  registerIngest(registry, sources)
+  const readBuffer = registerBuffer(registry, sources)
   const readLanes = registerLanes(registry, sources)
   const server = createServer((request, response) => {
+    if (!isOwnHost(request.headers.host, listen.host)) {
+      response
+        .writeHead(403, { 'Content-Type': 'text/plain' })
+        .end('Ask by address: this listener is for this machine alone.\n')
+      return
+    }
     if (request.url !== '/metrics' || request.method !== 'GET') {
       response.writeHead(404, { 'Content-Type': 'text/plain' }).end('GET /metrics\n')
       return
     }
-    answer(registry, readLanes, response).catch((error) => {
+    respond(registry, () => Promise.all([readBuffer(), readLanes()]), response).catch((error) => {
       log.error({ err: error }, 'metrics.failed')
       if (!response.headersSent) response.writeHead(500)
       response.end()
@@ -98,18 +73,37 @@ export async function openMetrics(
   }
 }
 
-async function answer(
+/**
+ * A page in a browser on this machine can make its own name stand for a loopback address ("DNS rebinding"); what it then
+ * asks for carries that name. A listener on another address is the operator's to protect.
+ */
+function isOwnHost(host: string | undefined, listenHost: string): boolean {
+  const isLoopback = listenHost === 'localhost' || listenHost === '::1' || listenHost.startsWith('127.')
+  if (!isLoopback || host === undefined) return true
+  const name = host.replace(/:\d*$/, '').replace(/^\[(.*)\]$/, '$1')
+  return name.toLowerCase() === 'localhost' || isIP(name) !== 0
+}
+
+async function respond(
   registry: Registry,
-  readLanes: () => Promise<void>,
+  read: () => Promise<unknown>,
   response: ServerResponse,
 ): Promise<void> {
-  await readLanes()
+  await read()
   const text = await registry.metrics()
   response.writeHead(200, { 'Content-Type': registry.contentType }).end(text)
 }
 
-function registerIngest(registry: Registry): void {
-  const metric = (name: string, help: string, value: (totals: IngestTotals) => number) =>
+function registerIngest(registry: Registry, { ingest, isPipe, bodyBytes }: MetricsSources): void {
+  new Gauge({
+    name: 'pipectl_ingest_in_flight_bytes',
+    help: 'Memory of the bodies of all requests under way.',
+    registers: [registry],
+    collect() {
+      this.set(bodyBytes())
+    },
+  })
+  const metric = (name: string, help: string, value: (totals: PipeTotals) => number) =>
     new Counter({
       name,
       help,
@@ -117,45 +111,65 @@ function registerIngest(registry: Registry): void {
       registers: [registry],
       collect() {
         this.reset()
-        for (const [pipe_id, totals] of ingestTotals) this.inc({ pipe_id }, value(totals))
+        for (const [pipe_id, totals] of ingest.ofPipes(isPipe)) this.inc({ pipe_id }, value(totals))
       },
     })
-  metric('pipectl_ingest_requests_total', 'Requests answered 202.', (totals) => totals.requests)
-  metric('pipectl_ingest_records_total', 'Records in requests answered 202.', (totals) => totals.records)
+  metric('pipectl_ingest_requests_total', 'Requests accepted with 202.', (totals) => totals.requests)
+  metric('pipectl_ingest_records_total', 'Records in requests accepted with 202.', (totals) => totals.records)
   metric('pipectl_ingest_bytes_total', 'Bytes written to the buffer.', (totals) => totals.bytes)
   metric(
     'pipectl_ingest_rejected_requests_total',
-    'Requests refused for a known pipe.',
+    'Requests rejected for a known pipe.',
     (totals) => totals.rejected,
   )
 }
 
-function registerBuffer(registry: Registry, sources: MetricsSources): void {
-  const metric = (name: string, help: string, value: (status: BufferStatus) => number) =>
-    new Gauge({
-      name,
-      help,
-      registers: [registry],
-      collect() {
-        this.set(value(sources.buffer()))
-      },
-    })
+/** The returned function asks the buffer once and fills its metrics: call it before a scrape. */
+function registerBuffer(registry: Registry, sources: MetricsSources): () => Promise<void> {
+  const fillers: ((status: BufferStatus) => void)[] = []
+  const metric = (name: string, help: string, value: (status: BufferStatus) => number) => {
+    const gauge = new Gauge({ name, help, registers: [registry] })
+    fillers.push((status) => gauge.set(value(status)))
+  }
   metric('pipectl_buffer_size_bytes', 'Size of the buffer on disk.', (status) => status.bytes)
   metric('pipectl_buffer_segments', 'Files of the buffer.', (status) => status.segments)
   metric('pipectl_buffer_free_disk_bytes', 'Free space of its disk.', (status) => status.freeBytes)
-  metric('pipectl_buffer_refusing', '1 while appends are refused for want of space.', (status) =>
-    status.refusing === null ? 0 : 1,
+  metric('pipectl_buffer_rejecting', '1 while appends are rejected for lack of space.', (status) =>
+    status.unavailableReason === null ? 0 : 1,
   )
   metric(
     'pipectl_buffer_oldest_message_timestamp_seconds',
-    'When the oldest kept message came; 0: none.',
+    'When the oldest kept message was received; 0: none.',
     (status) => (status.oldestMs === null ? 0 : status.oldestMs / 1000),
   )
   metric(
     'pipectl_buffer_missing_acknowledged_messages',
     'Acknowledged messages of earlier runs that the disk no longer held at start.',
-    () => sources.missingAcknowledged,
+    (status) => status.missingAcknowledged,
   )
+  metric(
+    'pipectl_buffer_damaged_segments',
+    'Files of the buffer that cannot be read and wait until what can be is saved.',
+    (status) => status.damagedSegments,
+  )
+  metric(
+    'pipectl_buffer_missing_segments',
+    'Files of the buffer found gone, without having been dropped, since the start.',
+    (status) => status.missingSegments,
+  )
+  const lost = new Counter({
+    name: 'pipectl_buffer_lost_messages_total',
+    help: 'Messages in damaged and missing files of the buffer that could not be saved.',
+    registers: [registry],
+  })
+  fillers.push((status) => {
+    lost.reset()
+    lost.inc(status.lostMessages)
+  })
+  return async () => {
+    const status = await sources.buffer()
+    for (const fill of fillers) fill(status)
+  }
 }
 
 const laneLabels = ['pipe_id', 'destination_id', 'type']
@@ -171,6 +185,11 @@ function registerLanes(registry: Registry, sources: MetricsSources): () => Promi
   const inFlight = new Gauge({
     name: 'pipectl_delivery_in_flight_bytes',
     help: 'Memory of all batches under way.',
+    registers: [registry],
+  })
+  const restarts = new Counter({
+    name: 'pipectl_delivery_worker_restarts_total',
+    help: 'Delivery workers that died or hung and were started again.',
     registers: [registry],
   })
   const fillers: (() => void)[] = []
@@ -195,10 +214,13 @@ function registerLanes(registry: Registry, sources: MetricsSources): () => Promi
     'Age of the oldest undelivered message.',
     (lane) => lane.oldest_pending_age_seconds,
   )
+  gauge('pipectl_lane_stuck', '1 while an attempt to deliver the next message has failed.', (lane) =>
+    lane.blocking_msg_id === null ? 0 : 1,
+  )
   counter('pipectl_lane_delivered_records_total', 'Records delivered.', (lane) => lane.delivered_records)
   counter(
     'pipectl_lane_skipped_messages_total',
-    'Messages given up by skip.',
+    'Messages passed over by skip.',
     (lane) => lane.skipped_messages,
   )
   counter(
@@ -214,7 +236,7 @@ function registerLanes(registry: Registry, sources: MetricsSources): () => Promi
   })
   const state = new Gauge({
     name: 'pipectl_lane_state',
-    help: '1 for the state the lane is in.',
+    help: '1 for the current state of the lane.',
     labelNames: [...laneLabels, 'state'],
     registers: [registry],
   })
@@ -232,6 +254,8 @@ function registerLanes(registry: Registry, sources: MetricsSources): () => Promi
     const metrics = await sources.delivery()
     lanes = metrics.lanes
     inFlight.set(metrics.inFlightBytes)
+    restarts.reset()
+    restarts.inc(metrics.workerRestarts)
     for (const fill of fillers) fill()
   }
 }

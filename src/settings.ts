@@ -1,12 +1,14 @@
 /**
- * The settings of the daemon: one table says everything about a setting: its key in the TOML file, its environment
+ * The settings of the daemon: one table with everything about a setting: its key in the TOML file, its environment
  * variable, its flag, what is allowed, its default and one line of documentation. The example file, `--help` and the
  * README's table are checked against it.
  */
+import { resourceLimits } from './contract/resource-limits.ts'
 
 type Kind =
   | 'path'
   | 'address'
+  | 'url'
   | 'bytes'
   | 'seconds'
   | 'hours'
@@ -60,6 +62,20 @@ export const settingDefinitions = [
     doc: 'A second address that serves ingest and pull (and health) alone; they leave the first one.',
   },
   {
+    key: 'public_url',
+    env: 'PIPECTL_PUBLIC_URL',
+    kind: 'url',
+    fallback: null,
+    doc: 'Where clients reach the management API, for the OpenAPI document; without it, the Host they used.',
+  },
+  {
+    key: 'public_data_url',
+    env: 'PIPECTL_PUBLIC_DATA_URL',
+    kind: 'url',
+    fallback: null,
+    doc: 'The same for ingest and pull, where it is another address.',
+  },
+  {
     key: 'trusted_proxies',
     env: 'PIPECTL_TRUSTED_PROXIES',
     kind: 'cidrs',
@@ -75,6 +91,28 @@ export const settingDefinitions = [
     doc: 'TLS to destination databases on localhost and 127.0.0.1 too; other hosts always use it.',
   },
   {
+    key: 'destination_db_cleartext_auth',
+    env: 'DESTINATION_DB_CLEARTEXT_AUTH',
+    kind: 'boolean',
+    fallback: false,
+    doc: "Whether to send a database's password itself over TLS, whose certificate is not verified: for PostgreSQL without SCRAM, for MySQL's full authentication.",
+  },
+  {
+    key: 'destination_db_tls_pin',
+    env: 'DESTINATION_DB_TLS_PIN',
+    kind: 'boolean',
+    fallback: true,
+    doc: 'Whether the first connection over TLS pins the key of a database server, so that one with another key is refused. Off, for fail-over between servers with keys of their own, and for servers that make themselves a key at each start.',
+  },
+  {
+    key: 'http.engine',
+    env: 'PIPECTL_HTTP_ENGINE',
+    kind: 'enum',
+    values: ['auto', 'uws', 'node'],
+    fallback: 'auto',
+    doc: 'What speaks HTTP: uws (uWebSockets, fast), node (node:http, stricter, about half the speed), auto (uws, or node where no binding of uWebSockets loads).',
+  },
+  {
     key: 'ingest.max_body_bytes',
     env: 'PIPECTL_INGEST_MAX_BODY_BYTES',
     kind: 'bytes',
@@ -88,7 +126,23 @@ export const settingDefinitions = [
     kind: 'bytes',
     fallback: 128 * MiB,
     min: KiB,
-    doc: 'Memory that the bodies of all requests under way may take together; beyond it ingest answers 503.',
+    doc: 'Memory that the bodies of all requests under way may take together; beyond it ingest returns 503. Shared: one pipe alone gets three quarters of it.',
+  },
+  {
+    key: 'ingest.max_records_per_request',
+    env: 'PIPECTL_INGEST_MAX_RECORDS_PER_REQUEST',
+    kind: 'count',
+    fallback: resourceLimits.recordsPerRequest,
+    min: 1,
+    doc: 'Records of one request; more are rejected with 413, whatever the limits of the pipe say.',
+  },
+  {
+    key: 'ingest.max_keys_per_record',
+    env: 'PIPECTL_INGEST_MAX_KEYS_PER_RECORD',
+    kind: 'count',
+    fallback: resourceLimits.keysPerRecord,
+    min: 1,
+    doc: 'Keys of one record, those of nested objects included; a record with more is rejected with 400.',
   },
   {
     key: 'buffer.max_bytes',
@@ -96,7 +150,7 @@ export const settingDefinitions = [
     kind: 'bytes',
     fallback: 20 * GiB,
     min: MiB,
-    doc: 'Largest size of the buffer; over it delivered history goes, then ingest answers 503.',
+    doc: 'Largest size of the buffer. Delivered history goes first, then ingest responds 503: from 80 % on to pipes over their share, at 100 % to all.',
   },
   {
     key: 'buffer.min_free_bytes',
@@ -147,6 +201,14 @@ export const settingDefinitions = [
     doc: 'How much delivered history is kept at most.',
   },
   {
+    key: 'buffer.scrub_hours',
+    env: 'PIPECTL_BUFFER_SCRUB_HOURS',
+    kind: 'hours',
+    fallback: 24,
+    min: 0,
+    doc: 'How often sealed buffer files are read, slowly, and compared with their checksums; 0: never.',
+  },
+  {
     key: 'delivery.max_in_flight_bytes',
     env: 'PIPECTL_DELIVERY_MAX_IN_FLIGHT_BYTES',
     kind: 'bytes',
@@ -155,11 +217,43 @@ export const settingDefinitions = [
     doc: 'Memory that all batches under way may take together.',
   },
   {
+    key: 'workspace.max_pipes',
+    env: 'PIPECTL_WORKSPACE_MAX_PIPES',
+    kind: 'count',
+    fallback: resourceLimits.pipesPerWorkspace,
+    min: 1,
+    doc: 'Pipes that a workspace may have; one more is rejected with 409.',
+  },
+  {
+    key: 'workspace.max_destinations',
+    env: 'PIPECTL_WORKSPACE_MAX_DESTINATIONS',
+    kind: 'count',
+    fallback: resourceLimits.destinationsPerWorkspace,
+    min: 1,
+    doc: 'Destinations, and so lanes, of all its pipes together.',
+  },
+  {
+    key: 'workspace.max_api_keys',
+    env: 'PIPECTL_WORKSPACE_MAX_API_KEYS',
+    kind: 'count',
+    fallback: resourceLimits.apiKeysPerWorkspace,
+    min: 1,
+    doc: 'Active API keys of a workspace.',
+  },
+  {
+    key: 'workspace.max_origins',
+    env: 'PIPECTL_WORKSPACE_MAX_ORIGINS',
+    kind: 'count',
+    fallback: resourceLimits.originsPerWorkspace,
+    min: 1,
+    doc: 'Allowed origins of all its pipes together.',
+  },
+  {
     key: 'egress.allow',
     env: 'PIPECTL_EGRESS_ALLOW',
     kind: 'names',
     fallback: [],
-    doc: 'CIDRs and host names that destinations may dial although egress.private is deny.',
+    doc: 'CIDRs and host names that destinations may dial although private addresses are denied.',
   },
   {
     key: 'egress.deny',
@@ -172,16 +266,23 @@ export const settingDefinitions = [
     key: 'egress.private',
     env: 'PIPECTL_EGRESS_PRIVATE',
     kind: 'enum',
-    values: ['allow', 'deny'],
-    fallback: 'allow',
-    doc: 'Whether destinations may dial loopback and private addresses.',
+    values: ['auto', 'allow', 'deny'],
+    fallback: 'auto',
+    doc: 'Whether destinations may dial loopback and private addresses. auto: allow while there is one workspace, from the second on deny, but for databases on loopback.',
+  },
+  {
+    key: 'object_store.machine_credentials',
+    env: 'PIPECTL_OBJECT_STORE_MACHINE_CREDENTIALS',
+    kind: 'names',
+    fallback: [],
+    doc: 'Buckets that destinations without keys of their own write with the AWS credentials of this machine.',
   },
   {
     key: 'geoip.database',
     env: 'PIPECTL_GEOIP_DATABASE',
     kind: 'path',
     fallback: null,
-    doc: 'City-level .mmdb file for the geolocation fields; looked at again when it is replaced.',
+    doc: 'City-level .mmdb file for the geolocation fields; loaded again when it is replaced.',
   },
   {
     key: 'secrets.key_file',
@@ -231,10 +332,18 @@ export interface Settings {
   data_dir: string
   listen: ListenAddress
   data_listen: ListenAddress | null
+  /** Without a slash at its end. */
+  public_url: string | null
+  public_data_url: string | null
   trusted_proxies: string[]
   destination_db_ssl: boolean
+  destination_db_cleartext_auth: boolean
+  destination_db_tls_pin: boolean
+  'http.engine': 'auto' | 'uws' | 'node'
   'ingest.max_body_bytes': number
   'ingest.max_in_flight_bytes': number
+  'ingest.max_records_per_request': number
+  'ingest.max_keys_per_record': number
   'buffer.max_bytes': number
   'buffer.min_free_bytes': number
   'buffer.segment_max_bytes': number
@@ -242,10 +351,16 @@ export interface Settings {
   'buffer.undelivered_hours': number
   'buffer.delivered_hours': number
   'buffer.delivered_max_bytes': number
+  'buffer.scrub_hours': number
   'delivery.max_in_flight_bytes': number
+  'workspace.max_pipes': number
+  'workspace.max_destinations': number
+  'workspace.max_api_keys': number
+  'workspace.max_origins': number
   'egress.allow': string[]
   'egress.deny': string[]
-  'egress.private': 'allow' | 'deny'
+  'egress.private': 'auto' | 'allow' | 'deny'
+  'object_store.machine_credentials': string[]
   'geoip.database': string | null
   'secrets.key_file': string | null
   'metrics.listen': ListenAddress | null

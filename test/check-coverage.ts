@@ -5,7 +5,8 @@
 import { rmSync } from 'node:fs'
 import { operationTable } from '../src/contract/operations.ts'
 import { catalogueGaps } from './support/catalogue-gaps.ts'
-import { observedDir, readObservations } from './support/coverage.ts'
+import { observedDir } from './support/coverage.ts'
+import { readObservations } from './support/observations.ts'
 
 if (process.argv[2] === '--clear') {
   rmSync(observedDir, { recursive: true, force: true })

@@ -3,7 +3,7 @@
  *
  * npm ignores `overrides` in an installed package and would rebuild native ones, so the tarball bundles everything:
  * the production dependencies as they are installed here, the loader of uWebSockets as a real folder with the one
- * binding that loads, and better-sqlite3 as it was built, without its sources and its install step.
+ * binding that loads, if any, and better-sqlite3 as it was built, without its sources and its install step.
  */
 import { execFileSync } from 'node:child_process'
 import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -90,7 +90,7 @@ function keepOneBinding() {
       rmSync(path.join(folder, 'docs'), { recursive: true, force: true })
     } else rmSync(folder, { recursive: true, force: true })
   }
-  if (kept === null) throw new Error(`no uWebSockets binding loads on ${platform}`)
+  if (kept === null) say(`no uWebSockets binding loads on ${platform}: the package will serve over node:http`)
 }
 
 function loads(require, file) {

@@ -1,6 +1,7 @@
 /**
  * The buffer: the durable, ordered log of accepted messages. This page is the contract; `segments/` keeps it in
- * SQLite files, and a cluster can keep it elsewhere (append = publish, `seq` = the stream's sequence).
+ * SQLite files, and a cluster can keep it elsewhere (append = publish, `seq` = the stream's sequence). `open.ts` opens
+ * it from a serialisable spec, in any thread.
  *
  *   main ──append──▶ Appender ──frame──▶ writer ──fsync──▶ disk
  *                                          │ committed(pipe, seq)
@@ -8,12 +9,12 @@
  *
  * Invariants
  * - `append` resolves only after the message is fsynced. A rejected append left nothing that will be delivered
- *   without having been acknowledged, except when the process died before the answer.
+ *   without having been acknowledged, except when the process died before the response.
  * - `seq` is a positive safe integer, unique in the buffer, ascending in commit order and never used twice for
  *   acknowledged messages, also across restarts and after retention.
  * - Readers see a message only after it is durable. Within a pipe they see messages in `seq` order without gaps,
- *   other than those retention dropped and those found damaged (both are reported, never silent).
- * - Counts come from running totals: never a scan.
+ *   other than those retention dropped and those found damaged or missing (all are reported, never silent).
+ * - Counting a backlog never scans messages.
  */
 
 export interface NewMessage {
@@ -23,18 +24,37 @@ export interface NewMessage {
   /** When the request was accepted, ms since the epoch. */
   receivedMs: number
   recordCount: number
-  /** NDJSON: one record's own JSON text a line, `\n` between lines, none at the end. Copied by `append`. */
+  /** In the format of `record-text.ts`. Copied by `append`. */
   body: Uint8Array
-  /** At most one message of a pipe is kept for a key within 24 h (contract "Ingest", Idempotency-Key). */
-  idempotencyKey?: string
+  /** At most one message per pipe is kept for a key within 24 h (contract "Ingest", Idempotency-Key). */
+  idempotency?: Idempotency
 }
 
-/** The answer to an append. For a repeated idempotency key it is the first message's, and nothing was kept anew. */
+export interface Idempotency {
+  key: string
+  /** Of the request's body as it was sent, ASCII: tells a repeat from another request with the same key. */
+  bodyHash: string
+}
+
+/** The result of an append. For a repeated idempotency key it is the first message's, and nothing new was kept. */
 export interface Appended {
   seq: number
   msgId: string
   recordCount: number
   repeated: boolean
+}
+
+/**
+ * What the buffer needs to count, later, from a place in a pipe: also once the messages there are dropped. Made by the
+ * buffer alone, opaque to everyone else, JSON text of at most 100 characters. It is kept beside the `seq` it was given for.
+ */
+export type CursorMark = string
+
+/** A place in a pipe: everything up to and including `seq` lies before it. */
+export interface Cursor {
+  /** 0: before the pipe's first message. */
+  seq: number
+  mark: CursorMark
 }
 
 export interface StoredMessage {
@@ -46,21 +66,22 @@ export interface StoredMessage {
   body: Buffer
 }
 
-/** Running totals of one pipe up to and including some message: the difference of two is a count. */
-export interface PipeTotals {
-  messages: number
-  records: number
-  bytes: number
+/** As a reader gets it, with the mark of the cursor just after it. */
+export interface MarkedMessage extends StoredMessage {
+  mark: CursorMark
 }
 
-export interface PipePosition extends PipeTotals {
-  /** 0 when the pipe has never had a message. */
-  seq: number
+/** Whose data this is, and since which restore from a backup. */
+export interface BufferIdentity {
+  dataDirId: string
+  /** 1, and one more with each restore. */
+  epoch: number
 }
 
 /** The append could not be made durable (disk full, over the quota, shutting down). Nothing was kept. */
 export class BufferUnavailableError extends Error {
-  readonly reason: 'over_quota' | 'low_disk_space' | 'write_failed' | 'closing'
+  /** `pipe_share`: this pipe, or its workspace, holds more than its share of an almost full buffer; others do not. */
+  readonly reason: 'over_quota' | 'pipe_share' | 'low_disk_space' | 'write_failed' | 'closing'
   constructor(reason: BufferUnavailableError['reason'], message: string) {
     super(message)
     this.name = 'BufferUnavailableError'
@@ -68,13 +89,24 @@ export class BufferUnavailableError extends Error {
   }
 }
 
+/** The idempotency key was used for another body. Nothing was kept. */
+export class IdempotencyKeyReusedError extends Error {
+  constructor() {
+    super('the idempotency key was used for another request')
+    this.name = 'IdempotencyKeyReusedError'
+  }
+}
+
 /** The writing side, used by the main thread. */
 export interface Appender {
-  /** Resolves once the message is fsynced. Throws or rejects with BufferUnavailableError. */
+  /** Resolves once the message is fsynced. Rejects with BufferUnavailableError, IdempotencyKeyReusedError. */
   append(message: NewMessage): Promise<Appended>
-  /** The newest committed `seq` of the whole buffer; 0 when empty. */
-  readonly headSeq: number
-  /** Resolves when everything appended so far is answered; later appends are refused (`closing`). */
+  /**
+   * What an append with this key would find now: the first message (`repeated`), 'reused' when it had
+   * another body, null when the key is free. An append that is under way may not be seen; `append` decides again.
+   */
+  findRepeat(pipeId: string, idempotency: Idempotency): Promise<Appended | 'reused' | null>
+  /** Resolves when everything appended so far is settled; later appends are rejected (`closing`). */
   drain(): Promise<void>
 }
 
@@ -83,48 +115,127 @@ export interface ReadLimits {
   maxBytes: number
   /** Read no message after this one. */
   throughSeq?: number
+  /** The mark of the cursor to read from: without it, what was lost just after the cursor is not noticed. */
+  afterMark?: CursorMark | null
+}
+
+/**
+ * Messages of a pipe that should be there and are not: the running totals on both sides of them tell. Retention dropped
+ * them if they lie before `earliest`; else the disk lost them.
+ */
+export interface LostMessages {
+  /** No message of the pipe from here up to `to` is left. */
+  firstSeq: number
+  /** Just after the last of them. */
+  to: Cursor
+  messages: number
 }
 
 export interface MessageRun {
   /** In `seq` order. At least one message when there is any after the cursor, even if it is over the limits. */
-  messages: StoredMessage[]
+  messages: MarkedMessage[]
   /** True when the run ended because of a limit, not because the pipe has no more messages. */
   more: boolean
   /** Messages whose checksum failed: put aside under the data directory, never delivered. */
-  damaged: { seq: number; msgId: string; recordCount: number }[]
+  damaged: { seq: number; msgId: string; recordCount: number; mark: CursorMark }[]
+  /** What is missing after the cursor or after one of the messages, in order. A run may end early because of it. */
+  lost: LostMessages[]
 }
 
-/** The reading side, used by the delivery thread. Cursor-shaped: a cursor is the `seq` of the last message done. */
+/** Counts of some run of a pipe's messages. */
+export interface Backlog {
+  messages: number
+  records: number
+  bytes: number
+}
+
+/** The reading side, used by the delivery thread. */
 export interface BufferReader {
   /** The run of a pipe's messages after `afterSeq`, whole messages only. */
   read(pipeId: string, afterSeq: number, limits: ReadLimits): Promise<MessageRun>
-  /** The pipe's newest message and its running totals; zeros when it has never had one. */
-  head(pipeId: string): Promise<PipePosition>
-  /** Running totals at the pipe's newest message with `seq` ≤ the given one (clamped to what is kept). */
-  positionAt(pipeId: string, seq: number): Promise<PipePosition>
-  /** Position just before the oldest message that is kept: a cursor older than its `seq` has lost messages. */
-  floor(pipeId: string): Promise<PipePosition>
-  /** The largest cursor such that every message received at or after `timeMs` comes after it. */
+  /** Just after the pipe's newest message; `seq` 0 when it has never had one. */
+  head(pipeId: string): Promise<Cursor>
+  /**
+   * Just before the oldest message that retention keeps: a cursor with a smaller `seq` has lost messages to it. What was
+   * damaged does not move it: intact messages before the damage stay within reach.
+   */
+  earliest(pipeId: string): Promise<Cursor>
+  /** Just after the pipe's newest message with `seq` ≤ the given one, but never before `earliest`. */
+  cursorAt(pipeId: string, seq: number): Promise<Cursor>
+  /** The largest `seq` such that every message received at or after `timeMs` comes after it. */
   cursorAtTime(pipeId: string, timeMs: number): Promise<number>
+  /**
+   * What was appended after the cursor, up to `throughSeq` or the head. Messages that retention has dropped since the
+   * cursor was there are counted too: up to `earliest`, they are what was lost.
+   */
+  backlog(pipeId: string, after: Cursor, throughSeq?: number): Promise<Backlog>
+  /**
+   * A cursor of an earlier run, compared with what is here. `missing`: how many of the messages before it the end of the
+   * log has lost; its mark is then as the log counts now.
+   */
+  relocate(pipeId: string, cursor: Cursor): Promise<{ cursor: Cursor; missing: number }>
+  /** The pipes that have messages here, deleted ones too as long as messages of them are kept. */
+  pipeIds(): Promise<string[]>
   close(): Promise<void>
 }
 
 /** How far every lane of a pipe has come; retention keeps what lies after it. */
-export interface DeliveredFloor {
+export interface LowWatermark {
   pipeId: string
+  workspaceId: string
   /** The smallest saved cursor of the pipe's lanes; 0 for a pipe without lanes (its messages wait for one). */
   seq: number
 }
 
-/** What the writer tells delivery, and delivery the writer: one feed between the two threads. */
+/** What the writer says to delivery, and delivery to the writer. Any thread may open one. */
 export interface BufferFeed {
   /** After each commit: the newest `seq` of every pipe that got messages. */
   onCommitted(listener: (pipes: ReadonlyArray<readonly [pipeId: string, seq: number]>) => void): void
-  /** After retention dropped something: lanes compare their cursor with `BufferReader.floor`. */
+  /** After retention dropped something: lanes compare their cursor with `BufferReader.earliest`. */
   onDropped(listener: () => void): void
   /**
-   * All pipes that exist with their floors, as of `asOfSeq` (the newest seq known when it was made): a pipe that is
-   * not in the list and has only messages up to `asOfSeq` was deleted. Nothing is dropped before the first report.
+   * For each of these pipes the newest report counts. A pipe that is not in it keeps what was reported before; of a
+   * pipe that was never reported nothing counts as delivered. Nothing at all is dropped before the first report.
    */
-  reportFloors(asOfSeq: number, floors: readonly DeliveredFloor[]): void
+  reportLowWatermarks(watermarks: readonly LowWatermark[]): void
+  /** The buffer is getting full: report how far the lanes are at once, space may depend on it. */
+  onReportWanted(listener: () => void): void
+  /** Nobody will read this pipe's messages any more. Not remembered over a restart: see BufferReader.pipeIds. */
+  pipeDeleted(pipeId: string): void
+  close(): void
+}
+
+export interface BufferStatus {
+  /** On disk, everything included. */
+  bytes: number
+  segments: number
+  /** When the oldest message that is kept was received, ms since the epoch; null when there is none. */
+  oldestMs: number | null
+  /** Free disk space. */
+  freeBytes: number
+  /** Why appends are rejected; null while they are accepted. */
+  unavailableReason: BufferUnavailableError['reason'] | null
+  /** Acknowledged messages of earlier runs that were not found at the start; 0 unless the disk lost something. */
+  missingAcknowledged: number
+  /** Parts of the log that could not be read and wait until what can be is saved; their messages wait meanwhile. */
+  damagedSegments: number
+  /** Parts of the log that are gone without having been dropped, found since the start. */
+  missingSegments: number
+  /** In damaged and missing parts, found since the start. */
+  lostMessages: number
+}
+
+/** The buffer as the process that writes it holds it. */
+export interface OpenBuffer {
+  appender: Appender
+  /** The newest committed `seq` of the whole buffer, whoever appended it; 0 when empty. */
+  headSeq(): Promise<number>
+  /** How long the writer has given no sign of life. */
+  silentMs(): number
+  /** As of at most a second ago. */
+  status(): Promise<BufferStatus>
+  /** Per pipe: everything that was ever appended to it, as far as the buffer remembers the pipe. */
+  appended(): Promise<Map<string, Backlog>>
+  /** Rejects appends, settles those under way, then closes. */
+  close(): Promise<void>
 }

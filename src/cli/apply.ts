@@ -2,11 +2,13 @@
 import type { Command } from 'commander'
 import type { Client, PipeDetail } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
+import { printable } from '../client/printable.ts'
 import { allPipeDetails } from '../client/workspace.ts'
+import { counted } from '../quantities.ts'
 import { connect } from './connection.ts'
-import type { DeclaredPipe } from './declare/document.ts'
-import type { Step } from './declare/plan.ts'
 import { define } from './define.ts'
+import type { DeclaredPipe } from './manifest/document.ts'
+import type { Step } from './manifest/plan.ts'
 import { coloursOn, confirm, paint, say } from './terminal.ts'
 
 interface ApplyOptions {
@@ -25,7 +27,7 @@ export function addApplyCommands(program: Command): void {
     command
       .requiredOption('-f, --file <file>', 'what the workspace should have, YAML; - for stdin')
       .option('--prune', 'delete what the file does not have')
-      .option('--update-secrets', 'send the secrets of the file anew')
+      .option('--update-secrets', 'send the secrets of the file again')
   define<ApplyOptions>(program, {
     usage: 'apply',
     summary: 'make a workspace as a file says; prints what will change before it changes anything',
@@ -39,10 +41,11 @@ export function addApplyCommands(program: Command): void {
       printPlan(plan)
       if (given.dryRun === true || plan.steps.length === 0) return
       const lost = plan.steps.filter((step) => step.destroys).length
-      if (lost > 0) await confirm(`Delete ${lost} things with what they have not delivered?`, given.yes)
-      const { carryOut } = await import('./declare/carry-out.ts')
-      await carryOut(plan.client, plan.steps, plan.existing, (step) => say(`done: ${step.says}`))
-      say(`Applied ${plan.steps.length} changes.`)
+      if (lost > 0)
+        await confirm(`Delete ${counted(lost, 'thing')} with what is not delivered yet?`, given.yes)
+      const { applySteps } = await import('./manifest/apply.ts')
+      await applySteps(plan.client, plan.steps, plan.existing, (step) => say(`done: ${step.summary}`))
+      say(`Applied ${counted(plan.steps.length, 'change')}.`)
     },
   })
   define<ApplyOptions>(program, {
@@ -70,8 +73,8 @@ export function addApplyCommands(program: Command): void {
     action: async (_, given) => {
       const client = await connect(given)
       const details = await allPipeDetails(client, (await client.pipes.list()).body.pipes)
-      const { exportYaml } = await import('./declare/exported.ts')
-      const { yaml, variables } = exportYaml(details)
+      const { exportYaml } = await import('./manifest/export.ts')
+      const { yaml, variables } = exportYaml(details, process.stdout.isTTY === true)
       process.stdout.write(yaml)
       if (variables.length > 0) say(`Before applying it elsewhere set: ${variables.join(', ')}`)
     },
@@ -87,27 +90,28 @@ interface Plan {
 }
 
 async function makePlan(options: ApplyOptions & Parameters<typeof connect>[0]): Promise<Plan> {
-  const [{ readYamlFile }, { declaredPipes }, { planSteps, unmentioned }] = await Promise.all([
-    import('./declare/yaml-file.ts'),
-    import('./declare/document.ts'),
-    import('./declare/plan.ts'),
+  const [{ readYamlFile }, { declaredPipes }, { planSteps, extras }] = await Promise.all([
+    import('./manifest/yaml-file.ts'),
+    import('./manifest/document.ts'),
+    import('./manifest/plan.ts'),
   ])
   const declared: DeclaredPipe[] = declaredPipes(readYamlFile(options.file), process.env)
   const client = await connect(options)
   const existing = await allPipeDetails(client, (await client.pipes.list()).body.pipes)
   const prune = options.prune === true
   const steps = planSteps(declared, existing, { prune, updateSecrets: options.updateSecrets === true })
-  return { client, steps, existing, kept: prune ? [] : unmentioned(declared, existing) }
+  return { client, steps, existing, kept: prune ? [] : extras(declared, existing) }
 }
 
 /** The plan is data: it goes to stdout. */
 function printPlan({ steps, kept }: Plan): void {
   const on = coloursOn(process.stdout)
   const colours = { '+': 'green', '~': 'yellow', '-': 'red' } as const
-  for (const { says } of steps) {
-    const sign = says[0]
+  for (const { summary } of steps) {
+    const sign = summary[0]
     const colour = sign === '+' || sign === '~' || sign === '-' ? colours[sign] : null
-    process.stdout.write(`${colour === null ? says : paint(colour, says, on)}\n`)
+    const text = process.stdout.isTTY === true ? printable(summary) : summary
+    process.stdout.write(`${colour === null ? text : paint(colour, text, on)}\n`)
   }
   if (steps.length === 0) say('Nothing to change: the workspace is as the file says.')
   for (const one of kept) say(`not in the file, stays: ${one} (--prune deletes it)`)

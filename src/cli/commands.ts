@@ -4,11 +4,10 @@
  */
 import type { Command } from 'commander'
 import { addApplyCommands } from './apply.ts'
-import { addBackupCommands } from './backup.ts'
 import { addCompletionCommands } from './completion.ts'
 import { addConfigCommand } from './config.ts'
+import { addDataDirCommands } from './data-dir-commands.ts'
 import { addDestinationsCommands } from './destinations.ts'
-import { addDoctorCommand } from './doctor.ts'
 import { addIngestCommand } from './ingest.ts'
 import { addKeysCommands } from './keys.ts'
 import { addLanesCommands } from './lanes.ts'
@@ -34,7 +33,6 @@ export function registerCommands(program: Command): void {
   addApplyCommands(program)
   addConfigCommand(program)
   addProfileCommands(program)
-  addDoctorCommand(program)
-  addBackupCommands(program)
+  addDataDirCommands(program)
   addCompletionCommands(program)
 }

@@ -15,7 +15,12 @@ export async function completions(
   const current = words.at(-1) ?? ''
   const { command, given } = walk(program, words.slice(0, -1))
   const candidates = await candidatesAt(command, given, words.at(-2), current, env)
-  return candidates.filter((one) => one.startsWith(current)).sort()
+  return candidates.filter((one) => one === filesMark || (one.startsWith(current) && isPlain(one))).sort()
+}
+
+/** Shells put a candidate on the command line as it is: one that they would run, or that moves the cursor, is left out. */
+function isPlain(candidate: string): boolean {
+  return /^[A-Za-z0-9_./:@-]+$/.test(candidate)
 }
 
 async function candidatesAt(
@@ -28,6 +33,7 @@ async function candidatesAt(
   const awaiting = optionNamed(command, previous)
   if (awaiting !== undefined && takesValue(awaiting)) {
     if (awaiting.long === '--profile') return profileNames(env)
+    if (namesFile(awaiting)) return [filesMark]
     return awaiting.argChoices ?? []
   }
   if (current.startsWith('-')) {
@@ -37,6 +43,13 @@ async function candidatesAt(
   if (visible.length > 0) return [...visible.map((one) => one.name()), 'help']
   const argument = command.registeredArguments[given]?.name()
   return argument === undefined ? [] : liveNames(argument, command, env)
+}
+
+/** Stands for every file name: the shell knows them. Free text completes to nothing. */
+const filesMark = ':files'
+
+function namesFile(option: Option): boolean {
+  return option.flags.includes('<file>') || option.long === '--data-dir'
 }
 
 /** The command that the words lead to, and how many of its arguments are there already. */
@@ -69,6 +82,7 @@ function takesValue(option: Option): boolean {
 }
 
 async function liveNames(argument: string, command: Command, env: NodeJS.ProcessEnv): Promise<string[]> {
+  if (argument === 'file') return [filesMark]
   if (argument === 'shell') return ['bash', 'zsh', 'fish']
   if (argument === 'name' && command.parent?.name() === 'profile') return profileNames(env)
   if (!['pipe', 'destination', 'key'].includes(argument)) return []
@@ -91,7 +105,9 @@ async function liveNames(argument: string, command: Command, env: NodeJS.Process
 function destinationNames(
   all: Awaited<ReturnType<typeof import('../client/workspace.ts').allDestinations>>,
 ): string[] {
-  const names = all.map(({ pipe, destination }) => `${pipe.pipe_name}/${kindOf(destination)}`)
+  const names = all.map(
+    ({ pipe, destination }) => `${pipe.pipe_name}/${destination.destination_name ?? kindOf(destination)}`,
+  )
   return all.map(({ pipe, destination }, index) => {
     const name = names[index] ?? ''
     const unique = names.filter((one) => one === name).length === 1
@@ -101,7 +117,7 @@ function destinationNames(
 
 async function profileNames(env: NodeJS.ProcessEnv): Promise<string[]> {
   try {
-    const { readProfiles } = await import('./profiles.ts')
+    const { readProfiles } = await import('./profile-store.ts')
     return [...(await readProfiles(env)).profiles.keys()]
   } catch {
     return []

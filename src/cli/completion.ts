@@ -10,7 +10,7 @@ const scripts: Record<string, string> = {
   bash: `_pipectl() {
   local IFS=$'\\n'
   COMPREPLY=($(pipectl __complete -- "\${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
-  [[ \${#COMPREPLY[@]} -eq 0 ]] && compopt -o default
+  if [[ "\${COMPREPLY[0]}" == :files ]]; then COMPREPLY=(); compopt -o default; fi
 }
 complete -F _pipectl pipectl
 `,
@@ -18,12 +18,20 @@ complete -F _pipectl pipectl
 _pipectl() {
   local -a candidates
   candidates=("\${(@f)$(pipectl __complete -- "\${(@)words[2,CURRENT]}" 2>/dev/null)}")
-  if [[ -n "\${candidates[1]}" ]]; then compadd -- "\${candidates[@]}"; else _files; fi
+  if [[ "\${candidates[1]}" == :files ]]; then _files
+  elif [[ -n "\${candidates[1]}" ]]; then compadd -- "\${candidates[@]}"; fi
 }
 compdef _pipectl pipectl
 `,
-  fish: `complete -c pipectl -f -a '(pipectl __complete -- (commandline -opc)[2..] (commandline -ct) 2>/dev/null)'
-complete -c pipectl -F -n '__fish_prev_arg_in -f --file -c --config --api-key-file'
+  fish: `function __pipectl_candidates
+  set -l found (pipectl __complete -- (commandline -opc)[2..] (commandline -ct) 2>/dev/null)
+  if test "$found" = ':files'
+    __fish_complete_path (commandline -ct)
+  else
+    printf '%s\\n' $found
+  end
+end
+complete -c pipectl -f -a '(__pipectl_candidates)'
 `,
 }
 

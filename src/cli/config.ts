@@ -1,6 +1,7 @@
 /** `pipectl config show`: the settings of the daemon and the connection of the commands, and where each came from. */
 import type { Command } from 'commander'
 import { exitCodes, Failure } from '../client/failure.ts'
+import type { Settings } from '../settings.ts'
 import { findTarget } from './connection.ts'
 import { define, formats, group } from './define.ts'
 import { print } from './output.ts'
@@ -30,9 +31,11 @@ export function addConfigCommand(program: Command): void {
       }
       const loaded = load()
       const target = await findTarget(options)
+      const rule = await ruleInEffect(loaded.settings)
       const daemon = Object.entries(loaded.settings).map(([setting, value]) => ({
         setting,
         value: isAddress(value) ? formatAddress(value) : value,
+        ...(setting === 'egress.private' && rule !== null ? { in_effect: rule } : {}),
         origin: originOf(loaded.origins[setting] ?? 'default', loaded.file),
       }))
       const client = [
@@ -50,7 +53,7 @@ export function addConfigCommand(program: Command): void {
         },
       ]
       const rows = [...daemon, ...client]
-      const shown = options.origin === true ? rows : rows.map(({ setting, value }) => ({ setting, value }))
+      const shown = options.origin === true ? rows : rows.map(({ origin: _, ...row }) => row)
       const columns = options.origin === true ? ['SETTING', 'VALUE', 'FROM'] : ['SETTING', 'VALUE']
       const view = {
         json: JSON.stringify({ settings: shown }),
@@ -58,12 +61,30 @@ export function addConfigCommand(program: Command): void {
         names: () => rows.map((one) => one.setting),
         table: () => ({
           columns,
-          rows: rows.map((one) => [one.setting, text(one.value), one.origin].slice(0, columns.length)),
+          rows: rows.map((one) =>
+            [
+              one.setting,
+              'in_effect' in one ? `${text(one.value)} (in effect: ${one.in_effect})` : text(one.value),
+              one.origin,
+            ].slice(0, columns.length),
+          ),
         }),
       }
       await print(view, options.output)
     },
   })
+}
+
+/** What `egress.private = "auto"` comes to; null where it is not auto, or there is no data directory that can be read. */
+async function ruleInEffect(settings: Settings): Promise<'allow' | 'deny' | null> {
+  if (settings['egress.private'] !== 'auto') return null
+  try {
+    const { egressInEffect } = await import('../data-dir/egress.ts')
+    const found = egressInEffect(settings)
+    return found && (found.isDenied ? 'deny' : 'allow')
+  } catch {
+    return null
+  }
 }
 
 function originOf(origin: string, file: string | null): string {

@@ -1,14 +1,20 @@
 /**
- * Which daemon a command talks to, and with which key: flag > environment > profile > default, each piece by itself.
- * A key never comes from a flag's value: other users of the machine could read it in the process list.
+ * Which daemon a command talks to, and with which key: flag > environment > profile > default. `--profile` is a flag: it
+ * names a daemon and its key together, and the environment changes neither.
+ *
+ * A key belongs to the daemon it came with: the key of a profile is never sent to an address that the profile does not
+ * hold, nor the environment's to another than PIPECTL_URL. A key never comes from a flag's value: other users of the
+ * machine could read it in the process list.
  */
+
 import { readFileSync } from 'node:fs'
 import { type Client, openClient } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
-import { type Profile, readProfiles } from './profiles.ts'
+import { errorCode } from '../error-code.ts'
+import { type Profile, readProfiles } from './profile-store.ts'
 import { readStdin } from './terminal.ts'
 
-export const defaultUrl = 'http://127.0.0.1:8080'
+const defaultUrl = 'http://127.0.0.1:8080'
 
 export interface ConnectionOptions {
   server?: string
@@ -27,6 +33,10 @@ export interface Target {
   dataUrlOrigin: Origin
   apiKey: string | null
   apiKeyOrigin: Origin
+  /** Where the key came from, in words; null when there is none. */
+  keySource: string | null
+  /** Why a key that there is may not be sent to this address. */
+  keyWithheld: string | null
   /** The profile in use, if any. */
   profile: string | null
 }
@@ -37,18 +47,31 @@ export async function findTarget(
   env: NodeJS.ProcessEnv = process.env,
 ): Promise<Target> {
   const { name, profile } = await chosenProfile(options, env)
-  const [url, urlOrigin] = pick(options.server, env.PIPECTL_URL, profile?.url, defaultUrl)
-  // A data address of the profile belongs to the profile's own daemon, not to one named by flag or environment.
-  const profileData = urlOrigin === 'profile' ? profile?.data_url : undefined
-  const [dataUrl, dataUrlOrigin] = pick(options.dataServer, env.PIPECTL_DATA_URL, profileData, url)
-  const [apiKey, apiKeyOrigin] = findKey(options, env, profile)
-  return {
+  const variables = options.profile === undefined ? env : {}
+  const [url, urlOrigin] = pick(options.server, variables.PIPECTL_URL, profile?.url, defaultUrl)
+  // A data address belongs to the daemon that it was given with: a profile's to the profile's, a variable's to the others.
+  const isProfileDaemon = urlOrigin === 'profile'
+  const [dataUrl, dataUrlOrigin] = pick(
+    options.dataServer,
+    isProfileDaemon ? undefined : variables.PIPECTL_DATA_URL,
+    isProfileDaemon ? profile?.data_url : undefined,
+    url,
+  )
+  const addresses = {
     url: normalUrl(url, '--server or PIPECTL_URL'),
-    urlOrigin,
     dataUrl: normalUrl(dataUrl, '--data-server or PIPECTL_DATA_URL'),
+  }
+  const key = findKey(options, variables, name, profile)
+  const keyWithheld = key === null ? null : whyWithheld(key, addresses)
+  const usable = keyWithheld === null ? key : null
+  return {
+    ...addresses,
+    urlOrigin,
     dataUrlOrigin,
-    apiKey,
-    apiKeyOrigin,
+    apiKey: usable?.value ?? null,
+    apiKeyOrigin: usable?.origin ?? 'default',
+    keySource: usable?.source ?? null,
+    keyWithheld,
     profile: name,
   }
 }
@@ -62,7 +85,7 @@ export async function connect(
   if (target.apiKey === null) {
     throw new Failure(
       exitCodes.auth,
-      `no API key for ${target.url}`,
+      `no API key for ${target.url}${target.keyWithheld === null ? '' : `: ${target.keyWithheld}`}`,
       'set PIPECTL_API_KEY, give --api-key-file or --api-key-stdin, or store one with `pipectl profile add`',
     )
   }
@@ -100,16 +123,50 @@ function pick(
   return [fallback, 'default']
 }
 
+interface FoundKey {
+  value: string
+  origin: Origin
+  source: string
+  /** The addresses that it came with; none: it may go wherever the person points. */
+  homes: readonly string[]
+}
+
 function findKey(
   options: ConnectionOptions,
   env: NodeJS.ProcessEnv,
+  profileName: string | null,
   profile: Profile | null,
-): [string | null, Origin] {
-  if (options.apiKeyStdin === true) return [readStdin().trim(), 'flag']
-  if (options.apiKeyFile !== undefined) return [readKeyFile(options.apiKeyFile), 'flag']
-  if (env.PIPECTL_API_KEY) return [env.PIPECTL_API_KEY.trim(), 'environment']
-  if (profile?.api_key !== undefined) return [profile.api_key, 'profile']
-  return [null, 'default']
+): FoundKey | null {
+  if (options.apiKeyStdin === true) {
+    return { value: readStdin().trim(), origin: 'flag', source: '--api-key-stdin', homes: [] }
+  }
+  if (options.apiKeyFile !== undefined) {
+    const source = `--api-key-file ${options.apiKeyFile}`
+    return { value: readKeyFile(options.apiKeyFile), origin: 'flag', source, homes: [] }
+  }
+  if (env.PIPECTL_API_KEY) {
+    const homes = env.PIPECTL_URL ? [env.PIPECTL_URL, env.PIPECTL_DATA_URL || env.PIPECTL_URL] : []
+    const value = env.PIPECTL_API_KEY.trim()
+    return { value, origin: 'environment', source: 'PIPECTL_API_KEY', homes }
+  }
+  if (profile?.api_key === undefined) return null
+  const homes = [profile.url, profile.data_url ?? profile.url]
+  return { value: profile.api_key, origin: 'profile', source: `profile ${profileName}`, homes }
+}
+
+/** The data address may have another port than the daemon itself, but neither another host nor less protection. */
+function whyWithheld(key: FoundKey, { url, dataUrl }: { url: string; dataUrl: string }): string | null {
+  const homes = key.homes.map((home) => new URL(normalUrl(home, key.source)))
+  const [daemon] = homes
+  if (daemon === undefined) return null
+  const isOwn = new URL(url).origin === daemon.origin
+  const data = new URL(dataUrl)
+  const isOwnData = homes.some(
+    (home) => home.hostname === data.hostname && (home.protocol === 'http:' || data.protocol === 'https:'),
+  )
+  if (isOwn && isOwnData) return null
+  const sent = isOwn ? `, not to ${dataUrl}` : ''
+  return `the key of ${key.source} belongs to ${daemon.origin}${sent}`
 }
 
 /** The key alone, or the JSON that `init --json`, `workspaces create --json` and `keys create -o json` print. */
@@ -118,7 +175,7 @@ function readKeyFile(file: string): string {
   try {
     text = readFileSync(file, 'utf8').trim()
   } catch (error) {
-    const code = error instanceof Error && 'code' in error ? String(error.code) : String(error)
+    const code = errorCode(error) ?? String(error)
     throw new Failure(
       exitCodes.usage,
       `--api-key-file ${file} cannot be read (${code})`,

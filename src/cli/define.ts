@@ -7,7 +7,7 @@
 import { type Command, Option } from 'commander'
 import { exitCodes, Failure } from '../client/failure.ts'
 import type { ConnectionOptions } from './connection.ts'
-import { coloursOn, paint } from './terminal.ts'
+import { coloursOn, harmless, paint } from './terminal.ts'
 
 export const formats = ['table', 'json', 'yaml', 'ndjson', 'name'] as const
 export type Format = (typeof formats)[number]
@@ -80,13 +80,15 @@ export async function run(action: () => Promise<void>): Promise<void> {
   }
 }
 
-export function printFailure(failure: Failure): void {
+function printFailure(failure: Failure): void {
+  // Whoever closed the output knows, and a pipeline such as `| head -1` means it.
+  if (failure.exitCode === exitCodes.readerGone) return
   const on = coloursOn(process.stderr)
   // Interrupts and "nothing to do" are outcomes, not errors: no red.
   const quiet = failure.exitCode === exitCodes.interrupted || failure.exitCode === exitCodes.nothingToDo
   const name = quiet ? 'pipectl:' : paint('red', 'pipectl:', on)
-  process.stderr.write(`${name} ${failure.message}\n`)
-  if (failure.hint !== '') process.stderr.write(`${paint('dim', '  next:', on)} ${failure.hint}\n`)
+  process.stderr.write(`${name} ${harmless(failure.message)}\n`)
+  if (failure.hint !== '') process.stderr.write(`${paint('dim', '  next:', on)} ${harmless(failure.hint)}\n`)
 }
 
 function addConnectionOptions(command: Command, data: boolean): void {

@@ -1,33 +1,44 @@
-/** `pipectl destinations …`: list, get, create, update, block, unblock, test, delete. */
+/** `pipectl destinations …`: list, get, create, update, block, unblock, reset-pin, test, delete. */
 import { type Command, Option } from 'commander'
+import type { Client, DestinationTestBody } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
-import { count } from '../client/quantities.ts'
-import { allDestinations, type DestinationOfPipe, describeTarget, kindOf } from '../client/workspace.ts'
-import type { DestinationStatus } from '../contract/destination.ts'
+import {
+  allDestinations,
+  type DestinationOfPipe,
+  describeTarget,
+  kindOf,
+  stateOf,
+} from '../client/workspace.ts'
+import { openSecretsAdvice } from '../contract/header-names.ts'
+import { isObject } from '../contract/is-object.ts'
+import { count, counted } from '../quantities.ts'
 import { connect } from './connection.ts'
-import { type CommonOptions, define, formats, group } from './define.ts'
+import { define, formats, group } from './define.ts'
 import {
   addBodyOptions,
+  addPatchOptions,
   type BodyOptions,
   destinationBody,
   destinationPatch,
+  hasChanges,
+  type PatchOptions,
   typeWords,
 } from './destinations/body.ts'
 import { columnText } from './destinations/columns.ts'
+import { addPinCommand } from './destinations/pin.ts'
+import { addStatusCommands, namingHelp } from './destinations/status.ts'
 import { laneRows } from './lanes.ts'
-import { print } from './output.ts'
-import { oneView, show } from './pipes.ts'
+import { oneView, print, show } from './output.ts'
 import { findDestination, findPipe } from './references.ts'
 import { confirm, say } from './terminal.ts'
-
-const namingHelp =
-  'A destination is named by its id, the start of its id (4 characters or more), PIPE/KIND (orders/database),\nor its pipe alone when that has but one.'
 
 export function addDestinationsCommands(program: Command): void {
   const destinations = group(program, 'destinations', 'where records go')
   addReading(destinations)
   addWriting(destinations)
-  addStatus(destinations)
+  addStatusCommands(destinations)
+  addPinCommand(destinations)
+  addDelete(destinations)
 }
 
 function addReading(destinations: Command): void {
@@ -46,12 +57,13 @@ function addReading(destinations: Command): void {
         items: () => all.map((one) => JSON.stringify(one.destination)),
         names: () => all.map((one) => one.destination.destination_id),
         table: () => ({
-          columns: ['PIPE', 'KIND', 'STATUS', 'LANE', 'BACKLOG', 'TARGET', 'DESTINATION ID'],
+          columns: ['PIPE', 'NAME', 'KIND', 'STATUS', 'LANE', 'BACKLOG', 'TARGET', 'DESTINATION ID'],
           rows: all.map(({ pipe, destination }) => [
             pipe.pipe_name,
+            destination.destination_name ?? '-',
             kindOf(destination),
             destination.destination_status,
-            destination.lane.lane_state,
+            stateOf(destination),
             count(destination.lane.pending_messages),
             describeTarget(destination),
             destination.destination_id,
@@ -106,49 +118,67 @@ function addWriting(destinations: Command): void {
     action: async ([reference], options) => {
       const client = await connect(options)
       const pipe = await findPipe(client, reference!)
-      const reply = await client.destinations.create(pipe.pipe_id, await destinationBody(options))
+      const body = await destinationBody(options)
+      const reply = await client.destinations.create(pipe.pipe_id, body)
       const id = reply.body.destination_id
+      sayOpenSecrets(body)
       say(`Added a destination to ${pipe.pipe_name}. Watch it with: pipectl lanes list ${pipe.pipe_name}`)
       await print(oneView(reply.text, id, [['destination_id', id]]), options.output)
     },
   })
-  define<BodyOptions>(destinations, {
+  define<PatchOptions>(destinations, {
     usage: 'update <destination>',
-    summary: 'change the config, columns or retry window of a destination; what is not given stays',
-    help: `${namingHelp}\n--column replaces all columns; a secret is changed only with --secret.`,
+    summary: 'change the config, columns or delivery settings of a destination; what is not given stays',
+    help: `${namingHelp}\n--column replaces all columns and asks first; a secret is changed only with --secret (or in -f).`,
+    destructive: true,
     examples: [
+      'pipectl destinations update orders/database --add-column total:number',
+      'pipectl destinations update orders/http-endpoint --name billing --rate 50 --concurrency 4',
       'pipectl destinations update orders/database --host db2.example.com',
       'pipectl destinations update orders/database --secret password',
     ],
     output: formats,
     daemon: true,
-    options: addBodyOptions,
+    options: addPatchOptions,
     action: async ([reference], options) => {
       const client = await connect(options)
       const found = await findDestination(client, reference!)
-      const patch = await destinationPatch(found.destination.destination_type, options)
+      const patch = await destinationPatch(found.destination, options)
+      const lost = found.destination.columns?.length ?? 0
+      if (lost > 0 && (options.column !== undefined || options.columns === false)) {
+        await confirm(
+          `Replace all ${counted(lost, 'column mapping')} of ${found.pipe.pipe_name}/${kindOf(found.destination)} with ${counted(patch.columns?.length ?? 0, 'mapping')}? (--add-column keeps the others.)`,
+          options.yes,
+        )
+      }
       const id = found.destination.destination_id
       const reply = await client.destinations.update(found.pipe.pipe_id, id, patch)
       say(`Updated ${found.pipe.pipe_name}/${kindOf(found.destination)}.`)
+      sayOpenSecrets(patch)
       const rows = detailRows({ pipe: found.pipe, destination: reply.body.destination })
       await print(oneView(reply.text, id, rows), options.output)
     },
   })
-  define<BodyOptions>(destinations, {
-    usage: 'test <pipe>',
-    summary:
-      'try a destination without storing anything: same options as create; exit code 1 when a check fails',
-    examples: ["pipectl destinations test orders --url 'postgres://loader@db.example.com/shop?table=orders'"],
+  define<PatchOptions & { sample?: boolean }>(destinations, {
+    usage: 'test <destination>',
+    summary: 'try a destination without storing anything; exit code 1 when a check fails',
+    help: `A stored destination is named as elsewhere, and tried with its stored secrets and the changes that are given. With a
+PIPE and --url, -f, --host or --type it is a new one, with the same options as create.`,
+    examples: [
+      'pipectl destinations test orders/database --sample',
+      "pipectl destinations test orders --url 'postgres://loader@db.example.com/shop?table=orders'",
+    ],
     output: formats,
     daemon: true,
     options: (command) => {
-      addBodyOptions(command)
+      addPatchOptions(command)
       addTypeOption(command)
+      command.option('--sample', 'databases: insert a record in a transaction that is rolled back')
     },
     action: async ([reference], options) => {
       const client = await connect(options)
-      const pipe = await findPipe(client, reference!)
-      const reply = await client.destinations.test(pipe.pipe_id, await destinationBody(options))
+      const { pipeId, body } = await whatToTest(client, reference!, options)
+      const reply = await client.destinations.test(pipeId, body, options.sample === true)
       const { ok, checks } = reply.body
       const view = {
         json: reply.text,
@@ -165,31 +195,35 @@ function addWriting(destinations: Command): void {
       throw new Failure(
         exitCodes.failed,
         `the destination would not work: ${failed?.name ?? 'a check'} failed${failed ? `: ${failed.message}` : ''}`,
-        'mend that, then test again',
+        'correct that, then test again',
       )
     },
   })
 }
 
-function addStatus(destinations: Command): void {
-  define(destinations, {
-    usage: 'block <destination>',
-    summary: 'stop delivering to a destination; its backlog is kept',
-    help: namingHelp,
-    examples: ['pipectl destinations block orders/database'],
-    output: formats,
-    daemon: true,
-    action: ([reference], options) => setStatus(reference!, 'blocked', options),
-  })
-  define(destinations, {
-    usage: 'unblock <destination>',
-    summary: 'deliver again',
-    help: namingHelp,
-    examples: ['pipectl destinations unblock orders/database'],
-    output: formats,
-    daemon: true,
-    action: ([reference], options) => setStatus(reference!, 'active', options),
-  })
+async function whatToTest(
+  client: Client,
+  reference: string,
+  options: PatchOptions,
+): Promise<{ pipeId: string; body: DestinationTestBody }> {
+  const { url, file, host, type } = options
+  const isNew = [url, file, host, type].some((one) => one !== undefined) && !reference.includes('/')
+  if (isNew) {
+    const pipe = await findPipe(client, reference)
+    return { pipeId: pipe.pipe_id, body: await destinationBody(options) }
+  }
+  const { pipe, destination } = await findDestination(client, reference)
+  const { destination_id } = destination
+  const changes = hasChanges(options) ? await destinationPatch(destination, options) : {}
+  return { pipeId: pipe.pipe_id, body: { ...changes, destination_id } }
+}
+
+function sayOpenSecrets({ destination_config: config }: { destination_config?: unknown }): void {
+  const advice = openSecretsAdvice(isObject(config) ? config.headers : undefined)
+  if (advice !== null) say(`Note: ${advice}`)
+}
+
+function addDelete(destinations: Command): void {
   define(destinations, {
     usage: 'delete <destination>',
     summary: 'delete a destination; what it has not received yet it never gets',
@@ -202,25 +236,12 @@ function addStatus(destinations: Command): void {
       const { pipe, destination } = await findDestination(client, reference!)
       const name = `${pipe.pipe_name}/${kindOf(destination)} (${describeTarget(destination)})`
       const pending = destination.lane.pending_messages
-      const loss = pending > 0 ? ` It has not received ${count(pending)} messages.` : ''
+      const loss = pending > 0 ? ` It has not received ${counted(pending, 'message')}.` : ''
       await confirm(`Delete destination ${name}?${loss}`, options.yes)
       await client.destinations.delete(pipe.pipe_id, destination.destination_id)
       say(`Deleted destination ${name}.`)
     },
   })
-}
-
-async function setStatus(
-  reference: string,
-  status: DestinationStatus,
-  options: CommonOptions,
-): Promise<void> {
-  const client = await connect(options)
-  const { pipe, destination } = await findDestination(client, reference)
-  const reply = await client.destinations.setStatus(pipe.pipe_id, destination.destination_id, status)
-  const now = reply.body.destination_status
-  say(`${pipe.pipe_name}/${kindOf(destination)} is ${now}.`)
-  await print(oneView(reply.text, destination.destination_id, [['destination_status', now]]), options.output)
 }
 
 function addTypeOption(command: Command): void {
@@ -236,11 +257,21 @@ function detailRows(one: DestinationOfPipe): string[][] {
   return [
     ['destination_id', destination.destination_id],
     ['pipe', one.pipe.pipe_name],
+    ['destination_name', show(destination.destination_name)],
     ['destination_type', destination.destination_type],
     ['destination_status', destination.destination_status],
     ['destination_max_retry_seconds', String(destination.destination_max_retry_seconds)],
+    ['flush', show(destination.flush)],
+    ['rate', show(destination.rate)],
+    ...(destination.concurrency === undefined ? [] : [['concurrency', String(destination.concurrency)]]),
     ...Object.entries(destination.destination_config).map(([key, value]) => [`config ${key}`, show(value)]),
+    ...pinRows(destination),
     ...(destination.columns ?? []).map((column) => ['column', columnText(column)]),
     ...laneRows(one, Date.now()),
   ]
+}
+
+function pinRows({ tls_pin: pin }: DestinationOfPipe['destination']): string[][] {
+  if (pin === undefined) return []
+  return [['tls_pin', pin === null ? '-' : `sha256 ${pin.sha256}, since ${pin.first_seen_ts}`]]
 }

@@ -1,12 +1,12 @@
 /** `pipectl ingest`: records from a file or stdin into a pipe. */
 import { existsSync, statSync } from 'node:fs'
+import path from 'node:path'
 import type { Command } from 'commander'
 import { exitCodes, Failure } from '../client/failure.ts'
-import { count } from '../client/quantities.ts'
+import { counted } from '../quantities.ts'
 import { connect } from './connection.ts'
 import { define, formats } from './define.ts'
-import { print } from './output.ts'
-import { oneView } from './pipes.ts'
+import { oneView, print } from './output.ts'
 import { findPipe } from './references.ts'
 import { say } from './terminal.ts'
 
@@ -17,18 +17,22 @@ interface IngestOptions {
   gzip: boolean
   patience: string
   again?: boolean
+  skipInvalid?: string
 }
 
 export function addIngestCommand(program: Command): void {
   define<IngestOptions>(program, {
     usage: 'ingest <pipe>',
     summary: 'send records from a file or stdin: JSON objects, an array of them, or NDJSON',
-    help: `Records are sent as they stand in the input, in order. An interrupted run is resumed by running the same command
-again: nothing is lost and nothing is kept twice. A file that has grown is sent from where it ended before.`,
+    help: `Records are sent byte for byte, in order. An interrupted run is resumed by running the same command
+again: nothing is lost and nothing is kept twice. A file that has grown is sent from where it ended before.
+A line that is no JSON object, or that the pipe rejects, ends the run with its number and the reason; --skip-invalid
+appends such lines to a file instead and goes on.`,
     examples: [
       'pipectl ingest orders -f orders.ndjson',
       'echo \'{"id": 1, "total": 9.90}\' | pipectl ingest orders',
       'tail -F events.ndjson | pipectl ingest clicks',
+      'pipectl ingest orders -f orders.ndjson --skip-invalid rejected.ndjson',
     ],
     output: formats,
     data: true,
@@ -38,8 +42,9 @@ again: nothing is lost and nothing is kept twice. A file that has grown is sent 
         .option('--batch-records <number>', "records in one request (default: 1000, or the pipe's limit)")
         .option('--batch-bytes <number>', 'bytes in one request before compression', '1048576')
         .option('--no-gzip', 'send uncompressed')
-        .option('--patience <seconds>', 'how long a refused or failed request is repeated', '300')
-        .option('--again', 'send a file that was sent before once more'),
+        .option('--patience <seconds>', 'how long a rejected or failed request is repeated', '300')
+        .option('--again', 'send a file that was sent before once more')
+        .option('--skip-invalid <file>', 'append what is no valid record to this file, and go on'),
     action: async ([reference], options) => {
       const file = options.file === undefined || options.file === '-' ? null : options.file
       if (file !== null && (!existsSync(file) || !statSync(file).isFile())) {
@@ -48,6 +53,11 @@ again: nothing is lost and nothing is kept twice. A file that has grown is sent 
           `-f ${file}: there is no such file`,
           'name a file, or pipe the records in',
         )
+      }
+      if (file !== null && options.skipInvalid !== undefined) {
+        if (path.resolve(file) === path.resolve(options.skipInvalid)) {
+          throw new Failure(exitCodes.usage, '--skip-invalid names the input itself', 'name another file')
+        }
       }
       if (file === null && process.stdin.isTTY)
         say('Reading records from the terminal; Ctrl-D ends the input.')
@@ -65,6 +75,7 @@ again: nothing is lost and nothing is kept twice. A file that has grown is sent 
         gzip: options.gzip,
         patienceMs: positive('--patience', options.patience) * 1000,
         again: options.again === true,
+        skipInvalid: options.skipInvalid ?? null,
         env: process.env,
         signal: interrupt.signal,
       })
@@ -75,10 +86,14 @@ again: nothing is lost and nothing is kept twice. A file that has grown is sent 
         records_count: result.records,
         requests_count: result.requests,
         resumed_after_records: result.resumedAfter,
+        skipped_count: result.skipped,
       }
       say(
-        `${count(result.records)} records accepted by ${pipe.pipe_name} in ${count(result.requests)} requests.`,
+        `${counted(result.records, 'record')} accepted by ${pipe.pipe_name} in ${counted(result.requests, 'request')}.`,
       )
+      if (result.skipped > 0) {
+        say(`${counted(result.skipped, 'line')} put aside to ${options.skipInvalid}.`)
+      }
       const rows = Object.entries(body).map(([key, value]) => [key, String(value)])
       await print(oneView(JSON.stringify(body), pipe.pipe_name, rows), options.output)
     },

@@ -1,12 +1,12 @@
 /** `pipectl keys …`: the workspace's API keys. A whole key is printed once, on stdout, when it is made. */
 import type { Command } from 'commander'
-import { type ApiKey, type Client, openClient } from '../client/client.ts'
+import { type Client, openClient } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
+import type { ApiKey } from '../contract/api-key.ts'
 import { connect, findTarget, type Target } from './connection.ts'
 import { define, formats, group } from './define.ts'
-import { print } from './output.ts'
-import { oneView } from './pipes.ts'
-import { readProfiles, writeProfiles } from './profiles.ts'
+import { oneView, print } from './output.ts'
+import { readProfiles, writeProfiles } from './profile-store.ts'
 import { only } from './references.ts'
 import { confirm, say } from './terminal.ts'
 
@@ -108,7 +108,7 @@ async function rotate(target: Target, name: string | undefined, yes: boolean | u
     throw new Failure(
       exitCodes.usage,
       'only the key of a profile can be rotated, and the key in use does not come from one',
-      'store it with `pipectl profile add NAME`, or use `pipectl keys create` and `pipectl keys revoke`',
+      'name the profile with --profile, store one with `pipectl profile add NAME`, or use `pipectl keys create` and `revoke`',
     )
   }
   const old = await ownKey(openClient(target), apiKey)

@@ -1,19 +1,19 @@
-/** `pipectl lanes …`: how delivery stands, and the hand tools for a lane that does not move. */
+/** `pipectl lanes …`: how far delivery has come, and the commands to unblock a lane. */
 import type { Command } from 'commander'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { elementTexts, singleLine, valueText } from '../client/json-text.ts'
-import { ago, bytes, count, duration } from '../client/quantities.ts'
 import {
   allDestinations,
   type DestinationOfPipe,
   describeTarget,
   kindOf,
-  trouble,
+  severity,
+  stateOf,
 } from '../client/workspace.ts'
+import { ago, bytes, count, counted, duration } from '../quantities.ts'
 import { connect } from './connection.ts'
 import { define, formats, group } from './define.ts'
-import { print, type Table } from './output.ts'
-import { oneView } from './pipes.ts'
+import { oneView, print, type Table } from './output.ts'
 import { findDestination, findPipe } from './references.ts'
 import { confirm, say } from './terminal.ts'
 
@@ -33,9 +33,9 @@ export function addLanesCommands(program: Command): void {
       const client = await connect(options)
       const pipes = reference === undefined ? undefined : [await findPipe(client, reference)]
       const all = (await allDestinations(client, pipes)).sort(
-        (a, b) => trouble(b.destination) - trouble(a.destination),
+        (a, b) => severity(b.destination) - severity(a.destination),
       )
-      const shown = options.blocked === true ? all.filter((one) => trouble(one.destination) > 0) : all
+      const shown = options.blocked === true ? all.filter((one) => severity(one.destination) > 0) : all
       const items = shown.map(({ pipe, destination }) => ({
         pipe_name: pipe.pipe_name,
         pipe_id: pipe.pipe_id,
@@ -55,7 +55,7 @@ export function addLanesCommands(program: Command): void {
   })
   define(lanes, {
     usage: 'skip <destination>',
-    summary: 'give up the blocking message and move on; the message is not delivered to this destination',
+    summary: 'discard the blocking message and move on; it is not delivered to this destination',
     examples: ['pipectl lanes skip orders/database --yes'],
     output: formats,
     daemon: true,
@@ -66,7 +66,7 @@ export function addLanesCommands(program: Command): void {
       const blocking = destination.lane.blocking_msg_id
       const what = blocking === null ? 'the blocking message, if there is one,' : `message ${blocking}`
       await confirm(
-        `Skip ${what} of ${pipe.pipe_name}/${kindOf(destination)}? It is lost to it.`,
+        `Skip ${what} of ${pipe.pipe_name}/${kindOf(destination)}? This destination never receives it.`,
         options.yes,
       )
       const reply = await client.lanes.skip(pipe.pipe_id, destination.destination_id)
@@ -94,7 +94,7 @@ export function addLanesCommands(program: Command): void {
   })
   define<{ to: string }>(lanes, {
     usage: 'rewind <destination>',
-    summary: 'deliver again from an earlier point, or leave out what lies before a later one',
+    summary: 'deliver again from an earlier point; a lane never goes forward this way (see `lanes skip`)',
     examples: [
       'pipectl lanes rewind orders/pull --to earliest --yes',
       'pipectl lanes rewind orders/database --to 2026-01-31T06:00:00Z --yes',
@@ -160,7 +160,7 @@ function laneTable(lanes: readonly DestinationOfPipe[]): Table {
       return [
         pipe.pipe_name,
         kindOf(destination),
-        lane.lane_state,
+        stateOf(destination),
         `${count(lane.pending_messages)} (${bytes(lane.pending_bytes)})`,
         lane.pending_messages === 0 ? '-' : duration(lane.oldest_pending_age_seconds),
         String(lane.attempts),
@@ -181,8 +181,8 @@ export function laneRows(one: DestinationOfPipe, nowMs: number): string[][] {
   const { lane } = one.destination
   return [
     ['target', describeTarget(one.destination)],
-    ['lane_state', lane.lane_state],
-    ['backlog', `${count(lane.pending_messages)} messages, ${bytes(lane.pending_bytes)}`],
+    ['lane_state', stateOf(one.destination)],
+    ['backlog', `${counted(lane.pending_messages, 'message')}, ${bytes(lane.pending_bytes)}`],
     ['oldest pending', duration(lane.oldest_pending_age_seconds)],
     ['cursor', `${lane.cursor_seq} of ${lane.head_seq}`],
     ['delivered records', count(lane.delivered_records)],

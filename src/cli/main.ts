@@ -5,7 +5,9 @@
 import { CommanderError } from 'commander'
 import { reportFailure } from './failure.ts'
 import { buildProgram } from './program.ts'
+import { surviveClosedOutput } from './terminal.ts'
 
+surviveClosedOutput()
 try {
   const withClientCommands = !['serve', 'init', '--version', '-V'].includes(process.argv[2] ?? '')
   const program = await buildProgram(withClientCommands)

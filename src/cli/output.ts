@@ -3,7 +3,7 @@
  * it lists (ndjson, yaml), their names (name), and rows for people (table).
  */
 import { indented, singleLine } from '../client/json-text.ts'
-import { printable } from '../client/printable.ts'
+import { printable, printableJson } from '../client/printable.ts'
 import type { Format } from './define.ts'
 import { coloursOn, paint } from './terminal.ts'
 
@@ -24,8 +24,18 @@ export interface View {
   table: () => Table
 }
 
+/** A view of one thing: its fields, one a row. */
+export function oneView(json: string, name: string, rows: string[][]): View {
+  return { json, names: () => [name], table: () => ({ columns: ['FIELD', 'VALUE'], rows }) }
+}
+
+export function show(value: unknown): string {
+  if (value === null || value === undefined) return '-'
+  return typeof value === 'object' ? JSON.stringify(value) : String(value)
+}
+
 /** `table` on a terminal, `json` in a pipe or file, unless asked otherwise. */
-export function chosenFormat(asked: Format | undefined): Format {
+function chosenFormat(asked: Format | undefined): Format {
   return asked ?? (process.stdout.isTTY === true ? 'table' : 'json')
 }
 
@@ -34,18 +44,22 @@ export async function print(view: View, asked: Format | undefined): Promise<void
   process.stdout.write(await render(view, format, process.stdout.isTTY === true, coloursOn(process.stdout)))
 }
 
-/** The text of a view in a format; `pretty` indents JSON for people. */
+/** The text of a view in a format; `pretty`: for a terminal, JSON indented, and nothing in it acts there. */
 export async function render(view: View, format: Format, pretty: boolean, colours: boolean): Promise<string> {
   const items = () => view.items?.() ?? [view.json]
   switch (format) {
     case 'json':
-      return `${pretty ? indented(view.json) : view.json}\n`
+      return `${pretty ? printableJson(indented(view.json)) : view.json}\n`
     case 'ndjson':
-      return lines(items().map(singleLine))
+      return lines(
+        items()
+          .map(singleLine)
+          .map(pretty ? printableJson : String),
+      )
     case 'yaml':
-      return toYaml(view.json)
+      return toYaml(view.json, pretty)
     case 'name':
-      return lines(view.names())
+      return lines(pretty ? view.names().map(printable) : view.names())
     case 'table':
       return renderTable(view.table(), colours)
   }
@@ -56,8 +70,11 @@ function lines(texts: string[]): string {
 }
 
 /** JSON is YAML: read as such, and numbers keep their digits. */
-async function toYaml(json: string): Promise<string> {
-  const { parseDocument, visit } = await import('yaml')
+async function toYaml(json: string, onTerminal: boolean): Promise<string> {
+  const [{ parseDocument, visit }, { yamlText }] = await Promise.all([
+    import('yaml'),
+    import('./yaml-text.ts'),
+  ])
   const document = parseDocument(json, { intAsBigInt: true })
   visit(document, {
     Collection: (_, node) => {
@@ -67,10 +84,10 @@ async function toYaml(json: string): Promise<string> {
       node.type = undefined
     },
   })
-  return document.toString({ lineWidth: 0 })
+  return yamlText(document, onTerminal)
 }
 
-export async function renderTable(table: Table, colours: boolean): Promise<string> {
+async function renderTable(table: Table, colours: boolean): Promise<string> {
   if (table.rows.length === 0) return `${table.empty ?? 'none'}\n`
   const { default: CliTable } = await import('cli-table3')
   const gaps = { mid: '', 'left-mid': '', 'mid-mid': '', 'right-mid': '', bottom: '', 'bottom-mid': '' }

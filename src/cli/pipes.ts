@@ -2,11 +2,11 @@
 import type { Command } from 'commander'
 import type { PipeDetail, PipeList } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
-import { ago, bytes, count } from '../client/quantities.ts'
 import { describeTarget, kindOf } from '../client/workspace.ts'
+import { ago, bytes, count, counted } from '../quantities.ts'
 import { connect } from './connection.ts'
 import { type CommonOptions, define, formats, group } from './define.ts'
-import { print, type Table, type View } from './output.ts'
+import { oneView, print, show, type Table, type View } from './output.ts'
 import { addPipeFieldOptions, type PipeFieldOptions, pipeFields } from './pipe-fields.ts'
 import { findPipe } from './references.ts'
 import { confirm, say } from './terminal.ts'
@@ -35,7 +35,7 @@ export function addPipesCommands(program: Command): void {
       const pipe = await findPipe(client, reference!)
       const reply = await client.pipes.get(pipe.pipe_id)
       const { pipe_name } = reply.body.pipe
-      const table = () => detailTable(reply.body)
+      const table = () => detailTable(reply.body, client.ingestUrl(pipe.pipe_id))
       await print({ json: reply.text, names: () => [pipe_name], table }, options.output)
     },
   })
@@ -53,7 +53,7 @@ export function addPipesCommands(program: Command): void {
       const client = await connect(options)
       const reply = await client.pipes.create({ pipe_name: name!, ...pipeFields(options) })
       const id = reply.body.pipe_id
-      say(`Created pipe ${name}. Records go to POST ${client.url}/v1/ingest/${id}`)
+      say(`Created pipe ${name}. Records go to POST ${client.ingestUrl(id)}`)
       await print(oneView(reply.text, name!, [['pipe_id', id]]), options.output)
     },
   })
@@ -99,7 +99,7 @@ export function addPipesCommands(program: Command): void {
       const pipe = await findPipe(client, reference!)
       const { usage_by_pipe } = (await client.pipes.list()).body
       const pending = usage_by_pipe[pipe.pipe_id]?.pending_messages ?? 0
-      const loss = pending > 0 ? ` ${count(pending)} messages that are not delivered yet are lost.` : ''
+      const loss = pending > 0 ? ` ${counted(pending, 'message')} not delivered yet will be lost.` : ''
       await confirm(`Delete pipe ${pipe.pipe_name} with its destinations?${loss}`, options.yes)
       await client.pipes.delete(pipe.pipe_id)
       say(`Deleted pipe ${pipe.pipe_name}.`)
@@ -119,16 +119,6 @@ async function update(
   say(`Updated pipe ${pipe_name}; it is ${pipe_status}.`)
   const rows = Object.entries(reply.body.pipe).map(([key, value]) => [key, show(value)])
   await print(oneView(reply.text, pipe_name, rows), options.output)
-}
-
-/** A view of one thing: its fields, one a row. */
-export function oneView(json: string, name: string, rows: string[][]): View {
-  return { json, names: () => [name], table: () => ({ columns: ['FIELD', 'VALUE'], rows }) }
-}
-
-export function show(value: unknown): string {
-  if (value === null || value === undefined) return '-'
-  return typeof value === 'object' ? JSON.stringify(value) : String(value)
 }
 
 function listView(body: PipeList, json: string): View {
@@ -156,13 +146,17 @@ function listView(body: PipeList, json: string): View {
   }
 }
 
-function detailTable(detail: PipeDetail): Table {
+function detailTable(detail: PipeDetail, ingestUrl: string): Table {
   const rows = Object.entries(detail.pipe).map(([key, value]) => [key, show(value)])
+  rows.push(['ingest', `POST ${ingestUrl}`])
   for (const [key, value] of Object.entries(detail.limits ?? {})) rows.push([key, show(value)])
   for (const origin of detail.allowed_origins) rows.push(['allowed origin', origin.origin_domain])
   for (const one of detail.destinations) {
     const state = `${one.lane.lane_state}, ${count(one.lane.pending_messages)} pending`
-    rows.push([`destination ${kindOf(one)}`, `${one.destination_id}  ${describeTarget(one)}  ${state}`])
+    rows.push([
+      `destination ${one.destination_name ?? kindOf(one)}`,
+      `${one.destination_id}  ${describeTarget(one)}  ${state}`,
+    ])
   }
   return { columns: ['FIELD', 'VALUE'], rows }
 }

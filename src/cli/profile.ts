@@ -5,7 +5,7 @@ import { exitCodes, Failure } from '../client/failure.ts'
 import { findTarget } from './connection.ts'
 import { define, formats, group } from './define.ts'
 import { print } from './output.ts'
-import { type Profile, profilesFile, readProfiles, writeProfiles } from './profiles.ts'
+import { type Profile, profilesFile, readProfiles, writeProfiles } from './profile-store.ts'
 import { askSecret, canAsk, confirm, say } from './terminal.ts'
 
 export function addProfileCommands(program: Command): void {

@@ -1,8 +1,8 @@
 /** `pipectl pull`: records out of a pull destination, at least once. */
 import { type Command, Option } from 'commander'
 import { exitCodes, Failure } from '../client/failure.ts'
-import { count } from '../client/quantities.ts'
 import { kindOf } from '../client/workspace.ts'
+import { counted } from '../quantities.ts'
 import { connect } from './connection.ts'
 import { define } from './define.ts'
 import type { PullFormat } from './pull/sinks.ts'
@@ -22,8 +22,8 @@ export function addPullCommand(program: Command): void {
   define<PullOptions>(program, {
     usage: 'pull <destination>',
     summary: 'take messages from a pull destination: all there are, --once one, --follow until interrupted',
-    help: `A message counts as done when it was written and flushed, when the URL answered 2xx, or when the command ended
-with 0, and not before: a consumer that is killed gets its last message again. Run one consumer a destination.
+    help: `A message counts as done when it was written and flushed, when the URL returned 2xx, or when the command ended
+with 0, and not before: a consumer that is killed gets its last message again. Run one consumer per destination.
 With --exec the message is on stdin, PIPECTL_MSG_ID and PIPECTL_STREAM_SEQ are in the environment.
 PIPECTL_FORWARD_AUTH_HEADER is sent to --forward-to as its Authorization header.`,
     examples: [
@@ -39,7 +39,7 @@ PIPECTL_FORWARD_AUTH_HEADER is sent to --forward-to as its Authorization header.
         .addOption(
           new Option(
             '-o, --output <format>',
-            'ndjson: one record a line; json: one message a line, as answered',
+            'ndjson: one record per line; json: one message per line, as the daemon sends it',
           )
             .choices(['ndjson', 'json'])
             .default('ndjson'),
@@ -83,7 +83,7 @@ PIPECTL_FORWARD_AUTH_HEADER is sent to --forward-to as its Authorization header.
           'use --follow to wait for one',
         )
       }
-      say(`${count(messages)} ${messages === 1 ? 'message' : 'messages'} pulled.`)
+      say(`${counted(messages, 'message')} pulled.`)
     },
   })
 }

@@ -1,15 +1,16 @@
 /**
  * How people name things: a pipe by name, UUID or the start of its UUID; a destination by UUID, the start of its
- * UUID, its pipe's name when that pipe has but one destination, or `PIPE/KIND` and `PIPE/START` (`orders/pull`).
+ * UUID, its pipe's name when that pipe has only one destination, or `PIPE/NAME`, `PIPE/KIND` and `PIPE/START` (`orders/pull`).
  * What fits several things is an error that lists them (usage); what fits none is one that says how to look (not found).
  */
+
 import type { Client } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { allDestinations, type DestinationOfPipe, describeTarget, kindOf } from '../client/workspace.ts'
 import type { Destination, DestinationType } from '../contract/destination.ts'
 import type { Pipe } from '../contract/pipe.ts'
+import { isUuid } from '../contract/uuid.ts'
 
-const uuidPattern = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
 /** Shorter starts would often fit by accident. */
 const shortestPrefix = 4
 
@@ -19,7 +20,7 @@ export async function findPipe(client: Client, reference: string): Promise<Pipe>
 }
 
 /** The pipe that a reference names. A name wins over the start of a UUID. */
-export function pickPipe(pipes: readonly Pipe[], reference: string): Pipe {
+function pickPipe(pipes: readonly Pipe[], reference: string): Pipe {
   const exact = pipes.find((pipe) => pipe.pipe_name === reference || pipe.pipe_id === reference.toLowerCase())
   if (exact !== undefined) return exact
   const matches = pipes.filter((pipe) => startsLike(pipe.pipe_id, reference))
@@ -44,9 +45,7 @@ export async function findDestination(
     const { destinations } = (await client.pipes.get(named.pipe_id)).body
     return {
       pipe: named,
-      destination: only('destination', reference, amongType(destinations, among), (one) =>
-        listed(one, named.pipe_name),
-      ),
+      destination: pickOnly(amongType(destinations, among), named.pipe_name, reference),
     }
   }
   const all = await allDestinations(client, pipes)
@@ -54,10 +53,6 @@ export async function findDestination(
   return only('destination', reference, matches, ({ pipe, destination }) =>
     listed(destination, pipe.pipe_name),
   )
-}
-
-export function isUuid(text: string): boolean {
-  return uuidPattern.test(text)
 }
 
 function splitReference(reference: string): [string, string | null] {
@@ -71,10 +66,12 @@ function pickDestination(
   pipeName: string,
   reference: string,
 ): Destination {
+  const named = destinations.find((one) => one.destination_name === part)
+  if (named !== undefined) return named
   const ofKind = destinations.filter((one) => kindOf(one) === part || one.destination_type === part)
   const matches =
     ofKind.length > 0 ? ofKind : destinations.filter((one) => startsLike(one.destination_id, part))
-  return only('destination', reference, matches, (one) => listed(one, pipeName))
+  return only('destination', reference, matches, (one) => listed(one, pipeName), byId(pipeName, matches))
 }
 
 /** All of them where none is of the type: the caller then says what it wanted. */
@@ -86,8 +83,21 @@ function amongType(
   return ofType.length > 0 ? ofType : destinations
 }
 
+function pickOnly(found: readonly Destination[], pipeName: string, reference: string): Destination {
+  const kinds = new Set(found.map(kindOf))
+  const byKind = `name one of them as ${pipeName}/KIND, e.g. ${pipeName}/${[...kinds][0]}`
+  const hint = kinds.size === found.length ? byKind : byId(pipeName, found)
+  return only('destination', reference, found, (one) => listed(one, pipeName), hint)
+}
+
+/** What names one of several that have everything but the id in common. */
+function byId(pipeName: string, matches: readonly Destination[]): string {
+  return `name one of them by the start of its id, e.g. ${pipeName}/${matches[0]?.destination_id.slice(0, 8)}`
+}
+
 function listed(destination: Destination, pipeName: string): string {
-  return `${destination.destination_id}  ${pipeName}/${kindOf(destination)}  ${describeTarget(destination)}`
+  const name = destination.destination_name ?? kindOf(destination)
+  return `${destination.destination_id}  ${pipeName}/${name}  ${describeTarget(destination)}`
 }
 
 function startsLike(id: string, reference: string): boolean {
@@ -96,7 +106,13 @@ function startsLike(id: string, reference: string): boolean {
 }
 
 /** The one match. Throws Failure: not found for none, usage with the candidates for several. */
-export function only<T>(what: string, reference: string, matches: readonly T[], show: (one: T) => string): T {
+export function only<T>(
+  what: string,
+  reference: string,
+  matches: readonly T[],
+  show: (one: T) => string,
+  hint = 'name one of them by more of its id',
+): T {
   if (matches.length === 1) return matches[0]!
   if (matches.length === 0) {
     throw new Failure(
@@ -108,8 +124,6 @@ export function only<T>(what: string, reference: string, matches: readonly T[], 
   throw new Failure(
     exitCodes.usage,
     `${JSON.stringify(reference)} fits ${matches.length} ${what}s:\n${matches.map((one) => `  ${show(one)}`).join('\n')}`,
-    what === 'destination'
-      ? 'name one of them as PIPE/KIND, or by more of its id'
-      : 'name one of them by more of its id',
+    hint,
   )
 }

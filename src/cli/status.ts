@@ -2,12 +2,31 @@
 import type { Command } from 'commander'
 import { openClient } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
-import { bytes, count, duration } from '../client/quantities.ts'
-import { allDestinations, kindOf, trouble } from '../client/workspace.ts'
+import { allDestinations, kindOf, severity, stateOf } from '../client/workspace.ts'
+import { bytes, count, counted, duration } from '../quantities.ts'
 import { connect, findTarget } from './connection.ts'
 import { define, formats } from './define.ts'
-import { print } from './output.ts'
-import { oneView } from './pipes.ts'
+import { oneView, print } from './output.ts'
+
+const notReadyWords: Record<string, string> = {
+  buffer_unavailable: 'the buffer accepts no messages: ingest returns 503 (buffer_unavailable)',
+  disk_full: 'the disk is full: make room, or lower buffer.max_bytes (disk_full)',
+  metadata_unreachable: 'metadata cannot be read: look at the log (metadata_unreachable)',
+  shutting_down: 'it is stopping (shutting_down)',
+}
+const warningWords: Record<string, string> = {
+  segments_damaged:
+    'parts of the buffer are damaged and wait to be salvaged: `pipectl doctor` (segments_damaged)',
+  segments_missing: 'parts of the buffer are missing: `pipectl verify` says which (segments_missing)',
+  messages_lost: 'the disk has lost messages: the log says how many, lanes count theirs (messages_lost)',
+  safe_mode: 'it was started with --safe: nothing is delivered until it is started without (safe_mode)',
+}
+const staleWords = 'delivery is being restarted or does not respond; they are shown as they were last saved'
+
+const egressWords: Record<string, string> = {
+  allow: 'destinations may dial them (egress.private)',
+  deny: 'denied to destinations, but for what egress.private and egress.allow let through',
+}
 
 export function addStatusCommands(program: Command): void {
   define<{ check?: boolean }>(program, {
@@ -21,17 +40,23 @@ export function addStatusCommands(program: Command): void {
     action: async (_, options) => {
       const client = await connect(options)
       const health = (await client.health()).body
-      const { pipes, usage_by_pipe: usage } = (await client.pipes.list()).body
+      const { reasons = [], warnings = [] } = (await client.ready()).body
+      const { pipes, usage_by_pipe: usage, egress_private: egress } = (await client.pipes.list()).body
       const lanes = await allDestinations(client, pipes)
-      const stuck = lanes.filter((one) => trouble(one.destination) > 1)
+      const stuck = lanes.filter((one) => severity(one.destination) > 1)
+      const stale = lanes.filter(({ destination }) => destination.lane.stale === true)
       const sum = (pick: (one: (typeof usage)[string]) => number) =>
         Object.values(usage).reduce((total, one) => total + pick(one), 0)
       const status = {
         url: client.url,
         health: health.status,
+        not_ready_reasons: reasons,
+        warnings,
+        egress_private: egress ?? null,
         pipes_count: pipes.length,
         paused_pipes_count: pipes.filter((pipe) => pipe.pipe_status === 'paused').length,
         lanes_count: lanes.length,
+        stale_lanes_count: stale.length,
         ingest_records_24h: sum((one) => one.ingest_records),
         delivered_records_24h: sum((one) => one.delivered_records),
         rejected_requests_24h: sum((one) => one.rejected_requests),
@@ -50,24 +75,31 @@ export function addStatusCommands(program: Command): void {
       }
       const rows = [
         ['daemon', `${status.url} (${status.health})`],
+        ...reasons.map((reason) => ['not ready', notReadyWords[reason] ?? reason]),
+        ...warnings.map((warning) => ['warning', warningWords[warning] ?? warning]),
+        ...(egress === undefined ? [] : [['private addresses', egressWords[egress] ?? egress]]),
         ['pipes', `${status.pipes_count}, ${status.paused_pipes_count} paused`],
         ['records in, 24 h', count(status.ingest_records_24h)],
         ['records delivered, 24 h', count(status.delivered_records_24h)],
         ['requests rejected, 24 h', count(status.rejected_requests_24h)],
-        ['waiting', `${count(status.pending_messages)} messages, ${bytes(status.pending_bytes)}`],
+        ['waiting', `${counted(status.pending_messages, 'message')}, ${bytes(status.pending_bytes)}`],
         ['oldest waiting', duration(status.oldest_pending_age_seconds)],
         ['lanes', `${status.lanes_count}, ${stuck.length} stuck`],
+        ...(stale.length === 0 ? [] : [['stale', `${counted(stale.length, 'lane')}: ${staleWords}`]]),
         ...stuck.map(({ pipe, destination }) => [
           `stuck: ${pipe.pipe_name}/${kindOf(destination)}`,
-          `${destination.lane.lane_state}: ${destination.lane.last_error?.message ?? 'blocked by status'}`,
+          `${stateOf(destination)}: ${destination.lane.last_error?.message ?? 'blocked by status'}`,
         ]),
       ]
-      await print(oneView(JSON.stringify(status), status.health, rows), options.output)
+      // For scripts: what needs attention, or that nothing does.
+      const stuckIds = stuck.map(({ destination }) => destination.destination_id)
+      const names = () => (stuckIds.length === 0 ? [status.health] : stuckIds)
+      await print({ ...oneView(JSON.stringify(status), status.health, rows), names }, options.output)
       if (options.check !== true || stuck.length === 0) return
       throw new Failure(
         exitCodes.failed,
-        `${stuck.length} of ${lanes.length} lanes are stuck`,
-        '`pipectl lanes list --blocked` shows them, `pipectl top` helps to mend them',
+        `${stuck.length} of ${counted(lanes.length, 'lane')} stuck`,
+        '`pipectl lanes list --blocked` shows them; `pipectl top` retries and skips',
       )
     },
   })

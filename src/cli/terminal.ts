@@ -4,6 +4,7 @@
 import { readFileSync } from 'node:fs'
 import { createInterface } from 'node:readline/promises'
 import { exitCodes, Failure } from '../client/failure.ts'
+import { printableLines } from '../client/printable.ts'
 
 const codes = { bold: 1, dim: 2, red: 31, green: 32, yellow: 33, cyan: 36 } as const
 export type Colour = keyof typeof codes
@@ -20,9 +21,26 @@ export function paint(colour: Colour, text: string, on: boolean): string {
   return on ? `\x1b[${codes[colour]}m${text}\x1b[0m` : text
 }
 
+/**
+ * Without this a reader that goes away (`pipectl … | head -1`) would end the program with a stack trace. What is left to
+ * write is dropped, and the command goes on to its end and its usual exit code.
+ */
+export function surviveClosedOutput(): void {
+  for (const stream of [process.stdout, process.stderr]) {
+    stream.on('error', (error: NodeJS.ErrnoException) => {
+      if (error.code !== 'EPIPE') throw error
+    })
+  }
+}
+
 /** One line for a person. */
 export function say(text: string): void {
-  process.stderr.write(`${text}\n`)
+  process.stderr.write(`${harmless(text)}\n`)
+}
+
+/** Names and errors of others may be in it. */
+export function harmless(text: string): string {
+  return process.stderr.isTTY === true ? printableLines(text) : text
 }
 
 /** Whether a person can be asked: both ends of the conversation are a terminal. */
@@ -48,7 +66,7 @@ export async function confirm(question: string, yes: boolean | undefined): Promi
   const interrupted = new AbortController()
   terminal.on('SIGINT', () => interrupted.abort())
   try {
-    const answer = await terminal.question(`${question} [y/N] `, { signal: interrupted.signal })
+    const answer = await terminal.question(`${harmless(question)} [y/N] `, { signal: interrupted.signal })
     if (/^y(es)?$/i.test(answer.trim())) return
   } catch (error) {
     if (!interrupted.signal.aborted) throw error

@@ -7,11 +7,11 @@ import { define } from './define.ts'
 export function addTopCommand(program: Command): void {
   define<{ readOnly?: boolean }>(program, {
     usage: 'top',
-    summary: 'watch pipes and lanes live, and mend a lane that is stuck',
+    summary: 'watch pipes and lanes live; retry or skip what blocks a lane',
     help: 'Press ? for the keys.',
     examples: ['pipectl top', 'pipectl top --read-only --profile prod'],
     daemon: true,
-    options: (command) => command.option('--read-only', 'change nothing, whatever is pressed'),
+    options: (command) => command.option('--read-only', 'change nothing: the keys for changes are off'),
     action: async (_, options) => {
       if (process.stdout.isTTY !== true || process.stdin.isTTY !== true) {
         throw new Failure(
@@ -21,7 +21,7 @@ export function addTopCommand(program: Command): void {
         )
       }
       const client = await connect(options)
-      // A wrong key or address is told before the screen opens; later the screen says that it is stale.
+      // A wrong key or address is reported before the screen opens; later the screen says that it is stale.
       await client.pipes.list()
       // React's development build is several times slower, and warns on the screen.
       process.env.NODE_ENV ??= 'production'

@@ -1,12 +1,13 @@
 /**
- * The client of `/v1`: one method for each operation, typed by the contract. Every method answers both the parsed
+ * The client of `/v1`: one method for each operation, typed by the contract. Every method returns both the parsed
  * body and its text, because the text is what `-o json` prints. Failures: `failure.ts`.
  */
-import type { ColumnMapping, Destination, DestinationStatus } from '../contract/destination.ts'
-import type { PipeLimits } from '../contract/limits.ts'
-import type { Pipe, PipeCreate, PipeUpdate } from '../contract/pipe.ts'
+import type { DestinationFlush, DestinationRate } from '../contract/delivery-settings.ts'
+import type { ColumnMapping, DestinationStatus } from '../contract/destination.ts'
+import type { OperationId, SuccessBody } from '../contract/operations.ts'
+import type { PipeCreate, PipeLimits, PipeUpdate } from '../contract/pipe.ts'
 import { UnreachableFailure } from './failure.ts'
-import { type Answer, type SendOptions, send } from './http.ts'
+import { type HttpResponse, type SendOptions, send } from './http.ts'
 
 export interface Reply<T> {
   status: number
@@ -15,157 +16,132 @@ export interface Reply<T> {
   text: string
 }
 
-export interface PipeUsage {
-  ingest_requests: number
-  ingest_records: number
-  ingest_bytes: number
-  rejected_requests: number
-  delivered_records: number
-  failed_attempts: number
-  skipped_records: number
-  pending_messages: number
-  pending_bytes: number
-  blocked_lanes: number
-  last_ingest_ts: string | null
-}
-export interface PipeList {
-  pipes: Pipe[]
-  usage_by_pipe: Record<string, PipeUsage>
-  usage_stats_window_hours: number
-}
-export interface AllowedOrigin {
-  pipe_allowed_origin_id: string
-  origin_domain: string
-}
-export interface ApiKey {
-  api_key_id: string
-  api_key_name: string
-  api_key_prefix: string
-  api_key_status: 'active' | 'revoked'
-  api_key_created_ts: string
-}
-export interface PipeDetail {
-  pipe: Pipe
-  destinations: Destination[]
-  limits: PipeLimits | null
-  allowed_origins: AllowedOrigin[]
-  api_keys: ApiKey[]
+export type PipeList = SuccessBody<'listPipes'>
+export type PipeDetail = SuccessBody<'getPipe'>
+/** A 200's or a 503's body. */
+export interface Readiness {
+  status: string
+  reasons?: string[]
+  warnings?: string[]
 }
 export interface DestinationBody {
   destination_type: string
   destination_config: Record<string, unknown>
   destination_max_retry_seconds?: number
   columns?: Partial<ColumnMapping>[]
+  destination_name?: string | null
+  flush?: DestinationFlush | null
+  rate?: DestinationRate | null
+  concurrency?: number | null
   start_from?: 'now' | 'earliest'
 }
-export type DestinationPatch = Partial<
-  Pick<DestinationBody, 'destination_config' | 'destination_max_retry_seconds' | 'columns'>
->
-export interface BlockingMessageView {
-  msg_id: string
-  stream_seq: number
-  received_ts: string
-  records_count: number
-  records: Record<string, unknown>[]
-  truncated: boolean
-}
-export interface Accepted {
-  accepted: true
-  pipe_id: string
-  pipe_name: string
-  records_count: number
-  msg_id: string
-  message: string
-}
-
+export type DestinationPatch = Partial<Omit<DestinationBody, 'destination_type' | 'start_from'>>
+/** What is tested: a new destination, or a stored one with changes, which are not stored. */
+export type DestinationTestBody = DestinationBody | (DestinationPatch & { destination_id: string })
 export interface ClientOptions {
   /** Origin of the management API, without a trailing slash. */
   url: string
   /** Origin of ingest and pull when it differs. */
   dataUrl?: string | undefined
   apiKey: string | null
+  /** Where the key came from, in words: said when it is rejected. */
+  keySource?: string | null
 }
 
 export type Client = ReturnType<typeof openClient>
 
 /** Opens nothing: connections are made with the first request and kept by the platform. */
-export function openClient({ url, dataUrl = url, apiKey }: ClientOptions) {
-  const call = async <T>(method: string, path: string, options?: SendOptions): Promise<Reply<T>> =>
-    decode<T>(url, await send(url, apiKey, method, path, options))
+export function openClient({ url, dataUrl = url, apiKey, keySource = null }: ClientOptions) {
+  const credentials = { apiKey, keySource }
+  const call = async <Id extends OperationId>(
+    method: string,
+    path: string,
+    options?: SendOptions,
+  ): Promise<Reply<SuccessBody<Id>>> =>
+    decode<SuccessBody<Id>>(url, await send(url, credentials, method, path, options))
   const pipe = (pipeId: string) => `/v1/pipes/${encodeURIComponent(pipeId)}`
   const destination = (pipeId: string, destinationId: string) =>
     `${pipe(pipeId)}/destinations/${encodeURIComponent(destinationId)}`
 
   return {
     url,
-    health: () => call<{ status: string; timestamp: string }>('GET', '/v1/health', { timeoutMs: 5_000 }),
+    ingestUrl: (pipeId: string) => `${dataUrl}/v1/ingest/${pipeId}`,
+    health: () => call<'getHealth'>('GET', '/v1/health', { timeoutMs: 5_000 }),
+    /** Also when it is not ready: why is in its `reasons`. */
+    ready: () =>
+      call<'getReady'>('GET', '/v1/ready', { timeoutMs: 5_000, alsoExpected: 503 }) as Promise<
+        Reply<Readiness>
+      >,
     openapi: async () =>
-      (await send(url, apiKey, 'GET', '/openapi/management-v1.openapi.yaml', { headers: { accept: '*/*' } }))
-        .text,
+      (
+        await send(url, credentials, 'GET', '/openapi/management-v1.openapi.yaml', {
+          headers: { accept: '*/*' },
+        })
+      ).text,
     pipes: {
-      list: (signal?: AbortSignal) => call<PipeList>('GET', '/v1/pipes', { signal }),
-      create: (body: PipeCreate) => call<{ pipe_id: string }>('POST', '/v1/pipes', { body }),
-      get: (pipeId: string, signal?: AbortSignal) => call<PipeDetail>('GET', pipe(pipeId), { signal }),
-      update: (pipeId: string, body: PipeUpdate) => call<{ pipe: Pipe }>('PATCH', pipe(pipeId), { body }),
-      delete: (pipeId: string) => call<null>('DELETE', pipe(pipeId)),
+      list: (signal?: AbortSignal) => call<'listPipes'>('GET', '/v1/pipes', { signal }),
+      create: (body: PipeCreate) => call<'createPipe'>('POST', '/v1/pipes', { body }),
+      get: (pipeId: string, signal?: AbortSignal) => call<'getPipe'>('GET', pipe(pipeId), { signal }),
+      update: (pipeId: string, body: PipeUpdate) => call<'updatePipe'>('PATCH', pipe(pipeId), { body }),
+      delete: (pipeId: string) => call<'deletePipe'>('DELETE', pipe(pipeId)),
     },
     destinations: {
       create: (pipeId: string, body: DestinationBody) =>
-        call<{ destination_id: string }>('POST', `${pipe(pipeId)}/destinations`, { body }),
+        call<'createDestination'>('POST', `${pipe(pipeId)}/destinations`, { body }),
       get: (pipeId: string, destinationId: string) =>
-        call<{ destination: Destination }>('GET', destination(pipeId, destinationId)),
+        call<'getDestination'>('GET', destination(pipeId, destinationId)),
       update: (pipeId: string, destinationId: string, body: DestinationPatch) =>
-        call<{ destination: Destination }>('PATCH', destination(pipeId, destinationId), { body }),
+        call<'updateDestination'>('PATCH', destination(pipeId, destinationId), { body }),
       delete: (pipeId: string, destinationId: string) =>
-        call<null>('DELETE', destination(pipeId, destinationId)),
+        call<'deleteDestination'>('DELETE', destination(pipeId, destinationId)),
       setStatus: (pipeId: string, destinationId: string, status: DestinationStatus) =>
-        call<{ destination_status: DestinationStatus }>(
-          'PATCH',
-          `${destination(pipeId, destinationId)}/status`,
-          { body: { destination_status: status } },
-        ),
+        call<'setDestinationStatus'>('PATCH', `${destination(pipeId, destinationId)}/status`, {
+          body: { destination_status: status },
+        }),
+      resetPin: (pipeId: string, destinationId: string) =>
+        call<'resetTlsPin'>('POST', `${destination(pipeId, destinationId)}/reset-pin`),
       /** Connects as the daemon would, stores nothing; the daemon may take its time. */
-      test: (pipeId: string, body: DestinationBody) =>
-        call<{ ok: boolean; checks: { name: string; ok: boolean; message: string }[] }>(
-          'POST',
-          `${pipe(pipeId)}/destinations/test`,
-          { body, timeoutMs: 90_000 },
-        ),
+      test: (pipeId: string, body: DestinationTestBody, sample = false) =>
+        call<'testDestination'>('POST', `${pipe(pipeId)}/destinations/test${sample ? '?sample=true' : ''}`, {
+          body,
+          timeoutMs: 90_000,
+        }),
     },
     lanes: {
       skip: (pipeId: string, destinationId: string) =>
-        call<{ skipped: boolean; status: string }>('POST', `${destination(pipeId, destinationId)}/skip`),
+        call<'skipBlockingMessage'>('POST', `${destination(pipeId, destinationId)}/skip`),
       retry: (pipeId: string, destinationId: string) =>
-        call<{ retried: boolean; msg_id: string | null; status: string }>(
-          'POST',
-          `${destination(pipeId, destinationId)}/retry-now`,
-        ),
+        call<'retryNow'>('POST', `${destination(pipeId, destinationId)}/retry-now`),
       rewind: (pipeId: string, destinationId: string, to: string | number) =>
-        call<{ cursor_seq: number }>('POST', `${destination(pipeId, destinationId)}/rewind`, {
+        call<'rewindDestination'>('POST', `${destination(pipeId, destinationId)}/rewind`, {
           body: { to },
         }),
       blockingMessage: (pipeId: string, destinationId: string) =>
-        call<BlockingMessageView>('GET', `${destination(pipeId, destinationId)}/blocking-message`),
+        call<'getBlockingMessage'>('GET', `${destination(pipeId, destinationId)}/blocking-message`),
     },
     limits: {
-      put: (pipeId: string, body: PipeLimits) =>
-        call<{ limits: PipeLimits }>('PUT', `${pipe(pipeId)}/limits`, { body }),
+      put: (pipeId: string, body: PipeLimits) => call<'putLimits'>('PUT', `${pipe(pipeId)}/limits`, { body }),
+      clear: (pipeId: string) => call<'deleteLimits'>('DELETE', `${pipe(pipeId)}/limits`),
     },
     origins: {
       add: (pipeId: string, originDomain: string) =>
-        call<{ pipe_allowed_origin_id: string }>('POST', `${pipe(pipeId)}/allowed-origins`, {
+        call<'addAllowedOrigin'>('POST', `${pipe(pipeId)}/allowed-origins`, {
           body: { origin_domain: originDomain },
         }),
       remove: (pipeId: string, originId: string) =>
-        call<null>('DELETE', `${pipe(pipeId)}/allowed-origins/${encodeURIComponent(originId)}`),
+        call<'removeAllowedOrigin'>(
+          'DELETE',
+          `${pipe(pipeId)}/allowed-origins/${encodeURIComponent(originId)}`,
+        ),
     },
     keys: {
-      list: () => call<{ api_keys: ApiKey[] }>('GET', '/v1/api-keys'),
+      list: () => call<'listApiKeys'>('GET', '/v1/api-keys'),
       create: (name: string) =>
-        call<{ api_key_id: string; api_key: string; api_key_name: string }>('POST', '/v1/api-keys', {
+        call<'createApiKey'>('POST', '/v1/api-keys', {
           body: { api_key_name: name },
         }),
-      revoke: (apiKeyId: string) => call<null>('DELETE', `/v1/api-keys/${encodeURIComponent(apiKeyId)}`),
+      revoke: (apiKeyId: string) =>
+        call<'revokeApiKey'>('DELETE', `/v1/api-keys/${encodeURIComponent(apiKeyId)}`),
     },
     /** `body` is sent as it is; `headers` say its type, encoding and idempotency key. */
     ingest: async (
@@ -173,37 +149,42 @@ export function openClient({ url, dataUrl = url, apiKey }: ClientOptions) {
       body: Uint8Array,
       headers: Record<string, string>,
       signal?: AbortSignal,
-    ): Promise<Reply<Accepted>> => {
+    ): Promise<Reply<SuccessBody<'ingestRecords'>>> => {
       const path = `/v1/ingest/${encodeURIComponent(pipeId)}`
-      const answer = await send(dataUrl, apiKey, 'POST', path, { body, headers, signal, timeoutMs: 120_000 })
-      return decode<Accepted>(dataUrl, answer)
+      const response = await send(dataUrl, credentials, 'POST', path, {
+        body,
+        headers,
+        signal,
+        timeoutMs: 120_000,
+      })
+      return decode<SuccessBody<'ingestRecords'>>(dataUrl, response)
     },
     /** Status 204: no message in time. The text holds the records as they were sent. */
     pull: (
       destinationId: string,
       query: { waitMs: number; afterSeq: number | null },
       signal?: AbortSignal,
-    ): Promise<Answer> => {
+    ): Promise<HttpResponse> => {
       const after = query.afterSeq === null ? '' : `&after_seq=${query.afterSeq}`
       const path = `/v1/pull/${encodeURIComponent(destinationId)}?wait_ms=${query.waitMs}${after}`
-      return send(dataUrl, apiKey, 'GET', path, { signal, timeoutMs: query.waitMs + 30_000 })
+      return send(dataUrl, credentials, 'GET', path, { signal, timeoutMs: query.waitMs + 30_000 })
     },
-    /** `ack`: done with the leased message; `nack`: give it again now. */
-    answerLease: (destinationId: string, answer: 'ack' | 'nack', msgId: string): Promise<Answer> =>
-      send(dataUrl, apiKey, 'POST', `/v1/pull/${encodeURIComponent(destinationId)}/${answer}`, {
+    /** `ack`: done with the leased message; `nack`: redeliver it now. */
+    settleLease: (destinationId: string, how: 'ack' | 'nack', msgId: string): Promise<HttpResponse> =>
+      send(dataUrl, credentials, 'POST', `/v1/pull/${encodeURIComponent(destinationId)}/${how}`, {
         body: { msg_id: msgId },
       }),
   }
 }
 
-/** The contract types what the daemon answers; only that it is JSON at all is checked here. */
-function decode<T>(url: string, answer: Answer): Reply<T> {
-  if (answer.status === 204 || answer.text === '') {
-    return { status: answer.status, body: null as T, text: '' }
+/** The contract types what the daemon returns; only that it is JSON at all is checked here. */
+function decode<T>(url: string, response: HttpResponse): Reply<T> {
+  if (response.status === 204 || response.text === '') {
+    return { status: response.status, body: null as T, text: '' }
   }
   try {
-    return { status: answer.status, body: JSON.parse(answer.text) as T, text: answer.text }
+    return { status: response.status, body: JSON.parse(response.text) as T, text: response.text }
   } catch (error) {
-    throw new UnreachableFailure(url, 'what answers there does not speak JSON, so it is not pipectl', error)
+    throw new UnreachableFailure(url, 'what responds there does not speak JSON, so it is not pipectl', error)
   }
 }

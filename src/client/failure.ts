@@ -1,6 +1,6 @@
 /**
  * How a command fails, in the words of a person: what happened and why (`message`), what to do next (`hint`), and
- * the exit code that scripts tell it by.
+ * the exit code that scripts know it by.
  */
 
 /** Exit codes of every command that speaks to a daemon. */
@@ -14,6 +14,8 @@ export const exitCodes = {
   nothingToDo: 6,
   unreachable: 7,
   interrupted: 130,
+  /** As of a program that SIGPIPE ended. */
+  readerGone: 141,
 } as const
 export type ExitCode = (typeof exitCodes)[keyof typeof exitCodes]
 
@@ -30,7 +32,7 @@ export class Failure extends Error {
   }
 }
 
-/** The daemon answered with an error body. */
+/** The daemon responded with an error body. */
 export class ApiFailure extends Failure {
   readonly status: number
   /** The catalogue's code, e.g. `pipe_not_found`. */
@@ -39,9 +41,16 @@ export class ApiFailure extends Failure {
   /** From `Retry-After`; null when there was none. */
   readonly retryAfterMs: number | null
 
-  constructor(status: number, body: Record<string, unknown>, retryAfterMs: number | null) {
+  /** `keySource`: where the rejected key came from, for a 401. */
+  constructor(
+    status: number,
+    body: Record<string, unknown>,
+    retryAfterMs: number | null,
+    keySource: string | null = null,
+  ) {
     const code = typeof body.error === 'string' ? body.error : `http_${status}`
-    super(exitCodeOf(status, code), describe(status, code, body), hintFor(status, code))
+    const source = status === 401 && keySource !== null ? `; the key came from ${keySource}` : ''
+    super(exitCodeOf(status, code), describe(status, code, body) + source, hintFor(status, code))
     this.name = 'ApiFailure'
     this.status = status
     this.code = code
@@ -50,7 +59,7 @@ export class ApiFailure extends Failure {
   }
 }
 
-/** No usable answer: refused, timed out, name unknown, cut off, or something that is not pipectl answered. */
+/** No usable response: not connected, timed out, name unknown, cut off, or from something that is not pipectl. */
 export class UnreachableFailure extends Failure {
   constructor(url: string, why: string, cause?: unknown) {
     super(
@@ -81,7 +90,7 @@ function describe(status: number, code: string, body: Record<string, unknown>): 
   const lines = Object.entries(errors).map(
     ([path, text]) => `\n  ${path === '' ? 'the body' : path}: ${String(text)}`,
   )
-  return `the daemon refused the request as not valid:${lines.join('')}`
+  return `the daemon rejected the request as not valid:${lines.join('')}`
 }
 
 const hints: Record<string, string> = {
@@ -95,16 +104,22 @@ const hints: Record<string, string> = {
   api_key_not_found: '`pipectl keys list` shows the keys; a revoked key cannot be revoked again',
   no_blocking_message: 'nothing to do: `pipectl lanes list` shows the state of every lane',
   duplicate_pipe_name: 'choose another name, or change the existing pipe with `pipectl pipes update`',
+  duplicate_destination_name: 'choose another name, or change the destination that has it',
   duplicate_origin: 'nothing to do: the origin is allowed already',
   duplicate_api_key_name: 'choose another name, or revoke the key of that name first',
+  workspace_full: 'delete what is not needed, or raise the setting that the message names on the daemon',
   cannot_revoke_current_key: '`pipectl keys rotate` makes a new key, switches to it and revokes the old one',
   batch_too_large: 'send fewer records in a request, or raise the limit with `pipectl limits set`',
-  payload_too_large: 'send fewer records in a request, or raise ingest.max_body_bytes of the daemon',
+  payload_too_large: 'send fewer records in a request; the message says which limit it was',
   rate_limit_exceeded: 'wait a moment, or raise the limit with `pipectl limits set`',
   daily_quota_exceeded: 'wait until midnight UTC, or raise the quota with `pipectl limits set`',
   missing_required_fields: 'add the missing keys, or make the columns nullable on the destination',
   buffer_unavailable: 'it is safe to send again; `pipectl doctor` on the daemon host shows disk space',
-  cursor_expired: 'messages were dropped by retention; go on from the oldest kept one with --accept-gap',
+  storage_unavailable: 'free disk space on the daemon host (`pipectl doctor` shows it there), then try again',
+  cursor_ahead:
+    'this pipe has no message that new: is it the cursor of another destination, or from before a restore?',
+  cursor_expired:
+    'messages were dropped by retention, or lost when a backup was restored; go on behind them with --accept-gap',
   server_error: 'try again; the cause is in the log of the daemon',
 }
 

@@ -1,15 +1,23 @@
 /**
- * One request to the daemon: sends, reads the whole answer as text, and turns every way it can fail into a Failure.
- * Answers are kept as text because records must be shown as they are: parsing would round numbers.
+ * One request to the daemon: sends, reads the whole response as text, and turns every way it can fail into a Failure.
+ * Responses are kept as text because records must be shown as they are: parsing would round numbers.
  *
  * It uses the fetch that Node brings: importing an HTTP library would cost more than the rest of a short command.
  */
+import { isObject } from '../contract/is-object.ts'
+import { errorCode } from '../error-code.ts'
 import { ApiFailure, exitCodes, Failure, UnreachableFailure } from './failure.ts'
 
-export interface Answer {
+export interface HttpResponse {
   status: number
   headers: Headers
   text: string
+}
+
+export interface Credentials {
+  apiKey: string | null
+  /** Where the key came from, for the person whose key is rejected. */
+  keySource?: string | null
 }
 
 export interface SendOptions {
@@ -17,21 +25,23 @@ export interface SendOptions {
   body?: unknown
   headers?: Record<string, string>
   signal?: AbortSignal
-  /** Whole request and answer. Default 30 s. */
+  /** An error status whose body is a result like any other. */
+  alsoExpected?: number
+  /** Whole request and response. Default 30 s. */
   timeoutMs?: number
 }
 
 /**
  * Sends one request. Resolves on 2xx. Throws ApiFailure on an error body, UnreachableFailure when there is no usable
- * answer, and the signal's own reason when the caller aborted.
+ * response, and the signal's own reason when the caller aborted.
  */
 export async function send(
   baseUrl: string,
-  apiKey: string | null,
+  { apiKey, keySource = null }: Credentials,
   method: string,
   path: string,
   options: SendOptions = {},
-): Promise<Answer> {
+): Promise<HttpResponse> {
   const headers: Record<string, string> = { accept: 'application/json', ...options.headers }
   if (apiKey !== null) headers.authorization = `Bearer ${headerSafe(apiKey)}`
   const init: RequestInit = { method, headers, redirect: 'manual' }
@@ -42,16 +52,17 @@ export async function send(
   }
   const timeout = AbortSignal.timeout(options.timeoutMs ?? 30_000)
   init.signal = options.signal === undefined ? timeout : AbortSignal.any([options.signal, timeout])
-  let answer: Answer
+  let received: HttpResponse
   try {
     const response = await fetch(baseUrl + path, init)
-    answer = { status: response.status, headers: response.headers, text: await response.text() }
+    received = { status: response.status, headers: response.headers, text: await response.text() }
   } catch (error) {
     if (options.signal?.aborted) throw options.signal.reason
     throw new UnreachableFailure(baseUrl, why(error), error)
   }
-  if (answer.status >= 200 && answer.status < 300) return answer
-  throw failureOf(baseUrl, answer)
+  const { status } = received
+  if ((status >= 200 && status < 300) || status === options.alsoExpected) return received
+  throw failureOf(baseUrl, received, keySource)
 }
 
 function headerSafe(apiKey: string): string {
@@ -63,21 +74,22 @@ function headerSafe(apiKey: string): string {
   )
 }
 
-function failureOf(baseUrl: string, answer: Answer): Failure {
-  if (answer.status >= 300 && answer.status < 400) {
+function failureOf(baseUrl: string, received: HttpResponse, keySource: string | null): Failure {
+  if (received.status >= 300 && received.status < 400) {
     return new UnreachableFailure(
       baseUrl,
-      `it redirects to ${answer.headers.get('location') ?? 'elsewhere'}, which pipectl never does`,
+      `it redirects to ${received.headers.get('location') ?? 'elsewhere'}, which pipectl never does`,
     )
   }
-  const body = parseObject(answer.text)
+  const body = parseObject(received.text)
   if (body === null) {
     return new UnreachableFailure(
       baseUrl,
-      `what answers there (HTTP ${answer.status}, not JSON) is not pipectl`,
+      `what responds there (HTTP ${received.status}, not JSON) is not pipectl`,
     )
   }
-  return new ApiFailure(answer.status, body, retryAfterMs(answer.headers.get('retry-after'), Date.now()))
+  const waitMs = retryAfterMs(received.headers.get('retry-after'), Date.now())
+  return new ApiFailure(received.status, body, waitMs, keySource)
 }
 
 /** `Retry-After` in milliseconds: seconds or an HTTP date. Null when absent or unreadable. */
@@ -97,10 +109,6 @@ export function parseObject(text: string): Record<string, unknown> | null {
   }
 }
 
-export function isObject(value: unknown): value is Record<string, unknown> {
-  return value !== null && typeof value === 'object' && !Array.isArray(value)
-}
-
 const reasons: Record<string, string> = {
   ECONNREFUSED: 'connection refused',
   ECONNRESET: 'the connection was cut',
@@ -114,16 +122,11 @@ const reasons: Record<string, string> = {
 }
 
 function why(error: unknown): string {
-  if (error instanceof Error && error.name === 'TimeoutError') return 'no answer in time'
+  if (error instanceof Error && error.name === 'TimeoutError') return 'no response in time'
   const cause = error instanceof Error ? error.cause : undefined
   const inner = cause instanceof AggregateError ? cause.errors[0] : cause
-  const code = codeOf(inner) ?? codeOf(cause)
+  const code = errorCode(inner) ?? errorCode(cause)
   if (code !== null) return reasons[code] ?? code
   if (inner instanceof Error) return inner.message
   return error instanceof Error ? error.message : String(error)
-}
-
-function codeOf(error: unknown): string | null {
-  if (error === null || typeof error !== 'object' || !('code' in error)) return null
-  return typeof error.code === 'string' ? error.code : null
 }

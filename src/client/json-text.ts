@@ -2,7 +2,7 @@
  * JSON looked at as text. Records must come out as they went in (1.10, 12345678901234567890, key order), so what holds
  * records is cut and indented here without ever being parsed into numbers.
  *
- * All functions take valid JSON: what a daemon answered. On other text they throw.
+ * All functions take valid JSON: what a daemon sent. On other text they throw.
  */
 
 /** The text of the value at a key of the top-level object; null when there is no such key. */

@@ -1,5 +1,6 @@
 /** The whole workspace at a glance: every pipe with its destinations and lanes, and words for them. */
 import type { Destination } from '../contract/destination.ts'
+import { wordsOf } from '../contract/destination-words.ts'
 import type { Pipe } from '../contract/pipe.ts'
 import type { Client, PipeDetail } from './client.ts'
 import { exitCodes, Failure } from './failure.ts'
@@ -51,29 +52,24 @@ async function pipeDetail(client: Client, pipeId: string, signal?: AbortSignal):
 }
 
 /** `database` for `destination_database`, and so on. */
-export function kindOf(destination: Pick<Destination, 'destination_type'>): string {
-  return destination.destination_type.replace(/^destination_/, '').replaceAll('_', '-')
+export function kindOf({ destination_type }: Pick<Destination, 'destination_type'>): string {
+  return wordsOf(destination_type).kind
 }
 
 /** Where a destination puts records, in one short text. */
 export function describeTarget(
   destination: Pick<Destination, 'destination_type' | 'destination_config'>,
 ): string {
-  const config = destination.destination_config
-  switch (destination.destination_type) {
-    case 'destination_database':
-      return `${config.host}/${config.database} ${config.table}`
-    case 'destination_object_store':
-      return `${config.endpoint ?? 's3'} ${config.bucket}`
-    case 'destination_http_endpoint':
-      return String(config.url)
-    case 'destination_pull':
-      return config.ack_mode === 'explicit' ? 'pull, explicit ack' : 'pull'
-  }
+  return wordsOf(destination.destination_type).target(destination.destination_config)
+}
+
+/** A lane's state; `(stale)`: delivery does not respond, this is what the lane last saved. */
+export function stateOf({ lane }: Pick<Destination, 'lane'>): string {
+  return lane.stale === true ? `${lane.lane_state} (stale)` : lane.lane_state
 }
 
 /** How much attention a lane needs; 0: none, more than 1: somebody has to do something. */
-export function trouble({ lane }: Pick<Destination, 'lane'>): number {
+export function severity({ lane }: Pick<Destination, 'lane'>): number {
   if (lane.lane_state === 'stalled') return 4
   if (lane.lane_state === 'blocked') return 3
   if (lane.blocking_msg_id !== null && lane.last_error?.class === 'permanent') return 2

@@ -1,7 +1,8 @@
 /** Workspace API keys as clients create and list them. Rules: spec "API key", contract "Ids, keys, auth". */
 import Type, { type Static } from 'typebox'
+import { withoutControls } from './validate.ts'
 
-const apiKeyName = Type.String({ minLength: 1, maxLength: 100 })
+const apiKeyName = Type.String({ minLength: 1, maxLength: 100, pattern: withoutControls })
 
 export const ApiKeyCreate = Type.Object({ api_key_name: apiKeyName }, { additionalProperties: false })
 export type ApiKeyCreate = Static<typeof ApiKeyCreate>

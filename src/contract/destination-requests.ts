@@ -1,15 +1,18 @@
 /** What clients send about destinations. Rules: spec "Destination", contract "Management bodies". */
 import Type, { type Static } from 'typebox'
+import { Check } from 'typebox/value'
+import { givenConcurrency, givenDeliverySettings } from './delivery-settings.ts'
 import {
   ColumnMapping,
-  configSchemas,
+  configSchema,
   type DestinationType,
   defaultMaxRetrySeconds,
   destinationStatus,
   destinationTypes,
 } from './destination.ts'
+import { wordsOf } from './destination-words.ts'
+import { closed } from './destinations/fields.ts'
 
-const closed = { additionalProperties: false } as const
 const maxRetrySeconds = (options: Type.TNumberOptions = {}) =>
   Type.Optional(Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER, ...options }))
 const columns = Type.Optional(Type.Array(ColumnMapping, { minItems: 1, maxItems: 1600 }))
@@ -23,47 +26,41 @@ const startFrom = Type.Optional(
 const common = {
   destination_max_retry_seconds: maxRetrySeconds({ default: defaultMaxRetrySeconds }),
   start_from: startFrom,
+  ...givenDeliverySettings,
 }
 
 /** POST …/destinations, by type: `destination_type` decides the shape of the rest. */
-export const destinationCreateSchemas = {
-  destination_database: Type.Object(
+export function destinationCreateSchema(type: DestinationType): Type.TObject {
+  return createSchemas[type]!
+}
+
+const createSchemas = Object.fromEntries(destinationTypes.map((type) => [type, createSchemaOf(type)]))
+
+function createSchemaOf(type: DestinationType): Type.TObject {
+  const config = configSchema(type)
+  const isConfigRequired = Check(config, {}) === false
+  return Type.Object(
     {
-      destination_type: Type.Enum(['destination_database']),
-      destination_config: configSchemas.destination_database,
-      columns,
+      destination_type: Type.Enum([type]),
+      destination_config: isConfigRequired ? config : Type.Optional(config),
+      ...(wordsOf(type).hasColumns ? { columns } : {}),
+      ...(wordsOf(type).hasConcurrency ? givenConcurrency : {}),
       ...common,
     },
     closed,
-  ),
-  destination_object_store: Type.Object(
-    {
-      destination_type: Type.Enum(['destination_object_store']),
-      destination_config: configSchemas.destination_object_store,
-      ...common,
-    },
-    closed,
-  ),
-  destination_http_endpoint: Type.Object(
-    {
-      destination_type: Type.Enum(['destination_http_endpoint']),
-      destination_config: configSchemas.destination_http_endpoint,
-      ...common,
-    },
-    closed,
-  ),
-  destination_pull: Type.Object(
-    {
-      destination_type: Type.Enum(['destination_pull']),
-      destination_config: Type.Optional(configSchemas.destination_pull),
-      ...common,
-    },
-    closed,
-  ),
-} as const satisfies Record<DestinationType, Type.TSchema>
+  )
+}
+
+/** The same of any type, for a body that fits its own type's schema. */
+export const NewDestinationFields = Type.Object({
+  destination_config: Type.Optional(Type.Object({}, { additionalProperties: true })),
+  columns,
+  ...common,
+  ...givenConcurrency,
+})
 
 /** The body of a create as one schema, for the description; validation goes by `destination_type` at once. */
-export const DestinationCreate = Type.Union(Object.values(destinationCreateSchemas))
+export const DestinationCreate = Type.Union(Object.values(createSchemas))
 
 /** What decides which of the above applies; the rest of the body is looked at afterwards. */
 export const DestinationTypeOnly = Type.Object({ destination_type: Type.Enum([...destinationTypes]) })
@@ -78,23 +75,32 @@ export const DestinationUpdate = Type.Object(
         {
           additionalProperties: true,
           description:
-            'Merged over the stored config, key by key. A secret sent as "" or "[redacted]" keeps its stored value; null removes an optional key.',
+            'Merged over the stored config, key by key. A secret sent as "" or "[redacted]" keeps its stored value; null removes an optional key. A change of the server (origin of url or endpoint, host, port) needs all secrets again.',
         },
       ),
     ),
     columns: Type.Optional(
       Type.Array(ColumnMapping, {
-        minItems: 1,
         maxItems: 1600,
-        description: 'Database destinations: replaces all column mappings.',
+        description:
+          "Database destinations: replaces all column mappings. An empty list removes them: columns are then matched by name with the table's own.",
       }),
     ),
+    ...givenDeliverySettings,
+    ...givenConcurrency,
   },
   closed,
 )
 export type DestinationUpdate = Static<typeof DestinationUpdate>
 
-/** PATCH …/status, and its answer. */
+/** POST …/destinations/test of a stored destination, changed as a PATCH would; a new one has the body of a create. */
+export const StoredDestinationTest = Type.Object(
+  { destination_id: Type.String({ format: 'uuid' }), ...DestinationUpdate.properties },
+  closed,
+)
+export const DestinationTest = Type.Union([...Object.values(createSchemas), StoredDestinationTest])
+
+/** PATCH …/status, and its response. */
 export const DestinationStatusBody = Type.Object({ destination_status: destinationStatus }, closed)
 export type DestinationStatusBody = Static<typeof DestinationStatusBody>
 

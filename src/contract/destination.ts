@@ -1,101 +1,44 @@
-/** A destination, its configuration by type and its column mappings. Rules: spec "Destination"; contract "destination_type and its config". */
+/** A destination, the table of its types' configs, its column mappings. Rules: spec "Destination"; contract "destination_type and its config". */
 import Type, { type Static } from 'typebox'
+import { DestinationConcurrency, shownDeliverySettings } from './delivery-settings.ts'
+import { type DestinationType, destinationTypes, redacted } from './destination-words.ts'
+import { DatabaseConfig, resolveDatabaseConfig } from './destinations/database.ts'
+import { closed, nullable, text } from './destinations/fields.ts'
+import { HttpEndpointConfig, resolveHttpEndpointConfig } from './destinations/http-endpoint.ts'
+import { ObjectStoreConfig, resolveObjectStoreConfig } from './destinations/object-store.ts'
+import { PullConfig, resolvePullConfig } from './destinations/pull.ts'
 
-export const destinationTypes = [
-  'destination_database',
-  'destination_object_store',
-  'destination_http_endpoint',
-  'destination_pull',
-] as const
-export type DestinationType = (typeof destinationTypes)[number]
+export type { DestinationType }
+export { destinationTypes, redacted }
 
-/** Keys whose value is sealed at rest and shown as `[redacted]`; the first of each is the spec's. */
-export const secretKeys: Record<DestinationType, readonly string[]> = {
-  destination_database: ['password'],
-  destination_object_store: ['secret_key', 'session_token'],
-  destination_http_endpoint: ['auth_header', 'signing_secret'],
-  destination_pull: [],
+/** A type's config as clients send it, and what makes of it the config that a driver works with. */
+const configs = {
+  destination_database: { schema: DatabaseConfig, resolve: resolveDatabaseConfig },
+  destination_object_store: { schema: ObjectStoreConfig, resolve: resolveObjectStoreConfig },
+  destination_http_endpoint: { schema: HttpEndpointConfig, resolve: resolveHttpEndpointConfig },
+  destination_pull: { schema: PullConfig, resolve: resolvePullConfig },
+} as const satisfies Record<DestinationType, { schema: Type.TSchema; resolve(config: never): object }>
+
+export function configSchema(type: DestinationType): Type.TSchema {
+  return configs[type].schema
 }
-export const redacted = '[redacted]'
 
-const nullable = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()])
-const text = (maxLength = 1000) => Type.String({ minLength: 1, maxLength })
+/** `type` with its config, every default filled in. */
+export type ResolvedConfig = {
+  [T in DestinationType]: {
+    readonly type: T
+    readonly config: Readonly<ReturnType<(typeof configs)[T]['resolve']>>
+  }
+}[DestinationType]
 
-export const databaseDialects = ['postgresql', 'postgres', 'pg', 'mysql', 'mariadb'] as const
-
-export const DatabaseConfig = Type.Object(
-  {
-    host: text(255),
-    port: Type.Optional(
-      Type.Union([Type.Integer({ minimum: 1, maximum: 65535 }), Type.String({ pattern: '^[0-9]{1,5}$' })]),
-    ),
-    database: text(),
-    username: text(),
-    password: Type.String({ maxLength: 4096 }),
-    table: text(),
-    dialect: Type.Optional(Type.Enum([...databaseDialects])),
-    sql_dialect: Type.Optional(Type.Enum([...databaseDialects])),
-  },
-  { additionalProperties: false },
-)
-
-export const ObjectStoreConfig = Type.Object(
-  {
-    bucket: text(255),
-    region: Type.Optional(text(100)),
-    endpoint: Type.Optional(nullable(text(2000))),
-    force_path_style: Type.Optional(Type.Boolean()),
-    access_key: Type.Optional(nullable(Type.String({ maxLength: 1000 }))),
-    secret_key: Type.Optional(nullable(Type.String({ maxLength: 4096 }))),
-    session_token: Type.Optional(nullable(Type.String({ maxLength: 8192 }))),
-    key_template: Type.Optional(text(900)),
-    format: Type.Optional(Type.Enum(['ndjson', 'json_array'])),
-    compression: Type.Optional(Type.Enum(['gzip', 'none'])),
-    storage_class: Type.Optional(nullable(text(100))),
-    sse: Type.Optional(nullable(Type.Enum(['AES256', 'aws:kms']))),
-    kms_key_id: Type.Optional(nullable(text(2048))),
-  },
-  { additionalProperties: false },
-)
-
-export const HttpEndpointConfig = Type.Object(
-  {
-    url: text(4000),
-    auth_header: Type.Optional(nullable(Type.String({ maxLength: 8192 }))),
-    headers: Type.Optional(
-      Type.Record(Type.String(), Type.String({ maxLength: 4096 }), { maxProperties: 20 }),
-    ),
-    method: Type.Optional(Type.Enum(['POST', 'PUT'])),
-    body_format: Type.Optional(Type.Enum(['json_array', 'ndjson', 'json_object'])),
-    compression: Type.Optional(Type.Enum(['none', 'gzip'])),
-    timeout_ms: Type.Optional(Type.Integer({ minimum: 1000, maximum: 60000 })),
-    signing_secret: Type.Optional(nullable(Type.String({ maxLength: 200 }))),
-  },
-  { additionalProperties: false },
-)
-
-export const PullConfig = Type.Object(
-  {
-    ack_mode: Type.Optional(Type.Enum(['auto', 'explicit'])),
-    lease_seconds: Type.Optional(Type.Integer({ minimum: 5, maximum: 600 })),
-  },
-  { additionalProperties: false },
-)
-
-export const configSchemas = {
-  destination_database: DatabaseConfig,
-  destination_object_store: ObjectStoreConfig,
-  destination_http_endpoint: HttpEndpointConfig,
-  destination_pull: PullConfig,
-} as const
-
-export type DatabaseConfig = Static<typeof DatabaseConfig>
-export type ObjectStoreConfig = Static<typeof ObjectStoreConfig>
-export type HttpEndpointConfig = Static<typeof HttpEndpointConfig>
-export type PullConfig = Static<typeof PullConfig>
-
-export const defaultKeyTemplate =
-  '{pipe_name}/date={yyyy}-{MM}-{dd}/hour={HH}/{first_seq}-{last_seq}-{destination_id}.{ext}'
+/** `config` fits the type's schema: it was checked before it was stored. */
+export function resolveConfig(
+  type: DestinationType,
+  config: Readonly<Record<string, unknown>>,
+): ResolvedConfig {
+  const resolved = { type, config: configs[type].resolve(config as never) }
+  return resolved as ResolvedConfig
+}
 
 export const columnTypes = ['string', 'number', 'boolean', 'object', 'array', 'null'] as const
 export const semanticRoles = ['dedupe_id', 'record_ts', 'received_at'] as const
@@ -108,27 +51,22 @@ export const ColumnMapping = Type.Object(
     semantic_role: Type.Optional(nullable(Type.Enum([...semanticRoles]))),
     nullable: Type.Optional(Type.Boolean()),
   },
-  { additionalProperties: false },
+  closed,
 )
-/** A mapping as stored: every key present. `source_field` and `semantic_role` are null when not given. */
-export interface ColumnMapping {
-  column_name: string
-  column_type: (typeof columnTypes)[number]
-  source_field: string | null
-  semantic_role: (typeof semanticRoles)[number] | null
-  nullable: boolean
-}
+/** As stored and shown: every key present. `source_field` and `semantic_role` are null when not given. */
+export const StoredColumn = Type.Required(ColumnMapping)
+export type ColumnMapping = Static<typeof StoredColumn>
 
 export const destinationStatus = Type.Enum(['active', 'blocked'])
 export type DestinationStatus = 'active' | 'blocked'
 export const laneStates = ['idle', 'flowing', 'retrying', 'stalled', 'blocked'] as const
-export type LaneState = (typeof laneStates)[number]
+export type LaneStateName = (typeof laneStates)[number]
 
 const seq = Type.Integer({ minimum: 0, description: 'stream_seq' })
 const timestamp = Type.String({ format: 'date-time' })
 
-/** How one destination's lane stands: read-only (contract "Management bodies"). */
-export const Lane = Type.Object({
+/** The state of one destination's lane: read-only (contract "Management bodies"). */
+export const LaneStatus = Type.Object({
   lane_state: Type.Enum([...laneStates]),
   cursor_seq: seq,
   head_seq: seq,
@@ -150,20 +88,48 @@ export const Lane = Type.Object({
   delivered_records: Type.Integer({ minimum: 0 }),
   skipped_messages: Type.Integer({ minimum: 0 }),
   dropped_messages: Type.Integer({ minimum: 0 }),
+  stale: Type.Optional(
+    Type.Boolean({
+      description:
+        'True while delivery is being restarted or does not respond: the lane as it was last saved.',
+    }),
+  ),
 })
-export type Lane = Static<typeof Lane>
+export type LaneStatus = Static<typeof LaneStatus>
 
-/** A destination as responses show it: secrets redacted, `columns` on database destinations only. */
-export interface Destination {
-  destination_id: string
-  pipe_id: string
-  destination_type: DestinationType
-  destination_status: DestinationStatus
-  destination_max_retry_seconds: number
-  destination_config: Record<string, unknown>
-  columns?: ColumnMapping[]
-  destination_created_ts: string
-  destination_updated_ts: string
-  lane: Lane
-}
+/** The key of a database server whose certificate is not verified, pinned by the first connection to it. */
+export const TlsPin = Type.Object(
+  {
+    sha256: Type.String({
+      description: "SHA-256 of the certificate's public key (SubjectPublicKeyInfo), lower-case hex.",
+    }),
+    first_seen_ts: timestamp,
+  },
+  {
+    description:
+      'Pinned by the first connection over TLS. A server with another key is refused (`last_error.code` `certificate_changed`) until the pin is reset; a change of host or port resets it.',
+  },
+)
+export type TlsPin = Static<typeof TlsPin>
+
+/** As responses show it: secrets redacted, `columns` and `tls_pin` on database destinations alone, `concurrency` on HTTP endpoints. */
+export const Destination = Type.Object({
+  destination_id: Type.String({ format: 'uuid' }),
+  pipe_id: Type.String({ format: 'uuid' }),
+  destination_type: Type.Enum([...destinationTypes]),
+  destination_status: destinationStatus,
+  destination_max_retry_seconds: Type.Integer({ minimum: 1 }),
+  destination_config: Type.Record(Type.String(), Type.Unknown(), {
+    description: 'As stored; secret values show as "[redacted]".',
+  }),
+  columns: Type.Optional(Type.Array(StoredColumn)),
+  ...shownDeliverySettings,
+  concurrency: Type.Optional(DestinationConcurrency),
+  tls_pin: Type.Optional(nullable(TlsPin)),
+  destination_created_ts: timestamp,
+  destination_updated_ts: timestamp,
+  lane: LaneStatus,
+})
+export type Destination = Static<typeof Destination>
+
 export const defaultMaxRetrySeconds = 86_400

@@ -1,10 +1,12 @@
 /**
- * Every error code the service answers with: the catalogue.
+ * Every error code of the service: the catalogue.
  *
  * An error of the caller is `throw new ApiError('pipe_not_found')`; it is turned into a status, headers and
- * the body `{error, message, …details}` in one place (`http/reply.ts`). The default message stands here; a
- * thrower gives its own only when it can say more.
+ * the body `{error, message, …details}` in one place (`http/response.ts`). The default message is here;
+ * whoever throws gives its own only when it can say more.
  */
+import { resourceLimits } from './resource-limits.ts'
+
 export const errorCatalogue = {
   // Management
   validation_error: { status: 400, message: 'The request is not valid; see errors.' },
@@ -16,34 +18,57 @@ export const errorCatalogue = {
   origin_not_found: { status: 404, message: 'No such allowed origin on this pipe.' },
   api_key_not_found: { status: 404, message: 'No active API key with this id.' },
   no_blocking_message: { status: 404, message: 'No message is blocking this lane.' },
-  duplicate_pipe_name: { status: 409, message: 'A pipe with this name exists already.' },
-  duplicate_origin: { status: 409, message: 'This origin is allowed for the pipe already.' },
-  duplicate_api_key_name: { status: 409, message: 'An active API key with this name exists already.' },
+  duplicate_pipe_name: { status: 409, message: 'A pipe with this name already exists.' },
+  duplicate_destination_name: {
+    status: 409,
+    message: 'A destination of this pipe already has this name.',
+  },
+  duplicate_origin: { status: 409, message: 'This origin is already allowed for the pipe.' },
+  duplicate_api_key_name: { status: 409, message: 'An active API key with this name already exists.' },
+  workspace_full: {
+    status: 409,
+    message: 'This workspace, or this pipe, has as many of these as the service allows.',
+  },
   // Everywhere
   unauthorized: { status: 401, message: 'A valid API key is required: Authorization: Bearer <API_KEY>.' },
   pipe_not_found: { status: 404, message: 'No such pipe.' },
   not_found: { status: 404, message: 'No such path.' },
-  method_not_allowed: { status: 405, message: 'This path does not answer this method.' },
+  method_not_allowed: { status: 405, message: 'Method not allowed for this path.' },
   bad_request: { status: 400, message: 'The HTTP request is malformed.' },
-  payload_too_large: { status: 413, message: 'The body is larger than this server takes.' },
-  server_error: { status: 500, message: 'Something failed on our side; the request may be repeated.' },
+  headers_too_large: {
+    status: 431,
+    message: `The request's headers exceed ${resourceLimits.headBytes} bytes in all.`,
+  },
+  payload_too_large: { status: 413, message: 'The request body exceeds the limit.' },
+  storage_unavailable: {
+    status: 503,
+    message: 'The change could not be stored yet: the disk of the service is full or busy. Try again later.',
+  },
+  server_error: { status: 500, message: 'Internal server error. The request can be retried.' },
   // Ingest
   invalid_pipe_id: { status: 400, message: 'The pipe id in the path is not a UUID.' },
   invalid_payload: { status: 400, message: 'The body must be one JSON object or an array of objects.' },
-  empty_payload: { status: 400, message: 'The body holds no record.' },
+  empty_payload: { status: 400, message: 'The body contains no records.' },
   missing_required_fields: { status: 400, message: 'A record lacks fields that a destination requires.' },
   forbidden: { status: 403, message: 'This Origin is not allowed for the pipe.' },
-  batch_too_large: { status: 413, message: 'More records than the pipe takes in one request.' },
+  idempotency_key_reused: {
+    status: 422,
+    message: 'This Idempotency-Key was used with another body in the last 24 hours.',
+  },
+  batch_too_large: { status: 413, message: 'Too many records in one request for this pipe.' },
   unsupported_encoding: { status: 415, message: 'Content-Encoding must be gzip, deflate or br.' },
-  rate_limit_exceeded: { status: 429, message: 'More records a second than the pipe takes.' },
-  daily_quota_exceeded: { status: 429, message: 'The pipe has used up its quota of this UTC day.' },
+  rate_limit_exceeded: { status: 429, message: 'Too many records per second for this pipe.' },
+  daily_quota_exceeded: {
+    status: 429,
+    message: 'The quota of this pipe for the current UTC day is used up.',
+  },
   configuration_error: {
     status: 500,
-    message: 'The pipe takes browser requests without a key but allows no origin: add an allowed origin.',
+    message: 'This pipe requires no API key and has no allowed origin: add an allowed origin.',
   },
   buffer_unavailable: {
     status: 503,
-    message: 'The record could not be made durable; nothing was kept, it is safe to send it again.',
+    message: 'The records could not be stored. Nothing was kept; it is safe to send the request again.',
   },
   // Pull
   invalid_destination_id: { status: 400, message: 'The destination id in the path is not a UUID.' },
@@ -52,8 +77,9 @@ export const errorCatalogue = {
   invalid_msg_id: { status: 400, message: 'The body must be {"msg_id": <UUID>}.' },
   lease_expired: {
     status: 409,
-    message: 'This message is not leased: its lease is over, or it was answered.',
+    message: 'This message is not leased: the lease has expired, or the message was already acknowledged.',
   },
+  cursor_ahead: { status: 409, message: 'after_seq is beyond the newest message of the pipe.' },
   cursor_expired: { status: 410, message: 'Messages after after_seq are no longer kept.' },
   pull_concurrency_exceeded: { status: 429, message: 'Too many waiting pulls in this workspace.' },
 } as const satisfies Record<string, { status: number; message: string }>
@@ -90,7 +116,23 @@ export class ApiError extends Error {
   }
 }
 
-/** 400 `validation_error` with the flat `errors` map: dot-joined path → a sentence for people. */
+/** 400 `validation_error` with the flat `errors` map: dot-joined path → a sentence for people. The first hundred of them. */
 export function validationError(errors: Record<string, string>): ApiError {
-  return new ApiError('validation_error', { details: { errors } })
+  const { explainedFields } = resourceLimits
+  const entries = Object.entries(errors)
+  if (entries.length <= explainedFields) return new ApiError('validation_error', { details: { errors } })
+  // No prototype: a field of the caller's may be named __proto__.
+  const first: Record<string, string> = Object.create(null)
+  for (const [path, sentence] of entries.slice(0, explainedFields)) first[path] = sentence
+  return new ApiError('validation_error', {
+    message: `The request is not valid in ${entries.length} places; see errors for the first ${explainedFields}.`,
+    details: { errors: first },
+  })
+}
+
+/** 413 `payload_too_large` for a body over `maxBytes`. */
+export function payloadTooLarge(maxBytes: number): ApiError {
+  return new ApiError('payload_too_large', {
+    message: `The request body exceeds ${maxBytes} bytes, as sent or after decompression.`,
+  })
 }

@@ -18,6 +18,7 @@ export const keyTemplateTokens = [
   'first_seq',
   'last_seq',
   'msg_id',
+  'epoch',
   'ext',
 ] as const
 export type KeyTemplateToken = (typeof keyTemplateTokens)[number]
@@ -43,9 +44,21 @@ export function parseKeyTemplate(template: string): ParsedKeyTemplate {
       return { ok: false, message: `has an unknown token {${inBraces}}; ${knownTokens}` }
     parts.push({ token })
   }
+  const fault = textFault(parts)
+  if (fault !== null) return { ok: false, message: fault }
   if (!parts.some((part) => 'token' in part && part.token === 'first_seq'))
     return { ok: false, message: 'must hold {first_seq}, or two batches would get the same key' }
   return { ok: true, parts }
+}
+
+/** A store that keeps its objects as files would take some texts for places outside the bucket. */
+function textFault(parts: readonly KeyTemplatePart[]): string | null {
+  const text = parts.map((part) => ('text' in part ? part.text : '{}')).join('')
+  if (/[\p{Cc}\p{Cs}\p{Zl}\p{Zp}]/u.test(text)) return 'must not hold control characters'
+  if (text.startsWith('/')) return 'must not begin with /'
+  if (text.includes('\\')) return 'must not hold a backslash'
+  const isStep = (segment: string) => segment === '.' || segment === '..'
+  return text.split('/').some(isStep) ? 'must not hold . or .. between slashes' : null
 }
 
 /** Fills in the tokens. `values` gives each token's text; nothing is escaped. */
@@ -54,6 +67,22 @@ export function renderKey(
   values: Readonly<Record<KeyTemplateToken, string>>,
 ): string {
   return parts.map((part) => ('text' in part ? part.text : values[part.token])).join('')
+}
+
+/**
+ * The key as it is in the given epoch of the data directory. From the second on, after a restore, a batch may begin as one
+ * of the lost timeline did and end otherwise: where the template tells such two apart neither by `{last_seq}` nor by
+ * `{epoch}`, the epoch stands before the extension.
+ */
+export function keyInEpoch(
+  key: string,
+  parts: readonly KeyTemplatePart[],
+  { epoch, extension }: { epoch: number; extension: string },
+): string {
+  const isTold = parts.some((part) => 'token' in part && ['last_seq', 'epoch'].includes(part.token))
+  if (epoch === 1 || isTold) return key
+  const suffix = key.endsWith(`.${extension}`) ? `.${extension}` : (/\.[^./]*$/.exec(key)?.[0] ?? '')
+  return `${key.slice(0, key.length - suffix.length)}-e${epoch}${suffix}`
 }
 
 const knownTokens = `known are ${keyTemplateTokens.map((token) => `{${token}}`).join(' ')}`

@@ -4,24 +4,43 @@
  */
 import type { TSchema } from 'typebox'
 import { stringify } from 'yaml'
-import { answers, DestinationAnswer, StoredLimits } from './answers.ts'
 import { ApiKey, ApiKeyCreate } from './api-key.ts'
-import { ColumnMapping, configSchemas, Lane } from './destination.ts'
-import { DestinationCreate, DestinationUpdate, destinationCreateSchemas } from './destination-requests.ts'
-import { type ErrorCode, errorCatalogue } from './errors.ts'
-import { PipeLimits } from './limits.ts'
+import {
+  ColumnMapping,
+  configSchema,
+  Destination,
+  type DestinationType,
+  destinationTypes,
+  LaneStatus,
+  StoredColumn,
+} from './destination.ts'
+import {
+  DestinationCreate,
+  DestinationUpdate,
+  destinationCreateSchema,
+  StoredDestinationTest,
+} from './destination-requests.ts'
+import { wordsOf } from './destination-words.ts'
+import { errorSchema, responses, sharedHeaders, sharedResponses } from './openapi-responses.ts'
 import { openapiDefinition, openapiSchema, type SchemaObject } from './openapi-schema.ts'
-import { type Operation, operationTable } from './operations.ts'
-import { AllowedOrigin } from './origin.ts'
-import { Pipe, PipeCreate, PipeUpdate, pipeDefaults } from './pipe.ts'
-import { PipeUsage } from './usage.ts'
+import type { Operation } from './operation.ts'
+import { operationTable } from './operations.ts'
+import { AllowedOrigin, Pipe, PipeCreate, PipeLimits, PipeUpdate, PipeUsage, pipeDefaults } from './pipe.ts'
+import { responseBodies, StoredLimits } from './responses.ts'
+
+/** Where the two surfaces are reached: the defaults of the document's server variables. */
+export interface ServerUrls {
+  management: string
+  data: string
+}
+const localUrls: ServerUrls = { management: 'http://127.0.0.1:8080', data: 'http://127.0.0.1:8080' }
 
 /** The document as YAML text, for serving and for the committed file. */
-export function openapiYaml(): string {
-  return stringify(openapiDocument(), { lineWidth: 110, aliasDuplicateObjects: false })
+export function openapiYaml(urls = localUrls): string {
+  return stringify(openapiDocument(urls), { lineWidth: 110, aliasDuplicateObjects: false })
 }
 
-export function openapiDocument(): Record<string, unknown> {
+export function openapiDocument(urls = localUrls): Record<string, unknown> {
   return {
     openapi: '3.0.3',
     info: {
@@ -32,10 +51,10 @@ export function openapiDocument(): Record<string, unknown> {
         'Beta. JSON records are accepted into pipes, buffered durably and delivered in order to destinations. Compare this document with the one you know when you upgrade.',
       license: { name: 'Apache-2.0', url: 'https://www.apache.org/licenses/LICENSE-2.0' },
     },
-    servers: [server('base_url', 'Management API')],
+    servers: [server('base_url', 'Management API', urls.management)],
     security: [{ apiKey: [] }],
     tags: Object.entries(areas).map(([name, { description }]) => ({ name, description })),
-    paths: paths(),
+    paths: paths(urls),
     components: {
       securitySchemes: {
         apiKey: {
@@ -49,9 +68,8 @@ export function openapiDocument(): Record<string, unknown> {
         PipeCreate: withDefaults(openapiDefinition(PipeCreate, names), pipeDefaults),
         Error: errorSchema,
       },
-      responses: Object.fromEntries(
-        [...codesAlone()].map((code) => [code, errorResponse(errorCatalogue[code].status, [code])]),
-      ),
+      responses: sharedResponses(),
+      headers: sharedHeaders,
     },
   }
 }
@@ -66,7 +84,7 @@ const areas: Record<Operation['area'], { description: string; onDataUrl: boolean
   pull: { description: 'Messages out of pull destinations', onDataUrl: true },
 }
 
-/** Schemas that stand in `components`, each under the name clients see. */
+/** Schemas that are in `components`, each under the name clients see. */
 const names = new Map<object, string>([
   [Pipe, 'Pipe'],
   [PipeCreate, 'PipeCreate'],
@@ -78,67 +96,26 @@ const names = new Map<object, string>([
   [ApiKey, 'ApiKey'],
   [ApiKeyCreate, 'ApiKeyCreate'],
   [ColumnMapping, 'ColumnMapping'],
-  [Lane, 'Lane'],
-  [DestinationAnswer, 'Destination'],
+  [StoredColumn, 'StoredColumnMapping'],
+  [LaneStatus, 'Lane'],
+  [Destination, 'Destination'],
   [DestinationUpdate, 'DestinationUpdate'],
-  [destinationCreateSchemas.destination_database, 'DatabaseDestinationCreate'],
-  [destinationCreateSchemas.destination_object_store, 'ObjectStoreDestinationCreate'],
-  [destinationCreateSchemas.destination_http_endpoint, 'HttpEndpointDestinationCreate'],
-  [destinationCreateSchemas.destination_pull, 'PullDestinationCreate'],
-  [configSchemas.destination_database, 'DatabaseConfig'],
-  [configSchemas.destination_object_store, 'ObjectStoreConfig'],
-  [configSchemas.destination_http_endpoint, 'HttpEndpointConfig'],
-  [answers.pipeDetail, 'PipeDetail'],
+  [StoredDestinationTest, 'StoredDestinationTest'],
+  ...destinationTypes.flatMap(namesOfType),
+  [responseBodies.pipeDetail, 'PipeDetail'],
 ])
 
-const errorSchema: SchemaObject = {
-  type: 'object',
-  required: ['error', 'message'],
-  properties: {
-    error: { type: 'string', description: 'The machine code.', enum: Object.keys(errorCatalogue) },
-    message: { type: 'string', description: 'A sentence for people.' },
-  },
-}
-
-/** What some codes carry beside `error` and `message`. */
-const details: Partial<Record<ErrorCode, Record<string, SchemaObject>>> = {
-  validation_error: {
-    errors: {
-      type: 'object',
-      additionalProperties: { type: 'string' },
-      description: 'Dot-joined path of each invalid field → a sentence. The empty path is the body itself.',
-    },
-  },
-  missing_required_fields: {
-    record_index: { type: 'integer', minimum: 0 },
-    fields: { type: 'array', items: { type: 'string' } },
-  },
-  rate_limit_exceeded: limitDetails(),
-  daily_quota_exceeded: limitDetails(),
-  buffer_unavailable: { msg_id: { type: 'string', format: 'uuid' } },
-  cursor_expired: { earliest_seq: { type: 'integer', minimum: 0 } },
-}
-
-function limitDetails(): Record<string, SchemaObject> {
-  return {
-    limit: { type: 'string' },
-    limit_value: { type: 'integer' },
-    current: { type: 'integer' },
-    retry_after_seconds: { type: 'integer' },
-  }
-}
-
-function paths(): Record<string, Record<string, unknown>> {
+function paths(urls: ServerUrls): Record<string, Record<string, unknown>> {
   const result: Record<string, Record<string, unknown>> = {}
   for (const operation of operationTable) {
-    const item = result[operation.path] ?? pathItem(operation)
+    const item = result[operation.path] ?? pathItem(operation, urls)
     item[operation.method.toLowerCase()] = operationObject(operation)
     result[operation.path] = item
   }
   return result
 }
 
-function pathItem({ path, area }: Operation): Record<string, unknown> {
+function pathItem({ path, area }: Operation, urls: ServerUrls): Record<string, unknown> {
   const parameters = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => ({
     name,
     in: 'path',
@@ -146,7 +123,7 @@ function pathItem({ path, area }: Operation): Record<string, unknown> {
     schema: { type: 'string', format: 'uuid' },
   }))
   return {
-    ...(areas[area].onDataUrl ? { servers: [server('data_url', 'Ingest and pull')] } : {}),
+    ...(areas[area].onDataUrl ? { servers: [server('data_url', 'Ingest and pull', urls.data)] } : {}),
     ...(parameters.length > 0 ? { parameters } : {}),
   }
 }
@@ -163,13 +140,29 @@ function operationObject(operation: Operation): Record<string, unknown> {
     ...(auth === 'pipe' ? { security: [{ apiKey: [] }, {}] } : {}),
     ...(parameters ? { parameters: parameters.map(parameterObject) } : {}),
     ...(request ? { requestBody: requestBody(operation, request) } : {}),
-    responses: responses(operation),
+    responses: responses(operation, names),
   }
 }
 
 function parameterObject(parameter: NonNullable<Operation['parameters']>[number]): Record<string, unknown> {
   const { schema, ...rest } = parameter
   return { ...rest, schema: openapiSchema(schema, names) }
+}
+
+/** A config that may be left out is written where it is used, not by reference. */
+function namesOfType(type: DestinationType): [object, string][] {
+  const create = destinationCreateSchema(type)
+  const name = pascalCase(wordsOf(type).kind)
+  const isConfigRequired = create.required.includes('destination_config')
+  return [
+    [create, `${name}DestinationCreate`],
+    ...(isConfigRequired ? [[configSchema(type), `${name}Config`] satisfies [object, string]] : []),
+  ]
+}
+
+/** `object-store` → `ObjectStore`. */
+function pascalCase(words: string): string {
+  return words.replace(/(?:^|-)([a-z])/g, (_, letter: string) => letter.toUpperCase())
 }
 
 function requestBody(operation: Operation, request: TSchema): Record<string, unknown> {
@@ -179,10 +172,10 @@ function requestBody(operation: Operation, request: TSchema): Record<string, unk
   return { required: true, content }
 }
 
-/** `destination_type` says which of the four bodies it is. */
+/** `destination_type` says which of the bodies it is. */
 function byDestinationType(): SchemaObject {
-  const refs = Object.entries(destinationCreateSchemas).map(
-    ([type, schema]) => [type, `#/components/schemas/${names.get(schema)}`] as const,
+  const refs = destinationTypes.map(
+    (type) => [type, `#/components/schemas/${names.get(destinationCreateSchema(type))}`] as const,
   )
   return {
     oneOf: refs.map(([, $ref]) => ({ $ref })),
@@ -199,75 +192,10 @@ function withDefaults(schema: SchemaObject, defaults: Readonly<Record<string, un
   return { ...schema, properties: Object.fromEntries(properties) }
 }
 
-function responses({ success, alsoAnswers, errors }: Operation): Record<string, unknown> {
-  const result: Record<string, unknown> = {
-    [success.status]: {
-      description: success.description,
-      ...(success.schema ? json(openapiSchema(success.schema, names)) : {}),
-    },
-  }
-  for (const [status, description] of Object.entries(alsoAnswers ?? {})) result[status] = { description }
-  for (const [status, codes] of byStatus(errors)) {
-    const withoutBody = alsoAnswers?.[status]
-    if (codes.length === 1 && withoutBody === undefined)
-      result[status] = { $ref: `#/components/responses/${codes[0]}` }
-    else {
-      const response = errorResponse(status, codes)
-      const description = [withoutBody, response.description].filter((part) => part !== undefined).join(' ')
-      result[status] = { ...response, description }
-    }
-  }
-  return result
-}
-
-function byStatus(errors: readonly ErrorCode[]): Map<number, ErrorCode[]> {
-  const groups = new Map<number, ErrorCode[]>()
-  for (const code of errors) {
-    const { status } = errorCatalogue[code]
-    groups.set(status, [...(groups.get(status) ?? []), code])
-  }
-  return groups
-}
-
-/** Codes that are the only one of their status somewhere: their response is written once and referred to. */
-function codesAlone(): Set<ErrorCode> {
-  const alone = new Set<ErrorCode>()
-  for (const { errors } of operationTable)
-    for (const codes of byStatus(errors).values()) if (codes.length === 1) alone.add(codes[0]!)
-  return alone
-}
-
-function errorResponse(status: number, codes: readonly ErrorCode[]): Record<string, unknown> {
-  const extra: Record<string, SchemaObject> = Object.assign({}, ...codes.map((code) => details[code] ?? {}))
-  const schema = {
-    allOf: [
-      { $ref: '#/components/schemas/Error' },
-      { type: 'object', properties: { error: { type: 'string', enum: [...codes] }, ...extra } },
-    ],
-  }
-  const headers = responseHeaders[status]
-  return {
-    description: codes.map((code) => `${code}: ${errorCatalogue[code].message}`).join(' '),
-    ...(headers ? { headers } : {}),
-    ...json(schema),
-  }
-}
-
-const retryAfter = { 'Retry-After': { description: 'Seconds.', schema: { type: 'integer' } } }
-const responseHeaders: Record<number, Record<string, unknown> | undefined> = {
-  401: { 'WWW-Authenticate': { description: 'Always `Bearer`.', schema: { type: 'string' } } },
-  429: retryAfter,
-  503: retryAfter,
-}
-
-function json(schema: SchemaObject): Record<string, unknown> {
-  return { content: { 'application/json': { schema } } }
-}
-
-function server(variable: string, description: string): Record<string, unknown> {
+function server(variable: string, description: string, url: string): Record<string, unknown> {
   return {
     url: `{${variable}}`,
     description,
-    variables: { [variable]: { default: 'http://127.0.0.1:8080' } },
+    variables: { [variable]: { default: url } },
   }
 }

@@ -1,12 +1,16 @@
-/** A pipe: what clients create, change and read. Rules: spec "Pipe". */
+/**
+ * A pipe and what belongs to it, as clients create, change and read them: the pipe, its limits, its allowed browser
+ * origins, its usage. Rules: spec "Pipe", "Pipe limits", "Allowed origin"; contract "Management bodies".
+ */
 import Type, { type Static } from 'typebox'
+import { withoutControls } from './validate.ts'
 
 const fieldName = (description: string) => Type.String({ minLength: 1, maxLength: 100, description })
 const nullable = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()])
 const geoField = (what: string) =>
   nullable(Type.String({ maxLength: 100, description: `JSON key for the ${what}; null: off` }))
 
-export const pipeNamePattern = '^[A-Za-z0-9_-]+$'
+const pipeNamePattern = '^[A-Za-z0-9_-]+$'
 const pipeName = Type.String({
   minLength: 1,
   maxLength: 100,
@@ -27,7 +31,7 @@ export const geoFieldKeys = [
 export type GeoFieldKey = (typeof geoFieldKeys)[number]
 
 const settable = {
-  pipe_description: Type.String({ maxLength: 500 }),
+  pipe_description: Type.String({ maxLength: 500, pattern: withoutControls }),
   pipe_add_ingest_ts: Type.Boolean(),
   pipe_add_ingest_ip: Type.Boolean(),
   pipe_ingest_ts_field: fieldName('JSON key for the ingest timestamp'),
@@ -89,3 +93,68 @@ export const pipeDefaults = {
   pipe_api_key_required: true,
   pipe_allow_any_browser_origin: false,
 } as const satisfies Partial<Pipe>
+
+const atLeastOne = () => Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER })
+
+/** Limits of a pipe. Without a row there are no ingest limits, and each destination type's default flush plan holds. */
+export const PipeLimits = Type.Object(
+  {
+    pl_ingest_max_records_per_request: atLeastOne(),
+    pl_ingest_max_records_per_second: atLeastOne(),
+    pl_ingest_max_records_per_day: atLeastOne(),
+    pl_ingest_max_bytes_per_day: Type.Optional(Type.Union([atLeastOne(), Type.Null()])),
+    pl_delivery_max_records_per_flush: atLeastOne(),
+    pl_delivery_max_bytes_per_flush: atLeastOne(),
+    pl_delivery_max_seconds_per_flush: atLeastOne(),
+  },
+  { additionalProperties: false },
+)
+/** As stored and shown: `pl_ingest_max_bytes_per_day` is null when there is no cap. */
+export type PipeLimits = Required<Static<typeof PipeLimits>>
+
+const originPattern = '^https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?$'
+
+export const OriginCreate = Type.Object(
+  {
+    origin_domain: Type.String({
+      minLength: 1,
+      maxLength: 300,
+      pattern: originPattern,
+      description: 'scheme://host[:port], no path',
+    }),
+  },
+  { additionalProperties: false },
+)
+export type OriginCreate = Static<typeof OriginCreate>
+
+/** How origins are stored and compared: in lower case, without the port that its scheme implies (contract "Origins"). */
+export function normaliseOrigin(origin: string): string {
+  const lower = origin.toLowerCase()
+  const defaultPort = lower.startsWith('https:') ? ':443' : ':80'
+  return lower.endsWith(defaultPort) ? lower.slice(0, -defaultPort.length) : lower
+}
+
+export const AllowedOrigin = Type.Object({
+  pipe_allowed_origin_id: Type.String({ format: 'uuid' }),
+  origin_domain: Type.String(),
+})
+export type AllowedOrigin = Static<typeof AllowedOrigin>
+
+/** Usage: what a pipe did in the last 24 hours, and what is pending in it now. */
+export const usageStatsWindowHours = 24
+const count = () => Type.Integer({ minimum: 0 })
+
+export const PipeUsage = Type.Object({
+  ingest_requests: count(),
+  ingest_records: count(),
+  ingest_bytes: count(),
+  rejected_requests: count(),
+  delivered_records: count(),
+  failed_attempts: count(),
+  skipped_records: count(),
+  pending_messages: count(),
+  pending_bytes: count(),
+  blocked_lanes: count(),
+  last_ingest_ts: Type.Union([Type.String({ format: 'date-time' }), Type.Null()]),
+})
+export type PipeUsage = Static<typeof PipeUsage>

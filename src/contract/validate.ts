@@ -10,9 +10,8 @@ import type { TLocalizedValidationError } from 'typebox/error'
 import { Settings } from 'typebox/system'
 import { Check, Errors } from 'typebox/value'
 import { validationError } from './errors.ts'
-
-// The library reports eight errors and stops; a person wants all of them. Bodies are small, so this is bounded.
-Settings.Set({ maxErrors: 10_000 })
+import { isObject } from './is-object.ts'
+import { resourceLimits } from './resource-limits.ts'
 
 export type FieldErrors = Record<string, string>
 const unknownField = 'Unknown field.'
@@ -20,21 +19,24 @@ const requiredField = 'is required'
 
 /** The value, typed, or throws `validation_error` naming every wrong field. */
 export function validate<S extends TSchema>(schema: S, value: unknown): Static<S> {
-  if (Check(schema, value)) return value
+  if (Check(schema, value) && !hasLoneSurrogates(value)) return value
   throw validationError(explain(schema, value))
 }
 
 /** Throws `validation_error` when there is any. */
-export function refuseAny(errors: FieldErrors): void {
+export function throwIfErrors(errors: FieldErrors): void {
   if (Object.keys(errors).length > 0) throw validationError(errors)
 }
 
-/** Every wrong field of `value`; empty when it fits. `prefix` is put before each path, e.g. `destination_config`. */
+/**
+ * The wrong fields of `value`, where they are many the first hundred or so; empty when it fits. `prefix` is put before
+ * each path, e.g. `destination_config`.
+ */
 export function explain(schema: TSchema, value: unknown, prefix = ''): FieldErrors {
   // No prototype: a field of the caller's may be named __proto__.
   const errors: FieldErrors = Object.create(null)
   const byPlace = new Map<string, TLocalizedValidationError[]>()
-  for (const error of Errors(schema, value)) {
+  for (const error of allErrors(schema, value)) {
     const found = byPlace.get(error.instancePath)
     if (found) found.push(error)
     else byPlace.set(error.instancePath, [error])
@@ -47,11 +49,47 @@ export function explain(schema: TSchema, value: unknown, prefix = ''): FieldErro
       if (error.keyword === 'additionalProperties')
         for (const key of error.params.additionalProperties) errors[join(path, [key])] = unknownField
     }
-    const sentence = sentenceFor(found, valueAt(value, pointerPath(pointer)))
+    const isRightType =
+      found.some(({ keyword }) => keyword === 'required' || keyword === 'additionalProperties') ||
+      [...byPlace.keys()].some((other) => other.startsWith(`${pointer}/`))
+    const sentence = sentenceFor(found, valueAt(value, pointerPath(pointer)), isRightType)
     if (sentence !== null) errors[path] ??= sentence
   }
+  for (const path of loneSurrogates(value, [])) errors[join(prefix, path)] = 'must be valid Unicode text'
   return errors
 }
+
+/** The library stops after eight errors; a person wants more of them, though not without end. */
+function allErrors(schema: TSchema, value: unknown): TLocalizedValidationError[] {
+  const { maxErrors } = Settings.Get()
+  Settings.Set({ maxErrors: resourceLimits.explainedFields })
+  try {
+    return Errors(schema, value)
+  } finally {
+    Settings.Set({ maxErrors })
+  }
+}
+
+/** Asked of every body: without the paths, which only an error needs. */
+function hasLoneSurrogates(value: unknown): boolean {
+  if (typeof value === 'string') return loneSurrogate.test(value)
+  if (typeof value !== 'object' || value === null) return false
+  return Object.entries(value).some(([key, inner]) => loneSurrogate.test(key) || hasLoneSurrogates(inner))
+}
+
+/** The paths of texts and keys that no UTF-8 can carry (contract "Text"): stored, they would come back as U+FFFD. */
+function* loneSurrogates(value: unknown, path: readonly string[]): Generator<readonly string[]> {
+  if (typeof value === 'string') {
+    if (loneSurrogate.test(value)) yield path
+  } else if (typeof value === 'object' && value !== null) {
+    for (const [key, inner] of Object.entries(value)) {
+      if (loneSurrogate.test(key)) yield [...path, key]
+      else yield* loneSurrogates(inner, [...path, key])
+    }
+  }
+}
+/** With the u flag the two halves of a pair are one character of another category. */
+const loneSurrogate = /\p{Surrogate}/u
 
 /** The body as an object, for rules that need one before its schema is known. Throws `validation_error` on `""`. */
 export function requireObject(body: unknown): Record<string, unknown> {
@@ -59,20 +97,23 @@ export function requireObject(body: unknown): Record<string, unknown> {
   throw validationError({ '': body === undefined ? 'The body must be a JSON object.' : notAnObject(body) })
 }
 
-export function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
-}
-
 const notAnObject = (body: unknown) => `The body must be a JSON object, not ${describe(body)}.`
 
-/** One sentence for all the findings at one place; null when they speak of other places (missing and unknown keys). */
-function sentenceFor(found: readonly TLocalizedValidationError[], value: unknown): string | null {
+/**
+ * One sentence for all the findings at one place; null when they speak of other places (missing and unknown keys).
+ * `isRightType`: something within the value is wrong, so the alternatives that take another type say nothing.
+ */
+function sentenceFor(
+  found: readonly TLocalizedValidationError[],
+  value: unknown,
+  isRightType: boolean,
+): string | null {
   const own = found.filter((error) => !elsewhere.has(error.keyword))
   // An alternative that takes another type says nothing to someone whose value has the right one.
   const telling = own.find((error) => error.keyword !== 'type')
   if (telling) return sentence(telling, value)
   const types = own.flatMap((error) => (error.keyword === 'type' ? error.params.type : []))
-  if (types.length === 0) return null
+  if (types.length === 0 || isRightType) return null
   const isNumeric = types.includes('integer') || types.includes('number')
   const given = isNumeric && typeof value === 'number' ? String(value) : describe(value)
   return `must be ${[...new Set(types)].map((type) => typeNames[type] ?? type).join(' or ')}, not ${given}`
@@ -120,11 +161,15 @@ function sentence(error: TLocalizedValidationError, value: unknown): string {
   }
 }
 
+/** The pattern of texts in which control characters have no place (contract "Text"). */
+export const withoutControls = '^[^\\u0000-\\u001F\\u007F-\\u009F]*$'
+
 /** What a pattern of the contract asks for, in words: by the pattern itself, so that a schema needs no second text. */
 const patternWords: Record<string, string> = {
   '^[A-Za-z0-9_-]+$': 'must hold only letters, digits, hyphens and underscores',
   '^https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?$':
     'must be http:// or https:// and a host of letters, digits, dots and hyphens, with an optional :port and no path',
+  [withoutControls]: 'must not contain control characters',
   '^[0-9]{1,5}$': 'must be a port number from 1 to 65535',
 }
 

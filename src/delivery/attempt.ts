@@ -1,50 +1,73 @@
 /**
- * One attempt at one batch, bounded whatever the driver does.
+ * One attempt at one batch, bounded even when the driver hangs.
  *
  *   deliver ──resolves──────────────────────────────▶ delivered
  *      │  └──rejects────────────────────────────────▶ failed (the world's error, or ours as `internal`)
  *      ├─ limit reached ─ abort ─ settles within 2 s ▶ delivered, or failed `attempt_timeout`
  *      ├─ interrupted ─── abort ─ settles within 2 s ▶ delivered, or aborted (not an attempt)
  *      └─ still not settled 2 s after the abort ─────▶ the same, and the driver is given up: `isHung`
+ *
+ * However it ends, `storedRecords` says how far it came: records from the start of the batch that need not be sent again.
  */
-import { type Batch, DeliveryError } from '../destinations/driver.ts'
+import { descriptorOf } from '../destinations/descriptors.ts'
+import {
+  type AttemptProgress,
+  type Batch,
+  DeliveryError,
+  type DestinationDriver,
+} from '../destinations/driver.ts'
 import type { Logger } from '../log.ts'
 import type { Clock } from './clock.ts'
-import type { LaneSpec } from './delivery.ts'
+import type { LaneSpec } from './lane-state.ts'
 
 export type AttemptOutcome =
   | { kind: 'delivered'; isHung: false }
-  | { kind: 'failed'; error: DeliveryError; isHung: boolean }
-  | { kind: 'aborted'; isHung: boolean }
+  | { kind: 'failed'; error: DeliveryError; storedRecords: number; isHung: boolean }
+  | { kind: 'aborted'; storedRecords: number; isHung: boolean }
 
 type Settled = { delivered: true } | { delivered: false; error: unknown } | 'hung'
 
-/** How long a driver may take to settle after it was told to stop. */
-export const abortGraceMs = 2_000
+/** How long a driver may take to settle after it was aborted. */
+const abortGraceMs = 2_000
 const marginMs = 2_000
+/** One request per record may take hours: its batch must not hold memory that others wait for. */
+const longestAttemptMs = 300_000
+/** A connection that nothing was sent over for so long is closed. */
+const idleDriverMs = 60_000
 
-/** Longest time an attempt may take before the watchdog ends it: the driver's own deadline and a margin. */
+/** Longest time an attempt may take before the watchdog ends it: the driver's own deadline and a margin, 5 minutes at most. */
 export function attemptLimitMs(spec: LaneSpec, batch: Batch): number {
-  switch (spec.type) {
-    case 'destination_http_endpoint': {
-      const timeoutMs = typeof spec.config.timeout_ms === 'number' ? spec.config.timeout_ms : 15_000
-      // One request a record: each has the whole deadline for itself.
-      const requests = spec.config.body_format === 'json_object' ? batch.recordCount : 1
-      return timeoutMs * requests + marginMs
-    }
-    case 'destination_object_store':
-      return 120_000 + marginMs
-    default:
-      return 60_000 + marginMs
-  }
+  return Math.min(neededMs(spec, batch), longestAttemptMs)
+}
+
+/** It takes longer than an attempt may: what it stored until then is kept, and the rest goes in the next one. */
+export function isCutShort(spec: LaneSpec, batch: Batch): boolean {
+  return neededMs(spec, batch) > longestAttemptMs
+}
+
+function neededMs(spec: LaneSpec, batch: Batch): number {
+  return descriptorOf(spec.type).attemptLimitMs(spec, batch) + rateWaitMs(spec, batch) + marginMs
+}
+
+/** With one request per record each waits for its turn in the destination's rate. */
+function rateWaitMs(spec: LaneSpec, batch: Batch): number {
+  const isOneByOne = spec.type === 'destination_http_endpoint' && spec.config.body_format === 'json_object'
+  return spec.rate === null || !isOneByOne ? 0 : (batch.recordCount * 1000) / spec.rate.requestsPerSecond
+}
+
+export interface AttemptDeps {
+  clock: Clock
+  log: Logger
+  /** Resolves when the destination's rate allows another request. */
+  beforeRequest(signal: AbortSignal): Promise<void>
 }
 
 /** Never rejects. `deliver` opens the driver where need be. `interrupt` ends the attempt without its counting as one. */
 export async function attemptDelivery(
-  deliver: (signal: AbortSignal) => Promise<void>,
+  deliver: (signal: AbortSignal, progress: AttemptProgress) => Promise<void>,
   limitMs: number,
   interrupt: AbortSignal,
-  { clock, log }: { clock: Clock; log: Logger },
+  { clock, log, beforeRequest }: AttemptDeps,
 ): Promise<AttemptOutcome> {
   const controller = new AbortController()
   const cancels: (() => void)[] = []
@@ -60,39 +83,101 @@ export async function attemptDelivery(
   interrupt.addEventListener('abort', stop, { once: true })
   if (interrupt.aborted) stop()
   cancels.push(clock.wake(limitMs, stop))
-  const settled = await Promise.race([settle(deliver, controller.signal), hung])
+  let reported = 0
+  const progress: AttemptProgress = {
+    beforeRequest: () => beforeRequest(controller.signal),
+    stored: (records) => {
+      reported = Math.max(reported, records)
+    },
+  }
+  const settled = await Promise.race([settle(deliver, controller.signal, progress), hung])
   for (const cancel of cancels) cancel()
   interrupt.removeEventListener('abort', stop)
 
-  if (settled !== 'hung' && settled.delivered) return { kind: 'delivered', isHung: false }
-  if (interrupt.aborted) return { kind: 'aborted', isHung: settled === 'hung' }
-  if (settled === 'hung' || controller.signal.aborted) {
-    const message = `The destination had not answered after ${Math.round(limitMs / 1000)} s; the connection was dropped.`
-    return {
-      kind: 'failed',
-      error: new DeliveryError('transient', 'attempt_timeout', message),
-      isHung: settled === 'hung',
-    }
+  if (settled === 'hung') {
+    if (interrupt.aborted) return { kind: 'aborted', storedRecords: reported, isHung: true }
+    return { kind: 'failed', error: timedOut(limitMs), storedRecords: reported, isHung: true }
   }
-  return { kind: 'failed', error: asDeliveryError(settled.error, log), isHung: false }
+  if (settled.delivered) return { kind: 'delivered', isHung: false }
+  const { error } = settled
+  const storedRecords = Math.max(reported, (error instanceof DeliveryError && error.storedRecords) || 0)
+  if (interrupt.aborted) return { kind: 'aborted', storedRecords, isHung: false }
+  // A driver may know that nothing of the aborted attempt is stored.
+  const known = error instanceof DeliveryError ? error.timedOut : undefined
+  const failure = controller.signal.aborted ? timedOut(limitMs, known) : asDeliveryError(error, log)
+  return { kind: 'failed', error: failure, storedRecords, isHung: false }
 }
 
 async function settle(
-  deliver: (signal: AbortSignal) => Promise<void>,
+  deliver: (signal: AbortSignal, progress: AttemptProgress) => Promise<void>,
   signal: AbortSignal,
+  progress: AttemptProgress,
 ): Promise<Settled> {
   try {
-    await deliver(signal)
+    await deliver(signal, progress)
     return { delivered: true }
   } catch (error) {
     return { delivered: false, error }
   }
 }
 
-/** Anything but a DeliveryError is a fault of ours: it is logged with its stack, and the lane goes on trying. */
+function timedOut(limitMs: number, known?: DeliveryError['timedOut']): DeliveryError {
+  const message = `The destination had not responded after ${Math.round(limitMs / 1000)} s; the connection was dropped.`
+  return new DeliveryError('transient', 'attempt_timeout', message, { timedOut: known ?? 'unknown' })
+}
+
+/** Anything but a DeliveryError is an internal fault: it is logged with its stack, and the lane goes on trying. */
 function asDeliveryError(error: unknown, log: Logger): DeliveryError {
   if (error instanceof DeliveryError) return error
   log.error({ err: error }, 'delivery.internal_error')
-  const message = 'pipectl itself failed at this batch; its log has the details. It is tried again.'
+  const message = 'Internal error; see the pipectl log. The batch will be retried.'
   return new DeliveryError('transient', 'internal', message, { cause: error })
+}
+
+/** A lane's one driver: opened when first needed, given up when it hangs, closed when it is idle. */
+export class LaneDriver {
+  readonly #clock: Clock
+  readonly #log: Logger
+  #driver: DestinationDriver | null = null
+  #usedAt = 0
+
+  constructor(clock: Clock, log: Logger) {
+    this.#clock = clock
+    this.#log = log
+  }
+
+  async deliver(
+    batch: Batch,
+    signal: AbortSignal,
+    progress: AttemptProgress,
+    open: () => DestinationDriver,
+  ): Promise<void> {
+    this.#driver ??= open()
+    try {
+      await this.#driver.deliver(batch, signal, progress)
+    } finally {
+      this.#usedAt = this.#clock.monotonicMs()
+    }
+  }
+
+  async closeIdle(): Promise<void> {
+    if (this.#clock.monotonicMs() - this.#usedAt > idleDriverMs) await this.close()
+  }
+
+  /** A driver that hangs may hang in closing too: it is not waited for longer than an abort. */
+  async close(): Promise<void> {
+    const driver = this.#driver
+    this.#driver = null
+    if (driver === null) return
+    await new Promise<void>((resolve) => {
+      const cancel = this.#clock.wake(abortGraceMs, resolve)
+      driver
+        .close()
+        .catch((error: unknown) => this.#log.warn({ err: error }, 'driver.close_failed'))
+        .finally(() => {
+          cancel()
+          resolve()
+        })
+    })
+  }
 }

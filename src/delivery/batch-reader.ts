@@ -1,40 +1,52 @@
 /**
  * From a lane's row to the messages of its next attempt: what is due, what memory allows, and what was lost on the way.
  *
- * The order matters. The run is read first and the floor looked at after it: retention may drop segments at any
- * moment, and what it dropped before the read shows in the floor; what it drops after the look is in memory already.
- * So a message is either delivered or counted as dropped, never passed over.
+ * The order matters. The run is read first and the earliest kept position after it: retention may drop segments at any
+ * moment, and what it dropped before the read shows in that position; what it drops later is in memory already. So a
+ * message is either delivered or counted as dropped, never passed over.
  */
-import type { BufferReader, PipePosition, StoredMessage } from '../buffer/buffer.ts'
+import assert from 'node:assert'
+import type {
+  Backlog,
+  BufferReader,
+  Cursor,
+  MarkedMessage,
+  MessageRun,
+  StoredMessage,
+} from '../buffer/buffer.ts'
+import { bytesOf, closesInMs, cutBatch } from './batch.ts'
 import type { Clock } from './clock.ts'
-import type { LaneRow, LaneSpec } from './delivery.ts'
-import { closesInMs, cutBatch } from './flush-plan.ts'
-import { afterDropped, bytesOf, totalsOf, withRange } from './lane-row.ts'
-import type { MemoryBudget, MemoryHold } from './memory-budget.ts'
+import type { FlushLimits, LaneSpec, LaneState } from './lane-state.ts'
+import type { MemoryReservation, WorkspaceMemory } from './memory-budget.ts'
+import { afterDropped, withoutRange, withRange } from './transitions.ts'
 
-/** The messages of the fixed range, and of the suspects after it while a failing message is searched for. */
-export interface HeldBatch {
-  messages: StoredMessage[]
-  hold: MemoryHold
+/** The messages of the fixed range, and those after it that are searched for a failing message. */
+export interface ReservedBatch {
+  messages: MarkedMessage[]
+  reservation: MemoryReservation
 }
 
 export type NextBatch =
-  | { kind: 'batch'; row: LaneRow; held: HeldBatch }
-  /** Nothing is due for so long, or until more arrives. */
-  | { kind: 'wait'; row: LaneRow; waitMs: number }
-  /** Messages were lost: the row says so, ask again. */
+  | { kind: 'batch'; row: LaneState; reserved: ReservedBatch }
+  /** Nothing is due for so long; Infinity: until more arrives. */
+  | { kind: 'wait'; row: LaneState; waitMs: number }
+  /** Messages were lost: the row counts them; the caller tries again. */
   | DroppedMessages
-  | { kind: 'interrupted'; row: LaneRow }
+  | { kind: 'interrupted'; row: LaneState }
 
 export interface DroppedMessages {
   kind: 'dropped'
-  row: LaneRow
+  row: LaneState
   dropped: number
+  /** By the settings, or lost with a damaged or missing part of the disk. */
   reason: 'retention' | 'damaged'
+  /** They lie between these two, both included. */
+  firstSeq: number
+  lastSeq: number
 }
 
 export interface WaitForMemory {
-  /** Called before a wait for memory: what is done must not stay unsaved as long as other lanes take. */
+  /** Called before a wait for memory: what was delivered must not stay unsaved as long as other lanes take. */
   before(): Promise<void>
   signal: AbortSignal
 }
@@ -44,36 +56,42 @@ const everything = { maxRecords: Number.MAX_SAFE_INTEGER, maxBytes: Number.MAX_S
 export class BatchReader {
   readonly #pipeId: string
   readonly #reader: BufferReader
-  readonly #budget: MemoryBudget
+  readonly #budget: WorkspaceMemory
   readonly #clock: Clock
   /** The oldest undelivered message: when it was received, and since when (monotonic) it has been known. */
   #oldest: { afterSeq: number; receivedMs: number; sinceMs: number } | null = null
 
-  constructor(pipeId: string, reader: BufferReader, budget: MemoryBudget, clock: Clock) {
+  constructor(pipeId: string, reader: BufferReader, budget: WorkspaceMemory, clock: Clock) {
     this.#pipeId = pipeId
     this.#reader = reader
     this.#budget = budget
     this.#clock = clock
   }
 
-  head(): Promise<PipePosition> {
+  head(): Promise<Cursor> {
     return this.#reader.head(this.#pipeId)
   }
 
-  /** The totals at the cursor are looked up once, when the lane starts for the first time. */
-  async located(row: LaneRow): Promise<LaneRow> {
-    if (row.cursorTotals !== null) return row
-    const position = await this.#reader.positionAt(this.#pipeId, row.cursorSeq)
-    return {
-      ...row,
-      cursorSeq: Math.max(row.cursorSeq, position.seq),
-      cursorTotals: totalsOf(position),
-    }
+  /** The mark at the cursor is looked up once, when the lane starts for the first time. */
+  async located(row: LaneState): Promise<LaneState> {
+    if (row.cursorMark !== null) return row
+    const { seq, mark } = await this.#reader.cursorAt(this.#pipeId, row.cursorSeq)
+    return { ...row, cursorSeq: Math.max(row.cursorSeq, seq), cursorMark: mark }
   }
 
-  async next(given: LaneRow, spec: LaneSpec, memory: WaitForMemory): Promise<NextBatch> {
-    const row = await this.located(given)
-    const through = row.suspectLastSeq ?? row.batchLastSeq
+  /** What was appended after the cursor. */
+  async backlog(row: LaneState): Promise<Backlog> {
+    return await this.#reader.backlog(this.#pipeId, cursorOf(await this.located(row)))
+  }
+
+  /** What was appended after the cursor, up to this message. */
+  async backlogThrough(row: LaneState, seq: number): Promise<Backlog> {
+    return await this.#reader.backlog(this.#pipeId, cursorOf(await this.located(row)), seq)
+  }
+
+  async next(saved: LaneState, spec: LaneSpec, memory: WaitForMemory): Promise<NextBatch> {
+    const row = await this.located(saved)
+    const through = row.bisectLastSeq ?? row.batchLastSeq
     const due =
       through === null ? await this.#due(row, spec) : { waitMs: 0, bytes: await this.#bytesTo(row, through) }
     if (due.waitMs > 0) return { kind: 'wait', row, waitMs: due.waitMs }
@@ -82,49 +100,55 @@ export class BatchReader {
   }
 
   /**
-   * `cutBytes`: where a batch is cut that has no range yet. `heldBytes`: the memory to wait for, which is more than
+   * `cutBytes`: where a batch is cut that has no range yet. `reservedBytes`: the memory to wait for, which is more than
    * that when the first message alone was found to be larger.
    */
   async #read(
-    row: LaneRow,
+    row: LaneState,
     spec: LaneSpec,
     memory: WaitForMemory,
     cutBytes: number,
-    heldBytes: number,
+    reservedBytes: number,
   ): Promise<NextBatch> {
-    const through = row.suspectLastSeq ?? row.batchLastSeq
-    const hold = await this.#hold(heldBytes, memory)
-    if (hold === null) return { kind: 'interrupted', row }
-    let isHeld = false
+    const through = row.bisectLastSeq ?? row.batchLastSeq
+    const reservation = await this.#reserve(reservedBytes, memory)
+    if (reservation === null) return { kind: 'interrupted', row }
+    let isKept = false
     let largerBytes = 0
     try {
-      const limits = { maxRecords: spec.flush.maxRecords, maxBytes: Math.min(spec.flush.maxBytes, cutBytes) }
+      const { maxRecords, maxBytes } = limitsOf(row, spec)
+      const limits = { maxRecords, maxBytes: Math.min(maxBytes, cutBytes) }
+      const afterMark = row.cursorMark
       const run = await this.#reader.read(
         this.#pipeId,
         row.cursorSeq,
-        through === null ? limits : { ...everything, throughSeq: through },
+        through === null ? { ...limits, afterMark } : { ...everything, afterMark, throughSeq: through },
       )
       const lost = await this.lost(row)
       if (lost !== null) return lost
-      const damaged = run.damaged[0]?.seq ?? Number.POSITIVE_INFINITY
-      const sound = run.messages.filter((message) => message.seq < damaged)
+      const gapSeq = firstGap(run)
+      const sound = run.messages.filter((message) => message.seq < gapSeq)
       if (sound.length === 0) {
-        if (run.damaged.length === 0) return { kind: 'wait', row, waitMs: Number.POSITIVE_INFINITY }
-        return await this.pastDamaged(row, damaged)
+        const gap = pastGap(row, run)
+        if (gap !== null) return gap
+        // Nothing of the fixed range is left: what is lost with it shows in what follows.
+        if (through !== null) return { kind: 'interrupted', row: withoutRange(row) }
+        return { kind: 'wait', row, waitMs: Number.POSITIVE_INFINITY }
       }
       const messages = through === null ? cutBatch(sound, limits) : sound
-      isHeld = hold.tryResize(bytesOf(messages))
-      if (isHeld) return { kind: 'batch', row: fixedRange(row, messages), held: { messages, hold } }
+      isKept = reservation.tryResize(bytesOf(messages))
+      if (isKept)
+        return { kind: 'batch', row: fixedRange(row, messages), reserved: { messages, reservation } }
       largerBytes = bytesOf(messages)
     } finally {
-      if (!isHeld) hold.release()
+      if (!isKept) reservation.release()
     }
-    // A message larger than the share: it is let go again and waits for its turn, or many lanes would each hold one.
+    // A message larger than the share is read again when there is room for it; otherwise many lanes would each keep such a one in memory.
     return await this.#read(row, spec, memory, cutBytes, largerBytes)
   }
 
   /** When the oldest undelivered message was received; null when nothing is pending. */
-  async oldestReceivedMs(row: LaneRow): Promise<number | null> {
+  async oldestReceivedMs(row: LaneState): Promise<number | null> {
     if (this.#oldest?.afterSeq !== row.cursorSeq) {
       const run = await this.#reader.read(this.#pipeId, row.cursorSeq, { maxRecords: 1, maxBytes: 1 })
       const first = run.messages[0]
@@ -138,68 +162,92 @@ export class BatchReader {
     return this.#oldest.receivedMs
   }
 
-  /** Retention overtook the cursor: the difference of the running totals says by how many messages. */
-  async lost(given: LaneRow): Promise<DroppedMessages | null> {
-    const row = await this.located(given)
-    const floor = await this.#reader.floor(this.#pipeId)
-    const dropped = floor.messages - row.cursorTotals!.messages
-    if (floor.seq <= row.cursorSeq || dropped <= 0) return null
-    return { kind: 'dropped', row: afterDropped(row, floor, dropped), dropped, reason: 'retention' }
+  /** Retention overtook the cursor: what was appended between it and the earliest message is gone. */
+  async lost(saved: LaneState): Promise<DroppedMessages | null> {
+    const row = await this.located(saved)
+    const earliest = await this.#reader.earliest(this.#pipeId)
+    if (earliest.seq <= row.cursorSeq) return null
+    const { messages: dropped } = await this.backlogThrough(row, earliest.seq)
+    if (dropped === 0) return null
+    const range = { firstSeq: row.cursorSeq + 1, lastSeq: earliest.seq }
+    const reason = 'retention'
+    return { kind: 'dropped', row: afterDropped(row, earliest, dropped), dropped, reason, ...range }
   }
 
-  /** A damaged message at the cursor is passed over, and counted. */
-  async pastDamaged(row: LaneRow, seq: number): Promise<DroppedMessages> {
-    const position = await this.#reader.positionAt(this.#pipeId, seq)
-    const to = { ...position, seq }
-    const dropped = Math.max(1, position.messages - row.cursorTotals!.messages)
-    return { kind: 'dropped', row: afterDropped(row, to, dropped), dropped, reason: 'damaged' }
+  async #due(row: LaneState, spec: LaneSpec): Promise<{ waitMs: number; bytes: number }> {
+    const backlog = { ...(await this.backlog(row)), oldestAgeMs: 0 }
+    const limits = limitsOf(row, spec)
+    if (limits.maxSeconds > 0 && backlog.messages > 0) backlog.oldestAgeMs = await this.#oldestAgeMs(row)
+    const bytes = Math.min(limits.maxBytes, this.#budget.shareBytes(), Math.max(backlog.bytes, 1))
+    return { waitMs: closesInMs(backlog, limits), bytes }
   }
 
-  async #due(row: LaneRow, spec: LaneSpec): Promise<{ waitMs: number; bytes: number }> {
-    const head = await this.head()
-    const totals = row.cursorTotals!
-    const backlog = {
-      messages: head.messages - totals.messages,
-      records: head.records - totals.records,
-      bytes: head.bytes - totals.bytes,
-      oldestAgeMs: 0,
-    }
-    if (spec.flush.maxSeconds > 0 && backlog.messages > 0) backlog.oldestAgeMs = await this.#oldestAgeMs(row)
-    const bytes = Math.min(spec.flush.maxBytes, this.#budget.shareBytes(), Math.max(backlog.bytes, 1))
-    return { waitMs: closesInMs(backlog, spec.flush), bytes }
-  }
-
-  /** A wall clock that was set back must not hold a batch open: it is as old as it has been known, at least. */
-  async #oldestAgeMs(row: LaneRow): Promise<number> {
+  /** A wall clock that was set back must not keep a batch open: it is at least as old as it has been known. */
+  async #oldestAgeMs(row: LaneState): Promise<number> {
     const receivedMs = await this.oldestReceivedMs(row)
     if (receivedMs === null) return 0
     return Math.max(this.#clock.now() - receivedMs, this.#clock.monotonicMs() - this.#oldest!.sinceMs)
   }
 
-  async #bytesTo(row: LaneRow, seq: number): Promise<number> {
-    const position = await this.#reader.positionAt(this.#pipeId, seq)
-    return Math.max(position.bytes - row.cursorTotals!.bytes, 1)
+  async #bytesTo(row: LaneState, seq: number): Promise<number> {
+    return Math.max((await this.backlogThrough(row, seq)).bytes, 1)
   }
 
-  async #hold(bytes: number, memory: WaitForMemory): Promise<MemoryHold | null> {
-    const hold = this.#budget.tryAcquire(bytes)
-    if (hold !== null) return hold
+  async #reserve(bytes: number, memory: WaitForMemory): Promise<MemoryReservation | null> {
+    const reservation = this.#budget.tryReserve(bytes)
+    if (reservation !== null) return reservation
     await memory.before()
-    return await this.#budget.acquire(bytes, memory.signal)
+    return await this.#budget.reserve(bytes, memory.signal)
+  }
+}
+
+/** The first seq at which a run is not as it was appended; Infinity when it is whole. */
+export function firstGap({ damaged, lost }: MessageRun): number {
+  return Math.min(damaged[0]?.seq ?? Number.POSITIVE_INFINITY, lost[0]?.firstSeq ?? Number.POSITIVE_INFINITY)
+}
+
+/** Past what is damaged or lost at the run's beginning, counted; null: the run begins with a message, or is empty. */
+export function pastGap(row: LaneState, run: MessageRun): DroppedMessages | null {
+  const gapSeq = firstGap(run)
+  const first = run.messages[0]
+  if (gapSeq === Number.POSITIVE_INFINITY || (first !== undefined && first.seq < gapSeq)) return null
+  const lost = run.lost[0]
+  if (lost?.firstSeq === gapSeq) {
+    const { messages: dropped, firstSeq, to } = lost
+    const range = { firstSeq, lastSeq: to.seq }
+    return { kind: 'dropped', row: afterDropped(row, to, dropped), dropped, reason: 'damaged', ...range }
+  }
+  const { seq, mark } = run.damaged[0]!
+  const moved = afterDropped(row, { seq, mark }, 1)
+  return { kind: 'dropped', row: moved, dropped: 1, reason: 'damaged', firstSeq: seq, lastSeq: seq }
+}
+
+/** The flush plan, with batches no larger than what the destination last managed; a failed batch waits for no more. */
+function limitsOf({ sizeLimitRecords, attempts }: LaneState, { flush }: LaneSpec): FlushLimits {
+  return {
+    maxRecords: Math.min(flush.maxRecords, sizeLimitRecords ?? Number.POSITIVE_INFINITY),
+    maxBytes: flush.maxBytes,
+    maxSeconds: attempts > 0 ? 0 : flush.maxSeconds,
   }
 }
 
 /**
- * A range that is fixed stays, unless it can no longer be read as it was (a message of it was found damaged since):
- * then it is another batch and must have another identity.
+ * A fixed range is kept, unless it can no longer be read as it was (a message of it was found damaged since): then it
+ * is another batch and must have another identity.
  */
-function fixedRange(row: LaneRow, messages: readonly StoredMessage[]): LaneRow {
+function fixedRange(row: LaneState, messages: readonly StoredMessage[]): LaneState {
   if (row.batchLastSeq === null) return withRange(row, messages)
-  const through = row.suspectLastSeq ?? row.batchLastSeq
+  const through = row.bisectLastSeq ?? row.batchLastSeq
   const isIntact =
     messages[0]!.seq === row.batchFirstSeq &&
     messages.at(-1)!.seq === through &&
     messages.some((message) => message.seq === row.batchLastSeq)
   if (isIntact) return row
-  return withRange({ ...row, batchFirstSeq: null, batchLastSeq: null, suspectLastSeq: null }, messages)
+  return withRange(withoutRange(row), messages)
+}
+
+/** Of a row that is `located`. */
+function cursorOf({ cursorSeq, cursorMark }: LaneState): Cursor {
+  assert(cursorMark !== null)
+  return { seq: cursorSeq, mark: cursorMark }
 }

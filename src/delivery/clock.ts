@@ -22,3 +22,67 @@ export const systemClock: Clock = {
     return () => clearTimeout(timer)
   },
 }
+
+/** The longest a lane sleeps before it checks for itself: a lost notification costs no more than this. */
+export const pollIntervalMs = 5_000
+
+/**
+ * How a lane sleeps: until its time, until it is interrupted, and never for longer than the poll interval. What comes
+ * while it is awake is remembered and ends the next sleep before it begins.
+ */
+export class Sleeper {
+  readonly #clock: Clock
+  #endSleep: (() => void) | null = null
+  #isInterrupted = false
+  #isNotified = false
+  #isIdle = false
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+  }
+
+  /** A command or the end is waiting: ends any sleep. */
+  interrupt(): void {
+    this.#isInterrupted = true
+    this.#endSleep?.()
+  }
+
+  /** There are new messages: ends the sleep of a lane that waits for nothing else. */
+  notify(): void {
+    this.#isNotified = true
+    if (this.#isIdle) this.#endSleep?.()
+  }
+
+  /** Notifications from here on are new: called before the lane looks for messages. */
+  arm(): void {
+    this.#isNotified = false
+  }
+
+  get isNotified(): boolean {
+    return this.#isNotified
+  }
+
+  /** Until this monotonic time. */
+  async until(atMs: number): Promise<void> {
+    if (!this.#isInterrupted) await this.#sleep(atMs - this.#clock.monotonicMs())
+    this.#isInterrupted = false
+  }
+
+  async waitForNotify(): Promise<void> {
+    if (this.#isNotified) return
+    this.#isIdle = true
+    await this.until(this.#clock.monotonicMs() + pollIntervalMs)
+    this.#isIdle = false
+  }
+
+  async #sleep(ms: number): Promise<void> {
+    await new Promise<void>((resolve) => {
+      const cancel = this.#clock.wake(Math.min(ms, pollIntervalMs), resolve)
+      this.#endSleep = () => {
+        cancel()
+        resolve()
+      }
+    })
+    this.#endSleep = null
+  }
+}

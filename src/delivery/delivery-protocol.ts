@@ -1,32 +1,47 @@
-/** What main and delivery thread say to each other: questions by number, answers by the same number. */
-import type { MessagePort } from 'node:worker_threads'
+/** What passes between main and a delivery worker: calls by number, responses by the same number. */
+import type { BufferSpec } from '../buffer/open.ts'
 import type { DriverSettings } from '../destinations/driver.ts'
 import type { LogSettings } from '../log.ts'
-import type { DeliveryDesk } from './delivery-desk.ts'
+import type { MetadataSpec } from '../metadata/store.ts'
+import type { LaneService } from './lane-service.ts'
 
 export interface DeliveryThreadData {
-  feedPort: MessagePort
-  bufferDir: string
-  quarantineDir: string
-  metadataFile: string
+  buffer: BufferSpec
+  metadata: MetadataSpec
   sealingKey: Uint8Array
   driverSettings: DriverSettings
   maxInFlightBytes: number
   log: LogSettings
+  /** Of a WorkerBoard; each worker has its own. */
+  board: SharedArrayBuffer
+  /** Lanes that were under way when the last worker died: main wants to know when they have finished an attempt. */
+  suspects: readonly string[]
+  /** Lanes whose attempts run in a thread of their own. */
+  quarantined: readonly string[]
+  /** Every destination counts as blocked. */
+  isSafe: boolean
+  /** The process stops: pulls do not wait. */
+  endsPulls: boolean
 }
 
-/** Every method of the desk, and `close(graceMs)`. */
-export type DeliveryMethod = keyof DeliveryDesk | 'close'
+/** Every method of the lane service, and `close(graceMs)`. */
+export type DeliveryMethod = keyof LaneService | 'close'
 
-export interface DeliveryQuestion {
-  id: number
-  method: DeliveryMethod
-  args: unknown[]
-}
+/** How often a worker tells that it is alive, and how often somebody looks. */
+export const beatEveryMs = 1_000
 
-export type DeliveryAnswer =
-  /** First of all: the lanes are loaded. */
+export type ToDeliveryWorker =
+  | { kind: 'call'; id: number; method: DeliveryMethod; args: unknown[] }
+  /** A quarantined lane is like any other from now on. */
+  | { kind: 'release'; destinationId: string }
+
+export type FromDeliveryWorker =
+  /** The first message: the lanes are loaded. */
   | { kind: 'ready' }
-  | { kind: 'answer'; id: number; value: unknown }
-  /** A fault of ours: `message` for the log. */
-  | { kind: 'failure'; id: number; message: string }
+  | { kind: 'result'; id: number; value: unknown }
+  /** `isUnavailable`: nothing can be saved for now. Else an internal error: `message` for the log. */
+  | { kind: 'failure'; id: number; message: string; isUnavailable: boolean }
+  /** A suspect has finished an attempt. */
+  | { kind: 'finished'; destinationId: string }
+  /** A quarantined lane has delivered in a thread of its own. */
+  | { kind: 'delivered_apart'; destinationId: string }

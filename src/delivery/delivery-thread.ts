@@ -1,65 +1,138 @@
 /**
- * The delivery thread: opens what lanes need, then answers the main thread.
+ * A delivery worker: opens what lanes need, then serves the main thread's calls.
  *
- *   main ──question──▶ desk ──▶ lane set ──▶ lane ──▶ driver ──▶ destination
- *        ◀──answer───                │
- *   writer ──committed, dropped──▶ feed ──floors──▶ writer
+ *   main ──call────▶ lane service ──▶ lane set ──▶ lane ──▶ driver ──▶ destination
+ *        ◀──result──                     │
+ *   writer ──committed, dropped──▶ feed ──low watermarks──▶ writer
  *
- * Whatever is thrown here and belongs to nobody's question ends the thread, and with it the process: a lane that can no
- * longer save or read must not look alive.
+ * An error outside a call ends the worker, and main starts another: a lane that can no longer save or read must not look
+ * alive. Files that cannot be read or written end the process. Main learns what ended the worker from its board.
  */
 import assert from 'node:assert'
 import { parentPort, workerData } from 'node:worker_threads'
-import { openBufferFeed } from '../buffer/segments/feed.ts'
-import { openBufferReader } from '../buffer/segments/reader.ts'
-import { driverFor } from '../destinations/drivers.ts'
+import { openBufferFeed, openBufferReader } from '../buffer/open.ts'
+import { current } from '../contract/epochs.ts'
+import type { PinServerKey } from '../destinations/driver.ts'
+import { openDriver } from '../destinations/drivers.ts'
+import { errorCode, isNoSpace, StorageUnavailableError } from '../error-code.ts'
 import { openLog } from '../log.ts'
 import { openMetadata } from '../metadata/open.ts'
+import { describeFatalErrors, inWords, isStorageError } from '../storage-error.ts'
 import { systemClock } from './clock.ts'
-import { openDesk } from './delivery-desk.ts'
-import type { DeliveryAnswer, DeliveryQuestion, DeliveryThreadData } from './delivery-protocol.ts'
+import { ContainedDrivers } from './contained-driver.ts'
+import {
+  beatEveryMs,
+  type DeliveryThreadData,
+  type FromDeliveryWorker,
+  type ToDeliveryWorker,
+} from './delivery-protocol.ts'
+import { isolatedDrivers } from './isolated-driver.ts'
+import { ownsEverything } from './lane-ownership.ts'
+import { openLaneService } from './lane-service.ts'
 import { LaneSet } from './lane-set.ts'
+import { type LaneSpec, type LaneState, LaneStoreUnavailableError } from './lane-state.ts'
+import { driverCrashed } from './retry.ts'
+import { allBlocked } from './safe-mode.ts'
+import { WorkerBoard } from './worker-board.ts'
 
 assert(parentPort !== null)
 const port = parentPort
 const data = workerData as DeliveryThreadData
 const log = openLog(data.log, 'delivery')
+const doing = ['delivering from the buffer in', data.buffer.dir] as const
+const board = new WorkerBoard(data.board)
+board.beat()
+setInterval(() => board.beat(), beatEveryMs).unref()
+const quarantined = new Set(data.quarantined)
+const drivers = new ContainedDrivers({
+  board,
+  open: (spec) => openDriver(spec, driverSettings, pinFor(spec)),
+  isolated: {
+    deliver: (spec, batch, signal, progress) => isolated.deliver(spec, batch, signal, progress, pinFor(spec)),
+  },
+  quarantined,
+  suspects: new Set(data.suspects),
+  onFinished: (destinationId) => post({ kind: 'finished', destinationId }),
+  onDeliveredApart: (destinationId) => post({ kind: 'delivered_apart', destinationId }),
+})
+// Only here, and before the error is put into words and thrown again, is it known whose code it came from.
+process.on('uncaughtException', (error) => {
+  if (drivers.current !== undefined) board.blame(drivers.current)
+  else if (isOfStorage(error)) board.storageFailed()
+})
+describeFatalErrors(...doing)
 
-const metadata = await openMetadata({ file: data.metadataFile, sealingKey: Buffer.from(data.sealingKey) })
-const reader = openBufferReader({ dir: data.bufferDir, quarantineDir: data.quarantineDir, log })
+const metadata = await openMetadata(data.metadata, data.sealingKey)
+const { epochs } = await metadata.identity()
+const driverSettings = { ...data.driverSettings, epoch: current(epochs).epoch }
+const isolated = isolatedDrivers(driverSettings)
+const reader = openBufferReader(data.buffer, log)
+const feed = openBufferFeed(data.buffer)
 const lanes = new LaneSet({
-  source: metadata.laneSource,
-  store: metadata.laneStore,
+  source: data.isSafe ? allBlocked(metadata.laneSource) : metadata.laneSource,
+  store: { ...metadata.laneStore, load: loadLane },
+  ownership: ownsEverything,
   reader,
-  feed: openBufferFeed(data.feedPort),
-  openDriver: (spec) => driverFor(spec.type, spec.config).open(spec, data.driverSettings),
+  feed,
+  openDriver: (spec) => drivers.openDriver(spec),
   clock: systemClock,
   random: Math.random,
   log,
   maxInFlightBytes: data.maxInFlightBytes,
-  onFatal: end,
+  epochs,
+  onFatal: fail,
 })
-const desk = openDesk({
+const service = openLaneService({
   lanes,
   reader,
   clock: systemClock,
-  check: (spec, signal) => driverFor(spec.type, spec.config).check(spec, data.driverSettings, signal),
+  check: (spec, signal, sample) => isolated.check(spec, signal, sample),
 })
+if (data.endsPulls) lanes.endPulls()
 await lanes.open()
-port.on('message', (question: DeliveryQuestion) => void answer(question))
-say({ kind: 'ready' })
+port.on('message', (message: ToDeliveryWorker) => {
+  if (message.kind === 'call') void respond(message)
+  else quarantined.delete(message.destinationId)
+})
+post({ kind: 'ready' })
 
-async function answer({ id, method, args }: DeliveryQuestion): Promise<void> {
+/** What it rejects with becomes an error of the destination, so what ends the worker is seen to here. */
+function pinFor({ destinationId, pipeId, pinGeneration }: LaneSpec): PinServerKey {
+  return async (sha256) => {
+    try {
+      const pinned = await metadata.pinStore.pin(destinationId, pinGeneration, sha256)
+      if (pinned?.isNew)
+        log.info({ destination_id: destinationId, pipe_id: pipeId, sha256 }, 'destination.key_pinned')
+      return pinned?.sha256 ?? null
+    } catch (error) {
+      if (isIoError(error)) fail(error)
+      throw error
+    }
+  }
+}
+
+/** A lane that was quarantined when the process ended still is. */
+async function loadLane(destinationId: string): Promise<LaneState | null> {
+  const row = await metadata.laneStore.load(destinationId)
+  if (row?.lastError?.code === driverCrashed) quarantined.add(destinationId)
+  return row
+}
+
+async function respond({ id, method, args }: Extract<ToDeliveryWorker, { kind: 'call' }>): Promise<void> {
   try {
     const value =
-      method === 'close' ? await close(Number(args[0])) : await Reflect.apply(desk[method], desk, args)
-    say({ kind: 'answer', id, value }, buffersOf(value))
+      method === 'close' ? await close(Number(args[0])) : await Reflect.apply(service[method], service, args)
+    post({ kind: 'result', id, value }, buffersOf(value))
     // Nothing keeps the thread after this.
     if (method === 'close') port.close()
   } catch (error) {
-    log.error({ err: error, method }, 'delivery.question_failed')
-    say({ kind: 'failure', id, message: error instanceof Error ? error.message : String(error) })
-    if (isIoError(error)) end(error)
+    const isUnavailable =
+      error instanceof StorageUnavailableError || error instanceof LaneStoreUnavailableError
+    if (isUnavailable) log.warn({ err: error, method }, 'delivery.call_waits')
+    else log.error({ err: error, method }, 'delivery.call_failed')
+    const message = error instanceof Error ? error.message : String(error)
+    post({ kind: 'failure', id, message, isUnavailable })
+    if (isIoError(error)) fail(error)
   }
 }
 
@@ -67,12 +140,16 @@ async function close(graceMs: number): Promise<void> {
   await lanes.close(graceMs)
   await reader.close()
   await metadata.close()
-  data.feedPort.close()
+  feed.close()
 }
 
-/** After a failed read or write nothing this thread believes about its files can be trusted. */
+/** After a failed read or write nothing that this thread holds of its files can be trusted. */
 function isIoError(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && String(error.code).startsWith('SQLITE_IOERR')
+  return !isNoSpace(error) && (errorCode(error)?.startsWith('SQLITE_IOERR') ?? false)
+}
+
+function isOfStorage(error: unknown): boolean {
+  return isStorageError(inWords(error, ...doing))
 }
 
 /** The records of a pulled message are handed over, not copied. */
@@ -84,12 +161,13 @@ function buffersOf(value: unknown): ArrayBuffer[] {
     : []
 }
 
-function say(message: DeliveryAnswer, transfer: ArrayBuffer[] = []): void {
+function post(message: FromDeliveryWorker, transfer: ArrayBuffer[] = []): void {
   port.postMessage(message, transfer)
 }
 
-function end(error: unknown): void {
+function fail(error: unknown): void {
   log.fatal({ err: error }, 'delivery.fatal')
+  if (isOfStorage(error)) board.storageFailed()
   setImmediate(() => {
     throw error
   })

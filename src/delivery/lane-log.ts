@@ -1,19 +1,22 @@
-/** What a lane writes to the log: one wide line per attempt, one line when its state turns. */
+/** What a lane writes to the log: one wide line per attempt, one line when its state changes. */
 import type { StoredMessage } from '../buffer/buffer.ts'
 import type { Batch, DeliveryError } from '../destinations/driver.ts'
 import type { Logger } from '../log.ts'
 import type { AttemptOutcome } from './attempt.ts'
 import type { DroppedMessages } from './batch-reader.ts'
-import type { LaneSpec } from './delivery.ts'
+import type { LaneSpec } from './lane-state.ts'
 
 export interface LaneLog {
   attempted(batch: Batch, attempt: number, outcome: AttemptOutcome, ms: number): void
-  blocked(message: StoredMessage, error: DeliveryError): void
+  /** An isolated message was rejected for good: an operator has to act. */
+  stuck(message: StoredMessage, error: DeliveryError): void
   stalled(message: StoredMessage, error: DeliveryError): void
   recovered(): void
   dropped(lost: DroppedMessages): void
   skipped(message: StoredMessage): void
   rewound(cursorSeq: number): void
+  ownershipLost(): void
+  notSaved(): void
 }
 
 export function openLaneLog(log: Logger, { destinationId, pipeId }: LaneSpec): LaneLog {
@@ -35,19 +38,26 @@ export function openLaneLog(log: Logger, { destinationId, pipeId }: LaneSpec): L
         last_seq: batch.lastSeq,
         records: batch.recordCount,
         bytes: batch.byteCount,
+        record_offset: batch.recordOffset || undefined,
+        stored_records: outcome.kind === 'delivered' ? undefined : outcome.storedRecords || undefined,
         ms: Math.round(ms),
         outcome: error?.class ?? outcome.kind,
         code: error?.code,
       }
       if (error === null) log.debug(fields, 'delivery.attempted')
-      else log.info({ ...fields, message: error.message }, 'delivery.attempted')
+      else log.info({ ...fields, message: error.message, detail: error.detail }, 'delivery.attempted')
     },
-    blocked: (message, error) => log.warn(failed(message, error), 'lane.blocked'),
+    stuck: (message, error) => log.warn(failed(message, error), 'lane.stuck'),
     stalled: (message, error) => log.warn(failed(message, error), 'lane.stalled'),
     recovered: () => log.info(lane, 'lane.recovered'),
-    dropped: ({ dropped, reason, row }) =>
-      log.warn({ ...lane, messages: dropped, reason, cursor_seq: row.cursorSeq }, 'lane.messages_dropped'),
+    dropped({ dropped, reason, firstSeq, lastSeq }) {
+      const fields = { ...lane, messages: dropped, reason, first_seq: firstSeq, last_seq: lastSeq }
+      if (reason === 'retention') log.warn(fields, 'lane.messages_dropped')
+      else log.error(fields, 'lane.messages_lost')
+    },
     skipped: ({ msgId, seq }) => log.info({ ...lane, msg_id: msgId, stream_seq: seq }, 'lane.skipped'),
     rewound: (cursorSeq) => log.info({ ...lane, cursor_seq: cursorSeq }, 'lane.rewound'),
+    ownershipLost: () => log.warn(lane, 'lane.ownership_lost'),
+    notSaved: () => log.warn(lane, 'lane.not_saved'),
   }
 }

@@ -2,101 +2,136 @@
  * Group commit of lane state: what all lanes save while one transaction is under way goes into the next, so a hundred
  * lanes cost one fsync, not a hundred.
  *
- * A full disk keeps lanes waiting, not failing: nothing is delivered beyond what could be saved, and the save is tried
- * again until there is room. Every other error is thrown to every lane that waits: the thread ends with it.
+ * A full disk keeps lanes waiting, not failing: nothing is delivered beyond what could be saved, and the save is
+ * repeated until there is room. Only a process that ends does not wait: what it could not save is delivered again after
+ * the next start, under the same identity. A lane that another owner has taken over fails alone. Every other error is thrown to
+ * every lane of the group: the thread ends with it.
  */
 import type { Logger } from '../log.ts'
 import type { Clock } from './clock.ts'
-import type { LaneCounts, LaneRow, LaneStore } from './delivery.ts'
+import {
+  type LaneCounts,
+  LaneOwnershipLostError,
+  type LaneState,
+  type LaneStore,
+  LaneStoreUnavailableError,
+} from './lane-state.ts'
 
-export interface LaneSaver {
-  /** Resolves when the row and the counts are durable. The row is taken as it is now: it must not be changed later. */
-  save(row: LaneRow, counts: LaneCounts | null): Promise<void>
-  /** Resolves when nothing is being saved any more. */
-  settle(): Promise<void>
-}
-
-interface Group {
-  rows: Map<string, LaneRow>
-  counts: Map<string, LaneCounts>
-  saved: PromiseWithResolvers
-}
-interface PromiseWithResolvers {
-  promise: Promise<void>
+/** One lane's part of a group. */
+interface Entry {
+  row: LaneState
+  counts: LaneCounts[]
+  saved: Promise<void>
   resolve(): void
   reject(error: unknown): void
 }
 
 const retrySaveMs = 1_000
+/** How long the end of the process waits for room. */
+const closingMs = 3_000
 
-export function openLaneSaver(store: LaneStore, clock: Clock, log: Logger): LaneSaver {
-  let gathering = newGroup()
-  let running: Promise<void> | null = null
+export class LaneSaver {
+  readonly #store: LaneStore
+  readonly #clock: Clock
+  readonly #log: Logger
+  #gathering = new Map<string, Entry>()
+  #running: Promise<void> | null = null
+  #givesUpAtMs = Number.POSITIVE_INFINITY
 
-  async function saveGroups(): Promise<void> {
+  constructor(store: LaneStore, clock: Clock, log: Logger) {
+    this.#store = store
+    this.#clock = clock
+    this.#log = log
+  }
+
+  /** Resolves when the row and the counts are durable. The row must not be changed in place. */
+  save(row: LaneState, counts: LaneCounts | null): Promise<void> {
+    const entry = this.#gathering.get(row.destinationId) ?? newEntry(row)
+    entry.row = row
+    if (counts !== null) entry.counts.push(counts)
+    this.#gathering.set(row.destinationId, entry)
+    this.#running ??= this.#saveGroups()
+    return entry.saved
+  }
+
+  /** From here on saves that find no room reject with LaneStoreUnavailableError, soon. */
+  stopWaiting(): void {
+    this.#givesUpAtMs = this.#clock.monotonicMs() + closingMs
+  }
+
+  /** Resolves when nothing is being saved any more. */
+  async drain(): Promise<void> {
+    while (this.#running !== null) await this.#running
+  }
+
+  async #saveGroups(): Promise<void> {
     // The rest of this tick's saves join the first group.
     await new Promise<void>((resolve) => setImmediate(resolve))
-    while (gathering.rows.size > 0) {
-      const group = gathering
-      gathering = newGroup()
+    while (this.#gathering.size > 0) {
+      const group = this.#gathering
+      this.#gathering = new Map()
       try {
-        await saveGroup(group)
-        group.saved.resolve()
+        await this.#saveGroup(group)
+        for (const entry of group.values()) entry.resolve()
       } catch (error) {
-        group.saved.reject(error)
+        for (const entry of group.values()) entry.reject(error)
       }
     }
-    running = null
+    this.#running = null
   }
 
-  async function saveGroup(group: Group): Promise<void> {
-    for (let tries = 1; ; tries += 1) {
+  async #saveGroup(group: Map<string, Entry>): Promise<void> {
+    for (let tries = 1; group.size > 0; tries += 1) {
       try {
-        return await store.save([...group.rows.values()], [...group.counts.values()])
+        const entries = [...group.values()]
+        await this.#store.save(
+          entries.map(({ row }) => row),
+          sumByPipe(entries.flatMap(({ counts }) => counts)),
+        )
+        return
       } catch (error) {
-        if (!canWait(error)) throw error
-        if (tries === 1) log.error({ lanes: group.rows.size, err: error }, 'lanes.save_waits')
-        await new Promise<void>((resolve) => clock.wake(retrySaveMs, resolve))
+        if (rejectLost(group, error)) continue
+        if (!(error instanceof LaneStoreUnavailableError)) throw error
+        if (this.#clock.monotonicMs() >= this.#givesUpAtMs) throw error
+        if (tries === 1) this.#log.error({ lanes: group.size, err: error.cause }, 'lanes.save_waits')
+        await new Promise<void>((resolve) => this.#clock.wake(retrySaveMs, resolve))
       }
     }
-  }
-
-  return {
-    save(row, counts) {
-      gathering.rows.set(row.destinationId, row)
-      if (counts !== null) addCounts(gathering.counts, counts)
-      const { promise } = gathering.saved
-      running ??= saveGroups()
-      return promise
-    },
-    async settle() {
-      while (running !== null) await running
-    },
   }
 }
 
-function newGroup(): Group {
+function newEntry(row: LaneState): Entry {
   let resolve = () => {}
   let reject: (error: unknown) => void = () => {}
-  const promise = new Promise<void>((onResolve, onReject) => {
+  const saved = new Promise<void>((onResolve, onReject) => {
     resolve = onResolve
     reject = onReject
   })
-  return { rows: new Map(), counts: new Map(), saved: { promise, resolve, reject } }
+  return { row, counts: [], saved, resolve, reject }
 }
 
-function addCounts(into: Map<string, LaneCounts>, counts: LaneCounts): void {
-  const sum = into.get(counts.pipeId)
-  if (sum === undefined) {
-    into.set(counts.pipeId, { ...counts })
-    return
+/** True: lanes that are another owner's have left the group, which can be saved without them. */
+function rejectLost(group: Map<string, Entry>, error: unknown): boolean {
+  if (!(error instanceof LaneOwnershipLostError)) return false
+  const lost = error.destinationIds.filter((id) => group.has(id))
+  for (const id of lost) {
+    group.get(id)!.reject(error)
+    group.delete(id)
   }
-  sum.deliveredRecords += counts.deliveredRecords
-  sum.failedAttempts += counts.failedAttempts
-  sum.skippedRecords += counts.skippedRecords
+  return lost.length > 0
 }
 
-function canWait(error: unknown): boolean {
-  const code = error instanceof Error && 'code' in error ? String(error.code) : ''
-  return code === 'SQLITE_FULL' || code.startsWith('SQLITE_BUSY') || code === 'ENOSPC'
+function sumByPipe(counts: readonly LaneCounts[]): LaneCounts[] {
+  const sums = new Map<string, LaneCounts>()
+  for (const count of counts) {
+    const sum = sums.get(count.pipeId)
+    if (sum === undefined) {
+      sums.set(count.pipeId, { ...count })
+      continue
+    }
+    sum.deliveredRecords += count.deliveredRecords
+    sum.failedAttempts += count.failedAttempts
+    sum.skippedRecords += count.skippedRecords
+  }
+  return [...sums.values()]
 }

@@ -1,26 +1,38 @@
 /**
- * All lanes: made, changed and removed as metadata says, woken by the buffer's feed, and reported to it.
+ * All lanes of the pipes that this process owns: opened, changed and ended by metadata and ownership, notified by
+ * the buffer's feed, and reported to it.
  *
- * Retention goes by the floors reported here, so they are made of saved cursors only: what a restart would begin with.
- * A pipe without lanes reports 0, since its messages wait for one.
+ * Retention goes by the low watermarks reported here, so they are made of saved cursors only: what a restart would begin
+ * with. A pipe without lanes reports 0, since its messages wait for one.
  */
-import type { BufferFeed, BufferReader, DeliveredFloor } from '../buffer/buffer.ts'
-import type { DeliveryErrorClass, DestinationDriver } from '../destinations/driver.ts'
+import assert from 'node:assert'
+import type { BufferFeed, BufferReader, LowWatermark } from '../buffer/buffer.ts'
+import type { Epoch } from '../contract/epochs.ts'
+import type { DestinationDriver } from '../destinations/driver.ts'
 import type { Logger } from '../log.ts'
 import type { Clock } from './clock.ts'
-import type { LaneSource, LaneSpec, LaneStore, PipeLanes } from './delivery.ts'
-import { Lane } from './lane.ts'
-import type { LaneDeps } from './lane-deps.ts'
-import { newLaneRow } from './lane-row.ts'
-import { type LaneSaver, openLaneSaver } from './lane-saver.ts'
+import { EventLoopTurns } from './event-loop-turns.ts'
+import type { Lane } from './lane.ts'
+import type { LaneOwnership } from './lane-ownership.ts'
+import { LaneSaver } from './lane-saver.ts'
+import {
+  type LaneDeps,
+  type LaneSource,
+  type LaneSpec,
+  type LaneState,
+  LaneStateDamagedError,
+  type LaneStore,
+  type PipeLanes,
+} from './lane-state.ts'
 import { MemoryBudget } from './memory-budget.ts'
 import { PullLane } from './pull-lane.ts'
-
-export type AnyLane = Lane | PullLane
+import { PushLane } from './push-lane.ts'
+import { afterStateDamaged, newLaneState } from './transitions.ts'
 
 export interface LaneSetOptions {
   source: LaneSource
   store: LaneStore
+  ownership: LaneOwnership
   reader: BufferReader
   feed: BufferFeed
   openDriver(spec: LaneSpec): DestinationDriver
@@ -28,11 +40,10 @@ export interface LaneSetOptions {
   random(): number
   log: Logger
   maxInFlightBytes: number
-  /** A lane came to an end that it must not: the thread cannot go on. */
+  epochs: readonly Epoch[]
+  /** A lane stopped unexpectedly: the thread cannot go on. */
   onFatal(error: unknown): void
 }
-
-export type AttemptCounts = Record<'delivered' | DeliveryErrorClass, number>
 
 /** At most this often after a cursor moved, and this often anyway. */
 const reportAfterMoveMs = 2_000
@@ -42,13 +53,13 @@ const readerLagMs = 1_000
 export class LaneSet {
   readonly budget: MemoryBudget
   readonly #options: LaneSetOptions
+  readonly #pullTurns = new EventLoopTurns()
   readonly #saver: LaneSaver
   /** Pipe → its lanes, by destination; a pipe without any has an empty map. */
-  readonly #pipes = new Map<string, Map<string, AnyLane>>()
-  readonly #lanes = new Map<string, AnyLane>()
-  readonly #attempts = new Map<string, AttemptCounts>()
-  #newestSeq = 0
-  /** By pipe: the end of the line of its changes. */
+  readonly #pipes = new Map<string, Map<string, Lane>>()
+  readonly #workspaces = new Map<string, string>()
+  readonly #lanes = new Map<string, Lane>()
+  /** By pipe: the last of its changes that are still being applied. */
   readonly #reconciling = new Map<string, Promise<void>>()
   #cancelReport: (() => void) | null = null
   #hasMoved = false
@@ -59,45 +70,60 @@ export class LaneSet {
   constructor(options: LaneSetOptions) {
     this.#options = options
     this.budget = new MemoryBudget(options.maxInFlightBytes)
-    this.#saver = openLaneSaver(options.store, options.clock, options.log)
+    this.#saver = new LaneSaver(options.store, options.clock, options.log)
   }
 
   /** Loads and starts every lane. */
   async open(): Promise<void> {
-    const { feed, source, reader, clock } = this.#options
+    const { feed, source, ownership, clock } = this.#options
     feed.onCommitted((pipes) => {
-      for (const [pipeId, seq] of pipes) this.#committed(pipeId, seq)
+      for (const [pipeId] of pipes) this.#committed(pipeId)
     })
     feed.onDropped(() => {
-      this.#noticeDropped()
+      this.#notifyDropped()
       // A reader may notice a little later than the writer that files are gone.
-      clock.wake(readerLagMs, () => this.#noticeDropped())
+      clock.wake(readerLagMs, () => this.#notifyDropped())
     })
-    for (const pipe of await source.allPipes()) {
-      await this.#reconcile(pipe.pipeId, pipe)
-      this.#newestSeq = Math.max(this.#newestSeq, (await reader.head(pipe.pipeId)).seq)
-    }
+    feed.onReportWanted(() => this.#reportLowWatermarks())
+    const refresh = (pipeId: string) => void this.refresh(pipeId).catch(this.#options.onFatal)
+    ownership.onGained(refresh)
+    ownership.onLost(refresh)
+    const pipes = await source.allPipes()
+    for (const pipe of pipes) await this.#reconcile(pipe.pipeId, pipe)
+    await this.#reportDeleted(new Set(pipes.map(({ pipeId }) => pipeId)))
     this.#report()
   }
 
-  lane(destinationId: string): AnyLane | undefined {
+  /**
+   * Pipes that were deleted while this process did not run: by metadata's own word. One that metadata does not know at
+   * all may be missing there by mistake, and what the buffer holds of it waits until it is too old.
+   */
+  async #reportDeleted(existing: ReadonlySet<string>): Promise<void> {
+    const { source, reader, log } = this.#options
+    const deleted = new Set(await source.deletedPipes())
+    const inBuffer = await reader.pipeIds()
+    for (const pipeId of inBuffer) {
+      if (existing.has(pipeId)) continue
+      if (deleted.delete(pipeId)) await this.refresh(pipeId)
+      else log.warn({ pipe_id: pipeId }, 'buffer.unknown_pipe')
+    }
+    // What is left has no message here any more.
+    if (deleted.size > 0) await source.forgetDeletedPipes([...deleted])
+  }
+
+  lane(destinationId: string): Lane | undefined {
     return this.#lanes.get(destinationId.toLowerCase())
   }
 
-  lanes(): Iterable<AnyLane> {
+  lanes(): Iterable<Lane> {
     return this.#lanes.values()
   }
 
-  lanesOf(pipeId: string): AnyLane[] {
+  lanesOf(pipeId: string): Lane[] {
     return [...(this.#pipes.get(pipeId.toLowerCase())?.values() ?? [])]
   }
 
-  /** Since this process began. */
-  attempts(destinationId: string): AttemptCounts {
-    return this.#attempts.get(destinationId) ?? { delivered: 0, transient: 0, permanent: 0 }
-  }
-
-  /** Metadata of this pipe changed. One after the other: the last state read is the one that stands. */
+  /** Metadata or the owner of this pipe changed. One after the other: the last state read is the one in force. */
   refresh(givenId: string): Promise<void> {
     const pipeId = givenId.toLowerCase()
     const done = (this.#reconciling.get(pipeId) ?? Promise.resolve()).then(async () => {
@@ -114,104 +140,150 @@ export class LaneSet {
 
   endPulls(): void {
     this.#endsPulls = true
-    for (const lane of this.#lanes.values()) if (lane instanceof PullLane) lane.endPulls()
+    for (const lane of this.#lanes.values()) lane.consumers?.endPulls()
   }
 
   /** Attempts under way get `graceMs`; every row is saved when this resolves. */
   async close(graceMs: number): Promise<void> {
     this.#isClosing = true
+    this.#saver.stopWaiting()
     await Promise.all(this.#reconciling.values())
     await Promise.all([...this.#lanes.values()].map((lane) => lane.close(graceMs)))
-    await this.#saver.settle()
+    await this.#saver.drain()
     this.#cancelReport?.()
-    this.#sendFloors()
+    this.#reportLowWatermarks()
   }
 
   async #reconcile(pipeId: string, pipe: PipeLanes | null): Promise<void> {
-    const known = this.#pipes.get(pipeId) ?? new Map<string, AnyLane>()
+    const epoch = this.#options.ownership.owned(pipeId)
+    const known = this.#pipes.get(pipeId) ?? new Map<string, Lane>()
     const wanted = new Map((pipe?.lanes ?? []).map((spec) => [spec.destinationId, spec]))
     for (const [destinationId, lane] of known) {
       const spec = wanted.get(destinationId)
-      if (spec !== undefined && spec.type === lane.spec.type) continue
-      known.delete(destinationId)
-      this.#lanes.delete(destinationId)
-      this.#attempts.delete(destinationId)
-      await lane.remove()
+      if (epoch !== null && spec !== undefined && spec.type === lane.spec.type) continue
+      this.#forget(lane)
+      if (epoch === null) await lane.handOver()
+      else await lane.remove()
+    }
+    if (pipe === null || epoch === null) {
+      this.#pipes.delete(pipeId)
+      this.#workspaces.delete(pipeId)
+      // What another owner has is unknown here, not deleted.
+      if (pipe === null) this.#options.feed.pipeDeleted(pipeId)
+      return
     }
     for (const [destinationId, spec] of wanted) {
       const lane = known.get(destinationId)
-      if (lane === undefined) {
-        const opened = await this.#openLane(spec)
-        known.set(destinationId, opened)
-        this.#lanes.set(destinationId, opened)
-      } else if (lane.spec.revision !== spec.revision) await lane.reconfigure(spec)
+      if (lane === undefined) known.set(destinationId, await this.#openLane(spec, epoch))
+      else if (lane.spec.revision !== spec.revision) await lane.reconfigure(spec)
     }
-    if (pipe === null) this.#pipes.delete(pipeId)
-    else this.#pipes.set(pipeId, known)
-    this.#moved()
+    // Not before all its lanes are there: the pipe's low watermark is the smallest of all their cursors.
+    this.#pipes.set(pipeId, known)
+    const [someWorkspace = pipe.workspaceId] = this.#workspaces.values()
+    if (someWorkspace !== pipe.workspaceId) this.budget.share()
+    this.#workspaces.set(pipeId, pipe.workspaceId)
+    this.#hasMoved = true
   }
 
-  async #openLane(spec: LaneSpec): Promise<AnyLane> {
-    const row = (await this.#options.store.load(spec.destinationId)) ?? newLaneRow(spec.destinationId)
-    if (spec.type === 'destination_pull') {
-      const lane = new PullLane(spec, row, this.#depsFor(spec))
-      if (this.#endsPulls) lane.endPulls()
-      await lane.start()
-      return lane
-    }
-    const lane = new Lane(spec, row, this.#depsFor(spec))
-    lane.start().catch(this.#options.onFatal)
+  async #openLane(spec: LaneSpec, epoch: number): Promise<Lane> {
+    const row = await this.#relocated(spec, await this.#load(spec))
+    const deps = this.#depsOf(epoch)
+    const lane =
+      spec.type === 'destination_pull' ? new PullLane(spec, row, deps) : new PushLane(spec, row, deps)
+    if (this.#endsPulls) lane.consumers?.endPulls()
+    this.#lanes.set(spec.destinationId, lane)
+    lane.start().then(() => this.#ended(lane), this.#options.onFatal)
     return lane
   }
 
-  #depsFor({ destinationId }: LaneSpec): LaneDeps {
-    const { reader, openDriver, clock, random, log } = this.#options
-    const attempts: AttemptCounts = { delivered: 0, transient: 0, permanent: 0 }
-    this.#attempts.set(destinationId, attempts)
+  async #load({ destinationId, pipeId }: LaneSpec): Promise<LaneState> {
+    const { store, log } = this.#options
+    try {
+      return (await store.load(destinationId)) ?? newLaneState(destinationId)
+    } catch (error) {
+      if (!(error instanceof LaneStateDamagedError)) throw error
+      const row = afterStateDamaged(error.found)
+      await store.repair(row)
+      log.error({ destination_id: destinationId, pipe_id: pipeId }, 'lane.state_damaged')
+      return row
+    }
+  }
+
+  /** A lane that has seen more than the log holds would wait until the log has caught up with it: it counts anew. */
+  async #relocated({ destinationId, pipeId }: LaneSpec, row: LaneState): Promise<LaneState> {
+    const { cursorSeq, cursorMark } = row
+    if (cursorMark === null) return row
+    const { reader, log } = this.#options
+    const { cursor, missing } = await reader.relocate(pipeId, { seq: cursorSeq, mark: cursorMark })
+    if (missing === 0) return row
+    const { seq } = await reader.cursorAt(pipeId, cursorSeq)
+    log.error(
+      {
+        ...{ destination_id: destinationId, pipe_id: pipeId, missing_messages: missing },
+        ...{ first_seq: seq + 1, last_seq: cursorSeq },
+      },
+      'buffer.behind_lanes',
+    )
+    return { ...row, cursorMark: cursor.mark }
+  }
+
+  /** Unless it was asked to end: another owner has it. */
+  #ended(lane: Lane): void {
+    if (!this.#isClosing) this.#forget(lane)
+  }
+
+  #forget(lane: Lane): void {
+    const { destinationId, pipeId } = lane.spec
+    if (this.#lanes.get(destinationId) === lane) this.#lanes.delete(destinationId)
+    const lanes = this.#pipes.get(pipeId)
+    if (lanes?.get(destinationId) === lane) lanes.delete(destinationId)
+  }
+
+  #depsOf(epoch: number): LaneDeps {
+    const { reader, openDriver, clock, random, log, epochs } = this.#options
     return {
       reader,
       openDriver,
       clock,
       random,
       log,
+      epoch,
+      epochs,
       budget: this.budget,
+      pullTurns: this.#pullTurns,
       save: (row, counts) => this.#saver.save(row, counts),
-      onAttempt: (outcome) => {
-        attempts[outcome] += 1
+      onSaved: () => {
+        this.#hasMoved = true
       },
-      onSaved: () => this.#moved(),
     }
   }
 
-  #committed(pipeId: string, seq: number): void {
-    this.#newestSeq = Math.max(this.#newestSeq, seq)
-    for (const lane of this.#pipes.get(pipeId)?.values() ?? []) lane.notice()
+  #committed(pipeId: string): void {
+    for (const lane of this.#pipes.get(pipeId)?.values() ?? []) lane.notify()
   }
 
-  #noticeDropped(): void {
-    for (const lane of this.#lanes.values()) lane.noticeDropped()
+  #notifyDropped(): void {
+    for (const lane of this.#lanes.values()) lane.notifyDropped()
   }
 
-  #moved(): void {
-    this.#hasMoved = true
-  }
-
-  /** Looks every two seconds; sends when something moved, else every five. */
+  /** Checks every two seconds; sends when something moved, else every five. */
   #report(): void {
     const { clock } = this.#options
     const isDue = this.#hasMoved || clock.monotonicMs() - this.#reportedAt >= reportAnywayMs
-    if (isDue) this.#sendFloors()
+    if (isDue) this.#reportLowWatermarks()
     this.#cancelReport = clock.wake(reportAfterMoveMs, () => this.#report())
   }
 
-  #sendFloors(): void {
+  #reportLowWatermarks(): void {
     this.#hasMoved = false
     this.#reportedAt = this.#options.clock.monotonicMs()
-    const floors: DeliveredFloor[] = []
+    const watermarks: LowWatermark[] = []
     for (const [pipeId, lanes] of this.#pipes) {
       const cursors = [...lanes.values()].map((lane) => lane.savedCursorSeq)
-      floors.push({ pipeId, seq: cursors.length === 0 ? 0 : Math.min(...cursors) })
+      const workspaceId = this.#workspaces.get(pipeId)
+      assert(workspaceId !== undefined)
+      watermarks.push({ pipeId, workspaceId, seq: cursors.length === 0 ? 0 : Math.min(...cursors) })
     }
-    this.#options.feed.reportFloors(this.#newestSeq, floors)
+    this.#options.feed.reportLowWatermarks(watermarks)
   }
 }

@@ -1,56 +1,89 @@
 /**
- * The memory of all batches under way, bounded. Lanes queue for it first come, first served, so that a greedy lane
- * cannot starve the others; a batch larger than the whole budget goes when nothing else is under way.
+ * The memory of all batches under way, bounded, and shared by the workspaces: each takes at most three quarters of what the
+ * others leave, so that whatever one of them holds, however long, there is something left for the next.
  *
- * A batch that is still to be cut takes no more than half of what is free (`shareBytes`): whatever a few large, stuck
- * batches hold, there is always something left for the next lane.
+ *   oldest first; whoever does not fit is overtaken by those who do, but not more often than 16 times by its own workspace
+ *   larger than the whole budget: when nothing else is under way
+ *   a workspace that has nothing under way: also beyond the budget, one such batch at a time
+ *
+ * A batch that is still to be cut reserves no more than half of what is free (`shareBytes`): however
+ * much a few large, stuck batches take, there is always something left for the next lane.
  */
-export interface MemoryHold {
-  /** The real size, once it is known, which is no more than what was asked for. */
+export interface MemoryReservation {
+  /** The real size, once it is known. */
   resize(bytes: number): void
-  /** False when it is more than there is room for: nothing has changed then. */
+  /** False when there is no room for it: nothing has changed then. */
   tryResize(bytes: number): boolean
   /** Idempotent. */
   release(): void
 }
 
+/** The budget as one workspace sees it. */
+export interface WorkspaceMemory {
+  /** How much a batch that is still to be cut should take at most. */
+  shareBytes(): number
+  /** Null when it would have to wait. */
+  tryReserve(bytes: number): MemoryReservation | null
+  /** Resolves with null when `signal` ended the wait. */
+  reserve(bytes: number, signal: AbortSignal): Promise<MemoryReservation | null>
+}
+
 interface Waiter {
+  workspaceId: string
   bytes: number
-  grant(hold: MemoryHold): void
+  overtaken: number
+  grant(reservation: MemoryReservation): void
 }
 
 const smallestShareBytes = 64 * 1024
+const mostOvertaken = 16
 
 export class MemoryBudget {
   readonly maxBytes: number
-  #heldBytes = 0
+  #reservedBytes = 0
+  readonly #heldBytes = new Map<string, number>()
   readonly #waiters: Waiter[] = []
+  #isShared = false
+  #isOverdrawn = false
 
   constructor(maxBytes: number) {
     this.maxBytes = maxBytes
   }
 
-  get heldBytes(): number {
-    return this.#heldBytes
+  get reservedBytes(): number {
+    return this.#reservedBytes
   }
 
-  /** How much a batch that is still to be cut should take at most. */
-  shareBytes(): number {
-    return Math.max(Math.floor((this.maxBytes - this.#heldBytes) / 2), smallestShareBytes)
+  /** There is more than one workspace: from now on each keeps something free for the others. */
+  share(): void {
+    this.#isShared = true
   }
 
-  /** Null when it would have to wait. */
-  tryAcquire(bytes: number): MemoryHold | null {
-    return this.#waiters.length === 0 && this.#fits(bytes) ? this.#hold(bytes) : null
+  of(workspaceId: string): WorkspaceMemory {
+    return {
+      shareBytes: () => Math.max(Math.floor(this.#freeFor(workspaceId, 0) / 2), smallestShareBytes),
+      tryReserve: (bytes) => this.#tryReserve(workspaceId, bytes),
+      reserve: (bytes, signal) => this.#reserve(workspaceId, bytes, signal),
+    }
   }
 
-  /** Resolves with null when `signal` ended the wait. */
-  acquire(bytes: number, signal: AbortSignal): Promise<MemoryHold | null> {
-    const hold = signal.aborted ? null : this.tryAcquire(bytes)
-    if (hold !== null || signal.aborted) return Promise.resolve(hold)
+  #tryReserve(workspaceId: string, bytes: number): MemoryReservation | null {
+    const isHeldUp = this.#waiters.some(
+      (one) => one.workspaceId === workspaceId && one.overtaken >= mostOvertaken,
+    )
+    if (isHeldUp || !this.#fits(workspaceId, bytes)) return null
+    for (const waiter of this.#waiters) if (waiter.workspaceId === workspaceId) waiter.overtaken += 1
+    return this.#grant(workspaceId, bytes)
+  }
+
+  #reserve(workspaceId: string, bytes: number, signal: AbortSignal): Promise<MemoryReservation | null> {
+    const reservation = signal.aborted ? null : this.#tryReserve(workspaceId, bytes)
+    if (reservation !== null || signal.aborted) return Promise.resolve(reservation)
     return new Promise((resolve) => {
       const waiter: Waiter = {
+        workspaceId,
         bytes,
+        overtaken: 0,
         grant: (granted) => {
           signal.removeEventListener('abort', leave)
           resolve(granted)
@@ -66,31 +99,72 @@ export class MemoryBudget {
     })
   }
 
-  #fits(bytes: number): boolean {
-    return this.#heldBytes === 0 || this.#heldBytes + bytes <= this.maxBytes
+  /** What this workspace may take more, were it to give back `less`. */
+  #freeFor(workspaceId: string, less: number): number {
+    const reserved = this.#reservedBytes - less
+    const held = this.#held(workspaceId) - less
+    if (!this.#isShared) return this.maxBytes - reserved
+    const othersLeave = this.maxBytes - (reserved - held)
+    return Math.min(this.maxBytes - reserved, Math.floor((othersLeave * 3) / 4) - held)
   }
 
-  #hold(asked: number): MemoryHold {
-    let held = asked
-    this.#heldBytes += held
+  #fits(workspaceId: string, bytes: number): boolean {
+    if (this.#reservedBytes === 0 || bytes <= this.#freeFor(workspaceId, 0)) return true
+    return this.#isShared && this.#held(workspaceId) === 0 && !this.#isOverdrawn
+  }
+
+  #held(workspaceId: string): number {
+    return this.#heldBytes.get(workspaceId) ?? 0
+  }
+
+  #grant(workspaceId: string, asked: number): MemoryReservation {
+    const isOverdraft = this.#reservedBytes > 0 && asked > this.#freeFor(workspaceId, 0)
+    if (isOverdraft) this.#isOverdrawn = true
+    let reserved = 0
+    let isReleased = false
+    const set = (bytes: number) => {
+      this.#reservedBytes += bytes - reserved
+      const held = this.#held(workspaceId) + bytes - reserved
+      if (held === 0) this.#heldBytes.delete(workspaceId)
+      else this.#heldBytes.set(workspaceId, held)
+      reserved = bytes
+    }
     const resize = (bytes: number) => {
-      this.#heldBytes += bytes - held
-      held = bytes
+      if (isReleased) return
+      set(bytes)
       this.#admit()
     }
     const tryResize = (bytes: number) => {
-      const others = this.#heldBytes - held
-      if (bytes > held && others > 0 && others + bytes > this.maxBytes) return false
+      const isAlone = this.#reservedBytes === reserved
+      if (bytes > reserved && !isAlone && !isOverdraft && bytes > this.#freeFor(workspaceId, reserved))
+        return false
       resize(bytes)
       return true
     }
-    return { resize, tryResize, release: () => resize(0) }
+    const release = () => {
+      if (isReleased) return
+      if (isOverdraft) this.#isOverdrawn = false
+      resize(0)
+      isReleased = true
+    }
+    set(asked)
+    return { resize, tryResize, release }
   }
 
   #admit(): void {
-    while (this.#waiters.length > 0 && this.#fits(this.#waiters[0]!.bytes)) {
-      const waiter = this.#waiters.shift()!
-      waiter.grant(this.#hold(waiter.bytes))
+    const heldUp = new Set<string>()
+    const passedBy: Waiter[] = []
+    for (const waiter of [...this.#waiters]) {
+      const { workspaceId, bytes } = waiter
+      if (heldUp.has(workspaceId)) continue
+      if (!this.#fits(workspaceId, bytes)) {
+        if (waiter.overtaken >= mostOvertaken) heldUp.add(workspaceId)
+        passedBy.push(waiter)
+        continue
+      }
+      for (const other of passedBy) if (other.workspaceId === workspaceId) other.overtaken += 1
+      this.#waiters.splice(this.#waiters.indexOf(waiter), 1)
+      waiter.grant(this.#grant(workspaceId, bytes))
     }
   }
 }

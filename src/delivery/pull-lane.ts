@@ -1,377 +1,267 @@
 /**
  * A pull lane: the same cursor over the pipe's messages, moved by consumers that come and ask (contract "Pull").
  *
- *   auto      pull ─▶ message out ─▶ pulled: cursor moves · abandoned: given again
- *   explicit  pull ─▶ message leased (saved before it is given) ─▶ ack: cursor moves · nack, lease over: given again
- *   after_seq pull ─▶ cursor moves to N (saved) ─▶ the first message after N; nothing is out, N says it all
+ *   auto      pull ─▶ message in flight ─▶ pulled: cursor moves · abandoned: redelivered
+ *   explicit  pull ─▶ message leased (saved before it is sent) ─▶ ack: cursor moves · nack, lease over: redelivered
+ *   after_seq pull ─▶ cursor moves to N (saved) ─▶ the first message after N; nothing is in flight: N is enough
  *
- * One message is out at a time in auto and explicit: a second consumer waits for it, as for a new one. Changes run one
- * after the other; a pull that finds nothing leaves the line and waits for what can change that: a notice, an answer
- * about the message that is out, the end of a lease, its own time being up, shutdown.
+ * One message is in flight at a time in auto and explicit: a second consumer waits for it, as for a new one. Every
+ * change is a command in the lane's mailbox; a pull that finds nothing waits outside it for what can change that: a
+ * notification, an outcome of the message in flight, the end of a lease, its own time being up, shutdown.
  *
- * A crash gives again what was out: in auto and after_seq because the cursor had not moved, in explicit when the lease
- * (which survives) is over. What the destination's status blocks, or what is not a pull lane, is `not_found`.
+ * A crash redelivers what was in flight: in auto and after_seq because the cursor had not moved, in explicit when the
+ * lease (which survives) is over. What the destination's status blocks is `not_found`.
  */
-import { randomUUID } from 'node:crypto'
-import type { PipePosition, StoredMessage } from '../buffer/buffer.ts'
+import assert from 'node:assert'
+import type { MarkedMessage } from '../buffer/buffer.ts'
+import type { LaneStatus } from '../contract/destination.ts'
 import { BatchReader } from './batch-reader.ts'
-import type { LaneCounts, LaneRow, LaneSpec, PullAnswer, PullRequest } from './delivery.ts'
-import type { LaneDeps } from './lane-deps.ts'
-import * as transition from './lane-row.ts'
-import { toJsonArray } from './ndjson.ts'
+import { pollIntervalMs } from './clock.ts'
+import { ConsumerCommands } from './consumer-commands.ts'
+import type { PullRequest, PullResult, RewindResult } from './delivery.ts'
+import { DurableState } from './durable-state.ts'
+import type { AttemptCounts, Lane, LaneBacklog, PullConsumers } from './lane.ts'
+import {
+  type LaneDeps,
+  LaneOwnershipLostError,
+  type LaneSpec,
+  type LaneState,
+  LaneStoreUnavailableError,
+} from './lane-state.ts'
+import { isBlocking, laneBacklog, laneStatus } from './lane-status.ts'
+import { Mailbox } from './mailbox.ts'
+import { PullCursor } from './pull-cursor.ts'
+import { RetryWindow } from './retry.ts'
+import * as transition from './transitions.ts'
+import { WaitingPulls } from './waiting-pulls.ts'
 
-/** The longest a waiting pull goes without looking for itself. */
-const levelCheckMs = 5_000
-/** The HTTP side always says what became of a message it was given; should it not, the message is given again. */
-const longestOutMs = 600_000
-const defaultLeaseSeconds = 30
-
-interface Out {
-  pullId: string
-  message: StoredMessage
-  untilMonotonicMs: number
-}
-
-export class PullLane {
+export class PullLane implements Lane, PullConsumers {
+  readonly consumers: PullConsumers = this
   #spec: LaneSpec
-  #row: LaneRow
-  #savedCursorSeq: number
   readonly #deps: LaneDeps
+  readonly #state: DurableState
   readonly #batches: BatchReader
-  #out: Out | null = null
-  /** The monotonic end of the lease in the row. */
-  #leaseUntil = 0
-  #line: Promise<unknown> = Promise.resolve()
-  readonly #waiting = new Set<() => void>()
-  #changes = 0
-  #endsPulls = false
-  #isRemoved = false
-  #isFloorDue = true
+  readonly #cursor: PullCursor
+  readonly #commands: ConsumerCommands
+  readonly #retry: RetryWindow
+  readonly #waiting: WaitingPulls
+  readonly #mailbox: Mailbox
+  #wakeLoop = () => {}
+  #phase: 'new' | 'running' | 'removed' | 'ended' = 'new'
+  #ended: Promise<void> = Promise.resolve()
 
-  constructor(spec: LaneSpec, row: LaneRow, deps: LaneDeps) {
+  constructor(spec: LaneSpec, row: LaneState, deps: LaneDeps) {
     this.#spec = spec
-    this.#row = row
     this.#deps = deps
-    this.#savedCursorSeq = row.cursorSeq
-    this.#batches = new BatchReader(spec.pipeId, deps.reader, deps.budget, deps.clock)
-    // The wall clock may have jumped since the lease was given: it lasts no longer than a whole one from now.
-    const leftMs = (row.leaseUntilMs ?? 0) - deps.clock.now()
-    this.#leaseUntil = deps.clock.monotonicMs() + Math.min(Math.max(leftMs, 0), this.#leaseMs)
+    this.#state = new DurableState(spec, row, deps)
+    this.#batches = new BatchReader(spec.pipeId, deps.reader, deps.budget.of(spec.workspaceId), deps.clock)
+    this.#cursor = new PullCursor(
+      spec.pipeId,
+      deps.reader,
+      this.#batches,
+      this.#state,
+      deps.pullTurns,
+      () => {
+        this.#commands.forgetInFlight()
+        this.#retry.clear()
+      },
+    )
+    this.#retry = new RetryWindow(row, deps.clock)
+    this.#commands = new ConsumerCommands(this.#state, this.#cursor, this.#retry, deps, spec)
+    this.#waiting = new WaitingPulls(deps.clock)
+    this.#mailbox = new Mailbox(deps.clock, () => this.#wakeLoop())
   }
 
   get spec(): LaneSpec {
     return this.#spec
   }
-  get row(): LaneRow {
-    return this.#row
-  }
   get savedCursorSeq(): number {
-    return this.#savedCursorSeq
+    return this.#state.savedCursorSeq
   }
-  get batches(): BatchReader {
-    return this.#batches
+  get attempts(): AttemptCounts {
+    return this.#commands.attempts
   }
-  get isStalled(): boolean {
-    const { firstFailedMs } = this.#row
-    return (
-      firstFailedMs !== null && this.#deps.clock.now() - firstFailedMs >= this.#spec.maxRetrySeconds * 1000
-    )
+  get #row(): LaneState {
+    return this.#state.row
   }
 
-  /** Looks up where the cursor stands and what was lost before it. */
-  async start(): Promise<void> {
-    await this.#alone(() => this.#countLost())
+  start(): Promise<void> {
+    assert(this.#phase === 'new')
+    this.#phase = 'running'
+    this.#ended = this.#run()
+    return this.#ended
   }
 
-  notice(): void {
-    this.#wakeAll()
+  notify(): void {
+    this.#waiting.wakeAll()
   }
 
-  noticeDropped(): void {
-    this.#isFloorDue = true
-    void this.#alone(() => this.#countLost())
+  notifyDropped(): void {
+    this.#cursor.notifyDropped()
+    this.#command(undefined, () => this.#cursor.countLost()).catch(() => {})
   }
 
-  async pull({ waitMs, afterSeq }: PullRequest): Promise<PullAnswer> {
+  async status(): Promise<LaneStatus> {
+    const isStalled = this.#retry.isStalled(this.#spec.maxRetrySeconds)
+    const nowMs = this.#deps.clock.now()
+    return laneStatus({ spec: this.#spec, row: this.#row, batches: this.#batches, isStalled, nowMs })
+  }
+
+  backlog(): Promise<LaneBacklog> {
+    return laneBacklog(this.#spec, this.#row, this.#batches)
+  }
+
+  blockingMessage(): Promise<MarkedMessage | null> {
+    return this.#state.blockingMessage()
+  }
+
+  async pull({ waitMs, afterSeq }: PullRequest): Promise<PullResult> {
     const deadline = this.#deps.clock.monotonicMs() + waitMs
     for (;;) {
-      const seen = this.#changes
-      const answer = await this.#alone(() => (afterSeq === null ? this.#give() : this.#giveAfter(afterSeq)))
-      if (answer.kind !== 'empty') return answer
+      const seen = this.#waiting.changes
+      const found = await this.#mailbox.ask<PullResult>({ kind: 'empty' }, () =>
+        afterSeq === null
+          ? this.#commands.fetch(this.#spec)
+          : this.#commands.fetchAfter(this.#spec, afterSeq),
+      )
+      if (this.#phase === 'removed') return { kind: 'not_found' }
+      if (found.kind !== 'empty') return found
       const leftMs = deadline - this.#deps.clock.monotonicMs()
-      if (this.#endsPulls || leftMs <= 0) return answer
-      // What changed while this one looked woke nobody yet: it looks again.
-      if (seen === this.#changes) await this.#changed(leftMs)
+      if (this.#commands.isEnding || leftMs <= 0) return found
+      // Something changed while this one looked: it looks again instead of waiting.
+      if (seen === this.#waiting.changes) {
+        await this.#waiting.wait(Math.min(pollIntervalMs, leftMs, this.#commands.leaseLeftMs))
+      }
     }
   }
 
-  async pulled(pullId: string): Promise<void> {
-    await this.#alone(async () => {
-      if (this.#out?.pullId !== pullId) return
-      const { message } = this.#out
-      this.#out = null
-      // A leased message is done when it is acknowledged, not when it was sent.
-      if (this.#row.leaseMsgId === null) await this.#moveTo(message.seq)
-    })
-    this.#wakeAll()
+  pulled(pullId: string): Promise<void> {
+    return this.#command(undefined, () => this.#commands.pulled(pullId))
   }
 
-  async abandoned(pullId: string): Promise<void> {
-    await this.#alone(async () => {
-      if (this.#out?.pullId !== pullId) return
-      this.#out = null
-      // An explicit lease was saved with the message: nobody holds it now.
-      if (this.#row.leaseMsgId !== null) await this.#save(transition.withoutLease(this.#row))
-    })
-    this.#wakeAll()
+  abandoned(pullId: string): Promise<void> {
+    return this.#command(undefined, () => this.#commands.abandoned(pullId))
   }
 
-  /** False: the message is not leased, or no longer. */
-  async acknowledge(msgId: string, done: boolean): Promise<boolean> {
-    const isKnown = await this.#alone(async () => {
-      await this.#endOverdueLease()
-      if (this.#row.leaseMsgId === null || this.#row.leaseMsgId !== msgId) return false
-      this.#out = null
-      const leased = await this.#first()
-      if (leased?.msgId !== msgId) return false
-      if (done) await this.#moveTo(leased.seq)
-      else await this.#save(transition.afterLease(this.#row, 'nack', this.#deps.clock.now()), failedOnce)
-      return true
-    })
-    this.#wakeAll()
-    return isKnown
+  acknowledge(msgId: string, done: boolean): Promise<boolean> {
+    return this.#ask(false, () => this.#commands.acknowledge(msgId, done))
+  }
+
+  endPulls(): void {
+    this.#commands.end()
+    this.#waiting.wakeAll()
   }
 
   async skip(): Promise<boolean> {
-    const isSkipped = await this.#alone(async () => {
-      const message = this.#isBlocking() ? await this.#first() : null
+    return await this.#ask(false, async () => {
+      const message = isBlocking(this.#spec, this.#row) ? await this.#cursor.first() : null
       if (message === null || message.msgId !== this.#row.blockingMsgId) return false
-      this.#out = null
-      await this.#save(transition.afterSkip(this.#row, message), { skippedRecords: message.recordCount })
+      this.#commands.forgetInFlight()
+      this.#retry.clear()
+      await this.#state.skipped(message)
       return true
     })
-    this.#wakeAll()
-    return isSkipped
   }
 
-  /** Who had the message loses it: the next consumer gets it at once. */
+  /** A consumer that has the message loses it: the next one gets it at once. */
   async retryNow(): Promise<string | null> {
-    const msgId = await this.#alone(async () => {
-      if (!this.#isBlocking()) return null
-      this.#out = null
-      await this.#save(transition.withoutLease(this.#row))
+    return await this.#ask(null, async () => {
+      if (!isBlocking(this.#spec, this.#row)) return null
+      this.#commands.forgetInFlight()
+      this.#state.change(transition.withoutLease(this.#row))
+      await this.#state.save()
       return this.#row.blockingMsgId
     })
-    this.#wakeAll()
-    return msgId
   }
 
-  async rewind(find: () => Promise<number>): Promise<number> {
-    const cursorSeq = await this.#alone(async () => {
-      const floor = await this.#deps.reader.floor(this.#spec.pipeId)
-      const to = Math.min(Math.max(await find(), floor.seq), this.#row.cursorSeq)
-      const position = await this.#deps.reader.positionAt(this.#spec.pipeId, to)
-      this.#out = null
-      await this.#save(transition.afterRewind(this.#row, to, transition.totalsOf(position)))
-      return to
+  async rewind(find: () => Promise<number>): Promise<RewindResult> {
+    const unmoved: RewindResult = { kind: 'rewound', cursorSeq: this.#row.cursorSeq }
+    return await this.#ask(unmoved, async () => {
+      const result = await this.#state.rewind(find)
+      if (result.kind === 'rewound') {
+        this.#commands.forgetInFlight()
+        this.#retry.clear()
+      }
+      return result
     })
-    this.#wakeAll()
-    return cursorSeq
   }
 
   async reconfigure(spec: LaneSpec): Promise<void> {
-    await this.#alone(async () => {
+    await this.#command(undefined, async () => {
       this.#spec = spec
     })
-    this.#wakeAll()
   }
 
-  async blockingMessage(): Promise<StoredMessage | null> {
-    const message = this.#row.blockingMsgId === null ? null : await this.#first()
-    return message?.msgId === this.#row.blockingMsgId ? message : null
-  }
-
-  /** Everyone who waits is answered `empty`, and so is every later pull. */
-  endPulls(): void {
-    this.#endsPulls = true
-    this.#wakeAll()
-  }
-
+  /** There is no attempt to wait for; what was asked before is still done. */
   async close(): Promise<void> {
     this.endPulls()
-    await this.#line
+    await this.#end('ended')
   }
 
   async remove(): Promise<void> {
-    this.#isRemoved = true
-    this.#wakeAll()
-    await this.#line
+    this.#state.detach()
+    await this.#end('removed')
   }
 
-  async #give(): Promise<PullAnswer> {
-    if (this.#isGone()) return { kind: 'not_found' }
-    const { clock } = this.#deps
-    if (this.#out !== null && this.#out.untilMonotonicMs <= clock.monotonicMs()) this.#out = null
-    await this.#endOverdueLease()
-    if (this.#out !== null || this.#row.leaseMsgId !== null || this.#endsPulls) return { kind: 'empty' }
-    const message = await this.#first()
-    if (message === null) return { kind: 'empty' }
-    const isExplicit = this.#spec.config.ack_mode === 'explicit'
-    const outMs = isExplicit ? this.#leaseMs : longestOutMs
-    if (isExplicit) {
-      this.#leaseUntil = clock.monotonicMs() + outMs
-      await this.#save(transition.withLease(this.#row, message.msgId, clock.now() + outMs))
+  /** Who waits gets nothing here and asks again, wherever the lane is then. */
+  async handOver(): Promise<void> {
+    this.#state.detach()
+    this.endPulls()
+    await this.#end('ended')
+  }
+
+  async #end(phase: 'removed' | 'ended'): Promise<void> {
+    if (this.#phase === 'new') {
+      this.#phase = phase
+      this.#mailbox.close()
     }
-    const pullId = randomUUID()
-    this.#out = { pullId, message, untilMonotonicMs: clock.monotonicMs() + outMs }
-    return answerWith(pullId, message)
+    await this.#command(undefined, async () => {
+      this.#phase = phase
+    })
+    await this.#ended
   }
 
-  async #giveAfter(afterSeq: number): Promise<PullAnswer> {
-    if (this.#isGone()) return { kind: 'not_found' }
-    await this.#countLost()
-    const floor = await this.#deps.reader.floor(this.#spec.pipeId)
-    if (afterSeq < floor.seq) {
-      const earliest = await this.#firstAfter(floor.seq)
-      return { kind: 'cursor_expired', earliestSeq: earliest?.seq ?? floor.seq + 1 }
-    }
-    const head = await this.#batches.head()
-    const to = Math.min(afterSeq, head.seq)
-    if (to > this.#row.cursorSeq) {
-      this.#out = null
-      await this.#moveTo(to)
-    }
-    const message = await this.#firstAfter(Math.max(to, floor.seq))
-    return message === null ? { kind: 'empty' } : answerWith(randomUUID(), message)
-  }
-
-  async #moveTo(seq: number): Promise<void> {
-    const position: PipePosition = { ...(await this.#deps.reader.positionAt(this.#spec.pipeId, seq)), seq }
-    const records = position.records - (this.#row.cursorTotals?.records ?? position.records)
-    const row = transition.afterPulled(this.#row, position, records, this.#deps.clock.now())
-    await this.#save(row, { deliveredRecords: records })
-    this.#deps.onAttempt('delivered', this.#spec)
-  }
-
-  async #endOverdueLease(): Promise<void> {
-    if (this.#row.leaseMsgId === null || this.#leaseUntil > this.#deps.clock.monotonicMs()) return
-    this.#out = null
-    this.#deps.onAttempt('transient', this.#spec)
-    await this.#save(transition.afterLease(this.#row, 'lease_expired', this.#deps.clock.now()), failedOnce)
-  }
-
-  /** The first message after the cursor; what is damaged or dropped before it is counted. */
-  async #first(): Promise<StoredMessage | null> {
-    for (;;) {
-      const run = await this.#deps.reader.read(this.#spec.pipeId, this.#row.cursorSeq, firstOnly)
-      await this.#countLost(true)
-      const first = run.messages[0] ?? null
-      const damaged = run.damaged[0]
-      if (damaged === undefined || (first !== null && first.seq < damaged.seq)) {
-        if (first === null || first.seq > this.#row.cursorSeq) return first
-        continue
+  async #run(): Promise<void> {
+    try {
+      await this.#cursor.countLost()
+      while (this.#phase === 'running') {
+        if (!(await this.#mailbox.runNext())) await this.#posted()
       }
-      await this.#dropped(await this.#batches.pastDamaged(this.#row, damaged.seq))
+      this.#mailbox.close()
+    } catch (error) {
+      this.#phase = 'ended'
+      if (error instanceof LaneStoreUnavailableError) this.#mailbox.close()
+      else this.#mailbox.fail(error)
+      this.endPulls()
+      if (error instanceof LaneOwnershipLostError) this.#state.log.ownershipLost()
+      // Only while closing on a full disk: a restart begins with what was saved before.
+      else if (error instanceof LaneStoreUnavailableError) this.#state.log.notSaved()
+      else throw error
     }
   }
 
-  /** Reads on without moving the cursor: the consumer's own N decides. */
-  async #firstAfter(seq: number): Promise<StoredMessage | null> {
-    for (let after = seq; ; ) {
-      const run = await this.#deps.reader.read(this.#spec.pipeId, after, firstOnly)
-      if (run.messages[0] !== undefined) return run.messages[0]
-      const damaged = run.damaged.at(-1)
-      if (damaged === undefined) return null
-      after = damaged.seq
-    }
-  }
-
-  async #countLost(isDue = this.#isFloorDue): Promise<void> {
-    if (!isDue) return
-    this.#isFloorDue = false
-    const located = await this.#batches.located(this.#row)
-    if (located !== this.#row) await this.#save(located)
-    const lost = await this.#batches.lost(this.#row)
-    if (lost !== null) await this.#dropped(lost)
-  }
-
-  async #dropped(lost: { row: LaneRow; dropped: number; reason: string }): Promise<void> {
-    this.#deps.log.warn(
-      {
-        destination_id: this.#spec.destinationId,
-        pipe_id: this.#spec.pipeId,
-        messages: lost.dropped,
-        reason: lost.reason,
-        cursor_seq: lost.row.cursorSeq,
-      },
-      'lane.messages_dropped',
-    )
-    this.#out = null
-    await this.#save(lost.row)
-  }
-
-  async #save(row: LaneRow, counts: Partial<LaneCounts> | null = null): Promise<void> {
-    this.#row = row
-    if (this.#isRemoved) return
-    const none = { pipeId: this.#spec.pipeId, deliveredRecords: 0, failedAttempts: 0, skippedRecords: 0 }
-    await this.#deps.save(row, counts === null ? null : { ...none, ...counts })
-    this.#savedCursorSeq = row.cursorSeq
-    this.#deps.onSaved()
-  }
-
-  get #leaseMs(): number {
-    const { lease_seconds: seconds } = this.#spec.config
-    return (typeof seconds === 'number' ? seconds : defaultLeaseSeconds) * 1000
-  }
-
-  #isGone(): boolean {
-    return this.#isRemoved || this.#spec.status === 'blocked'
-  }
-
-  #isBlocking(): boolean {
-    return this.#spec.status !== 'blocked' && this.#row.blockingMsgId !== null
-  }
-
-  /** One at a time; a failure is the caller's and does not hold up the line. */
-  #alone<T>(run: () => Promise<T>): Promise<T> {
-    const result = this.#line.then(run)
-    this.#line = result.catch(() => {})
-    return result
-  }
-
-  /** Resolves when it is worth looking again, first come, first woken. */
-  #changed(leftMs: number): Promise<void> {
-    const { clock } = this.#deps
-    const holds = [levelCheckMs, leftMs]
-    if (this.#row.leaseMsgId !== null) holds.push(this.#leaseUntil - clock.monotonicMs())
+  #posted(): Promise<void> {
+    if (!this.#mailbox.isEmpty) return Promise.resolve()
     return new Promise((resolve) => {
-      const look = () => {
-        cancel()
-        this.#waiting.delete(look)
-        resolve()
-      }
-      const cancel = clock.wake(Math.max(0, Math.min(...holds)), look)
-      this.#waiting.add(look)
+      this.#wakeLoop = resolve
     })
   }
 
-  /** In the order they came: the line keeps it. */
-  #wakeAll(): void {
-    this.#changes += 1
-    for (const look of [...this.#waiting]) look()
+  /** Waiting pulls look again after it. */
+  async #command<T>(late: T, run: () => Promise<T>): Promise<T> {
+    try {
+      return await this.#mailbox.post(late, run)
+    } finally {
+      this.#waiting.wakeAll()
+    }
   }
-}
 
-const firstOnly = { maxRecords: 1, maxBytes: 1 }
-const failedOnce = { failedAttempts: 1 }
-
-function answerWith(pullId: string, message: StoredMessage): PullAnswer {
-  return {
-    kind: 'message',
-    pullId,
-    pipeId: message.pipeId,
-    msgId: message.msgId,
-    seq: message.seq,
-    recordsJson: toJsonArray(message.body),
+  /** The same, for somebody who waits for the outcome. */
+  async #ask<T>(late: T, run: () => Promise<T>): Promise<T> {
+    try {
+      return await this.#mailbox.ask(late, run)
+    } finally {
+      this.#waiting.wakeAll()
+    }
   }
 }

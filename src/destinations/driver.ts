@@ -6,7 +6,8 @@
  * A driver may be asked to deliver the same batch again: with the same `identity` and the same bytes.
  */
 import type { StoredMessage } from '../buffer/buffer.ts'
-import type { ColumnMapping, DestinationType } from '../contract/destination.ts'
+import type { ColumnMapping, ResolvedConfig } from '../contract/destination.ts'
+import { cleanCode, cleanText, withoutSecrets } from './error-text.ts'
 
 /** The run of messages that one attempt carries. Its range is fixed before the first attempt. */
 export interface Batch {
@@ -18,41 +19,81 @@ export interface Batch {
   readonly recordCount: number
   /** Bytes of all bodies together. */
   readonly byteCount: number
+  /**
+   * So many records of the first message are stored already (`storedRecords` of an earlier attempt) and are left out.
+   * Always 0 for a driver that stores a batch as a whole.
+   */
+  readonly recordOffset: number
+}
+
+/** What a driver that sends a batch in several requests shares with the lane while it does. */
+export interface AttemptProgress {
+  /** Awaited before every request after the first: keeps the destination's own `rate`. Resolves early on abort. */
+  beforeRequest(): Promise<void>
+  /** So many records from the start of the batch, those left out included, are stored: not to be sent again. */
+  stored(records: number): void
 }
 
 export interface DestinationDriver {
   /** All or nothing for this batch. Resolves = the destination has stored every record. Rejects: DeliveryError. */
-  deliver(batch: Batch, signal: AbortSignal): Promise<void>
+  deliver(batch: Batch, signal: AbortSignal, progress?: AttemptProgress): Promise<void>
   close(): Promise<void>
 }
 
-/** Everything a driver knows about its destination. Secrets are in the clear here and must not leave in an error. */
-export interface DestinationSpec {
+/**
+ * Everything a driver knows about its destination: `type` decides what `config` is, defaults filled in. Secrets are in
+ * the clear here and must not leave in an error.
+ */
+export type DestinationSpec = ResolvedConfig & {
   readonly destinationId: string
   readonly pipeId: string
   readonly pipeName: string
-  readonly type: DestinationType
-  /** Validated by the type's schema in `contract/destination.ts`; defaults not filled in. */
-  readonly config: Readonly<Record<string, unknown>>
   /** Database destinations; empty: columns are matched by name with the table's own. */
   readonly columns: readonly ColumnMapping[]
   /** The pipe's timestamp key (`pipe_ingest_ts_field`): the source of a `record_ts` column without source_field. */
   readonly timestampField: string
+  /** HTTP endpoints with one request per record: how many may be under way at once; 1 where not given. */
+  readonly concurrency?: number
+  /** For checks of a stored database destination: the key that is pinned of its server (see `PinServerKey`). */
+  readonly pinnedKey?: string | null
+  /** Places in the config whose stored value does not open: nothing can be delivered until they are set again. */
+  readonly unreadableSecrets?: readonly string[]
 }
+export type DatabaseSpec = Extract<DestinationSpec, { type: 'destination_database' }>
+export type ObjectStoreSpec = Extract<DestinationSpec, { type: 'destination_object_store' }>
+export type HttpEndpointSpec = Extract<DestinationSpec, { type: 'destination_http_endpoint' }>
+export type PullSpec = Extract<DestinationSpec, { type: 'destination_pull' }>
 
 /** Settings that drivers share; from `config.ts`. */
 export interface DriverSettings {
   /** `DESTINATION_DB_SSL`: TLS also for localhost and 127.0.0.1. */
   readonly databaseTls: boolean
+  /** `DESTINATION_DB_CLEARTEXT_AUTH`: a password may be sent over TLS whose certificate is not verified. */
+  readonly databasePasswordInClear?: boolean
+  /** `DESTINATION_DB_TLS_PIN`: false: over TLS any database server is taken for the right one. */
+  readonly pinsDatabaseKeys?: boolean
+  /** Buckets that may be written with the AWS credentials of this machine. */
+  readonly machineCredentials?: readonly string[]
+  /** Of the data directory: more than 1 after a restore. 1 where not given. */
+  readonly epoch?: number
   readonly egress: EgressPolicy
 }
 export interface EgressPolicy {
   /** CIDRs and host names (a leading `*.` matches subdomains). Deny wins over allow. */
   readonly allow: readonly string[]
   readonly deny: readonly string[]
-  /** Loopback and private addresses. */
-  readonly private: 'allow' | 'deny'
+  /** Loopback and private addresses. `auto`: see `isPrivateDenied` (egress-addresses.ts). */
+  readonly private: 'allow' | 'deny' | 'auto'
+  /** With `auto`, an Int32: how many workspaces there are. Main writes it, the threads that dial read it. */
+  readonly workspaces?: SharedArrayBuffer
 }
+
+/**
+ * Given the key of a server whose certificate is not verified (SHA-256 of the SubjectPublicKeyInfo, lower-case hex), pins
+ * it if none is pinned, and returns the one that is: durable when it resolves. Null: the destination was changed, or its
+ * pin reset, after the driver was opened, which must use this connection for nothing. Rejects when nothing can be stored.
+ */
+export type PinServerKey = (sha256: string) => Promise<string | null>
 
 /** One line of POST …/destinations/test. */
 export interface DestinationCheck {
@@ -61,12 +102,43 @@ export interface DestinationCheck {
   message: string
 }
 
-/** A destination type's adapter. Opening does no I/O: a destination that is down still has a driver. */
-export interface DriverModule {
-  open(spec: DestinationSpec, settings: DriverSettings): DestinationDriver
-  /** Connect, authenticate, look: without storing anything. Never throws for what the world does. */
-  check(spec: DestinationSpec, settings: DriverSettings, signal: AbortSignal): Promise<DestinationCheck[]>
+/** An adapter. Opening does no I/O: a destination that is down still has a driver. */
+export interface DriverModule<Spec extends DestinationSpec = DestinationSpec> {
+  open(spec: Spec, settings: DriverSettings, pin: PinServerKey): DestinationDriver
+  /**
+   * Connect, authenticate, look: without storing anything. With a sample, a database inserts one record and rolls it
+   * back. Compares with `spec.pinnedKey` and pins nothing. Never throws for what the world does.
+   */
+  check(
+    spec: Spec,
+    settings: DriverSettings,
+    signal: AbortSignal,
+    sample?: Sample | null,
+  ): Promise<DestinationCheck[]>
 }
+
+/** For an insert that is rolled back: the pipe's newest message, or null where a record has to be made up. */
+export interface Sample {
+  recent: StoredMessage | null
+}
+
+/**
+ * What the server knows of a destination type without its driver: main checks with it what is saved, the lane learns
+ * its deadline from it, and `load` brings the driver with its client library when the first batch is due. Schema,
+ * secret keys and the default flush plan are the contract's (`contract/destination-words.ts`): clients need them too.
+ */
+export interface DestinationDescriptor<Spec extends DestinationSpec = DestinationSpec> {
+  readonly type: Spec['type']
+  /** Everything wrong with a config whose shape is right: its key and a sentence that goes after the key's name. */
+  rules(config: Spec['config']): [key: string, message: string][]
+  /** What would be dialled, and the key that names it; null: nothing that the policy has a say in. */
+  target(config: Spec['config']): ConfigTarget | null
+  /** Longest time one attempt may take: the driver's own deadlines. */
+  attemptLimitMs(spec: Spec, batch: Batch): number
+  load(spec: Spec): Promise<DriverModule<Spec>>
+}
+/** `host`: of a database. */
+export type ConfigTarget = { key: string; host: string } | { key: string; url: string }
 
 export type DeliveryErrorClass = 'transient' | 'permanent'
 
@@ -75,16 +147,31 @@ export interface DeliveryErrorOptions {
   retryAfterMs?: number
   /** The message that the driver knows to be at fault, where it knows. */
   failedSeq?: number
+  /** So many records from the start of the batch, those left out included, are stored in spite of the error. */
+  storedRecords?: number
+  /**
+   * The attempt ran out of time. `rolled_back`: nothing of it is stored (a database said so), a smaller batch may go at
+   * once. `unknown`: it may have been stored, so it is repeated under its own identity before it is made smaller.
+   */
+  timedOut?: 'rolled_back' | 'unknown'
+  /** What only the operator may know, for the log: never stored, never in a response. */
+  detail?: string
   cause?: unknown
 }
 
-/** The world's error. `message` is shown to people and stored: no secrets, and it says what to do where it can. */
+/**
+ * The world's error. `message` is shown to people and stored: no secrets, and it says what to do where it can. Whatever
+ * it is made from, it is one short line of printable text.
+ */
 export class DeliveryError extends Error {
   readonly class: DeliveryErrorClass
   /** The destination's own code: an SQLSTATE, an errno name, `http_422`, an S3 code, `egress_denied`, … */
   readonly code: string
   readonly retryAfterMs: number | undefined
   readonly failedSeq: number | undefined
+  readonly storedRecords: number | undefined
+  readonly timedOut: 'rolled_back' | 'unknown' | undefined
+  readonly detail: string | undefined
 
   constructor(
     errorClass: DeliveryErrorClass,
@@ -92,11 +179,32 @@ export class DeliveryError extends Error {
     message: string,
     options: DeliveryErrorOptions = {},
   ) {
-    super(message, { cause: options.cause })
+    super(cleanText(message), { cause: options.cause })
     this.name = 'DeliveryError'
     this.class = errorClass
-    this.code = code
+    this.code = cleanCode(code)
     this.retryAfterMs = options.retryAfterMs
     this.failedSeq = options.failedSeq
+    this.storedRecords = options.storedRecords
+    this.timedOut = options.timedOut
+    this.detail = options.detail === undefined ? undefined : cleanText(options.detail)
+  }
+
+  /** What is known of it besides its text; the cause is left out, so that it can be sent to another thread. */
+  get known(): DeliveryErrorOptions {
+    const { retryAfterMs, failedSeq, storedRecords, timedOut, detail } = this
+    return { retryAfterMs, failedSeq, storedRecords, timedOut, detail }
+  }
+
+  /** The same error with more known of it: the message at fault, how much is stored. */
+  with(more: DeliveryErrorOptions): DeliveryError {
+    const options = { ...this.known, cause: this.cause, ...more }
+    return new DeliveryError(this.class, this.code, this.message, options)
+  }
+
+  /** The same error without what the destination echoed of its config, and without its cause, which may hold more. */
+  scrubbed(secrets: readonly string[]): DeliveryError {
+    const [code, message] = [withoutSecrets(this.code, secrets), withoutSecrets(this.message, secrets)]
+    return new DeliveryError(this.class, code, message, this.known)
   }
 }

@@ -1,34 +1,79 @@
-/** Which driver serves a destination: a plain table by `destination_type` and, for databases, dialect. */
-import type { DestinationType } from '../contract/destination.ts'
-import type { DriverModule } from './driver.ts'
-import { httpEndpoint } from './http-endpoint.ts'
-import { objectStore } from './object-store.ts'
-import { mysql } from './sql/mysql.ts'
-import { postgresql } from './sql/postgresql.ts'
+/**
+ * Drivers as the delivery thread opens them. A driver and its client library are loaded when the first batch needs
+ * them: a daemon without a bucket never loads the object store's SDK.
+ */
+import { configuredSecrets } from './configured-secrets.ts'
+import { descriptorOf } from './descriptors.ts'
+import {
+  DeliveryError,
+  type DestinationCheck,
+  type DestinationDriver,
+  type DestinationSpec,
+  type DriverSettings,
+  type PinServerKey,
+  type Sample,
+} from './driver.ts'
+import { isPrivateDenied } from './egress-addresses.ts'
+import { cleanText, withoutSecrets } from './error-text.ts'
 
-type Config = Readonly<Record<string, unknown>>
-
-const byDialect: Record<string, DriverModule> = {
-  postgresql,
-  postgres: postgresql,
-  pg: postgresql,
-  mysql,
-  mariadb: mysql,
+/**
+ * Opening does no I/O and never fails; what keeps a driver from being loaded is an error of its first delivery. A driver
+ * whose connections were made while more addresses were allowed is replaced before the next attempt.
+ */
+export function openDriver(
+  spec: DestinationSpec,
+  settings: DriverSettings,
+  pin: PinServerKey,
+): DestinationDriver {
+  let opening: Promise<DestinationDriver> | undefined
+  let wasPrivateDenied = false
+  if (spec.unreadableSecrets !== undefined) return unusable(spec.unreadableSecrets)
+  return {
+    async deliver(batch, signal, progress) {
+      const isDenied = isPrivateDenied(settings.egress)
+      if (opening !== undefined && isDenied !== wasPrivateDenied) {
+        await (await opening).close()
+        opening = undefined
+      }
+      wasPrivateDenied = isDenied
+      opening ??= load(spec, settings, pin)
+      try {
+        await (await opening).deliver(batch, signal, progress)
+      } catch (error) {
+        throw error instanceof DeliveryError ? error.scrubbed(configuredSecrets(spec)) : error
+      }
+    },
+    async close() {
+      await (await opening)?.close()
+    },
+  }
 }
 
-/** The driver of a destination. A pull lane has none: its consumer comes to it, so it must not be asked for. */
-export function driverFor(type: DestinationType, config: Config): DriverModule {
-  switch (type) {
-    case 'destination_database': {
-      const module = byDialect[String(config.dialect ?? config.sql_dialect ?? 'postgresql')]
-      if (module === undefined) throw new Error('the dialect was not checked before the driver was asked for')
-      return module
-    }
-    case 'destination_object_store':
-      return objectStore
-    case 'destination_http_endpoint':
-      return httpEndpoint
-    case 'destination_pull':
-      throw new Error('a pull destination has no driver')
+export async function checkDestination(
+  spec: DestinationSpec,
+  settings: DriverSettings,
+  signal: AbortSignal,
+  sample: Sample | null,
+): Promise<DestinationCheck[]> {
+  const module = await descriptorOf(spec.type).load(spec)
+  const checks = await module.check(spec, settings, signal, sample)
+  const secrets = configuredSecrets(spec)
+  return checks.map((check) => ({ ...check, message: withoutSecrets(cleanText(check.message), secrets) }))
+}
+
+/** Nothing is sent without a secret that should be there. */
+function unusable(places: readonly string[]): DestinationDriver {
+  const message = `The stored ${places.join(' and ')} cannot be read: the sealed value was altered. Set it again.`
+  return {
+    deliver: () => Promise.reject(new DeliveryError('permanent', 'secret_unreadable', message)),
+    close: async () => {},
   }
+}
+
+async function load(
+  spec: DestinationSpec,
+  settings: DriverSettings,
+  pin: PinServerKey,
+): Promise<DestinationDriver> {
+  return (await descriptorOf(spec.type).load(spec)).open(spec, settings, pin)
 }

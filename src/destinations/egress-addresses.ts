@@ -1,11 +1,16 @@
 /**
  * Which addresses a destination may have. Pure: names are not looked up here.
  *
- * Refused always, whatever the settings allow: addresses that are no server's (unspecified, multicast, reserved) and
+ * Rejected always, whatever the settings allow: addresses that are no server's (unspecified, multicast, reserved) and
  * those where clouds serve credentials to whoever asks (link-local and a few fixed ones). The settings decide the
- * rest; deny wins over allow, and loopback and private addresses depend on `egress.private`.
+ * rest; deny wins over allow, and loopback and private addresses depend on `egress.private`:
  *
- * An IPv6 address that carries an IPv4 one (mapped, compatible, NAT64, 6to4) is judged by both.
+ *   allow   dialled
+ *   deny    not dialled, but for what `egress.allow` lists
+ *   auto    as allow while the data directory has one workspace; from the second on as deny, except that a database
+ *           may be on a loopback address
+ *
+ * An IPv6 address that carries an IPv4 one (mapped, compatible, NAT64, 6to4) is checked as both.
  */
 import { domainToASCII } from 'node:url'
 import ipaddr from 'ipaddr.js'
@@ -14,7 +19,7 @@ import type { EgressPolicy } from './driver.ts'
 type Address = ipaddr.IPv4 | ipaddr.IPv6
 type Range = [Address, number]
 
-const refusedAlways = ranges(
+const rejectedAlways = ranges(
   '0.0.0.0/8',
   '169.254.0.0/16', // link-local; metadata of most clouds
   '100.100.100.200/32', // metadata of Alibaba Cloud
@@ -32,6 +37,8 @@ const refusedAlways = ranges(
   'ff00::/8',
 )
 
+const loopbackRanges = ranges('127.0.0.0/8', '::1/128')
+
 const privateRanges = ranges(
   '127.0.0.0/8',
   '10.0.0.0/8',
@@ -44,16 +51,32 @@ const privateRanges = ranges(
   'fec0::/10', // site-local, deprecated
 )
 
+/** What dials: PostgreSQL and MySQL, or a client of a URL. */
+export type EgressUse = 'database' | 'url'
+
+/** Whether loopback and private addresses are denied now: with `auto` that changes while the daemon runs. */
+export function isPrivateDenied({ private: rule, workspaces }: EgressPolicy): boolean {
+  if (rule !== 'auto') return rule === 'deny'
+  // Who does not know how many there are must not take the risk.
+  return workspaces === undefined || Atomics.load(new Int32Array(workspaces), 0) > 1
+}
+
 /** True when this address may be dialled for this host name (the address itself when there is no name). */
-export function isAddressAllowed(address: string, host: string, policy: EgressPolicy): boolean {
+export function isAddressAllowed(
+  address: string,
+  host: string,
+  policy: EgressPolicy,
+  use: EgressUse = 'url',
+): boolean {
   const outer = parseLiteral(address)
   if (outer === null) return false
   const embedded = embeddedIPv4(outer)
   const both = embedded === null ? [outer] : [outer, embedded]
   const within = (list: readonly Range[]) => both.some((candidate) => list.some(matches(candidate)))
-  if (within(refusedAlways)) return false
+  if (within(rejectedAlways)) return false
   if (isHostListed(host, policy.deny) || within(rangesOf(policy.deny))) return false
-  if (policy.private === 'allow' || !within(privateRanges)) return true
+  if (!isPrivateDenied(policy) || !within(privateRanges)) return true
+  if (policy.private === 'auto' && use === 'database' && loopbackRanges.some(matches(outer))) return true
   return isHostListed(host, policy.allow) || within(rangesOf(policy.allow))
 }
 

@@ -1,26 +1,31 @@
 /**
- * The one way out: every driver dials through this file, so that the egress policy holds for whatever is dialled.
+ * The one way out: every driver dials through this file, so that the egress policy holds for everything that is dialled.
  *
  *   host ──is its spelling allowed?──▶ look-up of all addresses ──▶ the allowed ones ──▶ connect to one of those
  *
  * The address that was checked is the address that is dialled; there is no second look-up between the two, so a name
- * that changes its answer (DNS rebinding) gains nothing. A refusal has one text, whether or not anything listens.
+ * that changes its answer (DNS rebinding) gains nothing. A denial has one text, whether or not anything listens; where
+ * addresses of the network are denied, a name that resolves to one and a name that does not resolve have one error, so
+ * that nobody learns which internal names there are.
  */
-import { lookup } from 'node:dns/promises'
 import http from 'node:http'
 import https from 'node:https'
 import net from 'node:net'
 import type { Duplex } from 'node:stream'
 import tls from 'node:tls'
-import { buildConnector } from 'undici'
 import { DeliveryError, type EgressPolicy } from './driver.ts'
 import {
+  type EgressUse,
   isAddressAllowed,
   isDisguised,
   isHostListed,
+  isPrivateDenied,
   normaliseHost,
   parseLiteral,
 } from './egress-addresses.ts'
+import { guardSocket, type ReadLimit } from './guarded-socket.ts'
+import { forget, lookUp } from './resolver.ts'
+import { untilStopped } from './until-stopped.ts'
 
 export interface DialTarget {
   host: string
@@ -30,103 +35,105 @@ export interface DialOptions {
   signal?: AbortSignal | undefined
   /** For look-up and connection together. Default 10 s. */
   timeoutMs?: number
+  /** Counts what is read from the socket, and has it destroyed when that is too much. */
+  reads?: ReadLimit
+  /** Default `url`. */
+  use?: EgressUse
 }
 
 /**
  * What can be said of a host without looking it up: for saving a destination. Null when it may be dialled as far as
  * its spelling tells, else the `egress_denied` error. UNIX-socket paths are no hosts.
  */
-export function checkTargetHost(host: string, policy: EgressPolicy): DeliveryError | null {
+export function checkTargetHost(
+  host: string,
+  policy: EgressPolicy,
+  use: EgressUse = 'url',
+): DeliveryError | null {
   // A driver would take these for the directory or the abstract name of a UNIX socket.
-  if (/^[/@]/.test(host) || host.includes('\0')) return refusal()
+  if (/^[/@]/.test(host) || host.includes('\0')) return egressDenied(policy)
   const name = normaliseHost(host)
-  if (name === '' || isHostListed(name, policy.deny)) return refusal()
+  if (name === '' || isHostListed(name, policy.deny)) return egressDenied(policy)
   const literal = parseLiteral(name)
   if (literal !== null) {
-    const isRefused = isDisguised(host, literal) || !isAddressAllowed(name, name, policy)
-    return isRefused ? refusal() : null
+    const isDenied = isDisguised(host, literal) || !isAddressAllowed(name, name, policy, use)
+    return isDenied ? egressDenied(policy) : null
   }
   const isLocalhost = name === 'localhost' || name.endsWith('.localhost')
-  return isLocalhost && !isAddressAllowed('127.0.0.1', name, policy) ? refusal() : null
+  return isLocalhost && !isAddressAllowed('127.0.0.1', name, policy, use) ? egressDenied(policy) : null
 }
 
 /** The same for a URL. The host is taken as written, before the URL parser straightens out its spelling. */
 export function checkTargetUrl(url: string, policy: EgressPolicy): DeliveryError | null {
-  if (!URL.canParse(url)) return refusal()
+  if (!URL.canParse(url)) return egressDenied(policy)
   const authority = /^\s*[a-z][a-z0-9+.-]*:[/\\]*([^/\\?#]*)/i.exec(url)?.[1] ?? ''
   const written = authority.slice(authority.lastIndexOf('@') + 1).replace(/:\d*$/, '')
   return checkTargetHost(decodePercent(written), policy) ?? checkTargetHost(new URL(url).hostname, policy)
 }
 
 /**
- * A connected TCP socket to an allowed address of the host. Rejects with the `egress_denied` DeliveryError, or with
- * the system's own error (ECONNREFUSED, ENOTFOUND, ETIMEDOUT, …); when aborted, with the signal's reason.
+ * A connected TCP socket to an allowed address of the host. Rejects with the `egress_denied` DeliveryError: permanent
+ * for what the host's spelling tells, transient after a look-up, which may have failed for now. Else with the system's own
+ * error (ECONNREFUSED, ENOTFOUND, ETIMEDOUT, …); when aborted, with the signal's reason.
  */
 export async function dial(
   target: DialTarget,
   policy: EgressPolicy,
-  { signal, timeoutMs = 10_000 }: DialOptions = {},
+  { signal, timeoutMs = 10_000, reads, use = 'url' }: DialOptions = {},
 ): Promise<net.Socket> {
-  const refused = checkTargetHost(target.host, policy)
-  if (refused) throw refused
+  const denied = checkTargetHost(target.host, policy, use)
+  if (denied) throw denied
   const host = normaliseHost(target.host)
   const deadline = AbortSignal.timeout(timeoutMs)
   const stop = signal ? AbortSignal.any([signal, deadline]) : deadline
-  const addresses = await abortable(resolve(host), stop, host)
-  const allowed = addresses.filter((address) => isAddressAllowed(address, host, policy))
-  if (allowed.length === 0) throw refusal()
+  const addresses = await untilStopped(resolve(host, stop), stop).catch((error) => {
+    if (error === stop.reason && error?.name === 'TimeoutError') throw timedOut(host)
+    throw hidesNames(policy) && isUnresolved(error) ? deniedName(policy, error.message) : error
+  })
+  const allowed = addresses.filter((address) => isAddressAllowed(address, host, policy, use))
+  if (allowed.length === 0) throw deniedName(policy, `${host} resolves to ${addresses.join(', ')}`)
   let lastError: unknown
   for (const [index, address] of allowed.entries()) {
     try {
       // A dead first address must leave time for the others.
-      return await connect(address, target.port, stop, timeoutMs / (allowed.length - index))
+      const socket = await connect(address, target.port, stop, timeoutMs / (allowed.length - index))
+      return guardSocket(socket, reads)
     } catch (error) {
       if (stop.aborted) throw signal?.aborted ? signal.reason : timedOut(host)
       lastError = error
     }
   }
+  forget(host)
   throw lastError
-}
-
-/** A `connect` option for undici. SNI and the Host header keep the name; only the address is ours. */
-export function egressConnector(policy: EgressPolicy): buildConnector.connector {
-  const secure = buildConnector({ timeout: 10_000 })
-  return (options, callback) => {
-    const isTls = options.protocol === 'https:'
-    const port = Number(options.port) || (isTls ? 443 : 80)
-    dial({ host: options.hostname, port }, policy).then(
-      (socket) => {
-        if (isTls) secure({ ...options, httpSocket: socket }, callback)
-        else callback(null, socket)
-      },
-      (error) => callback(error, null),
-    )
-  }
 }
 
 /** Agents for clients built on node:http, such as the AWS SDK's. `destroy()` both when done. */
 export function egressHttpAgents(
   policy: EgressPolicy,
+  reads: ReadLimit,
   options: http.AgentOptions = {},
 ): { httpAgent: http.Agent; httpsAgent: https.Agent } {
   const settings = { keepAlive: true, maxSockets: 8, ...options }
   const httpAgent = new http.Agent(settings)
   const httpsAgent = new https.Agent(settings)
-  guard(httpAgent, policy, (socket) => socket)
-  guard(httpsAgent, policy, (socket, tlsOptions) => tls.connect({ ...tlsOptions, socket }))
+  guard(httpAgent, policy, reads, (socket) => socket)
+  guard(httpsAgent, policy, reads, (socket, tlsOptions) =>
+    guardSocket(tls.connect({ ...tlsOptions, socket }), reads),
+  )
   return { httpAgent, httpsAgent }
 }
 
 type Callback = (error: Error | null, stream?: Duplex) => void
 
-/** `createConnection` may answer later, through its callback, when it returns nothing. */
+/** `createConnection` may deliver the socket later, through its callback, when it returns nothing. */
 function guard(
   agent: http.Agent,
   policy: EgressPolicy,
+  reads: ReadLimit,
   wrap: (socket: net.Socket, options: tls.ConnectionOptions) => Duplex,
 ): void {
   const createConnection = (options: tls.ConnectionOptions, callback: Callback): void => {
-    dial({ host: options.host ?? 'localhost', port: Number(options.port) }, policy).then(
+    dial({ host: options.host ?? 'localhost', port: Number(options.port) }, policy, { reads }).then(
       (socket) => callback(null, wrap(socket, options)),
       (error) => callback(error),
     )
@@ -134,18 +141,33 @@ function guard(
   Object.assign(agent, { createConnection })
 }
 
-/** One text for every refusal: what it does not say cannot be used to look around in the network. */
-export function refusal(): DeliveryError {
-  return new DeliveryError(
-    'permanent',
-    'egress_denied',
-    "The egress policy of this server does not allow this destination's address.",
-  )
+/** One text for every denial: what it does not say cannot be used to look around in the network. */
+export function egressDenied(policy: EgressPolicy): DeliveryError {
+  return new DeliveryError('permanent', 'egress_denied', denialText(policy))
 }
 
-async function resolve(host: string): Promise<string[]> {
-  if (net.isIP(host)) return [host]
-  return (await lookup(host, { all: true })).map(({ address }) => address)
+/** After a look-up: in time the name may resolve, or to another address. `detail` is for the log. */
+function deniedName(policy: EgressPolicy, detail: string): DeliveryError {
+  return new DeliveryError('transient', 'egress_denied', denialText(policy), { detail })
+}
+
+function denialText(policy: EgressPolicy): string {
+  const orElse = hidesNames(policy) ? ', or its name does not resolve' : ''
+  return `The egress policy of this server does not allow this destination's address${orElse}. Its operator can allow a private address with the setting egress.allow or egress.private.`
+}
+
+/** Whether an address of the operator's network may be denied. Those that always are belong to nobody's network. */
+function hidesNames(policy: EgressPolicy): boolean {
+  return isPrivateDenied(policy) || policy.deny.length > 0
+}
+
+function isUnresolved(error: unknown): error is Error {
+  const code = error instanceof Error && 'code' in error ? error.code : undefined
+  return code === 'ENOTFOUND' || code === 'EAI_AGAIN'
+}
+
+async function resolve(host: string, stop: AbortSignal): Promise<string[]> {
+  return net.isIP(host) ? [host] : await lookUp(host, stop)
 }
 
 function connect(address: string, port: number, stop: AbortSignal, timeoutMs: number): Promise<net.Socket> {
@@ -171,15 +193,6 @@ function connect(address: string, port: number, stop: AbortSignal, timeoutMs: nu
     stop.addEventListener('abort', onStop, { once: true })
     socket.once('error', settle)
     socket.once('connect', () => settle())
-    if (stop.aborted) onStop()
-  })
-}
-
-function abortable<T>(work: Promise<T>, stop: AbortSignal, host: string): Promise<T> {
-  return new Promise((done, fail) => {
-    const onStop = () => fail(stop.reason?.name === 'TimeoutError' ? timedOut(host) : stop.reason)
-    stop.addEventListener('abort', onStop, { once: true })
-    work.then(done, fail).finally(() => stop.removeEventListener('abort', onStop))
     if (stop.aborted) onStop()
   })
 }

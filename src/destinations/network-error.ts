@@ -12,6 +12,9 @@ const sentences: Record<string, string> = {
   EAI_AGAIN: 'has a host name that could not be looked up just now.',
   UND_ERR_SOCKET: 'closed the connection before it had answered.',
   UND_ERR_CONNECT_TIMEOUT: 'could not be reached in time.',
+  UND_ERR_HEADERS_OVERFLOW: 'sent more headers than are read.',
+  HPE_HEADER_OVERFLOW: 'sent more headers than are read.',
+  UND_ERR_RES_CONTENT_LENGTH_MISMATCH: 'sent a body of another length than it had announced.',
   DEPTH_ZERO_SELF_SIGNED_CERT: 'shows a self-signed TLS certificate that this server does not trust.',
   SELF_SIGNED_CERT_IN_CHAIN: 'shows a TLS certificate of an authority that this server does not trust.',
   UNABLE_TO_VERIFY_LEAF_SIGNATURE: 'shows a TLS certificate whose issuer is not known here.',
@@ -20,14 +23,29 @@ const sentences: Record<string, string> = {
   ERR_TLS_CERT_ALTNAME_INVALID: 'shows a TLS certificate for another host name.',
 }
 
-/** `subject` begins the sentence, e.g. `The database server`. A DeliveryError is given back as it is. */
+/** `subject` begins the sentence, e.g. `The database server`. A DeliveryError is returned as it is, wrapped ones too. */
 export function networkError(error: unknown, subject: string): DeliveryError {
-  if (error instanceof DeliveryError) return error
+  const own = nestedDeliveryError(error)
+  if (own !== null) return own
   const code = errorCode(error) ?? 'connection_lost'
-  const fallback =
-    code.startsWith('ERR_SSL') || code === 'EPROTO' ? 'failed in the TLS handshake' : 'dropped the connection'
+  const fallback = isTlsCode(code)
+    ? 'failed in the TLS handshake'
+    : code.startsWith('HPE_')
+      ? 'sent something that is no HTTP response'
+      : 'dropped the connection'
   const sentence = sentences[code] ?? `${fallback} (${code}).`
   return new DeliveryError('transient', code, `${subject} ${sentence}`, { cause: error })
+}
+
+function isTlsCode(code: string): boolean {
+  return code.startsWith('ERR_SSL') || code === 'EPROTO'
+}
+
+/** Our own error, where a client library has wrapped it: of the egress policy, of a guarded socket. */
+export function nestedDeliveryError(error: unknown): DeliveryError | null {
+  if (error instanceof DeliveryError) return error
+  const isWrapped = typeof error === 'object' && error !== null && 'cause' in error
+  return isWrapped ? nestedDeliveryError(error.cause) : null
 }
 
 /** The `code` of a system or library error, looked for in its causes too. */

@@ -1,74 +1,105 @@
-/** The ingest path, /v1/ingest/{pipe_id}: POST, GET, OPTIONS, and 405 for the rest. Runs straight on uWebSockets. */
+/**
+ * The ingest path, /v1/ingest/{pipe_id}: POST, GET, HEAD, OPTIONS, and 405 for the rest.
+ * What ingest returns or throws becomes a response here, with the CORS headers of the pipe (spec "OPTIONS", contract
+ * "Origins"): on errors too, so that a page can read why it was rejected.
+ */
 import { ApiError } from '../contract/errors.ts'
-import type { Ingest, IngestAnswer } from '../ingest/accept.ts'
+import type { Accepted, Ingest } from '../ingest/accept.ts'
+import { rateLimitHeaders } from '../ingest/quota.ts'
 import type { Logger } from '../log.ts'
-import { corsHeaders, preflightHeaders } from './cors.ts'
+import type { Handler, ServedPath } from './engine.ts'
 import { IngestExchange } from './ingest-exchange.ts'
-import { errorAnswer, type Header, type HttpAnswer, jsonHeaders } from './reply.ts'
-import type { UwsApp, UwsHandler } from './uws.ts'
+import { errorResponse, type Header, type HttpResponse, jsonHeaders, toResponse } from './response.ts'
 
-const pattern = '/v1/ingest/:pipe_id'
+const path = '/v1/ingest/{pipe_id}'
 
 export interface IngestRoutesOptions {
   ingest: Ingest
   log: Logger
-  /** Called when a request begins; what it returns, when it is over. */
-  begin(): () => void
-  /** True while the server is shutting down: connections are closed after their answer. */
+  /** True while the server is shutting down: connections are closed after their response. */
   isStopping(): boolean
 }
 
-export function mountIngest(app: UwsApp, options: IngestRoutesOptions): void {
-  const { ingest, log, begin, isStopping } = options
-  const opened =
-    (handle: (exchange: IngestExchange) => void): UwsHandler =>
-    (res, req) => {
-      const exchange = new IngestExchange(res, req, begin())
-      if (exchange.fault === null) return handle(exchange)
-      exchange.answer(
-        errorAnswer(new ApiError('bad_request', { message: exchange.fault }), log, pattern),
-        true,
-      )
+export function ingestPath({ ingest, log, isStopping }: IngestRoutesOptions): ServedPath {
+  const forOrigin = ({ pipeId, origin }: IngestExchange, response: HttpResponse) => {
+    response.headers = withCors(response.headers, origin === '' ? null : ingest.allowOrigin(pipeId, origin))
+    return response
+  }
+  const send = (exchange: IngestExchange, response: HttpResponse) => {
+    exchange.send(forOrigin(exchange, response), isStopping())
+  }
+  const handle =
+    (serve: (exchange: IngestExchange) => void): Handler =>
+    (head, raw) => {
+      const exchange = new IngestExchange(head, raw)
+      try {
+        if (exchange.fault === null) return serve(exchange)
+        exchange.sendAndCut(forOrigin(exchange, errorResponse(exchange.fault, log, path)))
+      } catch (error) {
+        send(exchange, errorResponse(error, log, path))
+      }
     }
 
-  const post = opened((exchange) => {
+  const post = handle((exchange) => {
     ingest.post(exchange).then(
-      (answer) => {
-        if (answer !== null) exchange.answer(httpAnswer(answer), isStopping())
+      (accepted) => {
+        if (accepted !== null) send(exchange, accepted202(accepted))
       },
-      (error) => exchange.answer(errorAnswer(error, log, pattern), true),
+      (error) => send(exchange, errorResponse(error, log, path)),
     )
   })
-  const hint = opened((exchange) => {
-    exchange.answer(httpAnswer(ingest.hint(exchange.pipeId, exchange.origin)), isStopping())
+  const hint = handle((exchange) => {
+    send(exchange, toResponse({ status: 200, body: ingest.hint(exchange.pipeId) }))
   })
-  const head = opened((exchange) => {
-    exchange.answerHead(httpAnswer(ingest.hint(exchange.pipeId, exchange.origin)), isStopping())
+  const preflight = handle((exchange) => {
+    const { allowOrigin, keyRequired } = ingest.preflight(exchange.pipeId, exchange.origin)
+    const status = exchange.origin === '' ? 400 : allowOrigin === null ? 403 : 204
+    send(exchange, { status, headers: status === 204 ? preflightHeaders(keyRequired) : [], body: null })
   })
-  const preflight = opened((exchange) => {
-    const { answer, keyRequired } = ingest.preflight(exchange.pipeId, exchange.origin)
-    const headers = preflightHeaders(answer.allowOrigin, keyRequired)
-    const http = answer.body === '' ? { status: answer.status, headers, body: null } : httpAnswer(answer)
-    exchange.answer(http, isStopping())
+  const rest = handle(() => {
+    throw new ApiError('method_not_allowed', { headers: { Allow: 'POST, GET, HEAD, OPTIONS' } })
   })
-  const refuse = opened((exchange) => {
-    const error = new ApiError('method_not_allowed', { headers: { Allow: 'POST, GET, HEAD, OPTIONS' } })
-    exchange.answer(errorAnswer(error, log, pattern), isStopping())
-  })
-
-  app.post(pattern, post)
-  app.get(pattern, hint)
-  app.head(pattern, head)
-  app.options(pattern, preflight)
-  app.any(pattern, refuse)
+  const methods = new Map([
+    ['POST', post],
+    ['GET', hint],
+    ['HEAD', hint],
+    ['OPTIONS', preflight],
+  ])
+  return { path, methods, rest, isHot: true }
 }
 
-function httpAnswer(answer: IngestAnswer): HttpAnswer {
-  return { status: answer.status, headers: headersOf(answer), body: Buffer.from(answer.body) }
+/** Written by hand: it is the hot path, and nothing in it needs escaping (a pipe's name: letters, digits, `-`, `_`). */
+function accepted202({ pipeId, pipeName, recordCount, msgId, limit }: Accepted): HttpResponse {
+  const message = recordCount === 1 ? '1 record stored.' : `${recordCount} records stored.`
+  const body = Buffer.from(
+    `{"accepted":true,"pipe_id":"${pipeId}","pipe_name":"${pipeName}","records_count":${recordCount},"msg_id":"${msgId}","message":"${message}"}`,
+  )
+  const headers = limit === null ? jsonHeaders : [...jsonHeaders, ...Object.entries(rateLimitHeaders(limit))]
+  return { status: 202, headers, body }
 }
 
-function* headersOf(answer: IngestAnswer): Iterable<Header> {
-  yield* jsonHeaders
-  yield* corsHeaders(answer.allowOrigin)
-  for (const name in answer.headers) yield [name, answer.headers[name]!]
+/** Also sent where no Origin was: the response depends on it. */
+const varyByOrigin: Header = ['Vary', 'Origin']
+/** Of most responses: made once. */
+const jsonWithoutOrigin: readonly Header[] = [...jsonHeaders, varyByOrigin]
+const exposed: Header = [
+  'Access-Control-Expose-Headers',
+  'Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset',
+]
+const maxAge: Header = ['Access-Control-Max-Age', '7200']
+
+/** `allowOrigin` is the request's own Origin, checked; never `*`. */
+function withCors(headers: readonly Header[], allowOrigin: string | null): readonly Header[] {
+  if (allowOrigin !== null)
+    return [...headers, varyByOrigin, ['Access-Control-Allow-Origin', allowOrigin], exposed, maxAge]
+  return headers === jsonHeaders ? jsonWithoutOrigin : [...headers, varyByOrigin]
+}
+
+function preflightHeaders(keyRequired: boolean): readonly Header[] {
+  const allowed = ['Content-Type', 'Content-Encoding', 'Idempotency-Key']
+  if (keyRequired) allowed.push('Authorization')
+  return [
+    ['Access-Control-Allow-Methods', 'POST, GET, OPTIONS'],
+    ['Access-Control-Allow-Headers', allowed.join(', ')],
+  ]
 }

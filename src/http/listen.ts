@@ -1,12 +1,12 @@
 /**
  * Whether an address can be listened on. uWebSockets listens with SO_REUSEPORT: a second daemon on the same port would
- * succeed in silence and take half of the connections. A plain socket of node:net is refused, so it asks first.
+ * succeed in silence and take half of the connections. A plain socket of node:net is rejected, so it asks first.
  */
 import { createServer } from 'node:net'
 import { formatAddress } from '../config.ts'
 import type { ListenAddress } from '../settings.ts'
 
-/** Somebody else listens there: exit 75. */
+/** Another process listens there: exit 75. */
 export class AddressInUseError extends Error {
   readonly address: string
   constructor(surface: string, address: ListenAddress) {

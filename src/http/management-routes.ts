@@ -1,79 +1,90 @@
 /**
  * The management operations as routes: method, path, auth and success status come from the route table of the
- * contract; here stands only which use case answers which operation. Leaving one out does not compile.
+ * contract; here is only which parts of a request each use case takes. Leaving an operation out does not compile.
  */
 import assert from 'node:assert'
 import { type ManagementOperationId, operationTable } from '../contract/operations.ts'
+import type { Principal } from '../directory/principal.ts'
 import type { Management } from '../management/management.ts'
 import type { ApiRequest, Route } from './route.ts'
 
-type Handler = (call: Call) => Promise<unknown>
-
-/** A request of a known workspace, its path parameters by name. */
+/** A request of a known caller. A path parameter that the path does not have is the empty string: it finds nothing. */
 interface Call {
+  principal: Principal
   workspaceId: string
-  keyId: string
   body: unknown
+  query: URLSearchParams
   pipe: string
   destination: string
   origin: string
   apiKey: string
 }
+type Handler = (call: Call) => Promise<unknown>
 
 export function managementRoutes(management: Management): Route[] {
-  const handlers = handlersOf(management)
+  const handlers = new Map(Object.entries(handlersOf(management)))
   return operationTable.flatMap((operation): Route[] => {
-    if (operation.area !== 'management' && operation.area !== 'health') return []
-    const handler = find(handlers, operation.operationId)
-    const { method, path, operationId, success } = operation
-    assert(method !== 'OPTIONS' && operation.auth !== 'pipe')
-    const answer = async (request: ApiRequest) => {
+    const { area, method, path, operationId, success } = operation
+    if (area !== 'management') return []
+    const handler = handlers.get(operationId)
+    assert(handler !== undefined && method !== 'OPTIONS', `no handler for ${operationId}`)
+    const serve = async (request: ApiRequest) => {
       const body = await handler(callOf(request))
       return body === undefined ? { status: success.status } : { status: success.status, body }
     }
-    return [{ method, path, operationId, auth: operation.auth, handler: answer }]
+    return [{ method, path, operationId, surface: 'management', auth: 'key', handler: serve }]
   })
 }
 
 function handlersOf(m: Management): Record<ManagementOperationId, Handler> {
+  const ofWorkspace =
+    <R>(use: (workspaceId: string, body: unknown) => Promise<R>): Handler =>
+    (c) =>
+      use(c.workspaceId, c.body)
+  const ofPipe =
+    <R>(use: (workspaceId: string, pipe: string, body: unknown) => Promise<R>): Handler =>
+    (c) =>
+      use(c.workspaceId, c.pipe, c.body)
+  const ofDestination =
+    <R>(
+      use: (workspaceId: string, pipe: string, destination: string, body: unknown) => Promise<R>,
+    ): Handler =>
+    (c) =>
+      use(c.workspaceId, c.pipe, c.destination, c.body)
   return {
-    listPipes: (c) => m.listPipes(c.workspaceId),
-    createPipe: (c) => m.createPipe(c.workspaceId, c.body),
-    getPipe: (c) => m.getPipe(c.workspaceId, c.pipe),
-    updatePipe: (c) => m.updatePipe(c.workspaceId, c.pipe, c.body),
-    deletePipe: (c) => m.deletePipe(c.workspaceId, c.pipe),
-    createDestination: (c) => m.createDestination(c.workspaceId, c.pipe, c.body),
-    testDestination: (c) => m.testDestination(c.workspaceId, c.pipe, c.body),
-    getDestination: (c) => m.getDestination(c.workspaceId, c.pipe, c.destination),
-    updateDestination: (c) => m.updateDestination(c.workspaceId, c.pipe, c.destination, c.body),
-    deleteDestination: (c) => m.deleteDestination(c.workspaceId, c.pipe, c.destination),
-    setDestinationStatus: (c) => m.setDestinationStatus(c.workspaceId, c.pipe, c.destination, c.body),
-    skipBlockingMessage: (c) => m.skipBlockingMessage(c.workspaceId, c.pipe, c.destination),
-    retryNow: (c) => m.retryNow(c.workspaceId, c.pipe, c.destination),
-    getBlockingMessage: (c) => m.getBlockingMessage(c.workspaceId, c.pipe, c.destination),
-    rewindDestination: (c) => m.rewindDestination(c.workspaceId, c.pipe, c.destination, c.body),
-    putLimits: (c) => m.putLimits(c.workspaceId, c.pipe, c.body),
-    addAllowedOrigin: (c) => m.addAllowedOrigin(c.workspaceId, c.pipe, c.body),
+    listPipes: ofWorkspace(m.listPipes),
+    createPipe: ofWorkspace(m.createPipe),
+    getPipe: ofPipe(m.getPipe),
+    updatePipe: ofPipe(m.updatePipe),
+    deletePipe: ofPipe(m.deletePipe),
+    createDestination: ofPipe(m.createDestination),
+    testDestination: (c) => m.testDestination(c.workspaceId, c.pipe, c.body, c.query.get('sample')),
+    getDestination: ofDestination(m.getDestination),
+    updateDestination: ofDestination(m.updateDestination),
+    deleteDestination: ofDestination(m.deleteDestination),
+    setDestinationStatus: ofDestination(m.setDestinationStatus),
+    skipBlockingMessage: ofDestination(m.skipBlockingMessage),
+    retryNow: ofDestination(m.retryNow),
+    getBlockingMessage: ofDestination(m.getBlockingMessage),
+    rewindDestination: ofDestination(m.rewindDestination),
+    resetTlsPin: ofDestination(m.resetTlsPin),
+    putLimits: ofPipe(m.putLimits),
+    deleteLimits: ofPipe(m.deleteLimits),
+    addAllowedOrigin: ofPipe(m.addAllowedOrigin),
     removeAllowedOrigin: (c) => m.removeAllowedOrigin(c.workspaceId, c.pipe, c.origin),
-    listApiKeys: (c) => m.listApiKeys(c.workspaceId),
-    createApiKey: (c) => m.createApiKey(c.workspaceId, c.body),
-    revokeApiKey: (c) => m.revokeApiKey(c.workspaceId, c.keyId, c.apiKey),
-    getHealth: () => m.getHealth(),
+    listApiKeys: ofWorkspace(m.listApiKeys),
+    createApiKey: ofWorkspace(m.createApiKey),
+    revokeApiKey: (c) => m.revokeApiKey(c.principal, c.apiKey),
   }
 }
 
-function find(handlers: Record<string, Handler>, operationId: string): Handler {
-  const handler = handlers[operationId]
-  assert(handler, `no handler for ${operationId}`)
-  return handler
-}
-
-/** A parameter that the path does not have is the empty string: no UUID, so it finds nothing. */
-function callOf({ params, key, body }: ApiRequest): Call {
+function callOf({ params, principal, body, query }: ApiRequest): Call {
+  assert(principal !== null, 'a management route has a caller')
   return {
-    workspaceId: key?.workspaceId ?? '',
-    keyId: key?.apiKeyId ?? '',
+    principal,
+    workspaceId: principal.workspaceId,
     body,
+    query,
     pipe: params.pipe_id ?? '',
     destination: params.destination_id ?? '',
     origin: params.origin_id ?? '',

@@ -6,9 +6,9 @@
  */
 import { ApiError } from '../contract/errors.ts'
 import { isUuid } from '../contract/uuid.ts'
-import type { Delivery, PullAnswer } from '../delivery/delivery.ts'
+import type { Delivery, PullResult } from '../delivery/delivery.ts'
 import type { Logger } from '../log.ts'
-import { defaultWaitMs, type LongPoll, maxWaitMs } from '../pull/long-poll.ts'
+import { defaultWaitMs, type LongPoll, maxWaitMs } from './long-poll.ts'
 import type { ApiReply, ApiRequest, Route } from './route.ts'
 
 export interface PullRoutesOptions {
@@ -18,39 +18,33 @@ export interface PullRoutesOptions {
     destinationId: string,
   ): Promise<{ destination_type: string; destination_status: string } | null>
   delivery: Pick<Delivery, 'pulled' | 'abandoned' | 'acknowledge'>
-  longPoll: LongPoll
+  longPoll: Pick<LongPoll, 'find'>
   log: Logger
 }
 
 export function pullRoutes(options: PullRoutesOptions): Route[] {
   const path = '/v1/pull/{destination_id}'
-  const answer = (isDone: boolean) => (request: ApiRequest) => acknowledge(options, request, isDone)
+  const common = { surface: 'data', auth: 'key' } as const
+  const settle = (operationId: string, isDone: boolean): Route => ({
+    ...common,
+    method: 'POST',
+    path: `${path}/${isDone ? 'ack' : 'nack'}`,
+    operationId,
+    bodyError: 'invalid_msg_id',
+    handler: (request) => acknowledge(options, request, isDone),
+  })
   return [
     {
+      ...common,
       method: 'GET',
       path,
       operationId: 'pullMessage',
-      auth: 'key',
       // It moves the lane: nothing that a HEAD should do.
-      answersHead: false,
+      supportsHead: false,
       handler: (request) => pull(options, request),
     },
-    {
-      method: 'POST',
-      path: `${path}/ack`,
-      operationId: 'ackMessage',
-      auth: 'key',
-      bodyError: 'invalid_msg_id',
-      handler: answer(true),
-    },
-    {
-      method: 'POST',
-      path: `${path}/nack`,
-      operationId: 'nackMessage',
-      auth: 'key',
-      bodyError: 'invalid_msg_id',
-      handler: answer(false),
-    },
+    settle('ackMessage', true),
+    settle('nackMessage', false),
   ]
 }
 
@@ -59,23 +53,40 @@ async function pull(options: PullRoutesOptions, request: ApiRequest): Promise<Ap
   const waitMs = parseWaitMs(request.query.get('wait_ms'))
   const afterSeq = parseAfterSeq(request.query.get('after_seq'))
   const isAborted = () => request.isAborted?.() === true
-  const found = await options.longPoll({ workspaceId, destinationId, waitMs, afterSeq, isAborted })
-  switch (found.kind) {
+  const by = request.principal?.by
+  const apiKeyId = by?.kind === 'key' ? by.apiKeyId : null
+  const wait = { workspaceId, apiKeyId, destinationId, waitMs, afterSeq, isAborted }
+  const { result, close } = await options.longPoll.find(wait)
+  if (result.kind === 'message') return messageReply(options, destinationId, result, close)
+  close()
+  switch (result.kind) {
     case 'empty':
       return { status: 204 }
     case 'not_found':
       throw notAPullDestination()
     case 'cursor_expired':
-      throw new ApiError('cursor_expired', { details: { earliest_seq: found.earliestSeq } })
-    case 'message':
-      return messageReply(options, destinationId, found)
+      throw cursorExpired(result)
+    case 'cursor_ahead':
+      throw new ApiError('cursor_ahead', { details: { head_seq: result.headSeq } })
   }
 }
 
-type PulledMessage = Extract<PullAnswer, { kind: 'message' }>
+function cursorExpired({ earliestSeq, reason }: Extract<PullResult, { kind: 'cursor_expired' }>): ApiError {
+  const details = { earliest_seq: earliestSeq, reason }
+  if (reason === 'retention') return new ApiError('cursor_expired', { details })
+  const message = `A backup was restored: what followed it is lost. Go on with after_seq=${earliestSeq - 1}.`
+  return new ApiError('cursor_expired', { message, details })
+}
 
-/** The records are JSON text already, and stay the text that was sent: the answer is put around it. */
-function messageReply(options: PullRoutesOptions, destinationId: string, message: PulledMessage): ApiReply {
+type PulledMessage = Extract<PullResult, { kind: 'message' }>
+
+/** The records are JSON text already, and stay the text that was sent: the response is put around it. */
+function messageReply(
+  options: PullRoutesOptions,
+  destinationId: string,
+  message: PulledMessage,
+  close: () => void,
+): ApiReply {
   const { pipeId, msgId, seq, recordsJson, pullId } = message
   const head = JSON.stringify({
     pipe_id: pipeId,
@@ -86,8 +97,11 @@ function messageReply(options: PullRoutesOptions, destinationId: string, message
   const body = Buffer.concat([Buffer.from(`${head.slice(0, -1)},"records":`), recordsJson, Buffer.from('}')])
   const { delivery, log } = options
   const onSent = (wasSent: boolean) => {
-    const told = wasSent ? delivery.pulled(destinationId, pullId) : delivery.abandoned(destinationId, pullId)
-    told.catch((error) =>
+    close()
+    const settled = wasSent
+      ? delivery.pulled(destinationId, pullId)
+      : delivery.abandoned(destinationId, pullId)
+    settled.catch((error) =>
       log.error({ destination_id: destinationId, reason: String(error) }, 'pull.not_settled'),
     )
   }
@@ -106,8 +120,10 @@ async function acknowledge(
   return { status: 204 }
 }
 
+/** Null for anything but exactly `{"msg_id": <UUID>}`. */
 function msgIdOf(body: unknown): string | null {
   if (typeof body !== 'object' || body === null || !('msg_id' in body)) return null
+  if (Object.keys(body).length > 1) return null
   return typeof body.msg_id === 'string' && isUuid(body.msg_id) ? body.msg_id.toLowerCase() : null
 }
 
@@ -118,7 +134,7 @@ async function requireLane(
 ): Promise<{ workspaceId: string; destinationId: string }> {
   const destinationId = (request.params.destination_id ?? '').toLowerCase()
   if (!isUuid(destinationId)) throw new ApiError('invalid_destination_id')
-  const workspaceId = request.key?.workspaceId ?? ''
+  const workspaceId = request.principal?.workspaceId ?? ''
   const found = await options.findDestination(workspaceId, destinationId)
   if (found?.destination_type !== 'destination_pull' || found.destination_status !== 'active') {
     throw notAPullDestination()

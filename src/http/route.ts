@@ -1,6 +1,6 @@
 /** A route as data: what the HTTP layer needs to serve one operation, without any HTTP library's types. */
 import type { ErrorCode } from '../contract/errors.ts'
-import type { DirectoryKey } from '../ingest/directory.ts'
+import type { Principal } from '../directory/principal.ts'
 
 export interface ApiRequest {
   /** Path parameters, as sent (not decoded, not checked). */
@@ -10,8 +10,8 @@ export interface ApiRequest {
   headers: Record<string, string>
   /** The parsed JSON body; undefined when there was none. */
   body: unknown
-  /** Whose key the request carries; null on routes without authentication. */
-  key: DirectoryKey | null
+  /** Who makes the request; null on routes without authentication. */
+  principal: Principal | null
   /** True once the client has gone. Absent: not known. */
   isAborted?(): boolean
 }
@@ -20,7 +20,8 @@ export interface ApiReply {
   status: number
   /** Sent as JSON; a Buffer is sent as it is. */
   body?: unknown
-  headers?: Record<string, string>
+  /** A name may occur more than once (`Set-Cookie`). `Content-Type` and `Cache-Control` replace the usual ones. */
+  headers?: readonly (readonly [name: string, value: string])[]
   /** Called once: true when the response was wholly handed to the socket, false when the client went away before. */
   onSent?(wasSent: boolean): void
 }
@@ -30,9 +31,11 @@ export interface Route {
   /** With parameters in braces, as the OpenAPI document writes them: `/v1/pipes/{pipe_id}`. */
   path: string
   operationId: string
+  /** The listeners that serve it: those of management, those of ingest and pull, or all. */
+  surface: 'management' | 'data' | 'all'
   auth: 'none' | 'key'
-  /** A GET that changes something (pull) does not answer HEAD. Default: GET answers HEAD. */
-  answersHead?: boolean
+  /** False for a GET that changes something (pull). Default: a GET also serves HEAD. */
+  supportsHead?: boolean
   /** The error for a body that is not a JSON object. Default: `validation_error` with `errors: {"": …}`. */
   bodyError?: ErrorCode
   handler(request: ApiRequest): Promise<ApiReply>

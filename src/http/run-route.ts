@@ -1,77 +1,114 @@
 /**
- * One request to a route of the table: framing → key → body → handler → answer. Authentication comes before anything
- * that costs: before the path's parameters are looked at and before a body is judged.
+ * One request to a route of the table: framing → key → body → handler → response. Authentication comes before anything
+ * that costs: before the path's parameters are looked at and before a body is checked.
  */
-import { ApiError, type ErrorCode, validationError } from '../contract/errors.ts'
-import type { Authenticate } from '../ingest/bearer.ts'
-import { tooLarge } from '../ingest/body.ts'
-import { isTooDeep } from '../ingest/parse.ts'
+import { ApiError, type ErrorCode, payloadTooLarge, validationError } from '../contract/errors.ts'
+import { resourceLimits } from '../contract/resource-limits.ts'
+import { type Authenticate, admit } from '../directory/authenticate.ts'
+import type { Principal } from '../directory/principal.ts'
+import { scanJson } from '../ingest/parse.ts'
 import type { Logger } from '../log.ts'
-import { requireKey } from './auth.ts'
-import { Exchange } from './exchange.ts'
-import { framingFault, noFraming, noteFraming } from './framing.ts'
-import { answerOf, errorAnswer } from './reply.ts'
+import type { Handler } from './engine.ts'
+import type { Exchange, RequestHead } from './exchange.ts'
+import { type Framing, framingFault, noFraming, noteHeader } from './framing.ts'
+import { errorResponse, toResponse } from './response.ts'
 import type { ApiReply, Route } from './route.ts'
-import type { RouteRequest, RouteResponse } from './uws.ts'
 
 /** What serving a route needs besides the route. */
 export interface RouteContext {
   authenticate: Authenticate
   log: Logger
-  begin(): () => void
+  /** True while the server is shutting down: connections are closed after their response. */
   isStopping(): boolean
 }
 
 const maxBodyBytes = 1024 * 1024
+const maxDepth = 100
 
-export function runRoute(route: Route, context: RouteContext, isHead: boolean) {
-  const { log, begin, isStopping } = context
-  return (request: RouteRequest, response: RouteResponse): void => {
-    const exchange = new Exchange(response.raw, begin())
-    const fault = faultOf(request)
-    if (fault !== null) {
-      exchange.answer(errorAnswer(new ApiError('bad_request', { message: fault }), log, route.path), true)
-      return
-    }
-    reply(route, context, request, exchange).then(
+export function runRoute(route: Route, context: RouteContext): Handler {
+  const { log, isStopping } = context
+  return guarded(context, (head, exchange, headers) => {
+    reply(route, context, head, exchange, headers).then(
       (given) => {
         if (given === null) return
-        const answer = answerOf(given)
-        if (given.onSent) exchange.answerTracked(answer, given.onSent)
-        else if (isHead) exchange.answerHead(answer, isStopping())
-        else exchange.answer(answer, isStopping())
+        if (given.onSent) exchange.sendTracked(toResponse(given), given.onSent)
+        else exchange.send(toResponse(given), isStopping())
       },
-      (error) => exchange.answer(errorAnswer(error, log, route.operationId), isStopping()),
+      (error) => exchange.send(errorResponse(error, log, route.operationId), isStopping()),
     )
+  })
+}
+
+interface Headers {
+  framing: Framing
+  /** By lower-case name; of one that is there twice, the last. */
+  byName: Record<string, string>
+}
+
+/**
+ * What every path goes through first, unknown ones and wrong methods too: a request whose head cannot be trusted is
+ * answered, and its connection is gone.
+ */
+export function guarded(
+  { log }: RouteContext,
+  serve: (head: RequestHead, exchange: Exchange, headers: Headers) => void,
+): Handler {
+  return (head, exchange) => {
+    const headers = readHeaders(head)
+    const fault = framingFault(headers.framing)
+    if (fault === null) serve(head, exchange, headers)
+    else exchange.sendAndCut(errorResponse(fault, log, 'framing'))
   }
+}
+
+function readHeaders(head: RequestHead): Headers {
+  const framing = noFraming()
+  const byName: Record<string, string> = Object.create(null)
+  head.eachHeader((name, value) => {
+    noteHeader(framing, name, value)
+    byName[name] = value
+  })
+  return { framing, byName }
 }
 
 /** Null: the client went away. */
 async function reply(
   route: Route,
   context: RouteContext,
-  request: RouteRequest,
+  head: RequestHead,
   exchange: Exchange,
+  { framing, byName: headers }: Headers,
 ): Promise<ApiReply | null> {
-  const { headers } = request
-  const announcedBytes = Number(headers['content-length'] ?? 0)
+  // Read now: after the first wait the head may be gone.
+  const params = paramsOf(route, head)
+  const query = new URLSearchParams(head.query)
+  // Two of them are none: which one would a proxy have looked at?
+  const authorization = framing.authorizations > 1 ? '' : (headers.authorization ?? '')
   const takesBody = route.method !== 'GET' && route.method !== 'DELETE' && hasBody(headers)
-  // Asked for before the first wait, as the binding wants it; not looked at before the key is known to be good.
-  const body = takesBody && announcedBytes <= maxBodyBytes ? exchange.body(maxBodyBytes) : null
-  body?.catch(() => {})
-  const key =
-    route.auth === 'key' ? await requireKey(context.authenticate, headers.authorization ?? '') : null
-  if (takesBody && body === null) throw tooLarge(maxBodyBytes)
-  const bytes = await body
-  if (body !== null && bytes === null) return null
+  const afterKey = <P extends Principal | null>(principal: P) => {
+    if (takesBody && Number(headers['content-length']) > maxBodyBytes) throw payloadTooLarge(maxBodyBytes)
+    return principal
+  }
+  const admission =
+    route.auth === 'key' ? admit(context.authenticate, authorization, afterKey) : afterKey(null)
+  const announcedBytes = Number(headers['content-length'])
+  const bytes = takesBody
+    ? await exchange.body({ maxBytes: maxBodyBytes, announcedBytes, reserve: () => {} }, admission)
+    : undefined
+  if (bytes === null) return null
   return route.handler({
-    params: request.path_parameters,
-    query: new URLSearchParams(request.path_query),
+    params,
+    query,
     headers,
-    body: bytes === null ? undefined : parseBody(route, headers['content-type'], bytes),
-    key,
+    body: bytes === undefined ? undefined : parseBody(route, headers['content-type'], bytes),
+    principal: await admission,
     isAborted: () => exchange.isAborted,
   })
+}
+
+function paramsOf({ path }: Route, head: RequestHead): Record<string, string> {
+  const names = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name!)
+  return Object.fromEntries(names.map((name) => [name, head.param(name)]))
 }
 
 function hasBody(headers: Record<string, string>): boolean {
@@ -85,27 +122,40 @@ function parseBody(route: Route, contentType: string | undefined, bytes: Buffer)
   if (type !== undefined && type !== '' && type !== 'application/json') {
     throw bodyError(route.bodyError, 'Content-Type must be application/json.')
   }
-  if (isTooDeep(bytes)) throw bodyError(route.bodyError, 'The body is nested too deeply.')
+  // Counted before anything is made of them: a body of the largest size may hold 350,000.
+  if (valuesIn(bytes) > resourceLimits.managementBodyValues) {
+    throw bodyError(
+      route.bodyError,
+      `The body holds more than ${resourceLimits.managementBodyValues} values.`,
+    )
+  }
   let value: unknown
   try {
     value = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes))
   } catch {
     throw bodyError(route.bodyError, 'The body is not valid JSON.')
   }
+  if (isTooDeep(value)) throw bodyError(route.bodyError, 'The body is nested too deeply.')
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     throw bodyError(route.bodyError, 'The body must be a JSON object.')
   }
   return value
 }
 
-function bodyError(code: ErrorCode | undefined, complaint: string): ApiError {
-  return code === undefined ? validationError({ '': complaint }) : new ApiError(code)
+function valuesIn(bytes: Buffer): number {
+  return scanJson(bytes, 0, bytes.length, { maxRecords: bytes.length, maxKeys: bytes.length }).values
 }
 
-function faultOf(request: RouteRequest): string | null {
-  const framing = noFraming()
-  request.raw.forEach((name, value) => {
-    noteFraming(framing, name, value)
-  })
-  return framingFault(framing)
+/** JSON.parse copes with any depth; what walks the value afterwards by recursion does not. */
+function isTooDeep(value: unknown): boolean {
+  let level = [value]
+  for (let depth = 0; level.length > 0; depth++) {
+    if (depth > maxDepth) return true
+    level = level.flatMap((one) => (typeof one === 'object' && one !== null ? Object.values(one) : []))
+  }
+  return false
+}
+
+function bodyError(code: ErrorCode | undefined, complaint: string): ApiError {
+  return code === undefined ? validationError({ '': complaint }) : new ApiError(code)
 }

@@ -1,266 +1,281 @@
 /**
- * Ingest: one request from its headers to its 202. Read this first.
+ * Ingest: one request from its headers to its message in the buffer. Read this first.
  *
  *   UUID → pipe → key and Origin → size → encoding → JSON → record count → enrichment → required fields → rate → enqueue
  *
- * The order is the contract's, and each step is a function that throws the ApiError of its rule. Nothing here knows the
- * HTTP library: a request is what it can be asked for, an answer is plain data. 202 is made only after `append` has
- * resolved, which is after fsync.
+ * The order is the contract's, and each step is a function that throws the ApiError of its rule. Nothing here knows
+ * HTTP: a request is what it can be asked for, and what is returned is what happened. `post` resolves only after
+ * `append` has, which is after fsync.
  */
 import { v7 as newMsgId } from 'uuid'
-import { type Appended, type Appender, BufferUnavailableError } from '../buffer/buffer.ts'
-import { ApiError } from '../contract/errors.ts'
-import type { PipeLimits } from '../contract/limits.ts'
-import type { Logger } from '../log.ts'
-import { findPipe, refusalOf, requireKey } from './admission.ts'
-import { createAuthenticate } from './bearer.ts'
-import { bodyEncoding, bodyFormat, decodeBody, tooLarge } from './body.ts'
-import type { BodyHold, BodyMemory } from './body-memory.ts'
+import {
+  type Appended,
+  type Appender,
+  BufferUnavailableError,
+  IdempotencyKeyReusedError,
+} from '../buffer/buffer.ts'
+import { ApiError, payloadTooLarge } from '../contract/errors.ts'
+import { resourceLimits } from '../contract/resource-limits.ts'
+import { isUuid } from '../contract/uuid.ts'
+import type { Authenticate } from '../directory/authenticate.ts'
+import type { Directory, DirectoryPipe } from '../directory/directory.ts'
+import { checkOrigin, findPipe, requireSender } from './admission.ts'
+import { type BodyEncoding, type BodyFormat, bodyEncoding, bodyFormat } from './body.ts'
+import type { BodyMemory, BodyReservation } from './body-memory.ts'
+import type { BodyParsers } from './body-parsers.ts'
 import type { ClientIp } from './client-ip.ts'
-import type { Directory, DirectoryPipe } from './directory.ts'
-import type { Enrichment } from './enrich.ts'
+import { decodeBody } from './decode.ts'
+import { type Enrichment, type EnrichmentPlan, enrichmentPlans } from './enrich.ts'
 import type { Geo } from './geo.ts'
-import { judgeOrigin } from './origins.ts'
-import { type ParsedBody, parseJsonBody, parseNdjsonBody } from './parse.ts'
-import { type PipePlan, planKeeper } from './pipe-plan.ts'
-import { type LimitState, type Quota, rateLimitHeaders, type Taken } from './quota.ts'
-import { requireFields } from './required-fields.ts'
-import { spliceRecords } from './splice.ts'
+import { type Preparation, type Prepared, prepareBody } from './prepare.ts'
+import type { LimitState, Quota } from './quota.ts'
+import type { Turns } from './turns.ts'
 import type { UsageCounter } from './usage.ts'
 
-/** What is asked of a request. Headers and peer are only there until the handler first waits. */
+/** The request as ingest sees it; headers and peer are valid until the first await. */
 export interface IngestRequest {
-  /** As it stands in the path. */
+  /** As in the path. */
   readonly pipeId: string
   readonly authorization: string
   readonly origin: string
   readonly contentType: string
   readonly contentEncoding: string
-  /** The announced length; NaN when there is none. Good for refusing early, never for allocating. */
+  /** The announced length; NaN when there is none. Good for rejecting early, never for allocating. */
   readonly contentLength: number
   readonly forwardedFor: string
   /** Undefined when absent. */
   readonly idempotencyKey: string | undefined
+  /** True once the client has gone. */
+  readonly isAborted: boolean
   /** The socket's peer, 4 or 16 bytes. */
   peer(): Uint8Array
   /**
    * The body as sent; null when the client went away. Rejects with `payload_too_large` once more bytes have come, and
-   * with what `onBytes`, told of each piece before it is kept, throws.
-   * Must first be called before the first wait, or bytes are lost; later calls give the same promise.
+   * with what `reserve`, called with the memory that is about to be allocated, throws. Called once, before the first
+   * wait; `admission`, when it is a promise, is waited for while the body comes in, and its error comes first.
    */
-  body(maxBytes: number, onBytes: (bytes: number) => void): Promise<Buffer | null>
+  body(
+    limit: { maxBytes: number; announcedBytes: number; reserve(bytes: number): void },
+    admission: unknown,
+  ): Promise<Buffer | null>
 }
 
-/** What HTTP makes a response of. `body` is JSON text, ASCII when `status` is 202. */
-export interface IngestAnswer {
-  status: number
-  body: string
-  headers: Record<string, string>
-  /** The Origin to echo; null: none. */
-  allowOrigin: string | null
+/** The message is in the buffer, now or by an earlier request with the same Idempotency-Key. */
+export interface Accepted {
+  pipeId: string
+  pipeName: string
+  recordCount: number
+  msgId: string
+  /** What is left of the pipe's rate; null where nothing was taken from it. */
+  limit: LimitState | null
+}
+
+/** What GET says: that POST is wanted. */
+export interface IngestHint {
+  message: string
+  method: 'POST'
+  content_type: string
+  pipe_id: string
 }
 
 export interface Ingest {
-  /** Null: the client went away before anything was stored. */
-  post(request: IngestRequest): Promise<IngestAnswer | null>
-  /** GET: a hint that POST is wanted. */
-  hint(pipeId: string, origin: string): IngestAnswer
-  /** OPTIONS: 204, or 400/403 with an empty body; `keyRequired` decides about Authorization. */
-  preflight(pipeId: string, origin: string): { answer: IngestAnswer; keyRequired: boolean }
+  /** Throws ApiError. Null: the client went away before anything was stored. */
+  post(request: IngestRequest): Promise<Accepted | null>
+  /** Throws ApiError. */
+  hint(pipeId: string): IngestHint
+  /** OPTIONS: whether the origin may send (`allowOrigin` null: it may not). Throws ApiError for an unknown pipe. */
+  preflight(pipeId: string, origin: string): { allowOrigin: string | null; keyRequired: boolean }
+  /** The Origin that responses of this pipe echo, also those of a paused one; null: none. */
+  allowOrigin(pipeId: string, origin: string): string | null
 }
 
 export interface IngestDeps {
   directory: Directory
+  authenticate: Authenticate
   appender: Appender
   geo: Geo
   clientIp: ClientIp
   quota: Quota
   usage: UsageCounter
   bodyMemory: BodyMemory
+  /** For those that decompress. */
+  decoders: Turns
+  /** For the bodies that would hold up the main thread. */
+  parsers: BodyParsers
   maxBodyBytes: number
-  log: Logger
+  maxRecords: number
+  maxKeys: number
   now(): number
 }
 
 export function createIngest(deps: IngestDeps): Ingest {
-  const { directory, now } = deps
-  const authenticate = createAuthenticate(directory)
-  const planOf = planKeeper()
+  const { directory, maxRecords, maxKeys } = deps
+  const planOf = enrichmentPlans()
+  const limits = { maxRecords, maxKeys, maxValues: resourceLimits.mainThreadValues }
 
   return {
     post: async (request) => {
-      const receivedMs = now()
-      let entry: DirectoryPipe | null = null
-      let allowOrigin: string | null = null
-      const hold = deps.bodyMemory.open()
+      const receivedMs = deps.now()
+      const entry = findPipe(directory, request.pipeId)
+      const reservation = deps.bodyMemory.open(entry.workspaceId, entry.pipe.pipe_id)
       try {
-        entry = findPipe(directory, request.pipeId)
-        const verdict = judgeOrigin(entry, request.origin)
-        allowOrigin = verdict.echo
         const plan = planOf(entry)
-        const clientIp = plan.enrichment.needsClientIp
+        const clientIp = plan.needsClientIp
           ? deps.clientIp.of(request.peer(), () => request.forwardedFor)
           : null
-        const key = requireKey(entry, request.authorization, authenticate)
-        if (key instanceof Promise) await holdingBody(request, deps.maxBodyBytes, hold, key)
-        if (verdict.refusal !== null) throw refusalOf(verdict.refusal, request.origin)
-
-        const parsed = await readRecords(request, deps.maxBodyBytes, hold)
-        if (parsed === null) return null
-        requireCount(parsed.records.length, entry.limits)
-        const geo = plan.enrichment.needsGeo && clientIp !== null ? deps.geo.lookup(clientIp) : null
-        const enrichment = plan.enrichment.members(receivedMs, clientIp, geo)
-        requireFields(parsed.records, entry.requiredFields, enrichment.keys)
-        return await enqueue(deps, entry, plan, request, { parsed, enrichment, receivedMs, allowOrigin })
-      } catch (error) {
-        if (entry !== null) deps.usage.rejected(entry.pipe.pipe_id, receivedMs)
-        return refuse(error, allowOrigin, deps.log)
-      } finally {
-        hold.release()
-      }
-    },
-    hint: (pipeId, origin) => {
-      try {
-        const entry = findPipe(directory, pipeId)
-        const body = {
-          message: 'Send records with POST and a JSON body: one object or an array of objects.',
-          method: 'POST',
-          content_type: 'application/json',
-          pipe_id: entry.pipe.pipe_id,
+        const body = await readBody(deps, entry, request, reservation)
+        if (body === null) return null
+        const preparation: Preparation = {
+          format: body.format,
+          limits,
+          pipeMaxRecords: entry.limits?.pl_ingest_max_records_per_request ?? null,
+          enrichment: enrichmentOf(deps, plan, receivedMs, clientIp),
+          requiredFields: entry.requiredFields,
+          withHash: request.idempotencyKey !== undefined,
         }
-        const allowOrigin = judgeOrigin(entry, origin).echo
-        return { status: 200, body: JSON.stringify(body), headers: {}, allowOrigin }
+        const prepared =
+          prepareHere(body.bytes, preparation, reservation) ??
+          (await prepareInThread(deps, entry, body.bytes, preparation, reservation))
+        return await enqueue(deps, entry, prepared, request.idempotencyKey, receivedMs)
       } catch (error) {
-        return refuse(error, null, deps.log)
+        deps.usage.rejected(entry.pipe.pipe_id, receivedMs)
+        throw error
+      } finally {
+        reservation.release()
       }
     },
+    hint: (pipeId) => ({
+      message: 'Send records with POST and a JSON body: one object or an array of objects.',
+      method: 'POST',
+      content_type: 'application/json',
+      pipe_id: findPipe(directory, pipeId).pipe.pipe_id,
+    }),
     preflight: (pipeId, origin) => {
-      try {
-        const entry = findPipe(directory, pipeId)
-        const { echo } = judgeOrigin(entry, origin)
-        const status = origin === '' ? 400 : echo === null ? 403 : 204
-        const answer = { status, body: '', headers: {}, allowOrigin: echo }
-        return { answer, keyRequired: entry.pipe.pipe_api_key_required }
-      } catch (error) {
-        return { answer: refuse(error, null, deps.log), keyRequired: false }
+      const entry = findPipe(directory, pipeId)
+      return {
+        allowOrigin: checkOrigin(entry, origin).allowOrigin,
+        keyRequired: entry.pipe.pipe_api_key_required,
       }
+    },
+    allowOrigin: (pipeId, origin) => {
+      const entry = isUuid(pipeId) ? directory.pipe(pipeId.toLowerCase()) : undefined
+      return entry === undefined ? null : checkOrigin(entry, origin).allowOrigin
     },
   }
 }
 
-/** The body must be asked for before the first wait, or its bytes are lost: collect it while the key is looked up. */
-async function holdingBody(
-  request: IngestRequest,
-  maxBytes: number,
-  hold: BodyHold,
-  key: Promise<undefined>,
-): Promise<void> {
-  request.body(maxBytes, hold.add).catch(() => {})
-  await key
+interface Body {
+  bytes: Buffer
+  format: BodyFormat
 }
 
-/** Size → encoding → JSON. What the headers rule out is refused before the body is read. Null: the client went away. */
-async function readRecords(
-  request: IngestRequest,
-  maxBytes: number,
-  hold: BodyHold,
-): Promise<ParsedBody | null> {
-  if (request.contentLength > maxBytes) throw tooLarge(maxBytes)
-  const encoding = bodyEncoding(request.contentEncoding)
-  const format = bodyFormat(request.contentType)
-  requireIdempotencyKeyIsUsable(request.idempotencyKey)
-  const sent = await request.body(maxBytes, hold.add)
-  if (sent === null) return null
-  const bytes = encoding === 'identity' ? sent : await decodeBody(sent, encoding, maxBytes)
-  if (bytes !== sent) hold.add(bytes.length)
-  return format === 'json' ? parseJsonBody(bytes) : parseNdjsonBody(bytes)
-}
-
-function requireIdempotencyKeyIsUsable(key: string | undefined): void {
-  if (key !== undefined && !/^[\x20-\x7e]{1,255}$/.test(key)) {
-    throw new ApiError('invalid_payload', { message: 'Idempotency-Key must be 1 to 255 ASCII characters.' })
-  }
-}
-
-/** Spec "Limits": only when a limits row exists. */
-function requireCount(count: number, limits: PipeLimits | null): void {
-  const max = limits?.pl_ingest_max_records_per_request ?? count
-  if (count > max) {
-    throw new ApiError('batch_too_large', {
-      message: `${count} records in one request; this pipe takes at most ${max}.`,
-      details: { limit: 'pl_ingest_max_records_per_request', limit_value: max, current: count },
-    })
-  }
-}
-
-interface Accepted {
-  parsed: ParsedBody
-  enrichment: Enrichment
-  receivedMs: number
-  allowOrigin: string | null
-}
-
-/** Rate → enqueue. What was taken from the quota is given back unless a new message is in the buffer. */
-async function enqueue(
+/** Key and Origin → size → encoding. What the headers rule out is rejected before the body is read. Null: the client went away. */
+async function readBody(
   deps: IngestDeps,
   entry: DirectoryPipe,
-  plan: PipePlan,
   request: IngestRequest,
-  accepted: Accepted,
-): Promise<IngestAnswer> {
-  const { parsed, enrichment, receivedMs, allowOrigin } = accepted
-  const pipeId = entry.pipe.pipe_id
-  const recordCount = parsed.records.length
-  const body = spliceRecords(parsed, enrichment)
-  const taken = entry.limits && deps.quota.take(pipeId, entry.limits, recordCount, body.length, receivedMs)
-  const msgId = newMsgId()
+  reservation: BodyReservation,
+): Promise<Body | null> {
+  const maxBytes = deps.maxBodyBytes
+  const reserve = reservation.add
+  const admission = requireSender(entry, request, deps.authenticate, () => requireHeaders(request, maxBytes))
+  const sent = await request.body({ maxBytes, announcedBytes: request.contentLength, reserve }, admission)
+  if (sent === null) return null
+  const { encoding, format } = admission instanceof Promise ? await admission : admission
+  if (encoding === 'identity') return { bytes: sent, format }
+  const decode = async () =>
+    request.isAborted ? null : await decodeBody(sent, encoding, { maxBytes, reserve })
+  const bytes = await deps.decoders.run(entry.workspaceId, entry.pipe.pipe_id, decode)
+  return bytes === null ? null : { bytes, format }
+}
+
+function enrichmentOf(
+  { geo }: IngestDeps,
+  plan: EnrichmentPlan,
+  receivedMs: number,
+  clientIp: string | null,
+): Enrichment {
+  return plan.members(receivedMs, clientIp, plan.needsGeo && clientIp !== null ? geo.lookup(clientIp) : null)
+}
+
+/** JSON → record count → enrichment → required fields. Null for a body that would hold up the main thread. */
+function prepareHere(bytes: Buffer, preparation: Preparation, reservation: BodyReservation): Prepared | null {
+  return bytes.length > resourceLimits.mainThreadBodyBytes
+    ? null
+    : prepareBody(bytes, preparation, reservation.add)
+}
+
+/** The same. `bytes` is gone afterwards. */
+async function prepareInThread(
+  { parsers }: IngestDeps,
+  { workspaceId, pipe }: DirectoryPipe,
+  bytes: Buffer,
+  preparation: Preparation,
+  reservation: BodyReservation,
+): Promise<Prepared> {
+  const prepared = await parsers.prepare(bytes, preparation, workspaceId, pipe.pipe_id)
+  reservation.add(prepared.body.length)
+  return prepared
+}
+
+function requireHeaders(
+  request: IngestRequest,
+  maxBytes: number,
+): { encoding: BodyEncoding; format: BodyFormat } {
+  if (request.contentLength > maxBytes) throw payloadTooLarge(maxBytes)
+  const encoding = bodyEncoding(request.contentEncoding)
+  const format = bodyFormat(request.contentType)
   const { idempotencyKey } = request
+  if (idempotencyKey !== undefined && !/^[\x20-\x7e]{1,255}$/.test(idempotencyKey)) {
+    throw new ApiError('invalid_payload', { message: 'Idempotency-Key must be 1 to 255 ASCII characters.' })
+  }
+  return { encoding, format }
+}
+
+/**
+ * Repeat? → rate → enqueue. A repeat of an Idempotency-Key takes nothing of the quotas, so it is looked for first (contract
+ * "Quotas"); two at once are told apart by `append`. What was reserved is refunded unless a new message is in the buffer.
+ */
+async function enqueue(
+  deps: IngestDeps,
+  { pipe, limits }: DirectoryPipe,
+  { recordCount, body, bodyHash }: Prepared,
+  idempotencyKey: string | undefined,
+  receivedMs: number,
+): Promise<Accepted> {
+  const { pipe_id: pipeId, pipe_name: pipeName } = pipe
+  const idempotency =
+    idempotencyKey === undefined || bodyHash === null ? undefined : { key: idempotencyKey, bodyHash }
+  if (idempotency !== undefined) {
+    const first = await deps.appender.findRepeat(pipeId, idempotency)
+    if (first === 'reused') throw new ApiError('idempotency_key_reused')
+    if (first !== null)
+      return { pipeId, pipeName, recordCount: first.recordCount, msgId: first.msgId, limit: null }
+  }
+  const amount = { records: recordCount, bytes: body.length }
+  const reserved = limits && (await deps.quota.reserve(pipeId, limits, amount, receivedMs))
+  const msgId = newMsgId()
   let appended: Appended
   try {
-    appended = await deps.appender.append({ pipeId, msgId, receivedMs, recordCount, body, idempotencyKey })
+    appended = await deps.appender.append({ pipeId, msgId, receivedMs, recordCount, body, idempotency })
   } catch (error) {
-    if (taken) deps.quota.giveBack(taken)
-    throw error instanceof BufferUnavailableError ? unavailable(msgId) : error
+    if (reserved) deps.quota.refund(reserved)
+    if (error instanceof IdempotencyKeyReusedError) throw new ApiError('idempotency_key_reused')
+    throw error instanceof BufferUnavailableError ? unavailable(error, msgId) : error
   }
   if (appended.repeated) {
-    if (taken) deps.quota.giveBack(taken)
-  } else deps.usage.accepted(pipeId, recordCount, body.length, receivedMs)
-  return answer202(plan, appended, allowOrigin, taken)
+    if (reserved) deps.quota.refund(reserved)
+  } else {
+    if (!reserved) deps.quota.count(pipeId, amount, receivedMs)
+    deps.usage.accepted(pipeId, recordCount, body.length, receivedMs)
+  }
+  const limit = reserved ? reserved.state : null
+  return { pipeId, pipeName, recordCount: appended.recordCount, msgId: appended.msgId, limit }
 }
 
-function unavailable(msgId: string): ApiError {
+function unavailable({ reason }: BufferUnavailableError, msgId: string): ApiError {
   return new ApiError('buffer_unavailable', {
-    details: { msg_id: msgId },
+    details: { msg_id: msgId, details: { reason } },
     headers: { 'Retry-After': '5' },
   })
-}
-
-const noHeaders: Record<string, string> = {}
-
-function answer202(
-  plan: PipePlan,
-  appended: Appended,
-  allowOrigin: string | null,
-  taken: Taken | null,
-): IngestAnswer {
-  const { recordCount, msgId } = appended
-  const message = recordCount === 1 ? '1 record stored.' : `${recordCount} records stored.`
-  const state: LimitState | undefined = taken?.state
-  return {
-    status: 202,
-    body: `${plan.answerHead}${recordCount},"msg_id":"${msgId}","message":"${message}"}`,
-    headers: state === undefined ? noHeaders : rateLimitHeaders(state),
-    allowOrigin,
-  }
-}
-
-function refuse(error: unknown, allowOrigin: string | null, log: Logger): IngestAnswer {
-  const known = error instanceof ApiError ? error : unexpected(error, log)
-  return { status: known.status, body: JSON.stringify(known.body()), headers: known.headers, allowOrigin }
-}
-
-/** Ours: logged with its stack, told to the client without. */
-function unexpected(error: unknown, log: Logger): ApiError {
-  log.error({ err: error }, 'ingest.failed')
-  return new ApiError('server_error')
 }

@@ -1,9 +1,13 @@
-/** Who may send to which pipe: UUID → pipe → key and Origin, the first checks of a request. */
-import { ApiError } from '../contract/errors.ts'
+/**
+ * Whether a request may send what it sends: UUID → pipe → key and Origin, and once the records are known, the fields
+ * that they must have. Each check throws the ApiError of its rule.
+ */
+import { ApiError, type ErrorCode } from '../contract/errors.ts'
+import { normaliseOrigin } from '../contract/pipe.ts'
 import { isUuid } from '../contract/uuid.ts'
-import type { Authenticate } from './bearer.ts'
-import type { Directory, DirectoryPipe } from './directory.ts'
-import type { OriginVerdict } from './origins.ts'
+import { type Authenticate, admit } from '../directory/authenticate.ts'
+import type { Directory, DirectoryPipe } from '../directory/directory.ts'
+import type { JsonRecord } from './parse.ts'
 
 /** Only an active pipe takes records (spec "States and transitions"). */
 export function findPipe(directory: Directory, pipeId: string): DirectoryPipe {
@@ -15,33 +19,106 @@ export function findPipe(directory: Directory, pipeId: string): DirectoryPipe {
   return entry
 }
 
-/** A promise only when the directory has to look for the key; it rejects like the function throws. */
-export function requireKey(
+/** Calls `next` when the key and the Origin are good: at once, but for a key that the directory has to look for. */
+export function requireSender<T>(
   entry: DirectoryPipe,
-  authorization: string,
+  { authorization, origin }: { authorization: string; origin: string },
   authenticate: Authenticate,
-): undefined | Promise<undefined> {
-  if (!entry.pipe.pipe_api_key_required) return undefined
-  const require = (workspaceId: string | undefined) => {
-    if (workspaceId === entry.workspaceId) return undefined
-    throw new ApiError('unauthorized', { headers: { 'WWW-Authenticate': 'Bearer' } })
+  next: () => T,
+): T | Promise<T> {
+  const afterKey = () => {
+    requireOrigin(entry, origin)
+    return next()
   }
-  const key = authenticate(authorization)
-  return key instanceof Promise ? key.then((found) => require(found?.workspaceId)) : require(key?.workspaceId)
+  if (!entry.pipe.pipe_api_key_required) return afterKey()
+  return admit(authenticate, authorization, ({ workspaceId }) => {
+    if (workspaceId !== entry.workspaceId) throw new ApiError('unauthorized')
+    return afterKey()
+  })
 }
 
-/** The error for an Origin that was refused. */
-export function refusalOf(code: NonNullable<OriginVerdict['refusal']>, origin: string): ApiError {
-  if (code === 'unauthorized') {
-    return new ApiError(code, {
-      message: 'This pipe takes browser requests only: an Origin header is required.',
-      headers: { 'WWW-Authenticate': 'Bearer' },
-    })
+function requireOrigin(entry: DirectoryPipe, origin: string): void {
+  const { error } = checkOrigin(entry, origin)
+  switch (error) {
+    case null:
+      return
+    case 'unauthorized':
+      throw new ApiError(error, {
+        message: 'This pipe accepts browser requests only: an Origin header is required.',
+      })
+    case 'forbidden':
+      throw new ApiError(error, {
+        message: `The origin ${JSON.stringify(origin)} is not allowed for this pipe.`,
+      })
+    default:
+      throw new ApiError(error)
   }
-  if (code === 'forbidden') {
-    return new ApiError(code, {
-      message: `The origin ${JSON.stringify(origin)} is not allowed for this pipe.`,
-    })
+}
+
+export interface OriginCheck {
+  /** What `Access-Control-Allow-Origin` may echo; null: nothing. */
+  allowOrigin: string | null
+  /** Why the Origin is rejected; null: it is not. */
+  error: ErrorCode | null
+}
+
+const standardOrigin = /^https?:\/\/(?:[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?|\[[0-9a-f:.]+\])(?::\d{1,5})?$/i
+/** Anything else in a header is no origin, and must not be sent back. */
+const visibleText = /^[\x21-\x7e]+$/
+
+/** Spec "Authentication", rules 6 and 7. `origin` is the header as sent, '' when absent. */
+export function checkOrigin(entry: DirectoryPipe, origin: string): OriginCheck {
+  return entry.pipe.pipe_api_key_required ? withKey(entry, origin) : withoutKey(entry, origin)
+}
+
+/** Rule 6: the key is what protects the pipe; an Origin is only compared when there is something to compare it with. */
+function withKey(entry: DirectoryPipe, origin: string): OriginCheck {
+  if (origin === '') return { allowOrigin: null, error: null }
+  const isOpen = !entry.pipe.pipe_allow_any_browser_origin && entry.allowedOrigins.size === 0
+  // Also `null` and the schemes of browser extensions (contract "Origins").
+  if (isOpen) return { allowOrigin: visibleText.test(origin) ? origin : null, error: null }
+  return isAllowed(entry, origin) ? allowed(origin) : forbidden
+}
+
+/** Rule 7: the Origin is all there is. */
+function withoutKey(entry: DirectoryPipe, origin: string): OriginCheck {
+  if (origin === '') return { allowOrigin: null, error: 'unauthorized' }
+  if (!entry.pipe.pipe_allow_any_browser_origin && entry.allowedOrigins.size === 0)
+    return { allowOrigin: null, error: 'configuration_error' }
+  return isAllowed(entry, origin) ? allowed(origin) : forbidden
+}
+
+function isAllowed(entry: DirectoryPipe, origin: string): boolean {
+  if (entry.pipe.pipe_allow_any_browser_origin) return standardOrigin.test(origin)
+  return entry.allowedOrigins.has(normaliseOrigin(origin))
+}
+
+const forbidden: OriginCheck = { allowOrigin: null, error: 'forbidden' }
+
+function allowed(origin: string): OriginCheck {
+  return { allowOrigin: origin, error: null }
+}
+
+/**
+ * Spec "Ingest": after enrichment each record must have every top-level key that an active database destination
+ * requires. Throws `missing_required_fields` with the first record that lacks any and all of the fields it lacks.
+ */
+export function requireFields(
+  records: readonly JsonRecord[],
+  requiredFields: readonly string[],
+  enrichmentKeys: readonly string[],
+): void {
+  const fromClient = requiredFields.filter((field) => !enrichmentKeys.includes(field))
+  if (fromClient.length === 0) return
+  for (let index = 0; index < records.length; index++) {
+    const record = records[index]!
+    // hasOwn: a record without the key "toString" still inherits one.
+    const fields = fromClient.filter((field) => !Object.hasOwn(record, field))
+    if (fields.length > 0) {
+      throw new ApiError('missing_required_fields', {
+        message: `Record ${index} lacks ${fields.map((field) => JSON.stringify(field)).join(', ')}.`,
+        details: { record_index: index, fields },
+      })
+    }
   }
-  return new ApiError(code)
 }

@@ -1,9 +1,4 @@
-/**
- * What a body is, by its headers, and its bytes with the Content-Encoding undone. Nothing is allocated on a client's
- * word: output is capped while it is produced, so that a small body cannot become a large one.
- */
-import { promisify } from 'node:util'
-import { brotliDecompress, gunzip, inflate, inflateRaw } from 'node:zlib'
+/** What a request's body is by its headers. */
 import { ApiError } from '../contract/errors.ts'
 
 export type BodyFormat = 'json' | 'ndjson'
@@ -22,7 +17,7 @@ export function bodyFormat(contentType: string): BodyFormat {
   if (type === 'application/json') return 'json'
   if (type === 'application/x-ndjson') return 'ndjson'
   throw new ApiError('invalid_payload', {
-    message: 'Content-Type must be application/json (or application/x-ndjson, one object a line).',
+    message: 'Content-Type must be application/json (or application/x-ndjson, one object per line).',
   })
 }
 
@@ -42,36 +37,4 @@ export function bodyEncoding(contentEncoding: string): BodyEncoding {
     default:
       throw new ApiError('unsupported_encoding')
   }
-}
-
-const decompressors = {
-  gzip: promisify(gunzip),
-  deflate: promisify(inflate),
-  br: promisify(brotliDecompress),
-}
-const inflateBare = promisify(inflateRaw)
-
-/** Throws `payload_too_large` over `maxBytes`, `invalid_payload` for bytes that are not of the encoding or are cut off. */
-export async function decodeBody(
-  bytes: Buffer,
-  encoding: Exclude<BodyEncoding, 'identity'>,
-  maxBytes: number,
-): Promise<Buffer> {
-  // "deflate" is the zlib format; some clients send the bare stream. The low nibble of a zlib header is always 8.
-  const isBare = encoding === 'deflate' && bytes.length > 0 && (bytes[0]! & 0x0f) !== 8
-  const decompress = isBare ? inflateBare : decompressors[encoding]
-  try {
-    return await decompress(bytes, { maxOutputLength: maxBytes })
-  } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ERR_BUFFER_TOO_LARGE') {
-      throw tooLarge(maxBytes)
-    }
-    throw new ApiError('invalid_payload', { message: `The body is not valid ${encoding} data.` })
-  }
-}
-
-export function tooLarge(maxBytes: number): ApiError {
-  return new ApiError('payload_too_large', {
-    message: `The body is larger than ${maxBytes} bytes, as sent or decompressed.`,
-  })
 }

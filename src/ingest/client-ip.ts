@@ -1,5 +1,5 @@
 /**
- * Who sent a request (contract "Ingest", Client IP): the socket's peer, unless it lies in `trusted_proxies`; then the
+ * Who sent a request (contract "Ingest", Client IP): the socket's peer, unless it is in `trusted_proxies`; then the
  * right-most X-Forwarded-For hop that does not. The left-most entry, which anyone can write, is never believed.
  *
  * Addresses come out in one spelling: IPv6 compressed, IPv4-mapped IPv6 as IPv4.
@@ -23,12 +23,12 @@ export function createClientIp(trustedProxies: readonly string[]): ClientIp {
   // Peers come back by the thousand on keep-alive connections: parse each once.
   const peers = new Map<string, { text: string; isTrusted: boolean }>()
 
-  const judge = (peer: Uint8Array) => {
+  const lookUp = (peer: Uint8Array) => {
     const name = Buffer.from(peer.buffer, peer.byteOffset, peer.byteLength).toString('latin1')
     let known = peers.get(name)
     if (known === undefined) {
       const address = canonical(ipaddr.fromByteArray([...peer]))
-      known = { text: address.toString(), isTrusted: lies(address, trusted) }
+      known = { text: address.toString(), isTrusted: isWithin(address, trusted) }
       if (peers.size >= maxRemembered) peers.clear()
       peers.set(name, known)
     }
@@ -38,7 +38,7 @@ export function createClientIp(trustedProxies: readonly string[]): ClientIp {
   return {
     of: (peer, forwardedFor) => {
       if (peer.byteLength !== 4 && peer.byteLength !== 16) return null
-      const { text, isTrusted } = judge(peer)
+      const { text, isTrusted } = lookUp(peer)
       return isTrusted ? lastUntrusted(text, forwardedFor(), trusted) : text
     },
     trust: (cidrs) => {
@@ -48,14 +48,14 @@ export function createClientIp(trustedProxies: readonly string[]): ClientIp {
   }
 }
 
-/** Walks the hops from the right. An entry that is no address ends the walk: what lies beyond it cannot be vouched for. */
+/** Walks the hops from the right. An entry that is no address ends the walk: what is beyond it cannot be trusted. */
 function lastUntrusted(peer: string, forwardedFor: string, trusted: readonly Range[]): string {
   let nearest = peer
   for (const hop of forwardedFor.split(',').reverse()) {
     const address = parseHop(hop.trim())
     if (address === null) return nearest
     nearest = address.toString()
-    if (!lies(address, trusted)) return nearest
+    if (!isWithin(address, trusted)) return nearest
   }
   return nearest
 }
@@ -76,7 +76,7 @@ function parseRange(cidr: string): Range {
   return [plain, plain.kind() === address.kind() ? bits : Math.max(0, bits - 96)]
 }
 
-function lies(address: Address, ranges: readonly Range[]): boolean {
+function isWithin(address: Address, ranges: readonly Range[]): boolean {
   return ranges.some(([range, bits]) => {
     if (address instanceof ipaddr.IPv4) return range instanceof ipaddr.IPv4 && address.match(range, bits)
     return range instanceof ipaddr.IPv6 && address.match(range, bits)

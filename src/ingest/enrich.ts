@@ -3,6 +3,7 @@
  * geo dimensions. All records of one request get the same, so it is one piece of JSON text.
  */
 import type { GeoFieldKey, Pipe } from '../contract/pipe.ts'
+import type { DirectoryPipe } from '../directory/directory.ts'
 import type { GeoValues } from './geo.ts'
 
 export interface Enrichment {
@@ -41,7 +42,7 @@ export function planEnrichment(pipe: Pipe): EnrichmentPlan {
     needsClientIp: pipe.pipe_add_ingest_ip || wanted.length > 0,
     needsGeo: wanted.length > 0,
     members: (receivedMs, clientIp, geo) => {
-      // A map: were two of the fields given the same key, the later value stands and the key is written once.
+      // A map: were two of the fields given the same key, the later value wins and the key is written once.
       const values = new Map<string, string | number>()
       if (pipe.pipe_add_ingest_ts) values.set(pipe.pipe_ingest_ts_field, new Date(receivedMs).toISOString())
       if (pipe.pipe_add_ingest_ip && clientIp !== null) values.set(pipe.pipe_ingest_ip_field, clientIp)
@@ -51,6 +52,19 @@ export function planEnrichment(pipe: Pipe): EnrichmentPlan {
       }
       return asEnrichment(values)
     },
+  }
+}
+
+/** Each pipe's plan, made once: kept by the directory's entry, which is replaced whenever the pipe changes. */
+export function enrichmentPlans(): (entry: DirectoryPipe) => EnrichmentPlan {
+  const plans = new WeakMap<DirectoryPipe, EnrichmentPlan>()
+  return (entry) => {
+    let plan = plans.get(entry)
+    if (plan === undefined) {
+      plan = planEnrichment(entry.pipe)
+      plans.set(entry, plan)
+    }
+    return plan
   }
 }
 

@@ -1,12 +1,12 @@
 /**
  * Geolocation of client addresses from a city-level MMDB file (spec "Geo rules"). The file may be missing (look-ups
- * then know nothing, ingest goes on), may appear later, and may be replaced while we run: it is looked at every few
- * seconds and loaded anew when it changed. A file that cannot be read as such is logged and the one in use kept.
+ * then find nothing, ingest goes on), may appear later, and may be replaced while we run: it is looked at every few
+ * seconds and loaded again when it has changed. A file that cannot be read as such is logged and the one in use kept.
  */
 
-import { type Stats, unwatchFile, watchFile } from 'node:fs'
-import { readFile } from 'node:fs/promises'
+import { readFile, stat } from 'node:fs/promises'
 import { type CityResponse, Reader } from 'maxmind'
+import { errorCode } from '../error-code.ts'
 import type { Logger } from '../log.ts'
 
 /** A dimension without a value is absent. */
@@ -39,7 +39,7 @@ export async function openGeo(options: GeoOptions): Promise<Geo> {
   const { file, log, everyMs = 2000 } = options
   if (file === null) return { lookup: () => null, close: () => {} }
   let reader: Reader<CityResponse> | null = null
-  let loading = Promise.resolve()
+  let seen: string | null = null
 
   const load = async () => {
     try {
@@ -51,19 +51,40 @@ export async function openGeo(options: GeoOptions): Promise<Geo> {
       else log.error({ file, kept: reader !== null, reason: String(error) }, 'geo.file_unreadable')
     }
   }
-  await load()
-
-  const onChange = (now: Stats, before: Stats) => {
-    const isSame = now.mtimeMs === before.mtimeMs && now.size === before.size && now.ino === before.ino
-    if (isSame || now.nlink === 0) return
-    loading = loading.then(load)
+  // The version is taken before the file is read: one that is replaced in between is read again at the next look.
+  const look = async () => {
+    const version = await versionOf(file)
+    if (version === seen) return
+    seen = version
+    if (version !== null) await load()
   }
-  watchFile(file, { interval: everyMs, persistent: false }, onChange)
+  seen = await versionOf(file)
+  await load()
+  const looking = lookEvery(everyMs, look)
 
   return {
     lookup: (address) => (reader === null ? null : valuesOf(reader, address)),
-    close: () => unwatchFile(file, onChange),
+    close: () => clearInterval(looking),
   }
+}
+
+/** One look at a time. */
+function lookEvery(everyMs: number, look: () => Promise<void>): NodeJS.Timeout {
+  let isLooking = false
+  const timer = setInterval(async () => {
+    if (isLooking) return
+    isLooking = true
+    await look().finally(() => {
+      isLooking = false
+    })
+  }, everyMs)
+  return timer.unref()
+}
+
+/** Changes with the file's content; null: it cannot be looked at, most often because it is not there. */
+async function versionOf(file: string): Promise<string | null> {
+  const found = await stat(file).catch(() => null)
+  return found === null ? null : `${found.ino} ${found.size} ${found.mtimeMs}`
 }
 
 /** Throws when the bytes are not a database, or one that a look-up cannot be made in. */
@@ -80,7 +101,7 @@ function readerOf(bytes: Buffer): Reader<CityResponse> {
 }
 
 function valuesOf(reader: Reader<CityResponse>, address: string): GeoValues | null {
-  // Trap of maxmind 5: an IPv6 look-up in an IPv4-only file gives some other address's record.
+  // Trap of maxmind 5: an IPv6 look-up in an IPv4-only file returns some other address's record.
   if (reader.metadata.ipVersion === 4 && address.includes(':')) return null
   let found: CityResponse | null
   try {
@@ -111,5 +132,5 @@ function number(value: unknown): number | undefined {
 }
 
 function isMissing(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && error.code === 'ENOENT'
+  return errorCode(error) === 'ENOENT'
 }

@@ -1,13 +1,18 @@
 /**
  * Body bytes to records: checked and looked at, never rewritten. JSON.parse runs once, to validate and to see the
- * keys; what is stored is each record's own text, found again by its bounds.
+ * keys; what is stored is each record's own text, found again by its bounds, which one pass over the bytes finds first:
+ *
+ *   [ {"a":1} , {"b":[2]} ]      bounds: 2 9 12 21   (start and end of each top-level object)
  *
  * Text must be valid UTF-8. A byte order mark is skipped (RFC 8259, section 8.1, allows it). An escaped lone surrogate
  * is only text inside a string here, and is kept as sent.
+ *
+ * Records, keys and depth are counted by the same pass, before JSON.parse makes an object of anything: a few kilobytes,
+ * decompressed, can hold millions of records.
  */
 import { isUtf8 } from 'node:buffer'
+import { lineFeed, openBracket, skipWhiteSpace } from '../buffer/record-text.ts'
 import { ApiError } from '../contract/errors.ts'
-import { maxDepth, type Scan, scanJson, skipWhiteSpace } from './scan.ts'
 
 export type JsonRecord = Record<string, unknown>
 
@@ -20,38 +25,78 @@ export interface ParsedBody {
   hasNewlines: boolean
 }
 
-/** One object or an array of objects. Throws `empty_payload`, `invalid_payload`. */
-export function parseJsonBody(bytes: Buffer): ParsedBody {
+/** What a body may hold. */
+export interface BodyLimits {
+  maxRecords: number
+  /** Of one record, those of nested objects included. */
+  maxKeys: number
+  /** Beyond it nothing is parsed here, and the result is null: the body belongs in a thread of its own. */
+  maxValues: number
+}
+
+/** One object or an array of objects. Throws `empty_payload`, `invalid_payload`, `payload_too_large`. */
+export function parseJsonBody(bytes: Buffer, limits: BodyLimits): ParsedBody | null {
   requireUtf8(bytes)
   const start = skipWhiteSpace(bytes, afterByteOrderMark(bytes), bytes.length)
   if (start === bytes.length) throw new ApiError('empty_payload')
-  const scan = scanJson(bytes, start, bytes.length)
-  requireShallow(scan, '')
+  const scan = scanJson(bytes, start, bytes.length, limits)
+  if (scan.hasTooManyRecords) throw tooManyRecords(limits.maxRecords)
+  requireModest(scan, limits, 0, '')
+  if (scan.values > limits.maxValues) return null
   const value = parseText(bytes.toString('utf8', start), 'The body is not valid JSON')
   const records = scan.isArray ? requireRecords(value) : [requireRecord(value)]
   return { bytes, records, bounds: scan.bounds, hasNewlines: scan.hasNewlines }
 }
 
-/** One object a line, blank lines skipped (contract "Ingest", `application/x-ndjson`). Errors name the line. */
-export function parseNdjsonBody(bytes: Buffer): ParsedBody {
+/** One object per line, blank lines skipped (contract "Ingest", `application/x-ndjson`). Errors name the line. */
+export function parseNdjsonBody(bytes: Buffer, limits: BodyLimits): ParsedBody | null {
   requireUtf8(bytes)
   const parsed: ParsedBody = { bytes, records: [], bounds: [], hasNewlines: false }
+  let values = 0
+  const first = afterByteOrderMark(bytes)
+  if (countLines(bytes, first, limits.maxRecords) > limits.maxRecords) throw tooManyRecords(limits.maxRecords)
   let line = 0
-  for (let start = afterByteOrderMark(bytes); start < bytes.length; ) {
+  for (let start = first; start < bytes.length; ) {
     line++
-    const newline = bytes.indexOf(0x0a, start)
+    const newline = bytes.indexOf(lineFeed, start)
     const end = newline < 0 ? bytes.length : newline
-    if (skipWhiteSpace(bytes, start, end) < end) parseLine(parsed, start, end, line)
+    if (skipWhiteSpace(bytes, start, end) < end) {
+      const scan = scanJson(bytes, start, end, limits)
+      requireModest(scan, limits, parsed.records.length, `Line ${line}: `)
+      values += scan.values + lineValues
+      if (values > limits.maxValues) return null
+      parseLine(parsed, scan, start, end, line)
+    }
     start = end + 1
   }
   if (parsed.records.length === 0) throw new ApiError('empty_payload')
   return parsed
 }
 
-function parseLine(parsed: ParsedBody, start: number, end: number, line: number): void {
+/** What parsing a line costs by itself, in values. */
+const lineValues = 2
+
+/** The shortest line with a record: `{}` and its newline. */
+const leastLineBytes = 3
+
+/** Lines that are not blank; the count stops above `enough`. */
+function countLines(bytes: Buffer, start: number, enough: number): number {
+  if ((bytes.length - start + 1) / leastLineBytes <= enough) return 0
+  let lines = 0
+  let isBlank = true
+  for (let at = start; at < bytes.length && lines <= enough; at++) {
+    const byte = bytes[at]!
+    if (byte === 0x0a) isBlank = true
+    else if (isBlank && byte !== 0x20 && byte !== 0x09 && byte !== 0x0d) {
+      lines++
+      isBlank = false
+    }
+  }
+  return lines
+}
+
+function parseLine(parsed: ParsedBody, scan: Scan, start: number, end: number, line: number): void {
   const { bytes } = parsed
-  const scan = scanJson(bytes, start, end)
-  requireShallow(scan, `Line ${line}: `)
   const value = parseText(bytes.toString('utf8', start, end), `Line ${line} is not valid JSON`)
   if (!isRecord(value)) {
     throw new ApiError('invalid_payload', {
@@ -60,25 +105,35 @@ function parseLine(parsed: ParsedBody, start: number, end: number, line: number)
   }
   parsed.records.push(value)
   parsed.bounds.push(scan.bounds[0]!, scan.bounds[1]!)
-  // The carriage return of a CRLF line end lies outside the record's bounds; one inside them is white space.
+  // The carriage return of a CRLF line end is outside the record's bounds; one inside them is white space.
   if (scan.hasNewlines) parsed.hasNewlines = true
-}
-
-/** Whether a JSON text nests deeper than `maxDepth`; for bodies that are not records. */
-export function isTooDeep(bytes: Uint8Array): boolean {
-  return scanJson(bytes, 0, bytes.length).tooDeep
 }
 
 function requireUtf8(bytes: Buffer): void {
   if (!isUtf8(bytes)) throw new ApiError('invalid_payload', { message: 'The body is not valid UTF-8.' })
 }
 
-function requireShallow(scan: Scan, where: string): void {
+/** Depth and keys of each record that was scanned. `before`: records of the body that come first. */
+function requireModest(scan: Scan, { maxKeys }: BodyLimits, before: number, where: string): void {
   if (scan.tooDeep) {
     throw new ApiError('invalid_payload', {
       message: `${where}A record is nested more than ${maxDepth} levels deep.`,
     })
   }
+  if (scan.recordWithTooManyKeys >= 0) {
+    const index = before + scan.recordWithTooManyKeys
+    throw new ApiError('invalid_payload', {
+      message: `${where}Record ${index} has more than ${maxKeys} keys, nested ones included; the limit of a record is ${maxKeys}.`,
+      details: { limit: 'ingest.max_keys_per_record', limit_value: maxKeys, record_index: index },
+    })
+  }
+}
+
+function tooManyRecords(maxRecords: number): ApiError {
+  return new ApiError('payload_too_large', {
+    message: `More than ${maxRecords} records in one request; the limit of a request is ${maxRecords}.`,
+    details: { limit: 'ingest.max_records_per_request', limit_value: maxRecords },
+  })
 }
 
 function afterByteOrderMark(bytes: Buffer): number {
@@ -122,4 +177,83 @@ function describe(value: unknown): string {
   if (value === null) return 'null'
   if (Array.isArray(value)) return 'an array'
   return `a ${typeof value}`
+}
+
+/** Levels of nesting that a record may have; the array around the records does not count. */
+const maxDepth = 100
+
+interface Scan {
+  /** Start and end (exclusive) of each record, in pairs: the text itself, or the elements of its top-level array. */
+  bounds: number[]
+  isArray: boolean
+  hasNewlines: boolean
+  tooDeep: boolean
+  /** The scan ended where they became too many. */
+  hasTooManyRecords: boolean
+  /** The first one's index; -1 when there is none. */
+  recordWithTooManyKeys: number
+  /** Values in the whole text, nested ones included; at most one less than there are. */
+  values: number
+}
+
+/**
+ * Where each record begins and ends, how deep the nesting goes, how many elements, keys and values there are, and
+ * whether raw newlines are in the white space. It understands strings and punctuation and nothing else: right for every
+ * text that JSON.parse then takes, and only bounded for any other. Depth is checked here because a parser copes with
+ * any depth and what walks the value afterwards does not. Measured: 50 KB with 100 records, 46 µs.
+ */
+export function scanJson(
+  bytes: Uint8Array,
+  start: number,
+  end: number,
+  limits: Pick<BodyLimits, 'maxRecords' | 'maxKeys'>,
+): Scan {
+  const bounds: number[] = []
+  const { maxRecords, maxKeys } = limits
+  let hasNewlines = false
+  let tooDeep = false
+  let at = skipWhiteSpace(bytes, start, end)
+  const isArray = bytes[at] === openBracket
+  const base = isArray ? 1 : 0
+  const deepest = base + maxDepth
+  let depth = 0
+  let recordStart = -1
+  let elements = 1
+  let values = 0
+  let colons = 0
+  let colonsBefore = 0
+  let recordWithTooManyKeys = -1
+  // Literals, and the string's end found here: a constant of another module is read from memory at every byte, and its
+  // functions are not always inlined (Node 20, 34 KB of records: 80 against 104 µs).
+  for (; at < end; at++) {
+    const byte = bytes[at]
+    if (byte === 0x22 /* " */) {
+      for (at++; at < end && bytes[at] !== 0x22; at++) {
+        if (bytes[at] === 0x5c /* \ */) at++
+      }
+    } else if (byte === 0x2c /* , */) {
+      values++
+      if (depth === base && ++elements > maxRecords) break
+    } else if (byte === 0x3a /* : */) {
+      colons++
+    } else if (byte === 0x7b /* { */ || byte === 0x5b /* [ */) {
+      if (byte === 0x7b && depth === base) {
+        recordStart = at
+        colonsBefore = colons
+      }
+      depth++
+      values++
+      if (depth > deepest) tooDeep = true
+    } else if (byte === 0x7d /* } */ || byte === 0x5d /* ] */) {
+      depth--
+      if (depth === base && recordStart >= 0) {
+        if (colons - colonsBefore > maxKeys && recordWithTooManyKeys < 0)
+          recordWithTooManyKeys = bounds.length / 2
+        bounds.push(recordStart, at + 1)
+        recordStart = -1
+      }
+    } else if (byte === 0x0a || byte === 0x0d) hasNewlines = true
+  }
+  const hasTooManyRecords = elements > maxRecords
+  return { bounds, isArray, hasNewlines, tooDeep, hasTooManyRecords, recordWithTooManyKeys, values }
 }

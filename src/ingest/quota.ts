@@ -1,21 +1,22 @@
 /**
- * Limits on how much a pipe takes (contract "Ingest"; spec "Pipe limits"): a token bucket per second and quotas per UTC
- * day, all-or-nothing, only for pipes with a limits row. Bytes are those of the stored body (after enrichment).
+ * Limits on how much a pipe takes (contract "Ingest", "Quotas"; spec "Pipe limits"): a token bucket per second and
+ * quotas per UTC day, all-or-nothing, only for pipes with a limits row. Bytes are those of the stored body (after
+ * enrichment).
  *
  * The bucket holds max(rate, records per request), so that the largest request the pipe allows can pass at all.
- * The day's sums start from what metadata counted for the day. What could not be stored is given back.
+ * The day's sums start from what metadata counted for the day and include what was accepted while there was no limits
+ * row. What could not be stored is refunded.
  *
- * A record counts for the day that the clock says. The days a pipe was in last are kept, so that a clock which was
- * wrong for a while and is put right goes on with the day it left: neither a fresh quota nor one that never ends.
+ * Quota days follow the wall clock; the last three are kept so that a clock step does not reset them.
  */
 import { ApiError } from '../contract/errors.ts'
-import type { PipeLimits } from '../contract/limits.ts'
+import type { PipeLimits } from '../contract/pipe.ts'
+import { dayMs } from '../quantities.ts'
 
-const dayMs = 86_400_000
-/** Today, a wrong day, and one more. */
+/** Today, a day of a wrong clock, and one more. */
 const daysKept = 3
 
-/** How one limit stands: the `X-RateLimit-…` headers. */
+/** What is left of one limit: the `X-RateLimit-…` headers. */
 export interface LimitState {
   limit: number
   remaining: number
@@ -23,24 +24,26 @@ export interface LimitState {
   resetSeconds: number
 }
 
-/** What was taken, to be given back when the append fails. */
-export interface Taken {
-  pipeId: string
+export interface DaySums {
   records: number
   bytes: number
+}
+
+/** What was reserved, to be refunded when the append fails. */
+export interface Reservation {
+  pipeId: string
+  amount: DaySums
   dayStartMs: number
   state: LimitState
 }
 
+/** Async, so that several processes can share one. */
 export interface Quota {
-  /** Throws `rate_limit_exceeded` or `daily_quota_exceeded`; nothing is taken then. */
-  take(pipeId: string, limits: PipeLimits, records: number, bytes: number, nowMs: number): Taken
-  giveBack(taken: Taken): void
-}
-
-export interface DaySums {
-  records: number
-  bytes: number
+  /** Rejects with `rate_limit_exceeded` or `daily_quota_exceeded`; nothing is taken then. */
+  reserve(pipeId: string, limits: PipeLimits, amount: DaySums, nowMs: number): Promise<Reservation>
+  refund(reserved: Reservation): void
+  /** Accepted while the pipe had no limits row: counts for the day, should it get one. */
+  count(pipeId: string, amount: DaySums, nowMs: number): void
 }
 
 interface Day extends DaySums {
@@ -48,10 +51,15 @@ interface Day extends DaySums {
 }
 
 interface PipeState {
-  tokens: number
-  refilledMs: number
+  /** Null until the pipe is first limited: then its bucket is full. */
+  bucket: Bucket | null
   /** Latest used first; never empty. */
   days: Day[]
+}
+
+interface Bucket {
+  tokens: number
+  refilledMs: number
 }
 
 /** `today`: what each pipe took since the start of the UTC day that `nowMs` lies in. */
@@ -59,43 +67,44 @@ export function createQuota(today: Readonly<Record<string, DaySums>>, nowMs: num
   const pipes = new Map<string, PipeState>()
   const seededDayMs = startOfDay(nowMs)
 
-  const stateOf = (pipeId: string, limits: PipeLimits, atMs: number): PipeState => {
+  const stateOf = (pipeId: string): PipeState => {
     let state = pipes.get(pipeId)
     if (state === undefined) {
       const seed = Object.hasOwn(today, pipeId) ? today[pipeId] : undefined
-      state = {
-        tokens: capacityOf(limits),
-        refilledMs: atMs,
-        days: [{ startMs: seededDayMs, records: seed?.records ?? 0, bytes: seed?.bytes ?? 0 }],
-      }
+      const day = { startMs: seededDayMs, records: seed?.records ?? 0, bytes: seed?.bytes ?? 0 }
+      state = { bucket: null, days: [day] }
       pipes.set(pipeId, state)
     }
-    refill(state, limits, atMs)
     return state
   }
 
   return {
-    take: (pipeId, limits, records, bytes, atMs) => {
-      const state = stateOf(pipeId, limits, atMs)
+    reserve: async (pipeId, limits, amount, atMs) => {
+      const state = stateOf(pipeId)
+      const bucket = refilled(state.bucket, limits, atMs)
+      state.bucket = bucket
       const day = dayOf(state, atMs)
-      requireDayQuota(day, limits, records, bytes, atMs)
-      requireRate(state, limits, records)
-      state.tokens -= records
-      day.records += records
-      day.bytes += bytes
-      return { pipeId, records, bytes, dayStartMs: day.startMs, state: bucketState(state, limits) }
+      requireDayQuota(day, limits, amount, atMs)
+      requireRate(bucket, limits, amount.records)
+      bucket.tokens -= amount.records
+      add(day, amount, 1)
+      return { pipeId, amount, dayStartMs: day.startMs, state: bucketState(bucket, limits) }
     },
-    giveBack: (taken) => {
-      const state = pipes.get(taken.pipeId)
+    refund: ({ pipeId, amount, dayStartMs }) => {
+      const state = pipes.get(pipeId)
       if (state === undefined) return
       // May lift the bucket over its capacity for a moment: the next refill cuts it.
-      state.tokens += taken.records
-      const day = state.days.find(({ startMs }) => startMs === taken.dayStartMs)
-      if (day === undefined) return
-      day.records -= taken.records
-      day.bytes -= taken.bytes
+      if (state.bucket !== null) state.bucket.tokens += amount.records
+      const day = state.days.find(({ startMs }) => startMs === dayStartMs)
+      if (day !== undefined) add(day, amount, -1)
     },
+    count: (pipeId, amount, atMs) => add(dayOf(stateOf(pipeId), atMs), amount, 1),
   }
+}
+
+function add(day: DaySums, { records, bytes }: DaySums, sign: 1 | -1): void {
+  day.records += sign * records
+  day.bytes += sign * bytes
 }
 
 function capacityOf(limits: PipeLimits): number {
@@ -103,11 +112,11 @@ function capacityOf(limits: PipeLimits): number {
 }
 
 /** A clock that went back neither adds nor takes tokens. */
-function refill(state: PipeState, limits: PipeLimits, nowMs: number): void {
-  const elapsedMs = Math.max(0, nowMs - state.refilledMs)
+function refilled(bucket: Bucket | null, limits: PipeLimits, nowMs: number): Bucket {
+  if (bucket === null) return { tokens: capacityOf(limits), refilledMs: nowMs }
+  const elapsedMs = Math.max(0, nowMs - bucket.refilledMs)
   const added = (elapsedMs * limits.pl_ingest_max_records_per_second) / 1000
-  state.tokens = Math.min(capacityOf(limits), state.tokens + added)
-  state.refilledMs = nowMs
+  return { tokens: Math.min(capacityOf(limits), bucket.tokens + added), refilledMs: nowMs }
 }
 
 function dayOf(state: PipeState, nowMs: number): Day {
@@ -119,25 +128,19 @@ function dayOf(state: PipeState, nowMs: number): Day {
   return day
 }
 
-function requireRate(state: PipeState, limits: PipeLimits, records: number): void {
-  if (records <= state.tokens) return
+function requireRate(bucket: Bucket, limits: PipeLimits, records: number): void {
+  if (records <= bucket.tokens) return
   const rate = limits.pl_ingest_max_records_per_second
-  const retryAfter = Math.max(1, Math.ceil((records - state.tokens) / rate))
+  const retryAfter = Math.max(1, Math.ceil((records - bucket.tokens) / rate))
   throw exceeded('rate_limit_exceeded', {
     limit: 'pl_ingest_max_records_per_second',
-    state: bucketState(state, limits),
-    current: capacityOf(limits) - Math.floor(state.tokens),
+    state: bucketState(bucket, limits),
+    current: capacityOf(limits) - Math.floor(bucket.tokens),
     retryAfter,
   })
 }
 
-function requireDayQuota(
-  day: DaySums,
-  limits: PipeLimits,
-  records: number,
-  bytes: number,
-  nowMs: number,
-): void {
+function requireDayQuota(day: DaySums, limits: PipeLimits, { records, bytes }: DaySums, nowMs: number): void {
   const retryAfter = Math.max(1, Math.ceil((startOfDay(nowMs) + dayMs - nowMs) / 1000))
   const require = (limit: keyof PipeLimits, max: number | null, current: number, more: number) => {
     if (max === null || current + more <= max) return
@@ -148,12 +151,12 @@ function requireDayQuota(
   require('pl_ingest_max_bytes_per_day', limits.pl_ingest_max_bytes_per_day, day.bytes, bytes)
 }
 
-function bucketState(state: PipeState, limits: PipeLimits): LimitState {
+function bucketState({ tokens }: Bucket, limits: PipeLimits): LimitState {
   const rate = limits.pl_ingest_max_records_per_second
   return {
     limit: rate,
-    remaining: Math.max(0, Math.floor(state.tokens)),
-    resetSeconds: Math.ceil(Math.max(0, capacityOf(limits) - state.tokens) / rate),
+    remaining: Math.max(0, Math.floor(tokens)),
+    resetSeconds: Math.ceil(Math.max(0, capacityOf(limits) - tokens) / rate),
   }
 }
 

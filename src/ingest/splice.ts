@@ -1,28 +1,50 @@
 /**
- * The stored body: each record's own text with the enrichment spliced in, one record a line.
+ * The stored body: each record's own text with the enrichment spliced in, one record per line.
  *
  *   {"n":1.10}  +  "ingest_ts":"…"   →   {"n":1.10,"ingest_ts":"…"}
  *
  * Nothing a client sent is ever serialized again: numbers, key order, spacing and duplicate keys survive. Only two
  * things change: raw newlines (white space in JSON) become spaces, and a member whose key is an enrichment key goes,
- * however it is spelled and however often it stands there, because the server's value stands (contract "Delivery").
+ * however it is spelled and however often it occurs, because the server's value wins (contract "Delivery").
  */
 import assert from 'node:assert'
+import {
+  backslash,
+  carriageReturn,
+  closeBrace,
+  closeBracket,
+  comma,
+  endOfString,
+  lineFeed,
+  openBrace,
+  openBracket,
+  quote,
+  skipWhiteSpace,
+  space,
+  stringValue,
+} from '../buffer/record-text.ts'
+import { ApiError } from '../contract/errors.ts'
+import { resourceLimits } from '../contract/resource-limits.ts'
 import type { Enrichment } from './enrich.ts'
 import type { ParsedBody } from './parse.ts'
-import { endOfString, skipWhiteSpace } from './scan.ts'
 
-const comma = 0x2c
-const lineFeed = 0x0a
-const carriageReturn = 0x0d
-const space = 0x20
-
-/** NDJSON, `\n` between records and none at the end. */
-export function spliceRecords(parsed: ParsedBody, enrichment: Enrichment): Buffer {
+/**
+ * NDJSON, `\n` between records and none at the end. Throws `payload_too_large` for more than a message may have, and
+ * what `reserve` throws, which is called with the size before it is allocated: thousands of small records, each with a
+ * long enrichment, are far more than what was sent.
+ */
+export function spliceRecords(
+  parsed: ParsedBody,
+  enrichment: Enrichment,
+  reserve: (bytes: number) => void,
+): Buffer {
   const { bytes, records, bounds } = parsed
   assert(bounds.length === records.length * 2, 'every record has its bounds')
   const insertion = Buffer.from(enrichment.text)
-  const out = Buffer.allocUnsafe(longestOutput(bounds, insertion.length))
+  const size = longestOutput(bounds, insertion.length)
+  if (size > resourceLimits.storedBytesPerMessage) throw messageTooLarge(size)
+  reserve(size)
+  const out = Buffer.allocUnsafe(size)
   let at = 0
   for (let index = 0; index < records.length; index++) {
     const start = bounds[index * 2]!
@@ -40,6 +62,17 @@ export function spliceRecords(parsed: ParsedBody, enrichment: Enrichment): Buffe
   return body
 }
 
+function messageTooLarge(size: number): ApiError {
+  return new ApiError('payload_too_large', {
+    message: `With what the pipe adds to each record, the request would take up to ${size} bytes in the buffer; the limit of one request is ${resourceLimits.storedBytesPerMessage}.`,
+    details: {
+      limit: 'stored_bytes_per_message',
+      limit_value: resourceLimits.storedBytesPerMessage,
+      current: size,
+    },
+  })
+}
+
 interface RecordText {
   bytes: Buffer
   start: number
@@ -54,7 +87,7 @@ function writeRecord(out: Buffer, at: number, record: RecordText, insertion: Buf
   let next = at + bytes.copy(out, at, start, end - 1)
   if (!record.isEmpty) out[next++] = comma
   next += insertion.copy(out, next)
-  out[next++] = 0x7d
+  out[next++] = closeBrace
   return next
 }
 
@@ -69,36 +102,64 @@ function isEmpty(record: object): boolean {
   return true
 }
 
-/** The record without every top-level member named by `keys`: the texts between its top-level commas, less those. */
+/**
+ * The record without every top-level member named by `keys`: the texts between its top-level commas, less those. Runs
+ * of members that stay are copied as one: a record may have thousands.
+ */
 function withoutMembers(bytes: Buffer, start: number, end: number, keys: readonly string[]): RecordText {
-  const kept: Buffer[] = []
-  let from = start + 1
-  let depth = 0
-  for (let at = start + 1; at < end; at++) {
-    const byte = bytes[at]
-    if (byte === 0x22) at = endOfString(bytes, at, end)
-    else if (byte === 0x7b || byte === 0x5b) depth++
-    else if (depth > 0 && (byte === 0x7d || byte === 0x5d)) depth--
-    else if (depth === 0 && (byte === comma || byte === 0x7d)) {
-      const member = bytes.subarray(from, at)
-      if (!keys.includes(keyOf(member))) kept.push(member)
-      from = at + 1
-    }
+  const names = keys.map((key) => Buffer.from(key))
+  const text = Buffer.allocUnsafe(end - start)
+  let length = text.write('{', 'latin1')
+  const keep = (from: number, to: number) => {
+    if (length > 1) text[length++] = comma
+    length += bytes.copy(text, length, from, to)
   }
-  const text = Buffer.concat([
-    Buffer.from('{'),
-    ...kept.flatMap((member, index) => (index === 0 ? [member] : [Buffer.from(','), member])),
-    Buffer.from('}'),
-  ])
-  return { bytes: text, start: 0, end: text.length, isEmpty: kept.length === 0 }
+  let runStart = -1
+  for (let memberStart = start + 1; memberStart < end; ) {
+    const keyStart = skipWhiteSpace(bytes, memberStart, end)
+    if (bytes[keyStart] !== quote) break
+    const keyEnd = endOfString(bytes, keyStart, end)
+    const memberEnd = endOfMember(bytes, keyEnd + 1, end)
+    if (!isNamed(bytes, keyStart + 1, keyEnd, keys, names)) {
+      if (runStart < 0) runStart = memberStart
+    } else if (runStart >= 0) {
+      keep(runStart, memberStart - 1)
+      runStart = -1
+    }
+    memberStart = memberEnd + 1
+  }
+  if (runStart >= 0) keep(runStart, end - 1)
+  const isEmpty = length === 1
+  text[length++] = closeBrace
+  return { bytes: text, start: 0, end: length, isEmpty }
 }
 
-/** Decoded, so that an escaped spelling is the same key. */
-function keyOf(member: Buffer): string {
-  const open = skipWhiteSpace(member, 0, member.length)
-  const key: unknown = JSON.parse(member.toString('utf8', open, endOfString(member, open, member.length) + 1))
-  assert(typeof key === 'string', 'a member begins with its key')
-  return key
+/** Index of the comma or closing brace that ends the member whose key ended before `at`. */
+function endOfMember(bytes: Uint8Array, at: number, end: number): number {
+  let depth = 0
+  for (let i = at; i < end; i++) {
+    const byte = bytes[i]
+    if (byte === quote) i = endOfString(bytes, i, end)
+    else if (byte === openBrace || byte === openBracket) depth++
+    else if (depth > 0 && (byte === closeBrace || byte === closeBracket)) depth--
+    else if (depth === 0 && (byte === comma || byte === closeBrace)) return i
+  }
+  return end
+}
+
+/** Whether the key between the quotes is one of `keys`. Decoded where it has to be: an escaped spelling is the same key. */
+function isNamed(
+  bytes: Buffer,
+  start: number,
+  end: number,
+  keys: readonly string[],
+  names: readonly Buffer[],
+): boolean {
+  for (let at = start; at < end; at++) {
+    if (bytes[at] === backslash) return keys.includes(stringValue(bytes.toString('utf8', start - 1, end + 1)))
+  }
+  const length = end - start
+  return names.some((name) => name.length === length && name.compare(bytes, start, end) === 0)
 }
 
 /** Every newline but the ones that separate records, which are known by following a closing brace outside a record. */
@@ -107,9 +168,9 @@ function blankNewlines(body: Buffer, recordCount: number): void {
   let separators = 0
   for (let at = 0; at < body.length; at++) {
     const byte = body[at]
-    if (byte === 0x22) at = endOfString(body, at, body.length)
-    else if (byte === 0x7b || byte === 0x5b) depth++
-    else if (byte === 0x7d || byte === 0x5d) depth--
+    if (byte === quote) at = endOfString(body, at, body.length)
+    else if (byte === openBrace || byte === openBracket) depth++
+    else if (byte === closeBrace || byte === closeBracket) depth--
     else if (byte === carriageReturn || byte === lineFeed) {
       if (depth === 0) separators++
       else body[at] = space

@@ -1,13 +1,15 @@
 /**
- * What ingest counts, per pipe and hour, in memory until it is flushed (contract "usage_by_pipe").
+ * What ingest counts, per pipe and hour (contract "usage_by_pipe"): in memory, carried into metadata's hourly roll-ups
+ * every few seconds and at shutdown.
  *
  * Beside the counts it carries each pipe's running totals in the buffer: written together as a mark, they let the next
- * start see what a crash kept from being flushed. A snapshot is taken in one tick, so counts and marks always agree.
+ * start recover what a crash kept from being flushed. A snapshot is taken in one tick, so counts and marks always agree.
  */
-import type { PipeTotals } from '../buffer/buffer.ts'
-import type { IngestCounts, UsageMark } from '../metadata/store.ts'
-
-const hourMs = 3_600_000
+import type { Backlog } from '../buffer/buffer.ts'
+import type { Directory } from '../directory/directory.ts'
+import type { Logger } from '../log.ts'
+import type { IngestCounts, Metadata, UsageMark } from '../metadata/store.ts'
+import { hourMs } from '../quantities.ts'
 
 export interface UsageSnapshot {
   counts: IngestCounts[]
@@ -26,8 +28,8 @@ export interface UsageCounter {
 }
 
 /** `totals`: each pipe's running totals in the buffer at start, all of them counted already. */
-export function createUsageCounter(totals: ReadonlyMap<string, PipeTotals>): UsageCounter {
-  const running = new Map<string, PipeTotals>()
+export function createUsageCounter(totals: ReadonlyMap<string, Backlog>): UsageCounter {
+  const running = new Map<string, Backlog>()
   for (const [pipeId, { messages, records, bytes }] of totals)
     running.set(pipeId, { messages, records, bytes })
   let pending = new Map<string, IngestCounts>()
@@ -42,7 +44,7 @@ export function createUsageCounter(totals: ReadonlyMap<string, PipeTotals>): Usa
     }
     return counts
   }
-  const totalsOf = (pipeId: string): PipeTotals => {
+  const totalsOf = (pipeId: string): Backlog => {
     let total = running.get(pipeId)
     if (total === undefined) {
       total = { messages: 0, records: 0, bytes: 0 }
@@ -87,4 +89,90 @@ export function createUsageCounter(totals: ReadonlyMap<string, PipeTotals>): Usa
       for (const { pipeId } of snapshot.marks) marked.add(pipeId)
     },
   }
+}
+
+export interface UsageFlushOptions {
+  counter: UsageCounter
+  usage: Metadata['usage']
+  directory: Directory
+  log: Logger
+  everyMs?: number
+}
+
+export interface UsageFlush {
+  /** Resolves when all that was counted before the call is stored. Rejects when it could not be; it is kept then. */
+  flush(): Promise<void>
+  /** Last flush included. */
+  close(): Promise<void>
+}
+
+export function startUsageFlush(options: UsageFlushOptions): UsageFlush {
+  const { counter, usage, directory, log, everyMs = 5000 } = options
+  let last: Promise<void> = Promise.resolve()
+
+  const flushOnce = async () => {
+    const snapshot = counter.take()
+    const known = ofKnownPipes(snapshot, directory)
+    if (known.counts.length === 0) return
+    try {
+      await usage.addIngest(known.counts, known.marks)
+    } catch (error) {
+      counter.restore(known)
+      throw error
+    }
+  }
+  // One after the other: two flushes at once could store the older marks last.
+  const flush = () => {
+    last = last.catch(() => {}).then(flushOnce)
+    return last
+  }
+  const timer = setInterval(() => {
+    flush().catch((error) => log.error({ reason: String(error) }, 'usage.flush_failed'))
+  }, everyMs)
+  timer.unref()
+
+  return {
+    flush,
+    close: () => {
+      clearInterval(timer)
+      return flush()
+    },
+  }
+}
+
+/** A pipe deleted meanwhile has no roll-ups; its counts must not keep the others from being stored. */
+function ofKnownPipes(snapshot: UsageSnapshot, directory: Directory): UsageSnapshot {
+  const isKnown = ({ pipeId }: { pipeId: string }) => directory.pipe(pipeId) !== undefined
+  return { counts: snapshot.counts.filter(isKnown), marks: snapshot.marks.filter(isKnown) }
+}
+
+/**
+ * At start, before anything is accepted: what the buffer holds and the roll-ups do not, for the current hour; to be added
+ * like any other count.
+ */
+export async function missedUsage(
+  usage: Metadata['usage'],
+  totals: ReadonlyMap<string, Backlog>,
+  directory: Directory,
+  nowMs: number,
+): Promise<UsageSnapshot> {
+  const marked = new Map((await usage.marks()).map((mark) => [mark.pipeId, mark]))
+  const counts: IngestCounts[] = []
+  const marks: UsageMark[] = []
+  for (const [pipeId, { messages, records, bytes }] of totals) {
+    const mark = marked.get(pipeId)
+    if (directory.pipe(pipeId) === undefined || mark?.messages === messages) continue
+    // Fewer than marked (a buffer that was put back from elsewhere): nothing to add, and the mark follows.
+    counts.push({
+      pipeId,
+      hourMs: nowMs - (nowMs % hourMs),
+      requests: Math.max(0, messages - (mark?.messages ?? 0)),
+      records: Math.max(0, records - (mark?.records ?? 0)),
+      bytes: Math.max(0, bytes - (mark?.bytes ?? 0)),
+      rejected: 0,
+      lastIngestMs: null,
+    })
+    marks.push({ pipeId, messages, records, bytes })
+  }
+  return { counts, marks }
 }

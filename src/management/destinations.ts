@@ -1,41 +1,40 @@
 /** Destinations: attached, shown, changed, tried (spec "Destination", rules 1 and 2; contract "Management bodies"). */
+
 import { randomUUID } from 'node:crypto'
+import { type DeliverySettings, defaultConcurrency } from '../contract/delivery-settings.ts'
 import {
   type ColumnMapping,
   type Destination,
   type DestinationType,
   defaultMaxRetrySeconds,
-  type Lane,
+  type LaneStatus,
+  resolveConfig,
 } from '../contract/destination.ts'
 import {
   DestinationStatusBody,
   DestinationTypeOnly,
   DestinationUpdate,
-  destinationCreateSchemas,
+  destinationCreateSchema,
+  NewDestinationFields,
 } from '../contract/destination-requests.ts'
-import { ApiError } from '../contract/errors.ts'
-import {
-  explain,
-  type FieldErrors,
-  isObject,
-  refuseAny,
-  requireObject,
-  validate,
-} from '../contract/validate.ts'
+import { mapSecrets, mergedConfig, redactedConfig } from '../contract/destination-secrets.ts'
+import { wordsOf } from '../contract/destination-words.ts'
+import { ApiError, validationError } from '../contract/errors.ts'
+import { isObject } from '../contract/is-object.ts'
+import { isSameServer, misdirectedSecrets } from '../contract/secret-server.ts'
+import { explain, type FieldErrors, requireObject, throwIfErrors, validate } from '../contract/validate.ts'
 import type { Delivery } from '../delivery/delivery.ts'
 import type { DestinationChange, NewDestination, StoredDestination } from '../metadata/store.ts'
-import type { ManagementDeps } from './deps.ts'
-import { givenConfig, mergedConfig, redactedConfig, storedColumn } from './destination-config.ts'
+import type { ManagementDeps, PublishChange } from './deps.ts'
+import { givenConfig, storedColumn } from './destination-config.ts'
 import { type CheckTarget, columnErrors, configErrors } from './destination-rules.ts'
-import { requireDestination, requirePipe } from './lookup.ts'
-import { oneAtATime } from './one-at-a-time.ts'
+import { requireDestination, requirePipe, resourceId } from './lookup.ts'
 
 type Deps = Pick<ManagementDeps, 'metadata' | 'delivery' | 'headSeq' | 'checkTarget'> & {
-  announce: (pipeId: string) => Promise<void>
+  publishChange: PublishChange
 }
 
-export function destinationUseCases({ metadata, delivery, headSeq, checkTarget, announce }: Deps) {
-  const changes = oneAtATime()
+export function destinationUseCases({ metadata, delivery, headSeq, checkTarget, publishChange }: Deps) {
   const shown = async (stored: StoredDestination) => {
     const [destination] = await shownDestinations(delivery, [stored])
     return { destination }
@@ -43,29 +42,40 @@ export function destinationUseCases({ metadata, delivery, headSeq, checkTarget, 
   return {
     async createDestination(workspaceId: string, pipeId: string, body: unknown) {
       // "Now" is when the request came: what is accepted while it is worked on is delivered.
-      const head = headSeq()
+      const head = await headSeq()
       const pipe = await requirePipe(metadata, workspaceId, pipeId)
       const { startFrom, ...destination } = newDestination(requireObject(body), checkTarget)
       const { destination_id } = await metadata.destinations.create(workspaceId, pipe.pipe_id, {
         ...destination,
         startAfterSeq: startFrom === 'earliest' ? 0 : head,
       })
-      await announce(pipe.pipe_id)
+      await publishChange(pipe.pipe_id)
       return { destination_id }
     },
 
-    async testDestination(workspaceId: string, pipeId: string, body: unknown) {
+    /** A whole destination, or `{destination_id, …changes}`: a stored one with its secrets, as a PATCH would make it. */
+    async testDestination(workspaceId: string, pipeId: string, body: unknown, wantsSample?: string | null) {
       const pipe = await requirePipe(metadata, workspaceId, pipeId)
-      const destination = newDestination(requireObject(body), checkTarget)
-      const checks = await delivery.test({
-        destinationId: randomUUID(),
+      const { destination_id, ...given } = requireObject(body)
+      const sample = requireFlag('sample', wantsSample)
+      const destination =
+        destination_id === undefined
+          ? { ...newDestination(given, checkTarget), destination_id: randomUUID(), pinnedKey: null }
+          : changed(
+              await requireDestination(metadata, workspaceId, pipe.pipe_id, String(destination_id)),
+              given,
+              checkTarget,
+            )
+      const spec = {
+        destinationId: destination.destination_id,
         pipeId: pipe.pipe_id,
         pipeName: pipe.pipe_name,
-        type: destination.destination_type,
-        config: destination.destination_config,
+        ...resolveConfig(destination.destination_type, destination.destination_config),
         columns: destination.columns,
         timestampField: pipe.pipe_ingest_ts_field,
-      })
+        pinnedKey: destination.pinnedKey,
+      }
+      const checks = await delivery.test(spec, { sample })
       return { ok: checks.every((check) => check.ok), checks }
     },
 
@@ -73,16 +83,16 @@ export function destinationUseCases({ metadata, delivery, headSeq, checkTarget, 
       return shown(await requireDestination(metadata, workspaceId, pipeId, destinationId))
     },
 
-    updateDestination(workspaceId: string, pipeId: string, destinationId: string, body: unknown) {
-      return changes.run(destinationId.toLowerCase(), async () => {
-        const current = await requireDestination(metadata, workspaceId, pipeId, destinationId)
-        const change = destinationChange(current, requireObject(body), checkTarget)
-        const { pipe_id, destination_id } = current
-        const updated = await metadata.destinations.update(workspaceId, pipe_id, destination_id, change)
-        if (updated === null) throw new ApiError('destination_not_found')
-        await announce(pipe_id)
-        return shown(updated)
-      })
+    async updateDestination(workspaceId: string, pipeId: string, destinationId: string, body: unknown) {
+      const updated = await metadata.destinations.update(
+        workspaceId,
+        resourceId(pipeId, 'destination_not_found'),
+        resourceId(destinationId, 'destination_not_found'),
+        (current) => destinationChange(current, requireObject(body), checkTarget),
+      )
+      if (updated === null) throw new ApiError('destination_not_found')
+      await publishChange(updated.pipe_id)
+      return shown(updated)
     },
 
     async setDestinationStatus(workspaceId: string, pipeId: string, destinationId: string, body: unknown) {
@@ -96,8 +106,25 @@ export function destinationUseCases({ metadata, delivery, headSeq, checkTarget, 
       const change = { destination_status }
       const updated = await metadata.destinations.update(workspaceId, pipe_id, destination_id, change)
       if (updated === null) throw new ApiError('destination_not_found')
-      await announce(pipe_id)
+      await publishChange(pipe_id)
       return { destination_status: updated.destination_status }
+    },
+
+    async resetTlsPin(workspaceId: string, pipeId: string, destinationId: string) {
+      let isPinned = false
+      const updated = await metadata.destinations.update(
+        workspaceId,
+        resourceId(pipeId, 'destination_not_found'),
+        resourceId(destinationId, 'destination_not_found'),
+        ({ tls_pin }) => {
+          isPinned = tls_pin !== null
+          return isPinned ? { tls_pin: null } : {}
+        },
+      )
+      if (updated === null) throw new ApiError('destination_not_found')
+      // The lane drops its connection and tries at once what waits.
+      if (isPinned) await publishChange(updated.pipe_id)
+      return { reset: isPinned, status: isPinned ? 'reset' : 'no_pin' }
     },
 
     async deleteDestination(workspaceId: string, pipeId: string, destinationId: string): Promise<void> {
@@ -105,23 +132,28 @@ export function destinationUseCases({ metadata, delivery, headSeq, checkTarget, 
       const { pipe_id, destination_id } = found
       if (!(await metadata.destinations.delete(workspaceId, pipe_id, destination_id)))
         throw new ApiError('destination_not_found')
-      await announce(pipe_id)
+      await publishChange(pipe_id)
     },
   }
 }
 
-/** As responses show them: secrets redacted, `columns` on database destinations alone, each with its lane. */
+/** As responses show them: secrets redacted, `columns` and `tls_pin` on database destinations alone, each with its lane. */
 export async function shownDestinations(
   delivery: Delivery,
   stored: readonly StoredDestination[],
 ): Promise<Destination[]> {
   const lanes = await delivery.lanes(stored.map((destination) => destination.destination_id))
-  return stored.map(({ columns, destination_config, ...destination }) => ({
-    ...destination,
-    destination_config: redactedConfig(destination.destination_type, destination_config),
-    ...(destination.destination_type === 'destination_database' ? { columns } : {}),
-    lane: lanes[destination.destination_id] ?? laneToCome(destination.destination_status),
-  }))
+  return stored.map(
+    ({ columns, concurrency, tls_pin, destination_config, unreadable_secrets: _, ...destination }) => ({
+      ...destination,
+      destination_config: redactedConfig(destination.destination_type, destination_config),
+      ...(wordsOf(destination.destination_type).hasColumns ? { columns, tls_pin } : {}),
+      ...(wordsOf(destination.destination_type).hasConcurrency
+        ? { concurrency: concurrency ?? defaultConcurrency }
+        : {}),
+      lane: lanes[destination.destination_id] ?? initialLaneStatus(destination.destination_status),
+    }),
+  )
 }
 
 /** The checked body of a create. Throws `validation_error` with the body's own paths. */
@@ -132,21 +164,22 @@ function newDestination(
   const type = typeOf(body)
   const config = isObject(body.destination_config)
     ? givenConfig(type, body.destination_config)
-    : (body.destination_config ?? (type === 'destination_pull' ? {} : undefined))
-  const schema = destinationCreateSchemas[type]
+    : body.destination_config
+  const schema = destinationCreateSchema(type)
   const candidate = { ...body, ...(config === undefined ? {} : { destination_config: config }) }
   const errors = explain(schema, candidate)
-  refuseColumnsOnOtherTypes(type, body, errors)
+  rejectFieldsOfOtherTypes(type, body, errors)
   if (isObject(config)) addMissing(errors, configErrors(type, config, checkTarget))
-  refuseAny(errors)
-  const given = validate(schema, candidate)
-  const columns = 'columns' in given ? (given.columns ?? []).map(storedColumn) : []
-  refuseAny(columnErrors(columns, given.destination_config ?? {}))
+  throwIfErrors(errors)
+  const given = validate(NewDestinationFields, candidate)
+  const columns = (given.columns ?? []).map(storedColumn)
+  throwIfErrors(columnErrors(type, columns, isObject(config) ? config : {}))
   return {
     destination_type: type,
     destination_max_retry_seconds: given.destination_max_retry_seconds ?? defaultMaxRetrySeconds,
     destination_config: { ...given.destination_config },
     columns,
+    ...deliverySettings(given),
     startFrom: given.start_from ?? 'now',
   }
 }
@@ -160,36 +193,87 @@ function destinationChange(
   const type = current.destination_type
   const errors = explain(DestinationUpdate, body)
   if (Object.hasOwn(body, 'destination_type')) errors.destination_type = 'destination_type cannot be changed.'
-  refuseColumnsOnOtherTypes(type, body, errors)
-  const config = isObject(body.destination_config)
-    ? mergedConfig(type, current.destination_config, body.destination_config)
-    : undefined
+  rejectFieldsOfOtherTypes(type, body, errors)
+  const change = isObject(body.destination_config) ? body.destination_config : undefined
+  const config = change && mergedConfig(type, current.destination_config, change)
+  if (config) throwIfErrors(stillUnreadable(current, config))
   if (config) addMissing(errors, configErrors(type, config, checkTarget))
-  refuseAny(errors)
+  throwIfErrors(errors)
+  if (change && config)
+    for (const [place, message] of misdirectedSecrets(type, current.destination_config, change, config))
+      errors[`destination_config.${place}`] = message
+  throwIfErrors(errors)
   const given = validate(DestinationUpdate, body)
   const columns: ColumnMapping[] | undefined = given.columns?.map(storedColumn)
   // Mappings are looked at again when the dialect may have changed under them.
   if (columns || config)
-    refuseAny(columnErrors(columns ?? current.columns, config ?? current.destination_config))
+    throwIfErrors(columnErrors(type, columns ?? current.columns, config ?? current.destination_config))
   const { destination_max_retry_seconds } = given
   return {
     ...(destination_max_retry_seconds === undefined ? {} : { destination_max_retry_seconds }),
     ...(config ? { destination_config: config } : {}),
     ...(columns ? { columns } : {}),
+    ...deliverySettings(given),
   }
+}
+
+/** What was given of them; null resets. */
+function deliverySettings(given: Partial<DeliverySettings>): Partial<DeliverySettings> {
+  const { destination_name, flush, rate, concurrency } = given
+  return { destination_name, flush, rate, concurrency }
+}
+
+/** A stored destination as a PATCH with this body would make it; nothing is stored. */
+function changed(
+  current: StoredDestination,
+  body: Record<string, unknown>,
+  checkTarget: CheckTarget,
+): Pick<StoredDestination, 'destination_id' | 'destination_type' | 'destination_config' | 'columns'> & {
+  pinnedKey: string | null
+} {
+  const { destination_config, columns } = destinationChange(current, body, checkTarget)
+  throwIfErrors(stillUnreadable(current, destination_config ?? current.destination_config))
+  const { destination_id, destination_type, destination_config: before } = current
+  const after = destination_config ?? before
+  return {
+    destination_id,
+    destination_type,
+    destination_config: after,
+    columns: columns ?? current.columns,
+    pinnedKey: isSameServer(destination_type, before, after) ? (current.tls_pin?.sha256 ?? null) : null,
+  }
+}
+
+/** What does not open cannot be kept: it is given again, or removed. */
+function stillUnreadable(current: StoredDestination, config: Record<string, unknown>): FieldErrors {
+  const errors: FieldErrors = {}
+  mapSecrets(current.destination_type, config, (value, place) => {
+    if (value === '' && current.unreadable_secrets?.includes(place))
+      errors[`destination_config.${place}`] = 'must be sent again: the stored value cannot be read'
+    return value
+  })
+  return errors
+}
+
+function requireFlag(name: string, value: string | null | undefined): boolean {
+  if (value === 'true') return true
+  if (value === undefined || value === null || value === 'false') return false
+  throw validationError({ [name]: 'must be true or false' })
 }
 
 function typeOf(body: Record<string, unknown>): DestinationType {
   return validate(DestinationTypeOnly, body).destination_type
 }
 
-function refuseColumnsOnOtherTypes(
+function rejectFieldsOfOtherTypes(
   type: DestinationType,
   body: Record<string, unknown>,
   errors: FieldErrors,
 ): void {
-  if (type !== 'destination_database' && Object.hasOwn(body, 'columns'))
+  if (!wordsOf(type).hasColumns && Object.hasOwn(body, 'columns'))
     errors.columns = 'Only a destination_database has columns.'
+  if (!wordsOf(type).hasConcurrency && Object.hasOwn(body, 'concurrency'))
+    errors.concurrency = 'Only a destination_http_endpoint has concurrency.'
 }
 
 function addMissing(errors: FieldErrors, more: FieldErrors): void {
@@ -197,7 +281,7 @@ function addMissing(errors: FieldErrors, more: FieldErrors): void {
 }
 
 /** A destination whose lane delivery has not opened yet. */
-function laneToCome(status: StoredDestination['destination_status']): Lane {
+function initialLaneStatus(status: StoredDestination['destination_status']): LaneStatus {
   return {
     lane_state: status === 'blocked' ? 'blocked' : 'idle',
     cursor_seq: 0,

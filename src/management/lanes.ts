@@ -31,13 +31,17 @@ export function laneUseCases({ metadata, delivery }: Pick<ManagementDeps, 'metad
     async rewindDestination(workspaceId: string, pipeId: string, destinationId: string, body: unknown) {
       const id = await laneOf(workspaceId, pipeId, destinationId)
       const { to } = validate(RewindRequest, requireObject(body))
-      return { cursor_seq: await delivery.rewind(id, rewindTarget(to)) }
+      const result = await delivery.rewind(id, rewindTarget(to))
+      if (result.kind === 'rewound') return { cursor_seq: result.cursorSeq }
+      throw validationError({
+        to: `is after the lane's cursor (${result.cursorSeq}): a rewind only goes back; skip moves past a blocking message.`,
+      })
     },
   }
 }
 
 /** `{msg_id, stream_seq, received_ts, records_count, records, truncated}` with each record's text as it was sent. */
-export function blockingMessageBody({ recordTexts, truncated, ...rest }: BlockingMessage): Buffer {
+function blockingMessageBody({ recordTexts, truncated, ...rest }: BlockingMessage): Buffer {
   const head = JSON.stringify(rest).slice(0, -1)
   return Buffer.from(`${head},"records":[${recordTexts.join(',')}],"truncated":${truncated}}`)
 }

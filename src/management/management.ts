@@ -1,10 +1,10 @@
 /**
  * The use cases of /v1 for one workspace, by operationId: plain functions without HTTP types. Every one takes the
- * workspace of the caller's key first; what belongs to another workspace does not exist. They answer the success body
- * and throw ApiError. A change is answered once it is durable and both delivery and the directory know of it.
+ * workspace of the caller's key first; what belongs to another workspace does not exist. They return the success body
+ * and throw ApiError. A change returns once it is durable and both delivery and the directory have seen it.
  */
 import { apiKeyUseCases } from './api-keys.ts'
-import type { ManagementDeps } from './deps.ts'
+import type { ManagementDeps, PublishChange } from './deps.ts'
 import { destinationUseCases } from './destinations.ts'
 import { laneUseCases } from './lanes.ts'
 import { limitsUseCases } from './limits.ts'
@@ -14,20 +14,14 @@ import { pipeUseCases } from './pipes.ts'
 export type Management = ReturnType<typeof openManagement>
 
 export function openManagement(deps: ManagementDeps) {
-  const { metadata, delivery, directory } = deps
-  /** Nothing is answered before both hot paths see the change. */
-  const announce = async (pipeId: string): Promise<void> => {
-    await Promise.all([delivery.refresh(pipeId), directory.refreshPipe(pipeId)])
-  }
+  const { metadata, delivery, changes } = deps
+  const publishChange: PublishChange = (pipeId) => changes.publish({ pipeId })
   return {
-    ...pipeUseCases({ ...deps, announce }),
-    ...destinationUseCases({ ...deps, announce }),
+    ...pipeUseCases({ ...deps, publishChange }),
+    ...destinationUseCases({ ...deps, publishChange }),
     ...laneUseCases({ metadata, delivery }),
-    ...limitsUseCases({ metadata, announce }),
-    ...originUseCases({ metadata, announce }),
-    ...apiKeyUseCases({ metadata, directory }),
-    async getHealth() {
-      return { status: 'ok', timestamp: new Date(deps.now()).toISOString() }
-    },
+    ...limitsUseCases({ metadata, publishChange }),
+    ...originUseCases({ metadata, publishChange }),
+    ...apiKeyUseCases({ metadata, changes }),
   }
 }

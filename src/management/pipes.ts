@@ -1,33 +1,34 @@
 /** Pipes (spec "Pipe", "Management"; contract "Management bodies"). */
 import { ApiError } from '../contract/errors.ts'
-import { PipeCreate, PipeUpdate, pipeDefaults } from '../contract/pipe.ts'
-import { explain, refuseAny, requireObject, validate } from '../contract/validate.ts'
-import type { ManagementDeps } from './deps.ts'
+import { type Pipe, PipeCreate, PipeUpdate, pipeDefaults } from '../contract/pipe.ts'
+import { explain, requireObject, throwIfErrors, validate } from '../contract/validate.ts'
+import type { ManagementDeps, PublishChange } from './deps.ts'
 import { shownDestinations } from './destinations.ts'
 import { requirePipe, resourceId } from './lookup.ts'
 import { collidingTargets, trimGeoFields } from './pipe-rules.ts'
 import { usageByPipe } from './usage.ts'
 
-type Deps = Pick<ManagementDeps, 'metadata' | 'delivery' | 'now' | 'pendingUsage'> & {
-  announce: (pipeId: string) => Promise<void>
+type Deps = Pick<ManagementDeps, 'metadata' | 'delivery' | 'now' | 'pendingUsage' | 'isPrivateDenied'> & {
+  publishChange: PublishChange
 }
 
 export function pipeUseCases(deps: Deps) {
-  const { metadata, announce } = deps
+  const { metadata, publishChange } = deps
   return {
     async listPipes(workspaceId: string) {
       const pipes = await metadata.pipes.list(workspaceId)
       const ids = pipes.map((pipe) => pipe.pipe_id)
-      return { pipes, ...(await usageByPipe(deps, workspaceId, ids)) }
+      const egress_private = deps.isPrivateDenied() ? 'deny' : 'allow'
+      return { pipes, ...(await usageByPipe(deps, workspaceId, ids)), egress_private }
     },
 
     async createPipe(workspaceId: string, body: unknown) {
       const { pipe_status: _ignored, ...given } = validate(PipeCreate, trimGeoFields(requireObject(body)))
       // A new pipe is always active, whatever was sent (spec rule 3).
       const pipe = { ...pipeDefaults, ...given, pipe_status: 'active' as const }
-      refuseAny(collidingTargets(pipe))
+      throwIfErrors(collidingTargets(pipe))
       const { pipe_id } = await metadata.pipes.create(workspaceId, pipe)
-      await announce(pipe_id)
+      await publishChange(pipe_id)
       return { pipe_id }
     },
 
@@ -44,23 +45,37 @@ export function pipeUseCases(deps: Deps) {
     },
 
     async updatePipe(workspaceId: string, pipeId: string, body: unknown) {
-      const current = await requirePipe(metadata, workspaceId, pipeId)
-      const given = trimGeoFields(requireObject(body))
-      const errors = explain(PipeUpdate, given)
-      if (Object.hasOwn(given, 'pipe_name')) errors.pipe_name = 'pipe_name cannot be changed.'
-      refuseAny(errors)
-      const change = validate(PipeUpdate, given)
-      refuseAny(collidingTargets({ ...current, ...change }))
-      const pipe = await metadata.pipes.update(workspaceId, current.pipe_id, change)
+      const id = resourceId(pipeId, 'pipe_not_found')
+      const pipe = await metadata.pipes.update(workspaceId, id, (current) => pipeChange(current, body))
       if (pipe === null) throw new ApiError('pipe_not_found')
-      await announce(pipe.pipe_id)
+      await publishChange(pipe.pipe_id)
       return { pipe }
     },
 
     async deletePipe(workspaceId: string, pipeId: string): Promise<void> {
       const id = resourceId(pipeId, 'pipe_not_found')
       if (!(await metadata.pipes.delete(workspaceId, id))) throw new ApiError('pipe_not_found')
-      await announce(id)
+      await publishChange(id)
     },
   }
+}
+
+/** The checked body of a PATCH against what is stored. */
+function pipeChange(current: Pipe, body: unknown): PipeUpdate {
+  const given = withoutReadOnly(trimGeoFields(requireObject(body)), current)
+  const errors = explain(PipeUpdate, given)
+  for (const key of readOnly) if (Object.hasOwn(given, key)) errors[key] = `${key} cannot be changed.`
+  throwIfErrors(errors)
+  const change = validate(PipeUpdate, given)
+  throwIfErrors(collidingTargets({ ...current, ...change }))
+  return change
+}
+
+const readOnly = ['pipe_id', 'pipe_name', 'pipe_created_ts', 'pipe_updated_ts'] as const
+
+/** What GET showed may be sent back as it was (contract "Settled after the first audit"). */
+function withoutReadOnly(given: Record<string, unknown>, current: Pipe): Record<string, unknown> {
+  const isUnchanged = ([key, value]: [string, unknown]) =>
+    readOnly.some((name) => name === key && current[name] === value)
+  return Object.fromEntries(Object.entries(given).filter((entry) => !isUnchanged(entry)))
 }

@@ -1,11 +1,10 @@
 /** `usage_by_pipe`: hourly roll-ups, what ingest has not written yet, and the lanes' backlogs. Never a scan. */
-import { type PipeUsage, usageStatsWindowHours } from '../contract/usage.ts'
+import { type PipeUsage, usageStatsWindowHours } from '../contract/pipe.ts'
 import type { IngestCounts } from '../metadata/store.ts'
+import { hourMs } from '../quantities.ts'
 import type { ManagementDeps } from './deps.ts'
 
-const hourMs = 3_600_000
-
-/** Every pipe of `pipeIds` is in the answer. The window is 24 whole hours, the current one included. */
+/** Every pipe of `pipeIds` is in the result. The window is 24 whole hours, the current one included. */
 export async function usageByPipe(
   deps: Pick<ManagementDeps, 'metadata' | 'delivery' | 'now' | 'pendingUsage'>,
   workspaceId: string,

@@ -1,31 +1,37 @@
 /** API keys: of each, its hash and what a list shows. Contract "Ids, keys, auth". */
 import { randomUUID } from 'node:crypto'
+import type { ApiKey } from '../contract/api-key.ts'
 import { ApiError } from '../contract/errors.ts'
-import { type ApiKeyRow, type Connection, idKey, isoTime, write } from './schema.ts'
-import type { Metadata, NewApiKey, StoredApiKey } from './store.ts'
+import { type ApiKeyRow, type Connection, inWriteTransaction, isoTime, normaliseId } from './database.ts'
+import { requireRoom, type WorkspaceQuotas } from './quotas.ts'
+import type { Metadata, NewApiKey } from './store.ts'
 
-export function apiKeys(db: Connection, now: () => number): Metadata['apiKeys'] {
+export function apiKeys(db: Connection, now: () => number, quotas: WorkspaceQuotas): Metadata['apiKeys'] {
   return {
     async list(workspaceId) {
       const rows = await db
         .selectFrom('api_keys')
         .selectAll()
-        .where('workspace_id', '=', idKey(workspaceId))
+        .where('workspace_id', '=', normaliseId(workspaceId))
         .orderBy('creation_order')
         .orderBy('api_key_id')
         .execute()
       return rows.map(shown)
     },
 
-    create: (workspaceId, key) => write(db, (trx) => insertApiKey(trx, idKey(workspaceId), key, now())),
+    create: (workspaceId, key) =>
+      inWriteTransaction(db, async (trx) => {
+        await requireRoom(trx, normaliseId(workspaceId), 'apiKeys', quotas)
+        return await insertApiKey(trx, normaliseId(workspaceId), key, now())
+      }),
 
     revoke: (workspaceId, apiKeyId) =>
-      write(db, async (trx) => {
+      inWriteTransaction(db, async (trx) => {
         const result = await trx
           .updateTable('api_keys')
           .set({ api_key_status: 'revoked' })
-          .where('workspace_id', '=', idKey(workspaceId))
-          .where('api_key_id', '=', idKey(apiKeyId))
+          .where('workspace_id', '=', normaliseId(workspaceId))
+          .where('api_key_id', '=', normaliseId(apiKeyId))
           .where('api_key_status', '=', 'active')
           .executeTakeFirst()
         return result.numUpdatedRows > 0n
@@ -39,7 +45,7 @@ export async function insertApiKey(
   workspaceId: string,
   key: NewApiKey,
   nowMs: number,
-): Promise<StoredApiKey> {
+): Promise<ApiKey> {
   const last = await trx
     .selectFrom('api_keys')
     .select((eb) => eb.fn.max('creation_order').as('order'))
@@ -64,7 +70,7 @@ export async function insertApiKey(
   return shown(row)
 }
 
-function shown(row: ApiKeyRow): StoredApiKey {
+function shown(row: ApiKeyRow): ApiKey {
   return {
     api_key_id: row.api_key_id,
     api_key_name: row.api_key_name,

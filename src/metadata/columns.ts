@@ -1,8 +1,8 @@
-/** Column mappings: an ordered list a destination, replaced as a whole (spec "Management" rule 2). */
+/** Column mappings: an ordered list per destination, replaced as a whole (spec "Management" rule 2). */
 import type { ColumnMapping } from '../contract/destination.ts'
-import { type Connection, type DestinationColumnRow, flag } from './schema.ts'
+import { type Connection, type DestinationColumnRow, toFlag } from './database.ts'
 
-/** An empty `source_field` says the same as none: it is stored as null, so every reader sees one spelling. */
+/** An empty `source_field` says the same as none: it is stored as null, so every reader sees one form. */
 export async function insertColumns(
   trx: Connection,
   destinationId: string,
@@ -18,7 +18,7 @@ export async function insertColumns(
         column_type: column.column_type,
         source_field: column.source_field || null,
         semantic_role: column.semantic_role,
-        nullable: flag(column.nullable),
+        nullable: toFlag(column.nullable),
       })
       .execute()
   }

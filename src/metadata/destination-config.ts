@@ -1,37 +1,63 @@
-/** A destination's config as stored: JSON, the values of the type's secret keys replaced by sealed texts, in place. */
-import assert from 'node:assert/strict'
-import { type DestinationType, secretKeys } from '../contract/destination.ts'
-import type { DestinationRow } from './schema.ts'
-import type { Sealer } from './secrets.ts'
+/** A destination's config as stored: JSON, the secret values replaced by sealed texts, in place. */
+import type { DestinationType } from '../contract/destination.ts'
+import { mapSecrets } from '../contract/destination-secrets.ts'
+import { hasUrlSecrets } from '../contract/secret-url.ts'
+import type { DestinationRow } from './database.ts'
+import { type Sealer, UnsealError } from './secrets.ts'
 
-/** Secret keys hold a string or null; null says "not set" and needs no seal. */
 export function sealConfig(
   sealer: Sealer,
   destinationId: string,
   type: DestinationType,
   config: Readonly<Record<string, unknown>>,
 ): string {
-  const sealed: [string, unknown][] = Object.entries(config).map(([key, value]) => {
-    if (!secretKeys[type].includes(key) || value === null || value === undefined) return [key, value]
-    assert.ok(typeof value === 'string', `${key} of a destination config is not a string`)
-    return [key, sealer.seal(value, belongsTo(destinationId, key))]
-  })
-  return JSON.stringify(Object.fromEntries(sealed))
+  return JSON.stringify(
+    mapSecrets(type, config, (value, place, kind) =>
+      kind === 'url' && !hasUrlSecrets(value) ? value : sealer.seal(value, belongsTo(destinationId, place)),
+    ),
+  )
 }
 
-/** The config in the clear, keys in the order they were given. */
-export function openConfig(
+type SealedRow = Pick<DestinationRow, 'destination_id' | 'destination_type' | 'destination_config'>
+
+/** The config in the clear, keys in the order they were given. Throws UnsealError. */
+export function openConfig(sealer: Sealer, row: SealedRow): Record<string, unknown> {
+  return mapSecrets(row.destination_type, storedConfig(row), (value, place, kind) =>
+    kind === 'url' && isInTheClear(value) ? value : sealer.open(value, belongsTo(row.destination_id, place)),
+  )
+}
+
+/**
+ * The same for a row of which some values may not open, because the file was altered: those are empty, and `unreadable`
+ * has their places. One destination must not keep all others from being delivered to.
+ */
+export function readableConfig(
   sealer: Sealer,
-  row: Pick<DestinationRow, 'destination_id' | 'destination_type' | 'destination_config'>,
-): Record<string, unknown> {
-  const stored: Record<string, unknown> = JSON.parse(row.destination_config)
-  const opened: [string, unknown][] = Object.entries(stored).map(([key, value]) => {
-    const isSealed = secretKeys[row.destination_type].includes(key) && typeof value === 'string'
-    return [key, isSealed ? sealer.open(value, belongsTo(row.destination_id, key)) : value]
+  row: SealedRow,
+): { config: Record<string, unknown>; unreadable: string[] } {
+  const unreadable: string[] = []
+  const config = mapSecrets(row.destination_type, storedConfig(row), (value, place, kind) => {
+    if (kind === 'url' && isInTheClear(value)) return value
+    try {
+      return sealer.open(value, belongsTo(row.destination_id, place))
+    } catch (error) {
+      if (!(error instanceof UnsealError)) throw error
+      unreadable.push(place)
+      return ''
+    }
   })
-  return Object.fromEntries(opened)
+  return { config, unreadable }
 }
 
-function belongsTo(destinationId: string, key: string): string {
-  return `destination ${destinationId} ${key}`
+function storedConfig(row: SealedRow): Record<string, unknown> {
+  return JSON.parse(row.destination_config)
+}
+
+/** A URL without secrets is stored as it is; before there was another choice, so was one with them. */
+function isInTheClear(url: string): boolean {
+  return /^https?:/i.test(url)
+}
+
+function belongsTo(destinationId: string, place: string): string {
+  return `destination ${destinationId} ${place}`
 }

@@ -3,29 +3,49 @@
  * lane row is there as long as its destination is. Secret values of the config are sealed on the way in and opened on
  * the way out, each bound to this destination and its key.
  */
+
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
+import { ApiError } from '../contract/errors.ts'
+import { isSameServer } from '../contract/secret-server.ts'
 import { columnsOf, insertColumns } from './columns.ts'
-import { openConfig, sealConfig } from './destination-config.ts'
+import {
+  type Connection,
+  type DestinationRow,
+  decided,
+  inSnapshot,
+  inWriteTransaction,
+  isoTime,
+  normaliseId,
+} from './database.ts'
+import { decodeDeliverySettings, deliverySettingColumns, noDeliverySettings } from './delivery-settings.ts'
+import { readableConfig, sealConfig } from './destination-config.ts'
+import { laneRowCheck } from './lane-check.ts'
 import { requirePipe } from './pipes.ts'
-import { type Connection, type DestinationRow, idKey, isoTime, snapshot, write } from './schema.ts'
+import { requireRoom, type WorkspaceQuotas } from './quotas.ts'
 import type { Sealer } from './secrets.ts'
 import type { DestinationChange, Metadata, StoredDestination } from './store.ts'
 
-export function destinations(db: Connection, sealer: Sealer, now: () => number): Metadata['destinations'] {
+export function destinations(
+  db: Connection,
+  sealer: Sealer,
+  now: () => number,
+  quotas: WorkspaceQuotas,
+): Metadata['destinations'] {
   return {
-    list: (workspaceId, pipeId) => snapshot(db, (trx) => load(trx, sealer, { workspaceId, pipeId })),
+    list: (workspaceId, pipeId) => inSnapshot(db, (trx) => load(trx, sealer, { workspaceId, pipeId })),
 
     get: (workspaceId, pipeId, destinationId) =>
-      snapshot(db, (trx) => loadOne(trx, sealer, { workspaceId, pipeId, destinationId })),
+      inSnapshot(db, (trx) => loadOne(trx, sealer, { workspaceId, pipeId, destinationId })),
 
     find: (workspaceId, destinationId) =>
-      snapshot(db, (trx) => loadOne(trx, sealer, { workspaceId, destinationId })),
+      inSnapshot(db, (trx) => loadOne(trx, sealer, { workspaceId, destinationId })),
 
     create: (workspaceId, pipeId, destination) =>
-      write(db, async (trx) => {
+      inWriteTransaction(db, async (trx) => {
         const destinationId = randomUUID()
         const ownerId = await requirePipe(trx, workspaceId, pipeId)
+        await requireRoom(trx, normaliseId(workspaceId), 'destinations', quotas)
         await insertDestination(trx, {
           destination_id: destinationId,
           pipe_id: ownerId,
@@ -38,6 +58,11 @@ export function destinations(db: Connection, sealer: Sealer, now: () => number):
             destination.destination_type,
             destination.destination_config,
           ),
+          tls_pin_sha256: null,
+          tls_pin_first_seen_ms: null,
+          tls_pin_generation: 0,
+          ...noDeliverySettings,
+          ...deliverySettingColumns(destination),
           destination_created_ms: now(),
           destination_updated_ms: now(),
         })
@@ -47,25 +72,25 @@ export function destinations(db: Connection, sealer: Sealer, now: () => number):
       }),
 
     update: (workspaceId, pipeId, destinationId, change) =>
-      write(db, async (trx) => {
-        const before = await findRow(trx, { workspaceId, pipeId, destinationId })
-        if (before === undefined) return null
-        await updateDestination(trx, sealer, before, change, now())
+      inWriteTransaction(db, async (trx) => {
+        const before = await loadOne(trx, sealer, { workspaceId, pipeId, destinationId })
+        if (before === null) return null
+        await updateDestination(trx, sealer, before, decided(change, before), now())
         return required(await loadOne(trx, sealer, { workspaceId, destinationId }))
       }),
 
     delete: (workspaceId, pipeId, destinationId) =>
-      write(db, async (trx) => {
+      inWriteTransaction(db, async (trx) => {
         // Columns and lane row go with it by the foreign keys' cascade.
         const result = await trx
           .deleteFrom('destinations')
-          .where('destination_id', '=', idKey(destinationId))
+          .where('destination_id', '=', normaliseId(destinationId))
           .where('pipe_id', 'in', (eb) =>
             eb
               .selectFrom('pipes')
               .select('pipe_id')
-              .where('workspace_id', '=', idKey(workspaceId))
-              .where('pipe_id', '=', idKey(pipeId)),
+              .where('workspace_id', '=', normaliseId(workspaceId))
+              .where('pipe_id', '=', normaliseId(pipeId)),
           )
           .executeTakeFirst()
         return result.numDeletedRows > 0n
@@ -84,18 +109,15 @@ function rowsOf(db: Connection, wanted: Wanted) {
     .selectFrom('destinations')
     .innerJoin('pipes', 'pipes.pipe_id', 'destinations.pipe_id')
     .selectAll('destinations')
-    .where('pipes.workspace_id', '=', idKey(wanted.workspaceId))
+    .where('pipes.workspace_id', '=', normaliseId(wanted.workspaceId))
     .orderBy('destinations.creation_order')
     .orderBy('destinations.destination_id')
-  if (wanted.pipeId !== undefined) query = query.where('destinations.pipe_id', '=', idKey(wanted.pipeId))
+  if (wanted.pipeId !== undefined)
+    query = query.where('destinations.pipe_id', '=', normaliseId(wanted.pipeId))
   if (wanted.destinationId !== undefined) {
-    query = query.where('destinations.destination_id', '=', idKey(wanted.destinationId))
+    query = query.where('destinations.destination_id', '=', normaliseId(wanted.destinationId))
   }
   return query
-}
-
-async function findRow(db: Connection, wanted: Wanted): Promise<DestinationRow | undefined> {
-  return await rowsOf(db, wanted).executeTakeFirst()
 }
 
 async function load(trx: Connection, sealer: Sealer, wanted: Wanted): Promise<StoredDestination[]> {
@@ -104,17 +126,29 @@ async function load(trx: Connection, sealer: Sealer, wanted: Wanted): Promise<St
     trx,
     rows.map((row) => row.destination_id),
   )
-  return rows.map((row) => ({
-    destination_id: row.destination_id,
-    pipe_id: row.pipe_id,
-    destination_type: row.destination_type,
-    destination_status: row.destination_status,
-    destination_max_retry_seconds: Number(row.destination_max_retry_seconds),
-    destination_config: openConfig(sealer, row),
-    columns: columns.get(row.destination_id) ?? [],
-    destination_created_ts: isoTime(row.destination_created_ms),
-    destination_updated_ts: isoTime(row.destination_updated_ms),
-  }))
+  return rows.map((row) => {
+    const { config, unreadable } = readableConfig(sealer, row)
+    return {
+      destination_id: row.destination_id,
+      pipe_id: row.pipe_id,
+      destination_type: row.destination_type,
+      destination_status: row.destination_status,
+      destination_max_retry_seconds: Number(row.destination_max_retry_seconds),
+      destination_config: config,
+      ...(unreadable.length > 0 ? { unreadable_secrets: unreadable } : {}),
+      columns: columns.get(row.destination_id) ?? [],
+      destination_name: row.destination_name,
+      ...decodeDeliverySettings(row),
+      tls_pin: pinOf(row),
+      destination_created_ts: isoTime(row.destination_created_ms),
+      destination_updated_ts: isoTime(row.destination_updated_ms),
+    }
+  })
+}
+
+function pinOf(row: DestinationRow): StoredDestination['tls_pin'] {
+  const { tls_pin_sha256: sha256, tls_pin_first_seen_ms: firstSeenMs } = row
+  return sha256 === null ? null : { sha256, first_seen_ts: isoTime(firstSeenMs ?? 0) }
 }
 
 async function loadOne(trx: Connection, sealer: Sealer, wanted: Wanted): Promise<StoredDestination | null> {
@@ -130,18 +164,47 @@ async function insertDestination(
     .select((eb) => eb.fn.max('creation_order').as('order'))
     .where('pipe_id', '=', row.pipe_id)
     .executeTakeFirst()
+  await requireFreeName(trx, row)
   await trx
     .insertInto('destinations')
     .values({ ...row, creation_order: Number(last?.order ?? 0) + 1 })
     .execute()
 }
 
+/** The index is what keeps names unique; this says it in the caller's words. */
+async function requireFreeName(
+  trx: Connection,
+  row: Pick<DestinationRow, 'destination_id' | 'pipe_id' | 'destination_name'>,
+): Promise<void> {
+  if (row.destination_name === null) return
+  const other = await trx
+    .selectFrom('destinations')
+    .select('destination_id')
+    .where('pipe_id', '=', row.pipe_id)
+    .where('destination_name', '=', row.destination_name)
+    .where('destination_id', '!=', row.destination_id)
+    .executeTakeFirst()
+  if (other !== undefined) throw new ApiError('duplicate_destination_name')
+}
+
 async function insertLane(trx: Connection, destinationId: string, cursorSeq: number): Promise<void> {
+  const checked = {
+    destination_id: destinationId,
+    cursor_seq: cursorSeq,
+    cursor_mark: null,
+    batch_first_seq: null,
+    batch_last_seq: null,
+    bisect_last_seq: null,
+    record_offset: 0,
+    lease_msg_id: null,
+    owner_epoch: 0,
+  }
   await trx
     .insertInto('lanes')
     .values({
-      destination_id: destinationId,
-      cursor_seq: cursorSeq,
+      ...checked,
+      row_check: laneRowCheck(checked),
+      size_successes: 0,
       attempts: 0,
       delivered_records: 0,
       skipped_messages: 0,
@@ -153,11 +216,14 @@ async function insertLane(trx: Connection, destinationId: string, cursorSeq: num
 async function updateDestination(
   trx: Connection,
   sealer: Sealer,
-  before: DestinationRow,
+  before: StoredDestination,
   change: DestinationChange,
   nowMs: number,
 ): Promise<void> {
-  const values: Partial<DestinationRow> = {}
+  const values: Partial<DestinationRow> = deliverySettingColumns(change)
+  if (values.destination_name !== undefined) {
+    await requireFreeName(trx, { ...before, destination_name: values.destination_name })
+  }
   if (change.destination_max_retry_seconds !== undefined) {
     values.destination_max_retry_seconds = change.destination_max_retry_seconds
   }
@@ -170,18 +236,40 @@ async function updateDestination(
       change.destination_config,
     )
   }
+  if (change.tls_pin === null || changesServer(before, change)) {
+    values.tls_pin_sha256 = null
+    values.tls_pin_first_seen_ms = null
+    values.tls_pin_generation = (await pinGeneration(trx, before.destination_id)) + 1
+  }
   if (change.columns !== undefined) {
     await trx.deleteFrom('destination_columns').where('destination_id', '=', before.destination_id).execute()
     await insertColumns(trx, before.destination_id, change.columns)
   }
   if (Object.keys(values).length === 0 && change.columns === undefined) return
   // Later than before also when the clock stood still or went back: clients look at it to see a change.
-  const updatedMs = Math.max(nowMs, Number(before.destination_updated_ms) + 1)
+  const updatedMs = Math.max(nowMs, Date.parse(before.destination_updated_ts) + 1)
   await trx
     .updateTable('destinations')
     .set({ ...values, destination_updated_ms: updatedMs })
     .where('destination_id', '=', before.destination_id)
     .execute()
+}
+
+/** Also when nothing is pinned yet: what is being connected to now must not be pinned for the new server. */
+function changesServer(
+  before: StoredDestination,
+  { destination_config: config }: DestinationChange,
+): boolean {
+  return config !== undefined && !isSameServer(before.destination_type, before.destination_config, config)
+}
+
+async function pinGeneration(trx: Connection, destinationId: string): Promise<number> {
+  const { tls_pin_generation } = await trx
+    .selectFrom('destinations')
+    .select('tls_pin_generation')
+    .where('destination_id', '=', destinationId)
+    .executeTakeFirstOrThrow()
+  return Number(tls_pin_generation)
 }
 
 /** What this transaction has just written is there. */

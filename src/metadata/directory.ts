@@ -1,17 +1,18 @@
 /** What the directory is filled from: pipes as ingest sees them, and the hashes of active keys, of all workspaces. */
+import { requiredFields } from '../contract/column-rules.ts'
 import type { ColumnMapping } from '../contract/destination.ts'
-import type { DirectoryPipe, DirectorySource } from '../ingest/directory.ts'
+import type { DirectoryPipe, DirectorySource } from '../directory/directory.ts'
 import { allColumns, columnsOf } from './columns.ts'
+import { type Connection, inSnapshot, normaliseId } from './database.ts'
 import { loadLimits } from './limits.ts'
 import { decodePipe } from './pipes.ts'
-import { type Connection, idKey, snapshot } from './schema.ts'
 
 export function directorySource(db: Connection): DirectorySource {
   return {
-    allPipes: () => snapshot(db, (trx) => loadPipes(trx, null)),
+    allPipes: () => inSnapshot(db, (trx) => loadPipes(trx, null)),
 
     async pipe(pipeId) {
-      const [pipe] = await snapshot(db, (trx) => loadPipes(trx, idKey(pipeId)))
+      const [pipe] = await inSnapshot(db, (trx) => loadPipes(trx, normaliseId(pipeId)))
       return pipe ?? null
     },
 
@@ -35,6 +36,17 @@ export function directorySource(db: Connection): DirectorySource {
         .executeTakeFirst()
       return row ? { apiKeyId: row.api_key_id, workspaceId: row.workspace_id } : null
     },
+
+    async keyById(apiKeyId) {
+      const row = await db
+        .selectFrom('api_keys')
+        .select(['api_key_hash', 'api_key_id', 'api_key_status', 'workspace_id'])
+        .where('api_key_id', '=', normaliseId(apiKeyId))
+        .executeTakeFirst()
+      if (row === undefined) return null
+      const isActive = row.api_key_status === 'active'
+      return { apiKeyId: row.api_key_id, workspaceId: row.workspace_id, hash: row.api_key_hash, isActive }
+    },
   }
 }
 
@@ -53,26 +65,6 @@ async function loadPipes(trx: Connection, pipeId: string | null): Promise<Direct
     allowedOrigins: origins.get(row.pipe_id) ?? new Set(),
     requiredFields: requiredFields(columns.get(row.pipe_id) ?? [], row.pipe_ingest_ts_field),
   }))
-}
-
-/**
- * Top-level keys a record must have after enrichment (spec "Ingest"; contract "Delivery", column rules): where a value
- * of a column that may not be null, or of a dedupe_id column, comes from. Values that delivery makes itself (the time
- * of acceptance, a generated dedupe value) ask for no key. In the order of the columns, each once.
- */
-export function requiredFields(columns: readonly ColumnMapping[], timestampField: string): string[] {
-  const fields = new Set<string>()
-  for (const column of columns) {
-    const source = column.source_field ?? defaultSource(column, timestampField)
-    const isKey = column.semantic_role === 'dedupe_id'
-    if (source !== null && (isKey || !column.nullable)) fields.add(source)
-  }
-  return [...fields]
-}
-
-function defaultSource(column: ColumnMapping, timestampField: string): string | null {
-  if (column.semantic_role === null) return column.column_name
-  return column.semantic_role === 'record_ts' ? timestampField : null
 }
 
 async function loadOrigins(trx: Connection, pipeId: string | null): Promise<Map<string, Set<string>>> {

@@ -3,7 +3,7 @@
  *
  *   ppl1_ + 32 base62 characters from the system's random source + 6 base62 characters: CRC-32 of all before them
  *
- * 32 characters hold 190 bits. The checksum tells a mistyped or made-up key without a look-up, and lets scanners of
+ * 32 characters hold 190 bits. The checksum detects a mistyped or invented key without a look-up, and lets scanners of
  * leaked secrets recognise one. Only the SHA-256 is ever stored: a key this long cannot be guessed from it.
  */
 import { createHash, randomBytes } from 'node:crypto'
@@ -29,7 +29,7 @@ export function hashApiKey(apiKey: string): string {
   return createHash('sha256').update(apiKey).digest('hex')
 }
 
-/** False for everything that was never a key of ours; such a key needs no look-up to be refused. */
+/** False for everything that was never one of our keys; such a key is rejected without a look-up. */
 export function hasValidChecksum(apiKey: string): boolean {
   if (!shape.test(apiKey)) return false
   const body = apiKey.slice(0, -checksumLength)

@@ -1,7 +1,7 @@
-/** Per-pipe limits: at most one row a pipe. */
-import type { PipeLimits } from '../contract/limits.ts'
+/** Per-pipe limits: at most one row per pipe. */
+import type { PipeLimits } from '../contract/pipe.ts'
+import { type Connection, inWriteTransaction, type LimitsRow, normaliseId } from './database.ts'
 import { requirePipe } from './pipes.ts'
-import { type Connection, idKey, type LimitsRow, write } from './schema.ts'
 import type { Metadata } from './store.ts'
 
 export function limits(db: Connection): Metadata['limits'] {
@@ -11,14 +11,14 @@ export function limits(db: Connection): Metadata['limits'] {
         .selectFrom('pipe_limits')
         .innerJoin('pipes', 'pipes.pipe_id', 'pipe_limits.pipe_id')
         .selectAll('pipe_limits')
-        .where('pipes.workspace_id', '=', idKey(workspaceId))
-        .where('pipes.pipe_id', '=', idKey(pipeId))
+        .where('pipes.workspace_id', '=', normaliseId(workspaceId))
+        .where('pipes.pipe_id', '=', normaliseId(pipeId))
         .executeTakeFirst()
       return row ? decodeLimits(row) : null
     },
 
     put: (workspaceId, pipeId, given) =>
-      write(db, async (trx) => {
+      inWriteTransaction(db, async (trx) => {
         const row: LimitsRow = {
           pipe_id: await requirePipe(trx, workspaceId, pipeId),
           pl_ingest_max_records_per_request: given.pl_ingest_max_records_per_request,
@@ -36,6 +36,17 @@ export function limits(db: Connection): Metadata['limits'] {
           .onConflict((conflict) => conflict.column('pipe_id').doUpdateSet(values))
           .execute()
         return decodeLimits(row)
+      }),
+
+    delete: (workspaceId, pipeId) =>
+      inWriteTransaction(db, async (trx) => {
+        const pipe = trx
+          .selectFrom('pipes')
+          .select('pipe_id')
+          .where('workspace_id', '=', normaliseId(workspaceId))
+          .where('pipe_id', '=', normaliseId(pipeId))
+        const result = await trx.deleteFrom('pipe_limits').where('pipe_id', 'in', pipe).executeTakeFirst()
+        return result.numDeletedRows > 0n
       }),
   }
 }

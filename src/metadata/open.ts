@@ -1,63 +1,77 @@
 /**
- * Opens the metadata of one data directory: file, tables, sealing key; and puts the nouns together.
+ * Opens the metadata: database, tables, sealing key; and assembles the repositories.
  *
- * Main and delivery thread each open their own connection on the same file. Everything here is Kysely over
- * dialect-neutral SQL, except `sqlite.ts`.
+ * A spec is plain data: every thread that needs metadata opens its own connection from the same spec. Everything here
+ * is Kysely over SQL that SQLite and PostgreSQL share; what only one of them has is in its own folder.
  */
-import type Database from 'better-sqlite3'
-import { Kysely } from 'kysely'
+import assert from 'node:assert'
 import { ConfigError } from '../config.ts'
+import { isNoSpace, StorageUnavailableError } from '../error-code.ts'
 import { apiKeys } from './api-keys.ts'
+import { type Connection, inWriteTransaction, type OpenedDatabase } from './database.ts'
 import { destinations } from './destinations.ts'
 import { directorySource } from './directory.ts'
+import { loadIdentity, loadKnownSeq, requireIdentity } from './identity.ts'
+import { laneSource } from './lane-specs.ts'
 import { laneStore } from './lane-store.ts'
-import { laneSource } from './lanes.ts'
 import { limits } from './limits.ts'
 import { migrate } from './migrations.ts'
 import { origins } from './origins.ts'
 import { pipes } from './pipes.ts'
-import { type Connection, write } from './schema.ts'
+import { noQuotas, type WorkspaceQuotas } from './quotas.ts'
 import { createSealer, type Sealer, UnsealError } from './secrets.ts'
-import { assertFullSync, openSqlite, sqliteDialect } from './sqlite.ts'
-import type { Metadata } from './store.ts'
+import { pinStore } from './server-key-pins.ts'
+import { openSqliteDatabase } from './sqlite/open.ts'
+import type { Metadata, MetadataSpec } from './store.ts'
 import { usage } from './usage.ts'
 import { workspaces } from './workspaces.ts'
 
 export interface MetadataOptions {
-  /** The SQLite file; made when missing. */
-  file: string
-  /** 32 bytes, from `loadSealingKey`. */
-  sealingKey: Buffer
   /** The clock, ms since the epoch. */
   now?: () => number
+  /** The disk is full: what is there can be read, nothing can be changed until there is space. */
+  onNoSpace?: (error: StorageUnavailableError) => void
+  /** Of each workspace. Default: none. */
+  quotas?: WorkspaceQuotas
 }
 
 /**
- * Throws ConfigError, with nothing changed, when the file cannot be written, is not ours, is of a newer version, or
- * its secrets were sealed with another key.
+ * `sealingKey`: 32 bytes, from `loadSealingKey`. Throws ConfigError, with nothing changed, when the database cannot be
+ * written, is not ours, is of a newer version, or its secrets were sealed with another key.
  */
-export async function openMetadata({ file, sealingKey, now = Date.now }: MetadataOptions): Promise<Metadata> {
-  const database = await openSqlite(file)
-  const db: Connection = new Kysely({ dialect: sqliteDialect(database) })
-  const sealer = createSealer(sealingKey)
+export async function openMetadata(
+  spec: MetadataSpec,
+  sealingKey: Uint8Array,
+  { now = Date.now, onNoSpace = () => {}, quotas = noQuotas }: MetadataOptions = {},
+): Promise<Metadata> {
+  const opened = await openSqliteDatabase(spec.file)
+  const { db } = opened
+  const sealer = createSealer(Buffer.from(sealingKey))
   try {
-    await prepareFile(db, database, sealer, file, now())
+    await prepare(opened, sealer, now(), onNoSpace)
   } catch (error) {
     await db.destroy()
     throw error
   }
   let closing: Promise<void> | undefined
   return {
+    async identity() {
+      const identity = await loadIdentity(db)
+      assert(identity !== null, 'opening makes it')
+      return identity
+    },
+    knownSeq: () => loadKnownSeq(db),
     workspaces: workspaces(db, now),
-    pipes: pipes(db, now),
-    destinations: destinations(db, sealer, now),
+    pipes: pipes(db, now, quotas),
+    destinations: destinations(db, sealer, now, quotas),
     limits: limits(db),
-    origins: origins(db),
-    apiKeys: apiKeys(db, now),
+    origins: origins(db, quotas),
+    apiKeys: apiKeys(db, now, quotas),
     usage: usage(db),
     directory: directorySource(db),
     laneSource: laneSource(db, sealer),
     laneStore: laneStore(db, now),
+    pinStore: pinStore(db, now),
     close: () => (closing ??= close(db)),
   }
 }
@@ -68,32 +82,43 @@ async function close(db: Connection): Promise<void> {
   await db.destroy()
 }
 
-/** One transaction: tables up to date, sealing key right, or everything as it was. */
-async function prepareFile(
-  db: Connection,
-  database: Database.Database,
+/** One transaction: tables up to date, sealing key right, or everything as it was. Then a write. */
+async function prepare(
+  { db, label, assertDurable }: OpenedDatabase,
   sealer: Sealer,
-  file: string,
   now: number,
+  onNoSpace: (error: StorageUnavailableError) => void,
 ): Promise<void> {
-  await write(db, async (trx) => {
-    await migrate(trx, file, now)
-    await checkSealingKey(trx, sealer, file)
-    // A write at every open: a file that cannot be written is found here and not by the first change.
-    const lastOpened = { name: 'last_opened_ms', value: String(now) }
-    await trx
+  await inWriteTransaction(db, async (trx) => {
+    const wasThere = await migrate(trx, label, now)
+    await requireIdentity(trx, wasThere)
+    await checkSealingKey(trx, sealer, label)
+  })
+  try {
+    await writeLastOpened(db, now)
+  } catch (error) {
+    if (!(error instanceof StorageUnavailableError) || !isNoSpace(error.cause)) throw error
+    onNoSpace(error)
+  }
+  assertDurable()
+}
+
+/** A write at every open: a database that cannot be written is found here and not by the first change. */
+async function writeLastOpened(db: Connection, now: number): Promise<void> {
+  const lastOpened = { name: 'last_opened_ms', value: String(now) }
+  await inWriteTransaction(db, (trx) =>
+    trx
       .insertInto('metadata_settings')
       .values(lastOpened)
       .onConflict((conflict) => conflict.column('name').doUpdateSet({ value: lastOpened.value }))
-      .execute()
-  })
-  assertFullSync(database)
+      .execute(),
+  )
 }
 
 const checkName = 'sealing_check'
 
-/** A known text sealed when the file was made: it opens with the right key alone. */
-async function checkSealingKey(trx: Connection, sealer: Sealer, file: string): Promise<void> {
+/** A known text sealed when the database was made: it opens with the right key alone. */
+async function checkSealingKey(trx: Connection, sealer: Sealer, label: string): Promise<void> {
   const check = await trx
     .selectFrom('metadata_settings')
     .select('value')
@@ -109,7 +134,7 @@ async function checkSealingKey(trx: Connection, sealer: Sealer, file: string): P
   } catch (error) {
     if (!(error instanceof UnsealError)) throw error
     throw new ConfigError(
-      `sealing key: not the one that ${file} was sealed with; put back the right key or set secrets.key_file`,
+      `sealing key: not the one that ${label} was sealed with; put back the right key or set secrets.key_file`,
     )
   }
 }

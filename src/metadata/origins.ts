@@ -1,26 +1,28 @@
 /** Allowed origins of a pipe. Kept as given, compared in lower case: `https://App.example` is `https://app.example`. */
 import { randomUUID } from 'node:crypto'
 import { ApiError } from '../contract/errors.ts'
+import { type Connection, inWriteTransaction, normaliseId } from './database.ts'
 import { requirePipe } from './pipes.ts'
-import { type Connection, idKey, write } from './schema.ts'
+import { requireRoom, type WorkspaceQuotas } from './quotas.ts'
 import type { Metadata } from './store.ts'
 
-export function origins(db: Connection): Metadata['origins'] {
+export function origins(db: Connection, quotas: WorkspaceQuotas): Metadata['origins'] {
   return {
     list: (workspaceId, pipeId) =>
       db
         .selectFrom('pipe_allowed_origins as origin')
         .innerJoin('pipes', 'pipes.pipe_id', 'origin.pipe_id')
         .select(['origin.pipe_allowed_origin_id', 'origin.origin_domain'])
-        .where('pipes.workspace_id', '=', idKey(workspaceId))
-        .where('pipes.pipe_id', '=', idKey(pipeId))
+        .where('pipes.workspace_id', '=', normaliseId(workspaceId))
+        .where('pipes.pipe_id', '=', normaliseId(pipeId))
         .orderBy('origin.creation_order')
         .orderBy('origin.pipe_allowed_origin_id')
         .execute(),
 
     add: (workspaceId, pipeId, originDomain) =>
-      write(db, async (trx) => {
+      inWriteTransaction(db, async (trx) => {
         const ownerId = await requirePipe(trx, workspaceId, pipeId)
+        await requireRoom(trx, normaliseId(workspaceId), 'origins', quotas)
         const last = await trx
           .selectFrom('pipe_allowed_origins')
           .select((eb) => eb.fn.max('creation_order').as('order'))
@@ -43,16 +45,16 @@ export function origins(db: Connection): Metadata['origins'] {
       }),
 
     remove: (workspaceId, pipeId, originId) =>
-      write(db, async (trx) => {
+      inWriteTransaction(db, async (trx) => {
         const result = await trx
           .deleteFrom('pipe_allowed_origins')
-          .where('pipe_allowed_origin_id', '=', idKey(originId))
+          .where('pipe_allowed_origin_id', '=', normaliseId(originId))
           .where('pipe_id', 'in', (eb) =>
             eb
               .selectFrom('pipes')
               .select('pipe_id')
-              .where('workspace_id', '=', idKey(workspaceId))
-              .where('pipe_id', '=', idKey(pipeId)),
+              .where('workspace_id', '=', normaliseId(workspaceId))
+              .where('pipe_id', '=', normaliseId(pipeId)),
           )
           .executeTakeFirst()
         return result.numDeletedRows > 0n

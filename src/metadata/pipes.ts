@@ -1,17 +1,26 @@
-/** Pipes. Whether a pipe is of a workspace is asked here, also by the other nouns: `requirePipe`. */
+/** Pipes. Whether a pipe belongs to a workspace is checked here, also for the other repositories: `requirePipe`. */
 import { randomUUID } from 'node:crypto'
 import { ApiError } from '../contract/errors.ts'
 import { geoFieldKeys, type Pipe } from '../contract/pipe.ts'
-import { type Connection, flag, idKey, isoTime, type PipeRow, write } from './schema.ts'
+import {
+  type Connection,
+  decided,
+  inWriteTransaction,
+  isoTime,
+  normaliseId,
+  type PipeRow,
+  toFlag,
+} from './database.ts'
+import { requireRoom, type WorkspaceQuotas } from './quotas.ts'
 import type { Metadata } from './store.ts'
 
-export function pipes(db: Connection, now: () => number): Metadata['pipes'] {
+export function pipes(db: Connection, now: () => number, quotas: WorkspaceQuotas): Metadata['pipes'] {
   return {
     async list(workspaceId) {
       const rows = await db
         .selectFrom('pipes')
         .selectAll()
-        .where('workspace_id', '=', idKey(workspaceId))
+        .where('workspace_id', '=', normaliseId(workspaceId))
         .orderBy('creation_order')
         .orderBy('pipe_id')
         .execute()
@@ -23,13 +32,17 @@ export function pipes(db: Connection, now: () => number): Metadata['pipes'] {
       return row ? decodePipe(row) : null
     },
 
-    create: (workspaceId, pipe) => write(db, (trx) => insertPipe(trx, idKey(workspaceId), pipe, now())),
+    create: (workspaceId, pipe) =>
+      inWriteTransaction(db, async (trx) => {
+        await requireRoom(trx, normaliseId(workspaceId), 'pipes', quotas)
+        return await insertPipe(trx, normaliseId(workspaceId), pipe, now())
+      }),
 
     update: (workspaceId, pipeId, change) =>
-      write(db, async (trx) => {
+      inWriteTransaction(db, async (trx) => {
         const before = await findRow(trx, workspaceId, pipeId)
         if (before === undefined) return null
-        const values = changedColumns(change)
+        const values = changedColumns(decided(change, decodePipe(before)))
         if (Object.keys(values).length === 0) return decodePipe(before)
         const updated = {
           ...values,
@@ -41,14 +54,21 @@ export function pipes(db: Connection, now: () => number): Metadata['pipes'] {
       }),
 
     delete: (workspaceId, pipeId) =>
-      write(db, async (trx) => {
+      inWriteTransaction(db, async (trx) => {
         // Everything that hangs on the pipe goes by the foreign keys' cascade, in the same statement.
         const result = await trx
           .deleteFrom('pipes')
-          .where('workspace_id', '=', idKey(workspaceId))
-          .where('pipe_id', '=', idKey(pipeId))
+          .where('workspace_id', '=', normaliseId(workspaceId))
+          .where('pipe_id', '=', normaliseId(pipeId))
           .executeTakeFirst()
-        return result.numDeletedRows > 0n
+        if (result.numDeletedRows === 0n) return false
+        // The buffer drops what it holds of the pipe because of this row.
+        await trx
+          .insertInto('deleted_pipes')
+          .values({ pipe_id: normaliseId(pipeId), deleted_ms: now() })
+          .onConflict((conflict) => conflict.doNothing())
+          .execute()
+        return true
       }),
   }
 }
@@ -64,8 +84,8 @@ async function findRow(db: Connection, workspaceId: string, pipeId: string): Pro
   return await db
     .selectFrom('pipes')
     .selectAll()
-    .where('workspace_id', '=', idKey(workspaceId))
-    .where('pipe_id', '=', idKey(pipeId))
+    .where('workspace_id', '=', normaliseId(workspaceId))
+    .where('pipe_id', '=', normaliseId(pipeId))
     .executeTakeFirst()
 }
 
@@ -86,13 +106,13 @@ async function insertPipe(
     pipe_name: pipe.pipe_name,
     pipe_description: pipe.pipe_description,
     pipe_status: pipe.pipe_status,
-    pipe_add_ingest_ts: flag(pipe.pipe_add_ingest_ts),
-    pipe_add_ingest_ip: flag(pipe.pipe_add_ingest_ip),
+    pipe_add_ingest_ts: toFlag(pipe.pipe_add_ingest_ts),
+    pipe_add_ingest_ip: toFlag(pipe.pipe_add_ingest_ip),
     pipe_ingest_ts_field: pipe.pipe_ingest_ts_field,
     pipe_ingest_ip_field: pipe.pipe_ingest_ip_field,
     ...geoFieldsOf(pipe),
-    pipe_api_key_required: flag(pipe.pipe_api_key_required),
-    pipe_allow_any_browser_origin: flag(pipe.pipe_allow_any_browser_origin),
+    pipe_api_key_required: toFlag(pipe.pipe_api_key_required),
+    pipe_allow_any_browser_origin: toFlag(pipe.pipe_allow_any_browser_origin),
     pipe_created_ms: nowMs,
     pipe_updated_ms: nowMs,
     creation_order: Number(last?.order ?? 0) + 1,
@@ -117,7 +137,7 @@ const textKeys = ['pipe_description', 'pipe_ingest_ts_field', 'pipe_ingest_ip_fi
 /** Id, name and times are not updatable (spec "Pipe"); keys that are undefined stay as they are. */
 function changedColumns(change: Partial<Pipe>): Partial<PipeRow> {
   const columns: Partial<PipeRow> = {}
-  for (const key of flagKeys) if (change[key] !== undefined) columns[key] = flag(change[key])
+  for (const key of flagKeys) if (change[key] !== undefined) columns[key] = toFlag(change[key])
   for (const key of textKeys) if (change[key] !== undefined) columns[key] = change[key]
   for (const key of geoFieldKeys) if (change[key] !== undefined) columns[key] = change[key]
   if (change.pipe_status !== undefined) columns.pipe_status = change.pipe_status

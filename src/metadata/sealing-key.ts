@@ -17,6 +17,7 @@ import {
 } from 'node:fs'
 import path from 'node:path'
 import { ConfigError } from '../config.ts'
+import { errorCode, isNoSpace } from '../error-code.ts'
 
 export interface SealingKeyOptions {
   /** Setting `secrets.key_file`. */
@@ -36,11 +37,11 @@ export async function loadSealingKey(options: SealingKeyOptions): Promise<Buffer
   const credentials = options.env.CREDENTIALS_DIRECTORY
   if (credentials) {
     const credential = path.join(credentials, credentialName)
-    // systemd may give access through an ACL, whose mask stands in the group bits.
+    // systemd may give access through an ACL, whose mask is in the group bits.
     if (existsSync(credential)) return readKey(`systemd credential ${credentialName}`, credential, 0o007)
   }
   const own = path.join(options.dataDir, 'sealing.key')
-  if (options.create && !existsSync(own)) makeKey(own)
+  if (options.create && !existsSync(own)) makeSealingKey(own)
   return readKey('sealing key', own, 0o077)
 }
 
@@ -51,7 +52,7 @@ function readKey(label: string, file: string, forbiddenBits: number): Buffer {
     mode = statSync(file).mode
     content = readFileSync(file)
   } catch (error) {
-    const code = errnoOf(error)
+    const code = errorCode(error) ?? 'unknown error'
     if (code === 'ENOENT') {
       throw new ConfigError(
         `${label}: ${file} does not exist; put back the key this data directory was made with, or set secrets.key_file`,
@@ -84,20 +85,21 @@ function decodeBase64(content: Buffer): Buffer | null {
  * link and not rename: it fails where a name exists, so the slower of two processes takes the other's key instead of
  * replacing a key with which something may be sealed already.
  */
-function makeKey(file: string): void {
+export function makeSealingKey(file: string): void {
   const temporary = `${file}.${process.pid}.${randomBytes(4).toString('hex')}.tmp`
   try {
     writeDurably(temporary, `${randomBytes(keyBytes).toString('base64')}\n`)
     try {
       linkSync(temporary, file)
     } catch (error) {
-      if (errnoOf(error) !== 'EEXIST') throw error
+      if (errorCode(error) !== 'EEXIST') throw error
     } finally {
       unlinkSync(temporary)
     }
     fsyncDirectory(path.dirname(file))
   } catch (error) {
-    throw new ConfigError(`sealing key: ${file} cannot be made (${errnoOf(error)})`)
+    if (isNoSpace(error)) throw error
+    throw new ConfigError(`sealing key: ${file} cannot be made (${errorCode(error) ?? 'unknown error'})`)
   }
 }
 
@@ -118,8 +120,4 @@ function fsyncDirectory(directory: string): void {
   } finally {
     closeSync(descriptor)
   }
-}
-
-function errnoOf(error: unknown): string {
-  return error instanceof Error && 'code' in error ? String(error.code) : 'unknown error'
 }

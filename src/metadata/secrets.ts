@@ -4,7 +4,7 @@
  *   v1.<key id>.<base64url of 12 bytes nonce, 16 bytes tag, ciphertext>
  *
  * The nonce is random and new for every value. What the value belongs to is authenticated with it, so that a sealed
- * text copied to another destination or another key of its config does not open. The key id tells which sealing key
+ * text copied to another destination or another key of its config does not open. The key id says which sealing key
  * made it; it is derived from the key and says nothing about it.
  */
 import assert from 'node:assert/strict'

@@ -4,45 +4,45 @@
  * neutral code (Kysely).
  *
  * Invariants
- * - Every method is async and, but for the workspace-less look-ups said so, takes `workspaceId` first; what belongs to
+ * - Every method is async and, except look-ups marked as workspace-independent, takes `workspaceId` first; what belongs to
  *   another workspace does not exist.
  * - A method that changes something resolves only when the change is durable.
  * - Secret values of a destination config arrive and leave in the clear here and are sealed (AES-256-GCM) in the file.
  * - Uniqueness is decided by the database: a second name throws ApiError `duplicate_…`, also in a race.
  */
-import type { ColumnMapping, DestinationStatus, DestinationType } from '../contract/destination.ts'
-import type { PipeLimits } from '../contract/limits.ts'
-import type { Pipe } from '../contract/pipe.ts'
-import type { LaneSource, LaneStore } from '../delivery/delivery.ts'
-import type { DirectorySource } from '../ingest/directory.ts'
 
-export interface StoredDestination {
-  destination_id: string
-  pipe_id: string
-  destination_type: DestinationType
-  destination_status: DestinationStatus
-  destination_max_retry_seconds: number
-  /** In the clear: redact before showing. */
-  destination_config: Record<string, unknown>
-  columns: ColumnMapping[]
-  destination_created_ts: string
-  destination_updated_ts: string
+import type { ApiKey } from '../contract/api-key.ts'
+import type { DeliverySettings } from '../contract/delivery-settings.ts'
+import type {
+  ColumnMapping,
+  Destination,
+  DestinationStatus,
+  DestinationType,
+  TlsPin,
+} from '../contract/destination.ts'
+import type { Epoch } from '../contract/epochs.ts'
+import type { AllowedOrigin, Pipe, PipeLimits, PipeUsage } from '../contract/pipe.ts'
+import type { LaneSource, LaneStore, PinStore } from '../delivery/lane-state.ts'
+import type { DirectorySource } from '../directory/directory.ts'
+
+/** Where the metadata is. Serialisable: every thread that needs metadata opens it from the same spec. */
+export interface MetadataSpec {
+  kind: 'sqlite'
+  /** Made when missing. */
+  file: string
 }
 
-export interface StoredOrigin {
-  pipe_allowed_origin_id: string
-  origin_domain: string
-}
+/** As responses show it, but for its lane; with secrets in the clear and every key present. */
+export type StoredDestination = Omit<Destination, 'lane' | 'columns' | 'concurrency' | 'tls_pin'> &
+  Pick<DeliverySettings, 'concurrency'> & {
+    columns: ColumnMapping[]
+    /** The key of its database server; null: none is pinned. */
+    tls_pin: TlsPin | null
+    /** Places in the config whose stored value does not open: they are empty there. */
+    unreadable_secrets?: string[]
+  }
 
-export interface StoredApiKey {
-  api_key_id: string
-  api_key_name: string
-  api_key_prefix: string
-  api_key_status: 'active' | 'revoked'
-  api_key_created_ts: string
-}
-
-export interface NewDestination {
+export interface NewDestination extends Partial<DeliverySettings> {
   destination_type: DestinationType
   destination_max_retry_seconds: number
   destination_config: Record<string, unknown>
@@ -51,27 +51,24 @@ export interface NewDestination {
   startAfterSeq: number
 }
 
-export interface DestinationChange {
+/** What is left out stays as it is; null resets. */
+export interface DestinationChange extends Partial<DeliverySettings> {
   destination_max_retry_seconds?: number
   destination_config?: Record<string, unknown>
   columns?: ColumnMapping[]
   destination_status?: DestinationStatus
+  /** Removes the pin. A change of the server (host, port) does so by itself. */
+  tls_pin?: null
 }
 
-/** One hour of one pipe, or sums over hours. */
-export interface UsageCounts {
-  ingest_requests: number
-  ingest_records: number
-  ingest_bytes: number
-  rejected_requests: number
-  delivered_records: number
-  failed_attempts: number
-  skipped_records: number
-}
+/**
+ * A change, or what decides it from what is stored: no other change comes between. The function may be called several
+ * times, and what it throws leaves everything as it was.
+ */
+export type Decided<Stored, Change> = Change | ((current: Stored) => Change)
 
-export interface PipeUsage extends UsageCounts {
-  last_ingest_ts: string | null
-}
+/** Usage that the hourly roll-ups know: all but the backlog. */
+export type RolledUpUsage = Omit<PipeUsage, 'pending_messages' | 'pending_bytes' | 'blocked_lanes'>
 
 /** What ingest counted for one pipe since the last flush, and the pipe's running totals as of it. */
 export interface IngestCounts {
@@ -85,7 +82,20 @@ export interface IngestCounts {
   lastIngestMs: number | null
 }
 
+/** Which data directory this is. */
+export interface DataDirIdentity {
+  readonly dataDirId: string
+  /** It was given to a directory of an earlier version, whose buffer has none yet. */
+  readonly isAdopted: boolean
+  /** Oldest first; the last one is in force. */
+  readonly epochs: readonly Epoch[]
+}
+
 export interface Metadata {
+  /** The same for every handle, from the first open on. */
+  identity(): Promise<DataDirIdentity>
+  /** The greatest `stream_seq` that lanes and epochs name: the buffer must never give it out again. */
+  knownSeq(): Promise<number>
   readonly workspaces: {
     /** Creates the workspace and its first key. Throws ApiError `validation_error`: the name is taken, or malformed. */
     create(name: string, key: NewApiKey): Promise<{ workspaceId: string; apiKeyId: string }>
@@ -99,8 +109,8 @@ export interface Metadata {
       workspaceId: string,
       pipe: Omit<Pipe, 'pipe_id' | 'pipe_created_ts' | 'pipe_updated_ts'>,
     ): Promise<Pipe>
-    /** Id, name and times in `change` are ignored. Null: no such pipe. */
-    update(workspaceId: string, pipeId: string, change: Partial<Pipe>): Promise<Pipe | null>
+    /** Id, name and times of the change are ignored. Null: no such pipe. */
+    update(workspaceId: string, pipeId: string, change: Decided<Pipe, Partial<Pipe>>): Promise<Pipe | null>
     /** With destinations, lanes, limits, origins and usage. False: no such pipe. */
     delete(workspaceId: string, pipeId: string): Promise<boolean>
   }
@@ -109,14 +119,17 @@ export interface Metadata {
     get(workspaceId: string, pipeId: string, destinationId: string): Promise<StoredDestination | null>
     /** By its own id alone: for pull, whose path names no pipe. */
     find(workspaceId: string, destinationId: string): Promise<StoredDestination | null>
-    /** With its columns and its lane. Throws `pipe_not_found`. An empty `source_field` is stored as null. */
+    /** With its columns and its lane. Throws `pipe_not_found` and `duplicate_destination_name`. An empty `source_field` is stored as null. */
     create(workspaceId: string, pipeId: string, destination: NewDestination): Promise<StoredDestination>
-    /** `destination_config` and `columns` are replaced as a whole. Null: no such destination on this pipe. */
+    /**
+     * `destination_config` and `columns` are replaced as a whole. Null: no such destination on this pipe. Throws
+     * `duplicate_destination_name`.
+     */
     update(
       workspaceId: string,
       pipeId: string,
       destinationId: string,
-      change: DestinationChange,
+      change: Decided<StoredDestination, DestinationChange>,
     ): Promise<StoredDestination | null>
     delete(workspaceId: string, pipeId: string, destinationId: string): Promise<boolean>
   }
@@ -124,34 +137,37 @@ export interface Metadata {
     get(workspaceId: string, pipeId: string): Promise<PipeLimits | null>
     /** Throws `pipe_not_found`. */
     put(workspaceId: string, pipeId: string, limits: PipeLimits): Promise<PipeLimits>
+    /** False: the pipe has none, or there is no such pipe. */
+    delete(workspaceId: string, pipeId: string): Promise<boolean>
   }
   readonly origins: {
-    list(workspaceId: string, pipeId: string): Promise<StoredOrigin[]>
+    list(workspaceId: string, pipeId: string): Promise<AllowedOrigin[]>
     /** Throws `duplicate_origin` (letters of either case are the same) and `pipe_not_found`. */
-    add(workspaceId: string, pipeId: string, originDomain: string): Promise<StoredOrigin>
+    add(workspaceId: string, pipeId: string, originDomain: string): Promise<AllowedOrigin>
     remove(workspaceId: string, pipeId: string, originId: string): Promise<boolean>
   }
   readonly apiKeys: {
-    list(workspaceId: string): Promise<StoredApiKey[]>
+    list(workspaceId: string): Promise<ApiKey[]>
     /** Throws `duplicate_api_key_name` (unique among active keys). */
-    create(workspaceId: string, key: NewApiKey): Promise<StoredApiKey>
+    create(workspaceId: string, key: NewApiKey): Promise<ApiKey>
     /** False: no active key with this id. */
     revoke(workspaceId: string, apiKeyId: string): Promise<boolean>
   }
   readonly usage: {
-    /** Sums since `sinceMs` (whole hours), by pipe; a pipe without any is left out. */
-    byPipe(workspaceId: string, sinceMs: number): Promise<Record<string, PipeUsage>>
+    /** Sums since `sinceMs` (whole hours), by pipe, and when its last request was, however long ago; a pipe without either is left out. */
+    byPipe(workspaceId: string, sinceMs: number): Promise<Record<string, RolledUpUsage>>
     /** Adds what ingest counted; `marks` are the pipes' running totals that the sums now include. */
     addIngest(counts: readonly IngestCounts[], marks: readonly UsageMark[]): Promise<void>
     marks(): Promise<UsageMark[]>
     /** Accepted since the start of the UTC day, by pipe: what the day quotas start from. */
     ingestedSince(sinceMs: number): Promise<Record<string, { records: number; bytes: number }>>
-    /** Forgets the hours that began before then. */
+    /** Forgets the hours that began before then, except the newest in which a pipe had a request. */
     prune(beforeMs: number): Promise<void>
   }
   readonly directory: DirectorySource
   readonly laneSource: LaneSource
   readonly laneStore: LaneStore
+  readonly pinStore: PinStore
   close(): Promise<void>
 }
 

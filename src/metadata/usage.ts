@@ -1,13 +1,20 @@
 /**
- * Usage: hourly roll-ups a pipe. Ingest adds what it accepted and refused, lanes add what they delivered (in
+ * Usage: hourly roll-ups per pipe. Ingest adds what it accepted and rejected, lanes add what they delivered (in
  * `lane-store.ts`, together with their state); nothing is ever counted by reading messages.
  *
  * A mark is how much of a pipe's running totals in the buffer the sums include. Sums and marks move in one
  * transaction: after a crash, the buffer's totals less the mark are what is still to be added.
  */
 import { CompiledQuery, sql } from 'kysely'
-import { type Connection, idKey, isoTime, type UsageHourRow, type UsageMarkRow, write } from './schema.ts'
-import type { Metadata, PipeUsage } from './store.ts'
+import {
+  type Connection,
+  inWriteTransaction,
+  isoTime,
+  normaliseId,
+  type UsageHourRow,
+  type UsageMarkRow,
+} from './database.ts'
+import type { Metadata, RolledUpUsage } from './store.ts'
 
 const hourLength = 3_600_000
 const dayLength = 24 * hourLength
@@ -31,11 +38,11 @@ export function usage(db: Connection): Metadata['usage'] {
   const addToHour = usageIncrement(db)
   const setMark = markUpsert(db)
   return {
-    byPipe: (workspaceId, sinceMs) => sumsByPipe(db, idKey(workspaceId), sinceMs),
+    byPipe: (workspaceId, sinceMs) => sumsByPipe(db, normaliseId(workspaceId), sinceMs),
 
     async addIngest(counts, marks) {
       if (counts.length === 0 && marks.length === 0) return
-      await write(db, async (trx) => {
+      await inWriteTransaction(db, async (trx) => {
         for (const count of counts) {
           await trx.executeQuery(
             addToHour({
@@ -94,7 +101,25 @@ export function usage(db: Connection): Metadata['usage'] {
     },
 
     async prune(beforeMs) {
-      await write(db, (trx) => trx.deleteFrom('usage_hours').where('hour_ms', '<', beforeMs).execute())
+      await inWriteTransaction(db, (trx) =>
+        trx
+          .deleteFrom('usage_hours')
+          .where('hour_ms', '<', beforeMs)
+          // The newest hour with a request stays: it says when the last one was.
+          .where((eb) =>
+            eb.or([
+              eb('last_ingest_ms', 'is', null),
+              eb.exists(
+                eb
+                  .selectFrom('usage_hours as newer')
+                  .select('newer.pipe_id')
+                  .whereRef('newer.pipe_id', '=', 'usage_hours.pipe_id')
+                  .whereRef('newer.last_ingest_ms', '>', 'usage_hours.last_ingest_ms'),
+              ),
+            ]),
+          )
+          .execute(),
+      )
     },
   }
 }
@@ -103,7 +128,7 @@ async function sumsByPipe(
   db: Connection,
   workspaceId: string,
   sinceMs: number,
-): Promise<Record<string, PipeUsage>> {
+): Promise<Record<string, RolledUpUsage>> {
   const rows = await db
     .selectFrom('usage_hours as hour')
     .innerJoin('pipes', 'pipes.pipe_id', 'hour.pipe_id')
@@ -116,13 +141,22 @@ async function sumsByPipe(
       eb.fn.sum('hour.delivered_records').as('delivered_records'),
       eb.fn.sum('hour.failed_attempts').as('failed_attempts'),
       eb.fn.sum('hour.skipped_records').as('skipped_records'),
-      eb.fn.max('hour.last_ingest_ms').as('last_ingest_ms'),
     ])
     .where('pipes.workspace_id', '=', workspaceId)
     .where('hour.hour_ms', '>=', sinceMs)
     .groupBy('hour.pipe_id')
     .execute()
-  return Object.fromEntries(
+  // Not bounded by the window: a quiet day does not hide when the last request was.
+  const last = await db
+    .selectFrom('usage_hours as hour')
+    .innerJoin('pipes', 'pipes.pipe_id', 'hour.pipe_id')
+    .select((eb) => ['hour.pipe_id', eb.fn.max('hour.last_ingest_ms').as('last_ingest_ms')])
+    .where('pipes.workspace_id', '=', workspaceId)
+    .where('hour.last_ingest_ms', 'is not', null)
+    .groupBy('hour.pipe_id')
+    .execute()
+  const lastIngest = new Map(last.map((row) => [row.pipe_id, isoTime(row.last_ingest_ms ?? 0)]))
+  const usage: Record<string, RolledUpUsage> = Object.fromEntries(
     rows.map((row) => [
       row.pipe_id,
       {
@@ -133,10 +167,22 @@ async function sumsByPipe(
         delivered_records: Number(row.delivered_records),
         failed_attempts: Number(row.failed_attempts),
         skipped_records: Number(row.skipped_records),
-        last_ingest_ts: row.last_ingest_ms === null ? null : isoTime(row.last_ingest_ms),
+        last_ingest_ts: lastIngest.get(row.pipe_id) ?? null,
       },
     ]),
   )
+  for (const [pipeId, last_ingest_ts] of lastIngest) usage[pipeId] ??= { ...noCounts, last_ingest_ts }
+  return usage
+}
+
+const noCounts = {
+  ingest_requests: 0,
+  ingest_records: 0,
+  ingest_bytes: 0,
+  rejected_requests: 0,
+  delivered_records: 0,
+  failed_attempts: 0,
+  skipped_records: 0,
 }
 
 export type UsageIncrement = UsageHourRow
@@ -156,7 +202,7 @@ export function usageIncrement(db: Connection): (increment: UsageIncrement) => C
         WHEN usage_hours.last_ingest_ms IS NULL OR excluded.last_ingest_ms > usage_hours.last_ingest_ms
         THEN excluded.last_ingest_ms ELSE usage_hours.last_ingest_ms END`.compile(db).sql
   return (increment) =>
-    CompiledQuery.raw(text, [...columns.map((column) => increment[column]), idKey(increment.pipe_id)])
+    CompiledQuery.raw(text, [...columns.map((column) => increment[column]), normaliseId(increment.pipe_id)])
 }
 
 /** Sets the pipe's mark; one of a pipe deleted meanwhile is dropped, as above. */
@@ -167,5 +213,6 @@ function markUpsert(db: Connection): (mark: UsageMarkRow) => CompiledQuery {
     FROM pipes WHERE pipe_id = ${null}
     ON CONFLICT (pipe_id) DO UPDATE SET
       messages = excluded.messages, records = excluded.records, bytes = excluded.bytes`.compile(db).sql
-  return (mark) => CompiledQuery.raw(text, [mark.messages, mark.records, mark.bytes, idKey(mark.pipe_id)])
+  return (mark) =>
+    CompiledQuery.raw(text, [mark.messages, mark.records, mark.bytes, normaliseId(mark.pipe_id)])
 }

@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import { validationError } from '../contract/errors.ts'
 import { insertApiKey } from './api-keys.ts'
-import { type Connection, write } from './schema.ts'
+import { type Connection, inWriteTransaction } from './database.ts'
 import type { Metadata } from './store.ts'
 
 const namePattern = /^[A-Za-z0-9_-]{1,100}$/
@@ -10,7 +10,7 @@ const namePattern = /^[A-Za-z0-9_-]{1,100}$/
 export function workspaces(db: Connection, now: () => number): Metadata['workspaces'] {
   return {
     create(name, key) {
-      return write(db, async (trx) => {
+      return inWriteTransaction(db, async (trx) => {
         if (!namePattern.test(name)) {
           throw validationError({ workspace_name: 'Use 1 to 100 letters, digits, hyphens or underscores.' })
         }

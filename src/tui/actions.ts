@@ -1,4 +1,4 @@
-/** What the keys do to a pipe or lane. Each answers one line for the person; a Failure's own words otherwise. */
+/** What the keys do to a pipe or lane. Each returns one line for the person; a Failure's own words otherwise. */
 import type { Client } from '../client/client.ts'
 import { ApiFailure, Failure } from '../client/failure.ts'
 import { elementTexts, singleLine, valueText } from '../client/json-text.ts'
@@ -7,13 +7,16 @@ import type { Destination } from '../contract/destination.ts'
 import type { Pipe } from '../contract/pipe.ts'
 import type { Blocking } from './detail.tsx'
 
+const outcomeEveryMs = 200
+const outcomeRounds = 50
+
 export interface Lane {
   pipe: Pipe
   destination: Destination
 }
 
 export function laneName({ pipe, destination }: Lane): string {
-  return `${pipe.pipe_name}/${kindOf(destination)}`
+  return `${pipe.pipe_name}/${destination.destination_name ?? kindOf(destination)}`
 }
 
 export async function skip(client: Client, lane: Lane): Promise<string> {
@@ -21,9 +24,22 @@ export async function skip(client: Client, lane: Lane): Promise<string> {
   return body.skipped ? `Skipped the blocking message of ${laneName(lane)}.` : nothingBlocks(lane)
 }
 
+/** Waits for the outcome of the attempt, at most ten seconds. */
 export async function retry(client: Client, lane: Lane): Promise<string> {
-  const { body } = await client.lanes.retry(lane.pipe.pipe_id, lane.destination.destination_id)
-  return body.retried ? `Retrying the blocking message of ${laneName(lane)}.` : nothingBlocks(lane)
+  const { pipe, destination } = lane
+  const { body } = await client.lanes.retry(pipe.pipe_id, destination.destination_id)
+  if (!body.retried) return nothingBlocks(lane)
+  const name = laneName(lane)
+  for (let round = 0; round < outcomeRounds; round += 1) {
+    await new Promise((resolve) => setTimeout(resolve, outcomeEveryMs))
+    const { body: now } = await client.destinations.get(pipe.pipe_id, destination.destination_id)
+    const { blocking_msg_id: blocking, attempts, last_error: error } = now.destination.lane
+    if (blocking !== body.msg_id) return `Retried: ${name} got on; message ${body.msg_id} is delivered.`
+    if (attempts !== destination.lane.attempts && error !== null) {
+      return `Retried: ${name} failed again: ${error.code}: ${error.message}`
+    }
+  }
+  return `Retrying ${name}; the attempt is still under way.`
 }
 
 export async function toggleBlocked(client: Client, lane: Lane): Promise<string> {

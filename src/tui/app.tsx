@@ -3,23 +3,26 @@
  *
  *   board ──enter──▶ detail      any page ──?──▶ keys ──any key──▶ back
  *     │ /  filter: typing narrows the board; enter keeps it, esc clears it
- *     │ s  question: only y does it
+ *     │ s, p  question: only y does it
  *     └ w  rewind: typing says where to; enter does it, esc does not
+ *
+ * On a wide terminal the detail is shown beside the board, which stays.
  *
  * It is always one line lower than the terminal: at full height the terminal would be cleared for every frame.
  */
 import { Box, Text, useApp } from 'ink'
 import { useEffect, useState } from 'react'
 import type { Client } from '../client/client.ts'
-import { count } from '../client/quantities.ts'
-import { trouble } from '../client/workspace.ts'
+import { severity } from '../client/workspace.ts'
+import type { Pipe } from '../contract/pipe.ts'
+import { count, counted } from '../quantities.ts'
 import * as actions from './actions.ts'
 import { Board } from './board.tsx'
 import { type Blocking, Detail } from './detail.tsx'
 import { KeysHelp, keyLine } from './keys-help.tsx'
-import { type Row, rowsOf } from './snapshot.ts'
+import { nextStuck, type Row, rowsOf } from './snapshot.ts'
+import { type KeyPress, useKeys } from './use-keys.ts'
 import { useSnapshot } from './use-snapshot.ts'
-import { type Stroke, useStrokes } from './use-strokes.ts'
 
 export interface AppProps {
   client: Client
@@ -35,6 +38,10 @@ type Entry =
   | { kind: 'filter' }
   | { kind: 'rewind'; lane: actions.Lane }
   | { kind: 'skip'; lane: actions.Lane }
+  | { kind: 'pause'; pipe: Pipe }
+
+/** From here on the board keeps its columns beside the detail. */
+const splitWidth = 150
 
 const readOnlyNotice = 'This screen is read-only.'
 
@@ -49,6 +56,12 @@ export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000
   const [notice, setNotice] = useState('')
   const rows = feed.snapshot === null ? [] : rowsOf(feed.snapshot, filter)
   const row = rows.find((one) => one.id === selectedId) ?? rows[0] ?? null
+  // Once, with what is there first: a selection that moved by itself could be acted upon by mistake.
+  const isLoaded = feed.snapshot !== null
+  // biome-ignore lint/correctness/useExhaustiveDependencies: see above
+  useEffect(() => {
+    if (isLoaded) select((chosen) => chosen ?? nextStuck(rows, null)?.id ?? null)
+  }, [isLoaded])
   const lane = row === null ? null : laneOf(row)
   const blocking = useBlocking(client, page === 'detail' ? lane : null, feed.snapshot?.takenMs ?? 0)
 
@@ -69,20 +82,27 @@ export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000
     const at = rows.findIndex((one) => one.id === row?.id)
     select(rows[Math.max(0, Math.min(rows.length - 1, at + by))]?.id ?? null)
   }
+  const selectNextStuck = () => {
+    const next = nextStuck(rows, row?.id ?? null)
+    if (next === null) setNotice('No lane is stuck.')
+    else select(next.id)
+  }
 
-  const onEntryStroke = (current: Entry, stroke: Stroke) => {
-    if (current.kind === 'skip') {
+  const onEntryKey = (current: Entry, pressed: KeyPress) => {
+    if (current.kind === 'skip' || current.kind === 'pause') {
       endEntry()
-      if (stroke === 'y' || stroke === 'Y') act(actions.skip(client, current.lane))
-      else setNotice('Not skipped.')
-    } else if (stroke === 'escape') {
+      const isYes = pressed === 'y' || pressed === 'Y'
+      if (!isYes) setNotice(current.kind === 'skip' ? 'Not skipped.' : 'Not changed.')
+      else if (current.kind === 'skip') act(actions.skip(client, current.lane))
+      else act(actions.togglePaused(client, current.pipe))
+    } else if (pressed === 'escape') {
       if (current.kind === 'filter') setFilter('')
       endEntry()
-    } else if (stroke === 'return') {
+    } else if (pressed === 'return') {
       if (current.kind === 'rewind' && typed !== '') act(actions.rewind(client, current.lane, typed))
       endEntry()
-    } else if (stroke === 'erase' || stroke.length === 1) {
-      const text = stroke === 'erase' ? typed.slice(0, -1) : typed + stroke
+    } else if (pressed === 'erase' || pressed.length === 1) {
+      const text = pressed === 'erase' ? typed.slice(0, -1) : typed + pressed
       setTyped(text)
       if (current.kind === 'filter') setFilter(text)
     }
@@ -94,25 +114,30 @@ export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000
     b: () => onLane((chosen) => act(actions.toggleBlocked(client, chosen))),
     p: () => {
       if (readOnly) setNotice(readOnlyNotice)
-      else if (row !== null) act(actions.togglePaused(client, row.pipe.pipe))
+      else if (row !== null) setEntry({ kind: 'pause', pipe: row.pipe.pipe })
     },
   }
-  const moves: Record<string, number> = { up: -1, k: -1, down: 1, j: 1, pageUp: -10, pageDown: 10 }
+  const far = rows.length
+  const moves: Record<string, number> = {
+    ...{ up: -1, k: -1, down: 1, j: 1, pageUp: -10, pageDown: 10 },
+    ...{ home: -far, g: -far, end: far, G: far },
+  }
 
-  useStrokes((stroke) => {
-    if (entry !== null) return onEntryStroke(entry, stroke)
+  useKeys((pressed) => {
+    if (entry !== null) return onEntryKey(entry, pressed)
     setNotice('')
-    if (stroke === 'q') exit()
+    if (pressed === 'q') exit()
     else if (page === 'keys') setPage('board')
-    else if (stroke === '?') setPage('keys')
-    else if (stroke === 'escape' || stroke === 'left') setPage('board')
-    else if (stroke === 'return' || stroke === 'right') setPage('detail')
-    else if (stroke === '/') {
+    else if (pressed === '?') setPage('keys')
+    else if (pressed === 'escape' || pressed === 'left') setPage('board')
+    else if (pressed === 'return' || pressed === 'right') setPage('detail')
+    else if (pressed === '/') {
       setPage('board')
       setTyped(filter)
       setEntry({ kind: 'filter' })
-    } else if (moves[stroke] !== undefined) move(moves[stroke])
-    else changes[stroke]?.()
+    } else if (pressed === 'n') selectNextStuck()
+    else if (moves[pressed] !== undefined) move(moves[pressed])
+    else changes[pressed]?.()
   })
 
   // Header, status line, and the line that the terminal keeps for itself.
@@ -126,8 +151,8 @@ export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000
         </Box>
       ) : page === 'keys' ? (
         <KeysHelp height={bodyHeight} readOnly={readOnly} />
-      ) : page === 'detail' && row !== null ? (
-        <Detail row={row} blocking={blocking} height={bodyHeight} />
+      ) : page === 'detail' && row !== null && width < splitWidth ? (
+        <Detail row={row} blocking={blocking} height={bodyHeight} nowMs={feed.snapshot.takenMs} />
       ) : rows.length === 0 ? (
         <Box height={bodyHeight}>
           <Text>
@@ -135,15 +160,22 @@ export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000
           </Text>
         </Box>
       ) : (
-        <Board
-          rows={rows}
-          rates={feed.rates}
-          selectedId={row?.id ?? null}
-          width={width}
-          height={bodyHeight}
-        />
+        <Box height={bodyHeight}>
+          <Board
+            rows={rows}
+            rates={feed.rates}
+            selectedId={row?.id ?? null}
+            width={page === 'detail' ? boardWidth(width) : width}
+            height={bodyHeight}
+          />
+          {page === 'detail' && row !== null ? (
+            <Box marginLeft={2} width={width - boardWidth(width) - 2}>
+              <Detail row={row} blocking={blocking} height={bodyHeight} nowMs={feed.snapshot.takenMs} />
+            </Box>
+          ) : null}
+        </Box>
       )}
-      <Footer entry={entry} typed={typed} notice={notice} filter={filter} readOnly={readOnly} />
+      <Footer {...{ entry, typed, notice, filter, readOnly, width }} />
     </Box>
   )
 }
@@ -156,7 +188,8 @@ function Header(props: {
 }) {
   const { snapshot, staleBecause } = props.feed
   const lanes = snapshot?.pipes.flatMap((one) => one.destinations) ?? []
-  const stuck = lanes.filter((one) => trouble(one) > 1).length
+  const stale = lanes.filter((one) => one.lane.stale === true).length
+  const stuck = lanes.filter((one) => severity(one) > 1).length
   const pending = snapshot?.pipes.reduce((sum, one) => sum + (one.usage?.pending_messages ?? 0), 0) ?? 0
   return (
     <Text wrap="truncate">
@@ -170,9 +203,10 @@ function Header(props: {
       )}
       {staleBecause === null ? null : <Text color="red">{` ${staleBecause} `}</Text>}
       {props.readOnly ? <Text color="yellow">[read-only] </Text> : null}
-      {`${props.url}  ${snapshot?.pipes.length ?? 0} pipes  ${lanes.length} lanes  `}
+      {`${props.url}  ${counted(snapshot?.pipes.length ?? 0, 'pipe')}  ${counted(lanes.length, 'lane')}  `}
       <Text color={stuck > 0 ? 'red' : 'green'}>{`${stuck} stuck`}</Text>
       {`  ${count(pending)} waiting`}
+      {stale === 0 ? null : <Text color="yellow">{`  ${stale} stale: delivery does not respond`}</Text>}
     </Text>
   )
 }
@@ -183,16 +217,20 @@ function Footer(props: {
   notice: string
   filter: string
   readOnly: boolean
+  width: number
 }) {
-  const { entry, typed, notice, filter } = props
+  const { entry, typed, notice, filter, width } = props
+  const filtered = filter === '' ? '' : `[${filter}]  `
   const text =
     entry?.kind === 'skip'
       ? `Skip? [y/N]  The blocking message of ${actions.laneName(entry.lane)} is then not delivered there.`
-      : entry?.kind === 'rewind'
-        ? `Rewind ${actions.laneName(entry.lane)} to (earliest, stream_seq or time): ${typed}▏`
-        : entry?.kind === 'filter'
-          ? `Filter: ${typed}▏`
-          : notice || `${filter === '' ? '' : `[${filter}]  `}${keyLine(props.readOnly)}`
+      : entry?.kind === 'pause'
+        ? pauseQuestion(entry.pipe)
+        : entry?.kind === 'rewind'
+          ? `Rewind ${actions.laneName(entry.lane)} to (earliest, stream_seq or time): ${typed}▏`
+          : entry?.kind === 'filter'
+            ? `Filter: ${typed}▏`
+            : notice || `${filtered}${keyLine(props.readOnly, width - filtered.length)}`
   return (
     <Text wrap="truncate" dimColor={entry === null && notice === ''} bold={entry !== null}>
       {text}
@@ -200,11 +238,21 @@ function Footer(props: {
   )
 }
 
+function pauseQuestion({ pipe_name: name, pipe_status: status }: Pipe): string {
+  if (status === 'paused') return `Resume pipe ${name}? [y/N]  Ingest is accepted again.`
+  return `Pause pipe ${name}? [y/N]  Ingest gets 404; the backlog is still delivered.`
+}
+
+/** Beside a detail: half of the screen, and no more than a board needs. */
+function boardWidth(width: number): number {
+  return Math.min(Math.floor(width / 2), 90)
+}
+
 function laneOf(row: Row): actions.Lane | null {
   return row.destination === null ? null : { pipe: row.pipe.pipe, destination: row.destination }
 }
 
-/** The blocking message of the lane that is shown in full, looked at anew with every snapshot. */
+/** The blocking message of the lane that is shown in full, loaded again with every snapshot. */
 function useBlocking(client: Client, lane: actions.Lane | null, takenMs: number): Blocking | null {
   const [blocking, setBlocking] = useState<{ id: string; message: Blocking | null } | null>(null)
   const id = lane?.destination.destination_id ?? null

@@ -1,9 +1,9 @@
 /** The board: every pipe and lane on a line, those in trouble first. Knows nothing of keys or requests. */
 import { Box, Text } from 'ink'
 import { printable } from '../client/printable.ts'
-import { bytes, count, duration } from '../client/quantities.ts'
 import { kindOf } from '../client/workspace.ts'
 import type { Destination } from '../contract/destination.ts'
+import { bytes, count, duration } from '../quantities.ts'
 import { type Rates, type Row, visible } from './snapshot.ts'
 import { sparkline } from './sparkline.ts'
 
@@ -28,6 +28,8 @@ const columns = { state: 9, backlog: 9, size: 10, age: 8, rate: 8, chart: 12 } a
 /** What a narrow terminal does without, the first first. */
 const dispensable = ['chart', 'size', 'rate', 'age', 'backlog'] as const
 const shortestName = 14
+const longestName = 40
+const shortestError = 20
 
 type Column = keyof typeof columns
 type Cells = Record<'name' | Column, string>
@@ -61,11 +63,14 @@ export function Board({ rows, rates, selectedId, width, height }: BoardProps) {
   )
   const { from, to } = visible(rows.length, selected, Math.max(1, height - 1))
   const shown = columnsFor(width)
-  const nameWidth = Math.max(8, width - 2 - widthOf(shown))
+  const rest = width - 2 - widthOf(shown)
+  // What a wide terminal has left over shows the errors.
+  const errorWidth = rest - longestName >= shortestError ? rest - longestName - 1 : 0
+  const nameWidth = errorWidth > 0 ? longestName : Math.max(8, rest)
   return (
     <Box flexDirection="column" width={width} height={height}>
       <Text bold wrap="truncate">
-        {`  ${line(headings, nameWidth, shown)}`}
+        {`  ${line(headings, nameWidth, shown)}${errorWidth > 0 ? ' LAST ERROR' : ''}`}
       </Text>
       {rows.slice(from, to).map((row, index) => (
         <Line
@@ -75,6 +80,7 @@ export function Board({ rows, rates, selectedId, width, height }: BoardProps) {
           isSelected={from + index === selected}
           nameWidth={nameWidth}
           shown={shown}
+          errorWidth={errorWidth}
         />
       ))}
     </Box>
@@ -87,9 +93,11 @@ interface LineProps {
   isSelected: boolean
   nameWidth: number
   shown: readonly Column[]
+  /** 0: no such column. */
+  errorWidth: number
 }
 
-function Line({ row, rates, isSelected, nameWidth, shown }: LineProps) {
+function Line({ row, rates, isSelected, nameWidth, shown, errorWidth }: LineProps) {
   const state = row.destination?.lane.lane_state ?? row.pipe.pipe.pipe_status
   const cells = {
     ...(row.destination === null ? pipeCells(row) : laneCells(row, row.destination)),
@@ -109,8 +117,14 @@ function Line({ row, rates, isSelected, nameWidth, shown }: LineProps) {
         <Text color={colour}>{text.slice(at, at + columns.state)}</Text>
       )}
       {text.slice(at + columns.state)}
+      {errorWidth > 0 ? ` ${errorText(row).slice(0, errorWidth - 1)}` : ''}
     </Text>
   )
+}
+
+function errorText({ destination }: Row): string {
+  const error = destination?.lane.last_error ?? null
+  return error === null ? '' : printable(`${error.code}: ${error.message}`)
 }
 
 type CountedCells = Omit<Cells, 'rate' | 'chart'>
@@ -132,8 +146,9 @@ function laneCells({ pipe }: Row, destination: Destination): CountedCells {
   const id = twins.length > 1 ? ` ${destination.destination_id.slice(0, 8)}` : ''
   const isIdle = lane.pending_messages === 0
   return {
-    name: `  ${kindOf(destination)}${id}`,
-    state: lane.lane_state,
+    name: `  ${printable(destination.destination_name ?? '') || `${kindOf(destination)}${id}`}`,
+    // What it last saved: delivery does not respond.
+    state: lane.stale === true ? `${lane.lane_state}?` : lane.lane_state,
     backlog: count(lane.pending_messages),
     size: isIdle ? '' : bytes(lane.pending_bytes),
     age: isIdle ? '' : duration(lane.oldest_pending_age_seconds),

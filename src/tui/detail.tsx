@@ -1,9 +1,9 @@
 /** One pipe or lane in full: for a lane what blocks it, with the records and the error. */
 import { Box, Text } from 'ink'
 import { printable } from '../client/printable.ts'
-import { bytes, count, duration } from '../client/quantities.ts'
 import { describeTarget, kindOf } from '../client/workspace.ts'
 import type { Destination } from '../contract/destination.ts'
+import { ago, bytes, count, counted, duration, until } from '../quantities.ts'
 import type { PipeState, Row } from './snapshot.ts'
 
 /** The message that blocks a lane, as the daemon showed it. */
@@ -16,19 +16,30 @@ export interface Blocking {
   records: string[]
 }
 
-export function Detail({ row, blocking, height }: { row: Row; blocking: Blocking | null; height: number }) {
-  const lines = row.destination === null ? pipeLines(row.pipe) : laneLines(row.pipe, row.destination)
-  const records = row.destination === null || blocking === null ? [] : blockingLines(blocking)
+export interface DetailProps {
+  row: Row
+  blocking: Blocking | null
+  height: number
+  /** When the snapshot was taken: times are shown as distances from it. */
+  nowMs: number
+}
+
+export function Detail({ row, blocking, height, nowMs }: DetailProps) {
+  const { pipe, destination } = row
+  const lines = destination === null ? pipeLines(pipe, nowMs) : laneLines(pipe, destination, nowMs)
+  const records = destination === null || blocking === null ? [] : blockingLines(blocking, nowMs)
   const shown = [...lines, ...records].slice(0, height)
   return (
-    <Box flexDirection="column" height={height}>
+    <Box flexDirection="column" height={height} overflow="hidden">
       {shown.map(([name, value], index) => (
-        // The lines of a detail have no identity but their place.
-        // biome-ignore lint/suspicious/noArrayIndexKey: see above
-        <Text key={index} wrap={name === 'error' ? 'wrap' : 'truncate'}>
-          <Text dimColor>{name.padEnd(18)}</Text>
-          <Text color={name === 'error' && value !== '-' ? 'red' : undefined}>{printable(value)}</Text>
-        </Text>
+        // A wrapped error must push the last lines out, not squeeze the first ones onto each other.
+        // biome-ignore lint/suspicious/noArrayIndexKey: the lines of a detail have no identity but their place
+        <Box key={index} flexShrink={0}>
+          <Text wrap={name === 'error' ? 'wrap' : 'truncate'}>
+            <Text dimColor>{name.padEnd(18)}</Text>
+            <Text color={name === 'error' && value !== '-' ? 'red' : undefined}>{printable(value)}</Text>
+          </Text>
+        </Box>
       ))}
     </Box>
   )
@@ -36,7 +47,7 @@ export function Detail({ row, blocking, height }: { row: Row; blocking: Blocking
 
 type DetailLine = [name: string, value: string]
 
-function pipeLines({ pipe, usage, destinations }: PipeState): DetailLine[] {
+function pipeLines({ pipe, usage, destinations }: PipeState, nowMs: number): DetailLine[] {
   return [
     ['pipe', pipe.pipe_name],
     ['id', pipe.pipe_id],
@@ -45,40 +56,50 @@ function pipeLines({ pipe, usage, destinations }: PipeState): DetailLine[] {
     ['taken in, 24 h', `${count(usage?.ingest_records ?? 0)} records, ${bytes(usage?.ingest_bytes ?? 0)}`],
     ['rejected, 24 h', `${count(usage?.rejected_requests ?? 0)} requests`],
     ['delivered, 24 h', `${count(usage?.delivered_records ?? 0)} records`],
-    ['last record', usage?.last_ingest_ts ?? 'never'],
-    ['waiting', `${count(usage?.pending_messages ?? 0)} messages`],
+    ['last record', ago(usage?.last_ingest_ts ?? null, nowMs)],
+    ['waiting', counted(usage?.pending_messages ?? 0, 'message')],
     ['lanes', String(destinations.length)],
   ]
 }
 
-function laneLines({ pipe }: PipeState, destination: Destination): DetailLine[] {
+function laneLines({ pipe }: PipeState, destination: Destination, nowMs: number): DetailLine[] {
   const { lane } = destination
   const error = lane.last_error
   return [
-    ['lane', `${pipe.pipe_name}/${kindOf(destination)}  ${destination.destination_id}`],
+    [
+      'lane',
+      `${pipe.pipe_name}/${destination.destination_name ?? kindOf(destination)}  ${destination.destination_id}`,
+    ],
     ['target', describeTarget(destination)],
-    ['state', lane.lane_state],
+    [
+      'state',
+      lane.stale === true ? `${lane.lane_state}, as last saved: delivery does not respond` : lane.lane_state,
+    ],
     ['error', error === null ? '-' : `${error.class} ${error.code}: ${error.message}`],
     [
       'attempts',
-      `${lane.attempts}${lane.next_attempt_ts === null ? '' : `, next at ${lane.next_attempt_ts}`}`,
+      `${lane.attempts}${lane.next_attempt_ts === null ? '' : `, next ${until(lane.next_attempt_ts, nowMs)}`}`,
     ],
-    ['failing since', lane.first_failed_ts ?? '-'],
+    ['failing since', lane.first_failed_ts === null ? '-' : withTime(lane.first_failed_ts, nowMs)],
     [
       'waiting',
-      `${count(lane.pending_messages)} messages, ${bytes(lane.pending_bytes)}, oldest ${duration(lane.oldest_pending_age_seconds)}`,
+      `${counted(lane.pending_messages, 'message')}, ${bytes(lane.pending_bytes)}, oldest ${duration(lane.oldest_pending_age_seconds)}`,
     ],
     ['cursor', `${lane.cursor_seq} of ${lane.head_seq}`],
-    ['delivered', `${count(lane.delivered_records)} records, last ${lane.last_delivered_ts ?? 'never'}`],
+    ['delivered', `${count(lane.delivered_records)} records, last ${ago(lane.last_delivered_ts, nowMs)}`],
     ['skipped, dropped', `${lane.skipped_messages}, ${lane.dropped_messages} messages`],
   ]
 }
 
-function blockingLines(blocking: Blocking): DetailLine[] {
+function withTime(timestamp: string, nowMs: number): string {
+  return `${ago(timestamp, nowMs)} (${timestamp})`
+}
+
+function blockingLines(blocking: Blocking, nowMs: number): DetailLine[] {
   return [
     ['', ''],
     ['blocking message', `${blocking.msgId}  stream_seq ${blocking.streamSeq}`],
-    ['received', blocking.receivedTs],
+    ['received', withTime(blocking.receivedTs, nowMs)],
     ['records', count(blocking.recordsCount)],
     ...blocking.records.map((record, index): DetailLine => [`  ${index}`, record]),
   ]

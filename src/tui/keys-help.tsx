@@ -1,15 +1,17 @@
 /** The page of keys (`?`), and the line of keys at the bottom. */
 import { Box, Text } from 'ink'
 
-export const keyTable = [
+const keyTable = [
   ['↑ ↓ j k', 'choose a pipe or lane'],
+  ['Home End g G', 'the first line, the last line'],
+  ['n', 'the next lane that is stuck'],
   ['enter', 'show it in full; esc: back'],
   ['s', 'skip the blocking message of a lane (asks)'],
-  ['r', 'retry the blocking message now'],
+  ['r', 'retry the blocking message now, and wait for the outcome'],
   ['b', 'block the destination, or unblock it'],
   ['w', 'rewind the lane: earliest, a stream_seq or a time'],
-  ['p', 'pause the pipe, or resume it'],
-  ['/', 'filter by pipe name, state or kind'],
+  ['p', 'pause the pipe, or resume it (asks)'],
+  ['/', 'filter by name, state or kind'],
   ['?', 'these keys'],
   ['q', 'quit'],
 ] as const
@@ -19,7 +21,7 @@ export function KeysHelp({ height, readOnly }: { height: number; readOnly: boole
     <Box flexDirection="column" height={height}>
       {keyTable.slice(0, height - 1).map(([key, text]) => (
         <Text key={key} wrap="truncate">
-          <Text bold>{`  ${key.padEnd(10)}`}</Text>
+          <Text bold>{`  ${key.padEnd(13)}`}</Text>
           {text}
         </Text>
       ))}
@@ -28,7 +30,11 @@ export function KeysHelp({ height, readOnly }: { height: number; readOnly: boole
   )
 }
 
-export function keyLine(readOnly: boolean): string {
-  const always = '? keys  q quit  ↑↓ choose  enter detail  / filter'
-  return readOnly ? always : `${always}  s skip  r retry  b block  w rewind  p pause`
+/** The keys that fit, whole; `?` shows all. */
+export function keyLine(readOnly: boolean, width: number): string {
+  const always = ['? keys', 'q quit', '↑↓ choose', 'n next stuck', 'enter detail', '/ filter']
+  const writing = ['s skip', 'r retry', 'b block', 'p pause', 'w rewind']
+  const all = readOnly ? always : [...always, ...writing]
+  const fits = all.filter((_, index) => all.slice(0, index + 1).join('  ').length <= width)
+  return fits.join('  ')
 }

@@ -2,7 +2,7 @@
  * Opens the screen, on the terminal's second page so that what was there comes back at the end.
  *
  * Trap: ink counts the lines of its last frame to erase it, but a terminal that shrinks has wrapped or cut them
- * already, and remains of old frames stay. So after a resize has settled everything is wiped and drawn anew.
+ * already, and remains of old frames stay. So after a resize has settled everything is wiped and drawn again.
  */
 import { type Instance, render } from 'ink'
 import type { Client } from '../client/client.ts'

@@ -2,10 +2,10 @@
  * What the screen shows: the workspace at one moment, and how fast records moved during the last half minute.
  * Loading asks the daemon; everything else here is pure.
  */
-import type { Client, PipeUsage } from '../client/client.ts'
-import { allPipeDetails, trouble } from '../client/workspace.ts'
+import type { Client } from '../client/client.ts'
+import { allPipeDetails, severity } from '../client/workspace.ts'
 import type { Destination } from '../contract/destination.ts'
-import type { Pipe } from '../contract/pipe.ts'
+import type { Pipe, PipeUsage } from '../contract/pipe.ts'
 
 export interface PipeState {
   pipe: Pipe
@@ -17,7 +17,7 @@ export interface Snapshot {
   pipes: PipeState[]
 }
 
-/** Records a second, oldest first, by pipe id (taken in) and destination id (delivered). */
+/** Records per second, oldest first, by pipe id (taken in) and destination id (delivered). */
 export type Rates = ReadonlyMap<string, readonly number[]>
 
 const keptRates = 30
@@ -69,22 +69,31 @@ export interface Row {
 
 /** Pipes with lanes in trouble first, then by name; within a pipe the worst lane first. */
 export function rowsOf(snapshot: Snapshot, filter: string): Row[] {
-  const worst = (one: PipeState) => Math.max(0, ...one.destinations.map(trouble))
+  const worst = (one: PipeState) => Math.max(0, ...one.destinations.map(severity))
   const wanted = snapshot.pipes.filter((one) => matches(one, filter.trim().toLowerCase()))
   wanted.sort((a, b) => worst(b) - worst(a) || a.pipe.pipe_name.localeCompare(b.pipe.pipe_name, 'en'))
   return wanted.flatMap((pipe) => [
     { id: pipe.pipe.pipe_id, pipe, destination: null },
     ...[...pipe.destinations]
-      .sort((a, b) => trouble(b) - trouble(a))
+      .sort((a, b) => severity(b) - severity(a))
       .map((destination) => ({ id: destination.destination_id, pipe, destination })),
   ])
+}
+
+/** The first lane below this line, or from the top again, that needs somebody; null: none does. */
+export function nextStuck(rows: readonly Row[], afterId: string | null): Row | null {
+  const at = rows.findIndex((row) => row.id === afterId)
+  const inOrder = [...rows.slice(at + 1), ...rows.slice(0, at + 1)]
+  return inOrder.find((row) => row.destination !== null && severity(row.destination) > 1) ?? null
 }
 
 function matches(one: PipeState, filter: string): boolean {
   if (filter === '' || one.pipe.pipe_name.toLowerCase().includes(filter)) return true
   return one.destinations.some(
     (destination) =>
-      destination.lane.lane_state.includes(filter) || destination.destination_type.includes(filter),
+      destination.destination_name?.toLowerCase().includes(filter) ||
+      destination.lane.lane_state.includes(filter) ||
+      destination.destination_type.includes(filter),
   )
 }
 

@@ -1,4 +1,4 @@
-/** Asks the daemon again and again, one request after the other; keeps the last good answer when it is away. */
+/** Asks the daemon again and again, one request after the other; keeps the last good response when it is away. */
 import { useEffect, useRef, useState } from 'react'
 import type { Client } from '../client/client.ts'
 import { loadSnapshot, nextRates, type Rates, type Snapshot } from './snapshot.ts'

@@ -2,17 +2,21 @@ import { Writable } from 'node:stream'
 import { pino } from 'pino'
 import t from 'tap'
 import { ApiError } from '../../src/contract/errors.ts'
+import { createAuthenticate } from '../../src/directory/authenticate.ts'
+import type { Directory } from '../../src/directory/directory.ts'
 import { AddressInUseError, ListenError } from '../../src/http/listen.ts'
+import { openEngine } from '../../src/http/open-engine.ts'
 import type { ApiReply, Route } from '../../src/http/route.ts'
 import { openHttpServer } from '../../src/http/server.ts'
 import { createIngest } from '../../src/ingest/accept.ts'
-import { createAuthenticate } from '../../src/ingest/bearer.ts'
 import { createBodyMemory } from '../../src/ingest/body-memory.ts'
+import { openBodyParsers } from '../../src/ingest/body-parsers.ts'
 import { createClientIp } from '../../src/ingest/client-ip.ts'
-import type { Directory } from '../../src/ingest/directory.ts'
 import { createQuota } from '../../src/ingest/quota.ts'
+import { Turns } from '../../src/ingest/turns.ts'
 import { createUsageCounter } from '../../src/ingest/usage.ts'
 import { call } from '../support/daemon.ts'
+import { testedEngine } from '../support/http-engine.ts'
 import { connectRaw } from '../support/raw-http.ts'
 import { until } from '../support/until.ts'
 
@@ -29,38 +33,58 @@ const directory: Directory = {
   pipe: () => undefined,
   key: () => undefined,
   refreshPipe: async () => {},
-  refreshKeys: async () => {},
+  refreshKey: async () => {},
 }
 const refuse = () => Promise.reject(new Error('not in this test'))
+const authenticate = createAuthenticate(directory)
 const ingest = createIngest({
   directory,
-  appender: { append: refuse, headSeq: 0, drain: refuse },
+  authenticate,
+  appender: { append: refuse, findRepeat: refuse, drain: refuse },
   geo: { lookup: () => null, close: () => {} },
   clientIp: createClientIp([]),
   quota: createQuota({}, 0),
   usage: createUsageCounter(new Map()),
   bodyMemory: createBodyMemory(1 << 20),
+  decoders: new Turns(1),
+  parsers: openBodyParsers(1 << 26),
   maxBodyBytes: 1000,
-  log,
+  maxRecords: 100,
+  maxKeys: 100,
   now: Date.now,
 })
 function route(path: string, handler: () => Promise<ApiReply>): Route {
-  return { method: 'GET', path, operationId: path, auth: 'none', handler }
+  return { method: 'GET', path, operationId: path, surface: 'all', auth: 'none', handler }
+}
+
+const cookies: ApiReply = {
+  status: 200,
+  body: Buffer.from('body{}'),
+  headers: [
+    ['Set-Cookie', 'a=1'],
+    ['Set-Cookie', 'b=2'],
+    ['Cache-Control', 'public, max-age=60'],
+    ['Content-Type', 'text/css'],
+  ],
 }
 
 let release = (_reply: ApiReply) => {}
 const routes = [
   route('/broken', () => Promise.reject(new Error('the secret is 4711'))),
   route('/known', () => Promise.reject(new ApiError('duplicate_origin', { details: { extra: 1 } }))),
+  route('/cookies', async () => cookies),
+  { ...route('/data-only', async () => cookies), surface: 'data' as const },
   route('/held', () => new Promise<ApiReply>((resolve) => (release = resolve))),
 ]
+const engine = await openEngine(testedEngine, log)
 const listen = { host: '127.0.0.1', port: 0 }
 const open = (address = listen) =>
   openHttpServer({
+    engine,
     surfaces: [{ name: 'listen', listen: address, management: true, data: true }],
     routes,
     ingest,
-    authenticate: createAuthenticate(directory),
+    authenticate,
     log,
   })
 const server = await open()
@@ -93,6 +117,32 @@ t.test(
     t.equal((await call('GET', `${url}/known`, {})).status, 409)
   },
 )
+
+t.test(
+  'a route may set several cookies, and its own type and cache headers replace the usual ones',
+  async (t) => {
+    const answer = await call('GET', `${url}/cookies`, {})
+    t.same(answer.headers['set-cookie'], ['a=1', 'b=2'])
+    t.match(answer.headers, { 'cache-control': 'public, max-age=60', 'content-type': 'text/css' })
+    t.equal(answer.headers['x-content-type-options'], 'nosniff')
+  },
+)
+
+t.test('a route is served on its own surface alone', async (t) => {
+  t.equal((await call('GET', `${url}/data-only`, {})).status, 200)
+  const management = await openHttpServer({
+    engine,
+    surfaces: [{ name: 'listen', listen, management: true, data: false }],
+    routes,
+    ingest,
+    authenticate,
+    log,
+  })
+  t.teardown(() => management.close())
+  const base = `http://127.0.0.1:${management.addresses[0]!.port}`
+  t.equal((await call('GET', `${base}/data-only`, {})).status, 404)
+  t.equal((await call('GET', `${base}/cookies`, {})).status, 200)
+})
 
 t.test('an address that is taken or not ours is told apart before anything listens', async (t) => {
   await t.rejects(open({ host: '127.0.0.1', port }), AddressInUseError)

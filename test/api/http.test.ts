@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import net from 'node:net'
 import t from 'tap'
-import { initDataDir, startDaemon, TestDaemon } from '../support/daemon.ts'
+import { copyFreshDataDir, startDaemon, TestDaemon } from '../support/daemon.ts'
 import { connectRaw, sendRaw } from '../support/raw-http.ts'
 import { until } from '../support/until.ts'
 
@@ -32,6 +32,13 @@ t.test('health is on both surfaces, without a key; a HEAD has its length and no 
       [head.status, head.text, head.headers.get('content-length')],
       [200, '', String(answer.text.length)],
     )
+  }
+})
+
+t.test('ready is on both surfaces, without a key', async (t) => {
+  for (const base of [daemon.url, daemon.dataUrl]) {
+    const answer = await at(base, 'GET', '/v1/ready', null)
+    t.same([answer.status, JSON.parse(answer.text)], [200, { status: 'ready' }])
   }
 })
 
@@ -105,7 +112,7 @@ t.test('management bodies: limit, content type, JSON', async (t) => {
 })
 
 t.test(
-  'every answer says nosniff and no-store; 204 has no Content-Length (trap of hyper-express 6.18)',
+  'every response says nosniff and no-store; 204 has no Content-Length (trap of hyper-express 6.18)',
   async (t) => {
     const pipe = await daemon.createPipe({ pipe_name: 'deleted' })
     const answer = await sendRaw(
@@ -137,7 +144,7 @@ t.test(
 )
 
 async function startAt(second: TestDaemon) {
-  await initDataDir(second.dataDir)
+  await copyFreshDataDir(second.dataDir)
   await second.start()
 }
 

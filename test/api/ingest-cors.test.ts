@@ -1,5 +1,7 @@
 import t from 'tap'
-import { type Answer, startDaemon } from '../support/daemon.ts'
+import type { Answer } from '../support/api-client.ts'
+import { startDaemon } from '../support/daemon.ts'
+import { sendRaw } from '../support/raw-http.ts'
 
 const daemon = await startDaemon()
 t.teardown(() => daemon.close())
@@ -107,7 +109,7 @@ t.test(
   },
 )
 
-t.test('CORS headers stand on errors too, where the origin is allowed', async (t) => {
+t.test('errors carry the CORS headers too, where the origin is allowed', async (t) => {
   const pipe = await makePipe({}, app)
   for (const [body, key, status] of [
     ['[]', undefined, 400],
@@ -148,7 +150,51 @@ t.test('OPTIONS: absent origin 400, not allowed 403, both with an empty body', a
     const answer = await preflight(pipe, origin)
     t.same([answer.status, answer.text, allowOrigin(answer)], [status, '', undefined], String(origin))
   }
-  t.equal((await preflight(await makePipe({}), 'null')).status, 403)
   t.equal((await preflight('nope', app)).status, 400)
   t.equal((await preflight('00000000-0000-4000-8000-000000000000', app)).status, 404)
 })
+
+t.test('a keyed pipe without origin rows echoes every Origin, opaque ones included', async (t) => {
+  const pipe = await makePipe({})
+  for (const origin of ['null', 'chrome-extension://abcdefghijklmnop', 'https://any.example:443']) {
+    const answer = await post(pipe, origin)
+    t.same([answer.status, allowOrigin(answer)], [202, origin])
+    const checked = await preflight(pipe, origin)
+    t.same([checked.status, allowOrigin(checked)], [204, origin])
+  }
+})
+
+t.test('the default port of an allowed origin is dropped: https://x:443 is https://x', async (t) => {
+  const pipe = await makePipe({}, 'https://Default.example:443', 'http://plain.example:80')
+  for (const origin of ['https://default.example', 'http://plain.example']) {
+    const answer = await post(pipe, origin)
+    t.same([answer.status, allowOrigin(answer)], [202, origin])
+  }
+  t.equal((await post(pipe, 'https://default.example:80')).status, 403)
+  const again = await daemon.api('POST', `/v1/pipes/${pipe}/allowed-origins`, {
+    origin_domain: 'https://default.example',
+  })
+  t.same([again.status, again.body.error], [409, 'duplicate_origin'])
+})
+
+t.test(
+  'every response of a known pipe carries its CORS headers: paused, wrong method, bad framing',
+  async (t) => {
+    const pipe = await makePipe({}, app)
+    const put = await daemon.api('PUT', `/v1/ingest/${pipe}`, '{}', { headers: { origin: app } })
+    t.same([put.status, allowOrigin(put)], [405, app])
+    const raw = await sendRaw(
+      daemon.dataUrl,
+      `POST /v1/ingest/${pipe} HTTP/1.1\r\nHost: x\r\nOrigin: ${app}\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n`,
+    )
+    t.same([raw.status, raw.headers['access-control-allow-origin'], raw.closed], [400, app, true])
+    await daemon.api('PATCH', `/v1/pipes/${pipe}`, { pipe_status: 'paused' })
+    for (const answer of [
+      await post(pipe, app),
+      await preflight(pipe, app),
+      await daemon.api('GET', `/v1/ingest/${pipe}`, undefined, { headers: { origin: app } }),
+    ])
+      t.same([answer.status, allowOrigin(answer), answer.headers.vary], [404, app, 'Origin'])
+    t.equal(allowOrigin(await post(pipe, 'https://evil.example')), undefined)
+  },
+)

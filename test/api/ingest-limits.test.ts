@@ -90,15 +90,43 @@ t.test(
   },
 )
 
+t.test('day sums include what was accepted before there was a limits row (contract "Quotas")', async (t) => {
+  const pipe = await makePipe(null)
+  t.equal((await post(pipe, 6)).status, 202)
+  await daemon.api('PUT', `/v1/pipes/${pipe}/limits`, { ...plenty, pl_ingest_max_records_per_day: 6 })
+  const answer = await post(pipe, 1)
+  t.match(answer.body, { error: 'daily_quota_exceeded', current: 6 })
+})
+
 t.test('a repeated Idempotency-Key takes nothing from the quota', async (t) => {
   const pipe = await makePipe({ pl_ingest_max_records_per_day: 4 })
   const headers = { 'idempotency-key': 'k' }
   const first = await post(pipe, 2, headers)
   for (let i = 0; i < 3; i++) t.same((await post(pipe, 2, headers)).body, first.body)
   t.equal((await post(pipe, 2)).status, 202)
+  t.match((await post(pipe, 1)).body, { error: 'daily_quota_exceeded' }, 'the quota is used up')
+  t.same((await post(pipe, 2, headers)).body, first.body, 'a repeat is answered before quotas are asked')
 })
 
-t.test('usage_by_pipe counts requests, records, stored bytes and refusals', async (t) => {
+t.test(
+  'an Idempotency-Key with another body: 422 idempotency_key_reused, nothing stored or taken',
+  async (t) => {
+    const pipe = await makePipe({ pl_ingest_max_records_per_day: 4 })
+    const headers = { 'idempotency-key': 'k' }
+    const first = await post(pipe, 1, headers)
+    t.equal(first.status, 202)
+    const reused = await post(pipe, 2, headers)
+    t.same([reused.status, reused.body.error], [422, 'idempotency_key_reused'])
+    const both = await Promise.all([
+      post(pipe, 1, { 'idempotency-key': 'race' }),
+      post(pipe, 2, { 'idempotency-key': 'race' }),
+    ])
+    t.same(both.map(({ status }) => status).sort(), [202, 422], 'also at the same time')
+    t.same((await post(pipe, 1, headers)).body, first.body)
+  },
+)
+
+t.test('usage_by_pipe counts requests, records, stored bytes and rejections', async (t) => {
   const pipe = await makePipe({ pl_ingest_max_records_per_request: 3 })
   await post(pipe, 3)
   await post(pipe, 1)
@@ -128,7 +156,15 @@ t.test('503 buffer_unavailable: with msg_id and Retry-After, and the quota is gi
     return given.status === 202 ? null : given
   })
   t.same([answer.status, answer.body.error, answer.headers['retry-after']], [503, 'buffer_unavailable', '5'])
-  t.match(answer.body.msg_id, /^[0-9a-f-]{36}$/)
+  t.match(answer.body, { msg_id: /^[0-9a-f-]{36}$/, details: { reason: /^(over_quota|pipe_share)$/ } })
+  // Small records fill what is left; the buffer then rejects whatever comes.
+  const ready = await until('the service is not ready', async () => {
+    const small = await daemon.api('POST', `/v1/ingest/${pipe}`, { pad: 'x'.repeat(20_000) })
+    if (small.status === 202) stored++
+    const given = await daemon.api('GET', '/v1/ready', undefined, { key: null })
+    return given.status === 200 ? null : given
+  })
+  t.same([ready.status, ready.body], [503, { status: 'not_ready', reasons: ['buffer_unavailable'] }])
   await daemon.api('PUT', `/v1/pipes/${pipe}/limits`, {
     ...plenty,
     pl_ingest_max_records_per_day: stored + 1,

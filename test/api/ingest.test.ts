@@ -2,7 +2,8 @@ import { writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib'
 import t from 'tap'
-import { type Answer, createWorkspace, startDaemon, type TestDaemon } from '../support/daemon.ts'
+import type { Answer } from '../support/api-client.ts'
+import { createWorkspace, startDaemon, type TestDaemon } from '../support/daemon.ts'
 import { cityRecord, writeMmdb } from '../support/mmdb.ts'
 import { until } from '../support/until.ts'
 
@@ -274,7 +275,7 @@ t.test('bodies: gzip, deflate, br, NDJSON; UTF-8 only', async (t) => {
   )
 })
 
-t.test('bodies: truncated and bombs are refused, deep nesting too', async (t) => {
+t.test('bodies: truncated and bombs are rejected, deep nesting too', async (t) => {
   const { pipeId } = await makePipe()
   const cut = gzipSync(Buffer.from('{"a":1}')).subarray(0, 20)
   hasError(await post(pipeId, cut, { 'content-encoding': 'gzip' }), 400, 'invalid_payload', 'truncated gzip')
@@ -287,13 +288,14 @@ t.test('bodies: truncated and bombs are refused, deep nesting too', async (t) =>
   t.equal((await post(pipeId, `{"a":${'['.repeat(99)}${']'.repeat(99)}}`)).status, 202, '100 levels')
 })
 
-t.test('Idempotency-Key: the first 202 again, nothing buffered anew (contract "Ingest")', async (t) => {
+t.test('Idempotency-Key: the first 202 again, nothing more buffered (contract "Ingest")', async (t) => {
   const { pipeId, stored } = await makePipe()
   const headers = { 'idempotency-key': 'order 4711' }
   const first = await post(pipeId, '[{"a":1},{"a":2}]', headers)
-  const again = await post(pipeId, '{"a":3}', headers)
+  const again = await post(pipeId, '[{"a":1},{"a":2}]', headers)
   t.equal(again.status, 202)
   t.strictSame(again.body, first.body)
+  hasError(await post(pipeId, '{"a":3}', headers), 422, 'idempotency_key_reused', 'another body')
   const elsewhere = await makePipe()
   t.not((await post(elsewhere.pipeId, '{}', headers)).body.msg_id, first.body.msg_id, 'keys are per pipe')
   await post(pipeId, '{"last":true}')

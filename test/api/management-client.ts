@@ -1,17 +1,18 @@
 /**
- * The management API as these tests use it: every answer is checked against the contract on the way. A success has the
+ * The management API as these tests use it: every response is checked against the contract on the way. A success has the
  * status and the body shape of its operation, an error has a code of the catalogue with its status, and nothing that
- * was sent as a secret is in any answer.
+ * was sent as a secret is in any response.
  */
 import assert from 'node:assert/strict'
 import type { TSchema } from 'typebox'
 import { errorCatalogue } from '../../src/contract/errors.ts'
 import { operationTable } from '../../src/contract/operations.ts'
 import { explain } from '../../src/contract/validate.ts'
-import { operationAt } from '../support/coverage.ts'
-import type { Answer, CallOptions, TestDaemon } from '../support/daemon.ts'
+import type { Answer, CallOptions } from '../support/api-client.ts'
+import type { TestDaemon } from '../support/daemon.ts'
+import { operationAt } from '../support/observations.ts'
 
-/** Put this into every secret that a test sends: no answer may hold it. */
+/** Put this into every secret that a test sends: no response may hold it. */
 export const secretMark = 'S3CR3T'
 export const unknownId = '00000000-0000-4000-8000-000000000000'
 

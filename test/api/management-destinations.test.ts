@@ -23,7 +23,7 @@ const base = `/v1/pipes/${pipeId}/destinations`
 const attach = (body: unknown) => created(api, base, body, 'destination_id')
 /** The destination as GET shows it. */
 const shown = async (id: string) => Object((await api('GET', `${base}/${id}`)).body.destination)
-/** The errors of a create that must be refused. */
+/** The errors of a create that must be rejected. */
 const refused = async (body: unknown) => errorsIn(await api('POST', base, body))
 const withConfig = (destination: { destination_config: object }, config: object) => ({
   ...destination,
@@ -105,7 +105,7 @@ t.test('destination_max_retry_seconds: whole, at least 1', async (t) => {
   t.match(change.body, { destination: { destination_max_retry_seconds: 7 } })
 })
 
-t.test('unknown fields are refused, in the body and in the config', async (t) => {
+t.test('unknown fields are rejected, in the body and in the config', async (t) => {
   for (const type of destinationTypes) {
     t.same(await refused({ ...minimal[type], destination_status: 'active' }), {
       destination_status: 'Unknown field.',
@@ -153,7 +153,7 @@ const wrongConfigs: [type: keyof typeof minimal, key: string, values: unknown[]]
   [
     'destination_http_endpoint',
     'url',
-    ['', 5, 'example.test', 'ftp://a/b', 'http://', 'https://u:p@a.test', 'file:///etc'],
+    ['', 5, 'example.test', 'ftp://a/b', 'http://', 'https:\\\\a.test\\x', 'file:///etc'],
   ],
   ['destination_http_endpoint', 'auth_header', [5, 'a\r\nb', '[redacted]']],
   ['destination_http_endpoint', 'method', ['GET', 'post', 5]],
@@ -293,7 +293,7 @@ t.test(
   },
 )
 
-t.test('a target that the egress policy refuses is refused when it is saved', async (t) => {
+t.test('a target that the egress policy rejects is rejected when it is saved', async (t) => {
   const metadataAddress = '169.254.169.254'
   t.same(Object.keys(await refused(withConfig(databaseDestination, { host: metadataAddress }))), [
     'destination_config.host',
@@ -370,6 +370,8 @@ t.test('a wrong column is an error on its own path', async (t) => {
   const id = await attach({ ...databaseDestination, columns: [column] })
   for (const [columns, paths] of cases) {
     t.same(Object.keys(await refused({ ...databaseDestination, columns })), paths, JSON.stringify(columns))
+    // On PATCH an empty list removes all mappings.
+    if (Array.isArray(columns) && columns.length === 0) continue
     t.same(Object.keys(errorsIn(await api('PATCH', `${base}/${id}`, { columns }))), paths)
   }
   const upper = [column, { ...column, column_name: 'ID' }]
@@ -431,7 +433,10 @@ t.test('PATCHes at once: none writes over what another has changed', async (t) =
   }
   const answers = await Promise.all(
     Object.entries(change).map(([key, value]) =>
-      api('PATCH', `${base}/${id}`, { destination_config: { [key]: value } }),
+      api('PATCH', `${base}/${id}`, {
+        // Another server needs the password again.
+        destination_config: { [key]: value, password: databaseConfig.password },
+      }),
     ),
   )
   for (const answer of answers) t.equal(answer.status, 200)
@@ -441,7 +446,8 @@ t.test('PATCHes at once: none writes over what another has changed', async (t) =
 t.test('PATCH: null removes an optional key, a required one is still required', async (t) => {
   const id = await attach(withConfig(databaseDestination, { port: 5433, dialect: 'pg' }))
   const path = `${base}/${id}`
-  await api('PATCH', path, { destination_config: { port: null, dialect: null } })
+  const { password } = databaseConfig
+  await api('PATCH', path, { destination_config: { port: null, dialect: null, password } })
   t.same((await shown(id)).destination_config, { ...databaseConfig, password: '[redacted]' })
   for (const key of ['host', 'password', 'table'])
     t.same(errorsIn(await api('PATCH', path, { destination_config: { [key]: null } })), {
@@ -472,7 +478,7 @@ t.test('PATCH: the merged config is checked as a whole', async (t) => {
     t.same(Object.keys(errorsIn(await api('PATCH', path, { [String(field)]: value }))), [field])
 })
 
-t.test('secrets are write-only: present as [redacted] in every answer, absent when not set', async (t) => {
+t.test('secrets are write-only: present as [redacted] in every response, absent when not set', async (t) => {
   const cases: [body: { destination_config: object }, keys: string[]][] = [
     [databaseDestination, ['password']],
     [objectStoreDestination, ['secret_key', 'session_token']],
@@ -538,6 +544,7 @@ t.test("unknown, malformed and other pipes' destination ids: 404 destination_not
       ['PATCH', '/status', { destination_status: 'active' }],
       ['POST', '/skip', undefined],
       ['POST', '/retry-now', undefined],
+      ['POST', '/reset-pin', undefined],
       ['GET', '/blocking-message', undefined],
       ['POST', '/rewind', { to: 'earliest' }],
     ] as const)

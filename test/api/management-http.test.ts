@@ -5,7 +5,7 @@ import Database from 'better-sqlite3'
 import t from 'tap'
 import { openapiYaml } from '../../src/contract/openapi.ts'
 import { operationTable } from '../../src/contract/operations.ts'
-import { call, startDaemon } from '../support/daemon.ts'
+import { call, startDaemon, type TestDaemon } from '../support/daemon.ts'
 import { checkedApi, created, errorsIn, pullDestination, unknownId } from './management-client.ts'
 
 const daemon = await startDaemon()
@@ -28,7 +28,7 @@ const realPath = (pattern: string) =>
     .replace(/\{\w+\}/, unknownId)
 
 t.test(
-  'every operation refuses a missing, malformed, unknown or misspelt key with the same 401',
+  'every operation rejects a missing, malformed, unknown or misspelt key with the same 401',
   async (t) => {
     const lastTurned = daemon.apiKey.slice(0, -1) + (daemon.apiKey.endsWith('A') ? 'B' : 'A')
     const wrong: (Record<string, string> | null)[] = [
@@ -79,7 +79,7 @@ t.test('malformed JSON or a body that is no object: validation_error on the empt
   }
 })
 
-t.test('a body nested deeper than 100 levels is refused before it can hurt', async (t) => {
+t.test('a body nested deeper than 100 levels is rejected before it can hurt', async (t) => {
   const deep = `{"pipe_name":${'['.repeat(50_000)}${']'.repeat(50_000)}}`
   t.same(Object.keys(errorsIn(await api('POST', '/v1/pipes', deep))), [''])
 })
@@ -149,16 +149,69 @@ t.test('GET /v1/health: no key, ok and the time', async (t) => {
   t.match(answer.body.timestamp, /Z$/)
 })
 
-t.test('the OpenAPI document is served as it is committed, without a key', async (t) => {
-  const answer = await call('GET', `${daemon.url}/openapi/management-v1.openapi.yaml`, {})
-  t.equal(answer.status, 200)
-  t.match(answer.headers['content-type'], /yaml/)
-  t.equal(answer.text, openapiYaml())
-  const committed = new URL('../../openapi/management-v1.openapi.yaml', import.meta.url)
-  t.equal(answer.text, readFileSync(committed, 'utf8'))
+const document = async (at: TestDaemon, headers: Record<string, string> = {}) =>
+  await call('GET', `${at.url}/openapi/management-v1.openapi.yaml`, headers)
+
+t.test(
+  'the OpenAPI document is served as it is committed, without a key, with the Host of the request',
+  async (t) => {
+    const answer = await document(daemon)
+    t.equal(answer.status, 200)
+    t.match(answer.headers['content-type'], /yaml/)
+    t.equal(answer.text, openapiYaml({ management: daemon.url, data: daemon.url }))
+    const committed = new URL('../../openapi/management-v1.openapi.yaml', import.meta.url)
+    t.equal(openapiYaml(), readFileSync(committed, 'utf8'))
+    for (const host of ['"x": y', 'a b', 'x/y']) {
+      const { status, text } = await document(daemon, { host })
+      t.same([status, text], [200, openapiYaml()], 'what is no host is not written into it')
+    }
+  },
+)
+
+t.test('public_url and public_data_url are the servers of the OpenAPI document', async (t) => {
+  const other = await startDaemon({
+    env: {
+      PIPECTL_PUBLIC_URL: 'https://pipectl.example/base/',
+      PIPECTL_PUBLIC_DATA_URL: 'https://in.example:8443',
+    },
+  })
+  t.teardown(() => other.close())
+  const urls = { management: 'https://pipectl.example/base', data: 'https://in.example:8443' }
+  t.equal((await document(other)).text, openapiYaml(urls))
+  const split = await startDaemon({ env: { PIPECTL_DATA_LISTEN: '127.0.0.1:0' } })
+  t.teardown(() => split.close())
+  t.equal(
+    (await document(split)).text,
+    openapiYaml({ management: split.url, data: split.dataUrl }),
+    'a second address has its own port',
+  )
 })
 
-t.test('no cookies and no redirects, on any answer', async (t) => {
+t.test('GET /v1/ready: 503 while metadata cannot be read', async (t) => {
+  const file = new Database(path.join(daemon.dataDir, 'metadata.db'))
+  t.teardown(() => file.close())
+  file.exec('ALTER TABLE workspaces RENAME TO renamed_by_test')
+  const answer = await daemon.api('GET', '/v1/ready', undefined, { key: null })
+  file.exec('ALTER TABLE renamed_by_test RENAME TO workspaces')
+  t.same([answer.status, answer.body], [503, { status: 'not_ready', reasons: ['metadata_unreachable'] }])
+  t.same((await daemon.api('GET', '/v1/ready')).body, { status: 'ready' })
+})
+
+t.test('…/destinations/test is a destination like another for methods other than POST', async (t) => {
+  const pipe = await daemon.createPipe({ pipe_name: 'literal' })
+  for (const method of ['GET', 'PATCH', 'DELETE']) {
+    const answer = await api(
+      method,
+      `/v1/pipes/${pipe}/destinations/test`,
+      method === 'PATCH' ? {} : undefined,
+    )
+    t.same([answer.status, answer.body.error], [404, 'destination_not_found'], method)
+  }
+  const put = await daemon.api('PUT', `/v1/pipes/${pipe}/destinations/test`, {})
+  t.same([put.status, put.headers.allow], [405, 'POST, GET, HEAD, PATCH, DELETE'])
+})
+
+t.test('no cookies and no redirects, on any response', async (t) => {
   for (const { method, path } of managed) {
     const answer = await daemon.api(method, realPath(path), undefined, { key: null })
     t.notOk('set-cookie' in answer.headers)
@@ -170,7 +223,7 @@ t.test('an unexpected failure: 500 server_error that tells nothing of the inside
   const file = new Database(path.join(daemon.dataDir, 'metadata.db'))
   t.teardown(() => file.close())
   file.exec('ALTER TABLE pipes RENAME TO renamed_by_test')
-  const answer = await api('GET', '/v1/pipes')
+  const answer = await api('GET', '/v1/pipes', undefined, { isBroken: true })
   file.exec('ALTER TABLE renamed_by_test RENAME TO pipes')
   t.equal(answer.status, 500)
   t.equal(answer.body.error, 'server_error')

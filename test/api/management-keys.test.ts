@@ -71,7 +71,7 @@ t.test(
   },
 )
 
-t.test('DELETE revokes before it answers: management, ingest and pull refuse the key with 401', async (t) => {
+t.test('DELETE revokes before it answers: management, ingest and pull reject the key with 401', async (t) => {
   const key = await newKey('short-lived')
   const options = { key: key.api_key }
   const pipeId = await created(api, '/v1/pipes', { pipe_name: 'revoking' }, 'pipe_id')

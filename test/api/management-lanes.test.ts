@@ -17,7 +17,7 @@ t.teardown(async () => {
 })
 const api = checkedApi(daemon)
 
-/** Records with `"bad":true` are refused for good, everything else is taken. */
+/** Records with `"bad":true` are rejected for good, everything else is taken. */
 sink.respondWith((delivery) => ({ status: delivery.text.includes('"bad"') ? 422 : 200 }))
 
 let pipes = 0
@@ -42,7 +42,8 @@ async function hookedPipe(config: Record<string, unknown> = {}, body: Record<str
     blockedBy: (msgId: string) =>
       until(`the lane is blocked by ${msgId}`, async () => {
         const lane = await daemon.lane(pipeId, id)
-        return lane.blocking_msg_id === msgId ? lane : null
+        const isBetweenAttempts = lane.next_attempt_ts !== null
+        return lane.blocking_msg_id === msgId && isBetweenAttempts ? lane : null
       }),
   }
 }
@@ -58,6 +59,8 @@ t.test('skip and retry-now when nothing is blocking: no_blocking_message, nothin
   const answer = await api('GET', `${path}/blocking-message`)
   t.equal(answer.status, 404)
   t.equal(answer.body.error, 'no_blocking_message')
+  for (const verb of ['skip', 'retry-now', 'reset-pin'])
+    t.same(errorsIn(await api('POST', `${path}/${verb}`, '[')), { '': 'The body is not valid JSON.' }, verb)
 })
 
 t.test('a blocking message is shown with its records as they were sent, retried and skipped', async (t) => {
@@ -230,6 +233,9 @@ t.test('rewind to earliest, a stream_seq or a time: delivered again from there',
   await until('the lane is idle', async () => (await pipe.lane()).lane_state === 'idle')
   const head = await api('POST', `${pipe.path}/rewind`, { to: Number(idle.cursor_seq) })
   t.equal(head.body.cursor_seq, idle.cursor_seq)
+  const forward = await api('POST', `${pipe.path}/rewind`, { to: Number(idle.cursor_seq) + 1 })
+  t.match(errorsIn(forward), { to: /only goes back/ })
+  t.equal((await pipe.lane()).cursor_seq, idle.cursor_seq)
   for (const to of [
     undefined,
     null,

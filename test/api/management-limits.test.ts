@@ -48,7 +48,14 @@ t.test('PUT limits: each field is a whole number of at least 1; all but one are 
   t.same((await detail()).limits, fullLimits, 'a refused body changes nothing')
 })
 
-t.test('limits hold from the answer on: the next batch over them gets 413', async (t) => {
+t.test('DELETE limits: 204, also when there are none, and they no longer hold', async (t) => {
+  await api('PUT', limitsPath, { ...fullLimits, pl_ingest_max_records_per_request: 1 })
+  for (let i = 0; i < 2; i++) t.equal((await api('DELETE', limitsPath)).status, 204)
+  t.equal((await detail()).limits, null)
+  await daemon.ingest(pipeId, [{ n: 1 }, { n: 2 }])
+})
+
+t.test('limits hold from the response on: the next batch over them gets 413', async (t) => {
   await api('PUT', limitsPath, { ...fullLimits, pl_ingest_max_records_per_request: 2 })
   await daemon.ingest(pipeId, [{ n: 1 }, { n: 2 }])
   const answer = await daemon.api('POST', `/v1/ingest/${pipeId}`, [{}, {}, {}])
@@ -96,6 +103,8 @@ t.test('POST allowed-origins: scheme and host, optional port, no path; stored in
       ['origin_domain'],
       JSON.stringify(origin_domain),
     )
+  await created(api, originsPath, { origin_domain: 'HTTPS://port.test:443' }, 'pipe_allowed_origin_id')
+  t.ok((await stored()).includes('https://port.test'), 'the default port is dropped')
   t.same(errorsIn(await api('POST', originsPath, {})), { origin_domain: 'is required' })
   t.same(errorsIn(await api('POST', originsPath, { origin_domain: 'https://z.test', x: 1 })), {
     x: 'Unknown field.',
@@ -143,7 +152,7 @@ t.test(
 )
 
 t.test(
-  'origins hold from the answer on: ingest with that Origin is taken, and refused once it is removed',
+  'origins hold from the response on: ingest with that Origin is taken, and rejected once it is removed',
   async (t) => {
     const id = await created(api, '/v1/pipes', { pipe_name: 'browsers' }, 'pipe_id')
     const path = `/v1/pipes/${id}/allowed-origins`

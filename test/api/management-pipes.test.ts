@@ -150,6 +150,45 @@ t.test('a wrong value is a validation_error on its field, on create and on PATCH
   t.same(stamped((await getPipe(id)).pipe), { pipe_name: 'bad-values', ...defaults }, 'nothing was changed')
 })
 
+t.test('PATCH takes back what GET showed, and names the read-only field that was changed', async (t) => {
+  const id = await newPipe({ pipe_name: 'round-trip' })
+  const { pipe } = await getPipe(id)
+  const sent = { ...Object(pipe), pipe_description: 'new' }
+  const answer = await api('PATCH', `/v1/pipes/${id}`, sent)
+  t.match(answer.body.pipe, { pipe_name: 'round-trip', pipe_description: 'new' })
+  for (const key of ['pipe_id', 'pipe_name', 'pipe_created_ts', 'pipe_updated_ts'])
+    t.same(errorsIn(await api('PATCH', `/v1/pipes/${id}`, { [key]: 'other' })), {
+      [key]: `${key} cannot be changed.`,
+    })
+})
+
+t.test('text with lone surrogates or control characters is rejected', async (t) => {
+  const id = await newPipe({ pipe_name: 'texts' })
+  const bad: [method: string, path: string, body: string, field: string][] = [
+    ['PATCH', `/v1/pipes/${id}`, '{"pipe_description":"a\\ud800b"}', 'pipe_description'],
+    ['PATCH', `/v1/pipes/${id}`, '{"pipe_description":"a\\u0007b"}', 'pipe_description'],
+    ['PATCH', `/v1/pipes/${id}`, '{"pipe_ingest_ts_field":"\\udc00"}', 'pipe_ingest_ts_field'],
+    ['POST', '/v1/pipes', '{"pipe_name":"\\ud83d"}', 'pipe_name'],
+    ['POST', '/v1/api-keys', '{"api_key_name":"x\\ud800"}', 'api_key_name'],
+    ['POST', '/v1/api-keys', '{"api_key_name":"x\\u0000"}', 'api_key_name'],
+  ]
+  for (const [table, column, field] of [
+    ['t\\ud800', 'c', 'destination_config.table'],
+    ['t\\u0001', 'c', 'destination_config.table'],
+    ['t', 'c\\ud800', 'columns.0.column_name'],
+    ['t', 'c\\u0085', 'columns.0.column_name'],
+  ] as const) {
+    const config = `{"host":"h","database":"d","username":"u","password":"p","table":"${table}"}`
+    const columns = `[{"column_name":"${column}","column_type":"string"}]`
+    const body = `{"destination_type":"destination_database","destination_config":${config},"columns":${columns}}`
+    bad.push(['POST', `/v1/pipes/${id}/destinations`, body, field])
+  }
+  for (const [method, path, body, field] of bad)
+    t.same(Object.keys(errorsIn(await api(method, path, body))), [field], body)
+  await api('PATCH', `/v1/pipes/${id}`, '{"pipe_description":"\\ud83d\\ude00 fine"}')
+  t.equal((await getPipe(id)).pipe && Object((await getPipe(id)).pipe).pipe_description, '😀 fine')
+})
+
 t.test('every wrong field is named at once, unknown ones as "Unknown field."', async (t) => {
   const errors = errorsIn(
     await api('POST', '/v1/pipes', {
@@ -171,7 +210,7 @@ t.test('every wrong field is named at once, unknown ones as "Unknown field."', a
 t.test('PATCH: pipe_name cannot be changed; pipe_status is active or paused', async (t) => {
   const id = await newPipe({ pipe_name: 'patching' })
   const path = `/v1/pipes/${id}`
-  t.same(errorsIn(await api('PATCH', path, { pipe_name: 'patching' })), {
+  t.same(errorsIn(await api('PATCH', path, { pipe_name: 'renamed' })), {
     pipe_name: 'pipe_name cannot be changed.',
   })
   for (const pipe_status of ['blocked', '', null, 1])
@@ -255,7 +294,7 @@ t.test('ids are found in either case', async (t) => {
   t.match((await getPipe(id.toUpperCase())).pipe, { pipe_id: id })
 })
 
-t.test('a paused pipe refuses ingest with 404 and takes it again when active', async (t) => {
+t.test('a paused pipe rejects ingest with 404 and takes it again when active', async (t) => {
   const id = await newPipe({ pipe_name: 'pausing' })
   await daemon.ingest(id, { n: 1 })
   await api('PATCH', `/v1/pipes/${id}`, { pipe_status: 'paused' })

@@ -70,7 +70,11 @@ t.test(
     t.same(second.body.records, [{ n: 2 }])
     const third = await pull(lane, `wait_ms=10000&after_seq=${second.body.stream_seq}`)
     t.same(third.body.records, [{ n: 3 }])
-    t.equal((await pull(lane, `wait_ms=0&after_seq=${third.body.stream_seq}`)).status, 204)
+    const head = third.body.stream_seq
+    const ahead = await pull(lane, `wait_ms=0&after_seq=${head + 1}`)
+    t.match(ahead, { status: 409, body: { error: 'cursor_ahead', head_seq: head } })
+    t.equal((await daemon.lane(pipeId, lane)).pending_messages, 1, 'a cursor beyond the head commits nothing')
+    t.equal((await pull(lane, `wait_ms=0&after_seq=${head}`)).status, 204)
     await until('all are committed', async () => (await daemon.lane(pipeId, lane)).pending_messages === 0)
   },
 )
@@ -91,7 +95,8 @@ t.test(
     const expired = await settle(lane, 'ack', { msg_id: again.body.msg_id })
     t.same([expired.status, expired.body.error], [409, 'lease_expired'])
     t.same((await pullSoon(lane)).body.records, [{ n: 2 }])
-    for (const body of [undefined, {}, { msg_id: 'x' }, { msg_id: 1 }, '[', '[]']) {
+    const unknown = { msg_id: again.body.msg_id, more: 1 }
+    for (const body of [undefined, {}, { msg_id: 'x' }, { msg_id: 1 }, unknown, '[', '[]']) {
       for (const verb of ['ack', 'nack'] as const) {
         const answer = await settle(lane, verb, body)
         t.same([answer.status, answer.body.error], [400, 'invalid_msg_id'], JSON.stringify(body))
@@ -154,7 +159,7 @@ t.test('a client that goes away while waiting loses no message', async (t) => {
   t.equal((await pull(lane, 'wait_ms=30000')).body.msg_id, msg_id)
 })
 
-t.test('a client that goes away in the middle of a large answer gets it again', async (t) => {
+t.test('a client that goes away in the middle of a large response gets it again', async (t) => {
   const { pipeId, lane } = await makeLane()
   const { msg_id } = await daemon.ingest(pipeId, JSON.stringify({ pad: 'x'.repeat(9_000_000) }))
   await until('the lane sees it', async () => (await daemon.lane(pipeId, lane)).pending_messages === 1)
@@ -205,7 +210,7 @@ t.test(
     const refused = await pull(lane, 'wait_ms=1', other.api_key)
     t.equal(refused.status, 429)
     t.same([refused.body.error, refused.headers['retry-after']], ['pull_concurrency_exceeded', '1'])
-    t.equal((await pull(lane, 'wait_ms=0', other.api_key)).status, 204, 'what does not wait is not counted')
+    t.equal((await pull(lane, 'wait_ms=0', other.api_key)).status, 429, 'one that would not wait counts too')
     t.equal(
       (await pull((await makeLane()).lane, 'wait_ms=1')).status,
       204,
@@ -217,3 +222,87 @@ t.test(
     })
   },
 )
+
+t.test(
+  'a waiting pull ends at once when its key is revoked, and gets nothing that comes after',
+  async (t) => {
+    const { pipeId, lane } = await makeLane()
+    const { body } = await daemon.api<{ api_key: string; api_key_id: string }>('POST', '/v1/api-keys', {
+      api_key_name: 'leaving',
+    })
+    const waiting = pull(lane, 'wait_ms=30000', body.api_key)
+    const staying = pull(lane, 'wait_ms=30000')
+    let isAnswered = false
+    void waiting.then(() => {
+      isAnswered = true
+    })
+    // Whether it waits cannot be seen from outside: a second pull through the same daemon was let in after it.
+    t.equal((await pull((await makeLane()).lane, 'wait_ms=1', body.api_key)).status, 204)
+    t.notOk(isAnswered, 'it waits')
+    t.equal((await daemon.api('DELETE', `/v1/api-keys/${body.api_key_id}`)).status, 204)
+    await until('it is answered before a message comes', () => isAnswered)
+    const answer = await waiting
+    t.match(answer, {
+      status: 401,
+      body: { error: 'unauthorized' },
+      headers: { 'www-authenticate': 'Bearer' },
+    })
+    const { msg_id } = await daemon.ingest(pipeId, '{}')
+    t.equal((await staying).body.msg_id, msg_id, 'another key has the message')
+  },
+)
+
+t.test(
+  'a waiting pull ends at once when its destination or pipe is deleted, or the destination blocked',
+  async (t) => {
+    const ends: ((pipeId: string, lane: string) => [method: string, path: string, body?: object])[] = [
+      (pipeId, lane) => ['DELETE', `/v1/pipes/${pipeId}/destinations/${lane}`],
+      (pipeId) => ['DELETE', `/v1/pipes/${pipeId}`],
+      (pipeId, lane) => [
+        'PATCH',
+        `/v1/pipes/${pipeId}/destinations/${lane}/status`,
+        { destination_status: 'blocked' },
+      ],
+    ]
+    for (const end of ends) {
+      const { pipeId, lane } = await makeLane()
+      const begun = performance.now()
+      const waiting = pull(lane, 'wait_ms=30000')
+      t.equal((await pull(lane, 'wait_ms=1')).status, 204)
+      const [method, path, body] = end(pipeId, lane)
+      const ended = await daemon.api(method, path, body)
+      t.ok(ended.status < 300, ended.text)
+      t.match(await waiting, { status: 404, body: { error: 'destination_not_found' } }, `${method} ${path}`)
+      t.ok(performance.now() - begun < 30_000, 'long before its time was up')
+    }
+  },
+)
+
+t.test('responses that nobody reads: their memory is bounded, whatever wait_ms', async (t) => {
+  const other = await createWorkspace(daemon.dataDir, 'greedy')
+  const key = other.api_key
+  const made = async (path: string, body: object) => (await daemon.api('POST', path, body, { key })).body
+  const pipe_id = String((await made('/v1/pipes', { pipe_name: 'greedy' })).pipe_id)
+  const type = { destination_type: 'destination_pull' }
+  const lane = String((await made(`/v1/pipes/${pipe_id}/destinations`, type)).destination_id)
+  const megabytes = (count: number) => JSON.stringify([{ filler: 'x'.repeat(count * 1024 * 1024) }])
+  const stored = await daemon.api('POST', `/v1/ingest/${pipe_id}`, megabytes(9), { key })
+  t.equal(stored.status, 202, stored.text)
+  const request = `GET /v1/pull/${lane}?wait_ms=0&after_seq=0 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${key}\r\n\r\n`
+  await until('it is there', async () => (await pull(lane, 'wait_ms=1000&after_seq=0', key)).status === 200)
+  const connections: Awaited<ReturnType<typeof connectRaw>>[] = []
+  t.teardown(() => {
+    for (const connection of connections) connection.reset()
+  })
+  // 14 of 9 MiB fit into 128 MiB; far fewer than the 32 pulls that a workspace may have.
+  for (let count = 0; count < 20; count++) {
+    const connection = await connectRaw(daemon.url)
+    void connection.stall()
+    connection.write(request)
+    connections.push(connection)
+  }
+  const isRefused = async () => (await pull(lane, 'wait_ms=0&after_seq=0', key)).status === 429
+  await until('one more is refused', isRefused)
+  for (const connection of connections) connection.reset()
+  await until('a place is free again', async () => !(await isRefused()))
+})

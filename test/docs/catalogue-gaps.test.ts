@@ -3,27 +3,31 @@ import t from 'tap'
 import { errorCatalogue } from '../../src/contract/errors.ts'
 import { operationTable } from '../../src/contract/operations.ts'
 import { catalogueGaps } from '../support/catalogue-gaps.ts'
-import { type Observation, operationAt } from '../support/coverage.ts'
+import { type Observation, operationAt } from '../support/observations.ts'
 
 const complete: Observation[] = [
   ...operationTable.flatMap((operation) => [
     { operationId: operation.operationId, status: operation.success.status, code: '-' },
-    ...Object.keys(operation.alsoAnswers ?? {}).map((status) => ({
+    ...Object.keys(operation.otherResponses ?? {}).map((status) => ({
       operationId: operation.operationId,
       status: Number(status),
       code: '-',
     })),
-    ...operation.errors.map((code) => ({
-      operationId: operation.operationId,
+    ...operation.errors
+      .filter((code) => code !== 'server_error')
+      .map((code) => ({
+        operationId: operation.operationId,
+        status: errorCatalogue[code].status,
+        code,
+      })),
+  ]),
+  ...(['not_found', 'method_not_allowed', 'bad_request', 'headers_too_large', 'server_error'] as const).map(
+    (code) => ({
+      operationId: '-',
       status: errorCatalogue[code].status,
       code,
-    })),
-  ]),
-  ...(['not_found', 'method_not_allowed', 'bad_request'] as const).map((code) => ({
-    operationId: '-',
-    status: errorCatalogue[code].status,
-    code,
-  })),
+    }),
+  ),
 ]
 const without = (drop: (seen: Observation) => boolean) =>
   catalogueGaps(complete.filter((seen) => !drop(seen)))
@@ -53,7 +57,12 @@ t.test('an error code seen nowhere is a gap', async (t) => {
   )
 })
 
-t.test('an answer that the catalogue does not list is a gap', async (t) => {
+t.test('a 500 of an operation is a gap, whatever the catalogue lists', async (t) => {
+  const seen = { operationId: 'testDestination', status: 500, code: 'server_error' }
+  t.match(catalogueGaps([...complete, seen]), ['testDestination answered 500 server_error: a bug'])
+})
+
+t.test('a response that the catalogue does not list is a gap', async (t) => {
   t.same(catalogueGaps([...complete, { operationId: 'listPipes', status: 409, code: 'duplicate_origin' }]), [
     'listPipes answered 409 duplicate_origin, which the catalogue does not list',
   ])

@@ -7,7 +7,7 @@ const program = await buildProgram()
 
 /** The table under "## Commands": command → its subcommands. */
 function tableOf(text: string): Record<string, string[]> {
-  const section = /## Commands\n([\s\S]*?)\n## /.exec(text)?.[1] ?? ''
+  const section = /## Commands\n([\s\S]*?)\n##+ /.exec(text)?.[1] ?? ''
   const rows = [...section.matchAll(/^\| `([a-z]+)` \| (.*?) \| .*\|$/gm)]
   return Object.fromEntries(rows.map(([, name, list]) => [name, (list ?? '').match(/[a-z-]+/g) ?? []]))
 }

@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs'
+import { readdirSync, readFileSync, statSync } from 'node:fs'
 import t from 'tap'
 
 const readme = readFileSync(new URL('../../README.md', import.meta.url), 'utf8')
@@ -22,4 +22,30 @@ t.test('what is native is pinned to one version', async (t) => {
     '@trufflesuite/uws-js-unofficial',
   ]
   for (const name of native) t.match(manifest.dependencies?.[name], /^\d/, name)
+})
+
+/** Everything below `place`, a folder or a file, as text. */
+function sourceOf(place: string): string {
+  const path = new URL(`../../${place}`, import.meta.url).pathname
+  if (statSync(path).isFile()) return readFileSync(path, 'utf8')
+  const files = readdirSync(path, { recursive: true, encoding: 'utf8' }).filter((file) =>
+    /\.tsx?$/.test(file),
+  )
+  return files.map((file) => readFileSync(`${path}/${file}`, 'utf8')).join('\n')
+}
+
+t.test('a dependency is imported where the README says', async (t) => {
+  const rows = [...section.matchAll(/^\| (?!package|---)(.+?) \| .* \| (`.*`) \|$/gm)]
+  t.ok(rows.length > 14)
+  for (const [, names = '', places = ''] of rows) {
+    const packages = names
+      .replace(/\(.*\)/, '')
+      .trim()
+      .split(', ')
+    for (const [, place = ''] of places.matchAll(/`(src[^`]+)`/g)) {
+      const source = sourceOf(place)
+      const isImported = packages.some((name) => source.includes(`'${name}`))
+      t.ok(isImported, `${names} in ${place}`)
+    }
+  }
 })

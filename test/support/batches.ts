@@ -1,7 +1,7 @@
 /** Batches made by hand, as a lane would give them to a driver. */
 import { v5, v7 } from 'uuid'
-import type { ColumnMapping } from '../../src/contract/destination.ts'
-import type { Batch, DestinationSpec, DriverSettings } from '../../src/destinations/driver.ts'
+import { type ColumnMapping, resolveConfig } from '../../src/contract/destination.ts'
+import type { Batch, DestinationSpec, DriverSettings, PinServerKey } from '../../src/destinations/driver.ts'
 
 export const destinationId = '0b5b6bb2-6a0e-4f44-9d5c-2b8f1f1f0a01'
 
@@ -25,6 +25,7 @@ export function makeBatch(messages: readonly (readonly unknown[])[], firstSeq = 
     messages: stored,
     recordCount: stored.reduce((sum, message) => sum + message.recordCount, 0),
     byteCount: stored.reduce((sum, message) => sum + message.body.length, 0),
+    recordOffset: 0,
   }
 }
 
@@ -41,17 +42,16 @@ export function sliceBatch(batch: Batch, from: number, to: number): Batch {
   }
 }
 
-export function makeSpec(
-  type: DestinationSpec['type'],
+export function makeSpec<T extends DestinationSpec['type']>(
+  type: T,
   config: Record<string, unknown>,
   columns: readonly (Partial<ColumnMapping> & { column_name: string })[] = [],
-): DestinationSpec {
-  return {
+): Extract<DestinationSpec, { type: T }> {
+  const spec: DestinationSpec = {
     destinationId,
     pipeId: 'a3a8f9c6-1111-4c44-8d88-000000000001',
     pipeName: 'orders',
-    type,
-    config,
+    ...resolveConfig(type, config),
     columns: columns.map((column) => ({
       column_type: 'string',
       source_field: null,
@@ -61,12 +61,16 @@ export function makeSpec(
     })),
     timestampField: 'ingest_ts',
   }
+  return spec as Extract<DestinationSpec, { type: T }>
 }
 
 export const openSettings: DriverSettings = {
   databaseTls: false,
   egress: { allow: [], deny: [], private: 'allow' },
 }
+
+/** Every connection over TLS is the first one. */
+export const anyKey: PinServerKey = async (sha256) => sha256
 
 /** For attempts that are not meant to be ended from outside. */
 export const never = new AbortController().signal

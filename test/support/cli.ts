@@ -50,11 +50,11 @@ export function startCli(args: readonly string[], options: CliOptions = {}): Chi
 
 /** Runs `pipectl ARGS` to its end. */
 export function runCli(args: readonly string[], options: CliOptions = {}): Promise<CliResult> {
-  return finished(startCli(args, options), options.timeoutMs ?? 60_000)
+  return finished(startCli(args, options), options.timeoutMs ?? 240_000)
 }
 
 /** Resolves when the child has ended and its output is read. */
-export function finished(child: ChildProcess, timeoutMs = 60_000): Promise<CliResult> {
+export function finished(child: ChildProcess, timeoutMs = 240_000): Promise<CliResult> {
   return new Promise((resolve, reject) => {
     const out: Buffer[] = []
     const err: Buffer[] = []

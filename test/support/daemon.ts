@@ -1,18 +1,35 @@
 /**
  * The real daemon for tests: the built program in a child process, on free loopback ports, in a data directory of its
- * own. `stop()` ends it as systemd would (SIGTERM) and answers its exit code; `kill()` is a power cut without the
+ * own. `stop()` ends it as systemd would (SIGTERM) and returns its exit code; `kill()` is a power cut without the
  * power cut (SIGKILL). `restart()` starts it again on the same data.
  */
 import { type ChildProcess, execFile, spawn } from 'node:child_process'
-import { mkdtempSync, rmSync } from 'node:fs'
+import { createHash } from 'node:crypto'
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { request } from 'undici'
+import { type Answer, ApiClient, type CallOptions } from './api-client.ts'
 import { observe } from './coverage.ts'
+import { testedEngine } from './http-engine.ts'
+import { OpenApiCheck } from './openapi-check.ts'
 import { until } from './until.ts'
 
-export const binary = new URL('../../bin/pipectl.js', import.meta.url).pathname
+/** The program under test: this checkout's, or the one that PIPECTL_PROGRAM names (the bench compares two builds). */
+export const binary = process.env.PIPECTL_PROGRAM ?? new URL('../../bin/pipectl.js', import.meta.url).pathname
 
 export interface DaemonOptions {
   /** An existing data directory; otherwise a new one is made, set up and removed at the end. */
@@ -28,19 +45,6 @@ export interface CreatedWorkspace {
   workspace_name: string
   api_key_id: string
   api_key: string
-}
-
-export interface Answer<Body = Record<string, unknown>> {
-  status: number
-  headers: Record<string, string | string[] | undefined>
-  body: Body
-  text: string
-}
-
-export interface CallOptions {
-  /** Another key; null: none at all. */
-  key?: string | null
-  headers?: Record<string, string>
 }
 
 export interface LogLine {
@@ -76,6 +80,47 @@ export async function initDataDir(
   return JSON.parse(stdout)
 }
 
+/** As `initDataDir`, but a copy of what it made once for this build: tests that are not about `init` save its time. */
+export async function copyFreshDataDir(dataDir: string): Promise<CreatedWorkspace> {
+  const template = await freshTemplate()
+  cpSync(path.join(template, 'data'), dataDir, { recursive: true })
+  return JSON.parse(readFileSync(path.join(template, 'created.json'), 'utf8'))
+}
+
+/** Test files run side by side: the first that has made one gives it its name, the others use it. */
+async function freshTemplate(): Promise<string> {
+  const template = cacheFile('pipectl-data-dirs', buildName())
+  const cache = path.dirname(template)
+  if (existsSync(template)) return template
+  mkdirSync(cache, { recursive: true })
+  const making = mkdtempSync(path.join(cache, 'making-'))
+  const created = await initDataDir(path.join(making, 'data'))
+  writeFileSync(path.join(making, 'created.json'), JSON.stringify(created))
+  try {
+    renameSync(making, template)
+  } catch (error) {
+    if (!existsSync(template)) throw error
+    rmSync(making, { recursive: true })
+  }
+  return template
+}
+
+function cacheFile(...names: string[]): string {
+  return path.join(fileURLToPath(new URL('../../node_modules/.cache/', import.meta.url)), ...names)
+}
+
+/** Another build may make its data directories differently. */
+function buildName(): string {
+  const root = path.dirname(path.dirname(binary))
+  const hash = createHash('sha256').update(root)
+  for (const file of readdirSync(path.join(root, 'dist'), { recursive: true, encoding: 'utf8' }).sort()) {
+    if (!file.endsWith('.js')) continue
+    const { mtimeMs, size } = statSync(path.join(root, 'dist', file))
+    hash.update(`${file} ${mtimeMs} ${size}\n`)
+  }
+  return hash.digest('hex').slice(0, 16)
+}
+
 /** `pipectl workspaces create NAME --json`. */
 export async function createWorkspace(dataDir: string, name: string): Promise<CreatedWorkspace> {
   const { stdout } = await run(
@@ -86,12 +131,13 @@ export async function createWorkspace(dataDir: string, name: string): Promise<Cr
   return JSON.parse(stdout)
 }
 
-export class TestDaemon {
+export class TestDaemon extends ApiClient {
   readonly dataDir: string
   readonly #options: DaemonOptions
   readonly #ownsDataDir: boolean
   #child: ChildProcess | null = null
   #exit: Promise<number | string> = Promise.resolve(0)
+  #check: Promise<OpenApiCheck> | null = null
   apiKey = ''
   workspaceId = ''
   url = ''
@@ -102,6 +148,7 @@ export class TestDaemon {
   readonly noise: string[] = []
 
   constructor(options: DaemonOptions) {
+    super()
     this.#options = options
     this.#ownsDataDir = options.dataDir === undefined
     this.dataDir = options.dataDir ?? makeDataDir()
@@ -136,6 +183,9 @@ export class TestDaemon {
         PIPECTL_METRICS_LISTEN: '127.0.0.1:0',
         PIPECTL_LOG_FORMAT: 'json',
         PIPECTL_BUFFER_MIN_FREE_BYTES: '0',
+        PIPECTL_HTTP_ENGINE: testedEngine,
+        // The tests' own servers are on loopback, whatever workspaces a test makes.
+        PIPECTL_EGRESS_PRIVATE: 'allow',
         ...this.#options.env,
       }),
       stdio: ['ignore', 'ignore', 'pipe'],
@@ -205,7 +255,8 @@ export class TestDaemon {
     if (this.#ownsDataDir) rmSync(path.dirname(this.dataDir), { recursive: true, force: true })
   }
 
-  /** A call of the management API with this daemon's key. The answer is recorded for the catalogue's check. */
+  /** A call of the management API with this daemon's key. The response is recorded for the catalogue's check
+   *  and compared with the OpenAPI document that the daemon serves. */
   async api<Body = Record<string, unknown>>(
     method: string,
     apiPath: string,
@@ -218,64 +269,78 @@ export class TestDaemon {
     const isRaw = typeof body === 'string' || Buffer.isBuffer(body)
     if (body !== undefined) headers['content-type'] ??= 'application/json'
     const base = /^\/v1\/(ingest|pull)\//.test(apiPath) ? this.dataUrl : this.url
-    return await call<Body>(
-      method,
-      `${base}${apiPath}`,
-      headers,
-      body === undefined || isRaw ? body : JSON.stringify(body),
-    )
+    const text = body === undefined || isRaw ? body : JSON.stringify(body)
+    const answer = await call<Body>(method, `${base}${apiPath}`, headers, text, options.isBroken)
+    await this.#compareWithDocument(method, apiPath, answer)
+    return answer
   }
 
-  /** POST /v1/ingest/{pipe_id}; throws unless it was answered 202. */
-  async ingest(
-    pipeId: string,
-    body: unknown,
-    options: CallOptions = {},
-  ): Promise<{ msg_id: string; records_count: number }> {
-    const answer = await this.api<{ msg_id: string; records_count: number }>(
-      'POST',
-      `/v1/ingest/${pipeId}`,
-      body,
-      options,
-    )
-    if (answer.status !== 202) throw new Error(`ingest answered ${answer.status} ${answer.text}`)
-    return answer.body
+  /** Throws when the OpenAPI document that this daemon serves does not describe the response. */
+  async #compareWithDocument(method: string, apiPath: string, answer: Answer<unknown>): Promise<void> {
+    // Another build, e.g. an older one in a bench, is not what is tested.
+    if (process.env.PIPECTL_PROGRAM !== undefined) return
+    this.#check ??= fetchCheck(this.url)
+    const { status, body, text } = answer
+    const path = apiPath.split('?')[0] ?? ''
+    const problems = (await this.#check).problems({ method, path, status, body, text })
+    if (problems.length > 0)
+      throw new Error(
+        `${method} ${path} → ${status} ${text}\nnot as in the OpenAPI document: ${problems.join('; ')}`,
+      )
   }
 
-  /** Creates a pipe and answers its id; throws unless it was answered 201. */
-  async createPipe(pipe: Record<string, unknown>): Promise<string> {
-    const answer = await this.api<{ pipe_id: string }>('POST', '/v1/pipes', pipe)
-    if (answer.status !== 201) throw new Error(`create pipe answered ${answer.status} ${answer.text}`)
-    return answer.body.pipe_id
-  }
-
-  /** Creates a destination and answers its id; throws unless it was answered 201. */
-  async createDestination(pipeId: string, destination: Record<string, unknown>): Promise<string> {
-    const answer = await this.api<{ destination_id: string }>(
-      'POST',
-      `/v1/pipes/${pipeId}/destinations`,
-      destination,
-    )
-    if (answer.status !== 201) throw new Error(`create destination answered ${answer.status} ${answer.text}`)
-    return answer.body.destination_id
-  }
-
-  /** The lane of a destination, as GET destination shows it. */
-  async lane(pipeId: string, destinationId: string): Promise<Record<string, unknown>> {
-    const answer = await this.api<{ destination: { lane: Record<string, unknown> } }>(
-      'GET',
-      `/v1/pipes/${pipeId}/destinations/${destinationId}`,
-    )
-    return answer.body.destination.lane
+  /** The same daemon with the key of another workspace. */
+  as(key: string): ApiClient {
+    return new OtherWorkspace(this, key)
   }
 }
 
-/** One HTTP call; a JSON answer is parsed. */
+class OtherWorkspace extends ApiClient {
+  readonly #daemon: TestDaemon
+  readonly #key: string
+
+  constructor(daemon: TestDaemon, key: string) {
+    super()
+    this.#daemon = daemon
+    this.#key = key
+  }
+
+  get isReady(): boolean {
+    return this.#daemon.isReady
+  }
+
+  api<Body = Record<string, unknown>>(
+    method: string,
+    apiPath: string,
+    body?: unknown,
+    options: CallOptions = {},
+  ): Promise<Answer<Body>> {
+    return this.#daemon.api<Body>(method, apiPath, body, { key: this.#key, ...options })
+  }
+}
+
+async function fetchCheck(url: string): Promise<OpenApiCheck> {
+  const response = await request(`${url}/openapi/management-v1.openapi.yaml`)
+  const yaml = await response.body.text()
+  // Parsed once for all test files: it takes a third of a second.
+  const key = createHash('sha256').update(yaml).digest('hex').slice(0, 16)
+  const parsed = cacheFile('pipectl-openapi', `${key}.json`)
+  if (!existsSync(parsed)) {
+    mkdirSync(path.dirname(parsed), { recursive: true })
+    const { parse } = await import('yaml')
+    writeFileSync(`${parsed}.${process.pid}`, JSON.stringify(parse(yaml)))
+    renameSync(`${parsed}.${process.pid}`, parsed)
+  }
+  return new OpenApiCheck(JSON.parse(readFileSync(parsed, 'utf8')))
+}
+
+/** One HTTP call; a JSON response is parsed. */
 export async function call<Body = Record<string, unknown>>(
   method: string,
   url: string,
   headers: Record<string, string>,
   body?: string | Buffer | unknown,
+  isBroken = false,
 ): Promise<Answer<Body>> {
   const response = await request(url, {
     method: method as 'GET',
@@ -285,7 +350,7 @@ export async function call<Body = Record<string, unknown>>(
   const text = await response.body.text()
   const isJson = String(response.headers['content-type'] ?? '').includes('json')
   const parsed = isJson && text !== '' ? JSON.parse(text) : undefined
-  observe(method, new URL(url).pathname, response.statusCode, parsed?.error)
+  if (!isBroken) observe(method, new URL(url).pathname, response.statusCode, parsed?.error)
   return { status: response.statusCode, headers: response.headers, body: parsed as Body, text }
 }
 
@@ -293,7 +358,7 @@ export async function call<Body = Record<string, unknown>>(
 export async function startDaemon(options: DaemonOptions = {}): Promise<TestDaemon> {
   const daemon = new TestDaemon(options)
   if (options.dataDir === undefined) {
-    const created = await initDataDir(daemon.dataDir)
+    const created = await copyFreshDataDir(daemon.dataDir)
     daemon.apiKey = created.api_key
     daemon.workspaceId = created.workspace_id
   }

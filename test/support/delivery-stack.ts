@@ -1,16 +1,17 @@
 /** Buffer, metadata and the delivery thread as the daemon composes them, without its HTTP side: all real. */
-import '../buffer/typescript-workers.ts'
+import '../unit/buffer/typescript-workers.ts'
 import { mkdirSync } from 'node:fs'
 import path from 'node:path'
 import { v7 } from 'uuid'
-import { type BufferHandle, type BufferOptions, openBuffer } from '../../src/buffer/segments/open-buffer.ts'
+import type { OpenBuffer } from '../../src/buffer/buffer.ts'
+import { type BufferSpec, openBuffer } from '../../src/buffer/open.ts'
 import { pipeDefaults } from '../../src/contract/pipe.ts'
-import { type DeliveryHandle, openDelivery } from '../../src/delivery/delivery-client.ts'
+import { type DeliveryHandle, openDelivery } from '../../src/delivery/delivery-proxy.ts'
 import { openMetadata } from '../../src/metadata/open.ts'
 import type { Metadata, NewDestination } from '../../src/metadata/store.ts'
 
 export interface DeliveryStack {
-  buffer: BufferHandle
+  buffer: OpenBuffer
   metadata: Metadata
   delivery: DeliveryHandle
   workspaceId: string
@@ -32,17 +33,19 @@ export async function openDeliveryStack(
   {
     maxInFlightBytes = 64 * 1024 * 1024,
     ...buffering
-  }: Partial<BufferOptions & { maxInFlightBytes: number }> = {},
+  }: Partial<BufferSpec & { maxInFlightBytes: number }> = {},
 ): Promise<DeliveryStack> {
   mkdirSync(root, { recursive: true })
   const fatal: Error[] = []
-  const dirs = { dir: path.join(root, 'buffer'), quarantineDir: path.join(root, 'quarantine') }
-  const metadataFile = path.join(root, 'metadata.db')
+  const metadataSpec = { kind: 'sqlite', file: path.join(root, 'metadata.db') } as const
   const onFatal = (error: Error) => void fatal.push(error)
-  const metadata = await openMetadata({ file: metadataFile, sealingKey })
+  const metadata = await openMetadata(metadataSpec, sealingKey)
   const { workspaceId, pipeId } = await foundPipe(metadata)
-  const buffer = await openBuffer({
-    ...dirs,
+  const spec: BufferSpec = {
+    kind: 'segments',
+    dir: path.join(root, 'buffer'),
+    quarantineDir: path.join(root, 'quarantine'),
+    channel: `buffer-${v7()}`,
     maxBytes: 1e9,
     minFreeBytes: 0,
     segmentMaxBytes: 256 * 1024 * 1024,
@@ -50,15 +53,13 @@ export async function openDeliveryStack(
     undeliveredHours: 168,
     deliveredHours: 24,
     deliveredMaxBytes: 1e9,
-    log: quiet,
-    onFatal,
     ...buffering,
-  })
+  }
+  const buffer = await openBuffer(spec, { log: quiet, onFatal })
   const delivery = await openDelivery({
-    feedPort: buffer.feedPort,
-    bufferDir: dirs.dir,
-    quarantineDir: dirs.quarantineDir,
-    metadataFile,
+    buffer: spec,
+    metadata: metadataSpec,
+    stored: metadata,
     sealingKey,
     driverSettings: { databaseTls: false, egress: { allow: [], deny: [], private: 'allow' } },
     maxInFlightBytes,

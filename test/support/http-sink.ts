@@ -6,6 +6,7 @@ import { createServer, type IncomingHttpHeaders, type IncomingMessage, type Serv
 import { createServer as createTlsServer } from 'node:https'
 import type { AddressInfo, Socket } from 'node:net'
 import { gunzipSync } from 'node:zlib'
+import { resetSocket } from './reset-socket.ts'
 import { selfSignedCertificate } from './tls.ts'
 
 export interface SinkDelivery {
@@ -56,11 +57,14 @@ export interface HttpSink {
 export interface SinkOptions {
   tls?: boolean
   host?: string
+  /** Default: any free port. */
+  port?: number
 }
 
 export async function startHttpSink({
   tls = false,
   host = '127.0.0.1',
+  port: wantedPort = 0,
 }: SinkOptions = {}): Promise<HttpSink> {
   const deliveries: SinkDelivery[] = []
   const sockets = new Map<Socket, number>()
@@ -87,7 +91,7 @@ export async function startHttpSink({
     socket.on('error', () => {})
     socket.on('close', () => sockets.delete(socket))
   })
-  let port = 0
+  let port = wantedPort
   const listen = () =>
     new Promise<void>((resolve, reject) => {
       server.once('error', reject)
@@ -100,7 +104,7 @@ export async function startHttpSink({
   const halt = async () => {
     if (!server.listening) return
     const closed = new Promise((resolve) => server.close(resolve))
-    for (const socket of sockets.keys()) reset(socket)
+    for (const socket of sockets.keys()) resetSocket(socket)
     await closed
   }
   await listen()
@@ -117,15 +121,6 @@ export async function startHttpSink({
     listen,
     stop: halt,
   }
-}
-
-/**
- * As a server that dies. A socket whose end is on its way cannot be reset: libuv refuses (EINVAL), the handle is never
- * closed, and the process spins for ever when it ends.
- */
-function reset(socket: Socket): void {
-  if (socket.writableEnded) socket.destroy()
-  else socket.resetAndDestroy()
 }
 
 function toDelivery(request: IncomingMessage, body: Buffer, connection: number): SinkDelivery {

@@ -6,12 +6,15 @@ import { randomBytes } from 'node:crypto'
 import { mkdtempSync, rmSync } from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
+import Database from 'better-sqlite3'
 import { pino } from 'pino'
-import type { Lane } from '../../src/contract/destination.ts'
+import type { LaneStatus } from '../../src/contract/destination.ts'
+import { type Epoch, firstEpochs } from '../../src/contract/epochs.ts'
 import { pipeDefaults } from '../../src/contract/pipe.ts'
-import type { LaneRow, LaneSpec } from '../../src/delivery/delivery.ts'
-import { type DeliveryDesk, openDesk } from '../../src/delivery/delivery-desk.ts'
+import { type LaneOwnership, ownsEverything } from '../../src/delivery/lane-ownership.ts'
+import { type LaneService, openLaneService } from '../../src/delivery/lane-service.ts'
 import { LaneSet } from '../../src/delivery/lane-set.ts'
+import type { LaneSpec, LaneState } from '../../src/delivery/lane-state.ts'
 import { openMetadata } from '../../src/metadata/open.ts'
 import type { Metadata, NewDestination } from '../../src/metadata/store.ts'
 import { MemoryBuffer } from './memory-buffer.ts'
@@ -33,12 +36,15 @@ export class LaneWorld {
   readonly #dir = mkdtempSync(path.join(os.tmpdir(), 'pipectl-lanes-'))
   readonly #sealingKey = randomBytes(32)
   readonly #destinations = new Map<string, RecordingDestination>()
-  readonly floors: { asOfSeq: number; floors: readonly { pipeId: string; seq: number }[] }[] = []
+  readonly reports: (readonly { pipeId: string; seq: number }[])[] = []
+  readonly deletedPipes: string[] = []
   random = () => 0.5
+  ownership: LaneOwnership = ownsEverything
   maxInFlightBytes = 64 * 1024 * 1024
+  epochs: readonly Epoch[] = firstEpochs
   metadata!: Metadata
   lanes!: LaneSet
-  desk!: DeliveryDesk
+  service!: LaneService
   workspaceId = ''
   pipeId = ''
   #committed: (pipes: [string, number][]) => void = () => {}
@@ -101,7 +107,7 @@ export class LaneWorld {
     await this.lanes.refresh(this.pipeId)
   }
 
-  /** Appends messages of one record each and tells the lanes. Answers their sequence numbers. */
+  /** Appends messages of one record each and notifies the lanes. Returns their sequence numbers. */
   send(
     count = 1,
     { pipeId = this.pipeId, records = 1, notify = true, recordText = '{"a":1}' } = {},
@@ -119,18 +125,25 @@ export class LaneWorld {
     this.#dropped()
   }
 
-  async lane(id: string): Promise<Lane> {
-    return (await this.desk.lanes([id]))[id]!
+  async lane(id: string): Promise<LaneStatus> {
+    return (await this.service.lanes([id]))[id]!
   }
 
   /** The row as it was last saved. */
-  async saved(id: string): Promise<LaneRow> {
+  async saved(id: string): Promise<LaneState> {
     return (await this.metadata.laneStore.load(id))!
   }
 
+  /** What a bad disk does to the lane's row: changes it behind everyone's back. */
+  damageRow(id: string, change: string): void {
+    const database = new Database(path.join(this.#dir, 'metadata.db'))
+    database.prepare(`UPDATE lanes SET ${change} WHERE destination_id = ?`).run(id)
+    database.close()
+  }
+
   /** Waits (in real time, the lanes' clock standing still) for a lane to look so. */
-  async untilLane(id: string, what: string, condition: (lane: Lane) => boolean): Promise<Lane> {
-    let lane: Lane | undefined
+  async untilLane(id: string, what: string, condition: (lane: LaneStatus) => boolean): Promise<LaneStatus> {
+    let lane: LaneStatus | undefined
     try {
       await until(
         what,
@@ -172,8 +185,8 @@ export class LaneWorld {
   #kill: () => void = () => {}
 
   async #openMetadata(): Promise<void> {
-    const file = path.join(this.#dir, 'metadata.db')
-    this.metadata = await openMetadata({ file, sealingKey: this.#sealingKey, now: () => this.clock.now() })
+    const spec = { kind: 'sqlite', file: path.join(this.#dir, 'metadata.db') } as const
+    this.metadata = await openMetadata(spec, this.#sealingKey, { now: () => this.clock.now() })
   }
 
   async #openLanes(): Promise<void> {
@@ -192,12 +205,14 @@ export class LaneWorld {
       source: metadata.laneSource,
       store: {
         load: (id) => metadata.laneStore.load(id),
+        repair: (row) => metadata.laneStore.repair(row),
         save: async (rows, counts) => {
           if (!isAlive) return never()
           this.atSave()
           await metadata.laneStore.save(rows, counts)
         },
       },
+      ownership: this.ownership,
       reader: buffer,
       feed: {
         onCommitted: (listener) => {
@@ -206,12 +221,15 @@ export class LaneWorld {
         onDropped: (listener) => {
           this.#dropped = listener
         },
-        reportFloors: (asOfSeq, floors) => void this.floors.push({ asOfSeq, floors }),
+        onReportWanted: () => {},
+        reportLowWatermarks: (watermarks) => void this.reports.push(watermarks),
+        pipeDeleted: (pipeId) => void this.deletedPipes.push(pipeId),
+        close: () => {},
       },
       openDriver: (spec: LaneSpec) => {
         const driver = this.#destination(spec.destinationId).open()
         return {
-          deliver: (batch, signal) => (isAlive ? driver.deliver(batch, signal) : never()),
+          deliver: (...attempt) => (isAlive ? driver.deliver(...attempt) : never()),
           close: driver.close,
         }
       },
@@ -219,9 +237,10 @@ export class LaneWorld {
       random: () => this.random(),
       log,
       maxInFlightBytes: this.maxInFlightBytes,
+      epochs: this.epochs,
       onFatal: (error) => this.fatal.push(error),
     })
-    this.desk = openDesk({ lanes: this.lanes, reader: buffer, clock, check: async () => [] })
+    this.service = openLaneService({ lanes: this.lanes, reader: buffer, clock, check: async () => [] })
     await this.lanes.open()
   }
 

@@ -2,7 +2,8 @@
  * The ledger: what was acknowledged on one side, what arrived on the other, and the comparison of both. Every record
  * carries a number `n` of its own, so that a lost, repeated or reordered one can be named.
  */
-import type { TestDaemon } from './daemon.ts'
+import { setTimeout } from 'node:timers/promises'
+import type { ApiClient } from './api-client.ts'
 import { until } from './until.ts'
 
 export interface Producer {
@@ -10,22 +11,32 @@ export interface Producer {
   accepted: Set<number>
   /** `msg_id` of every 202. */
   messages: Set<string>
-  /** Numbers that were sent; one that was not accepted may arrive all the same (the answer was lost). */
+  /** Numbers that were sent; one that was not accepted may arrive all the same (the response was lost). */
   sent: number
   stop(): Promise<void>
 }
 
-/** Sends records to a pipe from several loops at once until stopped; a refused or broken request is left behind. */
+export interface ProducerOptions {
+  loops?: number
+  perRequest?: number
+  /** Each loop's pause between requests: a steady load instead of all that the daemon takes. */
+  paceMs?: number
+  /** Told of every request: how long its response took, and whether it was 202. */
+  onResponse?: (tookMs: number, isAccepted: boolean) => void
+}
+
+/** Sends records to a pipe from several loops at once until stopped; a rejected or broken request is left behind. */
 export function startProducer(
-  daemon: TestDaemon,
+  daemon: ApiClient,
   pipeId: string,
-  { loops = 8, perRequest = 3 } = {},
+  { loops = 8, perRequest = 3, paceMs = 0, onResponse = () => {} }: ProducerOptions = {},
 ): Producer {
   const producer: Producer = { accepted: new Set(), messages: new Set(), sent: 0, stop: async () => {} }
   let running = true
   const loop = async () => {
     while (running) {
       const numbers = Array.from({ length: perRequest }, () => producer.sent++)
+      const asked = performance.now()
       try {
         const answer = await daemon.ingest(
           pipeId,
@@ -33,10 +44,13 @@ export function startProducer(
         )
         for (const n of numbers) producer.accepted.add(n)
         producer.messages.add(answer.msg_id)
+        onResponse(performance.now() - asked, true)
       } catch {
+        onResponse(performance.now() - asked, false)
         // The daemon is down or restarting: what was not answered 202 is no promise.
         await until('the daemon is there again', () => daemon.isReady || !running)
       }
+      if (paceMs > 0) await setTimeout(paceMs)
     }
   }
   const loops_ = Array.from({ length: loops }, loop)
@@ -81,7 +95,7 @@ export function audit(producer: Producer, arrived: readonly number[], inOrder: r
 
 /** Every message of a pipe through a pull lane, in `stream_seq` order, without moving the lane past its messages. */
 export async function readAll(
-  daemon: TestDaemon,
+  daemon: ApiClient,
   pullId: string,
 ): Promise<{ numbers: number[]; messages: string[]; seqs: number[] }> {
   const all = { numbers: [] as number[], messages: [] as string[], seqs: [] as number[] }
@@ -102,7 +116,7 @@ export async function readAll(
 
 /** Resolves once the lane has nothing pending. */
 export async function drained(
-  daemon: TestDaemon,
+  daemon: ApiClient,
   pipeId: string,
   destinationId: string,
 ): Promise<Record<string, unknown>> {

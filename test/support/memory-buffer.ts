@@ -4,18 +4,30 @@
  * port is its own tests' business, and `delivery-thread.test.ts` runs on the real one.
  */
 import { randomUUID } from 'node:crypto'
-import type { BufferReader, MessageRun, PipePosition, StoredMessage } from '../../src/buffer/buffer.ts'
+import type {
+  Backlog,
+  BufferReader,
+  Cursor,
+  MarkedMessage,
+  MessageRun,
+  ReadLimits,
+  StoredMessage,
+} from '../../src/buffer/buffer.ts'
+
+interface PipePosition extends Backlog {
+  seq: number
+}
 
 interface Kept {
-  message: StoredMessage
+  message: MarkedMessage
   position: PipePosition
   damaged: boolean
 }
 
-const nowhere: PipePosition = { seq: 0, messages: 0, records: 0, bytes: 0 }
+const zeroPosition: PipePosition = { seq: 0, messages: 0, records: 0, bytes: 0 }
 
 export class MemoryBuffer implements BufferReader {
-  readonly #pipes = new Map<string, { kept: Kept[]; floor: PipePosition; head: PipePosition }>()
+  readonly #pipes = new Map<string, { kept: Kept[]; earliest: PipePosition; head: PipePosition }>()
   #seq = 0
   /** Called before every read is answered: the place for what happens just then. */
   beforeRead = () => {}
@@ -25,7 +37,6 @@ export class MemoryBuffer implements BufferReader {
     const pipe = this.#pipe(pipeId)
     this.#seq += 1
     const body = Buffer.from(Array.from({ length: records }, () => recordText).join('\n'))
-    const message = { seq: this.#seq, pipeId, msgId: randomUUID(), receivedMs, recordCount: records, body }
     const { head } = pipe
     pipe.head = {
       seq: this.#seq,
@@ -33,15 +44,29 @@ export class MemoryBuffer implements BufferReader {
       records: head.records + records,
       bytes: head.bytes + body.length,
     }
+    const ids = { seq: this.#seq, pipeId, msgId: randomUUID() }
+    const message = { ...ids, receivedMs, recordCount: records, body, mark: cursorOf(pipe.head).mark }
     pipe.kept.push({ message, position: pipe.head, damaged: false })
     return message
+  }
+
+  /** What is appended from now on has at least this seq. */
+  nextSeq(seq: number): void {
+    this.#seq = Math.max(this.#seq, seq - 1)
   }
 
   /** Retention: everything up to this message goes. */
   drop(pipeId: string, throughSeq: number): void {
     const pipe = this.#pipe(pipeId)
-    for (const { message, position } of pipe.kept) if (message.seq <= throughSeq) pipe.floor = position
+    for (const { message, position } of pipe.kept) if (message.seq <= throughSeq) pipe.earliest = position
     pipe.kept = pipe.kept.filter(({ message }) => message.seq > throughSeq)
+  }
+
+  /** A part of the disk is gone: these messages are, and nobody said so. */
+  lose(firstSeq: number, lastSeq: number): void {
+    for (const pipe of this.#pipes.values()) {
+      pipe.kept = pipe.kept.filter(({ message }) => message.seq < firstSeq || message.seq > lastSeq)
+    }
   }
 
   damage(seq: number): void {
@@ -50,20 +75,32 @@ export class MemoryBuffer implements BufferReader {
     }
   }
 
-  async read(
-    pipeId: string,
-    afterSeq: number,
-    limits: { maxRecords: number; maxBytes: number; throughSeq?: number },
-  ): Promise<MessageRun> {
+  async read(pipeId: string, afterSeq: number, limits: ReadLimits): Promise<MessageRun> {
     this.reads += 1
     this.beforeRead()
-    const run: MessageRun = { messages: [], more: false, damaged: [] }
+    const run: MessageRun = { messages: [], more: false, damaged: [], lost: [] }
+    const throughSeq = limits.throughSeq ?? Number.POSITIVE_INFINITY
+    const { kept, head } = this.#pipe(pipeId)
     let records = 0
     let bytes = 0
-    for (const { message, damaged } of this.#pipe(pipeId).kept) {
-      if (message.seq <= afterSeq || message.seq > (limits.throughSeq ?? Number.POSITIVE_INFINITY)) continue
+    let last = limits.afterMark ? { ...(JSON.parse(limits.afterMark) as Backlog), seq: afterSeq } : null
+    const noteLost = (to: PipePosition) => {
+      const messages = to.messages - (last?.messages ?? to.messages)
+      if (last === null || messages <= 0) return
+      run.lost.push({ firstSeq: last.seq + 1, to: cursorOf(to), messages })
+    }
+    for (const { message, position, damaged } of kept) {
+      if (message.seq <= afterSeq || message.seq > throughSeq) continue
+      noteLost({
+        seq: message.seq - 1,
+        messages: position.messages - 1,
+        records: position.records - message.recordCount,
+        bytes: position.bytes - message.body.length,
+      })
+      last = position
       if (damaged) {
-        run.damaged.push({ seq: message.seq, msgId: message.msgId, recordCount: message.recordCount })
+        const { seq, msgId, recordCount, mark } = message
+        run.damaged.push({ seq, msgId, recordCount, mark })
         continue
       }
       records += message.recordCount
@@ -72,37 +109,78 @@ export class MemoryBuffer implements BufferReader {
       if (run.more) break
       run.messages.push(message)
     }
+    if (!run.more && head.seq <= throughSeq) noteLost(head)
     return run
   }
 
-  async head(pipeId: string): Promise<PipePosition> {
-    return this.#pipe(pipeId).head
+  async head(pipeId: string): Promise<Cursor> {
+    return cursorOf(this.#pipe(pipeId).head)
   }
 
-  async floor(pipeId: string): Promise<PipePosition> {
-    return this.#pipe(pipeId).floor
+  async earliest(pipeId: string): Promise<Cursor> {
+    return cursorOf(this.#pipe(pipeId).earliest)
   }
 
-  async positionAt(pipeId: string, seq: number): Promise<PipePosition> {
-    const pipe = this.#pipe(pipeId)
-    return pipe.kept.findLast(({ message }) => message.seq <= seq)?.position ?? pipe.floor
+  async cursorAt(pipeId: string, seq: number): Promise<Cursor> {
+    return cursorOf(this.#positionAt(pipeId, seq))
+  }
+
+  async backlog(pipeId: string, after: Cursor, throughSeq?: number): Promise<Backlog> {
+    const to = this.#positionAt(pipeId, throughSeq ?? Number.MAX_SAFE_INTEGER)
+    const from: Backlog = JSON.parse(after.mark)
+    return {
+      messages: Math.max(0, to.messages - from.messages),
+      records: Math.max(0, to.records - from.records),
+      bytes: Math.max(0, to.bytes - from.bytes),
+    }
+  }
+
+  async relocate(pipeId: string, cursor: Cursor): Promise<{ cursor: Cursor; missing: number }> {
+    const counted = (JSON.parse(cursor.mark) as Backlog).messages
+    const { kept, head } = this.#pipe(pipeId)
+    const next = kept.find(({ message }) => message.seq > cursor.seq)
+    const missing = counted - (next === undefined ? head.messages : next.position.messages - 1)
+    if (missing <= 0) return { cursor, missing: 0 }
+    return { cursor: { ...cursor, mark: cursorOf(this.#positionAt(pipeId, cursor.seq)).mark }, missing }
+  }
+
+  /** The log's end is gone with all that knew of it: what is appended from now on counts on from before. */
+  loseEnd(lastSeq: number): void {
+    for (const pipe of this.#pipes.values()) {
+      pipe.kept = pipe.kept.filter(({ message }) => message.seq <= lastSeq)
+      pipe.head = pipe.kept.at(-1)?.position ?? pipe.earliest
+    }
+  }
+
+  async pipeIds(): Promise<string[]> {
+    return [...this.#pipes.keys()]
   }
 
   async cursorAtTime(pipeId: string, timeMs: number): Promise<number> {
     const pipe = this.#pipe(pipeId)
     const first = pipe.kept.findIndex(({ message }) => message.receivedMs >= timeMs)
     if (first === -1) return pipe.head.seq
-    return first === 0 ? pipe.floor.seq : pipe.kept[first - 1]!.message.seq
+    return first === 0 ? pipe.earliest.seq : pipe.kept[first - 1]!.message.seq
   }
 
   async close(): Promise<void> {}
 
+  #positionAt(pipeId: string, seq: number): PipePosition {
+    const pipe = this.#pipe(pipeId)
+    if (seq >= pipe.head.seq) return pipe.head
+    return pipe.kept.findLast(({ message }) => message.seq <= seq)?.position ?? pipe.earliest
+  }
+
   #pipe(pipeId: string) {
     let pipe = this.#pipes.get(pipeId)
     if (pipe === undefined) {
-      pipe = { kept: [], floor: nowhere, head: nowhere }
+      pipe = { kept: [], earliest: zeroPosition, head: zeroPosition }
       this.#pipes.set(pipeId, pipe)
     }
     return pipe
   }
+}
+
+function cursorOf({ seq, messages, records, bytes }: PipePosition): Cursor {
+  return { seq, mark: JSON.stringify({ messages, records, bytes }) }
 }

@@ -1,9 +1,10 @@
 /** HTTP as bytes, for requests that no client library would send. */
 import net from 'node:net'
 import { observe } from './coverage.ts'
+import { resetSocket } from './reset-socket.ts'
 
 export interface RawAnswer {
-  /** 0 when the connection ended without an answer. */
+  /** 0 when the connection ended without a response. */
   status: number
   /** Lower-case names. */
   headers: Record<string, string>
@@ -14,11 +15,11 @@ export interface RawAnswer {
 
 export interface RawConnection {
   write(bytes: string | Buffer): void
-  /** The next answer with its whole body; answers are taken in the order they come. */
+  /** The next response with its whole body; responses are taken in the order they come. */
   answer(): Promise<RawAnswer>
   /** Resolves when the server has closed the connection. */
   closed: Promise<void>
-  /** Stops reading at the first bytes of an answer, and resolves then: the rest piles up on the server's side. */
+  /** Stops reading at the first bytes of a response, and resolves then: the rest piles up on the server's side. */
   stall(): Promise<void>
   /** As a client that dies: RST. */
   reset(): void
@@ -45,9 +46,9 @@ export async function connectRaw(url: string): Promise<RawConnection> {
       resolve()
     })
   })
-  const answer = async (): Promise<RawAnswer> => {
+  const answer = async (method: string): Promise<RawAnswer> => {
     for (;;) {
-      const parsed = parseAnswer(received)
+      const parsed = parseAnswer(received, method === 'HEAD')
       if (parsed !== null) {
         received = received.subarray(parsed.end)
         if (parsed.status === 100) continue
@@ -60,7 +61,7 @@ export async function connectRaw(url: string): Promise<RawConnection> {
       })
     }
   }
-  // The answers are recorded for the catalogue's check like those of any other client: by the request line sent before.
+  // The responses are recorded for the catalogue's check like those of any other client: by the request line sent before.
   const requests: [string, string][] = []
   return {
     write: (bytes) => {
@@ -69,8 +70,8 @@ export async function connectRaw(url: string): Promise<RawConnection> {
       socket.write(bytes)
     },
     answer: async () => {
-      const found = await answer()
       const [method, path] = requests.shift() ?? ['-', '-']
+      const found = await answer(method)
       if (found.status > 0) observe(method, path, found.status, errorOf(found.body))
       return found
     },
@@ -82,7 +83,7 @@ export async function connectRaw(url: string): Promise<RawConnection> {
           resolve()
         })
       }),
-    reset: () => socket.resetAndDestroy(),
+    reset: () => resetSocket(socket),
   }
 }
 
@@ -94,7 +95,7 @@ function errorOf(body: string): unknown {
   }
 }
 
-/** One request, one answer; says whether the server then closed the connection by itself. */
+/** One request, one response; says whether the server then closed the connection by itself. */
 export async function sendRaw(url: string, request: string | Buffer): Promise<RawAnswer> {
   const connection = await connectRaw(url)
   connection.write(request)
@@ -113,7 +114,8 @@ async function stillAnswers(connection: RawConnection): Promise<boolean> {
   return (await connection.answer()).status === 200
 }
 
-function parseAnswer(bytes: Buffer): (Omit<RawAnswer, 'closed'> & { end: number }) | null {
+/** Whatever Content-Length says, the response to HEAD has no body. */
+function parseAnswer(bytes: Buffer, isHead: boolean): (Omit<RawAnswer, 'closed'> & { end: number }) | null {
   const headEnd = bytes.indexOf('\r\n\r\n')
   if (headEnd < 0) return null
   const [statusLine = '', ...lines] = bytes.toString('latin1', 0, headEnd).split('\r\n')
@@ -124,7 +126,7 @@ function parseAnswer(bytes: Buffer): (Omit<RawAnswer, 'closed'> & { end: number 
     headers[line.slice(0, colon).toLowerCase()] = line.slice(colon + 1).trim()
   }
   const start = headEnd + 4
-  const length = Number(headers['content-length'] ?? 0)
+  const length = isHead ? 0 : Number(headers['content-length'] ?? 0)
   if (bytes.length < start + length) return null
   return { status, headers, body: bytes.toString('utf8', start, start + length), end: start + length }
 }

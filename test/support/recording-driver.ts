@@ -2,13 +2,18 @@
  * A destination of the tests' own, in-process: it keeps what it is given and answers as told. It stands for the world
  * outside, where the real drivers would be.
  */
-import { type Batch, DeliveryError, type DestinationDriver } from '../../src/destinations/driver.ts'
+import {
+  type AttemptProgress,
+  type Batch,
+  DeliveryError,
+  type DestinationDriver,
+} from '../../src/destinations/driver.ts'
 
 /**
  * `lost`: stored, but the reply is lost. `hang`: neither answers nor minds being aborted. `slow`: answers only when
- * released, and rejects when aborted.
+ * released, and rejects when aborted. `partly`: stores record by record, as far as `takes` goes.
  */
-export type Reaction = 'store' | 'lost' | 'hang' | 'slow' | Error
+export type Reaction = 'store' | 'lost' | 'hang' | 'slow' | 'partly' | Error
 
 export interface RecordedAttempt {
   identity: string
@@ -16,6 +21,7 @@ export interface RecordedAttempt {
   lastSeq: number
   seqs: number[]
   records: number
+  recordOffset: number
   bodies: string[]
 }
 
@@ -26,6 +32,11 @@ export class RecordingDestination {
   opened = 0
   closed = 0
   aborts = 0
+  /** With `partly`: how many more records are taken until `full` is the error; 0 again after it. */
+  takes = 0
+  full: DeliveryError = transient('http_429', 1_000)
+  /** With `partly`: every record that was stored, as `<seq>:<index>`. */
+  readonly records: string[] = []
   react: (batch: Batch, attempt: number) => Reaction = () => 'store'
   readonly #slow = new Set<() => void>()
 
@@ -41,18 +52,18 @@ export class RecordingDestination {
   open(): DestinationDriver {
     this.opened += 1
     return {
-      deliver: (batch, signal) => this.#deliver(batch, signal),
+      deliver: (batch, signal, progress) => this.#deliver(batch, signal, progress),
       close: async () => {
         this.closed += 1
       },
     }
   }
 
-  async #deliver(batch: Batch, signal: AbortSignal): Promise<void> {
-    const { identity, firstSeq, lastSeq, messages, recordCount } = batch
+  async #deliver(batch: Batch, signal: AbortSignal, progress?: AttemptProgress): Promise<void> {
+    const { identity, firstSeq, lastSeq, messages, recordCount, recordOffset } = batch
     const bodies = messages.map((message) => message.body.toString())
     const seqs = messages.map((message) => message.seq)
-    this.attempts.push({ identity, firstSeq, lastSeq, seqs, records: recordCount, bodies })
+    this.attempts.push({ identity, firstSeq, lastSeq, seqs, records: recordCount, recordOffset, bodies })
     signal.addEventListener('abort', () => {
       this.aborts += 1
     })
@@ -60,8 +71,34 @@ export class RecordingDestination {
     if (reaction instanceof Error) throw reaction
     if (reaction === 'hang') await new Promise(() => {})
     if (reaction === 'slow') await this.#released(signal)
+    if (reaction === 'partly') await this.#storePartly(batch, signal, progress)
     this.stored.push(...seqs)
     if (reaction === 'lost') throw transient('connection_lost')
+  }
+
+  async #storePartly(
+    { messages, recordOffset }: Batch,
+    signal: AbortSignal,
+    progress?: AttemptProgress,
+  ): Promise<void> {
+    let stored = 0
+    for (const { seq, recordCount } of messages) {
+      for (let index = 0; index < recordCount; index += 1) {
+        stored += 1
+        if (stored <= recordOffset) continue
+        if (this.takes === 0) throw this.#full(stored - 1)
+        if (stored > recordOffset + 1) await progress?.beforeRequest()
+        if (signal.aborted) throw transient('aborted')
+        this.takes -= 1
+        this.records.push(`${seq}:${index}`)
+        progress?.stored(stored)
+      }
+    }
+  }
+
+  #full(storedRecords: number): DeliveryError {
+    const { class: errorClass, code, message, retryAfterMs } = this.full
+    return new DeliveryError(errorClass, code, message, { retryAfterMs, storedRecords })
   }
 
   #released(signal: AbortSignal): Promise<void> {
@@ -85,7 +122,13 @@ export function permanent(code = 'refused', failedSeq?: number): DeliveryError {
   return new DeliveryError('permanent', code, `The destination says ${code}.`, { failedSeq })
 }
 
-/** Refuses every batch that holds one of these messages, as a database refuses a bad row. */
+/** As a database says it of a statement that it cancelled, or anybody of an attempt that may have been stored. */
+export function timeout(timedOut: 'rolled_back' | 'unknown'): DeliveryError {
+  const message = 'The destination took too long.'
+  return new DeliveryError('transient', timedOut === 'unknown' ? 'timeout' : '57014', message, { timedOut })
+}
+
+/** Rejects every batch that holds one of these messages, as a database rejects a bad row. */
 export function refusing(...seqs: number[]): (batch: Batch) => Reaction {
   return (batch) => (batch.messages.some((message) => seqs.includes(message.seq)) ? permanent() : 'store')
 }

@@ -36,7 +36,7 @@ export async function startS3(bucket: string): Promise<{ endpoint: string; stop(
 /** What the receiver does with the next requests instead of storing and answering 200. */
 export type ReceiverFault =
   | { status: number; code: string; headers?: Record<string, string>; extra?: string }
-  /** Stores the object, then drops the connection without an answer. */
+  /** Stores the object, then drops the connection without a response. */
   | 'store_then_cut'
   /** Reads the request and never answers. */
   | 'silence'
@@ -56,6 +56,8 @@ export interface SigV4Receiver {
   requests: string[]
   /** One fault a request, first come first served. */
   faults: ReceiverFault[]
+  /** Open connections. */
+  connections(): Promise<number>
   stop(): Promise<void>
 }
 
@@ -137,6 +139,7 @@ export async function startSigV4Receiver(account: {
     puts,
     requests,
     faults,
+    connections: () => new Promise((resolve) => server.getConnections((_, count) => resolve(count))),
     async stop() {
       server.closeAllConnections()
       await new Promise((resolve) => server.close(resolve))

@@ -1,8 +1,11 @@
-/** Waits for a condition instead of sleeping: polls until it answers something truthy, else fails with what it waited for. */
+/**
+ * Waits for a condition instead of sleeping: polls until it answers something truthy, else fails with what it waited for.
+ * The limit only ends a test that hangs; a busy machine takes its time.
+ */
 export async function until<T>(
   what: string,
   condition: () => T | Promise<T>,
-  { timeoutMs = 30_000, everyMs = 20 } = {},
+  { timeoutMs = 120_000, everyMs = 20 } = {},
 ): Promise<NonNullable<T>> {
   const deadline = Date.now() + timeoutMs
   let lastError: unknown

@@ -13,6 +13,8 @@ t.test('without flag, environment and file every setting has its default', async
     'buffer.undelivered_hours': 168,
     'buffer.delivered_hours': 24,
     destination_db_ssl: false,
+    destination_db_cleartext_auth: false,
+    destination_db_tls_pin: true,
   })
   t.match(settings.data_dir, /\/data$/)
   t.equal(new Set(Object.values(origins)).size, 1)

@@ -3,70 +3,27 @@
  * promised is kept, lanes go on and their cursors move, /v1 answers, and all is well again once there is room.
  * Needs root: it mounts a RAM disk of its own.
  */
-import { execFileSync } from 'node:child_process'
-import { mkdirSync, mkdtempSync, rmSync, statfsSync, writeFileSync } from 'node:fs'
-import os from 'node:os'
-import path from 'node:path'
+import { rmSync } from 'node:fs'
 import t, { type Test } from 'tap'
-import { initDataDir, startDaemon, type TestDaemon } from '../support/daemon.ts'
-import { startHttpSink } from '../support/http-sink.ts'
+import type { TestDaemon } from '../support/daemon.ts'
 import { audit, drained, readAll } from '../support/ledger.ts'
+import { fillDisk, freeBytes } from '../support/small-disk.ts'
 import { until } from '../support/until.ts'
-import { balance, httpDestination, openSender } from './sender.ts'
+import { openFullDiskWorld } from './full-disk-world.ts'
+import { balance, openSender } from './sender.ts'
 
 const MiB = 1024 * 1024
 
-if (process.getuid?.() !== 0)
-  throw new Error(
-    'this test mounts a RAM disk: run it as root (or in a container, as root with CAP_SYS_ADMIN)',
-  )
-
-function smallDisk(t: Test): string {
-  const root = mkdtempSync(path.join(os.tmpdir(), 'pipectl-disk-'))
-  execFileSync('mount', ['-t', 'tmpfs', '-o', `size=${64 * MiB}`, 'tmpfs', root])
-  t.teardown(() => {
-    execFileSync('umount', ['--lazy', root])
-    rmSync(root, { recursive: true, force: true })
-  })
-  return root
-}
-
-const freeBytes = (root: string) => {
-  const { bavail, bsize } = statfsSync(root)
-  return bavail * bsize
-}
-
-/** To the last byte; the daemon may take or give back some meanwhile. */
-function fillDisk(file: string): void {
-  for (let size = MiB; size >= 512; size /= 2) {
-    try {
-      for (;;) writeFileSync(file, Buffer.alloc(size, 1), { flag: 'a' })
-    } catch (error) {
-      if (!(error instanceof Error && 'code' in error && error.code === 'ENOSPC')) throw error
-    }
-  }
-}
-
 async function openWorld(t: Test) {
-  const root = smallDisk(t)
-  const dataDir = path.join(root, 'data')
-  mkdirSync(dataDir, { mode: 0o700 })
-  const created = await initDataDir(dataDir)
-  const daemon = await startDaemon({ dataDir })
-  daemon.apiKey = created.api_key
-  t.teardown(() => daemon.close())
-  const sink = await startHttpSink()
-  t.teardown(() => sink.stop())
-  const pipeId = await daemon.createPipe({ pipe_name: 'full' })
-  const laneId = await daemon.createDestination(pipeId, httpDestination(sink.url))
-  const pullId = await daemon.createDestination(pipeId, {
+  const world = await openFullDiskWorld(t)
+  const pullId = await world.daemon.createDestination(world.pipeId, {
     destination_type: 'destination_pull',
     destination_config: {},
   })
-  return { root, fill: path.join(root, 'somebody-elses'), daemon, sink, pipeId, laneId, pullId }
+  return { ...world, pullId }
 }
 
-/** One try at a time, until ingest is refused; what was accepted before that counts. */
+/** One try at a time, until ingest is rejected; what was accepted before that counts. */
 async function untilRefused(daemon: TestDaemon, pipeId: string, send: () => Promise<void>) {
   return await until(
     'ingest is refused',
@@ -146,6 +103,36 @@ t.test('a full disk: 503, nothing lost, lanes go on, and it recovers by itself',
   )
 })
 
+t.test('SIGTERM on a full disk: it ends in time with a documented code, and nothing is lost', async (t) => {
+  const { fill, daemon, sink, pipeId, laneId } = await openWorld(t)
+  const sender = openSender(daemon, pipeId, { fill: 'x'.repeat(1000) })
+  sink.respondWith(() => ({ status: 503 }))
+  await sender.send(200)
+  fillDisk(fill)
+  await untilRefused(daemon, pipeId, async () => {})
+  // What gives way to lanes and counts on a full disk is taken as well.
+  fillDisk(fill)
+
+  const code = await daemon.stop()
+  t.ok(code === 0 || code === 70, `ended with ${code}`)
+  const stopped = daemon.log.find(({ msg }) => msg === 'daemon.stopped')
+  const failedSteps = Array.isArray(stopped?.failed_steps) ? stopped.failed_steps : null
+  t.equal(failedSteps?.length === 0, code === 0, 'the code says whether a step failed')
+  t.notOk(failedSteps?.includes('close buffer'))
+
+  rmSync(fill)
+  sink.respondWith(() => ({}))
+  await daemon.start()
+  await daemon.api('POST', `/v1/pipes/${pipeId}/destinations/${laneId}/retry-now`)
+  const lane = await drained(daemon, pipeId, laneId)
+  t.match(lane, { skipped_messages: 0, dropped_messages: 0 })
+  const arrived = new Set(sink.records().map(({ n }) => Number(n)))
+  t.same(
+    [...sender.accepted].filter((n) => !arrived.has(n)),
+    [],
+  )
+})
+
 t.test('the recovery is announced and quick', async (t) => {
   const { fill, daemon, pipeId } = await openWorld(t)
   fillDisk(fill)
@@ -156,9 +143,12 @@ t.test('the recovery is announced and quick', async (t) => {
     daemon.log.slice(since).find(({ msg }) => msg === 'buffer.accepting'),
   )
   t.ok(accepting)
-  t.equal((await daemon.api('POST', `/v1/ingest/${pipeId}`, { n: 1 })).status, 202)
+  // The writer's log line may come before main knows.
+  await until('ingest answers 202', async () => {
+    return (await daemon.api('POST', `/v1/ingest/${pipeId}`, { n: 1 })).status === 202
+  })
   t.ok(
-    daemon.log.some(({ msg, level }) => msg === 'buffer.refusing' && level === 'warn'),
+    daemon.log.some(({ msg, level }) => msg === 'buffer.rejecting' && level === 'warn'),
     'and had said that it refuses',
   )
 })

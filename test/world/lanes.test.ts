@@ -1,5 +1,5 @@
 /**
- * Lanes do not wait for each other: one whose endpoint takes everything and never answers, one that hears a byte a
+ * Lanes do not wait for each other: one whose endpoint takes everything and never answers, one that hears one byte per
  * second, one that is refused. And lanes that together want more memory than there is take turns.
  */
 import t, { type Test } from 'tap'

@@ -1,261 +1,331 @@
 /**
- * The writer: frames in, durable messages out; seals, drops and guards the disk. It knows no threads, so that the
- * order of its steps can be read here: what is answered is committed, fsynced and below the high-water mark.
+ * The writer: frames in, durable messages out; seals, drops, compacts and guards the disk. It knows no threads, so that
+ * the order of its steps can be read here: what is acknowledged is committed, fsynced and below the high-water mark.
  *
- *            ┌────────────── refusing = null ◀───────────────┐
- *   write ──▶│ commit ─▶ high-water mark ─▶ keys ─▶ answer   │ there is room again (looked at each second)
- *            └── over the quota, low disk space, disk full ──▶ refusing = why: every frame is refused unwritten
+ *            ┌────────── unavailableReason = null ◀──────────┐
+ *   write ──▶│ commit ─▶ high-water mark ─▶ keys ─▶ respond  │ there is room again (looked at each second)
+ *            └── over the quota, low disk space, disk full ──▶ unavailableReason: every frame is rejected unwritten
  *
  * A full disk fails the frame and nothing else. Any other error is thrown and must end the process.
  */
 import { mkdirSync } from 'node:fs'
 import path from 'node:path'
 import type { Logger } from '../../log.ts'
-import type { PipePosition } from '../buffer.ts'
+import type { Appended, Backlog, BufferStatus, Idempotency, LowWatermark } from '../buffer.ts'
 import type { Frame } from '../frame.ts'
-import { startClock } from './clock.ts'
-import { openDiskGuard } from './disk-guard.ts'
-import { openHighWater } from './high-water.ts'
-import { openIdempotencyKeys } from './idempotency.ts'
-import { fileBytes, fsyncDirectory } from './layout.ts'
-import type { RefusalReason } from './refusal.ts'
-import { type Drop, type FloorReport, isDeletedPipe, planDrops } from './retention.ts'
-import { type CommittedFrame, openSegmentLog } from './segment-log.ts'
-import { isDiskFull } from './sqlite-errors.ts'
-import type { BufferStatus, WriterSettings } from './writer-protocol.ts'
+import { DamagedSegments } from './damaged-segments.ts'
+import { type DiskGuard, openDiskGuard } from './disk-guard.ts'
+import { type CommitRules, type CommittedFrame, isSameBody } from './frame-commit.ts'
+import { startClock } from './high-water.ts'
+import { type IdempotencyKeys, openIdempotencyKeys } from './idempotency.ts'
+import { fsyncDirectory, type SegmentName } from './layout.ts'
+import { openSegmentLog } from './open-segment-log.ts'
+import type { SegmentsSpec, UnavailableReason } from './protocol.ts'
+import { LowWatermarks } from './retention.ts'
+import type { SegmentLog } from './segment-log.ts'
+import { SpaceKeeper } from './space-keeper.ts'
+import { isDamage, isDiskFull } from './sqlite-errors.ts'
 
 const MiB = 1024 * 1024
 /** About 1,000 pages: the size at which a checkpoint costs little more than its fsync (SQLite's own default). */
 const largestWalBytes = 4 * MiB
-/** The disk is looked at after this much has been written, not only each second. */
+/** The disk is looked at after this much has been written, not only each second, */
 const growthBytes = 8 * MiB
-const settleKeysEveryMs = 60_000
+/** or after this part of the buffer, whichever is less: fair share and the quota are exact to about this part. */
+const growthPart = 1 / 64
+const flushKeysEveryMs = 60_000
 
-export type WriteResult = { ok: true; committed: CommittedFrame } | { ok: false; reason: RefusalReason }
+export type WriteResult = { ok: true; committed: CommittedFrame } | { ok: false; reason: UnavailableReason }
 
-export interface BufferWriter {
-  readonly headSeq: number
-  /** Acknowledged messages that an earlier run had and this one did not find. */
-  readonly missingAcknowledged: number
-  readonly refusing: RefusalReason | null
-  write(frame: Frame): WriteResult
-  /** What can wait until the frame is answered: checkpoint, sealing. */
-  tidy(): void
-  /** Each second: age, space, retention. */
-  maintain(): void
-  setFloors(report: FloorReport): void
-  status(): BufferStatus
-  totals(): Map<string, PipePosition>
-  close(): void
+export interface WriterEvents {
+  /** Segments were dropped or compacted. */
+  onDropped(): void
+  /** Space depends on how far the lanes are. */
+  onReportWanted(): void
 }
 
-/** `onDropped` is called after segments were unlinked. */
-export function openBufferWriter(settings: WriterSettings, log: Logger, onDropped: () => void): BufferWriter {
-  const { dir, maxBytes, minFreeBytes } = settings
+/** Throws when the directory cannot be used. */
+export function openBufferWriter(spec: SegmentsSpec, log: Logger, events: WriterEvents): BufferWriter {
+  const { dir } = spec
   // Made just now: its name must survive a power cut too.
   if (mkdirSync(dir, { recursive: true, mode: 0o700 }) !== undefined) fsyncDirectory(path.dirname(dir))
-  const guard = openDiskGuard(dir, path.join(dir, 'ballast'))
+  const guard = openDiskGuard(dir)
   // First of all: on a disk filled to the last byte nothing below would work.
   guard.keepBallast(guard.freeBytes())
-  const highWater = openHighWater(path.join(dir, 'high-water'))
-  const segments = openSegmentLog(dir, highWater.seq, highWater.clockMs)
-  const clock = startClock(segments.lastClockMs)
-  const keysFile = path.join(dir, 'idempotency.db')
-  const keys = openIdempotencyKeys(dir, keysFile, segments.headSeq - segments.missingMessages)
-  const walLimitBytes = Math.min(largestWalBytes, settings.segmentMaxBytes / 2)
+  const segments = openSegmentLog(spec, log)
+  const known = { headSeq: segments.lastRowSeq, clockMs: segments.lastClockMs }
+  const keys = openIdempotencyKeys({ dir, file: keysFileIn(dir), ...known }, log)
+  return new BufferWriter(spec, log, events, { guard, segments, keys })
+}
 
-  let report: FloorReport | null = null
-  let refusing: RefusalReason | null = null
-  let usedBytes = 0
-  let freeBytes = 0
-  let walBytes = 0
-  let grownBytes = 0
-  let keysSettledMs = 0
-  let keysSettledSeq = -1
+interface WriterParts {
+  guard: DiskGuard
+  segments: SegmentLog
+  keys: IdempotencyKeys
+}
 
-  function write(frame: Frame): WriteResult {
-    if (refusing === null && usedBytes + frame.length > maxBytes) {
-      maintainFor(frame.length)
-      if (usedBytes + frame.length > maxBytes) return refused('over_quota')
+export class BufferWriter {
+  readonly #spec: SegmentsSpec
+  readonly #log: Logger
+  readonly #guard: DiskGuard
+  readonly #segments: SegmentLog
+  readonly #keys: IdempotencyKeys
+  readonly #clock: () => number
+  readonly #watermarks = new LowWatermarks()
+  readonly #damaged: DamagedSegments
+  readonly #space: SpaceKeeper
+  readonly #walLimitBytes: number
+  #unavailableReason: UnavailableReason | null = null
+  #walBytes = 0
+  #grownBytes = 0
+  #keysFlushedMs = 0
+
+  constructor(spec: SegmentsSpec, log: Logger, events: WriterEvents, parts: WriterParts) {
+    this.#spec = spec
+    this.#log = log
+    this.#guard = parts.guard
+    this.#segments = parts.segments
+    this.#keys = parts.keys
+    this.#clock = startClock(parts.segments.lastClockMs)
+    this.#damaged = new DamagedSegments(log, {
+      ...{ segments: parts.segments, dir: spec.dir, quarantineDir: spec.quarantineDir, clock: this.#clock },
+      onChanged: events.onDropped,
+    })
+    this.#space = new SpaceKeeper(spec, log, {
+      ...{ ...parts, damaged: this.#damaged },
+      watermarks: this.#watermarks,
+      clock: this.#clock,
+      keysFile: keysFileIn(spec.dir),
+      roll: () => this.#roll(),
+      onDropped: events.onDropped,
+      onReportWanted: events.onReportWanted,
+    })
+    this.#walLimitBytes = Math.min(largestWalBytes, spec.segmentMaxBytes / 2)
+    this.#makeRoom(0)
+    if (this.#segments.missingMessages > 0) {
+      log.error(
+        { high_water_seq: this.#segments.headSeq, missing_messages: this.#segments.missingMessages },
+        'buffer.acknowledged_messages_missing',
+      )
     }
-    if (refusing !== null) return refused(refusing)
+  }
+
+  get headSeq(): number {
+    return this.#segments.headSeq
+  }
+
+  get unavailableReason(): UnavailableReason | null {
+    return this.#unavailableReason
+  }
+
+  write(frame: Frame): WriteResult {
+    if (this.#unavailableReason === null && this.#space.isOver(frame.length)) {
+      this.#makeRoom(frame.length)
+      if (this.#space.isOver(frame.length)) return { ok: false, reason: 'over_quota' }
+    }
+    if (this.#unavailableReason !== null) return { ok: false, reason: this.#unavailableReason }
     let committed: CommittedFrame
     try {
-      committed = segments.commit(frame, clock(), keys.find)
+      committed = this.#commit(frame)
     } catch (error) {
       if (!isDiskFull(error)) throw error
-      onDiskFull()
-      return refused('write_failed')
+      this.#onDiskFull()
+      return { ok: false, reason: 'write_failed' }
     }
-    markHighWater()
-    keys.remember(committed.keyed)
-    usedBytes += frame.length
-    walBytes += frame.length
-    grownBytes += frame.length
+    this.#segments.markHighWater(this.#clock())
+    this.#keys.remember(committed.keyed, this.#clock())
+    this.#space.grew(frame.length)
+    this.#walBytes += frame.length
+    this.#grownBytes += frame.length
     return { ok: true, committed }
   }
 
-  function refused(reason: RefusalReason): WriteResult {
-    return { ok: false, reason }
-  }
-
-  function onDiskFull(): void {
-    guard.releaseBallast()
-    setRefusing('low_disk_space')
-  }
-
-  function setRefusing(reason: RefusalReason | null): void {
-    if (reason === refusing) return
-    refusing = reason
-    if (reason === null) log.info({ bytes: usedBytes, free_bytes: freeBytes }, 'buffer.accepting')
-    else log.warn({ reason, bytes: usedBytes, free_bytes: freeBytes }, 'buffer.refusing')
-  }
-
-  /** In place, without growing: works on a full disk too, except where the file system copies on write. */
-  function markHighWater(): void {
+  /** A damaged segment costs the frame nothing: it is committed in the next one. */
+  #commit(frame: Frame): CommittedFrame {
+    const rules: CommitRules = {
+      findKey: (pipeId, key) => this.#keys.find(pipeId, key, this.#clock()),
+      takeShare: (pipeId, bytes) => this.#space.takeShare(pipeId, bytes),
+    }
     try {
-      highWater.write(segments.headSeq, clock())
+      return this.#segments.commit(frame, this.#clock(), rules)
     } catch (error) {
-      if (!isDiskFull(error)) throw error
+      if (!isDamage(error)) throw error
+      this.#setAside(error)
+      return this.#segments.commit(frame, this.#clock(), rules)
     }
   }
 
-  function tidy(): void {
-    if (walBytes > walLimitBytes) checkpoint()
-    if (segments.current().bytes >= settings.segmentMaxBytes) roll()
-    if (grownBytes > Math.min(growthBytes, maxBytes / 16)) maintain()
+  /** What can wait until the frame has its response: checkpoint, sealing. */
+  afterCommit(): void {
+    this.#contain(() => this.#careAfterCommit())
   }
 
-  function checkpoint(): void {
-    walBytes = 0
+  #careAfterCommit(): void {
+    if (this.#walBytes > this.#walLimitBytes) this.#checkpoint()
+    if (this.#segments.current().bytes >= this.#spec.segmentMaxBytes) this.#roll()
+    if (this.#grownBytes > Math.min(growthBytes, this.#spec.maxBytes * growthPart)) this.housekeep()
+  }
+
+  /** What the segment being written cannot stand is done with the next one, at the latest in the next second. */
+  #contain(action: () => void): void {
     try {
-      segments.checkpoint()
+      action()
+    } catch (error) {
+      if (!isDamage(error)) throw error
+      this.#setAsideWithSpace(error)
+    }
+  }
+
+  /** Each second: age, space, retention. */
+  housekeep(): void {
+    this.#contain(() => this.#keepHouse())
+  }
+
+  #keepHouse(): void {
+    this.#segments.sealed.sealWaiting()
+    this.#makeRoom(0)
+    const clockMs = this.#clock()
+    if (clockMs - this.#keysFlushedMs < flushKeysEveryMs) return
+    this.#keys.flush(this.#segments.headSeq, clockMs)
+    this.#keysFlushedMs = clockMs
+  }
+
+  /** True while a segment is being compacted or salvaged: `rewriteSlice` has work. */
+  get isRewriting(): boolean {
+    return this.#damaged.hasWork || this.#space.isCompacting
+  }
+
+  /** A few milliseconds of it. Readers wait for what is salvaged: it comes first. */
+  rewriteSlice(): void {
+    this.#contain(() => {
+      if (this.#damaged.hasWork) this.#damaged.slice()
+      // The next one is found at once: not one segment per second.
+      else if (this.#space.compactSlice()) this.#makeRoom(0)
+    })
+  }
+
+  /** Somebody could not read it. Of a generation that is gone it is late news. */
+  segmentDamaged(name: SegmentName, error: unknown): void {
+    if (name.firstSeq === this.#segments.currentFirstSeq) this.#setAsideWithSpace(error)
+    else this.#reportDamaged(name, error)
+  }
+
+  #reportDamaged(name: SegmentName, error: unknown): void {
+    this.#space.leave(name.firstSeq)
+    this.#damaged.report(name, error)
+  }
+
+  /** On a full disk it is tried again at the next occasion. */
+  #setAsideWithSpace(error: unknown): void {
+    try {
+      this.#setAside(error)
+    } catch (failure) {
+      if (!isDiskFull(failure)) throw failure
+      this.#onDiskFull()
+    }
+  }
+
+  /** The segment being written: a new one is begun. */
+  #setAside(error: unknown): void {
+    const isDeleted = (pipeId: string) => this.#watermarks.isDeleted(pipeId)
+    const { quarantineDir } = this.#spec
+    this.#segments.setAside(this.#clock(), isDeleted, { quarantineDir, error })
+    this.#walBytes = 0
+  }
+
+  reportLowWatermarks(watermarks: readonly LowWatermark[]): void {
+    this.#watermarks.report(watermarks)
+  }
+
+  pipeDeleted(pipeId: string): void {
+    this.#watermarks.pipeDeleted(pipeId)
+  }
+
+  /** See Appender.findRepeat. */
+  findRepeat(pipeId: string, { key, bodyHash }: Idempotency): Appended | 'reused' | null {
+    const first = this.#keys.find(pipeId, key, this.#clock())
+    if (first === null) return null
+    if (!isSameBody({ bodyHash }, first)) return 'reused'
+    const { seq, msgId, recordCount } = first
+    return { seq, msgId, recordCount, repeated: true }
+  }
+
+  status(): BufferStatus {
+    return {
+      bytes: this.#space.usedBytes,
+      segments: this.#segments.segmentCount,
+      oldestMs: this.#segments.oldestReceivedMs,
+      freeBytes: this.#space.freeBytes,
+      unavailableReason: this.#unavailableReason,
+      missingAcknowledged: this.#segments.missingMessages,
+      ...this.#damaged.status(),
+    }
+  }
+
+  /** Per pipe: everything that was ever appended. */
+  appended(): Map<string, Backlog> {
+    return this.#segments.appended()
+  }
+
+  close(): void {
+    this.#space.close()
+    this.#damaged.close()
+    this.#keys.flush(this.#segments.headSeq, this.#clock())
+    this.#keys.close()
+    this.#segments.close(this.#clock())
+  }
+
+  #onDiskFull(): void {
+    this.#guard.releaseBallast()
+    this.#setUnavailable('low_disk_space')
+  }
+
+  #setUnavailable(reason: UnavailableReason | null): void {
+    if (reason === this.#unavailableReason) return
+    this.#unavailableReason = reason
+    const fields = { bytes: this.#space.usedBytes, free_bytes: this.#space.freeBytes }
+    if (reason === null) this.#log.info(fields, 'buffer.accepting')
+    else this.#log.warn({ reason, ...fields }, 'buffer.rejecting')
+  }
+
+  #checkpoint(): void {
+    this.#walBytes = 0
+    try {
+      this.#segments.checkpoint()
     } catch (error) {
       if (!isDiskFull(error)) throw error
-      onDiskFull()
+      this.#onDiskFull()
     }
   }
 
   /** False when there was no room for a new segment. */
-  function roll(): boolean {
-    const { firstSeq, messages, bytes } = segments.current()
+  #roll(): boolean {
+    const { firstSeq, messages, bytes } = this.#segments.current()
     try {
-      segments.roll(clock(), (pipeId, lastSeq) => isDeletedPipe(pipeId, lastSeq, report))
+      this.#segments.roll(this.#clock(), (pipeId) => this.#watermarks.isDeleted(pipeId))
     } catch (error) {
       if (!isDiskFull(error)) throw error
-      onDiskFull()
+      this.#onDiskFull()
       return false
     }
-    walBytes = 0
-    log.debug({ first_seq: firstSeq, last_seq: segments.headSeq, messages, bytes }, 'buffer.segment_sealed')
+    this.#walBytes = 0
+    this.#log.debug(
+      { first_seq: firstSeq, last_seq: this.#segments.headSeq, messages, bytes },
+      'buffer.segment_sealed',
+    )
     return true
   }
 
-  function maintain(): void {
-    maintainFor(0)
-    const nowMs = Date.now()
-    if (segments.headSeq === keysSettledSeq || Math.abs(nowMs - keysSettledMs) < settleKeysEveryMs) return
-    keys.settle(segments.headSeq, nowMs)
-    keysSettledMs = nowMs
-    keysSettledSeq = segments.headSeq
-  }
-
   /** `wantedBytes`: of a frame that waits to be written. */
-  function maintainFor(wantedBytes: number): void {
-    grownBytes = 0
-    markHighWater()
-    const { messages, begunClockMs } = segments.current()
-    if (messages > 0 && clock() - begunClockMs >= settings.segmentMaxSeconds * 1000) roll()
-    measure()
-    const ballastLackBytes = guard.keepBallast(freeBytes)
-    const neededBytes = Math.max(
-      usedBytes + wantedBytes - maxBytes,
-      minFreeBytes - freeBytes,
-      ballastLackBytes,
-    )
-    if (dropWhatMay(neededBytes) > 0) measure()
-    // Readers close dropped files within a second; until then the disk does not show what came back.
-    const isLow = freeBytes < minFreeBytes || guard.keepBallast(freeBytes) > 0
-    setRefusing(usedBytes >= maxBytes ? 'over_quota' : isLow ? 'low_disk_space' : null)
+  #makeRoom(wantedBytes: number): void {
+    this.#grownBytes = 0
+    this.#segments.markHighWater(this.#clock())
+    const { messages, begunClockMs } = this.#segments.current()
+    if (messages > 0 && this.#clock() - begunClockMs >= this.#spec.segmentMaxSeconds * 1000) this.#roll()
+    this.#setUnavailable(this.#space.makeRoom(wantedBytes))
   }
+}
 
-  function measure(): void {
-    usedBytes = segments.diskBytes() + fileBytes(keysFile) + fileBytes(`${keysFile}-wal`)
-    freeBytes = guard.freeBytes()
-  }
-
-  /** Answers how many segments went. */
-  function dropWhatMay(neededBytes: number): number {
-    let dropped = 0
-    for (const drop of planDrops(segments.facts(), report, settings, clock(), neededBytes)) {
-      if (drop.firstSeq === segments.current().firstSeq && !roll()) break
-      logDrop(drop)
-      segments.drop(drop.firstSeq)
-      dropped += 1
-    }
-    if (dropped > 0) onDropped()
-    return dropped
-  }
-
-  function logDrop({ firstSeq, reason }: Drop): void {
-    const facts = segments.facts().find((segment) => segment.firstSeq === firstSeq)
-    const counts = [...(facts?.pipes ?? [])].slice(0, 20)
-    const fields = {
-      first_seq: firstSeq,
-      reason,
-      bytes: facts?.bytes,
-      messages: facts?.messages,
-      pipes: Object.fromEntries(counts.map(([pipeId, { messages }]) => [pipeId, messages])),
-      pipes_count: facts?.pipes.size,
-    }
-    // Only `age` can take messages that a lane has not delivered.
-    if (reason === 'age') log.warn(fields, 'buffer.segment_dropped')
-    else log.info(fields, 'buffer.segment_dropped')
-  }
-
-  maintainFor(0)
-  if (segments.missingMessages > 0) {
-    log.error(
-      { high_water_seq: segments.headSeq, missing_messages: segments.missingMessages },
-      'buffer.acknowledged_messages_missing',
-    )
-  }
-
-  return {
-    get headSeq() {
-      return segments.headSeq
-    },
-    missingAcknowledged: segments.missingMessages,
-    get refusing() {
-      return refusing
-    },
-    write,
-    tidy,
-    maintain,
-    setFloors(newReport) {
-      report = newReport
-    },
-    status() {
-      return {
-        bytes: usedBytes,
-        segments: segments.segmentCount,
-        oldestMs: segments.oldestReceivedMs,
-        freeBytes,
-        refusing,
-      }
-    },
-    totals: () => segments.totals(),
-    close() {
-      keys.settle(segments.headSeq, Date.now())
-      keys.close()
-      try {
-        segments.close()
-      } catch (error) {
-        // The WAL keeps what could not be moved.
-        if (!isDiskFull(error)) throw error
-      }
-      markHighWater()
-      highWater.close()
-    },
-  }
+function keysFileIn(dir: string): string {
+  return path.join(dir, 'idempotency.db')
 }

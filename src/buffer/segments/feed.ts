@@ -1,31 +1,58 @@
-/** Delivery's end of the feed: see BufferFeed. Runs in the delivery thread, on the port that openBuffer gave out. */
-import type { MessagePort } from 'node:worker_threads'
-import type { BufferFeed } from '../buffer.ts'
-import type { FeedEvent, FloorsReported } from './writer-protocol.ts'
+/**
+ * The feed between the writer and whoever listens: see BufferFeed. A BroadcastChannel, so that any thread can join it
+ * by the name in the spec. What was said before a listener joined is not repeated: listeners join first, then read.
+ */
+import { BroadcastChannel } from 'node:worker_threads'
+import type { BufferFeed, LowWatermark } from '../buffer.ts'
+import type { SegmentsSpec } from './protocol.ts'
 
-/** Events from before the first listener are kept: the port starts with it. */
-export function openBufferFeed(port: MessagePort): BufferFeed {
+export type FeedMessage =
+  | { kind: 'committed'; pipes: [pipeId: string, seq: number][] }
+  | { kind: 'dropped' }
+  | { kind: 'report_wanted' }
+  | { kind: 'watermarks'; watermarks: readonly LowWatermark[] }
+  | { kind: 'pipe_deleted'; pipeId: string }
+  | { kind: 'segment_damaged'; firstSeq: number; generation: number; error: string }
+
+export function openSegmentFeed({ channel }: Pick<SegmentsSpec, 'channel'>): BufferFeed {
+  const feed = new FeedChannel(channel)
   const onCommitted: Parameters<BufferFeed['onCommitted']>[0][] = []
-  const onDropped: Parameters<BufferFeed['onDropped']>[0][] = []
-  const start = () => {
-    if (port.listenerCount('message') > 0) return
-    port.on('message', (event: FeedEvent) => {
-      if (event.kind === 'committed') for (const listener of onCommitted) listener(event.pipes)
-      else for (const listener of onDropped) listener()
-    })
-  }
+  const onDropped: (() => void)[] = []
+  const onReportWanted: (() => void)[] = []
+  feed.listen((message) => {
+    if (message.kind === 'committed') for (const listener of onCommitted) listener(message.pipes)
+    else if (message.kind === 'dropped') for (const listener of onDropped) listener()
+    else if (message.kind === 'report_wanted') for (const listener of onReportWanted) listener()
+  })
   return {
-    onCommitted(listener) {
-      onCommitted.push(listener)
-      start()
-    },
-    onDropped(listener) {
-      onDropped.push(listener)
-      start()
-    },
-    reportFloors(asOfSeq, floors) {
-      const report: FloorsReported = { asOfSeq, floors }
-      port.postMessage(report)
-    },
+    onCommitted: (listener) => void onCommitted.push(listener),
+    onDropped: (listener) => void onDropped.push(listener),
+    onReportWanted: (listener) => void onReportWanted.push(listener),
+    reportLowWatermarks: (watermarks) => feed.post({ kind: 'watermarks', watermarks }),
+    pipeDeleted: (pipeId) => feed.post({ kind: 'pipe_deleted', pipeId }),
+    close: () => feed.close(),
+  }
+}
+
+/** The channel itself, typed. The writer and every opened feed have one; nobody gets their own messages. */
+export class FeedChannel {
+  readonly #channel: BroadcastChannel
+
+  constructor(name: string) {
+    this.#channel = new BroadcastChannel(name)
+    // Listening must not keep a thread alive that has nothing else to do.
+    this.#channel.unref()
+  }
+
+  listen(listener: (message: FeedMessage) => void): void {
+    this.#channel.onmessage = (event) => listener((event as { data: FeedMessage }).data)
+  }
+
+  post(message: FeedMessage): void {
+    this.#channel.postMessage(message)
+  }
+
+  close(): void {
+    this.#channel.close()
   }
 }

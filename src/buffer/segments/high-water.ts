@@ -1,56 +1,195 @@
 /**
- * The high-water mark: the newest committed seq, kept outside SQLite, so that start-up can tell when acknowledged
- * messages are missing (a WAL cut short by a disk that lied about fsync, or by a hand that deleted a file).
- * It is written after COMMIT and before the answer: acknowledged ≤ mark ≤ committed.
+ * The high-water mark: the newest acknowledged seq, kept outside SQLite, so that start-up can tell when acknowledged
+ * messages are missing (a WAL cut short by a disk that lied about fsync, or a file deleted by hand).
+ * It is written after COMMIT and before the response: acknowledged ≤ mark ≤ committed.
  *
  * It also keeps the buffer's clock: milliseconds that the buffer has been open, over all its runs. Ages in retention
  * and sealing are differences of this clock, never of the wall clock: a wall clock that jumps ten years drops nothing.
+ * And it knows which seqs retention has dropped from the old end: what is not there below `oldest kept` is not missing.
  *
- *   0  f64 seq    8  f64 clock, ms    16  u32 CRC-32 of the 16 bytes before it
+ *   0   8 bytes "pipehwm2"     24  f64 oldest kept seq    40  data directory's id, 36 ASCII characters or zeros
+ *   8   f64 seq                32  f64 epoch              76  u32 CRC-32 of the 76 bytes before it
+ *   16  f64 clock, ms
  *
- * The file is 20 bytes and never grows, so writing it needs no disk space. It is fsynced on close only: after a
- * power cut it may be older than the log, which at worst hides a loss and never invents one.
+ * (version 1: f64 seq, f64 clock, u32 CRC-32 of these 16 bytes.) The block lies in one sector and never grows, so that
+ * writing it needs no disk space and a power cut leaves the old one or the new one. It is fsynced at the start, with each
+ * roll and drop and on close: after a power cut it may be older than the log, which at worst hides a loss and never
+ * invents one. Where it is damaged it is made again from the log.
  */
-import { closeSync, constants, fsyncSync, openSync, readSync, writeSync } from 'node:fs'
+import { randomUUID } from 'node:crypto'
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  fsyncSync,
+  ftruncateSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  statSync,
+  writeSync,
+} from 'node:fs'
+import { performance } from 'node:perf_hooks'
 import { crc32 } from 'node:zlib'
+import type { BufferIdentity } from '../buffer.ts'
+import { isDiskFull } from './sqlite-errors.ts'
 
-const markBytes = 20
+const magic = 'pipehwm2'
+const markBytes = 80
+const checkedBytes = 76
+const idAt = 40
+const version1Bytes = 20
+const version1CheckedBytes = 16
 
-export interface HighWater {
-  /** As found when it was opened: 0 when there was none or it was damaged. */
-  readonly seq: number
-  readonly clockMs: number
-  write(seq: number, clockMs: number): void
-  fsync(): void
-  close(): void
+export interface Mark {
+  seq: number
+  clockMs: number
+  /** Retention has dropped what is below. 0: nobody wrote down what it dropped. */
+  oldestKeptSeq: number
+  /** Null: it does not say. */
+  identity: BufferIdentity | null
 }
 
-export function openHighWater(file: string): HighWater {
-  // Flags by number: `r+` would need the file to exist and `a+` ignores positions.
-  const fd = openSync(file, constants.O_RDWR | constants.O_CREAT, 0o600)
-  const mark = Buffer.alloc(markBytes)
-  const isWhole = readSync(fd, mark, 0, markBytes, 0) === markBytes && isIntact(mark)
-  const seq = isWhole ? mark.readDoubleLE(0) : 0
-  const clockMs = isWhole ? mark.readDoubleLE(8) : 0
-  return {
-    seq,
-    clockMs,
-    write(newSeq, newClockMs) {
-      mark.writeDoubleLE(newSeq, 0)
-      mark.writeDoubleLE(newClockMs, 8)
-      mark.writeUInt32LE(crc32(mark.subarray(0, 16)), 16)
-      writeSync(fd, mark, 0, markBytes, 0)
-    },
-    fsync() {
-      fsyncSync(fd)
-    },
-    close() {
-      fsyncSync(fd)
-      closeSync(fd)
-    },
+/** Why there is no mark to rely on. */
+export type MarkLoss = 'missing' | 'damaged' | 'not_a_file' | 'of_another_data_directory'
+
+const emptyMark: Mark = { seq: 0, clockMs: 0, oldestKeptSeq: 0, identity: null }
+
+/** What is in the file, without changing anything. */
+export function readHighWater(file: string): Mark | MarkLoss {
+  const found = statSync(file, { throwIfNoEntry: false })
+  if (found === undefined) return 'missing'
+  return found.isFile() ? (decodeMark(readFileSync(file)) ?? 'damaged') : 'not_a_file'
+}
+
+/** Nothing is written before `write`. What is no file is set aside under another name. */
+export function openHighWater(file: string, identity: BufferIdentity | null): HighWater {
+  const read = readHighWater(file)
+  if (read === 'not_a_file') renameSync(file, `${file}.set-aside-${randomUUID()}`)
+  if (typeof read === 'string') return new HighWater(file, identity, emptyMark, read)
+  const owner = read.identity?.dataDirId
+  const isForeign = owner !== undefined && identity !== null && owner !== identity.dataDirId
+  if (isForeign) return new HighWater(file, identity, emptyMark, 'of_another_data_directory')
+  return new HighWater(file, identity, read, null)
+}
+
+export class HighWater {
+  /** As found when it was opened; zeros where it is lost. */
+  readonly found: Mark
+  readonly loss: MarkLoss | null
+  readonly #file: string
+  readonly #block = Buffer.alloc(markBytes)
+  #oldestKeptSeq: number
+  #seq: number
+  #clockMs: number
+  /** Null while a full disk has no room for the file. */
+  #fd: number | null = null
+
+  constructor(file: string, identity: BufferIdentity | null, found: Mark, loss: MarkLoss | null) {
+    this.#file = file
+    this.found = found
+    this.loss = loss
+    this.#seq = found.seq
+    this.#clockMs = found.clockMs
+    this.#oldestKeptSeq = found.oldestKeptSeq
+    this.#block.write(magic, 0, 'latin1')
+    this.#block.writeDoubleLE(identity?.epoch ?? 1, 32)
+    this.#block.write(identity?.dataDirId ?? '', idAt, 36, 'latin1')
+  }
+
+  get oldestKeptSeq(): number {
+    return this.#oldestKeptSeq
+  }
+
+  write(seq: number, clockMs: number): void {
+    this.#seq = seq
+    this.#clockMs = clockMs
+    this.#write()
+  }
+
+  /** Nothing below is kept any more: durable before that goes. */
+  raiseOldestKept(seq: number): void {
+    this.#oldestKeptSeq = Math.max(this.#oldestKeptSeq, seq)
+    this.#write()
+    this.sync()
+  }
+
+  sync(): void {
+    this.#unlessFull(() => {
+      if (this.#fd !== null) fsyncSync(this.#fd)
+    })
+  }
+
+  /** As it was written last. */
+  close(): void {
+    this.sync()
+    if (this.#fd !== null) closeSync(this.#fd)
+    this.#fd = null
+  }
+
+  #write(): void {
+    const block = this.#block
+    block.writeDoubleLE(this.#seq, 8)
+    block.writeDoubleLE(this.#clockMs, 16)
+    block.writeDoubleLE(this.#oldestKeptSeq, 24)
+    block.writeUInt32LE(crc32(block.subarray(0, checkedBytes)), checkedBytes)
+    this.#unlessFull(() => {
+      this.#fd ??= openWhole(this.#file)
+      writeSync(this.#fd, block, 0, markBytes, 0)
+    })
+  }
+
+  /** In place and without growing: fails for space only where it is made, or the file system copies on write. */
+  #unlessFull(action: () => void): void {
+    try {
+      action()
+    } catch (error) {
+      if (!isDiskFull(error)) throw error
+    }
   }
 }
 
-function isIntact(mark: Buffer): boolean {
-  return crc32(mark.subarray(0, 16)) === mark.readUInt32LE(16)
+/** At its full length before anything in it changes: a full disk must not leave half a block. */
+function openWhole(file: string): number {
+  // Flags by number: `r+` would need the file to exist and `a+` ignores positions.
+  const fd = openSync(file, constants.O_RDWR | constants.O_CREAT, 0o600)
+  try {
+    if (fstatSync(fd).size !== markBytes) ftruncateSync(fd, markBytes)
+    return fd
+  } catch (error) {
+    closeSync(fd)
+    throw error
+  }
+}
+
+/** Null when it is damaged. */
+export function decodeMark(block: Buffer): Mark | null {
+  const isVersion2 = block.length >= markBytes && block.toString('latin1', 0, 8) === magic
+  if (isVersion2) return isIntact(block, checkedBytes) ? decodeVersion2(block) : null
+  if (block.length < version1Bytes || !isIntact(block, version1CheckedBytes)) return null
+  return { ...emptyMark, seq: block.readDoubleLE(0), clockMs: block.readDoubleLE(8) }
+}
+
+function decodeVersion2(block: Buffer): Mark {
+  const dataDirId = block.toString('latin1', idAt, idAt + 36)
+  const isOwned = !dataDirId.includes('\0')
+  return {
+    seq: block.readDoubleLE(8),
+    clockMs: block.readDoubleLE(16),
+    oldestKeptSeq: block.readDoubleLE(24),
+    identity: isOwned ? { dataDirId, epoch: block.readDoubleLE(32) } : null,
+  }
+}
+
+function isIntact(block: Buffer, bytes: number): boolean {
+  return crc32(block.subarray(0, bytes)) === block.readUInt32LE(bytes)
+}
+
+/**
+ * The buffer's clock, from where the last run stopped and by the monotonic clock: nothing that the wall clock does
+ * makes a message old. Returns whole milliseconds, never less than before.
+ */
+export function startClock(startMs: number): () => number {
+  const startedAt = performance.now()
+  return () => Math.floor(startMs + performance.now() - startedAt)
 }

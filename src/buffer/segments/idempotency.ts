@@ -1,145 +1,160 @@
 /**
  * Which idempotency keys were used in the last 24 h: a look-up derived from the message rows, which alone are the
  * truth. A key is written in its message's row in the same transaction; this file follows after the commit. What it
- * lacks after a crash (or altogether, when it is gone or damaged) is derived anew from the rows with a key.
+ * lacks after a crash (or altogether, when it is gone or damaged) is derived again from the rows with a key.
  *
- * It outlives the segments: a key counts for its 24 h even when its message was delivered and dropped.
- * NORMAL is enough here: a power cut may lose the newest entries, which are derived again, and breaks nothing.
+ * It outlives the segments: a key counts for its 24 h even when its message was delivered and dropped. So before a
+ * segment goes, `flush` puts everything on disk.
+ *
+ * The 24 h are those of the buffer's clock (high-water.ts): a wall clock that jumps forgets nothing, and brings nothing
+ * back. A key derived again counts from the end of its segment, at the latest from now: never for less than 24 h.
+ *
+ *   | the process ends or the power fails …      | the file has                  | after the start                   |
+ *   |--------------------------------------------|-------------------------------|-----------------------------------|
+ *   | after the commit, before `remember`        | all but the newest            | derived from the rows             |
+ *   | after `remember`, before a flush           | what of it reached the disk   | derived from the rows             |
+ *   | after the flush, before the segment goes   | everything                    | everything                        |
+ *   | after the segment went                     | everything                    | everything                        |
+ *   | while it is made again after damage        | a part, flushed through seq 0 | derived from the rows             |
  */
-import { rmSync } from 'node:fs'
-import Database from 'better-sqlite3'
-import { listSegments } from './layout.ts'
-import { openReadOnly } from './segment-facts.ts'
-import type { KeyedMessage } from './segment-log.ts'
+import { rmSync, statSync } from 'node:fs'
+import { errorCode } from '../../error-code.ts'
+import type { Logger } from '../../log.ts'
+import type { KeyedMessage } from './frame-commit.ts'
+import { KeyLookup, type UsedKey } from './key-lookup.ts'
+import { keyedRowsSince } from './keyed-rows.ts'
 import { isCorrupt, isDiskFull } from './sqlite-errors.ts'
 
 const lifetimeMs = 24 * 3_600_000
-/** Keys that one prune removes at most: the writer must not stall. */
-const pruneBatch = 5_000
 
-const schema = `
-  CREATE TABLE IF NOT EXISTS used_key (
-    pipe_id TEXT NOT NULL, key TEXT NOT NULL, seq INTEGER NOT NULL, msg_id TEXT NOT NULL,
-    record_count INTEGER NOT NULL, received_ms REAL NOT NULL, PRIMARY KEY (pipe_id, key)
-  ) STRICT;
-  CREATE INDEX IF NOT EXISTS used_key_by_age ON used_key (received_ms);
-  CREATE TABLE IF NOT EXISTS derived (through_seq INTEGER NOT NULL) STRICT;
-`
-
-export interface IdempotencyKeys {
-  find(pipeId: string, key: string, atMs: number): KeyedMessage | null
-  /** After the commit of these messages. */
-  remember(used: readonly KeyedMessage[]): void
-  /** Now and then: every key up to `throughSeq` is known here, so the next start need not look before it. */
-  settle(throughSeq: number, nowMs: number): void
-  close(): void
+export interface KeysSpec {
+  /** The buffer's. */
+  dir: string
+  file: string
+  /** The newest message that is there. Keys of messages that are missing are forgotten. */
+  headSeq: number
+  /** The buffer's clock, now. */
+  clockMs: number
 }
 
-/** `headSeq`: the newest message that is there. Keys of messages that are missing are forgotten. */
-export function openIdempotencyKeys(dir: string, file: string, headSeq: number): IdempotencyKeys {
-  let db: Database.Database
-  try {
-    db = openLookup(file)
-  } catch (error) {
-    if (!isCorrupt(error)) throw error
-    for (const suffix of ['', '-wal', '-shm']) rmSync(file + suffix, { force: true })
-    db = openLookup(file)
-  }
-  db.prepare('DELETE FROM used_key WHERE seq > ?').run(headSeq)
-  const throughSeq = db.prepare('SELECT max(through_seq) FROM derived').pluck().get() as number | null
-  const keys = idempotencyKeys(db)
-  for (const used of keysSince(dir, Math.min(throughSeq ?? 0, headSeq))) keys.remember(used)
+/** A damaged file is made again. Throws a disk-full error where there is no room to open it. */
+export function openIdempotencyKeys(spec: KeysSpec, log: Logger): IdempotencyKeys {
+  const keys = new IdempotencyKeys(spec, log)
+  keys.open()
   return keys
 }
 
-function openLookup(file: string): Database.Database {
-  const db = new Database(file)
-  try {
-    db.pragma('journal_mode = WAL')
-    db.pragma('synchronous = NORMAL')
-    db.exec(schema)
-    return db
-  } catch (error) {
-    db.close()
-    throw error
-  }
-}
-
-/** Of one segment at a time; the partial index makes it cost only the rows with a key. */
-function* keysSince(dir: string, afterSeq: number): Generator<KeyedMessage[]> {
-  const names = listSegments(dir)
-  for (const [index, firstSeq] of names.entries()) {
-    const next = names[index + 1]
-    if (next !== undefined && next <= afterSeq + 1) continue
-    const db = openReadOnly(dir, firstSeq)
-    try {
-      const rows = db
-        .prepare(
-          `SELECT p.pipe_id AS pipeId, m.idempotency_key AS key, m.seq, m.msg_id AS msgId,
-                  m.record_count AS recordCount, m.received_ms AS receivedMs
-           FROM message m INDEXED BY message_with_key JOIN pipe p ON p.no = m.pipe
-           WHERE m.idempotency_key IS NOT NULL AND m.seq > ? ORDER BY m.seq`,
-        )
-        .all(afterSeq)
-      yield rows as KeyedMessage[]
-    } finally {
-      db.close()
-    }
-  }
-}
-
-function idempotencyKeys(db: Database.Database): IdempotencyKeys {
-  const select = db.prepare(
-    `SELECT pipe_id AS pipeId, key, seq, msg_id AS msgId, record_count AS recordCount, received_ms AS receivedMs
-     FROM used_key WHERE pipe_id = ? AND key = ?`,
-  )
-  const insert = db.prepare(
-    'INSERT OR REPLACE INTO used_key VALUES (@pipeId, @key, @seq, @msgId, @recordCount, @receivedMs)',
-  )
-  const prune = db.prepare(
-    `DELETE FROM used_key WHERE rowid IN
-       (SELECT rowid FROM used_key WHERE received_ms < ? ORDER BY received_ms LIMIT ${pruneBatch})`,
-  )
-  const clearDerived = db.prepare('DELETE FROM derived')
-  const setDerived = db.prepare('INSERT INTO derived VALUES (?)')
+export class IdempotencyKeys {
+  readonly #spec: KeysSpec
+  readonly #log: Logger
+  #lookup: KeyLookup | null = null
   /** Committed, but not in the file yet. Empty unless the disk is full. */
-  const unwritten = new Map<string, KeyedMessage>()
+  readonly #unwritten = new Map<string, UsedKey>()
+  /** Keys were written since the last flush. */
+  #isDirty = false
+  #flushedSeq = -1
 
-  function transaction(work: () => void): void {
+  constructor(spec: KeysSpec, log: Logger) {
+    this.#spec = spec
+    this.#log = log
+  }
+
+  open(): void {
+    const { clockMs, headSeq } = this.#spec
+    this.#use(clockMs, (lookup) => {
+      lookup.forgetAfter(headSeq)
+      this.#derive(lookup, Math.min(lookup.throughSeq, headSeq), clockMs)
+    })
+  }
+
+  /** Null when the key is free. */
+  find(pipeId: string, key: string, clockMs: number): KeyedMessage | null {
+    const used = this.#unwritten.get(pipeId + key) ?? this.#use(clockMs, (lookup) => lookup.find(pipeId, key))
+    return used === null || clockMs - used.usedClockMs > lifetimeMs ? null : used
+  }
+
+  /** After the commit of these messages. */
+  remember(used: readonly KeyedMessage[], clockMs: number): void {
+    for (const message of used)
+      this.#unwritten.set(message.pipeId + message.key, { ...message, usedClockMs: clockMs })
+    if (this.#unwritten.size === 0) return
+    this.#isDirty = true
+    // The messages are committed and must be acknowledged: on a full disk the keys wait in memory for space.
+    this.#unlessFull(() => this.#use(clockMs, (lookup) => lookup.write(this.#unwritten.values())))
+  }
+
+  /**
+   * Now and then, and before a segment goes: every key up to `throughSeq` is on disk when this returns true, and the next
+   * start need not look before it. False: the disk is full, and keys would be lost.
+   */
+  flush(throughSeq: number, clockMs: number): boolean {
+    if (!this.#isDirty && throughSeq === this.#flushedSeq) return true
+    const isFlushed = this.#unlessFull(() =>
+      this.#use(clockMs, (lookup) =>
+        lookup.flush(this.#unwritten.values(), throughSeq, clockMs - lifetimeMs),
+      ),
+    )
+    // Without new keys there is nothing that the next start could not find.
+    if (!isFlushed) return !this.#isDirty
+    this.#isDirty = false
+    this.#flushedSeq = throughSeq
+    this.#unlessFull(() => this.#use(clockMs, (lookup) => lookup.checkpoint()))
+    return true
+  }
+
+  close(): void {
+    this.#lookup?.close()
+    this.#lookup = null
+  }
+
+  /** Runs what works on the file; on a damaged one once more, when it was made again. */
+  #use<T>(clockMs: number, work: (lookup: KeyLookup) => T): T {
     try {
-      db.exec('BEGIN IMMEDIATE')
-      work()
-      db.exec('COMMIT')
+      this.#lookup ??= new KeyLookup(this.#spec.file, clockMs)
+      return work(this.#lookup)
     } catch (error) {
-      if (db.inTransaction) db.exec('ROLLBACK')
-      // The messages are committed and must be answered: the keys wait in memory for space.
-      if (!isDiskFull(error)) throw error
-      return
+      if (!isDamaged(this.#spec.file, error)) throw error
+      this.#log.warn({ file: this.#spec.file, err: error }, 'buffer.idempotency_rebuilt')
+      return work(this.#rebuild(clockMs))
     }
-    unwritten.clear()
   }
 
-  function writeAll(): void {
-    for (const used of unwritten.values()) insert.run(used)
+  #rebuild(clockMs: number): KeyLookup {
+    const { file } = this.#spec
+    this.close()
+    for (const suffix of ['', '-wal', '-shm', '-journal'])
+      rmSync(file + suffix, { force: true, recursive: true })
+    this.#lookup = new KeyLookup(file, clockMs)
+    this.#derive(this.#lookup, 0, clockMs)
+    return this.#lookup
   }
 
-  return {
-    find(pipeId, key, atMs) {
-      const used = (unwritten.get(pipeId + key) ?? select.get(pipeId, key)) as KeyedMessage | undefined
-      return used === undefined || atMs - used.receivedMs > lifetimeMs ? null : used
-    },
-    remember(used) {
-      for (const message of used) unwritten.set(message.pipeId + message.key, message)
-      if (unwritten.size > 0) transaction(writeAll)
-    },
-    settle(throughSeq, nowMs) {
-      transaction(() => {
-        writeAll()
-        prune.run(nowMs - lifetimeMs)
-        clearDerived.run()
-        setDerived.run(throughSeq)
-      })
-    },
-    close: () => db.close(),
+  #derive(lookup: KeyLookup, afterSeq: number, clockMs: number): void {
+    const { dir } = this.#spec
+    const onUnreadable = (firstSeq: number, error: unknown) =>
+      this.#log.warn({ first_seq: firstSeq, err: error }, 'buffer.idempotency_keys_unreadable')
+    for (const used of keyedRowsSince(dir, afterSeq, clockMs, onUnreadable)) {
+      if (used.length > 0) this.#isDirty = true
+      lookup.write(used)
+    }
   }
+
+  /** False: there was no room; nothing of it was done. */
+  #unlessFull(work: () => void): boolean {
+    try {
+      work()
+    } catch (error) {
+      if (!isDiskFull(error)) throw error
+      return false
+    }
+    this.#unwritten.clear()
+    return true
+  }
+}
+
+/** Also a directory in its place, another program's database, and a sector that cannot be read. */
+function isDamaged(file: string, error: unknown): boolean {
+  const code = errorCode(error) ?? ''
+  if (code === 'SQLITE_CANTOPEN') return statSync(file, { throwIfNoEntry: false })?.isDirectory() ?? false
+  return isCorrupt(error) || /^SQLITE_(ERROR|MISMATCH|IOERR_(SHORT_)?READ)$/.test(code)
 }

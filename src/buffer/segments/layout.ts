@@ -2,73 +2,137 @@
  * The buffer's directory: which files there are, how they are named, and what a crash can leave.
  *
  *   00000000000000000001.db      a segment: every seq in it is at least its name and less than the next segment's
- *   …-wal, …-shm                 SQLite's own files beside it
+ *   00000000000000000001.2.db    the same segment after it was compacted or salvaged, twice in all
+ *   …-wal, …-shm                 SQLite's own files beside the segment being written, and beside one that someone was
+ *                                reading when it was rolled; a sealed segment has none: see sealing.ts
  *   next-segment.tmp             a segment being made; it gets its name when it is complete and fsynced
- *   high-water                   newest committed seq and the buffer's clock
+ *   compacted-segment.tmp        a segment being compacted, likewise: see compaction.ts
+ *   salvaged-segment.tmp         what can be read of a damaged segment, likewise: see salvage.ts
+ *   …20 digits.db.renaming       a segment on its way back to this name, with its -wal: see rename-segments.ts
+ *   high-water                   newest acknowledged seq and the buffer's clock: see high-water.ts
  *   idempotency.db               derived look-up of idempotency keys
- *   ballast                      disk space to give up when the disk is full
+ *   ballast                      disk space to release when the disk is full
  *
  * A new segment is named (last seq of the one before) + 1, so a reader finds it by asking for that very file.
  *
  * What a crash leaves, step by step, and what the next start does:
  *
  *   rolling to a new segment                        found after a crash right after it
- *   1 write next-segment.tmp, fsync it              a .tmp file: removed; the old segment goes on
+ *   1 write next-segment.tmp, move its WAL into     a .tmp file and its WAL: removed; the old segment goes on
+ *     it, fsync it, look whether it is complete
  *   2 rename it to its name                         both segments; the new one is empty (or, after a power cut, the
  *                                                   rename is undone: as after 1). No message can be in it yet
  *   3 fsync the directory                           both segments: the new one is written from here on
- *   4 checkpoint the old segment, close it          old one with a WAL: it is checkpointed at the start
- *   5 first commit in the new one                   normal
+ *   4 open the new one: its -wal and its -shm       as after 3
+ *     where a full disk has no room for them: unlink  the old one goes on with seqs that the new one's name claims. A
+ *     it, fsync the directory, and end here           new one that comes back (a power cut undid the unlink) is empty
+ *                                                     and begins within the old one: removed at the start
+ *   5 write the old one's end into it, move its     as after 3: the end is estimated, the WAL is moved at the start
+ *     WAL into it, leave WAL mode, close it
+ *   6 write and fsync high-water                    it is older than the log
+ *   7 first commit in the new one                   normal
+ *   (5 waits, the rest does not, while someone reads the old one or a full disk has no room for what its WAL holds)
+ *   (earlier versions could rename a file whose tables were still in the WAL of its old name, on a full disk: one page
+ *   without tables is left, in which nothing was ever written. It is removed, the old segment goes on)
  *
  *   dropping a segment
- *   1 unlink .db                                    -wal and -shm without a .db: removed
- *   2 unlink -wal, 3 unlink -shm                    as above
+ *   1 write down, fsynced, that it goes: in         the segment is there, inside a hole or below the oldest kept seq:
+ *     high-water when it is the oldest, else as a   it is dropped again. (A full disk can leave 1 out: then a crash
+ *     hole in the segment being written             before the next roll makes its range look missing, not dropped)
+ *   2 unlink .db                                    -wal and -shm without a .db: removed
+ *   3 unlink -wal, 4 unlink -shm                    as above
  *   (a power cut can undo an unlink: the segment is there again, and is dropped again)
  *
+ *   compacting a segment: compaction.ts
+ *
  *   committing a frame
- *   1 COMMIT (fsync of the WAL)                     the messages are there, without an answer: they are delivered;
- *                                                   their idempotency keys are derived anew from the rows
- *   2 write high-water, 3 derive keys, 4 answer     the messages are there
+ *   1 COMMIT (fsync of the WAL)                     the messages are there, without a response: they are delivered;
+ *                                                   their idempotency keys are derived again from the rows
+ *   2 write high-water, 3 derive keys, 4 respond    the messages are there
+ *   Killed within 1, the messages can be in a WAL that was never synced: the start makes them durable before anything
+ *   reads them. See open-segment-log.ts.
  */
 import { closeSync, existsSync, fsyncSync, openSync, readdirSync, rmSync, statSync } from 'node:fs'
 import path from 'node:path'
 
-const segmentName = /^(\d{20})\.db$/
-const strayName = /^(\d{20}\.db)-(?:wal|shm|journal)$/
+const segmentName = /^(\d{20})(?:\.([1-9]\d{0,8}))?\.db$/
+const strayName = /^(\d{20}(?:\.\d+)?\.db)-(?:wal|shm|journal)$/
 export const unfinishedName = 'next-segment.tmp'
+export const compactedName = 'compacted-segment.tmp'
+export const salvagedName = 'salvaged-segment.tmp'
 
-export function segmentFile(dir: string, firstSeq: number): string {
-  return path.join(dir, `${String(firstSeq).padStart(20, '0')}.db`)
+/** SQLite's own default. A segment with tables has a page for each of them and more. */
+export const pageBytes = 4096
+
+export interface SegmentName {
+  firstSeq: number
+  /** How often it was compacted or salvaged: the highest is the segment, a lower one is a leftover. */
+  generation: number
 }
 
-/** First seqs of all segments, ascending. */
-export function listSegments(dir: string): number[] {
-  const firstSeqs: number[] = []
-  for (const name of readdirSync(dir)) {
-    const match = segmentName.exec(name)
-    if (match !== null) firstSeqs.push(Number(match[1]))
+export function segmentFile(dir: string, { firstSeq, generation }: SegmentName): string {
+  const suffix = generation === 0 ? '' : `.${generation}`
+  return path.join(dir, `${String(firstSeq).padStart(20, '0')}${suffix}.db`)
+}
+
+/** All segments in order, each with its newest generation. */
+export function listSegments(dir: string): SegmentName[] {
+  const newest = new Map<number, SegmentName>()
+  for (const name of allSegmentFiles(dir)) {
+    const known = newest.get(name.firstSeq)
+    if (known === undefined || known.generation < name.generation) newest.set(name.firstSeq, name)
   }
-  return firstSeqs.sort((a, b) => a - b)
+  return [...newest.values()].sort((a, b) => a.firstSeq - b.firstSeq)
+}
+
+/** Of every generation. */
+export function allSegmentFiles(dir: string): SegmentName[] {
+  return readdirSync(dir).flatMap((file) => {
+    const name = parseSegmentName(file)
+    return name === null ? [] : [name]
+  })
+}
+
+/** Null: it is no segment's. */
+export function parseSegmentName(file: string): SegmentName | null {
+  const match = segmentName.exec(file)
+  return match === null ? null : { firstSeq: Number(match[1]), generation: Number(match[2] ?? 0) }
 }
 
 /** Removes what a crash left half made or half dropped. Only for the writer, before it opens anything. */
 export function removeLeftovers(dir: string): void {
+  const kept = new Map(listSegments(dir).map(({ firstSeq, generation }) => [firstSeq, generation]))
+  for (const name of allSegmentFiles(dir)) {
+    if (kept.get(name.firstSeq) !== name.generation) unlinkSegment(dir, name)
+  }
   for (const name of readdirSync(dir)) {
     const ofSegment = strayName.exec(name)?.[1]
     const isStray = ofSegment !== undefined && !existsSync(path.join(dir, ofSegment))
-    if (isStray || name.startsWith(unfinishedName)) rmSync(path.join(dir, name))
+    const isUnfinished = [unfinishedName, compactedName, salvagedName].some((tmp) => name.startsWith(tmp))
+    if (isStray || isUnfinished) rmSync(path.join(dir, name))
   }
 }
 
+/**
+ * Removes the newest segment when it has no tables: one page at most, and no WAL. Returns it, null when there is none.
+ * Only for the writer, before it opens anything.
+ */
+export function removeHollow(dir: string): SegmentName | null {
+  const newest = listSegments(dir).at(-1)
+  if (newest === undefined || segmentBytes(dir, newest) > pageBytes) return null
+  unlinkSegment(dir, newest)
+  return newest
+}
+
 /** The .db goes first: without it the rest is known to be a leftover. */
-export function unlinkSegment(dir: string, firstSeq: number): void {
-  const file = segmentFile(dir, firstSeq)
+export function unlinkSegment(dir: string, name: SegmentName): void {
+  const file = segmentFile(dir, name)
   for (const suffix of ['', '-wal', '-shm']) rmSync(file + suffix, { force: true })
 }
 
 /** Bytes of a segment on disk, its WAL included; 0 when it is gone. */
-export function segmentBytes(dir: string, firstSeq: number): number {
-  const file = segmentFile(dir, firstSeq)
+export function segmentBytes(dir: string, name: SegmentName): number {
+  const file = segmentFile(dir, name)
   return fileBytes(file) + fileBytes(`${file}-wal`)
 }
 
@@ -79,6 +143,15 @@ export function fileBytes(file: string): number {
 /** Makes renames and new files in the directory survive a power cut. */
 export function fsyncDirectory(dir: string): void {
   const fd = openSync(dir, 'r')
+  try {
+    fsyncSync(fd)
+  } finally {
+    closeSync(fd)
+  }
+}
+
+export function fsyncFile(file: string): void {
+  const fd = openSync(file, 'r+')
   try {
     fsyncSync(fd)
   } finally {

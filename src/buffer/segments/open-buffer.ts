@@ -2,119 +2,139 @@
  * The buffer as main opens it: starts the writer thread and speaks with it. Everything on disk is the writer's.
  */
 import assert from 'node:assert'
-import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads'
-import type { LogSettings } from '../../log.ts'
-import type { Appender, PipePosition } from '../buffer.ts'
-import { openAppender } from './appender.ts'
-import type { BufferStatus, FromWriter, ToWriter, WriterData, WriterSettings } from './writer-protocol.ts'
+import { Worker } from 'node:worker_threads'
+import { type LogSettings, openLog } from '../../log.ts'
+import type { Appended, Backlog, BufferStatus, OpenBuffer } from '../buffer.ts'
+import { FrameAppender } from './appender.ts'
+import type { FromWriter, SegmentsSpec, ToWriter, WriterData } from './protocol.ts'
+import { Scrubber } from './scrubber.ts'
 
-export type { BufferStatus } from './writer-protocol.ts'
-
-export interface BufferOptions extends WriterSettings {
-  /** Where readers put damaged messages; the writer does not touch it. */
-  quarantineDir: string
+export interface SegmentWriterDeps {
   log: LogSettings
-  /**
-   * The writer has died: nothing is appended any more, and what was not answered may or may not be kept. The
-   * process must end.
-   */
   onFatal(error: Error): void
 }
 
-export interface BufferHandle {
-  appender: Appender
-  /** To be transferred to the delivery thread, for openBufferFeed. */
-  feedPort: MessagePort
-  /** As of at most a second ago. */
-  status(): BufferStatus
-  /** The heads of all pipes that the buffer knows. */
-  pipeTotals(): Promise<Map<string, PipePosition>>
-  /** Acknowledged messages of earlier runs that were not found on disk; 0 unless the disk lost something. */
-  missingAcknowledged: number
-  /** Refuses appends, answers those under way, then checkpoints and closes. */
-  close(): Promise<void>
-}
+type Response = Extract<FromWriter, { kind: 'response' }>['value']
 
 /** Rejects when the buffer on disk cannot be opened. */
-export async function openBuffer(options: BufferOptions): Promise<BufferHandle> {
-  const { port1: writerPort, port2: feedPort } = new MessageChannel()
-  const { worker, opened } = await startWriter(options, writerPort)
-  const tell = (message: ToWriter, transfer: ArrayBuffer[] = []) => worker.postMessage(message, transfer)
-  const appender = openAppender(opened.headSeq, (frame) => tell({ kind: 'frame', frame }, [frame.buffer]))
-  let { status } = opened
-  appender.refuse(status.refusing)
-  const totalsAsked: ((totals: Map<string, PipePosition>) => void)[] = []
-  let isDead = false
-  let isClosed = false
-  let end = () => {}
-  const ended = new Promise<void>((resolve) => {
-    end = resolve
-  })
+export async function openSegmentBuffer(spec: SegmentsSpec, deps: SegmentWriterDeps): Promise<OpenBuffer> {
+  const { worker, status } = await startWriter({ spec, log: deps.log })
+  const scrubber = new Scrubber({ spec, log: deps.log }, openLog(deps.log, 'buffer'))
+  scrubber.start()
+  return new WriterProxy(worker, status, scrubber, deps.onFatal)
+}
 
-  function die(error: Error): void {
-    if (isDead || isClosed) return
-    isDead = true
-    // What is in flight stays unanswered: nobody knows whether it is kept.
-    appender.refuse('write_failed')
-    end()
-    options.onFatal(error)
+class WriterProxy implements OpenBuffer {
+  readonly appender: FrameAppender
+  readonly #worker: Worker
+  readonly #scrubber: Scrubber
+  readonly #onFatal: (error: Error) => void
+  #status: BufferStatus
+  /** In the order they asked. */
+  readonly #callers: { resolve(value: Response): void; reject(error: Error): void }[] = []
+  readonly #ended: Promise<void>
+  #end = () => {}
+  #death: Error | null = null
+  #heardAt = performance.now()
+  #isClosed = false
+
+  constructor(worker: Worker, status: BufferStatus, scrubber: Scrubber, onFatal: (error: Error) => void) {
+    this.#worker = worker
+    this.#scrubber = scrubber
+    this.#status = status
+    this.#onFatal = onFatal
+    this.#ended = new Promise((resolve) => {
+      this.#end = resolve
+    })
+    this.appender = new FrameAppender(
+      (frame) => worker.postMessage({ kind: 'frame', frame } satisfies ToWriter, [frame.buffer]),
+      async (pipeId, idempotency) =>
+        (await this.#ask({ kind: 'find_repeat', pipeId, idempotency })) as Appended | 'reused' | null,
+    )
+    this.appender.setUnavailable(status.unavailableReason)
+    worker.on('message', (message: FromWriter) => this.#receive(message))
+    worker.on('error', (error) => this.#fail(error))
+    worker.on('exit', (code) => {
+      if (this.#isClosed) this.#end()
+      else this.#fail(new Error(`the buffer's writer thread ended with code ${code}`))
+    })
   }
 
-  worker.on('message', (message: FromWriter) => {
-    if (isDead) return
-    if (message.kind === 'committed' || message.kind === 'failed') appender.answered(message)
-    else if (message.kind === 'status') {
-      status = message.status
-      appender.refuse(status.refusing)
-    } else if (message.kind === 'totals') totalsAsked.shift()?.(message.totals)
-    else if (message.kind === 'closed') isClosed = true
-  })
-  worker.on('error', die)
-  worker.on('exit', (code) => {
-    if (isClosed) end()
-    else die(new Error(`the buffer's writer thread ended with code ${code}`))
-  })
+  async headSeq(): Promise<number> {
+    return (await this.#ask({ kind: 'head' })) as number
+  }
 
-  return {
-    appender,
-    feedPort,
-    status: () => status,
-    pipeTotals() {
-      tell({ kind: 'totals' })
-      return new Promise((resolve) => totalsAsked.push(resolve))
-    },
-    missingAcknowledged: opened.missingAcknowledged,
-    async close() {
-      if (!isDead) await Promise.race([appender.drain(), ended])
-      if (!isDead && !isClosed) tell({ kind: 'close' })
-      await ended
-    },
+  silentMs(): number {
+    return this.#isClosed ? 0 : performance.now() - this.#heardAt
+  }
+
+  async status(): Promise<BufferStatus> {
+    return this.#status
+  }
+
+  async appended(): Promise<Map<string, Backlog>> {
+    return (await this.#ask({ kind: 'appended' })) as Map<string, Backlog>
+  }
+
+  async close(): Promise<void> {
+    await this.#scrubber.close()
+    if (this.#death === null) await Promise.race([this.appender.drain(), this.#ended])
+    if (this.#death === null && !this.#isClosed)
+      this.#worker.postMessage({ kind: 'close' } satisfies ToWriter)
+    await this.#ended
+  }
+
+  #ask(question: ToWriter): Promise<Response> {
+    if (this.#death !== null) return Promise.reject(this.#death)
+    return new Promise((resolve, reject) => {
+      this.#callers.push({ resolve, reject })
+      this.#worker.postMessage(question)
+    })
+  }
+
+  #receive(message: FromWriter): void {
+    if (this.#death !== null) return
+    this.#heardAt = performance.now()
+    switch (message.kind) {
+      case 'committed':
+      case 'failed':
+        this.appender.settle(message)
+        break
+      case 'status':
+        this.#status = message.status
+        this.appender.setUnavailable(message.status.unavailableReason)
+        break
+      case 'response':
+        this.#callers.shift()?.resolve(message.value)
+        break
+      case 'closed':
+        this.#isClosed = true
+    }
+  }
+
+  #fail(error: Error): void {
+    if (this.#death !== null || this.#isClosed) return
+    this.#death = error
+    // What is in flight stays unsettled: nobody knows whether it is kept.
+    this.appender.setUnavailable('write_failed')
+    for (const { reject } of this.#callers.splice(0)) reject(error)
+    this.#end()
+    this.#onFatal(error)
   }
 }
 
-async function startWriter(
-  options: BufferOptions,
-  feedPort: MessagePort,
-): Promise<{ worker: Worker; opened: Extract<FromWriter, { kind: 'opened' }> }> {
-  const { dir, maxBytes, minFreeBytes, segmentMaxBytes, segmentMaxSeconds } = options
-  const { undeliveredHours, deliveredHours, deliveredMaxBytes, log } = options
-  const settings: WriterSettings = {
-    ...{ dir, maxBytes, minFreeBytes, segmentMaxBytes, segmentMaxSeconds },
-    ...{ undeliveredHours, deliveredHours, deliveredMaxBytes },
-  }
+async function startWriter(workerData: WriterData): Promise<{ worker: Worker; status: BufferStatus }> {
   const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
-  const workerData: WriterData = { settings, log, feedPort }
   const worker = new Worker(new URL(`./writer-thread.${extension}`, import.meta.url), {
     name: 'buffer-writer',
     workerData,
-    transferList: [feedPort],
   })
-  const opened = await firstWord(worker)
+  const opened = await firstMessage(worker)
   assert(opened.kind === 'opened', 'the writer says first that it is open')
-  return { worker, opened }
+  return { worker, status: opened.status }
 }
 
-function firstWord(worker: Worker): Promise<FromWriter> {
+function firstMessage(worker: Worker): Promise<FromWriter> {
   return new Promise((resolve, reject) => {
     const onExit = (code: number) =>
       reject(new Error(`the buffer's writer thread ended with code ${code} when it was started`))

@@ -1,94 +1,151 @@
 /**
  * The segments as a reader sees them: the list of names, and connections opened when needed and closed when idle.
  *
- * The list grows at the newest end and shrinks anywhere, while nobody tells the reader. A segment that follows the
- * newest known one is named (its last seq + 1), so asking for that file is enough to find it. A connection to a
- * dropped segment keeps its disk space: it is closed within a second.
+ * The list grows at the newest end, shrinks anywhere, and a compacted segment gets another name, all without notice to
+ * the reader. A segment that follows the newest known one is named (its last seq + 1), so asking for that file is
+ * enough to find it. A connection to a dropped file goes on reading what was there, which is never less than what is
+ * there now; it keeps the disk space, so it is closed within a second.
+ *
+ * A segment is sealed only while nobody has it open (see sealing.ts): one that is followed by another and still has a
+ * WAL is closed as soon as the caller's synchronous work is done, and opened again when it is asked for.
  */
 import { existsSync } from 'node:fs'
-import { listSegments, segmentFile } from './layout.ts'
-import { openSegmentReader, type SegmentReader } from './segment-reader.ts'
+import { listSegments, type SegmentName, segmentFile } from './layout.ts'
+import { openSegmentConnection, type SegmentConnection } from './segment-connection.ts'
 
 const sweepEveryMs = 500
 const idleMs = 30_000
 const openAtMost = 64
 
-export interface OpenSegments {
-  /** First seqs, ascending. Valid until the next refresh. */
-  names(): readonly number[]
-  /** Throws SQLITE_CANTOPEN when it is gone. */
-  open(firstSeq: number): SegmentReader
-  /** True when there is a segment after the newest known one: the list was read anew. */
-  findNewer(): boolean
-  refresh(): void
-  close(): void
+interface OpenSegment {
+  name: SegmentName
+  connection: SegmentConnection
+  usedMs: number
 }
 
-/** `onChanged` is called whenever the list is another one than before. */
-export function openSegments(dir: string, onChanged: () => void): OpenSegments {
-  let names: readonly number[] = listSegments(dir)
-  const readers = new Map<number, { reader: SegmentReader; usedMs: number }>()
+export class OpenSegments {
+  readonly #dir: string
+  readonly #onChanged: () => void
+  #names: readonly SegmentName[]
+  #firstSeqs: readonly number[]
+  readonly #connections = new Map<number, OpenSegment>()
+  #lastOpened: SegmentName | null = null
+  readonly #sweep: NodeJS.Timeout
 
-  function closeReader(firstSeq: number): void {
-    readers.get(firstSeq)?.reader.close()
-    readers.delete(firstSeq)
+  /** `onChanged` is called whenever the list is another one than before. */
+  constructor(dir: string, onChanged: () => void) {
+    this.#dir = dir
+    this.#onChanged = onChanged
+    this.#names = listSegments(dir)
+    this.#firstSeqs = this.#names.map(({ firstSeq }) => firstSeq)
+    this.#sweep = setInterval(() => this.#keepUp(), sweepEveryMs)
+    this.#sweep.unref()
   }
 
-  function refresh(): void {
-    const listed = listSegments(dir)
-    if (listed.length === names.length && listed.every((name, index) => name === names[index])) return
-    names = listed
-    const kept = new Set(listed)
-    for (const firstSeq of [...readers.keys()]) if (!kept.has(firstSeq)) closeReader(firstSeq)
-    onChanged()
+  /** A directory that cannot be listed now (no descriptors left) is listed by the next sweep; whoever reads is told why. */
+  #keepUp(): void {
+    this.#closeIdle()
+    try {
+      this.refresh()
+    } catch {
+      // What is open can be read on.
+    }
   }
 
-  function open(firstSeq: number): SegmentReader {
-    const nowMs = Date.now()
-    const found = readers.get(firstSeq)
+  /** First seqs, ascending. Valid until the next refresh. */
+  names(): readonly number[] {
+    return this.#firstSeqs
+  }
+
+  /** Throws SQLITE_CANTOPEN when it is gone, or has another name by now. */
+  open(firstSeq: number): SegmentConnection {
+    const usedMs = Date.now()
+    const found = this.#connections.get(firstSeq)
     if (found !== undefined) {
-      found.usedMs = nowMs
-      return found.reader
+      found.usedMs = usedMs
+      this.#lastOpened = found.name
+      return found.connection
     }
-    if (readers.size >= openAtMost) closeLongestIdle()
-    const reader = openSegmentReader(dir, firstSeq)
-    readers.set(firstSeq, { reader, usedMs: nowMs })
-    return reader
+    const name = this.#names.find((one) => one.firstSeq === firstSeq) ?? { firstSeq, generation: 0 }
+    this.#lastOpened = name
+    if (this.#connections.size >= openAtMost) this.#closeLongestIdle()
+    const connection = openSegmentConnection(this.#dir, name)
+    this.#connections.set(firstSeq, { name, connection, usedMs })
+    if (this.#isUnsealed(firstSeq, connection)) queueMicrotask(() => this.#close(firstSeq))
+    return connection
   }
 
-  function closeLongestIdle(): void {
-    const [oldest] = [...readers].sort(([, a], [, b]) => a.usedMs - b.usedMs)
-    if (oldest !== undefined) closeReader(oldest[0])
+  /** What an error of SQLite's is about. */
+  get lastOpened(): SegmentName | null {
+    return this.#lastOpened
   }
 
-  const sweep = setInterval(() => {
-    refresh()
+  /** Nothing is read from it until it is opened again. */
+  leave(firstSeq: number): void {
+    this.#close(firstSeq)
+  }
+
+  /** True when there is a segment after the newest known one: the list was read again. */
+  findNewer(): boolean {
+    const newest = this.#names.at(-1)
+    if (newest !== undefined) {
+      const lastSeq = this.open(newest.firstSeq).lastSeq()
+      const next = lastSeq !== null && segmentFile(this.#dir, { firstSeq: lastSeq + 1, generation: 0 })
+      const isOld = (next && existsSync(next)) || !existsSync(segmentFile(this.#dir, newest))
+      if (!isOld) return false
+    }
+    this.refresh()
+    return this.#names.at(-1)?.firstSeq !== newest?.firstSeq
+  }
+
+  refresh(): void {
+    const listed = listSegments(this.#dir)
+    const isSame =
+      listed.length === this.#names.length &&
+      listed.every(({ firstSeq, generation }, index) => {
+        const known = this.#names[index]
+        return firstSeq === known?.firstSeq && generation === known.generation
+      })
+    if (isSame) return
+    const kept = new Map(listed.map(({ firstSeq, generation }) => [firstSeq, generation]))
+    for (const { firstSeq, generation } of this.#names) {
+      if (kept.get(firstSeq) !== generation) this.#close(firstSeq)
+    }
+    this.#names = listed
+    this.#firstSeqs = listed.map(({ firstSeq }) => firstSeq)
+    queueMicrotask(() => this.#closeUnsealed())
+    this.#onChanged()
+  }
+
+  close(): void {
+    clearInterval(this.#sweep)
+    for (const firstSeq of [...this.#connections.keys()]) this.#close(firstSeq)
+  }
+
+  #close(firstSeq: number): void {
+    this.#connections.get(firstSeq)?.connection.close()
+    this.#connections.delete(firstSeq)
+  }
+
+  #isUnsealed(firstSeq: number, { hasWal }: SegmentConnection): boolean {
+    return hasWal && firstSeq !== this.#firstSeqs.at(-1)
+  }
+
+  #closeUnsealed(): void {
+    for (const [firstSeq, { connection }] of [...this.#connections]) {
+      if (this.#isUnsealed(firstSeq, connection)) this.#close(firstSeq)
+    }
+  }
+
+  #closeIdle(): void {
     const nowMs = Date.now()
-    for (const [firstSeq, { usedMs }] of [...readers]) {
-      if (Math.abs(nowMs - usedMs) > idleMs) closeReader(firstSeq)
+    for (const [firstSeq, { usedMs }] of [...this.#connections]) {
+      if (Math.abs(nowMs - usedMs) > idleMs) this.#close(firstSeq)
     }
-  }, sweepEveryMs)
-  sweep.unref()
+  }
 
-  return {
-    names: () => names,
-    open,
-    findNewer() {
-      const newest = names.at(-1)
-      if (newest !== undefined) {
-        const lastSeq = open(newest).lastSeq()
-        const isOld =
-          (lastSeq !== null && existsSync(segmentFile(dir, lastSeq + 1))) ||
-          !existsSync(segmentFile(dir, newest))
-        if (!isOld) return false
-      }
-      refresh()
-      return names.at(-1) !== newest
-    },
-    refresh,
-    close() {
-      clearInterval(sweep)
-      for (const firstSeq of [...readers.keys()]) closeReader(firstSeq)
-    },
+  #closeLongestIdle(): void {
+    const [oldest] = [...this.#connections].sort(([, a], [, b]) => a.usedMs - b.usedMs)
+    if (oldest !== undefined) this.#close(oldest[0])
   }
 }

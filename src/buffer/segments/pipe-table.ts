@@ -3,27 +3,9 @@
  * transaction fails they go back to what they were, so they always equal what is on disk.
  */
 import assert from 'node:assert'
-import type { PipePosition } from '../buffer.ts'
+import type { Backlog } from '../buffer.ts'
+import { type PipePosition, zeroPosition } from './position.ts'
 import type { PipeInSegment } from './segment-facts.ts'
-
-export interface PipeTable {
-  /** Counts one message of the frame under way. The position is only valid until the next call. */
-  advance(
-    pipeId: string,
-    seq: number,
-    records: number,
-    bytes: number,
-  ): { no: number; isNew: boolean; position: PipePosition }
-  /** The frame is committed: its pipes with their newest seq. */
-  settle(): [pipeId: string, seq: number][]
-  /** The frame failed. */
-  undo(): void
-  /** As the segment being written knows them. */
-  inSegment(): PipeInSegment[]
-  positions(): Map<string, PipePosition>
-  /** A new segment: these pipes, numbered 1, 2, … as given, are the ones it begins with. */
-  restart(pipeIds: readonly string[]): void
-}
 
 interface Pipe {
   no: number
@@ -33,76 +15,105 @@ interface Pipe {
   before: PipePosition | null
 }
 
-const nowhere: PipePosition = { seq: 0, messages: 0, records: 0, bytes: 0 }
+export class PipeTable {
+  #pipes = new Map<string, Pipe>()
+  #lastNo = 0
+  readonly #touched = new Map<string, Pipe>()
+  #added: string[] = []
 
-export function openPipeTable(known: readonly PipeInSegment[]): PipeTable {
-  let pipes = new Map<string, Pipe>()
-  let lastNo = 0
-  for (const { pipeId, no, base, last } of known) {
-    pipes.set(pipeId, { no, base, position: last, before: null })
-    lastNo = Math.max(lastNo, no)
+  constructor(known: readonly PipeInSegment[]) {
+    for (const { pipeId, no, base, last } of known) {
+      this.#pipes.set(pipeId, { no, base, position: last, before: null })
+      this.#lastNo = Math.max(this.#lastNo, no)
+    }
   }
-  const touched = new Map<string, Pipe>()
-  let added: string[] = []
 
-  function pipeOf(pipeId: string): Pipe {
-    const found = pipes.get(pipeId)
+  /** Counts one message of the frame under way. The position is only valid until the next call. */
+  advance(
+    pipeId: string,
+    seq: number,
+    records: number,
+    bytes: number,
+  ): { no: number; isNew: boolean; position: PipePosition } {
+    const addedBefore = this.#added.length
+    const pipe = this.#pipeOf(pipeId)
+    if (pipe.before === null) {
+      pipe.before = pipe.position
+      pipe.position = { ...pipe.position }
+      this.#touched.set(pipeId, pipe)
+    }
+    const { position } = pipe
+    assert(seq > position.seq, 'seqs of a pipe ascend')
+    position.seq = seq
+    position.messages += 1
+    position.records += records
+    position.bytes += bytes
+    return { no: pipe.no, isNew: this.#added.length > addedBefore, position }
+  }
+
+  /** The frame is committed: its pipes with their newest seq. */
+  takeCommitted(): [pipeId: string, seq: number][] {
+    const newest: [string, number][] = []
+    for (const [pipeId, pipe] of this.#touched) {
+      pipe.before = null
+      newest.push([pipeId, pipe.position.seq])
+    }
+    this.#touched.clear()
+    this.#added = []
+    return newest
+  }
+
+  /** The frame failed. */
+  undo(): void {
+    for (const pipe of this.#touched.values()) {
+      pipe.position = pipe.before ?? pipe.position
+      pipe.before = null
+    }
+    for (const pipeId of this.#added) this.#pipes.delete(pipeId)
+    this.#lastNo -= this.#added.length
+    this.#touched.clear()
+    this.#added = []
+  }
+
+  /** As the segment being written knows them. */
+  inSegment(): PipeInSegment[] {
+    return [...this.#pipes].map(([pipeId, { no, base, position }]) => ({ no, pipeId, base, last: position }))
+  }
+
+  /** Per pipe: everything that was ever appended. */
+  appended(): Map<string, Backlog> {
+    return new Map(
+      [...this.#pipes].map(
+        ([
+          pipeId,
+          {
+            position: { messages, records, bytes },
+          },
+        ]) => {
+          return [pipeId, { messages, records, bytes }]
+        },
+      ),
+    )
+  }
+
+  /** A new segment: these pipes, numbered 1, 2, … as given, are the ones it begins with. */
+  restart(pipeIds: readonly string[]): void {
+    const carried = new Map<string, Pipe>()
+    for (const pipeId of pipeIds) {
+      const position = this.#pipes.get(pipeId)?.position ?? zeroPosition
+      carried.set(pipeId, { no: carried.size + 1, base: position, position, before: null })
+    }
+    this.#pipes = carried
+    this.#lastNo = carried.size
+  }
+
+  #pipeOf(pipeId: string): Pipe {
+    const found = this.#pipes.get(pipeId)
     if (found !== undefined) return found
-    lastNo += 1
-    const pipe = { no: lastNo, base: nowhere, position: nowhere, before: null }
-    pipes.set(pipeId, pipe)
-    added.push(pipeId)
+    this.#lastNo += 1
+    const pipe = { no: this.#lastNo, base: zeroPosition, position: zeroPosition, before: null }
+    this.#pipes.set(pipeId, pipe)
+    this.#added.push(pipeId)
     return pipe
-  }
-
-  return {
-    advance(pipeId, seq, records, bytes) {
-      const addedBefore = added.length
-      const pipe = pipeOf(pipeId)
-      if (pipe.before === null) {
-        pipe.before = pipe.position
-        pipe.position = { ...pipe.position }
-        touched.set(pipeId, pipe)
-      }
-      const { position } = pipe
-      assert(seq > position.seq, 'seqs of a pipe ascend')
-      position.seq = seq
-      position.messages += 1
-      position.records += records
-      position.bytes += bytes
-      return { no: pipe.no, isNew: added.length > addedBefore, position }
-    },
-    settle() {
-      const newest: [string, number][] = []
-      for (const [pipeId, pipe] of touched) {
-        pipe.before = null
-        newest.push([pipeId, pipe.position.seq])
-      }
-      touched.clear()
-      added = []
-      return newest
-    },
-    undo() {
-      for (const pipe of touched.values()) {
-        pipe.position = pipe.before ?? pipe.position
-        pipe.before = null
-      }
-      for (const pipeId of added) pipes.delete(pipeId)
-      lastNo -= added.length
-      touched.clear()
-      added = []
-    },
-    inSegment: () =>
-      [...pipes].map(([pipeId, { no, base, position }]) => ({ no, pipeId, base, last: position })),
-    positions: () => new Map([...pipes].map(([pipeId, { position }]) => [pipeId, { ...position }])),
-    restart(pipeIds) {
-      const carried = new Map<string, Pipe>()
-      for (const pipeId of pipeIds) {
-        const position = pipes.get(pipeId)?.position ?? nowhere
-        carried.set(pipeId, { no: carried.size + 1, base: position, position, before: null })
-      }
-      pipes = carried
-      lastNo = carried.size
-    },
   }
 }

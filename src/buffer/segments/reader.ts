@@ -2,93 +2,152 @@
  * Reads the segments for delivery: BufferReader over files that another thread writes, seals and unlinks meanwhile.
  *
  * Every method is one synchronous pass over the list of segments. A segment that is gone when it is to be opened
- * means the list is old: it is read anew and the pass begins again.
+ * means the list is old: it is read again and the pass begins again. One that is damaged is reported to the writer, and
+ * the pass begins again once what can be read of it is in a new generation.
  */
-import { crc32 } from 'node:zlib'
 import type { Logger } from '../../log.ts'
-import type { BufferReader, MessageRun, PipePosition, ReadLimits } from '../buffer.ts'
-import { type OpenSegments, openSegments } from './open-segments.ts'
-import { quarantine } from './quarantine.ts'
-import type { SegmentReader, StoredRow } from './segment-reader.ts'
-import { isGone } from './sqlite-errors.ts'
+import type { Backlog, BufferReader, Cursor, MessageRun, ReadLimits } from '../buffer.ts'
+import { DamageReports } from './damage-reports.ts'
+import { OpenSegments } from './open-segments.ts'
+import {
+  findEarliest,
+  firstReceivedFrom,
+  head,
+  indexAt,
+  nextAfter,
+  positionAt,
+  segmentsFrom,
+} from './pipe-places.ts'
+import { countsOf, cursorOf, difference, justBefore, type PipePosition, Place } from './position.ts'
+import type { SegmentsSpec } from './protocol.ts'
+import { quarantine, type SegmentConnection, type SegmentPipe, type StoredRow } from './segment-connection.ts'
+import { isGone, isUnusable } from './sqlite-errors.ts'
 
-const nowhere: PipePosition = { seq: 0, messages: 0, records: 0, bytes: 0 }
-/** Requests overtake each other between their acceptance and their commit: received times are sorted but for this. */
-const receivedSlackMs = 5_000
-
-export interface BufferReaderOptions {
-  dir: string
-  quarantineDir: string
-  log: Logger
-}
+type ReaderSpec = Pick<SegmentsSpec, 'dir' | 'quarantineDir' | 'channel'>
 
 /** The directory must exist (the writer makes it). */
-export function openBufferReader(options: BufferReaderOptions): BufferReader {
-  /** A pipe's floor changes only when the list of segments does. */
-  const floors = new Map<string, PipePosition>()
-  const segments = openSegments(options.dir, () => floors.clear())
+export function openSegmentReader(spec: ReaderSpec, log: Logger): BufferReader {
+  return new SegmentReader(spec, log)
+}
 
-  function attempt<T>(pass: () => T): T {
+class SegmentReader implements BufferReader {
+  readonly #quarantineDir: string
+  readonly #log: Logger
+  readonly #segments: OpenSegments
+  /** A pipe's earliest position changes only when the list of segments does. */
+  readonly #earliest = new Map<string, PipePosition>()
+
+  readonly #damage: DamageReports
+
+  constructor(spec: ReaderSpec, log: Logger) {
+    const { dir, quarantineDir } = spec
+    this.#quarantineDir = quarantineDir
+    this.#log = log
+    this.#damage = new DamageReports(spec)
+    this.#segments = new OpenSegments(dir, () => this.#earliest.clear())
+  }
+
+  async read(pipeId: string, afterSeq: number, limits: ReadLimits): Promise<MessageRun> {
+    const onDamaged = (row: StoredRow) => this.#onDamaged(pipeId, row)
+    return this.#pass(() => readRun(this.#segments, pipeId, afterSeq, limits, onDamaged))
+  }
+
+  async head(pipeId: string): Promise<Cursor> {
+    return cursorOf(await this.#pass(() => head(this.#segments, pipeId)))
+  }
+
+  async earliest(pipeId: string): Promise<Cursor> {
+    return cursorOf(await this.#pass(() => this.#earliestOf(pipeId)))
+  }
+
+  async cursorAt(pipeId: string, seq: number): Promise<Cursor> {
+    return cursorOf(await this.#pass(() => this.#positionAt(pipeId, seq)))
+  }
+
+  async cursorAtTime(pipeId: string, timeMs: number): Promise<number> {
+    return this.#pass(() => {
+      const first = firstReceivedFrom(this.#segments, pipeId, timeMs)
+      const cursor = first === null ? head(this.#segments, pipeId).seq : first - 1
+      return Math.max(cursor, this.#earliestOf(pipeId).seq)
+    })
+  }
+
+  async backlog(pipeId: string, after: Cursor, throughSeq?: number): Promise<Backlog> {
+    const to = await this.#pass(() =>
+      throughSeq === undefined ? head(this.#segments, pipeId) : this.#positionAt(pipeId, throughSeq),
+    )
+    return difference(to, after)
+  }
+
+  async relocate(pipeId: string, cursor: Cursor): Promise<{ cursor: Cursor; missing: number }> {
+    return this.#pass(() => {
+      const counted = countsOf(cursor.mark).messages
+      // What follows a cursor counts at least what it has counted, unless the log's end was lost and began again.
+      const next = nextAfter(this.#segments, pipeId, cursor.seq)
+      const missing = counted - (next?.messages ?? head(this.#segments, pipeId).messages)
+      if (missing <= 0) return { cursor, missing: 0 }
+      const { mark } = cursorOf(positionAt(this.#segments, pipeId, cursor.seq))
+      return { cursor: { seq: cursor.seq, mark }, missing }
+    })
+  }
+
+  async pipeIds(): Promise<string[]> {
+    return this.#pass(() => {
+      while (this.#segments.findNewer());
+      const newest = this.#segments.names().at(-1)
+      return newest === undefined ? [] : this.#segments.open(newest).pipeIds()
+    })
+  }
+
+  async close(): Promise<void> {
+    this.#damage.close()
+    this.#segments.close()
+  }
+
+  async #pass<T>(pass: () => T): Promise<T> {
     for (let tries = 0; ; tries += 1) {
       try {
         return pass()
       } catch (error) {
-        if (!isGone(error) || tries >= 10) throw error
-        segments.refresh()
+        const name = this.#segments.lastOpened
+        if (isUnusable(error) && name !== null) {
+          this.#segments.leave(name.firstSeq)
+          await this.#damage.untilChanged(name, error)
+          tries = 0
+        } else if (!isGone(error) || tries >= 10) {
+          throw error
+        }
+        this.#segments.refresh()
       }
     }
   }
 
-  function floor(pipeId: string): PipePosition {
-    const known = floors.get(pipeId)
-    if (known !== undefined) return known
-    const found = findFloor(segments, pipeId)
-    floors.set(pipeId, found)
+  #earliestOf(pipeId: string): PipePosition {
+    const found = this.#earliest.get(pipeId) ?? findEarliest(this.#segments, pipeId)
+    this.#earliest.set(pipeId, found)
     return found
   }
 
-  function onDamaged(pipeId: string, row: StoredRow): void {
-    const fields = { pipe_id: pipeId, msg_id: row.msgId, stream_seq: row.seq, records: row.recordCount }
-    try {
-      if (!quarantine(options.quarantineDir, pipeId, row)) return
-      options.log.error(fields, 'buffer.message_damaged')
-    } catch (error) {
-      // It is reported and not delivered all the same; its bytes stay in the segment for as long as that is kept.
-      options.log.error({ ...fields, err: error }, 'buffer.quarantine_failed')
-    }
+  /** Clamped to what is kept. */
+  #positionAt(pipeId: string, seq: number): PipePosition {
+    const position = positionAt(this.#segments, pipeId, seq)
+    const earliest = this.#earliestOf(pipeId)
+    return position.seq < earliest.seq ? earliest : position
   }
 
-  return {
-    async read(pipeId, afterSeq, limits) {
-      return attempt(() => readRun(segments, pipeId, afterSeq, limits, (row) => onDamaged(pipeId, row)))
-    },
-    async head(pipeId) {
-      return attempt(() => head(segments, pipeId))
-    },
-    async positionAt(pipeId, seq) {
-      return attempt(() => {
-        const position = positionAt(segments, pipeId, seq)
-        const oldest = floor(pipeId)
-        return position.seq < oldest.seq ? oldest : position
-      })
-    },
-    async floor(pipeId) {
-      return attempt(() => floor(pipeId))
-    },
-    async cursorAtTime(pipeId, timeMs) {
-      return attempt(() => {
-        const first = firstReceivedFrom(segments, pipeId, timeMs)
-        const cursor = first === null ? head(segments, pipeId).seq : first - 1
-        return Math.max(cursor, floor(pipeId).seq)
-      })
-    },
-    async close() {
-      segments.close()
-    },
+  #onDamaged(pipeId: string, row: StoredRow): void {
+    const fields = { pipe_id: pipeId, msg_id: row.msgId, stream_seq: row.seq, records: row.recordCount }
+    try {
+      if (!quarantine(this.#quarantineDir, pipeId, row)) return
+      this.#log.error(fields, 'buffer.message_damaged')
+    } catch (error) {
+      // It is reported and not delivered all the same; its bytes stay in the segment for as long as that is kept.
+      this.#log.error({ ...fields, err: error }, 'buffer.quarantine_failed')
+    }
   }
 }
 
-/** Collects across segments until a limit is reached or there is no more. */
+/** Collects across segments until a limit is reached, something is missing, or there is no more. */
 function readRun(
   segments: OpenSegments,
   pipeId: string,
@@ -96,39 +155,54 @@ function readRun(
   limits: ReadLimits,
   onDamaged: (row: StoredRow) => void,
 ): MessageRun {
-  const run: MessageRun = { messages: [], more: false, damaged: [] }
+  const run: MessageRun = { messages: [], more: false, damaged: [], lost: [] }
   const throughSeq = limits.throughSeq ?? Number.MAX_SAFE_INTEGER
-  let cursor = afterSeq
+  const place = new Place(afterSeq, limits.afterMark ?? null)
   let records = 0
   let bytes = 0
 
-  /** True when the run is full. */
-  function collect(segment: SegmentReader, pipeNo: number): boolean {
-    for (const row of segment.rows(pipeNo, cursor, throughSeq)) {
-      const { seq, msgId, receivedMs, recordCount, body } = row
+  /** True when the run is full, or has met something that is missing. */
+  function collect(firstSeq: number, segment: SegmentConnection, pipe: SegmentPipe): boolean {
+    if (place.misses(pipe.base)) {
+      checkSegmentBefore(segments, firstSeq, pipe)
+      return lost(pipe.base)
+    }
+    for (const row of segment.rows(pipe, place.seq, throughSeq)) {
+      const { seq, msgId, receivedMs, recordCount, body, mark } = row
+      segment.checkOrder(row, place.seq)
       const isFirst = run.messages.length === 0
       const fits = records + recordCount <= limits.maxRecords && bytes + body.length <= limits.maxBytes
       if (!isFirst && !fits) return true
-      cursor = seq
-      if (crc32(body) !== row.crc) {
-        run.damaged.push({ seq, msgId, recordCount })
+      if (!segment.isIntact(row)) {
+        segment.checkPipe(pipe, row)
+        run.damaged.push({ seq, msgId, recordCount, mark: place.passDamaged(row) })
         onDamaged(row)
         continue
       }
+      if (place.missesBefore(row)) {
+        segment.checkLostBefore(pipe, row, place.seq)
+        return lost(justBefore(row))
+      }
+      place.pass(row)
       records += recordCount
       bytes += body.length
-      run.messages.push({ seq, pipeId, msgId, receivedMs, recordCount, body })
+      run.messages.push({ seq, pipeId, msgId, receivedMs, recordCount, body, mark })
     }
     return false
   }
 
+  function lost(to: PipePosition): boolean {
+    run.lost.push({ firstSeq: place.seq + 1, to: cursorOf(to), messages: to.messages - place.messages })
+    return true
+  }
+
   do {
     // From the cursor's own segment: it may have got messages between the last look and being sealed.
-    for (const firstSeq of segmentsFrom(segments, cursor)) {
+    for (const firstSeq of segmentsFrom(segments, place.seq)) {
       if (firstSeq > throughSeq) return run
       const segment = segments.open(firstSeq)
       const pipe = segment.pipe(pipeId)
-      if (pipe !== null && collect(segment, pipe.no)) {
+      if (pipe !== null && collect(firstSeq, segment, pipe)) {
         run.more = true
         return run
       }
@@ -137,93 +211,9 @@ function readRun(
   return run
 }
 
-/** The segments that can hold a message after `cursor`. */
-function segmentsFrom(segments: OpenSegments, cursor: number): readonly number[] {
+/** What a segment is said to have ended with is lost when that was salvaged; else it may still be in there. */
+function checkSegmentBefore(segments: OpenSegments, firstSeq: number, pipe: SegmentPipe): void {
   const names = segments.names()
-  return names.slice(Math.max(0, indexAt(names, cursor + 1)))
-}
-
-/** Index of the newest segment that begins at or before `seq`; −1 when all are newer. */
-function indexAt(names: readonly number[], seq: number): number {
-  let low = 0
-  let high = names.length
-  while (low < high) {
-    const middle = (low + high) >> 1
-    if ((names[middle] ?? 0) <= seq) low = middle + 1
-    else high = middle
-  }
-  return low - 1
-}
-
-function head(segments: OpenSegments, pipeId: string): PipePosition {
-  while (segments.findNewer());
-  return positionAt(segments, pipeId, Number.MAX_SAFE_INTEGER)
-}
-
-/** Every segment knows each pipe's position just before it, so one segment is enough. */
-function positionAt(segments: OpenSegments, pipeId: string, seq: number): PipePosition {
-  const names = segments.names()
-  const firstSeq = names[Math.max(0, indexAt(names, seq))]
-  if (firstSeq === undefined) return nowhere
-  const segment = segments.open(firstSeq)
-  const pipe = segment.pipe(pipeId)
-  if (pipe === null) return nowhere
-  return segment.positionAt(pipe.no, seq) ?? pipe.base
-}
-
-/**
- * Retention can drop a segment from the middle, when everything in it is delivered but an older one is not. For the
- * pipes that had messages in it, what is older counts as gone too: a cursor from before the hole would skip it.
- * So: the position before the segment after the pipe's newest hole, else before the oldest segment.
- */
-function findFloor(segments: OpenSegments, pipeId: string): PipePosition {
-  const names = segments.names()
-  for (let index = names.length - 1; index > 0; index -= 1) {
-    const [older, newer] = [names[index - 1], names[index]]
-    if (older === undefined || newer === undefined) break
-    const base = segments.open(newer).pipe(pipeId)?.base
-    // Not there: its first message, if any, is newer.
-    if (base === undefined) continue
-    if (base.seq < older) continue
-    const lastInOlder = positionAt(segments, pipeId, newer - 1)
-    if (lastInOlder.seq !== base.seq) return base
-  }
-  const oldest = names[0]
-  return (oldest === undefined ? null : segments.open(oldest).pipe(pipeId)?.base) ?? nowhere
-}
-
-/** Seq of the first message received at `timeMs` or later; null when there is none. */
-function firstReceivedFrom(segments: OpenSegments, pipeId: string, timeMs: number): number | null {
-  while (segments.findNewer());
-  const sureMs = timeMs - receivedSlackMs
-  const names = segments.names()
-  let index = names.length - 1
-  for (; index > 0; index -= 1) {
-    const segment = segments.open(names[index] ?? 0)
-    const pipe = segment.pipe(pipeId)
-    const first = pipe === null ? null : segment.firstAfter(pipe.no, 0)
-    if (first !== null && first.receivedMs < sureMs) break
-  }
-  for (const firstSeq of names.slice(Math.max(0, index))) {
-    const segment = segments.open(firstSeq)
-    const pipe = segment.pipe(pipeId)
-    if (pipe === null) continue
-    const sureCursor = lastBefore(segment, pipe.no, firstSeq, sureMs)
-    const first = segment.firstAfter(pipe.no, sureCursor, timeMs)
-    if (first !== null) return first.seq
-  }
-  return null
-}
-
-/** Binary search over seq: a cursor with only messages received before `timeMs` up to it, were times sorted. */
-function lastBefore(segment: SegmentReader, pipeNo: number, firstSeq: number, timeMs: number): number {
-  let low = firstSeq - 1
-  let high = segment.lastSeq() ?? low
-  while (low < high) {
-    const middle = Math.floor((low + high) / 2)
-    const next = segment.firstAfter(pipeNo, middle)
-    if (next !== null && next.seq <= high && next.receivedMs < timeMs) low = next.seq
-    else high = middle
-  }
-  return low
+  const before = names[indexAt(names, pipe.base.seq)]
+  if (before !== undefined && before < firstSeq) segments.open(before).checkLostAtEnd(pipe)
 }

@@ -1,17 +1,23 @@
 /**
- * Retention: which segments go. A pure decision over facts; whole segments only, oldest first.
+ * Retention: which segments go, and which are compacted. A pure decision over facts, oldest first.
  *
  *   too old      every message is older than `undeliveredHours`: dropped whatever the lanes. Only from the oldest
  *                end, so a clock that was wrong for a while cannot punch holes.
  *   delivered    every lane of every pipe in it is past it, and it is older than `deliveredHours`, or the delivered
- *                history is over `deliveredMaxBytes`, or space is needed.
+ *                history is over `deliveredMaxBytes`, or space is needed: dropped.
+ *   mostly       more than half of it is delivered: compacted, for the same three reasons. So undelivered messages never
+ *   delivered    keep more than about twice their own space.
  *
- * Before delivery's first report nothing is known about lanes, and nothing is dropped.
+ * Before delivery's first report nothing is known about lanes, and nothing goes.
  */
-import type { DeliveredFloor } from '../buffer.ts'
-import type { SegmentFacts } from './segment-facts.ts'
+import { hourMs } from '../../quantities.ts'
+import type { LowWatermark } from '../buffer.ts'
+import type { PipeFacts, SegmentFacts } from './segment-facts.ts'
 
-const hourMs = 3_600_000
+/** What a message takes on disk beside its body: its other columns, the index, space that pages leave. */
+const rowBytes = 120
+/** Compaction is not worth less than this. */
+const leastDeadBytes = 64 * 1024
 
 export interface RetentionLimits {
   undeliveredHours: number
@@ -19,51 +25,84 @@ export interface RetentionLimits {
   deliveredMaxBytes: number
 }
 
-/** What delivery reported last: see BufferFeed.reportFloors. */
-export interface FloorReport {
-  asOfSeq: number
-  floors: ReadonlyMap<string, number>
-}
-
-export type DropReason = 'age' | 'delivered_age' | 'delivered_size' | 'space'
-
-export interface Drop {
-  firstSeq: number
-  reason: DropReason
-}
-
-export function floorReport(asOfSeq: number, floors: readonly DeliveredFloor[]): FloorReport {
-  return { asOfSeq, floors: new Map(floors.map(({ pipeId, seq }) => [pipeId, seq])) }
-}
-
 /**
- * `segments` in order, empty ones left out. `neededBytes` is how much space must come back; delivered history is
- * given up for it, never anything else.
+ * How far each pipe is delivered, as far as anyone has said: see BufferFeed.reportLowWatermarks. A pipe that nobody
+ * has spoken of is unknown, and nothing of it counts as delivered.
  */
-export function planDrops(
-  segments: readonly SegmentFacts[],
-  report: FloorReport | null,
-  limits: RetentionLimits,
-  clockMs: number,
-  neededBytes: number,
-): Drop[] {
-  if (report === null) return []
-  const drops: Drop[] = []
-  let freedBytes = 0
-  const drop = (segment: SegmentFacts, reason: DropReason) => {
-    drops.push({ firstSeq: segment.firstSeq, reason })
-    freedBytes += segment.bytes
+export class LowWatermarks {
+  readonly #pipes = new Map<string, { seq: number; workspaceId: string | null }>()
+  #isReported = false
+
+  report(watermarks: readonly LowWatermark[]): void {
+    this.#isReported = true
+    for (const { pipeId, workspaceId, seq } of watermarks) {
+      if (!this.isDeleted(pipeId)) this.#pipes.set(pipeId, { seq, workspaceId })
+    }
   }
+
+  /** Final: ids of pipes are never used again. */
+  pipeDeleted(pipeId: string): void {
+    this.#pipes.set(pipeId, { seq: Number.POSITIVE_INFINITY, workspaceId: null })
+  }
+
+  /** Before the first report nothing is known about lanes, and nothing may be dropped. */
+  get isReported(): boolean {
+    return this.#isReported
+  }
+
+  isDeleted(pipeId: string): boolean {
+    return this.of(pipeId) === Number.POSITIVE_INFINITY
+  }
+
+  /** Everything of the pipe up to here is delivered. */
+  of(pipeId: string): number {
+    return this.#pipes.get(pipeId)?.seq ?? 0
+  }
+
+  /** Of every pipe that exists, as far as it was reported. */
+  *workspaces(): Generator<[pipeId: string, workspaceId: string]> {
+    for (const [pipeId, { workspaceId }] of this.#pipes) if (workspaceId !== null) yield [pipeId, workspaceId]
+  }
+}
+
+export type ReclaimReason = 'age' | 'delivered_age' | 'delivered_size' | 'space'
+
+export interface Reclaim {
+  kind: 'drop' | 'compact'
+  firstSeq: number
+  reason: ReclaimReason
+  /** About how many bytes it frees. */
+  bytes: number
+}
+
+export interface RetentionState {
+  /** In order, empty ones left out. */
+  segments: readonly SegmentFacts[]
+  watermarks: LowWatermarks
+  clockMs: number
+  /** How much space must come back; delivered history is given up for it, never anything else. */
+  neededBytes: number
+  /** Looks up what of a segment's pipes is delivered when their watermarks lie within it. */
+  lookUp(segment: SegmentFacts): void
+}
+
+export function planReclaim(state: RetentionState, limits: RetentionLimits): Reclaim[] {
+  const { segments, watermarks, clockMs, neededBytes, lookUp } = state
+  if (!watermarks.isReported) return []
+  const plan: Reclaim[] = []
+  let freedBytes = 0
   const isOlder = (segment: SegmentFacts, hours: number) => clockMs - segment.lastClockMs > hours * hourMs
   let tooOld = 0
   for (const segment of segments) {
     if (!isOlder(segment, limits.undeliveredHours)) break
-    drop(segment, isDelivered(segment, report) ? 'delivered_age' : 'age')
+    const reason = isDelivered(segment, watermarks) ? 'delivered_age' : 'age'
+    plan.push({ kind: 'drop', firstSeq: segment.firstSeq, reason, bytes: segment.bytes })
+    freedBytes += segment.bytes
     tooOld += 1
   }
-  const delivered = segments.slice(tooOld).filter((segment) => isDelivered(segment, report))
-  let historyBytes = delivered.reduce((sum, segment) => sum + segment.bytes, 0)
-  for (const segment of delivered) {
+  const rest = segments.slice(tooOld)
+  let historyBytes = rest.reduce((sum, segment) => sum + reclaimableBytes(segment, watermarks), 0)
+  for (const segment of rest) {
     const reason = isOlder(segment, limits.deliveredHours)
       ? 'delivered_age'
       : historyBytes > limits.deliveredMaxBytes
@@ -72,22 +111,59 @@ export function planDrops(
           ? 'space'
           : null
     if (reason === null) continue
-    drop(segment, reason)
-    historyBytes -= segment.bytes
+    const known = reclaimableBytes(segment, watermarks)
+    if (known === 0 && mayBeReclaimable(segment, watermarks)) lookUp(segment)
+    const bytes = reclaimableBytes(segment, watermarks)
+    if (bytes === 0) continue
+    const kind = isDelivered(segment, watermarks) ? 'drop' : 'compact'
+    plan.push({ kind, firstSeq: segment.firstSeq, reason, bytes })
+    freedBytes += bytes
+    historyBytes -= known
   }
-  return drops
+  return plan
 }
 
-function isDelivered(segment: SegmentFacts, report: FloorReport): boolean {
-  for (const [pipeId, { lastSeq }] of segment.pipes) {
-    const floor = report.floors.get(pipeId)
-    const isDone = floor === undefined ? lastSeq <= report.asOfSeq : floor >= lastSeq
-    if (!isDone) return false
-  }
+function isDelivered(segment: SegmentFacts, watermarks: LowWatermarks): boolean {
+  for (const [pipeId, { lastSeq }] of segment.pipes) if (watermarks.of(pipeId) < lastSeq) return false
   return true
 }
 
-/** A pipe that was deleted, as far as the report knows. */
-export function isDeletedPipe(pipeId: string, lastSeq: number, report: FloorReport | null): boolean {
-  return report !== null && !report.floors.has(pipeId) && lastSeq <= report.asOfSeq
+/** How many bytes dropping or compacting it would free; 0 when neither may be done or is worth it. */
+function reclaimableBytes(segment: SegmentFacts, watermarks: LowWatermarks): number {
+  if (isDelivered(segment, watermarks)) return segment.bytes
+  return worthwhile(segment, (pipeId, facts) => undelivered(facts, watermarks.of(pipeId)))
+}
+
+function mayBeReclaimable(segment: SegmentFacts, watermarks: LowWatermarks): boolean {
+  return (
+    worthwhile(segment, (pipeId, { baseSeq, messages, bytes }) => {
+      return watermarks.of(pipeId) > baseSeq ? { messages: 0, bytes: 0 } : { messages, bytes }
+    }) > 0
+  )
+}
+
+function worthwhile(
+  segment: SegmentFacts,
+  liveOf: (pipeId: string, facts: PipeFacts) => { messages: number; bytes: number },
+): number {
+  let live = 0
+  let all = 0
+  for (const [pipeId, facts] of segment.pipes) {
+    live += onDisk(liveOf(pipeId, facts))
+    all += onDisk(facts)
+  }
+  const deadBytes = Math.floor(segment.bytes * (1 - live / all))
+  return live * 2 < all && deadBytes >= leastDeadBytes ? deadBytes : 0
+}
+
+/** What of a pipe's messages in a segment is not delivered. What was not looked up counts as undelivered. */
+export function undelivered(facts: PipeFacts, watermark: number): { messages: number; bytes: number } {
+  const { baseSeq, lastSeq, messages, bytes, delivered } = facts
+  if (watermark >= lastSeq) return { messages: 0, bytes: 0 }
+  if (watermark <= baseSeq || delivered?.throughSeq !== watermark) return { messages, bytes }
+  return { messages: messages - delivered.messages, bytes: bytes - delivered.bytes }
+}
+
+export function onDisk({ messages, bytes }: { messages: number; bytes: number }): number {
+  return bytes + messages * rowBytes
 }

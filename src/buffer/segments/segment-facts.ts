@@ -1,21 +1,38 @@
 /**
  * What retention needs to know about a segment, read once when the buffer is opened; the writer keeps the facts of
- * the segments it writes itself. Costs one index look-up a pipe.
+ * the segments it writes itself. Costs one index look-up per pipe.
  */
-import Database from 'better-sqlite3'
-import type { PipePosition } from '../buffer.ts'
-import { segmentFile } from './layout.ts'
+import type Database from 'better-sqlite3'
+import { onFile } from '../../storage-error.ts'
+import type { BufferIdentity } from '../buffer.ts'
+import type { SegmentName } from './layout.ts'
+import type { PipePosition } from './position.ts'
+import type { SegmentFormat } from './row-checksum.ts'
+import { formatOf, isSalvaged, openReadOnly, type SegmentIdentity, type SeqRange } from './segment-file.ts'
+import { isUnusable, UnknownFormatError } from './sqlite-errors.ts'
 
-export interface SegmentFacts {
-  firstSeq: number
+export interface SegmentFacts extends SegmentName {
+  /** Null: of format 1, which does not say who it is. */
+  identity: SegmentIdentity | null
+  /** The newest seq of all pipes, compacted away or not; one less than its first when it never had a message. */
+  lastSeq: number
   /** On disk, with its WAL. */
   bytes: number
-  messages: number
   firstReceivedMs: number | null
   /** The buffer's clock when the last message was committed, or a little later. */
   lastClockMs: number
-  /** The pipes with messages in this segment: their last one, and how many. */
-  pipes: Map<string, { lastSeq: number; messages: number }>
+  /** The pipes with messages in this segment. */
+  pipes: Map<string, PipeFacts>
+}
+
+export interface PipeFacts {
+  /** Just before this segment's first message of the pipe. */
+  baseSeq: number
+  lastSeq: number
+  messages: number
+  bytes: number
+  /** What is up to the watermark that was last asked for, when that is within the segment. */
+  delivered?: { throughSeq: number; messages: number; bytes: number }
 }
 
 /** One pipe as a segment knows it: `base` is its position before the segment, `last` its newest one in or before it. */
@@ -27,21 +44,67 @@ export interface PipeInSegment {
 }
 
 export interface SegmentContent {
+  format: SegmentFormat
+  identity: SegmentIdentity | null
+  /** See `markSalvaged`. */
+  isSalvaged: boolean
+  holes: SeqRange[]
   begunClockMs: number
   /** Null while the segment is not sealed, and when the disk was too full to write it down. */
   sealedClockMs: number | null
-  /** Null when it holds no message. */
+  /** See SegmentFacts. Null when it holds no message and does not say. */
   lastSeq: number | null
   firstReceivedMs: number | null
   pipes: PipeInSegment[]
 }
 
+/**
+ * Null when it cannot be read, or is not the segment that its name says, or not of this owner. Throws what is not the
+ * file's fault.
+ */
+export function readContentIfUsable(
+  dir: string,
+  name: SegmentName,
+  owner: BufferIdentity | null,
+): SegmentContent | null {
+  let db: Database.Database | null = null
+  try {
+    db = openReadOnly(dir, name)
+    const content = readSegmentContent(db)
+    return isInPlace(content, name, owner) ? content : null
+  } catch (error) {
+    if (!isUnusable(error)) throw error
+    return null
+  } finally {
+    db?.close()
+  }
+}
+
+function isInPlace(
+  { identity, lastSeq }: SegmentContent,
+  { firstSeq }: SegmentName,
+  owner: BufferIdentity | null,
+): boolean {
+  if (lastSeq !== null && lastSeq < firstSeq - 1) return false
+  if (identity === null) return true
+  const { dataDirId } = identity
+  return (
+    identity.firstSeq === firstSeq && (owner === null || dataDirId === null || dataDirId === owner.dataDirId)
+  )
+}
+
 /** Everything but the messages. */
 export function readSegmentContent(db: Database.Database): SegmentContent {
-  const segment = db.prepare('SELECT begun_clock_ms, last_clock_ms FROM segment').get() as {
-    begun_clock_ms: number
-    last_clock_ms: number | null
-  }
+  return onFile('reading', db.name, () => contentOf(db))
+}
+
+function contentOf(db: Database.Database): SegmentContent {
+  // `last_seq` is not in the first segments of format 1.
+  const segment = db.prepare('SELECT * FROM segment').get() as
+    | { begun_clock_ms: number; last_clock_ms: number | null; last_seq?: number | null }
+    | undefined
+  if (segment === undefined) throw new UnknownFormatError(`${db.name}: a segment that says nothing of itself`)
+  const format = formatOf(db)
   const newest = db.prepare('SELECT max(seq) FROM message').pluck().get() as number | null
   const oldest = db.prepare('SELECT received_ms FROM message ORDER BY seq LIMIT 1').pluck().get() as
     | number
@@ -56,12 +119,48 @@ export function readSegmentContent(db: Database.Database): SegmentContent {
     .raw()
     .all() as number[][]
   return {
+    format,
+    identity: format === 1 ? null : readIdentity(db),
+    isSalvaged: isSalvaged(db),
+    holes: format === 1 ? [] : readHoles(db),
     begunClockMs: segment.begun_clock_ms,
     sealedClockMs: segment.last_clock_ms,
-    lastSeq: newest,
+    lastSeq: segment.last_seq ?? newest,
     firstReceivedMs: oldest ?? null,
     pipes: pipes.map(decodePipe),
   }
+}
+
+/**
+ * The next segment counts messages of a pipe that should be the last ones here, and are not: an index is damaged, or the
+ * table. `behind`: where each pipe stands there before its first message.
+ */
+export function lacksEnd(
+  content: Pick<SegmentContent, 'isSalvaged' | 'lastSeq' | 'pipes'>,
+  behind: ReadonlyMap<string, PipePosition>,
+): boolean {
+  const { isSalvaged: isKnown, lastSeq, pipes } = content
+  return (
+    !isKnown &&
+    pipes.some(({ pipeId, last }) => {
+      const next = behind.get(pipeId)
+      // One that lies in another segment, which is not there, says nothing.
+      return next !== undefined && next.seq <= (lastSeq ?? 0) && next.messages > last.messages
+    })
+  )
+}
+
+function readIdentity(db: Database.Database): SegmentIdentity {
+  const columns = `segment_id AS segmentId, data_dir_id AS dataDirId, epoch, first_seq AS firstSeq,
+                   previous_segment_id AS previousSegmentId`
+  return db.prepare(`SELECT ${columns} FROM segment`).get() as SegmentIdentity
+}
+
+/** Of a segment of format 2. */
+export function readHoles(db: Database.Database): SeqRange[] {
+  return db
+    .prepare('SELECT first_seq AS firstSeq, last_seq AS lastSeq FROM hole ORDER BY first_seq')
+    .all() as SeqRange[]
 }
 
 function decodePipe(row: unknown[]): PipeInSegment {
@@ -83,28 +182,22 @@ function decodePipe(row: unknown[]): PipeInSegment {
 
 /** `lastClockMs` is for a segment that does not know its own. */
 export function segmentFacts(
-  firstSeq: number,
+  name: SegmentName,
   bytes: number,
   content: SegmentContent,
   lastClockMs: number,
 ): SegmentFacts {
   const pipes: SegmentFacts['pipes'] = new Map()
-  let messages = 0
   for (const { pipeId, base, last } of content.pipes) {
     if (last.seq === base.seq) continue
-    pipes.set(pipeId, { lastSeq: last.seq, messages: last.messages - base.messages })
-    messages += last.messages - base.messages
+    const counts = { messages: last.messages - base.messages, bytes: last.bytes - base.bytes }
+    pipes.set(pipeId, { baseSeq: base.seq, lastSeq: last.seq, ...counts })
   }
+  const { identity, firstReceivedMs, sealedClockMs } = content
   return {
-    firstSeq,
-    bytes,
-    messages,
-    firstReceivedMs: content.firstReceivedMs,
-    lastClockMs: content.sealedClockMs ?? lastClockMs,
-    pipes,
+    ...name,
+    ...{ identity, bytes, firstReceivedMs, pipes },
+    lastSeq: content.lastSeq ?? name.firstSeq - 1,
+    lastClockMs: sealedClockMs ?? lastClockMs,
   }
-}
-
-export function openReadOnly(dir: string, firstSeq: number): Database.Database {
-  return new Database(segmentFile(dir, firstSeq), { readonly: true, fileMustExist: true })
 }

@@ -1,23 +1,38 @@
 /**
- * One segment file: its tables, making it and writing it.
+ * One segment file: its tables, making it and opening it.
  *
- *   message  one row a message, `seq` is the rowid. `messages`, `records`, `bytes` are the running totals of its
+ *   message  one row per message, `seq` is the rowid. `messages`, `records`, `bytes` are the running totals of its
  *            pipe up to and including this row, over the whole life of the pipe.
  *   pipe     the pipes by a small number, valid in this file only, each with its position just before this segment:
  *            so totals survive the unlinking of every older segment.
- *   segment  one row: the buffer's clock when it was begun and, once sealed, at its last commit.
+ *   segment  one row: the buffer's clock when it was begun and, once sealed, at its last commit, with its last seq
+ *            (compaction may remove the last message: the next segment is named after it all the same). Since format 2
+ *            also who it is: `previous_segment_id` is null for the first one and after a segment of format 1.
+ *   hole     since format 2: ranges of seqs that retention has dropped between segments that are kept. Whatever else
+ *            is not there between two segments is missing.
+ *
+ * A file without the column `format` has format 1: see row-checksum.ts for what its checksums cover.
  */
 
 import assert from 'node:assert'
-import { closeSync, fsyncSync, openSync, renameSync, rmSync } from 'node:fs'
+import { randomUUID } from 'node:crypto'
+import { readFileSync, renameSync, rmSync } from 'node:fs'
 import path from 'node:path'
 import Database from 'better-sqlite3'
-import type { PipePosition } from '../buffer.ts'
-import type { FramedMessage } from '../frame.ts'
-import { fsyncDirectory, segmentFile, unfinishedName } from './layout.ts'
+import { onFile } from '../../storage-error.ts'
+import type { BufferIdentity } from '../buffer.ts'
+import { fsyncDirectory, fsyncFile, type SegmentName, segmentFile, unfinishedName } from './layout.ts'
+import type { PipePosition } from './position.ts'
+import type { SegmentFormat } from './row-checksum.ts'
+import { isBusy, isDiskFull, UnknownFormatError } from './sqlite-errors.ts'
 
-const schema = `
-  CREATE TABLE segment (begun_clock_ms REAL NOT NULL, last_clock_ms REAL) STRICT;
+export const segmentSchema = `
+  CREATE TABLE segment (
+    begun_clock_ms REAL NOT NULL, last_clock_ms REAL, last_seq INTEGER,
+    format INTEGER NOT NULL, segment_id TEXT NOT NULL, data_dir_id TEXT, epoch INTEGER NOT NULL,
+    first_seq INTEGER NOT NULL, previous_segment_id TEXT
+  ) STRICT;
+  CREATE TABLE hole (first_seq INTEGER PRIMARY KEY, last_seq INTEGER NOT NULL) STRICT;
   CREATE TABLE pipe (
     no INTEGER PRIMARY KEY, pipe_id TEXT NOT NULL UNIQUE,
     base_seq INTEGER NOT NULL, base_messages INTEGER NOT NULL, base_records INTEGER NOT NULL, base_bytes INTEGER NOT NULL
@@ -26,7 +41,7 @@ const schema = `
     seq INTEGER PRIMARY KEY, pipe INTEGER NOT NULL, msg_id TEXT NOT NULL, received_ms REAL NOT NULL,
     record_count INTEGER NOT NULL, crc INTEGER NOT NULL,
     messages INTEGER NOT NULL, records INTEGER NOT NULL, bytes INTEGER NOT NULL,
-    idempotency_key TEXT, body BLOB NOT NULL
+    idempotency_key TEXT, body BLOB NOT NULL, body_hash TEXT
   ) STRICT;
   CREATE INDEX message_by_pipe ON message (pipe);
   CREATE INDEX message_with_key ON message (seq) WHERE idempotency_key IS NOT NULL;
@@ -38,45 +53,61 @@ const synchronousFull = 2
 /** The pages of a WAL after which SQLite checkpoints by itself, inside COMMIT: a backstop only, see checkpoint(). */
 const backstopWalPages = 16_384
 
+/** Of every segment that is begun. */
+const writtenFormat: SegmentFormat = 2
+
+/** Both ends belong to it. */
+export interface SeqRange {
+  firstSeq: number
+  lastSeq: number
+}
+
 export interface BasePosition {
   pipeId: string
   position: PipePosition
 }
 
-/** The segment being written. Everything between begin and commit is one transaction. */
-export interface SegmentWriter {
-  readonly firstSeq: number
-  begin(): void
-  insertPipe(no: number, pipeId: string): void
-  insertMessage(seq: number, pipeNo: number, message: FramedMessage, totals: PipePosition): void
-  commit(): void
-  /** After any failure; does nothing when SQLite has rolled back by itself. */
-  rollback(): void
-  /** Size of the database with everything in its WAL. */
-  bytes(): number
-  /** Moves the WAL into the database as far as no reader needs it. Waits for nobody. */
-  checkpoint(): void
-  /** Writes down the clock of the last commit; part of sealing. */
-  markSealed(lastClockMs: number): void
-  /** Moves all of the WAL into the database and closes it. What a reader keeps busy stays in the WAL, just as safe. */
-  close(): void
+/** Who a segment is. */
+export interface SegmentIdentity {
+  segmentId: string
+  /** Null: of a buffer that belongs to no data directory. */
+  dataDirId: string | null
+  epoch: number
+  firstSeq: number
+  previousSegmentId: string | null
+}
+
+/** `previousSegmentId`: null for the first. */
+export function newIdentity(
+  identity: BufferIdentity | null,
+  firstSeq: number,
+  previousSegmentId: string | null,
+): SegmentIdentity {
+  const { dataDirId, epoch } = identity ?? { dataDirId: null, epoch: 1 }
+  return { segmentId: randomUUID(), dataDirId, epoch, firstSeq, previousSegmentId }
+}
+
+export interface NewSegment {
+  identity: SegmentIdentity
+  begunClockMs: number
+  bases: readonly BasePosition[]
+  holes: readonly SeqRange[]
 }
 
 /**
  * Makes an empty segment, complete and fsynced under its name. Pipes get the numbers 1, 2, … in the order given.
  * A failure (disk full) leaves nothing.
  */
-export function createSegment(
-  dir: string,
-  firstSeq: number,
-  begunClockMs: number,
-  bases: readonly BasePosition[],
-): void {
+export function createSegment(dir: string, segment: NewSegment): void {
   const unfinished = path.join(dir, unfinishedName)
+  const file = segmentFile(dir, { firstSeq: segment.identity.firstSeq, generation: 0 })
   try {
-    writeEmptySegment(unfinished, begunClockMs, bases)
-    fsyncFile(unfinished)
-    renameSync(unfinished, segmentFile(dir, firstSeq))
+    onFile('making', file, () => {
+      writeEmptySegment(unfinished, segment)
+      fsyncFile(unfinished)
+      assertComplete(unfinished, segment.bases.length)
+      renameSync(unfinished, file)
+    })
   } catch (error) {
     for (const suffix of ['', '-wal', '-shm', '-journal']) rmSync(unfinished + suffix, { force: true })
     throw error
@@ -84,39 +115,117 @@ export function createSegment(
   fsyncDirectory(dir)
 }
 
-function writeEmptySegment(file: string, begunClockMs: number, bases: readonly BasePosition[]): void {
+function writeEmptySegment(file: string, { identity, begunClockMs, bases, holes }: NewSegment): void {
   const db = new Database(file)
   try {
+    // Alone with its file: it needs no -shm, for which a full disk has no space.
+    db.pragma('locking_mode = EXCLUSIVE')
     requireFull(db)
     db.exec('BEGIN IMMEDIATE')
-    db.exec(schema)
-    db.prepare('INSERT INTO segment (begun_clock_ms) VALUES (?)').run(begunClockMs)
+    db.exec(segmentSchema)
+    insertSegmentRow(db, identity, { begunClockMs, lastClockMs: null, lastSeq: null })
+    insertHoles(db, holes)
     const insert = db.prepare('INSERT INTO pipe VALUES (?, ?, ?, ?, ?, ?)')
     bases.forEach(({ pipeId, position }, index) => {
       insert.run(index + 1, pipeId, position.seq, position.messages, position.records, position.bytes)
     })
     db.exec('COMMIT')
     assertFull(db)
+    moveWal(db)
   } finally {
-    // The last connection: checkpoints and removes the WAL, so the rename moves all there is.
     db.close()
   }
 }
 
-function fsyncFile(file: string): void {
-  const fd = openSync(file, 'r+')
+export interface SegmentEnds {
+  begunClockMs: number
+  lastClockMs: number | null
+  lastSeq: number | null
+}
+
+/** The one row of its table `segment`. */
+export function insertSegmentRow(db: Database.Database, identity: SegmentIdentity, ends: SegmentEnds): void {
+  const { segmentId, dataDirId, epoch, firstSeq, previousSegmentId } = identity
+  const { begunClockMs, lastClockMs, lastSeq } = ends
+  db.prepare('INSERT INTO segment VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)').run(
+    ...[begunClockMs, lastClockMs, lastSeq, writtenFormat],
+    ...[segmentId, dataDirId, epoch, firstSeq, previousSegmentId],
+  )
+}
+
+export function insertHoles(db: Database.Database, holes: readonly SeqRange[]): void {
+  const insert = db.prepare('INSERT INTO hole VALUES (?, ?)')
+  for (const { firstSeq, lastSeq } of holes) insert.run(firstSeq, lastSeq)
+}
+
+/** Closing a connection would move the WAL too, but says nothing when the disk is full or fails. */
+function moveWal(db: Database.Database): void {
+  const [row] = db.pragma('wal_checkpoint(TRUNCATE)') as { busy: number; log: number }[]
+  assert(row?.busy === 0 && row.log === 0, 'the WAL of a new segment is moved into it')
+}
+
+/** The rename moves the file alone: it must hold its tables without any WAL. */
+function assertComplete(file: string, pipeCount: number): void {
+  const image = readFileSync(file)
+  // Says "no WAL" where the header says that there may be one: an image in memory cannot have one.
+  image.fill(1, 18, 20)
+  const db = new Database(image, { readonly: true })
   try {
-    fsyncSync(fd)
+    const pipes = db.prepare('SELECT count(*) FROM pipe, segment').pluck().get()
+    assert(pipes === pipeCount, 'a new segment is complete')
   } finally {
-    closeSync(fd)
+    db.close()
   }
 }
 
-/** A connection that may write: WAL, every commit fsynced. */
-export function openForWriting(dir: string, firstSeq: number): Database.Database {
-  const db = new Database(segmentFile(dir, firstSeq), { fileMustExist: true })
-  requireFull(db)
-  return db
+/** A connection that may write: WAL, every commit fsynced. Makes the -wal and the -shm. */
+export function openForWriting(dir: string, name: SegmentName): Database.Database {
+  const file = segmentFile(dir, name)
+  return onFile('opening', file, () => {
+    const db = new Database(file, { fileMustExist: true })
+    try {
+      requireFull(db)
+      // A segment that the version before keyed hashes was still writing.
+      if (!hasColumn(db, 'message', 'body_hash')) db.exec('ALTER TABLE message ADD COLUMN body_hash TEXT')
+      return db
+    } catch (error) {
+      db.close()
+      throw error
+    }
+  })
+}
+
+export function hasColumn(db: Database.Database, table: string, column: string): boolean {
+  return db.prepare('SELECT 1 FROM pragma_table_info(?) WHERE name = ?').get(table, column) !== undefined
+}
+
+/** Of a file that is a segment. */
+export function formatOf(db: Database.Database): SegmentFormat {
+  if (!hasColumn(db, 'segment', 'format')) return 1
+  const format = db.prepare('SELECT format FROM segment').pluck().get()
+  if (format !== 2)
+    throw new UnknownFormatError(
+      `${db.name}: a segment of format ${format}, which this version does not know`,
+    )
+  return format
+}
+
+export function openReadOnly(dir: string, name: SegmentName): Database.Database {
+  const file = segmentFile(dir, name)
+  return onFile('opening', file, () => new Database(file, { readonly: true, fileMustExist: true }))
+}
+
+/**
+ * What lacks between the rows of a salvaged segment is lost. Anywhere else it is damage, of an index for example: the
+ * rows may still be there. So a salvage leaves a mark in the file that it makes, and compaction carries it on: no
+ * segment is salvaged again and again for the same gap. It stands where SQLite keeps a number for its users.
+ */
+export function markSalvaged(db: Database.Database): void {
+  db.pragma('user_version = 1')
+}
+
+export function isSalvaged(db: Database.Database): boolean {
+  return db.pragma('user_version', { simple: true }) === 1
 }
 
 function requireFull(db: Database.Database): void {
@@ -129,57 +238,21 @@ function requireFull(db: Database.Database): void {
 }
 
 /** The first access of a WAL database resets `synchronous` in this build: only a look after a write counts. */
-function assertFull(db: Database.Database): void {
+export function assertFull(db: Database.Database): void {
   assert(db.pragma('synchronous', { simple: true }) === synchronousFull, 'every commit must be fsynced')
 }
 
-/** Wraps an open connection; it belongs to the wrapper from here on. */
-export function segmentWriter(db: Database.Database, firstSeq: number): SegmentWriter {
-  const begin = db.prepare('BEGIN IMMEDIATE')
-  const commit = db.prepare('COMMIT')
-  const insertPipe = db.prepare('INSERT INTO pipe VALUES (?, ?, 0, 0, 0, 0)')
-  const insertMessage = db.prepare('INSERT INTO message VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)')
-  const pageCount = db.prepare('PRAGMA page_count').pluck()
-  const pageSize = Number(db.pragma('page_size', { simple: true }))
-  let isFullKnown = false
-  return {
-    firstSeq,
-    begin: () => void begin.run(),
-    insertPipe: (no, pipeId) => void insertPipe.run(no, pipeId),
-    insertMessage(seq, pipeNo, message, { messages, records, bytes }) {
-      const { msgId, receivedMs, recordCount, crc, idempotencyKey, body } = message
-      insertMessage.run(
-        seq,
-        pipeNo,
-        msgId,
-        receivedMs,
-        recordCount,
-        crc,
-        messages,
-        records,
-        bytes,
-        idempotencyKey,
-        body,
-      )
-    },
-    commit() {
-      commit.run()
-      if (isFullKnown) return
-      assertFull(db)
-      isFullKnown = true
-    },
-    rollback() {
-      if (db.inTransaction) db.exec('ROLLBACK')
-    },
-    bytes: () => Number(pageCount.get()) * pageSize,
-    checkpoint: () => void db.pragma('wal_checkpoint(PASSIVE)'),
-    markSealed: (lastClockMs) => void db.prepare('UPDATE segment SET last_clock_ms = ?').run(lastClockMs),
-    close() {
-      try {
-        db.pragma('wal_checkpoint(TRUNCATE)')
-      } finally {
-        db.close()
-      }
-    },
+/**
+ * All that is in the WAL moves into the database, durably, which leaves WAL mode. False while someone reads
+ * it or a full disk has no room. See sealing.ts.
+ */
+export function leaveWal(db: Database.Database): boolean {
+  try {
+    db.pragma('busy_timeout = 0')
+    const [row] = db.pragma('wal_checkpoint(TRUNCATE)') as { busy: number }[]
+    return row?.busy === 0 && db.pragma('journal_mode = MEMORY', { simple: true }) === 'memory'
+  } catch (error) {
+    if (isBusy(error) || isDiskFull(error)) return false
+    throw error
   }
 }

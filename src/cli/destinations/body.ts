@@ -1,18 +1,21 @@
 /**
  * The body of a destination from a file, a URL and flags; later ones win. Used by create, update and test.
  */
-import { existsSync } from 'node:fs'
 import type { Command } from 'commander'
 import type { DestinationBody, DestinationPatch } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
-import { isObject } from '../../client/http.ts'
-import type { DestinationType } from '../../contract/destination.ts'
+import type { ColumnMapping, Destination } from '../../contract/destination.ts'
+import { type DestinationType, destinationTypes, wordsOf } from '../../contract/destination-words.ts'
+import { isObject } from '../../contract/is-object.ts'
 import { columnHelp, parseColumn } from './columns.ts'
+import { configKeysHelp } from './config-keys.ts'
 import { parseDestinationUrl } from './connection-url.ts'
-import { needSecret, secretKeysOf, secretsFromEnvironment } from './secrets.ts'
+import { addDeliveryOptions, type DeliveryOptions, deliverySettings, flushHelp } from './delivery-options.ts'
+import { bodyFromFile } from './file.ts'
+import { needSecret, secretKeysOf, secretsFromEnvironment, splitPlace } from './secrets.ts'
 
-export interface BodyOptions {
-  type?: keyof typeof typeWords
+export interface BodyOptions extends DeliveryOptions {
+  type?: string
   url?: string
   file?: string
   host?: string
@@ -28,12 +31,28 @@ export interface BodyOptions {
   secret?: string[]
 }
 
-export const typeWords = {
-  database: 'destination_database',
-  'object-store': 'destination_object_store',
-  'http-endpoint': 'destination_http_endpoint',
-  pull: 'destination_pull',
-} as const satisfies Record<string, DestinationType>
+/** What only a change of a stored destination takes. */
+export interface PatchOptions extends BodyOptions {
+  addColumn?: string[]
+  /** False: --no-columns. */
+  columns?: boolean
+}
+
+export function addPatchOptions(command: Command): void {
+  addBodyOptions(command)
+  command
+    .option(
+      '--add-column <column>',
+      'add a column mapping, or replace that of its name; may be repeated',
+      repeated,
+    )
+    .option('--no-columns', "remove all mappings: columns are matched by name with the table's own")
+}
+
+/** --type → destination_type. */
+export const typeWords: Readonly<Record<string, DestinationType>> = Object.fromEntries(
+  destinationTypes.map((type) => [wordsOf(type).kind, type]),
+)
 
 const repeated = (value: string, earlier: string[] = []) => [...earlier, value]
 
@@ -61,11 +80,16 @@ export function addBodyOptions(command: Command): void {
     )
     .option('--column <column>', 'a column mapping (see below), may be repeated', repeated)
     .option('--max-retry-seconds <seconds>', 'how long a failing message is retried eagerly (default 86400)')
-    .option('--secret <key>', 'ask for this secret, or read it from its variable; may be repeated', repeated)
-    .addHelpText(
-      'after',
-      `\n${columnHelp}\n\nSecrets come from PIPECTL_DESTINATION_PASSWORD, …_SECRET_KEY, …_SESSION_TOKEN, …_AUTH_HEADER\nand …_SIGNING_SECRET, or are asked for on a terminal.`,
+    .option(
+      '--secret <key>',
+      'ask for this secret, or read it from its variable; secret_headers.NAME for a header; may be repeated',
+      repeated,
     )
+  addDeliveryOptions(command)
+  command.addHelpText(
+    'after',
+    `\n${columnHelp}\n\n${flushHelp()}\n\nConfig keys by type, for --set and -f (* needed):\n${configKeysHelp}\n\nSecrets come from PIPECTL_DESTINATION_PASSWORD, …_SECRET_KEY, …_SESSION_TOKEN, …_AUTH_HEADER,\n…_SIGNING_SECRET; with --secret …_SECRET_HEADERS_NAME and …_URL too; or they are asked for on a terminal.`,
+  )
 }
 
 /** A whole body, secrets included. Throws Failure (usage). */
@@ -76,17 +100,19 @@ export async function destinationBody(options: BodyOptions): Promise<Destination
   const type = decideType(options, named?.destination_type, file.destination_type, flags)
   const fromFile = isObject(file.destination_config) ? file.destination_config : {}
   const config = { ...fromFile, ...named?.destination_config, ...flags, ...secretsFromEnvironment(type) }
-  for (const key of options.secret ?? []) config[key] = await needSecret(type, key)
+  await addSecrets(type, config, options.secret ?? [])
   if (type === 'destination_database') config.password ??= await needSecret(type, 'password')
   const body: DestinationBody = { ...file, destination_type: type, destination_config: config }
-  return { ...body, ...sharedFields(options), ...(options.startFrom && { start_from: options.startFrom }) }
+  const settings = { ...sharedFields(options), ...deliverySettings(type, options, null) }
+  return { ...body, ...settings, ...(options.startFrom && { start_from: options.startFrom }) }
 }
 
 /** Only what was given, for a change of a stored destination. Secrets only those named with --secret or in the file. */
 export async function destinationPatch(
-  type: DestinationType,
-  options: BodyOptions,
+  stored: Pick<Destination, 'destination_type' | 'columns' | 'flush'>,
+  options: PatchOptions,
 ): Promise<DestinationPatch> {
+  const { destination_type: type } = stored
   const {
     destination_type: _,
     start_from: __,
@@ -106,14 +132,61 @@ export async function destinationPatch(
     ...named?.destination_config,
     ...configFlags(options),
   }
-  for (const key of options.secret ?? []) config[key] = await needSecret(type, key)
-  const patch: DestinationPatch = { ...file, ...sharedFields(options) }
+  await addSecrets(type, config, options.secret ?? [])
+  const patch: DestinationPatch = {
+    ...file,
+    ...sharedFields(options),
+    ...changedColumns(stored.columns ?? [], options),
+    ...deliverySettings(type, options, stored.flush),
+  }
   if (Object.keys(config).length > 0) patch.destination_config = config
   else delete patch.destination_config
   if (Object.keys(patch).length === 0) {
     throw new Failure(exitCodes.usage, 'nothing to change was given', '--help lists what can be changed')
   }
   return patch
+}
+
+/** Whether anything of a destination was given. */
+export function hasChanges(options: PatchOptions): boolean {
+  const notChanges = ['type', 'yes', 'output', 'sample', 'server', 'profile', 'apiKeyFile', 'apiKeyStdin']
+  return Object.entries(options).some(
+    ([key, value]) => !notChanges.includes(key) && value !== undefined && value !== true,
+  )
+}
+
+/** `--column` replaces all, `--no-columns` removes all, `--add-column` adds one or replaces that of its name. */
+function changedColumns(
+  stored: readonly ColumnMapping[],
+  options: PatchOptions,
+): Pick<DestinationPatch, 'columns'> {
+  const ways = [options.column, options.addColumn, options.columns === false || undefined]
+  if (ways.filter((one) => one !== undefined).length > 1) {
+    throw new Failure(
+      exitCodes.usage,
+      '--column, --add-column and --no-columns contradict each other',
+      '--column replaces all columns, --add-column adds to them, --no-columns removes them',
+    )
+  }
+  if (options.columns === false) return { columns: [] }
+  if (options.addColumn === undefined) return {}
+  const added = options.addColumn.map(parseColumn)
+  const kept = stored.filter((one) => !added.some((other) => other.column_name === one.column_name))
+  return { columns: [...kept, ...added] }
+}
+
+/** The secrets that were asked for. A secret header is sent without the stored ones: the daemon keeps those. */
+async function addSecrets(
+  type: DestinationType,
+  config: Record<string, unknown>,
+  places: readonly string[],
+): Promise<void> {
+  for (const place of places) {
+    const { key, member } = splitPlace(place)
+    const value = await needSecret(type, place)
+    if (member === null) config[key] = value
+    else config[key] = { ...(isObject(config[key]) ? config[key] : {}), [member]: value }
+  }
 }
 
 function sharedFields(
@@ -142,7 +215,7 @@ function decideType(
       `use one of ${Object.values(typeWords).join(', ')}`,
     )
   }
-  const type = asked ?? fromUrl ?? known ?? (flags.host === undefined ? undefined : typeWords.database)
+  const type = asked ?? fromUrl ?? known ?? (flags.host === undefined ? undefined : 'destination_database')
   if (type === undefined) {
     throw new Failure(
       exitCodes.usage,
@@ -179,11 +252,11 @@ function configFlags(options: BodyOptions): Record<string, unknown> {
       )
     }
     const value = pair.slice(at + 1)
-    if (Object.values(secretKeysOf).flat().includes(key)) {
+    if (destinationTypes.flatMap(secretKeysOf).includes(key) || /^secret_headers(\.|$)/.test(key)) {
       throw new Failure(
         exitCodes.usage,
         `${key} is a secret, and a flag can be seen by others`,
-        `use --secret ${key}`,
+        `use --secret ${key === 'secret_headers' ? 'secret_headers.NAME' : key}`,
       )
     }
     if (key.startsWith('headers.')) headers[key.slice('headers.'.length)] = value
@@ -195,8 +268,10 @@ function configFlags(options: BodyOptions): Record<string, unknown> {
 
 function typed(key: string, value: string): unknown {
   if (value === 'null') return null
-  if (key === 'force_path_style') return value === 'true' ? true : value === 'false' ? false : value
-  if (['timeout_ms', 'lease_seconds', 'port'].includes(key) && /^\d+$/.test(value)) return Number(value)
+  const all = destinationTypes.map(wordsOf)
+  if (all.some(({ booleans }) => booleans.includes(key)) && /^(true|false)$/.test(value))
+    return value === 'true'
+  if (all.some(({ numbers }) => numbers.includes(key)) && /^\d+$/.test(value)) return Number(value)
   return value
 }
 
@@ -207,29 +282,4 @@ function wholeNumber(flag: string, value: string): number {
     `${flag} ${JSON.stringify(value)} is not a whole number`,
     `e.g. ${flag} 3600`,
   )
-}
-
-async function bodyFromFile(name: string): Promise<Partial<DestinationBody>> {
-  if (name !== '-' && !existsSync(name)) {
-    throw new Failure(exitCodes.usage, `-f ${name}: there is no such file`, 'name a file, or - for stdin')
-  }
-  const { readYamlFile, refuseUnknownKeys, expand, wrongAt } = await import('../declare/yaml-file.ts')
-  const file = readYamlFile(name)
-  if (!isObject(file.value))
-    throw wrongAt(file.name, 1, 'it holds no destination', 'it must be a mapping with destination_config')
-  const known = [
-    'destination_type',
-    'destination_config',
-    'destination_max_retry_seconds',
-    'columns',
-    'start_from',
-  ]
-  refuseUnknownKeys(file, [], known, file.value)
-  const body: Partial<DestinationBody> = { ...file.value }
-  if (!isObject(body.destination_config)) return body
-  const config = Object.entries(body.destination_config).map(([key, value]) => [
-    key,
-    typeof value === 'string' ? expand(file, ['destination_config', key], value, process.env) : value,
-  ])
-  return { ...body, destination_config: Object.fromEntries(config) }
 }

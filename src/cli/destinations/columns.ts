@@ -4,7 +4,7 @@
  *   name:type[:role][:source=KEY|:generated][:required]
  *
  * type: string number boolean object array null; role: dedupe_id record_ts received_at; `source=KEY`: the record's key
- * when it differs from the column's name; `required`: a record without it is refused (nullable: false).
+ * when it differs from the column's name; `required`: a record without it is rejected (nullable: false).
  *
  * A dedupe_id column takes the key called like it. Through the API a dedupe_id without source_field is a generated id;
  * here that has to be said (`generated`), since who writes `id:number:dedupe_id` means the records' own id.
@@ -35,7 +35,7 @@ export const columnHelp = `A column is name:type[:role][:source=KEY|:generated][
   role      dedupe_id (delivery becomes an upsert on it), record_ts, received_at
   source    the key of the record, where it is not called like the column
   generated for dedupe_id: an id made of message and place, for records that have none
-  required  records without it are refused`
+  required  records without it are rejected`
 
 /** Throws Failure (usage) naming the part that is wrong. */
 export function parseColumn(text: string): Partial<ColumnMapping> {

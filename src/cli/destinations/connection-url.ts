@@ -5,7 +5,7 @@
  *   https://example.com/hook?any=thing                        an HTTP endpoint, the URL as it is
  *   s3://bucket?region=eu-central-1&endpoint=https://…        an object store
  *
- * A secret inside the URL is refused: command lines are seen by others and kept in histories.
+ * A secret inside the URL is rejected: command lines are seen by others and kept in histories.
  */
 import { exitCodes, Failure } from '../../client/failure.ts'
 import type { DestinationType } from '../../contract/destination.ts'
@@ -55,7 +55,7 @@ function database(url: URL, dialect: string): NamedDestination {
       `write it as ${url.protocol}//user@host/database?table=events`,
     )
   }
-  refuseUnknown(url, ['table'])
+  rejectUnknown(url, ['table'])
   const config: Record<string, unknown> = {
     host: url.hostname.replace(/^\[|\]$/g, ''),
     database: name,
@@ -82,7 +82,7 @@ function objectStore(url: URL): NamedDestination {
       'say where objects go with --set key_template=…, which must hold {first_seq}',
     )
   }
-  refuseUnknown(url, objectStoreParameters)
+  rejectUnknown(url, objectStoreParameters)
   const config: Record<string, unknown> = { bucket: url.hostname }
   for (const name of objectStoreParameters) {
     const value = url.searchParams.get(name)
@@ -91,7 +91,7 @@ function objectStore(url: URL): NamedDestination {
   return { destination_type: 'destination_object_store', destination_config: config }
 }
 
-function refuseUnknown(url: URL, known: readonly string[]): void {
+function rejectUnknown(url: URL, known: readonly string[]): void {
   for (const name of url.searchParams.keys()) {
     if (known.includes(name)) continue
     const tls = /^ssl/i.test(name) ? '; TLS is decided by the daemon (DESTINATION_DB_SSL), not by a URL' : ''

@@ -4,7 +4,7 @@
  * again by their Idempotency-Key.
  */
 import { setTimeout } from 'node:timers/promises'
-import type { InputRecord, RecordSplitter } from './record-splitter.ts'
+import type { InputPiece, InputRecord, InvalidPiece, Splitter } from './input.ts'
 
 export interface BatchLimits {
   maxRecords: number
@@ -12,10 +12,13 @@ export interface BatchLimits {
   maxBytes: number
 }
 
+/** A run of the input: records that one request carries, or pieces that are none. */
 export interface RecordBatch {
   records: InputRecord[]
-  /** Offset in the input after the last record. */
+  invalid: InvalidPiece[]
+  /** Offset in the input after the last piece, and the line breaks before it. */
   end: number
+  linesBeforeEnd: number
 }
 
 const openBracket = Buffer.from('[')
@@ -24,15 +27,15 @@ const closeBracket = Buffer.from(']')
 
 export class Batcher {
   readonly #chunks: AsyncIterator<Buffer>
-  readonly #splitter: RecordSplitter
-  #queue: InputRecord[] = []
+  readonly #splitter: Splitter
+  #queue: InputPiece[] = []
   #from = 0
   #ended = false
   readonly #lingerMs: number | null
   #arriving: Promise<IteratorResult<Buffer>> | null = null
 
   /** `lingerMs`: a batch that is not full is closed when no input came for so long (live input); null: never. */
-  constructor(chunks: AsyncIterable<Buffer>, splitter: RecordSplitter, lingerMs: number | null) {
+  constructor(chunks: AsyncIterable<Buffer>, splitter: Splitter, lingerMs: number | null) {
     this.#lingerMs = lingerMs
     this.#chunks = chunks[Symbol.asyncIterator]()
     this.#splitter = splitter
@@ -42,53 +45,54 @@ export class Batcher {
     return this.#splitter.insideArray
   }
 
-  /** The next batch; null at the end of the input. A fault of the input is thrown once all before it is taken. */
+  /**
+   * The next batch; null at the end of the input. It never mixes records with what is none, so that the same batches are
+   * cut whatever is done with those. A fault of the input is thrown once all before it is taken.
+   */
   async next(limits: BatchLimits): Promise<RecordBatch | null> {
     let bytes = 2
-    const records: InputRecord[] = []
-    while (records.length < limits.maxRecords) {
-      const record = await this.#peek(records.length > 0)
-      if (record === null) break
-      const size = record.bytes.length + (records.length === 0 ? 0 : 1)
-      if (records.length > 0 && bytes + size > limits.maxBytes) break
-      records.push(record)
+    const pieces: InputPiece[] = []
+    while (pieces.length < limits.maxRecords) {
+      const piece = await this.#peek(pieces.length > 0)
+      if (piece === null || (pieces.length > 0 && piece.kind !== pieces[0]?.kind)) break
+      const size = piece.bytes.length + (pieces.length === 0 ? 0 : 1)
+      if (pieces.length > 0 && bytes + size > limits.maxBytes) break
       bytes += size
+      pieces.push(piece)
       this.#from += 1
     }
-    const last = records.at(-1)
-    return last === undefined ? null : { records, end: last.end }
+    return pieces.length === 0 ? null : batchOf(pieces)
   }
 
   /** Puts a batch back, to be cut again by smaller limits. */
   putBack(batch: RecordBatch): void {
-    this.#queue = [...batch.records, ...this.#queue.slice(this.#from)]
+    this.#queue = [...batch.records, ...batch.invalid, ...this.#queue.slice(this.#from)]
     this.#from = 0
   }
 
-  /** The next record without taking it; null when the batch must end here. */
-  async #peek(batchHasRecords: boolean): Promise<InputRecord | null> {
+  /** The next piece without taking it; null when the batch must end here. */
+  async #peek(isBegun: boolean): Promise<InputPiece | null> {
     while (this.#from >= this.#queue.length) {
       if (this.#ended) return null
-      const chunk = await this.#nextChunk(batchHasRecords)
+      const chunk = await this.#nextChunk(isBegun)
       if (chunk === 'lingered') return null
       this.#from = 0
       this.#queue = []
       try {
-        if (chunk.done) this.#splitter.finish()
-        else this.#queue = this.#splitter.push(chunk.value)
+        this.#queue = chunk.done ? this.#splitter.finish() : this.#splitter.push(chunk.value)
         this.#ended = chunk.done === true
       } catch (error) {
-        // The records before the fault are sent first; the splitter tells the fault again at the next call.
-        if (!batchHasRecords) throw error
+        // The records before the fault are sent first; the splitter throws it again at the next call.
+        if (!isBegun) throw error
         return null
       }
     }
     return this.#queue[this.#from] ?? null
   }
 
-  async #nextChunk(batchHasRecords: boolean): Promise<IteratorResult<Buffer> | 'lingered'> {
+  async #nextChunk(isBegun: boolean): Promise<IteratorResult<Buffer> | 'lingered'> {
     this.#arriving ??= this.#chunks.next()
-    const lingers = batchHasRecords && this.#lingerMs !== null
+    const lingers = isBegun && this.#lingerMs !== null
     const timer = new AbortController()
     try {
       const chunk = await (lingers
@@ -107,7 +111,17 @@ async function lingered(ms: number, signal: AbortSignal): Promise<'lingered'> {
   return 'lingered'
 }
 
-/** The body of a batch: the records as they stand, between brackets and commas. */
+function batchOf(pieces: InputPiece[]): RecordBatch {
+  const last = pieces.at(-1)!
+  return {
+    records: pieces.filter((piece) => piece.kind === 'record'),
+    invalid: pieces.filter((piece) => piece.kind === 'invalid'),
+    end: last.end,
+    linesBeforeEnd: last.linesBeforeEnd,
+  }
+}
+
+/** The body of a batch: the bytes of the records, between brackets and commas. */
 export function bodyOf(batch: RecordBatch): Buffer {
   const parts: Buffer[] = [openBracket]
   for (const [index, record] of batch.records.entries()) {

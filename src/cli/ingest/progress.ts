@@ -1,5 +1,5 @@
 /** The progress line of a long transfer, on a terminal only: bar, share, records, rate, time left. */
-import { bytes, count, duration } from '../../client/quantities.ts'
+import { bytes, count, duration } from '../../quantities.ts'
 
 export interface Progress {
   /** So far: offset in the input and records sent. */

@@ -1,30 +1,23 @@
 /**
- * Cuts a stream of bytes into records without parsing them: each record is the bytes as they stand in the input.
- * Takes one JSON object, a JSON array of objects, NDJSON, or objects one after the other in any layout; the input
- * may be larger than memory, one record may not.
+ * Cuts a stream of bytes into records without parsing them: each record is the very bytes of the input.
+ * Takes one JSON object, a JSON array of objects, or objects one after the other in any layout; the input may be larger
+ * than memory, one record may not. For NDJSON there is `line-splitter.ts`.
  *
  *   between ──'{'──▶ inside ──matching '}'──▶ between
  *      └─ first byte '[': an array; elements are parted by commas and ']' ends it
  *
- * Only what is needed to find the ends is understood (strings, escapes, depth): the daemon judges the rest.
+ * Only what is needed to find the ends is understood (strings, escapes, depth); a piece that is no valid JSON then is
+ * given out as such.
  */
 import { exitCodes, Failure } from '../../client/failure.ts'
-
-export interface InputRecord {
-  bytes: Buffer
-  /** Offset in the input just after the record: where a resumed run goes on. */
-  end: number
-}
-
-export interface StartAt {
-  offset: number
-  /** Records before the offset: for messages. */
-  records: number
-  /** The offset lies within an array, after an element. */
-  insideArray: boolean
-}
-
-export const fromTheStart: StartAt = { offset: 0, records: 0, insideArray: false }
+import {
+  countLineBreaks,
+  fromTheStart,
+  type InputPiece,
+  type Splitter,
+  type StartAt,
+  whyNoRecord,
+} from './input.ts'
 
 /** A record larger than this is not one: a quotation mark or bracket is missing. */
 const maxRecordBytes = 64 * 1024 * 1024
@@ -47,13 +40,17 @@ type Place =
   | 'inside'
   | 'after-array'
 
-/** Push bytes in, get whole records out. Throws Failure (failed) that names record and byte of what is wrong. */
-export class RecordSplitter {
+/** Push bytes in, get whole records out. Throws Failure (failed) that names line, record and byte of what is wrong. */
+export class RecordSplitter implements Splitter {
   #place: Place
   /** Bytes not yet given out, and the offset of the first of them in the input. */
   #held: Buffer = Buffer.alloc(0)
   #heldOffset: number
   #records: number
+  readonly #name: string
+  /** Line breaks before `#countedTo`, a place in `#held`. */
+  #lines: number
+  #countedTo = 0
   /** Where in `#held` the scan goes on, where the record begins, and how it is nested there. */
   #at = 0
   #recordStart = 0
@@ -62,7 +59,10 @@ export class RecordSplitter {
   #returnTo: Place = 'between'
   #failure: Failure | null = null
 
-  constructor(start: StartAt = fromTheStart) {
+  /** `name`: what messages call the input. */
+  constructor(start: StartAt = fromTheStart, name = 'the input') {
+    this.#name = name
+    this.#lines = start.lines
     this.#heldOffset = start.offset
     this.#records = start.records
     this.#place = start.offset === 0 ? 'start' : start.insideArray ? 'array-separator' : 'between'
@@ -74,14 +74,14 @@ export class RecordSplitter {
     return place.startsWith('array') || place === 'after-array'
   }
 
-  push(chunk: Buffer): InputRecord[] {
+  push(chunk: Buffer): InputPiece[] {
     if (this.#failure !== null) throw this.#failure
-    const records: InputRecord[] = []
+    const records: InputPiece[] = []
     this.#held = this.#held.length === 0 ? chunk : Buffer.concat([this.#held, chunk])
     try {
       this.#scan(records)
     } catch (error) {
-      // What came before the fault is good: it is given out, and the fault is told at the next call.
+      // What came before the fault is good: it is returned, and the fault is thrown at the next call.
       if (!(error instanceof Failure)) throw error
       this.#failure = error
       if (records.length === 0) throw error
@@ -91,12 +91,16 @@ export class RecordSplitter {
     return records
   }
 
-  #scan(records: InputRecord[]): void {
+  #scan(records: InputPiece[]): void {
     while (this.#at < this.#held.length) {
       if (this.#place === 'inside') {
         if (!this.#scanRecord()) break
         const bytes = this.#held.subarray(this.#recordStart, this.#at)
-        records.push({ bytes, end: this.#heldOffset + this.#at })
+        const line = this.#linesBefore(this.#recordStart) + 1
+        const linesBeforeEnd = this.#linesBefore(this.#at)
+        const place = { bytes, line, end: this.#heldOffset + this.#at, linesBeforeEnd }
+        const reason = whyNoRecord(bytes)
+        records.push(reason === null ? { kind: 'record', ...place } : { kind: 'invalid', reason, ...place })
         this.#records += 1
         this.#place = this.#returnTo
       } else this.#stepBetween()
@@ -104,7 +108,7 @@ export class RecordSplitter {
   }
 
   /** Call at the end of the input: it must not be inside a record or an array. */
-  finish(): void {
+  finish(): InputPiece[] {
     if (this.#failure !== null) throw this.#failure
     if (this.#place === 'inside') {
       throw this.#wrong(this.#recordStart, 'the input ends inside it')
@@ -112,6 +116,7 @@ export class RecordSplitter {
     if (this.#place.startsWith('array')) {
       throw this.#wrong(this.#at, 'the array is not closed: the input ends without ]')
     }
+    return []
   }
 
   #stepBetween(): void {
@@ -146,7 +151,7 @@ export class RecordSplitter {
         return
       case 'array-separator':
         if (byte !== comma && byte !== closeBracket)
-          throw this.#wrong(this.#at, 'a comma or ] must stand before it')
+          throw this.#wrong(this.#at, 'a comma or ] is missing before it')
         this.#at += 1
         this.#place = byte === comma ? 'array-element' : 'after-array'
         return
@@ -207,17 +212,27 @@ export class RecordSplitter {
   /** Drops what was given out; the tail is copied so that a big chunk is not kept alive by a few bytes. */
   #release(): void {
     const from = this.#place === 'inside' ? this.#recordStart : this.#at
+    this.#linesBefore(from)
     this.#held = from === this.#held.length ? Buffer.alloc(0) : Buffer.from(this.#held.subarray(from))
     this.#heldOffset += from
     this.#at -= from
     this.#recordStart -= from
+    this.#countedTo -= from
+  }
+
+  /** Line breaks of the input before a place in `#held`; places are asked for in order. */
+  #linesBefore(at: number): number {
+    this.#lines += countLineBreaks(this.#held.subarray(this.#countedTo, at))
+    this.#countedTo = at
+    return this.#lines
   }
 
   #wrong(at: number, what: string): Failure {
+    const line = this.#linesBefore(at) + 1
     return new Failure(
       exitCodes.failed,
-      `record ${this.#records + 1} (byte ${this.#heldOffset + at} of the input): ${what}`,
-      'the input must be a JSON object, an array of objects, or one object a line (NDJSON); what came before is sent',
+      `${this.#name}, line ${line} (record ${this.#records + 1}, byte ${this.#heldOffset + at}): ${what}`,
+      'the input must be a JSON object, an array of objects, or one object per line (NDJSON); what came before is sent',
     )
   }
 }

@@ -4,7 +4,7 @@
  *
  * A crash between the daemon's 202 and the saving of the new offset makes the next run send that batch again. It is
  * then cut by the same limits (saved before the first batch is sent with them) and carries the same Idempotency-Key,
- * so the daemon answers it without keeping it twice. The key is made from the file's identity, the run, the offset and
+ * so the daemon accepts it without keeping it twice. The key is made from the file's identity, the run, the offset and
  * the content; the run's random id keeps two machines with equal paths and contents apart.
  */
 import { createHash, randomUUID } from 'node:crypto'
@@ -20,10 +20,10 @@ import {
 } from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
-import { isObject } from '../../client/http.ts'
-import { stateDir } from '../profiles.ts'
+import { isObject } from '../../contract/is-object.ts'
+import { stateDir } from '../profile-store.ts'
 import type { BatchLimits } from './batcher.ts'
-import { fromTheStart, type StartAt } from './record-splitter.ts'
+import { countLineBreaks, fromTheStart, type StartAt } from './input.ts'
 
 export interface ResumeState extends StartAt, BatchLimits {
   run: string
@@ -50,8 +50,8 @@ export function resumeFileOf(
   env: NodeJS.ProcessEnv,
 ): ResumeFile {
   if (input === null) return { file: null, identity: randomUUID() }
-  const { dev, ino } = statSync(input)
-  const identity = digest([os.hostname(), path.resolve(input), String(dev), String(ino)])
+  // Not the inode: an editor that corrects a line gives the file a new one.
+  const identity = digest([os.hostname(), path.resolve(input)])
   const name = `${digest([identity, url, pipeId]).slice(0, 32)}.json`
   return { file: path.join(stateDir(env), 'ingest', name), identity }
 }
@@ -70,7 +70,7 @@ export function loadState(resume: ResumeFile, input: string): ResumeState | null
     return null
   }
   if (!isObject(value) || value.version !== 1) return null
-  const { run, fingerprint, offset, records, insideArray, maxRecords, maxBytes, done, savedAt } = value
+  const { run, fingerprint, offset, records, lines, insideArray, maxRecords, maxBytes, done, savedAt } = value
   if (typeof run !== 'string' || typeof fingerprint !== 'string' || typeof offset !== 'number') return null
   if (typeof records !== 'number' || typeof maxRecords !== 'number' || typeof maxBytes !== 'number')
     return null
@@ -80,6 +80,7 @@ export function loadState(resume: ResumeFile, input: string): ResumeState | null
     fingerprint,
     offset,
     records,
+    lines: typeof lines === 'number' ? lines : lineBreaksBefore(input, offset),
     insideArray: insideArray === true,
     maxRecords,
     maxBytes,
@@ -117,6 +118,20 @@ function fingerprintOf(input: string, offset: number): string {
     hash.update(readRange(fd, 0, Math.min(offset, fingerprintBytes)))
     hash.update(readRange(fd, Math.max(0, offset - fingerprintBytes), offset))
     return hash.digest('hex')
+  } finally {
+    closeSync(fd)
+  }
+}
+
+/** For a state that an earlier version saved. */
+function lineBreaksBefore(input: string, offset: number): number {
+  const fd = openSync(input, 'r')
+  try {
+    let count = 0
+    for (let at = 0; at < offset; at += fingerprintBytes) {
+      count += countLineBreaks(readRange(fd, at, Math.min(offset, at + fingerprintBytes)))
+    }
+    return count
   } finally {
     closeSync(fd)
   }

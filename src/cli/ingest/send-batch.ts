@@ -7,7 +7,7 @@ import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'
 import type { Client } from '../../client/client.ts'
 import { ApiFailure, exitCodes, Failure, UnreachableFailure } from '../../client/failure.ts'
-import { duration } from '../../client/quantities.ts'
+import { duration } from '../../quantities.ts'
 
 const compress = promisify(gzip)
 
@@ -18,11 +18,11 @@ export interface SendSettings {
   /** For a pipe that takes no key: the Origin it allows. */
   origin: string | null
   signal: AbortSignal
-  /** A pause begins; said to a person. */
+  /** A pause begins; for a message. */
   onWait: (reason: string, waitMs: number) => void
 }
 
-/** Resolves when the daemon answered 202. Throws Failure otherwise; an abort throws the signal's reason. */
+/** Resolves on 202. Throws Failure otherwise; an abort throws the signal's reason. */
 export async function sendBatch(
   client: Client,
   pipeId: string,

@@ -1,18 +1,18 @@
 /**
- * Up to where a pull lane's messages are done with, on this machine: one small file for each destination under the XDG
+ * Up to where a pull lane's messages are done with, on this machine: one small file per destination under the XDG
  * state directory. The daemon's own cursor moves only with the next request, so a consumer that is killed between its
  * output and that request would otherwise get the message again.
  */
 import { createHash } from 'node:crypto'
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
-import { isObject } from '../../client/http.ts'
-import { stateDir } from '../profiles.ts'
+import { isObject } from '../../contract/is-object.ts'
+import { stateDir } from '../profile-store.ts'
 
 export interface PullCursor {
   /** The last message whose output is done. */
   doneSeq: number
-  /** The last `after_seq` that the daemon has answered: what it knows. */
+  /** The last `after_seq` that the daemon has responded to: what it knows. */
   toldSeq: number
 }
 
@@ -49,7 +49,7 @@ export function openCursorFile(url: string, destinationId: string, env: NodeJS.P
 
 /**
  * Where to begin. The daemon's cursor wins when it is ahead (another consumer went on) and when it went back behind
- * what it had been told (somebody rewound the lane); otherwise the daemon merely was not told yet.
+ * what it knew (somebody rewound the lane); otherwise the daemon merely does not know yet.
  */
 export function startAfter(laneCursor: number, saved: PullCursor | null): number {
   if (saved === null || laneCursor >= saved.doneSeq || laneCursor < saved.toldSeq) return laneCursor

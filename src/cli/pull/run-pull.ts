@@ -52,7 +52,7 @@ export async function runPull(
       try {
         await sink(message, settings.signal)
       } catch (error) {
-        await lane.giveBack(message)
+        await lane.refund(message)
         throw error
       }
       await lane.done(message)
@@ -75,8 +75,8 @@ interface Lane {
   /** The next message; null: none came in time. */
   next(waitMs: number, signal: AbortSignal): Promise<PulledMessage | null>
   done(message: PulledMessage): Promise<void>
-  giveBack(message: PulledMessage): Promise<void>
-  /** Tells the daemon the last position, so that what is done is no longer shown as pending. */
+  refund(message: PulledMessage): Promise<void>
+  /** Reports the last position to the daemon, so that what is done is no longer shown as pending. */
   end(): Promise<void>
 }
 
@@ -92,31 +92,31 @@ function cursorLane(
   let toldSeq = laneCursor
   const ask = async (waitMs: number, signal?: AbortSignal) => {
     const asked = doneSeq
-    const answer = await client.pull(id, { waitMs, afterSeq: asked }, signal)
+    const response = await client.pull(id, { waitMs, afterSeq: asked }, signal)
     toldSeq = asked
-    return answer
+    return response
   }
   return {
     async next(waitMs, signal) {
-      try {
-        const answer = await ask(waitMs, signal)
-        return answer.status === 204 ? null : decode(answer.text, id)
-      } catch (error) {
-        const earliest =
-          error instanceof ApiFailure && error.code === 'cursor_expired' ? error.body.earliest_seq : null
-        if (!settings.acceptGap || typeof earliest !== 'number') throw error
-        settings.onNote(
-          `messages ${doneSeq + 1} to ${earliest - 1} were dropped by retention; going on after them`,
-        )
-        doneSeq = earliest - 1
-        return null
+      // Again after a gap that is accepted: what follows it is there already.
+      for (;;) {
+        try {
+          const response = await ask(waitMs, signal)
+          return response.status === 204 ? null : decode(response.text, id)
+        } catch (error) {
+          const earliest =
+            error instanceof ApiFailure && error.code === 'cursor_expired' ? error.body.earliest_seq : null
+          if (!settings.acceptGap || typeof earliest !== 'number') throw error
+          settings.onNote(gapNote(error, doneSeq, earliest))
+          doneSeq = earliest - 1
+        }
       }
     },
     async done(message) {
       doneSeq = message.seq
       cursors.save({ doneSeq, toldSeq })
     },
-    async giveBack() {},
+    async refund() {},
     async end() {
       if (toldSeq === doneSeq) return
       await ask(0)
@@ -125,18 +125,24 @@ function cursorLane(
   }
 }
 
+function gapNote(error: unknown, doneSeq: number, earliest: number): string {
+  return error instanceof ApiFailure && error.body.reason === 'restored'
+    ? `the daemon was restored from a backup older than message ${doneSeq}; going on with what it accepts since`
+    : `messages ${doneSeq + 1} to ${earliest - 1} were dropped by retention; going on after them`
+}
+
 function leasedLane(client: Client, destinationId: string): Lane {
   return {
     async next(waitMs, signal) {
-      const answer = await client.pull(destinationId, { waitMs, afterSeq: null }, signal)
-      return answer.status === 204 ? null : decode(answer.text, destinationId)
+      const response = await client.pull(destinationId, { waitMs, afterSeq: null }, signal)
+      return response.status === 204 ? null : decode(response.text, destinationId)
     },
     async done(message) {
-      await client.answerLease(destinationId, 'ack', message.msgId)
+      await client.settleLease(destinationId, 'ack', message.msgId)
     },
-    async giveBack(message) {
+    async refund(message) {
       // The lease runs out by itself: the failure of the sink is what the person must see.
-      await client.answerLease(destinationId, 'nack', message.msgId).catch(() => {})
+      await client.settleLease(destinationId, 'nack', message.msgId).catch(() => {})
     },
     async end() {},
   }
@@ -171,7 +177,7 @@ function decode(text: string, destinationId: string): PulledMessage {
   ) {
     throw new Failure(
       exitCodes.failed,
-      'the daemon answered a pull in a form this program does not know',
+      'the response to a pull has a form that this program does not know',
       'compare `pipectl --version` on both sides',
     )
   }

@@ -1,20 +1,23 @@
 /**
- * Where pulled messages go. A sink resolves only when the message is done with: written and flushed, answered 2xx, or
+ * Where pulled messages go. A sink resolves only when the message is done with: written and flushed, responded to with 2xx, or
  * the command ended with 0. The cursor moves after that and never before.
  */
+
 import { spawn } from 'node:child_process'
 import { fstatSync, fsyncSync } from 'node:fs'
 import { setTimeout } from 'node:timers/promises'
 import { exitCodes, Failure } from '../../client/failure.ts'
 import { retryAfterMs } from '../../client/http.ts'
 import { singleLine } from '../../client/json-text.ts'
+import { printableJson } from '../../client/printable.ts'
+import { errorCode } from '../../error-code.ts'
 
 export interface PulledMessage {
   pipeId: string
   destinationId: string
   msgId: string
   seq: number
-  /** The daemon's whole answer. */
+  /** The whole response of the daemon. */
   text: string
   /** Each record's own text. */
   records: string[]
@@ -23,22 +26,30 @@ export interface PulledMessage {
 export type PullFormat = 'ndjson' | 'json'
 export type Sink = (message: PulledMessage, signal: AbortSignal) => Promise<void>
 
-/** The bytes of one message: its records, one a line, or the daemon's answer on one line. */
-export function messageText(message: PulledMessage, format: PullFormat): string {
-  if (format === 'json') return `${singleLine(message.text)}\n`
-  return message.records.map((record) => `${singleLine(record)}\n`).join('')
+/**
+ * The bytes of one message: its records, one per line, or the response on one line. On a terminal what would act on it
+ * stands as escapes of JSON.
+ */
+export function messageText(message: PulledMessage, format: PullFormat, onTerminal = false): string {
+  const texts = format === 'json' ? [message.text] : message.records
+  const lines = texts.map((text) => `${singleLine(text)}\n`).join('')
+  return onTerminal ? printableJson(lines) : lines
 }
 
 /** To stdout. Resolves when the system has the bytes, and the disk when stdout is a file. */
 export function stdoutSink(format: PullFormat): Sink {
   const isFile = fstatSync(1).isFile()
+  const onTerminal = process.stdout.isTTY === true
   return async (message) => {
     await new Promise<void>((resolve, reject) => {
-      process.stdout.write(messageText(message, format), (error) => (error ? reject(error) : resolve()))
+      const text = messageText(message, format, onTerminal)
+      process.stdout.write(text, (error) => (error ? reject(error) : resolve()))
     }).catch((error: unknown) => {
+      const isReaderGone = errorCode(error) === 'EPIPE'
+      const why = error instanceof Error ? error.message : String(error)
       throw new Failure(
-        exitCodes.failed,
-        `message ${message.msgId} could not be written: the reader of the output went away`,
+        isReaderGone ? exitCodes.readerGone : exitCodes.failed,
+        `message ${message.msgId} could not be written: ${why}`,
         'run the command again: it begins with this message',
         error,
       )
@@ -71,7 +82,7 @@ export function forwardSink(
         throw new Failure(
           exitCodes.failed,
           `message ${message.msgId} was not taken by ${new URL(url).origin}: ${outcome.why}`,
-          'mend the receiver and run the command again: it begins with this message',
+          'correct the receiver and run the command again: it begins with this message',
         )
       }
       const waitMs = outcome.retryAfterMs ?? Math.min(1000 * 2 ** attempt, 60_000)
@@ -103,7 +114,7 @@ async function postOnce(
   } catch (error) {
     if (signal.aborted) throw signal.reason
     const cause = error instanceof Error && error.cause instanceof Error ? error.cause.message : String(error)
-    return { why: `no answer (${cause})`, passing: true, retryAfterMs: null }
+    return { why: `no response (${cause})`, passing: true, retryAfterMs: null }
   }
 }
 
@@ -136,7 +147,7 @@ export function execSink(command: string, format: PullFormat): Sink {
     throw new Failure(
       exitCodes.failed,
       `the command failed for message ${message.msgId}: ${why}`,
-      'mend the command and run pipectl again: it begins with this message',
+      'correct the command and run pipectl again: it begins with this message',
     )
   }
 }

@@ -1,30 +1,5 @@
-/** Where a mapped column's value comes from, the same for every database. Pure. Rules: contract "Delivery", Column rules. */
+/** What the drivers of databases share beside the contract's column rules. Pure. */
 import type { ColumnMapping } from '../../contract/destination.ts'
-
-export type ColumnSource =
-  /** The record's own top-level key. */
-  | { kind: 'key'; key: string }
-  /** When the request was accepted. */
-  | { kind: 'received_at' }
-  /** `<msg_id>:<index>`, the index counting from 0 in the message. */
-  | { kind: 'generated_id' }
-
-export interface ColumnRule {
-  name: string
-  type: ColumnMapping['column_type']
-  source: ColumnSource
-  /** Part of the key of the upsert. */
-  isDedupe: boolean
-}
-
-export function columnRules(columns: readonly ColumnMapping[], timestampField: string): ColumnRule[] {
-  return columns.map((column) => ({
-    name: column.column_name,
-    type: column.column_type,
-    source: sourceOf(column, timestampField),
-    isDedupe: column.semantic_role === 'dedupe_id',
-  }))
-}
 
 /** The value of a generated dedupe id: the same for every attempt. */
 export function generatedId(msgId: string, index: number): string {
@@ -38,19 +13,10 @@ export function receivedAtValue(type: ColumnMapping['column_type'], receivedMs: 
 
 /** Spec "Delivery rules": TLS unless the host is this very machine; the setting turns it on there too. */
 export function usesTls(host: string, databaseTls: boolean): boolean {
-  return databaseTls || (host !== 'localhost' && host !== '127.0.0.1')
+  return databaseTls || !isOwnHost(host)
 }
 
-function sourceOf(column: ColumnMapping, timestampField: string): ColumnSource {
-  if (column.source_field) return { kind: 'key', key: column.source_field }
-  switch (column.semantic_role) {
-    case 'received_at':
-      return { kind: 'received_at' }
-    case 'dedupe_id':
-      return { kind: 'generated_id' }
-    case 'record_ts':
-      return { kind: 'key', key: timestampField }
-    default:
-      return { kind: 'key', key: column.column_name }
-  }
+/** The spec's words for this very machine: nobody sits on the path to it. */
+export function isOwnHost(host: string): boolean {
+  return host === 'localhost' || host === '127.0.0.1'
 }

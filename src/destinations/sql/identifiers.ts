@@ -1,35 +1,28 @@
-/** The only place where names from outside become part of a PostgreSQL statement. */
-import { DeliveryError } from '../driver.ts'
+/** What each dialect allows as a name: checked when a destination is saved, and before a name is quoted. Pure. */
+import type { Dialect } from '../../contract/destinations/database.ts'
 
-const maxBytes = 63
+const maxPostgresBytes = 63
+const maxMysqlCharacters = 64
 
 /**
- * A name in double quotes, safe to stand in a statement. Throws a permanent `invalid_identifier` for what PostgreSQL
- * cannot hold: an empty name, NUL, or over 63 bytes, which it would cut off with no more than a notice.
+ * Why the server could not hold this name, as a sentence after it; null: it can. PostgreSQL cuts longer names off with
+ * no more than a notice, and MySQL would fail on each batch.
  */
-export function quotePostgresIdentifier(name: string): string {
-  const problem =
-    name === ''
-      ? 'is empty'
-      : name.includes('\0')
-        ? 'holds a NUL character'
-        : Buffer.byteLength(name) > maxBytes
-          ? `is longer than ${maxBytes} bytes`
-          : null
-  if (problem) {
-    throw new DeliveryError('permanent', 'invalid_identifier', `The name ${shown(name)} ${problem}.`)
+export function identifierFault(dialect: Dialect, name: string): string | null {
+  if (name.trim() === '') return 'must not be empty'
+  if (/\p{Cc}/u.test(name)) return 'must not hold control characters'
+  if (dialect === 'mysql') {
+    if (name.endsWith(' ')) return 'must not end with a space'
+    return [...name].length > maxMysqlCharacters
+      ? `must be at most ${maxMysqlCharacters} characters for this dialect`
+      : null
   }
-  return `"${name.replaceAll('"', '""')}"`
+  return Buffer.byteLength(name) > maxPostgresBytes
+    ? `must be at most ${maxPostgresBytes} bytes for this dialect`
+    : null
 }
 
-/** `table` or `schema.table`, each part quoted. A further dot belongs to the table's name. */
-export function quotePostgresTable(table: string): string {
-  const dot = table.indexOf('.')
-  if (dot === -1) return quotePostgresIdentifier(table)
-  return `${quotePostgresIdentifier(table.slice(0, dot))}.${quotePostgresIdentifier(table.slice(dot + 1))}`
-}
-
-function shown(name: string): string {
-  const text = JSON.stringify(name)
-  return text.length > 80 ? `${text.slice(0, 80)}…"` : text
+/** MySQL compares column names without regard to case; PostgreSQL's are quoted, so there case counts. */
+export function columnKey(dialect: Dialect, name: string): string {
+  return dialect === 'mysql' ? name.toLowerCase() : name
 }

@@ -1,0 +1,47 @@
+/**
+ * Opens the buffer that a spec describes. Callers pass the spec around, also to other threads, and know nothing of
+ * what kind it is; each kind has one line per function here.
+ */
+import type { Logger, LogSettings } from '../log.ts'
+import type { BufferFeed, BufferReader, OpenBuffer } from './buffer.ts'
+import { giveUpBallastWhenFull, leaveBallast } from './segments/disk-guard.ts'
+import { openSegmentFeed } from './segments/feed.ts'
+import { openSegmentBuffer } from './segments/open-buffer.ts'
+import type { SegmentsSpec } from './segments/protocol.ts'
+import { openSegmentReader } from './segments/reader.ts'
+
+/** Plain data: can be sent to another thread, or another process. */
+export type BufferSpec = SegmentsSpec
+
+export interface BufferWriterDeps {
+  log: LogSettings
+  /**
+   * The writer has died: nothing is appended any more, and what was not settled may or may not be kept. The process
+   * must end.
+   */
+  onFatal(error: Error): void
+}
+
+/** Opens it for writing; once per spec. Rejects when it cannot be opened. */
+export async function openBuffer(spec: BufferSpec, deps: BufferWriterDeps): Promise<OpenBuffer> {
+  return await openSegmentBuffer(spec, deps)
+}
+
+/** For reading, in any thread, once it has been opened for writing. */
+export function openBufferReader(spec: BufferSpec, log: Logger): BufferReader {
+  return openSegmentReader(spec, log)
+}
+
+export function openBufferFeed(spec: BufferSpec): BufferFeed {
+  return openSegmentFeed(spec)
+}
+
+/** Before anything else of the data directory is opened: on a full disk, makes the room that opening needs. */
+export function makeRoomToOpen(spec: BufferSpec): void {
+  giveUpBallastWhenFull(spec.dir)
+}
+
+/** When everything is closed: on a full disk, holds what room is left for the next opening. */
+export function keepRoomToOpen(spec: BufferSpec): void {
+  leaveBallast(spec.dir)
+}

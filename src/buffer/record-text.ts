@@ -1,0 +1,212 @@
+/**
+ * The format of a stored body, in one place: each record is the client's own JSON text, one record per line.
+ *
+ *   {"n":1.10,"ts":"…"}\n{"n":2}\n{}          `\n` between records, none at the end, none inside a record
+ *
+ * Ingest makes spaces of raw newlines inside records (white space in JSON), so every newline is a boundary and no
+ * reader has to parse to find one. Nothing here parses a value and prints it again: 12345678901234567890 and 1.10
+ * would not survive that. The texts were validated when they were accepted, so these scanners only look for where
+ * strings, members and records begin and end.
+ */
+
+/** JSON's punctuation, as bytes of UTF-8 and as char codes of a string alike. */
+export const quote = 0x22
+export const backslash = 0x5c
+export const comma = 0x2c
+export const openBrace = 0x7b
+export const closeBrace = 0x7d
+export const openBracket = 0x5b
+export const closeBracket = 0x5d
+export const lineFeed = 0x0a
+export const carriageReturn = 0x0d
+export const space = 0x20
+
+/** The records of a body, each a view into it. An empty body has none. */
+export function* records(body: Buffer): Generator<Buffer> {
+  let start = 0
+  while (start < body.length) {
+    const found = body.indexOf(lineFeed, start)
+    const end = found === -1 ? body.length : found
+    yield body.subarray(start, end)
+    start = end + 1
+  }
+}
+
+/** The records of a body as strings: faster than `records` for whoever wants the text of all of them. */
+export function recordTexts(body: Buffer): string[] {
+  return body.length === 0 ? [] : body.toString('utf8').split('\n')
+}
+
+/** The texts of the first `count` records; the rest of the body is not decoded. */
+export function firstRecordTexts(body: Buffer, count: number): string[] {
+  const texts: string[] = []
+  if (count <= 0) return texts
+  for (const record of records(body)) if (texts.push(record.toString('utf8')) === count) break
+  return texts
+}
+
+/** The bodies' records as NDJSON, a newline between two, `before` and `after` around them. In one allocation. */
+export function toNdjson(bodies: readonly Uint8Array[], before = '', after = ''): Buffer<ArrayBuffer> {
+  let bytes = before.length + after.length + Math.max(0, bodies.length - 1)
+  for (const body of bodies) bytes += body.length
+  // Not from Buffer's pool: the result owns its ArrayBuffer and can be transferred to another thread.
+  const whole = Buffer.allocUnsafeSlow(bytes)
+  let at = whole.write(before, 0, 'latin1')
+  for (let index = 0; index < bodies.length; index++) {
+    if (index > 0) whole[at++] = lineFeed
+    whole.set(bodies[index]!, at)
+    at += bodies[index]!.length
+  }
+  whole.write(after, at, 'latin1')
+  return whole
+}
+
+/** The bodies' records as one JSON array, in memory of its own. */
+export function toJsonArray(bodies: readonly Uint8Array[]): Buffer<ArrayBuffer> {
+  const json = toNdjson(bodies, '[', ']')
+  for (let at = json.indexOf(lineFeed); at !== -1; at = json.indexOf(lineFeed, at + 1)) json[at] = comma
+  return json
+}
+
+/** One `"key":value` at the top level of a record: views into the record. */
+export interface Member {
+  /** Everything between the commas or braces around it, white space included. */
+  text: Buffer
+  /** The key's string literal, quotes included: see stringValue. */
+  key: Buffer
+  /** The value's own text, without white space around it. */
+  value: Buffer
+}
+
+/** The top-level members of one record in their order. A key that occurs twice is given twice. */
+export function* members(record: Buffer): Generator<Member> {
+  const brace = skipWhiteSpace(record, 0, record.length)
+  for (let start = brace + 1; start < record.length; ) {
+    const keyStart = skipWhiteSpace(record, start, record.length)
+    if (record[keyStart] !== quote) return
+    const keyEnd = endOfString(record, keyStart, record.length) + 1
+    const colon = skipWhiteSpace(record, keyEnd, record.length)
+    const valueStart = skipWhiteSpace(record, colon + 1, record.length)
+    const end = endOfMember(record, valueStart)
+    const valueEnd = beforeWhiteSpace(record, valueStart, end)
+    yield {
+      text: record.subarray(start, end),
+      key: record.subarray(keyStart, keyEnd),
+      value: record.subarray(valueStart, valueEnd),
+    }
+    start = end + 1
+  }
+}
+
+/** Index of the comma or closing brace that ends the member whose value begins at `at`. */
+function endOfMember(record: Uint8Array, at: number): number {
+  let depth = 0
+  for (let i = at; i < record.length; i++) {
+    const byte = record[i]
+    if (byte === quote) i = endOfString(record, i, record.length)
+    else if (byte === openBrace || byte === openBracket) depth++
+    else if (depth > 0 && (byte === closeBrace || byte === closeBracket)) depth--
+    else if (depth === 0 && (byte === comma || byte === closeBrace)) return i
+  }
+  return record.length
+}
+
+/** Index of the closing quote of the string that opens at `at`, or `end`. */
+export function endOfString(bytes: Uint8Array, at: number, end: number): number {
+  for (let i = at + 1; i < end; i++) {
+    const byte = bytes[i]
+    if (byte === quote) return i
+    if (byte === backslash) i++
+  }
+  return end
+}
+
+export function skipWhiteSpace(bytes: Uint8Array, start: number, end: number): number {
+  let at = start
+  while (at < end && isWhiteSpace(bytes[at]!)) at++
+  return at
+}
+
+function beforeWhiteSpace(bytes: Uint8Array, start: number, end: number): number {
+  let at = end
+  while (at > start && isWhiteSpace(bytes[at - 1]!)) at--
+  return at
+}
+
+function isWhiteSpace(byte: number): boolean {
+  return byte === space || byte === lineFeed || byte === carriageReturn || byte === 0x09
+}
+
+/** The string that a JSON string literal, quotes included, denotes. */
+export function stringValue(literal: string): string {
+  return literal.includes('\\') ? JSON.parse(literal) : literal.slice(1, -1)
+}
+
+/**
+ * `members` for a hot loop over strings: puts the raw text of every wanted key into `values` at the key's slot; slots
+ * of keys that the record lacks become undefined. A key that occurs twice counts with its last value, as in JSON.parse.
+ * Measured, 9 keys of each record: an eighth of the time of `members`, which decodes each key and value by itself.
+ */
+export function pickMembers(
+  record: string,
+  slots: ReadonlyMap<string, number>,
+  values: (string | undefined)[],
+): void {
+  values.fill(undefined)
+  let at = skipTextSpace(record, skipTextSpace(record, 0) + 1)
+  while (record.charCodeAt(at) === quote) {
+    const keyEnd = endOfStringText(record, at)
+    const slot = slots.get(stringValue(record.slice(at, keyEnd)))
+    const start = skipTextSpace(record, skipTextSpace(record, keyEnd) + 1)
+    const end = endOfValueText(record, start)
+    if (slot !== undefined) values[slot] = record.slice(start, end)
+    at = skipTextSpace(record, end)
+    if (record.charCodeAt(at) === comma) at = skipTextSpace(record, at + 1)
+  }
+}
+
+function skipTextSpace(text: string, from: number): number {
+  let at = from
+  // Space, tab, carriage return, newline: JSON knows no other white space, and all of it is at or below 0x20.
+  while (text.charCodeAt(at) <= space) at++
+  return at
+}
+
+function endOfValueText(text: string, start: number): number {
+  const first = text.charCodeAt(start)
+  if (first === quote) return endOfStringText(text, start)
+  if (first === openBrace || first === openBracket) return endOfContainerText(text, start)
+  let at = start
+  for (;;) {
+    const code = text.charCodeAt(at)
+    // NaN, past the end of a damaged text, fails every comparison and ends the loop too.
+    if (!(code > space) || code === comma || code === closeBrace || code === closeBracket) return at
+    at++
+  }
+}
+
+/** Just after the closing quote of the string that begins at `start`. */
+function endOfStringText(text: string, start: number): number {
+  for (let at = text.indexOf('"', start + 1); at !== -1; at = text.indexOf('"', at + 1)) {
+    let escapes = 0
+    while (text.charCodeAt(at - 1 - escapes) === backslash) escapes++
+    if (escapes % 2 === 0) return at + 1
+  }
+  return text.length
+}
+
+function endOfContainerText(text: string, start: number): number {
+  let depth = 0
+  let at = start
+  while (at < text.length) {
+    const code = text.charCodeAt(at)
+    if (code === quote) {
+      at = endOfStringText(text, at)
+      continue
+    }
+    at++
+    if (code === openBrace || code === openBracket) depth++
+    else if ((code === closeBrace || code === closeBracket) && --depth === 0) return at
+  }
+  return at
+}

@@ -1,0 +1,54 @@
+/** What of a segment is delivered, where a pipe's low watermark lies within it, and what undelivered messages take. */
+import type Database from 'better-sqlite3'
+import { type LowWatermarks, onDisk, undelivered } from './retention.ts'
+import type { SegmentFacts } from './segment-facts.ts'
+import { openReadOnly } from './segment-file.ts'
+
+/** Fills in what of the pipes whose watermarks lie within the segment is delivered: one look-up per pipe. */
+export function lookUpDelivered(dir: string, segment: SegmentFacts, watermarks: LowWatermarks): void {
+  let db: Database.Database | null = null
+  try {
+    for (const [pipeId, facts] of segment.pipes) {
+      const throughSeq = watermarks.of(pipeId)
+      const isWithin = throughSeq > facts.baseSeq && throughSeq < facts.lastSeq
+      if (!isWithin || facts.delivered?.throughSeq === throughSeq) continue
+      db ??= openReadOnly(dir, segment)
+      facts.delivered = { throughSeq, ...deliveredIn(db, pipeId, throughSeq) }
+    }
+  } finally {
+    db?.close()
+  }
+}
+
+/** Undelivered bytes on disk, per pipe that has any. What was not looked up counts as undelivered. */
+export function undeliveredBytes(
+  segments: readonly SegmentFacts[],
+  watermarks: LowWatermarks,
+): Map<string, number> {
+  const held = new Map<string, number>()
+  for (const segment of segments) {
+    let allBytes = 0
+    for (const facts of segment.pipes.values()) allBytes += onDisk(facts)
+    // What the file really takes, half-filled pages and all, shared among its messages.
+    const scale = segment.bytes / allBytes
+    for (const [pipeId, facts] of segment.pipes) {
+      const bytes = onDisk(undelivered(facts, watermarks.of(pipeId))) * scale
+      if (bytes > 0) held.set(pipeId, (held.get(pipeId) ?? 0) + bytes)
+    }
+  }
+  return held
+}
+
+function deliveredIn(
+  db: Database.Database,
+  pipeId: string,
+  throughSeq: number,
+): { messages: number; bytes: number } {
+  const row = db
+    .prepare(
+      `SELECT m.messages - p.base_messages AS messages, m.bytes - p.base_bytes AS bytes
+       FROM pipe p JOIN message m ON m.pipe = p.no WHERE p.pipe_id = ? AND m.seq <= ? ORDER BY m.seq DESC LIMIT 1`,
+    )
+    .get(pipeId, throughSeq)
+  return (row as { messages: number; bytes: number } | undefined) ?? { messages: 0, bytes: 0 }
+}

@@ -1,0 +1,81 @@
+/**
+ * Whose messages a buffer's directory holds, looked up without changing anything: before the buffer is opened together
+ * with metadata that may not be its own.
+ */
+import { existsSync } from 'node:fs'
+import path from 'node:path'
+import type { BufferIdentity } from '../buffer.ts'
+import { readHighWater } from './high-water.ts'
+import { listSegments, type SegmentName } from './layout.ts'
+import { hasColumn, openReadOnly } from './segment-file.ts'
+
+export interface FoundBuffer {
+  /** There are messages, or were. A segment that cannot be read counts. */
+  holdsMessages: boolean
+  /** Of the newest segment that can be read; null when none can be, or it was written by an earlier version. */
+  identity: BufferIdentity | null
+  /** The newest seq that the mark or a segment knows of. */
+  lastSeq: number
+  /** An earlier version wrote the newest segment that can be read. */
+  isUnmarked: boolean
+}
+
+/** The directory need not be there. */
+export function findBuffer(dir: string): FoundBuffer {
+  const names = existsSync(dir) ? listSegments(dir) : []
+  const mark = readHighWater(path.join(dir, 'high-water'))
+  const found: FoundBuffer = {
+    holdsMessages: names.length > 1,
+    identity: null,
+    lastSeq: typeof mark === 'string' ? 0 : mark.seq,
+    isUnmarked: false,
+  }
+  for (const name of names.toReversed()) {
+    const segment = readHead(dir, name)
+    if (segment === null) {
+      found.holdsMessages = true
+      found.lastSeq = Math.max(found.lastSeq, name.firstSeq)
+      continue
+    }
+    // Only a buffer's very first segment is empty with this name.
+    found.holdsMessages ||= segment.lastSeq !== null || name.firstSeq > 1
+    found.lastSeq = Math.max(found.lastSeq, segment.lastSeq ?? name.firstSeq - 1)
+    found.isUnmarked = segment.isUnmarked
+    found.identity = newer(segment.identity, typeof mark === 'string' ? null : mark.identity)
+    return found
+  }
+  return found
+}
+
+/** A segment that was begun in an older epoch goes on until it is full: the mark knows of the newer one. */
+function newer(segment: BufferIdentity | null, mark: BufferIdentity | null): BufferIdentity | null {
+  if (segment === null || mark === null || segment.dataDirId !== mark.dataDirId) return segment
+  return { ...segment, epoch: Math.max(segment.epoch, mark.epoch) }
+}
+
+interface Head {
+  lastSeq: number | null
+  isUnmarked: boolean
+  identity: BufferIdentity | null
+}
+
+/** Null when the file cannot be read, for whatever reason. Segments of every version: their tables differ. */
+function readHead(dir: string, name: SegmentName): Head | null {
+  try {
+    const db = openReadOnly(dir, name)
+    try {
+      const lastSeq = db.prepare('SELECT max(seq) FROM message').pluck().get() as number | null
+      if (!hasColumn(db, 'segment', 'data_dir_id')) return { lastSeq, isUnmarked: true, identity: null }
+      const row = db.prepare('SELECT data_dir_id AS dataDirId, epoch FROM segment').get() as {
+        dataDirId: string | null
+        epoch: number
+      }
+      const { dataDirId, epoch } = row
+      return { lastSeq, isUnmarked: false, identity: dataDirId === null ? null : { dataDirId, epoch } }
+    } finally {
+      db.close()
+    }
+  } catch {
+    return null
+  }
+}

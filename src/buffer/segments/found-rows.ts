@@ -1,0 +1,230 @@
+/**
+ * The rows of a damaged segment, found page by page: first what it says of itself and of its pipes, then the messages.
+ * A message counts only when its checksum holds. That of format 2 covers the id of its pipe, so a pipe whose own row is
+ * lost is recognised among the ids that are known from elsewhere; in format 1 it covers the body alone, and of the
+ * other columns only what cannot be is rejected.
+ */
+import { crc32 } from 'node:zlib'
+import type { PageFile } from './page-file.ts'
+import { type Cell, type ColumnValue, isTextOf, readCells } from './page-reader.ts'
+import type { PipePosition } from './position.ts'
+import { type RowHeader, rowChecksum, type SegmentFormat } from './row-checksum.ts'
+import type { SegmentIdentity, SeqRange } from './segment-file.ts'
+
+/** What is found besides messages. */
+export interface FoundHead {
+  /** Null: the segment's own row is lost. */
+  format: SegmentFormat | null
+  /** Null: lost, or of format 1. */
+  identity: SegmentIdentity | null
+  begunClockMs: number | null
+  lastClockMs: number | null
+  lastSeq: number | null
+  holes: SeqRange[]
+  /** The ids that each number may stand for: from the table and from its index. */
+  pipeIds: Map<number, Set<string>>
+  bases: Map<string, PipePosition>
+}
+
+export interface FoundMessage extends RowHeader {
+  bodyCrc: number
+  body: Buffer
+}
+
+const uuidCharacters = 36
+const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
+const nullType = 0
+/** A pipe's number that no row explains is tried against all known ids for so many messages. */
+const mostGuesses = 16
+
+/** Null: a place to pause. */
+export function* findHead(file: PageFile): Generator<null, FoundHead> {
+  const head: FoundHead = {
+    ...{ format: null, identity: null, begunClockMs: null, lastClockMs: null, lastSeq: null },
+    ...{ holes: [], pipeIds: new Map(), bases: new Map() },
+  }
+  for (const cell of readCells(file)) {
+    if (cell === null) yield null
+    else if (cell.kind === 'index') readIndexedPipe(cell, head)
+    else if (cell.types.length === 6) readPipe(cell, head)
+    else if (cell.types.length === 2) readHole(cell, head)
+    else if (cell.types.length === 3 || cell.types.length === 9) readSegment(cell, head)
+  }
+  return head
+}
+
+function readIndexedPipe(cell: Cell, { pipeIds }: FoundHead): void {
+  if (cell.types.length !== 2 || !isTextOf(cell.types[0], uuidCharacters)) return
+  const [pipeId, no] = cell.read() ?? []
+  if (isUuid(pipeId) && isCount(no)) add(pipeIds, no, pipeId)
+}
+
+function readPipe(cell: Cell, { pipeIds, bases }: FoundHead): void {
+  if (cell.types[0] !== nullType || !isTextOf(cell.types[1], uuidCharacters)) return
+  const [, pipeId, seq, messages, records, bytes] = cell.read() ?? []
+  if (!isUuid(pipeId)) return
+  add(pipeIds, cell.rowid, pipeId)
+  if (isCount(seq) && isCount(messages) && isCount(records) && isCount(bytes)) {
+    bases.set(pipeId, { seq, messages, records, bytes })
+  }
+}
+
+function readHole(cell: Cell, { holes }: FoundHead): void {
+  const [, lastSeq] = cell.types[0] === nullType ? (cell.read() ?? []) : []
+  if (isCount(lastSeq) && cell.rowid > 0 && cell.rowid <= lastSeq)
+    holes.push({ firstSeq: cell.rowid, lastSeq })
+}
+
+function readSegment(cell: Cell, head: FoundHead): void {
+  if (cell.rowid !== 1) return
+  const [
+    begunClockMs,
+    lastClockMs,
+    lastSeq,
+    format,
+    segmentId,
+    dataDirId,
+    epoch,
+    firstSeq,
+    previousSegmentId,
+  ] = cell.read() ?? []
+  if (!isCount(begunClockMs) || !isNullOr(isCount, lastClockMs) || !isNullOr(isCount, lastSeq)) return
+  if (cell.types.length === 9) {
+    if (format !== 2 || !isUuid(segmentId) || !isCount(epoch) || !isCount(firstSeq)) return
+    if (!isNullOr(isUuid, dataDirId) || !isNullOr(isUuid, previousSegmentId)) return
+    head.identity = { segmentId, dataDirId, epoch, firstSeq, previousSegmentId }
+  }
+  head.format = cell.types.length === 9 ? 2 : 1
+  Object.assign(head, { begunClockMs, lastClockMs, lastSeq })
+}
+
+function add(pipeIds: FoundHead['pipeIds'], no: number, pipeId: string): void {
+  pipeIds.set(no, (pipeIds.get(no) ?? new Set()).add(pipeId))
+}
+
+/** Messages of the range whose checksum holds, in the order of pages, some of them more than once. */
+export function* findMessages(
+  file: PageFile,
+  head: FoundHead,
+  range: SeqRange,
+  knownPipeIds: ReadonlySet<string>,
+): Generator<FoundMessage | null> {
+  const pipes = new PipeGuesses(head, knownPipeIds)
+  for (const cell of readCells(file)) {
+    if (cell === null) {
+      yield null
+      continue
+    }
+    const isMessage = (cell.types.length === 12 || cell.types.length === 11) && cell.types[0] === nullType
+    if (cell.kind !== 'table' || !isMessage || !isTextOf(cell.types[2], uuidCharacters)) continue
+    if (cell.rowid < range.firstSeq || cell.rowid > range.lastSeq) continue
+    const row = decodeMessage(cell.rowid, cell.read())
+    const message = row === null ? null : recognise(row, head.format, pipes)
+    if (message !== null) yield message
+  }
+}
+
+interface DecodedRow {
+  pipeNo: number
+  crc: number
+  message: FoundMessage
+}
+
+/** The id of the pipe is still to be found. */
+function decodeMessage(seq: number, columns: ColumnValue[] | null): DecodedRow | null {
+  const [
+    ,
+    pipeNo,
+    msgId,
+    receivedMs,
+    recordCount,
+    crc,
+    messages,
+    records,
+    bytes,
+    idempotencyKey,
+    body,
+    bodyHash = null,
+  ] = columns ?? []
+  if (!isCount(pipeNo) || !isUuid(msgId) || !isTime(receivedMs) || !isCount(recordCount) || !isCount(crc))
+    return null
+  if (!isCount(messages) || !isCount(records) || !isCount(bytes) || !Buffer.isBuffer(body)) return null
+  if (!isNullOr(isText, idempotencyKey) || !isNullOr(isText, bodyHash)) return null
+  if (messages < 1 || records < recordCount || bytes < body.length) return null
+  // biome-ignore format: the order of the columns, at a glance.
+  const message = {
+    seq, pipeId: '', msgId, receivedMs, recordCount, messages, records, bytes, idempotencyKey, bodyHash,
+    body, bodyCrc: crc32(body),
+  }
+  return { pipeNo, crc, message }
+}
+
+function recognise(row: DecodedRow, format: SegmentFormat | null, pipes: PipeGuesses): FoundMessage | null {
+  const { pipeNo, crc, message } = row
+  if (format !== 1) {
+    for (const pipeId of pipes.candidates(pipeNo)) {
+      if (rowChecksum({ ...message, pipeId }, message.bodyCrc, 2) !== crc) continue
+      pipes.confirm(pipeNo, pipeId)
+      return { ...message, pipeId }
+    }
+  }
+  if (format === 2 || message.bodyCrc !== crc) return null
+  const pipeId = pipes.only(pipeNo)
+  return pipeId === null ? null : { ...message, pipeId }
+}
+
+/** Which pipe a number stands for. */
+class PipeGuesses {
+  readonly #known: ReadonlySet<string>
+  readonly #all: readonly string[]
+  readonly #found: FoundHead['pipeIds']
+  readonly #confirmed = new Map<number, string>()
+  readonly #guessed = new Map<number, number>()
+
+  constructor({ pipeIds }: FoundHead, known: ReadonlySet<string>) {
+    this.#found = pipeIds
+    this.#known = known
+    this.#all = [...new Set([...known, ...[...pipeIds.values()].flatMap((ids) => [...ids])])]
+  }
+
+  candidates(no: number): Iterable<string> {
+    const confirmed = this.#confirmed.get(no)
+    if (confirmed !== undefined) return [confirmed]
+    const guesses = this.#guessed.get(no) ?? 0
+    this.#guessed.set(no, guesses + 1)
+    const found = this.#found.get(no) ?? []
+    return guesses < mostGuesses ? new Set([...found, ...this.#all]) : found
+  }
+
+  confirm(no: number, pipeId: string): void {
+    this.#confirmed.set(no, pipeId)
+  }
+
+  /** Without a checksum that says so: the one id that is found, or of those found the one that is known from elsewhere. */
+  only(no: number): string | null {
+    const found = [...(this.#found.get(no) ?? [])]
+    const known = found.filter((pipeId) => this.#known.has(pipeId))
+    return found.length === 1 ? found[0]! : known.length === 1 ? known[0]! : null
+  }
+}
+
+function isNullOr<T>(is: (value: unknown) => value is T, value: unknown): value is T | null {
+  return value === null || is(value)
+}
+
+function isUuid(value: unknown): value is string {
+  return typeof value === 'string' && uuid.test(value)
+}
+
+function isText(value: unknown): value is string {
+  return typeof value === 'string'
+}
+
+/** A number that counts or orders something, or a time of the buffer's clock. */
+function isCount(value: unknown): value is number {
+  return typeof value === 'number' && value >= 0 && value <= Number.MAX_SAFE_INTEGER
+}
+
+function isTime(value: unknown): value is number {
+  return typeof value === 'number' && Number.isFinite(value)
+}

@@ -1,0 +1,125 @@
+/**
+ * Commits one frame as one transaction: all of its messages, or none. A message whose idempotency key was used before,
+ * or whose pipe has had its share, is left out and reported by its place in the frame.
+ */
+import { type Frame, type FramedMessage, readFrame } from '../frame.ts'
+import type { PipeTable } from './pipe-table.ts'
+import { onDisk } from './retention.ts'
+import type { SegmentWriter } from './segment-writer.ts'
+
+/** The message that a key was first used for. */
+export interface KeyedMessage {
+  pipeId: string
+  key: string
+  /** Null: from before hashes were kept. */
+  bodyHash: string | null
+  seq: number
+  msgId: string
+  recordCount: number
+  receivedMs: number
+}
+
+export interface CommitRules {
+  /** Returns null when the key is free. */
+  findKey(pipeId: string, key: string): KeyedMessage | null
+  /** False: the pipe gets no more space. */
+  takeShare(pipeId: string, bytes: number): boolean
+}
+
+/** An append that was not kept, by its place in the frame, and why. */
+export type SkippedAppend =
+  | { index: number; kind: 'repeated' | 'reused'; first: KeyedMessage }
+  | { index: number; kind: 'pipe_share' }
+
+export interface CommittedFrame {
+  /** Seq of the frame's first new message; those after it follow without a gap. */
+  firstSeq: number
+  skipped: SkippedAppend[]
+  /** The newest seq of every pipe that got messages. */
+  pipes: [pipeId: string, seq: number][]
+  keyed: KeyedMessage[]
+}
+
+interface Target {
+  writer: SegmentWriter
+  pipes: PipeTable
+}
+
+interface WrittenFrame {
+  committed: CommittedFrame
+  /** Of the frame's last new message; `afterSeq` when it has none. */
+  lastSeq: number
+  /** When its first new message was received. */
+  firstReceivedMs: number | null
+}
+
+/** New messages follow `afterSeq`. Throws what SQLite throws; nothing of the frame is kept then. */
+export function commitFrame(
+  frame: Frame,
+  afterSeq: number,
+  target: Target,
+  rules: CommitRules,
+): WrittenFrame {
+  const { writer, pipes } = target
+  const skipped: SkippedAppend[] = []
+  const keyed = new Map<string, KeyedMessage>()
+  let lastSeq = afterSeq
+  let index = -1
+  let firstReceivedMs: number | null = null
+  try {
+    writer.begin()
+    for (const message of readFrame(frame)) {
+      index += 1
+      const first = firstOfKey(message, keyed, rules)
+      if (first !== null) {
+        skipped.push({ index, kind: isSameBody(message, first) ? 'repeated' : 'reused', first })
+        continue
+      }
+      const { pipeId, msgId, recordCount, receivedMs, body, idempotencyKey, bodyHash } = message
+      if (!rules.takeShare(pipeId, onDisk({ messages: 1, bytes: body.length }))) {
+        skipped.push({ index, kind: 'pipe_share' })
+        continue
+      }
+      lastSeq += 1
+      insert(message, lastSeq, target)
+      firstReceivedMs ??= receivedMs
+      if (idempotencyKey === null) continue
+      const used = { pipeId, key: idempotencyKey, bodyHash, seq: lastSeq, msgId, recordCount, receivedMs }
+      keyed.set(pipeId + idempotencyKey, used)
+    }
+    writer.commit()
+  } catch (error) {
+    pipes.undo()
+    writer.rollback()
+    throw error
+  }
+  const committed = {
+    firstSeq: afterSeq + 1,
+    skipped,
+    pipes: pipes.takeCommitted(),
+    keyed: [...keyed.values()],
+  }
+  return { committed, lastSeq, firstReceivedMs }
+}
+
+function insert(message: FramedMessage, seq: number, { writer, pipes }: Target): void {
+  const { pipeId, recordCount, body } = message
+  const { no, isNew, position } = pipes.advance(pipeId, seq, recordCount, body.length)
+  if (isNew) writer.insertPipe(no, pipeId)
+  writer.insertMessage(seq, no, message, position)
+}
+
+function firstOfKey(
+  message: FramedMessage,
+  inFrame: ReadonlyMap<string, KeyedMessage>,
+  { findKey }: CommitRules,
+): KeyedMessage | null {
+  const { pipeId, idempotencyKey } = message
+  if (idempotencyKey === null) return null
+  return inFrame.get(pipeId + idempotencyKey) ?? findKey(pipeId, idempotencyKey)
+}
+
+/** A hash that is not known counts as the same. */
+export function isSameBody({ bodyHash }: { bodyHash: string | null }, first: KeyedMessage): boolean {
+  return first.bodyHash === null || bodyHash === null || first.bodyHash === bodyHash
+}

@@ -1,0 +1,63 @@
+/**
+ * The rows of the table `message` as they are stored: all columns, in the table's order, so that what is read from one
+ * segment is written to another as it is. For what looks at whole segments; delivery reads by pipe, through
+ * segment-connection.ts.
+ */
+import { crc32 } from 'node:zlib'
+import type Database from 'better-sqlite3'
+import { type RowHeader, rowChecksum, type SegmentFormat } from './row-checksum.ts'
+import type { SealedRow } from './sealed-rows.ts'
+import { hasColumn } from './segment-file.ts'
+
+export type MessageRow = [
+  ...[seq: number, pipeNo: number, msgId: string, receivedMs: number, recordCount: number, crc: number],
+  ...[messages: number, records: number, bytes: number],
+  ...[idempotencyKey: string | null, body: Buffer, bodyHash: string | null],
+]
+
+export const insertMessage = 'INSERT INTO message VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)'
+
+/** `SELECT … FROM message`, of a segment of any version. */
+export function selectMessages(db: Database.Database): string {
+  const bodyHash = hasColumn(db, 'message', 'body_hash') ? 'body_hash' : 'NULL'
+  return `SELECT seq, pipe, msg_id, received_ms, record_count, crc, messages, records, bytes, idempotency_key,
+                 body, ${bodyHash} FROM message`
+}
+
+/** `pipeId`: of the pipe whose number is in the row. */
+export function headerOf(row: MessageRow, pipeId: string): RowHeader {
+  const [seq, , msgId, receivedMs, recordCount, , messages, records, bytes, idempotencyKey, , bodyHash] = row
+  // biome-ignore format: the order of the columns, at a glance.
+  return { seq, pipeId, msgId, receivedMs, recordCount, messages, records, bytes, idempotencyKey, bodyHash }
+}
+
+/** A row with the checksum that is stored in it and the one that its columns have. */
+export interface CheckedRow extends RowHeader, SealedRow {
+  body: Buffer
+}
+
+/** In order, with what is in the WAL. The caller must finish or leave the loop before it calls anything else. */
+export function* checkedRows(
+  db: Database.Database,
+  format: SegmentFormat,
+  afterSeq = 0,
+): Generator<CheckedRow> {
+  // By the table: its index has the same two columns, and may be what is damaged.
+  const pipes = db.prepare('SELECT no, pipe_id FROM pipe NOT INDEXED').raw().all() as [number, string][]
+  const pipeIds = new Map(pipes)
+  const rows = db
+    .prepare(`${selectMessages(db)} WHERE seq > ? ORDER BY seq`)
+    .raw()
+    .iterate(afterSeq)
+  for (const row of rows as IterableIterator<MessageRow>) {
+    const [, pipeNo, , , , crc] = row
+    const body = bodyOf(row)
+    const header = headerOf(row, pipeIds.get(pipeNo) ?? '')
+    const foundCrc = rowChecksum(header, crc32(body), format)
+    yield { ...header, pipeNo, crc, foundCrc, body, bodyBytes: body.length }
+  }
+}
+
+export function bodyOf(row: MessageRow): Buffer {
+  return row[10]
+}

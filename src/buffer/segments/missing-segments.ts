@@ -1,0 +1,42 @@
+/**
+ * Segments that are neither there nor dropped by retention: a segment is named after the last seq of the one before it,
+ * so that what lacks between two of them is known by its seqs. What retention dropped is written down as holes, since
+ * format 2: before the first segment of that format nothing is known.
+ */
+import type { SegmentIdentity, SeqRange } from './segment-file.ts'
+
+interface KnownSegment {
+  firstSeq: number
+  lastSeq: number
+  /** Null: of format 1. */
+  identity: SegmentIdentity | null
+}
+
+/** `oldestKeptSeq`: what lies before it was dropped. */
+export function missingRanges(
+  segments: readonly KnownSegment[],
+  holes: readonly SeqRange[],
+  oldestKeptSeq: number,
+): SeqRange[] {
+  const oldest = segments[0]?.firstSeq ?? 0
+  const missing = without({ firstSeq: oldestKeptSeq, lastSeq: oldest - 1 }, holes)
+  for (const [index, { firstSeq, identity }] of segments.entries()) {
+    const older = segments[index - 1]
+    if (older === undefined || identity === null || identity.previousSegmentId === null) continue
+    missing.push(...without({ firstSeq: older.lastSeq + 1, lastSeq: firstSeq - 1 }, holes))
+  }
+  return missing
+}
+
+/** What of the range lies in no hole; nothing of a range that ends before it begins. */
+export function without(range: SeqRange, holes: readonly SeqRange[]): SeqRange[] {
+  const rest: SeqRange[] = []
+  let from = range.firstSeq
+  for (const hole of [...holes].sort((a, b) => a.firstSeq - b.firstSeq)) {
+    if (hole.lastSeq < from || hole.firstSeq > range.lastSeq) continue
+    if (hole.firstSeq > from) rest.push({ firstSeq: from, lastSeq: hole.firstSeq - 1 })
+    from = hole.lastSeq + 1
+  }
+  if (from <= range.lastSeq) rest.push({ firstSeq: from, lastSeq: range.lastSeq })
+  return rest
+}

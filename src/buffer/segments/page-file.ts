@@ -1,0 +1,110 @@
+/**
+ * The pages of a SQLite file as they are on disk, without SQLite: those of the file with the newest committed images
+ * from its WAL over them. A page that cannot be read is null, and so nothing else of the file is lost with it.
+ */
+
+import { pageBytes } from './layout.ts'
+import { closeReadable, openReadable, type ReadableFile, readAt, readInto } from './readable-file.ts'
+import { isGone } from './sqlite-errors.ts'
+import { noOverlay, readWalOverlay, type WalOverlay } from './wal-overlay.ts'
+
+/** Read at once: pages that are looked at in order, and those that a chain leads to, which mostly follow each other. */
+const scanPages = 64
+const chainPages = 16
+
+/** Throws when the file itself cannot be opened. A WAL that is not there, or cannot be opened, counts as empty. */
+export function openPageFile(file: string): PageFile {
+  const pages = openReadable(file)
+  const wal = openWal(`${file}-wal`)
+  return new PageFile(pages, wal, wal === null ? noOverlay : readWalOverlay(wal))
+}
+
+export class PageFile {
+  /** The last one may be cut off. */
+  readonly pageCount: number
+  readonly overlay: WalOverlay
+  /** Different pages that could not be read so far. */
+  readonly unreadable = new Set<number>()
+  readonly #file: ReadableFile
+  readonly #wal: ReadableFile | null
+  readonly #scan: Window
+  readonly #chain: Window
+
+  constructor(file: ReadableFile, wal: ReadableFile | null, overlay: WalOverlay) {
+    this.#file = file
+    this.#wal = wal
+    this.overlay = overlay
+    this.#scan = new Window(file, scanPages)
+    this.#chain = new Window(file, chainPages)
+    // A WAL cannot name more pages than the file has and its own frames add, unless it lies.
+    const most = Math.ceil(file.bytes / pageBytes) + overlay.pages.size
+    const inWal = [...overlay.pages.keys()].filter((pageNo) => pageNo <= most)
+    this.pageCount = inWal.reduce((last, pageNo) => Math.max(last, pageNo), Math.ceil(file.bytes / pageBytes))
+  }
+
+  /** Pages are numbered from 1. Null when there is no such page or it cannot be read. Valid until the next call. */
+  read(pageNo: number): Buffer | null {
+    return this.#read(pageNo, this.#scan)
+  }
+
+  /** The same for the pages of a chain, valid until the next of these. */
+  readInChain(pageNo: number): Buffer | null {
+    return this.#read(pageNo, this.#chain)
+  }
+
+  close(): void {
+    closeReadable(this.#file)
+    if (this.#wal !== null) closeReadable(this.#wal)
+  }
+
+  #read(pageNo: number, window: Window): Buffer | null {
+    const inWal = this.overlay.pages.get(pageNo)
+    if (inWal !== undefined && this.#wal !== null) return readAt(this.#wal, inWal, pageBytes)
+    if (pageNo < 1 || pageNo > this.pageCount) return null
+    const page = window.read(pageNo)
+    if (page === null) this.unreadable.add(pageNo)
+    return page
+  }
+}
+
+/** Some pages of the file that follow each other, in memory. */
+class Window {
+  readonly #file: ReadableFile
+  readonly #bytes: Buffer
+  #first = 0
+  #end = 0
+
+  constructor(file: ReadableFile, pages: number) {
+    this.#file = file
+    this.#bytes = Buffer.allocUnsafe(pages * pageBytes)
+  }
+
+  read(pageNo: number): Buffer | null {
+    if (pageNo < this.#first || pageNo >= this.#end) this.#move(pageNo)
+    if (pageNo >= this.#end) return this.#readAlone(pageNo)
+    const at = (pageNo - this.#first) * pageBytes
+    return this.#bytes.subarray(at, at + pageBytes)
+  }
+
+  /** Whole pages only; what a bad sector is among is left to be read page by page. */
+  #move(pageNo: number): void {
+    const bytes = readInto(this.#file, (pageNo - 1) * pageBytes, this.#bytes)
+    this.#first = pageNo
+    this.#end = pageNo + Math.floor(bytes / pageBytes)
+  }
+
+  /** The page that the file's end cuts off is filled up with zeros. */
+  #readAlone(pageNo: number): Buffer | null {
+    const page = Buffer.alloc(pageBytes)
+    return readInto(this.#file, (pageNo - 1) * pageBytes, page) > 0 ? page : null
+  }
+}
+
+function openWal(file: string): ReadableFile | null {
+  try {
+    return openReadable(file)
+  } catch (error) {
+    if (!isGone(error)) throw error
+    return null
+  }
+}

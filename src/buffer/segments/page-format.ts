@@ -1,0 +1,36 @@
+/** What SQLite's file format says of pages and records, for those who read files without SQLite. */
+import { pageBytes } from './layout.ts'
+
+/** The first byte of a page. */
+export const innerTable = 5
+export const leafTable = 13
+export const leafIndex = 10
+/** What the first page has before its own head. */
+export const fileHeadBytes = 100
+/** An overflow page begins with the number of the next one. */
+export const overflowPayload = pageBytes - 4
+
+/** The longest payload that lies in a leaf as a whole; and of a longer one, what lies there at least. */
+export const mostLocal = {
+  table: pageBytes - 35,
+  index: Math.floor(((pageBytes - 12) * 64) / 255) - 23,
+}
+const leastLocal = Math.floor(((pageBytes - 12) * 32) / 255) - 23
+
+/** What of a payload lies in the leaf itself. `most`: of `mostLocal`. */
+export function localBytes(payloadBytes: number, most: number): number {
+  if (payloadBytes <= most) return payloadBytes
+  const local = leastLocal + ((payloadBytes - leastLocal) % overflowPayload)
+  return local <= most ? local : leastLocal
+}
+
+const numberBytes = [0, 1, 2, 3, 4, 6, 8, 8, 0, 0]
+
+/**
+ * Bytes of a column by its serial type: 0 null, 1 to 6 integers, 7 double, 8 and 9 the numbers 0 and 1, from 12 on blobs
+ * (even) and text (odd). Infinite for a type that does not exist, so that no length agrees with it.
+ */
+export function bytesOfType(type: number): number {
+  if (type >= 12) return Math.floor((type - 12) / 2)
+  return numberBytes[type] ?? Number.POSITIVE_INFINITY
+}

@@ -1,0 +1,121 @@
+/**
+ * Where in the segments a pipe's messages are: by seq, by time, its first and its last. Each is one look at the list of
+ * segments and an index look-up or a few; no messages are read.
+ */
+import type { OpenSegments } from './open-segments.ts'
+import { type PipePosition, zeroPosition } from './position.ts'
+import type { SegmentConnection } from './segment-connection.ts'
+
+/** Requests overtake each other between their acceptance and their commit: received times are sorted but for this. */
+const receivedSlackMs = 5_000
+
+/** The segments that can hold a message after `cursor`. */
+export function segmentsFrom(segments: OpenSegments, cursor: number): readonly number[] {
+  const names = segments.names()
+  return names.slice(Math.max(0, indexAt(names, cursor + 1)))
+}
+
+/** Index of the newest segment that begins at or before `seq`; −1 when all are newer. */
+export function indexAt(names: readonly number[], seq: number): number {
+  let low = 0
+  let high = names.length
+  while (low < high) {
+    const middle = (low + high) >> 1
+    if ((names[middle] ?? 0) <= seq) low = middle + 1
+    else high = middle
+  }
+  return low - 1
+}
+
+export function head(segments: OpenSegments, pipeId: string): PipePosition {
+  while (segments.findNewer());
+  return positionAt(segments, pipeId, Number.MAX_SAFE_INTEGER)
+}
+
+/** Every segment knows each pipe's position just before it, so one segment is enough. */
+export function positionAt(segments: OpenSegments, pipeId: string, seq: number): PipePosition {
+  const names = segments.names()
+  const firstSeq = names[Math.max(0, indexAt(names, seq))]
+  if (firstSeq === undefined) return zeroPosition
+  const segment = segments.open(firstSeq)
+  const pipe = segment.pipe(pipeId)
+  if (pipe === null) return zeroPosition
+  return segment.positionAt(pipe.no, seq) ?? pipe.base
+}
+
+/**
+ * Retention can drop a segment from the middle, when everything in it is delivered but an older one is not, and
+ * compaction can remove the beginning of a pipe from one. For the pipes that had messages there, what is older counts as
+ * gone too: a cursor from before the hole would skip it. So: the position before the segment after the pipe's newest
+ * hole, else before the oldest segment.
+ *
+ * Where a segment is missing that nobody dropped, what is older stays within reach: readers tell what they miss.
+ */
+export function findEarliest(segments: OpenSegments, pipeId: string): PipePosition {
+  const names = segments.names()
+  const newest = names.at(-1)
+  if (newest === undefined) return zeroPosition
+  const holes = segments.open(newest).holes()
+  for (let index = names.length - 1; index > 0; index -= 1) {
+    const [older, newer] = [names[index - 1], names[index]]
+    if (older === undefined || newer === undefined) break
+    const base = segments.open(newer).pipe(pipeId)?.base
+    // Not there: its first message, if any, is newer.
+    if (base === undefined || base.seq < older) continue
+    const isCompacted = base.seq >= newer
+    const isDropped = holes.some(({ firstSeq, lastSeq }) => firstSeq <= base.seq && base.seq <= lastSeq)
+    if (isCompacted || isDropped) return base
+  }
+  const oldest = names[0]
+  return (oldest === undefined ? null : segments.open(oldest).pipe(pipeId)?.base) ?? zeroPosition
+}
+
+/** The position just before the pipe's first message after `seq`, as its totals say; null when there is none. */
+export function nextAfter(segments: OpenSegments, pipeId: string, seq: number): PipePosition | null {
+  while (segments.findNewer());
+  for (const firstSeq of segmentsFrom(segments, seq)) {
+    const segment = segments.open(firstSeq)
+    const pipe = segment.pipe(pipeId)
+    if (pipe === null) continue
+    const next = segment.firstAfter(pipe.no, seq)
+    const position = next && segment.positionAt(pipe.no, next.seq)
+    if (position !== null) return { ...position, seq: position.seq - 1, messages: position.messages - 1 }
+  }
+  return null
+}
+
+/** Seq of the first message received at `timeMs` or later; null when there is none. */
+export function firstReceivedFrom(segments: OpenSegments, pipeId: string, timeMs: number): number | null {
+  while (segments.findNewer());
+  const sureMs = timeMs - receivedSlackMs
+  const names = segments.names()
+  let index = names.length - 1
+  for (; index > 0; index -= 1) {
+    const segment = segments.open(names[index] ?? 0)
+    const pipe = segment.pipe(pipeId)
+    const first = pipe === null ? null : segment.firstAfter(pipe.no, 0)
+    if (first !== null && first.receivedMs < sureMs) break
+  }
+  for (const firstSeq of names.slice(Math.max(0, index))) {
+    const segment = segments.open(firstSeq)
+    const pipe = segment.pipe(pipeId)
+    if (pipe === null) continue
+    const sureCursor = lastBefore(segment, pipe.no, firstSeq, sureMs)
+    const first = segment.firstAfter(pipe.no, sureCursor, timeMs)
+    if (first !== null) return first.seq
+  }
+  return null
+}
+
+/** Binary search over seq: a cursor with only messages received before `timeMs` up to it, were times sorted. */
+function lastBefore(segment: SegmentConnection, pipeNo: number, firstSeq: number, timeMs: number): number {
+  let low = firstSeq - 1
+  let high = segment.lastSeq() ?? low
+  while (low < high) {
+    const middle = Math.floor((low + high) / 2)
+    const next = segment.firstAfter(pipeNo, middle)
+    if (next !== null && next.seq <= high && next.receivedMs < timeMs) low = next.seq
+    else high = middle
+  }
+  return low
+}

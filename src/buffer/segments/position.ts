@@ -1,0 +1,120 @@
+/**
+ * A place in a pipe with the pipe's running totals there: the difference of two positions is a count, so no backlog is
+ * ever scanned. Outside the segments a position is a Cursor, with the totals in its mark.
+ */
+import type { Backlog, Cursor, CursorMark } from '../buffer.ts'
+
+export interface PipePosition {
+  /** 0 when the pipe has never had a message. */
+  seq: number
+  /** Over the whole life of the pipe, up to and including `seq`. */
+  messages: number
+  records: number
+  bytes: number
+}
+
+export const zeroPosition: PipePosition = { seq: 0, messages: 0, records: 0, bytes: 0 }
+
+export function cursorOf(position: PipePosition): Cursor {
+  const { seq, messages, records, bytes } = position
+  return { seq, mark: markOf(messages, records, bytes) }
+}
+
+/** Made for every message that is read: a template is three times as fast as JSON.stringify. */
+export function markOf(messages: number, records: number, bytes: number): CursorMark {
+  return `{"messages":${messages},"records":${records},"bytes":${bytes}}`
+}
+
+export function countsOf(mark: CursorMark): Backlog {
+  return JSON.parse(mark) as Backlog
+}
+
+export function difference(to: PipePosition, from: Cursor): Backlog {
+  const { messages, records, bytes } = countsOf(from.mark)
+  return {
+    messages: Math.max(0, to.messages - messages),
+    records: Math.max(0, to.records - records),
+    bytes: Math.max(0, to.bytes - bytes),
+  }
+}
+
+/** The position before a message, from the totals up to and including it. */
+export function justBefore(row: RowTotals): PipePosition {
+  const { seq, messages, records, bytes, recordCount, body } = row
+  return {
+    seq: seq - 1,
+    messages: messages - 1,
+    records: records - recordCount,
+    bytes: bytes - body.length,
+  }
+}
+
+interface RowTotals extends PipePosition {
+  recordCount: number
+  body: Uint8Array
+}
+
+/**
+ * Where a reader is in a pipe while it goes on: what it passes must begin with the totals that it has seen, else
+ * something is missing in between. Changed in place, for no message costs more than a comparison.
+ */
+export class Place {
+  #seq: number
+  #messages = 0
+  #records = 0
+  #bytes = 0
+  /** False: the totals are not known, and nothing is missed. */
+  #isKnown: boolean
+
+  constructor(seq: number, mark: CursorMark | null) {
+    this.#seq = seq
+    this.#isKnown = mark !== null
+    if (mark !== null) {
+      const { messages, records, bytes } = countsOf(mark)
+      this.#messages = messages
+      this.#records = records
+      this.#bytes = bytes
+    }
+  }
+
+  get seq(): number {
+    return this.#seq
+  }
+
+  get messages(): number {
+    return this.#messages
+  }
+
+  /** A segment's position before its first message of the pipe. */
+  misses(base: PipePosition): boolean {
+    if (base.seq <= this.#seq) return false
+    if (this.#isKnown) return base.messages > this.#messages
+    this.#set(base.seq, base.messages, base.records, base.bytes)
+    return false
+  }
+
+  missesBefore({ messages }: PipePosition): boolean {
+    return this.#isKnown && messages - 1 > this.#messages
+  }
+
+  pass({ seq, messages, records, bytes }: PipePosition): void {
+    this.#set(seq, messages, records, bytes)
+  }
+
+  /** The mark after it: a damaged row counts as one message, its own totals may be what is damaged. */
+  passDamaged(row: RowTotals): CursorMark {
+    const { seq, recordCount, body } = row
+    this.#seq = seq
+    if (!this.#isKnown) return markOf(row.messages, row.records, row.bytes)
+    this.#set(seq, this.#messages + 1, this.#records + recordCount, this.#bytes + body.length)
+    return markOf(this.#messages, this.#records, this.#bytes)
+  }
+
+  #set(seq: number, messages: number, records: number, bytes: number): void {
+    this.#seq = seq
+    this.#messages = messages
+    this.#records = records
+    this.#bytes = bytes
+    this.#isKnown = true
+  }
+}

@@ -1,0 +1,255 @@
+/**
+ * Salvage: a damaged segment is written again with everything in it that can still be read, and nothing else. Readers
+ * find a gap where messages are lost: the running totals in the rows tell how many of which pipe.
+ *
+ * The damaged files are never deleted: they go to `segments` in the quarantine directory. A second name there is made
+ * before the first one is taken away, so at no time are they in neither place. A file that is no segment of this
+ * place (another data directory's, another segment's, a text) or gives up nothing goes there too, and leaves a gap.
+ *
+ *   step                                             found after a crash right after it
+ *   1 read its head, copy slice by slice to          the damaged segment and a .tmp file: that is removed, and it is
+ *     salvaged-segment.tmp                           found damaged again
+ *   2 fsync it, read it back, check every row        as above
+ *   3 link .db and -wal into the quarantine,         as above; the names in the quarantine stay and are used again
+ *     fsync the directories
+ *   4 rename it to <first seq>.<generation>.db,      both generations: the newer one is whole, the older is removed
+ *     fsync the directory                            (it is in the quarantine as well)
+ *   5 unlink the old .db, -wal, -shm                 the new one
+ *   Where nothing was salvaged, 4 is left out: after 5 the segment is missing.
+ */
+import assert from 'node:assert'
+import path from 'node:path'
+import type { BufferIdentity } from '../buffer.ts'
+import { type FoundHead, type FoundMessage, findHead, findMessages } from './found-rows.ts'
+import { type SegmentName, salvagedName, segmentFile } from './layout.ts'
+import { checkedRows, insertMessage } from './message-row.ts'
+import { openPageFile, type PageFile } from './page-file.ts'
+import { quarantineSegment } from './quarantined-segment.ts'
+import { RewriteFile } from './rewrite-file.ts'
+import { rowChecksum } from './row-checksum.ts'
+import { SalvagedPipes, type SalvageSource } from './salvaged-pipes.ts'
+import { insertHoles, insertSegmentRow, markSalvaged, newIdentity } from './segment-file.ts'
+
+/** A commit waits for one slice at most: this much of rows, or so many pages without one. */
+const sliceBytes = 512 * 1024
+
+export interface SalvagePlan extends SalvageSource {
+  dir: string
+  quarantineDir: string
+  /** None of its messages is newer; the next segment is named after it. Null: it is the newest one. */
+  lastSeq: number | null
+  /** The newest seq that anyone has seen: so far the messages of the newest segment went at least. */
+  knownSeq: number
+  /** For what the segment does not say any more. */
+  begunClockMs: number
+  lastClockMs: number
+  identity: BufferIdentity | null
+}
+
+export interface SalvageResult {
+  /** `foreign`: it does not belong here. `nothing`: no message could be read. */
+  outcome: 'salvaged' | 'foreign' | 'nothing'
+  /** The newest seq that is lost or kept with it. */
+  lastSeq: number
+  keptMessages: number
+  lostMessages: number
+  /** Pages that the disk could not read. */
+  unreadablePages: number
+}
+
+export interface SalvagedSegment extends SalvageResult {
+  name: SegmentName
+}
+
+export class Salvage {
+  readonly target: SegmentName
+  readonly #plan: SalvagePlan
+  readonly #file: PageFile
+  readonly #target: RewriteFile
+  readonly #work: Generator<void>
+  readonly #pipes: SalvagedPipes
+  #kept = 0
+  #lost: number
+  #outcome: SalvageResult['outcome'] = 'nothing'
+  #phase: 'working' | 'complete' | 'closed' = 'working'
+
+  /** Throws what SQLite and the file system throw, and leaves nothing then. */
+  constructor(plan: SalvagePlan) {
+    const { firstSeq, generation } = plan.source
+    this.#plan = plan
+    this.#pipes = new SalvagedPipes(plan)
+    this.#lost = gapBetween(firstSeq - 1, (plan.lastSeq ?? plan.knownSeq) + 1)
+    this.target = { firstSeq, generation: generation + 1 }
+    this.#target = new RewriteFile(path.join(plan.dir, salvagedName))
+    try {
+      this.#file = openPageFile(segmentFile(plan.dir, plan.source))
+    } catch (error) {
+      this.#target.remove()
+      throw error
+    }
+    this.#work = this.#run()
+  }
+
+  get source(): SegmentName {
+    return this.#plan.source
+  }
+
+  /** One slice of the work. True when nothing is left but `finish`. Throws as the constructor does; then `abandon`. */
+  step(): boolean {
+    if (this.#phase === 'working' && this.#work.next().done === true) this.#phase = 'complete'
+    return this.#phase === 'complete'
+  }
+
+  /** What was salvaged takes the place of the damaged file; the caller unlinks that. */
+  finish(): SalvageResult {
+    assert(this.#phase === 'complete')
+    const { dir, quarantineDir, source } = this.#plan
+    this.#close()
+    quarantineSegment(dir, source, quarantineDir)
+    if (this.#outcome === 'salvaged') this.#target.rename(dir, this.target)
+    else this.#target.remove()
+    return {
+      outcome: this.#outcome,
+      lastSeq: this.#lastSeq(),
+      keptMessages: this.#kept,
+      lostMessages: this.#lost,
+      unreadablePages: this.#file.unreadable.size,
+    }
+  }
+
+  /** Leaves the segment as it is. */
+  abandon(): void {
+    this.#close()
+    this.#target.remove()
+  }
+
+  /** Everything up to `finish`; what it yields are the ends of slices. */
+  *#run(): Generator<void> {
+    const head = yield* this.#head()
+    if (isForeign(head, this.#plan)) {
+      this.#outcome = 'foreign'
+      return
+    }
+    yield* this.#copy(head)
+    if (this.#kept === 0) return
+    this.#target.slice(() => this.#writeHead(head))
+    this.#target.readBack()
+    yield
+    const gaps = yield* this.#check()
+    this.#lost = this.#pipes.lostMessages(head.bases) ?? gaps
+    this.#outcome = 'salvaged'
+  }
+
+  *#head(): Generator<void, FoundHead> {
+    const search = findHead(this.#file)
+    for (;;) {
+      const { done, value } = search.next()
+      if (done === true) return value
+      yield
+    }
+  }
+
+  *#copy(head: FoundHead): Generator<void> {
+    const { source, before, after } = this.#plan
+    const lastSeq = this.#plan.lastSeq ?? Number.MAX_SAFE_INTEGER
+    const known = new Set([...before.keys(), ...(after?.keys() ?? [])])
+    const messages = findMessages(this.#file, head, { firstSeq: source.firstSeq, lastSeq }, known)
+    const insert = this.#target.db.prepare(`${insertMessage} ON CONFLICT DO NOTHING`)
+    const insertOne = (message: FoundMessage) => {
+      const { seq, pipeId, msgId, receivedMs, recordCount, messages, records, bytes } = message
+      const { idempotencyKey, body, bodyHash, bodyCrc } = message
+      const pipeNo = this.#pipes.numberOf(pipeId)
+      const crc = rowChecksum(message, bodyCrc)
+      const totals = [messages, records, bytes]
+      const { changes } = insert.run(
+        ...[seq, pipeNo, msgId, receivedMs, recordCount, crc, ...totals, idempotencyKey, body, bodyHash],
+      )
+      if (changes === 0) return
+      this.#kept += 1
+      this.#pipes.keep(message)
+    }
+    for (let isDone = false; !isDone; ) {
+      this.#target.slice(() => {
+        for (let bytes = 0; bytes < sliceBytes; ) {
+          const { done, value } = messages.next()
+          isDone = done === true
+          if (isDone || value === null) return
+          insertOne(value)
+          bytes += value.body.length
+        }
+      })
+      yield
+    }
+  }
+
+  #writeHead(head: FoundHead): void {
+    const { source, identity } = this.#plan
+    const { db } = this.#target
+    const insert = db.prepare('INSERT INTO pipe VALUES (?, ?, ?, ?, ?, ?)')
+    for (const { no, pipeId, base } of this.#pipes.positions(head.bases)) {
+      insert.run(no, pipeId, base.seq, base.messages, base.records, base.bytes)
+    }
+    insertSegmentRow(db, head.identity ?? newIdentity(identity, source.firstSeq, null), {
+      begunClockMs: head.begunClockMs ?? this.#plan.begunClockMs,
+      lastClockMs: head.lastClockMs ?? this.#plan.lastClockMs,
+      lastSeq: this.#lastSeq(),
+    })
+    markSalvaged(db)
+    // An old page may say one again.
+    insertHoles(db, [...new Map(head.holes.map((hole) => [hole.firstSeq, hole])).values()])
+  }
+
+  #lastSeq(): number {
+    const { source, lastSeq, knownSeq } = this.#plan
+    if (lastSeq !== null) return lastSeq
+    return Math.max(source.firstSeq - 1, knownSeq, this.#pipes.newestSeq())
+  }
+
+  /** Every row as it is on disk now. Returns how many seqs are missing between them and up to the end. */
+  *#check(): Generator<void, number> {
+    const { firstSeq } = this.#plan.source
+    let cursor = firstSeq - 1
+    let checked = 0
+    let missing = 0
+    for (let isDone = false; !isDone; ) {
+      let bytes = 0
+      isDone = true
+      for (const { seq, crc, foundCrc, bodyBytes } of checkedRows(this.#target.db, 2, cursor)) {
+        assert(crc === foundCrc, 'a salvaged message is the message it was')
+        missing += gapBetween(cursor, seq)
+        cursor = seq
+        checked += 1
+        bytes += bodyBytes
+        isDone = bytes < sliceBytes
+        if (!isDone) break
+      }
+      yield
+    }
+    assert(checked === this.#kept, 'a salvaged segment holds every message that was found')
+    return missing + gapBetween(cursor, this.#lastSeq() + 1)
+  }
+
+  #close(): void {
+    if (this.#phase === 'closed') return
+    this.#phase = 'closed'
+    this.#work.return(undefined)
+    this.#file.close()
+    this.#target.close()
+  }
+}
+
+/** Not a part of this log, or of another place in it. */
+function isForeign({ identity }: FoundHead, plan: SalvagePlan): boolean {
+  if (identity === null) return false
+  const isOfOther =
+    plan.identity !== null && identity.dataDirId !== null && identity.dataDirId !== plan.identity.dataDirId
+  return isOfOther || identity.firstSeq !== plan.source.firstSeq
+}
+
+/** Between two epochs lie seqs that nobody was ever given: more than any number of messages. */
+const leastEpochGap = 2 ** 39
+
+function gapBetween(seq: number, next: number): number {
+  const gap = Math.max(0, next - seq - 1)
+  return gap < leastEpochGap ? gap : 0
+}

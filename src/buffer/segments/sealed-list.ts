@@ -1,0 +1,226 @@
+/**
+ * The sealed segments of the log, oldest first, as its writer knows them, and everything that becomes of one: it leaves
+ * WAL mode, is dropped, or is written again without what is delivered (compaction) or with what can be read (salvage).
+ */
+import assert from 'node:assert'
+import type { BufferIdentity } from '../buffer.ts'
+import { Compaction } from './compaction.ts'
+import { type SegmentName, segmentBytes, unlinkSegment } from './layout.ts'
+import type { PipePosition } from './position.ts'
+import { Salvage, type SalvageResult } from './salvage.ts'
+import type { SealedEnd, Sealing } from './sealing.ts'
+import {
+  type PipeInSegment,
+  readContentIfUsable,
+  readSegmentContent,
+  type SegmentFacts,
+  segmentFacts,
+} from './segment-facts.ts'
+import { openReadOnly } from './segment-file.ts'
+import type { SegmentWriter } from './segment-writer.ts'
+import { isDamage } from './sqlite-errors.ts'
+
+/** A sealed segment, and why it cannot be read; null: it was found so by the start. */
+export interface DamageFound {
+  name: SegmentName
+  error: unknown
+}
+
+/** The segment being written, which follows the newest sealed one. */
+interface Newest {
+  firstSeq: number
+  pipes: readonly PipeInSegment[]
+}
+
+interface Found {
+  segments: SegmentFacts[]
+  /** Those of them that could not be opened. */
+  damaged: readonly SegmentName[]
+  sealing: Sealing
+}
+
+export class SealedList {
+  readonly #dir: string
+  readonly #identity: BufferIdentity | null
+  readonly #segments: SegmentFacts[]
+  readonly #sealing: Sealing
+  #damage: DamageFound[]
+
+  constructor(dir: string, identity: BufferIdentity | null, { segments, damaged, sealing }: Found) {
+    this.#dir = dir
+    this.#identity = identity
+    this.#segments = segments
+    this.#sealing = sealing
+    this.#damage = damaged.map((name) => ({ name, error: null }))
+  }
+
+  get count(): number {
+    return this.#segments.length
+  }
+
+  get oldest(): SegmentFacts | undefined {
+    return this.#segments[0]
+  }
+
+  facts(): SegmentFacts[] {
+    return [...this.#segments]
+  }
+
+  /** On disk, with WALs. */
+  bytes(): number {
+    return this.#segments.reduce((sum, segment) => sum + segment.bytes, 0)
+  }
+
+  has(firstSeq: number): boolean {
+    return this.#segments.some((segment) => segment.firstSeq === firstSeq)
+  }
+
+  /** Its newest generation; null when there is none, or it is the one being written. */
+  nameOf(firstSeq: number): SegmentName | null {
+    const segment = this.#segments.find((one) => one.firstSeq === firstSeq)
+    return segment === undefined ? null : { firstSeq, generation: segment.generation }
+  }
+
+  /** Segments that were found damaged since it was asked last. */
+  takeDamage(): DamageFound[] {
+    return this.#damage.splice(0)
+  }
+
+  /** The one that was written until now: no message may go to it any more. */
+  seal(facts: SegmentFacts, writer: SegmentWriter, end: SealedEnd): void {
+    try {
+      this.#sealing.seal(facts, writer, end)
+    } catch (error) {
+      if (!isDamage(error)) throw error
+      writer.abandon()
+      this.#damage.push({ name: { firstSeq: facts.firstSeq, generation: 0 }, error })
+    }
+    this.#segments.push({ ...facts, bytes: segmentBytes(this.#dir, facts) })
+  }
+
+  /** The one that was written until now, and is damaged. */
+  setAside(facts: SegmentFacts, writer: SegmentWriter, error: unknown): void {
+    this.#segments.push({ ...facts, bytes: segmentBytes(this.#dir, facts) })
+    writer.abandon()
+    this.#damage.push({ name: { firstSeq: facts.firstSeq, generation: 0 }, error })
+  }
+
+  /** Seals the segments that someone was reading when they were rolled. */
+  sealWaiting(): void {
+    const onDamaged = (name: SegmentName, error: unknown) => this.#damage.push({ name, error })
+    for (const { firstSeq } of this.#sealing.retry(onDamaged)) {
+      const segment = this.#segments.find((one) => one.firstSeq === firstSeq)
+      if (segment !== undefined) segment.bytes = segmentBytes(this.#dir, segment)
+    }
+  }
+
+  /** The one that goes, and the one behind it; null: the one being written is. */
+  beforeDrop(firstSeq: number): { segment: SegmentFacts; newer: SegmentFacts | null } {
+    const at = this.#indexOf(firstSeq)
+    return { segment: this.#segments[at]!, newer: this.#segments[at + 1] ?? null }
+  }
+
+  /** Unlinks it. That it goes is written down before. */
+  drop(firstSeq: number): void {
+    const at = this.#indexOf(firstSeq)
+    this.#sealing.forget(firstSeq)
+    unlinkSegment(this.#dir, this.#segments[at]!)
+    this.#segments.splice(at, 1)
+  }
+
+  startCompaction(
+    firstSeq: number,
+    newest: Newest,
+    deliveredThrough: (pipeId: string) => number,
+  ): Compaction {
+    const at = this.#indexOf(firstSeq)
+    const { generation, lastClockMs } = this.#segments[at]!
+    const newer = this.#segments[at + 1]
+    const behind = newer === undefined ? newest.pipes : this.#pipesOf(newer)
+    return new Compaction({
+      dir: this.#dir,
+      source: { firstSeq, generation },
+      identity: this.#identity,
+      lastSeq: (newer ?? newest).firstSeq - 1,
+      lastClockMs,
+      behind: positions(behind, 'base') ?? new Map(),
+      deliveredThrough,
+    })
+  }
+
+  /** The compacted segment takes the place of the old one, which is unlinked. */
+  finishCompaction(compaction: Compaction): void {
+    const { source, target } = compaction
+    const at = this.#indexOf(source.firstSeq)
+    compaction.swap()
+    this.#sealing.forget(source.firstSeq)
+    unlinkSegment(this.#dir, source)
+    this.#replace(at, target)
+  }
+
+  /** Of a segment that is damaged. Throws what SQLite and the file system throw. */
+  startSalvage(firstSeq: number, newest: Newest, quarantineDir: string): Salvage {
+    const at = this.#indexOf(firstSeq)
+    const segment = this.#segments[at]!
+    const older = this.#segments[at - 1]
+    const newer = this.#segments[at + 1]
+    const isOlderAdjacent = older !== undefined && older.lastSeq + 1 === firstSeq
+    const isNewerAdjacent = segment.lastSeq + 1 === (newer ?? newest).firstSeq
+    const pipesBehind = newer === undefined ? newest.pipes : this.#pipesOf(newer)
+    // Its connection is not needed any more, and its file must not be changed.
+    this.#sealing.forget(firstSeq)
+    return new Salvage({
+      dir: this.#dir,
+      quarantineDir,
+      source: { firstSeq, generation: segment.generation },
+      lastSeq: segment.lastSeq,
+      knownSeq: segment.lastSeq,
+      begunClockMs: older?.lastClockMs ?? segment.lastClockMs,
+      lastClockMs: segment.lastClockMs,
+      identity: this.#identity,
+      before: positions(isOlderAdjacent ? this.#pipesOf(older) : null, 'last') ?? new Map(),
+      after: positions(isNewerAdjacent ? pipesBehind : null, 'base'),
+    })
+  }
+
+  /** What was salvaged takes the place of the damaged segment; where that was nothing, it is missing from now on. */
+  finishSalvage(salvage: Salvage): SalvageResult {
+    const { source, target } = salvage
+    const at = this.#indexOf(source.firstSeq)
+    const result = salvage.finish()
+    unlinkSegment(this.#dir, source)
+    if (result.outcome === 'salvaged') this.#replace(at, target)
+    else this.#segments.splice(at, 1)
+    return result
+  }
+
+  close(): void {
+    this.#sealing.close()
+  }
+
+  /** Null when it cannot be read either. */
+  #pipesOf(name: SegmentName): PipeInSegment[] | null {
+    return readContentIfUsable(this.#dir, name, this.#identity)?.pipes ?? null
+  }
+
+  #replace(at: number, target: SegmentName): void {
+    const db = openReadOnly(this.#dir, target)
+    const content = readSegmentContent(db)
+    db.close()
+    const { lastClockMs } = this.#segments[at]!
+    this.#segments[at] = segmentFacts(target, segmentBytes(this.#dir, target), content, lastClockMs)
+  }
+
+  #indexOf(firstSeq: number): number {
+    const at = this.#segments.findIndex((segment) => segment.firstSeq === firstSeq)
+    assert(at >= 0, 'the segment is sealed')
+    return at
+  }
+}
+
+function positions(
+  pipes: readonly PipeInSegment[] | null,
+  end: 'base' | 'last',
+): Map<string, PipePosition> | null {
+  return pipes === null ? null : new Map(pipes.map((pipe) => [pipe.pipeId, pipe[end]]))
+}

@@ -1,0 +1,143 @@
+/**
+ * Reads what retention must know of the sealed segments when the log is opened. Of one that cannot be read it is what
+ * its neighbours know: where each pipe stood before and behind it.
+ */
+
+import type { BufferIdentity } from '../buffer.ts'
+import { type SegmentName, segmentBytes } from './layout.ts'
+import type { PipePosition } from './position.ts'
+import type { Sealing } from './sealing.ts'
+import {
+  lacksEnd,
+  type PipeFacts,
+  readContentIfUsable,
+  type SegmentContent,
+  type SegmentFacts,
+  segmentFacts,
+} from './segment-facts.ts'
+import type { SeqRange } from './segment-file.ts'
+import { isUnusable } from './sqlite-errors.ts'
+import { isWalUsable } from './usable-wal.ts'
+
+export interface SealedSegments {
+  sealed: SegmentFacts[]
+  damaged: SegmentName[]
+  /** No segments: unusable, and named by a seq that lies within a sound segment. */
+  strays: SegmentName[]
+}
+
+interface SealedContext {
+  newest: { name: SegmentName; content: SegmentContent }
+  sealing: Sealing
+  owner: BufferIdentity | null
+}
+
+/** Newest first, because a segment that does not know its end ended before the next one was begun. */
+export function readSealedSegments(
+  dir: string,
+  names: readonly SegmentName[],
+  { newest, sealing, owner }: SealedContext,
+): SealedSegments {
+  const sealed: SegmentFacts[] = []
+  const damaged: SegmentName[] = []
+  const strays: SegmentName[] = []
+  const contents = names.map((name) => readSealed(dir, name, sealing, owner))
+  let newer = newest.content
+  let newerFirstSeq = newest.name.firstSeq
+  for (let index = names.length - 1; index >= 0; index -= 1) {
+    const name = names[index]!
+    const content = contents[index] ?? null
+    const isSound = (one: SegmentContent) =>
+      !reachesInto(one, newerFirstSeq, newer) && !lacksEnd(one, basesOf(newer))
+    if (content === null && liesWithin(name, contents.slice(0, index), isSound)) {
+      strays.unshift(name)
+      continue
+    }
+    if (content !== null && isSound(content)) {
+      sealed.unshift(segmentFacts(name, segmentBytes(dir, name), content, newer.begunClockMs))
+      newer = content
+    } else {
+      const lastSeq = beforeHoles(newerFirstSeq - 1, newest.content.holes)
+      sealed.unshift(
+        factsFromNeighbours(
+          dir,
+          { firstSeq: name.firstSeq, lastSeq },
+          name,
+          contents[index - 1] ?? null,
+          newer,
+        ),
+      )
+      damaged.push(name)
+    }
+    newerFirstSeq = name.firstSeq
+  }
+  return { sealed, damaged, strays }
+}
+
+/** Of a segment of format 1 it is not known whether it is in its place. */
+function liesWithin(
+  { firstSeq }: SegmentName,
+  older: readonly (SegmentContent | null)[],
+  isSound: (content: SegmentContent) => boolean,
+): boolean {
+  const nearest = older.findLast((content) => content !== null) ?? null
+  if (nearest === null || nearest.identity === null) return false
+  return (nearest.lastSeq ?? 0) >= firstSeq && isSound(nearest)
+}
+
+/** Another one, under a wrong name; not when the next one was given up before anything was in it. */
+function reachesInto({ lastSeq }: SegmentContent, nextFirstSeq: number, next: SegmentContent): boolean {
+  return next.lastSeq !== null && (lastSeq ?? 0) >= nextFirstSeq
+}
+
+const basesOf = ({ pipes }: SegmentContent) => new Map(pipes.map(({ pipeId, base }) => [pipeId, base]))
+
+/** What is in its WAL is durable then. Null when it is damaged. */
+function readSealed(
+  dir: string,
+  name: SegmentName,
+  sealing: Sealing,
+  owner: BufferIdentity | null,
+): SegmentContent | null {
+  if (!isWalUsable(dir, name, 0)) return null
+  try {
+    sealing.sealFound(name)
+  } catch (error) {
+    if (isUnusable(error)) return null
+    throw error
+  }
+  return readContentIfUsable(dir, name, owner)
+}
+
+/** A segment that ends where retention has dropped what followed it. */
+function beforeHoles(lastSeq: number, holes: readonly SeqRange[]): number {
+  const hole = holes.find((one) => one.firstSeq <= lastSeq && one.lastSeq >= lastSeq)
+  return hole === undefined ? lastSeq : beforeHoles(hole.firstSeq - 1, holes)
+}
+
+function factsFromNeighbours(
+  dir: string,
+  { firstSeq, lastSeq }: SeqRange,
+  name: SegmentName,
+  older: SegmentContent | null,
+  newer: SegmentContent,
+): SegmentFacts {
+  const before = new Map<string, PipePosition>(older?.pipes.map(({ pipeId, last }) => [pipeId, last]))
+  const pipes = new Map<string, PipeFacts>()
+  for (const { pipeId, base } of newer.pipes) {
+    if (base.seq < firstSeq) continue
+    const start = before.get(pipeId)
+    pipes.set(pipeId, {
+      baseSeq: Math.max(start?.seq ?? 0, firstSeq - 1),
+      lastSeq: Math.min(base.seq, lastSeq),
+      // Without the segment before it, that it has messages of the pipe is all that is known.
+      messages: start === undefined ? 1 : base.messages - start.messages,
+      bytes: start === undefined ? 0 : base.bytes - start.bytes,
+    })
+  }
+  return {
+    ...name,
+    ...{ identity: null, lastSeq, pipes, firstReceivedMs: null, bytes: segmentBytes(dir, name) },
+    lastClockMs: newer.begunClockMs,
+  }
+}

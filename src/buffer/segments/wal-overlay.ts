@@ -1,0 +1,106 @@
+/**
+ * What SQLite's write-ahead log holds, read without SQLite: where the newest committed image of each page lies.
+ *
+ * SQLite stops at the first frame whose checksum fails, and writes over everything after it: one bad bit costs all
+ * commits that follow. The checksums are a chain, though, and each frame holds its own link, so that a frame can be
+ * checked by the link of the frame before it, whatever became of that frame's page. So here a damaged frame costs
+ * itself and, when its link is hurt, the one after it.
+ *
+ *   header  0 u32 magic, 0x377f0682 or …83   4 version   8 page size   12 checkpoints   16 two salts   24 two checksums
+ *   frame   0 u32 page number   4 u32 pages of the database after a commit, else 0   8 two salts   16 two checksums
+ *           24 the page
+ *
+ * Frames of before the log was last reset have other salts. Everything is bounded by the size of the file.
+ */
+import { pageBytes } from './layout.ts'
+import { type ReadableFile, readAt } from './readable-file.ts'
+
+const headerBytes = 32
+const frameHeaderBytes = 24
+const frameBytes = frameHeaderBytes + pageBytes
+const magicLittleEndian = 0x377f0682
+const magicBigEndian = 0x377f0683
+
+export interface WalOverlay {
+  /** Of each page's newest committed image: its offset in the WAL. */
+  pages: ReadonlyMap<number, number>
+  /**
+   * Commits after the first frame that cannot be read (SQLite would stop there). One of them may be the end of a
+   * transaction that a power cut tore, which was never acknowledged; more than one tell of damage.
+   */
+  commitsBehindDamage: number
+}
+
+export const noOverlay: WalOverlay = { pages: new Map(), commitsBehindDamage: 0 }
+
+interface Frame {
+  pageNo: number
+  offset: number
+}
+
+/** Of a WAL that nobody writes. */
+export function readWalOverlay(wal: ReadableFile): WalOverlay {
+  const header = readAt(wal, 0, headerBytes)
+  const isHeaderSound = header !== null && hasSoundHeader(header)
+  const frames: Frame[] = []
+  let committed = 0
+  let hasSkipped = !isHeaderSound && wal.bytes > headerBytes
+  let commitsBehindDamage = 0
+  // The words' order is in the magic. Segments are written on the machine that reads them: its order unless it says so.
+  const isBigEndian = isHeaderSound && header.readUInt32BE(0) === magicBigEndian
+  let salts = isHeaderSound ? header.subarray(16, 24) : null
+  let link = isHeaderSound ? header.subarray(24, 32) : null
+  for (let at = headerBytes; at + frameBytes <= wal.bytes; at += frameBytes) {
+    const frame = readAt(wal, at, frameBytes)
+    const ownLink = frame?.subarray(16, 24) ?? null
+    // With the header gone the first frame tells: the newest round of writing always begins there.
+    salts ??= frame?.subarray(8, 16) ?? null
+    const isOfThisRound = frame !== null && salts?.equals(frame.subarray(8, 16)) === true
+    if (
+      isOfThisRound &&
+      link !== null &&
+      linkAfter(link, frame, isBigEndian).equals(frame.subarray(16, 24))
+    ) {
+      frames.push({ pageNo: frame.readUInt32BE(0), offset: at + frameHeaderBytes })
+      if (frame.readUInt32BE(4) > 0) {
+        committed = frames.length
+        if (hasSkipped) commitsBehindDamage += 1
+      }
+    } else {
+      hasSkipped = true
+    }
+    link = ownLink
+  }
+  const pages = new Map(frames.slice(0, committed).map(({ pageNo, offset }) => [pageNo, offset]))
+  return { pages, commitsBehindDamage }
+}
+
+function hasSoundHeader(header: Buffer): boolean {
+  const magic = header.readUInt32BE(0)
+  if (magic !== magicLittleEndian && magic !== magicBigEndian) return false
+  if (header.readUInt32BE(8) !== pageBytes) return false
+  const sums = checksum(Buffer.alloc(8), header.subarray(0, 24), magic === magicBigEndian)
+  return sums.equals(header.subarray(24, 32))
+}
+
+function linkAfter(link: Buffer, frame: Buffer, isBigEndian: boolean): Buffer {
+  const afterHeader = checksum(link, frame.subarray(0, 8), isBigEndian)
+  return checksum(afterHeader, frame.subarray(frameHeaderBytes), isBigEndian)
+}
+
+/** SQLite's: two sums of 32 bits, stored big-endian, over words whose order the magic says. */
+function checksum(seed: Buffer, bytes: Buffer, isBigEndian: boolean): Buffer {
+  let first = seed.readUInt32BE(0)
+  let second = seed.readUInt32BE(4)
+  for (let at = 0; at < bytes.length; at += 8) {
+    const words = isBigEndian
+      ? ([bytes.readUInt32BE(at), bytes.readUInt32BE(at + 4)] as const)
+      : ([bytes.readUInt32LE(at), bytes.readUInt32LE(at + 4)] as const)
+    first = (first + words[0] + second) >>> 0
+    second = (second + words[1] + first) >>> 0
+  }
+  const sums = Buffer.alloc(8)
+  sums.writeUInt32BE(first, 0)
+  sums.writeUInt32BE(second, 4)
+  return sums
+}

@@ -1,0 +1,169 @@
+/**
+ * The daemon's own commands: `serve`, `init`, `workspaces create`. Their flags are made from the settings table, so that
+ * they cannot differ from it. What a command does is imported when it runs.
+ */
+import { Command } from 'commander'
+import { type LoadedSettings, loadSettings } from '../config.ts'
+import type { CreatedWorkspace } from '../data-dir/data-dir.ts'
+import type { Metadata } from '../metadata/store.ts'
+import { type SettingDefinition, type SettingKey, type Settings, settingDefinitions } from '../settings.ts'
+
+const withFlags = (settingDefinitions as readonly SettingDefinition[]).filter((one) => one.flag !== undefined)
+
+/** `pipectl serve`: runs the daemon until SIGTERM or SIGINT. */
+export function serveCommand(): Command {
+  const command = new Command('serve')
+    .description('run the daemon')
+    .option(
+      '--init',
+      'set up the data directory first where needed (shows the first API key on a terminal, else writes it to a file)',
+    )
+    .option(
+      '--safe',
+      'start with all destinations blocked: records are taken, nothing is delivered or stored about it',
+    )
+    .addHelpText('after', '\nExample:\n  pipectl serve --init --data-dir ./data --listen 127.0.0.1:8080')
+  addSettingFlags(command)
+  return command.action(async (options: Record<string, unknown>) => {
+    const loaded = settingsFrom(options, process.env)
+    const { runDaemon } = await import('../daemon.ts')
+    await runDaemon(loaded.settings, {
+      env: process.env,
+      origins: loaded.origins,
+      setUp: options.init === true ? () => setUpWhereNeeded(loaded.settings) : null,
+      isSafe: options.safe === true,
+      // What can change without a restart is read again from the same sources.
+      reload: () => settingsFrom(options, process.env).settings,
+    })
+  })
+}
+
+/** `pipectl init`: sets up a data directory and shows the first API key, once. */
+export function initCommand(): Command {
+  const command = new Command('init')
+    .description('set up a data directory: workspace `default` and its first API key, shown once')
+    .option('--json', 'print {workspace_id, workspace_name, api_key_id, api_key}')
+    .addHelpText('after', '\nExample:\n  pipectl init --data-dir /var/lib/pipectl --json > first-key.json')
+  addSettingFlags(command, ['data_dir'])
+  return command.action(async (options: Record<string, unknown>) => {
+    const { settings } = settingsFrom(options, process.env)
+    const { setUpDataDir } = await import('../data-dir/data-dir.ts')
+    printWorkspace(await setUpDataDir(settings, process.env), options.json === true)
+  })
+}
+
+/** `pipectl workspaces create NAME`: a further workspace with its first key; works while the daemon runs. */
+export function workspacesCommand(): Command {
+  const create = new Command('create')
+    .argument('<name>', 'the workspace: 1 to 100 letters, digits, hyphens or underscores')
+    .description('create a workspace and its first API key, shown once; works while the daemon runs')
+    .option('--json', 'print {workspace_id, workspace_name, api_key_id, api_key}')
+    .addHelpText('after', '\nExample:\n  pipectl workspaces create staging --data-dir /var/lib/pipectl')
+  addSettingFlags(create, ['data_dir'])
+  create.action(async (name: string, options: Record<string, unknown>) => {
+    const { settings } = settingsFrom(options, process.env)
+    const { createWorkspace, openDataDirMetadata } = await import('../data-dir/data-dir.ts')
+    const { metadata } = await openDataDirMetadata(settings, process.env, { create: false })
+    try {
+      printWorkspace(await createWorkspace(metadata, name), options.json === true)
+      await explainEgress(metadata, settings)
+    } finally {
+      await metadata.close()
+    }
+  })
+  return new Command('workspaces').description('workspaces of a data directory').addCommand(create)
+}
+
+/** Adds `--config` and a flag for each of the given settings (all that have one, if none are named). */
+export function addSettingFlags(command: Command, only?: readonly SettingKey[]): Command {
+  command.option('-c, --config <file>', 'TOML file with settings (PIPECTL_CONFIG)')
+  for (const one of withFlags) {
+    if (only === undefined || only.includes(one.key as SettingKey)) {
+      command.option(
+        `${one.flag} <value>`,
+        `${one.doc} (${one.env}${one.fallback === null ? '' : `; default ${one.fallback}`})`,
+      )
+    }
+  }
+  return command
+}
+
+/** Settings from a command's parsed options, the environment and the file. Throws ConfigError. */
+export function settingsFrom(options: Record<string, unknown>, env: NodeJS.ProcessEnv): LoadedSettings {
+  const flags: Partial<Record<SettingKey, string>> = {}
+  for (const one of withFlags) {
+    const value = options[camelCase(one.flag ?? '')]
+    if (typeof value === 'string') flags[one.key as SettingKey] = value
+  }
+  const file = typeof options.config === 'string' ? options.config : undefined
+  return loadSettings({ flags, env, file })
+}
+
+function camelCase(flag: string): string {
+  return flag.replace(/^--/, '').replace(/-([a-z])/g, (_, letter: string) => letter.toUpperCase())
+}
+
+/** Without a terminal, what is printed may be kept by a journal, where a key must not be: it goes to a file. */
+async function setUpWhereNeeded(settings: Settings): Promise<void> {
+  const { AlreadySetUpError, dataDirAt, setUpDataDir, writeFirstKey } = await import(
+    '../data-dir/data-dir.ts'
+  )
+  const dir = dataDirAt(settings.data_dir)
+  const hasTerminal = process.stderr.isTTY === true
+  try {
+    const created = await setUpDataDir(settings, process.env, (apiKey) => {
+      if (!hasTerminal) writeFirstKey(dir, apiKey)
+    })
+    process.stderr.write(
+      hasTerminal
+        ? inWords(created)
+        : `Workspace ${created.workspace_name} is set up. Its first API key is in ${dir.firstKeyFile}: keep it elsewhere, then delete the file.\n`,
+    )
+  } catch (error) {
+    if (!(error instanceof AlreadySetUpError)) throw error
+  }
+}
+
+const shownDestinations = 20
+
+/** Not all workspaces are of people who trust each other: says what the new one changes for private addresses. */
+async function explainEgress(metadata: Metadata, settings: Settings): Promise<void> {
+  const rule = settings['egress.private']
+  const note = (text: string) => process.stderr.write(`${text}\n`)
+  if (rule === 'allow')
+    note(
+      'Note: egress.private is "allow": destinations of every workspace may dial loopback and private addresses of this network. "auto" or "deny" ends that; egress.allow lists exceptions.',
+    )
+  const { length: workspaces } = await metadata.workspaces.list()
+  if (rule !== 'auto' || workspaces < 2) return
+  if (workspaces > 2) {
+    note('Note: egress.private is "auto": private addresses are denied to all workspaces, as before.')
+    return
+  }
+  note(`Note: there are ${workspaces} workspaces now, and egress.private is "auto": destinations may no longer dial loopback and private
+addresses, but for databases on loopback. A running daemon follows within a second; attempts under way end first.
+egress.allow lists exceptions, and egress.private = "allow" keeps it as it was: both from the daemon's next start.`)
+  const { deniedDestinations } = await import('../data-dir/egress.ts')
+  const denied = await deniedDestinations(metadata, settings, workspaces)
+  if (denied.length === 0) return
+  note(
+    `Destinations that are denied now; their records wait (as far as the settings given to this command tell):`,
+  )
+  for (const one of denied.slice(0, shownDestinations))
+    note(`  ${one.workspace}: ${one.pipe} ${one.destinationId}`)
+  if (denied.length > shownDestinations) note(`  and ${denied.length - shownDestinations} more`)
+}
+
+/** The only time that the whole first key is seen. */
+function printWorkspace(created: CreatedWorkspace, asJson: boolean): void {
+  process.stdout.write(asJson ? `${JSON.stringify(created)}\n` : inWords(created))
+}
+
+function inWords(created: CreatedWorkspace): string {
+  return (
+    `Workspace  ${created.workspace_name}  (${created.workspace_id})\n` +
+    `API key    ${created.api_key}\n` +
+    '           This key is shown once and cannot be shown again: keep it now.\n' +
+    `           export PIPECTL_API_KEY=${created.api_key}\n`
+  )
+}

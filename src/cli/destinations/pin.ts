@@ -1,0 +1,40 @@
+/** `pipectl destinations reset-pin`. */
+import type { Command } from 'commander'
+import { exitCodes, Failure } from '../../client/failure.ts'
+import { kindOf } from '../../client/workspace.ts'
+import { connect } from '../connection.ts'
+import { define, formats } from '../define.ts'
+import { oneView, print } from '../output.ts'
+import { findDestination } from '../references.ts'
+import { confirm, say } from '../terminal.ts'
+import { namingHelp } from './status.ts'
+
+export function addPinCommand(destinations: Command): void {
+  define(destinations, {
+    usage: 'reset-pin <destination>',
+    summary: 'forget the pinned key of a database server; the next connection pins the one that it finds',
+    help: `${namingHelp}\nFor a server that was given a new key: \`destinations test\` shows the one that it has now.`,
+    examples: ['pipectl destinations reset-pin orders/database --yes'],
+    output: formats,
+    daemon: true,
+    destructive: true,
+    action: async ([reference], options) => {
+      const client = await connect(options)
+      const { pipe, destination } = await findDestination(client, reference!)
+      const name = `${pipe.pipe_name}/${kindOf(destination)}`
+      const pinned = destination.tls_pin?.sha256
+      if (pinned !== undefined) {
+        await confirm(
+          `Forget the key ${pinned} of ${name}? Whatever server answers next is taken for the right one.`,
+          options.yes,
+        )
+      }
+      const reply = await client.destinations.resetPin(pipe.pipe_id, destination.destination_id)
+      await print(oneView(reply.text, reply.body.status, [['status', reply.body.status]]), options.output)
+      if (!reply.body.reset) {
+        throw new Failure(exitCodes.nothingToDo, `no key is pinned for ${name}`, 'there is nothing to do')
+      }
+      say(`The next connection of ${name} pins the key of the server that it finds.`)
+    },
+  })
+}

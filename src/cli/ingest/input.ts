@@ -1,0 +1,73 @@
+/**
+ * What an input is cut into: records, and pieces of it that are none. A piece that is none has the line it begins on and
+ * the reason, so that a person finds it, and its bytes, so that it can be put aside.
+ */
+export interface InputRecord {
+  kind: 'record'
+  bytes: Buffer
+  /** Where it begins, counted from 1. */
+  line: number
+  /** Offset in the input just after it: where a resumed run goes on; and the line breaks before that offset. */
+  end: number
+  linesBeforeEnd: number
+}
+
+export interface InvalidPiece extends Omit<InputRecord, 'kind'> {
+  kind: 'invalid'
+  reason: string
+}
+
+export type InputPiece = InputRecord | InvalidPiece
+
+export interface StartAt {
+  offset: number
+  /** Records and line breaks before the offset: for messages. */
+  records: number
+  lines: number
+  /** The offset lies within an array, after an element. */
+  insideArray: boolean
+}
+
+export const fromTheStart: StartAt = { offset: 0, records: 0, lines: 0, insideArray: false }
+
+/** Cuts a stream of bytes. Throws Failure where the input cannot be cut any further. */
+export interface Splitter {
+  push(chunk: Buffer): InputPiece[]
+  /** Call at the end of the input. */
+  finish(): InputPiece[]
+  /** Whether the records are elements of an array: needed to resume. */
+  readonly insideArray: boolean
+}
+
+const utf8 = new TextDecoder('utf-8', { fatal: true })
+
+/** Why these bytes are not a JSON object; null when they are one. */
+export function whyNoRecord(bytes: Buffer): string | null {
+  let text: string
+  try {
+    text = utf8.decode(bytes)
+  } catch {
+    return 'it is not valid UTF-8'
+  }
+  try {
+    const value: unknown = JSON.parse(text)
+    const isRecord = value !== null && typeof value === 'object' && !Array.isArray(value)
+    return isRecord ? null : 'it is not a JSON object'
+  } catch (error) {
+    return `it is not valid JSON: ${reasonOf(error)}`
+  }
+}
+
+/** V8 repeats the text it could not parse; the line number is enough. */
+function reasonOf(error: unknown): string {
+  const message = error instanceof Error ? error.message : String(error)
+  return message
+    .replace(/(, |: )?(\.\.\.)?".*"(\.\.\.)? is not valid JSON$/s, '')
+    .replace(/ in JSON at/, ' at')
+}
+
+export function countLineBreaks(bytes: Buffer): number {
+  let count = 0
+  for (let at = bytes.indexOf(0x0a); at !== -1; at = bytes.indexOf(0x0a, at + 1)) count += 1
+  return count
+}

@@ -1,0 +1,88 @@
+/**
+ * How an input is laid out decides what cuts it: NDJSON by its lines, so that a line that is no record is found and
+ * left out; everything else (an array, objects over several lines) by its brackets.
+ */
+import { closeSync, fstatSync, openSync, readSync } from 'node:fs'
+import { fromTheStart, type InputPiece, type Splitter, type StartAt, whyNoRecord } from './input.ts'
+import { LineSplitter } from './line-splitter.ts'
+import { RecordSplitter } from './record-splitter.ts'
+
+/** So much of an input says how it is laid out. */
+const headBytes = 64 * 1024
+
+/** For a file, from an offset on. A name that ends in .ndjson or .jsonl says what it holds. */
+export function splitterForFile(file: string, start: StartAt): Splitter {
+  const isNamed = /\.(ndjson|jsonl)$/i.test(file)
+  return isNamed || hasLines(file) ? new LineSplitter(start) : new RecordSplitter(start, file)
+}
+
+function hasLines(file: string): boolean {
+  const fd = openSync(file, 'r')
+  try {
+    const head = Buffer.alloc(Math.min(headBytes, fstatSync(fd).size))
+    const read = readSync(fd, head, 0, head.length, 0)
+    return isLines(head.subarray(0, read), fstatSync(fd).size <= read) === true
+  } finally {
+    closeSync(fd)
+  }
+}
+
+/** For an input that comes bit by bit: decides as soon as its first lines are there. */
+export class StreamSplitter implements Splitter {
+  readonly #name: string
+  #chosen: Splitter | null = null
+  #head: Buffer = Buffer.alloc(0)
+
+  constructor(name: string) {
+    this.#name = name
+  }
+
+  get insideArray(): boolean {
+    return this.#chosen?.insideArray ?? false
+  }
+
+  push(chunk: Buffer): InputPiece[] {
+    if (this.#chosen !== null) return this.#chosen.push(chunk)
+    this.#head = this.#head.length === 0 ? chunk : Buffer.concat([this.#head, chunk])
+    const lines = isLines(this.#head, false)
+    return lines === null && this.#head.length < headBytes
+      ? []
+      : this.#choose(lines === true).push(this.#head)
+  }
+
+  finish(): InputPiece[] {
+    if (this.#chosen !== null) return this.#chosen.finish()
+    const chosen = this.#choose(isLines(this.#head, true) === true)
+    return [...chosen.push(this.#head), ...chosen.finish()]
+  }
+
+  #choose(lines: boolean): Splitter {
+    this.#chosen = lines ? new LineSplitter(fromTheStart) : new RecordSplitter(fromTheStart, this.#name)
+    return this.#chosen
+  }
+}
+
+/**
+ * Whether the input is NDJSON, by its first lines; null: more of it is needed. Anything else may be laid out freely:
+ * an array, or objects over several lines.
+ */
+export function isLines(head: Buffer, isWhole: boolean): boolean | null {
+  const text = head.toString('utf8').replace(/^\ufeff/, '')
+  const lines = text.split('\n')
+  const whole = (isWhole ? lines : lines.slice(0, -1))
+    .map((line) => line.trim())
+    .filter((line) => line !== '')
+  if (/^\s*\[/.test(text)) return false
+  const [first, second] = whole
+  if (first === undefined) return isWhole ? false : null
+  if (first[0] !== '{') return true
+  const isRecord = whyNoRecord(Buffer.from(first)) === null
+  // A line that cannot be whole is the beginning of an object over several lines.
+  if (!isRecord && /[{[,:]$/.test(first)) return false
+  if (second === undefined) {
+    if (isRecord) return true
+    return isWhole ? first.endsWith('}') : null
+  }
+  if (isRecord) return !(second[0] === '{' && /[{[,:]$/.test(second))
+  return second[0] === '{' && whyNoRecord(Buffer.from(second)) === null
+}

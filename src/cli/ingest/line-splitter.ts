@@ -1,0 +1,102 @@
+/**
+ * Cuts NDJSON: every line is a record, so a line that is none leaves the others as they are. A line may hold several
+ * objects one after the other.
+ */
+import { exitCodes, Failure } from '../../client/failure.ts'
+import { fromTheStart, type InputPiece, type Splitter, type StartAt, whyNoRecord } from './input.ts'
+import { RecordSplitter } from './record-splitter.ts'
+
+/** A line longer than this is not one. */
+const maxLineBytes = 64 * 1024 * 1024
+const lineBreak = 0x0a
+const byteOrderMark = Buffer.from([0xef, 0xbb, 0xbf])
+
+export class LineSplitter implements Splitter {
+  readonly insideArray = false
+  /** Bytes of the line that is not whole yet, and the offset of the first of them in the input. */
+  #held: Buffer = Buffer.alloc(0)
+  #offset: number
+  #lines: number
+
+  constructor(start: StartAt = fromTheStart) {
+    this.#offset = start.offset
+    this.#lines = start.lines
+  }
+
+  push(chunk: Buffer): InputPiece[] {
+    const pieces: InputPiece[] = []
+    const bytes = this.#held.length === 0 ? chunk : Buffer.concat([this.#held, chunk])
+    let from = 0
+    // What was held has no line break in it.
+    for (
+      let at = bytes.indexOf(lineBreak, this.#held.length);
+      at !== -1;
+      at = bytes.indexOf(lineBreak, from)
+    ) {
+      pieces.push(...this.#takeLine(bytes.subarray(from, at), 1))
+      from = at + 1
+    }
+    this.#held = Buffer.from(bytes.subarray(from))
+    if (this.#held.length > maxLineBytes) {
+      throw new Failure(
+        exitCodes.failed,
+        `line ${this.#lines + 1} is longer than 64 MiB`,
+        'the input must be a JSON object, an array of objects, or one object per line (NDJSON)',
+      )
+    }
+    return pieces
+  }
+
+  finish(): InputPiece[] {
+    const rest = this.#held
+    this.#held = Buffer.alloc(0)
+    return this.#takeLine(rest, 0)
+  }
+
+  #takeLine(line: Buffer, breaks: 0 | 1): InputPiece[] {
+    const number = this.#lines + 1
+    const hasMark = this.#offset === 0 && line.subarray(0, 3).equals(byteOrderMark)
+    this.#offset += line.length + breaks
+    this.#lines += breaks
+    const text = hasMark ? line.subarray(3) : line
+    if (isBlank(text)) return []
+    const place = { line: number, end: this.#offset, linesBeforeEnd: this.#lines }
+    const reason = whyNoRecord(text)
+    if (reason === null) return [{ kind: 'record', bytes: trimmed(text), ...place }]
+    const several = severalRecords(text)
+    if (several === null) return [{ kind: 'invalid', bytes: trimmed(text), reason, ...place }]
+    // A batch may end between them: each has its own end, so that a resumed run begins with the next one.
+    const textStart = this.#offset - breaks - text.length
+    return several.map(({ bytes, end }, index) => {
+      const isLast = index === several.length - 1
+      const inLine = { line: number, end: textStart + end, linesBeforeEnd: number - 1 }
+      return { kind: 'record', bytes, ...(isLast ? place : inLine) }
+    })
+  }
+}
+
+/** The objects of a line that holds several, with their ends in it; null when they are not all valid. */
+function severalRecords(line: Buffer): { bytes: Buffer; end: number }[] | null {
+  if (!/^\s*\{/.test(line.toString('latin1', 0, 64))) return null
+  const splitter = new RecordSplitter()
+  try {
+    const pieces = [...splitter.push(line), ...splitter.finish()]
+    return pieces.every((piece) => piece.kind === 'record') ? pieces : null
+  } catch (error) {
+    if (error instanceof Failure) return null
+    throw error
+  }
+}
+
+function isBlank(line: Buffer): boolean {
+  // Most lines begin with the record itself.
+  return line[0] !== 0x7b && line.every((byte) => byte === 0x20 || byte === 0x09 || byte === 0x0d)
+}
+
+function trimmed(line: Buffer): Buffer {
+  let end = line.length
+  while (end > 0 && [0x20, 0x09, 0x0d].includes(line[end - 1]!)) end -= 1
+  let from = 0
+  while (from < end && [0x20, 0x09].includes(line[from]!)) from += 1
+  return line.subarray(from, end)
+}

@@ -1,0 +1,336 @@
+/**
+ * The difference between what a file declares and what a workspace has, as steps. Pure: no request is made here.
+ *
+ * A declared destination is matched with an existing one of its pipe and type that has the same name, else the same
+ * target (database: host, port, database, table; bucket and key; URL); what then remains alone on both sides of one
+ * type is the same destination with a changed target, so that its lane keeps its place.
+ *
+ * Secrets cannot be read back, so an existing one counts as unchanged unless `updateSecrets` is asked for.
+ */
+import type { DestinationBody, DestinationPatch, PipeDetail } from '../../client/client.ts'
+import { describeTarget, kindOf } from '../../client/workspace.ts'
+import type { ColumnMapping, Destination, DestinationStatus } from '../../contract/destination.ts'
+import { redactedConfig } from '../../contract/destination-secrets.ts'
+import type { PipeLimits, PipeUpdate } from '../../contract/pipe.ts'
+import { isSameServer } from '../../contract/secret-server.ts'
+import type { DeclaredDestination, DeclaredPipe } from './document.ts'
+
+/** What is to be done on a pipe; `name` names it, for it may not have an id yet. */
+export type Step = { name: string; summary: string; destroys: boolean } & (
+  | { kind: 'create-pipe'; fields: PipeUpdate }
+  | { kind: 'update-pipe'; fields: PipeUpdate }
+  | { kind: 'delete-pipe' }
+  | { kind: 'put-limits'; limits: PipeLimits }
+  | { kind: 'add-origin'; origin: string }
+  | { kind: 'remove-origin'; originId: string }
+  | { kind: 'create-destination'; body: DestinationBody; status: DestinationStatus | null }
+  | { kind: 'update-destination'; destinationId: string; patch: DestinationPatch }
+  | { kind: 'set-status'; destinationId: string; status: DestinationStatus }
+  | { kind: 'delete-destination'; destinationId: string }
+)
+
+export interface PlanOptions {
+  /** Delete pipes, destinations and origins that the file does not have. */
+  prune: boolean
+  updateSecrets: boolean
+}
+
+/** Steps in the order in which they are done: what creates before what deletes. Throws Failure for an unset variable. */
+export function planSteps(
+  declared: readonly DeclaredPipe[],
+  existing: readonly PipeDetail[],
+  options: PlanOptions,
+): Step[] {
+  const steps = declared.flatMap((pipe) => {
+    const detail = existing.find((one) => one.pipe.pipe_name === pipe.name) ?? null
+    return [
+      ...pipeSteps(pipe, detail),
+      ...originSteps(pipe, detail, options),
+      ...destinationSteps(pipe, detail, options),
+    ]
+  })
+  if (options.prune) {
+    for (const { pipe } of existing) {
+      if (declared.some((one) => one.name === pipe.pipe_name)) continue
+      steps.push({
+        kind: 'delete-pipe',
+        name: pipe.pipe_name,
+        summary: `- pipe ${pipe.pipe_name}`,
+        destroys: true,
+      })
+    }
+  }
+  return [...steps.filter((step) => !step.destroys), ...steps.filter((step) => step.destroys)]
+}
+
+/** Things in the workspace that the file does not have and that stay, since pruning was not asked for. */
+export function extras(declared: readonly DeclaredPipe[], existing: readonly PipeDetail[]): string[] {
+  const pruned = planSteps(declared, existing, { prune: true, updateSecrets: false })
+  return pruned.filter((step) => step.destroys).map((step) => step.summary.replace(/^- /, ''))
+}
+
+function pipeSteps(pipe: DeclaredPipe, detail: PipeDetail | null): Step[] {
+  const { name } = pipe
+  const steps: Step[] = []
+  if (detail === null) {
+    const { pipe_status: status, ...fields } = pipe.fields
+    steps.push({ kind: 'create-pipe', name, fields, summary: `+ pipe ${name}`, destroys: false })
+    if (status === 'paused') {
+      const summary = `~ pipe ${name}: pipe_status paused`
+      steps.push({ kind: 'update-pipe', name, fields: { pipe_status: status }, summary, destroys: false })
+    }
+  } else {
+    const changed = changes(pipe.fields, detail.pipe)
+    if (changed.length > 0) {
+      const fields: PipeUpdate = Object.fromEntries(changed.map((one) => [one.key, one.to]))
+      steps.push({
+        kind: 'update-pipe',
+        name,
+        fields,
+        summary: `~ pipe ${name}: ${describe(changed)}`,
+        destroys: false,
+      })
+    }
+  }
+  if (pipe.limits !== null) {
+    const changed = changes(pipe.limits, detail?.limits ?? {})
+    if (changed.length > 0) {
+      const summary = `${detail?.limits ? '~' : '+'} limits of ${name}: ${describe(changed)}`
+      steps.push({ kind: 'put-limits', name, limits: pipe.limits, summary, destroys: false })
+    }
+  }
+  return steps
+}
+
+function originSteps(pipe: DeclaredPipe, detail: PipeDetail | null, options: PlanOptions): Step[] {
+  if (pipe.origins === null) return []
+  const { name } = pipe
+  const existing = detail?.allowed_origins ?? []
+  const steps: Step[] = [...new Set(pipe.origins)]
+    .filter((origin) => !existing.some((one) => one.origin_domain === origin))
+    .map((origin) => ({
+      kind: 'add-origin',
+      name,
+      origin,
+      summary: `+ origin ${origin} of ${name}`,
+      destroys: false,
+    }))
+  for (const one of options.prune ? existing : []) {
+    if (pipe.origins.includes(one.origin_domain)) continue
+    const summary = `- origin ${one.origin_domain} of ${name}`
+    steps.push({ kind: 'remove-origin', name, originId: one.pipe_allowed_origin_id, summary, destroys: true })
+  }
+  return steps
+}
+
+function destinationSteps(pipe: DeclaredPipe, detail: PipeDetail | null, options: PlanOptions): Step[] {
+  if (pipe.destinations === null) return []
+  const existing = detail?.destinations ?? []
+  const matched = matchDestinations(pipe.destinations, existing)
+  const steps = pipe.destinations.flatMap((declared) => {
+    const match = matched.get(declared)
+    return match === undefined
+      ? [createStep(pipe.name, declared)]
+      : changeSteps(pipe.name, declared, match, options.updateSecrets)
+  })
+  const kept = new Set(matched.values())
+  for (const one of options.prune ? existing : []) {
+    if (kept.has(one)) continue
+    const summary = `- destination ${kindOf(one)} of ${pipe.name} (${describeTarget(one)})`
+    steps.push({
+      kind: 'delete-destination',
+      name: pipe.name,
+      destinationId: one.destination_id,
+      summary,
+      destroys: true,
+    })
+  }
+  return steps
+}
+
+/** Which existing destination each declared one is; see the header. */
+function matchDestinations(
+  declared: readonly DeclaredDestination[],
+  existing: readonly Destination[],
+): Map<DeclaredDestination, Destination> {
+  const matched = new Map<DeclaredDestination, Destination>()
+  const free = new Set(existing)
+  const matchBy = (isSame: (one: DeclaredDestination, other: Destination) => boolean) => {
+    for (const one of declared) {
+      const same = matched.has(one) ? undefined : [...free].find((other) => isSame(one, other))
+      if (same === undefined) continue
+      matched.set(one, same)
+      free.delete(same)
+    }
+  }
+  matchBy(isNamed)
+  matchBy((one, other) => {
+    const target = targetOf(one.type, redactedConfig(one.type, one.config))
+    return target === targetOf(other.destination_type, other.destination_config)
+  })
+  for (const one of declared) {
+    const others = declared.filter((other) => other.type === one.type && !matched.has(other))
+    const candidates = [...free].filter((other) => other.destination_type === one.type)
+    if (matched.has(one) || others.length !== 1 || candidates.length !== 1) continue
+    matched.set(one, candidates[0]!)
+    free.delete(candidates[0]!)
+  }
+  return matched
+}
+
+function isNamed(declared: DeclaredDestination, existing: Destination): boolean {
+  const name = declared.settings.destination_name ?? null
+  return name !== null && declared.type === existing.destination_type && name === existing.destination_name
+}
+
+function targetOf(type: string, config: Record<string, unknown>): string {
+  const isMysql = ['mysql', 'mariadb'].includes(String(config.dialect ?? config.sql_dialect ?? ''))
+  const keys: Record<string, unknown[]> = {
+    destination_database: [
+      config.host,
+      String(config.port ?? (isMysql ? 3306 : 5432)),
+      config.database,
+      config.table,
+    ],
+    destination_object_store: [config.endpoint ?? null, config.bucket, config.key_template ?? null],
+    destination_http_endpoint: [config.url],
+    destination_pull: [],
+  }
+  return JSON.stringify([type, ...(keys[type] ?? [])])
+}
+
+function createStep(name: string, declared: DeclaredDestination): Step {
+  const body: DestinationBody = {
+    destination_type: declared.type,
+    destination_config: { ...declared.config, ...declared.secrets(declared.secretPlaces) },
+    ...declared.settings,
+  }
+  if (declared.maxRetrySeconds !== null) body.destination_max_retry_seconds = declared.maxRetrySeconds
+  if (declared.columns !== null) body.columns = declared.columns
+  if (declared.startFrom !== null) body.start_from = declared.startFrom
+  const shown = {
+    destination_type: declared.type,
+    destination_config: redactedConfig(declared.type, declared.config),
+  }
+  const summary = `+ destination ${kindOf(shown)} of ${name} (${describeTarget(shown)})`
+  return { kind: 'create-destination', name, body, status: declared.status, summary, destroys: false }
+}
+
+function changeSteps(
+  name: string,
+  declared: DeclaredDestination,
+  existing: Destination,
+  updateSecrets: boolean,
+): Step[] {
+  const steps: Step[] = []
+  const { destination_id: destinationId } = existing
+  const what = `destination ${kindOf(existing)} of ${name} (${destinationId.slice(0, 8)})`
+  // Compared and printed as the daemon shows it; sent as the file has it.
+  const config = changes(redactedConfig(declared.type, declared.config), existing.destination_config)
+  const patch: DestinationPatch = {}
+  const parts: string[] = config.length === 0 ? [] : [describe(config)]
+  if (config.length > 0) {
+    patch.destination_config = Object.fromEntries(config.map(({ key }) => [key, declared.config[key]]))
+  }
+  // One that is not there yet is sent in any case; whether a stored one differs cannot be seen. A URL that changes is
+  // sent with its secret parts: they belong to the new place. Another server needs all of them again.
+  const { type } = declared
+  const merged = { ...existing.destination_config, ...declared.config }
+  const isMoved = !isSameServer(type, existing.destination_config, merged)
+  const changed = (place: string) => config.some(({ key }) => key === place)
+  const missing = declared.secretPlaces.filter((place) => !isSet(existing.destination_config, place))
+  const sent = declared.secretPlaces.filter(
+    (place) => updateSecrets || isMoved || missing.includes(place) || changed(place),
+  )
+  if (sent.length > 0) {
+    patch.destination_config = { ...patch.destination_config, ...declared.secrets(sent) }
+    const again = sent.filter((place) => !missing.includes(place) && !changed(place))
+    if (missing.length > 0) parts.push(`${missing.join(', ')} set`)
+    if (again.length > 0) parts.push(`${again.join(', ')} sent again`)
+  }
+  const settings = changes(declared.settings, existing)
+  if (settings.length > 0) {
+    Object.assign(patch, Object.fromEntries(settings.map(({ key, to }) => [key, to])))
+    parts.push(describe(settings))
+  }
+  const { maxRetrySeconds: retry, columns } = declared
+  if (retry !== null && retry !== existing.destination_max_retry_seconds) {
+    patch.destination_max_retry_seconds = retry
+    parts.push(`destination_max_retry_seconds ${existing.destination_max_retry_seconds} → ${retry}`)
+  }
+  if (columns && !equal(columns.map(wholeColumn), existing.columns ?? [])) {
+    patch.columns = columns
+    parts.push(`${columns.length} columns replace ${existing.columns?.length ?? 0}`)
+  }
+  if (parts.length > 0) {
+    const summary = `~ ${what}: ${parts.join('; ')}`
+    steps.push({ kind: 'update-destination', name, destinationId, patch, summary, destroys: false })
+  }
+  if (declared.status !== null && declared.status !== existing.destination_status) {
+    const summary = `~ ${what}: destination_status ${existing.destination_status} → ${declared.status}`
+    steps.push({ kind: 'set-status', name, destinationId, status: declared.status, summary, destroys: false })
+  }
+  return steps
+}
+
+function isSet(config: Record<string, unknown>, place: string): boolean {
+  const [key = '', ...member] = place.split('.')
+  const value = config[key]
+  if (member.length === 0) return value !== null && value !== undefined
+  const names = typeof value === 'object' && value !== null ? Object.keys(value) : []
+  return names.some((name) => name.toLowerCase() === member.join('.').toLowerCase())
+}
+
+function wholeColumn(column: Partial<ColumnMapping>): Record<string, unknown> {
+  return {
+    column_name: column.column_name,
+    column_type: column.column_type,
+    source_field: column.source_field || null,
+    semantic_role: column.semantic_role ?? null,
+    nullable: column.nullable ?? true,
+  }
+}
+
+interface Change {
+  key: string
+  from: unknown
+  to: unknown
+}
+
+/** The keys of `wanted` whose value differs. */
+function changes(wanted: object, has: object): Change[] {
+  const current = new Map<string, unknown>(Object.entries(has))
+  return Object.entries(wanted)
+    .map(([key, to]) => ({ key, from: current.get(key), to }))
+    .filter(
+      ({ key, from, to }) =>
+        !(key === 'port' ? String(from) === String(to) : equal(trimmed(from), trimmed(to))),
+    )
+}
+
+/** The daemon trims the names of fields it writes. */
+function trimmed(value: unknown): unknown {
+  return typeof value === 'string' ? value.trim() : (value ?? null)
+}
+
+function equal(a: unknown, b: unknown): boolean {
+  return canonical(a) === canonical(b)
+}
+
+/** JSON with sorted keys. */
+function canonical(value: unknown): string {
+  if (Array.isArray(value)) return `[${value.map(canonical).join(',')}]`
+  if (value === null || typeof value !== 'object') return JSON.stringify(value) ?? 'null'
+  const entries = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1))
+  return `{${entries.map(([key, one]) => `${JSON.stringify(key)}:${canonical(one)}`).join(',')}}`
+}
+
+function describe(list: readonly Change[]): string {
+  return list
+    .map(({ key, from, to }) =>
+      from === undefined
+        ? `${key} ${JSON.stringify(to)}`
+        : `${key} ${JSON.stringify(from)} → ${JSON.stringify(to)}`,
+    )
+    .join(', ')
+}

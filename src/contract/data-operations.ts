@@ -1,0 +1,176 @@
+/** Records in and out, and whether the service is up. */
+import Type from 'typebox'
+import { everyChange, type Operation, type OperationParameter } from './operation.ts'
+import { responseBodies } from './responses.ts'
+
+const idempotencyKey: OperationParameter = {
+  in: 'header',
+  name: 'Idempotency-Key',
+  schema: Type.String({ minLength: 1, maxLength: 255 }),
+  description:
+    'For 24 hours a request with the same key and body on the same pipe returns the first 202 again and stores nothing. The same key with another body is rejected.',
+}
+const origin: OperationParameter = {
+  in: 'header',
+  name: 'Origin',
+  schema: Type.String(),
+  description: 'Sent by browsers; checked against the pipe.',
+}
+const msgIdBody = Type.Object({ msg_id: Type.String({ format: 'uuid' }) }, { additionalProperties: false })
+const ingestRecord = Type.Object({}, { additionalProperties: true })
+
+export const healthOperations = [
+  {
+    operationId: 'getHealth',
+    method: 'GET',
+    path: '/v1/health',
+    area: 'health',
+    summary: 'Whether the process serves requests',
+    auth: 'none',
+    success: { status: 200, description: 'It does', schema: responseBodies.health },
+    errors: [],
+  },
+  {
+    operationId: 'getReady',
+    method: 'GET',
+    path: '/v1/ready',
+    area: 'health',
+    summary: 'Whether the service can do its work now',
+    description: 'For load balancers. /v1/health stays ok while the process serves.',
+    auth: 'none',
+    success: { status: 200, description: 'Ready', schema: responseBodies.ready },
+    otherResponses: { 503: { description: 'Not ready, and why.', schema: responseBodies.notReady } },
+    errors: [],
+  },
+] as const satisfies readonly Operation[]
+
+export const ingestOperations = [
+  {
+    operationId: 'ingestRecords',
+    method: 'POST',
+    path: '/v1/ingest/{pipe_id}',
+    area: 'ingest',
+    summary: 'Send one record or an array of records into a pipe',
+    description:
+      '202 means the message is on disk and fsynced; it is delivered afterwards. Content-Encoding may be gzip, deflate or br. A body that arrives slower than about 16 KB/s is cut off after 10 seconds without a response: send smaller bodies over slow links.',
+    auth: 'pipe',
+    parameters: [idempotencyKey, origin],
+    request: Type.Union([ingestRecord, Type.Array(ingestRecord, { minItems: 1 })]),
+    requestContentTypes: ['application/x-ndjson'],
+    success: { status: 202, description: 'Durably buffered', schema: responseBodies.accepted },
+    errors: [
+      'invalid_pipe_id',
+      'pipe_not_found',
+      'unauthorized',
+      'forbidden',
+      'configuration_error',
+      'payload_too_large',
+      'unsupported_encoding',
+      'invalid_payload',
+      'empty_payload',
+      'idempotency_key_reused',
+      'batch_too_large',
+      'missing_required_fields',
+      'rate_limit_exceeded',
+      'daily_quota_exceeded',
+      'buffer_unavailable',
+      'server_error',
+    ],
+  },
+  {
+    operationId: 'ingestHint',
+    method: 'GET',
+    path: '/v1/ingest/{pipe_id}',
+    area: 'ingest',
+    summary: 'Show how to send records; stores nothing',
+    auth: 'none',
+    success: { status: 200, description: 'The hint', schema: responseBodies.ingestHint },
+    errors: ['invalid_pipe_id', 'pipe_not_found', 'server_error'],
+  },
+  {
+    operationId: 'ingestPreflight',
+    method: 'OPTIONS',
+    path: '/v1/ingest/{pipe_id}',
+    area: 'ingest',
+    summary: 'CORS preflight',
+    auth: 'none',
+    parameters: [{ ...origin, required: true }],
+    success: { status: 204, description: 'The origin may send records' },
+    otherResponses: {
+      400: { description: 'No Origin; empty body.' },
+      403: { description: 'Origin not allowed; empty body.' },
+    },
+    errors: ['invalid_pipe_id', 'pipe_not_found'],
+  },
+] as const satisfies readonly Operation[]
+
+export const pullOperations = [
+  {
+    operationId: 'pullMessage',
+    method: 'GET',
+    path: '/v1/pull/{destination_id}',
+    area: 'pull',
+    summary: 'Get the next message of a pull destination, waiting for one if there is none',
+    auth: 'key',
+    parameters: [
+      {
+        in: 'query',
+        name: 'wait_ms',
+        schema: Type.Integer({ minimum: 0, default: 5000 }),
+        description: 'How long to wait for a message, in milliseconds; larger values count as 30000.',
+      },
+      {
+        in: 'query',
+        name: 'after_seq',
+        schema: Type.Integer({ minimum: 0 }),
+        description: 'Commit everything up to this stream_seq, then return the first message after it.',
+      },
+    ],
+    success: { status: 200, description: 'One message', schema: responseBodies.pulled },
+    otherResponses: { 204: { description: 'No message arrived in time' } },
+    errors: [
+      'invalid_destination_id',
+      'invalid_wait_ms',
+      'invalid_after_seq',
+      'destination_not_found',
+      'cursor_ahead',
+      'cursor_expired',
+      'pull_concurrency_exceeded',
+      ...everyChange,
+    ],
+  },
+  {
+    operationId: 'ackMessage',
+    method: 'POST',
+    path: '/v1/pull/{destination_id}/ack',
+    area: 'pull',
+    summary: 'Acknowledge the leased message (ack_mode explicit)',
+    auth: 'key',
+    request: msgIdBody,
+    success: { status: 204, description: 'The lane moved on' },
+    errors: [
+      'invalid_destination_id',
+      'invalid_msg_id',
+      'destination_not_found',
+      'lease_expired',
+      ...everyChange,
+    ],
+  },
+  {
+    operationId: 'nackMessage',
+    method: 'POST',
+    path: '/v1/pull/{destination_id}/nack',
+    area: 'pull',
+    summary: 'Return the leased message to be redelivered (ack_mode explicit)',
+    auth: 'key',
+    request: msgIdBody,
+    success: { status: 204, description: 'It is redelivered at once' },
+    errors: [
+      'invalid_destination_id',
+      'invalid_msg_id',
+      'destination_not_found',
+      'lease_expired',
+      ...everyChange,
+    ],
+  },
+] as const satisfies readonly Operation[]

@@ -1,0 +1,67 @@
+/**
+ * A destination's name and its delivery settings of its own (contract "Settled after the first audit"). All of them may
+ * be left out; null says the same as leaving out, and resets on PATCH.
+ */
+import Type, { type Static } from 'typebox'
+
+const nullable = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()])
+const closed = { additionalProperties: false } as const
+
+const DestinationName = Type.String({
+  minLength: 1,
+  maxLength: 100,
+  description: 'Unique in its pipe.',
+})
+
+export const DestinationFlush = Type.Object(
+  {
+    max_records: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
+    max_bytes: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
+    max_seconds: Type.Integer({ minimum: 0, maximum: 86_400 }),
+  },
+  {
+    ...closed,
+    description:
+      "The first of the three that is reached closes a batch. Wins over the pipe's limits, which win over the type's default.",
+  },
+)
+export type DestinationFlush = Static<typeof DestinationFlush>
+
+export const DestinationRate = Type.Object(
+  { requests_per_second: Type.Number({ minimum: 0.01, maximum: 100_000 }) },
+  { ...closed, description: 'The most requests (statements, objects) that are begun per second.' },
+)
+export type DestinationRate = Static<typeof DestinationRate>
+
+export const DestinationConcurrency = Type.Integer({
+  minimum: 1,
+  maximum: 32,
+  description:
+    'HTTP endpoints: requests of one batch that are sent at the same time. More than 1 keeps order only between batches.',
+})
+export const defaultConcurrency = 1
+
+/** As responses show them: null where a destination has none. */
+export const shownDeliverySettings = {
+  destination_name: nullable(DestinationName),
+  flush: nullable(DestinationFlush),
+  rate: nullable(DestinationRate),
+} as const
+
+/** As requests give them, of any destination type. */
+export const givenDeliverySettings = {
+  destination_name: Type.Optional(nullable(DestinationName)),
+  flush: Type.Optional(nullable(DestinationFlush)),
+  rate: Type.Optional(nullable(DestinationRate)),
+} as const
+
+/** For HTTP endpoints alone. */
+export const givenConcurrency = { concurrency: Type.Optional(nullable(DestinationConcurrency)) } as const
+
+export interface DeliverySettings {
+  destination_name: string | null
+  flush: DestinationFlush | null
+  rate: DestinationRate | null
+  /** Null: the default. */
+  concurrency: number | null
+}

@@ -1,0 +1,75 @@
+/** The secret values of a destination's config: which they are, by `DestinationWords.secrets`. Pure. */
+import { type DestinationType, redacted, type SecretKind, wordsOf } from './destination-words.ts'
+import { redactedUrl, restoredUrl } from './secret-url.ts'
+
+type Config = Readonly<Record<string, unknown>>
+
+/**
+ * The config with each secret value replaced. `place` names the value within the config (`password`,
+ * `secret_headers.x-api-key`). Null says "not set" and stays.
+ */
+export function mapSecrets(
+  type: DestinationType,
+  config: Config,
+  replace: (value: string, place: string, kind: SecretKind) => string,
+): Record<string, unknown> {
+  const { secrets } = wordsOf(type)
+  return Object.fromEntries(
+    Object.entries(config).map(([key, value]) => {
+      const kind = Object.hasOwn(secrets, key) ? secrets[key] : undefined
+      if (kind === undefined) return [key, value]
+      if (typeof value === 'string') return [key, replace(value, key, kind)]
+      if (kind !== 'map' || typeof value !== 'object' || value === null) return [key, value]
+      const members = Object.entries(value).map(([name, member]) => [
+        name,
+        replace(String(member), `${key}.${name}`, kind),
+      ])
+      return [key, Object.fromEntries(members)]
+    }),
+  )
+}
+
+/** As responses show it: a secret that is set stays present as `[redacted]`. */
+export function redactedConfig(type: DestinationType, config: Config): Record<string, unknown> {
+  return mapSecrets(type, config, (value, _, kind) => (kind === 'url' ? redactedUrl(value) : redacted))
+}
+
+/**
+ * PATCH: shallow-merged over the stored config (spec rule 1), an object of secrets member by member. A secret sent as
+ * `""` or `[redacted]` keeps what is stored; null removes a key. The result still has to be checked as a whole.
+ */
+export function mergedConfig(type: DestinationType, stored: Config, change: Config): Record<string, unknown> {
+  const { secrets, emptyIsUnset } = wordsOf(type)
+  const merged = new Map(Object.entries(stored))
+  for (const [key, value] of Object.entries(change)) {
+    const kind = Object.hasOwn(secrets, key) ? secrets[key] : undefined
+    const before = merged.get(key)
+    if (kind === 'text' && (value === '' || value === redacted)) continue
+    if (value === null || (value === '' && emptyIsUnset.includes(key))) merged.delete(key)
+    else if (kind === 'map') merged.set(key, mergedMembers(before, value))
+    else if (kind === 'url') merged.set(key, mergedUrl(before, value))
+    else merged.set(key, value)
+  }
+  return Object.fromEntries(merged)
+}
+
+function mergedUrl(before: unknown, value: unknown): unknown {
+  return typeof before === 'string' && typeof value === 'string' ? restoredUrl(value, before) : value
+}
+
+/** Names are those of headers: they differ in more than case. Anything but an object is left to the schema. */
+function mergedMembers(before: unknown, change: unknown): unknown {
+  if (!isObject(change)) return change
+  const merged = new Map(Object.entries(isObject(before) ? before : {}))
+  for (const [name, value] of Object.entries(change)) {
+    const storedName = [...merged.keys()].find((one) => one.toLowerCase() === name.toLowerCase())
+    if ((value === '' || value === redacted) && storedName !== undefined) continue
+    if (storedName !== undefined) merged.delete(storedName)
+    if (value !== null) merged.set(name, value)
+  }
+  return Object.fromEntries(merged)
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}

@@ -1,0 +1,64 @@
+/** A SQL database: its config as clients send it, and as its drivers work with it. Rules: spec "Destination". */
+import Type, { type Static } from 'typebox'
+import { closed, text } from './fields.ts'
+
+const dialectNames = {
+  postgresql: 'postgresql',
+  postgres: 'postgresql',
+  pg: 'postgresql',
+  mysql: 'mysql',
+  mariadb: 'mysql',
+} as const
+export type Dialect = (typeof dialectNames)[keyof typeof dialectNames]
+const databaseDialects = [
+  'postgresql',
+  'postgres',
+  'pg',
+  'mysql',
+  'mariadb',
+] as const satisfies (keyof typeof dialectNames)[]
+
+export const DatabaseConfig = Type.Object(
+  {
+    host: text(255),
+    port: Type.Optional(
+      Type.Union([Type.Integer({ minimum: 1, maximum: 65535 }), Type.String({ pattern: '^[0-9]{1,5}$' })], {
+        description: 'Default: 5432 for PostgreSQL, 3306 for MySQL and MariaDB.',
+      }),
+    ),
+    database: text(),
+    username: text(),
+    password: Type.String({ maxLength: 4096 }),
+    table: text(1000, 'table or schema.table'),
+    dialect: Type.Optional(Type.Enum([...databaseDialects], { description: 'Default: postgresql.' })),
+    sql_dialect: Type.Optional(Type.Enum([...databaseDialects], { description: 'The same as dialect.' })),
+  },
+  closed,
+)
+export type DatabaseConfig = Static<typeof DatabaseConfig>
+
+export interface ResolvedDatabaseConfig {
+  host: string
+  port: number
+  database: string
+  username: string
+  password: string
+  table: string
+  dialect: Dialect
+}
+
+const defaultPorts: Record<Dialect, number> = { postgresql: 5432, mysql: 3306 }
+
+export function resolveDatabaseConfig(config: DatabaseConfig): ResolvedDatabaseConfig {
+  const { host, database, username, password, table } = config
+  const dialect = dialectNames[config.dialect ?? config.sql_dialect ?? 'postgresql']
+  return {
+    host,
+    port: Number(config.port ?? defaultPorts[dialect]),
+    database,
+    username,
+    password,
+    table,
+    dialect,
+  }
+}

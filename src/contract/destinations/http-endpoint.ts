@@ -1,0 +1,72 @@
+/** An HTTP endpoint: its config as clients send it, and as its driver works with it. */
+import Type, { type Static } from 'typebox'
+import { closed, nullable, text } from './fields.ts'
+
+const methods = ['POST', 'PUT'] as const
+const bodyFormats = ['json_array', 'ndjson', 'json_object'] as const
+const compressions = ['none', 'gzip'] as const
+const defaultTimeoutMs = 15_000
+
+export const HttpEndpointConfig = Type.Object(
+  {
+    url: text(4000, 'User information and query values are secret: they show as [redacted].'),
+    auth_header: Type.Optional(
+      nullable(Type.String({ maxLength: 8192, description: 'The whole Authorization value.' })),
+    ),
+    headers: Type.Optional(
+      Type.Record(Type.String(), Type.String({ maxLength: 4096 }), { maxProperties: 20 }),
+    ),
+    secret_headers: Type.Optional(
+      Type.Record(Type.String(), Type.String({ minLength: 1, maxLength: 8192 }), {
+        maxProperties: 20,
+        description: 'Like headers, each value secret. A change is merged header by header.',
+      }),
+    ),
+    method: Type.Optional(Type.Enum([...methods], { default: 'POST' })),
+    body_format: Type.Optional(
+      Type.Enum([...bodyFormats], {
+        default: 'json_array',
+        description: 'json_object: one request per record.',
+      }),
+    ),
+    compression: Type.Optional(Type.Enum([...compressions], { default: 'none' })),
+    timeout_ms: Type.Optional(Type.Integer({ minimum: 1000, maximum: 60000, default: defaultTimeoutMs })),
+    signing_secret: Type.Optional(
+      nullable(
+        Type.String({
+          maxLength: 400,
+          description:
+            'whsec_…; two of them, separated by a space, while rotating: both signatures are sent. The body is signed as it is before compression.',
+        }),
+      ),
+    ),
+  },
+  closed,
+)
+export type HttpEndpointConfig = Static<typeof HttpEndpointConfig>
+
+export interface ResolvedHttpEndpointConfig {
+  url: string
+  auth_header: string | null
+  headers: Readonly<Record<string, string>>
+  secret_headers: Readonly<Record<string, string>>
+  method: (typeof methods)[number]
+  body_format: (typeof bodyFormats)[number]
+  compression: (typeof compressions)[number]
+  timeout_ms: number
+  signing_secret: string | null
+}
+
+export function resolveHttpEndpointConfig(config: HttpEndpointConfig): ResolvedHttpEndpointConfig {
+  return {
+    url: config.url,
+    auth_header: config.auth_header ?? null,
+    headers: config.headers ?? {},
+    secret_headers: config.secret_headers ?? {},
+    method: config.method ?? 'POST',
+    body_format: config.body_format ?? 'json_array',
+    compression: config.compression ?? 'none',
+    timeout_ms: config.timeout_ms ?? defaultTimeoutMs,
+    signing_secret: config.signing_secret ?? null,
+  }
+}

@@ -1,0 +1,45 @@
+/**
+ * Epochs: the timelines of a data directory. The first begins when it is made, another with every restore from a backup.
+ * What was accepted after the backup is not in the restored buffer, but receivers have seen it; so a new epoch begins its
+ * sequence numbers far above every one that can have been given out. No seq ever stands for two messages, and so no
+ * batch identity and no object key does.
+ *
+ *   epoch 1   1 ──────────────▶ after_seq 900 ┄┄┄ lost with the restore ┄┄┄▶ 950
+ *   epoch 2                              first_seq 1763765000000000 ──────▶
+ */
+export interface Epoch {
+  epoch: number
+  /** Of its first message, or less. */
+  first_seq: number
+  /** The newest seq of the epoch before that the backup held; 0 for the first. */
+  after_seq: number
+}
+
+export const firstEpochs: readonly Epoch[] = [{ epoch: 1, first_seq: 1, after_seq: 0 }]
+
+/** More messages than were ever accepted between a backup and the end of its directory. */
+const skippedSeqs = 2 ** 40
+
+/**
+ * `headSeq`: the newest seq that the restored directory knows of. Microseconds grow faster than any buffer, so that two
+ * restores of the same backup never meet.
+ */
+export function nextEpoch(epochs: readonly Epoch[], headSeq: number, nowMs: number): Epoch {
+  return {
+    epoch: current(epochs).epoch + 1,
+    first_seq: Math.max(headSeq + skippedSeqs, nowMs * 1000),
+    after_seq: headSeq,
+  }
+}
+
+export function current(epochs: readonly Epoch[]): Epoch {
+  return epochs.at(-1) ?? firstEpochs[0]!
+}
+
+/**
+ * The epoch that follows the lost end of a timeline in which `seq` lies; null when it lies in none. The seq just before an
+ * epoch's first belongs to nobody: it is the cursor with which one goes on.
+ */
+export function epochAfterLost(epochs: readonly Epoch[], seq: number): Epoch | null {
+  return epochs.find(({ after_seq, first_seq }) => seq > after_seq && seq < first_seq - 1) ?? null
+}

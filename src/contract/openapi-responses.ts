@@ -1,0 +1,194 @@
+/** The responses of each operation as OpenAPI writes them: success, errors by status with their details, headers. */
+import { type ErrorCode, errorCatalogue } from './errors.ts'
+import { openapiSchema, type SchemaObject } from './openapi-schema.ts'
+import type { Operation } from './operation.ts'
+import { operationTable } from './operations.ts'
+
+type Names = ReadonlyMap<object, string>
+type Responses = Record<string, unknown>
+
+export const errorSchema: SchemaObject = {
+  type: 'object',
+  required: ['error', 'message'],
+  properties: {
+    error: { type: 'string', description: 'The machine code.', enum: Object.keys(errorCatalogue) },
+    message: { type: 'string', description: 'A sentence for people.' },
+  },
+}
+
+const exceededLimit = {
+  limit: {
+    type: 'string',
+    description: 'What was exceeded: a field of the limits, a setting of the daemon, or a limit of its own.',
+  },
+  limit_value: { type: 'integer' },
+  current: { type: 'integer' },
+}
+const exceededRate = { ...exceededLimit, retry_after_seconds: { type: 'integer' } }
+
+/** What some codes carry beside `error` and `message`. */
+const details: Partial<Record<ErrorCode, Record<string, SchemaObject>>> = {
+  validation_error: {
+    errors: {
+      type: 'object',
+      additionalProperties: { type: 'string' },
+      description: 'Dot-joined path of each invalid field → a sentence. The empty path is the body itself.',
+    },
+  },
+  missing_required_fields: {
+    record_index: { type: 'integer', minimum: 0 },
+    fields: { type: 'array', items: { type: 'string' } },
+  },
+  workspace_full: { limit: exceededLimit.limit, limit_value: exceededLimit.limit_value },
+  payload_too_large: exceededLimit,
+  invalid_payload: {
+    limit: exceededLimit.limit,
+    limit_value: exceededLimit.limit_value,
+    record_index: { type: 'integer', minimum: 0 },
+  },
+  batch_too_large: exceededLimit,
+  rate_limit_exceeded: exceededRate,
+  daily_quota_exceeded: exceededRate,
+  buffer_unavailable: {
+    msg_id: { type: 'string', format: 'uuid' },
+    details: {
+      type: 'object',
+      required: ['reason'],
+      properties: {
+        reason: {
+          type: 'string',
+          description:
+            'over_quota, low_disk_space, too_many_bytes_in_flight, write_failed or closing: nothing is accepted. pipe_share: the buffer is almost full and this pipe, or its workspace, holds more than its share.',
+        },
+      },
+    },
+  },
+  server_error: {
+    request_id: { type: 'string', format: 'uuid', description: 'Under this id the log has the cause.' },
+  },
+  cursor_ahead: { head_seq: { type: 'integer', minimum: 0 } },
+  cursor_expired: {
+    earliest_seq: { type: 'integer', minimum: 0 },
+    reason: {
+      type: 'string',
+      enum: ['retention', 'restored'],
+      description: '`restored`: a backup was restored, and `after_seq` is of what came after the backup.',
+    },
+  },
+}
+
+/** Under `components`: a header's name → what it is. */
+export const sharedHeaders: Record<string, { description: string; schema: SchemaObject }> = {
+  'WWW-Authenticate': { description: 'Always `Bearer`.', schema: { type: 'string' } },
+  'Retry-After': { description: 'Seconds.', schema: { type: 'integer' } },
+  'X-RateLimit-Limit': { description: 'The limit, in records.', schema: { type: 'integer' } },
+  'X-RateLimit-Remaining': { description: 'What is left of it.', schema: { type: 'integer' } },
+  'X-RateLimit-Reset': { description: 'Seconds until it is whole again.', schema: { type: 'integer' } },
+  Vary: { description: 'Always `Origin`.', schema: { type: 'string' } },
+  'Access-Control-Allow-Origin': {
+    description: "The request's Origin where the pipe allows it; absent otherwise.",
+    schema: { type: 'string' },
+  },
+  'Access-Control-Expose-Headers': { description: 'With an allowed Origin.', schema: { type: 'string' } },
+  'Access-Control-Max-Age': { description: 'With an allowed Origin; seconds.', schema: { type: 'integer' } },
+  'Access-Control-Allow-Methods': { description: 'To a preflight.', schema: { type: 'string' } },
+  'Access-Control-Allow-Headers': { description: 'To a preflight.', schema: { type: 'string' } },
+}
+
+const rateLimit = ['X-RateLimit-Limit', 'X-RateLimit-Remaining', 'X-RateLimit-Reset']
+const cors = [
+  'Vary',
+  'Access-Control-Allow-Origin',
+  'Access-Control-Expose-Headers',
+  'Access-Control-Max-Age',
+]
+
+export function responses(operation: Operation, names: Names): Responses {
+  const { success, otherResponses, errors } = operation
+  const result: Responses = {}
+  for (const [status, { description, schema }] of [
+    [success.status, success] as const,
+    ...Object.entries(otherResponses ?? {}),
+  ])
+    result[status] = {
+      description,
+      ...headersOf(operation, Number(status)),
+      ...(schema ? json(openapiSchema(schema, names)) : {}),
+    }
+  for (const [status, codes] of byStatus(errors)) {
+    const withoutBody = otherResponses?.[status]?.description
+    if (codes.length === 1 && withoutBody === undefined && operation.area !== 'ingest') {
+      result[status] = { $ref: `#/components/responses/${codes[0]}` }
+      continue
+    }
+    const { description, ...response } = errorResponse(codes)
+    result[status] = {
+      description: [withoutBody, description].filter((part) => part !== undefined).join(' '),
+      ...response,
+      ...headersOf(operation, status),
+    }
+  }
+  return result
+}
+
+/** Under `components`: codes that are the only one of their status somewhere, written once and referred to. */
+export function sharedResponses(): Responses {
+  const alone = new Set<ErrorCode>()
+  for (const { area, errors } of operationTable)
+    if (area !== 'ingest')
+      for (const codes of byStatus(errors).values()) if (codes.length === 1) alone.add(codes[0]!)
+  return Object.fromEntries(
+    [...alone].map((code) => {
+      const { description, ...response } = errorResponse([code])
+      return [code, { description, ...headerRefs(usualHeaders(errorCatalogue[code].status)), ...response }]
+    }),
+  )
+}
+
+function byStatus(errors: readonly ErrorCode[]): Map<number, ErrorCode[]> {
+  const groups = new Map<number, ErrorCode[]>()
+  for (const code of errors) {
+    const { status } = errorCatalogue[code]
+    groups.set(status, [...(groups.get(status) ?? []), code])
+  }
+  return groups
+}
+
+function errorResponse(codes: readonly ErrorCode[]): { description: string; content: unknown } {
+  const extra: Record<string, SchemaObject> = Object.assign({}, ...codes.map((code) => details[code] ?? {}))
+  return {
+    description: codes.map((code) => `${code}: ${errorCatalogue[code].message}`).join(' '),
+    ...json({
+      allOf: [
+        { $ref: '#/components/schemas/Error' },
+        { type: 'object', properties: { error: { type: 'string', enum: [...codes] }, ...extra } },
+      ],
+    }),
+  }
+}
+
+function headersOf({ area, method }: Operation, status: number): Responses {
+  if (area !== 'ingest') return headerRefs(usualHeaders(status))
+  const limits = method === 'POST' && (status === 202 || status === 429) ? rateLimit : []
+  const preflight =
+    method === 'OPTIONS' && status === 204
+      ? ['Access-Control-Allow-Methods', 'Access-Control-Allow-Headers']
+      : []
+  return headerRefs([...usualHeaders(status), ...limits, ...cors, ...preflight])
+}
+
+function usualHeaders(status: number): string[] {
+  if (status === 401) return ['WWW-Authenticate']
+  return status === 429 || status === 503 ? ['Retry-After'] : []
+}
+
+function headerRefs(names: readonly string[]): Responses {
+  if (names.length === 0) return {}
+  return {
+    headers: Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }])),
+  }
+}
+
+function json(schema: SchemaObject): { content: unknown } {
+  return { content: { 'application/json': { schema } } }
+}

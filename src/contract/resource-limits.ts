@@ -1,0 +1,102 @@
+/**
+ * What one request, one message, one destination or one stranger may take of this daemon, in one place, each with its
+ * unit and why it is what it is. What an operator may want otherwise is the default of the setting named with it; the
+ * others hold always.
+ */
+const KiB = 1024
+const MiB = 1024 * KiB
+
+export const resourceLimits = {
+  /** A number, or text for a numeric column, longer than this is no value of such a column. */
+  numericTextCharacters: 1_000,
+  /** What may be read from a destination during one attempt; beyond it the connection is dropped. */
+  destinationReadBytes: 16 * MiB,
+  /** One response of an object store: what it says of an upload or an error is some KiB of XML. */
+  storeResponseBytes: 64 * KiB,
+  /** What a destination says of itself, as it is stored, logged and shown. */
+  errorMessageBytes: 1_024,
+  errorCodeCharacters: 64,
+  /**
+   * Records of one request (setting `ingest.max_records_per_request`). 10 KB of gzip can hold 3.5 million records `{}`,
+   * whose enrichment takes gigabytes; above some thousands, larger requests make nothing faster.
+   */
+  recordsPerRequest: 50_000,
+  /**
+   * Keys of one record, those of nested objects included (setting `ingest.max_keys_per_record`). No table has that many
+   * columns, and everything that walks a record pays for each of them.
+   */
+  keysPerRecord: 10_000,
+  /**
+   * Bytes that one message may have in the buffer, enrichment included. SQLite takes no value over 1,000,000,000 bytes,
+   * and every reader of a message holds the whole of it in memory.
+   */
+  storedBytesPerMessage: 64 * MiB,
+  /**
+   * Bytes of a decoded body up to which it is parsed on the main thread: it takes less time there than the way to
+   * another thread and back. Larger ones would keep every other client waiting.
+   */
+  mainThreadBodyBytes: 256 * KiB,
+  /** Values of a body up to which it is parsed on the main thread: a small body can hold a lot of tiny ones. */
+  mainThreadValues: 15_000,
+  /** Bytes of a body that counts as small: the last part of the memory for bodies is kept for those. */
+  smallBodyBytes: 64 * KiB,
+  /** Bodies that are decompressed at the same time: as many as the thread pool has threads. */
+  decodersAtOnce: 4,
+  /** Bytes that a body may decompress to whatever it was made from. */
+  freelyDecodedBytes: MiB,
+  /**
+   * Times its own size that a body may decompress to beyond that. JSON of like records reaches about 50; only what is made
+   * to be a bomb comes near the 1,032 of gzip.
+   */
+  mostDecodedPerByte: 200,
+  /**
+   * Pieces (chunks of the transfer encoding) of a body that may be as small as they like, and the bytes that the pieces
+   * of a body must have on average beyond that. Each costs main about a microsecond, and thousands of them are one read
+   * of the socket.
+   */
+  tinyPieces: 20_000,
+  averagePieceBytes: 16,
+  /** Bytes of a request's headers together, as nginx and others have it. */
+  headBytes: 8 * KiB,
+  /** A request's headers. No client sends as many; uWebSockets gives up at fifty, without a word. */
+  headers: 100,
+  /** Values of a management body, nested ones included: twice what the largest that is valid can have. */
+  managementBodyValues: 20_000,
+  /** What is wrong with a body is explained up to as many fields; explaining costs more than finding. */
+  explainedFields: 100,
+  /** File descriptors that connections of clients leave to everything else: files, destinations, what comes next. */
+  descriptorsKept: 256,
+  /**
+   * What one workspace may have of each (settings `workspace.max_…`): every one takes memory for as long as the daemon
+   * runs, a lane about 170 KiB, and lists show them all.
+   */
+  pipesPerWorkspace: 1_000,
+  destinationsPerWorkspace: 1_000,
+  apiKeysPerWorkspace: 1_000,
+  originsPerWorkspace: 10_000,
+  /** Pulls of one workspace at a time: those that wait and those whose response is not read yet. */
+  pullsPerWorkspace: 32,
+  /** Bytes of messages in responses to pulls that are not read yet: of one workspace, and of all. */
+  pulledBytesPerWorkspace: 128 * MiB,
+  pulledBytes: 512 * MiB,
+  /**
+   * How much of such a response a client must read in this time, or its connection is closed and the message is there for
+   * the next pull: as slow as uploads may be, 16 KiB a second.
+   */
+  readWindowMs: 30_000,
+  readWindowBytes: 480 * KiB,
+  /** Threads that parse what the main thread does not. */
+  parserThreads: 2,
+  /** Bodies of one pipe that may wait for such a thread. */
+  parserWaitingPerPipe: 128,
+  /**
+   * Bytes of heap that such a thread may have for each byte of the largest body. The worst there is, empty objects, take
+   * 21 times their text, and the collector needs as much again to move them.
+   */
+  parserHeapPerBodyByte: 50,
+  /** Sets of keys whose statements a MySQL destination without mappings keeps. */
+  rowShapes: 256,
+  /** How long an address of a name is believed at most, and of how many names. */
+  nameCacheSeconds: 60,
+  nameCacheEntries: 10_000,
+} as const

@@ -1,0 +1,118 @@
+/** Success bodies of the operations, as the OpenAPI document shows them and the tests check them. */
+import Type from 'typebox'
+import { ApiKey } from './api-key.ts'
+import { Destination } from './destination.ts'
+import { AllowedOrigin, Pipe, PipeLimits, PipeUsage } from './pipe.ts'
+
+const uuid = () => Type.String({ format: 'uuid' })
+const timestamp = () => Type.String({ format: 'date-time' })
+const seq = () => Type.Integer({ minimum: 0 })
+const nullable = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()])
+const anyRecord = () => Type.Record(Type.String(), Type.Unknown())
+
+export const notReadyReasons = [
+  'buffer_unavailable',
+  'disk_full',
+  'metadata_unreachable',
+  'shutting_down',
+] as const
+export type NotReadyReason = (typeof notReadyReasons)[number]
+
+/** What a disk has cost, or may, and that delivery was left out on purpose; the service takes records all the same. */
+export const readyWarnings = ['segments_damaged', 'segments_missing', 'messages_lost', 'safe_mode'] as const
+export type ReadyWarning = (typeof readyWarnings)[number]
+const warnings = () =>
+  Type.Optional(
+    Type.Array(Type.Enum([...readyWarnings]), {
+      description:
+        'Left out when there are none. Parts of the log that wait to be salvaged, that are missing, and acknowledged messages that are lost, since the start. `pipectl doctor` and `pipectl verify` say more. `safe_mode`: started with `serve --safe`, nothing is delivered.',
+    }),
+  )
+
+/** Stored limits: every field present. */
+export const StoredLimits = Type.Required(PipeLimits)
+
+export const responseBodies = {
+  pipeList: Type.Object({
+    pipes: Type.Array(Pipe),
+    usage_by_pipe: Type.Record(Type.String(), PipeUsage, { description: 'By pipe_id.' }),
+    usage_stats_window_hours: Type.Integer(),
+    egress_private: Type.Enum(['allow', 'deny'], {
+      description:
+        'Whether destinations may be on loopback and private addresses of the service, as the setting egress.private comes to now.',
+    }),
+  }),
+  pipeCreated: Type.Object({ pipe_id: uuid() }),
+  pipeDetail: Type.Object({
+    pipe: Pipe,
+    destinations: Type.Array(Destination),
+    limits: nullable(StoredLimits),
+    allowed_origins: Type.Array(AllowedOrigin),
+    api_keys: Type.Array(ApiKey),
+  }),
+  pipe: Type.Object({ pipe: Pipe }),
+  destinationCreated: Type.Object({ destination_id: uuid() }),
+  destination: Type.Object({ destination: Destination }),
+  skipped: Type.Object({
+    skipped: Type.Boolean(),
+    status: Type.Enum(['skipped', 'no_blocking_message']),
+  }),
+  retried: Type.Object({
+    retried: Type.Boolean(),
+    msg_id: nullable(uuid()),
+    status: Type.Enum(['retried', 'no_blocking_message']),
+  }),
+  blockingMessage: Type.Object({
+    msg_id: uuid(),
+    stream_seq: seq(),
+    received_ts: timestamp(),
+    records_count: Type.Integer({ minimum: 1 }),
+    records: Type.Array(anyRecord(), { maxItems: 20 }),
+    truncated: Type.Boolean({ description: 'True when the message has more records than shown.' }),
+  }),
+  pinReset: Type.Object({
+    reset: Type.Boolean(),
+    status: Type.Enum(['reset', 'no_pin']),
+  }),
+  rewound: Type.Object({ cursor_seq: seq() }),
+  tested: Type.Object({
+    ok: Type.Boolean({ description: 'True when every check passed.' }),
+    checks: Type.Array(Type.Object({ name: Type.String(), ok: Type.Boolean(), message: Type.String() })),
+  }),
+  limits: Type.Object({ limits: StoredLimits }),
+  originCreated: Type.Object({ pipe_allowed_origin_id: uuid() }),
+  apiKeyList: Type.Object({ api_keys: Type.Array(ApiKey) }),
+  apiKeyCreated: Type.Object({
+    api_key_id: uuid(),
+    api_key: Type.String({ description: 'The whole key. Shown this once.' }),
+    api_key_name: Type.String(),
+  }),
+  health: Type.Object({ status: Type.Enum(['ok']), timestamp: timestamp() }),
+  ready: Type.Object({ status: Type.Enum(['ready']), warnings: warnings() }),
+  notReady: Type.Object({
+    status: Type.Enum(['not_ready']),
+    reasons: Type.Array(Type.Enum([...notReadyReasons])),
+    warnings: warnings(),
+  }),
+  accepted: Type.Object({
+    accepted: Type.Literal(true),
+    pipe_id: uuid(),
+    pipe_name: Type.String(),
+    records_count: Type.Integer({ minimum: 1 }),
+    msg_id: uuid(),
+    message: Type.String(),
+  }),
+  ingestHint: Type.Object({
+    message: Type.String(),
+    method: Type.Enum(['POST']),
+    content_type: Type.String(),
+    pipe_id: uuid(),
+  }),
+  pulled: Type.Object({
+    pipe_id: uuid(),
+    destination_id: uuid(),
+    msg_id: uuid(),
+    stream_seq: Type.Integer({ minimum: 1 }),
+    records: Type.Array(anyRecord()),
+  }),
+} as const

@@ -1,0 +1,66 @@
+/**
+ * Which server gets the secrets of a destination. Secrets are write-only: who may change a destination but does not know
+ * its secrets must not be able to have them sent to a server of their own. So a change of the server needs them again.
+ * Pure, and free of schemas (see `destination-words.ts`).
+ */
+import { mapSecrets } from './destination-secrets.ts'
+import { type DestinationType, redacted } from './destination-words.ts'
+import { hasUrlSecrets } from './secret-url.ts'
+
+type Config = Readonly<Record<string, unknown>>
+
+/**
+ * For each stored secret that the change would send to another server: its place in the config, and a sentence that goes
+ * after the place's name. `merged` is what `mergedConfig` makes of the two others.
+ */
+export function misdirectedSecrets(
+  type: DestinationType,
+  stored: Config,
+  change: Config,
+  merged: Config,
+): [place: string, message: string][] {
+  if (isSameServer(type, stored, merged)) return []
+  const given = new Set<string>()
+  mapSecrets(type, change, (value, place) => {
+    if (value !== '' && !value.includes(redacted)) given.add(place)
+    return value
+  })
+  const kept: [string, string][] = []
+  mapSecrets(type, merged, (value, place, kind) => {
+    const isSecret = kind === 'url' ? hasUrlSecrets(value) : value !== ''
+    if (isSecret && !given.has(place)) kept.push([place, sendAgain])
+    return value
+  })
+  return kept
+}
+
+const sendAgain =
+  'must be sent again with this change: a stored secret is not sent to another server than the one it was given for'
+
+/** Whether both configs have their secrets sent to one server. */
+export function isSameServer(type: DestinationType, one: Config, other: Config): boolean {
+  return serverOf(type, one) === serverOf(type, other)
+}
+
+/** Compared, never shown. Whether there is TLS follows from it: the scheme of a URL, the host of a database. */
+function serverOf(type: DestinationType, config: Config): string | null {
+  switch (type) {
+    case 'destination_database': {
+      const isMysql = ['mysql', 'mariadb'].includes(String(config.dialect ?? config.sql_dialect ?? ''))
+      const port = Number(config.port ?? (isMysql ? 3306 : 5432))
+      return `${String(config.host).toLowerCase()} ${port}`
+    }
+    case 'destination_object_store':
+      // Without an endpoint, AWS.
+      return typeof config.endpoint === 'string' ? originOf(config.endpoint) : null
+    case 'destination_http_endpoint':
+      return originOf(String(config.url))
+    case 'destination_pull':
+      return null
+  }
+}
+
+/** The text itself where it is no URL: rejected as a config by its own rules. */
+function originOf(url: string): string {
+  return URL.canParse(url) ? new URL(url).origin : url
+}

@@ -1,0 +1,107 @@
+/**
+ * A URL that may carry secrets: user information and query values. Shown as `https://[redacted]@host/path?a=[redacted]`;
+ * who sends that back keeps what is stored. Works on the text, so that what was given is stored as it was given. Pure.
+ */
+import { redacted } from './destination-words.ts'
+
+interface Parts {
+  scheme: string
+  /** Without the @; null: none. */
+  userInfo: string | null
+  /** Host, port and path. */
+  place: string
+  /** Between the & of the query; null: no query. */
+  query: string[] | null
+}
+
+/** Null when the text is not of a form that can be taken apart safely. */
+function split(url: string): Parts | null {
+  // User information ends at the last @ before the path, as URL parsers see it; a backslash would be a slash to them.
+  const found =
+    /^(https?:\/\/)(?:([^/?#\\\s]*)@)?([^/?#@\\\s]+(?:\/[^?#\\\s]*)?)(?:\?([^#\s]*))?(?:#\S*)?$/i.exec(url)
+  if (found === null) return null
+  const [, scheme = '', userInfo, place = '', query] = found
+  return { scheme, userInfo: userInfo ?? null, place, query: query === undefined ? null : query.split('&') }
+}
+
+export function hasUrlSecrets(url: string): boolean {
+  const parts = split(url)
+  return parts === null || parts.userInfo !== null || parts.query !== null
+}
+
+/** Every value that must not be shown, as it may come back in an error: as written and decoded. */
+export function urlSecrets(url: string): string[] {
+  const parts = split(url)
+  if (parts === null) return [url]
+  const values = (parts.query ?? []).map((part) => part.slice(part.indexOf('=') + 1))
+  const user = parts.userInfo === null ? [] : [parts.userInfo, ...parts.userInfo.split(':')]
+  return [...values, ...user].flatMap((value) => [value, decoded(value)]).filter((value) => value !== '')
+}
+
+export function redactedUrl(url: string): string {
+  const parts = split(url)
+  if (parts === null) return redacted
+  return joined({
+    ...parts,
+    userInfo: parts.userInfo === null ? null : redacted,
+    query: parts.query?.map(redactedParameter) ?? null,
+  })
+}
+
+/**
+ * A redacted URL with something else in the place of each mark; `name` is that of the query parameter, `userinfo`,
+ * `query` for a parameter without a name, null for a URL that is not shown at all.
+ */
+export function filledUrl(shown: string, fill: (name: string | null) => string): string {
+  const parts = shown === redacted ? null : split(shown)
+  if (parts === null) return shown === redacted ? fill(null) : shown
+  const filled = (parameter: string) => {
+    if (parameter === redacted) return fill('query')
+    const name = parameter.endsWith(`=${redacted}`) ? parameter.slice(0, -redacted.length - 1) : null
+    return name === null ? parameter : `${name}=${fill(name)}`
+  }
+  return joined({
+    ...parts,
+    userInfo: parts.userInfo === redacted ? fill('userinfo') : parts.userInfo,
+    query: parts.query?.map(filled) ?? null,
+  })
+}
+
+/**
+ * `given` with the stored value in the place of each `[redacted]`: of the same parameter (the first of its name for
+ * the first, and so on). A mark without a stored value stays, and is then no valid URL of a destination.
+ */
+export function restoredUrl(given: string, stored: string): string {
+  if (given === redactedUrl(stored)) return stored
+  const [parts, kept] = [split(given), split(stored)]
+  if (parts === null || kept === null) return given
+  const left = [...(kept.query ?? [])]
+  const restore = (parameter: string) => {
+    const at = left.findIndex((one) => redactedParameter(one) === parameter)
+    return parameter.includes(redacted) && at !== -1 ? left.splice(at, 1)[0]! : parameter
+  }
+  return joined({
+    ...parts,
+    userInfo: parts.userInfo === redacted ? (kept.userInfo ?? redacted) : parts.userInfo,
+    query: parts.query?.map(restore) ?? null,
+  })
+}
+
+/** A parameter without a = may be a bare token. */
+function redactedParameter(parameter: string): string {
+  const at = parameter.indexOf('=')
+  if (at === -1) return parameter === '' ? '' : redacted
+  return at === parameter.length - 1 ? parameter : `${parameter.slice(0, at)}=${redacted}`
+}
+
+function joined({ scheme, userInfo, place, query }: Parts): string {
+  return `${scheme}${userInfo === null ? '' : `${userInfo}@`}${place}${query === null ? '' : `?${query.join('&')}`}`
+}
+
+function decoded(value: string): string {
+  try {
+    return decodeURIComponent(value.replaceAll('+', ' '))
+  } catch {
+    return value
+  }
+}

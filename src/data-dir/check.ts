@@ -1,0 +1,16 @@
+/** One line of `pipectl doctor`. */
+export interface Check {
+  name: string
+  result: 'ok' | 'warn' | 'fail'
+  detail: string
+  /** What to do; empty when all is well. */
+  next: string
+}
+
+export const ok = (name: string, detail: string): Check => ({ name, result: 'ok', detail, next: '' })
+export const warn = (name: string, detail: string, next: string): Check => ({
+  ...{ name, result: 'warn', detail, next },
+})
+export const fail = (name: string, detail: string, next: string): Check => ({
+  ...{ name, result: 'fail', detail, next },
+})

@@ -1,0 +1,209 @@
+/**
+ * The data directory: its layout and its setting up.
+ *
+ *   metadata.db    workspaces, keys, pipes, destinations, lane state
+ *   sealing.key    seals stored secrets (mode 0600; not here when it comes from a file or a credential)
+ *   first-key      the first API key, where `serve --init` had no terminal to show it on (mode 0600)
+ *   buffer/        the log of accepted messages
+ *   quarantine/    damaged messages, put aside
+ *   daemon.lock    held by the running daemon (lock.ts)
+ */
+import { chmodSync, existsSync, mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import path from 'node:path'
+import { fsyncDirectory, fsyncFile } from '../buffer/segments/layout.ts'
+import { ConfigError } from '../config.ts'
+import { isNoSpace } from '../error-code.ts'
+import { mintApiKey } from '../metadata/key-tokens.ts'
+import { type MetadataOptions, openMetadata } from '../metadata/open.ts'
+import { loadSealingKey } from '../metadata/sealing-key.ts'
+import type { Metadata, MetadataSpec } from '../metadata/store.ts'
+import type { Settings } from '../settings.ts'
+import { DataDirError } from './errors.ts'
+import { requireMatchingStores } from './matching-stores.ts'
+
+export interface DataDir {
+  root: string
+  metadataFile: string
+  bufferDir: string
+  quarantineDir: string
+  lockFile: string
+  firstKeyFile: string
+}
+
+/** The data directory was set up before: init changes nothing. */
+export class AlreadySetUpError extends Error {
+  constructor(root: string) {
+    super(`data directory ${root} is already set up; nothing was changed`)
+    this.name = 'AlreadySetUpError'
+  }
+}
+
+export function dataDirAt(root: string): DataDir {
+  return {
+    root,
+    metadataFile: path.join(root, 'metadata.db'),
+    bufferDir: path.join(root, 'buffer'),
+    quarantineDir: path.join(root, 'quarantine'),
+    lockFile: path.join(root, 'daemon.lock'),
+    firstKeyFile: path.join(root, 'first-key'),
+  }
+}
+
+/** Where the metadata of this directory is: what each thread opens. */
+export function metadataSpec(dir: DataDir): MetadataSpec {
+  return { kind: 'sqlite', file: dir.metadataFile }
+}
+
+/** What `init` and `workspaces create` print; the full key is seen here once and never again. */
+export interface CreatedWorkspace {
+  workspace_id: string
+  workspace_name: string
+  api_key_id: string
+  api_key: string
+}
+
+/**
+ * Makes the directory, sealing key, metadata and the workspace `default` with its first key. `keep` gets that key before
+ * it is valid: when a crash comes in between, the next set-up makes another one.
+ * Throws AlreadySetUpError. A set-up that was cut short (no workspace yet) is completed.
+ */
+export async function setUpDataDir(
+  settings: Settings,
+  env: NodeJS.ProcessEnv,
+  keep: (apiKey: string) => void = () => {},
+): Promise<CreatedWorkspace> {
+  const dir = dataDirAt(settings.data_dir)
+  createDirectory(dir)
+  const { metadata } = await openDataDirMetadata(settings, env, { create: true })
+  try {
+    if ((await metadata.workspaces.list()).length > 0) throw new AlreadySetUpError(dir.root)
+    return await createWorkspace(metadata, 'default', keep)
+  } finally {
+    await metadata.close()
+  }
+}
+
+/** For this user's eyes only, and durable when it returns. Replaces the key of a set-up that was cut short. */
+export function writeFirstKey({ root, firstKeyFile }: DataDir, apiKey: string): void {
+  rmSync(firstKeyFile, { force: true })
+  writeFileSync(firstKeyFile, `${apiKey}\n`, { mode: 0o600, flag: 'wx' })
+  fsyncFile(firstKeyFile)
+  fsyncDirectory(root)
+}
+
+/**
+ * With its parents, mode 0700; each name survives a power cut. Trap: Node's own recursive mkdir never returns for a place where nothing can be made
+ * although its parent is there, such as /proc/x (seen with Node 20 and 24).
+ */
+export function makeDirectory(directory: string): void {
+  try {
+    mkdirSync(directory, { mode: 0o700 })
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    if (code === 'EEXIST' && statSync(directory).isDirectory()) return
+    const parent = path.dirname(directory)
+    if (code !== 'ENOENT' || existsSync(parent)) throw error
+    makeDirectory(parent)
+    mkdirSync(directory, { mode: 0o700 })
+  }
+  fsyncDirectory(path.dirname(directory))
+}
+
+/**
+ * Nobody else may look into the directory or hold its lock: one that was made beforehand is tightened. Throws ConfigError
+ * when it is not ours to tighten, or looks like one that others use.
+ */
+export function requirePrivate({ root, metadataFile }: DataDir): void {
+  if ((statSync(root).mode & 0o077) === 0) return
+  const instead = `give a directory inside it, such as ${path.join(root, 'pipectl')}, which is then made`
+  if (!existsSync(metadataFile) && readdirSync(root).some((name) => name !== 'lost+found'))
+    throw new ConfigError(`data_dir: ${root} is open to other users and holds other files; ${instead}`)
+  try {
+    chmodSync(root, 0o700)
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    throw new ConfigError(
+      `data_dir: ${root} is open to other users and cannot be closed (${code}); ${instead}`,
+    )
+  }
+}
+
+function createDirectory(dir: DataDir): void {
+  try {
+    makeDirectory(dir.root)
+    requirePrivate(dir)
+  } catch (error) {
+    if (isNoSpace(error) || error instanceof ConfigError) throw error
+    throw new ConfigError(
+      `data_dir: ${dir.root} cannot be created (${(error as NodeJS.ErrnoException).code})`,
+      error,
+    )
+  }
+}
+
+/** A workspace with a first key. Throws DataDirError when the name is taken, ApiError `validation_error` for a wrong one. */
+export async function createWorkspace(
+  metadata: Metadata,
+  name: string,
+  keep: (apiKey: string) => void = () => {},
+): Promise<CreatedWorkspace> {
+  if ((await metadata.workspaces.list()).some((one) => one.name === name)) {
+    throw new DataDirError('conflict', `workspace ${name} exists already`, 'choose another name')
+  }
+  const { apiKey, key } = mintApiKey('default')
+  keep(apiKey)
+  const { workspaceId, apiKeyId } = await metadata.workspaces.create(name, key)
+  return { workspace_id: workspaceId, workspace_name: name, api_key_id: apiKeyId, api_key: apiKey }
+}
+
+/** Throws ConfigError unless `init` has made the metadata file. */
+export function requireSetUp(dir: DataDir): void {
+  if (existsSync(dir.metadataFile)) return
+  requireMatchingStores(dir)
+  throw notSetUp(dir, 'is not set up')
+}
+
+/** Throws ConfigError when `init` was cut short: the first key was never made. */
+export async function requireWorkspace(dir: DataDir, metadata: Metadata): Promise<void> {
+  if ((await metadata.workspaces.list()).length === 0) {
+    throw notSetUp(dir, 'has no workspace and no API key: its set-up was not finished')
+  }
+}
+
+function notSetUp({ root }: DataDir, what: string): ConfigError {
+  return new ConfigError(
+    `data_dir: ${root} ${what}; run \`pipectl init --data-dir ${root}\` or \`pipectl serve --init\``,
+  )
+}
+
+export interface OpenOptions extends Pick<MetadataOptions, 'onNoSpace'> {
+  create: boolean
+}
+
+/**
+ * Opens key and metadata of a data directory. Throws ConfigError when it is not set up and `create` is false, or when its
+ * metadata and its buffer do not belong together.
+ */
+export async function openDataDirMetadata(
+  settings: Settings,
+  env: NodeJS.ProcessEnv,
+  { create, ...options }: OpenOptions,
+): Promise<{ metadata: Metadata; sealingKey: Buffer }> {
+  const dir = dataDirAt(settings.data_dir)
+  requireMatchingStores(dir)
+  if (!create) requireSetUp(dir)
+  const sealingKey = await loadSealingKey({
+    file: settings['secrets.key_file'],
+    dataDir: dir.root,
+    // A new key beside existing metadata could open none of its secrets.
+    create: create && !existsSync(dir.metadataFile),
+    env,
+  })
+  const quotas = {
+    pipes: settings['workspace.max_pipes'],
+    destinations: settings['workspace.max_destinations'],
+    apiKeys: settings['workspace.max_api_keys'],
+    origins: settings['workspace.max_origins'],
+  }
+  return { metadata: await openMetadata(metadataSpec(dir), sealingKey, { ...options, quotas }), sealingKey }
+}

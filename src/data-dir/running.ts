@@ -1,0 +1,16 @@
+/** Whether a daemon runs on a data directory. */
+import { existsSync } from 'node:fs'
+import { dataDirAt } from './data-dir.ts'
+import { DataDirInUseError, lockDataDir } from './lock.ts'
+
+export function isDaemonRunning(root: string): boolean {
+  const dir = dataDirAt(root)
+  if (!existsSync(dir.lockFile)) return false
+  try {
+    lockDataDir(dir)()
+    return false
+  } catch (error) {
+    // A lock file that cannot be opened is the data directory's own problem.
+    return error instanceof DataDirInUseError
+  }
+}

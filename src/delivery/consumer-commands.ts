@@ -1,0 +1,210 @@
+/**
+ * What consumers do to a pull lane: fetch a message, report what became of it, acknowledge it. Owns the message in
+ * flight and the lease. Each function runs as a command of the lane's mailbox, so never two at once.
+ */
+import assert from 'node:assert'
+import { randomUUID } from 'node:crypto'
+import type { MarkedMessage } from '../buffer/buffer.ts'
+import { toJsonArray } from '../buffer/record-text.ts'
+import { current, type Epoch, epochAfterLost } from '../contract/epochs.ts'
+import type { PullSpec } from '../destinations/driver.ts'
+import type { Clock } from './clock.ts'
+import type { PullResult } from './delivery.ts'
+import type { DurableState } from './durable-state.ts'
+import type { AttemptCounts } from './lane.ts'
+import type { LaneDeps, LaneSpec, LaneState } from './lane-state.ts'
+import type { PullCursor } from './pull-cursor.ts'
+import type { RetryWindow } from './retry.ts'
+import * as transition from './transitions.ts'
+
+/** The HTTP side always reports what became of a message; if it does not, the message is redelivered. */
+const longestInFlightMs = 600_000
+
+interface InFlight {
+  pullId: string
+  message: MarkedMessage
+  untilMonotonicMs: number
+}
+
+export class ConsumerCommands {
+  readonly attempts: AttemptCounts = { delivered: 0, transient: 0, permanent: 0 }
+  readonly #state: DurableState
+  readonly #cursor: PullCursor
+  readonly #retry: RetryWindow
+  readonly #clock: Clock
+  readonly #epochs: readonly Epoch[]
+  #inFlight: InFlight | null = null
+  /** The monotonic end of the lease in the row. */
+  #leaseUntil: number
+  #isEnding = false
+
+  constructor(
+    state: DurableState,
+    cursor: PullCursor,
+    retry: RetryWindow,
+    { clock, epochs }: Pick<LaneDeps, 'clock' | 'epochs'>,
+    spec: LaneSpec,
+  ) {
+    this.#state = state
+    this.#cursor = cursor
+    this.#retry = retry
+    this.#clock = clock
+    this.#epochs = epochs
+    // The wall clock may have jumped since the lease was granted: it lasts at most a whole one from now.
+    const leftMs = (state.row.leaseUntilMs ?? 0) - clock.now()
+    this.#leaseUntil = clock.monotonicMs() + Math.min(Math.max(leftMs, 0), leaseMsOf(spec))
+  }
+
+  get #row(): LaneState {
+    return this.#state.row
+  }
+
+  get isEnding(): boolean {
+    return this.#isEnding
+  }
+
+  /** From here on every fetch resolves `empty`. */
+  end(): void {
+    this.#isEnding = true
+  }
+
+  /** How long until the lease frees its message; Infinity without one. */
+  get leaseLeftMs(): number {
+    return this.#row.leaseMsgId === null
+      ? Number.POSITIVE_INFINITY
+      : this.#leaseUntil - this.#clock.monotonicMs()
+  }
+
+  /** Whoever has the message in flight has it for nothing: the cursor was moved by other means. */
+  forgetInFlight(): void {
+    this.#inFlight = null
+  }
+
+  async fetch(spec: LaneSpec): Promise<PullResult> {
+    if (spec.status === 'blocked') return { kind: 'not_found' }
+    const clock = this.#clock
+    if (this.#inFlight !== null && this.#inFlight.untilMonotonicMs <= clock.monotonicMs())
+      this.#inFlight = null
+    await this.#endOverdueLease()
+    if (this.#inFlight !== null || this.#row.leaseMsgId !== null || this.#isEnding) return { kind: 'empty' }
+    const message = await this.#cursor.first()
+    if (message === null) return { kind: 'empty' }
+    const isExplicit = configOf(spec).ack_mode === 'explicit'
+    const inFlightMs = isExplicit ? leaseMsOf(spec) : longestInFlightMs
+    if (isExplicit) {
+      this.#leaseUntil = clock.monotonicMs() + inFlightMs
+      await this.#save(transition.withLease(this.#row, message.msgId, clock.now() + inFlightMs))
+    }
+    const pullId = randomUUID()
+    this.#inFlight = { pullId, message, untilMonotonicMs: clock.monotonicMs() + inFlightMs }
+    return messageResult(pullId, message)
+  }
+
+  async fetchAfter(spec: LaneSpec, afterSeq: number): Promise<PullResult> {
+    if (spec.status === 'blocked') return { kind: 'not_found' }
+    const restored = epochAfterLost(this.#epochs, afterSeq)
+    if (restored !== null) {
+      return { kind: 'cursor_expired', earliestSeq: restored.first_seq, reason: 'restored' }
+    }
+    await this.#cursor.countLost()
+    const expired = await this.#expired(afterSeq)
+    if (expired !== null) return expired
+    const head = await this.#cursor.head()
+    // A consumer that has more than there is sends another pipe's cursor, or one from before a restore. The lane's own
+    // cursor may lie after the pipe's newest message: a lane that starts from now starts at the whole buffer's head.
+    // With the seq before the epoch's first, one goes on after a restore.
+    const known = Math.max(head.seq, this.#row.cursorSeq, current(this.#epochs).first_seq - 1)
+    if (afterSeq > known) return { kind: 'cursor_ahead', headSeq: head.seq }
+    if (afterSeq > this.#row.cursorSeq) {
+      this.#inFlight = null
+      await this.#moveTo(afterSeq)
+    }
+    // At the lane's own cursor, what is missing before the next message is counted.
+    const isCursor = afterSeq === this.#row.cursorSeq
+    const message = isCursor ? await this.#cursor.first() : await this.#cursor.firstAfter(afterSeq)
+    // What retention has dropped just before the reading was passed over by it: the consumer must hear of it.
+    const overtaken = await this.#expired(afterSeq)
+    if (overtaken !== null) return overtaken
+    return message === null ? { kind: 'empty' } : messageResult(randomUUID(), message)
+  }
+
+  /** Null: everything after `afterSeq` is kept. */
+  async #expired(afterSeq: number): Promise<PullResult | null> {
+    const earliest = await this.#cursor.earliest()
+    if (afterSeq >= earliest.seq) return null
+    const first = await this.#cursor.firstAfter(earliest.seq)
+    return { kind: 'cursor_expired', earliestSeq: first?.seq ?? earliest.seq + 1, reason: 'retention' }
+  }
+
+  async pulled(pullId: string): Promise<void> {
+    if (this.#inFlight?.pullId !== pullId) return
+    const { message } = this.#inFlight
+    this.#inFlight = null
+    // A leased message is done when it is acknowledged, not when it was sent.
+    if (this.#row.leaseMsgId === null) await this.#moveTo(message.seq)
+  }
+
+  async abandoned(pullId: string): Promise<void> {
+    if (this.#inFlight?.pullId !== pullId) return
+    this.#inFlight = null
+    // An explicit lease was saved with the message: it is free again.
+    if (this.#row.leaseMsgId !== null) await this.#save(transition.withoutLease(this.#row))
+  }
+
+  async acknowledge(msgId: string, done: boolean): Promise<boolean> {
+    await this.#endOverdueLease()
+    if (this.#row.leaseMsgId === null || this.#row.leaseMsgId !== msgId) return false
+    this.#inFlight = null
+    const leased = await this.#cursor.first()
+    if (leased?.msgId !== msgId) return false
+    if (done) await this.#moveTo(leased.seq)
+    else await this.#failed('nack')
+    return true
+  }
+
+  async #moveTo(seq: number): Promise<void> {
+    const { to, records } = await this.#cursor.at(seq)
+    this.attempts.delivered += 1
+    this.#retry.clear()
+    this.#state.count({ deliveredRecords: records })
+    await this.#save(transition.afterPulled(this.#row, to, records, this.#clock.now()))
+  }
+
+  async #endOverdueLease(): Promise<void> {
+    if (this.leaseLeftMs > 0) return
+    this.#inFlight = null
+    await this.#failed('lease_expired')
+  }
+
+  async #failed(code: 'nack' | 'lease_expired'): Promise<void> {
+    this.attempts.transient += 1
+    this.#retry.failed()
+    this.#state.count({ failedAttempts: 1 })
+    await this.#save(transition.afterLease(this.#row, code, this.#clock.now()))
+  }
+
+  async #save(row: LaneState): Promise<void> {
+    this.#state.change(row)
+    await this.#state.save()
+  }
+}
+
+function configOf(spec: LaneSpec): PullSpec['config'] {
+  assert(spec.type === 'destination_pull')
+  return spec.config
+}
+
+function leaseMsOf(spec: LaneSpec): number {
+  return configOf(spec).lease_seconds * 1000
+}
+
+function messageResult(pullId: string, message: MarkedMessage): PullResult {
+  return {
+    kind: 'message',
+    pullId,
+    pipeId: message.pipeId,
+    msgId: message.msgId,
+    seq: message.seq,
+    recordsJson: toJsonArray([message.body]),
+  }
+}

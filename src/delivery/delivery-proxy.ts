@@ -1,0 +1,325 @@
+/**
+ * Delivery from the main thread: one delivery worker at a time, started again when it dies, and every call to it.
+ *
+ *   starting ──ready──▶ up ──dies──▶ waiting (at once, then longer and longer) ──▶ starting: lanes go on from their rows
+ *                        │             └── its files failed, or it dies again and again for no lane's reason ──▶ onFatal
+ *                        └── close ──▶ closed
+ *
+ * Two workers never run at the same time: a lane's state has one owner. Metadata that changes while there is none is what
+ * the next one begins with; a pull that waits in one that dies is empty; whoever looks at lanes sees them as they are
+ * stored; any other call rejects with DeliveryUnavailableError, since nobody knows how far it came.
+ */
+import { type BufferSpec, openBufferReader } from '../buffer/open.ts'
+import type { DriverSettings } from '../destinations/driver.ts'
+import { DeliveryUnavailableError } from '../error-code.ts'
+import { type LogSettings, openLog } from '../log.ts'
+import type { Metadata, MetadataSpec } from '../metadata/store.ts'
+import type { Delivery, PullRequest, PullResult } from './delivery.ts'
+import { DeliveryWorker, type WorkerEnd } from './delivery-worker.ts'
+import type { DeliveryMetrics, LaneService } from './lane-service.ts'
+import { allBlocked } from './safe-mode.ts'
+import { StoredLanes } from './stored-lanes.ts'
+import { WorkerDeaths } from './worker-deaths.ts'
+
+export interface DeliveryOptions {
+  /** Of a buffer that is open for writing. */
+  buffer: BufferSpec
+  metadata: MetadataSpec
+  /** Main's own: where lanes are looked up while no worker responds. */
+  stored: Pick<Metadata, 'laneSource' | 'laneStore'>
+  sealingKey: Buffer
+  driverSettings: DriverSettings
+  /** Memory that all batches under way may take together. */
+  maxInFlightBytes: number
+  log: LogSettings
+  /** Every destination counts as blocked: `serve --safe`. */
+  isSafe?: boolean
+  /** Delivery cannot go on: the process must end. */
+  onFatal(error: Error): void
+}
+
+export interface DeliveryHandle extends Delivery {
+  metrics(): Promise<DeliveryMetrics>
+  /** How long delivery has given no sign of life; 0 while it is to be started again. */
+  silentMs(): number
+  /**
+   * No new attempt; those under way may finish for `graceMs` (default 10 s), then they are aborted, which is not an
+   * attempt. Resolves when all lane state is saved and the worker has ended. Rejects when the worker died instead.
+   */
+  close(graceMs?: number): Promise<void>
+}
+
+const defaultGraceMs = 10_000
+/** Beyond the grace, for aborting, saving and closing. */
+const closeMarginMs = 10_000
+const catchUpEveryMs = 1_000
+/** How long a call waits for a worker that is being started. */
+const startWaitMs = 5_000
+
+/** Resolves when all lanes are loaded. Rejects when the worker cannot start. */
+export async function openDelivery(options: DeliveryOptions): Promise<DeliveryHandle> {
+  const supervisor = new Supervisor(options)
+  await supervisor.open()
+  return supervisor
+}
+
+class Supervisor implements DeliveryHandle {
+  readonly #options: DeliveryOptions
+  readonly #log: ReturnType<typeof openLog>
+  readonly #deaths = new WorkerDeaths()
+  readonly #stored: StoredLanes
+  #worker: DeliveryWorker
+  #isUp = false
+  #restart: NodeJS.Timeout | null = null
+  /** Pipes that changed while a worker was starting: it may have read them before. */
+  readonly #changed = new Set<string>()
+  /** Called when a worker is up, or there will be none any more. */
+  #whenUp: (() => void)[] = []
+  #lastMetrics: DeliveryMetrics = { inFlightBytes: 0, workerRestarts: 0, lanes: [] }
+  #restarts = 0
+  #endsPulls = false
+  #isClosing = false
+  #failure: Error | null = null
+
+  constructor(options: DeliveryOptions) {
+    this.#options = options
+    this.#log = openLog(options.log, 'main')
+    const { buffer, isSafe, stored } = options
+    this.#stored = new StoredLanes({
+      source: isSafe ? allBlocked(stored.laneSource) : stored.laneSource,
+      store: stored.laneStore,
+      openReader: () => openBufferReader(buffer, this.#log),
+    })
+    this.#worker = this.#startWorker()
+  }
+
+  async open(): Promise<void> {
+    await this.#worker.ready
+    this.#isUp = true
+    void this.#worker.ended.then((end) => this.#died(end))
+  }
+
+  readonly lanes = this.#read('lanes')
+  readonly backlogs = this.#read('backlogs')
+  readonly blockingMessage = this.#read('blockingMessage')
+  readonly skip = this.#forward('skip')
+  readonly retryNow = this.#forward('retryNow')
+  readonly rewind = this.#forward('rewind')
+  readonly test = this.#forward('test')
+  readonly acknowledge = this.#forward('acknowledge')
+  readonly pulled = this.#forward('pulled')
+  readonly abandoned = this.#forward('abandoned')
+
+  /** The last ones, while no worker responds. */
+  async metrics(): Promise<DeliveryMetrics> {
+    this.#requireOpen()
+    const now = this.#isUp ? this.#worker.call('metrics', [], { isRead: true }) : null
+    const found = (await now?.catch(unlessInterrupted)) as DeliveryMetrics | undefined
+    if (found !== undefined) this.#lastMetrics = found
+    return { ...this.#lastMetrics, workerRestarts: this.#restarts }
+  }
+
+  silentMs(): number {
+    return this.#restart === null && !this.#isClosing ? this.#worker.silentMs : 0
+  }
+
+  async refresh(pipeId: string): Promise<void> {
+    this.#requireOpen()
+    if (!this.#isUp) {
+      this.#changed.add(pipeId)
+      return
+    }
+    await this.#worker.call('refresh', [pipeId]).catch(unlessInterrupted)
+  }
+
+  /** A wait that a death ends has found nothing, and what it handed over is redelivered. */
+  async pull(destinationId: string, request: PullRequest): Promise<PullResult> {
+    this.#requireOpen()
+    const startedAt = performance.now()
+    if (!(await this.#upWithin(request.waitMs))) return { kind: 'empty' }
+    const waitMs = Math.max(0, request.waitMs - Math.ceil(performance.now() - startedAt))
+    const pulled = this.#worker.call('pull', [destinationId, { ...request, waitMs }])
+    return ((await pulled.catch(unlessInterrupted)) ?? { kind: 'empty' }) as PullResult
+  }
+
+  async endPulls(): Promise<void> {
+    this.#requireOpen()
+    this.#endsPulls = true
+    if (this.#isUp) await this.#worker.call('endPulls', []).catch(unlessInterrupted)
+    else this.#announceUp()
+  }
+
+  async close(graceMs = defaultGraceMs): Promise<void> {
+    if (this.#isClosing) {
+      await this.#worker.ended
+      return
+    }
+    this.#isClosing = true
+    if (this.#restart !== null) clearTimeout(this.#restart)
+    this.#announceUp()
+    if (!this.#isUp) {
+      // What lanes did is saved, and one that is only just starting has done nothing.
+      if (this.#failure !== null || this.#restart !== null) return
+      this.#worker.terminate('the delivery thread was stopped while it started')
+      await this.#worker.ended
+      return
+    }
+    const worker = this.#worker
+    const timeout = setTimeout(
+      () => worker.terminate('the delivery thread did not stop'),
+      graceMs + closeMarginMs,
+    )
+    try {
+      await worker.call('close', [graceMs])
+    } finally {
+      await worker.ended
+      clearTimeout(timeout)
+    }
+  }
+
+  #startWorker(): DeliveryWorker {
+    const {
+      buffer,
+      metadata,
+      sealingKey,
+      driverSettings,
+      maxInFlightBytes,
+      log,
+      isSafe = false,
+    } = this.#options
+    const worker = new DeliveryWorker({
+      buffer,
+      metadata,
+      sealingKey: Uint8Array.from(sealingKey),
+      driverSettings,
+      maxInFlightBytes,
+      log,
+      suspects: this.#deaths.suspects,
+      quarantined: this.#deaths.quarantined,
+      isSafe,
+      endsPulls: this.#endsPulls,
+    })
+    worker.onFinished = (destinationId) => this.#deaths.finished(destinationId)
+    worker.onDeliveredApart = (destinationId) => {
+      if (!this.#deaths.delivered(destinationId)) return
+      worker.release(destinationId)
+      this.#log.info({ destination_id: destinationId }, 'lane.quarantine_over')
+    }
+    return worker
+  }
+
+  #died(end: WorkerEnd): void {
+    this.#isUp = false
+    if (this.#isClosing) return
+    const { error, blamed, underWay, isStorageFailure, isStuck } = end
+    const verdict = this.#deaths.died(end)
+    const fields = {
+      blamed: blamed ?? undefined,
+      under_way: underWay.length,
+      quarantined: verdict.quarantined,
+    }
+    this.#log.error({ err: error, ...fields, restart_ms: verdict.restartAfterMs }, 'delivery.worker_died')
+    for (const id of verdict.quarantined) this.#log.warn({ destination_id: id }, 'lane.quarantined')
+    if (isStorageFailure || isStuck || verdict.isHopeless) {
+      this.#fail(error)
+      return
+    }
+    this.#restart = setTimeout(() => void this.#startAgain(), verdict.restartAfterMs)
+  }
+
+  async #startAgain(): Promise<void> {
+    this.#restart = null
+    // It reads all of metadata: what changed until now is part of that.
+    this.#changed.clear()
+    const worker = this.#startWorker()
+    this.#worker = worker
+    const isReady = await worker.ready.then(
+      () => true,
+      () => false,
+    )
+    if (isReady && !this.#isClosing) {
+      this.#isUp = true
+      this.#restarts += 1
+      this.#log.info('delivery.worker_restarted')
+      for (const pipeId of this.#changed) void this.#catchUp(pipeId, worker)
+      this.#changed.clear()
+      this.#announceUp()
+    }
+    this.#died(await worker.ended)
+  }
+
+  /** Nobody waits for it any more: again until it is done, or the next worker reads it by itself. */
+  async #catchUp(pipeId: string, worker: DeliveryWorker): Promise<void> {
+    while (this.#worker === worker && this.#isUp && !this.#isClosing) {
+      try {
+        await this.refresh(pipeId)
+        return
+      } catch (error) {
+        this.#log.warn({ pipe_id: pipeId, err: error }, 'lanes.refresh_waits')
+        await new Promise((resolve) => setTimeout(resolve, catchUpEveryMs))
+      }
+    }
+  }
+
+  #fail(error: Error): void {
+    if (this.#failure !== null || this.#isClosing) return
+    this.#failure = error
+    this.#announceUp()
+    this.#options.onFatal(error)
+  }
+
+  /** A method of the lane service that the worker runs. */
+  #forward<Method extends keyof LaneService>(method: Method): LaneService[Method] {
+    const run = async (...args: unknown[]) => {
+      this.#requireOpen()
+      if (!(await this.#upWithin(startWaitMs))) {
+        throw new DeliveryUnavailableError('the delivery thread is being restarted')
+      }
+      return await this.#worker.call(method, args)
+    }
+    return run as LaneService[Method]
+  }
+
+  /** The same; from what is stored while no worker responds. */
+  #read<Method extends 'lanes' | 'backlogs' | 'blockingMessage'>(method: Method): LaneService[Method] {
+    const run = async (...args: unknown[]) => {
+      this.#requireOpen()
+      if (this.#isUp) {
+        try {
+          return await this.#worker.call(method, args, { isRead: true })
+        } catch (error) {
+          unlessInterrupted(error)
+        }
+      }
+      return await Reflect.apply(this.#stored[method], this.#stored, args)
+    }
+    return run as LaneService[Method]
+  }
+
+  #requireOpen(): void {
+    if (this.#failure !== null) throw this.#failure
+    if (this.#isClosing && !this.#isUp) throw new Error('delivery is closed')
+  }
+
+  /** False: there is no worker after that time, or none will be. */
+  async #upWithin(ms: number): Promise<boolean> {
+    if (this.#isUp || ms <= 0 || this.#isClosing) return this.#isUp
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, ms)
+      this.#whenUp.push(() => {
+        clearTimeout(timer)
+        resolve()
+      })
+    })
+    return this.#isUp
+  }
+
+  #announceUp(): void {
+    for (const tell of this.#whenUp.splice(0)) tell()
+  }
+}
+
+/** What a death interrupted is done, or found nothing. */
+function unlessInterrupted(error: unknown): undefined {
+  if (!(error instanceof DeliveryUnavailableError)) throw error
+}

@@ -1,0 +1,145 @@
+/**
+ * What a lane knows and must not forget: its row, what of it is saved, and what happened since. Shared by both kinds of
+ * lane; only the lane's own loop changes it.
+ *
+ *   change(row) ──▶ in memory ──save──▶ durable, with the counts since the last save, in one transaction
+ *   detach()    ──▶ the row is no longer this lane's: nothing is saved from here on
+ *
+ * What a crash leaves of a push lane, line by line (every save is one fsync; the cursor's move and the next range are one save):
+ *
+ *   | the process ends …                          | the row says          | after restart                          |
+ *   |---------------------------------------------|-----------------------|----------------------------------------|
+ *   | before a new range is saved                 | cursor                | another range is cut; nothing was sent |
+ *   | after it, before or during the attempt      | cursor, range         | the same range, the same identity      |
+ *   | after the destination stored it, reply lost | cursor, range         | the same range again: at least once    |
+ *   | after the reply, before the save            | cursor, range         | the same range again: at least once    |
+ *   | after the save                              | cursor after it       | the next range                         |
+ *   | between two parts of a bisected batch       | end of search, range  | the search goes on where it was        |
+ *   | during a pause                              | failure, range        | the same range, after at most 60 s     |
+ *   | between two repeats of a timed-out range    | failure, range        | the same range, twice more at most     |
+ *   | after halving, before the half is sent      | size limit, half      | the half                               |
+ *   | between growing batches                     | size limit, successes | counting goes on                       |
+ *   | in a half-stored batch, before the failure  | cursor, range, offset | from that offset: what was stored      |
+ *   |   is saved                                  |   of the last save    |   since then is repeated               |
+ *   | in a half-stored batch, after that save     | cursor, range, offset | from the first record not stored       |
+ *   | after a range was cut again, before a save  | failure, old range    | the old range, as before               |
+ *   | after lost messages were met, before a save | cursor before them    | met and counted again: counted once    |
+ *   | after that save, before the next attempt    | cursor after them     | goes on behind them                    |
+ *   | after a cursor was found beyond the log's   | cursor, its old mark  | found so again; the mark is looked up  |
+ *   |   end, before anything was delivered        |                       |   again, nothing is counted twice      |
+ *   | after a damaged row was found, before its   | a failing checksum    | found so again                         |
+ *   |   repair                                    |                       |                                        |
+ *   | after its repair, before the first delivery | cursor 0              | from the earliest message kept         |
+ */
+import type { MarkedMessage } from '../buffer/buffer.ts'
+import type { DroppedMessages } from './batch-reader.ts'
+import type { RewindResult } from './delivery.ts'
+import { type LaneLog, openLaneLog } from './lane-log.ts'
+import type { LaneCounts, LaneDeps, LaneSpec, LaneState } from './lane-state.ts'
+import * as transition from './transitions.ts'
+
+const firstOnly = { maxRecords: 1, maxBytes: 1 }
+
+export class DurableState {
+  readonly log: LaneLog
+  readonly #pipeId: string
+  readonly #deps: LaneDeps
+  #row: LaneState
+  #savedCursorSeq: number
+  #counts: LaneCounts
+  #isDirty = false
+  #isDetached = false
+
+  constructor(spec: LaneSpec, row: LaneState, deps: LaneDeps) {
+    this.log = openLaneLog(deps.log, spec)
+    this.#pipeId = spec.pipeId
+    this.#deps = deps
+    this.#row = row
+    this.#savedCursorSeq = row.cursorSeq
+    this.#counts = noCounts(spec.pipeId)
+  }
+
+  get row(): LaneState {
+    return this.#row
+  }
+
+  /** What a restart would begin with: retention may go by no other cursor. */
+  get savedCursorSeq(): number {
+    return this.#savedCursorSeq
+  }
+
+  change(row: LaneState): void {
+    if (row === this.#row) return
+    this.#row = row
+    this.#isDirty = true
+  }
+
+  count(counts: Partial<Omit<LaneCounts, 'pipeId'>>): void {
+    this.#counts.deliveredRecords += counts.deliveredRecords ?? 0
+    this.#counts.failedAttempts += counts.failedAttempts ?? 0
+    this.#counts.skippedRecords += counts.skippedRecords ?? 0
+  }
+
+  /** Rejects when the row cannot be saved: the lane must not go on. */
+  async save(): Promise<void> {
+    if (this.#isDetached) return
+    const row = { ...this.#row, ownerEpoch: this.#deps.epoch }
+    const counts = this.#counts
+    this.#isDirty = false
+    this.#counts = noCounts(this.#pipeId)
+    const hasCounts = counts.deliveredRecords + counts.failedAttempts + counts.skippedRecords > 0
+    await this.#deps.save(row, hasCounts ? counts : null)
+    this.#savedCursorSeq = row.cursorSeq
+    this.#deps.onSaved()
+  }
+
+  async saveIfDirty(): Promise<void> {
+    if (this.#isDirty) await this.save()
+  }
+
+  /** The destination was deleted, or another owner has the lane. */
+  detach(): void {
+    this.#isDetached = true
+  }
+
+  async dropped(lost: DroppedMessages): Promise<void> {
+    this.change(lost.row)
+    this.log.dropped(lost)
+    await this.save()
+  }
+
+  async skipped(message: MarkedMessage): Promise<void> {
+    this.change(transition.afterSkip(this.#row, message))
+    this.count({ skippedRecords: message.recordCount })
+    await this.save()
+    this.log.skipped(message)
+  }
+
+  /** To an earlier cursor, clamped to what is kept; never forward: that would pass messages over. */
+  async rewind(find: () => Promise<number>): Promise<RewindResult> {
+    const { reader } = this.#deps
+    const { cursorSeq } = this.#row
+    const asked = await find()
+    if (asked > cursorSeq) return { kind: 'ahead', cursorSeq }
+    const earliest = await reader.earliest(this.#pipeId)
+    const to = Math.min(Math.max(asked, earliest.seq), cursorSeq)
+    const { mark } = await reader.cursorAt(this.#pipeId, to)
+    this.change(transition.afterRewind(this.#row, { seq: to, mark }))
+    await this.save()
+    this.log.rewound(to)
+    return { kind: 'rewound', cursorSeq: to }
+  }
+
+  /** The message that blocks the lane, if it is still kept. */
+  async blockingMessage(): Promise<MarkedMessage | null> {
+    const { blockingMsgId, cursorSeq } = this.#row
+    if (blockingMsgId === null) return null
+    const run = await this.#deps.reader.read(this.#pipeId, cursorSeq, firstOnly)
+    const first = run.messages[0]
+    return first?.msgId === blockingMsgId ? first : null
+  }
+}
+
+function noCounts(pipeId: string): LaneCounts {
+  return { pipeId, deliveredRecords: 0, failedAttempts: 0, skippedRecords: 0 }
+}

@@ -1,0 +1,201 @@
+/**
+ * A driver for one attempt in a thread of its own, which may die without anybody else noticing: for lanes that ended the
+ * worker of all, and for checks of destinations that nobody has used yet.
+ *
+ *   deliver ─▶ a place is free ─▶ thread starts ─▶ driver delivers ─▶ outcome, thread is terminated
+ *                                     └── dies, or gives no sign of life for 5 s ─▶ DriverDiedError
+ *
+ * The lane itself stays where it is: only its driver is elsewhere, so its row, its cursor and its commands have one owner.
+ */
+import { Worker } from 'node:worker_threads'
+import type {
+  AttemptProgress,
+  Batch,
+  DestinationCheck,
+  DestinationSpec,
+  DriverSettings,
+  PinServerKey,
+  Sample,
+} from '../destinations/driver.ts'
+import { DeliveryError } from '../destinations/driver.ts'
+import { beatEveryMs } from './delivery-protocol.ts'
+import {
+  DriverDiedError,
+  type DriverThreadData,
+  type FromDriverThread,
+  type SentError,
+  type ToDriverThread,
+} from './driver-protocol.ts'
+import { newBoardMemory, WorkerBoard } from './worker-board.ts'
+
+export interface IsolatedDrivers {
+  /** As `DestinationDriver.deliver`; rejects with DriverDiedError when the thread died. */
+  deliver(
+    spec: DestinationSpec,
+    batch: Batch,
+    signal: AbortSignal,
+    progress: AttemptProgress | undefined,
+    pin: PinServerKey,
+  ): Promise<void>
+  /** As `DriverModule.check`; the same. */
+  check(spec: DestinationSpec, signal: AbortSignal, sample: Sample | null): Promise<DestinationCheck[]>
+}
+
+const threadsAtOnce = 2
+const checksAtOnce = 4
+const looksToBeTerminated = 5
+/** Until its code is loaded it gives no sign. */
+const looksWhileStarting = 60
+/** What was aborted may still say how it ended. */
+const abortGraceMs = 2_000
+
+export function isolatedDrivers(settings: DriverSettings): IsolatedDrivers {
+  const attempts = new Places(threadsAtOnce)
+  const checks = new Places(checksAtOnce)
+  return {
+    async deliver(spec, batch, signal, progress, pin) {
+      const outcome = await attempts.run(signal, () =>
+        runApart({ spec, settings }, { kind: 'deliver', batch: sentBatch(batch) }, signal, { progress, pin }),
+      )
+      if (outcome.kind === 'failed') throw receivedError(outcome.error)
+    },
+    async check(spec, signal, sample) {
+      const outcome = await checks.run(signal, () =>
+        runApart({ spec, settings }, { kind: 'check', sample: sentSample(sample) }, signal),
+      )
+      if (outcome.kind === 'failed') throw receivedError(outcome.error)
+      return outcome.kind === 'checked' ? outcome.checks : []
+    },
+  }
+}
+
+type Outcome = Extract<FromDriverThread, { kind: 'delivered' | 'failed' | 'checked' }>
+
+/** What a driver that delivers asks of its lane. A check asks nothing. */
+interface LaneServices {
+  progress: AttemptProgress | undefined
+  pin: PinServerKey
+}
+
+/** Resolves when the thread has ended. */
+async function runApart(
+  data: Omit<DriverThreadData, 'board'>,
+  task: ToDriverThread,
+  signal: AbortSignal,
+  lane?: LaneServices,
+): Promise<Outcome> {
+  const memory = newBoardMemory()
+  const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
+  const worker = new Worker(new URL(`./driver-thread.${extension}`, import.meta.url), {
+    name: 'driver',
+    workerData: { ...data, board: memory } satisfies DriverThreadData,
+  })
+  // Whoever waits for it keeps the process alive, not the thread.
+  worker.unref()
+  const post = (message: ToDriverThread) => worker.postMessage(message)
+  const ends: (() => void)[] = []
+  try {
+    return await new Promise<Outcome>((resolve, reject) => {
+      const died = (reason: string) => reject(new DriverDiedError(reason))
+      worker.on('message', (message: FromDriverThread) => {
+        if (message.kind === 'stored') lane?.progress?.stored(message.records)
+        else if (message.kind === 'before_request') {
+          const { id } = message
+          void lane?.progress?.beforeRequest().then(() => post({ kind: 'may_request', id }))
+        } else if (message.kind === 'pin') {
+          const { id, sha256 } = message
+          lane?.pin(sha256).then(
+            (pinned) => post({ kind: 'pinned', id, pinned, isStored: true }),
+            () => post({ kind: 'pinned', id, pinned: null, isStored: false }),
+          )
+        } else resolve(message)
+      })
+      worker.once('error', (error: unknown) => died(error instanceof Error ? error.message : 'an error'))
+      worker.once('exit', () => died('it ended'))
+      ends.push(watch(new WorkerBoard(memory), () => died('it gave no sign of life')))
+      const abort = () => {
+        post({ kind: 'abort' })
+        const timer = setTimeout(() => died('it did not end when it was aborted'), abortGraceMs)
+        ends.push(() => clearTimeout(timer))
+      }
+      signal.addEventListener('abort', abort, { once: true })
+      ends.push(() => signal.removeEventListener('abort', abort))
+      post(task)
+    })
+  } finally {
+    for (const end of ends) end()
+    await worker.terminate()
+  }
+}
+
+function watch(board: WorkerBoard, onSilent: () => void): () => void {
+  let seen = 0
+  let looks = 0
+  const timer = setInterval(() => {
+    const { beats } = board
+    looks = beats === seen ? looks + 1 : 0
+    seen = beats
+    if (looks >= (beats === 0 ? looksWhileStarting : looksToBeTerminated)) onSilent()
+  }, beatEveryMs)
+  timer.unref()
+  return () => clearInterval(timer)
+}
+
+/** First come, first served. */
+class Places {
+  #free: number
+  readonly #waiting: (() => void)[] = []
+
+  constructor(atOnce: number) {
+    this.#free = atOnce
+  }
+
+  async run<T>(signal: AbortSignal, task: () => Promise<T>): Promise<T> {
+    if (this.#free > 0) this.#free -= 1
+    else await this.#wait(signal)
+    try {
+      return await task()
+    } finally {
+      const next = this.#waiting.shift()
+      if (next === undefined) this.#free += 1
+      else next()
+    }
+  }
+
+  #wait(signal: AbortSignal): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const enter = () => {
+        signal.removeEventListener('abort', leave)
+        resolve()
+      }
+      const leave = () => {
+        this.#waiting.splice(this.#waiting.indexOf(enter), 1)
+        reject(new DeliveryError('transient', 'aborted', 'It was ended before its turn came.'))
+      }
+      if (signal.aborted) reject(new DeliveryError('transient', 'aborted', 'It was ended before it began.'))
+      else {
+        this.#waiting.push(enter)
+        signal.addEventListener('abort', leave, { once: true })
+      }
+    })
+  }
+}
+
+/** Bodies as arrays of their own: a Buffer that is a view would take all it is a view of with it. */
+function sentBatch(batch: Batch): Batch {
+  return { ...batch, messages: batch.messages.map(sentMessage) }
+}
+
+function sentSample(sample: Sample | null): Sample | null {
+  return sample === null || sample.recent === null ? sample : { recent: sentMessage(sample.recent) }
+}
+
+function sentMessage<M extends { body: Uint8Array }>(message: M): M {
+  return { ...message, body: Uint8Array.from(message.body) }
+}
+
+function receivedError(sent: SentError): Error {
+  if (sent.kind === 'internal') return new Error(sent.message)
+  const { errorClass, code, message, options } = sent
+  return new DeliveryError(errorClass, code, message, options)
+}

@@ -1,0 +1,182 @@
+/**
+ * `Delivery` over the lanes of this thread, and the thread's metrics. Plain functions over a LaneSet; `delivery-thread.ts`
+ * receives the calls.
+ */
+import type { BufferReader, StoredMessage } from '../buffer/buffer.ts'
+import { firstRecordTexts } from '../buffer/record-text.ts'
+import type { DestinationType, LaneStatus } from '../contract/destination.ts'
+import type { DestinationCheck, DestinationSpec, Sample } from '../destinations/driver.ts'
+import type { Clock } from './clock.ts'
+import type { BlockingMessage, Delivery, PipeBacklog, RewindResult, RewindTarget } from './delivery.ts'
+import { DriverDiedError } from './driver-protocol.ts'
+import type { AttemptCounts, Lane, LaneBacklog } from './lane.ts'
+import type { LaneSet } from './lane-set.ts'
+
+/** The delivery thread's numbers, as they cross to the main thread for Prometheus. */
+export interface DeliveryMetrics {
+  /** Memory that all batches under way take together. */
+  inFlightBytes: number
+  /** How often a worker was started again since the process began. */
+  workerRestarts: number
+  lanes: LaneMetrics[]
+}
+
+export interface LaneMetrics {
+  destinationId: string
+  pipeId: string
+  type: DestinationType
+  /** State, backlog, age and counters, as the API shows them. */
+  lane: LaneStatus
+  attempts: AttemptCounts
+}
+
+export interface LaneService extends Delivery {
+  metrics(): Promise<DeliveryMetrics>
+}
+
+export interface LaneServiceDeps {
+  lanes: LaneSet
+  reader: BufferReader
+  clock: Clock
+  check(spec: DestinationSpec, signal: AbortSignal, sample: Sample | null): Promise<DestinationCheck[]>
+}
+
+const shownRecords = 20
+const checkDeadlineMs = 10_000
+
+export function openLaneService({ lanes, reader, clock, check }: LaneServiceDeps): LaneService {
+  const consumers = (destinationId: string) => lanes.lane(destinationId)?.consumers
+
+  return {
+    refresh: (pipeId) => lanes.refresh(pipeId),
+    async lanes(destinationIds) {
+      const found: Record<string, LaneStatus> = {}
+      for (const destinationId of destinationIds) {
+        const lane = lanes.lane(destinationId)
+        if (lane !== undefined) found[destinationId] = await lane.status()
+      }
+      return found
+    },
+    async backlogs(pipeIds) {
+      const found: Record<string, PipeBacklog> = {}
+      for (const pipeId of pipeIds) {
+        const backlogs = await Promise.all(lanes.lanesOf(pipeId).map((lane) => lane.backlog()))
+        found[pipeId] = await pipeBacklog(pipeId.toLowerCase(), backlogs, reader)
+      }
+      return found
+    },
+    skip: async (destinationId) => (await lanes.lane(destinationId)?.skip()) ?? false,
+    retryNow: async (destinationId) => (await lanes.lane(destinationId)?.retryNow()) ?? null,
+    blockingMessage: async (destinationId) => blockingMessage(lanes.lane(destinationId)),
+    rewind: async (destinationId, target) => rewind(lanes.lane(destinationId), target, reader),
+    async test(spec, options) {
+      const sample = options?.sample ? { recent: await newestMessage(spec.pipeId, reader) } : null
+      return await checkWithin((signal) => check(spec, signal, sample), clock)
+    },
+    pull: async (destinationId, request) =>
+      (await consumers(destinationId)?.pull(request)) ?? { kind: 'not_found' },
+    pulled: async (destinationId, pullId) => consumers(destinationId)?.pulled(pullId),
+    abandoned: async (destinationId, pullId) => consumers(destinationId)?.abandoned(pullId),
+    acknowledge: async (destinationId, msgId, done) =>
+      (await consumers(destinationId)?.acknowledge(msgId.toLowerCase(), done)) ?? false,
+    endPulls: async () => lanes.endPulls(),
+    async metrics() {
+      const inFlightBytes = lanes.budget.reservedBytes
+      const numbers: DeliveryMetrics = { inFlightBytes, workerRestarts: 0, lanes: [] }
+      for (const lane of lanes.lanes()) {
+        const { destinationId, pipeId, type } = lane.spec
+        const attempts = { ...lane.attempts }
+        numbers.lanes.push({ destinationId, pipeId, type, lane: await lane.status(), attempts })
+      }
+      return numbers
+    },
+  }
+}
+
+async function blockingMessage(lane: Lane | undefined): Promise<BlockingMessage | null> {
+  const message = await lane?.blockingMessage()
+  return message ? shownBlockingMessage(message) : null
+}
+
+/** Of a pipe with these lanes' backlogs. */
+export async function pipeBacklog(
+  pipeId: string,
+  ofLanes: readonly LaneBacklog[],
+  reader: BufferReader,
+): Promise<PipeBacklog> {
+  const kept = async () => ({
+    ...(await reader.backlog(pipeId, await reader.earliest(pipeId))),
+    isStuck: false,
+  })
+  const backlogs = ofLanes.length === 0 ? [await kept()] : ofLanes
+  return {
+    pending_messages: Math.max(...backlogs.map(({ messages }) => messages)),
+    pending_bytes: Math.max(...backlogs.map(({ bytes }) => bytes)),
+    blocked_lanes: backlogs.filter(({ isStuck }) => isStuck).length,
+  }
+}
+
+export function shownBlockingMessage(message: StoredMessage): BlockingMessage {
+  return {
+    msg_id: message.msgId,
+    stream_seq: message.seq,
+    received_ts: new Date(message.receivedMs).toISOString(),
+    records_count: message.recordCount,
+    recordTexts: firstRecordTexts(message.body, shownRecords),
+    truncated: message.recordCount > shownRecords,
+  }
+}
+
+async function rewind(
+  lane: Lane | undefined,
+  target: RewindTarget,
+  reader: BufferReader,
+): Promise<RewindResult> {
+  if (lane === undefined) return { kind: 'rewound', cursorSeq: 0 }
+  const { pipeId } = lane.spec
+  return await lane.rewind(async () => {
+    switch (target.to) {
+      case 'earliest':
+        return 0
+      case 'seq':
+        return target.seq
+      case 'time':
+        return await reader.cursorAtTime(pipeId, target.timeMs)
+    }
+  })
+}
+
+/** What runs apart may end its thread: that, too, is something the destination did. */
+function checkEnded(error: unknown): DestinationCheck[] {
+  if (!(error instanceof DriverDiedError)) throw error
+  const message = `What the destination sent could not be read: it ended the check (${error.message}).`
+  return [{ name: 'response', ok: false, message }]
+}
+
+async function newestMessage(pipeId: string, reader: BufferReader): Promise<StoredMessage | null> {
+  const { seq } = await reader.head(pipeId)
+  if (seq === 0) return null
+  const run = await reader.read(pipeId, seq - 1, { maxRecords: 1, maxBytes: 1 })
+  return run.messages[0] ?? null
+}
+
+/** A check that does not end in time says so instead. */
+async function checkWithin(
+  check: (signal: AbortSignal) => Promise<DestinationCheck[]>,
+  clock: Clock,
+): Promise<DestinationCheck[]> {
+  const deadline = new AbortController()
+  let cancel = () => {}
+  const late = new Promise<DestinationCheck[]>((resolve) => {
+    cancel = clock.wake(checkDeadlineMs, () => {
+      deadline.abort()
+      const message = `The destination did not respond within ${checkDeadlineMs / 1000} s.`
+      resolve([{ name: 'deadline', ok: false, message }])
+    })
+  })
+  try {
+    return await Promise.race([check(deadline.signal).catch(checkEnded), late])
+  } finally {
+    cancel()
+  }
+}

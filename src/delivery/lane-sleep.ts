@@ -1,0 +1,53 @@
+/**
+ * How a push lane sleeps. Before each sleep its state is saved, since nothing else would save it meanwhile, and
+ * connections that are not needed are closed.
+ */
+import { type Clock, Sleeper } from './clock.ts'
+import type { DurableState } from './durable-state.ts'
+import type { PushAttempts } from './push-attempts.ts'
+
+export class LaneSleep {
+  readonly #clock: Clock
+  readonly #state: DurableState
+  readonly #attempts: PushAttempts
+  readonly #sleeper: Sleeper
+
+  constructor(clock: Clock, state: DurableState, attempts: PushAttempts) {
+    this.#clock = clock
+    this.#state = state
+    this.#attempts = attempts
+    this.#sleeper = new Sleeper(clock)
+  }
+
+  /** Nothing to do until a notification comes; a lost one costs a poll interval. */
+  async idle(): Promise<void> {
+    if (this.#sleeper.isNotified) return
+    await this.#prepare()
+    await this.#sleeper.waitForNotify()
+  }
+
+  /** The time that saving takes is part of the pause. */
+  async pause(ms: number): Promise<void> {
+    const atMs = this.#clock.monotonicMs() + ms
+    await this.#prepare()
+    await this.#sleeper.until(atMs)
+  }
+
+  /** Notifications from here on are new: called before the lane looks for messages. */
+  arm(): void {
+    this.#sleeper.arm()
+  }
+
+  notify(): void {
+    this.#sleeper.notify()
+  }
+
+  interrupt(): void {
+    this.#sleeper.interrupt()
+  }
+
+  async #prepare(): Promise<void> {
+    await this.#state.saveIfDirty()
+    await this.#attempts.closeIdle()
+  }
+}

@@ -1,0 +1,178 @@
+/**
+ * What a lane is made of: its spec (the destination, from metadata), its durable state, where both are kept,
+ * and everything outside a lane that it needs. The changes of the durable state are in `transitions.ts`.
+ */
+import type { BufferReader } from '../buffer/buffer.ts'
+import type { DestinationStatus } from '../contract/destination.ts'
+import type { Epoch } from '../contract/epochs.ts'
+import type { DestinationDriver, DestinationSpec } from '../destinations/driver.ts'
+import type { Logger } from '../log.ts'
+import type { Clock } from './clock.ts'
+import type { EventLoopTurns } from './event-loop-turns.ts'
+import type { MemoryBudget } from './memory-budget.ts'
+
+/**
+ * Settled by metadata, consumed by delivery: one destination as its lane needs it, secrets opened.
+ * `revision` changes whenever anything here does; the driver is reopened then.
+ */
+export type LaneSpec = DestinationSpec & {
+  readonly workspaceId: string
+  readonly status: DestinationStatus
+  readonly maxRetrySeconds: number
+  readonly name: string | null
+  readonly flush: FlushLimits
+  /** The most requests that may be begun per second; null: as many as it takes. */
+  readonly rate: { requestsPerSecond: number } | null
+  /** HTTP: how many requests of one batch may be under way at the same time (1 to 32). */
+  readonly concurrency: number
+  /** For PinStore; it grows when the pin is reset. */
+  readonly pinGeneration: number
+  readonly revision: string
+}
+
+/** The first of the three that is reached closes a batch. The destination's own, else its pipe's, else the type's. */
+export interface FlushLimits {
+  maxRecords: number
+  maxBytes: number
+  maxSeconds: number
+}
+
+/** One pipe with its lanes, as delivery loads it. A pipe without destinations has an empty `lanes`. */
+export interface PipeLanes {
+  pipeId: string
+  workspaceId: string
+  lanes: LaneSpec[]
+}
+
+/** Where delivery learns which lanes there are. Kept by metadata. */
+export interface LaneSource {
+  allPipes(): Promise<PipeLanes[]>
+  /** Null when the pipe no longer exists. */
+  pipe(pipeId: string): Promise<PipeLanes | null>
+  /** The pipes that were deleted while the buffer may have held messages of them: what it holds may go. */
+  deletedPipes(): Promise<string[]>
+  /** The buffer holds nothing of these any more. */
+  forgetDeletedPipes(pipeIds: readonly string[]): Promise<void>
+}
+
+/** A lane's durable state: one row. Times are ms since the epoch. */
+export interface LaneState {
+  destinationId: string
+  /** The last message done with. */
+  cursorSeq: number
+  /** Opaque JSON text: the buffer's mark at the cursor, to count messages that retention dropped later. */
+  cursorMark: string | null
+  /** The fixed range of the batch under way; null between batches. */
+  batchFirstSeq: number | null
+  batchLastSeq: number | null
+  /** While a failing message is being searched for: the last message of the range known to hold it. */
+  bisectLastSeq: number | null
+  /** Records of the first message after the cursor that are stored already (json_object): left out from now on. */
+  recordOffset: number
+  /** The batch size that worked, in records; null: the flush plan alone decides. Doubles after 8 successes in a row. */
+  sizeLimitRecords: number | null
+  /** Batches in a row that were delivered at that size. */
+  sizeSuccesses: number
+  attempts: number
+  firstFailedMs: number | null
+  nextAttemptMs: number | null
+  /** The first undelivered message, once an attempt at it has failed; null when nothing is blocking. */
+  blockingMsgId: string | null
+  lastError: { class: 'transient' | 'permanent'; code: string; message: string } | null
+  lastDeliveredMs: number | null
+  deliveredRecords: number
+  skippedMessages: number
+  droppedMessages: number
+  /** Pull lanes with explicit ack: the message out on lease and until when. */
+  leaseMsgId: string | null
+  leaseUntilMs: number | null
+  /** The epoch of the owner that saved the row; a save with an older one than the row's fails. 0: never saved. */
+  ownerEpoch: number
+}
+
+/** What one lane did since its row was last saved: added to the pipe's hourly roll-up in the same transaction. */
+export interface LaneCounts {
+  pipeId: string
+  deliveredRecords: number
+  failedAttempts: number
+  skippedRecords: number
+}
+
+/** Another owner has saved this lane since, with a newer epoch: the lane here must stop without saving. */
+export class LaneOwnershipLostError extends Error {
+  readonly destinationIds: readonly string[]
+
+  constructor(destinationIds: readonly string[]) {
+    super(`lanes that another owner has taken over: ${destinationIds.join(', ')}`)
+    this.name = 'LaneOwnershipLostError'
+    this.destinationIds = destinationIds
+  }
+}
+
+/** The store cannot save for now (no space, locked by somebody else): nothing was saved, and it is worth repeating. */
+export class LaneStoreUnavailableError extends Error {
+  constructor(cause: unknown) {
+    super('lane state cannot be saved for now', { cause })
+    this.name = 'LaneStoreUnavailableError'
+  }
+}
+
+/** The row fails its checksum: no field of it says where the lane is. `found`: the row as it is, for its counters. */
+export class LaneStateDamagedError extends Error {
+  readonly found: LaneState
+
+  constructor(found: LaneState) {
+    super(`the stored state of lane ${found.destinationId} is damaged`)
+    this.name = 'LaneStateDamagedError'
+    this.found = found
+  }
+}
+
+/** Where lane state survives. One transaction per `save`; durable (fsynced) when it resolves. Kept by metadata. */
+export interface LaneStore {
+  /** Null: there is no such lane. Rejects with LaneStateDamagedError. */
+  load(destinationId: string): Promise<LaneState | null>
+  /**
+   * A row whose stored `ownerEpoch` is newer than its own is not saved. Rejects with LaneOwnershipLostError naming every
+   * such row; then nothing of this call was saved, so that the caller can save the others again. Rejects with
+   * LaneStoreUnavailableError when repeating is worth while; any other error is final.
+   */
+  save(rows: readonly LaneState[], counts: readonly LaneCounts[]): Promise<void>
+  /** In place of a damaged row, whose `ownerEpoch` means nothing. Durable when it resolves. */
+  repair(row: LaneState): Promise<void>
+}
+
+/** The keys of database servers whose certificate is not verified, pinned on first use. Kept by metadata. */
+export interface PinStore {
+  /**
+   * Pins the key (SHA-256, hex) if none is pinned, and returns the one that is: durable when it resolves. Null: the
+   * destination is gone, or its pin was reset or its server changed since its spec had this `generation`. Rejects with
+   * StorageUnavailableError when nothing can be stored for now.
+   */
+  pin(
+    destinationId: string,
+    generation: number,
+    sha256: string,
+  ): Promise<{ sha256: string; isNew: boolean } | null>
+}
+
+/** Everything outside a lane, so that tests can run one in-process and let time jump. */
+export interface LaneDeps {
+  readonly reader: BufferReader
+  openDriver(spec: LaneSpec): DestinationDriver
+  /** Durable when it resolves. */
+  save(row: LaneState, counts: LaneCounts | null): Promise<void>
+  readonly clock: Clock
+  /** 0 ≤ x < 1. */
+  random(): number
+  readonly log: Logger
+  readonly budget: MemoryBudget
+  /** Of the reads of all pull lanes. */
+  readonly pullTurns: EventLoopTurns
+  /** Of the data directory: what consumers name may be of a timeline that a restore has ended. */
+  readonly epochs: readonly Epoch[]
+  /** Of the ownership under which the lane was opened: every save carries it. */
+  readonly epoch: number
+  /** The saved cursor may have moved. */
+  onSaved(): void
+}

@@ -1,0 +1,74 @@
+/** A lane as people see it: the contract's read-only `lane` object ("Management bodies"). */
+import type { LaneStateName, LaneStatus } from '../contract/destination.ts'
+import type { BatchReader } from './batch-reader.ts'
+import type { LaneBacklog } from './lane.ts'
+import type { LaneSpec, LaneState } from './lane-state.ts'
+
+export interface LaneFacts {
+  spec: LaneSpec
+  row: LaneState
+  batches: BatchReader
+  isStalled: boolean
+  nowMs: number
+}
+
+export async function laneStatus({
+  spec,
+  row: saved,
+  batches,
+  isStalled,
+  nowMs,
+}: LaneFacts): Promise<LaneStatus> {
+  const row = await batches.located(saved)
+  const head = await batches.head()
+  const pending = await batches.backlog(row)
+  const oldestMs = pending.messages === 0 ? null : await batches.oldestReceivedMs(row)
+  const ageMs = oldestMs === null ? 0 : nowMs - oldestMs
+  return {
+    lane_state: stateName(spec, row, pending.messages, isStalled),
+    cursor_seq: row.cursorSeq,
+    head_seq: head.seq,
+    pending_messages: pending.messages,
+    pending_bytes: pending.bytes,
+    oldest_pending_age_seconds: Math.max(0, Math.floor(ageMs / 1000)),
+    blocking_msg_id: row.blockingMsgId,
+    attempts: row.attempts,
+    first_failed_ts: isoTime(row.firstFailedMs),
+    next_attempt_ts: isoTime(row.nextAttemptMs),
+    last_error: row.lastError,
+    last_delivered_ts: isoTime(row.lastDeliveredMs),
+    delivered_records: row.deliveredRecords,
+    skipped_messages: row.skippedMessages,
+    dropped_messages: row.droppedMessages,
+  }
+}
+
+export async function laneBacklog(
+  spec: LaneSpec,
+  row: LaneState,
+  batches: BatchReader,
+): Promise<LaneBacklog> {
+  const { messages, bytes } = await batches.backlog(row)
+  return { messages, bytes, isStuck: spec.status === 'blocked' || row.blockingMsgId !== null }
+}
+
+/** A message blocks the lane, and a command may do something about it: not while the destination is blocked. */
+export function isBlocking(spec: LaneSpec, row: LaneState): boolean {
+  return spec.status !== 'blocked' && row.blockingMsgId !== null
+}
+
+function stateName(
+  spec: LaneSpec,
+  row: LaneState,
+  pendingMessages: number,
+  isStalled: boolean,
+): LaneStateName {
+  if (spec.status === 'blocked') return 'blocked'
+  if (pendingMessages === 0) return 'idle'
+  if (row.blockingMsgId === null) return 'flowing'
+  return isStalled ? 'stalled' : 'retrying'
+}
+
+function isoTime(ms: number | null): string | null {
+  return ms === null ? null : new Date(ms).toISOString()
+}

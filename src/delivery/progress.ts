@@ -1,0 +1,138 @@
+/**
+ * What becomes of an attempt (contract "Progress"): whenever a destination could take some of a batch, the lane gets on.
+ *
+ *   stored ───────────────────────────────▶ the cursor moves; 8 in a row double a size limit, up to the flush plan
+ *   stored half-way ──────────────────────▶ the cursor moves past what is stored whole, the rest has failed
+ *   permanent, several messages ──────────▶ bisected: the first part is tried at once
+ *   timed out, rolled back ───────────────▶ halved at once; batches stay at that size
+ *   timed out, perhaps stored, third time ▶ the same: twice it is repeated under its own identity
+ *   anything else ────────────────────────▶ the same range after a pause
+ */
+import type { MarkedMessage } from '../buffer/buffer.ts'
+import type { DeliveryError } from '../destinations/driver.ts'
+import type { AttemptOutcome } from './attempt.ts'
+import * as transition from './attempt-transitions.ts'
+import { recordsOf } from './batch.ts'
+import type { Clock } from './clock.ts'
+import type { DurableState } from './durable-state.ts'
+import type { AttemptCounts } from './lane.ts'
+import type { LaneSpec } from './lane-state.ts'
+import type { RetryWindow } from './retry.ts'
+
+/** An attempt that timed out with an unknown outcome is repeated so often under its own identity, then halved. */
+const repeatsAfterTimeout = 2
+
+export interface ProgressDeps {
+  clock: Clock
+  /** 0 ≤ x < 1. */
+  random(): number
+}
+
+export class Progress {
+  readonly attempts: AttemptCounts = { delivered: 0, transient: 0, permanent: 0 }
+  readonly #state: DurableState
+  readonly #retry: RetryWindow
+  readonly #deps: ProgressDeps
+  /** Of the range under way, with an unknown outcome. */
+  #timeouts = 0
+
+  constructor(state: DurableState, retry: RetryWindow, deps: ProgressDeps) {
+    this.#state = state
+    this.#retry = retry
+    this.#deps = deps
+  }
+
+  /** The range under way is no longer the one that timed out. */
+  forgetTimeouts(): void {
+    this.#timeouts = 0
+  }
+
+  /**
+   * `messages`: the range that was attempted; `rest`: what is searched for a failing message after it. Returns the
+   * messages that the next attempt needs again, in order; the row has the range.
+   */
+  settle(
+    outcome: AttemptOutcome,
+    messages: readonly MarkedMessage[],
+    rest: readonly MarkedMessage[],
+    spec: LaneSpec,
+  ): MarkedMessage[] {
+    if (outcome.kind === 'delivered' || outcome.storedRecords >= recordsOf(messages)) {
+      return this.#delivered(messages, rest, spec)
+    }
+    const left = this.#keepStored(messages, outcome.storedRecords)
+    if (outcome.kind === 'failed') this.#failed(left, rest, outcome, spec)
+    const { batchLastSeq, bisectLastSeq } = this.#state.row
+    return [...left, ...rest].filter(({ seq }) => seq <= (bisectLastSeq ?? batchLastSeq!))
+  }
+
+  #delivered(
+    messages: readonly MarkedMessage[],
+    rest: readonly MarkedMessage[],
+    spec: LaneSpec,
+  ): MarkedMessage[] {
+    const { row } = this.#state
+    const now = this.#deps.clock.now()
+    this.#state.change(transition.afterDelivered(row, messages, rest, spec.flush.maxRecords, now))
+    this.#state.count({ deliveredRecords: recordsOf(messages) })
+    this.attempts.delivered += 1
+    this.#timeouts = 0
+    this.#retry.resetBackoff()
+    if (rest.length === 0) {
+      this.#retry.clear()
+      if (row.attempts > 0) this.#state.log.recovered()
+    }
+    return [...rest]
+  }
+
+  /** Returns the messages that are not stored, or not whole. */
+  #keepStored(messages: readonly MarkedMessage[], storedRecords: number): readonly MarkedMessage[] {
+    if (storedRecords <= this.#state.row.recordOffset) return messages
+    const now = this.#deps.clock.now()
+    const { row, stored, left } = transition.afterPartlyStored(this.#state.row, messages, storedRecords, now)
+    this.#state.change(row)
+    this.#state.count({ deliveredRecords: recordsOf(stored) })
+    this.#timeouts = 0
+    this.#retry.clear()
+    return left
+  }
+
+  #failed(
+    messages: readonly MarkedMessage[],
+    rest: readonly MarkedMessage[],
+    { error, storedRecords }: Extract<AttemptOutcome, { kind: 'failed' }>,
+    spec: LaneSpec,
+  ): void {
+    const { row } = this.#state
+    const now = this.#deps.clock.now()
+    this.#state.count({ failedAttempts: 1 })
+    this.attempts[error.class] += 1
+    this.#retry.failed()
+    if (error.timedOut === 'unknown') this.#timeouts += 1
+    const isDivisible = messages.length > 1
+    // Records that are sent one by one do not arrive faster in a smaller batch.
+    const isOneByOne = storedRecords > 0 || error.storedRecords !== undefined
+    if (error.class === 'permanent' && isDivisible) {
+      this.#retry.resetBackoff()
+      this.#state.change(transition.afterBisect(row, messages, rest, error, now))
+    } else if (this.#isTooSlow(error) && isDivisible && !isOneByOne) {
+      this.#timeouts = 0
+      this.#retry.resetBackoff()
+      this.#state.change(transition.afterHalving(row, messages, error, now))
+    } else this.#retryLater(messages, error, spec, now)
+  }
+
+  #isTooSlow({ timedOut }: DeliveryError): boolean {
+    if (timedOut === 'rolled_back') return true
+    return timedOut === 'unknown' && this.#timeouts > repeatsAfterTimeout
+  }
+
+  #retryLater(messages: readonly MarkedMessage[], error: DeliveryError, spec: LaneSpec, now: number): void {
+    const { row, log } = this.#state
+    const wasStuck = row.lastError?.class === 'permanent' && row.bisectLastSeq === null
+    const { delayMs, hasStalled } = this.#retry.pause(error, spec.maxRetrySeconds, this.#deps.random)
+    this.#state.change(transition.afterPause(row, messages, error, now + delayMs, now))
+    if (error.class === 'permanent' && !wasStuck) log.stuck(messages[0]!, error)
+    if (hasStalled) log.stalled(messages[0]!, error)
+  }
+}

@@ -1,0 +1,98 @@
+/** The messages after a pull lane's cursor, in order; what was lost before them is counted on the way. */
+import type { BufferReader, Cursor, MarkedMessage } from '../buffer/buffer.ts'
+import { type BatchReader, pastGap } from './batch-reader.ts'
+import type { DurableState } from './durable-state.ts'
+import type { EventLoopTurns } from './event-loop-turns.ts'
+
+const firstOnly = { maxRecords: 1, maxBytes: 1 }
+
+export class PullCursor {
+  readonly #pipeId: string
+  readonly #reader: BufferReader
+  readonly #batches: BatchReader
+  readonly #state: DurableState
+  /** Of all lanes: a message may have 64 MiB, and a read does not yield by itself. */
+  readonly #turns: EventLoopTurns
+  /** The cursor moved past lost messages: a message in flight is forgotten. */
+  readonly #onDropped: () => void
+  #isEarliestCheckDue = true
+
+  constructor(
+    pipeId: string,
+    reader: BufferReader,
+    batches: BatchReader,
+    state: DurableState,
+    turns: EventLoopTurns,
+    onDropped: () => void,
+  ) {
+    this.#pipeId = pipeId
+    this.#reader = reader
+    this.#batches = batches
+    this.#state = state
+    this.#turns = turns
+    this.#onDropped = onDropped
+  }
+
+  /** Retention dropped something: the next look compares the cursor with what is kept. */
+  notifyDropped(): void {
+    this.#isEarliestCheckDue = true
+  }
+
+  earliest(): Promise<Cursor> {
+    return this.#reader.earliest(this.#pipeId)
+  }
+
+  head(): Promise<Cursor> {
+    return this.#batches.head()
+  }
+
+  /** The cursor just after `seq`, and how many records lie between the lane's cursor and it. */
+  async at(seq: number): Promise<{ to: Cursor; records: number }> {
+    const { mark } = await this.#reader.cursorAt(this.#pipeId, seq)
+    const { records } = await this.#batches.backlogThrough(this.#state.row, seq)
+    return { to: { seq, mark }, records }
+  }
+
+  /** The first message after the cursor; null when there is none. */
+  async first(): Promise<MarkedMessage | null> {
+    for (;;) {
+      await this.#turns.take()
+      const { cursorSeq, cursorMark } = this.#state.row
+      const run = await this.#reader.read(this.#pipeId, cursorSeq, { ...firstOnly, afterMark: cursorMark })
+      this.#isEarliestCheckDue = true
+      await this.countLost()
+      // Retention overtook the cursor: what was read lies before it.
+      if (this.#state.row.cursorSeq !== cursorSeq) continue
+      const gap = pastGap(this.#state.row, run)
+      if (gap === null) return run.messages[0] ?? null
+      this.#onDropped()
+      await this.#state.dropped(gap)
+    }
+  }
+
+  /** Reads on without moving the cursor: the consumer's own N decides. */
+  async firstAfter(seq: number): Promise<MarkedMessage | null> {
+    for (let after = seq; ; ) {
+      await this.#turns.take()
+      const run = await this.#reader.read(this.#pipeId, after, firstOnly)
+      if (run.messages[0] !== undefined) return run.messages[0]
+      const damaged = run.damaged.at(-1)
+      if (damaged === undefined) return null
+      after = damaged.seq
+    }
+  }
+
+  async countLost(): Promise<void> {
+    if (!this.#isEarliestCheckDue) return
+    this.#isEarliestCheckDue = false
+    const located = await this.#batches.located(this.#state.row)
+    if (located !== this.#state.row) {
+      this.#state.change(located)
+      await this.#state.save()
+    }
+    const lost = await this.#batches.lost(this.#state.row)
+    if (lost === null) return
+    this.#onDropped()
+    await this.#state.dropped(lost)
+  }
+}

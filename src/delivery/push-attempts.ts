@@ -1,0 +1,93 @@
+/**
+ * A push lane's attempts, one at a time: the batch in memory ─▶ driver ─▶ outcome ─▶ what is left of the batch. Owns the
+ * lane's driver and its place in the destination's rate; what an outcome does to the row is decided by `progress.ts`.
+ */
+import type { MarkedMessage } from '../buffer/buffer.ts'
+import { type AttemptOutcome, attemptDelivery, attemptLimitMs, isCutShort, LaneDriver } from './attempt.ts'
+import { batchOf } from './batch.ts'
+import type { DurableState } from './durable-state.ts'
+import type { AttemptCounts } from './lane.ts'
+import type { LaneDeps, LaneSpec } from './lane-state.ts'
+import { Progress } from './progress.ts'
+import { RateGate } from './rate-gate.ts'
+import type { RetryWindow } from './retry.ts'
+
+export class PushAttempts {
+  readonly #deps: LaneDeps
+  readonly #state: DurableState
+  readonly #driver: LaneDriver
+  readonly #progress: Progress
+  readonly #rate: RateGate
+  #abort: (() => void) | null = null
+
+  constructor(state: DurableState, retry: RetryWindow, deps: LaneDeps) {
+    this.#deps = deps
+    this.#state = state
+    this.#driver = new LaneDriver(deps.clock, deps.log)
+    this.#progress = new Progress(state, retry, deps)
+    this.#rate = new RateGate(deps.clock)
+  }
+
+  get counts(): AttemptCounts {
+    return this.#progress.attempts
+  }
+
+  /** Monotonic: when the destination's own rate allows the next request. */
+  nextSlotAt(spec: LaneSpec): number {
+    return spec.rate === null ? 0 : this.#rate.nextSlotAt
+  }
+
+  /**
+   * Attempts the row's range, whose messages `inMemory` starts with; those after it are being searched for a failing
+   * message. The row has the outcome when it resolves, unsaved. Returns the messages that the next attempt needs again.
+   */
+  async run(inMemory: readonly MarkedMessage[], spec: LaneSpec): Promise<MarkedMessage[]> {
+    const { row } = this.#state
+    const messages = inMemory.filter(({ seq }) => seq <= row.batchLastSeq!)
+    const rest = inMemory.slice(messages.length)
+    const batch = batchOf(spec.destinationId, messages, row.recordOffset)
+    const requestsPerSecond = spec.rate?.requestsPerSecond ?? null
+    const { clock, log, openDriver } = this.#deps
+    const interrupt = new AbortController()
+    this.#abort = () => interrupt.abort()
+    const startedAt = clock.monotonicMs()
+    this.#rate.take(requestsPerSecond)
+    const ended = await attemptDelivery(
+      (signal, progress) => this.#driver.deliver(batch, signal, progress, () => openDriver(spec)),
+      attemptLimitMs(spec, batch),
+      interrupt.signal,
+      { clock, log, beforeRequest: (signal) => this.#rate.wait(requestsPerSecond, signal) },
+    )
+    this.#abort = null
+    const isUnfinished =
+      isCutShort(spec, batch) && hasTimedOut(ended) && ended.storedRecords > row.recordOffset
+    const outcome: AttemptOutcome = isUnfinished ? { ...ended, kind: 'aborted' } : ended
+    this.#state.log.attempted(batch, row.attempts + 1, outcome, clock.monotonicMs() - startedAt)
+    if (outcome.isHung) await this.#driver.close()
+    const left = this.#progress.settle(outcome, messages, rest, spec)
+    // Its memory is for whoever waits for it: what is left is read again.
+    return isUnfinished ? [] : left
+  }
+
+  /** The attempt under way ends without counting as one. */
+  abort(): void {
+    this.#abort?.()
+  }
+
+  /** The range under way is no longer the one that timed out. */
+  forgetTimeouts(): void {
+    this.#progress.forgetTimeouts()
+  }
+
+  async closeIdle(): Promise<void> {
+    await this.#driver.closeIdle()
+  }
+
+  async close(): Promise<void> {
+    await this.#driver.close()
+  }
+}
+
+function hasTimedOut(outcome: AttemptOutcome): outcome is Extract<AttemptOutcome, { kind: 'failed' }> {
+  return outcome.kind === 'failed' && outcome.error.code === 'attempt_timeout'
+}

@@ -1,0 +1,297 @@
+/**
+ * A push lane: delivers its pipe's messages in order through a driver, one batch in flight.
+ *
+ *            ┌───────────────────────── nothing pending ◀────────────────┐
+ *            ▼                                                           │
+ *        (waiting) ──due──▶ range fixed and saved ──▶ attempt ──stored──▶ cursor moves
+ *            ▲                      ▲   ▲                │
+ *            │                      │   │                ├─ transient ─▶ pause (backoff), same range again
+ *         command,                  │   ├── bisected ◀───┼─ permanent, several messages ─▶ first part of them
+ *         notification,             │   ├── halved ◀─────┼─ timed out: at once if rolled back, else the third time
+ *         5 s at most               │   └── pause ◀──────┼─ permanent, one message ─▶ stuck at it: every 300 s
+ *                                   └────────────────────┴─ interrupted ─▶ command, same range again (no attempt)
+ *
+ * An attempt that failed half-way (`json_object`) first moves the cursor past what it stored; `recordOffset` says how
+ * much of the next message is. Retry-now, a changed destination and lowered limits cut a failed range again.
+ *
+ * Seen from outside: `idle` nothing pending · `flowing` · `retrying` a message is blocking · `stalled` it has been for
+ * longer than destination_max_retry_seconds · `blocked` by its status: no attempts, the backlog is kept.
+ *
+ * What a crash leaves, line by line: `durable-state.ts`.
+ */
+import assert from 'node:assert'
+import type { MarkedMessage } from '../buffer/buffer.ts'
+import type { LaneStatus } from '../contract/destination.ts'
+import { bytesOf } from './batch.ts'
+import { BatchReader, type DroppedMessages, type ReservedBatch } from './batch-reader.ts'
+import { pollIntervalMs } from './clock.ts'
+import type { RewindResult } from './delivery.ts'
+import { DurableState } from './durable-state.ts'
+import type { AttemptCounts, Lane, LaneBacklog } from './lane.ts'
+import { LaneSleep } from './lane-sleep.ts'
+import {
+  type LaneDeps,
+  LaneOwnershipLostError,
+  type LaneSpec,
+  type LaneState,
+  LaneStoreUnavailableError,
+} from './lane-state.ts'
+import { isBlocking, laneBacklog, laneStatus } from './lane-status.ts'
+import { Mailbox } from './mailbox.ts'
+import { PushAttempts } from './push-attempts.ts'
+import { RetryWindow } from './retry.ts'
+import * as transition from './transitions.ts'
+
+/** How often an open batch is looked at while it gathers: notifications come too often for a query each. */
+const gatherCheckMs = 100
+
+export class PushLane implements Lane {
+  readonly consumers = null
+  #spec: LaneSpec
+  readonly #deps: LaneDeps
+  readonly #state: DurableState
+  readonly #batches: BatchReader
+  readonly #retry: RetryWindow
+  readonly #attempts: PushAttempts
+  readonly #sleep: LaneSleep
+  readonly #mailbox: Mailbox
+  #reserved: ReservedBatch | null = null
+  #interruptStep: (() => void) | null = null
+  #isEarliestCheckDue = true
+  #phase: 'new' | 'running' | 'closing' | 'detached' | 'ended' = 'new'
+  #ended: Promise<void> = Promise.resolve()
+
+  constructor(spec: LaneSpec, row: LaneState, deps: LaneDeps) {
+    this.#spec = spec
+    this.#deps = deps
+    this.#state = new DurableState(spec, row, deps)
+    this.#batches = new BatchReader(spec.pipeId, deps.reader, deps.budget.of(spec.workspaceId), deps.clock)
+    this.#retry = new RetryWindow(row, deps.clock)
+    this.#attempts = new PushAttempts(this.#state, this.#retry, deps)
+    this.#sleep = new LaneSleep(deps.clock, this.#state, this.#attempts)
+    this.#mailbox = new Mailbox(deps.clock, () => this.#interrupt())
+  }
+
+  get spec(): LaneSpec {
+    return this.#spec
+  }
+  get savedCursorSeq(): number {
+    return this.#state.savedCursorSeq
+  }
+  get attempts(): AttemptCounts {
+    return this.#attempts.counts
+  }
+  get #row(): LaneState {
+    return this.#state.row
+  }
+
+  start(): Promise<void> {
+    assert(this.#phase === 'new')
+    this.#phase = 'running'
+    this.#ended = this.#run()
+    return this.#ended
+  }
+
+  notify(): void {
+    this.#sleep.notify()
+  }
+
+  notifyDropped(): void {
+    this.#isEarliestCheckDue = true
+    this.#sleep.interrupt()
+  }
+
+  async status(): Promise<LaneStatus> {
+    const isStalled = this.#retry.isStalled(this.#spec.maxRetrySeconds)
+    const nowMs = this.#deps.clock.now()
+    return laneStatus({ spec: this.#spec, row: this.#row, batches: this.#batches, isStalled, nowMs })
+  }
+
+  backlog(): Promise<LaneBacklog> {
+    return laneBacklog(this.#spec, this.#row, this.#batches)
+  }
+
+  blockingMessage(): Promise<MarkedMessage | null> {
+    return this.#state.blockingMessage()
+  }
+
+  async skip(): Promise<boolean> {
+    if (!isBlocking(this.#spec, this.#row)) return false
+    return await this.#ask(false, async () => {
+      const message = isBlocking(this.#spec, this.#row) ? await this.blockingMessage() : null
+      if (message === null) return false
+      this.#retry.clear()
+      await this.#state.skipped(message)
+      return true
+    })
+  }
+
+  async retryNow(): Promise<string | null> {
+    if (!isBlocking(this.#spec, this.#row)) return null
+    return await this.#ask(null, async () => {
+      if (!isBlocking(this.#spec, this.#row)) return null
+      this.#state.change(transition.afterRetryNow(this.#row))
+      this.#attempts.forgetTimeouts()
+      this.#retry.tryNow()
+      return this.#row.blockingMsgId
+    })
+  }
+
+  async rewind(find: () => Promise<number>): Promise<RewindResult> {
+    const unmoved: RewindResult = { kind: 'rewound', cursorSeq: this.#row.cursorSeq }
+    return await this.#ask(unmoved, async () => {
+      this.#state.change(await this.#batches.located(this.#row))
+      const result = await this.#state.rewind(find)
+      if (result.kind === 'rewound') this.#retry.clear()
+      return result
+    })
+  }
+
+  async reconfigure(spec: LaneSpec): Promise<void> {
+    await this.#command(undefined, async () => {
+      const before = this.#spec
+      this.#spec = spec
+      this.#attempts.forgetTimeouts()
+      this.#retry.tryNow()
+      this.#state.change(transition.afterReconfigured(this.#row, before, spec))
+      await this.#attempts.close()
+    })
+  }
+
+  async close(graceMs: number): Promise<void> {
+    await this.#end('closing', graceMs)
+  }
+
+  async remove(): Promise<void> {
+    this.#state.detach()
+    await this.#end('detached', 0)
+  }
+
+  handOver(): Promise<void> {
+    return this.remove()
+  }
+
+  async #end(phase: 'closing' | 'detached', graceMs: number): Promise<void> {
+    if (this.#phase === 'new') this.#phase = 'ended'
+    if (this.#phase === 'running') this.#phase = phase
+    this.#interruptStep?.()
+    this.#sleep.interrupt()
+    if (graceMs <= 0) this.#attempts.abort()
+    const cancel = this.#deps.clock.wake(graceMs, () => this.#attempts.abort())
+    await this.#ended
+    cancel()
+  }
+
+  async #run(): Promise<void> {
+    try {
+      while (this.#phase === 'running') {
+        if (!(await this.#mailbox.runNext())) await this.#step()
+      }
+      this.#release()
+      if (this.#phase === 'closing') await this.#state.saveIfDirty()
+      this.#mailbox.close()
+    } catch (error) {
+      this.#release()
+      this.#mailbox.fail(error)
+      if (error instanceof LaneOwnershipLostError) this.#state.log.ownershipLost()
+      // Only while closing on a full disk: a restart begins with what was saved before.
+      else if (error instanceof LaneStoreUnavailableError) this.#state.log.notSaved()
+      else throw error
+    } finally {
+      this.#phase = 'ended'
+      await this.#attempts.close()
+    }
+  }
+
+  async #step(): Promise<void> {
+    if (this.#isEarliestCheckDue) await this.#countLost()
+    const now = this.#deps.clock.monotonicMs()
+    const isBlocked = this.#spec.status === 'blocked'
+    const nextAt = Math.max(this.#retry.nextAttemptAt, this.#attempts.nextSlotAt(this.#spec))
+    if (isBlocked || nextAt > now) {
+      this.#release()
+      await this.#sleep.pause(isBlocked ? pollIntervalMs : nextAt - now)
+      // What it has lost while it waited is counted.
+      this.#isEarliestCheckDue = true
+      return
+    }
+    if (this.#reserved === null && !(await this.#prepare())) return
+    await this.#state.saveIfDirty()
+    // A command or the end may have come during the save: the range is fixed, it can wait.
+    if (!this.#mailbox.isEmpty || this.#phase !== 'running') return
+    this.#keep(await this.#attempts.run(this.#reserved!.messages, this.#spec))
+  }
+
+  /** True: messages are in memory and their range is in the row. */
+  async #prepare(): Promise<boolean> {
+    const interrupt = new AbortController()
+    this.#interruptStep = () => interrupt.abort()
+    const memory = { before: () => this.#state.saveIfDirty(), signal: interrupt.signal }
+    this.#sleep.arm()
+    const next = await this.#batches.next(this.#row, this.#spec, memory)
+    this.#interruptStep = null
+    if (next.kind === 'dropped') {
+      await this.#dropped(next)
+      return false
+    }
+    this.#state.change(next.row)
+    switch (next.kind) {
+      case 'batch':
+        this.#reserved = next.reserved
+        return true
+      case 'wait':
+        if (next.waitMs === Number.POSITIVE_INFINITY) await this.#sleep.idle()
+        else await this.#sleep.pause(Math.min(next.waitMs, gatherCheckMs))
+        return false
+      case 'interrupted':
+        return false
+    }
+  }
+
+  async #countLost(): Promise<void> {
+    this.#isEarliestCheckDue = false
+    const lost = await this.#batches.lost(this.#row)
+    if (lost !== null) await this.#dropped(lost)
+  }
+
+  async #dropped(lost: DroppedMessages): Promise<void> {
+    this.#release()
+    this.#retry.clear()
+    await this.#state.dropped(lost)
+  }
+
+  /** Runs between two steps, after the attempt under way has ended. */
+  #command<T>(late: T, run: () => Promise<T>): Promise<T> {
+    return this.#mailbox.post(late, () => this.#between(run))
+  }
+
+  /** The same, for somebody who waits for the outcome. */
+  #ask<T>(late: T, run: () => Promise<T>): Promise<T> {
+    return this.#mailbox.ask(late, () => this.#between(run))
+  }
+
+  async #between<T>(run: () => Promise<T>): Promise<T> {
+    // The range may be about to change: what is in memory is read again.
+    this.#release()
+    return await run()
+  }
+
+  #interrupt(): void {
+    this.#interruptStep?.()
+    this.#attempts.abort()
+    this.#sleep.interrupt()
+  }
+
+  #keep(messages: MarkedMessage[]): void {
+    if (messages.length === 0) this.#release()
+    else {
+      this.#reserved!.messages = messages
+      this.#reserved!.reservation.resize(bytesOf(messages))
+    }
+  }
+
+  #release(): void {
+    this.#reserved?.reservation.release()
+    this.#reserved = null
+  }
+}

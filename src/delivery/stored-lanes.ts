@@ -1,0 +1,136 @@
+/**
+ * Lanes as they were last saved, for whoever looks at them while the delivery worker is being restarted or does not
+ * respond: rows and backlogs are read here, beside it. Marked `stale`: what a lane has done since its last save is not in it.
+ *
+ * The buffer is open only while somebody looks: a file that retention has removed takes its space until it is closed.
+ */
+import type { BufferReader } from '../buffer/buffer.ts'
+import type { LaneStatus } from '../contract/destination.ts'
+import { BatchReader } from './batch-reader.ts'
+import { systemClock } from './clock.ts'
+import type { BlockingMessage, PipeBacklog } from './delivery.ts'
+import { pipeBacklog, shownBlockingMessage } from './lane-service.ts'
+import {
+  type LaneSource,
+  type LaneSpec,
+  type LaneState,
+  LaneStateDamagedError,
+  type LaneStore,
+} from './lane-state.ts'
+import { laneBacklog, laneStatus } from './lane-status.ts'
+import { MemoryBudget } from './memory-budget.ts'
+import { RetryWindow } from './retry.ts'
+import { newLaneState } from './transitions.ts'
+
+export interface StoredLanesOptions {
+  source: LaneSource
+  store: LaneStore
+  openReader(): BufferReader
+}
+
+const specsKeptMs = 1_000
+
+export class StoredLanes {
+  readonly #options: StoredLanesOptions
+  #reader: BufferReader | null = null
+  #readers = 0
+  #specs: { specs: Map<string, LaneSpec>; readAt: number } | null = null
+
+  constructor(options: StoredLanesOptions) {
+    this.#options = options
+  }
+
+  lanes(destinationIds: readonly string[]): Promise<Record<string, LaneStatus>> {
+    return this.#reading(async (reader) => {
+      const found: Record<string, LaneStatus> = {}
+      for (const id of destinationIds) {
+        const spec = (await this.#lanes()).get(id.toLowerCase())
+        if (spec !== undefined) found[id] = { ...(await this.#status(spec, reader)), stale: true }
+      }
+      return found
+    })
+  }
+
+  backlogs(pipeIds: readonly string[]): Promise<Record<string, PipeBacklog>> {
+    return this.#reading((reader) => this.#backlogs(pipeIds, reader))
+  }
+
+  blockingMessage(destinationId: string): Promise<BlockingMessage | null> {
+    return this.#reading((reader) => this.#blockingMessage(destinationId, reader))
+  }
+
+  async #reading<T>(read: (reader: BufferReader) => Promise<T>): Promise<T> {
+    this.#reader ??= this.#options.openReader()
+    this.#readers += 1
+    try {
+      return await read(this.#reader)
+    } finally {
+      this.#readers -= 1
+      const reader = this.#reader
+      if (this.#readers === 0) {
+        this.#reader = null
+        await reader.close()
+      }
+    }
+  }
+
+  async #backlogs(pipeIds: readonly string[], reader: BufferReader): Promise<Record<string, PipeBacklog>> {
+    const specs = [...(await this.#lanes()).values()]
+    const found: Record<string, PipeBacklog> = {}
+    for (const pipeId of pipeIds) {
+      const lanes = specs.filter((spec) => spec.pipeId === pipeId.toLowerCase())
+      const backlogs = lanes.map(async (spec) =>
+        laneBacklog(spec, await this.#row(spec), batchesOf(spec, reader)),
+      )
+      found[pipeId] = await pipeBacklog(pipeId.toLowerCase(), await Promise.all(backlogs), reader)
+    }
+    return found
+  }
+
+  async #blockingMessage(destinationId: string, reader: BufferReader): Promise<BlockingMessage | null> {
+    const spec = (await this.#lanes()).get(destinationId.toLowerCase())
+    if (spec === undefined) return null
+    const { blockingMsgId, cursorSeq } = await this.#row(spec)
+    if (blockingMsgId === null) return null
+    const run = await reader.read(spec.pipeId, cursorSeq, { maxRecords: 1, maxBytes: 1 })
+    const first = run.messages[0]
+    return first?.msgId === blockingMsgId ? shownBlockingMessage(first) : null
+  }
+
+  async #status(spec: LaneSpec, reader: BufferReader): Promise<LaneStatus> {
+    const row = await this.#row(spec)
+    const isStalled = new RetryWindow(row, systemClock).isStalled(spec.maxRetrySeconds)
+    return await laneStatus({
+      spec,
+      row,
+      batches: batchesOf(spec, reader),
+      isStalled,
+      nowMs: systemClock.now(),
+    })
+  }
+
+  /** A damaged row is shown as a lane that has done nothing, as it begins when a worker has repaired it. */
+  async #row({ destinationId }: LaneSpec): Promise<LaneState> {
+    try {
+      return (await this.#options.store.load(destinationId)) ?? newLaneState(destinationId)
+    } catch (error) {
+      if (!(error instanceof LaneStateDamagedError)) throw error
+      return newLaneState(destinationId)
+    }
+  }
+
+  /** By destination. A page asks several times in a row. */
+  async #lanes(): Promise<Map<string, LaneSpec>> {
+    const now = systemClock.monotonicMs()
+    if (this.#specs === null || now - this.#specs.readAt > specsKeptMs) {
+      const pipes = await this.#options.source.allPipes()
+      const specs = pipes.flatMap(({ lanes }) => lanes.map((spec) => [spec.destinationId, spec] as const))
+      this.#specs = { specs: new Map(specs), readAt: now }
+    }
+    return this.#specs.specs
+  }
+}
+
+function batchesOf({ pipeId, workspaceId }: LaneSpec, reader: BufferReader): BatchReader {
+  return new BatchReader(pipeId, reader, new MemoryBudget(1).of(workspaceId), systemClock)
+}

@@ -1,0 +1,154 @@
+/**
+ * Every change of a lane's durable state, one function each: pure, and asserting what must hold before it. The row is
+ * never changed in place: a saved row stays what was saved. What an attempt changes is in `attempt-transitions.ts`.
+ */
+import assert from 'node:assert'
+import type { Cursor, MarkedMessage, StoredMessage } from '../buffer/buffer.ts'
+import type { LaneSpec, LaneState } from './lane-state.ts'
+
+export const noFailure = {
+  bisectLastSeq: null,
+  attempts: 0,
+  firstFailedMs: null,
+  nextAttemptMs: null,
+  blockingMsgId: null,
+  lastError: null,
+}
+export const noBatch = { batchFirstSeq: null, batchLastSeq: null }
+const noLease = { leaseMsgId: null, leaseUntilMs: null }
+
+/** A lane that has never done anything; `cursorSeq` 0: before the earliest message that is kept. */
+export function newLaneState(destinationId: string, cursorSeq = 0): LaneState {
+  return {
+    destinationId,
+    cursorSeq,
+    cursorMark: null,
+    ...noBatch,
+    ...noFailure,
+    recordOffset: 0,
+    sizeLimitRecords: null,
+    sizeSuccesses: 0,
+    lastDeliveredMs: null,
+    deliveredRecords: 0,
+    skippedMessages: 0,
+    droppedMessages: 0,
+    ...noLease,
+    ownerEpoch: 0,
+  }
+}
+
+/**
+ * Nothing in the stored row says where the lane was: it begins again at the earliest message that is kept, so that
+ * messages are repeated and none is lost. What it has counted is shown on; `lastError` stays until a batch is delivered.
+ */
+export function afterStateDamaged(found: LaneState): LaneState {
+  const { destinationId, lastDeliveredMs, deliveredRecords, skippedMessages, droppedMessages } = found
+  const message =
+    'The stored position of this lane was damaged: it delivers again from the earliest message kept.'
+  return {
+    ...newLaneState(destinationId),
+    ...{ lastDeliveredMs, deliveredRecords, skippedMessages, droppedMessages },
+    lastError: { class: 'transient', code: 'lane_state_damaged', message },
+  }
+}
+
+/** The range is decided: every attempt from now on sends exactly these messages. */
+export function withRange(row: LaneState, messages: readonly StoredMessage[]): LaneState {
+  assert(messages.length > 0 && messages[0]!.seq > row.cursorSeq)
+  return { ...row, batchFirstSeq: messages[0]!.seq, batchLastSeq: messages.at(-1)!.seq }
+}
+
+/** The range can no longer be read as it was: another one is cut. */
+export function withoutRange(row: LaneState): LaneState {
+  return { ...row, ...noBatch, bisectLastSeq: null }
+}
+
+/**
+ * The pause is over, and a range of several messages that failed is cut again as the limits are now: another range has
+ * another identity (contract "Progress", e).
+ */
+export function afterRetryNow(row: LaneState): LaneState {
+  const isSingle = row.batchFirstSeq === row.batchLastSeq && row.bisectLastSeq === null
+  return { ...row, ...(isSingle ? {} : { ...noBatch, bisectLastSeq: null }), nextAttemptMs: null }
+}
+
+/** Other limits: the range is cut again by them, and the size that worked is found again. */
+function afterChangedLimits(row: LaneState): LaneState {
+  return { ...afterRetryNow(row), sizeLimitRecords: null, sizeSuccesses: 0 }
+}
+
+/** Another destination: what was stored of half a message was stored elsewhere. */
+function afterChangedDestination(row: LaneState): LaneState {
+  return { ...afterChangedLimits(row), recordOffset: 0 }
+}
+
+/** A range is kept only while destination and limits are the same: unblocking one sends the same batch again. */
+export function afterReconfigured(row: LaneState, before: LaneSpec, after: LaneSpec): LaneState {
+  if (targetOf(before) !== targetOf(after)) return afterChangedDestination(row)
+  if (JSON.stringify(before.flush) !== JSON.stringify(after.flush)) return afterChangedLimits(row)
+  return row.nextAttemptMs === null ? row : { ...row, nextAttemptMs: null }
+}
+
+function targetOf({ type, config, columns, timestampField }: LaneSpec): string {
+  return JSON.stringify([type, config, columns, timestampField])
+}
+
+/** An operator decided that this one message is not delivered. */
+export function afterSkip(row: LaneState, message: MarkedMessage): LaneState {
+  assert(message.msgId === row.blockingMsgId)
+  return {
+    ...movedTo(row, message),
+    skippedMessages: row.skippedMessages + 1,
+  }
+}
+
+export function afterRewind(row: LaneState, to: Cursor): LaneState {
+  assert(to.seq <= row.cursorSeq)
+  return movedTo(row, to)
+}
+
+/** Messages before `to` are gone undelivered: retention took them, or they were found damaged. */
+export function afterDropped(row: LaneState, to: Cursor, dropped: number): LaneState {
+  assert(to.seq >= row.cursorSeq && dropped >= 0)
+  return { ...movedTo(row, to), droppedMessages: row.droppedMessages + dropped }
+}
+
+/** The cursor was moved by something other than a delivery: what was under way is dropped. */
+function movedTo(row: LaneState, { seq, mark }: Cursor): LaneState {
+  const nothingUnderWay = { ...noBatch, ...noFailure, ...noLease, recordOffset: 0 }
+  return { ...row, ...nothingUnderWay, cursorSeq: seq, cursorMark: mark }
+}
+
+/** A pull consumer has everything up to `to`. */
+export function afterPulled(row: LaneState, to: Cursor, records: number, nowMs: number): LaneState {
+  assert(to.seq >= row.cursorSeq)
+  return {
+    ...movedTo(row, to),
+    lastDeliveredMs: nowMs,
+    deliveredRecords: row.deliveredRecords + records,
+  }
+}
+
+export function withLease(row: LaneState, msgId: string, untilMs: number): LaneState {
+  return { ...row, leaseMsgId: msgId, leaseUntilMs: untilMs }
+}
+
+/** The consumer rejected the message, or its lease expired: it blocks the lane until it is pulled and acknowledged. */
+export function afterLease(row: LaneState, code: 'nack' | 'lease_expired', nowMs: number): LaneState {
+  assert(row.leaseMsgId !== null)
+  const message =
+    code === 'nack' ? 'The consumer rejected the message.' : 'The consumer did not respond within its lease.'
+  return {
+    ...row,
+    ...noLease,
+    attempts: row.attempts + 1,
+    firstFailedMs: row.firstFailedMs ?? nowMs,
+    blockingMsgId: row.leaseMsgId,
+    lastError: { class: 'transient', code, message },
+  }
+}
+
+/** The response could not be sent: not delivered, and not counted as a failure. */
+export function withoutLease(row: LaneState): LaneState {
+  return { ...row, ...noLease }
+}

@@ -1,0 +1,32 @@
+/** What there is of destination types: one line each. No driver and no client library is loaded by importing this. */
+import { type DestinationType, resolveConfig } from '../contract/destination.ts'
+import type { DestinationDescriptor, EgressPolicy } from './driver.ts'
+import { checkTargetHost, checkTargetUrl } from './egress.ts'
+import { httpEndpoint } from './http-endpoint/descriptor.ts'
+import { objectStore } from './object-store/descriptor.ts'
+import { pull } from './pull/descriptor.ts'
+import { database } from './sql/descriptor.ts'
+
+const descriptors: Record<DestinationType, DestinationDescriptor> = {
+  destination_database: database,
+  destination_object_store: objectStore,
+  destination_http_endpoint: httpEndpoint,
+  destination_pull: pull,
+}
+
+export function descriptorOf(type: DestinationType): DestinationDescriptor {
+  return descriptors[type]
+}
+
+/** Checks a config of the right shape against the egress policy, as far as its spelling goes: the key at fault, or null. */
+export function targetFault(
+  type: DestinationType,
+  config: Readonly<Record<string, unknown>>,
+  policy: EgressPolicy,
+): [key: string, message: string] | null {
+  const target = descriptorOf(type).target(resolveConfig(type, config).config)
+  if (target === null) return null
+  const fault =
+    'host' in target ? checkTargetHost(target.host, policy, 'database') : checkTargetUrl(target.url, policy)
+  return fault === null ? null : [target.key, fault.message]
+}

@@ -1,0 +1,71 @@
+/**
+ * Texts from outside, as they may be stored, logged and shown: no control characters, nothing that turns the direction
+ * of writing, no line breaks, no secrets of ours that a server echoes, and not longer than somebody will read. Pure.
+ */
+import { resourceLimits } from '../contract/resource-limits.ts'
+
+/** At most so many bytes of UTF-8; what was longer ends with an ellipsis. Idempotent. */
+export function cleanText(text: string, maxBytes: number = resourceLimits.errorMessageBytes): string {
+  // Cut roughly first: a server may have sent megabytes.
+  const near = text.slice(0, maxBytes * 2)
+  const clean = near.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, ' ')
+  if (near.length === text.length && Buffer.byteLength(clean) <= maxBytes) return clean
+  return `${cutToBytes(clean, maxBytes - ellipsisBytes)}${ellipsis}`
+}
+
+/** `http_422`, an SQLSTATE, the store's own code: one word. */
+export function cleanCode(code: string): string {
+  const { errorCodeCharacters } = resourceLimits
+  return cleanText(code, errorCodeCharacters).replaceAll(' ', '_') || 'unknown'
+}
+
+/**
+ * Without the secrets. Where a text was cut the beginning of one may stand before the ellipsis: that goes too. Secrets of fewer than four
+ * characters are no secrets, and would make holes in every text.
+ */
+export function withoutSecrets(text: string, secrets: readonly string[]): string {
+  const all = forms(secrets)
+  let scrubbed = text
+  for (const secret of all) scrubbed = scrubbed.replaceAll(secret, mark)
+  const parts = scrubbed.split(ellipsis)
+  const last = parts.pop() ?? ''
+  return [...parts.map((part) => withoutBegunSecret(part, all)), last].join(ellipsis)
+}
+
+const mark = '[redacted]'
+/** Stands where a text was cut. */
+export const ellipsis = '…'
+const ellipsisBytes = Buffer.byteLength(ellipsis)
+const minSecretCharacters = 4
+
+/** As configured, and as `cleanText` leaves them; the longest first, since one may be part of another. */
+function forms(secrets: readonly string[]): string[] {
+  const all = secrets.flatMap((secret) => [secret, secret.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, ' ')])
+  return [...new Set(all)]
+    .filter((secret) => secret.length >= minSecretCharacters)
+    .sort((one, other) => other.length - one.length)
+}
+
+/** What stands before an ellipsis. */
+function withoutBegunSecret(text: string, secrets: readonly string[]): string {
+  const begun = Math.max(0, ...secrets.map((secret) => begunAtEnd(text, secret)))
+  return begun === 0 ? text : `${text.slice(0, text.length - begun)}${mark}`
+}
+
+/** How many characters at the end of the text are the beginning of the secret. */
+function begunAtEnd(text: string, secret: string): number {
+  for (let length = Math.min(secret.length - 1, text.length); length >= minSecretCharacters; length--)
+    if (text.endsWith(secret.slice(0, length))) return length
+  return 0
+}
+
+function cutToBytes(text: string, maxBytes: number): string {
+  let bytes = 0
+  let end = 0
+  for (const character of text) {
+    bytes += Buffer.byteLength(character)
+    if (bytes > maxBytes) break
+    end += character.length
+  }
+  return text.slice(0, end)
+}

@@ -1,0 +1,80 @@
+/** What one HTTP request to an endpoint carries: body, content headers, Standard Webhooks headers. */
+import { createHmac } from 'node:crypto'
+import { promisify } from 'node:util'
+import { gzip } from 'node:zlib'
+import { v5 } from 'uuid'
+import { records, toJsonArray, toNdjson } from '../../buffer/record-text.ts'
+import type { Batch, HttpEndpointSpec } from '../driver.ts'
+
+export type BodyFormat = HttpEndpointSpec['config']['body_format']
+
+/** One request of an attempt. */
+export interface RequestBody {
+  /** The same whenever this is sent: the receiver can detect a repetition by it. */
+  webhookId: string
+  body: Buffer
+  /** The first message in it. */
+  firstSeq: number
+  /** The message of its only record; a batch has none. */
+  recordSeq?: number
+}
+
+/** A batch as one request. Records keep their own text. */
+export function batchBody(
+  { identity, firstSeq, messages }: Batch,
+  format: 'json_array' | 'ndjson',
+): RequestBody {
+  const bodies = messages.map(({ body }) => body)
+  return { webhookId: identity, body: format === 'ndjson' ? toNdjson(bodies) : toJsonArray(bodies), firstSeq }
+}
+
+/**
+ * One request per record, in order, without those that are stored already. The id is the record's own: a batch that
+ * failed half-way goes on with another range, and so under another identity.
+ */
+export function* recordBodies(batch: Batch, destinationId: string): Generator<RequestBody> {
+  let place = 0
+  for (const { body, msgId, seq } of batch.messages) {
+    let index = 0
+    for (const record of records(body)) {
+      if (place >= batch.recordOffset)
+        yield {
+          webhookId: v5(`${msgId}:${index}`, destinationId),
+          body: record,
+          firstSeq: seq,
+          recordSeq: seq,
+        }
+      place += 1
+      index += 1
+    }
+  }
+}
+
+export function contentType(format: BodyFormat): string {
+  return format === 'ndjson' ? 'application/x-ndjson' : 'application/json'
+}
+
+/** Off the event loop. A low level: batches are compressed once and the network is rarely that slow. */
+export function compress(body: Buffer): Promise<Buffer> {
+  return promisify(gzip)(body, { level: 4 })
+}
+
+/**
+ * Standard Webhooks. The id and the time are sent always; with secrets (`whsec_` and base64, separated by a space) one
+ * signature by each. What is signed is the body before compression: frameworks inflate a request before an application
+ * sees it, so nobody could verify a signature of the compressed bytes.
+ */
+export function webhookHeaders(
+  { webhookId, body }: RequestBody,
+  nowMs: number,
+  secrets: string | null,
+): Record<string, string> {
+  const timestamp = String(Math.floor(nowMs / 1000))
+  const headers: Record<string, string> = { 'webhook-id': webhookId, 'webhook-timestamp': timestamp }
+  if (secrets === null) return headers
+  const signatures = secrets.split(' ').map((secret) => {
+    const key = Buffer.from(secret.replace(/^whsec_/, ''), 'base64')
+    return `v1,${createHmac('sha256', key).update(`${webhookId}.${timestamp}.`).update(body).digest('base64')}`
+  })
+  return { ...headers, 'webhook-signature': signatures.join(' ') }
+}

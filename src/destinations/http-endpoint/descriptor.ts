@@ -1,0 +1,55 @@
+/** HTTP endpoints. */
+import type { DestinationDescriptor, HttpEndpointSpec } from '../driver.ts'
+import { httpUrlFault } from '../url-rules.ts'
+import { headerErrors, headerValueError } from './header-rules.ts'
+
+export const httpEndpoint: DestinationDescriptor<HttpEndpointSpec> = {
+  type: 'destination_http_endpoint',
+  rules(config) {
+    const faults: [string, string][] = []
+    const add = (key: string, message: string | null) => {
+      if (message !== null) faults.push([key, message])
+    }
+    add('url', urlFault(config))
+    if (config.auth_header !== null) add('auth_header', headerValueError(config.auth_header))
+    for (const [name, message] of headerErrors(config.headers)) add(`headers.${name}`, message)
+    for (const [name, message] of headerErrors(config.secret_headers)) add(`secret_headers.${name}`, message)
+    const open = new Set(Object.keys(config.headers).map((name) => name.toLowerCase()))
+    for (const name of Object.keys(config.secret_headers))
+      if (open.has(name.toLowerCase())) add(`secret_headers.${name}`, 'is given in headers too')
+    if (config.signing_secret !== null) add('signing_secret', signingSecretsFault(config.signing_secret))
+    return faults
+  },
+  target: ({ url }) => ({ key: 'url', url }),
+  // `timeout_ms` is a request's. With json_object each record has one.
+  attemptLimitMs: ({ config }, batch) =>
+    config.timeout_ms * (config.body_format === 'json_object' ? batch.recordCount - batch.recordOffset : 1),
+  load: async () => (await import('./driver.ts')).httpEndpoint,
+}
+
+function urlFault({ url: text, auth_header }: HttpEndpointSpec['config']): string | null {
+  const fault = httpUrlFault(text)
+  if (fault !== null) return fault
+  // What parsers forgive, the text is not cut up at for redaction.
+  if (!/^https?:\/\/[^\s\\]+$/i.test(text)) return 'must be written as https://example.com/path'
+  const { username, password } = new URL(text)
+  const hasUser = username !== '' || password !== ''
+  return hasUser && auth_header !== null ? 'must not hold a user name or password beside auth_header' : null
+}
+
+/** Standard Webhooks: one secret, or while rotating two, separated by a space. */
+function signingSecretsFault(secrets: string): string | null {
+  const each = secrets.split(' ')
+  if (each.length > 2) return 'must be one secret, or two separated by a space'
+  return each.map(signingSecretFault).find((fault) => fault !== null) ?? null
+}
+
+/** `whsec_` and 24 to 64 bytes in base64. */
+function signingSecretFault(secret: string): string | null {
+  const encoded = secret.startsWith('whsec_') ? secret.slice('whsec_'.length) : null
+  const bytes = encoded === null ? null : Buffer.from(encoded, 'base64')
+  const isExact =
+    bytes !== null && bytes.toString('base64').replace(/=+$/, '') === encoded?.replace(/=+$/, '')
+  if (isExact && bytes.length >= 24 && bytes.length <= 64) return null
+  return 'must be whsec_ followed by 24 to 64 bytes in base64'
+}

@@ -1,0 +1,98 @@
+/** What an endpoint's response means for the batch. Pure. Rules: contract "Delivery", Retry. */
+import { DeliveryError } from '../driver.ts'
+import { withoutSecrets } from '../error-text.ts'
+
+export interface EndpointResponse {
+  status: number
+  headers: Readonly<Record<string, string | string[] | undefined>>
+  /** The beginning of the body. */
+  excerpt: string
+}
+
+const shownCharacters = 200
+
+/** Null: stored. `failedSeq` is the failing message where the caller knows it. */
+export function responseError(
+  response: EndpointResponse,
+  nowMs: number,
+  { secrets = [], failedSeq }: { secrets?: readonly string[]; failedSeq?: number | undefined } = {},
+): DeliveryError | null {
+  const { status } = response
+  if (status >= 200 && status < 300) return null
+  const isTransient = status === 408 || status === 425 || status === 429 || status >= 500
+  const message = `The endpoint responded ${status}${explanation(response)}${quoted(response, secrets)}`
+  return new DeliveryError(isTransient ? 'transient' : 'permanent', `http_${status}`, message, {
+    retryAfterMs: isTransient
+      ? retryAfterMs(response.headers['retry-after'], sentMs(response) ?? nowMs)
+      : undefined,
+    failedSeq,
+  })
+}
+
+/** True when the response is about the destination and not about what was sent: splitting the batch would not help. */
+export function concernsEndpoint(status: number): boolean {
+  return (status >= 300 && status < 400) || status === 401 || status === 405
+}
+
+/** By the endpoint's own clock, which dates in `Retry-After` follow too: ours may be an hour or ten years off. */
+function sentMs({ headers }: EndpointResponse): number | undefined {
+  const date = typeof headers.date === 'string' ? Date.parse(headers.date) : Number.NaN
+  return Number.isNaN(date) ? undefined : date
+}
+
+/** `Retry-After` in seconds or as an HTTP date → ms from now, never negative; undefined when it says neither. */
+export function retryAfterMs(header: string | string[] | undefined, nowMs: number): number | undefined {
+  const value = (Array.isArray(header) ? header[0] : header)?.trim()
+  if (value === undefined || value === '') return undefined
+  if (/^\d{1,10}$/.test(value)) return Number(value) * 1000
+  const date = /^[A-Z][a-z]{2}/.test(value) ? Date.parse(value) : Number.NaN
+  return Number.isNaN(date) ? undefined : Math.max(0, date - nowMs)
+}
+
+function explanation({ status, headers }: EndpointResponse): string {
+  if (status >= 300 && status < 400) {
+    const location = Array.isArray(headers.location) ? headers.location[0] : headers.location
+    const target = location ? ` to ${printable(location.replace(/[?#].*$/s, ''), 200)}` : ''
+    return `, a redirect${target}. Redirects are not followed: set url to the final address.`
+  }
+  if (status === 401 || status === 403) return ': check auth_header and headers.'
+  if (status === 404 || status === 410) return ': check url.'
+  if (status === 405) return ': check method.'
+  if (status === 413) return ': the body is too large for it; lower the flush limits of the pipe.'
+  if (status === 415) return ': check body_format and compression.'
+  if (status === 429) return ': it takes no more requests for now.'
+  return '.'
+}
+
+function quoted({ excerpt, headers }: EndpointResponse, secrets: readonly string[]): string {
+  if (headers['content-encoding'] !== undefined) return ''
+  // An endpoint that echoes its request must not carry our credentials into a stored error.
+  const shown = printable(withoutMarkup(withoutSecrets(excerpt, secrets)), shownCharacters)
+  return shown === '' ? '' : ` Response: ${shown}`
+}
+
+/** The text between tags; of scripts and styles nothing. */
+function withoutMarkup(html: string): string {
+  const lower = html.toLowerCase()
+  let text = ''
+  let at = 0
+  while (at < html.length) {
+    const tag = html.indexOf('<', at)
+    const end = tag === -1 ? -1 : html.indexOf('>', tag)
+    if (end === -1) break
+    text += `${html.slice(at, tag)} `
+    at = end + 1
+    for (const name of ['script', 'style']) {
+      if (!lower.startsWith(`<${name}`, tag)) continue
+      const close = lower.indexOf(`</${name}>`, at)
+      if (close === -1) return text
+      at = close + name.length + 3
+    }
+  }
+  return text + html.slice(at)
+}
+
+function printable(text: string, maxCharacters: number): string {
+  const clean = text.replace(/[\p{C}\p{Z}\ufffd]+/gu, ' ').trim()
+  return clean.length > maxCharacters ? `${clean.slice(0, maxCharacters)}…` : clean
+}

@@ -1,0 +1,122 @@
+/**
+ * Requests to one endpoint. Redirects are never followed: they would lead past the egress policy and hand the
+ * credentials to someone else. `timeout_ms` bounds a request from look-up to the last byte of the status line.
+ */
+import { type Dispatcher, errors, Pool } from 'undici'
+import { version } from '../../version.ts'
+import { basicAuthorization, configuredSecrets } from '../configured-secrets.ts'
+import { DeliveryError, type DriverSettings, type HttpEndpointSpec } from '../driver.ts'
+import { ellipsis } from '../error-text.ts'
+import { protocolError, ReadLimit } from '../guarded-socket.ts'
+import { networkError } from '../network-error.ts'
+import { untilStopped } from '../until-stopped.ts'
+import { egressConnector } from './egress-connector.ts'
+import type { EndpointResponse } from './errors.ts'
+
+const excerptBytes = 4096
+const userAgent = `pipectl/${version()}`
+
+export interface Endpoint {
+  /** Rejects with a DeliveryError when there is no response. `headers` come on top of the destination's own. */
+  send(request: EndpointRequest, signal: AbortSignal): Promise<EndpointResponse>
+  /** Every value that must not come back in an error. */
+  readonly secrets: readonly string[]
+  close(): Promise<void>
+}
+
+export interface EndpointRequest {
+  method: 'POST' | 'PUT' | 'HEAD'
+  headers?: Record<string, string>
+  body?: Buffer
+}
+
+export function openEndpoint(spec: HttpEndpointSpec, settings: DriverSettings): Endpoint {
+  const { config, concurrency = 1 } = spec
+  const url = new URL(config.url)
+  const reads = new ReadLimit()
+  const closing = new AbortController()
+  const pool = new Pool(url.origin, {
+    connect: egressConnector(settings.egress, reads, closing.signal),
+    connections: concurrency,
+    pipelining: 1,
+    // Shorter than the usual 5 s of servers: a request on a connection they have just closed is lost.
+    keepAliveTimeout: 4_000,
+    // The request's own deadline is the only one.
+    headersTimeout: 0,
+    bodyTimeout: 0,
+  })
+  const path = url.pathname + url.search
+  const own = ownHeaders(config)
+  return {
+    secrets: configuredSecrets(spec),
+    async close() {
+      closing.abort()
+      await pool.destroy()
+    },
+    async send({ method, headers, body = null }, signal) {
+      const deadline = AbortSignal.timeout(config.timeout_ms)
+      const stop = AbortSignal.any([signal, deadline])
+      // An attempt may be a thousand requests, each with a response of its own.
+      reads.begin()
+      try {
+        const request = { path, method, body, signal: stop, headers: { ...own, ...headers } }
+        // undici ends what it has sent; a request that waits for its connection would wait on, and is then not sent.
+        const response = await untilStopped(pool.request(request), stop)
+        const excerpt = await readExcerpt(response.body)
+        return { status: response.statusCode, headers: response.headers, excerpt }
+      } catch (error) {
+        if (signal.aborted) throw aborted()
+        if (reads.error) throw reads.error
+        if (deadline.aborted) throw late(config.timeout_ms, error)
+        if (error instanceof errors.HTTPParserError)
+          throw protocolError('The endpoint sent something that is no HTTP response.', error)
+        throw networkError(error, 'The endpoint')
+      }
+    },
+  }
+}
+
+export function aborted(): DeliveryError {
+  return new DeliveryError('transient', 'aborted', 'The attempt was stopped before it was done.')
+}
+
+/** The endpoint may have stored the request all the same. */
+function late(timeoutMs: number, cause: unknown): DeliveryError {
+  const message = `The endpoint did not respond within ${timeoutMs / 1000} s (timeout_ms).`
+  return new DeliveryError('transient', 'timeout', message, { timedOut: 'unknown', cause })
+}
+
+function ownHeaders(config: HttpEndpointSpec['config']): Record<string, string> {
+  const headers: Record<string, string> = { 'user-agent': userAgent, accept: '*/*' }
+  for (const [name, value] of Object.entries({ ...config.headers, ...config.secret_headers }))
+    headers[name.toLowerCase()] = value
+  const authorization = config.auth_header ?? basicAuthorization(config.url)
+  if (authorization !== null) headers.authorization = authorization
+  return headers
+}
+
+/**
+ * The beginning of a response's body. The status has decided about the batch already: a body that is cut off, endless
+ * or slower than a second changes nothing, it only costs the connection.
+ */
+async function readExcerpt(body: Dispatcher.ResponseData['body']): Promise<string> {
+  const chunks: Buffer[] = []
+  let bytes = 0
+  const patience = setTimeout(() => body.destroy(), 1_000)
+  try {
+    for await (const chunk of body) {
+      chunks.push(chunk)
+      bytes += chunk.length
+      if (bytes > excerptBytes) break
+    }
+  } catch {
+    // What was read so far will do.
+  } finally {
+    clearTimeout(patience)
+    body.on('error', () => {})
+    body.destroy()
+  }
+  const excerpt = Buffer.concat(chunks).subarray(0, excerptBytes).toString('utf8')
+  // Where it was cut, the beginning of a secret may stand at its end: the mark has that removed.
+  return bytes > excerptBytes ? `${excerpt}${ellipsis}` : excerpt
+}

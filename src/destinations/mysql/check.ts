@@ -1,0 +1,148 @@
+/** POST …/destinations/test for MySQL-family databases: connects and looks; nothing is stored. */
+import type { DatabaseSpec, DeliveryError, DestinationCheck, DriverSettings, Sample } from '../driver.ts'
+import { usesTls } from '../sql/columns.ts'
+import { sampleBatch, sampleCheck } from '../sql/sample.ts'
+import { comparedWithPin } from '../sql/server-key.ts'
+import { connectMysql, type MysqlConnection } from './connection.ts'
+import { mysqlError, serverErrorOf } from './errors.ts'
+import { storeRows } from './insert.ts'
+import { rowsOf } from './rows.ts'
+import { insertSql, planInsert } from './statement.ts'
+import { findColumn, type TableDescription } from './table.ts'
+import type { MysqlColumn } from './values.ts'
+
+export async function checkMysql(
+  spec: DatabaseSpec,
+  settings: DriverSettings,
+  signal: AbortSignal,
+  sample: Sample | null = null,
+): Promise<DestinationCheck[]> {
+  const { host } = spec.config
+  const certificate: DestinationCheck[] = []
+  const admit = comparedWithPin(spec, settings, (check) => certificate.push(check))
+  let connection: MysqlConnection
+  try {
+    connection = await connectMysql(spec, settings, admit, signal)
+  } catch (error) {
+    // The server responded, so connecting worked: it is the log-in that failed.
+    const isAnswered = serverErrorOf(error) !== null || certificate.length > 0
+    const answered = isAnswered ? [connected(host, settings), ...certificate] : []
+    if (certificate.some(({ ok }) => !ok)) return answered
+    return [...answered, failed(isAnswered ? 'authenticate' : 'connect', mysqlError(error, 0))]
+  }
+  const onAbort = () => connection.destroy()
+  signal.addEventListener('abort', onAbort, { once: true })
+  const checks = [connected(host, settings), ...certificate, passed('authenticate', 'Authenticated.')]
+  try {
+    const table = await connection.describe(spec.config.table)
+    checks.push(passed('table', `${table.database}.${table.name} has ${table.columns.length} columns.`))
+    checks.push(...(await checkPlan(connection, table, spec)))
+    if (sample !== null) checks.push(await insertSample(connection, table, spec, sample))
+  } catch (error) {
+    checks.push(failed('table', mysqlError(error, 0)))
+  } finally {
+    signal.removeEventListener('abort', onAbort)
+    await connection.close()
+  }
+  return checks
+}
+
+async function checkPlan(
+  connection: MysqlConnection,
+  table: TableDescription,
+  spec: DatabaseSpec,
+): Promise<DestinationCheck[]> {
+  const checks = [transactions(table)]
+  try {
+    const plan = planInsert(table, spec.columns, spec.timestampField)
+    checks.push(unfilled(table, spec) ?? passed('columns', 'The table has every column that is asked for.'))
+    if (plan.dedupe.length > 0)
+      checks.push(
+        passed('dedupe_id', 'The dedupe_id column has a unique key of its own: delivery is an upsert.'),
+      )
+    const columns = plan.columns.map(({ column }) => column)
+    // Preparing checks names and rights as executing would, and stores nothing.
+    await connection.prepare(insertSql(plan, columns, 1))
+    checks.push(passed('insert', 'This user may store rows in the table.'))
+  } catch (error) {
+    const failure = mysqlError(error, 0)
+    const names: Record<string, string> = { ER_BAD_FIELD_ERROR: 'columns', no_unique_key: 'dedupe_id' }
+    checks.push(failed(names[failure.code] ?? 'insert', failure))
+  }
+  return checks
+}
+
+/** Inserted in the session's open transaction and rolled back. */
+async function insertSample(
+  connection: MysqlConnection,
+  table: TableDescription,
+  spec: DatabaseSpec,
+  sample: Sample,
+): Promise<DestinationCheck> {
+  if (!table.isTransactional)
+    return {
+      name: 'sample',
+      ok: false,
+      message: 'Nothing was inserted: the table has no transactions, so it could not be rolled back.',
+    }
+  const batch = sampleBatch(sample, spec, (name) => madeUpText(findColumn(table, name)))
+  try {
+    const plan = planInsert(table, spec.columns, spec.timestampField)
+    await storeRows(connection, plan, rowsOf(batch, plan))
+    await connection.command('ROLLBACK')
+    return sampleCheck(sample, null)
+  } catch (error) {
+    return sampleCheck(sample, mysqlError(error, 0))
+  }
+}
+
+function madeUpText(column: MysqlColumn | undefined): string {
+  switch (column?.kind) {
+    case 'datetime':
+    case 'date':
+      return '2026-01-02T03:04:05Z'
+    case 'time':
+      return '03:04:05'
+    case 'integer':
+    case 'number':
+    case 'bit':
+      return '1'
+    case 'enum':
+      return /'([^']*)'/.exec(column.type)?.[1] ?? ''
+    default:
+      return 'sample'.slice(0, Number(/char\((\d+)\)/.exec(column?.type ?? '')?.[1] ?? 6))
+  }
+}
+
+function transactions({ isTransactional }: TableDescription): DestinationCheck {
+  return isTransactional
+    ? passed('transactions', 'The table takes a batch as a whole or not at all.')
+    : {
+        name: 'transactions',
+        ok: false,
+        message:
+          'The table has no transactions: after a failure part of a batch can be stored twice. Use InnoDB.',
+      }
+}
+
+/** A column that must have a value and gets none from the mappings would reject every row. */
+function unfilled(table: TableDescription, { columns }: DatabaseSpec): DestinationCheck | null {
+  if (columns.length === 0) return null
+  const mapped = new Set(columns.map(({ column_name }) => column_name.toLowerCase()))
+  const missing = table.columns.find(
+    ({ name, hasDefault, isGenerated }) => !hasDefault && !isGenerated && !mapped.has(name.toLowerCase()),
+  )
+  if (missing === undefined) return null
+  const message = `Column "${missing.name}" is NOT NULL without a default, and no mapping fills it.`
+  return { name: 'columns', ok: false, message }
+}
+
+function connected(host: string, settings: DriverSettings): DestinationCheck {
+  return passed('connect', `The server answers${usesTls(host, settings.databaseTls) ? ' over TLS' : ''}.`)
+}
+function passed(name: string, message: string): DestinationCheck {
+  return { name, ok: true, message }
+}
+function failed(name: string, error: DeliveryError): DestinationCheck {
+  return { name, ok: false, message: error.message }
+}

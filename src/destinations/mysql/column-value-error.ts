@@ -1,0 +1,2 @@
+/** A value that its column cannot hold unchanged. The message goes after "cannot take the value unchanged:". */
+export class ColumnValueError extends Error {}

@@ -1,0 +1,268 @@
+/**
+ * One connection to a MySQL-family server with a session whose settings we know, whatever the server's defaults:
+ * strict mode (nothing is cut or replaced in silence), UTC, utf8mb4, no autocommit.
+ */
+import type { Socket } from 'node:net'
+import { type Connection, createConnection, type ResultSetHeader, type RowDataPacket } from 'mysql2'
+import { type DatabaseSpec, DeliveryError, type DriverSettings } from '../driver.ts'
+import { dial } from '../egress.ts'
+import { filterData, guardSocket, protocolError, ReadLimit } from '../guarded-socket.ts'
+import { isOwnHost, usesTls } from '../sql/columns.ts'
+import type { AdmitServer } from '../sql/server-key.ts'
+import { provingPlugins } from './authentication.ts'
+import { splitTableName } from './identifiers.ts'
+import { describeTable, type TableDescription } from './table.ts'
+
+export interface MysqlConnection {
+  /** What may be read is counted from here on. */
+  beginAttempt(): void
+  /** Why reading was ended during this attempt; null: it was not. */
+  readError(): DeliveryError | null
+  /** Largest packet the server takes: no statement with its values may be longer. */
+  readonly maxPacketBytes: number
+  /** False after the server, the network or `destroy` has ended it. */
+  isAlive(): boolean
+  /** A prepared statement with its values; prepared once per text. Returns the number of warnings. */
+  execute(sql: string, values: (string | null)[]): Promise<number>
+  /** Has the server check a statement without running it. */
+  prepare(sql: string): Promise<void>
+  /** A statement without any value in it: COMMIT and the like. */
+  command(sql: string): Promise<void>
+  /** The warnings of the last statement. */
+  warnings(): Promise<{ errno: number; message: string }[]>
+  describe(table: string): Promise<TableDescription>
+  /** Closes gracefully, within one second. */
+  close(): Promise<void>
+  /** Drops the socket at once: everything under way rejects. */
+  destroy(): void
+}
+
+const connectTimeoutMs = 15_000
+
+/** What mysql2's types do not show: the socket it uses at the moment, and how it begins TLS. */
+type Core = Connection & { stream: Socket; startTLS(onSecure: (error?: unknown) => void): void }
+
+/** Rejects with mysql2's, the system's, egress's own error or a DeliveryError; when aborted, with the signal's reason. */
+export async function connectMysql(
+  spec: DatabaseSpec,
+  settings: DriverSettings,
+  admit: AdmitServer,
+  signal: AbortSignal,
+): Promise<MysqlConnection> {
+  const { config } = spec
+  const target = { host: config.host, port: config.port }
+  const deadline = AbortSignal.timeout(connectTimeoutMs)
+  const stop = AbortSignal.any([signal, deadline])
+  const reads = new ReadLimit()
+  let drop = () => {}
+  const onAbort = () => drop()
+  stop.addEventListener('abort', onAbort, { once: true })
+  try {
+    const socket = await dial(target, settings.egress, { signal: stop, reads, use: 'database' })
+    drop = () => socket.destroy()
+    const ended = endOf(socket)
+    const core = openSession(spec, settings, socket)
+    admitOverTls(core, reads, admit, (error) => {
+      ended.fail(error)
+      dropConnection(core)
+    })
+    // Forever: an error of an idle connection without a listener would end this process. mysql2 itself would only say
+    // goodbye and go on reading.
+    core.on('error', (error) => {
+      ended.fail(error)
+      dropConnection(core)
+    })
+    core.on('warn', rejectWarning)
+    // Through the connection, never its socket alone: mysql2 would answer the socket's end with another write to it.
+    drop = () => {
+      ended.fail(stop.reason)
+      dropConnection(core)
+    }
+    if (stop.aborted) drop()
+    await ended.race(connected(core))
+    return await prepareSession(core, ended, config.database, reads)
+  } catch (error) {
+    drop()
+    if (deadline.aborted && !signal.aborted) throw late(error)
+    throw reads.error ?? error
+  } finally {
+    stop.removeEventListener('abort', onAbort)
+  }
+}
+
+/** Packets out of order: mysql2 would print a line for each of them and go on. Thrown in the middle of its parser. */
+function rejectWarning(cause: unknown): never {
+  throw protocolError('The database server sent packets out of order: is it a MySQL server?', cause)
+}
+
+function late(cause: unknown): DeliveryError {
+  const message = `The database server did not complete authentication within ${connectTimeoutMs / 1000} s: is it a MySQL server?`
+  return new DeliveryError('transient', 'ETIMEDOUT', message, { cause })
+}
+
+function connected(core: Core): Promise<void> {
+  return new Promise((resolve, reject) => core.connect((error) => (error ? reject(error) : resolve())))
+}
+
+function openSession({ config }: DatabaseSpec, settings: DriverSettings, socket: Socket): Core {
+  const isTls = usesTls(config.host, settings.databaseTls)
+  const mustProve = isTls && !isOwnHost(config.host) && settings.databasePasswordInClear !== true
+  return createConnection({
+    stream: socket,
+    host: config.host,
+    port: config.port,
+    user: config.username,
+    password: config.password,
+    database: config.database,
+    charset: 'utf8mb4_general_ci',
+    // Ours is the deadline.
+    connectTimeout: 0,
+    supportBigNumbers: true,
+    bigNumberStrings: true,
+    dateStrings: true,
+    // Without it a function is compiled for each set of columns that the server names.
+    disableEval: true,
+    // A server must not be able to ask for one of our files.
+    flags: ['-LOCAL_FILES'],
+    // A lane uses a handful of statements; inserts by name of varied records some more. The server's limit is shared.
+    maxPreparedStatements: 64,
+    // Spec "Delivery rules": encrypted, and the certificate is not verified.
+    ...(isTls ? { ssl: { rejectUnauthorized: false } } : {}),
+    ...(mustProve ? { authPlugins: provingPlugins } : {}),
+  }) as Core
+}
+
+/**
+ * mysql2's `destroy` only says goodbye, which a server that is gone never answers. It comes first all the same: after
+ * it mysql2 takes the end of the socket for what it is and writes no more to it.
+ */
+function dropConnection(core: Core): void {
+  core.destroy()
+  core.stream.destroy()
+}
+
+/**
+ * mysql2 makes the TLS socket itself, in the middle of the handshake, and sends the log-in when `onSecure` is called. It
+ * would also take a packet that comes before that, and answer one that asks for the password: a server has nothing to say
+ * until then.
+ */
+function admitOverTls(core: Core, reads: ReadLimit, admit: AdmitServer, refuse: (error: unknown) => void) {
+  const { startTLS } = core
+  Object.assign(core, {
+    startTLS(onSecure: (error?: unknown) => void) {
+      let isAdmitted = false
+      const logIn = () => {
+        isAdmitted = true
+        if (!core.stream.destroyed) onSecure()
+      }
+      startTLS.call(core, (error) => {
+        if (error) onSecure(error)
+        else admit(core.stream).then(logIn).catch(refuse)
+      })
+      filterData(guardSocket(core.stream, reads), (chunk) => {
+        if (!isAdmitted)
+          throw protocolError('The database server spoke before the log-in: is it a MySQL server?')
+        return chunk
+      })
+    },
+  })
+}
+
+const statementSeconds = 50
+
+// NO_AUTO_VALUE_ON_ZERO: a 0 that was sent is stored as 0, not replaced by the next number.
+// Lock waits are shorter than an attempt may take, so that a lock is reported as one and not as a timeout.
+const sessionSettings = `SET SESSION sql_mode = 'STRICT_ALL_TABLES,STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_AUTO_VALUE_ON_ZERO,NO_ENGINE_SUBSTITUTION',
+  time_zone = '+00:00', autocommit = 0, foreign_key_checks = 1, unique_checks = 1, sql_notes = 1, max_error_count = 65535,
+  innodb_lock_wait_timeout = 20, lock_wait_timeout = 20`
+
+async function prepareSession(
+  core: Core,
+  ended: Ended,
+  defaultDatabase: string,
+  reads: ReadLimit,
+): Promise<MysqlConnection> {
+  const connection = core.promise()
+  const run = <T>(work: Promise<T>) => ended.race(work)
+  const select = async (sql: string, values: string[] = []): Promise<RowDataPacket[]> =>
+    (await run(connection.execute<RowDataPacket[]>(sql, values)))[0]
+  await run(connection.query(sessionSettings))
+  const [server] = await select('SELECT @@max_allowed_packet AS packet, VERSION() AS version')
+  const isMariadb = /mariadb/i.test(String(server?.version))
+  // Before the lane's watchdog (60 s). MySQL has no such limit for writing statements.
+  if (isMariadb) await run(connection.query(`SET SESSION max_statement_time = ${statementSeconds}`))
+  return {
+    beginAttempt: () => reads.begin(),
+    readError: () => reads.error,
+    maxPacketBytes: Number(server?.packet),
+    isAlive: () => !ended.hasEnded(),
+    async execute(sql, values) {
+      const [result] = await run(connection.execute<ResultSetHeader>(sql, values))
+      return result.warningStatus
+    },
+    async prepare(sql) {
+      await run(connection.prepare(sql))
+      // Not the statement's own close(): mysql2 would find the closed one by its text and execute it.
+      connection.unprepare(sql)
+    },
+    async command(sql) {
+      await run(connection.query(sql))
+    },
+    async warnings() {
+      const [rows] = await run(connection.query<RowDataPacket[]>('SHOW WARNINGS'))
+      return rows.map((row) => ({ errno: Number(row.Code), message: String(row.Message) }))
+    },
+    async describe(table) {
+      const description = await describeTable(select, splitTableName(table, defaultDatabase), isMariadb)
+      // The catalog was read in a transaction; an old snapshot must not outlive the reading.
+      await run(connection.query('COMMIT'))
+      return description
+    },
+    async close() {
+      const timer = setTimeout(() => dropConnection(core), 1_000)
+      // mysql2 says goodbye and does not wait for the answer, which is that the server closes the connection.
+      await ended
+        .race(connection.end().then(() => new Promise<never>(() => {})))
+        .catch(() => dropConnection(core))
+      clearTimeout(timer)
+    },
+    destroy: () => {
+      ended.fail(new Error('the connection was dropped'))
+      dropConnection(core)
+    },
+  }
+}
+
+interface Ended {
+  race<T>(work: Promise<T>): Promise<T>
+  fail(reason: unknown): void
+  hasEnded(): boolean
+}
+
+/**
+ * mysql2 never settles a command when its connection is destroyed. So every wait is a race with the end of
+ * the connection: the socket's close, an error, or `destroy`. (Not Promise.race with one long-lived promise: that
+ * would keep something of every statement until the connection ends.)
+ */
+function endOf(socket: Socket): Ended {
+  let end: { reason: unknown } | null = null
+  const waiting = new Set<(reason: unknown) => void>()
+  const fail = (reason: unknown) => {
+    end ??= { reason }
+    for (const reject of waiting) reject(end.reason)
+    waiting.clear()
+  }
+  const lost = Object.assign(new Error('connection lost'), { code: 'PROTOCOL_CONNECTION_LOST' })
+  // On the next turn: a command that has the server's own parting words rejects with those first.
+  socket.once('close', () => setImmediate(() => fail(lost)))
+  return {
+    fail,
+    hasEnded: () => end !== null,
+    race: (work) =>
+      new Promise((resolve, reject) => {
+        waiting.add(reject)
+        if (end) reject(end.reason)
+        work.then(resolve, reject).finally(() => waiting.delete(reject))
+      }),
+  }
+}

@@ -1,0 +1,148 @@
+/**
+ * What a MySQL-family server or the way to it says, as a DeliveryError. The code is the server's own name of the error.
+ *
+ *   transient           worth waiting for: a lock, the server away or full, too many connections
+ *   whole destination   permanent and the same for every message: the first one is named, so nothing need be searched
+ *   a record's fault    permanent, everything else
+ */
+import { DeliveryError } from '../driver.ts'
+import { networkError } from '../network-error.ts'
+
+export interface ServerError {
+  errno: number
+  code: string
+  message: string
+}
+
+/** The server's error, or null when there was none: the network, the client library, or one of our own errors. */
+export function serverErrorOf(error: unknown): ServerError | null {
+  if (!(error instanceof Error) || error instanceof DeliveryError) return null
+  if (!('errno' in error) || typeof error.errno !== 'number' || error.errno <= 0) return null
+  if (!('sqlMessage' in error) && !('sqlState' in error)) return null
+  const code = 'code' in error && typeof error.code === 'string' ? error.code : `errno_${error.errno}`
+  return { errno: error.errno, code: mariadbNames[error.errno] ?? code, message: error.message }
+}
+
+/** True when another record might well be taken: the failing one is worth looking for. */
+export function isRecordFault(error: unknown): boolean {
+  const server = serverErrorOf(error)
+  return server !== null && !transient.has(server.errno) && !wholeDestination.has(server.errno)
+}
+
+/** `firstSeq` is the batch's first message: the one named by an error of the whole destination. */
+export function mysqlError(error: unknown, firstSeq: number): DeliveryError {
+  const server = serverErrorOf(error)
+  if (server !== null) {
+    const { errno, code, message } = server
+    if (transient.has(errno)) {
+      const timedOut = statementTimeouts.has(errno) ? 'rolled_back' : undefined
+      return new DeliveryError('transient', code, sentence(message), { timedOut, cause: error })
+    }
+    const advice = wholeDestination.get(errno)
+    if (advice === undefined) return new DeliveryError('permanent', code, sentence(message), { cause: error })
+    return new DeliveryError('permanent', code, `${sentence(message)} ${advice}`, {
+      failedSeq: firstSeq,
+      cause: error,
+    })
+  }
+  if (error instanceof DeliveryError) return wholeIfUnknown(error, firstSeq)
+  const advice = error instanceof Error && 'code' in error ? handshake[String(error.code)] : undefined
+  if (advice === undefined) return networkError(error, 'The database server')
+  const code = error instanceof Error && 'code' in error ? String(error.code) : 'handshake'
+  return new DeliveryError('permanent', code, advice, { failedSeq: firstSeq, cause: error })
+}
+
+/** Our own rejections (no table, no column, no unique key, egress) concern every message alike. */
+function wholeIfUnknown(error: DeliveryError, firstSeq: number): DeliveryError {
+  if (error.class === 'transient' || error.failedSeq !== undefined) return error
+  return new DeliveryError('permanent', error.code, error.message, {
+    failedSeq: firstSeq,
+    cause: error.cause,
+  })
+}
+
+function sentence(message: string): string {
+  return /[.!?]$/.test(message) ? message : `${message}.`
+}
+
+/** mysql2 knows MySQL's names only; from 1900 on MariaDB uses the same numbers for other things. */
+const mariadbNames: Record<number, string> = {
+  1927: 'ER_CONNECTION_KILLED',
+  1969: 'ER_STATEMENT_TIMEOUT',
+  4025: 'ER_CONSTRAINT_FAILED',
+}
+
+const transient: ReadonlySet<number> = new Set([
+  1015, // ER_CANT_LOCK
+  1021, // ER_DISK_FULL
+  1030, // ER_GET_ERRNO: the storage engine reports an I/O error
+  1037, // ER_OUTOFMEMORY
+  1038, // ER_OUT_OF_SORTMEMORY
+  1040, // ER_CON_COUNT_ERROR: too many connections
+  1041, // ER_OUT_OF_RESOURCES
+  1042, // ER_BAD_HOST_ERROR
+  1043, // ER_HANDSHAKE_ERROR
+  1047, // ER_UNKNOWN_COM_ERROR: a Galera node that is not ready sends it
+  1053, // ER_SERVER_SHUTDOWN
+  1077, // ER_NORMAL_SHUTDOWN
+  1079, // ER_SHUTDOWN_COMPLETE
+  1080, // ER_FORCING_CLOSE
+  1114, // ER_RECORD_FILE_FULL: no space for the table
+  1129, // ER_HOST_IS_BLOCKED
+  1152, // ER_ABORTING_CONNECTION
+  1156, // ER_NET_PACKETS_OUT_OF_ORDER
+  1158, // ER_NET_READ_ERROR
+  1159, // ER_NET_READ_INTERRUPTED
+  1160, // ER_NET_ERROR_ON_WRITE
+  1161, // ER_NET_WRITE_INTERRUPTED
+  1180, // ER_ERROR_DURING_COMMIT
+  1184, // ER_NEW_ABORTING_CONNECTION
+  1203, // ER_TOO_MANY_USER_CONNECTIONS
+  1205, // ER_LOCK_WAIT_TIMEOUT
+  1213, // ER_LOCK_DEADLOCK
+  1226, // ER_USER_LIMIT_REACHED
+  1290, // ER_OPTION_PREVENTS_STATEMENT: read-only, as during a fail-over
+  1317, // ER_QUERY_INTERRUPTED
+  1412, // ER_TABLE_DEF_CHANGED
+  1461, // ER_MAX_PREPARED_STMT_COUNT_REACHED
+  1615, // ER_NEED_REPREPARE
+  1637, // ER_TOO_MANY_CONCURRENT_TRXS
+  1792, // ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION
+  1836, // ER_READ_ONLY_MODE
+  1927, // MariaDB: connection killed
+  1969, // MariaDB: max_statement_time
+  3024, // MySQL: max_execution_time
+])
+
+/** After each the statement is rolled back: nothing of it is stored, and fewer rows might be in time. */
+const statementTimeouts: ReadonlySet<number> = new Set([1969, 3024])
+
+const wholeDestination: ReadonlyMap<number, string> = new Map([
+  [1044, 'Grant this user the right to the database.'],
+  [1045, 'Check username and password, and from which hosts the user may connect.'],
+  [1049, 'Create the database or correct its name.'],
+  [1054, 'Add the column to the table or change the column mappings.'],
+  [1109, 'Create the table or correct its name.'],
+  [1130, 'Allow the user to connect from this host.'],
+  [1142, 'Grant this user INSERT on the table, and UPDATE where a column has the role dedupe_id.'],
+  [1143, 'Grant this user INSERT on the column, and UPDATE where a column has the role dedupe_id.'],
+  [1146, 'Create the table or correct its name.'],
+  [1251, 'Change the authentication plugin of the user.'],
+  [1370, 'Grant this user the right that is missing.'],
+  [1449, 'The trigger or view is defined by a user that no longer exists.'],
+  [1471, 'The target is a view that takes no rows: name a table.'],
+  [1698, 'Check username and password: this user may not log in with a password.'],
+  [1820, 'The password of this user has expired: set a new one.'],
+  [1862, 'The password of this user has expired: set a new one.'],
+  [3118, 'The account is locked: unlock it.'],
+  [3159, 'The server takes encrypted connections only.'],
+  [4151, 'The account is locked: unlock it.'],
+])
+
+/** Errors of the client library before authentication is complete. */
+const handshake: Record<string, string> = {
+  HANDSHAKE_NO_SSL_SUPPORT:
+    'The database server does not offer TLS, which is used for every host but localhost and 127.0.0.1: enable it on the server.',
+  AUTH_SWITCH_PLUGIN_ERROR:
+    'The database server asks for an authentication plugin that is not supported: use mysql_native_password or caching_sha2_password.',
+}

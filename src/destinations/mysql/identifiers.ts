@@ -1,0 +1,23 @@
+/** Names in MySQL's SQL. Every identifier that gets into a statement goes through `quoteMysqlIdentifier`. */
+import { DeliveryError } from '../driver.ts'
+import { identifierFault } from '../sql/identifiers.ts'
+
+/** `name` in backticks. Throws a permanent `ER_WRONG_NAME` for what the server cannot hold. */
+export function quoteMysqlIdentifier(name: string): string {
+  const fault = identifierFault('mysql', name)
+  if (fault) throw new DeliveryError('permanent', 'ER_WRONG_NAME', `The name "${name}" ${fault}.`)
+  return `\`${name.replaceAll('`', '``')}\``
+}
+
+/** `table` or `database.table`. Without a database part the connection's own is meant. */
+export function splitTableName(table: string, database: string): { database: string; table: string } {
+  const parts = table.split('.')
+  if (parts.length === 1) return { database, table }
+  const [first = '', second = ''] = parts
+  if (parts.length === 2) return { database: first, table: second }
+  throw new DeliveryError(
+    'permanent',
+    'ER_WRONG_TABLE_NAME',
+    `"${table}" is not a table's name: it must be table or database.table.`,
+  )
+}

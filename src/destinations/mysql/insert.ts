@@ -1,0 +1,183 @@
+/**
+ * Stores rows in one transaction, and finds the row at fault when the server rejects some.
+ *
+ *   rows ──cut──▶ statements of 512, 64, 8 or 1 rows ──all taken──▶ the caller's COMMIT
+ *                     │ rejected, or taken with values changed
+ *                     ▼
+ *                 ROLLBACK, again with a savepoint before each statement; the rejected one in the next smaller size
+ *                 until one row is alone ──▶ ROLLBACK ──▶ permanent error naming the row's message
+ *
+ * Few fixed sizes, because every statement text is prepared once and then only executed. The search stores nothing, and
+ * rows before the failing one are there while it is tried, so
+ * that a collision within the batch is found where it happens.
+ */
+import { DeliveryError } from '../driver.ts'
+import type { MysqlConnection } from './connection.ts'
+import { isRecordFault, mysqlError, serverErrorOf } from './errors.ts'
+import { placeOf, type Row } from './rows.ts'
+import { type InsertPlan, insertSql } from './statement.ts'
+
+const statementRows = [512, 64, 8, 1] as const
+
+const maxPlaceholders = 65_535
+/** No single statement need be larger, and its packet is one piece of memory. */
+const maxStatementBytes = 8 * 1024 * 1024
+
+/** Leaves the transaction open, for the caller to commit. Rejects with the server's or the connection's error, or with a DeliveryError that names a message. */
+export async function storeRows(
+  connection: MysqlConnection,
+  plan: InsertPlan,
+  rows: readonly Row[],
+): Promise<void> {
+  rejectOversized(connection, plan, rows)
+  try {
+    for (const statement of cut(connection, plan, rows, 0)) await run(connection, plan, statement)
+  } catch (error) {
+    if (!isRecordFault(error) && !(error instanceof ChangedValueError)) throw error
+    await connection.command('ROLLBACK')
+    const failing = await findFailingRow(connection, plan, rows)
+    await connection.command('ROLLBACK')
+    if (failing) throw naming(failing.row, failing.error)
+    // Somebody else's rows were in the way and are gone: worth another try as a whole.
+    throw new DeliveryError(
+      'transient',
+      'not_reproduced',
+      `${asDelivery(error).message} It did not happen again.`,
+    )
+  }
+}
+
+/** The server took the row but stored something else than was sent: a warning where strict mode raises no error. */
+class ChangedValueError extends Error {
+  readonly code = 'WARN_DATA_TRUNCATED'
+}
+
+async function run(connection: MysqlConnection, plan: InsertPlan, rows: readonly Row[]): Promise<void> {
+  const values: (string | null)[] = []
+  for (const row of rows) for (const value of row.values) values.push(value)
+  const warnings = await connection.execute(insertSqlOf(plan, rows), values)
+  if (warnings === 0) return
+  const changed = (await connection.warnings()).find(({ errno }) => changesData.has(errno))
+  if (changed) throw new ChangedValueError(changed.message)
+}
+
+async function findFailingRow(
+  connection: MysqlConnection,
+  plan: InsertPlan,
+  rows: readonly Row[],
+  sizeFrom = 0,
+): Promise<{ row: Row; error: unknown } | null> {
+  for (const statement of cut(connection, plan, rows, sizeFrom)) {
+    await connection.command('SAVEPOINT before_statement')
+    try {
+      await run(connection, plan, statement)
+    } catch (error) {
+      if (!isRecordFault(error) && !(error instanceof ChangedValueError)) throw error
+      const [first] = statement
+      if (statement.length === 1 && first) return { row: first, error }
+      await connection.command('ROLLBACK TO SAVEPOINT before_statement')
+      const smaller = statementRows.findIndex((size) => size < statement.length)
+      const failing = await findFailingRow(connection, plan, statement, smaller)
+      if (failing) return failing
+    }
+  }
+  return null
+}
+
+/** Runs of rows of one shape, in order, each of a fixed size and under the packet limit. */
+function* cut(
+  connection: MysqlConnection,
+  plan: InsertPlan,
+  rows: readonly Row[],
+  sizeFrom: number,
+): Generator<readonly Row[]> {
+  const limit = Math.min(maxStatementBytes, roomIn(connection))
+  for (let start = 0; start < rows.length; ) {
+    const fitting = runLength(rows, start, limit)
+    const perRow = Math.max(1, rows[start]!.columns.length)
+    const size =
+      statementRows
+        .slice(sizeFrom)
+        .find(
+          (count) =>
+            count <= fitting &&
+            count * perRow <= maxPlaceholders &&
+            (count === 1 || insertSqlOf(plan, rows.slice(start, start + count)).length <= limit),
+        ) ?? 1
+    yield rows.slice(start, start + size)
+    start += size
+  }
+}
+
+/** How many rows from `start` on have one shape and fit together; at least 1. */
+function runLength(rows: readonly Row[], start: number, limit: number): number {
+  const { columns } = rows[start]!
+  let bytes = 0
+  let end = start
+  while (end < rows.length && end - start < statementRows[0] && rows[end]!.columns === columns) {
+    bytes += rows[end]!.bytes
+    if (bytes > limit) break
+    end++
+  }
+  return Math.max(1, end - start)
+}
+
+/** Found before it is sent: the server would drop the connection. */
+function rejectOversized(connection: MysqlConnection, plan: InsertPlan, rows: readonly Row[]): void {
+  const limit = roomIn(connection)
+  const row = rows.find(({ bytes }) => bytes > limit)
+  if (row === undefined) return
+  throw new DeliveryError(
+    'permanent',
+    'ER_NET_PACKET_TOO_LARGE',
+    `The record needs ${row.bytes} bytes for ${plan.table.name}, more than the server's max_allowed_packet of ${connection.maxPacketBytes}: raise it there, or skip the message (${placeOf(row)}).`,
+    { failedSeq: row.seq },
+  )
+}
+
+/** Beside the rows a packet holds its header, the statement's id and flags. */
+function roomIn({ maxPacketBytes }: MysqlConnection): number {
+  return maxPacketBytes - 64
+}
+
+/** Texts are kept per plan: building one of 512 rows costs as much as sending it. */
+const texts = new WeakMap<readonly unknown[], Map<number, string>>()
+function insertSqlOf(plan: InsertPlan, rows: readonly Row[]): string {
+  const { columns } = rows[0]!
+  const known = texts.get(columns) ?? new Map<number, string>()
+  texts.set(columns, known)
+  const sql = known.get(rows.length) ?? insertSql(plan, columns, rows.length)
+  known.set(rows.length, sql)
+  return sql
+}
+
+/** Warnings that say that what is stored is not what was sent. Others (deprecations, replication) are harmless. */
+const changesData: ReadonlySet<number> = new Set([
+  1048, // ER_BAD_NULL_ERROR: NULL replaced
+  1263, // ER_WARN_NULL_TO_NOTNULL
+  1264, // ER_WARN_DATA_OUT_OF_RANGE
+  1265, // WARN_DATA_TRUNCATED: digits or trailing spaces lost
+  1292, // ER_TRUNCATED_WRONG_VALUE
+  1300, // ER_INVALID_CHARACTER_STRING
+  1364, // ER_NO_DEFAULT_FOR_FIELD
+  1365, // ER_DIVISION_BY_ZERO
+  1366, // ER_TRUNCATED_WRONG_VALUE_FOR_FIELD
+  1406, // ER_DATA_TOO_LONG
+  1411, // ER_WRONG_VALUE_FOR_TYPE
+  1916, // MariaDB: ER_DATA_OVERFLOW
+  1918, // MariaDB: ER_BAD_DATA
+])
+
+function naming(row: Row, error: unknown): DeliveryError {
+  const { code, message } = asDelivery(error)
+  return new DeliveryError('permanent', code, `${message} (${placeOf(row)})`, {
+    failedSeq: row.seq,
+    cause: error,
+  })
+}
+
+function asDelivery(error: unknown): { code: string; message: string } {
+  if (!(error instanceof ChangedValueError)) return mysqlError(error, 0)
+  const message = `The server would have stored something else than was sent: ${error.message}.`
+  return { code: serverErrorOf(error)?.code ?? error.code, message }
+}

@@ -1,0 +1,121 @@
+/** A batch's records as rows of bound values, each knowing its message, so that a failure can name it. */
+import { pickMembers, recordTexts } from '../../buffer/record-text.ts'
+import type { ColumnRule } from '../../contract/column-rules.ts'
+import { resourceLimits } from '../../contract/resource-limits.ts'
+import { type Batch, DeliveryError } from '../driver.ts'
+import { generatedId, receivedAtValue } from '../sql/columns.ts'
+import { ColumnValueError } from './column-value-error.ts'
+import type { InsertPlan, PlannedColumn } from './statement.ts'
+import { type MysqlColumn, parameterOf } from './values.ts'
+
+export interface Row {
+  /** The columns this row fills: the same array object for all rows of one shape. */
+  columns: readonly MysqlColumn[]
+  values: readonly (string | null)[]
+  /** Upper bound of what the row adds to a statement's packet. */
+  bytes: number
+  seq: number
+  msgId: string
+  /** Place of the record in its message, from 0. */
+  index: number
+}
+
+/** Throws a permanent DeliveryError with `failedSeq` for a value that its column cannot take unchanged. */
+export function rowsOf(batch: Batch, plan: InsertPlan): Row[] {
+  const rows: Row[] = []
+  const scanned: (string | undefined)[] = new Array(plan.slots.size)
+  const shapes = shapers.get(plan) ?? shapesOf(plan)
+  shapers.set(plan, shapes)
+  for (const { body, receivedMs, msgId, seq } of batch.messages) {
+    for (const [index, record] of recordTexts(body).entries()) {
+      pickMembers(record, plan.slots, scanned)
+      const shape = shapes(scanned)
+      const place = { seq, msgId, index }
+      if (shape.length === 0) throw noColumn(plan, place)
+      const values: (string | null)[] = new Array(shape.length)
+      let bytes = 0
+      for (let at = 0; at < shape.length; at++) {
+        const { column, rule, slot } = shape[at]!
+        const json = slot === -1 ? madeValue(rule, msgId, index, receivedMs) : scanned[slot]
+        const value = bind(json, column, place)
+        if (value === null && rule.isDedupe) throw noDedupeValue(column, place)
+        values[at] = value
+        // Type and flag, length prefix and null bit: at most 12 bytes beside the text.
+        bytes += 12 + (value === null ? 0 : Buffer.byteLength(value))
+      }
+      rows.push({ columns: shape.columns, values, bytes, seq, msgId, index })
+    }
+  }
+  return rows
+}
+
+/** As JSON text, so that it is fitted to its column like a value of the record. */
+function madeValue({ source, type }: ColumnRule, msgId: string, index: number, receivedMs: number): string {
+  return JSON.stringify(
+    source.kind === 'received_at' ? receivedAtValue(type, receivedMs) : generatedId(msgId, index),
+  )
+}
+
+type Place = Pick<Row, 'seq' | 'msgId' | 'index'>
+
+/** Where a record is, for an error's text. */
+export function placeOf({ msgId, index }: Place): string {
+  return `record ${index + 1} of message ${msgId}`
+}
+
+type Shaper = (scanned: readonly (string | undefined)[]) => Shape
+/** Kept with the plan: rows of later batches share their shapes, and with them the statements' texts. */
+const shapers = new WeakMap<InsertPlan, Shaper>()
+type Shape = readonly PlannedColumn[] & { columns: readonly MysqlColumn[] }
+
+/** The columns that a record fills: all of them, or without mappings those that it has keys for. */
+function shapesOf(plan: InsertPlan): Shaper {
+  const shapeOf = (parts: readonly PlannedColumn[]): Shape =>
+    Object.assign([...parts], { columns: parts.map(({ column }) => column) })
+  const whole = shapeOf(plan.columns)
+  if (!plan.isByName) return () => whole
+  const known = new Map<string, Shape>()
+  return (scanned) => {
+    let mask = ''
+    for (const json of scanned) mask += json === undefined ? '0' : '1'
+    const shape = known.get(mask) ?? shapeOf(plan.columns.filter(({ slot }) => scanned[slot] !== undefined))
+    // Least recently used first. Records of random keys would otherwise leave 2 KB of statement each.
+    known.delete(mask)
+    known.set(mask, shape)
+    if (known.size > resourceLimits.rowShapes) known.delete(known.keys().next().value ?? mask)
+    return shape
+  }
+}
+
+function bind(json: string | undefined, column: MysqlColumn, place: Place): string | null {
+  try {
+    return parameterOf(json, column)
+  } catch (error) {
+    if (!(error instanceof ColumnValueError)) throw error
+    throw new DeliveryError(
+      'permanent',
+      'invalid_value',
+      `Column "${column.name}" (${column.type}) cannot take the value unchanged: ${error.message} (${placeOf(place)}).`,
+      { failedSeq: place.seq },
+    )
+  }
+}
+
+function noColumn({ table }: InsertPlan, place: Place): DeliveryError {
+  return new DeliveryError(
+    'permanent',
+    'no_matching_column',
+    `No key of the record is the name of a column of ${table.database}.${table.name} (${placeOf(place)}).`,
+    { failedSeq: place.seq },
+  )
+}
+
+/** NULL never collides with anything: an upsert of it would store another copy at every retry. */
+function noDedupeValue(column: MysqlColumn, place: Place): DeliveryError {
+  return new DeliveryError(
+    'permanent',
+    'no_dedupe_value',
+    `The record has no value for the dedupe_id column "${column.name}" (${placeOf(place)}).`,
+    { failedSeq: place.seq },
+  )
+}

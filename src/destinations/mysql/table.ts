@@ -1,0 +1,122 @@
+/** What the driver knows of the destination's table, read from the server's catalog once a connection. */
+import type { RowDataPacket } from 'mysql2/promise'
+import { DeliveryError } from '../driver.ts'
+import type { ColumnKind, MysqlColumn } from './values.ts'
+
+export interface TableDescription {
+  database: string
+  name: string
+  columns: readonly MysqlColumn[]
+  /** The columns of each unique key; a key over an expression or the beginning of a column has null for it. */
+  uniqueKeys: readonly (readonly (string | null)[])[]
+  /** False for MyISAM and the like, where a batch cannot be all or nothing. */
+  isTransactional: boolean
+}
+
+/** Runs one prepared statement and returns its rows. */
+export type Select = (sql: string, values: string[]) => Promise<RowDataPacket[]>
+
+/** Rejects with the permanent `ER_NO_SUCH_TABLE` when there is no such table, or none this user may see. */
+export async function describeTable(
+  select: Select,
+  { database, table }: { database: string; table: string },
+  isMariadb: boolean,
+): Promise<TableDescription> {
+  const names = [database, table]
+  const columns = await select(
+    `SELECT COLUMN_NAME AS name, DATA_TYPE AS kind, COLUMN_TYPE AS type, IS_NULLABLE AS nullable, COLUMN_DEFAULT AS dflt,
+       EXTRA AS extra, DATETIME_PRECISION AS fraction, GENERATION_EXPRESSION AS expression
+     FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ? ORDER BY ORDINAL_POSITION`,
+    names,
+  )
+  if (columns.length === 0)
+    throw new DeliveryError(
+      'permanent',
+      'ER_NO_SUCH_TABLE',
+      `There is no table ${database}.${table}, or this user has no right to it: create it or grant INSERT.`,
+    )
+  const jsonColumns = isMariadb ? await jsonColumnsOfMariadb(select, names) : new Set<string>()
+  return {
+    database,
+    name: table,
+    columns: columns.map((row) => describeColumn(row, jsonColumns)),
+    uniqueKeys: await uniqueKeys(select, names),
+    isTransactional: await isTransactional(select, names),
+  }
+}
+
+/** Names are compared as the server does: without regard to case. */
+export function findColumn(table: TableDescription, name: string): MysqlColumn | undefined {
+  const wanted = name.toLowerCase()
+  return table.columns.find((column) => column.name.toLowerCase() === wanted)
+}
+
+function describeColumn(row: RowDataPacket, jsonColumns: ReadonlySet<string>): MysqlColumn {
+  const [name, dataType, extra] = [String(row.name), String(row.kind).toLowerCase(), String(row.extra)]
+  const isNullable = row.nullable === 'YES'
+  return {
+    name,
+    kind: jsonColumns.has(name.toLowerCase()) ? 'json' : (kinds[dataType] ?? 'text'),
+    type: String(row.type),
+    timePrecision: Number(row.fraction ?? 0),
+    isNullable,
+    hasDefault: isNullable || row.dflt !== null || /auto_increment/i.test(extra),
+    isGenerated: String(row.expression ?? '') !== '',
+  }
+}
+
+const kinds: Record<string, ColumnKind> = {
+  tinyint: 'integer',
+  smallint: 'integer',
+  mediumint: 'integer',
+  int: 'integer',
+  bigint: 'integer',
+  year: 'integer',
+  bit: 'bit',
+  decimal: 'number',
+  float: 'number',
+  double: 'number',
+  datetime: 'datetime',
+  timestamp: 'datetime',
+  date: 'date',
+  time: 'time',
+  json: 'json',
+  enum: 'enum',
+  set: 'enum',
+}
+
+/** MariaDB's JSON is LONGTEXT with a check: without this, the string abc would be bound without its quotes and rejected. */
+async function jsonColumnsOfMariadb(select: Select, names: string[]): Promise<Set<string>> {
+  const checks = await select(
+    `SELECT CONSTRAINT_NAME AS name, CHECK_CLAUSE AS clause FROM information_schema.CHECK_CONSTRAINTS
+     WHERE CONSTRAINT_SCHEMA = ? AND TABLE_NAME = ?`,
+    names,
+  )
+  const isJson = (row: RowDataPacket) =>
+    String(row.clause).toLowerCase() === `json_valid(\`${String(row.name).toLowerCase()}\`)`
+  return new Set(checks.filter(isJson).map((row) => String(row.name).toLowerCase()))
+}
+
+async function uniqueKeys(select: Select, names: string[]): Promise<(string | null)[][]> {
+  const parts = await select(
+    `SELECT INDEX_NAME AS name, COLUMN_NAME AS col, SUB_PART AS prefix FROM information_schema.STATISTICS
+     WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ? AND NON_UNIQUE = 0 ORDER BY INDEX_NAME, SEQ_IN_INDEX`,
+    names,
+  )
+  const keys = new Map<string, (string | null)[]>()
+  for (const part of parts) {
+    const columns = keys.get(String(part.name)) ?? []
+    columns.push(part.prefix === null && part.col !== null ? String(part.col) : null)
+    keys.set(String(part.name), columns)
+  }
+  return [...keys.values()]
+}
+
+async function isTransactional(select: Select, names: string[]): Promise<boolean> {
+  const rows = await select(
+    `SELECT e.TRANSACTIONS AS answer FROM information_schema.TABLES t JOIN information_schema.ENGINES e ON e.ENGINE = t.ENGINE
+     WHERE t.TABLE_SCHEMA = ? AND t.TABLE_NAME = ?`,
+    names,
+  )
+  return rows.every((row) => row.answer === 'YES')
+}

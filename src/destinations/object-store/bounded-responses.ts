@@ -1,0 +1,54 @@
+/** What of a store's responses reaches the SDK, which trusts them: its XML parser takes quadratic time and 30 times the memory. */
+import type { S3Client } from '@aws-sdk/client-s3'
+import { resourceLimits } from '../../contract/resource-limits.ts'
+import { DeliveryError } from '../driver.ts'
+
+interface Response {
+  body?: (AsyncIterable<Buffer> & { destroy(): unknown }) | Uint8Array
+}
+
+const centuryMs = 100 * 365 * 86_400_000
+
+export function boundResponses(client: S3Client): void {
+  client.middlewareStack.add(
+    (next) => async (args) => {
+      const result = await next(args)
+      const response = result.response as Response
+      if (response.body !== undefined && !(response.body instanceof Uint8Array))
+        response.body = withoutTrailingSpace(await read(response.body))
+      return result
+    },
+    { name: 'boundResponses', step: 'deserialize', priority: 'low' },
+  )
+  client.middlewareStack.add(
+    (next) => (args) => {
+      // The SDK follows the store's clock. From the end of time on, no request could be signed any more.
+      const { config } = client
+      if (!(Math.abs(config.systemClockOffset) < centuryMs)) config.systemClockOffset = 0
+      return next(args)
+    },
+    { name: 'boundClock', step: 'initialize' },
+  )
+}
+
+/** Rejects with the network's error, or with a DeliveryError when there is too much. */
+async function read(body: AsyncIterable<Buffer> & { destroy(): unknown }): Promise<Buffer> {
+  const chunks: Buffer[] = []
+  let bytes = 0
+  for await (const chunk of body) {
+    chunks.push(chunk)
+    bytes += chunk.length
+    if (bytes <= resourceLimits.storeResponseBytes) continue
+    body.destroy()
+    const message = `The object store sent a response of more than ${resourceLimits.storeResponseBytes / 1024} KiB.`
+    throw new DeliveryError('transient', 'response_too_large', message)
+  }
+  return Buffer.concat(chunks)
+}
+
+/** The SDK knows an error with status 200 by the end of its text. */
+function withoutTrailingSpace(body: Buffer): Buffer {
+  let end = body.length
+  while (end > 0 && [0x20, 0x09, 0x0a, 0x0d].includes(body[end - 1] ?? 0)) end -= 1
+  return body.subarray(0, end)
+}

@@ -1,0 +1,72 @@
+/** POST destinations/test for object stores: looks at the bucket, and writes and removes an empty object. */
+import { randomUUID } from 'node:crypto'
+import type { Batch, DestinationCheck, DriverSettings, ObjectStoreSpec } from '../driver.ts'
+import { objectOf } from './body.ts'
+import { openStore } from './connection.ts'
+
+/** A zero-byte object is written where the first one of now would go, and removed: only that shows the right to write. */
+export async function checkObjectStore(
+  spec: ObjectStoreSpec,
+  settings: DriverSettings,
+  signal: AbortSignal,
+): Promise<DestinationCheck[]> {
+  const { config } = spec
+  const store = openStore(config, settings)
+  const checks: DestinationCheck[] = []
+  const failed = (name: string, error: unknown) =>
+    checks.push({ name, ok: false, message: store.deliveryError(error, 0).message })
+  try {
+    await store.head(signal)
+    checks.push({ name: 'bucket', ok: true, message: `Bucket "${config.bucket}" exists.` })
+  } catch (error) {
+    // Looking at a bucket takes another right than writing to it; the write below decides.
+    if (!isForbidden(error)) {
+      failed('bucket', error)
+      store.close()
+      return checks
+    }
+  }
+  try {
+    const { key } = await objectOf(emptyBatch(Date.now()), spec, settings.epoch)
+    const probe = `${key.slice(0, key.lastIndexOf('/') + 1)}.pipectl-check-${randomUUID()}`
+    await store.put({ Key: probe, Body: Buffer.alloc(0) }, signal)
+    const isRemoved = await store.remove(probe, signal).then(
+      () => true,
+      () => false,
+    )
+    const rest = isRemoved ? '' : ` The empty object ${probe} could not be removed.`
+    checks.push({ name: 'write', ok: true, message: `Objects can be written.${rest}` })
+  } catch (error) {
+    failed('write', error)
+  }
+  store.close()
+  return checks
+}
+
+function isForbidden(error: unknown): boolean {
+  return (
+    error instanceof Error &&
+    '$metadata' in error &&
+    Reflect.get(error.$metadata ?? {}, 'httpStatusCode') === 403
+  )
+}
+
+function emptyBatch(nowMs: number): Batch {
+  const message = {
+    seq: 0,
+    pipeId: '',
+    msgId: randomUUID(),
+    receivedMs: nowMs,
+    recordCount: 0,
+    body: Buffer.alloc(0),
+  }
+  return {
+    identity: message.msgId,
+    firstSeq: 0,
+    lastSeq: 0,
+    messages: [message],
+    recordCount: 0,
+    byteCount: 0,
+    recordOffset: 0,
+  }
+}

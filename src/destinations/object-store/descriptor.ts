@@ -1,0 +1,48 @@
+/** S3-compatible object stores. */
+import { parseKeyTemplate } from '../../contract/key-template.ts'
+import type { DestinationDescriptor, ObjectStoreSpec } from '../driver.ts'
+import { hasControlCharacters, httpUrlFault } from '../url-rules.ts'
+
+export const objectStore: DestinationDescriptor<ObjectStoreSpec> = {
+  type: 'destination_object_store',
+  rules(config) {
+    const faults: [string, string][] = []
+    if (/[\s/\\\p{Cc}]/u.test(config.bucket) || /^\.+$/.test(config.bucket))
+      faults.push(['bucket', 'must be a bucket name'])
+    for (const key of [
+      'region',
+      'storage_class',
+      'kms_key_id',
+      'access_key',
+      'secret_key',
+      'session_token',
+    ] as const)
+      if (hasControlCharacters(config[key] ?? '')) faults.push([key, 'must not hold control characters'])
+    const endpointFault = config.endpoint === null ? null : endpointFaultOf(config.endpoint)
+    if (endpointFault !== null) faults.push(['endpoint', endpointFault])
+    if (config.access_key !== null && config.secret_key === null)
+      faults.push(['secret_key', 'is required with access_key'])
+    if (config.secret_key !== null && config.access_key === null)
+      faults.push(['access_key', 'is required with secret_key'])
+    if (config.session_token !== null && config.access_key === null)
+      faults.push(['access_key', 'is required with session_token'])
+    const template = parseKeyTemplate(config.key_template)
+    if (!template.ok) faults.push(['key_template', template.message])
+    if (config.kms_key_id !== null && config.sse !== 'aws:kms')
+      faults.push(['kms_key_id', 'goes with sse "aws:kms" only'])
+    return faults
+  },
+  target: ({ endpoint }) => (endpoint === null ? null : { key: 'endpoint', url: endpoint }),
+  // Above the 110 s that a request may take.
+  attemptLimitMs: () => 120_000,
+  load: async () => (await import('./driver.ts')).objectStore,
+}
+
+function endpointFaultOf(endpoint: string): string | null {
+  const fault = httpUrlFault(endpoint)
+  if (fault !== null) return fault
+  const { username, password } = new URL(endpoint)
+  return username === '' && password === ''
+    ? null
+    : 'must not hold a user name or password: they would be shown'
+}

@@ -1,0 +1,118 @@
+/**
+ * What an S3-compatible store says, as a DeliveryError. A store does not look into objects: whatever it rejects for good
+ * it rejects for every message alike, so the batch's first message is named and nothing needs to be searched.
+ */
+import { DeliveryError } from '../driver.ts'
+import { nestedDeliveryError, networkError } from '../network-error.ts'
+
+export function objectStoreError(
+  error: unknown,
+  { bucket, region, firstSeq }: { bucket: string; region: string; firstSeq: number },
+): DeliveryError {
+  const own = nestedDeliveryError(error)
+  if (own !== null) return own.class === 'permanent' ? own.with({ failedSeq: firstSeq }) : own
+  const { code, status, message, headers, bodyRegion } = describe(error)
+  if (code === 'CredentialsProviderError')
+    return permanent(
+      code,
+      'No credentials were found: set access_key and secret_key, or give this server credentials of its own.',
+    )
+  if (status === undefined) {
+    const failure = networkError(error, 'The object store')
+    // The object may have been stored all the same.
+    return isTimeout(error) ? failure.with({ timedOut: 'unknown' }) : failure
+  }
+  if (status === 408 || status === 425 || status === 429 || status >= 500 || status < 300 || waits.has(code))
+    return new DeliveryError('transient', code, `The object store answers ${status} ${code}: ${message}`, {
+      retryAfterMs: retryAfterMs(headers['retry-after']),
+      cause: error,
+    })
+  const rightRegion = headers['x-amz-bucket-region'] ?? bodyRegion
+  if (redirects.has(code) || status === 301 || status === 307 || (rightRegion && rightRegion !== region))
+    return permanent(
+      code,
+      rightRegion
+        ? `Bucket "${bucket}" is in region ${rightRegion}, not ${region}: set region to ${rightRegion}.`
+        : `Bucket "${bucket}" is not in region ${region} or not at this endpoint: correct region or endpoint.`,
+    )
+  return permanent(code, advice[code]?.(bucket) ?? `The object store answers ${status} ${code}: ${message}`)
+
+  function permanent(code: string, text: string): DeliveryError {
+    return new DeliveryError('permanent', code, text, { failedSeq: firstSeq, cause: error })
+  }
+}
+
+/** Refusals with a 4xx that pass by themselves. */
+const waits: ReadonlySet<string> = new Set([
+  'SlowDown',
+  'RequestTimeout',
+  'RequestTimeTooSkewed',
+  'OperationAborted',
+  'Throttling',
+  'ThrottlingException',
+  'TooManyRequestsException',
+])
+
+const redirects: ReadonlySet<string> = new Set([
+  'PermanentRedirect',
+  'TemporaryRedirect',
+  'AuthorizationHeaderMalformed',
+  'IllegalLocationConstraintException',
+])
+
+const advice: Record<string, (bucket: string) => string> = {
+  NoSuchBucket: (bucket) => `There is no bucket "${bucket}" at this endpoint: create it or correct its name.`,
+  NotFound: (bucket) => `There is no bucket "${bucket}" at this endpoint: create it or correct its name.`,
+  SignatureDoesNotMatch: () => 'The signature is wrong: secret_key does not belong to access_key.',
+  InvalidAccessKeyId: () => 'The object store does not know this access_key.',
+  ExpiredToken: () => 'The credentials have expired: set new ones.',
+  InvalidToken: () => 'The session_token is not valid: set a new one.',
+  AccessDenied: (bucket) => `Access denied: allow these credentials s3:PutObject in bucket "${bucket}".`,
+  Forbidden: (bucket) => `Access denied: allow these credentials s3:PutObject in bucket "${bucket}".`,
+  InvalidStorageClass: () => 'The object store does not know this storage_class.',
+}
+
+interface Described {
+  code: string
+  status: number | undefined
+  message: string
+  headers: Record<string, string>
+  bodyRegion: string | undefined
+}
+
+/** The SDK's errors carry the response in `$metadata` and `$response`; nothing else is taken for granted. */
+function describe(error: unknown): Described {
+  const status = field(field(error, '$metadata'), 'httpStatusCode')
+  const headers = field(field(error, '$response'), 'headers')
+  const region = field(error, 'Region')
+  const name = field(error, 'name')
+  return {
+    // A response without a body (HEAD) leaves the SDK without a name.
+    code:
+      typeof name === 'string' && !/^(Unknown|UnknownError|Error)$/.test(name) && !/^[0-9]+$/.test(name)
+        ? name
+        : `http_${String(status)}`,
+    status: typeof status === 'number' ? status : undefined,
+    message: error instanceof Error ? error.message : '',
+    headers: Object.fromEntries(
+      Object.entries(typeof headers === 'object' && headers !== null ? headers : {}).map(([key, value]) => [
+        key.toLowerCase(),
+        String(value),
+      ]),
+    ),
+    bodyRegion: typeof region === 'string' ? region : undefined,
+  }
+}
+
+/** The SDK's own limit for a request. */
+function isTimeout(error: unknown): boolean {
+  return field(error, 'name') === 'TimeoutError' || field(error, 'code') === 'ETIMEDOUT'
+}
+
+function field(value: unknown, key: string): unknown {
+  return typeof value === 'object' && value !== null ? Reflect.get(value, key) : undefined
+}
+
+function retryAfterMs(header: string | undefined): number | undefined {
+  return header !== undefined && /^[0-9]{1,10}$/.test(header) ? Number(header) * 1000 : undefined
+}

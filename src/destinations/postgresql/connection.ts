@@ -1,0 +1,196 @@
+/**
+ * One connection to a PostgreSQL server. Dialled through the egress policy, TLS by the spec's rule, every wait ends
+ * with the caller's signal: the socket is destroyed then, because a half-open connection would never end.
+ *
+ *   socket ─(guarded: bytes counted)─ TLS ─(guarded, server admitted)─ message gate ─(whole, checked messages)─ pg client
+ */
+import { isIP, type Socket } from 'node:net'
+import tls from 'node:tls'
+import pg from 'pg'
+import { type DatabaseSpec, DeliveryError, type DriverSettings } from '../driver.ts'
+import { dial } from '../egress.ts'
+import { filterData, guardSocket, protocolError, ReadLimit } from '../guarded-socket.ts'
+import { isOwnHost, usesTls } from '../sql/columns.ts'
+import type { AdmitServer } from '../sql/server-key.ts'
+import { tlsUnavailable } from './errors.ts'
+import { MessageGate, wrongServer } from './message-gate.ts'
+
+const connectTimeoutMs = 15_000
+/** The server gives up before the lane's watchdog (60 s) does: a late commit cannot overtake the next attempt. */
+const statementTimeoutMs = 50_000
+
+type DatabaseConfig = DatabaseSpec['config']
+export type Row = Record<string, unknown>
+
+export interface PostgresSession {
+  /** Rejects with the pg client's own error, or the transient DeliveryError `aborted`. */
+  run(signal: AbortSignal, text: string, values?: readonly unknown[]): Promise<Row[]>
+  /** What may be read is counted from here on. */
+  beginAttempt(): void
+  /** The connection is gone; open another. */
+  isDead(): boolean
+  destroy(): void
+}
+
+export async function openSession(
+  config: DatabaseConfig,
+  settings: DriverSettings,
+  admit: AdmitServer,
+  signal: AbortSignal,
+): Promise<PostgresSession> {
+  const deadline = AbortSignal.timeout(connectTimeoutMs)
+  const stop = AbortSignal.any([signal, deadline])
+  const reads = new ReadLimit()
+  let socket: Socket | undefined
+  try {
+    const target = { host: config.host, port: config.port }
+    socket = await dial(target, settings.egress, { signal: stop, reads, use: 'database' })
+    const isTls = usesTls(config.host, settings.databaseTls)
+    if (isTls) {
+      const raw = socket
+      socket = await untilAborted(
+        stop,
+        () => admittedTls(raw, config.host, reads, admit),
+        () => raw.destroy(),
+      )
+    }
+    const allowsPasswordInClear =
+      !isTls || isOwnHost(config.host) || settings.databasePasswordInClear === true
+    const session = startSession(socket, config, reads, allowsPasswordInClear)
+    await session.connect(stop)
+    await session.run(stop, `SET statement_timeout = ${statementTimeoutMs}`)
+    return session
+  } catch (error) {
+    socket?.destroy()
+    if (signal.aborted) throw aborted()
+    if (deadline.aborted) {
+      const message = `The database server did not complete authentication within ${connectTimeoutMs / 1000} s.`
+      throw new DeliveryError('transient', 'ETIMEDOUT', message, { cause: error })
+    }
+    throw reads.error ?? error
+  }
+}
+
+/** Nobody reads the socket yet: what a server sends before it is asked waits. One that has gone by now says no more. */
+async function admittedTls(
+  socket: Socket,
+  host: string,
+  reads: ReadLimit,
+  admit: AdmitServer,
+): Promise<Socket> {
+  const secure = await startTls(socket, host, reads)
+  await admit(secure)
+  if (secure.destroyed) throw lost()
+  return secure
+}
+
+/**
+ * The client's own negotiation takes whatever begins with S for consent, a MySQL greeting of 83 bytes too. Spec
+ * "Delivery rules": the certificate is not verified.
+ */
+async function startTls(socket: Socket, host: string, reads: ReadLimit): Promise<Socket> {
+  const answer = firstChunk(socket)
+  socket.write(sslRequest)
+  const chunk = await answer
+  const letter = chunk.length === 1 ? chunk.toString('latin1') : ''
+  if (letter === 'N') throw tlsUnavailable()
+  if (letter !== 'S')
+    throw wrongServer(chunk) ?? protocolError('The database server did not answer to the request for TLS.')
+  return new Promise((resolve, reject) => {
+    const servername = isIP(host) === 0 ? { servername: host } : {}
+    const secure = guardSocket(tls.connect({ socket, rejectUnauthorized: false, ...servername }), reads)
+    secure.once('error', reject)
+    secure.once('close', () => reject(lost()))
+    secure.once('secureConnect', () => resolve(secure))
+  })
+}
+
+/** Length 8, then the number that stands for a request for TLS. */
+const sslRequest = Buffer.from([0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f])
+
+function firstChunk(socket: Socket): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
+    socket.once('data', resolve)
+    socket.once('error', reject)
+    socket.once('close', () => reject(lost()))
+  })
+}
+
+function startSession(
+  socket: Socket,
+  config: DatabaseConfig,
+  reads: ReadLimit,
+  allowsPasswordInClear: boolean,
+) {
+  let isDead = false
+  const gate = new MessageGate(allowsPasswordInClear)
+  filterData(socket, (chunk) => gate.accept(chunk))
+  const client = new pg.Client({
+    host: config.host,
+    port: config.port,
+    database: config.database,
+    user: config.username,
+    // A function, because an empty string would make the client look into the environment and ~/.pgpass.
+    password: () => config.password,
+    stream: () => alreadyConnected(socket),
+    ssl: false,
+    // The few values that are read are texts and booleans: what a server sends meets no other parser.
+    types: { getTypeParser: (oid: number) => (oid === booleanOid ? isTrue : asText) },
+    application_name: 'pipectl',
+    client_encoding: 'UTF8',
+  })
+  const destroy = () => {
+    isDead = true
+    socket.destroy()
+  }
+  client.on('error', destroy)
+  client.on('end', destroy)
+  const guarded = <T>(signal: AbortSignal, work: () => Promise<T>) =>
+    untilAborted(signal, work, destroy).catch((error: unknown) => {
+      throw reads.error ?? error
+    })
+  return {
+    beginAttempt: () => reads.begin(),
+    connect: (signal: AbortSignal) => guarded(signal, () => client.connect()),
+    async run(signal: AbortSignal, text: string, values: readonly unknown[] = []): Promise<Row[]> {
+      return (await guarded(signal, () => client.query(text, [...values]))).rows
+    },
+    isDead: () => isDead,
+    destroy,
+  }
+}
+
+const booleanOid = 16
+const asText = (value: string) => value
+const isTrue = (value: string) => value === 't'
+
+/** The client calls `connect` on the stream it is given and waits for the event. */
+function alreadyConnected(socket: Socket): Socket {
+  const connect = () => {
+    process.nextTick(() => socket.emit('connect'))
+    return socket
+  }
+  return Object.assign(socket, { connect })
+}
+
+function untilAborted<T>(signal: AbortSignal, work: () => Promise<T>, destroy: () => void): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const onAbort = () => {
+      destroy()
+      reject(aborted())
+    }
+    if (signal.aborted) return onAbort()
+    signal.addEventListener('abort', onAbort, { once: true })
+    work()
+      .then(resolve, reject)
+      .finally(() => signal.removeEventListener('abort', onAbort))
+  })
+}
+
+function aborted(): DeliveryError {
+  return new DeliveryError('transient', 'aborted', 'The attempt was ended before it was done.')
+}
+
+function lost(): Error {
+  return Object.assign(new Error('the server closed the connection'), { code: 'ECONNRESET' })
+}

@@ -1,0 +1,85 @@
+/** What PostgreSQL says, as a DeliveryError: the server's own words and SQLSTATE, and what to do about it. */
+import { DeliveryError } from '../driver.ts'
+import { cleanText } from '../error-text.ts'
+import { networkError } from '../network-error.ts'
+
+/** Contract "Delivery", Retry: connection, rollback (deadlock), resources, lock not available, operator. */
+const transientClasses = new Set(['08', '40', '53', '55', '57'])
+
+const advice: Record<string, string> = {
+  '22001': 'A value is longer than its column.',
+  '22003': 'A number is out of the range of its column.',
+  '22P05': 'PostgreSQL cannot store the NUL character.',
+  '28000': 'Check username and the server’s access rules (pg_hba.conf).',
+  '28P01': 'Check username and password.',
+  '3D000': 'Check database.',
+  '3F000': 'Check the schema in table.',
+  '42P01': 'Create the table, or correct table.',
+  '42703': 'Correct the column mappings, or add the column.',
+  '42P10': 'The dedupe_id column must be the primary key or have a unique constraint of its own.',
+  '42501': 'Grant the user INSERT on the table, and SELECT and UPDATE too for a dedupe_id column.',
+  '25006': 'This server takes no writes: is it a standby?',
+}
+
+/** These concern every record alike: there is no failing message to look for. */
+const wholeDestination =
+  /^(28|3D|3F|25006|42P01|42703|42P10|egress_denied|invalid_identifier|tls_unavailable|certificate_changed|wrong_server|unsafe_authentication)/
+
+export function concernsWholeDestination(error: DeliveryError): boolean {
+  return error.class === 'permanent' && wholeDestination.test(error.code)
+}
+
+/** Any error of the pg client. Never shows `detail` or context, which hold the row. */
+export function postgresError(error: unknown): DeliveryError {
+  if (error instanceof DeliveryError) return error
+  const report = reportOf(error)
+  if (report) {
+    const errorClass = transientClasses.has(report.code.slice(0, 2)) ? 'transient' : 'permanent'
+    // Cancelled, mostly by our statement_timeout: the transaction is rolled back, nothing is stored.
+    const timedOut = report.code === '57014' ? 'rolled_back' : undefined
+    return new DeliveryError(errorClass, report.code, sentence(report), { timedOut, cause: error })
+  }
+  const text = error instanceof Error ? error.message : ''
+  if (/^SASL/.test(text)) {
+    const message = 'The password exchange with the database server failed: check username and password.'
+    return new DeliveryError('permanent', '28P01', message, { cause: error })
+  }
+  return networkError(error, 'The database server')
+}
+
+export function tlsUnavailable(): DeliveryError {
+  const message =
+    'The database server offers no TLS, which every host but localhost and 127.0.0.1 must use: turn ssl on there.'
+  return new DeliveryError('permanent', 'tls_unavailable', message)
+}
+
+interface ServerReport {
+  code: string
+  message: string
+  column?: string | undefined
+  constraint?: string | undefined
+  table?: string | undefined
+}
+
+/** An ErrorResponse of the server, told from the system's errors by its five-character SQLSTATE and its severity. */
+function reportOf(error: unknown): ServerReport | null {
+  if (!(error instanceof Error) || !('code' in error) || !('severity' in error)) return null
+  const { code, column, constraint, table } = error as ServerReport & Error
+  return /^[0-9A-Z]{5}$/.test(code) ? { code, message: error.message, column, constraint, table } : null
+}
+
+function sentence({ code, message, column, constraint, table }: ServerReport): string {
+  const parts = [`${cleanText(message, 500)} (SQLSTATE ${code}).`]
+  if (code === '23502' && column) {
+    parts.push(
+      `Column ${short(column)}${table ? ` of ${short(table)}` : ''} is NOT NULL and has no default: the record lacks a value.`,
+    )
+  } else if (constraint && !message.includes(constraint)) parts.push(`Constraint: ${short(constraint)}.`)
+  if (advice[code]) parts.push(advice[code])
+  return parts.join(' ')
+}
+
+/** A name is one of at most 63 bytes, if the server is what it says it is. */
+function short(name: string): string {
+  return cleanText(name, 64)
+}

@@ -1,0 +1,214 @@
+/**
+ * Stands between the socket and the pg client's parser, which trusts what it reads: it loops for ever over an error
+ * without its terminator, and throws on short or negative counts. Only whole messages whose shape was checked pass.
+ *
+ *   type u8 │ length i32, itself included │ body
+ *
+ * Also the place where a server's way of authentication is judged, before the client answers to it.
+ */
+import { resourceLimits } from '../../contract/resource-limits.ts'
+import { DeliveryError } from '../driver.ts'
+import { protocolError } from '../guarded-socket.ts'
+
+const headerBytes = 5
+
+const nothing = Buffer.alloc(0)
+
+export class MessageGate {
+  readonly #allowsPasswordInClear: boolean
+  /** Chunks of a message that is not whole yet, and how many bytes are needed to go on. */
+  #held: Buffer[] = []
+  #heldBytes = 0
+  #neededBytes = headerBytes
+  #isBegun = false
+  #saslState: 'none' | 'begun' | 'proved' = 'none'
+
+  /** `allowsPasswordInClear`: false where a password, or its MD5, would go to whoever sits on the path. */
+  constructor(allowsPasswordInClear: boolean) {
+    this.#allowsPasswordInClear = allowsPasswordInClear
+  }
+
+  /** Whole messages, checked. Throws the DeliveryError of what is wrong: the connection is of no use then. */
+  accept(chunk: Buffer): Buffer {
+    this.#held.push(chunk)
+    this.#heldBytes += chunk.length
+    if (!this.#isBegun) this.#refuseOtherProtocols(chunk)
+    // Joined only when it helps: a long message comes in many chunks.
+    if (this.#heldBytes < this.#neededBytes) return nothing
+    const bytes = this.#held.length === 1 ? this.#held[0]! : Buffer.concat(this.#held)
+    const end = this.#checkedEnd(bytes)
+    this.#held = end === bytes.length ? [] : [bytes.subarray(end)]
+    this.#heldBytes = bytes.length - end
+    return bytes.subarray(0, end)
+  }
+
+  #refuseOtherProtocols(chunk: Buffer): void {
+    this.#isBegun = true
+    const error = wrongServer(chunk)
+    if (error) throw error
+  }
+
+  /** Where the last whole message ends. */
+  #checkedEnd(bytes: Buffer): number {
+    let at = 0
+    while (bytes.length - at >= headerBytes) {
+      const length = bytes.readInt32BE(at + 1)
+      if (length < 4 || length > resourceLimits.destinationReadBytes)
+        throw malformed(`a message with the length ${length}`)
+      if (bytes.length - at < length + 1) {
+        this.#neededBytes = length + 1
+        return at
+      }
+      this.#check(String.fromCharCode(bytes[at]!), bytes.subarray(at + headerBytes, at + length + 1))
+      at += length + 1
+    }
+    this.#neededBytes = headerBytes
+    return at
+  }
+
+  #check(type: string, body: Buffer): void {
+    const isWellFormed = Object.hasOwn(shapes, type) ? shapes[type] : undefined
+    if (isWellFormed === undefined) throw malformed('a message of an unknown or unexpected type')
+    if (!isWellFormed(body)) throw malformed(`a damaged message of type "${type}"`)
+    if (type === 'R') this.#checkAuthentication(body)
+  }
+
+  #checkAuthentication(body: Buffer): void {
+    const method = body.readInt32BE(0)
+    const rest = body.subarray(4)
+    if (method === 0) {
+      // With SCRAM both sides prove that they know the password; a server that skips its part does not know it.
+      if (rest.length !== 0 || this.#saslState === 'begun')
+        throw malformed('an authentication that it did not complete')
+    } else if (method === 3 || method === 5) {
+      if (rest.length !== (method === 3 ? 0 : 4)) throw malformed('a damaged authentication request')
+      if (!this.#allowsPasswordInClear) throw unsafeAuthentication(method === 3)
+    } else if (method === 10) {
+      if (!areTexts(rest, 0, rest.length)) throw malformed('a damaged authentication request')
+      this.#saslState = 'begun'
+    } else if (method === 11 || method === 12) {
+      if (this.#saslState !== 'begun') throw malformed('an answer to an authentication that was not begun')
+      if (method === 12) this.#saslState = 'proved'
+    } else throw malformed('a request for a way of authentication that is not supported')
+  }
+}
+
+/** A server of another kind begins to talk by itself. Null: nothing speaks against PostgreSQL. */
+export function wrongServer(chunk: Buffer): DeliveryError | null {
+  // A greeting of MySQL (protocol 10), or its error, such as "too many connections": length u24, number 0, payload.
+  const isMysql = chunk.length > 4 && chunk[3] === 0 && (chunk[4] === 0x0a || chunk[4] === 0xff)
+  if (isMysql && chunk.readUIntLE(0, 3) > 0 && chunk.readUIntLE(0, 3) < 65_536)
+    return new DeliveryError(
+      'permanent',
+      'wrong_server',
+      'This is a MySQL server: set dialect to mysql, or host and port to those of a PostgreSQL server.',
+    )
+  const beginning = chunk.toString('latin1', 0, 5)
+  if (beginning.startsWith('HTTP/') || beginning.startsWith('SSH-'))
+    return new DeliveryError(
+      'permanent',
+      'wrong_server',
+      `This is no PostgreSQL server (it speaks ${beginning.startsWith('S') ? 'SSH' : 'HTTP'}): check host and port.`,
+    )
+  return null
+}
+
+type Shape = (body: Buffer) => boolean
+const isEmpty: Shape = (body) => body.length === 0
+const isText: Shape = (body) => endOfTexts(body, 0, 1) === body.length
+
+/** Everything that a server may send to this client; COPY is not used. */
+const shapes: Readonly<Record<string, Shape>> = {
+  R: (body) => body.length >= 4, // Authentication…: the rest depends on the method
+  '1': isEmpty, // ParseComplete
+  '2': isEmpty, // BindComplete
+  '3': isEmpty, // CloseComplete
+  n: isEmpty, // NoData
+  s: isEmpty, // PortalSuspended
+  I: isEmpty, // EmptyQueryResponse
+  C: isText, // CommandComplete
+  S: (body) => endOfTexts(body, 0, 2) === body.length, // ParameterStatus
+  A: (body) => body.length > 4 && endOfTexts(body, 4, 2) === body.length, // NotificationResponse
+  K: (body) => body.length === 8, // BackendKeyData
+  Z: (body) => body.length === 1 && 'ITE'.includes(String.fromCharCode(body[0]!)), // ReadyForQuery
+  E: isReport, // ErrorResponse
+  N: isReport, // NoticeResponse
+  T: isRowDescription,
+  t: (body) => body.length >= 2 && body.length === 2 + 4 * body.readInt16BE(0), // ParameterDescription
+  D: isDataRow,
+}
+
+/** PostgreSQL 18 knows 18 fields. */
+const maxReportFields = 64
+
+/** Fields of a letter and a text, then a zero. */
+function isReport(body: Buffer): boolean {
+  let at = 0
+  for (let left = maxReportFields; left > 0 && at < body.length && body[at] !== 0; left--) {
+    at = endOfTexts(body, at + 1, 1)
+    if (at === -1) return false
+  }
+  return at === body.length - 1
+}
+
+/** Texts, each ended by a zero, up to an empty one at the very end. */
+function areTexts(body: Buffer, start: number, end: number): boolean {
+  let at = start
+  while (at < end && body[at] !== 0) {
+    at = endOfTexts(body, at, 1)
+    if (at === -1) return false
+  }
+  return at === end - 1
+}
+
+/** count i16, then for each column its name and 18 bytes. */
+function isRowDescription(body: Buffer): boolean {
+  if (body.length < 2) return false
+  let at = 2
+  for (let left = body.readInt16BE(0); left > 0; left--) {
+    const end = endOfTexts(body, at, 1)
+    if (end === -1) return false
+    at = end + 18
+    if (at > body.length) return false
+  }
+  return at === body.length && body.readInt16BE(0) >= 0
+}
+
+/** count i16, then for each value its length i32, -1 for NULL, and the value. */
+function isDataRow(body: Buffer): boolean {
+  if (body.length < 2) return false
+  let at = 2
+  for (let left = body.readInt16BE(0); left > 0; left--) {
+    if (at + 4 > body.length) return false
+    const length = body.readInt32BE(at)
+    if (length < -1) return false
+    at += 4 + Math.max(0, length)
+  }
+  return at === body.length && body.readInt16BE(0) >= 0
+}
+
+/** Just after `count` texts that begin at `start`, each ended by a zero; -1 where there are not so many. */
+function endOfTexts(body: Buffer, start: number, count: number): number {
+  let at = start
+  for (let left = count; left > 0; left--) {
+    const zero = body.indexOf(0, at)
+    if (zero === -1) return -1
+    at = zero + 1
+  }
+  return at
+}
+
+function malformed(what: string): DeliveryError {
+  return protocolError(
+    `The database server sent ${what}, which PostgreSQL's protocol does not allow: check that host and port are those of a PostgreSQL server.`,
+  )
+}
+
+function unsafeAuthentication(isClear: boolean): DeliveryError {
+  const asked = isClear ? 'the password in clear' : 'an MD5 of the password'
+  return new DeliveryError(
+    'permanent',
+    'unsafe_authentication',
+    `The database server asks for ${asked}, which is not sent over TLS whose certificate is not verified: set password_encryption to scram-sha-256 there, set the password again, and use it in pg_hba.conf. (The setting destination_db_cleartext_auth lifts this.)`,
+  )
+}

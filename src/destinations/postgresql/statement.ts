@@ -1,0 +1,243 @@
+/**
+ * The one statement that stores a batch, and its parameter. Pure.
+ *
+ *   INSERT INTO t ("a", "b")
+ *   SELECT c0, c1 FROM ROWS FROM (json_to_recordset($1) AS ("key" integer, "other" text)) WITH ORDINALITY AS x(c0, c1, n)
+ *
+ * The server reads every value from the record's own text with the column's own type, so numbers arrive as they were
+ * sent, objects and arrays become jsonb or text, and there is one parameter whatever the number of records. What a
+ * record does not hold itself (accepted time, generated id) is spliced into its text as a further key; of two equal
+ * keys the server takes the last, so a record cannot pre-empt ours.
+ *
+ * A record without a value for a column stores NULL; where the column is NOT NULL and has a default, the default.
+ * An upsert first drops all but the last record of each dedupe value: one statement may not touch a row twice.
+ */
+import type { StoredMessage } from '../../buffer/buffer.ts'
+import {
+  closeBrace,
+  closeBracket,
+  comma,
+  openBrace,
+  openBracket,
+  pickMembers,
+  records,
+  recordTexts,
+} from '../../buffer/record-text.ts'
+import type { ColumnRule } from '../../contract/column-rules.ts'
+import { DeliveryError } from '../driver.ts'
+import { generatedId, receivedAtValue } from '../sql/columns.ts'
+import { quotePostgresIdentifier } from './identifiers.ts'
+import type { PostgresColumn, Table } from './table.ts'
+
+export interface InsertStatement {
+  text: string
+  /** $2 and on; $1 are the records. */
+  values: string[]
+  /** What `recordsParameter` has to add to every record. */
+  rules: readonly ColumnRule[]
+}
+
+/** `keepsDefault`: a record without the key stores the column's default, not NULL. */
+export type InsertRule = ColumnRule & { keepsDefault?: boolean }
+
+interface Target {
+  rule: InsertRule
+  column: PostgresColumn
+  /** The top-level key that holds the value in the parameter. */
+  key: string
+  alias: string
+}
+
+/** Throws a permanent DeliveryError when a mapped column does not exist (42703) or cannot be named. */
+export function insertStatement(table: Table, rules: readonly InsertRule[]): InsertStatement {
+  const targets = rules.map((rule, index) => toTarget(table, rule, index))
+  const dedupe = targets.filter(({ rule }) => rule.isDedupe)
+  const columns = targets.map(({ column }) => quotePostgresIdentifier(column.name))
+  const { text: source, values } = recordSource(targets)
+  const selected = targets.map(valueSql).join(', ')
+  const insert = `INSERT INTO ${table.name} (${columns.join(', ')})`
+  if (dedupe.length === 0) return { text: `${insert} SELECT ${selected} FROM ${source}`, values, rules }
+  const last = `(SELECT DISTINCT ON (${distinctKey(dedupe)}) * FROM ${source} ORDER BY ${distinctKey(dedupe)}, n DESC) AS y`
+  // A generated id occurs once.
+  const isUnique = dedupe.some(({ rule }) => rule.source.kind === 'generated_id')
+  const text = `${insert} SELECT ${selected} FROM ${isUnique ? source : last} ORDER BY n ${onConflict(targets, dedupe)}`
+  return { text, values, rules }
+}
+
+/**
+ * Without mappings: the table's columns whose name is a key of some record of the batch; the others are left to their
+ * defaults. A record that has no such key at all would become an empty row: it is rejected (`no_matching_column`).
+ */
+export function rulesByName(table: Table, messages: readonly StoredMessage[]): InsertRule[] {
+  const names = table.columns.filter((column) => !column.isGenerated).map(({ name }) => name)
+  const slots = new Map(names.map((name, slot) => [name, slot]))
+  const values: (string | undefined)[] = new Array(names.length)
+  const present = new Set<string>()
+  for (const { body, seq } of messages) {
+    for (const record of recordTexts(body)) {
+      pickMembers(record, slots, values)
+      let matching = 0
+      for (let slot = 0; slot < names.length; slot++) {
+        if (values[slot] === undefined) continue
+        matching += 1
+        present.add(names[slot]!)
+      }
+      if (matching === 0) {
+        const message = `No key of the record is a column of ${table.name}, and the destination has no column mappings.`
+        throw new DeliveryError('permanent', 'no_matching_column', message, { failedSeq: seq })
+      }
+    }
+  }
+  return [...present].map((name) => ({
+    name,
+    type: 'string',
+    source: { kind: 'key', key: name },
+    isDedupe: false,
+    keepsDefault: true,
+  }))
+}
+
+/**
+ * The same messages with nothing in their records but the mapped keys, each value in its own text. The server parses
+ * the whole of $1, so a NUL character or a lone surrogate fails it even where no column is mapped to it. Slower than
+ * sending the records as they are: only for a batch that was rejected for one.
+ */
+export function withMappedKeysOnly(
+  messages: readonly StoredMessage[],
+  rules: readonly ColumnRule[],
+): StoredMessage[] {
+  const keys = [...new Set(rules.flatMap(({ source }) => (source.kind === 'key' ? [source.key] : [])))]
+  const slots = new Map(keys.map((key, slot) => [key, slot]))
+  const values: (string | undefined)[] = keys.map(() => undefined)
+  const reduced = (record: string) => {
+    pickMembers(record, slots, values)
+    const members = keys.flatMap((key, slot) =>
+      values[slot] === undefined ? [] : [`${JSON.stringify(key)}:${values[slot]}`],
+    )
+    return `{${members.join(',')}}`
+  }
+  return messages.map((message) => ({
+    ...message,
+    body: Buffer.from(recordTexts(message.body).map(reduced).join('\n')),
+  }))
+}
+
+/** The records as a JSON array in UTF-8: parameter $1. Built in one allocation. */
+export function recordsParameter(messages: readonly StoredMessage[], rules: readonly ColumnRule[]): Buffer {
+  const added = rules.map((rule, index) => ({ rule, key: keyOf(rule, index) }))
+  const extras = added.filter(({ rule }) => rule.source.kind !== 'key')
+  const count = messages.reduce((sum, { recordCount }) => sum + recordCount, 0)
+  const bytes = messages.reduce((sum, { body }) => sum + body.length, 0)
+  const whole = Buffer.allocUnsafe(bytes + count * (1 + extras.length * 120) + messages.length + 2)
+  let at = 0
+  for (const { body, msgId, receivedMs } of messages) {
+    let index = 0
+    for (const record of records(body)) {
+      whole[at] = at === 0 ? openBracket : comma
+      at += 1
+      if (extras.length === 0) at += record.copy(whole, at)
+      else {
+        const brace = record.lastIndexOf(closeBrace)
+        at += record.copy(whole, at, 0, brace)
+        const text = extras.map(({ rule, key }) => member(rule, key, msgId, index, receivedMs)).join(',')
+        at += whole.write(`${isEmptyObject(record, brace) ? '' : ','}${text}}`, at, 'latin1')
+      }
+      index += 1
+    }
+  }
+  if (at === 0) whole[at++] = openBracket
+  whole[at++] = closeBracket
+  return whole.subarray(0, at)
+}
+
+function member(rule: ColumnRule, key: string, msgId: string, index: number, receivedMs: number): string {
+  const value =
+    rule.source.kind === 'received_at' ? receivedAtValue(rule.type, receivedMs) : generatedId(msgId, index)
+  return `"${key}":${JSON.stringify(value)}`
+}
+
+function isEmptyObject(record: Buffer, brace: number): boolean {
+  let at = brace - 1
+  while (at > 0 && record[at]! <= 0x20) at -= 1
+  return record[at] === openBrace && at === record.indexOf(openBrace)
+}
+
+function toTarget(table: Table, rule: InsertRule, index: number): Target {
+  const column = table.columns.find(({ name }) => name === rule.name)
+  if (column === undefined) {
+    quotePostgresIdentifier(rule.name)
+    const message = `Table ${table.name} has no column ${JSON.stringify(rule.name)}: correct the column mappings, or add it.`
+    throw new DeliveryError('permanent', '42703', message)
+  }
+  return { rule, column, key: keyOf(rule, index), alias: `c${index}` }
+}
+
+function keyOf(rule: ColumnRule, index: number): string {
+  return rule.source.kind === 'key' ? rule.source.key : `pipectl:${index}`
+}
+
+/** The records as rows with the columns c0, c1, … and their place n. */
+function recordSource(targets: readonly Target[]): { text: string; values: string[] } {
+  const aliases = targets.map(({ alias }) => alias).join(', ')
+  if (canBeNamed(targets)) {
+    const typed = targets
+      .map(({ key, column }) => `${quotePostgresIdentifier(key)} ${column.type}`)
+      .join(', ')
+    const text = `ROWS FROM (json_to_recordset($1::json) AS (${typed})) WITH ORDINALITY AS x(${aliases}, n)`
+    return { text, values: [] }
+  }
+  const groups: Target[][] = []
+  for (let at = 0; at < targets.length; at += maxPairs) groups.push(targets.slice(at, at + maxPairs))
+  const joined = groups.map((group, place) => {
+    const pairs = group.map((target) => `'${target.alias}', r.doc -> $${parameterOf(target)}::text`)
+    const typed = group.map(({ alias, column }) => `${alias} ${column.type}`)
+    return `CROSS JOIN LATERAL json_to_record(json_build_object(${pairs.join(', ')})) AS x${place}(${typed.join(', ')})`
+  })
+  const text = `json_array_elements($1::json) WITH ORDINALITY AS r(doc, n) ${joined.join(' ')}`
+  return { text, values: targets.map(({ key }) => key) }
+}
+
+/** A function takes at most 100 arguments. */
+const maxPairs = 45
+
+/** json_to_recordset finds keys by column name: none twice, none empty, none longer than a name can be. */
+function canBeNamed(targets: readonly Target[]): boolean {
+  if (targets.some(isDefaultWhenAbsent)) return false
+  const keys = new Set(targets.map(({ key }) => key))
+  return (
+    keys.size === targets.length && targets.every(({ key }) => key !== '' && Buffer.byteLength(key) <= 63)
+  )
+}
+
+function valueSql(target: Target): string {
+  const { alias, column } = target
+  if (column.defaultSql === null) return alias
+  if (column.isNotNull) return `COALESCE(${alias}, ${column.defaultSql})`
+  if (!isDefaultWhenAbsent(target)) return alias
+  return `CASE WHEN r.doc -> $${parameterOf(target)}::text IS NULL THEN ${column.defaultSql} ELSE ${alias} END`
+}
+
+/** NULL and absent differ here, and only the record itself can tell them apart. */
+function isDefaultWhenAbsent({ rule, column }: Target): boolean {
+  return rule.keepsDefault === true && column.defaultSql !== null && !column.isNotNull
+}
+
+/** Where the target's key is among the values: after $1, the records. */
+function parameterOf({ alias }: Target): number {
+  return Number(alias.slice(1)) + 2
+}
+
+/** Records without a dedupe value are all different. */
+function distinctKey(dedupe: readonly Target[]): string {
+  const aliases = dedupe.map(({ alias }) => alias)
+  const isNull = aliases.map((alias) => `${alias} IS NULL`).join(' OR ')
+  return `${aliases.join(', ')}, CASE WHEN ${isNull} THEN n END`
+}
+
+function onConflict(targets: readonly Target[], dedupe: readonly Target[]): string {
+  const names = (list: readonly Target[]) => list.map(({ column }) => quotePostgresIdentifier(column.name))
+  const others = names(targets.filter((target) => !dedupe.includes(target)))
+  const key = `ON CONFLICT (${names(dedupe).join(', ')})`
+  if (others.length === 0) return `${key} DO NOTHING`
+  return `${key} DO UPDATE SET ${others.map((name) => `${name} = EXCLUDED.${name}`).join(', ')}`
+}

@@ -1,0 +1,10 @@
+/** Pull destinations: consumers come for the messages, so there is nothing to dial. */
+import type { DestinationDescriptor, PullSpec } from '../driver.ts'
+
+export const pull: DestinationDescriptor<PullSpec> = {
+  type: 'destination_pull',
+  rules: () => [],
+  target: () => null,
+  attemptLimitMs: () => 0,
+  load: async () => (await import('./driver.ts')).pull,
+}

@@ -1,0 +1,13 @@
+/** What there is to try of a pull destination. Its lane hands messages out itself and never asks for a driver. */
+import type { DriverModule, PullSpec } from '../driver.ts'
+
+export const pull: DriverModule<PullSpec> = {
+  open() {
+    throw new Error('a pull lane delivers nothing by itself')
+  },
+  async check() {
+    return [
+      { name: 'pull', ok: true, message: 'Consumers fetch the messages: there is nothing to connect to.' },
+    ]
+  },
+}

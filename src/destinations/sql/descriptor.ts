@@ -1,0 +1,29 @@
+/** SQL databases of either dialect. */
+import type { DatabaseSpec, DestinationDescriptor } from '../driver.ts'
+import { hasControlCharacters } from '../url-rules.ts'
+import { identifierFault } from './identifiers.ts'
+
+export const database: DestinationDescriptor<DatabaseSpec> = {
+  type: 'destination_database',
+  rules({ host, port, database, username, table, dialect }) {
+    const faults: [string, string][] = []
+    if (!(port >= 1 && port <= 65_535)) faults.push(['port', 'must be a port number from 1 to 65535'])
+    if (/[\s/\\@\p{Cc}]/u.test(host)) faults.push(['host', 'must be a host name or an address'])
+    for (const [key, text] of Object.entries({ database, username }))
+      if (hasControlCharacters(text)) faults.push([key, 'must not hold control characters'])
+    const parts = table.split('.')
+    if (parts.length > 2) faults.push(['table', 'must be table or schema.table'])
+    for (const part of parts) {
+      const fault = identifierFault(dialect, part)
+      if (fault !== null) faults.push(['table', `must be table or schema.table: a part ${fault}`])
+    }
+    return faults
+  },
+  target: ({ host }) => ({ key: 'host', host }),
+  // Drivers end a statement before this by themselves.
+  attemptLimitMs: () => 60_000,
+  load: async ({ config }) =>
+    config.dialect === 'mysql'
+      ? (await import('../mysql/driver.ts')).mysql
+      : (await import('../postgresql/driver.ts')).postgresql,
+}

@@ -1,0 +1,59 @@
+/** One record for POST destinations/test?sample=true: it is inserted and rolled back. */
+import { randomUUID } from 'node:crypto'
+import type { StoredMessage } from '../../buffer/buffer.ts'
+import { records } from '../../buffer/record-text.ts'
+import { columnRules } from '../../contract/column-rules.ts'
+import type { ColumnMapping } from '../../contract/destination.ts'
+import type { Batch, DatabaseSpec, DeliveryError, DestinationCheck, Sample } from '../driver.ts'
+
+/** `textFor` makes up text that a column takes, for a pipe that has no message yet. */
+export function sampleBatch(
+  { recent }: Sample,
+  { columns, pipeId, timestampField }: DatabaseSpec,
+  textFor: (column: string) => string | null,
+): Batch {
+  const record = recent === null ? undefined : records(recent.body).next().value
+  const madeUpRecord = () => {
+    const members = columnRules(columns, timestampField).flatMap(({ name, type, source }) =>
+      source.kind === 'key' ? [[source.key, type === 'null' ? null : (madeUp[type] ?? textFor(name))]] : [],
+    )
+    return Buffer.from(JSON.stringify(Object.fromEntries(members)))
+  }
+  const body = record ?? madeUpRecord()
+  const message: StoredMessage = {
+    seq: 0,
+    pipeId,
+    msgId: recent?.msgId ?? randomUUID(),
+    receivedMs: recent?.receivedMs ?? Date.now(),
+    recordCount: 1,
+    body,
+  }
+  return {
+    identity: message.msgId,
+    firstSeq: 0,
+    lastSeq: 0,
+    messages: [message],
+    recordCount: 1,
+    byteCount: body.length,
+    recordOffset: 0,
+  }
+}
+
+const madeUp: Partial<Record<ColumnMapping['column_type'], unknown>> = {
+  number: 1,
+  boolean: true,
+  object: {},
+  array: [],
+}
+
+export function sampleCheck({ recent }: Sample, error: DeliveryError | null): DestinationCheck {
+  const what = recent === null ? 'A made-up record' : "The pipe's newest record"
+  return {
+    name: 'sample',
+    ok: error === null,
+    message:
+      error === null
+        ? `${what} was inserted and rolled back.`
+        : `${what} could not be inserted: ${error.message}`,
+  }
+}

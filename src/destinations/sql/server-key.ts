@@ -1,0 +1,89 @@
+/**
+ * Who a database server is while its certificate is not verified (spec "Delivery rules"): the one that has the private
+ * key of the first connection. Its public key is pinned, durably, before anything is said to it, and a server with another
+ * key is refused before the log-in.
+ *
+ *   TLS is up ─▶ a key is pinned ─── the same ───────────▶ log in
+ *      │                └─────────── another ────────────▶ `certificate_changed`, nothing was sent
+ *      └───────▶ none is pinned ──── pinned, durable ────▶ log in
+ *
+ * What is pinned is the key (SHA-256 of the SubjectPublicKeyInfo), not the certificate: a certificate that is renewed for
+ * the same key is the same server, and nobody else can use it. So it need not be reset for a renewal that keeps the key.
+ */
+import { createHash } from 'node:crypto'
+import { TLSSocket } from 'node:tls'
+import {
+  type DatabaseSpec,
+  DeliveryError,
+  type DestinationCheck,
+  type DriverSettings,
+  type PinServerKey,
+} from '../driver.ts'
+import { protocolError } from '../guarded-socket.ts'
+
+/** Called once TLS is up and nothing has been sent over it. Rejects with a DeliveryError: send nothing, drop the socket. */
+export type AdmitServer = (socket: unknown) => Promise<void>
+
+/** For delivery. */
+export function pinnedOnFirstUse(
+  pin: PinServerKey,
+  { pinsDatabaseKeys = true }: DriverSettings,
+): AdmitServer {
+  if (!pinsDatabaseKeys) return async () => {}
+  return async (socket) => {
+    const seen = keyFingerprint(socket)
+    const pinned = await pin(seen).catch((error: unknown) => {
+      throw notStored(error)
+    })
+    if (pinned === null) throw destinationChanged()
+    if (pinned !== seen) throw certificateChanged(pinned, seen)
+  }
+}
+
+/** For checks, which store nothing: says what it saw. */
+export function comparedWithPin(
+  spec: DatabaseSpec,
+  { pinsDatabaseKeys = true }: DriverSettings,
+  report: (check: DestinationCheck) => void,
+): AdmitServer {
+  const pinned = pinsDatabaseKeys ? (spec.pinnedKey ?? null) : null
+  const next = pinsDatabaseKeys ? 'delivery pins the first key that it meets' : 'it is not pinned'
+  return async (socket) => {
+    const seen = keyFingerprint(socket)
+    const changed = pinned === null || pinned === seen ? null : certificateChanged(pinned, seen)
+    const message =
+      pinned === null
+        ? `The certificate is not verified. The SHA-256 of its public key is ${seen}: ${next}.`
+        : `The server has the pinned key (SHA-256 ${seen}).`
+    report({ name: 'certificate', ok: changed === null, message: changed?.message ?? message })
+    if (changed !== null) throw changed
+  }
+}
+
+/** Lower-case hex. TLS has proved by now that the server has the private key, verified certificate or not. */
+function keyFingerprint(socket: unknown): string {
+  try {
+    const certificate = socket instanceof TLSSocket ? socket.getPeerX509Certificate() : undefined
+    if (certificate === undefined) throw new Error('there is no certificate')
+    const key = certificate.publicKey.export({ type: 'spki', format: 'der' })
+    return createHash('sha256').update(key).digest('hex')
+  } catch (error) {
+    throw protocolError('The certificate of the database server has no key that can be read.', error)
+  }
+}
+
+function certificateChanged(pinned: string, seen: string): DeliveryError {
+  const message = `The database server has another key than before, and nothing was sent to it. SHA-256 of its certificate's public key: pinned ${pinned}, now ${seen}. If the server was given a new key, reset the pin (pipectl destinations reset-pin); if not, somebody may be answering in its place.`
+  return new DeliveryError('permanent', 'certificate_changed', message)
+}
+
+function destinationChanged(): DeliveryError {
+  const message = 'The destination was changed while it was being connected to; nothing was sent.'
+  return new DeliveryError('transient', 'destination_changed', message)
+}
+
+function notStored(cause: unknown): DeliveryError {
+  const message =
+    'The key of the database server could not be pinned: metadata cannot be written for now. Nothing was sent.'
+  return new DeliveryError('transient', 'pin_not_stored', message, { cause })
+}

@@ -1,0 +1,21 @@
+/** Whether a stored destination would be denied, without dialling it: its spelling, then what its name resolves to. */
+import { descriptorOf, targetFault } from './descriptors.ts'
+import type { DestinationSpec, EgressPolicy } from './driver.ts'
+import { isAddressAllowed, normaliseHost, parseLiteral } from './egress-addresses.ts'
+import { lookUp } from './resolver.ts'
+
+/** False too for a name that does not resolve until `stop`. */
+export async function isTargetDenied(
+  { type, config }: Pick<DestinationSpec, 'type' | 'config'>,
+  policy: EgressPolicy,
+  stop: AbortSignal,
+): Promise<boolean> {
+  const target = descriptorOf(type).target(config)
+  if (target === null) return false
+  if (targetFault(type, { ...config }, policy) !== null) return true
+  const host = normaliseHost('host' in target ? target.host : new URL(target.url).hostname)
+  if (parseLiteral(host) !== null) return false
+  const use = 'host' in target ? 'database' : 'url'
+  const addresses = await lookUp(host, stop).catch(() => [])
+  return addresses.length > 0 && !addresses.some((address) => isAddressAllowed(address, host, policy, use))
+}

@@ -1,0 +1,19 @@
+/** Addresses and other plain texts in destination configs. Pure. */
+
+/** Why this is no address that can be dialled, as a sentence after the key's name; null: it is one. */
+export function httpUrlFault(text: string): string | null {
+  let url: URL
+  try {
+    url = new URL(text)
+  } catch {
+    return 'must be a URL such as https://example.com/path'
+  }
+  if (url.protocol !== 'http:' && url.protocol !== 'https:') return 'must begin with http:// or https://'
+  if (url.hostname === '') return 'must name a host'
+  return null
+}
+
+/** Of C0, C1 or DEL, and what breaks a line: no part of any name, and some servers' parsers stumble over them. */
+export function hasControlCharacters(text: string): boolean {
+  return /[\p{Cc}\p{Zl}\p{Zp}]/u.test(text)
+}

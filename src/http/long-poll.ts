@@ -1,0 +1,163 @@
+/**
+ * Pulls under way (contract "Pull"): each with its own clock, and of a workspace only so many at a time. One counts from
+ * its request until the last byte of its response is with the client or the client has gone: a message may have 64 MiB,
+ * which a client that does not read would have this process hold.
+ *
+ * The wait is cut into slices: delivery does not learn that a client has gone, and so would hand a message to nobody
+ * for up to 30 s; between slices we look. A slice that ends early and empty means that delivery has ended all pulls
+ * (shutdown), and so does the wait. A key that is revoked ends its waiting pulls at once; what delivery hands out after
+ * that goes back.
+ */
+import { ApiError } from '../contract/errors.ts'
+import { resourceLimits } from '../contract/resource-limits.ts'
+import type { Delivery, PullResult } from '../delivery/delivery.ts'
+
+export const maxWaitMs = 30_000
+export const defaultWaitMs = 5_000
+const sliceMs = 2_000
+/** Timers fire a little early or late; less than this short of its slice is not early. */
+const toleranceMs = 100
+const rememberedRevocations = 100
+
+export interface PullWait {
+  workspaceId: string
+  /** Null: not by a key. */
+  apiKeyId: string | null
+  destinationId: string
+  waitMs: number
+  afterSeq: number | null
+  isAborted(): boolean
+}
+
+/** What was found; `close` when its response has gone, or never will. */
+export interface FoundPull {
+  result: PullResult
+  close(): void
+}
+
+interface OpenPull {
+  readonly wait: PullWait
+  /** Of the message that it holds. */
+  bytes: number
+  isRevoked: boolean
+  revoke(): void
+}
+
+export class LongPoll {
+  readonly #delivery: Pick<Delivery, 'pull' | 'abandoned'>
+  readonly #now: () => number
+  readonly #open = new Map<string, Set<OpenPull>>()
+  /** Of the last of them: a request may have been let in just before and come to wait just after. */
+  readonly #revoked: string[] = []
+
+  /** `now`: a monotonic clock in ms. */
+  constructor(delivery: Pick<Delivery, 'pull' | 'abandoned'>, now: () => number = () => performance.now()) {
+    this.#delivery = delivery
+    this.#now = now
+  }
+
+  /** `empty` when the time is over. Throws `pull_concurrency_exceeded`, and `unauthorized` once the key is revoked. */
+  async find(wait: PullWait): Promise<FoundPull> {
+    const { pull, revoked } = this.#begin(wait)
+    const close = () => this.#end(pull)
+    try {
+      const finding = this.#inSlices(pull)
+      finding.then(
+        (late) => pull.isRevoked && this.#giveBack(wait, late),
+        () => {},
+      )
+      const result = await Promise.race([finding, revoked])
+      if (result.kind === 'message') this.#hold(pull, result)
+      return { result, close }
+    } catch (error) {
+      close()
+      throw error
+    }
+  }
+
+  /** Its waiting pulls are answered 401; a response that is being sent goes on. */
+  revoke(apiKeyId: string): void {
+    this.#revoked.push(apiKeyId)
+    if (this.#revoked.length > rememberedRevocations) this.#revoked.shift()
+    for (const pulls of this.#open.values())
+      for (const pull of [...pulls]) if (pull.wait.apiKeyId === apiKeyId) pull.revoke()
+  }
+
+  #begin(wait: PullWait): { pull: OpenPull; revoked: Promise<never> } {
+    if (wait.apiKeyId !== null && this.#revoked.includes(wait.apiKeyId)) throw new ApiError('unauthorized')
+    const pulls = this.#open.get(wait.workspaceId) ?? new Set()
+    if (pulls.size >= resourceLimits.pullsPerWorkspace) throw tooManyPulls()
+    this.#open.set(wait.workspaceId, pulls)
+    let reject: (error: Error) => void = () => {}
+    const revoked = new Promise<never>((_, fail) => {
+      reject = fail
+    })
+    revoked.catch(() => {})
+    const pull: OpenPull = {
+      wait,
+      bytes: 0,
+      isRevoked: false,
+      revoke: () => {
+        pull.isRevoked = true
+        reject(new ApiError('unauthorized'))
+      },
+    }
+    pulls.add(pull)
+    return { pull, revoked }
+  }
+
+  #end(pull: OpenPull): void {
+    const { workspaceId } = pull.wait
+    const pulls = this.#open.get(workspaceId)
+    pulls?.delete(pull)
+    if (pulls?.size === 0) this.#open.delete(workspaceId)
+  }
+
+  async #inSlices(pull: OpenPull): Promise<PullResult> {
+    const { wait } = pull
+    const { destinationId, afterSeq, waitMs } = wait
+    const deadline = this.#now() + waitMs
+    for (;;) {
+      const begun = this.#now()
+      const slice = Math.min(sliceMs, Math.max(0, Math.ceil(deadline - begun)))
+      const result = await this.#delivery.pull(destinationId, { waitMs: slice, afterSeq })
+      if (result.kind !== 'empty' || wait.isAborted() || pull.isRevoked) return result
+      const isEarly = this.#now() - begun < slice - toleranceMs
+      if (isEarly || this.#now() >= deadline) return result
+    }
+  }
+
+  /** A workspace that holds nothing always gets its message, as long as this process has room for it. */
+  #hold(pull: OpenPull, message: Extract<PullResult, { kind: 'message' }>): void {
+    const bytes = message.recordsJson.byteLength
+    const ofWorkspace = held(this.#open.get(pull.wait.workspaceId) ?? [])
+    const ofAll = held([...this.#open.values()].flatMap((pulls) => [...pulls]))
+    const { pulledBytesPerWorkspace, pulledBytes } = resourceLimits
+    if (
+      (ofWorkspace > 0 && ofWorkspace + bytes > pulledBytesPerWorkspace) ||
+      (ofAll > 0 && ofAll + bytes > pulledBytes)
+    ) {
+      this.#giveBack(pull.wait, message)
+      throw tooManyPulls('Responses of pulls that are not read yet hold too much memory: read them first.')
+    }
+    pull.bytes = bytes
+  }
+
+  #giveBack({ destinationId }: PullWait, result: PullResult): void {
+    // A failure ends the lane, which says so itself.
+    if (result.kind === 'message') this.#delivery.abandoned(destinationId, result.pullId).catch(() => {})
+  }
+}
+
+function held(pulls: Iterable<OpenPull>): number {
+  let bytes = 0
+  for (const pull of pulls) bytes += pull.bytes
+  return bytes
+}
+
+function tooManyPulls(message?: string): ApiError {
+  return new ApiError('pull_concurrency_exceeded', {
+    headers: { 'Retry-After': '1' },
+    ...(message === undefined ? {} : { message }),
+  })
+}

@@ -1,0 +1,61 @@
+/** Responses as data, and the one place where an error becomes a status, headers and a body. */
+import { randomUUID } from 'node:crypto'
+import { STATUS_CODES } from 'node:http'
+import { ApiError } from '../contract/errors.ts'
+import { DeliveryUnavailableError, StorageUnavailableError } from '../error-code.ts'
+import type { Logger } from '../log.ts'
+import type { ApiReply } from './route.ts'
+
+export type Header = readonly [name: string, value: string]
+
+/** A response ready to be written: `body` is null where there is none (204, preflight). */
+export interface HttpResponse {
+  status: number
+  headers: readonly Header[]
+  body: Buffer | null
+}
+
+const noSniff: Header = ['X-Content-Type-Options', 'nosniff']
+const noStore: Header = ['Cache-Control', 'no-store']
+const json: Header = ['Content-Type', 'application/json; charset=utf-8']
+
+/** On every JSON response, errors included. */
+export const jsonHeaders: readonly Header[] = [json, noSniff, noStore]
+
+/** A Buffer body is sent as it is; anything else as JSON. The reply's own Content-Type and Cache-Control win. */
+export function toResponse({ status, body, headers = [] }: ApiReply): HttpResponse {
+  const own = new Set(headers.map(([name]) => name.toLowerCase()))
+  const common = (body === undefined ? [noSniff, noStore] : jsonHeaders).filter(
+    ([name]) => !own.has(name.toLowerCase()),
+  )
+  const all = [...common, ...headers]
+  if (body === undefined) return { status, headers: all, body: null }
+  return { status, headers: all, body: Buffer.isBuffer(body) ? body : Buffer.from(JSON.stringify(body)) }
+}
+
+/** ApiError → its own response. Anything else is ours: logged with a request id, sent to the client without its text. */
+export function errorResponse(error: unknown, log: Logger, where: string): HttpResponse {
+  const known = error instanceof ApiError ? error : unexpected(error, log, where)
+  const headers = Object.entries(known.headers)
+  if (known.status === 401) headers.push(['WWW-Authenticate', 'Bearer'])
+  return toResponse({ status: known.status, body: known.body(), headers })
+}
+
+function unexpected(error: unknown, log: Logger, where: string): ApiError {
+  if (error instanceof StorageUnavailableError) {
+    log.warn({ where, err: error }, 'http.storage_unavailable')
+    const message = error instanceof DeliveryUnavailableError ? deliveryRestarts : undefined
+    return new ApiError('storage_unavailable', { message, headers: { 'Retry-After': '5' } })
+  }
+  const requestId = randomUUID()
+  log.error({ request_id: requestId, where, err: error }, 'http.failed')
+  return new ApiError('server_error', { details: { request_id: requestId } })
+}
+
+const deliveryRestarts =
+  'Delivery is being restarted; whether this was done is unknown. Look at the lane, then try again.'
+
+/** `404 Not Found`. */
+export function statusLine(status: number): string {
+  return `${status} ${STATUS_CODES[status] ?? 'Unknown'}`
+}

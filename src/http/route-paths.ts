@@ -1,0 +1,46 @@
+/** The routes as an engine serves them: each path with its methods, and what the other methods get. */
+import { ApiError } from '../contract/errors.ts'
+import type { Handler, ServedPath } from './engine.ts'
+import { errorResponse } from './response.ts'
+import type { Route } from './route.ts'
+import { guarded, type RouteContext, runRoute } from './run-route.ts'
+
+/** Every path of the routes serves each of its methods, HEAD where it has a GET, and responds 405 with `Allow` to the rest. */
+export function pathsOf(routes: readonly Route[], context: RouteContext): ServedPath[] {
+  return [...new Set(routes.map((route) => route.path))].map((path) => {
+    const methods = new Map<string, Handler>()
+    for (const route of routesAt(path, routes)) {
+      const run = runRoute(route, context)
+      methods.set(route.method, run)
+      if (route.method === 'GET' && route.supportsHead !== false) methods.set('HEAD', run)
+    }
+    const headers = { Allow: [...methods.keys()].join(', ') }
+    return { path, methods, rest: rejectWith(context, () => new ApiError('method_not_allowed', { headers })) }
+  })
+}
+
+/** Responds with that error to whatever comes. */
+export function rejectWith(context: RouteContext, errorOf: () => unknown): Handler {
+  return guarded(context, (_head, exchange) => {
+    exchange.send(errorResponse(errorOf(), context.log, 'server'), context.isStopping())
+  })
+}
+
+/**
+ * The routes of one path. A path with a literal segment (`…/destinations/test`) is also a path of the route that has a
+ * parameter there (`…/destinations/{destination_id}`), which serves the methods that the literal one does not have.
+ */
+function routesAt(path: string, routes: readonly Route[]): Route[] {
+  const own = routes.filter((route) => route.path === path)
+  const others = routes.filter(
+    (route) =>
+      route.path !== path && covers(route.path, path) && !own.some(({ method }) => method === route.method),
+  )
+  return [...own, ...others]
+}
+
+function covers(general: string, path: string): boolean {
+  const parts = general.split('/')
+  const given = path.split('/')
+  return parts.length === given.length && parts.every((part, i) => part.startsWith('{') || part === given[i])
+}

@@ -1,0 +1,62 @@
+/**
+ * A decoded body to what is stored of it: JSON → record count → enrichment → required fields → the stored text. Nothing
+ * here waits or knows the request, so the same function runs on the main thread for most bodies and in a parser thread
+ * for those that would hold it up: the verdict, the bytes and the order of the checks cannot differ.
+ */
+import { createHash } from 'node:crypto'
+import { ApiError } from '../contract/errors.ts'
+import { requireFields } from './admission.ts'
+import type { BodyFormat } from './body.ts'
+import type { Enrichment } from './enrich.ts'
+import { type BodyLimits, parseJsonBody, parseNdjsonBody } from './parse.ts'
+import { spliceRecords } from './splice.ts'
+
+/** What the request, its pipe and the settings ask of the body. Plain data: it crosses threads. */
+export interface Preparation {
+  format: BodyFormat
+  limits: BodyLimits
+  /** Of the pipe's limits row; null: none. */
+  pipeMaxRecords: number | null
+  enrichment: Enrichment
+  requiredFields: readonly string[]
+  /** Whether the body's hash is wanted: for an Idempotency-Key. */
+  withHash: boolean
+}
+
+export interface Prepared {
+  recordCount: number
+  /** As it is stored. */
+  body: Buffer
+  /** SHA-256 of the decoded body as the client sent it (what is stored carries the time of each request), base64. */
+  bodyHash: string | null
+}
+
+/**
+ * Throws the ApiError of the first check that fails, and what `reserve` throws, which is called with the size of the
+ * stored text before it is allocated. Null: more than `limits.maxValues`; nothing was found wrong so far.
+ */
+export function prepareBody(
+  bytes: Buffer,
+  preparation: Preparation,
+  reserve: (bytes: number) => void,
+): Prepared | null {
+  const { limits, enrichment } = preparation
+  const parse = preparation.format === 'json' ? parseJsonBody : parseNdjsonBody
+  const parsed = parse(bytes, limits)
+  if (parsed === null) return null
+  const recordCount = parsed.records.length
+  requireCount(recordCount, preparation.pipeMaxRecords)
+  requireFields(parsed.records, preparation.requiredFields, enrichment.keys)
+  const body = spliceRecords(parsed, enrichment, reserve)
+  const bodyHash = preparation.withHash ? createHash('sha256').update(bytes).digest('base64') : null
+  return { recordCount, body, bodyHash }
+}
+
+/** Spec "Limits": only when a limits row exists. */
+function requireCount(count: number, max: number | null): void {
+  if (max === null || count <= max) return
+  throw new ApiError('batch_too_large', {
+    message: `${count} records in one request; the limit of this pipe is ${max}.`,
+    details: { limit: 'pl_ingest_max_records_per_request', limit_value: max, current: count },
+  })
+}

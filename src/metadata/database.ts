@@ -1,0 +1,264 @@
+/**
+ * The tables, as Kysely sees them (`migrations.ts` makes them), and the two kinds of transaction. Column types are those
+ * that SQLite and PostgreSQL share: booleans are 0 or 1, times are milliseconds since the epoch (`…_ms`), JSON is text.
+ * Rows are turned into the shapes of the contract at the edge of each file, nowhere else.
+ *
+ * `creation_order` counts within the parent (workspace or pipe): lists are in creation order also when the clock
+ * jumped or two rows share a millisecond.
+ */
+import { setTimeout as delay } from 'node:timers/promises'
+import type { Kysely, Transaction } from 'kysely'
+import type { ColumnMapping, DestinationStatus, DestinationType } from '../contract/destination.ts'
+import type { GeoFieldKey } from '../contract/pipe.ts'
+import type { Decided } from './store.ts'
+
+export type Flag = 0 | 1
+
+export interface WorkspaceRow {
+  workspace_id: string
+  workspace_name: string
+  workspace_created_ms: number
+  creation_order: number
+}
+
+export interface ApiKeyRow {
+  api_key_id: string
+  workspace_id: string
+  api_key_name: string
+  api_key_prefix: string
+  /** SHA-256 of the whole key, hex. */
+  api_key_hash: string
+  api_key_status: 'active' | 'revoked'
+  api_key_created_ms: number
+  creation_order: number
+}
+
+export interface PipeRow extends Record<GeoFieldKey, string | null> {
+  pipe_id: string
+  workspace_id: string
+  pipe_name: string
+  pipe_description: string
+  pipe_status: 'active' | 'paused'
+  pipe_add_ingest_ts: Flag
+  pipe_add_ingest_ip: Flag
+  pipe_ingest_ts_field: string
+  pipe_ingest_ip_field: string
+  pipe_api_key_required: Flag
+  pipe_allow_any_browser_origin: Flag
+  pipe_created_ms: number
+  pipe_updated_ms: number
+  creation_order: number
+}
+
+export interface DestinationRow {
+  destination_id: string
+  pipe_id: string
+  destination_type: DestinationType
+  destination_status: DestinationStatus
+  destination_max_retry_seconds: number
+  /** JSON; the values of the type's secret keys are sealed texts. */
+  destination_config: string
+  /** Unique in its pipe; any number of destinations have none. */
+  destination_name: string | null
+  /** Delivery settings of its own: all three or none. */
+  flush_max_records: number | null
+  flush_max_bytes: number | null
+  flush_max_seconds: number | null
+  rate_requests_per_second: number | null
+  concurrency: number | null
+  /** Of the server's key, lower-case hex, and when it was pinned; null: none is. */
+  tls_pin_sha256: string | null
+  tls_pin_first_seen_ms: number | null
+  /** How often pinning began anew. */
+  tls_pin_generation: number
+  destination_created_ms: number
+  destination_updated_ms: number
+  creation_order: number
+}
+
+export interface DestinationColumnRow {
+  destination_id: string
+  position: number
+  column_name: string
+  column_type: ColumnMapping['column_type']
+  source_field: string | null
+  semantic_role: ColumnMapping['semantic_role']
+  nullable: Flag
+}
+
+export interface LimitsRow {
+  pipe_id: string
+  pl_ingest_max_records_per_request: number
+  pl_ingest_max_records_per_second: number
+  pl_ingest_max_records_per_day: number
+  pl_ingest_max_bytes_per_day: number | null
+  pl_delivery_max_records_per_flush: number
+  pl_delivery_max_bytes_per_flush: number
+  pl_delivery_max_seconds_per_flush: number
+}
+
+export interface OriginRow {
+  pipe_allowed_origin_id: string
+  pipe_id: string
+  origin_domain: string
+  /** Lower case: what is compared. */
+  origin_key: string
+  creation_order: number
+}
+
+export interface LaneRow {
+  destination_id: string
+  cursor_seq: number
+  /** The buffer's mark at the cursor: JSON text that it alone reads. */
+  cursor_mark: string | null
+  batch_first_seq: number | null
+  batch_last_seq: number | null
+  bisect_last_seq: number | null
+  record_offset: number
+  size_limit_records: number | null
+  size_successes: number
+  attempts: number
+  first_failed_ms: number | null
+  next_attempt_ms: number | null
+  blocking_msg_id: string | null
+  error_class: 'transient' | 'permanent' | null
+  error_code: string | null
+  error_message: string | null
+  last_delivered_ms: number | null
+  delivered_records: number
+  skipped_messages: number
+  dropped_messages: number
+  lease_msg_id: string | null
+  lease_until_ms: number | null
+  /** The epoch of the owner that saved the row last; 0 before the first save. */
+  owner_epoch: number
+  /** Over what delivery trusts (`lane-check.ts`); null: not written by this version. */
+  row_check: number | null
+}
+
+export interface UsageHourRow {
+  pipe_id: string
+  hour_ms: number
+  ingest_requests: number
+  ingest_records: number
+  ingest_bytes: number
+  rejected_requests: number
+  delivered_records: number
+  failed_attempts: number
+  skipped_records: number
+  last_ingest_ms: number | null
+}
+
+export interface UsageMarkRow {
+  pipe_id: string
+  messages: number
+  records: number
+  bytes: number
+}
+
+export interface SettingRow {
+  name: string
+  value: string
+}
+
+/** A pipe that was deleted while the buffer held messages of it. */
+export interface DeletedPipeRow {
+  pipe_id: string
+  deleted_ms: number
+}
+
+export interface MigrationRow {
+  number: number
+  name: string
+  applied_ms: number
+}
+
+export interface Tables {
+  workspaces: WorkspaceRow
+  api_keys: ApiKeyRow
+  pipes: PipeRow
+  destinations: DestinationRow
+  destination_columns: DestinationColumnRow
+  pipe_limits: LimitsRow
+  pipe_allowed_origins: OriginRow
+  lanes: LaneRow
+  usage_hours: UsageHourRow
+  usage_marks: UsageMarkRow
+  deleted_pipes: DeletedPipeRow
+  metadata_settings: SettingRow
+  metadata_migrations: MigrationRow
+}
+
+/** A connection, inside a transaction or not. */
+export type Connection = Kysely<Tables>
+
+/** What a dialect's folder opens. */
+export interface OpenedDatabase {
+  db: Connection
+  /** For messages: which database it is. */
+  label: string
+  /** Throws when a commit would not be durable. Called after the first write. */
+  assertDurable(): void
+}
+
+/**
+ * Another transaction changed what this one had read: nothing of it was stored, and it may run again. Thrown by a
+ * dialect of a database that lets write transactions run side by side.
+ */
+export class WriteConflictError extends Error {
+  constructor(cause: unknown) {
+    super('metadata: another transaction changed the same rows', { cause })
+    this.name = 'WriteConflictError'
+  }
+}
+
+const maxAttempts = 12
+
+/**
+ * Runs `work` in one serialisable transaction: the result is as if write transactions ran one after the other, so what
+ * is read inside may decide what is written. Every change goes this way, also one of a single statement. Durable when
+ * it resolves; nothing of it stays when it rejects.
+ *
+ * `work` may run several times (WriteConflictError), so it changes nothing but the database. Inside, use `trx` alone:
+ * the connection itself waits for the transaction to end.
+ */
+export async function inWriteTransaction<T>(
+  db: Connection,
+  work: (trx: Transaction<Tables>) => Promise<T>,
+): Promise<T> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await db.transaction().setIsolationLevel('serializable').execute(work)
+    } catch (error) {
+      if (!(error instanceof WriteConflictError) || attempt === maxAttempts) throw error
+      // A random pause: two that conflicted must not meet again at once.
+      await delay(Math.random() * Math.min(2 ** attempt, 200))
+    }
+  }
+}
+
+/** Runs several reads on one snapshot of the database, without waiting for writers. */
+export function inSnapshot<T>(db: Connection, work: (trx: Transaction<Tables>) => Promise<T>): Promise<T> {
+  return db.transaction().setIsolationLevel('repeatable read').setAccessMode('read only').execute(work)
+}
+
+/** Ids are stored and compared in lower case; a client may send either. */
+export function normaliseId(id: string): string {
+  return id.toLowerCase()
+}
+
+export function toFlag(value: boolean): Flag {
+  return value ? 1 : 0
+}
+
+export function isoTime(ms: number): string {
+  return new Date(Number(ms)).toISOString()
+}
+
+/** The change itself, also when it is decided from what is stored. */
+export function decided<Stored, Change extends object>(
+  change: Decided<Stored, Change>,
+  stored: Stored,
+): Change {
+  return typeof change === 'function' ? change(stored) : change
+}

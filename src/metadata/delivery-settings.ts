@@ -1,0 +1,70 @@
+/** A destination's delivery settings of its own, between the columns of its row and the shapes above. */
+import type { DeliverySettings } from '../contract/delivery-settings.ts'
+import type { FlushLimits } from '../delivery/lane-state.ts'
+import type { DestinationRow } from './database.ts'
+
+type Columns = Pick<
+  DestinationRow,
+  | 'destination_name'
+  | 'flush_max_records'
+  | 'flush_max_bytes'
+  | 'flush_max_seconds'
+  | 'rate_requests_per_second'
+  | 'concurrency'
+>
+
+export const noDeliverySettings: Columns = {
+  destination_name: null,
+  flush_max_records: null,
+  flush_max_bytes: null,
+  flush_max_seconds: null,
+  rate_requests_per_second: null,
+  concurrency: null,
+}
+
+/** The columns of what is given; what is undefined is left out, null clears. */
+export function deliverySettingColumns({
+  destination_name,
+  flush,
+  rate,
+  concurrency,
+}: Partial<DeliverySettings>): Partial<Columns> {
+  return {
+    ...(destination_name === undefined ? {} : { destination_name }),
+    ...(flush === undefined
+      ? {}
+      : {
+          flush_max_records: flush?.max_records ?? null,
+          flush_max_bytes: flush?.max_bytes ?? null,
+          flush_max_seconds: flush?.max_seconds ?? null,
+        }),
+    ...(rate === undefined ? {} : { rate_requests_per_second: rate?.requests_per_second ?? null }),
+    ...(concurrency === undefined ? {} : { concurrency }),
+  }
+}
+
+export function decodeDeliverySettings(row: Columns): Omit<DeliverySettings, 'destination_name'> {
+  const flush = ownFlush(row)
+  return {
+    flush: flush && {
+      max_records: flush.maxRecords,
+      max_bytes: flush.maxBytes,
+      max_seconds: flush.maxSeconds,
+    },
+    rate:
+      row.rate_requests_per_second === null
+        ? null
+        : { requests_per_second: Number(row.rate_requests_per_second) },
+    concurrency: row.concurrency === null ? null : Number(row.concurrency),
+  }
+}
+
+/** Null: it has none of its own. The three columns are set together. */
+export function ownFlush(row: Columns): FlushLimits | null {
+  if (row.flush_max_records === null) return null
+  return {
+    maxRecords: Number(row.flush_max_records),
+    maxBytes: Number(row.flush_max_bytes),
+    maxSeconds: Number(row.flush_max_seconds),
+  }
+}

@@ -1,0 +1,73 @@
+/**
+ * Which data directory this is, and its epochs: what metadata, the buffer and a backup compare with each other. Made in
+ * the transaction that makes or upgrades the tables, so that a database which opens has one.
+ */
+import { randomUUID } from 'node:crypto'
+import { type Epoch, firstEpochs } from '../contract/epochs.ts'
+import type { Connection, LaneRow } from './database.ts'
+import { isLaneRowIntact } from './lane-check.ts'
+import type { DataDirIdentity } from './store.ts'
+
+export const identitySettings = { id: 'data_dir_id', origin: 'data_dir_origin', epochs: 'epochs' } as const
+
+/** From the settings rows; null when there is none yet: an earlier version wrote the database. */
+export function identityOf(settings: ReadonlyMap<string, string>): DataDirIdentity | null {
+  const dataDirId = settings.get(identitySettings.id)
+  if (dataDirId === undefined) return null
+  const epochs = JSON.parse(settings.get(identitySettings.epochs) ?? 'null') as Epoch[] | null
+  const isAdopted = settings.get(identitySettings.origin) === 'adopted'
+  return { dataDirId, isAdopted, epochs: epochs ?? firstEpochs }
+}
+
+/** The settings rows of an identity. */
+export function identityRows({ dataDirId, isAdopted, epochs }: DataDirIdentity) {
+  return [
+    { name: identitySettings.id, value: dataDirId },
+    { name: identitySettings.origin, value: isAdopted ? 'adopted' : 'init' },
+    { name: identitySettings.epochs, value: JSON.stringify(epochs) },
+  ]
+}
+
+/** Of a data directory that has none: just made, or written by an earlier version (`isAdopted`). */
+export function newIdentity(isAdopted: boolean): DataDirIdentity {
+  return { dataDirId: randomUUID(), isAdopted, epochs: firstEpochs }
+}
+
+/** Gives the database an identity unless it has one. Inside the transaction that opens it. */
+export async function requireIdentity(trx: Connection, isAdopted: boolean): Promise<void> {
+  if ((await loadIdentity(trx)) !== null) return
+  await trx
+    .insertInto('metadata_settings')
+    .values(identityRows(newIdentity(isAdopted)))
+    .execute()
+}
+
+export async function loadIdentity(db: Connection): Promise<DataDirIdentity | null> {
+  const rows = await db
+    .selectFrom('metadata_settings')
+    .selectAll()
+    .where('name', 'in', Object.values(identitySettings))
+    .execute()
+  return identityOf(new Map(rows.map(({ name, value }) => [name, value])))
+}
+
+/**
+ * The greatest seq that anything here names: cursors, fixed ranges, the ends of epochs. A lane's row that fails its
+ * checksum names none.
+ */
+export async function loadKnownSeq(db: Connection): Promise<number> {
+  const rows = await db.selectFrom('lanes').selectAll().execute()
+  return knownSeqOf(rows, (await loadIdentity(db))?.epochs ?? [])
+}
+
+/** The same of rows. */
+export function knownSeqOf(rows: readonly LaneRow[], epochs: readonly Epoch[]): number {
+  const named = rows
+    .filter(isLaneRowIntact)
+    .flatMap((row) => [row.cursor_seq, row.batch_last_seq, row.bisect_last_seq])
+  let knownSeq = 0
+  for (const seq of [...named, ...epochs.map(({ after_seq }) => after_seq)]) {
+    knownSeq = Math.max(knownSeq, Number(seq ?? 0))
+  }
+  return knownSeq
+}

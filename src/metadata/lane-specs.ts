@@ -1,0 +1,108 @@
+/** Which lanes there are, with everything a driver needs: what delivery loads at start and after each change. */
+import { defaultConcurrency } from '../contract/delivery-settings.ts'
+import { type DestinationType, resolveConfig } from '../contract/destination.ts'
+import { wordsOf } from '../contract/destination-words.ts'
+import type { PipeLimits } from '../contract/pipe.ts'
+import type { FlushLimits, LaneSource, LaneSpec, PipeLanes } from '../delivery/lane-state.ts'
+import { allColumns, columnsOf } from './columns.ts'
+import { type Connection, inSnapshot, inWriteTransaction, normaliseId } from './database.ts'
+import { ownFlush } from './delivery-settings.ts'
+import { readableConfig } from './destination-config.ts'
+import { loadLimits } from './limits.ts'
+import type { Sealer } from './secrets.ts'
+
+export function laneSource(db: Connection, sealer: Sealer): LaneSource {
+  return {
+    allPipes: () => inSnapshot(db, (trx) => loadLanes(trx, sealer, null)),
+
+    async pipe(pipeId) {
+      const [pipe] = await inSnapshot(db, (trx) => loadLanes(trx, sealer, normaliseId(pipeId)))
+      return pipe ?? null
+    },
+
+    async deletedPipes() {
+      const rows = await db.selectFrom('deleted_pipes').select('pipe_id').orderBy('pipe_id').execute()
+      return rows.map((row) => row.pipe_id)
+    },
+
+    async forgetDeletedPipes(pipeIds) {
+      await inWriteTransaction(db, async (trx) => {
+        for (const pipeId of pipeIds) {
+          await trx.deleteFrom('deleted_pipes').where('pipe_id', '=', normaliseId(pipeId)).execute()
+        }
+      })
+    },
+  }
+}
+
+/** A fixed number of queries however many pipes there are. `pipeId` null: all. */
+async function loadLanes(trx: Connection, sealer: Sealer, pipeId: string | null): Promise<PipeLanes[]> {
+  let pipeQuery = trx
+    .selectFrom('pipes')
+    .select(['pipe_id', 'workspace_id', 'pipe_name', 'pipe_ingest_ts_field'])
+    .orderBy('workspace_id')
+    .orderBy('creation_order')
+  let destinationQuery = trx
+    .selectFrom('destinations')
+    .selectAll()
+    .orderBy('creation_order')
+    .orderBy('destination_id')
+  if (pipeId !== null) {
+    pipeQuery = pipeQuery.where('pipe_id', '=', pipeId)
+    destinationQuery = destinationQuery.where('pipe_id', '=', pipeId)
+  }
+  const pipes = await pipeQuery.execute()
+  const destinations = await destinationQuery.execute()
+  const limits = await loadLimits(trx, pipeId)
+  const columns =
+    pipeId === null
+      ? await allColumns(trx)
+      : await columnsOf(
+          trx,
+          destinations.map((row) => row.destination_id),
+        )
+  const result = new Map<string, { pipe: (typeof pipes)[number]; lanes: LaneSpec[] }>()
+  for (const pipe of pipes) result.set(pipe.pipe_id, { pipe, lanes: [] })
+  for (const row of destinations) {
+    const owner = result.get(row.pipe_id)
+    if (owner === undefined) continue
+    const { config, unreadable } = readableConfig(sealer, row)
+    const spec = {
+      destinationId: row.destination_id,
+      pipeId: row.pipe_id,
+      pipeName: owner.pipe.pipe_name,
+      workspaceId: owner.pipe.workspace_id,
+      ...resolveConfig(row.destination_type, config),
+      ...(unreadable.length > 0 ? { unreadableSecrets: unreadable } : {}),
+      columns: columns.get(row.destination_id) ?? [],
+      timestampField: owner.pipe.pipe_ingest_ts_field,
+      status: row.destination_status,
+      maxRetrySeconds: Number(row.destination_max_retry_seconds),
+      name: row.destination_name,
+      flush: ownFlush(row) ?? flushLimits(limits.get(row.pipe_id), row.destination_type),
+      rate:
+        row.rate_requests_per_second === null
+          ? null
+          : { requestsPerSecond: Number(row.rate_requests_per_second) },
+      concurrency: Number(row.concurrency ?? defaultConcurrency),
+      pinGeneration: Number(row.tls_pin_generation),
+    }
+    // The spec holds secrets, so its fingerprint is a keyed one: a revision may be logged.
+    owner.lanes.push({ ...spec, revision: sealer.fingerprint(JSON.stringify(spec)).slice(0, 32) })
+  }
+  return pipes.map((pipe) => ({
+    pipeId: pipe.pipe_id,
+    workspaceId: pipe.workspace_id,
+    lanes: result.get(pipe.pipe_id)?.lanes ?? [],
+  }))
+}
+
+/** Contract "Delivery", for a destination without a flush plan of its own: its pipe's, else what suits the type. */
+function flushLimits(limits: PipeLimits | undefined, type: DestinationType): FlushLimits {
+  if (limits === undefined) return wordsOf(type).defaultFlush
+  return {
+    maxRecords: limits.pl_delivery_max_records_per_flush,
+    maxBytes: limits.pl_delivery_max_bytes_per_flush,
+    maxSeconds: limits.pl_delivery_max_seconds_per_flush,
+  }
+}

@@ -1,0 +1,77 @@
+/**
+ * How many of each a workspace may have. Counted in the transaction that adds one, so that no race goes beyond. What is
+ * there already stays when a setting is lowered.
+ */
+import { ApiError } from '../contract/errors.ts'
+import type { Connection } from './database.ts'
+
+export interface WorkspaceQuotas {
+  pipes: number
+  destinations: number
+  /** Active ones. */
+  apiKeys: number
+  origins: number
+}
+
+export const noQuotas: WorkspaceQuotas = {
+  pipes: Number.POSITIVE_INFINITY,
+  destinations: Number.POSITIVE_INFINITY,
+  apiKeys: Number.POSITIVE_INFINITY,
+  origins: Number.POSITIVE_INFINITY,
+}
+
+/** Throws `workspace_full`. `workspaceId` as stored. */
+export async function requireRoom(
+  trx: Connection,
+  workspaceId: string,
+  what: keyof WorkspaceQuotas,
+  quotas: WorkspaceQuotas,
+): Promise<void> {
+  const most = quotas[what]
+  if ((await counts[what](trx, workspaceId)) < most) return
+  const { setting, words } = named[what]
+  throw new ApiError('workspace_full', {
+    message: `This workspace may have ${most} ${words} (setting ${setting}).`,
+    details: { limit: setting, limit_value: most },
+  })
+}
+
+const named: Record<keyof WorkspaceQuotas, { setting: string; words: string }> = {
+  pipes: { setting: 'workspace.max_pipes', words: 'pipes' },
+  destinations: { setting: 'workspace.max_destinations', words: 'destinations' },
+  apiKeys: { setting: 'workspace.max_api_keys', words: 'active API keys' },
+  origins: { setting: 'workspace.max_origins', words: 'allowed origins' },
+}
+
+const counts: Record<keyof WorkspaceQuotas, (trx: Connection, workspaceId: string) => Promise<number>> = {
+  async pipes(trx, workspaceId) {
+    const query = trx.selectFrom('pipes').select((eb) => eb.fn.countAll().as('count'))
+    return numberOf(await query.where('workspace_id', '=', workspaceId).executeTakeFirst())
+  },
+
+  async apiKeys(trx, workspaceId) {
+    const query = trx.selectFrom('api_keys').select((eb) => eb.fn.countAll().as('count'))
+    const active = query.where('api_key_status', '=', 'active')
+    return numberOf(await active.where('workspace_id', '=', workspaceId).executeTakeFirst())
+  },
+
+  async destinations(trx, workspaceId) {
+    const query = trx
+      .selectFrom('destinations')
+      .innerJoin('pipes', 'pipes.pipe_id', 'destinations.pipe_id')
+      .select((eb) => eb.fn.countAll().as('count'))
+    return numberOf(await query.where('pipes.workspace_id', '=', workspaceId).executeTakeFirst())
+  },
+
+  async origins(trx, workspaceId) {
+    const query = trx
+      .selectFrom('pipe_allowed_origins as origin')
+      .innerJoin('pipes', 'pipes.pipe_id', 'origin.pipe_id')
+      .select((eb) => eb.fn.countAll().as('count'))
+    return numberOf(await query.where('pipes.workspace_id', '=', workspaceId).executeTakeFirst())
+  },
+}
+
+function numberOf(row: { count: string | number | bigint } | undefined): number {
+  return Number(row?.count ?? 0)
+}

@@ -1,0 +1,74 @@
+/** Reads a metadata file for `verify`: whose it is, where its lanes are, and what is damaged. Changes nothing. */
+import Database from 'better-sqlite3'
+import { type Epoch, firstEpochs } from '../../contract/epochs.ts'
+import type { LaneRow } from '../database.ts'
+import { identityOf, knownSeqOf } from '../identity.ts'
+import { isLaneRowIntact } from '../lane-check.ts'
+
+export interface CheckedLane {
+  destinationId: string
+  pipeId: string
+  pipeName: string
+  cursorSeq: number
+  /** False: the row fails its checksum. */
+  isIntact: boolean
+}
+
+export interface MetadataCheck {
+  /** Null: an earlier version wrote the file, or it cannot be read. */
+  dataDirId: string | null
+  epochs: readonly Epoch[]
+  /** The newest seq that anything here names. */
+  knownSeq: number
+  lanes: CheckedLane[]
+  /** In words; empty: none. */
+  problems: string[]
+}
+
+export function checkMetadata(file: string): MetadataCheck {
+  const check: MetadataCheck = { dataDirId: null, epochs: firstEpochs, knownSeq: 0, lanes: [], problems: [] }
+  let database: Database.Database | null = null
+  try {
+    database = new Database(file, { readonly: true, fileMustExist: true, timeout: 10_000 })
+    // One view of all tables, whatever a daemon writes meanwhile.
+    database.exec('BEGIN')
+    const said = database.prepare<[], string>('PRAGMA integrity_check(1)').pluck().get()
+    if (said !== 'ok') check.problems.push(`its structure is damaged: ${said?.replaceAll(/\s+/g, ' ')}`)
+    const settings = database.prepare<[], [string, string]>('SELECT name, value FROM metadata_settings').raw()
+    const identity = identityOf(new Map(settings.all()))
+    check.dataDirId = identity?.dataDirId ?? null
+    check.epochs = identity?.epochs ?? firstEpochs
+    const rows = readRows(database)
+    check.lanes = rows.map(laneOf)
+    check.knownSeq = knownSeqOf(rows, check.epochs)
+  } catch (error) {
+    check.problems.push(`cannot be read: ${error instanceof Error ? error.message : String(error)}`)
+  } finally {
+    database?.close()
+  }
+  return check
+}
+
+type Row = LaneRow & { pipe_id: string; pipe_name: string }
+
+function readRows(database: Database.Database): Row[] {
+  return database
+    .prepare<[], Row>(
+      `SELECT lanes.*, pipe_id, pipe_name FROM lanes JOIN destinations USING (destination_id) JOIN pipes USING (pipe_id)
+       ORDER BY pipe_name, destinations.creation_order`,
+    )
+    .all()
+}
+
+function laneOf(row: Row): CheckedLane {
+  return {
+    destinationId: row.destination_id,
+    pipeId: row.pipe_id,
+    pipeName: row.pipe_name,
+    cursorSeq: Number(row.cursor_seq),
+    isIntact: isIntact(row),
+  }
+}
+
+/** A file of an earlier version has no such column. */
+const isIntact = (row: Row) => row.row_check === undefined || isLaneRowIntact(row)

@@ -1,0 +1,130 @@
+/**
+ * Kysely's dialect over the SQLite file. Write transactions take SQLite's write lock at their beginning (IMMEDIATE), so
+ * they run one after the other and none ever has to run again; waiting for the lock does not block the thread.
+ */
+import { setTimeout as delay } from 'node:timers/promises'
+import type Database from 'better-sqlite3'
+import {
+  CompiledQuery,
+  type DatabaseConnection,
+  type Dialect,
+  SqliteAdapter,
+  type SqliteDatabase,
+  SqliteDriver,
+  SqliteIntrospector,
+  SqliteQueryCompiler,
+  type SqliteStatement,
+  type TransactionSettings,
+} from 'kysely'
+import { errorCode, isNoSpace, StorageUnavailableError } from '../../error-code.ts'
+import { isDamage, StorageError } from '../../storage-error.ts'
+import { busyTimeoutMs } from './file.ts'
+
+export function sqliteDialect(database: Database.Database): Dialect {
+  return {
+    createDriver: () => new ImmediateDriver(database),
+    createQueryCompiler: () => new SqliteQueryCompiler(),
+    createAdapter: () => new SqliteAdapter(),
+    createIntrospector: (db) => new SqliteIntrospector(db),
+  }
+}
+
+class ImmediateDriver extends SqliteDriver {
+  readonly #database: Database.Database
+  readonly #begin: Database.Statement<[]>
+
+  constructor(database: Database.Database) {
+    super({ database: withStatementCache(database) })
+    this.#database = database
+    this.#begin = database.prepare('begin immediate')
+  }
+
+  /**
+   * SQLite's own busy wait blocks the thread: sockets on the main thread would wait while the delivery thread
+   * syncs, and two connections of one thread would wait for each other in vain. So the lock is tried for, and between
+   * tries the event loop runs.
+   */
+  override async beginTransaction(
+    connection: DatabaseConnection,
+    settings?: TransactionSettings,
+  ): Promise<void> {
+    if (settings?.accessMode === 'read only') {
+      await connection.executeQuery(CompiledQuery.raw('begin'))
+      return
+    }
+    const deadline = performance.now() + busyTimeoutMs
+    while (!this.#tryBeginImmediate()) {
+      if (performance.now() > deadline) {
+        const seconds = busyTimeoutMs / 1000
+        throw new StorageUnavailableError(`metadata: the file was locked by another process for ${seconds} s`)
+      }
+      await delay(1)
+    }
+  }
+
+  #tryBeginImmediate(): boolean {
+    this.#database.pragma('busy_timeout = 0')
+    try {
+      crashOnIoError(this.#database.name, () => this.#begin.run())
+      return true
+    } catch (error) {
+      if (errorCode(error)?.startsWith('SQLITE_BUSY')) return false
+      throw error
+    } finally {
+      this.#database.pragma(`busy_timeout = ${busyTimeoutMs}`)
+    }
+  }
+
+  /** After some errors (disk full, I/O) SQLite has rolled back already; a second rollback would hide the first error. */
+  override async rollbackTransaction(connection: DatabaseConnection): Promise<void> {
+    if (this.#database.inTransaction) await super.rollbackTransaction(connection)
+  }
+}
+
+/** Preparing costs more than running for small statements; the code has a bounded set of texts, so all are kept. */
+function withStatementCache(database: Database.Database): SqliteDatabase {
+  const statements = new Map<string, SqliteStatement>()
+  return {
+    close: () => database.close(),
+    prepare(sql) {
+      let statement = statements.get(sql)
+      if (statement === undefined) {
+        statement = withIoCheck(crashOnIoError(database.name, () => database.prepare(sql)))
+        if (statements.size >= 500) statements.clear()
+        statements.set(sql, statement)
+      }
+      return statement
+    },
+  }
+}
+
+function withIoCheck(statement: Database.Statement<unknown[]>): SqliteStatement {
+  const file = statement.database.name
+  return {
+    reader: statement.reader,
+    all: (parameters) => crashOnIoError(file, () => statement.all(...parameters)),
+    run: (parameters) => crashOnIoError(file, () => statement.run(...parameters)),
+    iterate: (parameters) => statement.iterate(...parameters) as IterableIterator<unknown>,
+  }
+}
+
+/**
+ * After a failed read, write or fsync nothing this process believes about the file can be trusted (SQLite may go on
+ * and commit over the hole): besides failing the caller, the error is thrown where nobody catches it and ends the
+ * thread, and with it the process. A full disk is no such failure.
+ */
+function crashOnIoError<T>(file: string, run: () => T): T {
+  try {
+    return run()
+  } catch (error) {
+    if (isNoSpace(error)) throw new StorageUnavailableError('metadata: no space', error)
+    const code = errorCode(error) ?? ''
+    if (isDamage(code)) throw new StorageError('reading', file, error)
+    if (!code.startsWith('SQLITE_IOERR')) throw error
+    const failure = new StorageError('reading or writing', file, error)
+    setImmediate(() => {
+      throw failure
+    })
+    throw failure
+  }
+}

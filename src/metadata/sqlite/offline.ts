@@ -1,0 +1,239 @@
+/**
+ * Changes to a metadata file while no daemon runs on it: seal its secrets under another key, go on without those that no
+ * key opens any more, block every destination.
+ *
+ * Each is one transaction. A crash leaves every secret sealed with the old key, or every one with the new.
+ */
+import { statSync } from 'node:fs'
+import Database from 'better-sqlite3'
+import { type DestinationType, wordsOf } from '../../contract/destination-words.ts'
+import { nextEpoch } from '../../contract/epochs.ts'
+import type { DestinationRow } from '../database.ts'
+import { openConfig, sealConfig } from '../destination-config.ts'
+import { identityOf, identityRows, newIdentity } from '../identity.ts'
+import { createSealer, type Sealer, UnsealError } from '../secrets.ts'
+import type { DataDirIdentity } from '../store.ts'
+
+/** A destination some of whose secrets are lost: it is blocked until they are set again. */
+export interface LostSecrets {
+  workspace_name: string
+  pipe_name: string
+  destination_id: string
+  destination_type: string
+  /** Keys of its config. */
+  secrets: string[]
+}
+
+type StoredDestination = Pick<
+  DestinationRow,
+  'destination_id' | 'destination_type' | 'destination_config'
+> & {
+  workspace_name: string
+  pipe_name: string
+}
+
+/** A known text, sealed when the file was made; `open.ts` looks at it at every start. */
+const checkName = 'sealing_check'
+const checkText = 'pipectl'
+
+/** Whether the file's secrets were sealed with this key. Changes nothing. */
+export function isSealedWith(file: string, sealingKey: Buffer): boolean {
+  const database = new Database(file, { readonly: true, fileMustExist: true, timeout: 10_000 })
+  try {
+    return checkOpens(database, createSealer(sealingKey))
+  } finally {
+    database.close()
+  }
+}
+
+/** Changes nothing. */
+export function countWorkspaces(file: string): number {
+  const database = new Database(file, { readonly: true, fileMustExist: true, timeout: 10_000 })
+  try {
+    return Number(database.prepare('SELECT count(*) FROM workspaces').pluck().get())
+  } finally {
+    database.close()
+  }
+}
+
+/** What `forgetSecrets` would forget with this key. Changes nothing. */
+export function findLostSecrets(file: string, sealingKey: Buffer): LostSecrets[] {
+  const database = new Database(file, { readonly: true, fileMustExist: true, timeout: 10_000 })
+  try {
+    const sealer = createSealer(sealingKey)
+    return readDestinations(database).flatMap((one) => lostOf(sealer, one) ?? [])
+  } finally {
+    database.close()
+  }
+}
+
+/**
+ * Makes this key the file's own: every secret that it does not open is removed, and its destination blocked. Returns
+ * those destinations.
+ */
+export function forgetSecrets(file: string, sealingKey: Buffer, nowMs: number): LostSecrets[] {
+  const sealer = createSealer(sealingKey)
+  return changeFile(file, (database) => {
+    const block = database.prepare(
+      `UPDATE destinations SET destination_config = ?, destination_status = 'blocked',
+       destination_updated_ms = max(?, destination_updated_ms + 1) WHERE destination_id = ?`,
+    )
+    const lost: LostSecrets[] = []
+    for (const row of readDestinations(database)) {
+      const found = lostOf(sealer, row)
+      if (found === null) continue
+      const config: Record<string, unknown> = JSON.parse(row.destination_config)
+      for (const key of found.secrets) config[key] = forgotten(row.destination_type, key)
+      block.run(JSON.stringify(config), nowMs, row.destination_id)
+      lost.push(found)
+    }
+    if (!checkOpens(database, sealer)) writeCheck(database, sealer)
+    return lost
+  })
+}
+
+/** Seals every secret with the new key. Returns how many destinations have any. Throws UnsealError for a wrong old key. */
+export function resealSecrets(file: string, oldKey: Buffer, newKey: Buffer): number {
+  const [from, to] = [createSealer(oldKey), createSealer(newKey)]
+  return changeFile(file, (database) => {
+    if (!checkOpens(database, from)) throw new UnsealError('the stored secrets were sealed with another key')
+    const update = database.prepare('UPDATE destinations SET destination_config = ? WHERE destination_id = ?')
+    let resealed = 0
+    for (const row of readDestinations(database)) {
+      const config = openConfig(from, row)
+      const sealed = sealConfig(to, row.destination_id, row.destination_type, config)
+      if (sealed === JSON.stringify(config)) continue
+      update.run(sealed, row.destination_id)
+      resealed += 1
+    }
+    writeCheck(database, to)
+    return resealed
+  })
+}
+
+/** What a metadata file says of itself. `none`: an earlier version wrote it. `empty`: nobody did. */
+export type StoredIdentity =
+  | { kind: 'found'; identity: DataDirIdentity }
+  | { kind: 'none' | 'empty' }
+  | { kind: 'unreadable'; error: unknown }
+
+/** Changes nothing. What cannot be read is left to the opening of the file to say. */
+export function readIdentity(file: string): StoredIdentity {
+  if (statSync(file, { throwIfNoEntry: false })?.size === 0) return { kind: 'empty' }
+  try {
+    const database = new Database(file, { readonly: true, fileMustExist: true, timeout: 10_000 })
+    try {
+      const tables = database.prepare("SELECT count(*) FROM sqlite_schema WHERE type = 'table'").pluck().get()
+      if (tables === 0) return { kind: 'empty' }
+      const identity = storedIdentity(database)
+      return identity === null ? { kind: 'none' } : { kind: 'found', identity }
+    } finally {
+      database.close()
+    }
+  } catch (error) {
+    return { kind: 'unreadable', error }
+  }
+}
+
+/** The next epoch, durable when it returns: what a restored data directory begins with. `headSeq`: the buffer's. */
+export function beginEpoch(file: string, headSeq: number, nowMs: number): DataDirIdentity {
+  return changeFile(file, (database) => {
+    const before = storedIdentity(database) ?? newIdentity(true)
+    const epochs = [...before.epochs, nextEpoch(before.epochs, Math.max(headSeq, namedSeq(database)), nowMs)]
+    const identity = { ...before, epochs }
+    const put = database.prepare('INSERT OR REPLACE INTO metadata_settings (name, value) VALUES (?, ?)')
+    for (const { name, value } of identityRows(identity)) put.run(name, value)
+    return identity
+  })
+}
+
+/** The greatest seq that a lane names: no more than a hint where rows are damaged. */
+function namedSeq(database: Database.Database): number {
+  const newest = database
+    .prepare('SELECT max(max(cursor_seq, ifnull(batch_last_seq, 0))) FROM lanes WHERE cursor_seq < ?')
+    .pluck()
+    .get(2 ** 52)
+  return Number(newest ?? 0)
+}
+
+function storedIdentity(database: Database.Database): DataDirIdentity | null {
+  const rows = database
+    .prepare<[], { name: string; value: string }>('SELECT name, value FROM metadata_settings')
+    .all()
+  return identityOf(new Map(rows.map(({ name, value }) => [name, value])))
+}
+
+/** Nothing is delivered until each is unblocked. Returns how many were not blocked before. */
+export function blockAllDestinations(file: string, nowMs: number): number {
+  return changeFile(file, (database) => {
+    const block = database.prepare(
+      `UPDATE destinations SET destination_status = 'blocked',
+       destination_updated_ms = max(?, destination_updated_ms + 1) WHERE destination_status <> 'blocked'`,
+    )
+    return block.run(nowMs).changes
+  })
+}
+
+/** Durable when it returns; the file is as it was when it throws. */
+function changeFile<T>(file: string, change: (database: Database.Database) => T): T {
+  const database = new Database(file, { fileMustExist: true, timeout: 10_000 })
+  try {
+    database.pragma('synchronous = FULL')
+    const result = database.transaction(change).immediate(database)
+    // What was replaced must not stay readable in the log beside the file.
+    database.pragma('wal_checkpoint(TRUNCATE)')
+    return result
+  } finally {
+    database.close()
+  }
+}
+
+function readDestinations(database: Database.Database): StoredDestination[] {
+  return database
+    .prepare<[], StoredDestination>(
+      `SELECT destination_id, destination_type, destination_config, pipe_name, workspace_name
+       FROM destinations JOIN pipes USING (pipe_id) JOIN workspaces USING (workspace_id)
+       ORDER BY workspace_name, pipe_name, destinations.creation_order`,
+    )
+    .all()
+}
+
+/** A URL is sealed as a whole, for what is secret in it, and no destination can be without one. */
+function forgotten(type: DestinationType, key: string): string | null {
+  return wordsOf(type).secrets[key] === 'url' ? 'https://forgotten.invalid/' : null
+}
+
+/** The secrets of a destination that this key does not open; null: it opens them all. */
+function lostOf(sealer: Sealer, { destination_config: text, ...row }: StoredDestination): LostSecrets | null {
+  const config: Record<string, unknown> = JSON.parse(text)
+  const secrets = Object.entries(config).flatMap(([key, value]) => {
+    try {
+      openConfig(sealer, { ...row, destination_config: JSON.stringify({ [key]: value }) })
+      return []
+    } catch (error) {
+      if (!(error instanceof UnsealError)) throw error
+      return [key]
+    }
+  })
+  return secrets.length === 0 ? null : { ...row, secrets }
+}
+
+function checkOpens(database: Database.Database, sealer: Sealer): boolean {
+  const check = database
+    .prepare<[string], { value: string }>('SELECT value FROM metadata_settings WHERE name = ?')
+    .get(checkName)
+  // A file that was never opened with a key takes the first one.
+  if (check === undefined) return true
+  try {
+    return sealer.open(check.value, checkName) === checkText
+  } catch (error) {
+    if (!(error instanceof UnsealError)) throw error
+    return false
+  }
+}
+
+function writeCheck(database: Database.Database, sealer: Sealer): void {
+  database
+    .prepare('INSERT OR REPLACE INTO metadata_settings (name, value) VALUES (?, ?)')
+    .run(checkName, sealer.seal(checkText, checkName))
+}

@@ -1,0 +1,121 @@
+/** Everything that listens, over parts that are open: the HTTP surfaces with all their routes, and `/metrics`. */
+import { formatAddress } from './config.ts'
+import { targetFault } from './destinations/descriptors.ts'
+import { isPrivateDenied } from './destinations/egress-addresses.ts'
+import { AddressInUseError, requireFreeAddress } from './http/listen.ts'
+import { LongPoll } from './http/long-poll.ts'
+import { managementRoutes } from './http/management-routes.ts'
+import { openEngine } from './http/open-engine.ts'
+import { pullRoutes } from './http/pull-routes.ts'
+import type { Route } from './http/route.ts'
+import { openHttpServer } from './http/server.ts'
+import { serviceRoutes } from './http/service-routes.ts'
+import type { Ingest } from './ingest/accept.ts'
+import type { BodyMemory } from './ingest/body-memory.ts'
+import type { Logger } from './log.ts'
+import { openManagement } from './management/management.ts'
+import { type MetricsServer, openMetrics } from './metrics.ts'
+import type { Accounting } from './open-ingest.ts'
+import type { StartContext, Stores } from './open-stores.ts'
+import { surfaces } from './part-settings.ts'
+import type { Settings } from './settings.ts'
+
+/** A client that is still sending when the daemon stops is cut off then. */
+const responseGraceMs = 1_000
+
+export async function openServer(
+  settings: Settings,
+  parts: Stores & Accounting & { ingest: Ingest },
+  { isSafe = false, log, shutdown }: StartContext,
+) {
+  const { metadata, buffer, ingest, authenticate } = parts
+  let dataPort: number | null = null
+  const services = serviceRoutes({
+    now: Date.now,
+    isBufferRejecting: async () => (await buffer.status()).unavailableReason !== null,
+    isDiskFull: async () => (await buffer.status()).unavailableReason === 'low_disk_space',
+    damage: async () => {
+      const { damagedSegments, missingSegments, lostMessages, missingAcknowledged } = await buffer.status()
+      return { damagedSegments, missingSegments, lostMessages: lostMessages + missingAcknowledged }
+    },
+    readMetadata: () => metadata.workspaces.list(),
+    isStopping: () => shutdown.isRunning,
+    isSafe,
+    publicUrls: { management: settings.public_url, data: settings.public_data_url },
+    dataPort: () => dataPort,
+    log,
+  })
+  const engine = await openEngine(settings['http.engine'], log)
+  const server = await openHttpServer({
+    engine,
+    surfaces: surfaces(settings),
+    routes: [...routesOf(parts, log), ...services],
+    ingest,
+    authenticate,
+    log,
+  })
+  dataPort = server.addresses[1]?.port ?? null
+  shutdown.set('stop accepting', () => server.stopAccepting())
+  shutdown.set('finish responses', () => Promise.race([server.idle(), after(responseGraceMs)]))
+  shutdown.set('close connections', () => server.close())
+  return { addresses: server.addresses, engine: engine.name }
+}
+
+function routesOf(parts: Stores & Accounting, log: Logger): Route[] {
+  const { metadata, changes, buffer, delivery, usage, egress } = parts
+  const management = openManagement({
+    metadata,
+    changes,
+    delivery,
+    headSeq: () => buffer.headSeq(),
+    checkTarget: (type, config) => targetFault(type, config, egress),
+    isPrivateDenied: () => isPrivateDenied(egress),
+    now: Date.now,
+    pendingUsage: () => usage.pending(),
+  })
+  const longPoll = new LongPoll(delivery)
+  changes.subscribe(async (change) => {
+    if ('apiKeyId' in change && change.isRevoked) longPoll.revoke(change.apiKeyId)
+  })
+  const pulls = pullRoutes({
+    findDestination: (workspaceId, id) => metadata.destinations.find(workspaceId, id),
+    delivery,
+    longPoll,
+    log,
+  })
+  return [...managementRoutes(management), ...pulls]
+}
+
+/** Null when there is none: switched off, or the default address is taken and nobody asked for it. */
+export async function openMetricsServer(
+  settings: Settings,
+  { buffer, delivery, directory, ingestTotals, bodyMemory }: Stores & Accounting & { bodyMemory: BodyMemory },
+  { origins, log, shutdown }: StartContext,
+): Promise<MetricsServer | null> {
+  const listen = settings['metrics.listen']
+  if (listen === null) return null
+  try {
+    await requireFreeAddress('metrics.listen', listen)
+  } catch (error) {
+    if (origins['metrics.listen'] !== 'default' || !(error instanceof AddressInUseError)) throw error
+    log.warn({ address: formatAddress(listen) }, 'metrics.off_address_in_use')
+    return null
+  }
+  const metrics = await openMetrics(
+    listen,
+    {
+      ingest: ingestTotals,
+      bodyBytes: () => bodyMemory.heldBytes(),
+      isPipe: (pipeId) => directory.pipe(pipeId) !== undefined,
+      buffer: () => buffer.status(),
+      delivery: () => delivery.metrics(),
+    },
+    log,
+  )
+  shutdown.set('close metrics', () => metrics.close())
+  return metrics
+}
+
+function after(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms).unref())
+}

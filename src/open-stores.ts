@@ -1,0 +1,138 @@
+/**
+ * The stores of the daemon and the threads that hold them: metadata first, which knows whose the buffer is and which seqs
+ * are given out, then the buffer with its writer thread, then the delivery worker, which reads both. What calls `onFatal`
+ * ends the process. A full disk throws: the wait for space is in `start-when-space.ts`.
+ */
+import type { OpenBuffer } from './buffer/buffer.ts'
+import { type BufferSpec, openBuffer } from './buffer/open.ts'
+import type { SettingOrigin } from './config.ts'
+import { type DataDir, metadataSpec, openDataDirMetadata, requireWorkspace } from './data-dir/data-dir.ts'
+import { type DeliveryHandle, openDelivery } from './delivery/delivery-proxy.ts'
+import type { EgressPolicy } from './destinations/driver.ts'
+import { type Authenticate, createAuthenticate } from './directory/authenticate.ts'
+import type { Directory } from './directory/directory.ts'
+import { openDirectory } from './directory/directory-cache.ts'
+import type { Logger } from './log.ts'
+import { type Change, type Changes, localChanges } from './metadata/changes.ts'
+import type { Metadata } from './metadata/store.ts'
+import { driverSettings, knownBuffer, logSettings } from './part-settings.ts'
+import type { Settings } from './settings.ts'
+import type { ShutdownSteps } from './shutdown-steps.ts'
+import { WorkspaceCount } from './workspace-count.ts'
+
+export const exitFailed = 70
+/** As long as a lane's own commands: lane-service.ts. */
+const refreshDeadlineMs = 10_000
+
+export interface StartContext {
+  env: NodeJS.ProcessEnv
+  origins: Record<string, SettingOrigin>
+  setUp: (() => Promise<void>) | null
+  /** Nothing is delivered: every destination counts as blocked. */
+  isSafe?: boolean
+  log: Logger
+  /** Takes a step for everything that is opened. */
+  shutdown: ShutdownSteps
+}
+
+export interface Stores {
+  metadata: Metadata
+  changes: Changes
+  buffer: OpenBuffer
+  delivery: DeliveryHandle
+  directory: Directory
+  authenticate: Authenticate
+  /** As it is now: with `egress.private = "auto"` a second workspace changes it. */
+  egress: EgressPolicy
+}
+
+/** Metadata, the buffer with its writer thread, and the delivery worker with every lane. */
+export async function openStores(
+  settings: Settings,
+  dir: DataDir,
+  bare: BufferSpec,
+  context: StartContext,
+): Promise<Stores> {
+  const { env, log, shutdown } = context
+  const onNoSpace = (error: Error) => log.warn({ err: error }, 'metadata.no_space')
+  const { metadata, sealingKey } = await openDataDirMetadata(settings, env, { create: false, onNoSpace })
+  const workspaces = new WorkspaceCount(metadata.workspaces)
+  let endWatch = () => {}
+  shutdown.set('close metadata', () => {
+    endWatch()
+    return metadata.close()
+  })
+  await requireWorkspace(dir, metadata)
+  await workspaces.refresh()
+  const drivers = driverSettings(settings, workspaces.memory)
+  if (drivers.egress.private === 'auto')
+    endWatch = workspaces.watch(log, () =>
+      log.info({ workspaces: workspaces.value }, 'egress.private_denied'),
+    )
+  const spec: BufferSpec = { ...bare, ...(await knownBuffer(metadata)) }
+  const buffer = await openBuffer(spec, {
+    log: logSettings(settings),
+    onFatal: exitWhenDead('buffer', context),
+  })
+  shutdown.set('close buffer', () => buffer.close())
+  shutdown.set('drain ingest', () => buffer.appender.drain())
+  const delivery = await openDelivery({
+    buffer: spec,
+    metadata: metadataSpec(dir),
+    stored: metadata,
+    sealingKey,
+    driverSettings: drivers,
+    maxInFlightBytes: settings['delivery.max_in_flight_bytes'],
+    log: logSettings(settings),
+    isSafe: context.isSafe ?? false,
+    onFatal: exitWhenDead('delivery', context),
+  })
+  shutdown.set('close delivery', () => delivery.close())
+  shutdown.set('end waiting pulls', () => delivery.endPulls())
+  const directory = await openDirectory({
+    ...metadata.directory,
+    async key(hash) {
+      const key = await metadata.directory.key(hash)
+      // Another process made it, and perhaps its workspace.
+      if (key !== null) await workspaces.refresh()
+      return key
+    },
+  })
+  const changes = localChanges()
+  changes.subscribe((change) => refreshDirectory(directory, change))
+  changes.subscribe((change) => refreshLanes(delivery, change, log))
+  const authenticate = createAuthenticate(directory)
+  return { metadata, changes, buffer, delivery, directory, authenticate, egress: drivers.egress }
+}
+
+/** Resolves when requests see the change. */
+async function refreshDirectory(directory: Directory, change: Change): Promise<void> {
+  if ('pipeId' in change) await directory.refreshPipe(change.pipeId)
+  else await directory.refreshKey(change.apiKeyId)
+}
+
+/**
+ * Resolves when the lanes of the pipe are as metadata says, or is late: a lane whose state cannot be saved on a full disk
+ * follows when it can. The change itself is stored.
+ */
+async function refreshLanes(delivery: DeliveryHandle, change: Change, log: Logger): Promise<void> {
+  if (!('pipeId' in change)) return
+  const { pipeId } = change
+  const refreshed = delivery.refresh(pipeId)
+  const isLate = await Promise.race([refreshed.then(() => false), after(refreshDeadlineMs).then(() => true)])
+  if (!isLate) return
+  log.warn({ pipe_id: pipeId }, 'lanes.refresh_waits')
+  refreshed.catch((error) => log.error({ pipe_id: pipeId, err: error }, 'lanes.refresh_failed'))
+}
+
+/** During shutdown a dead thread is only logged: the steps that remain save what can be saved. */
+function exitWhenDead(part: string, { log, shutdown }: StartContext): (error: Error) => void {
+  return (error) => {
+    log.fatal({ part, err: error }, 'daemon.failed')
+    if (!shutdown.isRunning) process.exit(exitFailed)
+  }
+}
+
+function after(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms).unref())
+}

@@ -1,0 +1,94 @@
+/**
+ * A file that cannot be read or written, in words for whoever runs the daemon: what was tried on which file, what the
+ * system or SQLite said, and what to do.
+ *
+ * An SqliteError is no Error to Node: thrown in a worker thread it arrives on the main thread as a bare `{code}`. So a
+ * thread puts every error that ends it into words before it leaves: `describeFatalErrors`.
+ */
+import { errorCode, isNoSpace } from './error-code.ts'
+
+/** Its fields are its own, so that they survive the way from thread to thread. */
+export class StorageError extends Error {
+  readonly code: string
+  readonly file: string
+  readonly hint: string
+
+  constructor(operation: string, file: string, error: unknown) {
+    const code = errorCode(error) ?? 'unknown error'
+    const said = error instanceof Error || isWithMessage(error) ? error.message : String(error)
+    super(`${operation} ${file} failed: ${said === '' ? code : `${said} (${code})`}`, { cause: error })
+    this.name = 'StorageError'
+    this.code = code
+    this.file = file
+    this.hint = hintFor(code)
+  }
+}
+
+/** Runs what works on one file: what the system or SQLite throws then becomes a StorageError that has the same code. */
+export function onFile<T>(operation: string, file: string, run: () => T): T {
+  try {
+    return run()
+  } catch (error) {
+    if (isStorageError(error) || !isOfStorage(error)) throw error
+    throw new StorageError(operation, file, error)
+  }
+}
+
+/** Whether SQLite says that the file is no database or that its structure is broken. */
+export function isDamage(code: string): boolean {
+  return code === 'SQLITE_NOTADB' || code.startsWith('SQLITE_CORRUPT')
+}
+
+/** Also one that was thrown in another thread: there it is of no class of ours. */
+export function isStorageError(error: unknown): error is StorageError {
+  return error instanceof Error && error.name === 'StorageError' && 'code' in error && 'hint' in error
+}
+
+/** Any thrown value as an Error with words. `operation` and `file` are for errors that do not say themselves. */
+export function inWords(error: unknown, operation: string, file: string): Error {
+  // Ours has words of its own.
+  if (error instanceof Error && error.name !== 'Error' && !isOfStorage(error)) return error
+  const origin = storageCause(error)
+  if (isStorageError(origin)) return origin
+  if (origin !== null) return new StorageError(operation, file, origin)
+  return error instanceof Error ? error : new Error(`${operation} ${file} failed: ${JSON.stringify(error)}`)
+}
+
+/** In a worker thread: an error that nobody catches ends the thread in words. */
+export function describeFatalErrors(operation: string, file: string): void {
+  process.on('uncaughtException', (error) => {
+    throw inWords(error, operation, file)
+  })
+}
+
+function storageCause(error: unknown): unknown {
+  for (let cause = error; typeof cause === 'object' && cause !== null; ) {
+    if (isStorageError(cause) || isOfStorage(cause)) return cause
+    cause = 'cause' in cause ? cause.cause : null
+  }
+  return null
+}
+
+/** Only SQLite and the file system: our own errors have words already. */
+function isOfStorage(error: unknown): boolean {
+  return /^SQLITE_|^E(IO|ROFS|ACCES|PERM|NOSPC|DQUOT|ISDIR|NOTDIR|NOENT|MFILE|NFILE)$/.test(
+    errorCode(error) ?? '',
+  )
+}
+
+function isWithMessage(error: unknown): error is { message: string } {
+  return (
+    typeof error === 'object' && error !== null && 'message' in error && typeof error.message === 'string'
+  )
+}
+
+function hintFor(code: string): string {
+  if (isNoSpace({ code })) return 'free disk space, then start the daemon again'
+  if (isDamage(code))
+    return 'the file is damaged: `pipectl verify` shows what can be read, `pipectl restore` puts a backup back'
+  if (/^SQLITE_IOERR|^EIO$/.test(code))
+    return 'look for disk errors in the system log, then start the daemon again: it goes on from what is on disk'
+  if (/^SQLITE_(CANTOPEN|READONLY|PERM|AUTH)|^E(ROFS|ACCES|PERM|ISDIR|NOTDIR|NOENT)$/.test(code))
+    return 'make it a file that the user of the daemon may read and write, then start the daemon again'
+  return 'start the daemon again; if it fails in the same way, run `pipectl doctor`'
+}

@@ -1,0 +1,64 @@
+/**
+ * Keys one at a time. Quick typing and pasting arrive as one piece of input; each key of it must see the state that
+ * the one before left, so they are handled one after the other, each after the screen has caught up.
+ */
+import { type Key, useInput } from 'ink'
+import { useEffect, useLayoutEffect, useRef, useState } from 'react'
+
+/** A character, or the name of a key. */
+export type KeyPress = string
+
+export function useKeys(onKeyPress: (stroke: KeyPress) => void): void {
+  const handler = useRef(onKeyPress)
+  const waiting = useRef<KeyPress[]>([])
+  // A key was handled and what it changed is not drawn yet: the next one waits.
+  const isDrawing = useRef(false)
+  const [, drawAgain] = useState(0)
+
+  const next = () => {
+    const pressed = waiting.current.shift()
+    if (pressed === undefined) return
+    isDrawing.current = true
+    handler.current(pressed)
+    // Batched with what the key changed: the effect below runs once both are drawn.
+    drawAgain((count) => count + 1)
+  }
+  // In the drawing itself, not some time after it: a key that comes at once must find the newest state.
+  useLayoutEffect(() => {
+    handler.current = onKeyPress
+    if (!isDrawing.current) return
+    isDrawing.current = false
+    setImmediate(() => isDrawing.current || next())
+  })
+  useEffect(
+    () => () => {
+      waiting.current = []
+    },
+    [],
+  )
+  useInput((input, key) => {
+    waiting.current.push(...keyPressesOf(input, key))
+    if (!isDrawing.current) next()
+  })
+}
+
+export function keyPressesOf(input: string, key: Partial<Key>): KeyPress[] {
+  if (key.ctrl || key.meta) return key.escape ? ['escape'] : []
+  if (key.escape) return ['escape']
+  if (key.return) return ['return']
+  if (key.backspace || key.delete) return ['erase']
+  if (key.upArrow) return ['up']
+  if (key.downArrow) return ['down']
+  if (key.leftArrow) return ['left']
+  if (key.rightArrow) return ['right']
+  if (key.pageUp) return ['pageUp']
+  if (key.pageDown) return ['pageDown']
+  if (key.home) return ['home']
+  if (key.end) return ['end']
+  return [...input].flatMap((character) => {
+    if (character === '\r' || character === '\n') return ['return']
+    if (character === '\x1b') return ['escape']
+    if (character === '\x7f' || character === '\b') return ['erase']
+    return character < ' ' ? [] : [character]
+  })
+}

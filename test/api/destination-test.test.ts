@@ -1,0 +1,85 @@
+/** POST …/destinations/test on the real daemon: every type, stored destinations, samples. */
+import t from 'tap'
+import { startDaemon } from '../support/daemon.ts'
+import { startHttpSink } from '../support/http-sink.ts'
+import { startPostgres } from '../support/postgres.ts'
+import { checkedApi, created, errorsIn, pullDestination, unknownId } from './management-client.ts'
+
+const daemon = await startDaemon()
+t.teardown(() => daemon.close())
+const sink = await startHttpSink()
+t.teardown(() => sink.stop())
+const pg = await startPostgres()
+t.teardown(() => pg.stop())
+const api = checkedApi(daemon)
+const pipeId = await created(api, '/v1/pipes', { pipe_name: 'main', pipe_add_ingest_ts: false }, 'pipe_id')
+const base = `/v1/pipes/${pipeId}/destinations`
+const tried = async (body: object, query = '') => {
+  const answer = await api('POST', `${base}/test${query}`, body)
+  t.equal(answer.status, 200, answer.text)
+  return Object(answer.body)
+}
+const http = (destination_config: object) => ({
+  destination_type: 'destination_http_endpoint',
+  destination_config,
+})
+
+t.test('a pull destination: one check, and it is fine (A6)', async (t) => {
+  t.match(await tried(pullDestination), { ok: true, checks: [{ name: 'pull', ok: true }] })
+  t.equal((await tried(pullDestination)).checks.length, 1)
+})
+
+t.test('an error response to the probe of an HTTP endpoint is a failed check', async (t) => {
+  t.match(await tried(http({ url: sink.url })), { ok: true })
+  for (const status of [401, 404, 500]) {
+    sink.respondWith(() => ({ status }))
+    t.match(await tried(http({ url: sink.url })), { ok: false }, String(status))
+  }
+})
+
+t.test('a stored destination is tried with its stored secrets, and with changes', async (t) => {
+  const config = { url: `${sink.url}/stored?token=t`, auth_header: 'Bearer stored' }
+  const destination_id = await created(api, base, http(config), 'destination_id')
+  sink.respondWith(({ headers, path }) => ({
+    status: headers.authorization === 'Bearer stored' && path.endsWith('token=t') ? 200 : 401,
+  }))
+  t.match(await tried({ destination_id }), { ok: true })
+  const moved = { url: `${sink.url}/moved?token=[redacted]`, auth_header: '[redacted]' }
+  t.match(await tried({ destination_id, destination_config: moved }), { ok: true })
+  t.equal(sink.deliveries.at(-1)?.path, '/moved?token=t')
+  t.match(await tried({ destination_id, destination_config: { auth_header: 'Bearer other' } }), { ok: false })
+  const { destination } = (await api('GET', `${base}/${destination_id}`)).body
+  t.match(
+    destination,
+    { destination_config: { url: `${sink.url}/stored?token=[redacted]` } },
+    'nothing is stored',
+  )
+
+  const wrong = await api('POST', `${base}/test`, { destination_id, destination_config: { method: 'GET' } })
+  t.same(Object.keys(errorsIn(wrong)), ['destination_config.method'])
+  t.equal(
+    (await api('POST', `${base}/test`, { destination_id: unknownId })).body.error,
+    'destination_not_found',
+  )
+})
+
+t.test('?sample=true inserts the newest record into a database and rolls it back', async (t) => {
+  await pg.query('CREATE TABLE orders (id int PRIMARY KEY, total int NOT NULL)')
+  const { host, port, database, user: username, password } = pg
+  const body = {
+    destination_type: 'destination_database',
+    destination_config: { host, port, database, username, password, table: 'orders' },
+    columns: [
+      { column_name: 'id', column_type: 'number' },
+      { column_name: 'total', column_type: 'number' },
+    ],
+  }
+  const sample = async () => (await tried(body, '?sample=true')).checks.at(-1)
+  t.match(await sample(), { name: 'sample', ok: true, message: /made-up/ })
+  await daemon.ingest(pipeId, { id: 1, total: 'many' })
+  t.match(await sample(), { name: 'sample', ok: false, message: /newest record.*many/ })
+  await daemon.ingest(pipeId, { id: 1, total: 2 })
+  t.match(await sample(), { name: 'sample', ok: true, message: /newest record/ })
+  t.same(await pg.query('SELECT * FROM orders'), [])
+  t.same(errorsIn(await api('POST', `${base}/test?sample=maybe`, body)), { sample: 'must be true or false' })
+})

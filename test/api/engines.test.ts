@@ -1,0 +1,207 @@
+/** What every engine promises (`src/http/engine.ts`), each in this process: what takes too long ends, what is malformed runs nothing. */
+import { pino } from 'pino'
+import t from 'tap'
+import { createAuthenticate } from '../../src/directory/authenticate.ts'
+import type { Directory } from '../../src/directory/directory.ts'
+import { openEngine } from '../../src/http/open-engine.ts'
+import type { ApiReply, ApiRequest, Route } from '../../src/http/route.ts'
+import { openHttpServer } from '../../src/http/server.ts'
+import type { Ingest } from '../../src/ingest/accept.ts'
+import { connectRaw, sendRaw } from '../support/raw-http.ts'
+import { until } from '../support/until.ts'
+
+const log = pino({ level: 'silent' })
+const directory: Directory = {
+  pipe: () => undefined,
+  key: () => undefined,
+  refreshPipe: async () => {},
+  refreshKey: async () => {},
+}
+const noIngest = () => {
+  throw new Error('not in this test')
+}
+const ingest: Ingest = { post: noIngest, hint: noIngest, preflight: noIngest, allowOrigin: () => null }
+
+async function openServer(name: 'uws' | 'node') {
+  let served = 0
+  const sent: boolean[] = []
+  let release = () => {}
+  const route = (
+    method: 'GET' | 'POST',
+    path: string,
+    handler: (request: ApiRequest) => Promise<ApiReply>,
+  ): Route => ({ method, path, operationId: path, surface: 'all', auth: 'none', handler })
+  const routes = [
+    route('GET', '/v1/health', async () => ({ status: 200 })),
+    route('POST', '/count', async () => ({ status: 200, body: { served: ++served } })),
+    route('POST', '/echo/{name}', async ({ body, params, query }) => ({
+      status: 200,
+      body: { body, params, query: query.toString() },
+    })),
+    route(
+      'GET',
+      '/held',
+      () => new Promise((resolve) => (release = () => resolve({ status: 200, body: {} }))),
+    ),
+    route('GET', '/large', async ({ query }) => ({
+      status: 200,
+      // By default more than the sockets of both sides hold.
+      body: Buffer.alloc(Number(query.get('bytes') ?? 48_000_000), 'x'),
+      onSent: (wasSent) => sent.push(wasSent),
+    })),
+  ]
+  const server = await openHttpServer({
+    engine: await openEngine(name, log),
+    surfaces: [{ name: 'listen', listen: { host: '127.0.0.1', port: 0 }, management: true, data: false }],
+    routes,
+    ingest,
+    authenticate: createAuthenticate(directory),
+    log,
+  })
+  t.teardown(() => server.close())
+  const url = `http://127.0.0.1:${server.addresses[0]!.port}`
+  return { server, url, served: () => served, sent, release: () => release() }
+}
+
+const json = (length: number) => `Host: x\r\nContent-Type: application/json\r\nContent-Length: ${length}\r\n`
+
+for (const name of ['uws', 'node'] as const) {
+  t.test(`${name}: what is too slow ends with its connection, a handler may take its time`, async (t) => {
+    const { url, server, release, sent } = await openServer(name)
+    const slow = [
+      '',
+      'GET /v1/health HTTP/1.1\r\nHost: ',
+      `POST /echo/a HTTP/1.1\r\n${json(20)}\r\n{"a":`,
+      'POST /echo/a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{"a"',
+    ]
+    const held = await connectRaw(url)
+    held.write('GET /held HTTP/1.1\r\nHost: x\r\n\r\n')
+    await until('it is under way', () => server.requestsUnderWay() === 1)
+    const idle = await connectRaw(url)
+    idle.write('GET /v1/health HTTP/1.1\r\nHost: x\r\n\r\n')
+    t.equal((await idle.answer()).status, 200)
+    const connections = await Promise.all(slow.map(() => connectRaw(url)))
+    for (const [index, connection] of connections.entries()) connection.write(slow[index]!)
+    // One that takes nothing more of its response. On uWebSockets `read-watch.ts` sees it, later.
+    const stalled = await connectRaw(url)
+    const stall = stalled.stall()
+    stalled.write('GET /large HTTP/1.1\r\nHost: x\r\n\r\n')
+    await stall
+    await Promise.all(connections.map(({ closed }) => closed))
+    // uWebSockets keeps one that has been served.
+    if (name === 'node') await idle.closed
+    for (const connection of connections) t.equal((await connection.answer()).status, 0)
+    if (name === 'node') {
+      await until('the response is given up', () => sent.length === 1)
+      t.same(sent, [false])
+      t.equal(server.requestsUnderWay(), 1, 'the one that waits for its handler')
+    }
+    release()
+    t.equal((await held.answer()).status, 200)
+    for (const connection of [stalled, held, idle]) connection.reset()
+  })
+
+  t.test(`${name}: a client that resets in the middle of its response was not served`, async (t) => {
+    const { url, server, sent } = await openServer(name)
+    const connection = await connectRaw(url)
+    const stall = connection.stall()
+    connection.write('GET /large HTTP/1.1\r\nHost: x\r\n\r\n')
+    await stall
+    connection.reset()
+    await until('its end was seen', () => server.requestsUnderWay() === 0)
+    t.same(sent, [false])
+    const whole = await connectRaw(url)
+    whole.write('GET /large?bytes=1000000 HTTP/1.1\r\nHost: x\r\n\r\n')
+    t.equal((await whole.answer()).body.length, 1_000_000)
+    await until('that is seen too', () => sent.length === 2)
+    t.same(sent, [false, true])
+    whole.reset()
+  })
+
+  t.test(`${name}: parameters, query, an empty body, and one that waits for 100 Continue`, async (t) => {
+    const { url } = await openServer(name)
+    const connection = await connectRaw(url)
+    const ask = async (path: string, fields: string, body: string) => {
+      connection.write(`POST ${path} HTTP/1.1\r\n${fields}\r\n${body}`)
+      return await connection.answer()
+    }
+    t.same(JSON.parse((await ask('/echo/%41-b?x=1&y=%20', json(7), '{"a":1}')).body), {
+      body: { a: 1 },
+      params: { name: '%41-b' },
+      query: 'x=1&y=+',
+    })
+    t.same(JSON.parse((await ask('/echo/a', json(0), '')).body), { params: { name: 'a' }, query: '' })
+    t.equal((await ask('/echo/', json(0), '')).status, 404)
+    t.equal((await ask('/echo/a/b', json(0), '')).status, 404)
+    const patient = await ask('/echo/a', `${json(7)}Expect: 100-continue\r\n`, '{"b":2}')
+    t.match(JSON.parse(patient.body), { body: { b: 2 } })
+    connection.reset()
+  })
+}
+
+t.test(
+  'node: what its parser rejects gets the same body as every error, and nothing after it runs',
+  async (t) => {
+    const { url, served } = await openServer('node')
+    const next = `POST /count HTTP/1.1\r\n${json(0)}\r\n`
+    t.equal((await sendRaw(url, next)).status, 200)
+    for (const [request, status, error] of [
+      [`GARBAGE\r\n\r\n${next}`, 400, 'bad_request'],
+      [`GET /v1/health HTTP/1.1\r\nHost x\r\n\r\n${next}`, 400, 'bad_request'],
+      [`GET /v1/health HTTP/1.1\r\nHost: x\r\nA: b\r\n c\r\n\r\n${next}`, 400, 'bad_request'],
+      [`GET /v1/health HTTP/1.1\r\n\r\n${next}`, 400, 'bad_request'],
+      [
+        `POST /count HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\n{}${next}`,
+        400,
+        'bad_request',
+      ],
+      [
+        `POST /count HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n${next}`,
+        400,
+        'bad_request',
+      ],
+      [
+        `POST /echo/a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n${next}`,
+        400,
+        'bad_request',
+      ],
+      [
+        `GET /v1/health HTTP/1.1\r\nHost: x\r\n${'A: b\r\n'.repeat(120)}\r\n${next}`,
+        431,
+        'headers_too_large',
+      ],
+      [
+        `GET /v1/health HTTP/1.1\r\nHost: x\r\nA: ${'b'.repeat(20_000)}\r\n\r\n${next}`,
+        431,
+        'headers_too_large',
+      ],
+    ] as const) {
+      const connection = await connectRaw(url)
+      connection.write(request)
+      const answer = await connection.answer()
+      const what = request.slice(0, 80)
+      t.same([answer.status, answer.headers.connection], [status, 'close'], what)
+      t.equal(JSON.parse(answer.body).error, error, what)
+      t.match(answer.headers, { 'content-type': /json/, 'x-content-type-options': 'nosniff' })
+      await connection.closed
+      t.equal((await connection.answer()).status, 0, what)
+    }
+    t.equal(served(), 1)
+  },
+)
+
+t.test(
+  'node: requests sent ahead are answered in their order; a flood of them ends the connection',
+  async (t) => {
+    const { url, served } = await openServer('node')
+    const connection = await connectRaw(url)
+    const request = `POST /count HTTP/1.1\r\n${json(0)}\r\n`
+    for (let i = 0; i < 3; i++) connection.write(request)
+    for (let i = 1; i <= 3; i++) t.equal(JSON.parse((await connection.answer()).body).served, i)
+    connection.reset()
+    const flood = await connectRaw(url)
+    flood.write(`GET /held HTTP/1.1\r\nHost: x\r\n\r\n${request.repeat(200)}`)
+    await flood.closed
+    t.ok(served() < 100)
+  },
+)

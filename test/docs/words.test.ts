@@ -1,0 +1,50 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import path from 'node:path'
+import t from 'tap'
+import ts from 'typescript'
+
+/** What users read is plain standard English: these words are none of it. */
+const banned = /\b(anew|for ever|mended|mend|mends)\b/i
+const root = new URL('../../src/', import.meta.url).pathname
+
+/** The text of every string and template of a file; comments and names are left to reviews. */
+function textsOf(file: string, source: string): string[] {
+  const parsed = ts.createSourceFile(file, source, ts.ScriptTarget.Latest, false)
+  const texts: string[] = []
+  const visit = (node: ts.Node): void => {
+    if (ts.isStringLiteralLike(node) || ts.isTemplateHead(node) || ts.isTemplateMiddleOrTemplateTail(node)) {
+      texts.push(node.text)
+    }
+    if (ts.isJsxText(node)) texts.push(node.text)
+    ts.forEachChild(node, visit)
+  }
+  visit(parsed)
+  return texts
+}
+
+const files = readdirSync(root, { recursive: true, encoding: 'utf8' }).filter((file) => /\.tsx?$/.test(file))
+
+t.test('no message, help or description uses a word that makes a reader stop', async (t) => {
+  const found = files.flatMap((file) =>
+    textsOf(file, readFileSync(path.join(root, file), 'utf8'))
+      .filter((text) => banned.test(text))
+      .map((text) => `${file}: ${text}`),
+  )
+  t.same(found, [])
+  t.ok(files.length > 100)
+})
+
+t.test('negative control: it is found in strings and templates, and not in comments', async (t) => {
+  // biome-ignore lint/suspicious/noTemplateCurlyInString: it is source text
+  const source = "/* anew */ const a = 'read anew'; const b = `${a} for ever`"
+  t.same(
+    textsOf('x.ts', source).filter((text) => banned.test(text)),
+    ['read anew', ' for ever'],
+  )
+})
+
+t.test('the files beside the code keep to it', async (t) => {
+  for (const file of ['../../systemd/pipectl.service', '../../config/pipectl.toml']) {
+    t.notMatch(readFileSync(new URL(file, import.meta.url), 'utf8'), banned, file)
+  }
+})

@@ -1,0 +1,147 @@
+/**
+ * Power cuts on the buffer: records a run of it, cuts the power at hundreds of moments, and asks the oracle about every
+ * directory that could be left.
+ *
+ *   rolls        rolls, drops, a stop and a start
+ *   compaction   a compaction between appends, and a start after it
+ *   renaming     a start that finds two segments each under the name of the other
+ *   restarts     killed before a sync of a WAL, started again, the same requests repeated
+ */
+import { mkdirSync, rmSync } from 'node:fs'
+import path from 'node:path'
+import { Checker } from './checker.ts'
+import { diskBytes } from './every-step.ts'
+import { type FaultyDisk, faultyDisk, soundDisk } from './library.ts'
+import { type Cut, type Image, imagesAfter, randomCut, readImage, writeImage } from './power-cut.ts'
+import type { StoreSettings } from './store.ts'
+import type { Verdict } from './store-check.ts'
+import type { Step } from './store-program.ts'
+import { type Promised, pipes, promisedIn, runProgram } from './store-run.ts'
+import { exchangeSegments } from './store-scenarios.ts'
+import { type Call, readTrace } from './trace.ts'
+
+export interface Recording {
+  root: string
+  calls: Call[]
+  /** Cuts come from this call on. */
+  from: number
+  /** On the disk before the first call; nothing when it is not given. */
+  base?: Image
+  /** What was promised before the first call. */
+  promised?: Promised
+}
+
+const some = (count: number, pipe?: number): Step => ({ do: 'append', count, bytes: 5_000, pipe })
+const runs = {
+  rolls: {
+    settings: { deliveredMaxBytes: 100 * 1024, maxBytes: 400 * 1024 },
+    steps: [
+      ...([{ do: 'open' }, some(12), { do: 'deliver' }, some(12), { do: 'close' }] as const),
+      ...([{ do: 'open' }, some(8), { do: 'deliver' }, some(12), { do: 'exit' }] as const),
+    ],
+  },
+  compaction: {
+    settings: { deliveredMaxBytes: 0, segmentMaxBytes: 150 * 1024 },
+    steps: [
+      ...([{ do: 'open' }, some(1, 0), some(30, 1), { do: 'deliver', pipe: 1 }, some(2, 1)] as const),
+      ...([{ do: 'await compaction' }, some(3), { do: 'close' }] as const),
+      ...([{ do: 'open' }, some(3), { do: 'exit' }] as const),
+    ],
+  },
+} as const satisfies Record<string, { settings: StoreSettings; steps: readonly Step[] }>
+
+export async function recordRun(work: string, name: keyof typeof runs): Promise<Recording> {
+  const { root, disk } = recorder(work)
+  const { settings, steps } = runs[name]
+  const { end, fatal } = await runProgram({ root, settings, steps, env: disk.env })
+  if (end !== 'SIGKILL' || fatal !== null) throw new Error(`the run to record ended ${end}: ${fatal}`)
+  return { root: disk.env.FAULTS_ROOT!, calls: readTrace(disk.traceFile), from: 0 }
+}
+
+export async function recordRenaming(work: string): Promise<Recording> {
+  const { root, disk } = recorder(work)
+  const env = soundDisk(work, diskBytes)
+  // Three messages a segment: the last one has two, and no roll races with the exit.
+  const steps: Step[] = [{ do: 'open' }, some(32), { do: 'exit' }]
+  const promised = await runProgram({ root, steps, env })
+  exchangeSegments(root)
+  const base = readImage(root)
+  await runProgram({ root, steps: [{ do: 'open' }, some(2), { do: 'exit' }], from: 1000, env: disk.env })
+  return { root: disk.env.FAULTS_ROOT!, calls: readTrace(disk.traceFile), from: 0, base, promised }
+}
+
+/**
+ * A program that is killed before the N-th sync of a WAL, and a second that sends the same messages with the same
+ * idempotency keys: what it finds it acknowledges as a repeat. The power goes during the second run.
+ */
+export async function recordKilledRun(work: string, atSync: number): Promise<Recording> {
+  const { root, disk } = recorder(work)
+  disk.plan({ at: atSync, kill: 'before', kinds: ['sync'], match: '-wal' })
+  const steps: Step[] = [{ do: 'open' }, some(10), { do: 'exit' }]
+  const run = () => runProgram({ root, steps, env: disk.env })
+  await run()
+  if (disk.counts().hits !== 1) throw new Error(`there is no sync ${atSync} of a WAL`)
+  const from = readTrace(disk.traceFile).length
+  disk.plan(null)
+  await run()
+  return { root: disk.env.FAULTS_ROOT!, calls: readTrace(disk.traceFile), from }
+}
+
+function recorder(work: string): { root: string; disk: FaultyDisk } {
+  const root = path.join(work, 'root')
+  mkdirSync(root, { recursive: true })
+  return { root, disk: faultyDisk(root, path.join(work, 'record'), { trace: true, diskBytes }) }
+}
+
+/** The same run on a disk that does not do some of its syncs: a check must notice. */
+export function withoutSyncs({ calls, ...recording }: Recording, isLost: (call: Call) => boolean): Recording {
+  const honest = calls.map((call): Call => {
+    const isSync = call.kind === 'sync' || call.kind === 'datasync'
+    return isSync && isLost(call) ? { ...call, kind: 'mark', data: Buffer.alloc(0) } : call
+  })
+  return { ...recording, calls: honest }
+}
+
+export interface CutOutcome {
+  cut: Cut
+  verdict: Verdict
+}
+
+/** `checksAllKeys`: idempotency keys of messages that were delivered must be known too. */
+export async function checkCuts(
+  { root, calls, from, base, promised }: Recording,
+  work: string,
+  seeds: readonly number[],
+  { checksAllKeys = true } = {},
+): Promise<CutOutcome[]> {
+  const outcomes: CutOutcome[] = []
+  const checkers = [1, 2].map(() => new Checker(soundDisk(work, diskBytes)))
+  const cuts = seeds.map((seed) => randomCut(seed, calls.length, from))
+  const images = imagesAfter(calls, root, cuts, base)
+  const runner = async (checker: Checker) => {
+    for (const { cut, image } of images) {
+      const directory = path.join(work, `cut-${cut.seed}`)
+      writeImage(image, directory)
+      const { acknowledged, delivered } = promisedBefore(calls, cut.before)
+      const before = promised?.acknowledged ?? []
+      const task = {
+        root: directory,
+        pipes,
+        acknowledged: [...before, ...acknowledged],
+        delivered,
+        checksAllKeys,
+      }
+      outcomes.push({ cut, verdict: await checker.check(task) })
+      rmSync(directory, { recursive: true, force: true })
+    }
+  }
+  await Promise.all(checkers.map(runner))
+  for (const checker of checkers) checker.close()
+  return outcomes.sort((a, b) => a.cut.seed - b.cut.seed)
+}
+
+/** What the program had said when the power went. */
+function promisedBefore(calls: readonly Call[], before: number) {
+  const said = calls.slice(0, before).filter(({ kind }) => kind === 'mark')
+  return promisedIn(said.map(({ data }) => data.toString()).join(''))
+}

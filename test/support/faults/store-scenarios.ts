@@ -1,0 +1,127 @@
+/** Scenarios on the buffer alone: its start, a roll, a drop, its stop, each a child process of well under a second. */
+import { existsSync, mkdirSync, renameSync } from 'node:fs'
+import path from 'node:path'
+import { listSegments, segmentFile } from '../../../src/buffer/segments/layout.ts'
+import { Checker } from './checker.ts'
+import { damageOldestSegment } from './damaged-base.ts'
+import { diskBytes, type Ran, type Scenario } from './every-step.ts'
+import { type FaultyDisk, type Plan, planText, soundDisk } from './library.ts'
+import type { StoreSettings } from './store.ts'
+import type { Step } from './store-program.ts'
+import { pipes, runProgram } from './store-run.ts'
+
+const large = 5_000
+
+export interface StoreScript {
+  settings?: StoreSettings
+  before: Step[]
+  /** The oldest segment is damaged then. */
+  isDamaged?: true
+  /** The oldest and the newest segment have changed places then. */
+  isExchanged?: true
+  /** Where a step is `arm`, faults begin there. */
+  steps: Step[]
+}
+
+const some = (count: number) => ({ do: 'append', count, bytes: large }) as const
+export const storeScripts = {
+  'first start': { before: [], steps: [{ do: 'arm' }, { do: 'open' }, some(2), { do: 'exit' }] },
+  'start after kill': {
+    before: [{ do: 'open' }, some(11), { do: 'exit' }],
+    steps: [{ do: 'arm' }, { do: 'open' }, some(2), { do: 'exit' }],
+  },
+  'start after stop': {
+    before: [{ do: 'open' }, some(11), { do: 'close' }],
+    steps: [{ do: 'arm' }, { do: 'open' }, some(2), { do: 'exit' }],
+  },
+  roll: {
+    before: [{ do: 'open' }, some(1), { do: 'close' }],
+    steps: [{ do: 'open' }, { do: 'arm' }, some(5), { do: 'exit' }],
+  },
+  drop: {
+    settings: { deliveredMaxBytes: 0, maxBytes: 400 * 1024 },
+    before: [{ do: 'open' }, some(12), { do: 'close' }],
+    steps: [{ do: 'open' }, { do: 'deliver' }, { do: 'arm' }, some(6), { do: 'exit' }],
+  },
+  /** Of the first segment one message waits, the others are delivered. */
+  compaction: {
+    settings: { deliveredMaxBytes: 0, segmentMaxBytes: 150 * 1024 },
+    before: [
+      { do: 'open' },
+      { ...some(1), pipe: 0 },
+      { do: 'append', count: 8, bytes: 20_000, pipe: 1 },
+      { do: 'close' },
+    ],
+    steps: [
+      { do: 'open' },
+      { do: 'deliver', pipe: 1 },
+      { do: 'arm' },
+      { ...some(2), pipe: 1 },
+      { do: 'await compaction' },
+      some(1),
+      { do: 'exit' },
+    ],
+  },
+  salvage: {
+    settings: { segmentMaxBytes: 120 * 1024 },
+    before: [{ do: 'open' }, some(20), { do: 'close' }],
+    isDamaged: true,
+    steps: [{ do: 'arm' }, { do: 'open' }, { do: 'await salvage' }, { do: 'exit' }],
+  },
+  renaming: {
+    // Three messages a segment: the last one has two, and no roll races with the exit.
+    before: [{ do: 'open' }, some(20), { do: 'exit' }],
+    isExchanged: true,
+    steps: [{ do: 'arm' }, { do: 'open' }, some(1), { do: 'exit' }],
+  },
+  stop: {
+    before: [],
+    steps: [{ do: 'open' }, some(6), { do: 'arm' }, { do: 'close' }],
+  },
+} as const satisfies Record<string, StoreScript>
+export type StoreScenarioName = keyof typeof storeScripts
+
+/** Prepares its base in `work`. Call `close()`. */
+export async function openStoreScenario(name: StoreScenarioName, work: string): Promise<Scenario> {
+  const script: StoreScript = storeScripts[name]
+  const base = path.join(work, 'base')
+  mkdirSync(base, { recursive: true })
+  const sound = soundDisk(work, diskBytes)
+  const { settings } = script
+  const prepared = await runProgram({ root: base, settings, steps: script.before, env: sound })
+  const damaged = script.isDamaged ? damageOldestSegment(base, prepared.acknowledged) : null
+  if (script.isExchanged) exchangeSegments(base)
+  const kept = damaged?.kept ?? prepared.acknowledged
+  const checker = new Checker(sound)
+  return {
+    name,
+    base,
+    async run(root: string, disk: FaultyDisk, plan: Plan | null): Promise<Ran> {
+      const { controlFile, env } = disk
+      const arming = { controlFile, plan: planText(plan) }
+      const ran = await runProgram({ root, settings, steps: script.steps, from: 1000, env, arming })
+      const acknowledged = [...kept, ...ran.acknowledged]
+      const delivered = { ...prepared.delivered, ...ran.delivered }
+      return {
+        end: `${ran.end}${ran.waited ? ' after waiting for space' : ''}${ran.failed > 0 ? ' with rejected messages' : ''}${ran.fatal === null ? '' : ` (${ran.fatal})`}`,
+        gaveUp: ran.fatal,
+        check: async () =>
+          (await checker.check({ root, pipes, acknowledged, delivered, checksAllKeys: true })) ??
+          damaged?.check(root) ??
+          null,
+      }
+    },
+    close: () => checker.close(),
+  }
+}
+
+/** The oldest and the newest, whose WAL stays where it is. */
+export function exchangeSegments(root: string): void {
+  const dir = path.join(root, 'buffer')
+  const names = listSegments(dir)
+  const [oldest, newest] = [segmentFile(dir, names[0]!), segmentFile(dir, names.at(-1)!)]
+  if (names.length < 3 || !existsSync(`${newest}-wal`)) throw new Error('there are no segments to exchange')
+  renameSync(oldest, `${oldest}.moved`)
+  renameSync(newest, oldest)
+  renameSync(`${oldest}.moved`, newest)
+}

@@ -1,0 +1,97 @@
+/** The buffer as the fault programs use it: the one place here that knows how it is opened. */
+import path from 'node:path'
+import { v4, v7 } from 'uuid'
+import {
+  type BufferSpec,
+  makeRoomToOpen,
+  openBuffer,
+  openBufferFeed,
+  openBufferReader,
+} from '../../../src/buffer/open.ts'
+import { openLog } from '../../../src/log.ts'
+
+/** Tiny: a few messages fill a segment, a few segments the quota, so that rolls and drops come at once. */
+export const tiny = {
+  minFreeBytes: 0,
+  segmentMaxBytes: 44 * 1024,
+  segmentMaxSeconds: 3600,
+  undeliveredHours: 168,
+  deliveredHours: 24,
+  deliveredMaxBytes: 1024 * 1024 * 1024,
+  maxBytes: 8 * 1024 * 1024,
+}
+export type StoreSettings = Partial<typeof tiny>
+
+const quiet = { level: 'fatal', format: 'json' } as const
+
+/** By pipe: its seqs up to here are delivered. */
+export type Delivered = Record<string, number>
+
+export interface StoredMessage {
+  seq: number
+  msgId: string
+  recordCount: number
+  text: string
+}
+
+export interface Store {
+  append(
+    pipeId: string,
+    text: string,
+    key?: string,
+  ): Promise<{ seq: number; msgId: string; repeated: boolean }>
+  /** Each pipe is delivered up to there. */
+  reportDelivered(seqs: Delivered): void
+  headSeq(): Promise<number>
+  /** That wait to be salvaged. */
+  damagedSegments(): Promise<number>
+  /** Every message that is kept. */
+  readAll(pipeId: string): Promise<StoredMessage[]>
+  close(): Promise<void>
+}
+
+/** `root`: the data directory. `onFatal`: the buffer has given up and its process must end. */
+export async function openStore(
+  root: string,
+  settings: StoreSettings,
+  onFatal: (error: Error) => void,
+): Promise<Store> {
+  const [dir, quarantineDir] = [path.join(root, 'buffer'), path.join(root, 'quarantine')]
+  const spec: BufferSpec = {
+    ...{ kind: 'segments', channel: `faults-${v4()}`, dir, quarantineDir },
+    ...tiny,
+    ...settings,
+  }
+  // As the daemon does.
+  makeRoomToOpen(spec)
+  const handle = await openBuffer(spec, { log: quiet, onFatal })
+  const feed = openBufferFeed(spec)
+  const reader = openBufferReader(spec, openLog(quiet, 'faults'))
+  return {
+    append(pipeId, text, key) {
+      const plain = { pipeId, msgId: v7(), receivedMs: Date.now(), recordCount: 1, body: Buffer.from(text) }
+      const idempotency = key === undefined ? undefined : { key, bodyHash: 'hash' }
+      return handle.appender.append({ ...plain, idempotency })
+    },
+    reportDelivered: (seqs) =>
+      feed.reportLowWatermarks(
+        Object.entries(seqs).map(([pipeId, seq]) => ({ pipeId, workspaceId: 'workspace', seq })),
+      ),
+    headSeq: () => handle.headSeq(),
+    damagedSegments: async () => (await handle.status()).damagedSegments,
+    async readAll(pipeId) {
+      const all: StoredMessage[] = []
+      for (let cursor = 0; ; cursor = all.at(-1)?.seq ?? cursor) {
+        const run = await reader.read(pipeId, cursor, { maxRecords: 1000, maxBytes: 16 * 1024 * 1024 })
+        for (const { seq, msgId, recordCount, body } of run.messages)
+          all.push({ seq, msgId, recordCount, text: body.toString() })
+        if (!run.more) return all
+      }
+    },
+    async close() {
+      await reader.close()
+      await handle.close()
+      feed.close()
+    },
+  }
+}

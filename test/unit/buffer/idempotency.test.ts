@@ -1,0 +1,152 @@
+/** The look-up of idempotency keys by itself: its clock, its flush, and what becomes of it when it is damaged. */
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import path from 'node:path'
+import Database from 'better-sqlite3'
+import { pino } from 'pino'
+import t, { type Test } from 'tap'
+import { openIdempotencyKeys } from '../../../src/buffer/segments/idempotency.ts'
+import { faultyDisk } from '../../support/faults/library.ts'
+import { runProgram } from '../../support/faults/store-run.ts'
+import { readTrace } from '../../support/faults/trace.ts'
+import { idempotent, KiB, message, newPipeId, openAt, specAt, temporaryDirectory } from './open.ts'
+
+const hourMs = 3_600_000
+const dayMs = 24 * hourMs
+
+function openKeys(t: Test, dir: string, { clockMs = 0, headSeq = 1_000_000 } = {}) {
+  const lines: Record<string, unknown>[] = []
+  const log = pino({}, { write: (line) => void lines.push(JSON.parse(line)) })
+  const keys = openIdempotencyKeys({ dir, file: path.join(dir, 'idempotency.db'), headSeq, clockMs }, log)
+  t.teardown(() => keys.close())
+  return { keys, events: () => lines.map(({ msg }) => msg) }
+}
+
+const used = (pipeId: string, seq: number, receivedMs = Date.now()) => ({
+  ...{ pipeId, key: `key ${seq}`, bodyHash: 'hash', seq, msgId: newPipeId(), recordCount: 1 },
+  receivedMs,
+})
+
+t.test('a key counts for 24 h of the buffer clock, whatever the wall clock said', async (t) => {
+  const dir = temporaryDirectory(t)
+  const pipeId = newPipeId()
+  const first = openKeys(t, dir, { clockMs: 5 * hourMs })
+  const [long, past] = [used(pipeId, 1, Date.now() + 365 * dayMs), used(pipeId, 2, 0)]
+  first.keys.remember([long, past], 5 * hourMs)
+  for (const keys of [first.keys, openKeys(t, dir, { clockMs: 6 * hourMs }).keys]) {
+    t.equal(keys.flush(2, 29 * hourMs), true)
+    t.equal(keys.find(pipeId, 'key 1', 29 * hourMs)?.seq, 1)
+    t.equal(keys.find(pipeId, 'key 2', 29 * hourMs)?.seq, 2)
+    t.equal(keys.find(pipeId, 'key 2', 29 * hourMs + 1), null)
+  }
+})
+
+t.test('keys of a file from before the buffer clock was kept count from now', async (t) => {
+  const dir = temporaryDirectory(t)
+  const pipeId = newPipeId()
+  const old = new Database(path.join(dir, 'idempotency.db'))
+  old.exec(`CREATE TABLE used_key (pipe_id TEXT NOT NULL, key TEXT NOT NULL, seq INTEGER NOT NULL, msg_id TEXT NOT NULL,
+    record_count INTEGER NOT NULL, received_ms REAL NOT NULL, body_hash TEXT, PRIMARY KEY (pipe_id, key)) STRICT;
+    CREATE INDEX used_key_by_age ON used_key (received_ms);
+    CREATE TABLE derived (through_seq INTEGER NOT NULL) STRICT`)
+  old.prepare('INSERT INTO used_key VALUES (?, ?, 1, ?, 1, 0, NULL)').run(pipeId, 'old', newPipeId())
+  old.close()
+  const { keys } = openKeys(t, dir, { clockMs: 7 * hourMs })
+  t.equal(keys.find(pipeId, 'old', 7 * hourMs + dayMs)?.seq, 1)
+  t.equal(keys.find(pipeId, 'old', 7 * hourMs + dayMs + 1), null)
+})
+
+t.test('keys are on disk before the segment of their messages goes', async (t) => {
+  const work = temporaryDirectory(t)
+  const root = path.join(work, 'root')
+  mkdirSync(root)
+  const disk = faultyDisk(root, path.join(work, 'faults'), { trace: true })
+  await runProgram({
+    root,
+    env: disk.env,
+    settings: { segmentMaxBytes: 64 * KiB, deliveredMaxBytes: 0 },
+    steps: [
+      { do: 'open' },
+      { do: 'append', count: 40, bytes: 5_000 },
+      { do: 'deliver' },
+      { do: 'append', count: 40, bytes: 5_000 },
+      { do: 'exit' },
+    ],
+  })
+  const calls = readTrace(disk.traceFile)
+  const dropped = calls.findIndex(({ kind, path: file }) => kind === 'unlink' && /\d+\.db$/.test(file))
+  t.ok(dropped > 0, 'a segment was dropped')
+  const before = calls.slice(0, dropped)
+  const isOfKeys = ({ path: file }: { path: string }) => file.endsWith('idempotency.db-wal')
+  const written = before.findLastIndex((call) => call.kind === 'write' && isOfKeys(call))
+  const synced = before.findLastIndex((call) => /sync/.test(call.kind) && isOfKeys(call))
+  t.ok(written > 0 && synced > written, `written at ${written}, synced at ${synced}, dropped at ${dropped}`)
+})
+
+const damages: [string, (file: string) => void][] = [
+  ['garbage after its first page', (file) => writeFileSync(file, withGarbage(readFileSync(file)))],
+  ['text', (file) => writeFileSync(file, 'not a database '.repeat(1000))],
+  [
+    'another database',
+    (file) => replaceBy(file, 'CREATE TABLE used_key (other); CREATE TABLE derived (other)'),
+  ],
+  [
+    'a directory',
+    (file) => {
+      rmSync(file)
+      mkdirSync(file)
+    },
+  ],
+]
+
+function withGarbage(content: Buffer): Buffer {
+  return content.fill('garbage ', 4096)
+}
+
+function replaceBy(file: string, sql: string): void {
+  rmSync(file)
+  const db = new Database(file)
+  db.exec(sql)
+  db.close()
+}
+
+for (const [what, damage] of damages) {
+  t.test(`${what} in its place: it is made again from the messages, and said`, async (t) => {
+    const root = temporaryDirectory(t)
+    const pipeId = newPipeId()
+    const { handle, close } = await openAt(t, root, { segmentMaxBytes: 64 * KiB })
+    for (let n = 0; n < 40; n += 1)
+      await handle.appender.append(message(pipeId, 'x'.repeat(4 * KiB), idempotent(`key ${n}`)))
+    await close()
+    const { dir } = specAt(root)
+    damage(path.join(dir, 'idempotency.db'))
+    const { keys, events } = openKeys(t, dir)
+    t.same(events(), ['buffer.idempotency_rebuilt'])
+    t.equal(keys.find(pipeId, 'key 0', 0)?.seq, 1)
+    t.equal(keys.find(pipeId, 'key 39', 0)?.seq, 40)
+  })
+}
+
+t.test('damage that a later look-up meets: it is made again then', async (t) => {
+  const root = temporaryDirectory(t)
+  const pipeId = newPipeId()
+  const { handle, close } = await openAt(t, root)
+  for (let n = 0; n < 200; n += 1) await handle.appender.append(message(pipeId, 'x', idempotent(`key ${n}`)))
+  await close()
+  const { dir } = specAt(root)
+  const file = path.join(dir, 'idempotency.db')
+  const db = new Database(file)
+  const pages = db
+    .prepare("SELECT pageno FROM dbstat WHERE name = 'sqlite_autoindex_used_key_1'")
+    .pluck()
+    .all()
+  db.close()
+  const content = readFileSync(file)
+  for (const page of pages) content.fill(0, (Number(page) - 1) * 4096, Number(page) * 4096)
+  writeFileSync(file, content)
+
+  const { keys, events } = openKeys(t, dir)
+  t.same(events(), [], 'the start does not meet it')
+  t.equal(keys.find(pipeId, 'key 7', 0)?.seq, 8)
+  t.same(events(), ['buffer.idempotency_rebuilt'])
+  t.equal(keys.find(pipeId, 'key 199', 0)?.seq, 200)
+})

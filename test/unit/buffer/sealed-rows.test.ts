@@ -1,0 +1,108 @@
+/** Rows read straight from pages are the rows that SQLite reads, with the checksum that the writer gave them. */
+import { randomBytes, randomUUID } from 'node:crypto'
+import { mkdirSync } from 'node:fs'
+import path from 'node:path'
+import { crc32 } from 'node:zlib'
+import Database from 'better-sqlite3'
+import t from 'tap'
+import { checkSegment } from '../../../src/buffer/segments/check-segment.ts'
+import { segmentFile } from '../../../src/buffer/segments/layout.ts'
+import { rowChecksum } from '../../../src/buffer/segments/row-checksum.ts'
+import { readSealedRows, type SealedRow } from '../../../src/buffer/segments/sealed-rows.ts'
+import { createSegment, newIdentity } from '../../../src/buffer/segments/segment-file.ts'
+import { temporaryDirectory } from './open.ts'
+
+const pipeIds = [randomUUID(), randomUUID()]
+const name = { firstSeq: 1, generation: 0 }
+const zero = { seq: 0, messages: 0, records: 0, bytes: 0 }
+
+/** Sizes around those where SQLite moves a part into overflow pages, numbers of every length, keys or none. */
+function makeSegment(dir: string): string {
+  mkdirSync(dir)
+  const bases = pipeIds.map((pipeId) => ({ pipeId, position: zero }))
+  createSegment(dir, { identity: newIdentity(null, 1, null), begunClockMs: 0, bases, holes: [] })
+  const file = segmentFile(dir, name)
+  const db = new Database(file)
+  db.pragma('journal_mode = DELETE')
+  const insert = db.prepare('INSERT INTO message VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)')
+  const sizes = [1, 100, 3800, 3900, 3950, 4000, 4061, 4096, 5000, 8200, 70_000, 1_000_000]
+  const totals = pipeIds.map(() => ({ messages: 0, records: 0, bytes: 0 }))
+  db.exec('BEGIN')
+  for (let seq = 1; seq <= 600; seq += 1) {
+    const pipe = seq % 2
+    const total = totals[pipe]!
+    const body = randomBytes(sizes[seq % sizes.length]! + (seq % 7))
+    const recordCount = seq % 5 === 0 ? 2 ** (seq % 50) : 1
+    total.messages += 1
+    total.records += recordCount
+    total.bytes += body.length
+    const header = {
+      ...{ seq, pipeId: pipeIds[pipe]!, msgId: randomUUID(), recordCount, ...total },
+      receivedMs: seq % 3 === 0 ? seq + 0.25 : 1_763_765_000_000 + seq,
+      idempotencyKey: seq % 4 === 0 ? `schlüssel-${'k'.repeat(seq)}` : null,
+      bodyHash: seq % 4 === 0 ? 'a'.repeat(64) : null,
+    }
+    const crc = rowChecksum(header, crc32(body))
+    insert.run(
+      ...[seq, pipe + 1, header.msgId, header.receivedMs, recordCount, crc],
+      ...[total.messages, total.records, total.bytes, header.idempotencyKey, body, header.bodyHash],
+    )
+  }
+  db.exec('UPDATE segment SET last_clock_ms = 1, last_seq = 600; COMMIT')
+  db.close()
+  return file
+}
+
+function read(file: string, ids = pipeIds): SealedRow[] {
+  const db = new Database(file, { readonly: true })
+  const root = db.prepare("SELECT rootpage FROM sqlite_schema WHERE name = 'message'").pluck().get() as number
+  db.close()
+  const rows: SealedRow[] = []
+  readSealedRows(file, root, 2, new Map(ids.map((id, index) => [index + 1, id])), (row) =>
+    rows.push({ ...row }),
+  )
+  return rows
+}
+
+t.test('every row, in order, as SQLite reads it', async (t) => {
+  const dir = path.join(temporaryDirectory(t), 'buffer')
+  const file = makeSegment(dir)
+  const db = new Database(file, { readonly: true })
+  const expected = db
+    .prepare(
+      'SELECT seq, pipe AS pipeNo, messages, records, bytes, crc, crc AS foundCrc, length(body) AS bodyBytes FROM message',
+    )
+    .all()
+  db.close()
+  t.same(read(file), expected)
+  t.match(checkSegment(dir, name), { messages: 600, lastSeq: 600, problems: [] })
+})
+
+t.test('negative control: the id of another pipe gives other checksums', async (t) => {
+  const file = makeSegment(path.join(temporaryDirectory(t), 'buffer'))
+  const rows = read(file, [pipeIds[1]!, pipeIds[0]!])
+  t.equal(rows.filter(({ crc, foundCrc }) => crc === foundCrc).length, 0)
+})
+
+t.test('each changed column is found', async (t) => {
+  const dir = path.join(temporaryDirectory(t), 'buffer')
+  const file = makeSegment(dir)
+  const changes = [
+    "msg_id = 'other'",
+    'received_ms = received_ms + 1',
+    'record_count = record_count + 1',
+    'crc = crc + 1',
+    'messages = messages + 1',
+    'records = records + 1',
+    'bytes = bytes + 1',
+    "idempotency_key = 'new'",
+    "body_hash = 'new'",
+    "body = x'00'",
+    'pipe = 3 - pipe',
+  ]
+  const db = new Database(file)
+  for (const [index, change] of changes.entries())
+    db.exec(`UPDATE message SET ${change} WHERE seq = ${index + 1}`)
+  db.close()
+  t.match(checkSegment(dir, name).problems, [/^11 messages not as written: stream_seq 1, 2, 3, 4, 5, …$/])
+})

@@ -1,0 +1,142 @@
+/** Sealed segments have no side files, whoever was reading them; the segment being written has its own. */
+import { existsSync, readdirSync } from 'node:fs'
+import Database from 'better-sqlite3'
+import t from 'tap'
+import { listSegments, segmentFile } from '../../../src/buffer/segments/layout.ts'
+import { until } from '../../support/until.ts'
+import { makeFormat1 } from './format-1.ts'
+import { KiB, message, newPipeId, openAt, readAll, specAt, temporaryDirectory, textsOf } from './open.ts'
+
+const small = { segmentMaxBytes: 64 * KiB }
+const block = 'x'.repeat(4 * KiB)
+
+/** The side files of all segments but the newest. */
+function sideFiles(dir: string): string[] {
+  const newest = segmentFile(dir, listSegments(dir).at(-1)!)
+  return readdirSync(dir).filter(
+    (name) => /^\d.*-(wal|shm|journal)$/.test(name) && !newest.endsWith(name.slice(0, 23)),
+  )
+}
+
+t.test(
+  'a segment that is sealed while it is read loses its side files once its readers notice',
+  async (t) => {
+    const root = temporaryDirectory(t)
+    const { dir } = specAt(root)
+    const pipeId = newPipeId()
+    const { handle, reader } = await openAt(t, root, small)
+    const given: string[] = []
+    for (let n = 0; n < 60; n += 1) {
+      given.push(`${n} ${block}`)
+      await handle.appender.append(message(pipeId, given[n]!))
+      await reader.head(pipeId)
+    }
+    t.same(textsOf(await readAll(reader, pipeId, 0, 3)), given)
+    await until('all sealed segments are without side files', () => sideFiles(dir).length === 0)
+    t.same(textsOf(await readAll(reader, pipeId, 0, 3)), given)
+    t.same(sideFiles(dir), [], 'reading makes none')
+  },
+)
+
+t.test(
+  'a reader outside of the process keeps a segment from being sealed, and the next start seals it',
+  async (t) => {
+    const root = temporaryDirectory(t)
+    const { dir } = specAt(root)
+    const pipeId = newPipeId()
+    const first = await openAt(t, root, small)
+    await first.handle.appender.append(message(pipeId, block))
+    const other = new Database(segmentFile(dir, { firstSeq: 1, generation: 0 }), { readonly: true })
+    other.prepare('SELECT count(*) FROM message').get()
+    for (let n = 1; n < 20; n += 1) await first.handle.appender.append(message(pipeId, block))
+    await first.close()
+    t.ok(existsSync(`${segmentFile(dir, { firstSeq: 1, generation: 0 })}-shm`))
+    other.close()
+    const { reader } = await openAt(t, root, small)
+    t.same(sideFiles(dir), [])
+    t.equal((await readAll(reader, pipeId)).length, 20)
+  },
+)
+
+t.test('segments of format 1 are sealed as well; new ones have format 2', async (t) => {
+  const root = temporaryDirectory(t)
+  const { dir } = specAt(root)
+  const [pipeId, quiet] = [newPipeId(), newPipeId()]
+  const first = await openAt(t, root, small)
+  const given: string[] = []
+  const append = async (opened: typeof first, count: number) => {
+    for (let n = 0; n < count; n += 1) {
+      given.push(`${given.length} ${block}`)
+      await opened.handle.appender.append(message(pipeId, given.at(-1)!))
+    }
+  }
+  await first.handle.appender.append(message(quiet, 'once'))
+  await append(first, 42)
+  await first.close()
+  makeFormat1(dir)
+  const before = listSegments(dir)
+  const second = await openAt(t, root, small)
+  t.equal(listSegments(dir).length, before.length + 1, 'the one that was written is sealed')
+  t.same(sideFiles(dir), [])
+  await append(second, 40)
+  t.same(textsOf(await readAll(second.reader, pipeId)), given)
+  t.equal((await second.handle.appended()).get(quiet)?.messages, 1)
+  t.equal((await second.handle.appended()).get(pipeId)?.messages, 82)
+  await second.close()
+  const third = await openAt(t, root, small)
+  t.same(textsOf(await readAll(third.reader, pipeId)), given)
+  const seqs = (await readAll(third.reader, pipeId)).map(({ seq }) => seq)
+  t.same(
+    seqs,
+    Array.from({ length: 82 }, (_, index) => index + 2),
+    'no seq is left out',
+  )
+})
+
+t.test('an empty segment of format 1 is replaced under its own name', async (t) => {
+  const root = temporaryDirectory(t)
+  const { dir } = specAt(root)
+  const first = await openAt(t, root)
+  await first.close()
+  makeFormat1(dir)
+  const { handle, reader } = await openAt(t, root)
+  t.same(listSegments(dir), [{ firstSeq: 1, generation: 0 }])
+  const pipeId = newPipeId()
+  t.equal((await handle.appender.append(message(pipeId, 'x'))).seq, 1)
+  t.same(textsOf(await readAll(reader, pipeId)), ['x'])
+  const db = new Database(segmentFile(dir, { firstSeq: 1, generation: 0 }), { readonly: true })
+  t.equal(db.prepare('SELECT format FROM segment').pluck().get(), 2)
+  db.close()
+})
+
+t.test('a new epoch begins a new segment, and its seqs far above the old ones', async (t) => {
+  const root = temporaryDirectory(t)
+  const pipeId = newPipeId()
+  const dataDirId = '018f0000-0000-4000-8000-00000000000d'
+  const first = await openAt(t, root, { identity: { dataDirId, epoch: 1 } })
+  for (const text of ['a', 'b']) await first.handle.appender.append(message(pipeId, text))
+  await first.close()
+  const next = { identity: { dataDirId, epoch: 2 }, nextSeqAtLeast: 1_000 }
+  for (const seq of [1_000, 1_001]) {
+    const { handle, reader, close } = await openAt(t, root, next)
+    t.equal((await handle.status()).missingAcknowledged, 0, 'nobody was given a seq in between')
+    t.equal((await handle.appender.append(message(pipeId, `${seq}`))).seq, seq)
+    t.equal((await readAll(reader, pipeId)).length, seq - 997)
+    t.equal((await handle.appended()).get(pipeId)?.messages, seq - 997)
+    await close()
+  }
+})
+
+t.test(
+  'what someone has seen is missing when it is not there, and its seqs are not given out again',
+  async (t) => {
+    const root = temporaryDirectory(t)
+    const pipeId = newPipeId()
+    const first = await openAt(t, root, { knownSeq: 0 })
+    for (const text of ['a', 'b']) await first.handle.appender.append(message(pipeId, text))
+    await first.close()
+    const { handle } = await openAt(t, root, { knownSeq: 7 })
+    t.equal((await handle.status()).missingAcknowledged, 5)
+    t.equal((await handle.appender.append(message(pipeId, 'c'))).seq, 8)
+  },
+)

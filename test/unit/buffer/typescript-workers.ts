@@ -1,0 +1,41 @@
+/**
+ * Worker threads of TypeScript files under test: importing this file first makes every worker that is started later run
+ * what `npm run build` made of its file. A loader for TypeScript in each worker costs two seconds of CPU for every buffer
+ * that a test opens.
+ */
+import { readdirSync, statSync } from 'node:fs'
+import { syncBuiltinESMExports } from 'node:module'
+import path from 'node:path'
+import { fileURLToPath, pathToFileURL } from 'node:url'
+import workerThreads, { type WorkerOptions } from 'node:worker_threads'
+
+const project = fileURLToPath(new URL('../../..', import.meta.url))
+const src = path.join(project, 'src')
+const dist = path.join(project, 'dist')
+const PlainWorker = workerThreads.Worker
+
+/** Of the last file that was changed. */
+function changedMs(dir: string): number {
+  const files = readdirSync(dir, { recursive: true, encoding: 'utf8' })
+  return Math.max(...files.map((file) => statSync(path.join(dir, file)).mtimeMs))
+}
+
+// Made anew by each build, whatever it finds unchanged.
+const built = statSync(path.join(dist, 'joined'), { throwIfNoEntry: false })
+if (built === undefined || built.mtimeMs < changedMs(src))
+  throw new Error('dist/ is older than src/, and worker threads are started from there: npm run build')
+
+workerThreads.Worker = class extends PlainWorker {
+  constructor(file: string | URL, options: WorkerOptions = {}) {
+    // What a test loads beside the program it loads in workers too; the loader of TypeScript they do not need.
+    const execArgv = process.execArgv.filter((flag) => flag.includes('/test/support/'))
+    super(builtFile(file), { ...options, execArgv })
+  }
+}
+syncBuiltinESMExports()
+
+function builtFile(file: string | URL): string | URL {
+  const source = file instanceof URL && file.protocol === 'file:' ? fileURLToPath(file) : ''
+  if (!source.startsWith(src + path.sep) || !source.endsWith('.ts')) return file
+  return pathToFileURL(path.join(dist, path.relative(src, source)).replace(/\.ts$/, '.js'))
+}

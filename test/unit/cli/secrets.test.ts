@@ -1,0 +1,99 @@
+import { existsSync, linkSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import path from 'node:path'
+import t from 'tap'
+import { homeEnv, makeHome, removeHome, runCli } from '../../support/cli.ts'
+import { startDaemon, type TestDaemon } from '../../support/daemon.ts'
+import { startHttpSink } from '../../support/http-sink.ts'
+import { until } from '../../support/until.ts'
+
+const home = makeHome()
+const sink = await startHttpSink()
+t.teardown(async () => {
+  await sink.stop()
+  removeHome(home)
+})
+const secrets = (daemon: TestDaemon, ...args: string[]) =>
+  runCli(['secrets', ...args, '--data-dir', daemon.dataDir], { env: homeEnv(home) })
+
+async function daemonWithSecret(): Promise<{ daemon: TestDaemon; pipeId: string; id: string }> {
+  const daemon = await startDaemon()
+  const pipeId = await daemon.createPipe({ pipe_name: 'orders' })
+  const id = await daemon.createDestination(pipeId, {
+    destination_type: 'destination_http_endpoint',
+    destination_config: { url: sink.url, auth_header: 'Bearer tok-1' },
+  })
+  return { daemon, pipeId, id }
+}
+const lastAuth = () => sink.deliveries.at(-1)?.headers.authorization
+
+t.test(
+  'rotate-key seals every secret again: deliveries go on with it, the old key is worthless',
+  async (t) => {
+    const { daemon, pipeId } = await daemonWithSecret()
+    t.teardown(() => daemon.close())
+    const keyFile = path.join(daemon.dataDir, 'sealing.key')
+    const oldKey = readFileSync(keyFile, 'utf8')
+    const busy = await secrets(daemon, 'rotate-key')
+    t.equal(busy.code, 75, 'not while the daemon runs')
+    await daemon.stop()
+    const rotated = await secrets(daemon, 'rotate-key')
+    t.equal(rotated.code, 0, rotated.stderr)
+    t.match(rotated.stderr, /secrets of 1 destination with a new key/)
+    t.not(readFileSync(keyFile, 'utf8'), oldKey)
+    t.equal(statSync(keyFile).mode & 0o777, 0o600)
+    t.equal(readFileSync(`${keyFile}.previous`, 'utf8'), oldKey)
+    await daemon.start()
+    const before = sink.deliveries.length
+    await daemon.ingest(pipeId, { a: 1 })
+    await until('it is delivered', () => sink.deliveries.length > before)
+    t.equal(lastAuth(), 'Bearer tok-1')
+    await daemon.stop()
+
+    // A crash after the secrets were sealed and before the new key got its name.
+    linkSync(keyFile, `${keyFile}.new`)
+    writeFileSync(`${keyFile}.old`, oldKey, { mode: 0o600 })
+    rmSync(keyFile)
+    linkSync(`${keyFile}.old`, keyFile)
+    const finished = await secrets(daemon, 'rotate-key')
+    t.equal(finished.code, 0, finished.stderr)
+    t.notOk(existsSync(`${keyFile}.new`))
+    t.equal((await secrets(daemon, 'forget', '--yes')).code, 6, 'every secret opens')
+
+    writeFileSync(keyFile, Buffer.alloc(32, 7).toString('base64'))
+    const wrong = await secrets(daemon, 'rotate-key')
+    t.equal(wrong.code, 78)
+    t.match(wrong.stderr, /is not the one that/)
+  },
+)
+
+t.test('forget: without its key the daemon starts again, destinations wait for their secrets', async (t) => {
+  const { daemon, pipeId, id } = await daemonWithSecret()
+  t.teardown(() => daemon.close())
+  const plain = await daemon.createDestination(pipeId, {
+    destination_type: 'destination_pull',
+    destination_config: {},
+  })
+  await daemon.stop()
+  rmSync(path.join(daemon.dataDir, 'sealing.key'))
+  t.equal((await secrets(daemon, 'forget')).code, 2, 'it asks')
+  t.notOk(existsSync(path.join(daemon.dataDir, 'sealing.key')), 'and has changed nothing')
+  const forgot = await secrets(daemon, 'forget', '--yes')
+  t.equal(forgot.code, 0, forgot.stderr)
+  t.match(forgot.stderr, new RegExp(`blocked: default: orders ${id}, without auth_header`))
+  await daemon.start()
+  const status = async (which: string) => {
+    const { body } = await daemon.api<{
+      destination: { destination_status: string; destination_config: object }
+    }>('GET', `/v1/pipes/${pipeId}/destinations/${which}`)
+    return body.destination
+  }
+  t.match(await status(id), { destination_status: 'blocked', destination_config: { auth_header: null } })
+  t.match(await status(plain), { destination_status: 'active' }, 'one without secrets goes on')
+  const before = sink.deliveries.length
+  await daemon.ingest(pipeId, { a: 1 })
+  const at = `/v1/pipes/${pipeId}/destinations/${id}`
+  await daemon.api('PATCH', at, { destination_config: { auth_header: 'Bearer tok-2' } })
+  await daemon.api('PATCH', `${at}/status`, { destination_status: 'active' })
+  await until('the backlog is delivered', () => sink.deliveries.length > before)
+  t.equal(lastAuth(), 'Bearer tok-2')
+})

@@ -1,0 +1,70 @@
+/** Which metadata goes with which buffer: across versions, restores and crashes between the two. */
+import { execFileSync } from 'node:child_process'
+import { cpSync, mkdtempSync, rmSync } from 'node:fs'
+import os from 'node:os'
+import path from 'node:path'
+import t, { type Test } from 'tap'
+import { dataDirAt } from '../../../src/data-dir/data-dir.ts'
+import { requireMatchingStores } from '../../../src/data-dir/matching-stores.ts'
+import { openMetadata } from '../../../src/metadata/open.ts'
+import { loadSealingKey } from '../../../src/metadata/sealing-key.ts'
+import { beginEpoch } from '../../../src/metadata/sqlite/offline.ts'
+import { message, newPipeId, openAt } from '../buffer/open.ts'
+
+const key = Buffer.alloc(32, 1)
+const previous = new URL('../../support/fixtures/previous-version.tar.gz', import.meta.url).pathname
+
+function temporaryDirectory(t: Test): string {
+  const root = mkdtempSync(path.join(os.tmpdir(), 'pipectl-stores-'))
+  t.teardown(() => rmSync(root, { recursive: true, force: true }))
+  return root
+}
+
+async function makeMetadata(root: string) {
+  const metadata = await openMetadata({ kind: 'sqlite', file: path.join(root, 'metadata.db') }, key)
+  const identity = await metadata.identity()
+  await metadata.close()
+  return identity
+}
+
+const append = async (t: Test, root: string, dataDirId: string, epoch: number) => {
+  const buffer = await openAt(t, root, { identity: { dataDirId, epoch }, nextSeqAtLeast: epoch * 1000 })
+  await buffer.handle.appender.append(message(newPipeId(), 'one'))
+  await buffer.close()
+}
+
+t.test('metadata of before a restore does not go with the restored buffer', async (t) => {
+  const root = temporaryDirectory(t)
+  const { dataDirId } = await makeMetadata(root)
+  const dir = dataDirAt(root)
+  requireMatchingStores(dir)
+  await append(t, root, dataDirId, 1)
+  requireMatchingStores(dir)
+  cpSync(dir.metadataFile, `${dir.metadataFile}.old`)
+  t.match(beginEpoch(dir.metadataFile, 1, Date.now()).epochs, [{ epoch: 1 }, { epoch: 2, after_seq: 1 }])
+  requireMatchingStores(dir)
+  await append(t, root, dataDirId, 2)
+  requireMatchingStores(dir)
+  cpSync(`${dir.metadataFile}.old`, dir.metadataFile)
+  for (const suffix of ['-wal', '-shm']) rmSync(dir.metadataFile + suffix, { force: true })
+  t.throws(() => requireMatchingStores(dir), /from before the last restore/)
+})
+
+t.test(
+  'a buffer of the previous version goes with its own metadata, before and after its upgrade',
+  async (t) => {
+    const root = temporaryDirectory(t)
+    execFileSync('tar', ['-xzf', previous, '-C', root])
+    const dir = dataDirAt(path.join(root, 'data'))
+    requireMatchingStores(dir)
+    // As a crash leaves it just after the metadata was upgraded: the buffer has no identity yet.
+    const sealingKey = await loadSealingKey({ file: null, dataDir: dir.root, create: false, env: {} })
+    const metadata = await openMetadata({ kind: 'sqlite', file: dir.metadataFile }, sealingKey)
+    t.match(await metadata.identity(), { isAdopted: true })
+    await metadata.close()
+    requireMatchingStores(dir)
+    for (const suffix of ['', '-wal', '-shm']) rmSync(dir.metadataFile + suffix, { force: true })
+    await makeMetadata(dir.root)
+    t.throws(() => requireMatchingStores(dir), /newer than its buffer.*holds messages\. Nothing was changed/s)
+  },
+)

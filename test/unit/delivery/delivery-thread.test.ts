@@ -1,0 +1,243 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import path from 'node:path'
+import t from 'tap'
+import { resolveConfig } from '../../../src/contract/destination.ts'
+import { openDelivery } from '../../../src/delivery/delivery-proxy.ts'
+import { openDeliveryStack } from '../../support/delivery-stack.ts'
+import { type HttpSink, startHttpSink } from '../../support/http-sink.ts'
+import { until } from '../../support/until.ts'
+import { specAt } from '../buffer/open.ts'
+
+const numbers = (sink: HttpSink) => sink.records().map(({ n }) => Number(n))
+const upTo = (count: number) => Array.from({ length: count }, (_, index) => index)
+
+// Opening costs a second or two under test (two threads of TypeScript): the first tests share one.
+const stack = await openDeliveryStack(t.testdir())
+
+t.test('the whole way: appended, delivered in order, shown, counted', async (t) => {
+  const sink = await startHttpSink()
+  const id = await stack.addLane({ destination_config: { url: `${sink.url}/in` } })
+  let next = 0
+  for (let message = 0; message < 200; message += 1) {
+    const records = 1 + (message % 5)
+    await stack.append(next, records)
+    next += records
+  }
+  const view = await until('everything is delivered', async () => {
+    const lane = (await stack.delivery.lanes([id]))[id]
+    return lane?.delivered_records === next && lane.lane_state === 'idle' ? lane : null
+  })
+  t.strictSame(numbers(sink), upTo(next))
+  t.match(view, { pending_messages: 0, cursor_seq: view.head_seq, last_error: null })
+  const identities = sink.deliveries.map(({ headers }) => headers['webhook-id'])
+  t.equal(new Set(identities).size, identities.length, 'every batch has an identity of its own')
+  t.match(await stack.delivery.backlogs([stack.pipeId]), { [stack.pipeId]: { pending_messages: 0 } })
+  const { lanes, inFlightBytes } = await stack.delivery.metrics()
+  t.match(lanes, [
+    { destinationId: id, pipeId: stack.pipeId, attempts: { delivered: sink.deliveries.length } },
+  ])
+  t.equal(inFlightBytes, 0)
+  await until('the roll-up is saved', async () => {
+    const usage = await stack.metadata.usage.byPipe(stack.workspaceId, 0)
+    return usage[stack.pipeId]?.delivered_records === next
+  })
+  await stack.metadata.destinations.delete(stack.workspaceId, stack.pipeId, id)
+  await stack.delivery.refresh(stack.pipeId)
+  t.strictSame(stack.fatal, [])
+  await sink.stop()
+})
+
+t.test('contract Pull through the thread: the records arrive as they were sent', async (t) => {
+  const id = await stack.addLane({
+    destination_type: 'destination_pull',
+    destination_config: {},
+    startAfterSeq: await stack.buffer.headSeq(),
+  })
+  const waiting = stack.delivery.pull(id, { waitMs: 30_000, afterSeq: null })
+  await stack.append(5, 3)
+  const answer = await waiting
+  if (answer.kind !== 'message') throw new Error(answer.kind)
+  t.equal(Buffer.from(answer.recordsJson).toString(), '[{"n":5},{"n":6},{"n":7}]')
+  await stack.delivery.pulled(id, answer.pullId)
+  const ending = stack.delivery.pull(id, { waitMs: 30_000, afterSeq: null })
+  await stack.delivery.endPulls()
+  t.strictSame(await ending, { kind: 'empty' })
+})
+
+t.test('a destination is tested without storing anything, and an unreachable one says so', async (t) => {
+  const sink = await startHttpSink()
+  const spec = {
+    destinationId: '3f1c9a52-5d0e-4f5e-9d57-3b1c4c1f0a11',
+    pipeId: stack.pipeId,
+    pipeName: 'p',
+    columns: [],
+    timestampField: 'ingest_ts',
+  }
+  const good = await stack.delivery.test({
+    ...spec,
+    ...resolveConfig('destination_http_endpoint', { url: sink.url }),
+  })
+  t.ok(good.length > 0 && good.every(({ ok }) => ok))
+  await sink.stop()
+  const bad = await stack.delivery.test({
+    ...spec,
+    ...resolveConfig('destination_http_endpoint', { url: sink.url }),
+  })
+  t.ok(bad.some(({ ok }) => !ok))
+  t.equal(sink.records().length, 0)
+})
+
+t.test('who asks after the end is rejected, and an orderly end is not fatal', async (t) => {
+  await stack.close()
+  await t.rejects(stack.delivery.lanes([]))
+  await stack.delivery.close()
+  t.strictSame(stack.fatal, [])
+})
+
+t.test('a thread that cannot start says why', async (t) => {
+  const opening = openDelivery({
+    buffer: specAt(t.testdir()),
+    metadata: { kind: 'sqlite', file: path.join(t.testdir(), 'missing', 'metadata.db') },
+    stored: stack.metadata,
+    sealingKey: Buffer.alloc(32),
+    driverSettings: { databaseTls: false, egress: { allow: [], deny: [], private: 'allow' } },
+    maxInFlightBytes: 1024 * 1024,
+    log: { level: 'silent', format: 'json' },
+    onFatal: (error) => t.fail(`told twice: ${error.message}`),
+  })
+  await t.rejects(opening, /metadata\.db cannot be opened/)
+})
+
+t.test(
+  'contract Buffer: what retention drops undelivered is counted on the lane: nothing vanishes',
+  async (t) => {
+    const sink = await startHttpSink()
+    sink.respondWith(() => ({ status: 503 }))
+    const stack = await openDeliveryStack(t.testdir(), {
+      segmentMaxBytes: 64 * 1024,
+      segmentMaxSeconds: 1,
+      undeliveredHours: 2 / 3600,
+      deliveredHours: 0,
+    })
+    const id = await stack.addLane({ destination_config: { url: sink.url } })
+    const sent = 300
+    for (let n = 0; n < sent; n += 1) await stack.append(n)
+    const lane = await until('some are dropped', async () => {
+      await stack.append(sent)
+      const found = (await stack.delivery.lanes([id]))[id]
+      return found !== undefined && found.dropped_messages >= sent ? found : null
+    })
+    t.equal(lane.delivered_records, 0)
+    sink.respondWith(() => ({}))
+    await stack.delivery.retryNow(id)
+    const appended = (await stack.buffer.appended()).get(stack.pipeId)!.messages
+    const settled = await until('the rest is delivered', async () => {
+      const found = (await stack.delivery.lanes([id]))[id]
+      return found?.pending_messages === 0 ? found : null
+    })
+    t.equal(settled.delivered_records + settled.dropped_messages, appended, 'delivered + dropped = accepted')
+    await stack.close()
+    await sink.stop()
+  },
+)
+
+t.test('an orderly end under load loses nothing and delivers nothing twice', async (t) => {
+  const root = t.testdir()
+  const sink = await startHttpSink()
+  sink.respondWith(() => ({ delayMs: 20 }))
+  let next = 0
+  for (let round = 0; round < 3; round += 1) {
+    const stack = await openDeliveryStack(root)
+    if (round === 0) await stack.addLane({ destination_config: { url: sink.url } })
+    const already = sink.deliveries.length
+    const appends: Promise<number>[] = []
+    for (let count = 0; count < 100; count += 1) {
+      appends.push(stack.append(next, 2))
+      next += 2
+    }
+    await until('an attempt is under way', () => sink.deliveries.length > already)
+    await Promise.all(appends)
+    await stack.close()
+  }
+  const stack = await openDeliveryStack(root)
+  await until('everything is delivered', () => sink.records().length >= next)
+  await stack.close()
+  t.strictSame(numbers(sink), upTo(next))
+  await sink.stop()
+})
+
+t.test('kill -9 under load: what was acknowledged is delivered, in order', async (t) => {
+  const root = t.testdir()
+  const sink = await startHttpSink()
+  const setUp = await openDeliveryStack(root)
+  const id = await setUp.addLane({ destination_config: { url: sink.url } })
+  await setUp.close()
+  let acknowledged = -1
+  for (let round = 0; round < 3; round += 1) {
+    const child = spawn(
+      process.execPath,
+      [
+        '--import=tsx',
+        new URL('../../support/delivery-child.ts', import.meta.url).pathname,
+        root,
+        String(round * 1e6),
+      ],
+      { stdio: ['ignore', 'pipe', 'inherit'] },
+    )
+    t.teardown(() => child.kill('SIGKILL'))
+    const exited = once(child, 'exit')
+    let said = ''
+    child.stdout.setEncoding('utf8').on('data', (text: string) => {
+      said += text
+    })
+    const before = sink.deliveries.length
+    await until('messages are acknowledged and delivered', () => {
+      return said.split('\n').length > 20 + round * 7 && sink.deliveries.length > before + round
+    })
+    child.kill('SIGKILL')
+    await exited
+    acknowledged = Number(said.split('\n').at(-2))
+  }
+  const stack = await openDeliveryStack(root)
+  await until(
+    'everything is delivered',
+    async () => (await stack.delivery.lanes([id]))[id]?.lane_state === 'idle',
+  )
+  await stack.close()
+
+  const arrived = new Set(numbers(sink))
+  const missing = Array.from({ length: 3 }, (_, round) => round * 1e6).flatMap((first) =>
+    gapsFrom(first, arrived, first + 1e6),
+  )
+  t.strictSame(missing, [])
+  t.ok(arrived.has(acknowledged), 'the last acknowledged one is there')
+  t.strictSame(outOfOrder(sink), [], 'first deliveries come in order')
+
+  arrived.delete(acknowledged - 5)
+  t.strictSame(gapsFrom(2e6, arrived, 3e6), [acknowledged - 5], 'negative control: a missing one is found')
+  await sink.stop()
+})
+
+/** Numbers that are missing below the largest that arrived in [first, end): appends were acknowledged in order. */
+function gapsFrom(first: number, arrived: ReadonlySet<number>, end: number): number[] {
+  let largest = first
+  for (const n of arrived) if (n < end) largest = Math.max(largest, n)
+  const missing: number[] = []
+  for (let n = first; n <= largest; n += 1) if (!arrived.has(n)) missing.push(n)
+  return missing
+}
+
+/** First deliveries that came after the first delivery of a larger number. */
+function outOfOrder(sink: HttpSink): number[] {
+  const seen = new Set<number>()
+  const wrong: number[] = []
+  let largest = -1
+  for (const n of numbers(sink)) {
+    if (seen.has(n)) continue
+    seen.add(n)
+    if (n < largest) wrong.push(n)
+    largest = Math.max(largest, n)
+  }
+  return wrong
+}

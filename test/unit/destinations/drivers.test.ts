@@ -1,0 +1,39 @@
+/** Which driver serves a destination: contract "destination_type and its config", spec `dialect` and its aliases. */
+import { execFile } from 'node:child_process'
+import { promisify } from 'node:util'
+import t from 'tap'
+import { descriptorOf } from '../../../src/destinations/descriptors.ts'
+import { httpEndpoint } from '../../../src/destinations/http-endpoint/driver.ts'
+import { mysql } from '../../../src/destinations/mysql/driver.ts'
+import { objectStore } from '../../../src/destinations/object-store/driver.ts'
+import { postgresql } from '../../../src/destinations/postgresql/driver.ts'
+import { makeSpec } from '../../support/batches.ts'
+
+const load = (type: Parameters<typeof descriptorOf>[0], config: Record<string, unknown> = {}) =>
+  descriptorOf(type).load(makeSpec(type, config))
+
+t.test('destination_type, and for databases dialect or sql_dialect, choose the driver', async (t) => {
+  const database = (config: Record<string, unknown>) => load('destination_database', config)
+  t.equal(await database({}), postgresql, 'postgresql is the default')
+  for (const dialect of ['postgresql', 'postgres', 'pg']) {
+    t.equal(await database({ dialect }), postgresql, dialect)
+    t.equal(await database({ sql_dialect: dialect }), postgresql, `sql_dialect ${dialect}`)
+  }
+  for (const dialect of ['mysql', 'mariadb']) {
+    t.equal(await database({ dialect }), mysql, dialect)
+    t.equal(await database({ sql_dialect: dialect }), mysql, `sql_dialect ${dialect}`)
+  }
+  t.equal(await load('destination_object_store'), objectStore)
+  t.equal(await load('destination_http_endpoint'), httpEndpoint)
+})
+
+t.test('descriptors load no driver and no client library', async (t) => {
+  const descriptors = new URL('../../../src/destinations/descriptors.ts', import.meta.url).href
+  const script = `await import(${JSON.stringify(descriptors)})
+    const { createRequire } = await import('node:module')
+    console.log(Object.keys(createRequire(${JSON.stringify(descriptors)}).cache).join())`
+  const args = ['--import=tsx', '--input-type=module', '-e', script]
+  const { stdout } = await promisify(execFile)(process.execPath, args)
+  t.match(stdout, /ipaddr/, 'the list shows what is loaded')
+  t.notMatch(stdout, /client-s3|mysql2|node_modules\/pg\//)
+})

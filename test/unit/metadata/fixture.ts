@@ -1,0 +1,110 @@
+/** A metadata file of a test's own: opened, with workspaces and pipes as the test asks; removed at the end. */
+import { randomBytes } from 'node:crypto'
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import os from 'node:os'
+import path from 'node:path'
+import type { Test } from 'tap'
+import type { ColumnMapping } from '../../../src/contract/destination.ts'
+import type { PipeLimits } from '../../../src/contract/pipe.ts'
+import { type Pipe, pipeDefaults } from '../../../src/contract/pipe.ts'
+import { mintApiKey } from '../../../src/metadata/key-tokens.ts'
+import { openMetadata } from '../../../src/metadata/open.ts'
+import type { Metadata, NewDestination } from '../../../src/metadata/store.ts'
+
+type Scope = Pick<Test, 'teardown'>
+
+export interface TestFile {
+  dir: string
+  file: string
+  sealingKey: Buffer
+  now?: () => number
+}
+
+export function testFile(t: Scope): TestFile {
+  const dir = mkdtempSync(path.join(os.tmpdir(), 'pipectl-metadata-'))
+  t.teardown(() => rmSync(dir, { recursive: true, force: true }))
+  return { dir, file: path.join(dir, 'metadata.db'), sealingKey: randomBytes(32) }
+}
+
+/** Without closing it at the end of the test. */
+export function openFile({ file, sealingKey, now }: Omit<TestFile, 'dir'>): Promise<Metadata> {
+  return openMetadata({ kind: 'sqlite', file }, sealingKey, { now })
+}
+
+export async function open(t: Scope, options: TestFile = testFile(t)): Promise<Metadata> {
+  const metadata = await openFile(options)
+  t.teardown(() => metadata.close())
+  return metadata
+}
+
+export async function newWorkspace(metadata: Metadata, name: string): Promise<string> {
+  return (await metadata.workspaces.create(name, mintApiKey('first').key)).workspaceId
+}
+
+export function newPipe(
+  metadata: Metadata,
+  workspaceId: string,
+  name: string,
+  more: Partial<Pipe> = {},
+): Promise<Pipe> {
+  return metadata.pipes.create(workspaceId, {
+    pipe_name: name,
+    pipe_status: 'active',
+    ...pipeDefaults,
+    ...more,
+  })
+}
+
+export function databaseDestination(more: Partial<NewDestination> = {}): NewDestination {
+  return {
+    destination_type: 'destination_database',
+    destination_max_retry_seconds: 86_400,
+    destination_config: {
+      host: 'db.example',
+      port: 5432,
+      database: 'app',
+      username: 'writer',
+      password: 'correct horse',
+      table: 'events',
+    },
+    columns: [],
+    startAfterSeq: 0,
+    ...more,
+  }
+}
+
+export function pullDestination(startAfterSeq = 0): NewDestination {
+  return {
+    destination_type: 'destination_pull',
+    destination_max_retry_seconds: 60,
+    destination_config: {},
+    columns: [],
+    startAfterSeq,
+  }
+}
+
+export function column(name: string, more: Partial<ColumnMapping> = {}): ColumnMapping {
+  return {
+    column_name: name,
+    column_type: 'string',
+    source_field: null,
+    semantic_role: null,
+    nullable: true,
+    ...more,
+  }
+}
+
+/** Everything on disk: the file, its write-ahead log and whatever lies beside them. */
+export function rawBytes(dir: string): Buffer {
+  return Buffer.concat(readdirSync(dir).map((name) => readFileSync(path.join(dir, name))))
+}
+
+export const limits: PipeLimits = {
+  pl_ingest_max_records_per_request: 1,
+  pl_ingest_max_records_per_second: 2,
+  pl_ingest_max_records_per_day: Number.MAX_SAFE_INTEGER,
+  pl_ingest_max_bytes_per_day: 4,
+  pl_delivery_max_records_per_flush: 5,
+  pl_delivery_max_bytes_per_flush: 6,
+  pl_delivery_max_seconds_per_flush: 7,
+}

@@ -1,0 +1,128 @@
+/**
+ * What belongs to another workspace does not exist: every method that takes a workspace is called with the ids of
+ * another one's resources, and the other one is looked at before and after.
+ */
+import t, { type Test } from 'tap'
+import { ApiError } from '../../../src/contract/errors.ts'
+import { mintApiKey } from '../../../src/metadata/key-tokens.ts'
+import type { Metadata } from '../../../src/metadata/store.ts'
+import { databaseDestination, limits, newPipe, newWorkspace, open, pullDestination } from './fixture.ts'
+
+const metadata = await open(t)
+const owner = await newWorkspace(metadata, 'owner')
+const stranger = await newWorkspace(metadata, 'stranger')
+const { pipe_id: pipeId } = await newPipe(metadata, owner, 'events')
+const { destination_id: destinationId } = await metadata.destinations.create(
+  owner,
+  pipeId,
+  databaseDestination(),
+)
+const origin = await metadata.origins.add(owner, pipeId, 'https://app.example')
+const key = await metadata.apiKeys.create(owner, mintApiKey('second').key)
+await metadata.limits.put(owner, pipeId, limits)
+await metadata.usage.addIngest(
+  [{ pipeId, hourMs: 0, requests: 1, records: 2, bytes: 3, rejected: 0, lastIngestMs: 5 }],
+  [],
+)
+
+async function everythingOf(workspaceId: string): Promise<unknown> {
+  return {
+    pipes: await metadata.pipes.list(workspaceId),
+    pipe: await metadata.pipes.get(workspaceId, pipeId),
+    destinations: await metadata.destinations.list(workspaceId, pipeId),
+    destination: await metadata.destinations.get(workspaceId, pipeId, destinationId),
+    found: await metadata.destinations.find(workspaceId, destinationId),
+    limits: await metadata.limits.get(workspaceId, pipeId),
+    origins: await metadata.origins.list(workspaceId, pipeId),
+    usage: await metadata.usage.byPipe(workspaceId, 0),
+  }
+}
+
+const notFound = new ApiError('pipe_not_found')
+
+/** Each method that takes a workspace, as the stranger, with the owner's ids; and what it must answer. */
+const attempts: Record<string, (t: Test) => Promise<void>> = {
+  'reads find nothing': async (t) => {
+    t.strictSame(await everythingOf(stranger), {
+      pipes: [],
+      pipe: null,
+      destinations: [],
+      destination: null,
+      found: null,
+      limits: null,
+      origins: [],
+      usage: {},
+    })
+    t.strictSame(
+      (await metadata.apiKeys.list(stranger)).map((row) => row.api_key_name),
+      ['first'],
+    )
+  },
+  'pipes.update': async (t) =>
+    void t.equal(await metadata.pipes.update(stranger, pipeId, { pipe_description: 'taken' }), null),
+  'pipes.delete': async (t) => void t.equal(await metadata.pipes.delete(stranger, pipeId), false),
+  'destinations.create': async (t) =>
+    void (await t.rejects(metadata.destinations.create(stranger, pipeId, pullDestination()), notFound)),
+  'destinations.update': async (t) =>
+    void t.equal(
+      await metadata.destinations.update(stranger, pipeId, destinationId, { destination_status: 'blocked' }),
+      null,
+    ),
+  'destinations.delete': async (t) =>
+    void t.equal(await metadata.destinations.delete(stranger, pipeId, destinationId), false),
+  'limits.delete': async (t) => void t.notOk(await metadata.limits.delete(stranger, pipeId)),
+  'limits.put': async (t) => void (await t.rejects(metadata.limits.put(stranger, pipeId, limits), notFound)),
+  'origins.add': async (t) =>
+    void (await t.rejects(metadata.origins.add(stranger, pipeId, 'https://evil.example'), notFound)),
+  'origins.remove': async (t) =>
+    void t.equal(await metadata.origins.remove(stranger, pipeId, origin.pipe_allowed_origin_id), false),
+  'apiKeys.revoke': async (t) => void t.equal(await metadata.apiKeys.revoke(stranger, key.api_key_id), false),
+}
+
+for (const [name, attempt] of Object.entries(attempts)) {
+  t.test(`another workspace: ${name}`, async (t) => {
+    const before = JSON.stringify(await everythingOf(owner))
+    const keysBefore = await metadata.apiKeys.list(owner)
+    await attempt(t)
+    t.equal(JSON.stringify(await everythingOf(owner)), before, "the owner's resources are as they were")
+    t.strictSame(await metadata.apiKeys.list(owner), keysBefore)
+  })
+}
+
+t.test('the list of attempts covers every method that takes a workspace', async (t) => {
+  const reads = ['list', 'get', 'find', 'byPipe']
+  const own = ['pipes.create', 'apiKeys.create', 'workspaces.create', 'usage.addIngest', 'usage.marks']
+  const other = ['usage.ingestedSince', 'usage.prune']
+  const nouns = ['workspaces', 'pipes', 'destinations', 'limits', 'origins', 'apiKeys', 'usage'] as const
+  const methods = nouns.flatMap((noun: (typeof nouns)[number]) =>
+    Object.keys(metadata[noun] satisfies Metadata[typeof noun]).map((method) => `${noun}.${method}`),
+  )
+  const uncovered = methods.filter(
+    (method) =>
+      !(
+        method in attempts ||
+        own.includes(method) ||
+        other.includes(method) ||
+        reads.includes(method.split('.')[1] ?? '')
+      ),
+  )
+  t.strictSame(uncovered, [])
+})
+
+t.test('a destination is not reached through another pipe of its own workspace', async (t) => {
+  const other = await newPipe(metadata, owner, 'other')
+  t.equal(await metadata.destinations.get(owner, other.pipe_id, destinationId), null)
+  t.equal(await metadata.destinations.update(owner, other.pipe_id, destinationId, {}), null)
+  t.equal(await metadata.destinations.delete(owner, other.pipe_id, destinationId), false)
+  t.equal(await metadata.origins.remove(owner, other.pipe_id, origin.pipe_allowed_origin_id), false)
+})
+
+t.test('two workspaces may use the same names', async (t) => {
+  t.equal((await newPipe(metadata, stranger, 'events')).pipe_name, 'events')
+  t.equal((await metadata.apiKeys.create(stranger, mintApiKey('second').key)).api_key_name, 'second')
+})
+
+t.test('ids are the same in either case of letters', async (t) => {
+  t.ok(await metadata.pipes.get(owner.toUpperCase(), pipeId.toUpperCase()))
+  t.ok(await metadata.destinations.find(owner, destinationId.toUpperCase()))
+})

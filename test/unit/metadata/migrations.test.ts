@@ -1,0 +1,97 @@
+/** Migrations: numbered, never changed once released, and what an old file holds survives them. */
+import { createHash } from 'node:crypto'
+import Database from 'better-sqlite3'
+import { Kysely } from 'kysely'
+import t from 'tap'
+import type { Tables } from '../../../src/metadata/database.ts'
+import { migrate, migrations } from '../../../src/metadata/migrations.ts'
+import { sqliteDialect } from '../../../src/metadata/sqlite/dialect.ts'
+import { open, testFile } from './fixture.ts'
+
+/** A released migration never changes: what it made exists on other machines. A new one adds its line here. */
+const released: Record<number, string> = {
+  1: 'efde424eb87f7a9230b30dd68e1be5d8989606b316444f375b6570f2fd2f0bd8',
+  2: '715475fde9f8ae9b3c071f8b07b7e0d7e2a8a1cc662ce3abd50c50a2179ed497',
+  3: '07967a19126b049a7c4420cc149db75087053cc5b0804b4174f6bbae3a156939',
+  4: '9cbd3a27b83ccdc9ba24fe9e838345b442a1634484baa8e70bf25ea7610c34dd',
+}
+
+t.test('the migrations are numbered from 1 without a gap, and none has changed', async (t) => {
+  t.strictSame(
+    migrations.map((migration) => migration.number),
+    migrations.map((_, index) => index + 1),
+  )
+  t.strictSame(await hashes(), released)
+})
+
+/** SHA-256 of every statement that each migration runs on an empty database, in order. */
+async function hashes(): Promise<Record<number, string>> {
+  const statements: string[] = []
+  const database = new Database(':memory:')
+  const db = new Kysely<Tables>({
+    dialect: sqliteDialect(database),
+    log: (event) => void statements.push(event.query.sql),
+  })
+  const found: Record<number, string> = {}
+  for (const migration of migrations) {
+    await db.transaction().execute(async (trx) => {
+      statements.length = 0
+      await migration.up(trx)
+      found[migration.number] = createHash('sha256').update(statements.join(';\n')).digest('hex')
+    })
+  }
+  await db.destroy()
+  return found
+}
+
+/** A file as version 1 made it, with one workspace, pipe, destination and two lanes. */
+async function versionOneFile(file: string): Promise<void> {
+  const database = new Database(file)
+  const db = new Kysely<Tables>({ dialect: sqliteDialect(database) })
+  await db.transaction().execute((trx) => migrate(trx, file, 1_700_000_000_000, migrations.slice(0, 1)))
+  database.exec(`
+    INSERT INTO workspaces VALUES ('w1', 'default', 1700000000000, 1);
+    INSERT INTO pipes (pipe_id, workspace_id, pipe_name, pipe_description, pipe_status, pipe_add_ingest_ts,
+      pipe_add_ingest_ip, pipe_ingest_ts_field, pipe_ingest_ip_field, pipe_api_key_required,
+      pipe_allow_any_browser_origin, pipe_created_ms, pipe_updated_ms, creation_order)
+    VALUES ('p1', 'w1', 'events', '', 'active', 0, 0, 'ts', 'ip', 1, 0, 1700000000000, 1700000000000, 1);
+    INSERT INTO destinations VALUES
+      ('d1', 'p1', 'destination_pull', 'active', 60, '{}', 1700000000000, 1700000000000, 1),
+      ('d2', 'p1', 'destination_pull', 'blocked', 61, '{}', 1700000000000, 1700000000000, 2);
+    INSERT INTO lanes (destination_id, cursor_seq, cursor_messages, cursor_records, cursor_bytes, batch_first_seq,
+      batch_last_seq, suspect_last_seq, attempts, delivered_records, skipped_messages, dropped_messages)
+    VALUES ('d1', 7, 3, 1099511627776, 9007199254740991, 8, 12, 10, 2, 40, 1, 5),
+      ('d2', 0, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0);`)
+  await db.destroy()
+}
+
+t.test('a file of version 1 opens with everything that it held', async (t) => {
+  const options = testFile(t)
+  await versionOneFile(options.file)
+  const metadata = await open(t, options)
+  t.match(await metadata.laneStore.load('d1'), {
+    cursorSeq: 7,
+    cursorMark: '{"messages":3,"records":1099511627776,"bytes":9007199254740991}',
+    batchFirstSeq: 8,
+    batchLastSeq: 12,
+    bisectLastSeq: 10,
+    recordOffset: 0,
+    sizeLimitRecords: null,
+    sizeSuccesses: 0,
+    attempts: 2,
+    deliveredRecords: 40,
+    skippedMessages: 1,
+    droppedMessages: 5,
+    ownerEpoch: 0,
+  })
+  t.match(await metadata.identity(), { isAdopted: true, epochs: [{ epoch: 1 }] })
+  t.equal(await metadata.knownSeq(), 12)
+  t.match(await metadata.laneStore.load('d2'), { cursorSeq: 0, cursorMark: null, batchFirstSeq: null })
+  const destinations = await metadata.destinations.list('w1', 'p1')
+  t.match(destinations, [
+    { destination_id: 'd1', destination_status: 'active', destination_max_retry_seconds: 60 },
+    { destination_id: 'd2', destination_status: 'blocked', destination_max_retry_seconds: 61 },
+  ])
+  await metadata.close()
+  t.equal((await open(t, options).then((again) => again.workspaces.list())).length, 1, 'and opens again')
+})

@@ -1,0 +1,15 @@
+/** SQLite keeps the metadata port. */
+import t from 'tap'
+import { testMetadataPort } from './conformance.ts'
+import { openFile, testFile } from './fixture.ts'
+
+testMetadataPort(t, async (t) => {
+  const options = testFile(t)
+  return {
+    async open() {
+      const metadata = await openFile(options)
+      t.teardown(() => metadata.close())
+      return metadata
+    },
+  }
+})

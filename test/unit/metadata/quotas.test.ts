@@ -1,0 +1,58 @@
+/** How many pipes, destinations, keys and origins a workspace may have. */
+import t from 'tap'
+import { mintApiKey } from '../../../src/metadata/key-tokens.ts'
+import { openMetadata } from '../../../src/metadata/open.ts'
+import { newPipe, newWorkspace, pullDestination, testFile } from './fixture.ts'
+
+t.test('a full workspace takes no more until something is gone; others go on', async (t) => {
+  const { file, sealingKey } = testFile(t)
+  const quotas = { pipes: 2, destinations: 2, apiKeys: 2, origins: 2 }
+  const metadata = await openMetadata({ kind: 'sqlite', file }, sealingKey, { quotas })
+  t.teardown(() => metadata.close())
+  const [mine, other] = [await newWorkspace(metadata, 'mine'), await newWorkspace(metadata, 'other')]
+  const full = (setting: string) => ({
+    code: 'workspace_full',
+    status: 409,
+    message: new RegExp(`2 .* \\(setting workspace\\.${setting}\\)`),
+    details: { limit: `workspace.${setting}`, limit_value: 2 },
+  })
+
+  const one = await newPipe(metadata, mine, 'one')
+  const two = await newPipe(metadata, mine, 'two')
+  await t.rejects(newPipe(metadata, mine, 'three'), full('max_pipes'))
+  const theirs = await newPipe(metadata, other, 'one')
+
+  const attach = (workspaceId: string, pipeId: string) =>
+    metadata.destinations.create(workspaceId, pipeId, pullDestination())
+  const first = await attach(mine, one.pipe_id)
+  await attach(mine, two.pipe_id)
+  await t.rejects(attach(mine, two.pipe_id), full('max_destinations'))
+  await attach(other, theirs.pipe_id)
+  t.ok(await metadata.destinations.delete(mine, one.pipe_id, first.destination_id))
+  await attach(mine, two.pipe_id)
+
+  await metadata.origins.add(mine, one.pipe_id, 'https://a.example')
+  await metadata.origins.add(mine, two.pipe_id, 'https://a.example')
+  await t.rejects(metadata.origins.add(mine, two.pipe_id, 'https://b.example'), full('max_origins'))
+  await metadata.origins.add(other, theirs.pipe_id, 'https://a.example')
+
+  const key = () => mintApiKey(`key ${Math.random()}`).key
+  const second = await metadata.apiKeys.create(mine, key())
+  await t.rejects(metadata.apiKeys.create(mine, key()), full('max_api_keys'))
+  await metadata.apiKeys.create(other, key())
+  t.ok(await metadata.apiKeys.revoke(mine, second.api_key_id))
+  await metadata.apiKeys.create(mine, key())
+
+  t.ok(await metadata.pipes.delete(mine, one.pipe_id))
+  await newPipe(metadata, mine, 'three')
+})
+
+t.test('two at once do not go beyond', async (t) => {
+  const { file, sealingKey } = testFile(t)
+  const quotas = { pipes: 1, destinations: 1, apiKeys: 1, origins: 1 }
+  const metadata = await openMetadata({ kind: 'sqlite', file }, sealingKey, { quotas })
+  t.teardown(() => metadata.close())
+  const workspaceId = await newWorkspace(metadata, 'mine')
+  const made = await Promise.allSettled(['a', 'b', 'c'].map((name) => newPipe(metadata, workspaceId, name)))
+  t.same(made.map(({ status }) => status).sort(), ['fulfilled', 'rejected', 'rejected'])
+})

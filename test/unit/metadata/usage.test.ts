@@ -1,0 +1,164 @@
+/** Usage: hourly roll-ups and the marks they move together with. */
+import t from 'tap'
+import type { IngestCounts, RolledUpUsage } from '../../../src/metadata/store.ts'
+import { newPipe, newWorkspace, open, pullDestination, testFile } from './fixture.ts'
+
+const hour = 3_600_000
+const noon = Date.UTC(2026, 0, 15, 12)
+
+function counts(pipeId: string, hourMs: number, more: Partial<IngestCounts> = {}): IngestCounts {
+  return {
+    pipeId,
+    hourMs,
+    requests: 1,
+    records: 10,
+    bytes: 100,
+    rejected: 2,
+    lastIngestMs: hourMs + 5,
+    ...more,
+  }
+}
+
+const zeros: Omit<RolledUpUsage, 'last_ingest_ts'> = {
+  ingest_requests: 0,
+  ingest_records: 0,
+  ingest_bytes: 0,
+  rejected_requests: 0,
+  delivered_records: 0,
+  failed_attempts: 0,
+  skipped_records: 0,
+}
+
+t.test('counts add up within their hour and over the hours asked for', async (t) => {
+  const metadata = await open(t)
+  const workspaceId = await newWorkspace(metadata, 'default')
+  const { pipe_id: pipeId } = await newPipe(metadata, workspaceId, 'events')
+  const { pipe_id: quietId } = await newPipe(metadata, workspaceId, 'quiet')
+  await metadata.usage.addIngest([counts(pipeId, noon - hour)], [])
+  await metadata.usage.addIngest([counts(pipeId, noon), counts(pipeId, noon - 24 * hour)], [])
+  await metadata.usage.addIngest([counts(pipeId, noon, { bytes: 2 ** 52, lastIngestMs: noon + 1 })], [])
+  const window = await metadata.usage.byPipe(workspaceId, noon - 23 * hour)
+  t.strictSame(window, {
+    [pipeId]: {
+      ...zeros,
+      ingest_requests: 3,
+      ingest_records: 30,
+      ingest_bytes: 2 ** 52 + 200,
+      rejected_requests: 6,
+      last_ingest_ts: new Date(noon + 5).toISOString(),
+    },
+  })
+  t.notOk(quietId in window, 'a pipe without any is left out')
+  t.equal((await metadata.usage.byPipe(workspaceId, noon - 24 * hour))[pipeId]?.ingest_requests, 4)
+  t.strictSame(await metadata.usage.byPipe(workspaceId, noon + hour), {
+    [pipeId]: { ...zeros, last_ingest_ts: new Date(noon + 5).toISOString() },
+  })
+})
+
+t.test('the time of the last request outlives a quiet day, and pruning', async (t) => {
+  const metadata = await open(t)
+  const workspaceId = await newWorkspace(metadata, 'default')
+  const { pipe_id: pipeId } = await newPipe(metadata, workspaceId, 'events')
+  await metadata.usage.addIngest([counts(pipeId, noon - hour), counts(pipeId, noon)], [])
+  await metadata.usage.prune(noon + 30 * 24 * hour)
+  t.strictSame(await metadata.usage.byPipe(workspaceId, noon + 30 * 24 * hour), {
+    [pipeId]: { ...zeros, last_ingest_ts: new Date(noon + 5).toISOString() },
+  })
+  t.equal((await metadata.usage.byPipe(workspaceId, 0))[pipeId]?.ingest_requests, 1, 'older hours are gone')
+})
+
+t.test('a rejected request counts without moving the time of the last ingest', async (t) => {
+  const metadata = await open(t)
+  const workspaceId = await newWorkspace(metadata, 'default')
+  const { pipe_id: pipeId } = await newPipe(metadata, workspaceId, 'events')
+  const refused = counts(pipeId, noon, { requests: 0, records: 0, bytes: 0, rejected: 1, lastIngestMs: null })
+  await metadata.usage.addIngest([refused], [])
+  t.equal((await metadata.usage.byPipe(workspaceId, noon))[pipeId]?.last_ingest_ts, null)
+  await metadata.usage.addIngest([counts(pipeId, noon)], [])
+  await metadata.usage.addIngest([refused], [])
+  t.match((await metadata.usage.byPipe(workspaceId, noon))[pipeId], {
+    rejected_requests: 4,
+    last_ingest_ts: new Date(noon + 5).toISOString(),
+  })
+})
+
+t.test('marks are set with the counts: both or neither', async (t) => {
+  const options = testFile(t)
+  const metadata = await open(t, options)
+  const workspaceId = await newWorkspace(metadata, 'default')
+  const { pipe_id: pipeId } = await newPipe(metadata, workspaceId, 'events')
+  const mark = { pipeId, messages: 1, records: 10, bytes: 100 }
+  await metadata.usage.addIngest([counts(pipeId, noon)], [mark])
+  t.strictSame(await metadata.usage.marks(), [mark])
+  const broken = { pipeId, messages: Number.NaN, records: 20, bytes: 200 }
+  await t.rejects(metadata.usage.addIngest([counts(pipeId, noon)], [broken]), /NOT NULL/)
+  t.strictSame(await metadata.usage.marks(), [mark])
+  t.equal((await metadata.usage.byPipe(workspaceId, noon))[pipeId]?.ingest_records, 10)
+  const next = { pipeId, messages: 2, records: 20, bytes: 200 }
+  await metadata.usage.addIngest([counts(pipeId, noon)], [next])
+  t.strictSame(await metadata.usage.marks(), [next], 'control: a mark that is whole moves')
+  t.equal((await metadata.usage.byPipe(workspaceId, noon))[pipeId]?.ingest_records, 20)
+})
+
+t.test(
+  'what was counted for a pipe deleted meanwhile is dropped; the rest of the flush is kept',
+  async (t) => {
+    const metadata = await open(t)
+    const workspaceId = await newWorkspace(metadata, 'default')
+    const { pipe_id: gone } = await newPipe(metadata, workspaceId, 'gone')
+    const { pipe_id: stays } = await newPipe(metadata, workspaceId, 'stays')
+    await metadata.pipes.delete(workspaceId, gone)
+    const mark = { messages: 1, records: 10, bytes: 100 }
+    await metadata.usage.addIngest(
+      [counts(gone, noon), counts(stays, noon)],
+      [
+        { pipeId: gone, ...mark },
+        { pipeId: stays, ...mark },
+      ],
+    )
+    t.strictSame(Object.keys(await metadata.usage.byPipe(workspaceId, 0)), [stays])
+    t.strictSame(await metadata.usage.marks(), [{ pipeId: stays, ...mark }])
+  },
+)
+
+t.test('the day quotas start from what the day accepted, of all workspaces', async (t) => {
+  const metadata = await open(t)
+  const one = await newWorkspace(metadata, 'one')
+  const two = await newWorkspace(metadata, 'two')
+  const { pipe_id: first } = await newPipe(metadata, one, 'events')
+  const { pipe_id: second } = await newPipe(metadata, two, 'events')
+  const midnight = noon - 12 * hour
+  await metadata.usage.addIngest(
+    [counts(first, midnight - hour), counts(first, midnight), counts(first, noon), counts(second, noon)],
+    [],
+  )
+  // A later day: the clock was ahead for a while.
+  await metadata.usage.addIngest([counts(first, midnight + 24 * hour)], [])
+  t.strictSame(await metadata.usage.ingestedSince(midnight), {
+    [first]: { records: 20, bytes: 200 },
+    [second]: { records: 10, bytes: 100 },
+  })
+})
+
+t.test('what lanes do is added to the hour that it is now, and old hours are pruned', async (t) => {
+  let clock = noon + 59 * 60_000
+  const metadata = await open(t, { ...testFile(t), now: () => clock })
+  const workspaceId = await newWorkspace(metadata, 'default')
+  const { pipe_id: pipeId } = await newPipe(metadata, workspaceId, 'events')
+  await metadata.destinations.create(workspaceId, pipeId, pullDestination())
+  const did = { pipeId, deliveredRecords: 3, failedAttempts: 2, skippedRecords: 1 }
+  await metadata.laneStore.save([], [did, did])
+  clock += 60_000
+  await metadata.laneStore.save([], [did])
+  const sums = {
+    ...zeros,
+    delivered_records: 9,
+    failed_attempts: 6,
+    skipped_records: 3,
+    last_ingest_ts: null,
+  }
+  t.strictSame(await metadata.usage.byPipe(workspaceId, noon), { [pipeId]: sums })
+  t.equal((await metadata.usage.byPipe(workspaceId, noon + hour))[pipeId]?.delivered_records, 3)
+  await metadata.usage.prune(noon + hour)
+  t.equal((await metadata.usage.byPipe(workspaceId, 0))[pipeId]?.delivered_records, 3)
+})

@@ -1,0 +1,201 @@
+import { Box } from 'ink'
+import { render } from 'ink-testing-library'
+import t from 'tap'
+import { laneRows } from '../../../src/cli/lanes.ts'
+import { stateOf } from '../../../src/client/workspace.ts'
+import type { Destination, LaneStatus } from '../../../src/contract/destination.ts'
+import { type Pipe, pipeDefaults } from '../../../src/contract/pipe.ts'
+import { Board } from '../../../src/tui/board.tsx'
+import { Detail } from '../../../src/tui/detail.tsx'
+import { keyLine } from '../../../src/tui/keys-help.tsx'
+import { nextRates, type PipeState, rowsOf, type Snapshot, visible } from '../../../src/tui/snapshot.ts'
+import { sparkline } from '../../../src/tui/sparkline.ts'
+import { keyPressesOf } from '../../../src/tui/use-keys.ts'
+
+const idle: LaneStatus = {
+  lane_state: 'idle',
+  cursor_seq: 5,
+  head_seq: 5,
+  pending_messages: 0,
+  pending_bytes: 0,
+  oldest_pending_age_seconds: 0,
+  blocking_msg_id: null,
+  attempts: 0,
+  first_failed_ts: null,
+  next_attempt_ts: null,
+  last_error: null,
+  last_delivered_ts: null,
+  delivered_records: 0,
+  skipped_messages: 0,
+  dropped_messages: 0,
+}
+const stuck: LaneStatus = {
+  ...idle,
+  lane_state: 'retrying',
+  pending_messages: 1234,
+  pending_bytes: 2048,
+  oldest_pending_age_seconds: 185,
+  blocking_msg_id: '018f0000-0000-7000-8000-000000000001',
+  last_error: { class: 'permanent', code: '22P02', message: 'bad \x1b[2Jnumber' },
+}
+
+function destination(id: string, lane: LaneStatus): Destination {
+  return {
+    destination_id: id,
+    pipe_id: 'p',
+    destination_type: 'destination_http_endpoint',
+    destination_status: 'active',
+    destination_name: null,
+    flush: null,
+    rate: null,
+    destination_max_retry_seconds: 1,
+    destination_config: { url: 'http://x/' },
+    destination_created_ts: '2026-01-01T00:00:00Z',
+    destination_updated_ts: '2026-01-01T00:00:00Z',
+    lane,
+  }
+}
+function pipe(name: string, ...destinations: Destination[]): PipeState {
+  const times = { pipe_created_ts: '2026-01-01T00:00:00Z', pipe_updated_ts: '2026-01-01T00:00:00Z' }
+  const whole: Pipe = {
+    ...pipeDefaults,
+    pipe_id: `id-${name}`,
+    pipe_name: name,
+    pipe_status: 'active',
+    ...times,
+  }
+  return { pipe: whole, usage: null, destinations }
+}
+const snapshot: Snapshot = {
+  takenMs: 10_000,
+  pipes: [
+    pipe('alpha', destination('d-a', idle)),
+    pipe('omega', destination('d-1', idle), destination('d-2', stuck)),
+  ],
+}
+
+t.test('lanes in trouble come first, with their pipe; the filter narrows', async (t) => {
+  t.same(
+    rowsOf(snapshot, '').map((row) => row.id),
+    ['id-omega', 'd-2', 'd-1', 'id-alpha', 'd-a'],
+  )
+  t.same(
+    rowsOf(snapshot, 'ALPH').map((row) => row.id),
+    ['id-alpha', 'd-a'],
+  )
+  t.same(
+    rowsOf(snapshot, 'retrying').map((row) => row.pipe.pipe.pipe_name),
+    ['omega', 'omega', 'omega'],
+  )
+})
+
+t.test('the board shows state, backlog, age and rate, and fits any width and height', async (t) => {
+  const rows = rowsOf(snapshot, '')
+  const rates = new Map([['d-2', [0, 5, 10]]])
+  for (const width of [30, 50, 60, 72, 80, 200]) {
+    for (const height of [2, 4, 21]) {
+      const { lastFrame, unmount } = render(
+        <Board rows={rows} rates={rates} selectedId="d-2" width={width} height={height} />,
+      )
+      const lines = (lastFrame() ?? '').split('\n')
+      t.ok(lines.length <= height, `${width}×${height}: ${lines.length} lines`)
+      for (const line of lines) t.ok(line.length <= width, `${width}×${height}: ${line.length} wide`)
+      t.ok(
+        lines.some((line) => line.includes('▶')),
+        'the selected line is in view',
+      )
+      unmount()
+    }
+  }
+  const { lastFrame } = render(<Board rows={rows} rates={rates} selectedId="d-2" width={80} height={10} />)
+  t.match(lastFrame(), /▶ +http-endpoint… +retrying +1,234 +2\.0 KiB +3m 5s +10 +▁▅█/)
+})
+
+t.test('a lane as it was last saved is marked on the board, in the detail and in tables', async (t) => {
+  const stale = destination('d-2', { ...stuck, stale: true })
+  const rows = rowsOf({ takenMs: 10_000, pipes: [pipe('omega', stale)] }, '')
+  const board = render(
+    <Board rows={rows} rates={new Map()} selectedId="d-2" width={60} height={10} />,
+  ).lastFrame()
+  t.match(board, / retrying\? /)
+  const row = rows.find((one) => one.id === 'd-2')
+  if (row === undefined) throw new Error('no such row')
+  const detail = render(<Detail row={row} blocking={null} height={22} nowMs={0} />).lastFrame()
+  t.match(detail, /state +retrying, as last saved: delivery does not respond/)
+  t.equal(stateOf(stale), 'retrying (stale)')
+  t.equal(stateOf(destination('d-2', stuck)), 'retrying')
+  const tableRows = laneRows({ pipe: rows[0]!.pipe.pipe, destination: stale }, 0)
+  t.strictSame(
+    tableRows.find(([name]) => name === 'lane_state'),
+    ['lane_state', 'retrying (stale)'],
+  )
+})
+
+t.test('the detail of a lane shows error and records, harmless for the terminal', async (t) => {
+  const row = rowsOf(snapshot, '').find((one) => one.id === 'd-2')
+  if (row === undefined) throw new Error('no such row')
+  const blocking = {
+    msgId: 'm-1',
+    streamSeq: 6,
+    receivedTs: '2026-01-01T00:00:00Z',
+    recordsCount: 1,
+    records: ['{"n":1.10}'],
+  }
+  const { lastFrame } = render(
+    <Detail row={row} blocking={blocking} height={22} nowMs={Date.parse('2026-01-01T00:05:00Z')} />,
+  )
+  t.match(lastFrame(), /error +permanent 22P02: bad \ufffd\[2Jnumber/)
+  t.match(lastFrame(), /blocking message +m-1 {2}stream_seq 6/)
+  t.match(lastFrame(), /0 +\{"n":1\.10\}/)
+  t.match(lastFrame(), /received +5m ago \(2026-01-01T00:00:00Z\)/)
+})
+
+t.test('a detail that is too long for the screen loses its last lines, not its first ones', async (t) => {
+  const lane = {
+    ...stuck,
+    last_error: { class: 'permanent', code: 'x', message: 'long '.repeat(40) },
+  } as const
+  const row = rowsOf({ takenMs: 0, pipes: [pipe('long', destination('d', lane))] }, '')[1]!
+  const { lastFrame } = render(
+    <Box width={60}>
+      <Detail row={row} blocking={null} height={8} nowMs={0} />
+    </Box>,
+  )
+  const lines = (lastFrame() ?? '').split('\n')
+  t.match(lines[0], /^lane +long\/http-endpoint +d$/)
+  t.match(lines[1], /^target +http:\/\/x\/$/)
+  t.ok(lines.length <= 8)
+})
+
+t.test('rates are differences over time; a counter that goes back is no movement', async (t) => {
+  const at = (takenMs: number, delivered: number): Snapshot => ({
+    takenMs,
+    pipes: [pipe('a', destination('d', { ...idle, delivered_records: delivered }))],
+  })
+  let rates = nextRates(new Map(), null, at(0, 100))
+  t.same(rates.get('d'), [])
+  rates = nextRates(rates, at(0, 100), at(2000, 150))
+  rates = nextRates(rates, at(2000, 150), at(3000, 20))
+  t.same(rates.get('d'), [25, 0])
+  for (let i = 0; i < 100; i += 1) rates = nextRates(rates, at(0, 0), at(1000, 1))
+  t.equal(rates.get('d')?.length, 30, 'only the newest are kept')
+})
+
+t.test('small pieces', async (t) => {
+  t.equal(sparkline([], 4), '    ')
+  t.equal(sparkline([0, 0], 2), '▁▁')
+  t.equal(sparkline([1, 4, 8], 5), '  ▂▅█')
+  t.same(visible(100, 50, 10), { from: 45, to: 55 })
+  t.same(visible(5, 4, 10), { from: 0, to: 5 })
+  t.same(visible(100, 99, 10), { from: 90, to: 100 })
+  t.same(keyPressesOf('jj\r', {}), ['j', 'j', 'return'], 'quick typing comes in one piece')
+  t.same(keyPressesOf('', { upArrow: true }), ['up'])
+  t.same(keyPressesOf('c', { ctrl: true }), [])
+})
+
+t.test('the line of keys holds whole keys, as many as fit', async (t) => {
+  t.match(keyLine(false, 200), /w rewind$/)
+  t.match(keyLine(false, 80), /r retry$/)
+  t.ok(keyLine(false, 80).length <= 80)
+  t.notMatch(keyLine(true, 200), /skip/)
+})

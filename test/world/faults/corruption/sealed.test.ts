@@ -1,0 +1,48 @@
+/** Flipped bits in sealed segments: nothing wrong is delivered, only that file loses anything, everything goes on. */
+import path from 'node:path'
+import { crc32 } from 'node:zlib'
+import Database from 'better-sqlite3'
+import t from 'tap'
+import { type RowHeader, rowChecksum } from '../../../../src/buffer/segments/row-checksum.ts'
+import {
+  checkDamaged,
+  checkFlips,
+  corruptionWork,
+  makeCorruptible,
+} from '../../../support/faults/corruption.ts'
+import { writeImage } from '../../../support/faults/power-cut.ts'
+
+const flips = Number(process.env.BIT_FLIPS ?? 50)
+
+t.test(`${flips} seeded bit flips in sealed segments`, async (t) => {
+  const work = corruptionWork(t, 'sealed')
+  const corruptible = await makeCorruptible(work)
+  const seeds = Array.from({ length: flips }, (_, seed) => seed)
+  const outcomes = await checkFlips(corruptible, work, 'sealed', seeds)
+  t.equal(outcomes.length, flips)
+  t.same(
+    outcomes.filter(({ verdict }) => verdict !== null),
+    [],
+  )
+})
+
+t.test('control: a changed message whose checksum was made to match is delivered, and noticed', async (t) => {
+  const work = corruptionWork(t, 'control')
+  const { image, acknowledged } = await makeCorruptible(work)
+  const root = path.join(work, 'changed')
+  writeImage(image, root)
+  const [first = ''] = [...image.keys()].filter((name) => /\d{20}\.db$/.test(name)).sort()
+  const db = new Database(path.join(root, first))
+  const row = db
+    .prepare<[], RowHeader>(
+      `SELECT seq, pipe_id AS pipeId, msg_id AS msgId, received_ms AS receivedMs, record_count AS recordCount,
+        messages, records, bytes, idempotency_key AS idempotencyKey, body_hash AS bodyHash
+        FROM message JOIN pipe ON pipe.no = message.pipe ORDER BY seq LIMIT 1`,
+    )
+    .get()
+  const body = Buffer.from('something else')
+  const change = db.prepare('UPDATE message SET body = ?, crc = ? WHERE seq = ?')
+  change.run(body, rowChecksum(row!, crc32(body)), row!.seq)
+  db.close()
+  t.equal(await checkDamaged(root, work, acknowledged), `message ${row!.seq} is delivered wrong`)
+})

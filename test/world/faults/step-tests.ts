@@ -1,0 +1,57 @@
+/** A test for one scenario under some faults; see every-step.ts. */
+import { rmSync } from 'node:fs'
+import t from 'tap'
+import {
+  type CliScenarioName,
+  cliScenarioNames,
+  openCliScenario,
+} from '../../support/faults/cli-scenarios.ts'
+import { everyStep, type Fault, summary, workDirectory } from '../../support/faults/every-step.ts'
+import { openStoreScenario, type StoreScenarioName } from '../../support/faults/store-scenarios.ts'
+
+/** FAULTS=all (`npm run test:faults`) takes every call and every fault, otherwise a sample of the edges. */
+const which = process.env.FAULTS === 'all' ? 'all' : 'edges'
+/**
+ * Runs for each fault in the sample: a run on the buffer alone takes half a second of CPU, one through the program two
+ * to three, and there are 24 such files in 25 minutes for everything. FAULTS_SEED takes another sample.
+ */
+const sampled = { ofBuffer: 5, ofProgram: 3 }
+const seed = Number(process.env.FAULTS_SEED ?? 1)
+
+/** A disk that fails once, in two ways, or that has no space left from then on. */
+export const errors: readonly Fault[] = ['EIO', 'ENOSPC', 'full disk']
+/** A process that dies, half-way through its write where it is one. */
+export const kills: readonly Fault[] = ['kill half-way']
+const allErrors: readonly Fault[] = ['EIO', 'EIO from then on', 'ENOSPC', 'ENOSPC from then on', 'full disk']
+const allKills: readonly Fault[] = ['kill before', 'kill half-way', 'kill after']
+
+/** `runs`: for a scenario whose last steps matter most, and must not be missed by a sample. */
+export function testSteps(
+  name: StoreScenarioName | CliScenarioName,
+  some: readonly Fault[],
+  runs?: number,
+): void {
+  const faults = which === 'edges' ? some : some === kills ? allKills : allErrors
+  const isCli = (cliScenarioNames as readonly string[]).includes(name)
+  const most = which === 'all' ? undefined : (runs ?? (isCli ? sampled.ofProgram : sampled.ofBuffer))
+  const sample = most === undefined ? 'all' : `at most ${most} each, seed ${seed}`
+  t.test(`${name}: a fault at every step (${faults.join(', ')}; ${sample})`, async (t) => {
+    const work = workDirectory(name.replaceAll(' ', '-'))
+    const scenario = await (isCli
+      ? openCliScenario(name as CliScenarioName, work)
+      : openStoreScenario(name as StoreScenarioName, work))
+    t.teardown(() => {
+      scenario.close()
+      rmSync(work, { recursive: true, force: true })
+    })
+    for (const fault of faults) {
+      const outcomes = await everyStep(scenario, fault, work, { which, most, seed })
+      t.ok(outcomes.length >= 3, `${fault}: ${outcomes.length} runs`)
+      t.ok(
+        outcomes.some(({ hit }) => hit !== ''),
+        'and the fault happens',
+      )
+      t.same(summary(outcomes), [])
+    }
+  })
+}

@@ -1,0 +1,67 @@
+/**
+ * The last step of `npm run build`: packages of many small modules become one file each below dist/joined, and the
+ * built program imports those.
+ *
+ * Node opens, resolves and compiles each module by itself: typebox and kysely alone are 600 files, which both the main
+ * and the delivery thread load. Joined they take 0.1 s of CPU instead of 0.5 s, in each thread and at each start.
+ */
+import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import path from 'node:path'
+import { build } from 'esbuild'
+
+const names = ['typebox', 'typebox/system', 'typebox/value', 'kysely']
+
+const root = path.resolve(import.meta.dirname, '..')
+const dist = path.join(root, 'dist')
+const joined = path.join(dist, 'joined')
+const fileOf = (name) => path.join(joined, `${name.replace('/', '-')}.js`)
+
+rmSync(joined, { recursive: true, force: true })
+mkdirSync(joined, { recursive: true })
+await joinModules()
+for (const file of readdirSync(dist, { recursive: true })) {
+  const whole = path.join(dist, file)
+  if (file.endsWith('.js') && !whole.startsWith(joined)) pointToJoined(whole)
+}
+
+/** Together, in one call: what several of them share (typebox's settings) stays one instance. */
+async function joinModules() {
+  const entryPoints = []
+  for (const name of names) {
+    const hasDefault = 'default' in (await import(name))
+    const entry = fileOf(name)
+    writeFileSync(
+      entry,
+      `export * from '${name}'\n${hasDefault ? `export { default } from '${name}'\n` : ''}`,
+    )
+    entryPoints.push(entry)
+  }
+  await build({
+    ...{
+      entryPoints,
+      outdir: joined,
+      allowOverwrite: true,
+      bundle: true,
+      splitting: true,
+      logLevel: 'warning',
+    },
+    ...{
+      format: 'esm',
+      platform: 'node',
+      target: 'node20',
+      legalComments: 'inline',
+      chunkNames: 'shared-[hash]',
+    },
+  })
+}
+
+function pointToJoined(file) {
+  const source = readFileSync(file, 'utf8')
+  let changed = source
+  for (const name of names) {
+    const relative = path.relative(path.dirname(file), fileOf(name))
+    const specifier = relative.startsWith('.') ? relative : `./${relative}`
+    changed = changed.replaceAll(`from '${name}'`, `from '${specifier}'`)
+  }
+  if (changed !== source) writeFileSync(file, changed)
+}
