@@ -15,6 +15,7 @@ import { requireSoundSqlite } from './buffer/segments/sqlite-version.ts'
 import { formatAddress, type SettingOrigin } from './config.ts'
 import { dataDirAt, requirePrivate, requireSetUp } from './data-dir/data-dir.ts'
 import { lockDataDir } from './data-dir/lock.ts'
+import { startHousekeeping } from './housekeeping.ts'
 import { createBodyMemory } from './ingest/body-memory.ts'
 import { type ClientIp, createClientIp } from './ingest/client-ip.ts'
 import { type Logger, openLog, setLogLevel } from './log.ts'
@@ -146,6 +147,7 @@ async function openParts(settings: Settings, context: StartContext): Promise<Dae
   shutdown.set('release data directory', lockDataDir(dir))
   const stores = await openStores(settings, dir, spec, context)
   const accounting = await openAccounting(stores, context)
+  startHousekeeping(stores, context)
   const clientIp = createClientIp(settings.trusted_proxies)
   const bodyMemory = createBodyMemory(settings['ingest.max_in_flight_bytes'])
   const ingest = await openIngest(settings, { ...stores, ...accounting, clientIp, bodyMemory }, context)

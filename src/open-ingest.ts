@@ -14,15 +14,12 @@ import type { StartContext, Stores } from './open-stores.ts'
 import { dayMs } from './quantities.ts'
 import type { Settings } from './settings.ts'
 
-/** Roll-ups older than this are of no use to the 24 h window or the day quotas. */
-const usageKeptMs = 8 * dayMs
-
 export interface Accounting {
   usage: UsageCounter
   ingestTotals: IngestTotals
 }
 
-/** What ingest counts: carried into metadata every few seconds, pruned every hour. */
+/** What ingest counts: carried into metadata every few seconds. */
 export async function openAccounting(stores: Stores, { log, shutdown }: StartContext): Promise<Accounting> {
   const { metadata, buffer, directory } = stores
   const totals = await buffer.appended()
@@ -35,20 +32,13 @@ export async function openAccounting(stores: Stores, { log, shutdown }: StartCon
     if (!(error instanceof StorageUnavailableError)) throw error
     log.warn({ err: error }, 'usage.flush_failed')
   })
-  const pruning = setInterval(() => {
-    metadata.usage
-      .prune(Date.now() - usageKeptMs)
-      .catch((error) => log.error({ err: error }, 'usage.prune_failed'))
-  }, 3_600_000)
-  pruning.unref()
-  shutdown.set('save usage', () => {
-    clearInterval(pruning)
-    return usageFlush.close().catch((error) => {
+  shutdown.set('save usage', () =>
+    usageFlush.close().catch((error) => {
       // The next start finds in the buffer what was accepted and not stored.
       if (!(error instanceof StorageUnavailableError)) throw error
       log.warn({ err: error }, 'usage.flush_failed')
-    })
-  })
+    }),
+  )
   return { usage, ingestTotals }
 }
 

@@ -74,6 +74,12 @@ export const resourceLimits = {
   destinationsPerWorkspace: 1_000,
   apiKeysPerWorkspace: 1_000,
   originsPerWorkspace: 10_000,
+  /**
+   * Rows of revoked keys that a workspace keeps, and for how many days: so long lists show them. Who rotates a key every two
+   * hours finds all of them for as many days.
+   */
+  revokedApiKeysPerWorkspace: 1_100,
+  revokedApiKeyDays: 90,
   /** Pulls of one workspace at a time: those that wait and those whose response is not read yet. */
   pullsPerWorkspace: 32,
   /** Bytes of messages in responses to pulls that are not read yet: of one workspace, and of all. */

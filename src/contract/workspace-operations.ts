@@ -2,6 +2,7 @@
 import { ApiKeyCreate } from './api-key.ts'
 import { everyChange, everyKeyed, type Operation, onePipe, withBody } from './operation.ts'
 import { OriginCreate, PipeCreate, PipeLimits, PipeUpdate } from './pipe.ts'
+import { resourceLimits } from './resource-limits.ts'
 import { responseBodies } from './responses.ts'
 
 export const pipeOperations = [
@@ -112,7 +113,11 @@ export const apiKeyOperations = [
     area: 'management',
     summary: 'List the API keys of the workspace, never the keys themselves',
     auth: 'key',
-    success: { status: 200, description: 'All keys', schema: responseBodies.apiKeyList },
+    success: {
+      status: 200,
+      description: `Every active key, and the ${resourceLimits.revokedApiKeysPerWorkspace} revoked last, for ${resourceLimits.revokedApiKeyDays} days`,
+      schema: responseBodies.apiKeyList,
+    },
     errors: everyKeyed,
   },
   {

@@ -97,8 +97,13 @@ function createKeyCache(
     return principal
   }
 
-  const refresh = createLatestWins(source.keyById, (_, key) => {
-    if (key === null) return
+  const refresh = createLatestWins(source.keyById, (apiKeyId, key) => {
+    // Revoked, and its row is gone already.
+    if (key === null) {
+      for (const [hash, { by }] of known)
+        if (by.kind === 'key' && by.apiKeyId === apiKeyId) known.delete(hash)
+      return
+    }
     absent.delete(key.hash)
     if (key.isActive) known.set(key.hash, principalOf(key))
     else known.delete(key.hash)

@@ -2,6 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import type { ApiKey } from '../contract/api-key.ts'
 import { ApiError } from '../contract/errors.ts'
+import { resourceLimits } from '../contract/resource-limits.ts'
 import { type ApiKeyRow, type Connection, inWriteTransaction, isoTime, normaliseId } from './database.ts'
 import { requireRoom, type WorkspaceQuotas } from './quotas.ts'
 import type { Metadata, NewApiKey } from './store.ts'
@@ -29,14 +30,45 @@ export function apiKeys(db: Connection, now: () => number, quotas: WorkspaceQuot
       inWriteTransaction(db, async (trx) => {
         const result = await trx
           .updateTable('api_keys')
-          .set({ api_key_status: 'revoked' })
+          .set({ api_key_status: 'revoked', api_key_revoked_ms: now() })
           .where('workspace_id', '=', normaliseId(workspaceId))
           .where('api_key_id', '=', normaliseId(apiKeyId))
           .where('api_key_status', '=', 'active')
           .executeTakeFirst()
-        return result.numUpdatedRows > 0n
+        if (result.numUpdatedRows === 0n) return false
+        await dropOldestRevoked(trx, normaliseId(workspaceId))
+        return true
       }),
+
+    async prune(revokedBeforeMs) {
+      await inWriteTransaction(db, (trx) =>
+        trx
+          .deleteFrom('api_keys')
+          .where('api_key_status', '=', 'revoked')
+          .where('api_key_revoked_ms', '<', revokedBeforeMs)
+          .execute(),
+      )
+    },
   }
+}
+
+/** Whoever makes keys and revokes them in a loop must not fill the database, nor the lists that show them. */
+async function dropOldestRevoked(trx: Connection, workspaceId: string): Promise<void> {
+  await trx
+    .deleteFrom('api_keys')
+    .where('api_key_id', 'in', (eb) =>
+      eb
+        .selectFrom('api_keys')
+        .select('api_key_id')
+        .where('workspace_id', '=', workspaceId)
+        .where('api_key_status', '=', 'revoked')
+        .orderBy('api_key_revoked_ms', 'desc')
+        .orderBy('creation_order', 'desc')
+        // SQLite knows no OFFSET without a LIMIT; more than one only where an older version has left them.
+        .limit(100_000)
+        .offset(resourceLimits.revokedApiKeysPerWorkspace),
+    )
+    .execute()
 }
 
 /** Inside the transaction that also makes the workspace, or its own. Throws `duplicate_api_key_name`. */
@@ -59,6 +91,7 @@ export async function insertApiKey(
     api_key_hash: key.hash,
     api_key_status: 'active',
     api_key_created_ms: nowMs,
+    api_key_revoked_ms: null,
     creation_order: Number(last?.order ?? 0) + 1,
   }
   const inserted = await trx

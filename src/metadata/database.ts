@@ -30,6 +30,8 @@ export interface ApiKeyRow {
   api_key_hash: string
   api_key_status: 'active' | 'revoked'
   api_key_created_ms: number
+  /** Null: it is active. */
+  api_key_revoked_ms: number | null
   creation_order: number
 }
 

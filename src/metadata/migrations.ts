@@ -11,6 +11,7 @@ import { firstTables } from './migrations/1-first-tables.ts'
 import { progressAndDeliverySettings } from './migrations/2-progress-and-delivery-settings.ts'
 import { identityAndChecks } from './migrations/3-identity-and-checks.ts'
 import { serverKeyPins } from './migrations/4-server-key-pins.ts'
+import { revokedKeys } from './migrations/5-revoked-keys.ts'
 
 export interface Migration {
   number: number
@@ -23,6 +24,7 @@ export const migrations: readonly Migration[] = [
   { number: 2, name: 'progress and delivery settings', up: progressAndDeliverySettings },
   { number: 3, name: 'identity and checks', up: identityAndChecks },
   { number: 4, name: 'server key pins', up: serverKeyPins },
+  { number: 5, name: 'revoked keys', up: revokedKeys },
 ]
 
 /**

@@ -150,8 +150,13 @@ export interface Metadata {
     list(workspaceId: string): Promise<ApiKey[]>
     /** Throws `duplicate_api_key_name` (unique among active keys). */
     create(workspaceId: string, key: NewApiKey): Promise<ApiKey>
-    /** False: no active key with this id. */
+    /**
+     * False: no active key with this id. Its row stays listed for a while; of more revoked ones than the workspace may
+     * keep, those that were revoked first go.
+     */
     revoke(workspaceId: string, apiKeyId: string): Promise<boolean>
+    /** Removes the rows of keys, of all workspaces, that were revoked before this time. */
+    prune(revokedBeforeMs: number): Promise<void>
   }
   readonly usage: {
     /** Sums since `sinceMs` (whole hours), by pipe, and when its last request was, however long ago; a pipe without either is left out. */

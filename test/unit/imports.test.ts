@@ -63,6 +63,7 @@ const allowed: Record<string, string[]> = {
 /** Files that put parts together, or work on a data directory itself, and so see more than their folder. */
 const composing: Record<string, string[] | 'everything'> = {
   'daemon.ts': 'everything',
+  'housekeeping.ts': 'everything',
   'metrics.ts': ['contract', 'buffer', 'delivery', 'ingest'],
   'open-ingest.ts': 'everything',
   'open-listeners.ts': 'everything',

@@ -170,6 +170,18 @@ t.test('a revoked key is gone once refreshKey has resolved', async (t) => {
   t.equal(await directory.key(key.hash), undefined)
 })
 
+t.test('a revoked key is gone also when its row is already', async (t) => {
+  const { metadata, workspaceId, counter } = await scene(t)
+  const { key } = mintApiKey('old')
+  const { api_key_id: apiKeyId } = await metadata.apiKeys.create(workspaceId, key)
+  const directory = await openDirectory(counter.source)
+  await metadata.apiKeys.revoke(workspaceId, apiKeyId)
+  await metadata.apiKeys.prune(Number.MAX_SAFE_INTEGER)
+  t.ok(directory.key(key.hash), 'control: until then it is known')
+  await directory.refreshKey(apiKeyId)
+  t.equal(await directory.key(key.hash), undefined)
+})
+
 t.test('a look-up under way while its key is revoked does not bring it back', async (t) => {
   const { metadata, workspaceId, counter } = await scene(t)
   const directory = await openDirectory(counter.source)

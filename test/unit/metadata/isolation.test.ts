@@ -92,7 +92,7 @@ for (const [name, attempt] of Object.entries(attempts)) {
 t.test('the list of attempts covers every method that takes a workspace', async (t) => {
   const reads = ['list', 'get', 'find', 'byPipe']
   const own = ['pipes.create', 'apiKeys.create', 'workspaces.create', 'usage.addIngest', 'usage.marks']
-  const other = ['usage.ingestedSince', 'usage.prune']
+  const other = ['apiKeys.prune', 'usage.ingestedSince', 'usage.prune']
   const nouns = ['workspaces', 'pipes', 'destinations', 'limits', 'origins', 'apiKeys', 'usage'] as const
   const methods = nouns.flatMap((noun: (typeof nouns)[number]) =>
     Object.keys(metadata[noun] satisfies Metadata[typeof noun]).map((method) => `${noun}.${method}`),
