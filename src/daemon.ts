@@ -149,7 +149,7 @@ async function openParts(settings: Settings, context: StartContext): Promise<Dae
   const accounting = await openAccounting(stores, context)
   startHousekeeping(stores, context)
   const clientIp = createClientIp(settings.trusted_proxies)
-  const bodyMemory = createBodyMemory(settings['ingest.max_in_flight_bytes'])
+  const bodyMemory = createBodyMemory(settings['ingest.max_in_flight_bytes'], stores.counters)
   const ingest = await openIngest(settings, { ...stores, ...accounting, clientIp, bodyMemory }, context)
   const { addresses, engine } = await openServer(settings, { ...stores, ...accounting, ingest }, context)
   const metrics = await openMetricsServer(settings, { ...stores, ...accounting, bodyMemory }, context)

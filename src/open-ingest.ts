@@ -57,7 +57,7 @@ export async function openIngest(
     ...parts,
     appender: parts.buffer.appender,
     geo,
-    quota: createQuota(await ingestedToday(parts, nowMs), nowMs),
+    quota: createQuota(await ingestedToday(parts, nowMs), nowMs, parts.counters),
     decoders: new Turns(resourceLimits.decodersAtOnce),
     parsers,
     maxBodyBytes,

@@ -10,8 +10,9 @@ import { type DataDir, metadataSpec, openDataDirMetadata, requireWorkspace } fro
 import { type DeliveryHandle, openDelivery } from './delivery/delivery-proxy.ts'
 import type { EgressPolicy } from './destinations/driver.ts'
 import { type Authenticate, createAuthenticate } from './directory/authenticate.ts'
-import type { Directory } from './directory/directory.ts'
+import type { Directory, DirectorySource } from './directory/directory.ts'
 import { openDirectory } from './directory/directory-cache.ts'
+import { SharedCounters } from './ingest/shared-counters.ts'
 import type { Logger } from './log.ts'
 import { type Change, type Changes, localChanges } from './metadata/changes.ts'
 import type { Metadata } from './metadata/store.ts'
@@ -42,6 +43,8 @@ export interface Stores {
   delivery: DeliveryHandle
   directory: Directory
   authenticate: Authenticate
+  /** Of ingest, shared by its threads. */
+  counters: SharedCounters
   /** As it is now: with `egress.private = "auto"` a second workspace changes it. */
   egress: EgressPolicy
 }
@@ -89,7 +92,7 @@ export async function openStores(
   })
   shutdown.set('close delivery', () => delivery.close())
   shutdown.set('end waiting pulls', () => delivery.endPulls())
-  const directory = await openDirectory({
+  const directorySource: DirectorySource = {
     ...metadata.directory,
     async key(hash) {
       const key = await metadata.directory.key(hash)
@@ -97,12 +100,17 @@ export async function openStores(
       if (key !== null) await workspaces.refresh()
       return key
     },
+  }
+  const counters = new SharedCounters()
+  const directory = await openDirectory(directorySource, {
+    onPipeDeleted: (pipeId) => counters.giveUp(pipeId),
   })
   const changes = localChanges()
   changes.subscribe((change) => refreshDirectory(directory, change))
   changes.subscribe((change) => refreshLanes(delivery, change, log))
   const authenticate = createAuthenticate(directory)
-  return { metadata, changes, buffer, delivery, directory, authenticate, egress: drivers.egress }
+  const { egress } = drivers
+  return { metadata, changes, buffer, delivery, directory, authenticate, counters, egress }
 }
 
 /** Resolves when requests see the change. */

@@ -18,19 +18,20 @@ const absentMax = 10_000
 export interface DirectoryCacheOptions {
   /** A monotonic clock in ms. */
   now?: () => number
+  onPipeDeleted?: (pipeId: string) => void
 }
 
 /** Resolves once every pipe and key of the source is loaded. */
 export async function openDirectory(
   source: DirectorySource,
-  { now = () => performance.now() }: DirectoryCacheOptions = {},
+  { now = () => performance.now(), onPipeDeleted = () => {} }: DirectoryCacheOptions = {},
 ): Promise<Directory> {
   const pipes = new Map<string, DirectoryPipe>()
   for (const entry of await source.allPipes()) pipes.set(entry.pipe.pipe_id, entry)
   const keys = createKeyCache(source, await source.allKeys(), now)
   const refreshPipe = createLatestWins(source.pipe, (pipeId, entry) => {
-    if (entry === null) pipes.delete(pipeId)
-    else pipes.set(pipeId, entry)
+    if (entry !== null) pipes.set(pipeId, entry)
+    else if (pipes.delete(pipeId)) onPipeDeleted(pipeId)
   })
   return {
     pipe: (pipeId) => pipes.get(pipeId),

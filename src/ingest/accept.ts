@@ -253,7 +253,8 @@ async function enqueue(
       return { pipeId, pipeName, recordCount: first.recordCount, msgId: first.msgId, limit: null }
   }
   const amount = { records: recordCount, bytes: body.length }
-  const reserved = limits && (await deps.quota.reserve(pipeId, limits, amount, receivedMs))
+  // As of now: the time of a slow upload's first byte would have the bucket's clock go back and refill twice.
+  const reserved = limits && (await deps.quota.reserve(pipeId, limits, amount, deps.now()))
   const msgId = newMsgId()
   let appended: Appended
   try {

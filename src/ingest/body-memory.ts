@@ -14,6 +14,7 @@
 import { v7 as newMsgId } from 'uuid'
 import { ApiError } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
+import { bodyBytesAt, bodyPipesAt, headEntry, SharedCounters } from './shared-counters.ts'
 
 export interface BodyMemory {
   /** For one request to this pipe; nothing is reserved yet. */
@@ -29,48 +30,57 @@ export interface BodyReservation {
   release(): void
 }
 
-/** Of one pipe or one workspace; kept while it holds anything. */
-interface Holder {
-  bytes: number
-}
-interface WorkspaceHolder extends Holder {
-  pipes: Map<string, Holder>
-}
+/** In the head. */
+const totalAt = 1
+const workspacesAt = 2
 
-export function createBodyMemory(maxBytes: number): BodyMemory {
+/** Threads with the same counters share the memory. */
+export function createBodyMemory(
+  maxBytes: number,
+  counters: SharedCounters = new SharedCounters(),
+): BodyMemory {
+  const { numbers } = counters
   const forEveryone = Math.floor((maxBytes * 12) / 16)
-  const workspaces = new Map<string, WorkspaceHolder>()
-  let total = 0
 
-  const mayReach = (workspaceId: string, pipeId: string, bodyBytes: number, bytes: number): number => {
-    const workspace = workspaces.get(workspaceId)
-    const pipeCount = (workspace?.pipes.size ?? 0) + 1
-    if ((workspace?.pipes.get(pipeId)?.bytes ?? 0) + bytes > maxBytes / pipeCount) return forEveryone
-    if ((workspace?.bytes ?? 0) + bytes > maxBytes / (workspaces.size + 1)) return (maxBytes * 14) / 16
+  const mayReach = (workspace: number, pipe: number, bodyBytes: number, bytes: number): number => {
+    if (numbers[pipe + bodyBytesAt]! + bytes > maxBytes / (numbers[workspace + bodyPipesAt]! + 1))
+      return forEveryone
+    if (numbers[workspace + bodyBytesAt]! + bytes > maxBytes / (numbers[workspacesAt]! + 1))
+      return (maxBytes * 14) / 16
     return bodyBytes > resourceLimits.smallBodyBytes ? (maxBytes * 15) / 16 : maxBytes
+  }
+  const hold = (workspace: number, pipe: number, bytes: number) => {
+    numbers[totalAt]! += bytes
+    numbers[workspacesAt]! += change(numbers, workspace + bodyBytesAt, bytes)
+    numbers[workspace + bodyPipesAt]! += change(numbers, pipe + bodyBytesAt, bytes)
   }
 
   return {
-    heldBytes: () => total,
+    heldBytes: () => numbers[totalAt]!,
     open: (workspaceId, pipeId) => {
+      const workspace = counters.entry(`workspace ${workspaceId}`)
+      const pipe = counters.entry(pipeId)
       let reserved = 0
       return {
         add: (bytes) => {
-          const next = total + bytes
-          // One body alone always fits, whatever the settings say of both.
-          if (
-            next > forEveryone &&
-            total > reserved &&
-            next > mayReach(workspaceId, pipeId, reserved + bytes, bytes)
-          )
-            throw overloaded()
-          total = next
+          const isHeld = counters.locked(headEntry, () => {
+            const total = numbers[totalAt]!
+            const next = total + bytes
+            // One body alone always fits, whatever the settings say of both.
+            if (
+              next > forEveryone &&
+              total > reserved &&
+              next > mayReach(workspace, pipe, reserved + bytes, bytes)
+            )
+              return false
+            hold(workspace, pipe, bytes)
+            return true
+          })
+          if (!isHeld) throw overloaded()
           reserved += bytes
-          hold(workspaces, workspaceId, pipeId, bytes)
         },
         release: () => {
-          total -= reserved
-          if (reserved > 0) hold(workspaces, workspaceId, pipeId, -reserved)
+          if (reserved > 0) counters.locked(headEntry, () => hold(workspace, pipe, -reserved))
           reserved = 0
         },
       }
@@ -78,26 +88,11 @@ export function createBodyMemory(maxBytes: number): BodyMemory {
   }
 }
 
-function hold(
-  workspaces: Map<string, WorkspaceHolder>,
-  workspaceId: string,
-  pipeId: string,
-  bytes: number,
-): void {
-  let workspace = workspaces.get(workspaceId)
-  if (workspace === undefined) {
-    workspace = { bytes: 0, pipes: new Map() }
-    workspaces.set(workspaceId, workspace)
-  }
-  let pipe = workspace.pipes.get(pipeId)
-  if (pipe === undefined) {
-    pipe = { bytes: 0 }
-    workspace.pipes.set(pipeId, pipe)
-  }
-  workspace.bytes += bytes
-  pipe.bytes += bytes
-  if (pipe.bytes === 0) workspace.pipes.delete(pipeId)
-  if (workspace.bytes === 0) workspaces.delete(workspaceId)
+/** By how much the number of holders changes with it: 1 for the first bytes that one holds, -1 for the last. */
+function change(numbers: Float64Array, at: number, bytes: number): number {
+  const before = numbers[at]!
+  numbers[at] = before + bytes
+  return Number(before + bytes > 0) - Number(before > 0)
 }
 
 function overloaded(): ApiError {

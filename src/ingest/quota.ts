@@ -7,14 +7,16 @@
  * The day's sums start from what metadata counted for the day and include what was accepted while there was no limits
  * row. What could not be stored is refunded.
  *
- * Quota days follow the wall clock; the last three are kept so that a clock step does not reset them.
+ * Quota days follow the wall clock; the last three are kept so that a clock step does not reset them. All of it is in
+ * memory that the threads of ingest share: what they allow together is what the limit says.
  */
 import { ApiError } from '../contract/errors.ts'
 import type { PipeLimits } from '../contract/pipe.ts'
 import { dayMs } from '../quantities.ts'
+import { type DaySums, QuotaState } from './quota-state.ts'
+import { SharedCounters } from './shared-counters.ts'
 
-/** Today, a day of a wrong clock, and one more. */
-const daysKept = 3
+const reorderedMs = 1_000
 
 /** What is left of one limit: the `X-RateLimit-…` headers. */
 export interface LimitState {
@@ -22,11 +24,6 @@ export interface LimitState {
   remaining: number
   /** Seconds until the limit is whole again. */
   resetSeconds: number
-}
-
-export interface DaySums {
-  records: number
-  bytes: number
 }
 
 /** What was reserved, to be refunded when the append fails. */
@@ -37,7 +34,7 @@ export interface Reservation {
   state: LimitState
 }
 
-/** Async, so that several processes can share one. */
+/** Async, so that several machines can share one. */
 export interface Quota {
   /** Rejects with `rate_limit_exceeded` or `daily_quota_exceeded`; nothing is taken then. */
   reserve(pipeId: string, limits: PipeLimits, amount: DaySums, nowMs: number): Promise<Reservation>
@@ -46,86 +43,85 @@ export interface Quota {
   count(pipeId: string, amount: DaySums, nowMs: number): void
 }
 
-interface Day extends DaySums {
-  startMs: number
-}
-
-interface PipeState {
-  /** Null until the pipe is first limited: then its bucket is full. */
-  bucket: Bucket | null
-  /** Latest used first; never empty. */
-  days: Day[]
-}
-
 interface Bucket {
   tokens: number
-  refilledMs: number
 }
 
-/** `today`: what each pipe took since the start of the UTC day that `nowMs` lies in. */
-export function createQuota(today: Readonly<Record<string, DaySums>>, nowMs: number): Quota {
-  const pipes = new Map<string, PipeState>()
-  const seededDayMs = startOfDay(nowMs)
-
-  const stateOf = (pipeId: string): PipeState => {
-    let state = pipes.get(pipeId)
-    if (state === undefined) {
-      const seed = Object.hasOwn(today, pipeId) ? today[pipeId] : undefined
-      const day = { startMs: seededDayMs, records: seed?.records ?? 0, bytes: seed?.bytes ?? 0 }
-      state = { bucket: null, days: [day] }
-      pipes.set(pipeId, state)
-    }
-    return state
+/**
+ * `today`: what each pipe took since the start of the UTC day that `nowMs` lies in; given once for the counters, by the
+ * thread that made them. Every thread with the same counters has the same quotas.
+ */
+export function createQuota(
+  today: Readonly<Record<string, DaySums>>,
+  nowMs: number,
+  counters: SharedCounters = new SharedCounters(),
+): Quota {
+  const count = (pipeId: string, amount: DaySums, dayStartMs: number) => {
+    const entry = counters.entry(pipeId)
+    const state = new QuotaState(counters, entry)
+    counters.locked(entry, () => {
+      state.day(dayStartMs)
+      state.add(dayStartMs, amount, 1)
+    })
   }
+  for (const [pipeId, sums] of Object.entries(today)) count(pipeId, sums, startOfDay(nowMs))
 
   return {
     reserve: async (pipeId, limits, amount, atMs) => {
-      const state = stateOf(pipeId)
-      const bucket = refilled(state.bucket, limits, atMs)
-      state.bucket = bucket
-      const day = dayOf(state, atMs)
-      requireDayQuota(day, limits, amount, atMs)
-      requireRate(bucket, limits, amount.records)
-      bucket.tokens -= amount.records
-      add(day, amount, 1)
-      return { pipeId, amount, dayStartMs: day.startMs, state: bucketState(bucket, limits) }
+      const dayStartMs = startOfDay(atMs)
+      const entry = counters.entry(pipeId)
+      const state = new QuotaState(counters, entry)
+      const { day, bucket, isTaken } = counters.locked(entry, () => take(state, limits, amount, atMs))
+      if (!isTaken) {
+        requireDayQuota(day, limits, amount, atMs)
+        requireRate(bucket, limits, amount.records)
+      }
+      return { pipeId, amount, dayStartMs, state: bucketState(bucket, limits) }
     },
     refund: ({ pipeId, amount, dayStartMs }) => {
-      const state = pipes.get(pipeId)
-      if (state === undefined) return
-      // May lift the bucket over its capacity for a moment: the next refill cuts it.
-      if (state.bucket !== null) state.bucket.tokens += amount.records
-      const day = state.days.find(({ startMs }) => startMs === dayStartMs)
-      if (day !== undefined) add(day, amount, -1)
+      const entry = counters.entry(pipeId)
+      const state = new QuotaState(counters, entry)
+      counters.locked(entry, () => {
+        // May lift the bucket over its capacity for a moment: the next refill cuts it.
+        if (state.hasBucket) state.tokens += amount.records
+        state.add(dayStartMs, amount, -1)
+      })
     },
-    count: (pipeId, amount, atMs) => add(dayOf(stateOf(pipeId), atMs), amount, 1),
+    count: (pipeId, amount, atMs) => count(pipeId, amount, startOfDay(atMs)),
   }
 }
 
-function add(day: DaySums, { records, bytes }: DaySums, sign: 1 | -1): void {
-  day.records += sign * records
-  day.bytes += sign * bytes
+/** Under the entry's lock: all of it or nothing. `day` and `bucket` as they were found, the bucket as it is left. */
+function take(state: QuotaState, limits: PipeLimits, amount: DaySums, atMs: number) {
+  refill(state, limits, atMs)
+  const dayStartMs = startOfDay(atMs)
+  const day = state.day(dayStartMs)
+  const isTaken = exceededDayLimit(day, limits, amount) === null && amount.records <= state.tokens
+  if (isTaken) {
+    state.tokens -= amount.records
+    state.add(dayStartMs, amount, 1)
+  }
+  return { day, bucket: { tokens: state.tokens }, isTaken }
 }
 
 function capacityOf(limits: PipeLimits): number {
   return Math.max(limits.pl_ingest_max_records_per_second, limits.pl_ingest_max_records_per_request)
 }
 
-/** A clock that went back neither adds nor takes tokens. */
-function refilled(bucket: Bucket | null, limits: PipeLimits, nowMs: number): Bucket {
-  if (bucket === null) return { tokens: capacityOf(limits), refilledMs: nowMs }
-  const elapsedMs = Math.max(0, nowMs - bucket.refilledMs)
-  const added = (elapsedMs * limits.pl_ingest_max_records_per_second) / 1000
-  return { tokens: Math.min(capacityOf(limits), bucket.tokens + added), refilledMs: nowMs }
-}
-
-function dayOf(state: PipeState, nowMs: number): Day {
-  const startMs = startOfDay(nowMs)
-  const [latest] = state.days
-  if (latest?.startMs === startMs) return latest
-  const day = state.days.find((known) => known.startMs === startMs) ?? { startMs, records: 0, bytes: 0 }
-  state.days = [day, ...state.days.filter((known) => known !== day)].slice(0, daysKept)
-  return day
+/**
+ * A clock that went back neither adds nor takes tokens. Less than `reorderedMs` is no clock but two threads, one of which
+ * looked at it before the other and came after it: were the bucket's time put back, the time between would count twice.
+ */
+function refill(state: QuotaState, limits: PipeLimits, nowMs: number): void {
+  if (!state.hasBucket) {
+    state.tokens = capacityOf(limits)
+    state.refilledMs = nowMs
+    return
+  }
+  const elapsedMs = nowMs - state.refilledMs
+  const added = (Math.max(0, elapsedMs) * limits.pl_ingest_max_records_per_second) / 1000
+  state.tokens = Math.min(capacityOf(limits), state.tokens + added)
+  if (elapsedMs > 0 || elapsedMs < -reorderedMs) state.refilledMs = nowMs
 }
 
 function requireRate(bucket: Bucket, limits: PipeLimits, records: number): void {
@@ -140,15 +136,23 @@ function requireRate(bucket: Bucket, limits: PipeLimits, records: number): void 
   })
 }
 
-function requireDayQuota(day: DaySums, limits: PipeLimits, { records, bytes }: DaySums, nowMs: number): void {
+type DayLimit = readonly [limit: keyof PipeLimits, max: number | null, current: number, more: number]
+
+function exceededDayLimit(day: DaySums, limits: PipeLimits, { records, bytes }: DaySums): DayLimit | null {
+  const dayLimits: DayLimit[] = [
+    ['pl_ingest_max_records_per_day', limits.pl_ingest_max_records_per_day, day.records, records],
+    ['pl_ingest_max_bytes_per_day', limits.pl_ingest_max_bytes_per_day, day.bytes, bytes],
+  ]
+  return dayLimits.find(([, max, current, more]) => max !== null && current + more > max) ?? null
+}
+
+function requireDayQuota(day: DaySums, limits: PipeLimits, amount: DaySums, nowMs: number): void {
+  const exceededLimit = exceededDayLimit(day, limits, amount)
+  if (exceededLimit === null) return
+  const [limit, max, current] = exceededLimit
   const retryAfter = Math.max(1, Math.ceil((startOfDay(nowMs) + dayMs - nowMs) / 1000))
-  const require = (limit: keyof PipeLimits, max: number | null, current: number, more: number) => {
-    if (max === null || current + more <= max) return
-    const left = { limit: max, remaining: Math.max(0, max - current), resetSeconds: retryAfter }
-    throw exceeded('daily_quota_exceeded', { limit, state: left, current, retryAfter })
-  }
-  require('pl_ingest_max_records_per_day', limits.pl_ingest_max_records_per_day, day.records, records)
-  require('pl_ingest_max_bytes_per_day', limits.pl_ingest_max_bytes_per_day, day.bytes, bytes)
+  const left = { limit: max ?? 0, remaining: Math.max(0, (max ?? 0) - current), resetSeconds: retryAfter }
+  throw exceeded('daily_quota_exceeded', { limit, state: left, current, retryAfter })
 }
 
 function bucketState({ tokens }: Bucket, limits: PipeLimits): LimitState {

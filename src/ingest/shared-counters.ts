@@ -1,0 +1,146 @@
+/**
+ * What ingest counts for limits, in memory that all of its threads share: the same numbers decide in each of them, so N
+ * threads together take no more than one would.
+ *
+ *   head     0  i32 lock   4  i32 entries made   8  f64 body bytes of all   16  f64 workspaces that hold body bytes
+ *           24  i32 the first entry that was given up
+ *   buckets     i32 each: the first entry whose id falls there, 0: none
+ *   entry    0  i32 lock   4  i32 next entry of its bucket   8  the id, 16 bytes of its SHA-256   24  thirteen f64
+ *
+ * Entries are not moved, so each thread remembers where it found one and takes no lock for that again. That of a deleted pipe
+ * is given up by main and goes to the next new one; a request of the deleted pipe that is still under way in another thread
+ * goes on counting there, which at most takes from the other pipe what it then gives back. The memory is only taken from the
+ * system where something is written to it.
+ *
+ * A lock is held for some ten instructions, none of which waits or calls out: what runs under it cannot throw. A thread that
+ * is ended in between leaves it locked; then the process ends as well (daemon.ts).
+ */
+import { createHash } from 'node:crypto'
+
+const headBytes = 32
+const buckets = 16_384
+const entryBytes = 128
+/** Pipes and workspaces at a time. */
+const mostEntries = 131_072
+const idAt = 8
+/** Of an entry, in f64: where its own numbers begin. */
+export const entryHead = 3
+/** The last two of them: what `body-memory.ts` counts. All before are the quota's. */
+export const bodyBytesAt = entryHead + 11
+export const bodyPipesAt = entryHead + 12
+/** In i32. */
+const givenUpAt = 6
+
+const free = 0
+const held = 1
+const heldAndWanted = 2
+
+export class SharedCounters {
+  /** To be handed to other threads. */
+  readonly memory: SharedArrayBuffer
+  /** All of it as numbers: an entry's are at `entry + entryHead` and following. */
+  readonly numbers: Float64Array
+  readonly #ints: Int32Array
+  readonly #bytes: Buffer
+  readonly #known = new Map<string, number>()
+
+  /** Without `memory`: all zero. */
+  constructor(memory = new SharedArrayBuffer(headBytes + buckets * 4 + mostEntries * entryBytes)) {
+    this.memory = memory
+    this.numbers = new Float64Array(memory)
+    this.#ints = new Int32Array(memory)
+    this.#bytes = Buffer.from(memory)
+  }
+
+  /** Where the entry of this id begins in `numbers`; made when there is none. */
+  entry(id: string): number {
+    let entry = this.#known.get(id)
+    if (entry === undefined) {
+      const hash = hashOf(id)
+      entry = this.locked(headEntry, () => this.#findOrMake(hash))
+      if (entry < 0) throw new Error(`more than ${mostEntries} pipes and workspaces`)
+      this.#known.set(id, entry)
+    }
+    return entry
+  }
+
+  /** Runs `action` while no other thread runs one for the same entry. It must not throw, wait or ask for an entry. */
+  locked<Result>(entry: number, action: () => Result): Result {
+    const ints = this.#ints
+    const at = entry * 2
+    if (Atomics.compareExchange(ints, at, free, held) !== free) {
+      while (Atomics.exchange(ints, at, heldAndWanted) !== free) Atomics.wait(ints, at, heldAndWanted, 1)
+    }
+    const result = action()
+    if (Atomics.exchange(ints, at, free) === heldAndWanted) Atomics.notify(ints, at, 1)
+    return result
+  }
+
+  /** This thread forgets where the entry of a deleted pipe was. */
+  forget(id: string): void {
+    this.#known.delete(id)
+  }
+
+  /** Gives up the entry of a deleted pipe, once and for all threads. */
+  giveUp(id: string): void {
+    this.forget(id)
+    const ints = this.#ints
+    const hash = hashOf(id)
+    this.locked(headEntry, () => {
+      // Where the index of the entry stands: in its bucket, or in the entry before it.
+      for (let at = bucketOf(hash); ints[at] !== 0; at = ints[at]! * 2 + 1) {
+        const entry = ints[at]!
+        if (!this.#isOf(entry, hash)) continue
+        ints[at] = ints[entry * 2 + 1]!
+        ints[entry * 2 + 1] = ints[givenUpAt]!
+        ints[givenUpAt] = entry
+        return
+      }
+    })
+  }
+
+  #findOrMake(hash: Buffer): number {
+    const ints = this.#ints
+    const bucket = bucketOf(hash)
+    for (let entry = ints[bucket]!; entry !== 0; entry = ints[entry * 2 + 1]!)
+      if (this.#isOf(entry, hash)) return entry
+    const entry = this.#takeFree()
+    if (entry < 0) return entry
+    this.#bytes.set(hash, entry * 8 + idAt)
+    ints[entry * 2 + 1] = ints[bucket]!
+    ints[bucket] = entry
+    return entry
+  }
+
+  #takeFree(): number {
+    const ints = this.#ints
+    const givenUp = ints[givenUpAt]!
+    if (givenUp !== 0) {
+      ints[givenUpAt] = ints[givenUp * 2 + 1]!
+      // Body bytes stay: whoever holds them still gives them back here.
+      this.numbers.fill(0, givenUp + entryHead, givenUp + bodyBytesAt)
+      return givenUp
+    }
+    const made = ints[1]!
+    if (made >= mostEntries) return -1
+    ints[1] = made + 1
+    return (headBytes + buckets * 4 + made * entryBytes) / 8
+  }
+
+  #isOf(entry: number, hash: Buffer): boolean {
+    const at = entry * 8 + idAt
+    return hash.equals(this.#bytes.subarray(at, at + hash.length))
+  }
+}
+
+/** The head's own lock and numbers. */
+export const headEntry = 0
+
+function hashOf(id: string): Buffer {
+  return createHash('sha256').update(id).digest().subarray(0, 16)
+}
+
+/** In i32. */
+function bucketOf(hash: Buffer): number {
+  return headBytes / 4 + (hash.readUInt32LE(0) % buckets)
+}
