@@ -1,6 +1,7 @@
 import { spawnSync } from 'node:child_process'
 import { closeSync, openSync } from 'node:fs'
 import t from 'tap'
+import { childFlags } from '../support/child-flags.ts'
 
 t.test('a log on a full disk does not end the process, nor fill its memory', async (t) => {
   const full = openSync('/dev/full', 'w')
@@ -14,7 +15,7 @@ t.test('a log on a full disk does not end the process, nor fill its memory', asy
     setTimeout(() => console.log((process.memoryUsage().rss - before) / 1048576), 10)`
   const { status, stdout } = spawnSync(
     process.execPath,
-    ['--import=tsx', '--input-type=module', '--eval', program],
+    [...childFlags, '--input-type=module', '--eval', program],
     { stdio: ['ignore', 'pipe', full], encoding: 'utf8' },
   )
   t.equal(status, 0)

@@ -6,6 +6,7 @@ import { spawn } from 'node:child_process'
 import { createInterface } from 'node:readline'
 import t from 'tap'
 import { type ShutdownStep, shutdownDeadlinesMs } from '../../src/shutdown-steps.ts'
+import { childFlags } from '../support/child-flags.ts'
 import { binary, call, cleanEnv, type LogLine, startDaemon } from '../support/daemon.ts'
 import { startHttpSink } from '../support/http-sink.ts'
 import { drained } from '../support/ledger.ts'
@@ -23,7 +24,7 @@ const laneId = await daemon.createDestination(pipeId, httpDestination(sink.url))
 await daemon.stop()
 
 async function startChild(failing: ShutdownStep, hanging: ShutdownStep) {
-  const args = ['--import=tsx', child, daemon.dataDir, failing, hanging]
+  const args = [...childFlags, child, daemon.dataDir, failing, hanging]
   const started = spawn(process.execPath, args, { env: cleanEnv(), stdio: ['ignore', 'ignore', 'pipe'] })
   const exit = new Promise((resolve) => started.once('exit', (code, signal) => resolve(code ?? signal)))
   const log: LogLine[] = []

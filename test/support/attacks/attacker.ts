@@ -1,5 +1,6 @@
 /** One attacker: a process that carries out one attack at a time, with the key of one workspace. */
 import { type ChildProcess, fork } from 'node:child_process'
+import { childFlags } from '../child-flags.ts'
 import type { Target } from './arena.ts'
 import type { AttackName } from './attacks.ts'
 
@@ -35,7 +36,7 @@ export class Attacker {
 
   static async open(): Promise<Attacker> {
     const attacker = new Attacker(
-      fork(new URL('./attacker-child.ts', import.meta.url), { execArgv: ['--import=tsx'], stdio: 'inherit' }),
+      fork(new URL('./attacker-child.ts', import.meta.url), { execArgv: [...childFlags], stdio: 'inherit' }),
     )
     await attacker.#next('ready')
     return attacker

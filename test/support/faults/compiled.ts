@@ -21,6 +21,8 @@ export function compiled(program: string): string {
 }
 
 function compile(program: string): string {
+  // In dist-test/ it is compiled.
+  if (import.meta.url.endsWith('.js')) return path.join(folder, `${program}.js`)
   if (!existsSync(path.join(project, 'dist'))) throw new Error('there is no dist/: npm run build')
   mkdirSync(output, { recursive: true })
   const source = readFileSync(path.join(folder, `${program}.ts`), 'utf8')

@@ -5,6 +5,7 @@ import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { listSegments, segmentFile } from '../../../src/buffer/segments/layout.ts'
+import { childFlags } from '../../support/child-flags.ts'
 import { cleanEnv } from '../../support/daemon.ts'
 import { faultyDisk } from '../../support/faults/library.ts'
 import { KiB, message, newPipeId, openAt, specAt, temporaryDirectory } from './open.ts'
@@ -38,7 +39,7 @@ for (const [which, { segment, page, mayLose }] of Object.entries(sectors)) {
     const offset = (page < 0 ? pages + page : page) * sectorBytes
     const disk = faultyDisk(root, path.join(directory, 'work'))
     disk.setBadSectors([{ file, offset, bytes: sectorBytes }])
-    const args = ['--import=tsx', program, root, pipeId, String(seqs.length), JSON.stringify(settings)]
+    const args = [...childFlags, program, root, pipeId, String(seqs.length), JSON.stringify(settings)]
     const output = execFileSync(process.execPath, args, { env: { ...cleanEnv(), ...disk.env } })
     const found = JSON.parse(output.toString()) as { seqs: number[]; after: string[] }
     const lost = seqs.filter((seq) => !found.seqs.includes(seq))

@@ -4,6 +4,7 @@ import { spawn } from 'node:child_process'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import type { BufferReader } from '../../../src/buffer/buffer.ts'
+import { childFlags } from '../../support/child-flags.ts'
 import { type Overrides, readAll } from './open.ts'
 
 export interface Acknowledged {
@@ -46,7 +47,7 @@ export async function runUntilDead(
     settings: {},
   }
   const program = fileURLToPath(new URL('./append-forever.ts', import.meta.url))
-  const node = [process.execPath, '--import=tsx', program, JSON.stringify({ ...defaults, ...task })]
+  const node = [process.execPath, ...childFlags, program, JSON.stringify({ ...defaults, ...task })]
   const command =
     how.strace === undefined ? node : ['strace', '-f', '-qq', '-o', '/dev/null', ...how.strace, ...node]
   const child = spawn(command[0] ?? '', command.slice(1), { stdio: ['ignore', 'pipe', 'inherit'] })

@@ -28,7 +28,7 @@ if (built === undefined || built.mtimeMs < changedMs(src))
 workerThreads.Worker = class extends PlainWorker {
   constructor(file: string | URL, options: WorkerOptions = {}) {
     // What a test loads beside the program it loads in workers too; the loader of TypeScript they do not need.
-    const execArgv = process.execArgv.filter((flag) => flag.includes('/test/support/'))
+    const execArgv = process.execArgv.filter((flag) => flag.includes('test/support/'))
     super(builtFile(file), { ...options, execArgv })
   }
 }

@@ -4,6 +4,7 @@ import path from 'node:path'
 import t from 'tap'
 import { resolveConfig } from '../../../src/contract/destination.ts'
 import { openDelivery } from '../../../src/delivery/delivery-proxy.ts'
+import { childFlags } from '../../support/child-flags.ts'
 import { openDeliveryStack } from '../../support/delivery-stack.ts'
 import { type HttpSink, startHttpSink } from '../../support/http-sink.ts'
 import { until } from '../../support/until.ts'
@@ -178,7 +179,7 @@ t.test('kill -9 under load: what was acknowledged is delivered, in order', async
     const child = spawn(
       process.execPath,
       [
-        '--import=tsx',
+        ...childFlags,
         new URL('../../support/delivery-child.ts', import.meta.url).pathname,
         root,
         String(round * 1e6),

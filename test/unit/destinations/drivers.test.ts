@@ -8,6 +8,7 @@ import { mysql } from '../../../src/destinations/mysql/driver.ts'
 import { objectStore } from '../../../src/destinations/object-store/driver.ts'
 import { postgresql } from '../../../src/destinations/postgresql/driver.ts'
 import { makeSpec } from '../../support/batches.ts'
+import { childFlags } from '../../support/child-flags.ts'
 
 const load = (type: Parameters<typeof descriptorOf>[0], config: Record<string, unknown> = {}) =>
   descriptorOf(type).load(makeSpec(type, config))
@@ -32,7 +33,7 @@ t.test('descriptors load no driver and no client library', async (t) => {
   const script = `await import(${JSON.stringify(descriptors)})
     const { createRequire } = await import('node:module')
     console.log(Object.keys(createRequire(${JSON.stringify(descriptors)}).cache).join())`
-  const args = ['--import=tsx', '--input-type=module', '-e', script]
+  const args = [...childFlags, '--input-type=module', '-e', script]
   const { stdout } = await promisify(execFile)(process.execPath, args)
   t.match(stdout, /ipaddr/, 'the list shows what is loaded')
   t.notMatch(stdout, /client-s3|mysql2|node_modules\/pg\//)

@@ -6,6 +6,7 @@ import Database from 'better-sqlite3'
 import t, { type Test } from 'tap'
 import type { LaneState } from '../../../src/delivery/lane-state.ts'
 import type { Metadata } from '../../../src/metadata/store.ts'
+import { childFlags } from '../../support/child-flags.ts'
 import { newPipe, newWorkspace, open, openFile, pullDestination, type TestFile, testFile } from './fixture.ts'
 
 interface Scene {
@@ -184,7 +185,7 @@ function startChild(scene: Scene, mode: 'together' | 'apart', fileSizeLimit?: nu
   const { options, pipeId, destinationId } = scene
   const command = [
     process.execPath,
-    '--import=tsx',
+    ...childFlags,
     script,
     mode,
     options.file,

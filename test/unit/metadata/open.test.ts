@@ -8,6 +8,7 @@ import Database from 'better-sqlite3'
 import t, { type Test } from 'tap'
 import { ConfigError } from '../../../src/config.ts'
 import { assertFullSync, openSqliteFile } from '../../../src/metadata/sqlite/file.ts'
+import { childFlags } from '../../support/child-flags.ts'
 import {
   databaseDestination,
   newPipe,
@@ -127,7 +128,7 @@ async function createInChild(options: TestFile, name: string): Promise<unknown> 
   const script = new URL('./workspace-child.ts', import.meta.url).pathname
   const child = spawn(
     process.execPath,
-    ['--import=tsx', script, options.file, options.sealingKey.toString('hex'), name],
+    [...childFlags, script, options.file, options.sealingKey.toString('hex'), name],
     { stdio: ['ignore', 'ignore', 'inherit'] },
   )
   const [code] = await once(child, 'exit')

@@ -18,6 +18,7 @@ import { createInterface } from 'node:readline'
 import t, { type Test } from 'tap'
 import { ConfigError } from '../../../src/config.ts'
 import { loadSealingKey, type SealingKeyOptions } from '../../../src/metadata/sealing-key.ts'
+import { childFlags } from '../../support/child-flags.ts'
 
 const root = mkdtempSync(path.join(os.tmpdir(), 'pipectl-sealing-'))
 t.teardown(() => rmSync(root, { recursive: true, force: true }))
@@ -68,7 +69,7 @@ t.test('processes that set up at once take one and the same key', async (t) => {
   const go = path.join(newDir(), 'go')
   const script = new URL('./sealing-key-child.ts', import.meta.url).pathname
   const children = Array.from({ length: 4 }, () =>
-    spawn(process.execPath, ['--import=tsx', script, dataDir, go], { stdio: ['ignore', 'pipe', 'inherit'] }),
+    spawn(process.execPath, [...childFlags, script, dataDir, go], { stdio: ['ignore', 'pipe', 'inherit'] }),
   )
   const lines = children.map((child) => createInterface(child.stdout)[Symbol.asyncIterator]())
   for (const line of lines) t.equal((await line.next()).value, 'ready')
