@@ -61,9 +61,9 @@ export function toNdjson(bodies: readonly Uint8Array[], before = '', after = '')
   return whole
 }
 
-/** The bodies' records as one JSON array, in memory of its own. */
-export function toJsonArray(bodies: readonly Uint8Array[]): Buffer<ArrayBuffer> {
-  const json = toNdjson(bodies, '[', ']')
+/** The bodies' records as one JSON array, in memory of its own, `before` and `after` (without newlines) around it. */
+export function toJsonArray(bodies: readonly Uint8Array[], before = '', after = ''): Buffer<ArrayBuffer> {
+  const json = toNdjson(bodies, `${before}[`, `]${after}`)
   for (let at = json.indexOf(lineFeed); at !== -1; at = json.indexOf(lineFeed, at + 1)) json[at] = comma
   return json
 }

@@ -83,8 +83,8 @@ export const resourceLimits = {
   /** Pulls of one workspace at a time: those that wait and those whose response is not read yet. */
   pullsPerWorkspace: 32,
   /** Bytes of messages in responses to pulls that are not read yet: of one workspace, and of all. */
-  pulledBytesPerWorkspace: 128 * MiB,
-  pulledBytes: 512 * MiB,
+  pulledBytesPerWorkspace: 64 * MiB,
+  pulledBytes: 256 * MiB,
   /**
    * How much of such a response a client must read in this time, or its connection is closed and the message is there for
    * the next pull: as slow as uploads may be, 16 KiB a second.

@@ -22,7 +22,7 @@ const longestInFlightMs = 600_000
 
 interface InFlight {
   pullId: string
-  message: MarkedMessage
+  seq: number
   untilMonotonicMs: number
 }
 
@@ -96,8 +96,8 @@ export class ConsumerCommands {
       await this.#save(transition.withLease(this.#row, message.msgId, clock.now() + inFlightMs))
     }
     const pullId = randomUUID()
-    this.#inFlight = { pullId, message, untilMonotonicMs: clock.monotonicMs() + inFlightMs }
-    return messageResult(pullId, message)
+    this.#inFlight = { pullId, seq: message.seq, untilMonotonicMs: clock.monotonicMs() + inFlightMs }
+    return messageResult(spec.destinationId, pullId, message)
   }
 
   async fetchAfter(spec: LaneSpec, afterSeq: number): Promise<PullResult> {
@@ -125,7 +125,7 @@ export class ConsumerCommands {
     // What retention has dropped just before the reading was passed over by it: the consumer must hear of it.
     const overtaken = await this.#expired(afterSeq)
     if (overtaken !== null) return overtaken
-    return message === null ? { kind: 'empty' } : messageResult(randomUUID(), message)
+    return message === null ? { kind: 'empty' } : messageResult(spec.destinationId, randomUUID(), message)
   }
 
   /** Null: everything after `afterSeq` is kept. */
@@ -138,10 +138,10 @@ export class ConsumerCommands {
 
   async pulled(pullId: string): Promise<void> {
     if (this.#inFlight?.pullId !== pullId) return
-    const { message } = this.#inFlight
+    const { seq } = this.#inFlight
     this.#inFlight = null
     // A leased message is done when it is acknowledged, not when it was sent.
-    if (this.#row.leaseMsgId === null) await this.#moveTo(message.seq)
+    if (this.#row.leaseMsgId === null) await this.#moveTo(seq)
   }
 
   async abandoned(pullId: string): Promise<void> {
@@ -198,13 +198,10 @@ function leaseMsOf(spec: LaneSpec): number {
   return configOf(spec).lease_seconds * 1000
 }
 
-function messageResult(pullId: string, message: MarkedMessage): PullResult {
-  return {
-    kind: 'message',
-    pullId,
-    pipeId: message.pipeId,
-    msgId: message.msgId,
-    seq: message.seq,
-    recordsJson: toJsonArray([message.body]),
-  }
+/** The records are JSON text already, and stay the text that was sent: the response is put around them. */
+function messageResult(destinationId: string, pullId: string, message: MarkedMessage): PullResult {
+  const { pipeId, msgId, seq, body } = message
+  const head = { pipe_id: pipeId, destination_id: destinationId, msg_id: msgId, stream_seq: seq }
+  const before = `${JSON.stringify(head).slice(0, -1)},"records":`
+  return { kind: 'message', pullId, msgId, seq, json: toJsonArray([body], before, '}') }
 }

@@ -152,13 +152,11 @@ function isOfStorage(error: unknown): boolean {
   return isStorageError(inWords(error, ...doing))
 }
 
-/** The records of a pulled message are handed over, not copied. */
+/** A pulled message is handed over, not copied. */
 function buffersOf(value: unknown): ArrayBuffer[] {
-  if (typeof value !== 'object' || value === null || !('recordsJson' in value)) return []
-  const { recordsJson } = value
-  return recordsJson instanceof Uint8Array && recordsJson.buffer instanceof ArrayBuffer
-    ? [recordsJson.buffer]
-    : []
+  if (typeof value !== 'object' || value === null || !('json' in value)) return []
+  const { json } = value
+  return json instanceof Uint8Array && json.buffer instanceof ArrayBuffer ? [json.buffer] : []
 }
 
 function post(message: FromDeliveryWorker, transfer: ArrayBuffer[] = []): void {

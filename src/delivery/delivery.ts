@@ -33,7 +33,8 @@ export interface PullRequest {
 }
 
 export type PullResult =
-  | { kind: 'message'; pullId: string; pipeId: string; msgId: string; seq: number; recordsJson: Uint8Array }
+  /** `json`: the whole body of the response, made once and in memory of its own, since a message may have 64 MiB. */
+  | { kind: 'message'; pullId: string; msgId: string; seq: number; json: Uint8Array<ArrayBuffer> }
   | { kind: 'empty' }
   | { kind: 'not_found' }
   /** `restored`: a backup was restored, and `after_seq` is of what came after the backup. */

@@ -43,10 +43,16 @@ interface OpenPull {
   revoke(): void
 }
 
+interface WorkspacePulls {
+  readonly pulls: Set<OpenPull>
+  /** Messages that were read for nothing, there being no room: how many bytes, by what was asked for. */
+  readonly refused: Map<string, number>
+}
+
 export class LongPoll {
   readonly #delivery: Pick<Delivery, 'pull' | 'abandoned'>
   readonly #now: () => number
-  readonly #open = new Map<string, Set<OpenPull>>()
+  readonly #open = new Map<string, WorkspacePulls>()
   /** Of the last of them: a request may have been let in just before and come to wait just after. */
   readonly #revoked: string[] = []
 
@@ -79,15 +85,16 @@ export class LongPoll {
   revoke(apiKeyId: string): void {
     this.#revoked.push(apiKeyId)
     if (this.#revoked.length > rememberedRevocations) this.#revoked.shift()
-    for (const pulls of this.#open.values())
+    for (const { pulls } of this.#open.values())
       for (const pull of [...pulls]) if (pull.wait.apiKeyId === apiKeyId) pull.revoke()
   }
 
   #begin(wait: PullWait): { pull: OpenPull; revoked: Promise<never> } {
     if (wait.apiKeyId !== null && this.#revoked.includes(wait.apiKeyId)) throw new ApiError('unauthorized')
-    const pulls = this.#open.get(wait.workspaceId) ?? new Set()
-    if (pulls.size >= resourceLimits.pullsPerWorkspace) throw tooManyPulls()
-    this.#open.set(wait.workspaceId, pulls)
+    const own = this.#open.get(wait.workspaceId) ?? { pulls: new Set(), refused: new Map() }
+    if (own.pulls.size >= resourceLimits.pullsPerWorkspace) throw tooManyPulls()
+    this.#requireRoomAgain(own, wait)
+    this.#open.set(wait.workspaceId, own)
     let reject: (error: Error) => void = () => {}
     const revoked = new Promise<never>((_, fail) => {
       reject = fail
@@ -102,15 +109,15 @@ export class LongPoll {
         reject(new ApiError('unauthorized'))
       },
     }
-    pulls.add(pull)
+    own.pulls.add(pull)
     return { pull, revoked }
   }
 
   #end(pull: OpenPull): void {
     const { workspaceId } = pull.wait
-    const pulls = this.#open.get(workspaceId)
-    pulls?.delete(pull)
-    if (pulls?.size === 0) this.#open.delete(workspaceId)
+    const own = this.#open.get(workspaceId)
+    own?.pulls.delete(pull)
+    if (own?.pulls.size === 0) this.#open.delete(workspaceId)
   }
 
   async #inSlices(pull: OpenPull): Promise<PullResult> {
@@ -127,20 +134,32 @@ export class LongPoll {
     }
   }
 
-  /** A workspace that holds nothing always gets its message, as long as this process has room for it. */
   #hold(pull: OpenPull, message: Extract<PullResult, { kind: 'message' }>): void {
-    const bytes = message.recordsJson.byteLength
-    const ofWorkspace = held(this.#open.get(pull.wait.workspaceId) ?? [])
-    const ofAll = held([...this.#open.values()].flatMap((pulls) => [...pulls]))
-    const { pulledBytesPerWorkspace, pulledBytes } = resourceLimits
-    if (
-      (ofWorkspace > 0 && ofWorkspace + bytes > pulledBytesPerWorkspace) ||
-      (ofAll > 0 && ofAll + bytes > pulledBytes)
-    ) {
+    const bytes = message.json.byteLength
+    const own = this.#open.get(pull.wait.workspaceId)
+    if (own !== undefined && !this.#hasRoom(own, bytes)) {
       this.#giveBack(pull.wait, message)
-      throw tooManyPulls('Responses of pulls that are not read yet hold too much memory: read them first.')
+      remember(own.refused, pull.wait, bytes)
+      throw tooManyUnread()
     }
     pull.bytes = bytes
+  }
+
+  /** A message that had no room is not read again before there is some: reading it costs the lanes of all. */
+  #requireRoomAgain({ pulls, refused }: WorkspacePulls, wait: PullWait): void {
+    const bytes = refused.get(askedFor(wait))
+    if (bytes === undefined) return
+    if (!this.#hasRoom({ pulls, refused }, bytes)) throw tooManyUnread()
+    refused.delete(askedFor(wait))
+  }
+
+  /** A workspace that holds nothing always gets its message, as long as this process has room for it. */
+  #hasRoom({ pulls }: WorkspacePulls, bytes: number): boolean {
+    const ofWorkspace = held(pulls)
+    const ofAll = held([...this.#open.values()].flatMap((own) => [...own.pulls]))
+    const { pulledBytesPerWorkspace, pulledBytes } = resourceLimits
+    const fitsOwn = ofWorkspace === 0 || ofWorkspace + bytes <= pulledBytesPerWorkspace
+    return fitsOwn && (ofAll === 0 || ofAll + bytes <= pulledBytes)
   }
 
   #giveBack({ destinationId }: PullWait, result: PullResult): void {
@@ -153,6 +172,21 @@ function held(pulls: Iterable<OpenPull>): number {
   let bytes = 0
   for (const pull of pulls) bytes += pull.bytes
   return bytes
+}
+
+function askedFor({ destinationId, afterSeq }: PullWait): string {
+  return `${destinationId} ${afterSeq}`
+}
+
+/** No more of them than pulls at a time: the oldest goes. */
+function remember(refused: Map<string, number>, wait: PullWait, bytes: number): void {
+  refused.set(askedFor(wait), bytes)
+  if (refused.size <= resourceLimits.pullsPerWorkspace) return
+  for (const oldest of refused.keys()) return void refused.delete(oldest)
+}
+
+function tooManyUnread(): ApiError {
+  return tooManyPulls('Responses of pulls that are not read yet hold too much memory: read them first.')
 }
 
 function tooManyPulls(message?: string): ApiError {

@@ -80,21 +80,14 @@ function cursorExpired({ earliestSeq, reason }: Extract<PullResult, { kind: 'cur
 
 type PulledMessage = Extract<PullResult, { kind: 'message' }>
 
-/** The records are JSON text already, and stay the text that was sent: the response is put around it. */
 function messageReply(
   options: PullRoutesOptions,
   destinationId: string,
   message: PulledMessage,
   close: () => void,
 ): ApiReply {
-  const { pipeId, msgId, seq, recordsJson, pullId } = message
-  const head = JSON.stringify({
-    pipe_id: pipeId,
-    destination_id: destinationId,
-    msg_id: msgId,
-    stream_seq: seq,
-  })
-  const body = Buffer.concat([Buffer.from(`${head.slice(0, -1)},"records":`), recordsJson, Buffer.from('}')])
+  const { pullId, json } = message
+  const body = Buffer.from(json.buffer, json.byteOffset, json.byteLength)
   const { delivery, log } = options
   const onSent = (wasSent: boolean) => {
     close()

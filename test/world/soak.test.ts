@@ -28,6 +28,8 @@ const leftMs = () => Math.max(0, endMs - performance.now())
 
 const daemon = await startDaemon({
   env: {
+    // As in the unit.
+    MALLOC_MMAP_THRESHOLD_: '1048576',
     PIPECTL_EGRESS_PRIVATE: 'allow',
     PIPECTL_BUFFER_MAX_BYTES: '1GiB',
     PIPECTL_WORKSPACE_MAX_PIPES: '40',
@@ -107,9 +109,7 @@ t.test(`${seconds} s of attacks by ${hostileCount} of five workspaces, seed ${se
   const after = watch.descriptors()
   t.ok(after <= before + slack, `${after} file descriptors, ${before} before`)
   const most = Math.round(watch.mostResidentBytes / MiB)
-  // The target is 600 MB. It is not met: unread pulls alone take three times what they are allowed (853 MiB were seen).
-  const bound = seconds >= 600 ? 600e6 : 2_000e6
-  t.ok(watch.mostResidentBytes < bound, `at most ${most} MiB resident`)
+  t.ok(watch.mostResidentBytes < 600e6, `at most ${most} MiB resident`)
   t.same(watch.ends, [], 'it has not ended by itself')
   const count = (event: string) => daemon.log.filter(({ msg }) => msg === event).length
   t.comment(`delivery workers that died: ${count('delivery.worker_died')}; at most ${most} MiB resident`)

@@ -95,7 +95,7 @@ export class UwsExchange implements Exchange {
       return
     }
     const res = this.#res
-    const body = Buffer.from(response.body ?? '')
+    const body = response.body ?? Buffer.alloc(0)
     let stopWatching = () => {}
     const complete = () => {
       stopWatching()

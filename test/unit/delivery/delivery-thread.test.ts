@@ -59,7 +59,7 @@ t.test('contract Pull through the thread: the records arrive as they were sent',
   await stack.append(5, 3)
   const answer = await waiting
   if (answer.kind !== 'message') throw new Error(answer.kind)
-  t.equal(Buffer.from(answer.recordsJson).toString(), '[{"n":5},{"n":6},{"n":7}]')
+  t.same(JSON.parse(Buffer.from(answer.json).toString()).records, [{ n: 5 }, { n: 6 }, { n: 7 }])
   await stack.delivery.pulled(id, answer.pullId)
   const ending = stack.delivery.pull(id, { waitMs: 30_000, afterSeq: null })
   await stack.delivery.endPulls()

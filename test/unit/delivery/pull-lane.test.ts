@@ -27,10 +27,11 @@ t.test(
     const { id } = await world.addLane(auto)
     world.send(2, { records: 3, recordText: '{"n":1.10}' })
     const first = await given(world.service.pull(id, now))
-    t.match(first, { pipeId: world.pipeId, seq: 1 })
+    t.equal(first.seq, 1)
     t.equal(
-      Buffer.from(first.recordsJson).toString(),
-      '[{"n":1.10},{"n":1.10},{"n":1.10}]',
+      Buffer.from(first.json).toString(),
+      `{"pipe_id":"${world.pipeId}","destination_id":"${id}","msg_id":"${first.msgId}","stream_seq":1,` +
+        '"records":[{"n":1.10},{"n":1.10},{"n":1.10}]}',
       "the records' own text",
     )
     t.equal((await world.saved(id)).cursorSeq, 0)
