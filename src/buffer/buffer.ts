@@ -97,7 +97,7 @@ export class IdempotencyKeyReusedError extends Error {
   }
 }
 
-/** The writing side, used by the main thread. */
+/** The writing side, one for each thread that appends. */
 export interface Appender {
   /** Resolves once the message is fsynced. Rejects with BufferUnavailableError, IdempotencyKeyReusedError. */
   append(message: NewMessage): Promise<Appended>
@@ -225,9 +225,23 @@ export interface BufferStatus {
   lostMessages: number
 }
 
+/** Another thread's way to append: transferred to it, and opened there with `openPortAppender`. */
+export type AppenderPort = InstanceType<typeof MessagePort>
+
+/** New messages of one pipe, received within one hour, that other threads appended and one commit made durable. */
+export interface SharedAppends extends Backlog {
+  pipeId: string
+  /** When the last of them was received. */
+  lastMs: number
+}
+
 /** The buffer as the process that writes it holds it. */
 export interface OpenBuffer {
   appender: Appender
+  /** For one other thread; it drains it before the buffer is closed. */
+  shareAppender(): AppenderPort
+  /** Called after each commit with what other threads appended, each message once. */
+  onSharedAppends(listener: (appends: readonly SharedAppends[]) => void): void
   /** The newest committed `seq` of the whole buffer, whoever appended it; 0 when empty. */
   headSeq(): Promise<number>
   /** How long the writer has given no sign of life. */

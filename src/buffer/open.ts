@@ -3,12 +3,13 @@
  * what kind it is; each kind has one line per function here.
  */
 import type { Logger, LogSettings } from '../log.ts'
-import type { BufferFeed, BufferReader, OpenBuffer } from './buffer.ts'
+import type { Appender, AppenderPort, BufferFeed, BufferReader, OpenBuffer } from './buffer.ts'
 import { giveUpBallastWhenFull, leaveBallast } from './segments/disk-guard.ts'
 import { openSegmentFeed } from './segments/feed.ts'
 import { openSegmentBuffer } from './segments/open-buffer.ts'
 import type { SegmentsSpec } from './segments/protocol.ts'
 import { openSegmentReader } from './segments/reader.ts'
+import * as writerClient from './segments/writer-client.ts'
 
 /** Plain data: can be sent to another thread, or another process. */
 export type BufferSpec = SegmentsSpec
@@ -25,6 +26,11 @@ export interface BufferWriterDeps {
 /** Opens it for writing; once per spec. Rejects when it cannot be opened. */
 export async function openBuffer(spec: BufferSpec, deps: BufferWriterDeps): Promise<OpenBuffer> {
   return await openSegmentBuffer(spec, deps)
+}
+
+/** In the thread that the port of `OpenBuffer.shareAppender` was transferred to. */
+export function openPortAppender(port: AppenderPort): Appender {
+  return writerClient.openPortAppender(port)
 }
 
 /** For reading, in any thread, once it has been opened for writing. */

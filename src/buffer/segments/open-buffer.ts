@@ -2,19 +2,17 @@
  * The buffer as main opens it: starts the writer thread and speaks with it. Everything on disk is the writer's.
  */
 import assert from 'node:assert'
-import { Worker } from 'node:worker_threads'
+import { MessageChannel, Worker } from 'node:worker_threads'
 import { type LogSettings, openLog } from '../../log.ts'
-import type { Appended, Backlog, BufferStatus, OpenBuffer } from '../buffer.ts'
-import { FrameAppender } from './appender.ts'
+import type { Appender, AppenderPort, Backlog, BufferStatus, OpenBuffer, SharedAppends } from '../buffer.ts'
 import type { FromWriter, SegmentsSpec, ToWriter, WriterData } from './protocol.ts'
 import { Scrubber } from './scrubber.ts'
+import { WriterClient } from './writer-client.ts'
 
 export interface SegmentWriterDeps {
   log: LogSettings
   onFatal(error: Error): void
 }
-
-type Response = Extract<FromWriter, { kind: 'response' }>['value']
 
 /** Rejects when the buffer on disk cannot be opened. */
 export async function openSegmentBuffer(spec: SegmentsSpec, deps: SegmentWriterDeps): Promise<OpenBuffer> {
@@ -25,13 +23,12 @@ export async function openSegmentBuffer(spec: SegmentsSpec, deps: SegmentWriterD
 }
 
 class WriterProxy implements OpenBuffer {
-  readonly appender: FrameAppender
+  readonly #client: WriterClient
   readonly #worker: Worker
   readonly #scrubber: Scrubber
   readonly #onFatal: (error: Error) => void
   #status: BufferStatus
-  /** In the order they asked. */
-  readonly #callers: { resolve(value: Response): void; reject(error: Error): void }[] = []
+  #onSharedAppends: (appends: readonly SharedAppends[]) => void = () => {}
   readonly #ended: Promise<void>
   #end = () => {}
   #death: Error | null = null
@@ -46,12 +43,10 @@ class WriterProxy implements OpenBuffer {
     this.#ended = new Promise((resolve) => {
       this.#end = resolve
     })
-    this.appender = new FrameAppender(
-      (frame) => worker.postMessage({ kind: 'frame', frame } satisfies ToWriter, [frame.buffer]),
-      async (pipeId, idempotency) =>
-        (await this.#ask({ kind: 'find_repeat', pipeId, idempotency })) as Appended | 'reused' | null,
+    this.#client = new WriterClient(
+      (message, transfer) => worker.postMessage(message, transfer),
+      status.unavailableReason,
     )
-    this.appender.setUnavailable(status.unavailableReason)
     worker.on('message', (message: FromWriter) => this.#receive(message))
     worker.on('error', (error) => this.#fail(error))
     worker.on('exit', (code) => {
@@ -60,8 +55,22 @@ class WriterProxy implements OpenBuffer {
     })
   }
 
+  get appender(): Appender {
+    return this.#client.appender
+  }
+
+  shareAppender(): AppenderPort {
+    const { port1, port2 } = new MessageChannel()
+    this.#worker.postMessage({ kind: 'share', port: port1 } satisfies ToWriter, [port1])
+    return port2
+  }
+
+  onSharedAppends(listener: (appends: readonly SharedAppends[]) => void): void {
+    this.#onSharedAppends = listener
+  }
+
   async headSeq(): Promise<number> {
-    return (await this.#ask({ kind: 'head' })) as number
+    return (await this.#client.ask({ kind: 'head' })) as number
   }
 
   silentMs(): number {
@@ -73,7 +82,7 @@ class WriterProxy implements OpenBuffer {
   }
 
   async appended(): Promise<Map<string, Backlog>> {
-    return (await this.#ask({ kind: 'appended' })) as Map<string, Backlog>
+    return (await this.#client.ask({ kind: 'appended' })) as Map<string, Backlog>
   }
 
   async close(): Promise<void> {
@@ -84,40 +93,21 @@ class WriterProxy implements OpenBuffer {
     await this.#ended
   }
 
-  #ask(question: ToWriter): Promise<Response> {
-    if (this.#death !== null) return Promise.reject(this.#death)
-    return new Promise((resolve, reject) => {
-      this.#callers.push({ resolve, reject })
-      this.#worker.postMessage(question)
-    })
-  }
-
   #receive(message: FromWriter): void {
     if (this.#death !== null) return
     this.#heardAt = performance.now()
-    switch (message.kind) {
-      case 'committed':
-      case 'failed':
-        this.appender.settle(message)
-        break
-      case 'status':
-        this.#status = message.status
-        this.appender.setUnavailable(message.status.unavailableReason)
-        break
-      case 'response':
-        this.#callers.shift()?.resolve(message.value)
-        break
-      case 'closed':
-        this.#isClosed = true
+    if (message.kind === 'shared_appends') this.#onSharedAppends(message.appends)
+    else if (message.kind === 'closed') this.#isClosed = true
+    else {
+      if (message.kind === 'status') this.#status = message.status
+      this.#client.receive(message)
     }
   }
 
   #fail(error: Error): void {
     if (this.#death !== null || this.#isClosed) return
     this.#death = error
-    // What is in flight stays unsettled: nobody knows whether it is kept.
-    this.appender.setUnavailable('write_failed')
-    for (const { reject } of this.#callers.splice(0)) reject(error)
+    this.#client.fail(error)
     this.#end()
     this.#onFatal(error)
   }

@@ -2,11 +2,13 @@
 import type { LogSettings } from '../../log.ts'
 import {
   type Appended,
+  type AppenderPort,
   type Backlog,
   type BufferIdentity,
   type BufferStatus,
   BufferUnavailableError,
   type Idempotency,
+  type SharedAppends,
 } from '../buffer.ts'
 import type { Frame } from '../frame.ts'
 import type { RetentionLimits } from './retention.ts'
@@ -43,6 +45,8 @@ export type ToWriter =
   | { kind: 'head' }
   | { kind: 'appended' }
   | { kind: 'find_repeat'; pipeId: string; idempotency: Idempotency }
+  /** `port` is transferred: frames and questions of another thread come over it. */
+  | { kind: 'share'; port: AppenderPort }
   | { kind: 'close' }
 
 /** An append of a frame that was not kept, by its place in the frame, and what becomes of it. */
@@ -61,6 +65,8 @@ export type FromWriter =
   | FrameResult
   | { kind: 'status'; status: BufferStatus }
   | { kind: 'response'; value: number | Map<string, Backlog> | Appended | 'reused' | null }
+  /** To main alone: what others appended. */
+  | { kind: 'shared_appends'; appends: SharedAppends[] }
   | { kind: 'closed' }
 
 export type UnavailableReason = BufferUnavailableError['reason']

@@ -1,10 +1,10 @@
 /**
- * The writer thread: messages from main and from the feed, one at a time, to the writer. Each turn of the event loop
- * handles one message of main's, and one slice of a compaction or a salvage while there is one: so a frame waits for one slice at
- * most. (Handled as they arrive, frames that follow each other closely would keep out everything else: Node takes up
+ * The writer thread: messages from main, from other threads that append and from the feed to the writer. Each turn of the
+ * event loop handles one message of a thread, or the frames of several that wait (one transaction), and one slice of a
+ * compaction or a salvage while there is one: so a frame waits for one slice at most. (Handled as they arrive, frames that follow each other closely would keep out everything else: Node takes up
  * to 1,000 messages from a port before it looks at another port, or a timer.)
  *
- *   main ──frame──▶ writer thread ──committed──▶ main          (first: a client waits for it)
+ *   main, others ──frame──▶ writer thread ──committed──▶ whose it was   (first: a client waits for it)
  *                          │ committed, dropped, report_wanted
  *                          ▼
  *                        feed ──watermarks, pipe_deleted, segment_damaged──▶ writer thread
@@ -18,36 +18,85 @@ import type { Frame } from '../frame.ts'
 import { openBufferWriter } from './buffer-writer.ts'
 import { FeedChannel } from './feed.ts'
 import type { SkippedAppend } from './frame-commit.ts'
+import { countAppends, joinedMaxBytes, joinFrames, splitCommitted } from './joined-frames.ts'
 import type { FromWriter, SkippedResult, ToWriter, WriterData } from './protocol.ts'
 
 const housekeepingEveryMs = 1_000
 
-function run(port: NonNullable<typeof parentPort>, data: WriterData): void {
-  const post = (message: FromWriter, transfer: ArrayBuffer[] = []) => port.postMessage(message, transfer)
+type Port = NonNullable<typeof parentPort>
+
+/** A thread that appends. */
+interface Client {
+  post(message: FromWriter, transfer?: ArrayBuffer[]): void
+  /** Not main: what it appends is reported to main. */
+  isOther: boolean
+}
+
+interface Request {
+  message: ToWriter
+  client: Client
+}
+
+type FrameRequest = Request & { message: Extract<ToWriter, { kind: 'frame' }> }
+
+function run(port: Port, data: WriterData): void {
+  const post = (message: FromWriter) => port.postMessage(message)
+  const ports: Port[] = []
+  const clients: Client[] = []
   const feed = new FeedChannel(data.spec.channel)
   const log = openLog(data.log, 'buffer-writer')
   const writer = openBufferWriter(data.spec, log, {
     onDropped: () => feed.post({ kind: 'dropped' }),
     onReportWanted: () => feed.post({ kind: 'report_wanted' }),
   })
-  const waiting: ToWriter[] = []
+  const waiting: Request[] = []
   let isTurnScheduled = false
   let isClosed = false
 
-  function commit(frame: Frame): void {
+  function listen(to: Port, isOther: boolean): Client {
+    const client: Client = { isOther, post: (message, transfer = []) => to.postMessage(message, transfer) }
+    ports.push(to)
+    clients.push(client)
+    to.on('message', (message: ToWriter) => {
+      waiting.push({ message, client })
+      scheduleTurn()
+    })
+    return client
+  }
+
+  function commit(requests: readonly [FrameRequest, ...FrameRequest[]]): void {
     const before = writer.unavailableReason
-    const result = writer.write(frame)
-    const { buffer } = frame
+    const [first, ...others] = requests
+    const frames: [Frame, ...Frame[]] = [first.message.frame, ...others.map(({ message }) => message.frame)]
+    const result = writer.write(joinFrames(frames))
     if (result.ok) {
-      const { firstSeq, skipped, pipes } = result.committed
-      post({ kind: 'committed', buffer, firstSeq, skipped: skipped.map(toResult) }, [buffer])
+      const parts = splitCommitted(frames, result.committed)
+      // Main first: whoever asks for the usage after a 202 finds that request counted.
+      const appends = requests.flatMap(({ client, message }, index) =>
+        client.isOther ? countAppends(message.frame, parts[index]!.skipped) : [],
+      )
+      if (appends.length > 0) post({ kind: 'shared_appends', appends })
+      for (const [index, { client, message }] of requests.entries()) {
+        const { buffer } = message.frame
+        const { firstSeq, skipped } = parts[index]!
+        client.post({ kind: 'committed', buffer, firstSeq, skipped: skipped.map(toResult) }, [buffer])
+      }
+      const { pipes } = result.committed
       if (pipes.length > 0) feed.post({ kind: 'committed', pipes })
       writer.afterCommit()
     } else {
-      post({ kind: 'failed', buffer, reason: result.reason }, [buffer])
+      for (const { client, message } of requests) {
+        const { buffer } = message.frame
+        client.post({ kind: 'failed', buffer, reason: result.reason }, [buffer])
+      }
     }
-    // Main rejects by itself while it knows that the writer would.
-    if (writer.unavailableReason !== before) post({ kind: 'status', status: writer.status() })
+    // They reject by themselves while they know that the writer would.
+    if (writer.unavailableReason !== before) postStatus()
+  }
+
+  function postStatus(): void {
+    const status = writer.status()
+    for (const client of clients) client.post({ kind: 'status', status })
   }
 
   function scheduleTurn(): void {
@@ -55,8 +104,8 @@ function run(port: NonNullable<typeof parentPort>, data: WriterData): void {
     isTurnScheduled = true
     setImmediate(() => {
       isTurnScheduled = false
-      const message = waiting.shift()
-      if (message !== undefined) handle(message)
+      const request = waiting.shift()
+      if (request !== undefined) handle(request)
       if (!isClosed) writer.rewriteSlice()
       scheduleTurn()
     })
@@ -64,7 +113,7 @@ function run(port: NonNullable<typeof parentPort>, data: WriterData): void {
 
   const housekeeping = setInterval(() => {
     writer.housekeep()
-    post({ kind: 'status', status: writer.status() })
+    postStatus()
     scheduleTurn()
   }, housekeepingEveryMs)
 
@@ -74,34 +123,35 @@ function run(port: NonNullable<typeof parentPort>, data: WriterData): void {
     writer.close()
     feed.close()
     post({ kind: 'closed' })
-    port.close()
+    for (const one of ports) one.close()
   }
 
-  function handle(message: ToWriter): void {
+  function handle(request: Request): void {
+    const { message, client } = request
     switch (message.kind) {
       case 'frame':
-        commit(message.frame)
+        commit([{ ...request, message }, ...takeFrames(waiting, joinedMaxBytes - message.frame.length)])
         break
       case 'head':
-        post({ kind: 'response', value: writer.headSeq })
+        client.post({ kind: 'response', value: writer.headSeq })
         break
       case 'appended':
-        post({ kind: 'response', value: writer.appended() })
+        client.post({ kind: 'response', value: writer.appended() })
         break
       case 'find_repeat': {
         const { pipeId, idempotency } = message
-        post({ kind: 'response', value: writer.findRepeat(pipeId, idempotency) })
+        client.post({ kind: 'response', value: writer.findRepeat(pipeId, idempotency) })
         break
       }
+      case 'share':
+        listen(message.port, true).post({ kind: 'status', status: writer.status() })
+        break
       case 'close':
         close()
     }
   }
 
-  port.on('message', (message: ToWriter) => {
-    waiting.push(message)
-    scheduleTurn()
-  })
+  listen(port, false)
   feed.listen((message) => {
     if (message.kind === 'watermarks') writer.reportLowWatermarks(message.watermarks)
     else if (message.kind === 'pipe_deleted') writer.pipeDeleted(message.pipeId)
@@ -112,6 +162,21 @@ function run(port: NonNullable<typeof parentPort>, data: WriterData): void {
   })
   post({ kind: 'opened', status: writer.status() })
   scheduleTurn()
+}
+
+/** Those at the head of the line, in their order, as far as their bytes go. */
+function takeFrames(waiting: Request[], maxBytes: number): FrameRequest[] {
+  const taken: FrameRequest[] = []
+  let bytes = 0
+  for (;;) {
+    const next = waiting[0]
+    if (next?.message.kind !== 'frame') return taken
+    const { message } = next
+    bytes += message.frame.length
+    if (bytes > maxBytes) return taken
+    taken.push({ ...next, message })
+    waiting.shift()
+  }
 }
 
 function toResult(append: SkippedAppend): SkippedResult {
