@@ -147,7 +147,7 @@ async function openParts(settings: Settings, context: StartContext): Promise<Dae
   shutdown.set('release data directory', lockDataDir(dir))
   const stores = await openStores(settings, dir, spec, context)
   const accounting = await openAccounting(stores, context)
-  startHousekeeping(stores, context)
+  startHousekeeping({ ...stores, ...accounting }, context)
   const clientIp = createClientIp(settings.trusted_proxies)
   const bodyMemory = createBodyMemory(settings['ingest.max_in_flight_bytes'], stores.counters)
   const ingest = await openIngest(settings, { ...stores, ...accounting, clientIp, bodyMemory }, context)

@@ -1,20 +1,54 @@
-/** What is kept for a while only: removed every hour. */
+/** What is kept for a while only, and what is known of pipes that are deleted: removed now and then. */
 import { resourceLimits } from './contract/resource-limits.ts'
+import type { Accounting } from './open-ingest.ts'
 import type { StartContext, Stores } from './open-stores.ts'
-import { dayMs, hourMs } from './quantities.ts'
+import { dayMs, hourMs, minuteMs } from './quantities.ts'
 
 /** Roll-ups older than this are of no use to the 24 h window or the day quotas. */
 const usageKeptMs = 8 * dayMs
 const revokedKeysKeptMs = resourceLimits.revokedApiKeyDays * dayMs
+/** By then an append of the pipe that was under way when it was deleted is in the buffer. */
+const deletedPipesKeptMs = 15 * minuteMs
 
-export function startHousekeeping({ metadata }: Stores, { log, shutdown }: StartContext): void {
-  const prune = async () => {
-    await metadata.usage.prune(Date.now() - usageKeptMs)
-    await metadata.apiKeys.prune(Date.now() - revokedKeysKeptMs)
+export function startHousekeeping(parts: Stores & Accounting, { log, shutdown }: StartContext): void {
+  const every = (ms: number, run: () => Promise<void>) => {
+    const timer = setInterval(() => {
+      if (shutdown.isRunning) clearInterval(timer)
+      else run().catch((error) => log.error({ err: error }, 'housekeeping.failed'))
+    }, ms)
+    timer.unref()
   }
-  const timer = setInterval(() => {
-    if (shutdown.isRunning) clearInterval(timer)
-    else prune().catch((error) => log.error({ err: error }, 'metadata.prune_failed'))
-  }, hourMs)
-  timer.unref()
+  every(hourMs, () => prune(parts))
+  every(deletedPipesKeptMs, () => forgetDeletedPipes(parts, Date.now()))
+}
+
+async function prune({ metadata }: Stores): Promise<void> {
+  await metadata.usage.prune(Date.now() - usageKeptMs)
+  await metadata.apiKeys.prune(Date.now() - revokedKeysKeptMs)
+}
+
+/**
+ * The ids of deleted pipes are read before what the buffer holds: one that it does not hold then gets no message any more,
+ * so a crash after its row is gone leaves nothing behind that nobody owns.
+ */
+export async function forgetDeletedPipes(
+  {
+    metadata,
+    buffer,
+    directory,
+    usage,
+    ingestTotals,
+  }: Pick<Stores, 'metadata' | 'directory'> & {
+    buffer: Pick<Stores['buffer'], 'appended'>
+  } & Accounting,
+  nowMs: number,
+): Promise<void> {
+  const isPipe = (pipeId: string) => directory.pipe(pipeId) !== undefined
+  usage.forget(isPipe)
+  ingestTotals.ofPipes(isPipe)
+  const deleted = await metadata.laneSource.deletedPipes(nowMs - deletedPipesKeptMs)
+  if (deleted.length === 0) return
+  const inBuffer = await buffer.appended()
+  const gone = deleted.filter((pipeId) => !inBuffer.has(pipeId))
+  if (gone.length > 0) await metadata.laneSource.forgetDeletedPipes(gone)
 }

@@ -74,6 +74,8 @@ export const resourceLimits = {
   destinationsPerWorkspace: 1_000,
   apiKeysPerWorkspace: 1_000,
   originsPerWorkspace: 10_000,
+  /** Deleted pipes that are still remembered, because the buffer holds messages of them. */
+  deletedPipesPerWorkspace: 10_000,
   /**
    * Rows of revoked keys that a workspace keeps, and for how many days: so long lists show them. Who rotates a key every two
    * hours finds all of them for as many days.

@@ -49,8 +49,10 @@ export interface LaneSource {
   allPipes(): Promise<PipeLanes[]>
   /** Null when the pipe no longer exists. */
   pipe(pipeId: string): Promise<PipeLanes | null>
-  /** The pipes that were deleted while the buffer may have held messages of them: what it holds may go. */
-  deletedPipes(): Promise<string[]>
+  /**
+   * The pipes that were deleted (before that time) while the buffer may have held messages of them: what it holds may go.
+   */
+  deletedPipes(beforeMs?: number): Promise<string[]>
   /** The buffer holds nothing of these any more. */
   forgetDeletedPipes(pipeIds: readonly string[]): Promise<void>
 }

@@ -252,6 +252,8 @@ async function enqueue(
     if (first !== null)
       return { pipeId, pipeName, recordCount: first.recordCount, msgId: first.msgId, limit: null }
   }
+  // Deleted while its body came in: nobody would ever read what is appended now.
+  if (deps.directory.pipe(pipeId) === undefined) throw new ApiError('pipe_not_found')
   const amount = { records: recordCount, bytes: body.length }
   // As of now: the time of a slow upload's first byte would have the bucket's clock go back and refill twice.
   const reserved = limits && (await deps.quota.reserve(pipeId, limits, amount, deps.now()))

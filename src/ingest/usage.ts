@@ -25,6 +25,8 @@ export interface UsageCounter {
   /** Takes what is pending out. `restore` puts it back when it could not be stored. */
   take(): UsageSnapshot
   restore(snapshot: UsageSnapshot): void
+  /** Forgets the pipes that are no longer there. */
+  forget(isPipe: (pipeId: string) => boolean): void
 }
 
 /** `totals`: each pipe's running totals in the buffer at start, all of them counted already. */
@@ -87,6 +89,9 @@ export function createUsageCounter(totals: ReadonlyMap<string, Backlog>): UsageC
         counts.lastIngestMs = Math.max(counts.lastIngestMs ?? 0, lost.lastIngestMs ?? 0) || null
       }
       for (const { pipeId } of snapshot.marks) marked.add(pipeId)
+    },
+    forget: (isPipe) => {
+      for (const pipeId of running.keys()) if (!isPipe(pipeId)) running.delete(pipeId)
     },
   }
 }

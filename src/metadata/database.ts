@@ -166,6 +166,8 @@ export interface SettingRow {
 /** A pipe that was deleted while the buffer held messages of it. */
 export interface DeletedPipeRow {
   pipe_id: string
+  /** Null: it was deleted by an older version. */
+  workspace_id: string | null
   deleted_ms: number
 }
 

@@ -20,8 +20,13 @@ export function laneSource(db: Connection, sealer: Sealer): LaneSource {
       return pipe ?? null
     },
 
-    async deletedPipes() {
-      const rows = await db.selectFrom('deleted_pipes').select('pipe_id').orderBy('pipe_id').execute()
+    async deletedPipes(beforeMs = Number.MAX_SAFE_INTEGER) {
+      const rows = await db
+        .selectFrom('deleted_pipes')
+        .select('pipe_id')
+        .where('deleted_ms', '<', beforeMs)
+        .orderBy('pipe_id')
+        .execute()
       return rows.map((row) => row.pipe_id)
     },
 

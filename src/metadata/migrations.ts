@@ -12,6 +12,7 @@ import { progressAndDeliverySettings } from './migrations/2-progress-and-deliver
 import { identityAndChecks } from './migrations/3-identity-and-checks.ts'
 import { serverKeyPins } from './migrations/4-server-key-pins.ts'
 import { revokedKeys } from './migrations/5-revoked-keys.ts'
+import { deletedPipesOfWorkspace } from './migrations/6-deleted-pipes-of-workspace.ts'
 
 export interface Migration {
   number: number
@@ -25,6 +26,7 @@ export const migrations: readonly Migration[] = [
   { number: 3, name: 'identity and checks', up: identityAndChecks },
   { number: 4, name: 'server key pins', up: serverKeyPins },
   { number: 5, name: 'revoked keys', up: revokedKeys },
+  { number: 6, name: 'deleted pipes of a workspace', up: deletedPipesOfWorkspace },
 ]
 
 /**

@@ -11,7 +11,7 @@ import {
   type PipeRow,
   toFlag,
 } from './database.ts'
-import { requireRoom, type WorkspaceQuotas } from './quotas.ts'
+import { requireFewDeleted, requireRoom, type WorkspaceQuotas } from './quotas.ts'
 import type { Metadata } from './store.ts'
 
 export function pipes(db: Connection, now: () => number, quotas: WorkspaceQuotas): Metadata['pipes'] {
@@ -35,6 +35,7 @@ export function pipes(db: Connection, now: () => number, quotas: WorkspaceQuotas
     create: (workspaceId, pipe) =>
       inWriteTransaction(db, async (trx) => {
         await requireRoom(trx, normaliseId(workspaceId), 'pipes', quotas)
+        await requireFewDeleted(trx, normaliseId(workspaceId))
         return await insertPipe(trx, normaliseId(workspaceId), pipe, now())
       }),
 
@@ -65,7 +66,11 @@ export function pipes(db: Connection, now: () => number, quotas: WorkspaceQuotas
         // The buffer drops what it holds of the pipe because of this row.
         await trx
           .insertInto('deleted_pipes')
-          .values({ pipe_id: normaliseId(pipeId), deleted_ms: now() })
+          .values({
+            pipe_id: normaliseId(pipeId),
+            workspace_id: normaliseId(workspaceId),
+            deleted_ms: now(),
+          })
           .onConflict((conflict) => conflict.doNothing())
           .execute()
         return true

@@ -3,6 +3,7 @@
  * there already stays when a setting is lowered.
  */
 import { ApiError } from '../contract/errors.ts'
+import { resourceLimits } from '../contract/resource-limits.ts'
 import type { Connection } from './database.ts'
 
 export interface WorkspaceQuotas {
@@ -33,6 +34,21 @@ export async function requireRoom(
   throw new ApiError('workspace_full', {
     message: `This workspace may have ${most} ${words} (setting ${setting}).`,
     details: { limit: setting, limit_value: most },
+  })
+}
+
+/**
+ * A deleted pipe is remembered, here and by the buffer, for as long as the buffer holds messages of it: whoever makes
+ * pipes and deletes them in a loop has to wait for that. Throws `workspace_full`.
+ */
+export async function requireFewDeleted(trx: Connection, workspaceId: string): Promise<void> {
+  const most = resourceLimits.deletedPipesPerWorkspace
+  const query = trx.selectFrom('deleted_pipes').select((eb) => eb.fn.countAll().as('count'))
+  const deleted = numberOf(await query.where('workspace_id', '=', workspaceId).executeTakeFirst())
+  if (deleted < most) return
+  throw new ApiError('workspace_full', {
+    message: `This workspace has deleted ${deleted} pipes whose messages are still in the buffer; new ones can be made when those are dropped.`,
+    details: { limit: 'deleted_pipes_per_workspace', limit_value: most },
   })
 }
 

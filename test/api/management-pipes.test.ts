@@ -2,6 +2,7 @@
 import t from 'tap'
 import { geoFieldKeys } from '../../src/contract/pipe.ts'
 import { startDaemon } from '../support/daemon.ts'
+import { connectRaw } from '../support/raw-http.ts'
 import { until } from '../support/until.ts'
 import {
   checkedApi,
@@ -270,6 +271,24 @@ t.test('DELETE: 204, then the pipe is gone with all that was in it, and its name
   t.equal((await daemon.api('POST', `/v1/ingest/${id}`, { n: 2 })).body.error, 'pipe_not_found')
   const again = await newPipe({ pipe_name: 'to-delete' })
   t.same((await getPipe(again)).destinations, [])
+})
+
+t.test('a pipe that is deleted while a body for it comes in takes none of it', async (t) => {
+  const id = await newPipe({ pipe_name: 'deleted-meanwhile' })
+  const connection = await connectRaw(daemon.url)
+  t.teardown(() => connection.reset())
+  connection.write(
+    `POST /v1/ingest/${id} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${daemon.apiKey}\r\n` +
+      'Content-Type: application/json\r\nContent-Length: 7\r\n\r\n{"n"',
+  )
+  await until('the body is being read', async () => {
+    const metrics = await (await fetch(daemon.metricsUrl)).text()
+    return Number(/^pipectl_ingest_in_flight_bytes (\S+)/m.exec(metrics)?.[1]) > 0
+  })
+  t.equal((await api('DELETE', `/v1/pipes/${id}`)).status, 204)
+  connection.write(':1}')
+  const { status, body } = await connection.answer()
+  t.same([status, JSON.parse(body).error], [404, 'pipe_not_found'])
 })
 
 t.test('unknown and malformed pipe ids: 404 pipe_not_found', async (t) => {

@@ -308,6 +308,7 @@ export class BufferWriter {
       this.#onDiskFull()
       return false
     }
+    this.#watermarks.forgetDeleted((pipeId) => this.#segments.isCarried(pipeId))
     this.#walBytes = 0
     this.#log.debug(
       { first_seq: firstSeq, last_seq: this.#segments.headSeq, messages, bytes },

@@ -80,6 +80,10 @@ export class PipeTable {
     return [...this.#pipes].map(([pipeId, { no, base, position }]) => ({ no, pipeId, base, last: position }))
   }
 
+  has(pipeId: string): boolean {
+    return this.#pipes.has(pipeId)
+  }
+
   /** Per pipe: everything that was ever appended. */
   appended(): Map<string, Backlog> {
     return new Map(

@@ -31,6 +31,8 @@ export interface RetentionLimits {
  */
 export class LowWatermarks {
   readonly #pipes = new Map<string, { seq: number; workspaceId: string | null }>()
+  /** Deleted, and not in the log when the newest segment was begun. */
+  #gone = new Set<string>()
   #isReported = false
 
   report(watermarks: readonly LowWatermark[]): void {
@@ -43,6 +45,17 @@ export class LowWatermarks {
   /** Final: ids of pipes are never used again. */
   pipeDeleted(pipeId: string): void {
     this.#pipes.set(pipeId, { seq: Number.POSITIVE_INFINITY, workspaceId: null })
+  }
+
+  /**
+   * With each new segment. A deleted pipe of which nothing is left in the log is forgotten, but not before the next one:
+   * an append of it may have been under way.
+   */
+  forgetDeleted(isInLog: (pipeId: string) => boolean): void {
+    for (const pipeId of this.#gone) if (!isInLog(pipeId)) this.#pipes.delete(pipeId)
+    this.#gone = new Set()
+    for (const pipeId of this.#pipes.keys())
+      if (this.isDeleted(pipeId) && !isInLog(pipeId)) this.#gone.add(pipeId)
   }
 
   /** Before the first report nothing is known about lanes, and nothing may be dropped. */

@@ -247,6 +247,11 @@ export class SegmentLog {
     return this.sealed.bytes() + current
   }
 
+  /** Messages of it may be kept. */
+  isCarried(pipeId: string): boolean {
+    return this.#pipes.has(pipeId)
+  }
+
   /** Per pipe: everything that was ever appended. */
   appended(): Map<string, Backlog> {
     return this.#pipes.appended()

@@ -53,6 +53,19 @@ function plan(
   )
 }
 
+t.test('a deleted pipe is forgotten with the second segment that begins without it', async (t) => {
+  const watermarks = new LowWatermarks()
+  watermarks.report([watermark('here', 5)])
+  for (const pipeId of ['gone', 'kept']) watermarks.pipeDeleted(pipeId)
+  const isInLog = (pipeId: string) => pipeId === 'kept'
+  watermarks.forgetDeleted(isInLog)
+  t.ok(watermarks.isDeleted('gone'), 'an append of it may be under way')
+  watermarks.forgetDeleted(isInLog)
+  t.notOk(watermarks.isDeleted('gone'))
+  t.ok(watermarks.isDeleted('kept'), 'its messages may go because of it')
+  t.equal(watermarks.of('here'), 5)
+})
+
 t.test('the plan', async (t) => {
   const old = segment(1, { a: 9 }, 169)
   t.same(plan([old], null, { neededBytes: 1e9 }), [], 'nothing before the first report')

@@ -196,3 +196,15 @@ t.test('usage: what could not be flushed is counted with what came meanwhile', a
     marks: [{ pipeId: 'p', messages: 2, records: 3, bytes: 30 }],
   })
 })
+
+t.test('usage: deleted pipes are forgotten, others keep what was counted', async (t) => {
+  const counter = createUsageCounter(new Map())
+  for (const pipeId of ['gone', 'here']) counter.accepted(pipeId, 1, 10, noon)
+  counter.take()
+  counter.forget((pipeId) => pipeId === 'here')
+  for (const pipeId of ['gone', 'here']) counter.accepted(pipeId, 1, 10, noon)
+  t.strictSame(counter.take().marks, [
+    { pipeId: 'gone', messages: 1, records: 1, bytes: 10 },
+    { pipeId: 'here', messages: 2, records: 2, bytes: 20 },
+  ])
+})

@@ -243,6 +243,7 @@ export function testMetadataPort(t: Test, create: (t: Test) => Promise<MetadataU
     for (const id of ids) await writer.pipes.delete(workspaceId, id.toUpperCase())
     t.equal(await writer.pipes.delete(workspaceId, ids[0]!), false)
     t.strictSame(await reader.laneSource.deletedPipes(), [...ids].sort())
+    t.strictSame(await reader.laneSource.deletedPipes(1), [], 'none was deleted before that')
     await writer.laneSource.forgetDeletedPipes([ids[0]!, kept.pipe_id])
     t.strictSame(await reader.laneSource.deletedPipes(), [ids[1]])
   })

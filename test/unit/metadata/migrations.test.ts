@@ -15,6 +15,7 @@ const released: Record<number, string> = {
   3: '07967a19126b049a7c4420cc149db75087053cc5b0804b4174f6bbae3a156939',
   4: '9cbd3a27b83ccdc9ba24fe9e838345b442a1634484baa8e70bf25ea7610c34dd',
   5: '278d1474c2aa66b77bd2e9bfc53bc4fe4b0b245552610ef35dd9d61e33b621f6',
+  6: 'decd6d2711c2f3a91733bc4eab5bb803bdc7d51bed7efbe65023e60d7e434034',
 }
 
 t.test('the migrations are numbered from 1 without a gap, and none has changed', async (t) => {

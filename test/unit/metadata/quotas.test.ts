@@ -1,5 +1,7 @@
 /** How many pipes, destinations, keys and origins a workspace may have. */
+import Database from 'better-sqlite3'
 import t from 'tap'
+import { resourceLimits } from '../../../src/contract/resource-limits.ts'
 import { mintApiKey } from '../../../src/metadata/key-tokens.ts'
 import { openMetadata } from '../../../src/metadata/open.ts'
 import { newPipe, newWorkspace, pullDestination, testFile } from './fixture.ts'
@@ -55,4 +57,29 @@ t.test('two at once do not go beyond', async (t) => {
   const workspaceId = await newWorkspace(metadata, 'mine')
   const made = await Promise.allSettled(['a', 'b', 'c'].map((name) => newPipe(metadata, workspaceId, name)))
   t.same(made.map(({ status }) => status).sort(), ['fulfilled', 'rejected', 'rejected'])
+})
+
+t.test('a workspace makes no more pipes while too many that it deleted are remembered', async (t) => {
+  const options = testFile(t)
+  const metadata = await openMetadata({ kind: 'sqlite', file: options.file }, options.sealingKey)
+  t.teardown(() => metadata.close())
+  const [mine, other] = [await newWorkspace(metadata, 'mine'), await newWorkspace(metadata, 'other')]
+  const most = resourceLimits.deletedPipesPerWorkspace
+  const file = new Database(options.file)
+  const insert = file.prepare(
+    'INSERT INTO deleted_pipes (pipe_id, workspace_id, deleted_ms) VALUES (?, ?, 0)',
+  )
+  file.transaction(() => {
+    for (let n = 1; n < most; n += 1) insert.run(`gone-${n}`, mine)
+  })()
+  file.close()
+  const last = await newPipe(metadata, mine, 'last')
+  await metadata.pipes.delete(mine, last.pipe_id)
+  await t.rejects(newPipe(metadata, mine, 'one too many'), {
+    code: 'workspace_full',
+    details: { limit: 'deleted_pipes_per_workspace', limit_value: most },
+  })
+  await newPipe(metadata, other, 'of another')
+  await metadata.laneSource.forgetDeletedPipes(['gone-1'])
+  await newPipe(metadata, mine, 'one too many')
 })

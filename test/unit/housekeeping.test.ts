@@ -1,0 +1,38 @@
+/** What is known of deleted pipes goes once the buffer holds nothing of them. */
+import t from 'tap'
+import { openDirectory } from '../../src/directory/directory-cache.ts'
+import { forgetDeletedPipes } from '../../src/housekeeping.ts'
+import { createIngestTotals } from '../../src/ingest/totals.ts'
+import { createUsageCounter } from '../../src/ingest/usage.ts'
+import { message, openAt, temporaryDirectory } from './buffer/open.ts'
+import { newPipe, newWorkspace, open } from './metadata/fixture.ts'
+
+t.test(
+  'a deleted pipe is remembered for a while, and for as long as the buffer holds messages of it',
+  async (t) => {
+    const metadata = await open(t)
+    const { handle } = await openAt(t, temporaryDirectory(t))
+    const workspaceId = await newWorkspace(metadata, 'default')
+    const [held, empty, existing] = await Promise.all(
+      ['held', 'empty', 'existing'].map((name) => newPipe(metadata, workspaceId, name)),
+    )
+    await handle.appender.append(message(held!.pipe_id, '{}\n'))
+    for (const { pipe_id } of [held!, empty!]) await metadata.pipes.delete(workspaceId, pipe_id)
+    const ingestTotals = createIngestTotals()
+    const parts = {
+      metadata,
+      buffer: handle,
+      directory: await openDirectory(metadata.directory),
+      usage: ingestTotals.observe(createUsageCounter(new Map())),
+      ingestTotals,
+    }
+    for (const { pipe_id } of [empty!, existing!]) parts.usage.accepted(pipe_id, 1, 1, Date.now())
+    const both = [held!.pipe_id, empty!.pipe_id].sort()
+
+    await forgetDeletedPipes(parts, Date.now())
+    t.strictSame(await metadata.laneSource.deletedPipes(), both, 'an append may still be under way')
+    t.strictSame([...ingestTotals.ofPipes(() => true).keys()], [existing!.pipe_id])
+    await forgetDeletedPipes(parts, Date.now() + 3_600_000)
+    t.strictSame(await metadata.laneSource.deletedPipes(), [held!.pipe_id])
+  },
+)
