@@ -19,12 +19,14 @@
 
 export interface NewMessage {
   pipeId: string
+  /** Whose turn it takes where appends have to wait. Those without one share theirs. */
+  workspaceId?: string
   /** UUID version 7. */
   msgId: string
   /** When the request was accepted, ms since the epoch. */
   receivedMs: number
   recordCount: number
-  /** In the format of `record-text.ts`. Copied by `append`. */
+  /** In the format of `record-text.ts`. It must not change before `append` is settled. */
   body: Uint8Array
   /** At most one message per pipe is kept for a key within 24 h (contract "Ingest", Idempotency-Key). */
   idempotency?: Idempotency

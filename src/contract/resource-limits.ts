@@ -32,6 +32,11 @@ export const resourceLimits = {
    */
   storedBytesPerMessage: 64 * MiB,
   /**
+   * Bytes of messages that are written and fsynced at once. A larger message goes alone. Who comes meanwhile waits for as
+   * much; above some MiB, larger ones make nothing faster.
+   */
+  frameBytes: 4 * MiB,
+  /**
    * Bytes of a decoded body up to which it is parsed on the main thread: it takes less time there than the way to
    * another thread and back. Larger ones would keep every other client waiting.
    */

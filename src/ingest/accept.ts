@@ -238,7 +238,7 @@ function requireHeaders(
  */
 async function enqueue(
   deps: IngestDeps,
-  { pipe, limits }: DirectoryPipe,
+  { pipe, limits, workspaceId }: DirectoryPipe,
   { recordCount, body, bodyHash }: Prepared,
   idempotencyKey: string | undefined,
   receivedMs: number,
@@ -260,7 +260,10 @@ async function enqueue(
   const msgId = newMsgId()
   let appended: Appended
   try {
-    appended = await deps.appender.append({ pipeId, msgId, receivedMs, recordCount, body, idempotency })
+    appended = await deps.appender.append({
+      ...{ pipeId, workspaceId, msgId, receivedMs },
+      ...{ recordCount, body, idempotency },
+    })
   } catch (error) {
     if (reserved) deps.quota.refund(reserved)
     if (error instanceof IdempotencyKeyReusedError) throw new ApiError('idempotency_key_reused')

@@ -1,21 +1,30 @@
 /**
- * Main's side of an append: messages gather in a frame, one frame at a time is with the writer.
+ * A thread's side of an append: messages gather in a frame, one frame at a time is with the writer.
  *
  *   append ─▶ gathering ──(nothing in flight: at the end of this turn of the event loop)──▶ in flight ─▶ settled
- *                 │                                                                            │
- *                 └── full ─▶ waiting ──────────────(the result came: the next one at once)────┘
+ *     │           ▲                                                                            │
+ *     └─ full ─▶ queue: by turns                     (the result came: the next one at once) ──┘
  *
- * While a commit runs the next frame gathers, so the group grows with the load and no timer is needed. This is the
- * hottest code of main: an append is one copy, one CRC and one promise.
+ * While a commit runs the next frame gathers, so the group grows with the load and no timer is needed. What does not fit
+ * waits in a queue in which the workspaces take turns (append-queue.ts). A message too large to share a frame is taken out
+ * of it only when it is sent: until then smaller ones go first. So whoever has nothing else waiting waits for the frame in
+ * flight and at most one more, each no larger than `frameMaxBytes` or one message.
+ *
+ * Nothing here is acknowledged before the writer has answered for its frame: what is gathered or queued when the process
+ * dies was never answered with 202.
+ *
+ * This is the hottest code of main: an append is one copy, one CRC and one promise.
  */
+import { resourceLimits } from '../../contract/resource-limits.ts'
 import { type Appended, type Idempotency, IdempotencyKeyReusedError, type NewMessage } from '../buffer.ts'
 import { appendToFrame, type Frame, framedBytes, type OpenFrame, openFrame } from '../frame.ts'
+import { AppendQueue } from './append-queue.ts'
 import { type FrameResult, type SkippedResult, type UnavailableReason, unavailable } from './protocol.ts'
 
 const KiB = 1024
 const firstCapacityBytes = 256 * KiB
 /** A frame takes no more once it is this large; one message larger than this goes alone. */
-const frameMaxBytes = 4096 * KiB
+const frameMaxBytes = resourceLimits.frameBytes
 /** ArrayBuffers kept for the next frames: one gathering while one is in flight. */
 const sparesKept = 2
 
@@ -33,13 +42,19 @@ interface Gathering {
   waiters: Waiter[]
 }
 
+interface Queued {
+  message: NewMessage
+  bytes: number
+  waiter: Waiter
+}
+
 export class FrameAppender {
   readonly findRepeat: FindRepeat
   readonly #send: (frame: Frame) => void
   #unavailableReason: UnavailableReason | null = null
   readonly #spares: ArrayBuffer[] = []
   #gathering: Gathering = { frame: openFrame(firstCapacityBytes), waiters: [] }
-  readonly #waiting: Gathering[] = []
+  readonly #queue = new AppendQueue<Queued>()
   #inFlight: Waiter[] | null = null
   #isScheduled = false
   #drained: (() => void)[] = []
@@ -52,27 +67,19 @@ export class FrameAppender {
 
   append(message: NewMessage): Promise<Appended> {
     if (this.#unavailableReason !== null) return Promise.reject(unavailable(this.#unavailableReason))
-    const { frame } = this.#gathering
-    if (frame.count > 0 && frame.length + framedBytes(message) > frameMaxBytes) {
-      this.#waiting.push(this.#gathering)
-      this.#gathering = this.#nextFrame()
-    }
-    appendToFrame(this.#gathering.frame, message)
-    if (this.#inFlight === null && !this.#isScheduled) {
+    return new Promise((resolve, reject) => {
+      const { msgId, recordCount } = message
+      this.#take(message, { msgId, recordCount, resolve, reject })
+      if (this.#inFlight !== null || this.#isScheduled) return
       this.#isScheduled = true
       // After this turn's sockets: they all go into one frame.
       setImmediate(() => this.#sendGathered())
-    }
-    const { msgId, recordCount } = message
-    const { waiters } = this.#gathering
-    return new Promise((resolve, reject) => {
-      waiters.push({ msgId, recordCount, resolve, reject })
     })
   }
 
   drain(): Promise<void> {
     this.#unavailableReason = 'closing'
-    const isIdle = this.#inFlight === null && this.#gathering.frame.count === 0 && this.#waiting.length === 0
+    const isIdle = this.#inFlight === null && this.#gathering.frame.count === 0 && this.#queue.isEmpty
     return isIdle ? Promise.resolve() : new Promise((resolve) => this.#drained.push(resolve))
   }
 
@@ -104,15 +111,49 @@ export class FrameAppender {
   }
 
   #sendNext(): void {
-    let next = this.#waiting.shift()
-    if (next === undefined) {
-      if (this.#gathering.frame.count === 0) return
-      next = this.#gathering
-      this.#gathering = this.#nextFrame()
+    if (this.#gathering.frame.count === 0) {
+      // Now it is decided: also for one that goes alone.
+      const next = this.#queue.shift()
+      if (next === undefined) return
+      this.#put(next.message, next.waiter)
+      this.#gather()
     }
-    const { buffer, length, count } = next.frame
-    this.#inFlight = next.waiters
+    const { frame, waiters } = this.#gathering
+    const { buffer, length, count } = frame
+    this.#inFlight = waiters
     this.#send({ buffer: wholeArrayBuffer(buffer), length, count })
+    this.#gathering = this.#nextFrame()
+    this.#gather()
+  }
+
+  /** Into the gathering frame where nobody waits and it fits; else to the end of its line. */
+  #take(message: NewMessage, waiter: Waiter): void {
+    const bytes = framedBytes(message)
+    if (this.#queue.isEmpty && this.#fits(bytes)) {
+      this.#put(message, waiter)
+      return
+    }
+    this.#queue.push(message.workspaceId ?? '', bytes, { message, bytes, waiter })
+    this.#gather()
+  }
+
+  /** Moves what waits into the gathering frame, by turns, until the next one does not fit. */
+  #gather(): void {
+    for (;;) {
+      const next = this.#queue.peek()
+      if (next === undefined || !this.#fits(next.bytes)) return
+      this.#queue.shift()
+      this.#put(next.message, next.waiter)
+    }
+  }
+
+  #fits(bytes: number): boolean {
+    return this.#gathering.frame.length + bytes <= frameMaxBytes
+  }
+
+  #put(message: NewMessage, waiter: Waiter): void {
+    appendToFrame(this.#gathering.frame, message)
+    this.#gathering.waiters.push(waiter)
   }
 }
 

@@ -2,12 +2,13 @@
  * Frames that wait for the writer at the same time, from several threads, are one transaction: one fsync for all of them.
  * Each then gets its part of the result, as if it had been committed alone.
  */
+import { resourceLimits } from '../../contract/resource-limits.ts'
 import type { SharedAppends } from '../buffer.ts'
 import { type Frame, readFrame } from '../frame.ts'
 import type { CommittedFrame, SkippedAppend } from './frame-commit.ts'
 
 /** What is joined has no more bytes than the largest frame that gathers several messages. */
-export const joinedMaxBytes = 4 * 1024 * 1024
+export const joinedMaxBytes = resourceLimits.frameBytes
 const hourMs = 3_600_000
 
 /** The frame itself where it is the only one. */

@@ -1,0 +1,131 @@
+/** Who waits for a frame, and for how many: a workspace that sends a lot keeps the others waiting for one frame, not for all of its own. */
+import t, { type Test } from 'tap'
+import { v4 } from 'uuid'
+import type { NewMessage } from '../../../src/buffer/buffer.ts'
+import { type Frame, readFrame } from '../../../src/buffer/frame.ts'
+import { FrameAppender } from '../../../src/buffer/segments/appender.ts'
+import { resourceLimits } from '../../../src/contract/resource-limits.ts'
+import { seeded } from '../../support/faults/random.ts'
+import { KiB, MiB, message, newPipeId, openAt, temporaryDirectory } from './open.ts'
+
+/** What an appender sends, frame by frame; each is settled when the test says so. */
+function appenderWithFrames() {
+  const sent: Frame[] = []
+  const appender = new FrameAppender(
+    (frame) => void sent.push(frame),
+    async () => null,
+  )
+  let settled = 0
+  let seq = 1
+  /** By msg id, every frame; until nothing is sent any more. */
+  const frames = async (onFrame = (_: number) => {}): Promise<string[][]> => {
+    const all: string[][] = []
+    for (;;) {
+      await new Promise((resolve) => setImmediate(resolve))
+      const frame = sent[settled]
+      if (frame === undefined) return all
+      all.push([...readFrame(frame)].map(({ msgId }) => msgId))
+      onFrame(settled)
+      settled += 1
+      const { buffer, count } = frame
+      appender.settle({ kind: 'committed', buffer, firstSeq: seq, skipped: [] })
+      seq += count
+    }
+  }
+  return { appender, sent, frames }
+}
+
+/** A flood of large messages of one workspace with a small one of another behind it: in which frame that is. */
+async function frameOfNeighbour(t: Test, floodOf?: string, neighbour?: string): Promise<number> {
+  const { appender, frames } = appenderWithFrames()
+  const body = Buffer.alloc(5 * MiB, 'x')
+  const of = (workspaceId: string | undefined, bytes: Uint8Array | string): NewMessage =>
+    message(newPipeId(), bytes, workspaceId === undefined ? {} : { workspaceId })
+  for (let n = 0; n < 10; n += 1) void appender.append(of(floodOf, body))
+  let small: NewMessage | null = null
+  // It comes when the first of the flood is with the writer and the others wait.
+  const all = await frames((index) => {
+    if (index !== 0) return
+    small = of(neighbour, '{}\n')
+    void appender.append(small)
+  })
+  t.equal(all.length, 11)
+  return all.findIndex((ids) => ids.includes(small?.msgId ?? ''))
+}
+
+t.test('behind a flood of another workspace a message is in one of the next two frames', async (t) => {
+  t.ok((await frameOfNeighbour(t, v4(), v4())) <= 2)
+  const own = v4()
+  t.equal(await frameOfNeighbour(t, own, own), 10, 'control: in the order in which they came it is the last')
+  t.equal(await frameOfNeighbour(t), 10, 'those of no workspace are one')
+})
+
+t.test('so it is on disk, and the order of a pipe is kept', async (t) => {
+  const { handle } = await openAt(t, temporaryDirectory(t))
+  const [flood, neighbour] = [v4(), v4()]
+  const pipes = [newPipeId(), newPipeId()]
+  const body = Buffer.alloc(5 * MiB, 'x')
+  const floodSeqs = Array.from({ length: 6 }, (_, n) =>
+    handle.appender.append(message(pipes[n % 2]!, body, { workspaceId: flood })),
+  )
+  const small = handle.appender.append(message(newPipeId(), '{}\n', { workspaceId: neighbour }))
+  const seqs = (await Promise.all(floodSeqs)).map(({ seq }) => seq)
+  t.ok((await small).seq <= 3)
+  t.strictSame(
+    seqs,
+    [...seqs].sort((a, b) => a - b),
+  )
+})
+
+t.test('any mixture: frames are bounded, pipes keep their order, everything is sent', async (t) => {
+  const random = seeded(7)
+  const { appender, sent, frames } = appenderWithFrames()
+  const workspaces = Array.from({ length: 5 }, () => ({ id: v4(), pipes: [newPipeId(), newPipeId()] }))
+  const given = new Map<string, string[]>()
+  const results: Promise<{ msgId: string }>[] = []
+  const add = () => {
+    const { id, pipes } = workspaces[random.below(5)]!
+    const pipeId = pipes[random.below(2)]!
+    const size = random.next() < 0.05 ? random.below(6 * MiB) : random.below(300 * KiB)
+    const one = message(pipeId, Buffer.alloc(size), { workspaceId: id })
+    given.set(pipeId, [...(given.get(pipeId) ?? []), one.msgId])
+    results.push(appender.append(one))
+  }
+  for (let n = 0; n < 150; n += 1) add()
+  const pipeOf = new Map<string, string>()
+  const all = await frames((index) => {
+    const frame = sent[index]!
+    t.ok(frame.count === 1 || frame.length <= resourceLimits.frameBytes)
+    for (const { msgId, pipeId } of readFrame(frame)) pipeOf.set(msgId, pipeId)
+    for (let n = 0; results.length < 300 && n < 10; n += 1) add()
+  })
+  const order = all.flat()
+  t.equal(order.length, 300)
+  for (const [pipeId, ids] of given) {
+    t.strictSame(
+      order.filter((id) => pipeOf.get(id) === pipeId),
+      ids,
+    )
+  }
+  t.strictSame((await Promise.all(results)).map(({ msgId }) => msgId).sort(), [...order].sort())
+})
+
+t.test('a large message is not overtaken for ever by small ones', async (t) => {
+  const { appender, frames } = appenderWithFrames()
+  const [large, small] = [v4(), v4()]
+  const big = message(newPipeId(), Buffer.alloc(8 * MiB), { workspaceId: large })
+  const pipeId = newPipeId()
+  const more = () => {
+    // More than a frame of them with each frame.
+    for (let n = 0; n < 12; n += 1)
+      void appender.append(message(pipeId, Buffer.alloc(512 * KiB), { workspaceId: small }))
+  }
+  more()
+  void appender.append(big)
+  let sentFrames = 0
+  const all = await frames(() => {
+    if (++sentFrames < 10) more()
+  })
+  // It is overtaken by its own size, two frames, and what was in flight and gathered before.
+  t.ok(all.findIndex((ids) => ids.includes(big.msgId)) <= 5)
+})
