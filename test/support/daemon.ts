@@ -201,15 +201,19 @@ export class TestDaemon extends ApiClient {
       rest = lines.pop() ?? ''
       for (const line of lines) this.#keep(line)
     })
-    const ended = this.#exit.then((code) => {
-      throw new Error(`the daemon ended with ${code} before it was ready\n${this.tail()}`)
+    let endedWith: number | string | null = null
+    void this.#exit.then((code) => {
+      endedWith = code
     })
-    const ready = await Promise.race([
-      ended,
-      until('the daemon is ready', () => this.log.slice(before).find((line) => line.msg === 'daemon.ready')),
-    ])
-    // Its end is no failure any more.
-    ended.catch(() => {})
+    // One wait for both: what waits on for a daemon that has ended keeps the test's process for two minutes.
+    const ready = await until(
+      'the daemon is ready or has ended',
+      () =>
+        this.log.slice(before).find((line) => line.msg === 'daemon.ready') ??
+        (endedWith === null ? null : 'no'),
+    )
+    if (ready === 'no')
+      throw new Error(`the daemon ended with ${endedWith} before it was ready\n${this.tail()}`)
     this.url = String(ready.url)
     this.dataUrl = String(ready.data_url)
     this.metricsUrl = String(ready.metrics_url)
