@@ -4,7 +4,8 @@ import { startHttpSink } from '../support/http-sink.ts'
 import type { Producer } from '../support/ledger.ts'
 import { until } from '../support/until.ts'
 
-export const restarts = 20
+/** `npm run test:crash` takes more. */
+export const restarts = Number(process.env.RESTARTS ?? 5)
 
 /** Waits until the producer has got `more` further acknowledgements: the daemon is under load at that moment. */
 export async function acknowledged(producer: Producer, more: number): Promise<void> {

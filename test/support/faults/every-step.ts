@@ -61,6 +61,8 @@ export interface Range {
   which?: 'all' | 'edges'
   /** So many of them, by `seed`; all, where there are fewer. */
   most?: number
+  /** Calls, as `rename buffer/….db`, that are taken beside them: what a scenario is about. */
+  always?: RegExp
   seed?: number
   jobs?: number
   /** Only calls with this in their path. */
@@ -78,8 +80,16 @@ export function workDirectory(name: string): string {
   return directory
 }
 
-/** The calls that the scenario makes without a fault. Throws when it does not pass its own oracle then. */
-async function callsOf(scenario: Scenario, work: string): Promise<Call[]> {
+const countedCalls = new WeakMap<Scenario, Promise<Call[]>>()
+
+/** The calls that the scenario makes without a fault, counted once. Throws when it does not pass its own oracle then. */
+function callsOf(scenario: Scenario, work: string): Promise<Call[]> {
+  const calls = countedCalls.get(scenario) ?? countCalls(scenario, work)
+  countedCalls.set(scenario, calls)
+  return calls
+}
+
+async function countCalls(scenario: Scenario, work: string): Promise<Call[]> {
   const { calls, verdict, end, trace } = await runOnce(scenario, path.join(work, 'count'), null)
   if (verdict !== null) throw new Error(`${scenario.name} fails without a fault (${end}): ${verdict}`)
   return trace.filter(({ kind }) => !unnumbered.includes(kind)).slice(-calls)
@@ -89,15 +99,18 @@ export async function everyStep(
   scenario: Scenario,
   fault: Fault,
   work: string,
-  { which = 'all', most = Number.POSITIVE_INFINITY, seed = 1, jobs = 2, match = '' }: Range = {},
+  { which = 'all', most = Number.POSITIVE_INFINITY, always, seed = 1, jobs = 2, match = '' }: Range = {},
 ): Promise<Outcome[]> {
   const calls = (await callsOf(scenario, work)).filter(({ path: called }) => called.includes(match))
   const chosen = which === 'all' ? calls.map((_, index) => index) : edgesOf(calls)
-  const left = sampleOf(
-    chosen.filter((index) => isWorth(fault, calls[index]!.kind)),
+  const worth = chosen.filter((index) => isWorth(fault, calls[index]!.kind))
+  const isTaken = (index: number) => always?.test(`${calls[index]!.kind} ${calls[index]!.path}`) === true
+  const others = sampleOf(
+    worth.filter((index) => !isTaken(index)),
     most,
     seed,
   )
+  const left = [...worth.filter(isTaken), ...others]
   const outcomes: Outcome[] = []
   const runner = async () => {
     for (let index = left.shift(); index !== undefined; index = left.shift()) {

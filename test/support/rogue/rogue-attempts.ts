@@ -46,7 +46,7 @@ const patienceMs = 1_000
 /** Half of the random faults end in silence. */
 const shortPatienceMs = 300
 /** Random faults of a protocol: `npm run test:rogue` takes 1,000. */
-const randomFaults = Number(process.env.ROGUE_FAULTS ?? 100)
+const randomFaults = Number(process.env.ROGUE_FAULTS ?? 50)
 /** What an attempt may take after its signal, on a machine that is very busy. */
 const settlingMs = 60_000
 /** Read beyond the limit before it is noticed: what the last chunks of the sockets hold. */

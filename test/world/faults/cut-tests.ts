@@ -5,7 +5,7 @@ import { workDirectory } from '../../support/faults/every-step.ts'
 import { type CutOutcome, checkCuts, type Recording } from '../../support/faults/power-cut-run.ts'
 
 /** Of all test files together; `npm run test:powercut` takes more. */
-export const images = Number(process.env.POWER_CUT_IMAGES ?? 200)
+export const images = Number(process.env.POWER_CUT_IMAGES ?? 80)
 
 export function cutWork(t: Test, name: string): string {
   const work = workDirectory(`power-cut-${name}`)

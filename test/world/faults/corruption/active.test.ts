@@ -2,7 +2,7 @@
 import t from 'tap'
 import { checkFlips, corruptionWork, makeCorruptible } from '../../../support/faults/corruption.ts'
 
-const flips = Number(process.env.BIT_FLIPS ?? 50)
+const flips = Number(process.env.BIT_FLIPS ?? 20)
 
 t.test(`${flips} seeded bit flips in the active segment and its WAL`, async (t) => {
   const work = corruptionWork(t, 'active')

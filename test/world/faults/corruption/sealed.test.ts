@@ -12,7 +12,7 @@ import {
 } from '../../../support/faults/corruption.ts'
 import { writeImage } from '../../../support/faults/power-cut.ts'
 
-const flips = Number(process.env.BIT_FLIPS ?? 50)
+const flips = Number(process.env.BIT_FLIPS ?? 20)
 
 t.test(`${flips} seeded bit flips in sealed segments`, async (t) => {
   const work = corruptionWork(t, 'sealed')
