@@ -260,10 +260,9 @@ async function enqueue(
   const msgId = newMsgId()
   let appended: Appended
   try {
-    appended = await deps.appender.append({
-      ...{ pipeId, workspaceId, msgId, receivedMs },
-      ...{ recordCount, body, idempotency },
-    })
+    // One literal: an object put together by spreads is a dictionary, 1 KB a message.
+    const message = { pipeId, workspaceId, msgId, receivedMs, recordCount, body, idempotency }
+    appended = await deps.appender.append(message)
   } catch (error) {
     if (reserved) deps.quota.refund(reserved)
     if (error instanceof IdempotencyKeyReusedError) throw new ApiError('idempotency_key_reused')
