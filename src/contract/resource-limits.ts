@@ -41,8 +41,15 @@ export const resourceLimits = {
    * another thread and back. Larger ones would keep every other client waiting.
    */
   mainThreadBodyBytes: 256 * KiB,
-  /** Values of a body up to which it is parsed on the main thread: a small body can hold a lot of tiny ones. */
+  /** Values that JSON.parse makes of a body on the main thread at most: a small body can hold a lot of tiny ones. */
   mainThreadValues: 15_000,
+  /**
+   * Memory of the scanner on the main thread, which keeps what it once took: 64 KiB of its own, a body that is parsed
+   * there, and four times as much for what is stored of it. What needs more goes by JSON.parse.
+   */
+  mainScannerBytes: (64 + 5 * 256) * KiB,
+  /** The same in each parser thread: the largest body of the default settings, and what is stored of it. */
+  parserScannerBytes: 64 * MiB,
   /** Bytes of a body that counts as small: the last part of the memory for bodies is kept for those. */
   smallBodyBytes: 64 * KiB,
   /** Bodies that are decompressed at the same time: as many as the thread pool has threads. */

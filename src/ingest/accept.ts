@@ -27,8 +27,9 @@ import type { ClientIp } from './client-ip.ts'
 import { decodeBody } from './decode.ts'
 import { type Enrichment, type EnrichmentPlan, enrichmentPlans } from './enrich.ts'
 import type { Geo } from './geo.ts'
-import { type Preparation, type Prepared, prepareBody } from './prepare.ts'
+import { type Preparation, type Prepared, prepare } from './prepare.ts'
 import type { LimitState, Quota } from './quota.ts'
+import { openScanner, type Scanner } from './scanner.ts'
 import type { Turns } from './turns.ts'
 import type { UsageCounter } from './usage.ts'
 
@@ -111,6 +112,7 @@ export interface IngestDeps {
 export function createIngest(deps: IngestDeps): Ingest {
   const { directory, maxRecords, maxKeys } = deps
   const planOf = enrichmentPlans()
+  const scanner = openScanner(resourceLimits.mainScannerBytes)
   const limits = { maxRecords, maxKeys, maxValues: resourceLimits.mainThreadValues }
 
   return {
@@ -134,7 +136,7 @@ export function createIngest(deps: IngestDeps): Ingest {
           withHash: request.idempotencyKey !== undefined,
         }
         const prepared =
-          prepareHere(body.bytes, preparation, reservation) ??
+          prepareHere(scanner, body.bytes, preparation, reservation) ??
           (await prepareInThread(deps, entry, body.bytes, preparation, reservation))
         return await enqueue(deps, entry, prepared, request.idempotencyKey, receivedMs)
       } catch (error) {
@@ -199,10 +201,15 @@ function enrichmentOf(
 }
 
 /** JSON → record count → enrichment → required fields. Null for a body that would hold up the main thread. */
-function prepareHere(bytes: Buffer, preparation: Preparation, reservation: BodyReservation): Prepared | null {
+function prepareHere(
+  scanner: Scanner | null,
+  bytes: Buffer,
+  preparation: Preparation,
+  reservation: BodyReservation,
+): Prepared | null {
   return bytes.length > resourceLimits.mainThreadBodyBytes
     ? null
-    : prepareBody(bytes, preparation, reservation.add)
+    : prepare(scanner, bytes, preparation, reservation.add)
 }
 
 /** The same. `bytes` is gone afterwards. */

@@ -18,8 +18,8 @@ import { FairQueue } from './turns.ts'
 
 export interface BodyParsers {
   /**
-   * `prepareBody` without a limit of values, elsewhere. `bytes` is transferred: it is empty afterwards. Throws what
-   * `prepareBody` throws, and `buffer_unavailable` when too many bodies of this pipe wait.
+   * `prepare` without a limit of values, elsewhere. `bytes` is transferred: it is empty afterwards. Throws what
+   * `prepare` throws, and `buffer_unavailable` when too many bodies of this pipe wait.
    */
   prepare(bytes: Buffer, preparation: Preparation, workspaceId: string, pipeId: string): Promise<Prepared>
   /** Ends the threads; bodies under way are rejected. */

@@ -136,7 +136,7 @@ function tooManyRecords(maxRecords: number): ApiError {
   })
 }
 
-function afterByteOrderMark(bytes: Buffer): number {
+export function afterByteOrderMark(bytes: Buffer): number {
   return bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? 3 : 0
 }
 
@@ -180,7 +180,7 @@ function describe(value: unknown): string {
 }
 
 /** Levels of nesting that a record may have; the array around the records does not count. */
-const maxDepth = 100
+export const maxDepth = 100
 
 interface Scan {
   /** Start and end (exclusive) of each record, in pairs: the text itself, or the elements of its top-level array. */

@@ -2,6 +2,12 @@
  * A decoded body to what is stored of it: JSON → record count → enrichment → required fields → the stored text. Nothing
  * here waits or knows the request, so the same function runs on the main thread for most bodies and in a parser thread
  * for those that would hold it up: the verdict, the bytes and the order of the checks cannot differ.
+ *
+ *   prepare ──▶ the scanner: one pass over the bytes, no values ──▶ the stored text
+ *      └──▶ what it does not take ──▶ prepareBody: JSON.parse, each rule by itself ──▶ the stored text, or the error
+ *
+ * `prepareBody` alone says what is right. The scanner only accepts what it accepts, and gives the same bytes for it:
+ * test/unit/ingest/scanner.test.ts compares the two.
  */
 import { createHash } from 'node:crypto'
 import { ApiError } from '../contract/errors.ts'
@@ -9,6 +15,7 @@ import { requireFields } from './admission.ts'
 import type { BodyFormat } from './body.ts'
 import type { Enrichment } from './enrich.ts'
 import { type BodyLimits, parseJsonBody, parseNdjsonBody } from './parse.ts'
+import type { Scanner } from './scanner.ts'
 import { spliceRecords } from './splice.ts'
 
 /** What the request, its pipe and the settings ask of the body. Plain data: it crosses threads. */
@@ -33,8 +40,21 @@ export interface Prepared {
 
 /**
  * Throws the ApiError of the first check that fails, and what `reserve` throws, which is called with the size of the
- * stored text before it is allocated. Null: more than `limits.maxValues`; nothing was found wrong so far.
+ * stored text before it is allocated. Null: more than `limits.maxValues` for JSON.parse; nothing was found wrong so far.
+ * Measured beside prepareBody: one record of 442 bytes 0.7 against 3.8 µs, an array or lines of 100 (46 KB) 35 against 350.
  */
+export function prepare(
+  scanner: Scanner | null,
+  bytes: Buffer,
+  preparation: Preparation,
+  reserve: (bytes: number) => void,
+): Prepared | null {
+  if (scanner === null || !scanner.scan(bytes, preparation)) return prepareBody(bytes, preparation, reserve)
+  reserve(scanner.longestBytes)
+  return { recordCount: scanner.recordCount, body: scanner.body(), bodyHash: hashOf(bytes, preparation) }
+}
+
+/** The same, with JSON.parse: the values are made, and each rule looks at them. */
 export function prepareBody(
   bytes: Buffer,
   preparation: Preparation,
@@ -48,8 +68,11 @@ export function prepareBody(
   requireCount(recordCount, preparation.pipeMaxRecords)
   requireFields(parsed.records, preparation.requiredFields, enrichment.keys)
   const body = spliceRecords(parsed, enrichment, reserve)
-  const bodyHash = preparation.withHash ? createHash('sha256').update(bytes).digest('base64') : null
-  return { recordCount, body, bodyHash }
+  return { recordCount, body, bodyHash: hashOf(bytes, preparation) }
+}
+
+function hashOf(bytes: Buffer, { withHash }: Preparation): string | null {
+  return withHash ? createHash('sha256').update(bytes).digest('base64') : null
 }
 
 /** Spec "Limits": only when a limits row exists. */

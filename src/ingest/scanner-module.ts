@@ -1,0 +1,69 @@
+/** Opens src/scanner, compiled, for one thread: its functions, and its memory with the bound of that thread. */
+import { readFileSync } from 'node:fs'
+import { errorCode } from '../error-code.ts'
+
+/** What src/scanner/scan.ts exports. */
+interface Exports {
+  limit(recordsPerBody: number, keysPerRecord: number, depth: number, isNdjson: boolean): void
+  watch(enrichment: number, required: number): void
+  scan(skipped: number, length: number, insertion: number, isNdjson: boolean): number
+  outputStart(length: number): number
+  resultAt: WebAssembly.Global
+  openContainers: WebAssembly.Global
+  keyTableAt: WebAssembly.Global
+  watchedKeys: WebAssembly.Global
+  keyBytesAt: WebAssembly.Global
+  insertionAt: WebAssembly.Global
+  inputAt: WebAssembly.Global
+}
+
+/** Addresses in the memory, and how many there may be of what has a fixed place in it. */
+type Layout = { [name in keyof Exports as Exports[name] extends WebAssembly.Global ? name : never]: number }
+
+export type ScannerModule = Pick<Exports, 'limit' | 'watch' | 'scan' | 'outputStart'> & {
+  layout: Layout
+  memory: WebAssembly.Memory
+}
+
+const pageBytes = 64 * 1024
+
+/** Null where the processor cannot run it: without SSE4.1, as some virtual machines have it. */
+export function openScannerModule(maxMemoryBytes: number): ScannerModule | null {
+  const code = readCode()
+  if (!WebAssembly.validate(code)) return null
+  const maximum = Math.floor(maxMemoryBytes / pageBytes)
+  const memory = new WebAssembly.Memory({ initial: 2, maximum })
+  const instance = new WebAssembly.Instance(new WebAssembly.Module(code), { env: { memory } })
+  const { limit, watch, scan, outputStart, ...globals } = instance.exports as Exports
+  return { limit, watch, scan, outputStart, memory, layout: layoutOf(globals) }
+}
+
+/** Makes the memory that long, if it may be. It never gets shorter. */
+export function growTo({ memory }: ScannerModule, bytes: number): boolean {
+  const missing = Math.ceil((bytes - memory.buffer.byteLength) / pageBytes)
+  if (missing <= 0) return true
+  try {
+    memory.grow(missing)
+    return true
+  } catch (error) {
+    if (error instanceof RangeError) return false
+    throw error
+  }
+}
+
+function readCode(): Buffer {
+  const isSource = import.meta.url.endsWith('.ts')
+  const file = new URL(isSource ? '../../dist/ingest/scanner.wasm' : './scanner.wasm', import.meta.url)
+  try {
+    return readFileSync(file)
+  } catch (error) {
+    if (errorCode(error) !== 'ENOENT') throw error
+    throw new Error(`${file.pathname} is missing: it is made by npm run build.`)
+  }
+}
+
+function layoutOf(globals: object): Layout {
+  const numbers: Record<string, number> = {}
+  for (const [name, value] of Object.entries(globals)) numbers[name] = value.value
+  return numbers as Layout
+}

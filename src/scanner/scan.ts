@@ -1,0 +1,100 @@
+/**
+ * One pass over a body: AssemblyScript, compiled to dist/ingest/scanner.wasm by `npm run build` and called by
+ * src/ingest/scanner.ts. It takes a body that needs nothing but a copy, and leaves every other to `prepareBody`:
+ *
+ *   body  ──▶  valid JSON, within its limits,  ──▶  each record's own text with the enrichment spliced in
+ *              every required key there,       └─▶  0: `prepareBody` judges it, and words what is wrong
+ *              no enrichment key there
+ *
+ * It makes no values and allocates nothing; its memory is the areas of layout.ts.
+ */
+import { closeBracket, comma, invalid, lineFeed, openBrace, openBracket } from './bytes'
+import { inputAt, readAhead, resultAt } from './layout'
+import { beginOutput, outputLength, writeRecord } from './output'
+import { afterRecord, afterSpace, isEmptyRecord, limitRecords } from './record'
+
+export { watch } from './keys'
+export {
+  inputAt,
+  insertionAt,
+  keyBytesAt,
+  keyTableAt,
+  openContainers,
+  readAhead,
+  resultAt,
+  watchedKeys,
+} from './layout'
+
+let maxRecords: i32 = 0
+let records: i32 = 0
+let textBytes: usize = 0
+
+export function limit(recordsPerBody: i32, keysPerRecord: i32, depth: i32, isNdjson: bool): void {
+  maxRecords = recordsPerBody
+  limitRecords(keysPerRecord, depth, isNdjson)
+}
+
+/**
+ * The length of the output, which begins where `outputStart` says; 0: it is one for `prepareBody`. The body is the
+ * first `length` bytes of the input, of which the first `skipped` are no JSON.
+ */
+export function scan(skipped: i32, length: i32, insertion: i32, isNdjson: bool): i32 {
+  const end = inputAt + <usize>length
+  store<u8>(end, 0)
+  records = 0
+  textBytes = 0
+  beginOutput(outputStart(length), insertion)
+  const start = inputAt + <usize>skipped
+  if (!(isNdjson ? scanLines(start, end) : scanDocument(start, end))) return 0
+  store<u32>(resultAt, records)
+  store<u32>(resultAt, <u32>textBytes, 4)
+  return outputLength()
+}
+
+/** Behind the input and what may be read after it. */
+export function outputStart(length: i32): usize {
+  return inputAt + <usize>length + <usize>readAhead
+}
+
+/** One record, or an array of records. */
+function scanDocument(start: usize, end: usize): bool {
+  let at = afterSpace(start)
+  if (load<u8>(at) === openBracket) at = afterArray(at)
+  else at = takeRecord(at)
+  return at !== invalid && afterSpace(at) === end
+}
+
+function afterArray(start: usize): usize {
+  let at = start
+  do {
+    at = takeRecord(afterSpace(at + 1))
+    if (at === invalid) return invalid
+    at = afterSpace(at)
+  } while (load<u8>(at) === comma)
+  return load<u8>(at) === closeBracket ? at + 1 : invalid
+}
+
+/** One record a line; blank lines count for nothing. */
+function scanLines(start: usize, end: usize): bool {
+  let at = afterSpace(start)
+  while (at !== end) {
+    if (load<u8>(at) !== lineFeed) {
+      at = takeRecord(at)
+      if (at === invalid) return false
+      at = afterSpace(at)
+      if (at === end) break
+      if (load<u8>(at) !== lineFeed) return false
+    }
+    at = afterSpace(at + 1)
+  }
+  return records > 0
+}
+
+function takeRecord(start: usize): usize {
+  if (load<u8>(start) !== openBrace || records === maxRecords) return invalid
+  const end = afterRecord(start)
+  if (end === invalid || !writeRecord(start, end, isEmptyRecord())) return invalid
+  records++
+  textBytes += end - start
+  return end
+}
