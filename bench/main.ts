@@ -1,7 +1,7 @@
 /**
- * `npm run bench [-- ingest delivery lanes listing] [--program PATH]`: speed of the built daemon, each figure from a fresh
- * data directory on this machine, with its own load generator beside it. Prints tables; asserts nothing. `--program` names
- * another build's bin/pipectl.js, to compare two with the same load and records.
+ * `npm run bench [-- ingest delivery lanes listing scanner] [--program PATH]`: speed of the built daemon, each figure from
+ * a fresh data directory on this machine, with its own load generator beside it. Prints tables; asserts nothing. `--program`
+ * names another build's bin/pipectl.js, to compare two with the same load and records.
  */
 import os from 'node:os'
 import path from 'node:path'
@@ -13,6 +13,7 @@ const benches: Record<string, () => Promise<string>> = {
   delivery: async () => (await import('./delivery.ts')).benchDelivery(),
   lanes: async () => (await import('./lanes.ts')).benchLanes(),
   listing: async () => (await import('./listing.ts')).benchListing(),
+  scanner: async () => (await import('./scanner.ts')).benchScanner(),
 }
 
 const { values, positionals } = parseArgs({
