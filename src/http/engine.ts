@@ -4,7 +4,7 @@
  *
  * What an engine promises, whatever comes from outside:
  * - a connection that says nothing for 10 s, a head that is not whole by then, a body slower than 16 KiB/s and a response
- *   of which the client takes nothing for 30 s end with their connection; a handler may take as long as it likes;
+ *   that its client reads slower than that over 30 s end with their connection; a handler may take as long as it likes;
  * - of a head larger than `headBytes` no more than twice that is kept;
  * - nothing is executed that comes after a request whose connection is cut.
  */
@@ -12,7 +12,7 @@ import type { ListenAddress } from '../settings.ts'
 import type { Exchange, RequestHead } from './exchange.ts'
 import type { HttpResponse } from './response.ts'
 
-/** What a client may take for a head, for its next 160 KiB of a body, and until it takes more of a response. */
+/** What a client may take for a head, and for its next 160 KiB of a body. */
 export const patienceMs = 10_000
 
 /** Runs until it first waits with `head` readable. Must not throw. */

@@ -9,8 +9,10 @@
 import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
 import ipaddr from 'ipaddr.js'
+import { resourceLimits } from '../../contract/resource-limits.ts'
 import { patienceMs } from '../engine.ts'
 
+const { readWindowMs, readWindowBytes } = resourceLimits
 const leastBodyBytes = 16 * 1024 * (patienceMs / 1_000)
 /** Requests of one connection that may wait for their response; more is no client that waits for any. */
 const mostPipelined = 64
@@ -37,7 +39,7 @@ export class Connection {
   /** The last request, of which the body may still be coming in. */
   #latest: IncomingMessage | null = null
   #window: { request: IncomingMessage; begunMs: number; bytesRead: number } | null = null
-  #isTimingResponse = false
+  #sending: { begunMs: number; taken: number } | null = null
 
   constructor(socket: Socket) {
     this.socket = socket
@@ -98,7 +100,7 @@ export class Connection {
   /** Called once a second; closes what is too slow. */
   check(nowMs: number): void {
     this.#checkBody(nowMs)
-    this.#checkResponse()
+    this.#checkResponse(nowMs)
   }
 
   #checkBody(nowMs: number): void {
@@ -120,15 +122,32 @@ export class Connection {
     this.#window = { request, begunMs: nowMs, bytesRead }
   }
 
-  /** The socket's own timer starts again whenever the client has taken something, which nothing else shows. */
-  #checkResponse(): void {
-    const isSending = [...this.#open].some((exchange) => exchange.isSending)
-    if (isSending === this.#isTimingResponse) return
-    this.#isTimingResponse = isSending
-    if (isSending) this.socket.setTimeout(patienceMs)
-    // Where nothing is under way, node:http has set the one for idle connections.
-    else if (this.#open.size > 0) this.socket.setTimeout(0)
+  /** As `read-watch.ts` has it for uWebSockets: the client takes so much of its response in each window. */
+  #checkResponse(nowMs: number): void {
+    if (![...this.#open].some((exchange) => exchange.isSending)) {
+      this.#sending = null
+      return
+    }
+    const taken = takenBytes(this.socket)
+    const sending = this.#sending
+    if (sending !== null) {
+      if (nowMs - sending.begunMs < readWindowMs) return
+      if (taken - sending.taken < readWindowBytes) {
+        this.socket.destroy()
+        return
+      }
+    }
+    this.#sending = { begunMs: nowMs, taken }
   }
+}
+
+/**
+ * What the system has taken of all that was written. `bytesWritten` counts what still waits in this process too; of that, what
+ * libuv holds is known to the handle alone, which node:net asks the same for its own timeouts.
+ */
+function takenBytes(socket: Socket): number {
+  const { _handle: handle } = socket as unknown as { _handle?: { writeQueueSize?: number } | null }
+  return socket.bytesWritten - socket.writableLength - (handle?.writeQueueSize ?? 0)
 }
 
 function addressBytes(address: string | undefined): Uint8Array {

@@ -62,6 +62,11 @@ export class UwsExchange implements Exchange {
 
   send(response: HttpResponse, closeConnection: boolean): void {
     if (this.#isOver) return
+    const isLarge = response.body !== null && response.body.byteLength > unwatchedBytes
+    if (isLarge && !this.#isHead && !closeConnection) {
+      this.sendTracked(response, () => {})
+      return
+    }
     const res = this.#res
     res.cork(() => {
       writeHead(res, response)
@@ -131,6 +136,9 @@ export class UwsExchange implements Exchange {
     this.#onOver()
   }
 }
+
+/** Of a response: what the system takes at once from a connection that is read. */
+const unwatchedBytes = 64 * 1024
 
 /** More than the binding gathers before it writes to the socket. */
 const beyondCorkBytes = 17 * 1024
