@@ -9,7 +9,14 @@ import { rateLimitHeaders } from '../ingest/quota.ts'
 import type { Logger } from '../log.ts'
 import type { Handler, ServedPath } from './engine.ts'
 import { IngestExchange } from './ingest-exchange.ts'
-import { errorResponse, type Header, type HttpResponse, jsonHeaders, toResponse } from './response.ts'
+import {
+  encodedHead,
+  errorResponse,
+  type Header,
+  type HttpResponse,
+  jsonHeaders,
+  toResponse,
+} from './response.ts'
 
 const path = '/v1/ingest/{pipe_id}'
 
@@ -43,7 +50,10 @@ export function ingestPath({ ingest, log, isStopping }: IngestRoutesOptions): Se
   const post = handle((exchange) => {
     ingest.post(exchange).then(
       (accepted) => {
-        if (accepted !== null) send(exchange, accepted202(accepted))
+        if (accepted === null) return
+        if (accepted.limit === null && exchange.origin === '') {
+          exchange.send(plainAccepted202(accepted), isStopping())
+        } else send(exchange, accepted202(accepted))
       },
       (error) => send(exchange, errorResponse(error, log, path)),
     )
@@ -68,20 +78,30 @@ export function ingestPath({ ingest, log, isStopping }: IngestRoutesOptions): Se
   return { path, methods, rest, isHot: true }
 }
 
+function accepted202(accepted: Accepted): HttpResponse {
+  const { limit } = accepted
+  const headers = limit === null ? jsonHeaders : [...jsonHeaders, ...Object.entries(rateLimitHeaders(limit))]
+  return { status: 202, headers, body: acceptedBody(accepted) }
+}
+
+/** To a server, of a pipe without limits: most responses there are. Their head is the same in all of them. */
+function plainAccepted202(accepted: Accepted): HttpResponse {
+  return { status: 202, headers: jsonWithoutOrigin, head: plainAcceptedHead, body: acceptedBody(accepted) }
+}
+
 /** Written by hand: it is the hot path, and nothing in it needs escaping (a pipe's name: letters, digits, `-`, `_`). */
-function accepted202({ pipeId, pipeName, recordCount, msgId, limit }: Accepted): HttpResponse {
+function acceptedBody({ pipeId, pipeName, recordCount, msgId }: Accepted): Buffer {
   const message = recordCount === 1 ? '1 record stored.' : `${recordCount} records stored.`
-  const body = Buffer.from(
+  return Buffer.from(
     `{"accepted":true,"pipe_id":"${pipeId}","pipe_name":"${pipeName}","records_count":${recordCount},"msg_id":"${msgId}","message":"${message}"}`,
   )
-  const headers = limit === null ? jsonHeaders : [...jsonHeaders, ...Object.entries(rateLimitHeaders(limit))]
-  return { status: 202, headers, body }
 }
 
 /** Also sent where no Origin was: the response depends on it. */
 const varyByOrigin: Header = ['Vary', 'Origin']
 /** Of most responses: made once. */
 const jsonWithoutOrigin: readonly Header[] = [...jsonHeaders, varyByOrigin]
+const plainAcceptedHead = encodedHead(202, jsonWithoutOrigin)
 const exposed: Header = [
   'Access-Control-Expose-Headers',
   'Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset',
@@ -92,7 +112,7 @@ const maxAge: Header = ['Access-Control-Max-Age', '7200']
 function withCors(headers: readonly Header[], allowOrigin: string | null): readonly Header[] {
   if (allowOrigin !== null)
     return [...headers, varyByOrigin, ['Access-Control-Allow-Origin', allowOrigin], exposed, maxAge]
-  return headers === jsonHeaders ? jsonWithoutOrigin : [...headers, varyByOrigin]
+  return [...headers, varyByOrigin]
 }
 
 function preflightHeaders(keyRequired: boolean): readonly Header[] {

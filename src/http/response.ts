@@ -13,6 +13,8 @@ export interface HttpResponse {
   status: number
   headers: readonly Header[]
   body: Buffer | null
+  /** The status and the headers as they are sent, where they were encoded once for many responses: see encodedHead. */
+  head?: Buffer
 }
 
 const noSniff: Header = ['X-Content-Type-Options', 'nosniff']
@@ -54,6 +56,13 @@ function unexpected(error: unknown, log: Logger, where: string): ApiError {
 
 const deliveryRestarts =
   'Delivery is being restarted; whether this was done is unknown. Look at the lane, then try again.'
+
+/** Status line and headers as HTTP/1.1 has them, without the version before and the newline after. */
+export function encodedHead(status: number, headers: readonly Header[]): Buffer {
+  return Buffer.from(
+    [statusLine(status), ...headers.map(([name, value]) => `${name}: ${value}`)].join('\r\n'),
+  )
+}
 
 /** `404 Not Found`. */
 export function statusLine(status: number): string {

@@ -28,7 +28,7 @@ export interface UwsResponse {
   /** The ArrayBuffer is only valid inside the call. */
   onData(handler: (chunk: ArrayBuffer, isLast: boolean) => void): UwsResponse
   onWritable(handler: (offset: number) => boolean): UwsResponse
-  writeStatus(status: string): UwsResponse
+  writeStatus(status: string | Uint8Array): UwsResponse
   writeHeader(name: string, value: string): UwsResponse
   end(body?: string | Uint8Array, closeConnection?: boolean): UwsResponse
   endWithoutBody(contentLength?: number, closeConnection?: boolean): UwsResponse

@@ -144,7 +144,12 @@ const unwatchedBytes = 64 * 1024
 const beyondCorkBytes = 17 * 1024
 
 function writeHead(res: UwsResponse, response: HttpResponse): void {
-  res.writeStatus(response.status === 202 ? '202 Accepted' : statusLine(response.status))
+  if (response.head !== undefined) {
+    // The binding puts a newline after whatever the status is: one call instead of one for each header.
+    res.writeStatus(response.head)
+    return
+  }
+  res.writeStatus(statusLine(response.status))
   for (const [name, value] of response.headers) res.writeHeader(name, value)
 }
 
