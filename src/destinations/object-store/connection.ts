@@ -16,6 +16,7 @@ import { ReadLimit } from '../guarded-socket.ts'
 import { boundResponses } from './bounded-responses.ts'
 import { objectStoreError } from './errors.ts'
 import { putInParts } from './multipart.ts'
+import { endUnanswered } from './unanswered-requests.ts'
 
 type ObjectStoreConfig = ObjectStoreSpec['config']
 
@@ -49,6 +50,8 @@ export function openStore(
   const { egress } = settings
   const reads = new ReadLimit()
   const agents = egressHttpAgents(egress, reads)
+  endUnanswered(agents.httpAgent)
+  endUnanswered(agents.httpsAgent)
   const client = new S3Client({
     region,
     ...(endpoint === null ? {} : { endpoint }),

@@ -112,6 +112,7 @@ t.test('random faults, at every step', async (t) => {
 t.test('what the lane says', async (t) => {
   const said: [step: number, fault: string, expected: RegExp][] = [
     [steps.put, 'closes at once', /^transient ECONNRESET/],
+    [steps.put, 'an upgrade nobody asked for', /^transient ECONNRESET/],
     [steps.put, 'speaks SSH', /^transient HPE_.*no HTTP response/],
     [steps.put, 'headers without end', /^transient HPE_HEADER_OVERFLOW/],
     [steps.put, 'is cut in the body', /^transient /],

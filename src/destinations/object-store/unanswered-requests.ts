@@ -1,0 +1,31 @@
+/**
+ * A request whose connection closes always ends, with a response or an error. node:http says neither when a server switches
+ * protocols (101) that nobody asked to be switched: the SDK would wait for its timer, 110 s, and keep the object, the request
+ * and an ear for the attempt's end, which no longer reaches it.
+ */
+import type { Agent, ClientRequest } from 'node:http'
+
+/** What node:http calls for each request of an agent; its documentation names it for subclasses, its types do not. */
+interface Requests {
+  addRequest(request: ClientRequest, ...rest: unknown[]): void
+}
+
+export function endUnanswered(agent: Agent): void {
+  const add = (agent as Agent & Requests).addRequest
+  const addRequest: Requests['addRequest'] = (request, ...rest) => {
+    let isSettled = false
+    const settle = () => {
+      isSettled = true
+    }
+    request.once('response', settle).once('error', settle)
+    request.once('close', () => {
+      if (!isSettled) request.emit('error', closedUnanswered())
+    })
+    add.call(agent, request, ...rest)
+  }
+  Object.assign(agent, { addRequest })
+}
+
+function closedUnanswered(): Error {
+  return Object.assign(new Error('the connection was closed without a response'), { code: 'ECONNRESET' })
+}
