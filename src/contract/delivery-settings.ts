@@ -33,9 +33,10 @@ export const DestinationRate = Type.Object(
 )
 export type DestinationRate = Static<typeof DestinationRate>
 
+export const mostConcurrency = 32
 export const DestinationConcurrency = Type.Integer({
   minimum: 1,
-  maximum: 32,
+  maximum: mostConcurrency,
   description:
     'HTTP endpoints: requests of one batch that are sent at the same time. More than 1 keeps order only between batches.',
 })

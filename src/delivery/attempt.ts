@@ -9,6 +9,8 @@
  *
  * However it ends, `storedRecords` says how far it came: records from the start of the batch that need not be sent again.
  */
+import { setMaxListeners } from 'node:events'
+import { mostConcurrency } from '../contract/delivery-settings.ts'
 import { descriptorOf } from '../destinations/descriptors.ts'
 import {
   type AttemptProgress,
@@ -62,6 +64,9 @@ export interface AttemptDeps {
   beforeRequest(signal: AbortSignal): Promise<void>
 }
 
+/** Each of an attempt's requests, and of their steps, may wait for its end: without this, Node.js warns of a leak. */
+const mostListeners = 2 * mostConcurrency + 10
+
 /** Never rejects. `deliver` opens the driver where need be. `interrupt` ends the attempt without its counting as one. */
 export async function attemptDelivery(
   deliver: (signal: AbortSignal, progress: AttemptProgress) => Promise<void>,
@@ -70,6 +75,7 @@ export async function attemptDelivery(
   { clock, log, beforeRequest }: AttemptDeps,
 ): Promise<AttemptOutcome> {
   const controller = new AbortController()
+  setMaxListeners(mostListeners, controller.signal)
   const cancels: (() => void)[] = []
   let isHung = (_: Settled) => {}
   const hung = new Promise<Settled>((resolve) => {

@@ -2,6 +2,7 @@
  * Requests to one endpoint. Redirects are never followed: they would lead past the egress policy and hand the
  * credentials to someone else. `timeout_ms` bounds a request from look-up to the last byte of the status line.
  */
+import { setMaxListeners } from 'node:events'
 import { type Dispatcher, errors, Pool } from 'undici'
 import { version } from '../../version.ts'
 import { basicAuthorization, configuredSecrets } from '../configured-secrets.ts'
@@ -35,6 +36,8 @@ export function openEndpoint(spec: HttpEndpointSpec, settings: DriverSettings): 
   const url = new URL(config.url)
   const reads = new ReadLimit()
   const closing = new AbortController()
+  // Each of the connections that are being made listens to it.
+  setMaxListeners(concurrency + 10, closing.signal)
   const pool = new Pool(url.origin, {
     connect: egressConnector(settings.egress, reads, closing.signal),
     connections: concurrency,

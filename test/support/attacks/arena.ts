@@ -6,6 +6,7 @@
  * The daemon may be killed at any moment: a request that gets no response has the status 0, and nothing here throws
  * because of it.
  */
+import { setMaxListeners } from 'node:events'
 import { setTimeout } from 'node:timers/promises'
 import { Agent, request } from 'undici'
 import { connectRaw, type RawConnection } from '../raw-http.ts'
@@ -50,6 +51,8 @@ export class Arena {
     this.target = target
     this.random = seeded(seed)
     this.#underWay = underWay
+    // Every loop of an attack listens to it.
+    setMaxListeners(0, this.#over.signal)
   }
 
   get isOver(): boolean {

@@ -1,0 +1,65 @@
+/** As many requests at once as a destination may have: none of what they listen to looks like a leak to Node.js. */
+import net from 'node:net'
+import { pino } from 'pino'
+import t from 'tap'
+import { mostConcurrency } from '../../../src/contract/delivery-settings.ts'
+import { attemptDelivery } from '../../../src/delivery/attempt.ts'
+import { systemClock } from '../../../src/delivery/clock.ts'
+import { RateGate } from '../../../src/delivery/rate-gate.ts'
+import { openDriver } from '../../../src/destinations/drivers.ts'
+import { anyKey, makeBatch, makeSpec, openSettings } from '../../support/batches.ts'
+import { until } from '../../support/until.ts'
+
+const warnings: string[] = []
+process.on('warning', ({ name }) => warnings.push(name))
+/** Warnings come at the end of the turn. */
+const turn = () => new Promise((resolve) => setImmediate(resolve))
+
+t.test('control: eleven that listen to one signal are a warning', async (t) => {
+  const { signal } = new AbortController()
+  for (let n = 0; n < 11; n += 1) signal.addEventListener('abort', () => {})
+  await turn()
+  t.same(warnings.splice(0), ['MaxListenersExceededWarning'])
+})
+
+t.test('all wait for the rate', async (t) => {
+  const gate = new RateGate(systemClock)
+  const outcome = await attemptDelivery(
+    async (_, { beforeRequest }) => {
+      await Promise.all(Array.from({ length: mostConcurrency }, () => beforeRequest()))
+    },
+    60_000,
+    new AbortController().signal,
+    {
+      clock: systemClock,
+      log: pino({ level: 'silent' }),
+      beforeRequest: (signal) => gate.wait(500, signal),
+    },
+  )
+  await turn()
+  t.match(outcome, { kind: 'delivered' })
+  t.same(warnings, [])
+})
+
+t.test('all are in their TLS handshake', async (t) => {
+  const sockets: net.Socket[] = []
+  // It never answers.
+  const server = net.createServer((socket) => void sockets.push(socket.on('error', () => {})))
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => server.close())
+  const { port } = server.address() as net.AddressInfo
+  const spec = makeSpec('destination_http_endpoint', {
+    url: `https://127.0.0.1:${port}/`,
+    body_format: 'json_object',
+  })
+  const driver = openDriver({ ...spec, concurrency: mostConcurrency }, openSettings, anyKey)
+  const stop = new AbortController()
+  const records = Array.from({ length: mostConcurrency }, (_, n) => ({ n }))
+  const delivered = driver.deliver(makeBatch([records]), stop.signal).catch((error: unknown) => error)
+  await until('every connection is made', () => sockets.length === mostConcurrency)
+  stop.abort()
+  t.match(await delivered, { class: 'transient' })
+  await driver.close()
+  for (const socket of sockets) socket.destroy()
+  t.same(warnings, [])
+})
