@@ -26,15 +26,18 @@ async function filled(name: string, messages: number, config: object = {}): Prom
 const linesOf = (text: string) => text.split('\n').filter((line) => line !== '')
 const idsOf = (text: string): number[] => linesOf(text).map((line) => JSON.parse(line).id)
 
-t.test('a consumer killed 20 times loses nothing', async (t) => {
-  const total = 400
+/** `npm run test:crash` takes more. */
+const kills = Number(process.env.RESTARTS ?? 5)
+
+t.test(`a consumer killed ${kills} times loses nothing`, async (t) => {
+  const total = 20 * kills
   await filled('killed', total)
   const file = path.join(home, 'killed.ndjson')
   writeFileSync(file, '')
   const lines = () => linesOf(readFileSync(file, 'utf8')).length
   // A shell command appends each message: a kill between it and the saving of the cursor shows as a repetition.
   const args = ['pull', 'killed/pull', '--follow', '--exec', `cat >> '${file}'`]
-  for (let kill = 1; kill <= 20; kill += 1) {
+  for (let kill = 1; kill <= kills; kill += 1) {
     const before = lines()
     const consumer = startCli(args, { env })
     const end = finished(consumer)
@@ -46,7 +49,7 @@ t.test('a consumer killed 20 times loses nothing', async (t) => {
   t.equal(last.code, 0, last.stderr)
   const ids = idsOf(readFileSync(file, 'utf8'))
   t.equal(new Set(ids).size, total, 'every record is there')
-  t.ok(ids.length <= total + 20, 'a kill repeats at most the message under way')
+  t.ok(ids.length <= total + kills, 'a kill repeats at most the message under way')
   t.same([...new Set(ids)], [...ids.keys()].slice(0, total), 'in order')
 })
 
