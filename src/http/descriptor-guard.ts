@@ -16,7 +16,8 @@ import type { Logger } from '../log.ts'
 export interface DescriptorGuardOptions {
   /** The most that this process may have. */
   limit: number
-  stopListening(): void
+  /** Resolves when nobody is accepted any more. */
+  stopListening(): Promise<unknown>
   /** Rejects when the address cannot be listened on now; it is tried again. */
   listenAgain(): Promise<void>
   log: Logger
@@ -59,15 +60,14 @@ export function guardDescriptors({
   const becomeFull = () => {
     isFull = true
     // In this order: what is given up must not go to those who wait to be accepted.
-    stopListening()
-    releaseReserve()
+    stopListening().then(releaseReserve, (error) => log.error({ err: error }, 'http.still_listening'))
     log.warn({ max_descriptors: limit, kept }, 'http.connections_full')
   }
   const acceptAgain = async () => {
     isOpening = true
     try {
       await listenAgain()
-      if (isClosed) return stopListening()
+      if (isClosed) return void (await stopListening())
       reserve = openReserve(Math.min(reserveSize, Math.floor(kept / 4)))
       isFull = false
       isTrouble = false

@@ -25,6 +25,8 @@ export interface ServedPath {
   methods: ReadonlyMap<string, Handler>
   /** For all other methods. */
   rest: Handler
+  /** Those of the methods that take a key. */
+  keyed?: ReadonlySet<string>
   /** Most requests go there: an engine may take a shorter way. */
   isHot?: boolean
 }
@@ -48,8 +50,8 @@ export interface Listener {
   readonly port: number
   /** Does nothing while it listens. Throws ListenError, AddressInUseError. */
   listen(): Promise<void>
-  /** Closes the listen socket. */
-  stop(): void
+  /** Closes the listen socket: at once, or once it resolves. */
+  stop(): void | Promise<void>
   /** Closes every connection too, also those with a request under way. */
   close(): void
 }

@@ -28,6 +28,8 @@ export interface BodyLimit {
 export interface Exchange {
   /** True once the client has gone. */
   readonly isAborted: boolean
+  /** Calls it once, should the client go before its response. At most one listener. */
+  onGone(listener: () => void): void
   /** The socket's peer, 4 or 16 bytes; empty when it is not known. Only while the exchange is open. */
   peer(): Uint8Array
   /**

@@ -24,16 +24,18 @@ export class ListenError extends Error {
   }
 }
 
-/** Resolves when the address is free. `surface` names the setting in errors. Port 0 is always free. */
-export function requireFreeAddress(surface: string, address: ListenAddress): Promise<void> {
+/** Resolves with its port when the address is free. `surface` names the setting in errors. Port 0: any that is free. */
+export function requireFreeAddress(surface: string, address: ListenAddress): Promise<number> {
   return new Promise((resolve, reject) => {
     const probe = createServer()
     probe.once('error', (error: NodeJS.ErrnoException) => {
       if (error.code === 'EADDRINUSE') reject(new AddressInUseError(surface, address))
       else reject(new ListenError(surface, address, error.code ?? error.message))
     })
-    probe.listen({ host: address.host, port: address.port, exclusive: true }, () =>
-      probe.close(() => resolve()),
-    )
+    probe.listen({ host: address.host, port: address.port, exclusive: true }, () => {
+      const bound = probe.address()
+      const port = typeof bound === 'object' && bound !== null ? bound.port : address.port
+      probe.close(() => resolve(port))
+    })
   })
 }

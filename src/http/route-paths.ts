@@ -9,13 +9,18 @@ import { guarded, type RouteContext, runRoute } from './run-route.ts'
 export function pathsOf(routes: readonly Route[], context: RouteContext): ServedPath[] {
   return [...new Set(routes.map((route) => route.path))].map((path) => {
     const methods = new Map<string, Handler>()
+    const keyed = new Set<string>()
     for (const route of routesAt(path, routes)) {
       const run = runRoute(route, context)
-      methods.set(route.method, run)
-      if (route.method === 'GET' && route.supportsHead !== false) methods.set('HEAD', run)
+      const names = route.method === 'GET' && route.supportsHead !== false ? ['GET', 'HEAD'] : [route.method]
+      for (const name of names) {
+        methods.set(name, run)
+        if (route.auth === 'key') keyed.add(name)
+      }
     }
     const headers = { Allow: [...methods.keys()].join(', ') }
-    return { path, methods, rest: rejectWith(context, () => new ApiError('method_not_allowed', { headers })) }
+    const rest = rejectWith(context, () => new ApiError('method_not_allowed', { headers }))
+    return { path, methods, rest, keyed }
   })
 }
 

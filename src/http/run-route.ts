@@ -22,7 +22,8 @@ export interface RouteContext {
   isStopping(): boolean
 }
 
-const maxBodyBytes = 1024 * 1024
+/** Of every route but ingest. */
+export const maxRouteBodyBytes = 1024 * 1024
 const maxDepth = 100
 
 export function runRoute(route: Route, context: RouteContext): Handler {
@@ -86,14 +87,15 @@ async function reply(
   const authorization = framing.authorizations > 1 ? '' : (headers.authorization ?? '')
   const takesBody = route.method !== 'GET' && route.method !== 'DELETE' && hasBody(headers)
   const afterKey = <P extends Principal | null>(principal: P) => {
-    if (takesBody && Number(headers['content-length']) > maxBodyBytes) throw payloadTooLarge(maxBodyBytes)
+    if (takesBody && Number(headers['content-length']) > maxRouteBodyBytes)
+      throw payloadTooLarge(maxRouteBodyBytes)
     return principal
   }
   const admission =
     route.auth === 'key' ? admit(context.authenticate, authorization, afterKey) : afterKey(null)
   const announcedBytes = Number(headers['content-length'])
   const bytes = takesBody
-    ? await exchange.body({ maxBytes: maxBodyBytes, announcedBytes, reserve: () => {} }, admission)
+    ? await exchange.body({ maxBytes: maxRouteBodyBytes, announcedBytes, reserve: () => {} }, admission)
     : undefined
   if (bytes === null) return null
   return route.handler({

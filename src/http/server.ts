@@ -17,6 +17,7 @@ import { requireFreeAddress } from './listen.ts'
 import { errorResponse } from './response.ts'
 import type { Route } from './route.ts'
 import { pathsOf, rejectWith } from './route-paths.ts'
+import { countTraffic, type Traffic } from './traffic.ts'
 
 export interface Surface {
   /** For logs and errors, e.g. the setting's key: `listen`, `data_listen`. */
@@ -28,10 +29,13 @@ export interface Surface {
 
 export interface HttpServerOptions {
   engine: HttpEngine
+  /** Where the surfaces with ingest are listened on; it serves ingest itself. Without one: `engine`, and `ingest` is here. */
+  dataEngine?: HttpEngine | null
   surfaces: readonly Surface[]
   /** All of them; each says which surfaces serve it. */
   routes: readonly Route[]
-  ingest: Ingest
+  /** Null with a `dataEngine`. */
+  ingest: Ingest | null
   authenticate: Authenticate
   log: Logger
 }
@@ -42,7 +46,7 @@ export interface HttpServer {
   /** Requests whose response is not yet handed over. */
   requestsUnderWay(): number
   /** Closes the listen sockets. Requests under way go on; connections are closed after their response. */
-  stopAccepting(): void
+  stopAccepting(): Promise<void>
   /** Resolves when no request is under way. */
   idle(): Promise<void>
   /** Closes every connection, also those with a request under way. */
@@ -58,10 +62,12 @@ export async function openHttpServer(options: HttpServerOptions): Promise<HttpSe
     guard?.close()
     for (const { listener } of opened) listener.close()
   }
+  const stopAll = () => Promise.all(opened.map(({ listener }) => listener.stop()))
   try {
     for (const surface of options.surfaces) await requireFreeAddress(surface.name, surface.listen)
     for (const surface of options.surfaces) {
-      const listener = options.engine.createListener(listenerOptions(surface, options, traffic))
+      const engine = (surface.data ? options.dataEngine : null) ?? options.engine
+      const listener = engine.createListener(listenerOptions(surface, options, traffic))
       opened.push({ surface, listener })
       await listener.listen()
     }
@@ -71,9 +77,7 @@ export async function openHttpServer(options: HttpServerOptions): Promise<HttpSe
   }
   guard = guardDescriptors({
     limit: descriptorLimit(),
-    stopListening: () => {
-      for (const { listener } of opened) listener.stop()
-    },
+    stopListening: stopAll,
     listenAgain: async () => {
       for (const { listener } of opened) await listener.listen()
     },
@@ -86,10 +90,10 @@ export async function openHttpServer(options: HttpServerOptions): Promise<HttpSe
       port,
     })),
     requestsUnderWay: traffic.underWay,
-    stopAccepting: () => {
+    stopAccepting: async () => {
       traffic.stop()
       guard?.close()
-      for (const { listener } of opened) listener.stop()
+      await stopAll()
     },
     idle: traffic.idle,
     close: closeAll,
@@ -103,7 +107,7 @@ function listenerOptions(surface: Surface, options: HttpServerOptions, traffic: 
     options.routes.filter((route) => isOn(surface, route)),
     context,
   )
-  if (surface.data) paths.push(ingestPath({ ingest, log, isStopping: traffic.isStopping }))
+  if (surface.data && ingest !== null) paths.push(ingestPath({ ingest, log, isStopping: traffic.isStopping }))
   return {
     name: surface.name,
     address: surface.listen,
@@ -116,37 +120,4 @@ function listenerOptions(surface: Surface, options: HttpServerOptions, traffic: 
 
 function isOn(surface: Surface, route: Route): boolean {
   return route.surface === 'all' || surface[route.surface]
-}
-
-interface Traffic {
-  /** Returns the function to call when the request is over. */
-  begin(): () => void
-  underWay(): number
-  stop(): void
-  isStopping(): boolean
-  idle(): Promise<void>
-}
-
-function countTraffic(): Traffic {
-  let count = 0
-  let isStopping = false
-  let waiting: (() => void)[] = []
-  const end = () => {
-    count--
-    if (count > 0) return
-    for (const resolve of waiting) resolve()
-    waiting = []
-  }
-  return {
-    begin: () => {
-      count++
-      return end
-    },
-    underWay: () => count,
-    stop: () => {
-      isStopping = true
-    },
-    isStopping: () => isStopping,
-    idle: () => (count === 0 ? Promise.resolve() : new Promise((resolve) => waiting.push(resolve))),
-  }
 }

@@ -34,7 +34,10 @@ interface Job {
 }
 
 /** `heapBytes`: what one thread may have. */
-export function openBodyParsers(heapBytes: number): BodyParsers {
+export function openBodyParsers(
+  heapBytes: number,
+  mostThreads: number = resourceLimits.parserThreads,
+): BodyParsers {
   const queue = new FairQueue<Job>()
   const threads = new Set<ParserThread>()
   let isClosed = false
@@ -42,7 +45,7 @@ export function openBodyParsers(heapBytes: number): BodyParsers {
   const next = () => {
     if (isClosed) return
     const idle = [...threads].find((thread) => thread.isIdle)
-    if (idle === undefined && threads.size >= resourceLimits.parserThreads) return
+    if (idle === undefined && threads.size >= mostThreads) return
     const job = queue.shift()
     if (job === undefined) return
     const thread = idle ?? new ParserThread(heapBytes, next, () => threads.delete(thread))

@@ -32,19 +32,39 @@ export interface GeoOptions {
   log: Logger
   /** How often the file is looked at, ms. */
   everyMs?: number
+  /** Called with each version of the file that can be read, for other threads. */
+  onLoaded?: (bytes: SharedArrayBuffer) => void
+}
+
+/** In another thread than the one that watches the file: what that one loads is looked up here too. */
+export interface SharedGeo extends Geo {
+  load(bytes: SharedArrayBuffer): void
+}
+
+export function createSharedGeo(bytes: SharedArrayBuffer | null): SharedGeo {
+  let reader = bytes === null ? null : new Reader<CityResponse>(Buffer.from(bytes))
+  return {
+    load: (loaded) => {
+      reader = new Reader<CityResponse>(Buffer.from(loaded))
+    },
+    lookup: (address) => (reader === null ? null : valuesOf(reader, address)),
+    close: () => {},
+  }
 }
 
 /** Resolves when the file, if there is one, is loaded. */
 export async function openGeo(options: GeoOptions): Promise<Geo> {
-  const { file, log, everyMs = 2000 } = options
+  const { file, log, everyMs = 2000, onLoaded = null } = options
   if (file === null) return { lookup: () => null, close: () => {} }
   let reader: Reader<CityResponse> | null = null
   let seen: string | null = null
 
   const load = async () => {
     try {
-      const loaded = readerOf(await readFile(file))
+      const bytes = await readFile(file)
+      const loaded = readerOf(bytes)
       reader = loaded
+      onLoaded?.(shared(bytes))
       log.info({ file, type: loaded.metadata.databaseType, built: loaded.metadata.buildEpoch }, 'geo.loaded')
     } catch (error) {
       if (isMissing(error)) log.warn({ file, kept: reader !== null }, 'geo.file_missing')
@@ -66,6 +86,12 @@ export async function openGeo(options: GeoOptions): Promise<Geo> {
     lookup: (address) => (reader === null ? null : valuesOf(reader, address)),
     close: () => clearInterval(looking),
   }
+}
+
+function shared(bytes: Buffer): SharedArrayBuffer {
+  const memory = new SharedArrayBuffer(bytes.length)
+  Buffer.from(memory).set(bytes)
+  return memory
 }
 
 /** One look at a time. */

@@ -29,12 +29,12 @@ export function createIngestTotals(): IngestTotals {
   return {
     observe: (counter) => ({
       ...counter,
-      accepted: (pipeId, records, bytes, atMs) => {
+      accepted: (pipeId, records, bytes, atMs, messages = 1) => {
         const totals = totalsOf(pipeId)
-        totals.requests++
+        totals.requests += messages
         totals.records += records
         totals.bytes += bytes
-        counter.accepted(pipeId, records, bytes, atMs)
+        counter.accepted(pipeId, records, bytes, atMs, messages)
       },
       rejected: (pipeId, atMs) => {
         totalsOf(pipeId).rejected++

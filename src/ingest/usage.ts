@@ -17,8 +17,8 @@ export interface UsageSnapshot {
 }
 
 export interface UsageCounter {
-  /** One message is in the buffer. */
-  accepted(pipeId: string, records: number, bytes: number, atMs: number): void
+  /** One message, or several of one hour, are in the buffer. */
+  accepted(pipeId: string, records: number, bytes: number, atMs: number, messages?: number): void
   rejected(pipeId: string, atMs: number): void
   /** Counted and not yet flushed, for readers that want the newest; a copy. */
   pending(): IngestCounts[]
@@ -56,14 +56,14 @@ export function createUsageCounter(totals: ReadonlyMap<string, Backlog>): UsageC
   }
 
   return {
-    accepted: (pipeId, records, bytes, atMs) => {
+    accepted: (pipeId, records, bytes, atMs, messages = 1) => {
       const counts = countsOf(pipeId, atMs - (atMs % hourMs))
-      counts.requests++
+      counts.requests += messages
       counts.records += records
       counts.bytes += bytes
       counts.lastIngestMs = Math.max(atMs, counts.lastIngestMs ?? 0)
       const total = totalsOf(pipeId)
-      total.messages++
+      total.messages += messages
       total.records += records
       total.bytes += bytes
       marked.add(pipeId)

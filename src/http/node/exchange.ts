@@ -23,6 +23,7 @@ export class NodeExchange implements Exchange, OpenExchange {
   #hasResponded = false
   #isOver = false
   #isAborted = false
+  #onGone: () => void = () => {}
   #onSent: ((wasSent: boolean) => void) | null = null
 
   /** `awaitsContinue`: the client sends its body once it has been told to. `onOver` is called once: when the response is handed over or the client has gone. */
@@ -52,6 +53,10 @@ export class NodeExchange implements Exchange, OpenExchange {
 
   get isUnanswered(): boolean {
     return !this.#hasResponded
+  }
+
+  onGone(listener: () => void): void {
+    this.#onGone = listener
   }
 
   peer(): Uint8Array {
@@ -130,6 +135,7 @@ export class NodeExchange implements Exchange, OpenExchange {
   gone(): void {
     if (this.#isOver) return
     this.#isAborted = true
+    this.#onGone()
     this.#collector?.abandon()
     this.#over(false)
   }

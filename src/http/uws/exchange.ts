@@ -20,6 +20,7 @@ export class UwsExchange implements Exchange {
   #isOver = false
   #isAborted = false
   #whenAborted: (() => void) | null = null
+  #onGone: () => void = () => {}
   #collector: BodyCollector | null = null
 
   /** `isHead`: every response goes without its body. `onOver` is called once: when the response is handed over or the client has gone. */
@@ -30,6 +31,7 @@ export class UwsExchange implements Exchange {
     res.onAborted(() => {
       this.#isAborted = true
       this.#whenAborted?.()
+      this.#onGone()
       this.#over()
     })
     // hyper-express has begun to read already, and at its `max_body_buffer` it pauses the response even when that is
@@ -39,6 +41,10 @@ export class UwsExchange implements Exchange {
 
   get isAborted(): boolean {
     return this.#isAborted
+  }
+
+  onGone(listener: () => void): void {
+    this.#onGone = listener
   }
 
   peer(): Uint8Array {
