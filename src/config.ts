@@ -121,6 +121,8 @@ function parseSetting(definition: SettingDefinition, value: unknown, label: stri
     case 'hours':
     case 'count':
       return parseQuantity(definition, value, label)
+    case 'workers':
+      return parseWorkers(definition, value, label)
     case 'boolean':
       if (value === true || value === 'true' || value === '1') return true
       if (value === false || value === 'false' || value === '0') return false
@@ -201,6 +203,17 @@ function parseQuantity(definition: SettingDefinition, value: unknown, label: str
     )
   }
   return whole
+}
+
+function parseWorkers(
+  { min = 1, max = 1 }: SettingDefinition,
+  value: unknown,
+  label: string,
+): 'auto' | number {
+  if (value === 'auto') return value
+  const count = /^\d{1,3}$/.test(String(value)) ? Number(value) : Number.NaN
+  if (count >= min && count <= max) return count
+  throw new ConfigError(`${label}: must be auto or a whole number from ${min} to ${max}, not ${show(value)}`)
 }
 
 function parseList(kind: 'cidrs' | 'names', value: unknown, label: string): string[] {

@@ -2,7 +2,7 @@
  * The composition root: opens every part in the order they need each other. Each adds its step to the shutdown, whose
  * order is in `shutdown-steps.ts`.
  *
- *   main thread                         writer thread            delivery worker
+ *   main thread, or ingest threads      writer thread            delivery worker
  *   sockets ─ ingest ─ appender ──────▶ buffer segments ──feed──▶ lanes ─ drivers ─▶ destinations
  *      └──── management ─ metadata                                  └── metadata (lane state)
  *
@@ -16,12 +16,21 @@ import { formatAddress, type SettingOrigin } from './config.ts'
 import { dataDirAt, requirePrivate, requireSetUp } from './data-dir/data-dir.ts'
 import { lockDataDir } from './data-dir/lock.ts'
 import { startHousekeeping } from './housekeeping.ts'
-import { createBodyMemory } from './ingest/body-memory.ts'
-import { type ClientIp, createClientIp } from './ingest/client-ip.ts'
+import { openEngine } from './http/open-engine.ts'
+import type { Ingest } from './ingest/accept.ts'
+import { type BodyMemory, createBodyMemory } from './ingest/body-memory.ts'
+import { createClientIp } from './ingest/client-ip.ts'
+import type { IngestThreads } from './ingest-threads/ingest-threads.ts'
 import { type Logger, openLog, setLogLevel } from './log.ts'
-import { openAccounting, openIngest } from './open-ingest.ts'
+import {
+  type Accounting,
+  ingestWorkers,
+  openAccounting,
+  openIngest,
+  openThreadedIngest,
+} from './open-ingest.ts'
 import { openMetricsServer, openServer } from './open-listeners.ts'
-import { exitFailed, openStores, type StartContext } from './open-stores.ts'
+import { exitFailed, exitWhenDead, openStores, type StartContext, type Stores } from './open-stores.ts'
 import { bufferSpec, logSettings } from './part-settings.ts'
 import { openServiceManager } from './service-manager.ts'
 import type { Settings } from './settings.ts'
@@ -70,8 +79,7 @@ export async function runDaemon(settings: Settings, options: DaemonOptions): Pro
   const stopping = untilStopped()
   process.on('SIGHUP', () => {
     serviceManager.reloading()
-    reloadSettings(options.reload, daemon, log)
-    serviceManager.ready()
+    void reloadSettings(options.reload, daemon, log).then(() => serviceManager.ready())
   })
   if (options.isSafe) log.warn('daemon.safe_mode')
   log.info(daemon.served, 'daemon.ready')
@@ -102,10 +110,10 @@ function stopSignal(): Promise<NodeJS.Signals> {
 }
 
 /** What can change without a restart; a wrong file leaves the settings as they are. */
-function reloadSettings(reload: () => Settings, { clientIp }: Daemon, log: Logger): void {
+async function reloadSettings(reload: () => Settings, { trust }: Daemon, log: Logger): Promise<void> {
   try {
     const settings = reload()
-    clientIp.trust(settings.trusted_proxies)
+    await trust(settings.trusted_proxies)
     setLogLevel(settings['log.level'])
     log.info(
       { trusted_proxies: settings.trusted_proxies, log_level: settings['log.level'] },
@@ -117,7 +125,8 @@ function reloadSettings(reload: () => Settings, { clientIp }: Daemon, log: Logge
 }
 
 export interface Daemon {
-  clientIp: ClientIp
+  /** Resolves when requests see the new `trusted_proxies`. */
+  trust(cidrs: readonly string[]): Promise<void>
   /** A part that has given no sign of life for too long; null: all are alive. */
   silentPart(): string | null
   /** For the log: where what is served. */
@@ -148,10 +157,14 @@ async function openParts(settings: Settings, context: StartContext): Promise<Dae
   const stores = await openStores(settings, dir, spec, context)
   const accounting = await openAccounting(stores, context)
   startHousekeeping({ ...stores, ...accounting }, context)
-  const clientIp = createClientIp(settings.trusted_proxies)
+  const engine = await openEngine(settings['http.engine'], context.log)
+  const workers = ingestWorkers(settings, engine.name)
   const bodyMemory = createBodyMemory(settings['ingest.max_in_flight_bytes'], stores.counters)
-  const ingest = await openIngest(settings, { ...stores, ...accounting, clientIp, bodyMemory }, context)
-  const { addresses, engine } = await openServer(settings, { ...stores, ...accounting, ingest }, context)
+  const { ingest, trust, silentMs } = await openIngestParts(workers, settings, {
+    ...{ ...stores, ...accounting, bodyMemory },
+    context,
+  })
+  const { addresses } = await openServer(settings, { ...stores, ...accounting, engine, ingest }, context)
   const metrics = await openMetricsServer(settings, { ...stores, ...accounting, bodyMemory }, context)
   // Now, because a start that fails for lack of space must not hold any itself.
   shutdown.set('hold disk space', () => keepRoomToOpen(spec))
@@ -159,7 +172,8 @@ async function openParts(settings: Settings, context: StartContext): Promise<Dae
   const served = {
     url: `http://${formatAddress(main!)}`,
     data_url: `http://${formatAddress(data!)}`,
-    http_engine: engine,
+    http_engine: engine.name,
+    ingest_workers: workers,
     metrics_url: metrics && `http://${formatAddress(metrics.address)}/metrics`,
     data_dir: dir.root,
   }
@@ -167,7 +181,31 @@ async function openParts(settings: Settings, context: StartContext): Promise<Dae
   const silentPart = () => {
     if (shutdown.isRunning) return null
     if (buffer.silentMs() > longestSilenceMs) return 'buffer'
+    if (silentMs() > longestSilenceMs) return 'ingest'
     return delivery.silentMs() > longestSilenceMs ? 'delivery' : null
   }
-  return { clientIp, silentPart, served }
+  return { trust, silentPart, served }
+}
+
+interface IngestParts {
+  ingest: Ingest | IngestThreads
+  trust: Daemon['trust']
+  /** How long one of its threads has given no sign of life. */
+  silentMs(): number
+}
+
+/** On main, or in as many threads. */
+async function openIngestParts(
+  workers: number,
+  settings: Settings,
+  { context, ...parts }: Stores & Accounting & { bodyMemory: BodyMemory; context: StartContext },
+): Promise<IngestParts> {
+  if (workers > 1) {
+    const onThreadFailed = exitWhenDead('ingest', context)
+    const threads = await openThreadedIngest(workers, settings, parts, { ...context, onThreadFailed })
+    return { ingest: threads, trust: (cidrs) => threads.trust(cidrs), silentMs: () => threads.silentMs() }
+  }
+  const clientIp = createClientIp(settings.trusted_proxies)
+  const ingest = await openIngest(settings, { ...parts, clientIp }, context)
+  return { ingest, trust: async (cidrs) => clientIp.trust(cidrs), silentMs: () => 0 }
 }

@@ -1,6 +1,9 @@
 /** Opens ingest and what it counts, over stores that are open: usage and quotas go on where the last run stopped. */
+import { availableParallelism } from 'node:os'
+import { ConfigError } from './config.ts'
 import { resourceLimits } from './contract/resource-limits.ts'
 import { StorageUnavailableError } from './error-code.ts'
+import type { HttpEngine } from './http/engine.ts'
 import { createIngest, type Ingest } from './ingest/accept.ts'
 import type { BodyMemory } from './ingest/body-memory.ts'
 import { openBodyParsers } from './ingest/body-parsers.ts'
@@ -10,7 +13,9 @@ import { createQuota } from './ingest/quota.ts'
 import { createIngestTotals, type IngestTotals } from './ingest/totals.ts'
 import { Turns } from './ingest/turns.ts'
 import { createUsageCounter, missedUsage, startUsageFlush, type UsageCounter } from './ingest/usage.ts'
+import { type IngestThreads, openIngestThreads } from './ingest-threads/ingest-threads.ts'
 import type { StartContext, Stores } from './open-stores.ts'
+import { logSettings } from './part-settings.ts'
 import { dayMs } from './quantities.ts'
 import type { Settings } from './settings.ts'
 
@@ -65,6 +70,87 @@ export async function openIngest(
     maxKeys: settings['ingest.max_keys_per_record'],
     now: Date.now,
   })
+}
+
+/**
+ * Ingest in threads of its own, for `ingest.workers` over 1. What they append is counted as the writer reports it, and a change
+ * of metadata is published when each of them has seen it.
+ */
+export async function openThreadedIngest(
+  count: number,
+  settings: Settings,
+  parts: Stores & Accounting,
+  { log, shutdown, onThreadFailed }: StartContext & { onThreadFailed(error: Error): void },
+): Promise<IngestThreads> {
+  const { buffer, changes, counters, directorySource, usage } = parts
+  const nowMs = Date.now()
+  // Gives the counters what the day has had.
+  createQuota(await ingestedToday(parts, nowMs), nowMs, counters)
+  let geoBytes: SharedArrayBuffer | null = null
+  let threads: IngestThreads | null = null
+  const geo = await openGeo({
+    file: settings['geoip.database'],
+    log,
+    onLoaded: (bytes) => {
+      geoBytes = bytes
+      threads?.loadGeo(bytes)
+    },
+  })
+  shutdown.set('close geolocation', () => geo.close())
+  buffer.onSharedAppends((appends) => {
+    for (const { pipeId, messages, records, bytes, lastMs } of appends)
+      usage.accepted(pipeId, records, bytes, lastMs, messages)
+  })
+  const opened = await openIngestThreads({
+    count,
+    data: {
+      log: logSettings(settings),
+      counters: counters.memory,
+      geo: geoBytes,
+      trustedProxies: settings.trusted_proxies,
+      maxInFlightBytes: settings['ingest.max_in_flight_bytes'],
+      maxBodyBytes: settings['ingest.max_body_bytes'],
+      maxRecords: settings['ingest.max_records_per_request'],
+      maxKeys: settings['ingest.max_keys_per_record'],
+      decoders: shareOf(resourceLimits.decodersAtOnce, count),
+      parsers: shareOf(resourceLimits.parserThreads, count),
+    },
+    shareAppender: () => buffer.shareAppender(),
+    source: directorySource,
+    usage,
+    onFatal: onThreadFailed,
+  })
+  threads = opened
+  // Loaded while they started.
+  if (geoBytes !== null) opened.loadGeo(geoBytes)
+  changes.subscribe((change) => opened.refresh(change))
+  shutdown.set('drain ingest', async () => {
+    await opened.drain()
+    await buffer.appender.drain()
+    // The writer's response comes after its reports of what was appended: usage is saved with them.
+    await buffer.headSeq()
+  })
+  shutdown.set('close parsers', () => opened.close())
+  return opened
+}
+
+/** Of each thread: an equal part, but at least one. */
+function shareOf(all: number, threads: number): number {
+  return Math.max(1, Math.floor(all / threads))
+}
+
+/** Throws ConfigError where the engine cannot share an address between threads. */
+export function ingestWorkers(settings: Settings, engine: HttpEngine['name']): number {
+  const wanted = settings['ingest.workers']
+  if (wanted === 'auto') {
+    if (engine !== 'uws' || process.platform !== 'linux') return 1
+    return Math.min(resourceLimits.ingestWorkersByItself, Math.max(1, availableParallelism() - 1))
+  }
+  if (wanted > 1 && engine !== 'uws')
+    throw new ConfigError(
+      `ingest.workers: must be 1 or auto with http.engine node, whose threads cannot share an address, not ${wanted}`,
+    )
+  return wanted
 }
 
 /** Stored, and counted but not stored yet. */

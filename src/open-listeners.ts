@@ -2,16 +2,17 @@
 import { formatAddress } from './config.ts'
 import { targetFault } from './destinations/descriptors.ts'
 import { isPrivateDenied } from './destinations/egress-addresses.ts'
+import type { HttpEngine } from './http/engine.ts'
 import { AddressInUseError, requireFreeAddress } from './http/listen.ts'
 import { LongPoll } from './http/long-poll.ts'
 import { managementRoutes } from './http/management-routes.ts'
-import { openEngine } from './http/open-engine.ts'
 import { pullRoutes } from './http/pull-routes.ts'
 import type { Route } from './http/route.ts'
 import { openHttpServer } from './http/server.ts'
 import { serviceRoutes } from './http/service-routes.ts'
 import type { Ingest } from './ingest/accept.ts'
 import type { BodyMemory } from './ingest/body-memory.ts'
+import { IngestThreads } from './ingest-threads/ingest-threads.ts'
 import type { Logger } from './log.ts'
 import { openManagement } from './management/management.ts'
 import { type MetricsServer, openMetrics } from './metrics.ts'
@@ -25,10 +26,12 @@ const responseGraceMs = 1_000
 
 export async function openServer(
   settings: Settings,
-  parts: Stores & Accounting & { ingest: Ingest },
+  parts: Stores & Accounting & { engine: HttpEngine; ingest: Ingest | IngestThreads },
   { isSafe = false, log, shutdown }: StartContext,
 ) {
-  const { metadata, buffer, ingest, authenticate } = parts
+  const { metadata, buffer, engine, authenticate } = parts
+  const threads = parts.ingest instanceof IngestThreads ? parts.ingest : null
+  const ingest = parts.ingest instanceof IngestThreads ? null : parts.ingest
   let dataPort: number | null = null
   const services = serviceRoutes({
     now: Date.now,
@@ -45,9 +48,9 @@ export async function openServer(
     dataPort: () => dataPort,
     log,
   })
-  const engine = await openEngine(settings['http.engine'], log)
   const server = await openHttpServer({
     engine,
+    dataEngine: threads?.engine ?? null,
     surfaces: surfaces(settings),
     routes: [...routesOf(parts, log), ...services],
     ingest,
@@ -55,10 +58,18 @@ export async function openServer(
     log,
   })
   dataPort = server.addresses[1]?.port ?? null
-  shutdown.set('stop accepting', () => server.stopAccepting())
-  shutdown.set('finish responses', () => Promise.race([server.idle(), after(responseGraceMs)]))
+  shutdown.set('stop accepting', () => {
+    threads?.stopping()
+    return server.stopAccepting()
+  })
+  // The threads last: what main has responded to is still to be sent there.
+  const idle = async () => {
+    await server.idle()
+    await threads?.idle()
+  }
+  shutdown.set('finish responses', () => Promise.race([idle(), after(responseGraceMs)]))
   shutdown.set('close connections', () => server.close())
-  return { addresses: server.addresses, engine: engine.name }
+  return { addresses: server.addresses }
 }
 
 function routesOf(parts: Stores & Accounting, log: Logger): Route[] {

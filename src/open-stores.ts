@@ -42,6 +42,8 @@ export interface Stores {
   buffer: OpenBuffer
   delivery: DeliveryHandle
   directory: Directory
+  /** What the directory is filled from: for its copies in other threads. */
+  directorySource: DirectorySource
   authenticate: Authenticate
   /** Of ingest, shared by its threads. */
   counters: SharedCounters
@@ -110,7 +112,17 @@ export async function openStores(
   changes.subscribe((change) => refreshLanes(delivery, change, log))
   const authenticate = createAuthenticate(directory)
   const { egress } = drivers
-  return { metadata, changes, buffer, delivery, directory, authenticate, counters, egress }
+  return {
+    metadata,
+    changes,
+    buffer,
+    delivery,
+    directory,
+    directorySource,
+    authenticate,
+    counters,
+    egress,
+  }
 }
 
 /** Resolves when requests see the change. */
@@ -134,7 +146,7 @@ async function refreshLanes(delivery: DeliveryHandle, change: Change, log: Logge
 }
 
 /** During shutdown a dead thread is only logged: the steps that remain save what can be saved. */
-function exitWhenDead(part: string, { log, shutdown }: StartContext): (error: Error) => void {
+export function exitWhenDead(part: string, { log, shutdown }: StartContext): (error: Error) => void {
   return (error) => {
     log.fatal({ part, err: error }, 'daemon.failed')
     if (!shutdown.isRunning) process.exit(exitFailed)

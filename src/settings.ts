@@ -13,6 +13,7 @@ type Kind =
   | 'seconds'
   | 'hours'
   | 'count'
+  | 'workers'
   | 'boolean'
   | 'cidrs'
   | 'names'
@@ -25,6 +26,7 @@ export interface SettingDefinition {
   fallback: unknown
   values?: readonly string[]
   min?: number
+  max?: number
   flag?: string
   /** Takes effect on SIGHUP, without a restart. */
   reloads?: boolean
@@ -111,6 +113,15 @@ export const settingDefinitions = [
     values: ['auto', 'uws', 'node'],
     fallback: 'auto',
     doc: 'What speaks HTTP: uws (uWebSockets, fast), node (node:http, stricter, about half the speed), auto (uws, or node where no binding of uWebSockets loads).',
+  },
+  {
+    key: 'ingest.workers',
+    env: 'PIPECTL_INGEST_WORKERS',
+    kind: 'workers',
+    fallback: 'auto',
+    min: 1,
+    max: resourceLimits.ingestWorkers,
+    doc: 'Threads that ingest runs in, each with its own connections on the same address. 1: none but main. auto: one less than there are cores, at most 8; 1 outside Linux and without uWebSockets.',
   },
   {
     key: 'ingest.max_body_bytes',
@@ -340,6 +351,7 @@ export interface Settings {
   destination_db_cleartext_auth: boolean
   destination_db_tls_pin: boolean
   'http.engine': 'auto' | 'uws' | 'node'
+  'ingest.workers': 'auto' | number
   'ingest.max_body_bytes': number
   'ingest.max_in_flight_bytes': number
   'ingest.max_records_per_request': number

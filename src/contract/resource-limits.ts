@@ -105,6 +105,9 @@ export const resourceLimits = {
    */
   readWindowMs: 30_000,
   readWindowBytes: 480 * KiB,
+  /** Threads of ingest (setting `ingest.workers`), and how many `auto` takes at most: the one writer serves no more. */
+  ingestWorkers: 32,
+  ingestWorkersByItself: 8,
   /** Threads that parse what the main thread does not. */
   parserThreads: 2,
   /** Bodies of one pipe that may wait for such a thread. */

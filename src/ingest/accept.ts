@@ -97,7 +97,7 @@ export interface IngestDeps {
   geo: Geo
   clientIp: ClientIp
   quota: Quota
-  usage: UsageCounter
+  usage: Pick<UsageCounter, 'accepted' | 'rejected'>
   bodyMemory: BodyMemory
   /** For those that decompress. */
   decoders: Turns

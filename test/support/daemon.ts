@@ -25,6 +25,7 @@ import { request } from 'undici'
 import { type Answer, ApiClient, type CallOptions } from './api-client.ts'
 import { observe } from './coverage.ts'
 import { testedEngine } from './http-engine.ts'
+import { testedWorkers } from './ingest-workers.ts'
 import { OpenApiCheck } from './openapi-check.ts'
 import { until } from './until.ts'
 
@@ -184,6 +185,7 @@ export class TestDaemon extends ApiClient {
         PIPECTL_LOG_FORMAT: 'json',
         PIPECTL_BUFFER_MIN_FREE_BYTES: '0',
         PIPECTL_HTTP_ENGINE: testedEngine,
+        PIPECTL_INGEST_WORKERS: testedWorkers,
         // The tests' own servers are on loopback, whatever workspaces a test makes.
         PIPECTL_EGRESS_PRIVATE: 'allow',
         ...this.#options.env,

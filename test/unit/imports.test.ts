@@ -45,6 +45,7 @@ const allowed: Record<string, string[]> = {
     'metadata/store.ts',
     'metadata/key-tokens.ts',
   ],
+  'ingest-threads': ['contract', 'buffer/buffer.ts', 'directory', 'http', 'ingest', 'metadata/changes.ts'],
   http: ['contract', 'directory', 'ingest', 'management', 'delivery/delivery.ts', 'metadata/key-tokens.ts'],
   'data-dir': [
     'contract',
@@ -83,6 +84,7 @@ const composing: Record<string, string[] | 'everything'> = {
   'workspace-count.ts': ['metadata/store.ts'],
   'delivery/delivery-thread.ts': 'everything',
   'delivery/driver-thread.ts': 'everything',
+  'ingest-threads/ingest-thread.ts': 'everything',
   'cli/main.ts': ['cli'],
   'cli/config.ts': ['data-dir/egress.ts'],
   'cli/daemon-commands.ts': ['daemon.ts', 'data-dir', 'metadata/store.ts'],
@@ -195,7 +197,7 @@ t.test('there is no cycle of imports', async (t) => {
 t.test('the lane and everything pure know no threads', async (t) => {
   const threads = imports.filter((one) => one.to === 'node:worker_threads').map((one) => one.from)
   const allowedFiles =
-    /^(buffer\/segments\/|delivery\/(delivery-(thread|proxy|protocol|worker)|driver-thread|isolated-driver)|ingest\/(body-parsers|parser-thread)|daemon\.ts)/
+    /^(buffer\/segments\/|delivery\/(delivery-(thread|proxy|protocol|worker)|driver-thread|isolated-driver)|ingest\/(body-parsers|parser-thread)|ingest-threads\/ingest-(thread|threads|thread-proxy)|daemon\.ts)/
   t.same(
     threads.filter((file) => !allowedFiles.test(file)),
     [],
