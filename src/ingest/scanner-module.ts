@@ -27,12 +27,15 @@ export type ScannerModule = Pick<Exports, 'limit' | 'watch' | 'scan' | 'outputSt
 
 const pageBytes = 64 * 1024
 
-/** Null where the processor cannot run it: without SSE4.1, as some virtual machines have it. */
+/**
+ * Null where it cannot run: on a processor without SSE4.1, as some virtual machines have it, and where address space is
+ * short (`ulimit -v`), of which V8 wants ten gigabytes for a memory of any size.
+ */
 export function openScannerModule(maxMemoryBytes: number): ScannerModule | null {
   const code = readCode()
   if (!WebAssembly.validate(code)) return null
-  const maximum = Math.floor(maxMemoryBytes / pageBytes)
-  const memory = new WebAssembly.Memory({ initial: 2, maximum })
+  const memory = openMemory(Math.floor(maxMemoryBytes / pageBytes))
+  if (memory === null) return null
   const instance = new WebAssembly.Instance(new WebAssembly.Module(code), { env: { memory } })
   const { limit, watch, scan, outputStart, ...globals } = instance.exports as Exports
   return { limit, watch, scan, outputStart, memory, layout: layoutOf(globals) }
@@ -41,12 +44,18 @@ export function openScannerModule(maxMemoryBytes: number): ScannerModule | null 
 /** Makes the memory that long, if it may be. It never gets shorter. */
 export function growTo({ memory }: ScannerModule, bytes: number): boolean {
   const missing = Math.ceil((bytes - memory.buffer.byteLength) / pageBytes)
-  if (missing <= 0) return true
+  return missing <= 0 || unlessNoRoom(() => memory.grow(missing)) !== null
+}
+
+function openMemory(maximum: number): WebAssembly.Memory | null {
+  return unlessNoRoom(() => new WebAssembly.Memory({ initial: 2, maximum }))
+}
+
+function unlessNoRoom<T>(allocate: () => T): T | null {
   try {
-    memory.grow(missing)
-    return true
+    return allocate()
   } catch (error) {
-    if (error instanceof RangeError) return false
+    if (error instanceof RangeError) return null
     throw error
   }
 }

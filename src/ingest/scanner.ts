@@ -25,7 +25,7 @@ export interface ScanRules {
   requiredFields: readonly string[]
 }
 
-/** Null where the processor cannot run it. */
+/** Null where it cannot run: see openScannerModule. */
 export function openScanner(maxMemoryBytes: number): Scanner | null {
   const module = openScannerModule(maxMemoryBytes)
   return module === null ? null : new Scanner(module)
