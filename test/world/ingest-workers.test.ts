@@ -153,7 +153,7 @@ t.test(
     })
     t.teardown(() => daemon.close())
     const raw = await connections(daemon.url, 30)
-    writeFileSync(fault, 'hang')
+    writeFileSync(`${fault}.hang`, '')
     let answered = 0
     const health = 'GET /v1/health HTTP/1.1\r\nHost: x\r\n\r\n'
     const first = raw.map(async (connection) => {
@@ -162,11 +162,11 @@ t.test(
       if (status === 200) answered++
     })
     await until('those of the other threads are answered', () => answered >= 5)
-    rmSync(fault)
+    rmSync(`${fault}.hang`)
     await Promise.all(first)
     t.equal(answered, 30)
 
-    writeFileSync(fault, 'throw')
+    writeFileSync(`${fault}.throw`, '')
     t.equal(await daemon.exit, 70)
     const failed = daemon.log.find(({ msg }) => msg === 'daemon.failed')
     t.match(failed, { part: 'ingest', err: { message: /a fault of the test/ } })
