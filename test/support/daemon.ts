@@ -63,7 +63,9 @@ export function cleanEnv(extra: Record<string, string> = {}): Record<string, str
     if (value !== undefined && !/^(PIPECTL_|DESTINATION_DB_SSL|NODE_OPTIONS|TAP|AWS_)/.test(name))
       env[name] = value
   }
-  return { ...env, AWS_EC2_METADATA_DISABLED: 'true', ...extra }
+  // Where no binding loads, every start would say so in the log.
+  const engine: Record<string, string> = testedEngine === 'node' ? { PIPECTL_HTTP_ENGINE: 'node' } : {}
+  return { ...env, AWS_EC2_METADATA_DISABLED: 'true', ...engine, ...extra }
 }
 
 export function makeDataDir(): string {

@@ -15,6 +15,7 @@ import path from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
 import { cleanEnv, startDaemon, TestDaemon } from '../../support/daemon.ts'
+import { testedEngine } from '../../support/http-engine.ts'
 
 const run = promisify(execFile)
 const root = new URL('../../../', import.meta.url).pathname
@@ -25,11 +26,13 @@ const fallbacks = (daemon: TestDaemon) => daemon.log.filter(({ msg }) => msg ===
 const ready = (daemon: TestDaemon) => daemon.log.find(({ msg }) => msg === 'daemon.ready')
 
 t.test('auto takes uWebSockets; with node no native binding is loaded', async (t) => {
-  for (const [wanted, name] of [
+  const choices = [
+    ['node', 'node'],
     ['auto', 'uws'],
     ['uws', 'uws'],
-    ['node', 'node'],
-  ] as const) {
+  ] as const
+  // On a Node.js without a binding there is one choice.
+  for (const [wanted, name] of testedEngine === 'node' ? choices.slice(0, 1) : choices) {
     const daemon = await startDaemon({ env: { PIPECTL_HTTP_ENGINE: wanted } })
     t.teardown(() => daemon.close())
     t.same(
@@ -97,7 +100,7 @@ async function load(dir: string): Promise<string> {
 
 t.test('a binding that is not byte for byte the pinned one is not loaded', async (t) => {
   const { dir, files } = installedCopy()
-  t.equal(await load(dir), 'function', 'as it was installed it is')
+  if (testedEngine !== 'node') t.equal(await load(dir), 'function', 'as it was installed it is')
   for (const file of files) {
     const bytes = readFileSync(file)
     // The last byte is of no use to the loader of the system: the binding would work.

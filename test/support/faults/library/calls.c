@@ -260,6 +260,12 @@ int unlink(const char *path) {
   NAME_CALL(UNLINK, AT_FDCWD, path, real(path));
 }
 
+/* What fs.rmSync calls from Node.js 24 on. */
+int remove(const char *path) {
+  REAL(remove);
+  NAME_CALL(UNLINK, AT_FDCWD, path, real(path));
+}
+
 int unlinkat(int dir_fd, const char *path, int flags) {
   REAL(unlinkat);
   NAME_CALL((flags & AT_REMOVEDIR) != 0 ? RMDIR : UNLINK, dir_fd, path, real(dir_fd, path, flags));
