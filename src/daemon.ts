@@ -19,7 +19,7 @@ import { startHousekeeping } from './housekeeping.ts'
 import { openEngine } from './http/open-engine.ts'
 import type { Ingest } from './ingest/accept.ts'
 import { type BodyMemory, createBodyMemory } from './ingest/body-memory.ts'
-import { createClientIp } from './ingest/client-ip.ts'
+import { type ClientIp, createClientIp } from './ingest/client-ip.ts'
 import type { IngestThreads } from './ingest-threads/ingest-threads.ts'
 import { type Logger, openLog, setLogLevel } from './log.ts'
 import {
@@ -157,11 +157,15 @@ async function openParts(settings: Settings, context: StartContext): Promise<Dae
   const stores = await openStores(settings, dir, spec, context)
   const accounting = await openAccounting(stores, context)
   startHousekeeping({ ...stores, ...accounting }, context)
-  const engine = await openEngine(settings['http.engine'], context.log)
+  const clientIp = createClientIp(settings.trusted_proxies)
+  const engine = await openEngine(settings['http.engine'], context.log, {
+    perAddress: settings['http.max_connections_per_address'],
+    isTrusted: clientIp.isTrusted,
+  })
   const workers = ingestWorkers(settings, engine.name)
   const bodyMemory = createBodyMemory(settings['ingest.max_in_flight_bytes'], stores.counters)
   const { ingest, trust, silentMs } = await openIngestParts(workers, settings, {
-    ...{ ...stores, ...accounting, bodyMemory },
+    ...{ ...stores, ...accounting, bodyMemory, clientIp },
     context,
   })
   const { addresses } = await openServer(settings, { ...stores, ...accounting, engine, ingest }, context)
@@ -198,14 +202,17 @@ interface IngestParts {
 async function openIngestParts(
   workers: number,
   settings: Settings,
-  { context, ...parts }: Stores & Accounting & { bodyMemory: BodyMemory; context: StartContext },
+  {
+    context,
+    clientIp,
+    ...parts
+  }: Stores & Accounting & { bodyMemory: BodyMemory; clientIp: ClientIp; context: StartContext },
 ): Promise<IngestParts> {
   if (workers > 1) {
     const onThreadFailed = exitWhenDead('ingest', context)
     const threads = await openThreadedIngest(workers, settings, parts, { ...context, onThreadFailed })
     return { ingest: threads, trust: (cidrs) => threads.trust(cidrs), silentMs: () => threads.silentMs() }
   }
-  const clientIp = createClientIp(settings.trusted_proxies)
   const ingest = await openIngest(settings, { ...parts, clientIp }, context)
   return { ingest, trust: async (cidrs) => clientIp.trust(cidrs), silentMs: () => 0 }
 }

@@ -115,6 +115,14 @@ export const settingDefinitions = [
     doc: 'What speaks HTTP: uws (uWebSockets, fast), node (node:http, stricter, about half the speed), auto (uws, or node where no binding of uWebSockets loads).',
   },
   {
+    key: 'http.max_connections_per_address',
+    env: 'PIPECTL_HTTP_MAX_CONNECTIONS_PER_ADDRESS',
+    kind: 'count',
+    fallback: 0,
+    min: 0,
+    doc: 'Connections that one address (of IPv6 a /64 network) may have at a time; more are closed. trusted_proxies are not counted. 0: as many as it likes. Needs http.engine node.',
+  },
+  {
     key: 'ingest.workers',
     env: 'PIPECTL_INGEST_WORKERS',
     kind: 'workers',
@@ -351,6 +359,7 @@ export interface Settings {
   destination_db_cleartext_auth: boolean
   destination_db_tls_pin: boolean
   'http.engine': 'auto' | 'uws' | 'node'
+  'http.max_connections_per_address': number
   'ingest.workers': 'auto' | number
   'ingest.max_body_bytes': number
   'ingest.max_in_flight_bytes': number

@@ -2,13 +2,31 @@
  * Chooses the engine. Each is imported here alone and only when it is chosen: with `node` no native binding is loaded,
  * nor does anything need one.
  */
+import { ConfigError } from '../config.ts'
 import type { Logger } from '../log.ts'
 import type { Settings } from '../settings.ts'
+import { type ConnectionQuotaOptions, connectionQuota } from './connection-quota.ts'
 import type { HttpEngine } from './engine.ts'
 import { loadBinding } from './uws/binding.ts'
 
-/** Rejects, for `uws`, with the loader's error (code UWS_BINDING_UNAVAILABLE) when no binding can be loaded. */
-export async function openEngine(wanted: Settings['http.engine'], log: Logger): Promise<HttpEngine> {
+type Crowds = Omit<ConnectionQuotaOptions, 'log'>
+
+const unlimited: Crowds = { perAddress: 0, isTrusted: () => false }
+
+/**
+ * Rejects, for `uws`, with the loader's error (code UWS_BINDING_UNAVAILABLE) when no binding can be loaded, and with
+ * ConfigError when connections per address are to be counted, of whose opening uWebSockets' binding says nothing.
+ */
+export async function openEngine(
+  wanted: Settings['http.engine'],
+  log: Logger,
+  { perAddress, isTrusted }: Crowds = unlimited,
+): Promise<HttpEngine> {
+  if (perAddress > 0 && wanted !== 'node') {
+    throw new ConfigError(
+      `http.max_connections_per_address: needs http.engine node, not ${wanted}: uWebSockets does not tell when a connection opens`,
+    )
+  }
   if (wanted !== 'node') {
     try {
       loadBinding()
@@ -18,7 +36,7 @@ export async function openEngine(wanted: Settings['http.engine'], log: Logger): 
       log.warn({ engine: 'node', reason: error.message }, 'http.engine_fallback')
     }
   }
-  return (await import('./node/engine.ts')).createEngine()
+  return (await import('./node/engine.ts')).createEngine(connectionQuota({ perAddress, isTrusted, log }))
 }
 
 function isWithoutBinding(error: unknown): error is Error {

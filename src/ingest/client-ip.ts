@@ -12,6 +12,8 @@ type Range = [Address, number]
 export interface ClientIp {
   /** `peer`: the address as 4 or 16 bytes. `forwardedFor` is only asked for behind a trusted proxy. Null: unknown. */
   of(peer: Uint8Array, forwardedFor: () => string): string | null
+  /** Whether it is in `trusted_proxies`. */
+  isTrusted(peer: Uint8Array): boolean
   /** SIGHUP: `trusted_proxies` was changed. */
   trust(cidrs: readonly string[]): void
 }
@@ -41,6 +43,7 @@ export function createClientIp(trustedProxies: readonly string[]): ClientIp {
       const { text, isTrusted } = lookUp(peer)
       return isTrusted ? lastUntrusted(text, forwardedFor(), trusted) : text
     },
+    isTrusted: (peer) => (peer.byteLength === 4 || peer.byteLength === 16) && lookUp(peer).isTrusted,
     trust: (cidrs) => {
       trusted = cidrs.map(parseRange)
       peers.clear()

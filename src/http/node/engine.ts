@@ -14,6 +14,7 @@ import { Server as NetServer, type Socket } from 'node:net'
 import { ApiError } from '../../contract/errors.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import { errorCode } from '../../error-code.ts'
+import type { ConnectionQuota } from '../connection-quota.ts'
 import { mostConnections } from '../descriptor-guard.ts'
 import { type Handler, type HttpEngine, type Listener, type ListenerOptions, patienceMs } from '../engine.ts'
 import type { RequestHead } from '../exchange.ts'
@@ -23,8 +24,8 @@ import { Connection } from './connection.ts'
 import { NodeExchange } from './exchange.ts'
 import { PathTable } from './path-table.ts'
 
-export function createEngine(): HttpEngine {
-  const crowd = { connections: new Map<Socket, Connection>(), most: mostConnections() }
+export function createEngine(quota: ConnectionQuota): HttpEngine {
+  const crowd = { connections: new Map<Socket, Connection>(), most: mostConnections(), quota }
   return { name: 'node', createListener: (options) => new NodeListener(options, crowd) }
 }
 
@@ -32,6 +33,7 @@ export function createEngine(): HttpEngine {
 interface Crowd {
   connections: Map<Socket, Connection>
   most: number
+  quota: ConnectionQuota
 }
 
 const checkEveryMs = 1_000
@@ -110,15 +112,21 @@ class NodeListener implements Listener {
   }
 
   #accept(socket: Socket): void {
-    const { connections, most } = this.#crowd
+    const { connections, most, quota } = this.#crowd
     if (connections.size >= most) {
       socket.destroy()
       return
     }
     const connection = new Connection(socket)
+    const release = quota.take(connection.peer)
+    if (release === null) {
+      socket.destroy()
+      return
+    }
     connections.set(socket, connection)
     this.#own.add(connection)
     socket.once('close', () => {
+      release()
       connections.delete(socket)
       this.#own.delete(connection)
     })
