@@ -25,4 +25,6 @@ for (let i = 0; i < times; i++) {
     else queueMicrotask(() => reservation.release())
   }
 }
+// After the last of those releases.
+await new Promise((resolve) => setImmediate(resolve))
 parentPort?.postMessage({ accepted, bodiesAtOnce })
