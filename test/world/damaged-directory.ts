@@ -5,7 +5,7 @@
  * Pipe `first` has a lane with a backlog over a dozen small segments, and one that has delivered everything; pipe
  * `second` has one of the latter kind. Every message carries one record that can be told to be whole by itself.
  */
-import { cpSync, mkdtempSync, rmSync } from 'node:fs'
+import { cpSync, existsSync, mkdtempSync, rmSync } from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
 import Database from 'better-sqlite3'
@@ -88,6 +88,11 @@ export async function makeBase(t: Test): Promise<Base> {
   await until('the flowing lanes have delivered', async () =>
     isDelivered(await daemon.lane(first, lanes.flowing), await daemon.lane(second, lanes.second)),
   )
+  // One that was still read at its roll is sealed a second later: until then it is in WAL mode, as the newest is.
+  await until('all but the newest are sealed', () => {
+    const sealed = listSegments(path.join(dataDir, 'buffer')).slice(0, -1)
+    return sealed.every((name) => !existsSync(`${segmentFile(path.join(dataDir, 'buffer'), name)}-wal`))
+  })
   base.killed = path.join(root, 'killed')
   base.stopped = path.join(root, 'stopped')
   await daemon.kill()
