@@ -31,11 +31,13 @@ t.test('a healthy lane delivers everything beside lanes that hang, trickle and a
   hole.setMode({ kind: 'black_hole' })
   slow.setMode({ kind: 'trickle' })
   await refusing.halt()
-  const attach = (url: string) => daemon.createDestination(pipeId, httpDestination(url, { timeout_ms: 1000 }))
+  // A second is for those that never answer: an endpoint that takes longer on a busy machine would be sent it again.
+  const attach = (url: string, timeoutMs = 30_000) =>
+    daemon.createDestination(pipeId, httpDestination(url, { timeout_ms: timeoutMs }))
   const healthyId = await attach(healthy.url)
   const faulty = {
-    'a black hole': await attach(`http://${hole.host}:${hole.port}`),
-    'a byte a second': await attach(`http://${slow.host}:${slow.port}`),
+    'a black hole': await attach(`http://${hole.host}:${hole.port}`, 1_000),
+    'a byte a second': await attach(`http://${slow.host}:${slow.port}`, 1_000),
     refused: await attach(refusing.url),
   }
   const pullId = await daemon.createDestination(pipeId, pullDestination)
