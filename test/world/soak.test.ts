@@ -110,7 +110,7 @@ t.test(`${seconds} s of attacks by ${hostileCount} of five workspaces, seed ${se
   t.ok(after <= before + slack, `${after} file descriptors, ${before} before`)
   const most = Math.round(watch.mostResidentBytes / MiB)
   // Beside other tests, with a part of the cores, threads that test destinations live longer and garbage does too: 415 to
-  // 655 MiB were seen there for a minute, and 490 for ten minutes.
+  // 655 MiB were seen there for a minute, and 490 and 640 for ten, which is more than they may take.
   const bound = seconds >= 600 ? 600e6 : 900e6
   t.ok(watch.mostResidentBytes < bound, `at most ${most} MiB resident`)
   t.same(watch.ends, [], 'it has not ended by itself')
