@@ -2,6 +2,7 @@
  * How many connections one address may have at a time (setting `http.max_connections_per_address`). Of IPv6 a /64 network is
  * one address: whoever has one there has all of them. Trusted proxies bring everybody's connections and are not counted.
  */
+import { peerAddress } from '../ingest/client-ip.ts'
 import type { Logger } from '../log.ts'
 
 export interface ConnectionQuota {
@@ -59,12 +60,10 @@ export function connectionQuota({
   }
 }
 
-const mappedPrefix = Buffer.from('00000000000000000000ffff', 'hex')
-
 /** `192.0.2.1`, or `2001:db8:0:0::/64`. Empty for a socket that has no address any more. */
 function nameOf(peer: Uint8Array): string {
-  if (peer.length !== 16) return peer.join('.')
-  if (mappedPrefix.equals(peer.subarray(0, 12))) return peer.subarray(12).join('.')
-  const words = [0, 2, 4, 6].map((at) => ((peer[at]! << 8) | peer[at + 1]!).toString(16))
-  return `${words.join(':')}::/64`
+  const address = peerAddress(peer)
+  if (address === null || 'octets' in address) return String(address ?? '')
+  const network = address.parts.slice(0, 4).map((part) => part.toString(16))
+  return `${network.join(':')}::/64`
 }

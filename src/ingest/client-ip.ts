@@ -29,7 +29,7 @@ export function createClientIp(trustedProxies: readonly string[]): ClientIp {
     const name = Buffer.from(peer.buffer, peer.byteOffset, peer.byteLength).toString('latin1')
     let known = peers.get(name)
     if (known === undefined) {
-      const address = canonical(ipaddr.fromByteArray([...peer]))
+      const address = peerAddress(peer)!
       known = { text: address.toString(), isTrusted: isWithin(address, trusted) }
       if (peers.size >= maxRemembered) peers.clear()
       peers.set(name, known)
@@ -39,11 +39,11 @@ export function createClientIp(trustedProxies: readonly string[]): ClientIp {
 
   return {
     of: (peer, forwardedFor) => {
-      if (peer.byteLength !== 4 && peer.byteLength !== 16) return null
+      if (!isAddress(peer)) return null
       const { text, isTrusted } = lookUp(peer)
       return isTrusted ? lastUntrusted(text, forwardedFor(), trusted) : text
     },
-    isTrusted: (peer) => (peer.byteLength === 4 || peer.byteLength === 16) && lookUp(peer).isTrusted,
+    isTrusted: (peer) => isAddress(peer) && lookUp(peer).isTrusted,
     trust: (cidrs) => {
       trusted = cidrs.map(parseRange)
       peers.clear()
@@ -84,6 +84,15 @@ function isWithin(address: Address, ranges: readonly Range[]): boolean {
     if (address instanceof ipaddr.IPv4) return range instanceof ipaddr.IPv4 && address.match(range, bits)
     return range instanceof ipaddr.IPv6 && address.match(range, bits)
   })
+}
+
+function isAddress(peer: Uint8Array): boolean {
+  return peer.byteLength === 4 || peer.byteLength === 16
+}
+
+/** IPv4-mapped IPv6 as IPv4. Null for a socket that has no address any more. */
+export function peerAddress(peer: Uint8Array): Address | null {
+  return isAddress(peer) ? canonical(ipaddr.fromByteArray([...peer])) : null
 }
 
 function canonical(address: Address): Address {
