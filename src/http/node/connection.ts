@@ -38,8 +38,8 @@ export class Connection {
   #peer: Uint8Array | null = null
   /** The last request, of which the body may still be coming in. */
   #latest: IncomingMessage | null = null
-  #window: { request: IncomingMessage; begunMs: number; bytesRead: number } | null = null
-  #sending: { begunMs: number; taken: number } | null = null
+  readonly #receiving = new ProgressWindow(patienceMs, leastBodyBytes)
+  readonly #sending = new ProgressWindow(readWindowMs, readWindowBytes)
 
   constructor(socket: Socket) {
     this.socket = socket
@@ -107,37 +107,42 @@ export class Connection {
     const request = this.#latest
     if (request === null || request.complete) {
       this.#latest = null
-      this.#window = null
-      return
-    }
-    const { bytesRead } = this.socket
-    const window = this.#window
-    if (window?.request === request) {
-      if (nowMs - window.begunMs < patienceMs) return
-      if (bytesRead - window.bytesRead < leastBodyBytes) {
-        this.socket.destroy()
-        return
-      }
-    }
-    this.#window = { request, begunMs: nowMs, bytesRead }
+      this.#receiving.end()
+    } else if (this.#receiving.isTooSlow(request, nowMs, this.socket.bytesRead)) this.socket.destroy()
   }
 
   /** As `read-watch.ts` has it for uWebSockets: the client takes so much of its response in each window. */
   #checkResponse(nowMs: number): void {
-    if (![...this.#open].some((exchange) => exchange.isSending)) {
-      this.#sending = null
-      return
+    const isSending = [...this.#open].some((exchange) => exchange.isSending)
+    if (!isSending) this.#sending.end()
+    else if (this.#sending.isTooSlow(this, nowMs, takenBytes(this.socket))) this.socket.destroy()
+  }
+}
+
+/** Whether what is looked at now and then goes on: at least so many bytes more in each window of time. */
+class ProgressWindow {
+  readonly #windowMs: number
+  readonly #leastBytes: number
+  #begun: { of: object; atMs: number; bytes: number } | null = null
+
+  constructor(windowMs: number, leastBytes: number) {
+    this.#windowMs = windowMs
+    this.#leastBytes = leastBytes
+  }
+
+  /** `of`: what the bytes belong to; something else begins a window of its own. */
+  isTooSlow(of: object, nowMs: number, bytes: number): boolean {
+    const begun = this.#begun
+    if (begun?.of === of) {
+      if (nowMs - begun.atMs < this.#windowMs) return false
+      if (bytes - begun.bytes < this.#leastBytes) return true
     }
-    const taken = takenBytes(this.socket)
-    const sending = this.#sending
-    if (sending !== null) {
-      if (nowMs - sending.begunMs < readWindowMs) return
-      if (taken - sending.taken < readWindowBytes) {
-        this.socket.destroy()
-        return
-      }
-    }
-    this.#sending = { begunMs: nowMs, taken }
+    this.#begun = { of, atMs: nowMs, bytes }
+    return false
+  }
+
+  end(): void {
+    this.#begun = null
   }
 }
 
