@@ -40,7 +40,7 @@ export async function forgetDeletedPipes(
     ingestTotals,
   }: Pick<Stores, 'metadata' | 'directory'> & {
     buffer: Pick<Stores['buffer'], 'appended'>
-  } & Accounting,
+  } & Pick<Accounting, 'usage' | 'ingestTotals'>,
   nowMs: number,
 ): Promise<void> {
   const isPipe = (pipeId: string) => directory.pipe(pipeId) !== undefined

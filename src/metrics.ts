@@ -16,6 +16,8 @@ import type { ListenAddress } from './settings.ts'
 
 export interface MetricsSources {
   ingest: IngestTotals
+  /** Whether what ingest counts is shown for each of its threads (label `worker`), not summed. */
+  labelWorkers: boolean
   /** What the bodies of all requests under way take. */
   bodyBytes(): number
   /** False once it is deleted: its series end. */
@@ -94,7 +96,10 @@ async function respond(
   response.writeHead(200, { 'Content-Type': registry.contentType }).end(text)
 }
 
-function registerIngest(registry: Registry, { ingest, isPipe, bodyBytes }: MetricsSources): void {
+function registerIngest(
+  registry: Registry,
+  { ingest, labelWorkers, isPipe, bodyBytes }: MetricsSources,
+): void {
   new Gauge({
     name: 'pipectl_ingest_in_flight_bytes',
     help: 'Memory of the bodies of all requests under way.',
@@ -107,11 +112,13 @@ function registerIngest(registry: Registry, { ingest, isPipe, bodyBytes }: Metri
     new Counter({
       name,
       help,
-      labelNames: ['pipe_id'],
+      labelNames: labelWorkers ? ['pipe_id', 'worker'] : ['pipe_id'],
       registers: [registry],
       collect() {
         this.reset()
-        for (const [pipe_id, totals] of ingest.ofPipes(isPipe)) this.inc({ pipe_id }, value(totals))
+        for (const [pipe_id, byWorker] of ingest.ofPipes(isPipe))
+          for (const [worker, totals] of byWorker)
+            this.inc(labelWorkers ? { pipe_id, worker: String(worker) } : { pipe_id }, value(totals))
       },
     })
   metric('pipectl_ingest_requests_total', 'Requests accepted with 202.', (totals) => totals.requests)

@@ -21,6 +21,8 @@ import type { Settings } from './settings.ts'
 
 export interface Accounting {
   usage: UsageCounter
+  /** The same, of one ingest thread. */
+  usageOf(worker: number): Pick<UsageCounter, 'accepted' | 'rejected'>
   ingestTotals: IngestTotals
 }
 
@@ -29,7 +31,10 @@ export async function openAccounting(stores: Stores, { log, shutdown }: StartCon
   const { metadata, buffer, directory } = stores
   const totals = await buffer.appended()
   const ingestTotals = createIngestTotals()
-  const usage = ingestTotals.observe(createUsageCounter(totals))
+  const counter = createUsageCounter(totals)
+  const workers: UsageCounter[] = []
+  const usageOf = (worker: number) => (workers[worker] ??= ingestTotals.observe(counter, worker))
+  const usage = usageOf(0)
   usage.restore(await missedUsage(metadata.usage, totals, directory, Date.now()))
   const usageFlush = startUsageFlush({ counter: usage, usage: metadata.usage, directory, log })
   await usageFlush.flush().catch((error) => {
@@ -44,7 +49,7 @@ export async function openAccounting(stores: Stores, { log, shutdown }: StartCon
       log.warn({ err: error }, 'usage.flush_failed')
     }),
   )
-  return { usage, ingestTotals }
+  return { usage, usageOf, ingestTotals }
 }
 
 export async function openIngest(
@@ -82,7 +87,7 @@ export async function openThreadedIngest(
   parts: Stores & Accounting,
   { log, shutdown, onThreadFailed }: StartContext & { onThreadFailed(error: Error): void },
 ): Promise<IngestThreads> {
-  const { buffer, changes, counters, directorySource, usage } = parts
+  const { buffer, changes, counters, directorySource, usageOf } = parts
   const nowMs = Date.now()
   // Gives the counters what the day has had.
   createQuota(await ingestedToday(parts, nowMs), nowMs, counters)
@@ -98,8 +103,8 @@ export async function openThreadedIngest(
   })
   shutdown.set('close geolocation', () => geo.close())
   buffer.onSharedAppends((appends) => {
-    for (const { pipeId, messages, records, bytes, lastMs } of appends)
-      usage.accepted(pipeId, records, bytes, lastMs, messages)
+    for (const { appender, pipeId, messages, records, bytes, lastMs } of appends)
+      usageOf(appender).accepted(pipeId, records, bytes, lastMs, messages)
   })
   const opened = await openIngestThreads({
     count,
@@ -117,7 +122,7 @@ export async function openThreadedIngest(
     },
     shareAppender: () => buffer.shareAppender(),
     source: directorySource,
-    usage,
+    usageOf,
     onFatal: onThreadFailed,
   })
   threads = opened

@@ -116,6 +116,7 @@ export async function openMetricsServer(
     listen,
     {
       ingest: ingestTotals,
+      labelWorkers: settings['metrics.worker_label'],
       bodyBytes: () => bodyMemory.heldBytes(),
       isPipe: (pipeId) => directory.pipe(pipeId) !== undefined,
       buffer: () => buffer.status(),

@@ -319,6 +319,13 @@ export const settingDefinitions = [
     doc: 'Address of /metrics for Prometheus; "off" for none.',
   },
   {
+    key: 'metrics.worker_label',
+    env: 'PIPECTL_METRICS_WORKER_LABEL',
+    kind: 'boolean',
+    fallback: false,
+    doc: 'Whether the metrics of ingest are shown for each of its threads (label worker, from 0) instead of summed.',
+  },
+  {
     key: 'log.level',
     env: 'PIPECTL_LOG_LEVEL',
     kind: 'enum',
@@ -385,6 +392,7 @@ export interface Settings {
   'geoip.database': string | null
   'secrets.key_file': string | null
   'metrics.listen': ListenAddress | null
+  'metrics.worker_label': boolean
   'log.level': 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal'
   'log.format': 'auto' | 'json' | 'pretty'
 }

@@ -230,8 +230,10 @@ export interface BufferStatus {
 /** Another thread's way to append: transferred to it, and opened there with `openPortAppender`. */
 export type AppenderPort = InstanceType<typeof MessagePort>
 
-/** New messages of one pipe, received within one hour, that other threads appended and one commit made durable. */
+/** New messages of one pipe, received within one hour, that one other thread appended and one commit made durable. */
 export interface SharedAppends extends Backlog {
+  /** Whose: 0 for the first port that `shareAppender` gave out. */
+  appender: number
   pipeId: string
   /** When the last of them was received. */
   lastMs: number

@@ -32,7 +32,8 @@ export interface IngestThreadsDeps {
   data: Omit<IngestThreadData, 'index' | 'appender' | 'closed'>
   shareAppender(): AppenderPort
   source: DirectorySource
-  usage: Pick<UsageCounter, 'rejected'>
+  /** Of the thread with this index, which is that of its appender too. */
+  usageOf(index: number): Pick<UsageCounter, 'rejected'>
   onFatal(error: Error): void
 }
 
@@ -119,7 +120,7 @@ export async function openIngestThreads(deps: IngestThreadsDeps): Promise<Ingest
       transferList: [appender],
     })
     const onEnd = () => Atomics.store(closed, index, 1)
-    return new IngestThread(worker, { ...deps, onEnd })
+    return new IngestThread(worker, { ...deps, usage: deps.usageOf(index), onEnd })
   })
   const opened = new IngestThreads(threads, closed)
   try {

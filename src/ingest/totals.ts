@@ -1,4 +1,7 @@
-/** What this process has ingested, for `/metrics`: counted on the way to the usage counter, never stored. */
+/**
+ * What this process has ingested, for `/metrics`: counted on the way to the usage counter, never stored. Per pipe, and within
+ * it per worker: threads of ingest are numbered from 0, and main is number 0 where there are none.
+ */
 import type { UsageCounter } from './usage.ts'
 
 export interface PipeTotals {
@@ -8,36 +11,40 @@ export interface PipeTotals {
   rejected: number
 }
 
-/** What this process has ingested, per pipe. */
 export interface IngestTotals {
-  /** The same counter, whose counts are added here too. */
-  observe(counter: UsageCounter): UsageCounter
-  /** Forgets the pipes that are no longer there. */
-  ofPipes(isPipe: (pipeId: string) => boolean): ReadonlyMap<string, Readonly<PipeTotals>>
+  /** The same counter, whose counts are added here too, as those of one worker. */
+  observe(counter: UsageCounter, worker?: number): UsageCounter
+  /** By pipe, then by worker. Forgets the pipes that are no longer there. */
+  ofPipes(isPipe: (pipeId: string) => boolean): ReadonlyMap<string, ReadonlyMap<number, Readonly<PipeTotals>>>
 }
 
 export function createIngestTotals(): IngestTotals {
-  const byPipe = new Map<string, PipeTotals>()
-  const totalsOf = (pipeId: string) => {
-    let totals = byPipe.get(pipeId)
+  const byPipe = new Map<string, Map<number, PipeTotals>>()
+  const totalsOf = (pipeId: string, worker: number) => {
+    let byWorker = byPipe.get(pipeId)
+    if (byWorker === undefined) {
+      byWorker = new Map()
+      byPipe.set(pipeId, byWorker)
+    }
+    let totals = byWorker.get(worker)
     if (totals === undefined) {
       totals = { requests: 0, records: 0, bytes: 0, rejected: 0 }
-      byPipe.set(pipeId, totals)
+      byWorker.set(worker, totals)
     }
     return totals
   }
   return {
-    observe: (counter) => ({
+    observe: (counter, worker = 0) => ({
       ...counter,
       accepted: (pipeId, records, bytes, atMs, messages = 1) => {
-        const totals = totalsOf(pipeId)
+        const totals = totalsOf(pipeId, worker)
         totals.requests += messages
         totals.records += records
         totals.bytes += bytes
         counter.accepted(pipeId, records, bytes, atMs, messages)
       },
       rejected: (pipeId, atMs) => {
-        totalsOf(pipeId).rejected++
+        totalsOf(pipeId, worker).rejected++
         counter.rejected(pipeId, atMs)
       },
     }),

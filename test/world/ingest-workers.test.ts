@@ -174,6 +174,52 @@ t.test(
   },
 )
 
+t.test('the service manager is not told of a daemon with a thread of ingest that hangs', async (t) => {
+  const fault = `${t.testdir()}/fault`
+  const hook = fileURLToPath(new URL('../support/ingest-thread-fault.cjs', import.meta.url))
+  // Nobody listens there, and there is nothing to tell it with: what is told shows in the log as well as what is not.
+  const manager = { NOTIFY_SOCKET: '/nowhere', WATCHDOG_USEC: '400000', PATH: '' }
+  const daemon = await startDaemon({
+    env: { ...workers(3), ...manager, NODE_OPTIONS: `--require=${hook}`, INGEST_THREAD_FAULT: fault },
+  })
+  t.teardown(() => daemon.close())
+  const heard = (event: string) => daemon.log.filter(({ msg }) => msg === event)
+  const tells = async () => {
+    const before = heard('service_manager.unreachable').length
+    await until('it is told', () => heard('service_manager.unreachable').length > before + 2)
+  }
+  await tells()
+  t.same(heard('service_manager.watchdog_withheld'), [], 'negative control: nothing hangs')
+  writeFileSync(`${fault}.hang`, '')
+  await until('it is withheld', () => heard('service_manager.watchdog_withheld').length > 1)
+  t.match(heard('service_manager.watchdog_withheld'), [{ part: 'ingest' }, { part: 'ingest' }])
+  rmSync(`${fault}.hang`)
+  await tells()
+})
+
+t.test('metrics: a label for each thread where it is wanted', async (t) => {
+  const daemon = await startDaemon({ env: { ...workers(3), PIPECTL_METRICS_WORKER_LABEL: 'true' } })
+  t.teardown(() => daemon.close())
+  const pipe = await daemon.createPipe({ pipe_name: 'labelled' })
+  const raw = await connections(daemon.dataUrl)
+  t.same([...new Set(await statuses(raw, post(pipe, daemon.apiKey)))], [202])
+  t.same([...new Set(await statuses(raw, post(pipe, 'ppl1_no_such_key')))], [401])
+  const counts = async (name: string) => {
+    const text = await (await fetch(daemon.metricsUrl)).text()
+    const lines = text.matchAll(new RegExp(`^${name}\\{pipe_id="${pipe}",worker="(\\d)"\\} (\\d+)$`, 'gm'))
+    return Object.fromEntries([...lines].map(([, worker, count]) => [worker, Number(count)]))
+  }
+  const sum = (of: Record<string, number>) => Object.values(of).reduce((all, one) => all + one, 0)
+  const accepted = await counts('pipectl_ingest_requests_total')
+  t.same(Object.keys(accepted), ['0', '1', '2'])
+  t.equal(sum(accepted), raw.length)
+  await until(
+    'the rejected ones are counted',
+    async () => sum(await counts('pipectl_ingest_rejected_requests_total')) === raw.length,
+  )
+  t.same(await counts('pipectl_ingest_rejected_requests_total'), accepted, 'each of the same connection')
+})
+
 t.test('what cannot share an address says so', async (t) => {
   const env = { PIPECTL_HTTP_ENGINE: 'node' }
   await t.rejects(

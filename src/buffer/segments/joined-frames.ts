@@ -49,8 +49,12 @@ export function splitCommitted(
   })
 }
 
-/** What a committed frame holds of new messages, by pipe and hour. */
-export function countAppends(frame: Frame, skipped: readonly SkippedAppend[]): SharedAppends[] {
+/** What a committed frame of this appender holds of new messages, by pipe and hour. */
+export function countAppends(
+  frame: Frame,
+  skipped: readonly SkippedAppend[],
+  appender: number,
+): SharedAppends[] {
   const left = new Set(skipped.map(({ index }) => index))
   const counts = new Map<string, SharedAppends>()
   let index = -1
@@ -58,7 +62,14 @@ export function countAppends(frame: Frame, skipped: readonly SkippedAppend[]): S
     index += 1
     if (left.has(index)) continue
     const key = `${pipeId}/${Math.floor(receivedMs / hourMs)}`
-    const count = counts.get(key) ?? { pipeId, messages: 0, records: 0, bytes: 0, lastMs: receivedMs }
+    const count = counts.get(key) ?? {
+      appender,
+      pipeId,
+      messages: 0,
+      records: 0,
+      bytes: 0,
+      lastMs: receivedMs,
+    }
     count.messages += 1
     count.records += recordCount
     count.bytes += body.length

@@ -28,8 +28,8 @@ type Port = NonNullable<typeof parentPort>
 /** A thread that appends. */
 interface Client {
   post(message: FromWriter, transfer?: ArrayBuffer[]): void
-  /** Not main: what it appends is reported to main. */
-  isOther: boolean
+  /** Which of the others it is, by the order of their ports: what they append is reported to main. Null: main itself. */
+  other: number | null
 }
 
 interface Request {
@@ -50,11 +50,12 @@ function run(port: Port, data: WriterData): void {
     onReportWanted: () => feed.post({ kind: 'report_wanted' }),
   })
   const waiting: Request[] = []
+  let others = 0
   let isTurnScheduled = false
   let isClosed = false
 
-  function listen(to: Port, isOther: boolean): Client {
-    const client: Client = { isOther, post: (message, transfer = []) => to.postMessage(message, transfer) }
+  function listen(to: Port, other: number | null): Client {
+    const client: Client = { other, post: (message, transfer = []) => to.postMessage(message, transfer) }
     ports.push(to)
     clients.push(client)
     to.on('message', (message: ToWriter) => {
@@ -73,7 +74,7 @@ function run(port: Port, data: WriterData): void {
       const parts = splitCommitted(frames, result.committed)
       // Main first: whoever asks for the usage after a 202 finds that request counted.
       const appends = requests.flatMap(({ client, message }, index) =>
-        client.isOther ? countAppends(message.frame, parts[index]!.skipped) : [],
+        client.other === null ? [] : countAppends(message.frame, parts[index]!.skipped, client.other),
       )
       if (appends.length > 0) post({ kind: 'shared_appends', appends })
       for (const [index, { client, message }] of requests.entries()) {
@@ -144,14 +145,14 @@ function run(port: Port, data: WriterData): void {
         break
       }
       case 'share':
-        listen(message.port, true).post({ kind: 'status', status: writer.status() })
+        listen(message.port, others++).post({ kind: 'status', status: writer.status() })
         break
       case 'close':
         close()
     }
   }
 
-  listen(port, false)
+  listen(port, null)
   feed.listen((message) => {
     if (message.kind === 'watermarks') writer.reportLowWatermarks(message.watermarks)
     else if (message.kind === 'pipe_deleted') writer.pipeDeleted(message.pipeId)

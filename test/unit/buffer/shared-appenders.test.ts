@@ -64,6 +64,12 @@ t.test(
       sum(({ messages }) => messages),
       3 * size,
     )
+    for (const index of others.keys())
+      t.equal(
+        sum(({ appender, messages }) => (appender === index ? messages : 0)),
+        size,
+        'of each appender',
+      )
     t.equal(
       sum(({ records }) => records),
       6 * size,
