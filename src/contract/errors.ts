@@ -29,6 +29,36 @@ export const errorCatalogue = {
     status: 409,
     message: 'This workspace, or this pipe, has as many of these as the service allows.',
   },
+  // People and their sessions
+  user_not_found: { status: 404, message: 'No such user.' },
+  duplicate_user_email: { status: 409, message: 'A user with this e-mail address already exists.' },
+  last_admin: {
+    status: 409,
+    message: 'This is the last admin of the workspace: make another user an admin first.',
+  },
+  sign_in_failed: { status: 401, message: 'The e-mail address or the password is wrong.' },
+  session_required: { status: 401, message: 'There is no session, or it has ended: sign in.' },
+  setup_link_invalid: {
+    status: 410,
+    message:
+      'This setup link was used, has expired or never existed. Make another one: `pipectl users setup-link`.',
+  },
+  csrf_token_invalid: {
+    status: 403,
+    message: 'X-CSRF-Token is missing or not the one of this session: ask for the session again.',
+  },
+  origin_mismatch: {
+    status: 403,
+    message: 'The request does not come from a page of this service: Origin is missing or another one.',
+  },
+  host_not_allowed: {
+    status: 421,
+    message:
+      'The dashboard is not served under this name: use the host of the setting public_url, the listen address or localhost.',
+  },
+  too_many_attempts: { status: 429, message: 'Too many attempts to sign in: try again later.' },
+  too_many_requests: { status: 429, message: 'Too many requests from this session: try again later.' },
+  sign_in_busy: { status: 503, message: 'Too many people are signing in at the moment: try again.' },
   // Everywhere
   unauthorized: { status: 401, message: 'A valid API key is required: Authorization: Bearer <API_KEY>.' },
   pipe_not_found: { status: 404, message: 'No such pipe.' },

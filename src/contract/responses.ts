@@ -3,6 +3,7 @@ import Type from 'typebox'
 import { ApiKey } from './api-key.ts'
 import { Destination } from './destination.ts'
 import { AllowedOrigin, Pipe, PipeLimits, PipeUsage } from './pipe.ts'
+import { notReadyReasons, readyWarnings } from './ready-words.ts'
 
 const uuid = () => Type.String({ format: 'uuid' })
 const timestamp = () => Type.String({ format: 'date-time' })
@@ -10,17 +11,6 @@ const seq = () => Type.Integer({ minimum: 0 })
 const nullable = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()])
 const anyRecord = () => Type.Record(Type.String(), Type.Unknown())
 
-export const notReadyReasons = [
-  'buffer_unavailable',
-  'disk_full',
-  'metadata_unreachable',
-  'shutting_down',
-] as const
-export type NotReadyReason = (typeof notReadyReasons)[number]
-
-/** What a disk has cost, or may, and that delivery was left out on purpose; the service takes records all the same. */
-export const readyWarnings = ['segments_damaged', 'segments_missing', 'messages_lost', 'safe_mode'] as const
-export type ReadyWarning = (typeof readyWarnings)[number]
 const warnings = () =>
   Type.Optional(
     Type.Array(Type.Enum([...readyWarnings]), {

@@ -164,11 +164,16 @@ function sentence(error: TLocalizedValidationError, value: unknown): string {
 /** The pattern of texts in which control characters have no place (contract "Text"). */
 export const withoutControls = '^[^\\u0000-\\u001F\\u007F-\\u009F]*$'
 
+/** ASCII alone: names that look alike would be different accounts. */
+export const emailPattern =
+  "^[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9]([A-Za-z0-9.-]{0,187}[A-Za-z0-9])?$"
+
 /** What a pattern of the contract asks for, in words: by the pattern itself, so that a schema needs no second text. */
 const patternWords: Record<string, string> = {
   '^[A-Za-z0-9_-]+$': 'must hold only letters, digits, hyphens and underscores',
   '^https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?$':
     'must be http:// or https:// and a host of letters, digits, dots and hyphens, with an optional :port and no path',
+  [emailPattern]: 'must be an e-mail address such as ada@example.com',
   [withoutControls]: 'must not contain control characters',
   '^[0-9]{1,5}$': 'must be a port number from 1 to 65535',
 }

@@ -1,6 +1,6 @@
 /** The routes about the service itself, which take no key: health, readiness and the OpenAPI document. */
 import { readFileSync } from 'node:fs'
-import type { NotReadyReason, ReadyWarning } from '../contract/responses.ts'
+import type { NotReadyReason, ReadyWarning } from '../contract/ready-words.ts'
 import type { Logger } from '../log.ts'
 import type { Route } from './route.ts'
 

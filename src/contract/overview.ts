@@ -1,0 +1,94 @@
+/**
+ * Everything that a screen shows of a workspace at one moment, in one response: what the dashboard and `pipectl top` ask
+ * for every few seconds. Its cost grows with pipes and lanes, never with messages.
+ */
+import Type, { type Static } from 'typebox'
+import { destinationStatus, LaneStatus } from './destination.ts'
+import { destinationTypes } from './destination-words.ts'
+import { notReadyReasons, readyWarnings } from './ready-words.ts'
+
+const count = () => Type.Integer({ minimum: 0 })
+const uuid = () => Type.String({ format: 'uuid' })
+const timestamp = () => Type.String({ format: 'date-time' })
+const nullable = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()])
+
+export const UsageToday = Type.Object(
+  {
+    ingest_requests: count(),
+    ingest_records: count(),
+    ingest_bytes: count(),
+    rejected_requests: count(),
+    delivered_records: count(),
+    failed_attempts: count(),
+    skipped_records: count(),
+  },
+  { description: 'Since 00:00 UTC.' },
+)
+export type UsageToday = Static<typeof UsageToday>
+
+export const PipeCounters = Type.Object(
+  {
+    ingest_requests: count(),
+    ingest_records: count(),
+    ingest_bytes: count(),
+    rejected_requests: count(),
+  },
+  {
+    description:
+      'Since `service.started_ts`: of two overviews with the same one, the difference divided by that of `server_ts` is the rate. Of a lane, `delivered_records` is such a counter.',
+  },
+)
+export type PipeCounters = Static<typeof PipeCounters>
+
+export const OverviewLane = Type.Object({
+  destination_id: uuid(),
+  destination_type: Type.Enum([...destinationTypes]),
+  destination_name: nullable(Type.String()),
+  destination_status: destinationStatus,
+  destination_target: Type.String({
+    description: 'Where it puts records, in one short text without secrets.',
+  }),
+  lane: LaneStatus,
+})
+export type OverviewLane = Static<typeof OverviewLane>
+
+export const OverviewPipe = Type.Object({
+  pipe_id: uuid(),
+  pipe_name: Type.String(),
+  pipe_description: Type.String(),
+  pipe_status: Type.Enum(['active', 'paused']),
+  usage_today: UsageToday,
+  counters: PipeCounters,
+  last_ingest_ts: nullable(timestamp()),
+  pending_messages: count(),
+  pending_bytes: count(),
+  lanes: Type.Array(OverviewLane),
+})
+export type OverviewPipe = Static<typeof OverviewPipe>
+
+export const Overview = Type.Object({
+  server_ts: timestamp(),
+  pipes: Type.Array(OverviewPipe, { description: 'By name.' }),
+  buffer: Type.Object({
+    size_bytes: count(),
+    max_bytes: count(),
+    free_disk_bytes: count(),
+    min_free_disk_bytes: count(),
+    oldest_ts: nullable(timestamp()),
+    unavailable_reason: nullable(
+      Type.String({ description: 'Why ingest is rejected for all pipes; null: it is not.' }),
+    ),
+  }),
+  service: Type.Object({
+    version: Type.String(),
+    started_ts: timestamp(),
+    is_ready: Type.Boolean(),
+    reasons: Type.Array(Type.Enum([...notReadyReasons])),
+    warnings: Type.Array(Type.Enum([...readyWarnings])),
+    http_engine: Type.String(),
+    ingest_workers: Type.Integer({ minimum: 1 }),
+    delivery_restarts: count(),
+    egress_private: Type.Enum(['allow', 'deny']),
+  }),
+})
+export type Overview = Static<typeof Overview>

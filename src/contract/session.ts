@@ -1,0 +1,54 @@
+/**
+ * Signing in to the dashboard: bodies of the operations below `/dashboard/api/v1` that `/v1` does not have. Rules:
+ * contract "Sign-in for people". The session itself is a cookie that scripts cannot read.
+ *
+ *   POST   …/session           SignIn          → 204 + cookie   sign_in_failed, too_many_attempts, sign_in_busy
+ *   GET    …/session                           → 200 CurrentSession   session_required
+ *   DELETE …/session                           → 204, the cookie is removed
+ *   PUT    …/session/password  PasswordChange  → 204 + another cookie; all other sessions of the user end
+ *   POST   …/setup             SetUp           → 204 + cookie   setup_link_invalid, duplicate_user_email
+ *
+ * Everything but GET needs a matching `Origin` (`origin_mismatch`) and, but for signing in and setup, `X-CSRF-Token`
+ * (`csrf_token_invalid`). Beside these every operation of `/v1` but ingest and pull is there under the same path.
+ */
+import Type, { type Static } from 'typebox'
+import { Email, Password, User } from './user.ts'
+
+const timestamp = () => Type.String({ format: 'date-time' })
+
+/** What was typed: only its size is looked at, so that an answer says nothing about the account. */
+const typedPassword = Type.String({ maxLength: 1_000 })
+
+/** POST /dashboard/api/v1/session */
+export const SignIn = Type.Object(
+  { email: Type.String({ maxLength: 254 }), password: typedPassword },
+  { additionalProperties: false },
+)
+export type SignIn = Static<typeof SignIn>
+
+/** POST /dashboard/api/v1/setup: `token` is the fragment of the setup link. */
+export const SetUp = Type.Object(
+  { token: Type.String({ minLength: 1, maxLength: 100 }), email: Email, password: Password },
+  { additionalProperties: false },
+)
+export type SetUp = Static<typeof SetUp>
+
+/** PUT /dashboard/api/v1/session/password: of the user who is signed in. */
+export const PasswordChange = Type.Object(
+  { current_password: typedPassword, password: Password },
+  { additionalProperties: false },
+)
+export type PasswordChange = Static<typeof PasswordChange>
+
+/** GET /dashboard/api/v1/session */
+export const CurrentSession = Type.Object({
+  user: User,
+  workspace: Type.Object({ workspace_id: Type.String({ format: 'uuid' }), workspace_name: Type.String() }),
+  csrf_token: Type.String({
+    description: 'Sent as `X-CSRF-Token` with everything but GET. Another one after each sign-in.',
+  }),
+  /** It ends then whatever happens, and earlier after this many seconds without a request. */
+  session_expires_ts: timestamp(),
+  session_idle_seconds: Type.Integer({ minimum: 1 }),
+})
+export type CurrentSession = Static<typeof CurrentSession>

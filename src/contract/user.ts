@@ -1,0 +1,58 @@
+/** People who sign in to the dashboard. Rules: contract "Sign-in for people". */
+import Type, { type Static } from 'typebox'
+import { emailPattern } from './validate.ts'
+
+/** `admin` may do everything in the workspace, `viewer` may look at it. */
+export const userRoles = ['admin', 'viewer'] as const
+export type UserRole = (typeof userRoles)[number]
+
+/** In characters. There are no rules about their kinds: length is what makes a password hard to guess. */
+export const passwordLength = { min: 10, max: 1_000 } as const
+/** As RFC 5321 has it for addresses that can be delivered to. */
+const maxEmailLength = 254
+
+const uuid = () => Type.String({ format: 'uuid' })
+const timestamp = () => Type.String({ format: 'date-time' })
+
+/** Letters of either case are the same; stored and shown in lower case. Nothing is ever sent there. */
+export const Email = Type.String({ minLength: 1, maxLength: maxEmailLength, pattern: emailPattern })
+export const Password = Type.String({ minLength: passwordLength.min, maxLength: passwordLength.max })
+
+export const UserCreate = Type.Object(
+  { user_email: Email, user_role: Type.Enum([...userRoles]), password: Password },
+  { additionalProperties: false },
+)
+export type UserCreate = Static<typeof UserCreate>
+
+/** Each change ends every session of the user. */
+export const UserUpdate = Type.Object(
+  { user_role: Type.Optional(Type.Enum([...userRoles])), password: Type.Optional(Password) },
+  { additionalProperties: false },
+)
+export type UserUpdate = Static<typeof UserUpdate>
+
+export const User = Type.Object({
+  user_id: uuid(),
+  user_email: Type.String(),
+  user_role: Type.Enum([...userRoles]),
+  user_created_ts: timestamp(),
+  user_last_sign_in_ts: Type.Union([timestamp(), Type.Null()]),
+})
+export type User = Static<typeof User>
+
+export const UserList = Type.Object({ users: Type.Array(User) })
+
+/** A link with which somebody who has no account yet makes one, once. */
+export const SetupLinkCreate = Type.Object(
+  { user_role: Type.Enum([...userRoles]) },
+  { additionalProperties: false },
+)
+export type SetupLinkCreate = Static<typeof SetupLinkCreate>
+
+export const SetupLink = Type.Object({
+  setup_path: Type.String({
+    description: 'Below the address of the management API: `/dashboard/setup#TOKEN`. Shown this once.',
+  }),
+  setup_expires_ts: timestamp(),
+})
+export type SetupLink = Static<typeof SetupLink>
