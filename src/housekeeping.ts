@@ -25,6 +25,8 @@ export function startHousekeeping(parts: Stores & Accounting, { log, shutdown }:
 async function prune({ metadata }: Stores): Promise<void> {
   await metadata.usage.prune(Date.now() - usageKeptMs)
   await metadata.apiKeys.prune(Date.now() - revokedKeysKeptMs)
+  const { sessionIdleSeconds, sessionSeconds } = resourceLimits
+  await metadata.sessions.prune(Date.now() - sessionIdleSeconds * 1_000, Date.now() - sessionSeconds * 1_000)
 }
 
 /**

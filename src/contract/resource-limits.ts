@@ -94,6 +94,26 @@ export const resourceLimits = {
    */
   revokedApiKeysPerWorkspace: 1_100,
   revokedApiKeyDays: 90,
+  /** People of a workspace, setup links that nobody has used yet, and sessions of one user: a further one ends the oldest. */
+  usersPerWorkspace: 100,
+  setupLinksPerWorkspace: 20,
+  sessionsPerUser: 20,
+  /** A session ends after so long without a request, and so long after it began whatever happens. */
+  sessionIdleSeconds: 30 * 60,
+  sessionSeconds: 12 * 3_600,
+  setupLinkSeconds: 24 * 3_600,
+  /** Failed attempts to sign in during `signInWindowSeconds`: to one account, and from one address (of IPv6 a /64 network). */
+  signInsPerAccount: 10,
+  signInsPerAddress: 30,
+  signInWindowSeconds: 15 * 60,
+  /**
+   * Passwords that wait to be hashed. One is at a time: each takes 128 MiB, half a second of a core and one of the four
+   * threads that also decompress bodies.
+   */
+  waitingPasswords: 16,
+  /** Requests of one session: so many a second, and so many at once after a pause. */
+  sessionRequestsPerSecond: 20,
+  sessionRequestsAtOnce: 100,
   /** Pulls of one workspace at a time: those that wait and those whose response is not read yet. */
   pullsPerWorkspace: 32,
   /** Bytes of messages in responses to pulls that are not read yet: of one workspace, and of all. */

@@ -10,6 +10,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { Kysely, Transaction } from 'kysely'
 import type { ColumnMapping, DestinationStatus, DestinationType } from '../contract/destination.ts'
 import type { GeoFieldKey } from '../contract/pipe.ts'
+import type { UserRole } from '../contract/user.ts'
 import type { Decided } from './store.ts'
 
 export type Flag = 0 | 1
@@ -171,6 +172,38 @@ export interface DeletedPipeRow {
   deleted_ms: number
 }
 
+export interface UserRow {
+  user_id: string
+  workspace_id: string
+  /** Lower case; unique over all workspaces, since signing in names none. */
+  user_email: string
+  user_role: UserRole
+  /** As `password-hash.ts` writes it. */
+  password_hash: string
+  user_created_ms: number
+  user_last_sign_in_ms: number | null
+  creation_order: number
+}
+
+export interface SessionRow {
+  /** SHA-256 of what the cookie holds, hex. */
+  session_hash: string
+  user_id: string
+  session_created_ms: number
+  /** To the minute. */
+  session_last_used_ms: number
+}
+
+/** A setup link that nobody has used. */
+export interface SetupTokenRow {
+  /** SHA-256 of the token, hex. */
+  token_hash: string
+  workspace_id: string
+  /** What whoever uses it becomes. */
+  user_role: UserRole
+  setup_expires_ms: number
+}
+
 export interface MigrationRow {
   number: number
   name: string
@@ -189,6 +222,9 @@ export interface Tables {
   usage_hours: UsageHourRow
   usage_marks: UsageMarkRow
   deleted_pipes: DeletedPipeRow
+  users: UserRow
+  sessions: SessionRow
+  setup_tokens: SetupTokenRow
   metadata_settings: SettingRow
   metadata_migrations: MigrationRow
 }

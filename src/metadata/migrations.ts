@@ -13,6 +13,7 @@ import { identityAndChecks } from './migrations/3-identity-and-checks.ts'
 import { serverKeyPins } from './migrations/4-server-key-pins.ts'
 import { revokedKeys } from './migrations/5-revoked-keys.ts'
 import { deletedPipesOfWorkspace } from './migrations/6-deleted-pipes-of-workspace.ts'
+import { people } from './migrations/7-people.ts'
 
 export interface Migration {
   number: number
@@ -27,6 +28,7 @@ export const migrations: readonly Migration[] = [
   { number: 4, name: 'server key pins', up: serverKeyPins },
   { number: 5, name: 'revoked keys', up: revokedKeys },
   { number: 6, name: 'deleted pipes of a workspace', up: deletedPipesOfWorkspace },
+  { number: 7, name: 'people', up: people },
 ]
 
 /**

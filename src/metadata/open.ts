@@ -21,9 +21,11 @@ import { pipes } from './pipes.ts'
 import { noQuotas, type WorkspaceQuotas } from './quotas.ts'
 import { createSealer, type Sealer, UnsealError } from './secrets.ts'
 import { pinStore } from './server-key-pins.ts'
+import { sessions } from './sessions.ts'
 import { openSqliteDatabase } from './sqlite/open.ts'
 import type { Metadata, MetadataSpec } from './store.ts'
 import { usage } from './usage.ts'
+import { users } from './users.ts'
 import { workspaces } from './workspaces.ts'
 
 export interface MetadataOptions {
@@ -67,6 +69,8 @@ export async function openMetadata(
     limits: limits(db),
     origins: origins(db, quotas),
     apiKeys: apiKeys(db, now, quotas),
+    users: users(db, now),
+    sessions: sessions(db, now),
     usage: usage(db),
     directory: directorySource(db),
     laneSource: laneSource(db, sealer),

@@ -22,6 +22,7 @@ import type {
 } from '../contract/destination.ts'
 import type { Epoch } from '../contract/epochs.ts'
 import type { AllowedOrigin, Pipe, PipeLimits, PipeUsage } from '../contract/pipe.ts'
+import type { User, UserRole } from '../contract/user.ts'
 import type { LaneSource, LaneStore, PinStore } from '../delivery/lane-state.ts'
 import type { DirectorySource } from '../directory/directory.ts'
 
@@ -158,6 +159,34 @@ export interface Metadata {
     /** Removes the rows of keys, of all workspaces, that were revoked before this time. */
     prune(revokedBeforeMs: number): Promise<void>
   }
+  readonly users: {
+    list(workspaceId: string): Promise<User[]>
+    /** Throws `duplicate_user_email` (over all workspaces) and `workspace_full`. */
+    create(workspaceId: string, user: NewUser): Promise<User>
+    /** Ends every session of the user. Null: no such user. Throws `last_admin`. */
+    update(workspaceId: string, userId: string, change: UserChange): Promise<User | null>
+    /** With its sessions. False: no such user. Throws `last_admin`. */
+    delete(workspaceId: string, userId: string): Promise<boolean>
+    /** Workspace-independent: for signing in. */
+    byEmail(email: string): Promise<StoredUser | null>
+    /** Makes the user and forgets the link. Null: there is no such link (any more). Throws as `create` does. */
+    redeemSetupLink(hash: string, user: Omit<NewUser, 'role'>): Promise<StoredUser | null>
+    /** Throws `workspace_full`. */
+    createSetupLink(workspaceId: string, link: NewSetupLink): Promise<void>
+    /** Whether `redeemSetupLink` would find it now. */
+    hasSetupLink(hash: string): Promise<boolean>
+  }
+  /** Workspace-independent: a session's hash says whose it is. */
+  readonly sessions: {
+    /** False: this is no longer the user's password, or there is no such user. Ends the oldest session of too many. */
+    begin(user: StoredUser, hash: string): Promise<boolean>
+    /** Whether it is too old is for the caller to say. */
+    find(hash: string): Promise<StoredSession | null>
+    used(hash: string): Promise<void>
+    end(hash: string): Promise<void>
+    /** Those last used, or begun, before these times. */
+    prune(lastUsedBeforeMs: number, begunBeforeMs: number): Promise<void>
+  }
   readonly usage: {
     /** Sums since `sinceMs` (whole hours), by pipe, and when its last request was, however long ago; a pipe without either is left out. */
     byPipe(workspaceId: string, sinceMs: number): Promise<Record<string, RolledUpUsage>>
@@ -189,4 +218,40 @@ export interface NewApiKey {
   prefix: string
   /** SHA-256 of the whole key, hex. */
   hash: string
+}
+
+export interface NewUser {
+  /** As it was typed. */
+  email: string
+  role: UserRole
+  passwordHash: string
+}
+
+/** What is left out stays as it is. */
+export interface UserChange {
+  role?: UserRole
+  passwordHash?: string
+}
+
+export interface NewSetupLink {
+  role: UserRole
+  /** SHA-256 of the token, hex. */
+  hash: string
+  expiresMs: number
+}
+
+export interface StoredUser {
+  readonly workspaceId: string
+  readonly user: User
+  readonly passwordHash: string
+}
+
+export interface StoredSession {
+  readonly workspaceId: string
+  readonly workspaceName: string
+  readonly user: User
+  readonly passwordHash: string
+  readonly createdMs: number
+  /** To the minute. */
+  readonly lastUsedMs: number
 }

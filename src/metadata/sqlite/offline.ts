@@ -143,8 +143,20 @@ export function beginEpoch(file: string, headSeq: number, nowMs: number): DataDi
     const identity = { ...before, epochs }
     const put = database.prepare('INSERT OR REPLACE INTO metadata_settings (name, value) VALUES (?, ?)')
     for (const { name, value } of identityRows(identity)) put.run(name, value)
+    endSessions(database)
     return identity
   })
+}
+
+/** What was ended after the backup must not live again: everybody signs in again, and links are made again. */
+function endSessions(database: Database.Database): void {
+  const find = database
+    .prepare("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?")
+    .pluck()
+  // An earlier version, without people, has written the file.
+  for (const table of ['sessions', 'setup_tokens']) {
+    if (find.get(table) === 1) database.exec(`DELETE FROM ${table}`)
+  }
 }
 
 /** The greatest seq that a lane names: no more than a hint where rows are damaged. */

@@ -1,0 +1,99 @@
+/** Sessions of people who are signed in. Contract "Sign-in for people". */
+import { resourceLimits } from '../contract/resource-limits.ts'
+import { type Connection, inWriteTransaction } from './database.ts'
+import type { Metadata } from './store.ts'
+import { shownUser } from './users.ts'
+
+export function sessions(db: Connection, now: () => number): Metadata['sessions'] {
+  return {
+    begin: ({ user, passwordHash }, hash) =>
+      inWriteTransaction(db, async (trx) => {
+        // The password may have been changed while it was compared: a session that it began would outlive the change.
+        const updated = await trx
+          .updateTable('users')
+          .set({ user_last_sign_in_ms: now() })
+          .where('user_id', '=', user.user_id)
+          .where('password_hash', '=', passwordHash)
+          .executeTakeFirst()
+        if (updated.numUpdatedRows === 0n) return false
+        await trx
+          .insertInto('sessions')
+          .values({
+            session_hash: hash,
+            user_id: user.user_id,
+            session_created_ms: now(),
+            session_last_used_ms: now(),
+          })
+          .execute()
+        await endOldest(trx, user.user_id)
+        return true
+      }),
+
+    async find(hash) {
+      const row = await db
+        .selectFrom('sessions')
+        .innerJoin('users', 'users.user_id', 'sessions.user_id')
+        .innerJoin('workspaces', 'workspaces.workspace_id', 'users.workspace_id')
+        .select(['sessions.session_created_ms', 'sessions.session_last_used_ms', 'workspaces.workspace_name'])
+        .selectAll('users')
+        .where('sessions.session_hash', '=', hash)
+        .executeTakeFirst()
+      if (row === undefined) return null
+      return {
+        workspaceId: row.workspace_id,
+        workspaceName: row.workspace_name,
+        user: shownUser(row),
+        passwordHash: row.password_hash,
+        createdMs: Number(row.session_created_ms),
+        lastUsedMs: Number(row.session_last_used_ms),
+      }
+    },
+
+    async used(hash) {
+      await inWriteTransaction(db, (trx) =>
+        trx
+          .updateTable('sessions')
+          .set({ session_last_used_ms: now() })
+          .where('session_hash', '=', hash)
+          .execute(),
+      )
+    },
+
+    async end(hash) {
+      await inWriteTransaction(db, (trx) =>
+        trx.deleteFrom('sessions').where('session_hash', '=', hash).execute(),
+      )
+    },
+
+    async prune(lastUsedBeforeMs, begunBeforeMs) {
+      await inWriteTransaction(db, (trx) =>
+        trx
+          .deleteFrom('sessions')
+          .where((eb) =>
+            eb.or([
+              eb('session_last_used_ms', '<', lastUsedBeforeMs),
+              eb('session_created_ms', '<', begunBeforeMs),
+            ]),
+          )
+          .execute(),
+      )
+    },
+  }
+}
+
+async function endOldest(trx: Connection, userId: string): Promise<void> {
+  await trx
+    .deleteFrom('sessions')
+    .where('session_hash', 'in', (eb) =>
+      eb
+        .selectFrom('sessions')
+        .select('session_hash')
+        .where('user_id', '=', userId)
+        .orderBy('session_created_ms', 'desc')
+        .orderBy('session_last_used_ms', 'desc')
+        // SQLite knows no OFFSET without a LIMIT.
+        .limit(1_000)
+        .offset(resourceLimits.sessionsPerUser),
+    )
+    .execute()
+}

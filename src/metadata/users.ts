@@ -1,0 +1,191 @@
+/** People who sign in, and the links with which they make an account. Contract "Sign-in for people". */
+import { randomUUID } from 'node:crypto'
+import { ApiError } from '../contract/errors.ts'
+import { resourceLimits } from '../contract/resource-limits.ts'
+import type { User } from '../contract/user.ts'
+import { type Connection, inWriteTransaction, isoTime, normaliseId, type UserRow } from './database.ts'
+import type { Metadata, NewUser, StoredUser } from './store.ts'
+
+export function users(db: Connection, now: () => number): Metadata['users'] {
+  return {
+    async list(workspaceId) {
+      const rows = await db
+        .selectFrom('users')
+        .selectAll()
+        .where('workspace_id', '=', normaliseId(workspaceId))
+        .orderBy('creation_order')
+        .orderBy('user_id')
+        .execute()
+      return rows.map(shownUser)
+    },
+
+    create: (workspaceId, user) =>
+      inWriteTransaction(db, async (trx) =>
+        shownUser(await insert(trx, normaliseId(workspaceId), user, now())),
+      ),
+
+    update: (workspaceId, userId, { role, passwordHash }) =>
+      inWriteTransaction(db, async (trx) => {
+        const row = await one(trx, workspaceId, userId)
+        if (row === null) return null
+        if (role === 'viewer') await requireAnotherAdmin(trx, row)
+        const changed = {
+          ...row,
+          user_role: role ?? row.user_role,
+          password_hash: passwordHash ?? row.password_hash,
+        }
+        await trx
+          .updateTable('users')
+          .set({ user_role: changed.user_role, password_hash: changed.password_hash })
+          .where('user_id', '=', row.user_id)
+          .execute()
+        await trx.deleteFrom('sessions').where('user_id', '=', row.user_id).execute()
+        return shownUser(changed)
+      }),
+
+    delete: (workspaceId, userId) =>
+      inWriteTransaction(db, async (trx) => {
+        const row = await one(trx, workspaceId, userId)
+        if (row === null) return false
+        await requireAnotherAdmin(trx, row)
+        await trx.deleteFrom('users').where('user_id', '=', row.user_id).execute()
+        return true
+      }),
+
+    async byEmail(email) {
+      const row = await db
+        .selectFrom('users')
+        .selectAll()
+        .where('user_email', '=', email.toLowerCase())
+        .executeTakeFirst()
+      return row === undefined ? null : storedUser(row)
+    },
+
+    redeemSetupLink: (hash, user) =>
+      inWriteTransaction(db, async (trx) => {
+        const link = await trx
+          .selectFrom('setup_tokens')
+          .selectAll()
+          .where('token_hash', '=', hash)
+          .where('setup_expires_ms', '>', now())
+          .executeTakeFirst()
+        if (link === undefined) return null
+        const row = await insert(trx, link.workspace_id, { ...user, role: link.user_role }, now())
+        await trx.deleteFrom('setup_tokens').where('token_hash', '=', hash).execute()
+        return storedUser(row)
+      }),
+
+    createSetupLink: (workspaceId, { role, hash, expiresMs }) =>
+      inWriteTransaction(db, async (trx) => {
+        await trx.deleteFrom('setup_tokens').where('setup_expires_ms', '<=', now()).execute()
+        const ofWorkspace = trx
+          .selectFrom('setup_tokens')
+          .select((eb) => eb.fn.countAll().as('count'))
+          .where('workspace_id', '=', normaliseId(workspaceId))
+        requireRoom(
+          await ofWorkspace.executeTakeFirst(),
+          'setup links that nobody has used',
+          'setupLinksPerWorkspace',
+        )
+        await trx
+          .insertInto('setup_tokens')
+          .values({
+            token_hash: hash,
+            workspace_id: normaliseId(workspaceId),
+            user_role: role,
+            setup_expires_ms: expiresMs,
+          })
+          .execute()
+      }),
+
+    async hasSetupLink(hash) {
+      const link = await db
+        .selectFrom('setup_tokens')
+        .select('token_hash')
+        .where('token_hash', '=', hash)
+        .where('setup_expires_ms', '>', now())
+        .executeTakeFirst()
+      return link !== undefined
+    },
+  }
+}
+
+async function insert(trx: Connection, workspaceId: string, user: NewUser, nowMs: number): Promise<UserRow> {
+  const known = await trx
+    .selectFrom('users')
+    .select((eb) => [eb.fn.countAll().as('count'), eb.fn.max('creation_order').as('order')])
+    .where('workspace_id', '=', workspaceId)
+    .executeTakeFirst()
+  requireRoom(known, 'users', 'usersPerWorkspace')
+  const row: UserRow = {
+    user_id: randomUUID(),
+    workspace_id: workspaceId,
+    user_email: user.email.toLowerCase(),
+    user_role: user.role,
+    password_hash: user.passwordHash,
+    user_created_ms: nowMs,
+    user_last_sign_in_ms: null,
+    creation_order: Number(known?.order ?? 0) + 1,
+  }
+  const inserted = await trx
+    .insertInto('users')
+    .values(row)
+    .onConflict((conflict) => conflict.doNothing())
+    .executeTakeFirst()
+  if (inserted.numInsertedOrUpdatedRows === 0n) throw new ApiError('duplicate_user_email')
+  return row
+}
+
+async function one(trx: Connection, workspaceId: string, userId: string): Promise<UserRow | null> {
+  const row = await trx
+    .selectFrom('users')
+    .selectAll()
+    .where('workspace_id', '=', normaliseId(workspaceId))
+    .where('user_id', '=', normaliseId(userId))
+    .executeTakeFirst()
+  return row ?? null
+}
+
+/** A workspace that has admins keeps one: otherwise nobody could let anybody in again but on the machine itself. */
+async function requireAnotherAdmin(
+  trx: Connection,
+  { workspace_id, user_id, user_role }: UserRow,
+): Promise<void> {
+  if (user_role !== 'admin') return
+  const other = await trx
+    .selectFrom('users')
+    .select('user_id')
+    .where('workspace_id', '=', workspace_id)
+    .where('user_role', '=', 'admin')
+    .where('user_id', '<>', user_id)
+    .limit(1)
+    .executeTakeFirst()
+  if (other === undefined) throw new ApiError('last_admin')
+}
+
+function requireRoom(
+  row: { count: string | number | bigint } | undefined,
+  words: string,
+  limit: 'usersPerWorkspace' | 'setupLinksPerWorkspace',
+): void {
+  const most = resourceLimits[limit]
+  if (Number(row?.count ?? 0) < most) return
+  throw new ApiError('workspace_full', {
+    message: `This workspace may have ${most} ${words}.`,
+    details: { limit: limit === 'usersPerWorkspace' ? 'users' : 'setup_links', limit_value: most },
+  })
+}
+
+export function shownUser(row: Omit<UserRow, 'workspace_id' | 'password_hash' | 'creation_order'>): User {
+  return {
+    user_id: row.user_id,
+    user_email: row.user_email,
+    user_role: row.user_role,
+    user_created_ts: isoTime(row.user_created_ms),
+    user_last_sign_in_ts: row.user_last_sign_in_ms === null ? null : isoTime(row.user_last_sign_in_ms),
+  }
+}
+
+function storedUser(row: UserRow): StoredUser {
+  return { workspaceId: row.workspace_id, user: shownUser(row), passwordHash: row.password_hash }
+}
