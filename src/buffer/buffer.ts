@@ -151,12 +151,20 @@ export interface Backlog {
   bytes: number
 }
 
+/** The newest messages: `newestSeq` of the whole buffer, and of every pipe that has ever had one here. */
+export interface Heads {
+  newestSeq: number
+  pipes: ReadonlyMap<string, number>
+}
+
 /** The reading side, used by the delivery thread. */
 export interface BufferReader {
   /** The run of a pipe's messages after `afterSeq`, whole messages only. */
   read(pipeId: string, afterSeq: number, limits: ReadLimits): Promise<MessageRun>
   /** Just after the pipe's newest message; `seq` 0 when it has never had one. */
   head(pipeId: string): Promise<Cursor>
+  /** Null when nothing was appended after `afterSeq`, to any pipe. That costs one look-up, all heads one for each pipe. */
+  heads(afterSeq: number): Promise<Heads | null>
   /**
    * Just before the oldest message that retention keeps: a cursor with a smaller `seq` has lost messages to it. What was
    * damaged does not move it: intact messages before the damage stay within reach.

@@ -166,8 +166,14 @@ export class LaneDriver {
     }
   }
 
+  /** Infinity: nothing is open. */
+  get closesInMs(): number {
+    if (this.#driver === null) return Number.POSITIVE_INFINITY
+    return Math.max(0, this.#usedAt + idleDriverMs - this.#clock.monotonicMs())
+  }
+
   async closeIdle(): Promise<void> {
-    if (this.#clock.monotonicMs() - this.#usedAt > idleDriverMs) await this.close()
+    if (this.closesInMs === 0) await this.close()
   }
 
   /** A driver that hangs may hang in closing too: it is not waited for longer than an abort. */

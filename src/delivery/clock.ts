@@ -23,12 +23,15 @@ export const systemClock: Clock = {
   },
 }
 
-/** The longest a lane sleeps before it checks for itself: a lost notification costs no more than this. */
+/**
+ * A lost notification costs no more than this: so often the set of lanes looks for messages that a lane has missed, and
+ * a lane that waits for a time looks for itself.
+ */
 export const pollIntervalMs = 5_000
 
 /**
- * How a lane sleeps: until its time, until it is interrupted, and never for longer than the poll interval. What comes
- * while it is awake is remembered and ends the next sleep before it begins.
+ * How a lane sleeps: until its time, until it is notified, until it is interrupted. What comes while it is awake is
+ * remembered and ends the next sleep before it begins.
  */
 export class Sleeper {
   readonly #clock: Clock
@@ -62,22 +65,27 @@ export class Sleeper {
     return this.#isNotified
   }
 
-  /** Until this monotonic time. */
+  /** Until this monotonic time, but no longer than the poll interval. */
   async until(atMs: number): Promise<void> {
-    if (!this.#isInterrupted) await this.#sleep(atMs - this.#clock.monotonicMs())
-    this.#isInterrupted = false
+    await this.#sleep(Math.min(atMs - this.#clock.monotonicMs(), pollIntervalMs))
   }
 
-  async waitForNotify(): Promise<void> {
+  /** For at most `longestMs`; Infinity: a lane at rest has no timer of its own. */
+  async waitForNotify(longestMs: number): Promise<void> {
     if (this.#isNotified) return
     this.#isIdle = true
-    await this.until(this.#clock.monotonicMs() + pollIntervalMs)
+    await this.#sleep(longestMs)
     this.#isIdle = false
   }
 
   async #sleep(ms: number): Promise<void> {
+    if (!this.#isInterrupted) await this.#wait(ms)
+    this.#isInterrupted = false
+  }
+
+  async #wait(ms: number): Promise<void> {
     await new Promise<void>((resolve) => {
-      const cancel = this.#clock.wake(Math.min(ms, pollIntervalMs), resolve)
+      const cancel = ms === Number.POSITIVE_INFINITY ? () => {} : this.#clock.wake(ms, resolve)
       this.#endSleep = () => {
         cancel()
         resolve()

@@ -4,13 +4,17 @@
  *
  * Retention goes by the low watermarks reported here, so they are made of saved cursors only: what a restart would begin
  * with. A pipe without lanes reports 0, since its messages wait for one.
+ *
+ * A lane at rest has no timer. Whatever made a notification come to nothing (it was lost, it came too early to see
+ * the message), the lane's cursor is behind its pipe's newest message: all of them are compared every five seconds, with
+ * one look into the buffer.
  */
 import assert from 'node:assert'
-import type { BufferFeed, BufferReader, LowWatermark } from '../buffer/buffer.ts'
+import type { BufferFeed, BufferReader, Heads, LowWatermark } from '../buffer/buffer.ts'
 import type { Epoch } from '../contract/epochs.ts'
 import type { DestinationDriver } from '../destinations/driver.ts'
 import type { Logger } from '../log.ts'
-import type { Clock } from './clock.ts'
+import { type Clock, pollIntervalMs } from './clock.ts'
 import { EventLoopTurns } from './event-loop-turns.ts'
 import type { Lane } from './lane.ts'
 import type { LaneOwnership } from './lane-ownership.ts'
@@ -62,6 +66,8 @@ export class LaneSet {
   /** By pipe: the last of its changes that are still being applied. */
   readonly #reconciling = new Map<string, Promise<void>>()
   #cancelReport: (() => void) | null = null
+  #cancelLook: (() => void) | null = null
+  #heads: Heads = { newestSeq: 0, pipes: new Map() }
   #hasMoved = false
   #reportedAt = 0
   #isClosing = false
@@ -92,6 +98,7 @@ export class LaneSet {
     for (const pipe of pipes) await this.#reconcile(pipe.pipeId, pipe)
     await this.#reportDeleted(new Set(pipes.map(({ pipeId }) => pipeId)))
     this.#report()
+    this.#lookLater()
   }
 
   /**
@@ -151,6 +158,7 @@ export class LaneSet {
     await Promise.all([...this.#lanes.values()].map((lane) => lane.close(graceMs)))
     await this.#saver.drain()
     this.#cancelReport?.()
+    this.#cancelLook?.()
     this.#reportLowWatermarks()
   }
 
@@ -260,6 +268,24 @@ export class LaneSet {
 
   #committed(pipeId: string): void {
     for (const lane of this.#pipes.get(pipeId)?.values() ?? []) lane.notify()
+  }
+
+  #lookLater(): void {
+    this.#cancelLook = this.#options.clock.wake(pollIntervalMs, () => {
+      this.#lookForMissed().catch(this.#options.onFatal)
+    })
+  }
+
+  async #lookForMissed(): Promise<void> {
+    const newer = await this.#options.reader.heads(this.#heads.newestSeq)
+    if (this.#isClosing) return
+    if (newer !== null) this.#heads = newer
+    // Also where nothing is new: a lane may have been notified in vain.
+    for (const [pipeId, lanes] of this.#pipes) {
+      const headSeq = this.#heads.pipes.get(pipeId) ?? 0
+      for (const lane of lanes.values()) lane.notifyHead(headSeq)
+    }
+    this.#lookLater()
   }
 
   #notifyDropped(): void {

@@ -19,11 +19,11 @@ export class LaneSleep {
     this.#sleeper = new Sleeper(clock)
   }
 
-  /** Nothing to do until a notification comes; a lost one costs a poll interval. */
+  /** Nothing to do until a notification comes, but to close connections when they have been idle for long enough. */
   async idle(): Promise<void> {
     if (this.#sleeper.isNotified) return
     await this.#prepare()
-    await this.#sleeper.waitForNotify()
+    await this.#sleeper.waitForNotify(this.#attempts.closesInMs)
   }
 
   /** The time that saving takes is part of the pause. */

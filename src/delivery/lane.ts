@@ -31,6 +31,8 @@ export interface Lane {
   start(): Promise<void>
   /** The pipe has new messages. */
   notify(): void
+  /** The pipe's newest message is this one: wakes a lane that waits for messages although it has not come so far. */
+  notifyHead(seq: number): void
   /** Retention dropped something: the lane counts what it has lost, even while it waits. */
   notifyDropped(): void
 

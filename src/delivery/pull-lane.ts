@@ -16,7 +16,6 @@ import assert from 'node:assert'
 import type { MarkedMessage } from '../buffer/buffer.ts'
 import type { LaneStatus } from '../contract/destination.ts'
 import { BatchReader } from './batch-reader.ts'
-import { pollIntervalMs } from './clock.ts'
 import { ConsumerCommands } from './consumer-commands.ts'
 import type { PullRequest, PullResult, RewindResult } from './delivery.ts'
 import { DurableState } from './durable-state.ts'
@@ -96,6 +95,10 @@ export class PullLane implements Lane, PullConsumers {
     this.#waiting.wakeAll()
   }
 
+  notifyHead(seq: number): void {
+    if (this.#row.cursorSeq < seq) this.#waiting.wakeAll()
+  }
+
   notifyDropped(): void {
     this.#cursor.notifyDropped()
     this.#command(undefined, () => this.#cursor.countLost()).catch(() => {})
@@ -130,7 +133,7 @@ export class PullLane implements Lane, PullConsumers {
       if (this.#commands.isEnding || leftMs <= 0) return found
       // Something changed while this one looked: it looks again instead of waiting.
       if (seen === this.#waiting.changes) {
-        await this.#waiting.wait(Math.min(pollIntervalMs, leftMs, this.#commands.leaseLeftMs))
+        await this.#waiting.wait(Math.min(leftMs, this.#commands.leaseLeftMs))
       }
     }
   }

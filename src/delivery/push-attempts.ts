@@ -79,6 +79,11 @@ export class PushAttempts {
     this.#progress.forgetTimeouts()
   }
 
+  /** When `closeIdle` will have something to close; Infinity: nothing is open. */
+  get closesInMs(): number {
+    return this.#driver.closesInMs
+  }
+
   async closeIdle(): Promise<void> {
     await this.#driver.closeIdle()
   }

@@ -8,7 +8,7 @@
  *            │                      │   │                ├─ transient ─▶ pause (backoff), same range again
  *         command,                  │   ├── bisected ◀───┼─ permanent, several messages ─▶ first part of them
  *         notification,             │   ├── halved ◀─────┼─ timed out: at once if rolled back, else the third time
- *         5 s at most               │   └── pause ◀──────┼─ permanent, one message ─▶ stuck at it: every 300 s
+ *         time                      │   └── pause ◀──────┼─ permanent, one message ─▶ stuck at it: every 300 s
  *                                   └────────────────────┴─ interrupted ─▶ command, same range again (no attempt)
  *
  * An attempt that failed half-way (`json_object`) first moves the cursor past what it stored; `recordOffset` says how
@@ -94,6 +94,10 @@ export class PushLane implements Lane {
 
   notify(): void {
     this.#sleep.notify()
+  }
+
+  notifyHead(seq: number): void {
+    if (this.#row.cursorSeq < seq) this.#sleep.notify()
   }
 
   notifyDropped(): void {

@@ -8,6 +8,7 @@ import type {
   Backlog,
   BufferReader,
   Cursor,
+  Heads,
   MarkedMessage,
   MessageRun,
   ReadLimits,
@@ -32,6 +33,9 @@ export class MemoryBuffer implements BufferReader {
   /** Called before every read is answered: the place for what happens just then. */
   beforeRead = () => {}
   reads = 0
+  backlogs = 0
+  /** Readers see none of the messages after this one yet, whatever they were told of. */
+  visibleSeq = Number.POSITIVE_INFINITY
 
   append(pipeId: string, records = 1, receivedMs = 0, recordText = '{"a":1}'): StoredMessage {
     const pipe = this.#pipe(pipeId)
@@ -80,7 +84,9 @@ export class MemoryBuffer implements BufferReader {
     this.beforeRead()
     const run: MessageRun = { messages: [], more: false, damaged: [], lost: [] }
     const throughSeq = limits.throughSeq ?? Number.POSITIVE_INFINITY
-    const { kept, head } = this.#pipe(pipeId)
+    const pipe = this.#pipe(pipeId)
+    const kept = pipe.kept.filter(({ message }) => message.seq <= this.visibleSeq)
+    const head = this.#positionAt(pipeId, Math.min(pipe.head.seq, this.visibleSeq))
     let records = 0
     let bytes = 0
     let last = limits.afterMark ? { ...(JSON.parse(limits.afterMark) as Backlog), seq: afterSeq } : null
@@ -117,6 +123,12 @@ export class MemoryBuffer implements BufferReader {
     return cursorOf(this.#pipe(pipeId).head)
   }
 
+  async heads(afterSeq: number): Promise<Heads | null> {
+    if (this.#seq <= afterSeq) return null
+    const pipes = new Map([...this.#pipes].map(([pipeId, { head }]) => [pipeId, head.seq]))
+    return { newestSeq: this.#seq, pipes }
+  }
+
   async earliest(pipeId: string): Promise<Cursor> {
     return cursorOf(this.#pipe(pipeId).earliest)
   }
@@ -126,7 +138,8 @@ export class MemoryBuffer implements BufferReader {
   }
 
   async backlog(pipeId: string, after: Cursor, throughSeq?: number): Promise<Backlog> {
-    const to = this.#positionAt(pipeId, throughSeq ?? Number.MAX_SAFE_INTEGER)
+    this.backlogs += 1
+    const to = this.#positionAt(pipeId, Math.min(throughSeq ?? this.visibleSeq, this.visibleSeq))
     const from: Backlog = JSON.parse(after.mark)
     return {
       messages: Math.max(0, to.messages - from.messages),

@@ -2,6 +2,7 @@
  * Where in the segments a pipe's messages are: by seq, by time, its first and its last. Each is one look at the list of
  * segments and an index look-up or a few; no messages are read.
  */
+import type { Heads } from '../buffer.ts'
 import type { OpenSegments } from './open-segments.ts'
 import { type PipePosition, zeroPosition } from './position.ts'
 import type { SegmentConnection } from './segment-connection.ts'
@@ -30,6 +31,16 @@ export function indexAt(names: readonly number[], seq: number): number {
 export function head(segments: OpenSegments, pipeId: string): PipePosition {
   while (segments.findNewer());
   return positionAt(segments, pipeId, Number.MAX_SAFE_INTEGER)
+}
+
+/** The newest segment knows the head that every pipe had just before it. */
+export function heads(segments: OpenSegments, afterSeq: number): Heads | null {
+  while (segments.findNewer());
+  const newest = segments.names().at(-1)
+  if (newest === undefined) return null
+  const segment = segments.open(newest)
+  const newestSeq = segment.lastSeq() ?? newest - 1
+  return newestSeq > afterSeq ? { newestSeq, pipes: segment.heads() } : null
 }
 
 /** Every segment knows each pipe's position just before it, so one segment is enough. */

@@ -6,13 +6,14 @@
  * the pass begins again once what can be read of it is in a new generation.
  */
 import type { Logger } from '../../log.ts'
-import type { Backlog, BufferReader, Cursor, MessageRun, ReadLimits } from '../buffer.ts'
+import type { Backlog, BufferReader, Cursor, Heads, MessageRun, ReadLimits } from '../buffer.ts'
 import { DamageReports } from './damage-reports.ts'
 import { OpenSegments } from './open-segments.ts'
 import {
   findEarliest,
   firstReceivedFrom,
   head,
+  heads,
   indexAt,
   nextAfter,
   positionAt,
@@ -54,6 +55,10 @@ class SegmentReader implements BufferReader {
 
   async head(pipeId: string): Promise<Cursor> {
     return cursorOf(await this.#pass(() => head(this.#segments, pipeId)))
+  }
+
+  async heads(afterSeq: number): Promise<Heads | null> {
+    return this.#pass(() => heads(this.#segments, afterSeq))
   }
 
   async earliest(pipeId: string): Promise<Cursor> {

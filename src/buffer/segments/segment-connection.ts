@@ -35,6 +35,11 @@ type RowColumns = [
 ]
 type PipeColumns = [no: number, seq: number, messages: number, records: number, bytes: number]
 
+/** One look into the index for each pipe in the newest segment. */
+const selectHeads = `
+  SELECT pipe_id, coalesce(
+    (SELECT seq FROM message WHERE message.pipe = pipe.no ORDER BY seq DESC LIMIT 1), base_seq) FROM pipe`
+
 /** Enough for the inner nodes of the index; bodies are read once and not again. */
 const cacheKiB = 2048
 
@@ -200,6 +205,11 @@ export class SegmentConnection {
   /** The newest seq of all pipes, compacted away or not; null when the segment is empty. */
   lastSeq(): number | null {
     return this.#read(() => this.#lastSeq.get()) as number | null
+  }
+
+  /** The newest seq of every pipe that this segment or an older one has had messages of. */
+  heads(): Map<string, number> {
+    return new Map(this.#read(() => this.#db.prepare(selectHeads).raw().all()) as [string, number][])
   }
 
   /** The pipes that this segment or an older one has had messages of. */

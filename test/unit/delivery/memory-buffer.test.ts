@@ -40,6 +40,7 @@ t.test('the stand-in answers as the real buffer does', async (t) => {
     head = seq
   }
   await until('the reader sees the last message', async () => (await reader.head(a)).seq === head)
+  for (const seq of [0, 29, 30]) t.strictSame(await reader.heads(seq), await standIn.heads(seq))
   for (const pipeId of [a, b, never]) {
     t.strictSame(await reader.head(pipeId), await standIn.head(pipeId))
     t.strictSame(await reader.earliest(pipeId), await standIn.earliest(pipeId))
