@@ -11,6 +11,7 @@ export interface LoadOptions {
   /** Sent in turn. */
   bodies: readonly string[]
   connections: number
+  /** Whole ones: rounded up. */
   seconds: number
 }
 
@@ -42,7 +43,18 @@ async function withWrk({ url, headers, bodies, connections, seconds }: LoadOptio
     lines.push(`requests[${index + 1}] = wrk.format(nil, nil, nil, ${luaString(body)})`)
   lines.push('end', 'function request()', `at = at % ${bodies.length} + 1`, 'return requests[at]', 'end')
   writeFileSync(script, lines.join('\n'))
-  const args = ['-t', '1', '-c', String(connections), '-d', `${seconds}s`, '--latency', '-s', script, url]
+  const args = [
+    '-t',
+    '1',
+    '-c',
+    String(connections),
+    '-d',
+    `${Math.ceil(seconds)}s`,
+    '--latency',
+    '-s',
+    script,
+    url,
+  ]
   const { stdout } = await run('wrk', args)
   const number = (pattern: RegExp) => Number(pattern.exec(stdout)?.[1] ?? 0)
   return {
@@ -78,7 +90,7 @@ async function withAutocannon({
     '-c',
     String(connections),
     '-d',
-    String(seconds),
+    String(Math.ceil(seconds)),
     '-m',
     'POST',
     '-b',

@@ -1,7 +1,8 @@
 /**
- * `npm run bench [-- ingest delivery lanes listing scanner] [--program PATH]`: speed of the built daemon, each figure from
- * a fresh data directory on this machine, with its own load generator beside it. Prints tables; asserts nothing. `--program`
- * names another build's bin/pipectl.js, to compare two with the same load and records.
+ * `npm run bench [-- ingest delivery lanes listing scanner] [--program PATH] [--before PATH]`: speed of the built daemon,
+ * each figure from a fresh data directory on this machine, with its own load generator beside it. Prints tables; asserts
+ * nothing. `--program` names another build's bin/pipectl.js, to compare two with the same load and records; `--before` one
+ * that is measured beside this one.
  */
 import os from 'node:os'
 import path from 'node:path'
@@ -17,11 +18,12 @@ const benches: Record<string, () => Promise<string>> = {
 }
 
 const { values, positionals } = parseArgs({
-  options: { program: { type: 'string' } },
+  options: { program: { type: 'string' }, before: { type: 'string' } },
   allowPositionals: true,
 })
 // Read when test/support/daemon.ts is imported, which every bench does later.
 if (values.program !== undefined) process.env.PIPECTL_PROGRAM = path.resolve(values.program)
+if (values.before !== undefined) process.env.BENCH_BEFORE = path.resolve(values.before)
 const wanted = positionals.length > 0 ? positionals : Object.keys(benches)
 const cpu = os.cpus()
 console.log(

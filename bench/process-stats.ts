@@ -9,7 +9,16 @@ export function cpuSeconds(pid: number): number {
   return (Number(fields[11]) + Number(fields[12])) / ticksPerSecond
 }
 
+/** Resident size, in MiB. */
+export function rssMiB(pid: number): number {
+  return statusKiB(pid, 'VmRSS') / 1024
+}
+
 /** Largest resident size so far, in MiB. */
 export function peakRssMiB(pid: number): number {
-  return Number(/VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? 0) / 1024
+  return statusKiB(pid, 'VmHWM') / 1024
+}
+
+function statusKiB(pid: number, name: string): number {
+  return Number(new RegExp(`${name}:\\s+(\\d+)`).exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? 0)
 }

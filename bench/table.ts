@@ -13,3 +13,8 @@ export function table(head: string[], rows: string[][]): string {
 export function count(value: number): string {
   return Math.round(value).toLocaleString('en-US')
 }
+
+/** Of the two in the middle the larger. */
+export function median(values: readonly number[]): number {
+  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0
+}

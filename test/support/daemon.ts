@@ -37,6 +37,8 @@ export interface DaemonOptions {
   dataDir?: string
   env?: Record<string, string>
   args?: string[]
+  /** Another build's bin/pipectl.js, beside this one: for the bench. */
+  program?: string
   /** Runs the daemon under this command, e.g. `['faketime', '+1 day']`. */
   under?: string[]
 }
@@ -76,8 +78,9 @@ export function makeDataDir(): string {
 export async function initDataDir(
   dataDir: string,
   env: Record<string, string> = {},
+  program = binary,
 ): Promise<CreatedWorkspace> {
-  const { stdout } = await run(process.execPath, [binary, 'init', '--json', '--data-dir', dataDir], {
+  const { stdout } = await run(process.execPath, [program, 'init', '--json', '--data-dir', dataDir], {
     env: cleanEnv(env),
   })
   return JSON.parse(stdout)
@@ -173,7 +176,7 @@ export class TestDaemon extends ApiClient {
     const [command, ...prefix] = [...(this.#options.under ?? []), process.execPath]
     const args = [
       ...prefix,
-      binary,
+      this.#options.program ?? binary,
       'serve',
       '--data-dir',
       this.dataDir,
@@ -286,7 +289,7 @@ export class TestDaemon extends ApiClient {
   /** Throws when the OpenAPI document that this daemon serves does not describe the response. */
   async #compareWithDocument(method: string, apiPath: string, answer: Answer<unknown>): Promise<void> {
     // Another build, e.g. an older one in a bench, is not what is tested.
-    if (process.env.PIPECTL_PROGRAM !== undefined) return
+    if (process.env.PIPECTL_PROGRAM !== undefined || this.#options.program !== undefined) return
     this.#check ??= fetchCheck(this.url)
     const { status, body, text } = answer
     const path = apiPath.split('?')[0] ?? ''
@@ -366,7 +369,11 @@ export async function call<Body = Record<string, unknown>>(
 export async function startDaemon(options: DaemonOptions = {}): Promise<TestDaemon> {
   const daemon = new TestDaemon(options)
   if (options.dataDir === undefined) {
-    const created = await copyFreshDataDir(daemon.dataDir)
+    const { program } = options
+    const created =
+      program === undefined
+        ? await copyFreshDataDir(daemon.dataDir)
+        : await initDataDir(daemon.dataDir, {}, program)
     daemon.apiKey = created.api_key
     daemon.workspaceId = created.workspace_id
   }
