@@ -50,6 +50,9 @@ async function joinModules() {
       platform: 'node',
       target: 'node20',
       legalComments: 'inline',
+      // Node keeps the text of each module in memory, in every thread that loads it. Lines stay: they are in stack traces.
+      minifyWhitespace: true,
+      lineLimit: 120,
       chunkNames: 'shared-[hash]',
       // Its native binding is looked for when it is loaded.
       external: ['uWebSockets.js'],
