@@ -203,8 +203,11 @@ export async function goesOn(t: Test, base: Base, dataDir: string, expected: Exp
 }
 
 async function saysMissing(t: Test, daemon: TestDaemon): Promise<void> {
-  const { body } = await daemon.api<{ warnings?: string[] }>('GET', '/v1/ready', undefined, { key: null })
-  t.ok(body.warnings?.includes('segments_missing'), 'GET /v1/ready warns of it')
+  // What main knows of the writer's segments comes with the writer's next report, a moment after the log line.
+  await until('GET /v1/ready warns of it', async () => {
+    const { body } = await daemon.api<{ warnings?: string[] }>('GET', '/v1/ready', undefined, { key: null })
+    return body.warnings?.includes('segments_missing')
+  })
   const { stdout } = await runCli(['status', '-o', 'table'], { env: cliEnv(daemon, daemon.dataDir) })
   t.match(stdout, /warning +parts of the buffer are missing/, 'and so does pipectl status')
 }
