@@ -168,7 +168,11 @@ async function openParts(settings: Settings, context: StartContext): Promise<Dae
     ...{ ...stores, ...accounting, bodyMemory, clientIp },
     context,
   })
-  const { addresses } = await openServer(settings, { ...stores, ...accounting, engine, ingest }, context)
+  const { addresses } = await openServer(
+    settings,
+    { ...stores, ...accounting, engine, ingest, clientIp },
+    context,
+  )
   const metrics = await openMetricsServer(settings, { ...stores, ...accounting, bodyMemory }, context)
   // Now, because a start that fails for lack of space must not hold any itself.
   shutdown.set('hold disk space', () => keepRoomToOpen(spec))
@@ -211,7 +215,11 @@ async function openIngestParts(
   if (workers > 1) {
     const onThreadFailed = exitWhenDead('ingest', context)
     const threads = await openThreadedIngest(workers, settings, parts, { ...context, onThreadFailed })
-    return { ingest: threads, trust: (cidrs) => threads.trust(cidrs), silentMs: () => threads.silentMs() }
+    const trust = async (cidrs: readonly string[]) => {
+      clientIp.trust(cidrs)
+      await threads.trust(cidrs)
+    }
+    return { ingest: threads, trust, silentMs: () => threads.silentMs() }
   }
   const ingest = await openIngest(settings, { ...parts, clientIp }, context)
   return { ingest, trust: async (cidrs) => clientIp.trust(cidrs), silentMs: () => 0 }

@@ -2,6 +2,9 @@
 import { formatAddress } from './config.ts'
 import { targetFault } from './destinations/descriptors.ts'
 import { isPrivateDenied } from './destinations/egress-addresses.ts'
+import { dashboardPages } from './http/dashboard-files.ts'
+import { DashboardGate } from './http/dashboard-gate.ts'
+import { dashboardRoutes } from './http/dashboard-routes.ts'
 import type { HttpEngine } from './http/engine.ts'
 import { AddressInUseError, requireFreeAddress } from './http/listen.ts'
 import { LongPoll } from './http/long-poll.ts'
@@ -12,9 +15,12 @@ import { openHttpServer } from './http/server.ts'
 import { serviceRoutes } from './http/service-routes.ts'
 import type { Ingest } from './ingest/accept.ts'
 import type { BodyMemory } from './ingest/body-memory.ts'
+import type { ClientIp } from './ingest/client-ip.ts'
 import { IngestThreads } from './ingest-threads/ingest-threads.ts'
 import type { Logger } from './log.ts'
 import { openManagement } from './management/management.ts'
+import { Sessions } from './management/sessions.ts'
+import { Passwords } from './metadata/password-hash.ts'
 import { type MetricsServer, openMetrics } from './metrics.ts'
 import type { Accounting } from './open-ingest.ts'
 import type { StartContext, Stores } from './open-stores.ts'
@@ -26,7 +32,7 @@ const responseGraceMs = 1_000
 
 export async function openServer(
   settings: Settings,
-  parts: Stores & Accounting & { engine: HttpEngine; ingest: Ingest | IngestThreads },
+  parts: Stores & Accounting & { engine: HttpEngine; ingest: Ingest | IngestThreads; clientIp: ClientIp },
   { isSafe = false, log, shutdown }: StartContext,
 ) {
   const { metadata, buffer, engine, authenticate } = parts
@@ -48,13 +54,17 @@ export async function openServer(
     dataPort: () => dataPort,
     log,
   })
+  const passwords = new Passwords()
+  const v1 = [...routesOf(parts, passwords, log), ...services]
+  const dashboard = openDashboard(settings, { ...parts, passwords }, v1, log)
   const server = await openHttpServer({
     engine,
     dataEngine: threads?.engine ?? null,
     surfaces: surfaces(settings),
-    routes: [...routesOf(parts, log), ...services],
+    routes: [...v1, ...dashboard.routes],
     ingest,
     authenticate,
+    gate: dashboard.gate,
     log,
   })
   dataPort = server.addresses[1]?.port ?? null
@@ -72,10 +82,29 @@ export async function openServer(
   return { addresses: server.addresses }
 }
 
-function routesOf(parts: Stores & Accounting, log: Logger): Route[] {
+interface Dashboard {
+  gate: DashboardGate | null
+  routes: Route[]
+}
+
+function openDashboard(
+  settings: Settings,
+  { metadata, passwords, clientIp }: Stores & { passwords: Passwords; clientIp: ClientIp },
+  v1: readonly Route[],
+  log: Logger,
+): Dashboard {
+  if (settings.dashboard === 'off') return { gate: null, routes: [] }
+  const sessions = new Sessions({ metadata, passwords, now: Date.now, log })
+  const { public_url: publicUrl, listen } = settings
+  const gate = new DashboardGate({ publicUrl, listenHost: listen.host, clientIp, sessions })
+  return { gate, routes: [...dashboardRoutes(sessions, v1), ...dashboardPages()] }
+}
+
+function routesOf(parts: Stores & Accounting, passwords: Passwords, log: Logger): Route[] {
   const { metadata, changes, buffer, delivery, usage, egress } = parts
   const management = openManagement({
     metadata,
+    passwords,
     changes,
     delivery,
     headSeq: () => buffer.headSeq(),

@@ -78,12 +78,20 @@ export const settingDefinitions = [
     doc: 'The same for ingest and pull, where it is another address.',
   },
   {
+    key: 'dashboard',
+    env: 'PIPECTL_DASHBOARD',
+    kind: 'enum',
+    values: ['on', 'off'],
+    fallback: 'on',
+    doc: 'Whether the web dashboard is served at /dashboard of listen, under the host of public_url, the listen address and localhost.',
+  },
+  {
     key: 'trusted_proxies',
     env: 'PIPECTL_TRUSTED_PROXIES',
     kind: 'cidrs',
     fallback: [],
     reloads: true,
-    doc: 'CIDRs of proxies whose X-Forwarded-For is believed.',
+    doc: 'CIDRs of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed.',
   },
   {
     key: 'destination_db_ssl',
@@ -361,6 +369,7 @@ export interface Settings {
   /** Without a slash at its end. */
   public_url: string | null
   public_data_url: string | null
+  dashboard: 'on' | 'off'
   trusted_proxies: string[]
   destination_db_ssl: boolean
   destination_db_cleartext_auth: boolean

@@ -27,6 +27,7 @@ import type { Operation } from './operation.ts'
 import { operationTable } from './operations.ts'
 import { AllowedOrigin, Pipe, PipeCreate, PipeLimits, PipeUpdate, PipeUsage, pipeDefaults } from './pipe.ts'
 import { responseBodies, StoredLimits } from './responses.ts'
+import { SetupLink, User, UserCreate, UserUpdate } from './user.ts'
 
 /** Where the two surfaces are reached: the defaults of the document's server variables. */
 export interface ServerUrls {
@@ -95,6 +96,10 @@ const names = new Map<object, string>([
   [AllowedOrigin, 'AllowedOrigin'],
   [ApiKey, 'ApiKey'],
   [ApiKeyCreate, 'ApiKeyCreate'],
+  [User, 'User'],
+  [UserCreate, 'UserCreate'],
+  [UserUpdate, 'UserUpdate'],
+  [SetupLink, 'SetupLink'],
   [ColumnMapping, 'ColumnMapping'],
   [StoredColumn, 'StoredColumnMapping'],
   [LaneStatus, 'Lane'],

@@ -23,6 +23,8 @@ export interface Operation {
   description?: string
   /** `key`: Bearer key required. `pipe`: as the pipe says. */
   auth: 'none' | 'key' | 'pipe'
+  /** What the caller must be allowed to. Absent: `read` for GET, `manage` for everything else. */
+  needs?: 'read' | 'manage'
   parameters?: readonly OperationParameter[]
   /** The JSON body. Absent: the operation takes none. */
   request?: TSchema
@@ -32,6 +34,10 @@ export interface Operation {
   /** Further statuses that are no error of the catalogue, e.g. 204 of an empty pull. */
   otherResponses?: Readonly<Record<number, { description: string; schema?: TSchema }>>
   errors: readonly ErrorCode[]
+}
+
+export function needsOf({ method, needs }: Pick<Operation, 'method' | 'needs'>): 'read' | 'manage' {
+  return needs ?? (method === 'GET' ? 'read' : 'manage')
 }
 
 export const everyKeyed = ['unauthorized', 'server_error'] as const

@@ -6,6 +6,7 @@ import type { Static, TSchema } from 'typebox'
 import { healthOperations, ingestOperations, pullOperations } from './data-operations.ts'
 import { destinationOperations } from './destination-operations.ts'
 import type { Operation } from './operation.ts'
+import { userOperations } from './user-operations.ts'
 import { apiKeyOperations, pipeOperations, pipeSettingOperations } from './workspace-operations.ts'
 
 /** In the order of the OpenAPI document. */
@@ -14,6 +15,7 @@ export const operations = [
   ...destinationOperations,
   ...pipeSettingOperations,
   ...apiKeyOperations,
+  ...userOperations,
   ...healthOperations,
   ...ingestOperations,
   ...pullOperations,

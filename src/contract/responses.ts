@@ -4,6 +4,7 @@ import { ApiKey } from './api-key.ts'
 import { Destination } from './destination.ts'
 import { AllowedOrigin, Pipe, PipeLimits, PipeUsage } from './pipe.ts'
 import { notReadyReasons, readyWarnings } from './ready-words.ts'
+import { SetupLink, User, UserList } from './user.ts'
 
 const uuid = () => Type.String({ format: 'uuid' })
 const timestamp = () => Type.String({ format: 'date-time' })
@@ -77,6 +78,9 @@ export const responseBodies = {
     api_key: Type.String({ description: 'The whole key. Shown this once.' }),
     api_key_name: Type.String(),
   }),
+  userList: UserList,
+  user: Type.Object({ user: User }),
+  setupLink: SetupLink,
   health: Type.Object({ status: Type.Enum(['ok']), timestamp: timestamp() }),
   ready: Type.Object({ status: Type.Enum(['ready']), warnings: warnings() }),
   notReady: Type.Object({

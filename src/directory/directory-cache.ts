@@ -134,7 +134,7 @@ function createKeyCache(
 }
 
 function principalOf({ workspaceId, apiKeyId }: DirectoryKey): Principal {
-  return { workspaceId, by: { kind: 'key', apiKeyId } }
+  return { workspaceId, by: { kind: 'key', apiKeyId }, mayManage: true }
 }
 
 /** Entries are in the order they expire: the oldest go first. */

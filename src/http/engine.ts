@@ -19,7 +19,10 @@ export const patienceMs = 10_000
 export type Handler = (head: RequestHead, exchange: Exchange) => void
 
 export interface ServedPath {
-  /** With parameters in braces: `/v1/pipes/{pipe_id}`. A literal segment wins over a parameter. */
+  /**
+   * With parameters in braces: `/v1/pipes/{pipe_id}`. A literal segment wins over a parameter. `/dashboard/*` is everything
+   * below that no other path is; it has no methods, only `rest`.
+   */
   path: string
   /** By method, in capitals. */
   methods: ReadonlyMap<string, Handler>

@@ -3,6 +3,7 @@
  * contract; here is only which parts of a request each use case takes. Leaving an operation out does not compile.
  */
 import assert from 'node:assert'
+import { needsOf } from '../contract/operation.ts'
 import { type ManagementOperationId, operationTable } from '../contract/operations.ts'
 import type { Principal } from '../directory/principal.ts'
 import type { Management } from '../management/management.ts'
@@ -18,6 +19,7 @@ interface Call {
   destination: string
   origin: string
   apiKey: string
+  user: string
 }
 type Handler = (call: Call) => Promise<unknown>
 
@@ -32,7 +34,17 @@ export function managementRoutes(management: Management): Route[] {
       const body = await handler(callOf(request))
       return body === undefined ? { status: success.status } : { status: success.status, body }
     }
-    return [{ method, path, operationId, surface: 'management', auth: 'key', handler: serve }]
+    return [
+      {
+        method,
+        path,
+        operationId,
+        surface: 'management',
+        auth: 'key',
+        needs: needsOf(operation),
+        handler: serve,
+      },
+    ]
   })
 }
 
@@ -75,6 +87,11 @@ function handlersOf(m: Management): Record<ManagementOperationId, Handler> {
     listApiKeys: ofWorkspace(m.listApiKeys),
     createApiKey: ofWorkspace(m.createApiKey),
     revokeApiKey: (c) => m.revokeApiKey(c.principal, c.apiKey),
+    listUsers: ofWorkspace(m.listUsers),
+    createUser: ofWorkspace(m.createUser),
+    updateUser: (c) => m.updateUser(c.workspaceId, c.user, c.body),
+    deleteUser: (c) => m.deleteUser(c.workspaceId, c.user),
+    createSetupLink: ofWorkspace(m.createSetupLink),
   }
 }
 
@@ -89,5 +106,6 @@ function callOf({ params, principal, body, query }: ApiRequest): Call {
     destination: params.destination_id ?? '',
     origin: params.origin_id ?? '',
     apiKey: params.api_key_id ?? '',
+    user: params.user_id ?? '',
   }
 }

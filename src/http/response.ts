@@ -39,7 +39,7 @@ export function toResponse({ status, body, headers = [] }: ApiReply): HttpRespon
 export function errorResponse(error: unknown, log: Logger, where: string): HttpResponse {
   const known = error instanceof ApiError ? error : unexpected(error, log, where)
   const headers = Object.entries(known.headers)
-  if (known.status === 401) headers.push(['WWW-Authenticate', 'Bearer'])
+  if (known.code === 'unauthorized') headers.push(['WWW-Authenticate', 'Bearer'])
   return toResponse({ status: known.status, body: known.body(), headers })
 }
 

@@ -20,8 +20,14 @@ export function pathsOf(routes: readonly Route[], context: RouteContext): Served
     }
     const headers = { Allow: [...methods.keys()].join(', ') }
     const rest = rejectWith(context, () => new ApiError('method_not_allowed', { headers }))
+    // Of uWebSockets' methods each would come before a path that another method has.
+    if (path.endsWith('/*')) return { path, methods: new Map(), rest: byMethod(methods, rest) }
     return { path, methods, rest, keyed }
   })
+}
+
+function byMethod(methods: ReadonlyMap<string, Handler>, rest: Handler): Handler {
+  return (head, exchange) => (methods.get(head.method) ?? rest)(head, exchange)
 }
 
 /** Responds with that error to whatever comes. */

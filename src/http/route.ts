@@ -12,8 +12,20 @@ export interface ApiRequest {
   body: unknown
   /** Who makes the request; null on routes without authentication. */
   principal: Principal | null
+  /** Of a browser, on routes that are for browsers alone. */
+  visit?: Visit | null
   /** True once the client has gone. Absent: not known. */
   isAborted?(): boolean
+}
+
+/** How a browser reaches the dashboard. */
+export interface Visit {
+  /** For counting attempts: an IPv4 address, or the /64 network of an IPv6 one. */
+  address: string
+  /** Over TLS, which a proxy in front ends. */
+  isSecure: boolean
+  /** What the cookie holds; null: there is none. */
+  sessionToken: string | null
 }
 
 export interface ApiReply {
@@ -28,12 +40,18 @@ export interface ApiReply {
 
 export interface Route {
   method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
-  /** With parameters in braces, as the OpenAPI document writes them: `/v1/pipes/{pipe_id}`. */
+  /** With parameters in braces, as the OpenAPI document writes them: `/v1/pipes/{pipe_id}`; `/dashboard/*`: see ServedPath. */
   path: string
   operationId: string
   /** The listeners that serve it: those of management, those of ingest and pull, or all. */
   surface: 'management' | 'data' | 'all'
-  auth: 'none' | 'key'
+  /**
+   * Who may call it. `key`: whoever has an active API key. The others are for browsers, below /dashboard, under a name of
+   * this service (`dashboard-gate.ts`): `page`: anyone; `form`: anyone on a page of ours; `session`: who is signed in.
+   */
+  auth: 'none' | 'key' | 'page' | 'form' | 'session'
+  /** What whoever has a key or a session must be allowed to. Default: `read`. */
+  needs?: 'read' | 'manage'
   /** False for a GET that changes something (pull). Default: a GET also serves HEAD. */
   supportsHead?: boolean
   /** The error for a body that is not a JSON object. Default: `validation_error` with `errors: {"": …}`. */

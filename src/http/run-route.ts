@@ -1,22 +1,26 @@
 /**
- * One request to a route of the table: framing → key → body → handler → response. Authentication comes before anything
+ * One request to a route of the table: framing → key, or session → body → handler → response. Authentication comes before anything
  * that costs: before the path's parameters are looked at and before a body is checked.
  */
+import assert from 'node:assert'
 import { ApiError, type ErrorCode, payloadTooLarge, validationError } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import { type Authenticate, admit } from '../directory/authenticate.ts'
 import type { Principal } from '../directory/principal.ts'
 import { scanJson } from '../ingest/parse.ts'
 import type { Logger } from '../log.ts'
+import { type DashboardGate, dashboardHeaders } from './dashboard-gate.ts'
 import type { Handler } from './engine.ts'
 import type { Exchange, RequestHead } from './exchange.ts'
 import { type Framing, framingFault, noFraming, noteHeader } from './framing.ts'
-import { errorResponse, toResponse } from './response.ts'
-import type { ApiReply, Route } from './route.ts'
+import { errorResponse, type HttpResponse, toResponse } from './response.ts'
+import type { ApiReply, Route, Visit } from './route.ts'
 
 /** What serving a route needs besides the route. */
 export interface RouteContext {
   authenticate: Authenticate
+  /** Without one no route may be for browsers. */
+  gate?: DashboardGate | null
   log: Logger
   /** True while the server is shutting down: connections are closed after their response. */
   isStopping(): boolean
@@ -29,15 +33,36 @@ const maxDepth = 100
 export function runRoute(route: Route, context: RouteContext): Handler {
   const { log, isStopping } = context
   return guarded(context, (head, exchange, headers) => {
+    const complete = completion(route, context, exchange, headers)
     reply(route, context, head, exchange, headers).then(
       (given) => {
         if (given === null) return
-        if (given.onSent) exchange.sendTracked(toResponse(given), given.onSent)
-        else exchange.send(toResponse(given), isStopping())
+        if (given.onSent) exchange.sendTracked(complete(toResponse(given)), given.onSent)
+        else exchange.send(complete(toResponse(given)), isStopping())
       },
-      (error) => exchange.send(errorResponse(error, log, route.operationId), isStopping()),
+      (error) => exchange.send(complete(errorResponse(error, log, route.operationId)), isStopping()),
     )
   })
+}
+
+/** What every response to a browser has, errors included. */
+function completion(
+  route: Route,
+  { gate }: RouteContext,
+  exchange: Exchange,
+  { byName }: Headers,
+): (response: HttpResponse) => HttpResponse {
+  if (gate == null || !isForBrowsers(route)) return (response) => response
+  const common = dashboardHeaders(gate.isSecure(byName, exchange.peer()))
+  return (response) => {
+    const own = new Set(response.headers.map(([name]) => name.toLowerCase()))
+    const missing = common.filter(([name]) => !own.has(name.toLowerCase()))
+    return { ...response, headers: [...response.headers, ...missing] }
+  }
+}
+
+function isForBrowsers({ auth }: Route): boolean {
+  return auth === 'page' || auth === 'form' || auth === 'session'
 }
 
 interface Headers {
@@ -87,12 +112,18 @@ async function reply(
   const authorization = framing.authorizations > 1 ? '' : (headers.authorization ?? '')
   const takesBody = route.method !== 'GET' && route.method !== 'DELETE' && hasBody(headers)
   const afterKey = <P extends Principal | null>(principal: P) => {
+    if (route.needs === 'manage' && principal?.mayManage === false) throw new ApiError('forbidden', noManage)
     if (takesBody && Number(headers['content-length']) > maxRouteBodyBytes)
       throw payloadTooLarge(maxRouteBodyBytes)
     return principal
   }
+  const visit = visitOf(route, context, head.method, headers, exchange)
   const admission =
-    route.auth === 'key' ? admit(context.authenticate, authorization, afterKey) : afterKey(null)
+    route.auth === 'key'
+      ? admit(context.authenticate, authorization, afterKey)
+      : route.auth === 'session'
+        ? admitSession(context, visit, head.method, headers).then(afterKey)
+        : afterKey(null)
   const announcedBytes = Number(headers['content-length'])
   const bytes = takesBody
     ? await exchange.body({ maxBytes: maxRouteBodyBytes, announcedBytes, reserve: () => {} }, admission)
@@ -104,8 +135,33 @@ async function reply(
     headers,
     body: bytes === undefined ? undefined : parseBody(route, headers['content-type'], bytes),
     principal: await admission,
+    visit,
     isAborted: () => exchange.isAborted,
   })
+}
+
+const noManage = { message: 'This takes the role admin: yours may only look.' }
+
+function visitOf(
+  route: Route,
+  { gate }: RouteContext,
+  method: string,
+  headers: Record<string, string>,
+  exchange: Exchange,
+): Visit | null {
+  if (!isForBrowsers(route)) return null
+  assert(gate != null, `nothing guards ${route.path}`)
+  return gate.visit(route, method, headers, exchange.peer())
+}
+
+async function admitSession(
+  { gate }: RouteContext,
+  visit: Visit | null,
+  method: string,
+  headers: Record<string, string>,
+): Promise<Principal> {
+  assert(gate != null && visit !== null)
+  return await gate.admit(visit, method, headers)
 }
 
 function paramsOf({ path }: Route, head: RequestHead): Record<string, string> {

@@ -2,6 +2,7 @@
  * The HTTP server: one listener per surface, on the engine of the settings.
  *
  *   management surface   /v1/pipes… /v1/api-keys… /openapi/…           (routes as data, contract's route table)
+ *                        /dashboard  /dashboard/api/v1/…               (the same and the sessions of people, for browsers)
  *   data surface         /v1/ingest/{pipe_id}  /v1/pull/…
  *   both                 /v1/health  /v1/ready
  */
@@ -10,6 +11,7 @@ import type { Authenticate } from '../directory/authenticate.ts'
 import type { Ingest } from '../ingest/accept.ts'
 import type { Logger } from '../log.ts'
 import type { ListenAddress } from '../settings.ts'
+import type { DashboardGate } from './dashboard-gate.ts'
 import { type DescriptorGuard, descriptorLimit, guardDescriptors } from './descriptor-guard.ts'
 import type { HttpEngine, Listener, ListenerOptions } from './engine.ts'
 import { ingestPath } from './ingest-routes.ts'
@@ -37,6 +39,8 @@ export interface HttpServerOptions {
   /** Null with a `dataEngine`. */
   ingest: Ingest | null
   authenticate: Authenticate
+  /** Without one no route may be for browsers. */
+  gate?: DashboardGate | null
   log: Logger
 }
 

@@ -98,3 +98,10 @@ export function peerAddress(peer: Uint8Array): Address | null {
 function canonical(address: Address): Address {
   return address instanceof ipaddr.IPv6 && address.isIPv4MappedAddress() ? address.toIPv4Address() : address
 }
+
+/** `192.0.2.1` of itself, `2001:db8::/64` of an IPv6 address: whoever has one of a network has all of them. */
+export function networkOf(address: string): string {
+  if (!ipaddr.IPv6.isValid(address)) return address
+  const network = ipaddr.IPv6.parse(address).parts.slice(0, 4)
+  return `${network.map((part) => part.toString(16)).join(':')}::/64`
+}

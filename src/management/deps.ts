@@ -2,10 +2,12 @@
 import type { DestinationType } from '../contract/destination.ts'
 import type { Delivery } from '../delivery/delivery.ts'
 import type { Changes } from '../metadata/changes.ts'
+import type { Passwords } from '../metadata/password-hash.ts'
 import type { IngestCounts, Metadata } from '../metadata/store.ts'
 
 export interface ManagementDeps {
   metadata: Metadata
+  passwords: Passwords
   delivery: Delivery
   /** The directory and the lanes have subscribed. */
   changes: Changes

@@ -10,6 +10,7 @@ import { laneUseCases } from './lanes.ts'
 import { limitsUseCases } from './limits.ts'
 import { originUseCases } from './origins.ts'
 import { pipeUseCases } from './pipes.ts'
+import { userUseCases } from './users.ts'
 
 export type Management = ReturnType<typeof openManagement>
 
@@ -23,5 +24,6 @@ export function openManagement(deps: ManagementDeps) {
     ...limitsUseCases({ metadata, publishChange }),
     ...originUseCases({ metadata, publishChange }),
     ...apiKeyUseCases({ metadata, changes }),
+    ...userUseCases(deps),
   }
 }

@@ -18,9 +18,16 @@ export class PathTable {
   readonly #literal = new Map<string, FoundPath>()
   /** Of those with parameters, by their number of segments; those that must be tried first, first. */
   readonly #patterns = new Map<number, Pattern[]>()
+  /** What a path begins with, the longest first. */
+  #prefixes: { prefix: string; found: FoundPath }[] = []
 
   constructor(paths: readonly ServedPath[]) {
     for (const served of paths) {
+      if (served.path.endsWith('/*')) {
+        this.#prefixes.push({ prefix: served.path.slice(0, -1), found: { served, params: noParams } })
+        this.#prefixes.sort((a, b) => b.prefix.length - a.prefix.length)
+        continue
+      }
       if (!served.path.includes('{')) {
         this.#literal.set(served.path, { served, params: noParams })
         continue
@@ -39,7 +46,7 @@ export class PathTable {
       const params = paramsOf(segments, given)
       if (params !== null) return { served, params }
     }
-    return null
+    return this.#prefixes.find(({ prefix }) => path.startsWith(prefix))?.found ?? null
   }
 }
 

@@ -65,7 +65,7 @@ t.test('what is there at start is answered at once, from memory', async (t) => {
   const { api_key_id: apiKeyId } = await metadata.apiKeys.create(workspaceId, key)
   const pipe = await newPipe(metadata, workspaceId, 'events')
   const directory = await openDirectory(counter.source)
-  t.strictSame(directory.key(key.hash), { workspaceId, by: { kind: 'key', apiKeyId } })
+  t.strictSame(directory.key(key.hash), { workspaceId, by: { kind: 'key', apiKeyId }, mayManage: true })
   t.strictSame(directory.pipe(pipe.pipe_id)?.pipe, pipe)
   t.equal(directory.pipe('00000000-0000-4000-8000-000000000000'), undefined)
   t.strictSame(counter.asked, [])
@@ -110,11 +110,11 @@ t.test('a key that another process made is found with one look-up, shared by all
   const { key } = mintApiKey('elsewhere')
   const { api_key_id: apiKeyId } = await metadata.apiKeys.create(workspaceId, key)
   const answers = await Promise.all(Array.from({ length: 50 }, () => directory.key(key.hash)))
-  t.strictSame(answers, Array(50).fill({ workspaceId, by: { kind: 'key', apiKeyId } }))
+  t.strictSame(answers, Array(50).fill({ workspaceId, by: { kind: 'key', apiKeyId }, mayManage: true }))
   t.strictSame(counter.asked, [key.hash])
   t.strictSame(
     directory.key(key.hash),
-    { workspaceId, by: { kind: 'key', apiKeyId } },
+    { workspaceId, by: { kind: 'key', apiKeyId }, mayManage: true },
     'from memory from now on',
   )
 })

@@ -1,0 +1,65 @@
+/** The people of a workspace: served by `management/`. */
+import { everyChange, everyKeyed, type Operation, withBody } from './operation.ts'
+import { responseBodies } from './responses.ts'
+import { SetupLinkCreate, UserCreate, UserUpdate } from './user.ts'
+
+const oneUser = '/v1/users/{user_id}'
+/** One is hashed at a time, and only so many wait. */
+const withPassword = ['sign_in_busy', ...withBody] as const
+
+export const userOperations = [
+  {
+    operationId: 'listUsers',
+    method: 'GET',
+    path: '/v1/users',
+    area: 'management',
+    summary: 'List the people who may sign in to the dashboard',
+    auth: 'key',
+    needs: 'manage',
+    success: { status: 200, description: 'All users', schema: responseBodies.userList },
+    errors: everyKeyed,
+  },
+  {
+    operationId: 'createUser',
+    method: 'POST',
+    path: '/v1/users',
+    area: 'management',
+    summary: 'Create a user with a password',
+    auth: 'key',
+    request: UserCreate,
+    success: { status: 201, description: 'Created', schema: responseBodies.user },
+    errors: ['duplicate_user_email', 'workspace_full', ...withPassword],
+  },
+  {
+    operationId: 'updateUser',
+    method: 'PATCH',
+    path: oneUser,
+    area: 'management',
+    summary: 'Change the role or the password of a user, which ends every session of the user',
+    auth: 'key',
+    request: UserUpdate,
+    success: { status: 200, description: 'The user as it is now', schema: responseBodies.user },
+    errors: ['user_not_found', 'last_admin', ...withPassword],
+  },
+  {
+    operationId: 'deleteUser',
+    method: 'DELETE',
+    path: oneUser,
+    area: 'management',
+    summary: 'Delete a user, whose sessions end',
+    auth: 'key',
+    success: { status: 204, description: 'Deleted' },
+    errors: ['user_not_found', 'last_admin', ...everyChange],
+  },
+  {
+    operationId: 'createSetupLink',
+    method: 'POST',
+    path: '/v1/setup-links',
+    area: 'management',
+    summary: 'Make a link with which somebody creates an account of that role, once, within 24 hours',
+    auth: 'key',
+    request: SetupLinkCreate,
+    success: { status: 201, description: 'The link, shown only here', schema: responseBodies.setupLink },
+    errors: ['workspace_full', ...withBody],
+  },
+] as const satisfies readonly Operation[]

@@ -1,0 +1,126 @@
+/**
+ * The dashboard's pages: what its build left in `dist/dashboard`, read once at the start. A request is looked up among
+ * those names and never becomes a path, so there is nothing to climb out of.
+ *
+ *   /dashboard, and everything below that is no file    index.html: the application finds its own way
+ *   /dashboard/assets/NAME-HASH.js …                    for ever in caches: another content has another name
+ *
+ * Beside a file may be its `.br` and `.gz`, which browsers get that take them.
+ */
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import path from 'node:path'
+import { fileURLToPath } from 'node:url'
+import type { Header } from './response.ts'
+import type { ApiReply, Route } from './route.ts'
+
+/** Of this package, built or run from its sources. */
+const built = fileURLToPath(new URL('../../dist/dashboard/', import.meta.url))
+
+type Encoding = 'br' | 'gzip'
+const suffixes: readonly (readonly [suffix: string, encoding: Encoding])[] = [
+  ['.br', 'br'],
+  ['.gz', 'gzip'],
+]
+
+const contentTypes: Record<string, string> = {
+  '.css': 'text/css; charset=utf-8',
+  '.html': 'text/html; charset=utf-8',
+  '.ico': 'image/x-icon',
+  '.js': 'text/javascript; charset=utf-8',
+  '.json': 'application/json; charset=utf-8',
+  '.png': 'image/png',
+  '.svg': 'image/svg+xml',
+  '.txt': 'text/plain; charset=utf-8',
+  '.webmanifest': 'application/manifest+json',
+  '.woff2': 'font/woff2',
+}
+
+interface StoredFile {
+  plain: Buffer
+  encoded: ReadonlyMap<Encoding, Buffer>
+  headers: readonly Header[]
+}
+
+/** Where nothing is built, every page says how to. */
+export function dashboardPages(directory = built): Route[] {
+  const files = readFiles(directory)
+  const index = files.get('index.html')
+  const page = route('', async ({ headers }) => {
+    if (index === undefined) return notBuilt
+    return fileReply(index, headers['accept-encoding'] ?? '')
+  })
+  const assets = [...files].map(([name, file]) =>
+    route(`/${name}`, async ({ headers }) => fileReply(file, headers['accept-encoding'] ?? '')),
+  )
+  return [page, { ...page, path: '/dashboard/' }, { ...page, path: '/dashboard/*' }, ...assets]
+}
+
+function route(name: string, handler: Route['handler']): Route {
+  const path = `/dashboard${name}`
+  return { method: 'GET', path, operationId: 'dashboard', surface: 'management', auth: 'page', handler }
+}
+
+/** By its name below the directory, with slashes. */
+function readFiles(directory: string): Map<string, StoredFile> {
+  const files = new Map<string, StoredFile>()
+  if (!existsSync(directory)) return files
+  for (const entry of readdirSync(directory, { recursive: true, withFileTypes: true })) {
+    const extension = path.extname(entry.name)
+    if (!entry.isFile() || contentTypes[extension] === undefined) continue
+    const file = path.join(entry.parentPath, entry.name)
+    const name = path.relative(directory, file).split(path.sep).join('/')
+    const isHashed = name.startsWith('assets/')
+    files.set(name, {
+      plain: readFileSync(file),
+      encoded: readEncoded(file),
+      headers: [
+        ['Content-Type', contentTypes[extension]],
+        ['Cache-Control', isHashed ? 'public, max-age=31536000, immutable' : 'no-store'],
+        ['Vary', 'Accept-Encoding'],
+      ],
+    })
+  }
+  return files
+}
+
+function readEncoded(file: string): Map<Encoding, Buffer> {
+  const encoded = new Map<Encoding, Buffer>()
+  for (const [suffix, encoding] of suffixes) {
+    if (existsSync(`${file}${suffix}`)) encoded.set(encoding, readFileSync(`${file}${suffix}`))
+  }
+  return encoded
+}
+
+function fileReply({ plain, encoded, headers }: StoredFile, accepted: string): ApiReply {
+  const encoding = suffixes
+    .map(([, name]) => name)
+    .find((name) => encoded.has(name) && accepts(accepted, name))
+  const body = encoding === undefined ? undefined : encoded.get(encoding)
+  const own: Header[] = body === undefined || encoding === undefined ? [] : [['Content-Encoding', encoding]]
+  // A copy: with ingest threads, the memory of a body goes to the thread that sends it.
+  return { status: 200, body: Buffer.from(body ?? plain), headers: [...headers, ...own] }
+}
+
+/** `Accept-Encoding: gzip, br;q=0` takes gzip. */
+function accepts(header: string, encoding: Encoding): boolean {
+  return header.split(',').some((part) => {
+    const [name = '', ...parameters] = part.split(';').map((one) => one.trim().toLowerCase())
+    return name === encoding && !parameters.some((one) => /^q=0(\.0*)?$/.test(one))
+  })
+}
+
+const notBuilt: ApiReply = {
+  status: 404,
+  body: Buffer.from(
+    `<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>pipectl</title>
+<h1>The dashboard is not built</h1>
+<p>This is a checkout without it. Run <code>npm run build</code>, then start the daemon again.</p>
+<p>The package of <code>npm run package</code> has it built in; <code>dashboard = "off"</code> serves nothing here.</p>
+</html>
+`,
+  ),
+  headers: [['Content-Type', 'text/html; charset=utf-8']],
+}

@@ -1,0 +1,99 @@
+/**
+ * What is below /dashboard/api: signing in, and every operation of `/v1` that a route table gives, under the same path and
+ * with the same handler, for who has a session instead of a key. The pages themselves: `dashboard-files.ts`.
+ */
+import assert from 'node:assert'
+import { ApiError } from '../contract/errors.ts'
+import type { Sessions } from '../management/sessions.ts'
+import { sessionCookie } from './dashboard-gate.ts'
+import type { ApiReply, ApiRequest, Route, Visit } from './route.ts'
+
+const prefix = '/dashboard/api'
+
+/** `v1`: the routes with a key, and those about the service. */
+export function dashboardRoutes(sessions: Sessions, v1: readonly Route[]): Route[] {
+  return [...sessionRoutes(sessions), ...v1.flatMap(asSessionRoute), ...nothingElse]
+}
+
+function asSessionRoute(route: Route): Route[] {
+  if (route.surface === 'data' || !route.path.startsWith('/v1/')) return []
+  return [{ ...route, path: `${prefix}${route.path}`, surface: 'management', auth: 'session' }]
+}
+
+/** Otherwise an unknown path would be a page of the application. */
+const nothingElse = (['GET', 'POST', 'PUT', 'PATCH', 'DELETE'] as const).map(
+  (method): Route => ({
+    method,
+    path: `${prefix}/*`,
+    operationId: 'dashboardApi',
+    surface: 'management',
+    auth: 'page',
+    handler: async () => {
+      throw new ApiError('not_found')
+    },
+  }),
+)
+
+function sessionRoutes(sessions: Sessions): Route[] {
+  const session = { path: `${prefix}/v1/session`, surface: 'management', auth: 'session' } as const
+  return [
+    {
+      ...session,
+      method: 'POST',
+      auth: 'form',
+      operationId: 'signIn',
+      handler: async ({ body, visit }) => {
+        const { address, isSecure } = of(visit)
+        return withCookie(await sessions.signIn(body, address), isSecure)
+      },
+    },
+    {
+      ...session,
+      method: 'GET',
+      operationId: 'getSession',
+      handler: async (request) => ({ status: 200, body: await sessions.current(tokenOf(request)) }),
+    },
+    {
+      ...session,
+      method: 'DELETE',
+      operationId: 'signOut',
+      handler: async (request) => {
+        await sessions.signOut(tokenOf(request))
+        return withCookie(null, of(request.visit).isSecure)
+      },
+    },
+    {
+      ...session,
+      method: 'PUT',
+      path: `${session.path}/password`,
+      operationId: 'changeOwnPassword',
+      handler: async (request) => {
+        const token = await sessions.changePassword(tokenOf(request), request.body)
+        return withCookie(token, of(request.visit).isSecure)
+      },
+    },
+    {
+      ...session,
+      method: 'POST',
+      path: `${prefix}/v1/setup`,
+      auth: 'form',
+      operationId: 'setUp',
+      handler: async ({ body, visit }) => withCookie(await sessions.setUp(body), of(visit).isSecure),
+    },
+  ]
+}
+
+function withCookie(token: string | null, isSecure: boolean): ApiReply {
+  return { status: 204, headers: [sessionCookie(token, isSecure)] }
+}
+
+function of(visit: Visit | null | undefined): Visit {
+  assert(visit != null, 'a route for browsers has a visit')
+  return visit
+}
+
+function tokenOf({ visit }: ApiRequest): string {
+  const { sessionToken } = of(visit)
+  assert(sessionToken !== null, 'a route with a session has its token')
+  return sessionToken
+}

@@ -1,0 +1,194 @@
+/**
+ * Signing in, and who is signed in (contract "Sign-in for people"). A session is a random text that the browser holds in a
+ * cookie; metadata has its hash and is asked with every request, so that a session which another process ended
+ * (`pipectl users password`) ends at once.
+ *
+ *   signIn / setUp ──▶ begun ──authenticate, again and again──▶ ended by: sign-out · 30 min without a request · 12 h ·
+ *                                                               a change of password or role · the user's deletion
+ */
+import { ApiError } from '../contract/errors.ts'
+import { resourceLimits } from '../contract/resource-limits.ts'
+import { type CurrentSession, PasswordChange, SetUp, SignIn } from '../contract/session.ts'
+import { requireObject, validate } from '../contract/validate.ts'
+import type { Principal } from '../directory/principal.ts'
+import type { Logger } from '../log.ts'
+import type { Passwords } from '../metadata/password-hash.ts'
+import { csrfTokenOf, hashToken, isToken, mintToken } from '../metadata/session-tokens.ts'
+import type { Metadata, StoredSession, StoredUser } from '../metadata/store.ts'
+import { SignInLimits } from './sign-in-limits.ts'
+
+export interface SessionDeps {
+  metadata: Pick<Metadata, 'users' | 'sessions'>
+  passwords: Passwords
+  /** The wall clock, ms. */
+  now: () => number
+  /** A monotonic clock in ms. */
+  monotonicMs?: () => number
+  log: Logger
+}
+
+const idleMs = resourceLimits.sessionIdleSeconds * 1_000
+const longestMs = resourceLimits.sessionSeconds * 1_000
+/** How exactly metadata knows when a session was last used. */
+const usedEveryMs = 60_000
+const maxRemembered = 10_000
+
+/** What is known here of a session in use. Losing it costs nothing: metadata has the session. */
+interface Use {
+  lastMs: number
+  storedMs: number
+  requestsLeft: number
+  refilledMs: number
+}
+
+export class Sessions {
+  readonly #deps: SessionDeps
+  readonly #limits: SignInLimits
+  readonly #monotonicMs: () => number
+  readonly #uses = new Map<string, Use>()
+
+  constructor(deps: SessionDeps) {
+    this.#deps = deps
+    this.#monotonicMs = deps.monotonicMs ?? (() => performance.now())
+    this.#limits = new SignInLimits(this.#monotonicMs)
+  }
+
+  /** The new session's token. Unknown accounts and wrong passwords are the same `sign_in_failed`, after the same time. */
+  async signIn(body: unknown, address: string): Promise<string> {
+    const { email, password } = validate(SignIn, requireObject(body))
+    const user = await this.#verified(email, password, address)
+    return await this.#begin(user)
+  }
+
+  /** The first session of a new user. Throws `setup_link_invalid`, which costs no hashing of a password. */
+  async setUp(body: unknown): Promise<string> {
+    const { token, email, password } = validate(SetUp, requireObject(body))
+    const { users } = this.#deps.metadata
+    const hash = hashToken(token)
+    if (!isToken(token) || !(await users.hasSetupLink(hash))) throw new ApiError('setup_link_invalid')
+    const passwordHash = await this.#deps.passwords.hash(password)
+    const user = await users.redeemSetupLink(hash, { email, passwordHash })
+    if (user === null) throw new ApiError('setup_link_invalid')
+    this.#deps.log.info({ user_id: user.user.user_id }, 'user.set_up')
+    return await this.#begin(user)
+  }
+
+  /** Undefined: there is no such session, or it is over. Throws `too_many_requests`. */
+  async authenticate(token: string): Promise<Principal | undefined> {
+    if (!isToken(token)) return undefined
+    const hash = hashToken(token)
+    const session = await this.#deps.metadata.sessions.find(hash)
+    if (session === null) {
+      this.#uses.delete(hash)
+      return undefined
+    }
+    const use = this.#uses.get(hash) ?? this.#newUse(hash, session)
+    const now = this.#deps.now()
+    if (now - use.lastMs >= idleMs || now - session.createdMs >= longestMs) {
+      await this.#end(hash)
+      return undefined
+    }
+    this.#countRequest(use)
+    this.#markUsed(hash, use, now)
+    const { user_id: userId, user_role: role } = session.user
+    return {
+      workspaceId: session.workspaceId,
+      by: { kind: 'session', sessionId: hash, userId },
+      mayManage: role === 'admin',
+    }
+  }
+
+  async current(token: string): Promise<CurrentSession> {
+    const session = await this.#require(token)
+    return {
+      user: session.user,
+      workspace: { workspace_id: session.workspaceId, workspace_name: session.workspaceName },
+      csrf_token: csrfTokenOf(token),
+      session_expires_ts: new Date(session.createdMs + longestMs).toISOString(),
+      session_idle_seconds: resourceLimits.sessionIdleSeconds,
+    }
+  }
+
+  async signOut(token: string): Promise<void> {
+    await this.#end(hashToken(token))
+  }
+
+  /** Ends every session of the user and returns the token of a new one. */
+  async changePassword(token: string, body: unknown): Promise<string> {
+    const { current_password, password } = validate(PasswordChange, requireObject(body))
+    const { workspaceId, user } = await this.#require(token)
+    await this.#verified(user.user_email, current_password, null)
+    const passwordHash = await this.#deps.passwords.hash(password)
+    const changed = await this.#deps.metadata.users.update(workspaceId, user.user_id, { passwordHash })
+    if (changed === null) throw new ApiError('session_required')
+    return await this.#begin({ workspaceId, user: changed, passwordHash })
+  }
+
+  /** Throws `sign_in_failed`, `too_many_attempts`, `sign_in_busy`. */
+  async #verified(email: string, password: string, address: string | null): Promise<StoredUser> {
+    const account = email.trim().toLowerCase()
+    const takeBack = this.#limits.begin(account, address)
+    try {
+      const user = await this.#deps.metadata.users.byEmail(account)
+      const isRight = await this.#deps.passwords.matches(password, user?.passwordHash ?? null)
+      if (user !== null && isRight) {
+        takeBack()
+        return user
+      }
+      this.#deps.log.warn({ address, user_id: user?.user.user_id }, 'user.sign_in_failed')
+    } catch (error) {
+      takeBack()
+      throw error
+    }
+    throw new ApiError('sign_in_failed')
+  }
+
+  async #begin(user: StoredUser): Promise<string> {
+    const { token, hash } = mintToken()
+    if (!(await this.#deps.metadata.sessions.begin(user, hash))) throw new ApiError('sign_in_failed')
+    this.#deps.log.info({ user_id: user.user.user_id }, 'user.signed_in')
+    return token
+  }
+
+  async #require(token: string): Promise<StoredSession> {
+    const session = await this.#deps.metadata.sessions.find(hashToken(token))
+    if (session === null) throw new ApiError('session_required')
+    return session
+  }
+
+  async #end(hash: string): Promise<void> {
+    this.#uses.delete(hash)
+    await this.#deps.metadata.sessions.end(hash)
+  }
+
+  #newUse(hash: string, { lastUsedMs }: StoredSession): Use {
+    if (this.#uses.size >= maxRemembered) this.#uses.clear()
+    const use = {
+      lastMs: lastUsedMs,
+      storedMs: lastUsedMs,
+      requestsLeft: resourceLimits.sessionRequestsAtOnce,
+      refilledMs: this.#monotonicMs(),
+    }
+    this.#uses.set(hash, use)
+    return use
+  }
+
+  #countRequest(use: Use): void {
+    const { sessionRequestsPerSecond: rate, sessionRequestsAtOnce: most } = resourceLimits
+    const now = this.#monotonicMs()
+    use.requestsLeft = Math.min(most, use.requestsLeft + ((now - use.refilledMs) / 1_000) * rate)
+    use.refilledMs = now
+    if (use.requestsLeft < 1) throw new ApiError('too_many_requests', { headers: { 'Retry-After': '1' } })
+    use.requestsLeft -= 1
+  }
+
+  /** Nobody waits for it: on a full disk people can still look, for as long as this process remembers. */
+  #markUsed(hash: string, use: Use, now: number): void {
+    use.lastMs = now
+    if (now - use.storedMs < usedEveryMs) return
+    use.storedMs = now
+    this.#deps.metadata.sessions.used(hash).catch((error) => {
+      this.#deps.log.warn({ err: error }, 'session.use_not_stored')
+    })
+  }
+}

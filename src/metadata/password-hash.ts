@@ -1,0 +1,83 @@
+/**
+ * Passwords: scrypt (N = 2^17, r = 8, p = 1; contract "Sign-in for people"), which takes 128 MiB and about half a second of
+ * a core for each, on libuv's thread pool.
+ *
+ *   scrypt$17$8$1$<salt, 16 bytes>$<hash, 32 bytes>     log2 of N, r, p; base64url
+ *
+ * One is computed at a time. A second would take another 128 MiB, which a machine of 1 GiB does not have beside ingest, and
+ * another of the pool's four threads, which also decompress bodies; few people sign in at the same moment.
+ */
+import { randomBytes, scrypt, timingSafeEqual } from 'node:crypto'
+import { ApiError } from '../contract/errors.ts'
+import { resourceLimits } from '../contract/resource-limits.ts'
+
+interface Cost {
+  logN: number
+  r: number
+  p: number
+}
+const cost: Cost = { logN: 17, r: 8, p: 1 }
+const saltBytes = 16
+const hashBytes = 32
+const MiB = 1024 * 1024
+
+/** What an unknown account is compared with, so that the answer takes as long as for a known one. */
+const nobodysHash = encode(cost, Buffer.alloc(saltBytes), Buffer.alloc(hashBytes))
+
+export class Passwords {
+  #last: Promise<unknown> = Promise.resolve()
+  #waiting = 0
+
+  /** What is stored of a password. Throws `sign_in_busy`. */
+  async hash(password: string): Promise<string> {
+    const salt = randomBytes(saltBytes)
+    return encode(cost, salt, await this.#derive(password, salt, cost))
+  }
+
+  /** `stored` null: there is no such account, which takes as long to say. Throws `sign_in_busy`. */
+  async matches(password: string, stored: string | null): Promise<boolean> {
+    const { salt, hash, ...its } = decode(stored ?? nobodysHash)
+    const derived = await this.#derive(password, salt, its)
+    return timingSafeEqual(derived, hash) && stored !== null
+  }
+
+  /** One after the other; more than may wait are turned away. */
+  async #derive(password: string, salt: Buffer, its: Cost): Promise<Buffer> {
+    if (this.#waiting >= resourceLimits.waitingPasswords) {
+      throw new ApiError('sign_in_busy', { headers: { 'Retry-After': '2' } })
+    }
+    this.#waiting += 1
+    const turn = this.#last.then(() => derive(password, salt, its))
+    this.#last = turn.catch(() => {})
+    try {
+      return await turn
+    } finally {
+      this.#waiting -= 1
+    }
+  }
+}
+
+/** The same letters typed on another keyboard are the same password: NFKC. */
+function derive(password: string, salt: Buffer, { logN, r, p }: Cost): Promise<Buffer> {
+  const N = 2 ** logN
+  const maxmem = 128 * N * r + 16 * MiB
+  return new Promise((resolve, reject) => {
+    scrypt(password.normalize('NFKC'), salt, hashBytes, { N, r, p, maxmem }, (error, derived) => {
+      if (error === null) resolve(derived)
+      else reject(error)
+    })
+  })
+}
+
+function encode({ logN, r, p }: Cost, salt: Buffer, hash: Buffer): string {
+  return ['scrypt', logN, r, p, salt.toString('base64url'), hash.toString('base64url')].join('$')
+}
+
+function decode(stored: string): Cost & { salt: Buffer; hash: Buffer } {
+  const [, logN, r, p, salt = '', hash = ''] = stored.split('$')
+  return {
+    ...{ logN: Number(logN), r: Number(r), p: Number(p) },
+    salt: Buffer.from(salt, 'base64url'),
+    hash: Buffer.from(hash, 'base64url'),
+  }
+}
