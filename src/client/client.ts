@@ -46,13 +46,15 @@ export interface ClientOptions {
   apiKey: string | null
   /** Where the key came from, in words: said when it is rejected. */
   keySource?: string | null
+  /** Sent with every request that changes something: the dashboard's session needs its CSRF token there. */
+  changeHeaders?: () => Record<string, string>
 }
 
 export type Client = ReturnType<typeof openClient>
 
 /** Opens nothing: connections are made with the first request and kept by the platform. */
-export function openClient({ url, dataUrl = url, apiKey, keySource = null }: ClientOptions) {
-  const credentials = { apiKey, keySource }
+export function openClient({ url, dataUrl = url, apiKey, keySource = null, changeHeaders }: ClientOptions) {
+  const credentials = { apiKey, keySource, changeHeaders }
   const call = async <Id extends OperationId>(
     method: string,
     path: string,

@@ -2,7 +2,8 @@
  * One request to the daemon: sends, reads the whole response as text, and turns every way it can fail into a Failure.
  * Responses are kept as text because records must be shown as they are: parsing would round numbers.
  *
- * It uses the fetch that Node brings: importing an HTTP library would cost more than the rest of a short command.
+ * It uses the fetch of the platform, Node's or a browser's: importing an HTTP library would cost more than the rest of a
+ * short command.
  */
 import { isObject } from '../contract/is-object.ts'
 import { errorCode } from '../error-code.ts'
@@ -18,6 +19,8 @@ export interface Credentials {
   apiKey: string | null
   /** Where the key came from, for the person whose key is rejected. */
   keySource?: string | null
+  /** `ClientOptions.changeHeaders` */
+  changeHeaders?: (() => Record<string, string>) | undefined
 }
 
 export interface SendOptions {
@@ -37,15 +40,16 @@ export interface SendOptions {
  */
 export async function send(
   baseUrl: string,
-  { apiKey, keySource = null }: Credentials,
+  { apiKey, keySource = null, changeHeaders }: Credentials,
   method: string,
   path: string,
   options: SendOptions = {},
 ): Promise<HttpResponse> {
   const headers: Record<string, string> = { accept: 'application/json', ...options.headers }
+  if (method !== 'GET') Object.assign(headers, changeHeaders?.())
   if (apiKey !== null) headers.authorization = `Bearer ${headerSafe(apiKey)}`
   const init: RequestInit = { method, headers, redirect: 'manual' }
-  if (options.body instanceof Uint8Array) init.body = options.body
+  if (isBytes(options.body)) init.body = options.body
   else if (options.body !== undefined) {
     headers['content-type'] ??= 'application/json'
     init.body = JSON.stringify(options.body)
@@ -63,6 +67,11 @@ export async function send(
   const { status } = received
   if ((status >= 200 && status < 300) || status === options.alsoExpected) return received
   throw failureOf(baseUrl, received, keySource)
+}
+
+/** Bytes in memory of their own: what is shared between threads is nothing that browsers send. */
+function isBytes(body: unknown): body is Uint8Array<ArrayBuffer> {
+  return body instanceof Uint8Array
 }
 
 function headerSafe(apiKey: string): string {

@@ -1,0 +1,112 @@
+import { execFileSync } from 'node:child_process'
+import type { Command } from 'commander'
+import t from 'tap'
+import { parseColumn } from '../../../src/cli/destinations/columns.ts'
+import { buildProgram } from '../../../src/cli/program.ts'
+import {
+  columnWord,
+  command,
+  destinationName,
+  destinationOptions,
+  limitWords,
+  pipeOptions,
+  quoted,
+} from '../../../src/client/cli-twin.ts'
+import { geoFieldKeys, type PipeLimits, pipeDefaults } from '../../../src/contract/pipe.ts'
+
+/** As a shell would hand it to a program. */
+function wordsOf(line: string): string[] {
+  return execFileSync('sh', ['-c', `printf '%s\\0' ${line}`], { encoding: 'utf8' })
+    .split('\0')
+    .slice(0, -1)
+}
+
+const program = await buildProgram()
+
+/** The command that a line names, and its options that this command does not have. */
+function unknownOptions(line: string): string[] {
+  const [, ...words] = wordsOf(line)
+  let at: Command = program
+  for (const word of words) at = at.commands.find((one) => one.name() === word) ?? at
+  t.not(at, program, line)
+  const known = new Set(at.options.flatMap((option) => [option.long, option.short]))
+  return words.filter((word) => word.startsWith('--') && !known.has(word))
+}
+
+t.test('what a shell would read otherwise is quoted', async (t) => {
+  const hostile = [`it's`, '$(rm -rf /)', 'two words', '`x`', '', '"', '\\', '*', '~', 'a;b']
+  t.same(wordsOf(hostile.map(quoted).join(' ')), hostile)
+})
+
+t.test('the twins of every change are commands that there are', async (t) => {
+  const geo = Object.fromEntries(geoFieldKeys.map((key) => [key, 'place']))
+  const limits: PipeLimits = {
+    pl_ingest_max_records_per_request: 1,
+    pl_ingest_max_records_per_second: 1,
+    pl_ingest_max_records_per_day: 1,
+    pl_ingest_max_bytes_per_day: null,
+    pl_delivery_max_records_per_flush: 1,
+    pl_delivery_max_bytes_per_flush: 1,
+    pl_delivery_max_seconds_per_flush: 1,
+  }
+  const destination = destinationOptions('destination_http_endpoint', {
+    destination_config: {
+      url: 'https://example.com/a?b=c',
+      auth_header: 'Bearer x',
+      headers: { 'X-A': 'b c' },
+      secret_headers: { 'X-K': 'secret' },
+      method: 'PUT',
+    },
+    destination_name: "o'brien",
+    destination_max_retry_seconds: 5,
+    flush: { max_records: 1, max_bytes: 2, max_seconds: 3 },
+    rate: { requests_per_second: 2 },
+    concurrency: 4,
+  })
+  const lines = [
+    command('pipes', 'create', 'orders', ...pipeOptions({ ...pipeDefaults, ...geo })),
+    command('pipes', 'update', 'orders', ...pipeOptions({ pipe_add_ingest_ts: false })),
+    command('pipes', 'pause', 'orders'),
+    command('pipes', 'delete', 'orders', '--yes'),
+    command('limits', 'set', 'orders', ...limitWords(limits)),
+    command('limits', 'clear', 'orders', '--yes'),
+    command('destinations', 'create', 'orders', '--type', 'http-endpoint', ...destination),
+    command(
+      'destinations',
+      'update',
+      'orders/x',
+      ...destinationOptions('destination_database', { columns: [] }),
+    ),
+    command('lanes', 'rewind', 'orders/x', '--to', 'earliest', '--yes'),
+    command('lanes', 'skip', 'orders/x', '--yes'),
+    command('keys', 'revoke', 'shop', '--yes'),
+  ]
+  for (const line of lines)
+    t.same(
+      unknownOptions(line).filter((one) => one !== '--yes'),
+      [],
+      line,
+    )
+  t.same(
+    unknownOptions('pipectl pipes create orders --no-such-option'),
+    ['--no-such-option'],
+    'or it could not fail',
+  )
+  t.notMatch(lines.join('\n'), /Bearer x|secret(?!_headers)\b(?!\s)/, 'no secret is in a command')
+})
+
+t.test('a column in one word is read back as it was', async (t) => {
+  const columns = [
+    { column_name: 'id', column_type: 'number', semantic_role: 'dedupe_id', source_field: 'id' },
+    { column_name: 'key', column_type: 'string', semantic_role: 'dedupe_id' },
+    { column_name: 'at', column_type: 'string', semantic_role: 'received_at' },
+    { column_name: 'price', column_type: 'number', source_field: 'amount', nullable: false },
+  ] as const
+  for (const column of columns) t.same(parseColumn(columnWord(column)), column, columnWord(column))
+})
+
+t.test('a destination is named by pipe and name, or by its id where the name is not a word', async (t) => {
+  t.equal(destinationName('orders', { destination_id: 'id', destination_name: 'farm' }), 'orders/farm')
+  t.equal(destinationName('orders', { destination_id: 'id', destination_name: 'two words' }), 'id')
+  t.equal(destinationName('orders', { destination_id: 'id', destination_name: null }), 'id')
+})
