@@ -69,6 +69,7 @@ const allowed: Record<string, string[]> = {
   client: ['contract'],
   tui: ['contract', 'client'],
   cli: ['contract', 'client', 'tui'],
+  dashboard: ['contract', 'client'],
 }
 
 /** Files that put parts together, or work on a data directory itself, and so see more than their folder. */
@@ -114,7 +115,13 @@ const packageHomes: Record<string, RegExp> = {
   '@aws-sdk/client-s3': /^destinations\//,
   maxmind: /^ingest\/geo\.ts$/,
   ink: /^tui\//,
-  react: /^tui\//,
+  react: /^(tui|dashboard)\//,
+  'react-dom': /^dashboard\//,
+  '@tanstack/react-query': /^dashboard\//,
+  '@radix-ui/react-dialog': /^dashboard\/ui\//,
+  '@radix-ui/react-dropdown-menu': /^dashboard\/app\//,
+  uplot: /^dashboard\/ui\/chart\.tsx$/,
+  wouter: /^dashboard\//,
   commander: /^cli\//,
   pino: /^log\.ts$/,
   'pino-pretty': /^log\.ts$/,
@@ -180,6 +187,18 @@ t.test('every package with a home is imported there alone', async (t) => {
   const wrong = imports.filter((one) => one.isPackage && packageHomes[one.to]?.test(one.from) === false)
   t.same(
     wrong.map((one) => `${one.from} imports ${one.to}`),
+    [],
+  )
+})
+
+t.test('browsers load of the contract only what has no schemas', async (t) => {
+  const loaded = imports.filter(
+    (one) => /^(dashboard|client)\//.test(one.from) && one.to.startsWith('contract/') && !one.typeOnly,
+  )
+  const light = ['contract/destination-words.ts', 'contract/is-object.ts', 'contract/secret-url.ts']
+  t.ok(loaded.length > 0)
+  t.same(
+    loaded.filter((one) => !light.includes(one.to)).map((one) => `${one.from} loads ${one.to}`),
     [],
   )
 })

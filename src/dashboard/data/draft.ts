@@ -1,0 +1,30 @@
+/**
+ * What somebody types stays until it is saved or thrown away: also when they look at another page in between. In memory
+ * alone, because a form can hold a password.
+ */
+import { useCallback, useState } from 'react'
+
+const drafts = new Map<string, unknown>()
+
+/** `key`: of the form, and of what it is about. */
+export function useDraft<T>(
+  key: string,
+  initial: () => T,
+): [value: T, change: (next: Partial<T>) => void, forget: () => void, isKept: boolean] {
+  const [isKept] = useState(() => drafts.has(key))
+  const [value, setValue] = useState<T>(() => (drafts.has(key) ? (drafts.get(key) as T) : initial()))
+  const update = useCallback(
+    (next: Partial<T>) =>
+      setValue((before) => {
+        const after = { ...before, ...next }
+        drafts.set(key, after)
+        return after
+      }),
+    [key],
+  )
+  const forget = useCallback(() => {
+    drafts.delete(key)
+    setValue(initial())
+  }, [key, initial])
+  return [value, update, forget, isKept]
+}

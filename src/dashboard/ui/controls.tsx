@@ -1,0 +1,226 @@
+/** Buttons and fields of forms. Errors are the API's own, on the field they belong to. */
+import { type ComponentProps, type ReactNode, useId } from 'react'
+import { Link } from 'wouter'
+import { useMayChange } from '../data/session-context.ts'
+import styles from './controls.module.css'
+import { Outside } from './text.tsx'
+
+type Look = 'normal' | 'primary' | 'danger' | 'plain'
+const classOf = (look: Look) => `${styles.button} ${look === 'normal' ? '' : (styles[look] ?? '')}`
+
+interface ButtonProps extends Omit<ComponentProps<'button'>, 'className'> {
+  look?: Look
+  /** It changes something: a viewer sees it, and why it does nothing. */
+  changes?: boolean
+}
+
+export function Button({
+  look = 'normal',
+  changes = false,
+  type = 'button',
+  disabled,
+  title,
+  ...rest
+}: ButtonProps) {
+  const mayChange = useMayChange()
+  const isLocked = changes && !mayChange
+  return (
+    <button
+      {...rest}
+      type={type}
+      className={classOf(look)}
+      disabled={disabled || isLocked}
+      title={isLocked ? 'Viewers can look at everything and change nothing.' : title}
+    />
+  )
+}
+
+/** A link that looks like a button; one that leads to a change is not shown to viewers. */
+export function ButtonLink({
+  to,
+  look = 'normal',
+  changes = false,
+  children,
+}: {
+  to: string
+  look?: Look
+  changes?: boolean
+  children: ReactNode
+}) {
+  const mayChange = useMayChange()
+  if (changes && !mayChange) return null
+  return (
+    <Link to={to} className={classOf(look)}>
+      {children}
+    </Link>
+  )
+}
+
+interface Described {
+  label: string
+  hint?: ReactNode
+  error?: string | undefined
+  optional?: boolean
+}
+
+type TextFieldProps = Described &
+  Omit<ComponentProps<'input'>, 'className' | 'onChange' | 'value'> & {
+    value: string
+    onValue: (value: string) => void
+    mono?: boolean
+  }
+
+export function TextField({ label, hint, error, optional, onValue, mono = false, ...rest }: TextFieldProps) {
+  return (
+    <Labelled label={label} hint={hint} error={error} optional={optional ?? false}>
+      {(described) => (
+        <input
+          autoComplete="off"
+          spellCheck={false}
+          {...rest}
+          {...described}
+          className={`${styles.input} ${mono ? styles.mono : ''}`}
+          onChange={(event) => onValue(event.target.value)}
+        />
+      )}
+    </Labelled>
+  )
+}
+
+export function TextArea({
+  label,
+  hint,
+  error,
+  optional,
+  value,
+  onValue,
+  mono = false,
+}: Described & { value: string; onValue: (value: string) => void; mono?: boolean }) {
+  return (
+    <Labelled label={label} hint={hint} error={error} optional={optional ?? false}>
+      {(described) => (
+        <textarea
+          {...described}
+          value={value}
+          spellCheck={false}
+          className={`${styles.input} ${mono ? styles.mono : ''}`}
+          onChange={(event) => onValue(event.target.value)}
+        />
+      )}
+    </Labelled>
+  )
+}
+
+export function Choice<T extends string>({
+  label,
+  hint,
+  error,
+  value,
+  options,
+  onValue,
+}: Described & { value: T; options: readonly (readonly [T, string])[]; onValue: (value: T) => void }) {
+  return (
+    <Labelled label={label} hint={hint} error={error} optional={false}>
+      {(described) => (
+        <select
+          {...described}
+          className={styles.input}
+          value={value}
+          onChange={(event) => onValue(event.target.value as T)}
+        >
+          {options.map(([one, words]) => (
+            <option key={one} value={one}>
+              {words}
+            </option>
+          ))}
+        </select>
+      )}
+    </Labelled>
+  )
+}
+
+export function Check({
+  label,
+  hint,
+  error,
+  checked,
+  onValue,
+}: Omit<Described, 'optional'> & { checked: boolean; onValue: (checked: boolean) => void }) {
+  const id = useId()
+  return (
+    <div>
+      <label className={styles.check}>
+        <input
+          type="checkbox"
+          checked={checked}
+          aria-describedby={hint === undefined ? undefined : id}
+          onChange={(event) => onValue(event.target.checked)}
+        />
+        <span>
+          {label}
+          {hint === undefined ? null : (
+            <span id={id} className={styles.hint}>
+              <br />
+              {hint}
+            </span>
+          )}
+        </span>
+      </label>
+      {error === undefined ? null : <ErrorText text={error} />}
+    </div>
+  )
+}
+
+function Labelled({
+  label,
+  hint,
+  error,
+  optional,
+  children,
+}: Described & {
+  children: (described: {
+    id: string
+    'aria-invalid': boolean | undefined
+    'aria-describedby': string | undefined
+  }) => ReactNode
+}) {
+  const id = useId()
+  const described = [hint === undefined ? '' : `${id}-hint`, error === undefined ? '' : `${id}-error`]
+    .filter(Boolean)
+    .join(' ')
+  return (
+    <div className={styles.field}>
+      <label htmlFor={id} className={styles.label}>
+        {label}
+        {optional ? <span className={styles.optional}> (optional)</span> : null}
+      </label>
+      {children({
+        id,
+        'aria-invalid': error === undefined ? undefined : true,
+        'aria-describedby': described === '' ? undefined : described,
+      })}
+      {hint === undefined ? null : (
+        <div id={`${id}-hint`} className={styles.hint}>
+          {hint}
+        </div>
+      )}
+      {error === undefined ? null : <ErrorText text={error} id={`${id}-error`} />}
+    </div>
+  )
+}
+
+function ErrorText({ text, id }: { text: string; id?: string }) {
+  return (
+    <div className={styles.error} id={id}>
+      <Outside text={text} />
+    </div>
+  )
+}
+
+export const formStyles = {
+  form: styles.form ?? '',
+  pair: styles.pair ?? '',
+  actions: styles.actions ?? '',
+  hint: styles.hint ?? '',
+  mono: styles.mono ?? '',
+}

@@ -1,0 +1,42 @@
+/** Copies a text; says so for two seconds. */
+import { useEffect, useState } from 'react'
+import { Button } from './controls.tsx'
+
+const shownMs = 2_000
+
+export function Copy({ text, what, label = 'Copy' }: { text: string; what: string; label?: string }) {
+  const [outcome, setOutcome] = useState<'copied' | 'failed' | null>(null)
+  useEffect(() => {
+    if (outcome === null) return
+    const timer = setTimeout(() => setOutcome(null), shownMs)
+    return () => clearTimeout(timer)
+  }, [outcome])
+  const words = { copied: 'Copied', failed: 'Select and copy by hand' }
+  return (
+    <Button
+      look="plain"
+      aria-label={outcome === null ? `${label}: ${what}` : undefined}
+      onClick={() =>
+        copyText(text).then(
+          () => setOutcome('copied'),
+          () => setOutcome('failed'),
+        )
+      }
+    >
+      <span aria-live="polite">{outcome === null ? label : words[outcome]}</span>
+    </Button>
+  )
+}
+
+/** Browsers have no clipboard on plain http except on loopback: there the old way is left. */
+async function copyText(text: string): Promise<void> {
+  if (navigator.clipboard !== undefined) return navigator.clipboard.writeText(text)
+  const area = document.createElement('textarea')
+  area.value = text
+  area.setAttribute('aria-hidden', 'true')
+  document.body.append(area)
+  area.select()
+  const isDone = document.execCommand('copy')
+  area.remove()
+  if (!isDone) throw new Error('the browser does not let a page copy')
+}

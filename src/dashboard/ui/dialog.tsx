@@ -1,0 +1,87 @@
+/** Dialogs: Radix keeps the focus inside, the page behind out of reach, and closes on Escape. */
+import * as Radix from '@radix-ui/react-dialog'
+import { type ReactNode, useState } from 'react'
+import { Button, formStyles } from './controls.tsx'
+import styles from './dialog.module.css'
+import { FailureNotice } from './failure.tsx'
+import { CliTwin } from './layout.tsx'
+
+interface DialogProps {
+  title: ReactNode
+  open: boolean
+  /** Absent: it cannot be closed from within. */
+  onClose?: (() => void) | undefined
+  wide?: boolean
+  /** Over other dialogs. */
+  top?: boolean
+  children: ReactNode
+}
+
+export function Dialog({ title, open, onClose, wide = false, top = false, children }: DialogProps) {
+  return (
+    <Radix.Root open={open} onOpenChange={(isOpen) => (isOpen ? undefined : onClose?.())}>
+      <Radix.Portal>
+        <Radix.Overlay className={`${styles.overlay} ${top ? styles.top : ''}`}>
+          <Radix.Content
+            className={`${styles.content} ${wide ? styles.wide : ''}`}
+            aria-describedby={undefined}
+            // A click beside it must not lose what was typed.
+            onPointerDownOutside={(event) => event.preventDefault()}
+            onInteractOutside={(event) => event.preventDefault()}
+          >
+            <Radix.Title className={styles.title}>{title}</Radix.Title>
+            {children}
+          </Radix.Content>
+        </Radix.Overlay>
+      </Radix.Portal>
+    </Radix.Root>
+  )
+}
+
+interface ConfirmProps {
+  title: ReactNode
+  /** What will happen, with numbers. */
+  children: ReactNode
+  /** What the button says: the deed itself. */
+  deed: string
+  isDanger?: boolean
+  /** Absent: no command does it. */
+  command?: string
+  run: () => Promise<unknown>
+  onClose: () => void
+}
+
+/** Asks before something happens. Stays open with the API's words when it fails. */
+export function Confirm({ title, children, deed, isDanger = true, command, run, onClose }: ConfirmProps) {
+  const [isRunning, setRunning] = useState(false)
+  const [failure, setFailure] = useState<unknown>(null)
+  const act = async () => {
+    setRunning(true)
+    setFailure(null)
+    try {
+      await run()
+      onClose()
+    } catch (error) {
+      setFailure(error)
+      setRunning(false)
+    }
+  }
+  return (
+    <Dialog title={title} open onClose={onClose}>
+      <div>{children}</div>
+      {failure === null ? null : <FailureNotice failure={failure} />}
+      <div className={formStyles.actions}>
+        <Button
+          look={isDanger ? 'danger' : 'primary'}
+          changes
+          disabled={isRunning}
+          onClick={() => void act()}
+        >
+          {isRunning ? 'Working …' : deed}
+        </Button>
+        <Button onClick={onClose}>Cancel</Button>
+      </div>
+      {command === undefined ? null : <CliTwin command={command} />}
+    </Dialog>
+  )
+}

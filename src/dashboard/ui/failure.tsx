@@ -1,0 +1,49 @@
+/** What went wrong, in the API's own words; for a form, those of its errors that belong to no field of it. */
+import { ApiFailure, UnreachableFailure } from '../../client/failure.ts'
+import { isObject } from '../../contract/is-object.ts'
+import { Notice } from './layout.tsx'
+import { Outside } from './text.tsx'
+
+export type FieldErrors = Readonly<Record<string, string>>
+
+/** By path, as the API names them; empty when the failure is of another kind. */
+export function fieldErrors(failure: unknown): FieldErrors {
+  const errors = failure instanceof ApiFailure ? failure.body.errors : null
+  if (!isObject(errors)) return {}
+  return Object.fromEntries(Object.entries(errors).map(([path, text]) => [path, String(text)]))
+}
+
+export function failureText(failure: unknown): string {
+  if (failure instanceof UnreachableFailure) {
+    return 'pipectl does not respond. Nothing you typed is lost: try again when it is back.'
+  }
+  if (failure instanceof ApiFailure) {
+    if (failure.status === 401) return 'Your session has ended. Sign in again; nothing you typed is lost.'
+    const { message } = failure.body
+    return typeof message === 'string' ? message : `The request failed (HTTP ${failure.status}).`
+  }
+  return failure instanceof Error ? failure.message : String(failure)
+}
+
+/** `shown`: paths whose errors stand at their fields. */
+export function FailureNotice({ failure, shown = [] }: { failure: unknown; shown?: readonly string[] }) {
+  if (failure === null || failure === undefined) return null
+  const all = Object.entries(fieldErrors(failure))
+  const elsewhere = all.filter(([path]) => !shown.includes(path))
+  return (
+    <Notice kind="bad">
+      <Outside
+        text={all.length > 0 && elsewhere.length === 0 ? 'See what is marked below.' : failureText(failure)}
+      />
+      {elsewhere.length === 0 ? null : (
+        <ul>
+          {elsewhere.map(([path, text]) => (
+            <li key={path}>
+              <Outside text={path === '' ? text : `${path}: ${text}`} />
+            </li>
+          ))}
+        </ul>
+      )}
+    </Notice>
+  )
+}

@@ -1,0 +1,197 @@
+/** What pages are made of: heading, sections, notices, facts, tables that become cards, code with a copy button. */
+import { type ReactNode, useEffect, useId } from 'react'
+import { Copy } from './copy.tsx'
+import styles from './layout.module.css'
+
+export function Page({
+  title,
+  name,
+  crumbs,
+  actions,
+  children,
+}: {
+  /** Of the browser's tab. */
+  title: string
+  name: ReactNode
+  crumbs?: ReactNode
+  actions?: ReactNode
+  children: ReactNode
+}) {
+  useEffect(() => {
+    document.title = `${title} · pipectl`
+  }, [title])
+  return (
+    <div className={styles.page}>
+      <div className={styles.heading}>
+        <div>
+          {crumbs === undefined ? null : <div className={styles.crumbs}>{crumbs}</div>}
+          <h1>{name}</h1>
+        </div>
+        {actions}
+      </div>
+      {children}
+    </div>
+  )
+}
+
+export function Section({
+  title,
+  actions,
+  children,
+}: {
+  title: string
+  actions?: ReactNode
+  children: ReactNode
+}) {
+  const id = useId()
+  return (
+    <section className={styles.section} aria-labelledby={id}>
+      <div className={styles.sectionHead}>
+        <h2 id={id}>{title}</h2>
+        {actions}
+      </div>
+      {children}
+    </section>
+  )
+}
+
+/** `bad` and `warn` are read out at once. */
+export function Notice({
+  kind = 'plain',
+  children,
+  actions,
+}: {
+  kind?: 'plain' | 'bad' | 'warn' | 'good'
+  children: ReactNode
+  actions?: ReactNode
+}) {
+  return (
+    <div
+      className={`${styles.notice} ${kind === 'plain' ? '' : styles[kind]}`}
+      role={kind === 'bad' ? 'alert' : 'status'}
+    >
+      <div>{children}</div>
+      {actions}
+    </div>
+  )
+}
+
+/** Nothing there yet, and what to do about it. */
+export function Empty({ title, children }: { title: string; children: ReactNode }) {
+  return (
+    <div className={styles.empty}>
+      <h2>{title}</h2>
+      {children}
+    </div>
+  )
+}
+
+export function Skeleton({ lines = 6 }: { lines?: number }) {
+  return (
+    <div className={styles.skeleton} role="status" aria-label="Loading">
+      {Array.from({ length: lines }, (_, index) => (
+        // biome-ignore lint/suspicious/noArrayIndexKey: they are all the same
+        <span key={index} />
+      ))}
+    </div>
+  )
+}
+
+export function Soft({ children }: { children: ReactNode }) {
+  return <span className={styles.soft}>{children}</span>
+}
+
+/** Text that is there to be copied. */
+export function Code({ label, text }: { label: string; text: string }) {
+  return (
+    <div className={styles.code}>
+      <div className={styles.codeHead}>
+        <span>{label}</span>
+        <Copy text={text} what={label} />
+      </div>
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls, and a keyboard must get there */}
+      <pre tabIndex={0}>
+        <bdi>{text}</bdi>
+      </pre>
+    </div>
+  )
+}
+
+/** The command that does the same. */
+export function CliTwin({ command }: { command: string }) {
+  return (
+    <details className={styles.cli}>
+      <summary>Copy as CLI</summary>
+      <Code label="The same on the command line" text={command} />
+    </details>
+  )
+}
+
+export function Facts({
+  facts,
+  big = false,
+}: {
+  facts: readonly (readonly [string, ReactNode])[]
+  big?: boolean
+}) {
+  return (
+    <dl className={`${styles.facts} ${big ? styles.big : ''}`}>
+      {facts.map(([name, value]) => (
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+    </dl>
+  )
+}
+
+export interface Column<Row> {
+  /** Empty: no heading, as of buttons. */
+  label: string
+  cell: (row: Row) => ReactNode
+  isNumber?: boolean
+}
+
+export function Table<Row>({
+  caption,
+  columns,
+  rows,
+  keyOf,
+}: {
+  caption: string
+  columns: readonly Column<Row>[]
+  rows: readonly Row[]
+  keyOf: (row: Row) => string
+}) {
+  return (
+    <table className={styles.table} aria-label={caption}>
+      <thead>
+        <tr>
+          {columns.map(({ label, isNumber }) =>
+            label === '' ? (
+              <td key="actions" />
+            ) : (
+              <th key={label} scope="col" className={isNumber ? styles.number : undefined}>
+                {label}
+              </th>
+            ),
+          )}
+        </tr>
+      </thead>
+      <tbody>
+        {rows.map((row) => (
+          <tr key={keyOf(row)}>
+            {columns.map(({ label, cell, isNumber }) => (
+              <td key={label} data-label={label} className={isNumber ? styles.number : undefined}>
+                <div>{cell(row)}</div>
+              </td>
+            ))}
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  )
+}
+
+export const layoutStyles = { pager: styles.pager ?? '' }
