@@ -1,0 +1,32 @@
+/** Where a page below a pipe stands. */
+import { Link } from 'wouter'
+import { usePipeOverview } from '../../data/overview.ts'
+import { Empty, Page } from '../../ui/layout.tsx'
+import { Outside } from '../../ui/text.tsx'
+
+export function PipesCrumb() {
+  return <Link to="/pipes">Pipes</Link>
+}
+
+export function PipeCrumb({ pipeId }: { pipeId: string }) {
+  const pipe = usePipeOverview(pipeId)
+  return (
+    <>
+      <PipesCrumb /> /{' '}
+      <Link to={`/pipes/${pipeId}`}>
+        <Outside text={pipe?.pipe_name ?? 'pipe'} />
+      </Link>
+    </>
+  )
+}
+
+/** It was never there, or somebody deleted it while the page was open. */
+export function Gone({ what }: { what: string }) {
+  return (
+    <Page title="Not there" name={`This ${what} is not there`} crumbs={<PipesCrumb />}>
+      <Empty title={`There is no such ${what}, or it was deleted`}>
+        <Link to="/pipes">To the pipes</Link>
+      </Empty>
+    </Page>
+  )
+}
