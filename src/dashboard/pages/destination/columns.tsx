@@ -1,0 +1,119 @@
+/** Which column takes which key of a record. */
+import type { ColumnMapping } from '../../../contract/destination.ts'
+import { Button, Check, Choice, TextField } from '../../ui/controls.tsx'
+import type { FieldErrors } from '../../ui/failure.tsx'
+import { Section, Soft } from '../../ui/layout.tsx'
+import styles from './columns.module.css'
+import type { ColumnDraft } from './draft.ts'
+
+const types = ['string', 'number', 'boolean', 'object', 'array', 'null'] as const
+const roles: readonly (readonly [ColumnDraft['role'], string])[] = [
+  ['', 'a value'],
+  ['dedupe_id', 'unique id: send twice, stored once'],
+  ['record_ts', "the record's time"],
+  ['received_at', 'time of arrival'],
+]
+
+export function ColumnFields({
+  columns,
+  errors,
+  onChange,
+}: {
+  columns: readonly ColumnDraft[]
+  errors: FieldErrors
+  onChange: (columns: ColumnDraft[]) => void
+}) {
+  const set = (id: number, next: Partial<ColumnDraft>) =>
+    onChange(columns.map((one) => (one.id === id ? { ...one, ...next } : one)))
+  const add = () => {
+    const id = Math.max(-1, ...columns.map((one) => one.id)) + 1
+    onChange([...columns, { id, name: '', type: 'string', source: '', role: '', isRequired: false }])
+  }
+  return (
+    <Section
+      title="Columns"
+      actions={
+        <Button changes onClick={add}>
+          Map a column
+        </Button>
+      }
+    >
+      {columns.length === 0 ? (
+        <Soft>
+          None mapped: each key of a record goes to the column of its name, and keys without a column are left
+          out.
+        </Soft>
+      ) : null}
+      <div className={styles.rows}>
+        {columns.map((column, index) => (
+          <Row
+            key={column.id}
+            column={column}
+            index={index}
+            errors={errors}
+            onChange={(next) => set(column.id, next)}
+            onRemove={() => onChange(columns.filter((one) => one.id !== column.id))}
+          />
+        ))}
+      </div>
+    </Section>
+  )
+}
+
+function Row({
+  column,
+  index,
+  errors,
+  onChange,
+  onRemove,
+}: {
+  column: ColumnDraft
+  index: number
+  errors: FieldErrors
+  onChange: (next: Partial<ColumnDraft>) => void
+  onRemove: () => void
+}) {
+  const error = (key: keyof ColumnMapping) => errors[`columns.${index}.${key}`]
+  return (
+    <fieldset className={styles.row} aria-label={`Column ${index + 1}`}>
+      <TextField
+        label="Column"
+        mono
+        value={column.name}
+        onValue={(name) => onChange({ name })}
+        error={error('column_name')}
+      />
+      <Choice
+        label="JSON type"
+        value={column.type}
+        options={types.map((type) => [type, type] as const)}
+        onValue={(type) => onChange({ type })}
+        error={error('column_type')}
+      />
+      <TextField
+        label="Key of the record"
+        mono
+        placeholder={column.role === 'dedupe_id' ? 'made by pipectl' : column.name}
+        value={column.source}
+        onValue={(source) => onChange({ source })}
+        error={error('source_field')}
+      />
+      <Choice
+        label="It is"
+        value={column.role}
+        options={roles}
+        onValue={(role) => onChange({ role })}
+        error={error('semantic_role')}
+      />
+      <Check
+        label="Required"
+        checked={column.isRequired}
+        onValue={(isRequired) => onChange({ isRequired })}
+        error={error('nullable')}
+      />
+      <Button changes aria-label={`Remove column ${column.name || index + 1}`} onClick={onRemove}>
+        Remove
+      </Button>
+    </fieldset>
+  )
+}

@@ -1,0 +1,274 @@
+/**
+ * The config of each destination type as fields of a form, and what is sent of them. Everything that is typed is text until
+ * then; what is no number goes to the API as it is, which says so at the field. Pure.
+ */
+import { type DestinationType, redacted, wordsOf } from '../../../contract/destination-words.ts'
+
+export interface ConfigField {
+  key: string
+  label: string
+  /** `headers`: `Name: value`, one a line. */
+  kind: 'text' | 'secret' | 'number' | 'choice' | 'switch' | 'headers'
+  required?: boolean
+  hint?: string
+  placeholder?: string
+  options?: readonly (readonly [string, string])[]
+  /** Seldom needed: below "More". */
+  more?: boolean
+}
+
+const compressions = [
+  ['none', 'none'],
+  ['gzip', 'gzip'],
+] as const
+
+export const configFields: Record<DestinationType, readonly ConfigField[]> = {
+  destination_database: [
+    {
+      key: 'dialect',
+      label: 'Kind of server',
+      kind: 'choice',
+      options: [
+        ['postgresql', 'PostgreSQL'],
+        ['mysql', 'MySQL'],
+        ['mariadb', 'MariaDB'],
+      ],
+    },
+    { key: 'host', label: 'Host', kind: 'text', required: true, placeholder: 'db.example.com' },
+    { key: 'port', label: 'Port', kind: 'number', placeholder: '5432, MySQL 3306' },
+    { key: 'database', label: 'Database', kind: 'text', required: true },
+    { key: 'username', label: 'User', kind: 'text', required: true },
+    { key: 'password', label: 'Password', kind: 'secret' },
+    {
+      key: 'table',
+      label: 'Table',
+      kind: 'text',
+      required: true,
+      placeholder: 'events or schema.events',
+      hint: 'It must be there already: pipectl makes no tables.',
+    },
+  ],
+  destination_object_store: [
+    { key: 'bucket', label: 'Bucket', kind: 'text', required: true },
+    { key: 'region', label: 'Region', kind: 'text', placeholder: 'us-east-1' },
+    {
+      key: 'endpoint',
+      label: 'Endpoint',
+      kind: 'text',
+      placeholder: 'https://s3.example.com',
+      hint: 'Of a compatible store; empty for AWS.',
+    },
+    { key: 'access_key', label: 'Access key', kind: 'text' },
+    { key: 'secret_key', label: 'Secret key', kind: 'secret' },
+    {
+      key: 'format',
+      label: 'Format',
+      kind: 'choice',
+      options: [
+        ['ndjson', 'one record a line'],
+        ['json_array', 'a JSON array'],
+      ],
+    },
+    {
+      key: 'compression',
+      label: 'Compression',
+      kind: 'choice',
+      options: [
+        ['gzip', 'gzip'],
+        ['none', 'none'],
+      ],
+    },
+    {
+      key: 'key_template',
+      label: 'Names of objects',
+      kind: 'text',
+      more: true,
+      placeholder:
+        '{pipe_name}/date={yyyy}-{MM}-{dd}/hour={HH}/{first_seq}-{last_seq}-{destination_id}.{ext}',
+      hint: 'Must hold {first_seq}.',
+    },
+    { key: 'session_token', label: 'Session token', kind: 'secret', more: true },
+    { key: 'storage_class', label: 'Storage class', kind: 'text', more: true },
+    {
+      key: 'sse',
+      label: 'Encryption at rest',
+      kind: 'choice',
+      more: true,
+      options: [
+        ['', 'as the bucket says'],
+        ['AES256', 'AES256'],
+        ['aws:kms', 'aws:kms'],
+      ],
+    },
+    { key: 'kms_key_id', label: 'KMS key', kind: 'text', more: true },
+    {
+      key: 'force_path_style',
+      label: 'Bucket in the path',
+      kind: 'choice',
+      more: true,
+      options: [
+        ['', 'yes with an endpoint, no for AWS'],
+        ['true', 'yes'],
+        ['false', 'no'],
+      ],
+    },
+  ],
+  destination_http_endpoint: [
+    { key: 'url', label: 'URL', kind: 'text', required: true, placeholder: 'https://example.com/hook' },
+    {
+      key: 'method',
+      label: 'Method',
+      kind: 'choice',
+      options: [
+        ['POST', 'POST'],
+        ['PUT', 'PUT'],
+      ],
+    },
+    {
+      key: 'body_format',
+      label: 'Body',
+      kind: 'choice',
+      options: [
+        ['json_array', 'a JSON array of records'],
+        ['ndjson', 'one record a line'],
+        ['json_object', 'one request for each record'],
+      ],
+    },
+    {
+      key: 'auth_header',
+      label: 'Authorization header',
+      kind: 'secret',
+      placeholder: 'Bearer …',
+      hint: 'The whole value.',
+    },
+    {
+      key: 'signing_secret',
+      label: 'Signing secret',
+      kind: 'secret',
+      placeholder: 'whsec_…',
+      hint: 'Requests are signed as Standard Webhooks; two secrets with a space between while rotating.',
+    },
+    {
+      key: 'headers',
+      label: 'Headers',
+      kind: 'headers',
+      more: true,
+      placeholder: 'X-Source: pipectl',
+      hint: 'Name: value, one a line.',
+    },
+    {
+      key: 'secret_headers',
+      label: 'Secret headers',
+      kind: 'headers',
+      more: true,
+      placeholder: 'X-Api-Key: …',
+      hint: `Stored sealed. ${redacted} keeps what is stored.`,
+    },
+    { key: 'compression', label: 'Compression', kind: 'choice', more: true, options: compressions },
+    {
+      key: 'timeout_ms',
+      label: 'Time for a response, in milliseconds',
+      kind: 'number',
+      more: true,
+      placeholder: '15000',
+    },
+  ],
+  destination_pull: [
+    {
+      key: 'ack_mode',
+      label: 'A message is done',
+      kind: 'choice',
+      options: [
+        ['auto', 'when it was handed over'],
+        ['explicit', 'when the consumer acknowledges it'],
+      ],
+    },
+    {
+      key: 'lease_seconds',
+      label: 'Seconds to acknowledge',
+      kind: 'number',
+      placeholder: '30',
+      hint: 'With acknowledgement: after this long without one it is delivered again.',
+    },
+  ],
+}
+
+export type Texts = Readonly<Record<string, string>>
+
+/** What the form shows of a stored config. A secret is never shown: its field is empty, which keeps it. */
+export function textsOf(type: DestinationType, config: Readonly<Record<string, unknown>>): Texts {
+  const texts = configFields[type].map(({ key, kind, options }) => {
+    const value = config[key] ?? (key === 'dialect' ? config.sql_dialect : undefined)
+    if (kind === 'secret') return [key, '']
+    if (kind === 'headers') return [key, headerLines(value)]
+    if (value === undefined || value === null)
+      return [key, kind === 'choice' ? (options?.[0]?.[0] ?? '') : '']
+    return [key, key === 'dialect' ? shortDialect(String(value)) : String(value)]
+  })
+  return Object.fromEntries(texts)
+}
+
+function shortDialect(name: string): string {
+  return name === 'postgres' || name === 'pg' ? 'postgresql' : name
+}
+
+function headerLines(value: unknown): string {
+  if (typeof value !== 'object' || value === null) return ''
+  return Object.entries(value)
+    .map(([name, one]) => `${name}: ${one}`)
+    .join('\n')
+}
+
+function headersOf(text: string): Record<string, string> {
+  const lines = text.split('\n').filter((line) => line.trim() !== '')
+  return Object.fromEntries(
+    lines.map((line) => {
+      const at = line.indexOf(':')
+      return at === -1 ? [line.trim(), ''] : [line.slice(0, at).trim(), line.slice(at + 1).trim()]
+    }),
+  )
+}
+
+/** The config of a new destination: what is empty is left out. */
+export function newConfig(type: DestinationType, texts: Texts): Record<string, unknown> {
+  const given = configFields[type].flatMap((field) => {
+    const text = texts[field.key] ?? ''
+    // A database's password may be empty; the API wants to be told.
+    if (text.trim() === '' && field.key !== 'password') return []
+    return [[field.key, typedValue(type, field, text)]]
+  })
+  return Object.fromEntries(given)
+}
+
+/** What a form changes of a stored config. Empty: removed, but for secrets, which stay. */
+export function changedConfig(type: DestinationType, before: Texts, texts: Texts): Record<string, unknown> {
+  const given = configFields[type].flatMap((field) => {
+    const text = texts[field.key] ?? ''
+    const earlier = before[field.key] ?? ''
+    if (text === earlier) return []
+    if (field.key === 'secret_headers') return [[field.key, mergedHeaders(earlier, text)]]
+    if (text.trim() === '') return field.required ? [[field.key, '']] : [[field.key, null]]
+    return [[field.key, typedValue(type, field, text)]]
+  })
+  return Object.fromEntries(given)
+}
+
+/** The API merges secret headers one by one: one that is gone from the text is removed by null. */
+function mergedHeaders(before: string, now: string): Record<string, string | null> {
+  const wanted = headersOf(now)
+  const gone = Object.keys(headersOf(before)).filter((name) => !Object.hasOwn(wanted, name))
+  return { ...wanted, ...Object.fromEntries(gone.map((name) => [name, null])) }
+}
+
+function typedValue(type: DestinationType, { key, kind }: ConfigField, text: string): unknown {
+  if (kind === 'headers') return headersOf(text)
+  if (kind === 'number') return numberOr(text)
+  if (wordsOf(type).booleans.includes(key)) return text === 'true'
+  return kind === 'secret' ? text : text.trim()
+}
+
+/** The number that a text is; the text itself where it is none. */
+export function numberOr(text: string): number | string {
+  const trimmed = text.trim()
+  return trimmed === '' || Number.isNaN(Number(trimmed)) ? text : Number(trimmed)
+}
