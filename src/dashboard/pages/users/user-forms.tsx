@@ -1,0 +1,123 @@
+/** A new user, and changes of one. */
+import { useState } from 'react'
+import { ApiFailure } from '../../../client/failure.ts'
+import type { User, UserRole } from '../../../contract/user.ts'
+import { dashboard } from '../../data/api.ts'
+import { useChange } from '../../data/queries.ts'
+import { Button, Choice, formStyles, TextField } from '../../ui/controls.tsx'
+import { Dialog } from '../../ui/dialog.tsx'
+import { FailureNotice, failureText, fieldErrors } from '../../ui/failure.tsx'
+import { Outside } from '../../ui/text.tsx'
+import { say } from '../../ui/toasts.tsx'
+
+export const roles: readonly (readonly [UserRole, string])[] = [
+  ['viewer', 'viewer: sees everything, changes nothing'],
+  ['admin', 'admin: may do everything'],
+]
+
+export function NewUser({ onClose }: { onClose: () => void }) {
+  const [email, setEmail] = useState('')
+  const [role, setRole] = useState<UserRole>('viewer')
+  const [password, setPassword] = useState('')
+  const create = useChange(() => dashboard.users.create({ user_email: email, user_role: role, password }))
+  const isDuplicate = create.error instanceof ApiFailure && create.error.code === 'duplicate_user_email'
+  const errors = fieldErrors(create.error)
+  return (
+    <Dialog title="New user" open onClose={onClose}>
+      <form
+        className={formStyles.form}
+        onSubmit={(event) => {
+          event.preventDefault()
+          create.mutate(undefined, {
+            onSuccess: () => {
+              say(`${email} may sign in.`)
+              onClose()
+            },
+          })
+        }}
+      >
+        {isDuplicate ? null : (
+          <FailureNotice failure={create.error} shown={['user_email', 'user_role', 'password']} />
+        )}
+        <TextField
+          label="E-mail"
+          type="email"
+          required
+          value={email}
+          onValue={setEmail}
+          error={isDuplicate ? failureText(create.error) : errors.user_email}
+        />
+        <Choice label="Role" value={role} options={roles} onValue={setRole} error={errors.user_role} />
+        <TextField
+          label="Password"
+          type="password"
+          autoComplete="new-password"
+          required
+          minLength={10}
+          value={password}
+          onValue={setPassword}
+          hint="At least 10 characters. They can change it themselves."
+          error={errors.password}
+        />
+        <div className={formStyles.actions}>
+          <Button type="submit" look="primary" changes disabled={create.isPending}>
+            {create.isPending ? 'Creating …' : 'Create user'}
+          </Button>
+          <Button onClick={onClose}>Cancel</Button>
+        </div>
+      </form>
+    </Dialog>
+  )
+}
+
+export function ChangeUser({ user, onClose }: { user: User; onClose: () => void }) {
+  const [role, setRole] = useState<UserRole>(user.user_role)
+  const [password, setPassword] = useState('')
+  const body = {
+    ...(role === user.user_role ? {} : { user_role: role }),
+    ...(password === '' ? {} : { password }),
+  }
+  const save = useChange(() => dashboard.users.update(user.user_id, body))
+  const errors = fieldErrors(save.error)
+  return (
+    <Dialog title={<Outside text={user.user_email} />} open onClose={onClose}>
+      <form
+        className={formStyles.form}
+        onSubmit={(event) => {
+          event.preventDefault()
+          save.mutate(undefined, {
+            onSuccess: () => {
+              say(`${user.user_email} is changed and has to sign in again.`)
+              onClose()
+            },
+          })
+        }}
+      >
+        <p>A change ends every session of this user.</p>
+        <FailureNotice failure={save.error} shown={['user_role', 'password']} />
+        <Choice label="Role" value={role} options={roles} onValue={setRole} error={errors.user_role} />
+        <TextField
+          label="New password"
+          type="password"
+          autoComplete="new-password"
+          optional
+          minLength={10}
+          value={password}
+          onValue={setPassword}
+          error={errors.password}
+        />
+        <div className={formStyles.actions}>
+          <Button
+            type="submit"
+            look="primary"
+            changes
+            disabled={Object.keys(body).length === 0 || save.isPending}
+          >
+            Save
+          </Button>
+          <Button onClick={onClose}>Cancel</Button>
+        </div>
+      </form>
+    </Dialog>
+  )
+}
