@@ -1,0 +1,105 @@
+/** Which address shows which page. Pages that are not the first thing somebody needs are loaded when they are opened. */
+import { QueryClientProvider } from '@tanstack/react-query'
+import { type ComponentType, type LazyExoticComponent, lazy, Suspense } from 'react'
+import { Link, Route, Router, Switch } from 'wouter'
+import { queryClient } from '../data/query-client.ts'
+import { OverviewPage } from '../pages/overview/overview.tsx'
+import { Empty, Page, Skeleton } from '../ui/layout.tsx'
+import { Guard } from './guard.tsx'
+import { SessionGate } from './session.tsx'
+import { Shell } from './shell.tsx'
+import { SetupPage } from './sign-in.tsx'
+
+const PipesPage = lazy(() => import('../pages/pipes/pipes.tsx').then((m) => ({ default: m.PipesPage })))
+const NewPipePage = lazy(() =>
+  import('../pages/pipes/new-pipe.tsx').then((m) => ({ default: m.NewPipePage })),
+)
+const PipePage = lazy(() => import('../pages/pipe/pipe.tsx').then((m) => ({ default: m.PipePage })))
+const PipeSettingsPage = lazy(() =>
+  import('../pages/pipe/settings.tsx').then((m) => ({ default: m.PipeSettingsPage })),
+)
+const NewDestinationPage = lazy(() =>
+  import('../pages/destination/new.tsx').then((m) => ({ default: m.NewDestinationPage })),
+)
+const EditDestinationPage = lazy(() =>
+  import('../pages/destination/edit.tsx').then((m) => ({ default: m.EditDestinationPage })),
+)
+const LanePage = lazy(() => import('../pages/lane/lane.tsx').then((m) => ({ default: m.LanePage })))
+const KeysPage = lazy(() => import('../pages/keys/keys.tsx').then((m) => ({ default: m.KeysPage })))
+const UsersPage = lazy(() => import('../pages/users/users.tsx').then((m) => ({ default: m.UsersPage })))
+const ServicePage = lazy(() =>
+  import('../pages/service/service.tsx').then((m) => ({ default: m.ServicePage })),
+)
+const ReferencePage = lazy(() =>
+  import('../pages/reference/reference.tsx').then((m) => ({ default: m.ReferencePage })),
+)
+
+/** The parameters of an address become properties; another address of the same page begins anew. */
+function page<P extends object>(Component: LazyExoticComponent<ComponentType<P>>) {
+  return (params: object) => <Component key={JSON.stringify(params)} {...(params as P)} />
+}
+
+export function App() {
+  return (
+    <QueryClientProvider client={queryClient}>
+      <Router base={import.meta.env.BASE_URL.replace(/\/$/, '')}>
+        <Switch>
+          <Route path="/setup">
+            <SetupPage />
+          </Route>
+          <Route>
+            <SessionGate>
+              <Shell>
+                <Guard>
+                  <Suspense fallback={<Skeleton />}>
+                    <Pages />
+                  </Suspense>
+                </Guard>
+              </Shell>
+            </SessionGate>
+          </Route>
+        </Switch>
+      </Router>
+    </QueryClientProvider>
+  )
+}
+
+function Pages() {
+  return (
+    <Switch>
+      <Route path="/">
+        <OverviewPage />
+      </Route>
+      <Route path="/pipes">
+        <PipesPage />
+      </Route>
+      <Route path="/pipes/new">
+        <NewPipePage />
+      </Route>
+      <Route path="/pipes/:pipeId">{page(PipePage)}</Route>
+      <Route path="/pipes/:pipeId/settings">{page(PipeSettingsPage)}</Route>
+      <Route path="/pipes/:pipeId/destinations/new">{page(NewDestinationPage)}</Route>
+      <Route path="/pipes/:pipeId/destinations/:destinationId">{page(LanePage)}</Route>
+      <Route path="/pipes/:pipeId/destinations/:destinationId/edit">{page(EditDestinationPage)}</Route>
+      <Route path="/keys">
+        <KeysPage />
+      </Route>
+      <Route path="/users">
+        <UsersPage />
+      </Route>
+      <Route path="/service">
+        <ServicePage />
+      </Route>
+      <Route path="/reference">
+        <ReferencePage />
+      </Route>
+      <Route>
+        <Page title="Not found" name="There is no such page">
+          <Empty title="Nothing is at this address">
+            <Link to="/">To the overview</Link>
+          </Empty>
+        </Page>
+      </Route>
+    </Switch>
+  )
+}

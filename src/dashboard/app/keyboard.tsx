@@ -1,0 +1,70 @@
+/** Keys of the whole application: / searches, g o and g p go places, ? shows all of them. */
+import { useEffect, useState } from 'react'
+import { useLocation } from 'wouter'
+import { Dialog } from '../ui/dialog.tsx'
+import { Facts } from '../ui/layout.tsx'
+
+const places: Record<string, string> = {
+  o: '/',
+  p: '/pipes',
+  k: '/keys',
+  u: '/users',
+  s: '/service',
+  r: '/reference',
+}
+/** So long after `g` the second key counts. */
+const chordMs = 1_500
+
+export function Keyboard() {
+  const [, go] = useLocation()
+  const [isHelpOpen, setHelpOpen] = useState(false)
+  useEffect(() => {
+    let chordAt = Number.NEGATIVE_INFINITY
+    const onKey = (event: KeyboardEvent) => {
+      if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return
+      const isChord = event.timeStamp - chordAt < chordMs
+      const place = places[event.key]
+      chordAt = Number.NEGATIVE_INFINITY
+      if (isChord && place !== undefined) go(place)
+      else if (event.key === 'g') chordAt = event.timeStamp
+      else if (event.key === '?') setHelpOpen(true)
+      else if (event.key === '/') search(go)
+      else return
+      event.preventDefault()
+    }
+    addEventListener('keydown', onKey)
+    return () => removeEventListener('keydown', onKey)
+  }, [go])
+  return (
+    <Dialog title="Keyboard" open={isHelpOpen} onClose={() => setHelpOpen(false)}>
+      <Facts
+        facts={[
+          ['/', 'search pipes and lanes'],
+          ['g o', 'overview'],
+          ['g p', 'pipes'],
+          ['g k', 'API keys'],
+          ['g u', 'users'],
+          ['g s', 'service'],
+          ['g r', 'API reference'],
+          ['?', 'this help'],
+          ['Esc', 'close a dialog'],
+        ]}
+      />
+    </Dialog>
+  )
+}
+
+/** In a dialog the page behind must not move either. */
+function isTyping(target: EventTarget | null): boolean {
+  if (document.querySelector('[role="dialog"]') !== null) return true
+  return target instanceof HTMLElement && target.closest('input, textarea, select, [role="menu"]') !== null
+}
+
+function search(go: (to: string) => void): void {
+  const field = document.querySelector<HTMLInputElement>('input[type="search"]')
+  if (field === null) go('/pipes?search')
+  else {
+    field.focus()
+    field.select()
+  }
+}

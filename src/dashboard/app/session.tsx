@@ -1,0 +1,50 @@
+/** Who is signed in. Nothing of the application is shown before that is known; what is open stays open when it ends. */
+import { useQuery } from '@tanstack/react-query'
+import { type ReactNode, useSyncExternalStore } from 'react'
+import { currentSession, hasEnded } from '../data/api.ts'
+import { queryClient, sessionEnd, setSessionEnded } from '../data/query-client.ts'
+import { SessionContext } from '../data/session-context.ts'
+import { Dialog } from '../ui/dialog.tsx'
+import { Notice, Skeleton } from '../ui/layout.tsx'
+import { FrontPage, SignInForm } from './sign-in.tsx'
+
+export function SessionGate({ children }: { children: ReactNode }) {
+  const { data: session, error } = useQuery({
+    queryKey: ['session'],
+    queryFn: ({ signal }) => currentSession(signal),
+    staleTime: Number.POSITIVE_INFINITY,
+    refetchOnWindowFocus: false,
+    refetchInterval: ({ state }) => (state.error !== null && !hasEnded(state.error) ? 2_000 : false),
+  })
+  const isEnded = useSyncExternalStore(sessionEnd.subscribe, sessionEnd.isEnded)
+  if (session === undefined) {
+    if (error === null) return <FrontPage title="pipectl">{<Skeleton lines={3} />}</FrontPage>
+    if (hasEnded(error)) {
+      return (
+        <FrontPage title="Sign in">
+          <SignInForm onDone={signedIn} />
+        </FrontPage>
+      )
+    }
+    return (
+      <FrontPage title="pipectl">
+        <Notice kind="bad">pipectl does not respond. This page tries again every 2 seconds.</Notice>
+      </FrontPage>
+    )
+  }
+  return (
+    <SessionContext value={session}>
+      {children}
+      <Dialog title="Your session has ended" open={isEnded} top>
+        <p>Sign in to go on. What you typed is still there.</p>
+        <SignInForm onDone={signedIn} email={session.user.user_email} />
+      </Dialog>
+    </SessionContext>
+  )
+}
+
+async function signedIn(): Promise<void> {
+  await queryClient.fetchQuery({ queryKey: ['session'], queryFn: () => currentSession(), staleTime: 0 })
+  setSessionEnded(false)
+  await queryClient.invalidateQueries()
+}

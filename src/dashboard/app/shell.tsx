@@ -1,0 +1,110 @@
+/** What stands around every page: where to go, who is signed in, and whether the daemon is there. */
+import type { ReactNode } from 'react'
+import { Link, useRoute } from 'wouter'
+import { troubledLanes } from '../../client/overview.ts'
+import { severity } from '../../client/workspace.ts'
+import { hasEnded } from '../data/api.ts'
+import { useOverview } from '../data/overview.ts'
+import icon from '../favicon.svg'
+import { Notice } from '../ui/layout.tsx'
+import { Ago, Outside } from '../ui/text.tsx'
+import { Toasts } from '../ui/toasts.tsx'
+import { Keyboard } from './keyboard.tsx'
+import styles from './shell.module.css'
+import { UserMenu } from './user-menu.tsx'
+
+export function Shell({ children }: { children: ReactNode }) {
+  const { data: overview } = useOverview()
+  const stuck =
+    overview === undefined
+      ? 0
+      : troubledLanes(overview).filter(({ destination }) => severity(destination) > 1).length
+  return (
+    <div className={styles.shell}>
+      <a className={styles.skip} href="#main">
+        Skip to the page
+      </a>
+      <header className={styles.side}>
+        <Link to="/" className={styles.brand}>
+          <img src={icon} alt="" />
+          pipectl
+        </Link>
+        <nav className={styles.nav} aria-label="Pages">
+          <Place to="/" pattern="/">
+            Overview
+            {stuck === 0 ? null : (
+              <span className={styles.count} title={`${stuck} lanes need somebody`}>
+                ■ {stuck}
+              </span>
+            )}
+          </Place>
+          <Place to="/pipes" pattern="/pipes/*?">
+            Pipes
+          </Place>
+          <Place to="/keys" pattern="/keys">
+            API keys
+          </Place>
+          <Place to="/users" pattern="/users">
+            Users
+          </Place>
+          <Place to="/service" pattern="/service">
+            Service
+          </Place>
+          <Place to="/reference" pattern="/reference">
+            API reference
+          </Place>
+        </nav>
+        <div className={styles.foot}>
+          <UserMenu />
+        </div>
+      </header>
+      <main className={styles.main} id="main" tabIndex={-1}>
+        <Away />
+        {children}
+      </main>
+      <Keyboard />
+      <Toasts />
+    </div>
+  )
+}
+
+function Place({ to, pattern, children }: { to: string; pattern: string; children: ReactNode }) {
+  const [isHere] = useRoute(pattern)
+  return (
+    <Link to={to} aria-current={isHere ? 'page' : undefined}>
+      {children}
+    </Link>
+  )
+}
+
+/** The daemon is away, or takes no records. Forms stay as they are. */
+function Away() {
+  const { data: overview, error, dataUpdatedAt } = useOverview()
+  if (error !== null && !hasEnded(error)) {
+    return (
+      <Notice kind="bad">
+        pipectl does not respond; trying again every 2 seconds.
+        {overview === undefined ? null : (
+          <>
+            {' '}
+            What is shown is from <Ago at={new Date(dataUpdatedAt).toISOString()} />. Nothing you typed is
+            lost.
+          </>
+        )}
+      </Notice>
+    )
+  }
+  if (overview === undefined || overview.service.is_ready) return null
+  return (
+    <Notice kind="bad">
+      No records are taken now: <Outside text={overview.service.reasons.join(', ')} />
+      {overview.buffer.unavailable_reason === null ? null : (
+        <>
+          {' ('}
+          <Outside text={overview.buffer.unavailable_reason} />)
+        </>
+      )}
+      . <Link to="/service">What the service says</Link>
+    </Notice>
+  )
+}

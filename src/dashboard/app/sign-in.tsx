@@ -1,0 +1,133 @@
+/** Signing in, and making the first account with a setup link. Both are a page, signing in also a dialog. */
+import { type FormEvent, type ReactNode, useEffect, useState } from 'react'
+import { dashboard } from '../data/api.ts'
+import icon from '../favicon.svg'
+import { Button, formStyles, TextField } from '../ui/controls.tsx'
+import { FailureNotice, fieldErrors } from '../ui/failure.tsx'
+import { Notice } from '../ui/layout.tsx'
+import styles from './sign-in.module.css'
+
+/** As the contract's: asked for here so that nobody has to fail first. */
+const shortestPassword = 10
+
+export function FrontPage({ title, children }: { title: string; children: ReactNode }) {
+  useEffect(() => {
+    document.title = title === 'pipectl' ? title : `${title} · pipectl`
+  }, [title])
+  return (
+    <main className={styles.front}>
+      <div className={styles.card}>
+        <div className={styles.brand}>
+          <img src={icon} alt="" />
+          <h1>{title === 'pipectl' ? title : `${title} to pipectl`}</h1>
+        </div>
+        {children}
+      </div>
+    </main>
+  )
+}
+
+export function SignInForm({ onDone, email: given = '' }: { onDone: () => Promise<void>; email?: string }) {
+  const [email, setEmail] = useState(given)
+  const [password, setPassword] = useState('')
+  const { submit, failure, isRunning } = useSubmit(() => dashboard.session.signIn(email, password), onDone)
+  return (
+    <form className={formStyles.form} onSubmit={submit}>
+      <FailureNotice failure={signInWords(failure)} />
+      <TextField
+        label="E-mail"
+        type="email"
+        autoComplete="username"
+        required
+        value={email}
+        onValue={setEmail}
+      />
+      <TextField
+        label="Password"
+        type="password"
+        autoComplete="current-password"
+        required
+        value={password}
+        onValue={setPassword}
+      />
+      <Button type="submit" look="primary" disabled={isRunning}>
+        {isRunning ? 'Signing in …' : 'Sign in'}
+      </Button>
+    </form>
+  )
+}
+
+/** The 401 of a wrong password says nothing of a session that ended. */
+function signInWords(failure: unknown): unknown {
+  if (!(failure instanceof Error) || !('body' in failure)) return failure
+  const { message } = failure.body as { message?: unknown }
+  return typeof message === 'string' ? new Error(message) : failure
+}
+
+/** `/dashboard/setup#TOKEN`: the token is a fragment so that it is in no server's log. */
+export function SetupPage() {
+  const [token] = useState(() => location.hash.slice(1))
+  const [email, setEmail] = useState('')
+  const [password, setPassword] = useState('')
+  const { submit, failure, isRunning } = useSubmit(
+    () => dashboard.session.setUp(token, email, password),
+    async () => location.replace(import.meta.env.BASE_URL),
+  )
+  const errors = fieldErrors(failure)
+  if (token === '') {
+    return (
+      <FrontPage title="Set up">
+        <Notice kind="warn">
+          This address lacks its token. Open the whole link, or make a new one:{' '}
+          <code>pipectl users setup-link</code>
+        </Notice>
+      </FrontPage>
+    )
+  }
+  return (
+    <FrontPage title="Set up your access">
+      <form className={formStyles.form} onSubmit={submit}>
+        <FailureNotice failure={signInWords(failure)} shown={['email', 'password']} />
+        <TextField
+          label="E-mail"
+          type="email"
+          autoComplete="username"
+          required
+          value={email}
+          onValue={setEmail}
+          hint="Only your name here: nothing is ever sent to it."
+          error={errors.email}
+        />
+        <TextField
+          label="Password"
+          type="password"
+          autoComplete="new-password"
+          required
+          minLength={shortestPassword}
+          value={password}
+          onValue={setPassword}
+          hint={`At least ${shortestPassword} characters; a sentence is good.`}
+          error={errors.password}
+        />
+        <Button type="submit" look="primary" disabled={isRunning}>
+          {isRunning ? 'Creating …' : 'Create my account'}
+        </Button>
+      </form>
+    </FrontPage>
+  )
+}
+
+function useSubmit(run: () => Promise<unknown>, onDone: () => Promise<void>) {
+  const [failure, setFailure] = useState<unknown>(null)
+  const [isRunning, setRunning] = useState(false)
+  const submit = (event: FormEvent) => {
+    event.preventDefault()
+    setRunning(true)
+    setFailure(null)
+    run()
+      .then(onDone)
+      .catch(setFailure)
+      .finally(() => setRunning(false))
+  }
+  return { submit, failure, isRunning }
+}

@@ -1,0 +1,57 @@
+/** The menu itself. */
+import * as Menu from '@radix-ui/react-dropdown-menu'
+import type { ReactNode } from 'react'
+import { Outside } from '../ui/text.tsx'
+import { type Theme, useTheme } from './theme.ts'
+import styles from './user-menu.module.css'
+
+export interface UserMenuProps {
+  role: string
+  workspace: string
+  isOpen: boolean
+  onOpen: (isOpen: boolean) => void
+  onPassword: () => void
+  onSignOut: () => void
+  children: ReactNode
+}
+
+const themes: readonly [Theme, string][] = [
+  ['system', 'As the system'],
+  ['light', 'Light'],
+  ['dark', 'Dark'],
+]
+
+export function UserMenuItems(props: UserMenuProps) {
+  const [theme, setTheme] = useTheme()
+  return (
+    <Menu.Root open={props.isOpen} onOpenChange={props.onOpen} modal={false}>
+      <Menu.Trigger asChild>{props.children}</Menu.Trigger>
+      <Menu.Portal>
+        <Menu.Content className={styles.menu} sideOffset={6} align="start">
+          <Menu.Label className={styles.label}>
+            {props.role} of <Outside text={props.workspace} />
+          </Menu.Label>
+          <Menu.RadioGroup value={theme} onValueChange={(next) => setTheme(next as Theme)}>
+            {themes.map(([value, words]) => (
+              <Menu.RadioItem key={value} value={value} className={styles.item}>
+                <span className={styles.tick} aria-hidden="true">
+                  {theme === value ? '✓' : ''}
+                </span>
+                {words}
+              </Menu.RadioItem>
+            ))}
+          </Menu.RadioGroup>
+          <Menu.Separator className={styles.separator} />
+          <Menu.Item className={styles.item} onSelect={props.onPassword}>
+            <span className={styles.tick} />
+            Change password
+          </Menu.Item>
+          <Menu.Item className={styles.item} onSelect={props.onSignOut}>
+            <span className={styles.tick} />
+            Sign out
+          </Menu.Item>
+        </Menu.Content>
+      </Menu.Portal>
+    </Menu.Root>
+  )
+}
