@@ -241,7 +241,7 @@ export const settingDefinitions = [
     kind: 'bytes',
     fallback: 256 * MiB,
     min: MiB,
-    doc: 'Memory that all batches under way may take together.',
+    doc: 'Memory that all batches under way may take together, with what is read ahead.',
   },
   {
     key: 'workspace.max_pipes',

@@ -18,6 +18,7 @@ import { bytesOf, closesInMs, cutBatch } from './batch.ts'
 import type { Clock } from './clock.ts'
 import type { FlushLimits, LaneSpec, LaneState } from './lane-state.ts'
 import type { MemoryReservation, WorkspaceMemory } from './memory-budget.ts'
+import type { ReadAhead } from './read-ahead.ts'
 import { afterDropped, withoutRange, withRange } from './transitions.ts'
 
 /** The messages of the fixed range, and those after it that are searched for a failing message. */
@@ -89,14 +90,37 @@ export class BatchReader {
     return await this.#reader.backlog(this.#pipeId, cursorOf(await this.located(row)), seq)
   }
 
-  async next(saved: LaneState, spec: LaneSpec, memory: WaitForMemory): Promise<NextBatch> {
+  async next(saved: LaneState, spec: LaneSpec, memory: WaitForMemory, ahead: ReadAhead): Promise<NextBatch> {
     const row = await this.located(saved)
     const through = row.bisectLastSeq ?? row.batchLastSeq
+    if (through !== null) ahead.discard()
+    const inMemory = ahead.take(row.cursorSeq, limitsOf(row, spec))
+    const taken = inMemory && (await this.#taken(row, spec, inMemory))
+    if (taken !== null) return taken
     const due =
       through === null ? await this.#due(row, spec) : { waitMs: 0, bytes: await this.#bytesTo(row, through) }
     if (due.waitMs > 0) return { kind: 'wait', row, waitMs: due.waitMs }
 
     return await this.#read(row, spec, memory, due.bytes, due.bytes)
+  }
+
+  /** Cut as what is read now would be. Null: there is no memory for it at once. */
+  async #taken(row: LaneState, spec: LaneSpec, inMemory: MarkedMessage[]): Promise<NextBatch | null> {
+    const { maxRecords, maxBytes } = limitsOf(row, spec)
+    const cutBytes = Math.min(maxBytes, this.#budget.shareBytes())
+    const messages = cutBatch(inMemory, { maxRecords, maxBytes: cutBytes })
+    const reservation = this.#budget.tryReserve(bytesOf(messages))
+    if (reservation === null) return null
+    let isKept = false
+    try {
+      // What retention dropped since it was read is gone for this lane, too.
+      const lost = await this.lost(row)
+      if (lost !== null) return lost
+      isKept = true
+      return { kind: 'batch', row: fixedRange(row, messages), reserved: { messages, reservation } }
+    } finally {
+      if (!isKept) reservation.release()
+    }
   }
 
   /**
@@ -220,6 +244,13 @@ export function pastGap(row: LaneState, run: MessageRun): DroppedMessages | null
   const { seq, mark } = run.damaged[0]!
   const moved = afterDropped(row, { seq, mark }, 1)
   return { kind: 'dropped', row: moved, dropped: 1, reason: 'damaged', firstSeq: seq, lastSeq: seq }
+}
+
+/** Whether the batch that follows this row's may be read before it is due: nothing is failing, nothing is searched for. */
+export function aheadLimits(row: LaneState, spec: LaneSpec): FlushLimits | null {
+  // With a rate of its own the lane pauses between two batches, and a pause holds no memory.
+  const isSmooth = row.attempts === 0 && row.bisectLastSeq === null && spec.rate === null
+  return isSmooth ? limitsOf(row, spec) : null
 }
 
 /** The flush plan, with batches no larger than what the destination last managed; a failed batch waits for no more. */

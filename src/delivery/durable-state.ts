@@ -11,6 +11,8 @@
  *   |---------------------------------------------|-----------------------|----------------------------------------|
  *   | before a new range is saved                 | cursor                | another range is cut; nothing was sent |
  *   | after it, before or during the attempt      | cursor, range         | the same range, the same identity      |
+ *   | while the next batch is read ahead          | cursor, range         | the same range; the next one is cut    |
+ *   |                                             |                       |   again, it was neither saved nor sent |
  *   | after the destination stored it, reply lost | cursor, range         | the same range again: at least once    |
  *   | after the reply, before the save            | cursor, range         | the same range again: at least once    |
  *   | after the save                              | cursor after it       | the next range                         |

@@ -8,12 +8,21 @@
  *
  * A batch that is still to be cut reserves no more than half of what is free (`shareBytes`): however
  * much a few large, stuck batches take, there is always something left for the next lane.
+ *
+ * What no batch holds may be lent for what is read ahead. Batches do not see it: they get what they would get without it,
+ * and what was lent is taken back, the oldest first, before all of it together is more than the budget.
  */
 export interface MemoryReservation {
   /** The real size, once it is known. */
   resize(bytes: number): void
   /** False when there is no room for it: nothing has changed then. */
   tryResize(bytes: number): boolean
+  /** Idempotent. */
+  release(): void
+}
+
+/** Lent until it is released or taken back. */
+export interface SpareMemory {
   /** Idempotent. */
   release(): void
 }
@@ -26,6 +35,14 @@ export interface WorkspaceMemory {
   tryReserve(bytes: number): MemoryReservation | null
   /** Resolves with null when `signal` ended the wait. */
   reserve(bytes: number, signal: AbortSignal): Promise<MemoryReservation | null>
+  /** Null when it is not to spare. `onTakenBack` is called at most once, and what was kept there must be gone after it. */
+  trySpare(bytes: number, onTakenBack: () => void): SpareMemory | null
+}
+
+interface Lent {
+  workspaceId: string
+  bytes: number
+  onTakenBack(): void
 }
 
 interface Waiter {
@@ -43,6 +60,9 @@ export class MemoryBudget {
   #reservedBytes = 0
   readonly #heldBytes = new Map<string, number>()
   readonly #waiters: Waiter[] = []
+  /** In the order in which it was lent. */
+  readonly #lent = new Set<Lent>()
+  #lentBytes = 0
   #isShared = false
   #isOverdrawn = false
 
@@ -52,6 +72,11 @@ export class MemoryBudget {
 
   get reservedBytes(): number {
     return this.#reservedBytes
+  }
+
+  /** Beside what is reserved. */
+  get lentBytes(): number {
+    return this.#lentBytes
   }
 
   /** There is more than one workspace: from now on each keeps something free for the others. */
@@ -64,6 +89,7 @@ export class MemoryBudget {
       shareBytes: () => Math.max(Math.floor(this.#freeFor(workspaceId, 0) / 2), smallestShareBytes),
       tryReserve: (bytes) => this.#tryReserve(workspaceId, bytes),
       reserve: (bytes, signal) => this.#reserve(workspaceId, bytes, signal),
+      trySpare: (bytes, onTakenBack) => this.#trySpare({ workspaceId, bytes, onTakenBack }),
     }
   }
 
@@ -99,6 +125,32 @@ export class MemoryBudget {
     })
   }
 
+  #trySpare(lent: Lent): SpareMemory | null {
+    const { workspaceId, bytes } = lent
+    let own = 0
+    for (const one of this.#lent) if (one.workspaceId === workspaceId) own += one.bytes
+    const isFree =
+      this.#waiters.length === 0 &&
+      own + bytes <= this.#freeFor(workspaceId, 0) &&
+      this.#reservedBytes + this.#lentBytes + bytes <= this.maxBytes
+    if (!isFree) return null
+    this.#lent.add(lent)
+    this.#lentBytes += bytes
+    return { release: () => this.#giveBack(lent) }
+  }
+
+  #giveBack(lent: Lent): void {
+    if (this.#lent.delete(lent)) this.#lentBytes -= lent.bytes
+  }
+
+  #takeBack(): void {
+    for (const lent of this.#lent) {
+      if (this.#reservedBytes + this.#lentBytes <= this.maxBytes) return
+      this.#giveBack(lent)
+      lent.onTakenBack()
+    }
+  }
+
   /** What this workspace may take more, were it to give back `less`. */
   #freeFor(workspaceId: string, less: number): number {
     const reserved = this.#reservedBytes - less
@@ -128,6 +180,7 @@ export class MemoryBudget {
       if (held === 0) this.#heldBytes.delete(workspaceId)
       else this.#heldBytes.set(workspaceId, held)
       reserved = bytes
+      this.#takeBack()
     }
     const resize = (bytes: number) => {
       if (isReleased) return

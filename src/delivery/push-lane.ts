@@ -1,5 +1,6 @@
 /**
- * A push lane: delivers its pipe's messages in order through a driver, one batch in flight.
+ * A push lane: delivers its pipe's messages in order through a driver, one batch in flight. While a batch is under way
+ * the next full one is read ahead (`read-ahead.ts`).
  *
  *            ┌───────────────────────── nothing pending ◀────────────────┐
  *            ▼                                                           │
@@ -23,7 +24,7 @@ import assert from 'node:assert'
 import type { MarkedMessage } from '../buffer/buffer.ts'
 import type { LaneStatus } from '../contract/destination.ts'
 import { bytesOf } from './batch.ts'
-import { BatchReader, type DroppedMessages, type ReservedBatch } from './batch-reader.ts'
+import { aheadLimits, BatchReader, type DroppedMessages, type ReservedBatch } from './batch-reader.ts'
 import { pollIntervalMs } from './clock.ts'
 import type { RewindResult } from './delivery.ts'
 import { DurableState } from './durable-state.ts'
@@ -39,6 +40,7 @@ import {
 import { isBlocking, laneBacklog, laneStatus } from './lane-status.ts'
 import { Mailbox } from './mailbox.ts'
 import { PushAttempts } from './push-attempts.ts'
+import { ReadAhead } from './read-ahead.ts'
 import { RetryWindow } from './retry.ts'
 import * as transition from './transitions.ts'
 
@@ -51,6 +53,7 @@ export class PushLane implements Lane {
   readonly #deps: LaneDeps
   readonly #state: DurableState
   readonly #batches: BatchReader
+  readonly #ahead: ReadAhead
   readonly #retry: RetryWindow
   readonly #attempts: PushAttempts
   readonly #sleep: LaneSleep
@@ -65,7 +68,9 @@ export class PushLane implements Lane {
     this.#spec = spec
     this.#deps = deps
     this.#state = new DurableState(spec, row, deps)
-    this.#batches = new BatchReader(spec.pipeId, deps.reader, deps.budget.of(spec.workspaceId), deps.clock)
+    const memory = deps.budget.of(spec.workspaceId)
+    this.#batches = new BatchReader(spec.pipeId, deps.reader, memory, deps.clock)
+    this.#ahead = new ReadAhead(spec.pipeId, deps.reader, memory)
     this.#retry = new RetryWindow(row, deps.clock)
     this.#attempts = new PushAttempts(this.#state, this.#retry, deps)
     this.#sleep = new LaneSleep(deps.clock, this.#state, this.#attempts)
@@ -208,6 +213,7 @@ export class PushLane implements Lane {
   }
 
   async #step(): Promise<void> {
+    this.#ahead.throwFailure()
     if (this.#isEarliestCheckDue) await this.#countLost()
     const now = this.#deps.clock.monotonicMs()
     const isBlocked = this.#spec.status === 'blocked'
@@ -223,7 +229,11 @@ export class PushLane implements Lane {
     await this.#state.saveIfDirty()
     // A command or the end may have come during the save: the range is fixed, it can wait.
     if (!this.#mailbox.isEmpty || this.#phase !== 'running') return
-    this.#keep(await this.#attempts.run(this.#reserved!.messages, this.#spec))
+    const { messages } = this.#reserved!
+    const attempt = this.#attempts.run(messages, this.#spec)
+    const limits = aheadLimits(this.#row, this.#spec)
+    if (limits !== null) void this.#ahead.read(messages.at(-1)!, limits)
+    this.#keep(await attempt)
   }
 
   /** True: messages are in memory and their range is in the row. */
@@ -232,7 +242,7 @@ export class PushLane implements Lane {
     this.#interruptStep = () => interrupt.abort()
     const memory = { before: () => this.#state.saveIfDirty(), signal: interrupt.signal }
     this.#sleep.arm()
-    const next = await this.#batches.next(this.#row, this.#spec, memory)
+    const next = await this.#batches.next(this.#row, this.#spec, memory, this.#ahead)
     this.#interruptStep = null
     if (next.kind === 'dropped') {
       await this.#dropped(next)
@@ -287,14 +297,20 @@ export class PushLane implements Lane {
   }
 
   #keep(messages: MarkedMessage[]): void {
-    if (messages.length === 0) this.#release()
+    if (messages.length === 0) this.#releaseBatch()
     else {
+      this.#ahead.discard()
       this.#reserved!.messages = messages
       this.#reserved!.reservation.resize(bytesOf(messages))
     }
   }
 
   #release(): void {
+    this.#ahead.discard()
+    this.#releaseBatch()
+  }
+
+  #releaseBatch(): void {
     this.#reserved?.reservation.release()
     this.#reserved = null
   }
