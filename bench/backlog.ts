@@ -35,6 +35,11 @@ export async function drain(daemon: TestDaemon, pipeId: string, destinationIds: 
   return (performance.now() - startedAt) / 1000
 }
 
+/** An HTTP endpoint that gets a record a line. */
+export function endpoint(url: string): Record<string, unknown> {
+  return { destination_type: 'destination_http_endpoint', destination_config: { url, body_format: 'ndjson' } }
+}
+
 /** A destination that holds its backlog until `drain`. Returns its id. */
 export async function blockedDestination(
   daemon: TestDaemon,

@@ -1,7 +1,7 @@
 /** What lanes cost each other and ingest: ratios within one run. */
 import net from 'node:net'
 import { startDaemon, type TestDaemon } from '../test/support/daemon.ts'
-import { blockedDestination, drain, fill } from './backlog.ts'
+import { blockedDestination, drain, endpoint, fill } from './backlog.ts'
 import { load } from './load.ts'
 import { record } from './records.ts'
 import { startSink } from './sink.ts'
@@ -63,10 +63,6 @@ async function blackHole(url: string): Promise<string[][]> {
     ratioRow('delivery records/s, another lane black-holed', delivery[0] ?? 0, delivery[1] ?? 0),
     ratioRow('ingest requests/s, a lane black-holed', ingest[0] ?? 0, ingest[1] ?? 0),
   ]
-}
-
-function endpoint(url: string): Record<string, unknown> {
-  return { destination_type: 'destination_http_endpoint', destination_config: { url, body_format: 'ndjson' } }
 }
 
 async function ingestRate(daemon: TestDaemon, pipeId: string): Promise<number> {

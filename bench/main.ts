@@ -1,6 +1,6 @@
 /**
- * `npm run bench [-- ingest delivery lanes listing scanner] [--program PATH] [--before PATH]`: speed of the built daemon,
- * each figure from a fresh data directory on this machine, with its own load generator beside it. Prints tables; asserts
+ * `npm run bench [-- ingest delivery beside lanes listing scanner] [--program PATH] [--before PATH]`: speed of the built
+ * daemon, each figure from a fresh data directory on this machine, with its own load generator beside it. Prints tables; asserts
  * nothing. `--program` names another build's bin/pipectl.js, to compare two with the same load and records; `--before` one
  * that is measured beside this one.
  */
@@ -12,6 +12,7 @@ import { generator } from './load.ts'
 const benches: Record<string, () => Promise<string>> = {
   ingest: async () => (await import('./ingest.ts')).benchIngest(),
   delivery: async () => (await import('./delivery.ts')).benchDelivery(),
+  beside: async () => (await import('./beside.ts')).benchBeside(),
   lanes: async () => (await import('./lanes.ts')).benchLanes(),
   listing: async () => (await import('./listing.ts')).benchListing(),
   scanner: async () => (await import('./scanner.ts')).benchScanner(),
