@@ -170,7 +170,7 @@ async function openParts(settings: Settings, context: StartContext): Promise<Dae
   })
   const { addresses } = await openServer(
     settings,
-    { ...stores, ...accounting, engine, ingest, clientIp },
+    { ...stores, ...accounting, engine, ingest, ingestWorkers: workers, clientIp },
     context,
   )
   const metrics = await openMetricsServer(settings, { ...stores, ...accounting, bodyMemory }, context)

@@ -10,6 +10,7 @@ import { AddressInUseError, requireFreeAddress } from './http/listen.ts'
 import { LongPoll } from './http/long-poll.ts'
 import { managementRoutes } from './http/management-routes.ts'
 import { pullRoutes } from './http/pull-routes.ts'
+import { readiness } from './http/readiness.ts'
 import type { Route } from './http/route.ts'
 import { openHttpServer } from './http/server.ts'
 import { serviceRoutes } from './http/service-routes.ts'
@@ -18,6 +19,7 @@ import type { BodyMemory } from './ingest/body-memory.ts'
 import type { ClientIp } from './ingest/client-ip.ts'
 import { IngestThreads } from './ingest-threads/ingest-threads.ts'
 import type { Logger } from './log.ts'
+import type { ManagementDeps, ServiceFacts } from './management/deps.ts'
 import { openManagement } from './management/management.ts'
 import { Sessions } from './management/sessions.ts'
 import { Passwords } from './metadata/password-hash.ts'
@@ -26,21 +28,28 @@ import type { Accounting } from './open-ingest.ts'
 import type { StartContext, Stores } from './open-stores.ts'
 import { surfaces } from './part-settings.ts'
 import type { Settings } from './settings.ts'
+import { version } from './version.ts'
 
 /** A client that is still sending when the daemon stops is cut off then. */
 const responseGraceMs = 1_000
 
+interface ServerParts extends Stores, Accounting {
+  engine: HttpEngine
+  ingest: Ingest | IngestThreads
+  ingestWorkers: number
+  clientIp: ClientIp
+}
+
 export async function openServer(
   settings: Settings,
-  parts: Stores & Accounting & { engine: HttpEngine; ingest: Ingest | IngestThreads; clientIp: ClientIp },
+  parts: ServerParts,
   { isSafe = false, log, shutdown }: StartContext,
 ) {
   const { metadata, buffer, engine, authenticate } = parts
   const threads = parts.ingest instanceof IngestThreads ? parts.ingest : null
   const ingest = parts.ingest instanceof IngestThreads ? null : parts.ingest
   let dataPort: number | null = null
-  const services = serviceRoutes({
-    now: Date.now,
+  const readinessSources = {
     isBufferRejecting: async () => (await buffer.status()).unavailableReason !== null,
     isDiskFull: async () => (await buffer.status()).unavailableReason === 'low_disk_space',
     damage: async () => {
@@ -50,12 +59,30 @@ export async function openServer(
     readMetadata: () => metadata.workspaces.list(),
     isStopping: () => shutdown.isRunning,
     isSafe,
+    log,
+  }
+  const services = serviceRoutes({
+    now: Date.now,
+    ...readinessSources,
     publicUrls: { management: settings.public_url, data: settings.public_data_url },
     dataPort: () => dataPort,
-    log,
   })
   const passwords = new Passwords()
-  const v1 = [...routesOf(parts, passwords, log), ...services]
+  const service = {
+    version: version(),
+    started_ts: new Date().toISOString(),
+    http_engine: engine.name,
+    ingest_workers: parts.ingestWorkers,
+  }
+  const serviceFacts = async () => {
+    const ready = await readiness(readinessSources)
+    const delivery_restarts = parts.delivery.workerRestarts
+    return {
+      buffer: await bufferFacts(settings, buffer),
+      service: { ...service, ...ready, is_ready: ready.reasons.length === 0, delivery_restarts },
+    }
+  }
+  const v1 = [...routesOf({ ...parts, passwords, serviceFacts }, log), ...services]
   const dashboard = openDashboard(settings, { ...parts, passwords }, v1, log)
   const server = await openHttpServer({
     engine,
@@ -82,6 +109,18 @@ export async function openServer(
   return { addresses: server.addresses }
 }
 
+async function bufferFacts(settings: Settings, buffer: Stores['buffer']): Promise<ServiceFacts['buffer']> {
+  const { bytes, freeBytes, oldestMs, unavailableReason } = await buffer.status()
+  return {
+    size_bytes: bytes,
+    max_bytes: settings['buffer.max_bytes'],
+    free_disk_bytes: freeBytes,
+    min_free_disk_bytes: settings['buffer.min_free_bytes'],
+    oldest_ts: oldestMs === null ? null : new Date(oldestMs).toISOString(),
+    unavailable_reason: unavailableReason,
+  }
+}
+
 interface Dashboard {
   gate: DashboardGate | null
   routes: Route[]
@@ -100,11 +139,15 @@ function openDashboard(
   return { gate, routes: [...dashboardRoutes(sessions, v1), ...dashboardPages()] }
 }
 
-function routesOf(parts: Stores & Accounting, passwords: Passwords, log: Logger): Route[] {
-  const { metadata, changes, buffer, delivery, usage, egress } = parts
+type ManagementParts = Stores & Accounting & Pick<ManagementDeps, 'passwords' | 'serviceFacts'>
+
+function routesOf(parts: ManagementParts, log: Logger): Route[] {
+  const { metadata, changes, buffer, delivery, directory, usage, egress } = parts
   const management = openManagement({
     metadata,
-    passwords,
+    passwords: parts.passwords,
+    serviceFacts: parts.serviceFacts,
+    ingestTotals: () => parts.ingestTotals.ofPipes((pipeId) => directory.pipe(pipeId) !== undefined),
     changes,
     delivery,
     headSeq: () => buffer.headSeq(),

@@ -25,6 +25,7 @@ import { errorSchema, responses, sharedHeaders, sharedResponses } from './openap
 import { openapiDefinition, openapiSchema, type SchemaObject } from './openapi-schema.ts'
 import type { Operation } from './operation.ts'
 import { operationTable } from './operations.ts'
+import { Overview, OverviewLane, OverviewPipe } from './overview.ts'
 import { AllowedOrigin, Pipe, PipeCreate, PipeLimits, PipeUpdate, PipeUsage, pipeDefaults } from './pipe.ts'
 import { responseBodies, StoredLimits } from './responses.ts'
 import { SetupLink, User, UserCreate, UserUpdate } from './user.ts'
@@ -96,6 +97,9 @@ const names = new Map<object, string>([
   [AllowedOrigin, 'AllowedOrigin'],
   [ApiKey, 'ApiKey'],
   [ApiKeyCreate, 'ApiKeyCreate'],
+  [Overview, 'Overview'],
+  [OverviewPipe, 'OverviewPipe'],
+  [OverviewLane, 'OverviewLane'],
   [User, 'User'],
   [UserCreate, 'UserCreate'],
   [UserUpdate, 'UserUpdate'],

@@ -2,6 +2,7 @@
 import Type from 'typebox'
 import { ApiKey } from './api-key.ts'
 import { Destination } from './destination.ts'
+import { Overview } from './overview.ts'
 import { AllowedOrigin, Pipe, PipeLimits, PipeUsage } from './pipe.ts'
 import { notReadyReasons, readyWarnings } from './ready-words.ts'
 import { SetupLink, User, UserList } from './user.ts'
@@ -78,6 +79,7 @@ export const responseBodies = {
     api_key: Type.String({ description: 'The whole key. Shown this once.' }),
     api_key_name: Type.String(),
   }),
+  overview: Overview,
   userList: UserList,
   user: Type.Object({ user: User }),
   setupLink: SetupLink,

@@ -7,6 +7,17 @@ import { responseBodies } from './responses.ts'
 
 export const pipeOperations = [
   {
+    operationId: 'getOverview',
+    method: 'GET',
+    path: '/v1/overview',
+    area: 'management',
+    summary:
+      'Show every pipe and lane, the buffer and the service at one moment, for a screen that asks again and again',
+    auth: 'key',
+    success: { status: 200, description: 'The overview', schema: responseBodies.overview },
+    errors: everyKeyed,
+  },
+  {
     operationId: 'listPipes',
     method: 'GET',
     path: '/v1/pipes',

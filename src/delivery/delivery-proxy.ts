@@ -40,6 +40,8 @@ export interface DeliveryOptions {
 
 export interface DeliveryHandle extends Delivery {
   metrics(): Promise<DeliveryMetrics>
+  /** How often a worker was started again. */
+  readonly workerRestarts: number
   /** How long delivery has given no sign of life; 0 while it is to be started again. */
   silentMs(): number
   /**
@@ -117,6 +119,10 @@ class Supervisor implements DeliveryHandle {
     const found = (await now?.catch(unlessInterrupted)) as DeliveryMetrics | undefined
     if (found !== undefined) this.#lastMetrics = found
     return { ...this.#lastMetrics, workerRestarts: this.#restarts }
+  }
+
+  get workerRestarts(): number {
+    return this.#restarts
   }
 
   silentMs(): number {

@@ -87,6 +87,7 @@ function handlersOf(m: Management): Record<ManagementOperationId, Handler> {
     listApiKeys: ofWorkspace(m.listApiKeys),
     createApiKey: ofWorkspace(m.createApiKey),
     revokeApiKey: (c) => m.revokeApiKey(c.principal, c.apiKey),
+    getOverview: ofWorkspace(m.getOverview),
     listUsers: ofWorkspace(m.listUsers),
     createUser: ofWorkspace(m.createUser),
     updateUser: (c) => m.updateUser(c.workspaceId, c.user, c.body),

@@ -1,5 +1,6 @@
 /** What the use cases of management work with. */
 import type { DestinationType } from '../contract/destination.ts'
+import type { Overview } from '../contract/overview.ts'
 import type { Delivery } from '../delivery/delivery.ts'
 import type { Changes } from '../metadata/changes.ts'
 import type { Passwords } from '../metadata/password-hash.ts'
@@ -18,8 +19,20 @@ export interface ManagementDeps {
   /** Whether loopback and private addresses are denied now. */
   isPrivateDenied: () => boolean
   now: () => number
+  /** What this process has ingested: by pipe, then by worker. */
+  ingestTotals: () => ReadonlyMap<
+    string,
+    ReadonlyMap<number, { requests: number; records: number; bytes: number; rejected: number }>
+  >
+  /** Of the daemon, whatever the workspace. */
+  serviceFacts: () => Promise<ServiceFacts>
   /** What ingest has counted but not yet written to metadata; without it the roll-ups alone are shown. */
   pendingUsage?: () => readonly IngestCounts[]
+}
+
+export interface ServiceFacts {
+  buffer: Overview['buffer']
+  service: Omit<Overview['service'], 'egress_private'>
 }
 
 /** Call it when a change of this pipe is durable: resolves when requests and lanes see it. */

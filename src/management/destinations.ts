@@ -281,7 +281,7 @@ function addMissing(errors: FieldErrors, more: FieldErrors): void {
 }
 
 /** A destination whose lane delivery has not opened yet. */
-function initialLaneStatus(status: StoredDestination['destination_status']): LaneStatus {
+export function initialLaneStatus(status: StoredDestination['destination_status']): LaneStatus {
   return {
     lane_state: status === 'blocked' ? 'blocked' : 'idle',
     cursor_seq: 0,

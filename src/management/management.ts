@@ -9,6 +9,7 @@ import { destinationUseCases } from './destinations.ts'
 import { laneUseCases } from './lanes.ts'
 import { limitsUseCases } from './limits.ts'
 import { originUseCases } from './origins.ts'
+import { overviewUseCases } from './overview.ts'
 import { pipeUseCases } from './pipes.ts'
 import { userUseCases } from './users.ts'
 
@@ -25,5 +26,6 @@ export function openManagement(deps: ManagementDeps) {
     ...originUseCases({ metadata, publishChange }),
     ...apiKeyUseCases({ metadata, changes }),
     ...userUseCases(deps),
+    ...overviewUseCases(deps),
   }
 }

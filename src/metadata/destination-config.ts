@@ -1,7 +1,7 @@
 /** A destination's config as stored: JSON, the secret values replaced by sealed texts, in place. */
 import type { DestinationType } from '../contract/destination.ts'
 import { mapSecrets } from '../contract/destination-secrets.ts'
-import { hasUrlSecrets } from '../contract/secret-url.ts'
+import { hasUrlSecrets, redactedUrl } from '../contract/secret-url.ts'
 import type { DestinationRow } from './database.ts'
 import { type Sealer, UnsealError } from './secrets.ts'
 
@@ -47,6 +47,20 @@ export function readableConfig(
     }
   })
   return { config, unreadable }
+}
+
+/** The config with its URLs as responses show them and all other secrets sealed: for saying where records go. */
+export function urlConfig(sealer: Sealer, row: SealedRow): Record<string, unknown> {
+  return mapSecrets(row.destination_type, storedConfig(row), (value, place, kind) => {
+    if (kind !== 'url') return value
+    if (isInTheClear(value)) return redactedUrl(value)
+    try {
+      return redactedUrl(sealer.open(value, belongsTo(row.destination_id, place)))
+    } catch (error) {
+      if (!(error instanceof UnsealError)) throw error
+      return ''
+    }
+  })
 }
 
 function storedConfig(row: SealedRow): Record<string, unknown> {

@@ -17,6 +17,7 @@ import { laneStore } from './lane-store.ts'
 import { limits } from './limits.ts'
 import { migrate } from './migrations.ts'
 import { origins } from './origins.ts'
+import { overview } from './overview.ts'
 import { pipes } from './pipes.ts'
 import { noQuotas, type WorkspaceQuotas } from './quotas.ts'
 import { createSealer, type Sealer, UnsealError } from './secrets.ts'
@@ -72,6 +73,7 @@ export async function openMetadata(
     users: users(db, now),
     sessions: sessions(db, now),
     usage: usage(db),
+    overview: overview(db, sealer),
     directory: directorySource(db),
     laneSource: laneSource(db, sealer),
     laneStore: laneStore(db, now),

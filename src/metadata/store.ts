@@ -21,6 +21,7 @@ import type {
   TlsPin,
 } from '../contract/destination.ts'
 import type { Epoch } from '../contract/epochs.ts'
+import type { OverviewLane, OverviewPipe } from '../contract/overview.ts'
 import type { AllowedOrigin, Pipe, PipeLimits, PipeUsage } from '../contract/pipe.ts'
 import type { User, UserRole } from '../contract/user.ts'
 import type { LaneSource, LaneStore, PinStore } from '../delivery/lane-state.ts'
@@ -198,6 +199,8 @@ export interface Metadata {
     /** Forgets the hours that began before then, except the newest in which a pipe had a request. */
     prune(beforeMs: number): Promise<void>
   }
+  /** Every pipe with its destinations, by name, and its usage since then. Costs nothing per message. */
+  overview(workspaceId: string, sinceMs: number): Promise<StoredOverviewPipe[]>
   readonly directory: DirectorySource
   readonly laneSource: LaneSource
   readonly laneStore: LaneStore
@@ -255,3 +258,11 @@ export interface StoredSession {
   /** To the minute. */
   readonly lastUsedMs: number
 }
+
+export type OverviewDestination = Omit<OverviewLane, 'lane'>
+
+/** What metadata knows of an overview. */
+export type StoredOverviewPipe = Pick<
+  OverviewPipe,
+  'pipe_id' | 'pipe_name' | 'pipe_description' | 'pipe_status' | 'usage_today' | 'last_ingest_ts'
+> & { destinations: OverviewDestination[] }
