@@ -1,6 +1,8 @@
 /** What a destination says of itself reaches the log, the API, terminals and backups: short, printable, without our secrets. */
 import http from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import t from 'tap'
 import { configuredSecrets } from '../../../src/destinations/configured-secrets.ts'
 import { DeliveryError } from '../../../src/destinations/driver.ts'
@@ -142,3 +144,23 @@ t.test('a driver that sends record by record is told how far it is', async (t) =
   t.strictSame(stored, [1, 2, 3])
   t.equal(waits, 2, 'the destination keeps its rate')
 })
+
+t.test('what is kept of an error does not keep the megabytes that it was cut from', async (t) => {
+  const megabytes = (index: number) => Buffer.alloc(4 * 1024 * 1024, `error ${index} `).toString()
+  const heldWith = (keep: (text: string) => string) => {
+    collectGarbage()
+    const before = process.memoryUsage().heapUsed
+    const kept = Array.from({ length: 10 }, (_, index) => keep(megabytes(index)))
+    collectGarbage()
+    t.equal(kept.length, 10)
+    return process.memoryUsage().heapUsed - before
+  }
+  t.ok(heldWith((text) => text.slice(0, 1_000)) > 30e6, 'a part of a text does (negative control)')
+  t.ok(heldWith((text) => new DeliveryError('transient', 'long', text).message) < 10e6)
+  t.ok(heldWith((text) => new DeliveryError('transient', text, 'code').code) < 10e6)
+})
+
+function collectGarbage(): void {
+  setFlagsFromString('--expose-gc')
+  runInNewContext('gc')()
+}
