@@ -9,8 +9,14 @@ const MiB = 1024 * KiB
 export const resourceLimits = {
   /** A number, or text for a numeric column, longer than this is no value of such a column. */
   numericTextCharacters: 1_000,
+  /**
+   * Heap that a thread's young objects may take, in MiB: V8 allows 48 by itself, fills it before it looks for garbage, and
+   * keeps it.
+   */
+  deliveryYoungHeapMiB: 24,
+  driverYoungHeapMiB: 6,
   /** What may be read from a destination during one attempt; beyond it the connection is dropped. */
-  destinationReadBytes: 16 * MiB,
+  destinationReadBytes: 8 * MiB,
   /** One response of an object store: what it says of an upload or an error is some KiB of XML. */
   storeResponseBytes: 64 * KiB,
   /** What a destination says of itself, as it is stored, logged and shown. */
@@ -117,8 +123,8 @@ export const resourceLimits = {
   /** Pulls of one workspace at a time: those that wait and those whose response is not read yet. */
   pullsPerWorkspace: 32,
   /** Bytes of messages in responses to pulls that are not read yet: of one workspace, and of all. */
-  pulledBytesPerWorkspace: 64 * MiB,
-  pulledBytes: 256 * MiB,
+  pulledBytesPerWorkspace: 32 * MiB,
+  pulledBytes: 128 * MiB,
   /**
    * How much of such a response a client must read in this time, or its connection is closed and the message is there for
    * the next pull: as slow as uploads may be, 16 KiB a second.
@@ -130,6 +136,11 @@ export const resourceLimits = {
   ingestWorkersByItself: 8,
   /** Threads that parse what the main thread does not. */
   parserThreads: 2,
+  /**
+   * How long such a thread is kept without a body. With the scanner's memory for a body of 10 MiB it has 45 MiB; starting
+   * another takes some tens of ms.
+   */
+  parserIdleMs: 3_000,
   /** Bodies of one pipe that may wait for such a thread. */
   parserWaitingPerPipe: 128,
   /**

@@ -9,6 +9,7 @@
  * no more often than the worker could beat.
  */
 import { Worker } from 'node:worker_threads'
+import { resourceLimits } from '../contract/resource-limits.ts'
 import { DeliveryUnavailableError, StorageUnavailableError } from '../error-code.ts'
 import {
   beatEveryMs,
@@ -67,6 +68,7 @@ export class DeliveryWorker {
     const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
     this.#worker = new Worker(new URL(`./delivery-thread.${extension}`, import.meta.url), {
       name: 'delivery',
+      resourceLimits: { maxYoungGenerationSizeMb: resourceLimits.deliveryYoungHeapMiB },
       workerData: { ...data, board } satisfies DeliveryThreadData,
     })
     this.ready = new Promise((resolve, reject) => {

@@ -8,6 +8,7 @@
  * The lane itself stays where it is: only its driver is elsewhere, so its row, its cursor and its commands have one owner.
  */
 import { Worker } from 'node:worker_threads'
+import { resourceLimits } from '../contract/resource-limits.ts'
 import type {
   AttemptProgress,
   Batch,
@@ -42,7 +43,8 @@ export interface IsolatedDrivers {
 }
 
 const threadsAtOnce = 2
-const checksAtOnce = 4
+/** Each takes 20 MiB and more for its code. */
+const checksAtOnce = 2
 const looksToBeTerminated = 5
 /** Until its code is loaded it gives no sign. */
 const looksWhileStarting = 60
@@ -88,6 +90,7 @@ async function runApart(
   const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
   const worker = new Worker(new URL(`./driver-thread.${extension}`, import.meta.url), {
     name: 'driver',
+    resourceLimits: { maxYoungGenerationSizeMb: resourceLimits.driverYoungHeapMiB },
     workerData: { ...data, board: memory } satisfies DriverThreadData,
   })
   // Whoever waits for it keeps the process alive, not the thread.

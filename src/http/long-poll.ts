@@ -11,6 +11,7 @@
 import { ApiError } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import type { Delivery, PullResult } from '../delivery/delivery.ts'
+import { freeNow } from './free-now.ts'
 
 export const maxWaitMs = 30_000
 export const defaultWaitMs = 5_000
@@ -139,6 +140,7 @@ export class LongPoll {
     const own = this.#open.get(pull.wait.workspaceId)
     if (own !== undefined && !this.#hasRoom(own, bytes)) {
       this.#giveBack(pull.wait, message)
+      freeNow(message.json)
       remember(own.refused, pull.wait, bytes)
       throw tooManyUnread()
     }

@@ -5,7 +5,8 @@
  *   prepare ──▶ queue (by turns) ──▶ thread ──▶ its result
  *
  * A thread is started when there is work for it, and takes one body at a time. One that dies, of a body that needs more
- * memory than a thread may have, takes that body with it and nothing else: the next body starts another.
+ * memory than a thread may have, takes that body with it and nothing else: the next body starts another. One that has had
+ * nothing to do for a while is ended: the memory of its scanner grows with the largest body and never gets smaller.
  */
 import { Worker } from 'node:worker_threads'
 import { v7 as newMsgId } from 'uuid'
@@ -33,10 +34,11 @@ interface Job {
   reject(error: Error): void
 }
 
-/** `heapBytes`: what one thread may have. */
+/** `heapBytes`: what one thread may have. `idleMs`: how long one is kept without a body. */
 export function openBodyParsers(
   heapBytes: number,
   mostThreads: number = resourceLimits.parserThreads,
+  idleMs: number = resourceLimits.parserIdleMs,
 ): BodyParsers {
   const queue = new FairQueue<Job>()
   const threads = new Set<ParserThread>()
@@ -48,7 +50,7 @@ export function openBodyParsers(
     if (idle === undefined && threads.size >= mostThreads) return
     const job = queue.shift()
     if (job === undefined) return
-    const thread = idle ?? new ParserThread(heapBytes, next, () => threads.delete(thread))
+    const thread = idle ?? new ParserThread({ heapBytes, idleMs }, next, () => threads.delete(thread))
     threads.add(thread)
     thread.take(job)
   }
@@ -76,9 +78,17 @@ export function openBodyParsers(
 class ParserThread {
   readonly #worker: Worker
   #job: Job | null = null
+  #idle: NodeJS.Timeout | undefined
 
-  /** `onIdle` after each job, also the one that it died of; `onEnd` before that, once the thread is gone. */
-  constructor(heapBytes: number, onIdle: () => void, onEnd: () => void) {
+  /**
+   * `onIdle` after each job, also the one that it died of; `onEnd` before that, once the thread is gone or about to be for
+   * want of work: it takes no more jobs then.
+   */
+  constructor(
+    { heapBytes, idleMs }: { heapBytes: number; idleMs: number },
+    onIdle: () => void,
+    onEnd: () => void,
+  ) {
     const file = import.meta.url.endsWith('.ts') ? './parser-thread.ts' : './parser-thread.js'
     const maxOldGenerationSizeMb = Math.ceil(heapBytes / (1024 * 1024))
     this.#worker = new Worker(new URL(file, import.meta.url), { resourceLimits: { maxOldGenerationSizeMb } })
@@ -86,6 +96,10 @@ class ParserThread {
     this.#worker.unref()
     this.#worker.on('message', (result: ParseResult) => {
       this.#settle((job) => settleJob(job, result))
+      this.#idle = setTimeout(() => {
+        onEnd()
+        void this.end()
+      }, idleMs).unref()
       onIdle()
     })
     let cause: Error = new Error('a parser thread ended')
@@ -104,6 +118,7 @@ class ParserThread {
   }
 
   take(job: Job): void {
+    clearTimeout(this.#idle)
     this.#job = job
     this.#worker.ref()
     const { bytes, preparation } = job
@@ -112,6 +127,7 @@ class ParserThread {
   }
 
   async end(): Promise<void> {
+    clearTimeout(this.#idle)
     await this.#worker.terminate()
   }
 

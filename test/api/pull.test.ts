@@ -294,7 +294,7 @@ t.test('responses that nobody reads: their memory is bounded, whatever wait_ms',
   t.teardown(() => {
     for (const connection of connections) connection.reset()
   })
-  // 7 of 9 MiB fit into 64 MiB; far fewer than the 32 pulls that a workspace may have.
+  // 3 of 9 MiB fit into 32 MiB; far fewer than the 32 pulls that a workspace may have.
   for (let count = 0; count < 20; count++) {
     const connection = await connectRaw(daemon.url)
     void connection.stall()

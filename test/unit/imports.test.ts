@@ -226,7 +226,7 @@ t.test('there is no cycle of imports', async (t) => {
 t.test('the lane and everything pure know no threads', async (t) => {
   const threads = imports.filter((one) => one.to === 'node:worker_threads').map((one) => one.from)
   const allowedFiles =
-    /^(buffer\/segments\/|delivery\/(delivery-(thread|proxy|protocol|worker)|driver-thread|isolated-driver)|ingest\/(body-parsers|parser-thread)|ingest-threads\/ingest-(thread|threads|thread-proxy)|daemon\.ts)/
+    /^(buffer\/segments\/|delivery\/(delivery-(thread|proxy|protocol|worker)|driver-thread|isolated-driver)|ingest\/(body-parsers|parser-thread)|ingest-threads\/ingest-(thread|threads|thread-proxy)|http\/free-now|daemon\.ts)/
   t.same(
     threads.filter((file) => !allowedFiles.test(file)),
     [],

@@ -158,7 +158,7 @@ t.test('what the lane says', async (t) => {
     'headers without end': /^transient UND_ERR_HEADERS_OVERFLOW/,
     'a value of a header without end': /^transient /,
     '100 without end': /^transient /,
-    '103 without end': /^transient response_too_large.*16 MiB/,
+    '103 without end': /^transient response_too_large.*8 MiB/,
     'a body of an error without end': /^transient http_500/,
     'two lengths': /^transient (protocol_error|UND_ERR_RES_CONTENT_LENGTH_MISMATCH)/,
     'a length of letters': /^transient protocol_error.*no HTTP response/,

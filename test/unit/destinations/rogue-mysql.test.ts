@@ -123,7 +123,7 @@ t.test('what a server sends during one attempt is bounded, in clear and over TLS
     })
     t.teardown(() => rogue.stop())
     const outcome = await attempt(open(rogue.port, one.host), target.batch, 30_000)
-    t.match(outcome, { class: 'transient', code: 'response_too_large', message: /16 MiB/ }, one.host)
+    t.match(outcome, { class: 'transient', code: 'response_too_large', message: /8 MiB/ }, one.host)
   }
 })
 

@@ -119,7 +119,7 @@ t.test('what a server sends during one attempt is bounded, in clear and over TLS
     t.match(await attempt(open(rogue.port, openSettings, host), target.batch, 30_000), {
       class: 'transient',
       code: 'response_too_large',
-      message: /16 MiB/,
+      message: /8 MiB/,
     })
   }
 })

@@ -1,8 +1,10 @@
 import '../buffer/typescript-workers.ts'
+import { readdirSync } from 'node:fs'
 import t from 'tap'
 import { ApiError } from '../../../src/contract/errors.ts'
-import { openBodyParsers } from '../../../src/ingest/body-parsers.ts'
+import { type BodyParsers, openBodyParsers } from '../../../src/ingest/body-parsers.ts'
 import { type Preparation, prepareBody } from '../../../src/ingest/prepare.ts'
+import { until } from '../../support/until.ts'
 
 const MiB = 1024 * 1024
 const limits = { maxRecords: 40, maxKeys: 6, maxValues: Number.POSITIVE_INFINITY }
@@ -132,4 +134,25 @@ t.test('bodies of one pipe wait in a bounded line; beyond it 503, and other pipe
   for (const { reason } of rejected)
     t.match(reason, { code: 'buffer_unavailable', headers: { 'Retry-After': '5' } })
   t.equal(results.at(-1)?.status, 'fulfilled')
+})
+
+t.test('a thread without work ends with its memory; the next body starts another', async (t) => {
+  const threads = () => readdirSync('/proc/self/task').length
+  const parse = (parsers: BodyParsers) =>
+    parsers.prepare(Buffer.from('{"a":1}'), preparation, 'a', 'p').then(({ recordCount }) => recordCount)
+  const kept = openBodyParsers(512 * MiB, 1, 3_600_000)
+  t.teardown(() => kept.close())
+  await parse(kept)
+  const withOne = threads()
+  await parse(kept)
+  t.equal(threads(), withOne, 'one that is to be kept takes the next body too (negative control)')
+
+  const parsers = openBodyParsers(512 * MiB, 1, 1)
+  t.teardown(() => parsers.close())
+  for (let round = 0; round < 3; round++) {
+    t.equal(await parse(parsers), 1)
+    await until('it has ended', () => threads() === withOne)
+  }
+  const bodies = Array.from({ length: 50 }, () => parse(parsers))
+  t.same(await Promise.all(bodies), Array(50).fill(1), 'none is lost with a thread that ends')
 })
