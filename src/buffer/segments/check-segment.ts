@@ -5,7 +5,7 @@
 import type Database from 'better-sqlite3'
 import { errorCode } from '../../error-code.ts'
 import { counted } from '../../quantities.ts'
-import { fileBytes, pageBytes, type SegmentName, segmentBytes, segmentFile } from './layout.ts'
+import { fileBytes, type SegmentName, segmentBytes, segmentFile } from './layout.ts'
 import { checkedRows } from './message-row.ts'
 import type { PipePosition } from './position.ts'
 import type { SegmentFormat } from './row-checksum.ts'
@@ -191,7 +191,8 @@ function checkRows(
     unreported = 0
   }
   try {
-    if (isSealed(db, file)) readSealedRows(file, rootOf(db, 'message'), format, ids, onRow)
+    const table = { file, pageBytes: pageBytesIn(db), rootPage: rootOf(db, 'message') }
+    if (isSealed(db, file)) readSealedRows(table, format, ids, onRow)
     else for (const row of checkedRows(db, format)) onRow(row)
   } finally {
     onProgress(unreported)
@@ -202,11 +203,11 @@ function checkRows(
 /** Whatever writes it writes a WAL first; its last row says when it was sealed. */
 function isSealed(db: Database.Database, file: string): boolean {
   const isMarked = db.prepare('SELECT last_clock_ms IS NOT NULL FROM segment').pluck().get() === 1
-  return (
-    isMarked &&
-    fileBytes(`${file}-wal`) === 0 &&
-    Number(db.pragma('page_size', { simple: true })) === pageBytes
-  )
+  return isMarked && fileBytes(`${file}-wal`) === 0
+}
+
+function pageBytesIn(db: Database.Database): number {
+  return Number(db.pragma('page_size', { simple: true }))
 }
 
 function rootOf(db: Database.Database, table: string): number {

@@ -25,6 +25,7 @@ import {
   fsyncDirectory,
   fsyncFile,
   listSegments,
+  pageBytesFor,
   removeHollow,
   removeLeftovers,
   type SegmentName,
@@ -51,10 +52,13 @@ import { SegmentWriter } from './segment-writer.ts'
 import { isDiskFull, isUnusable } from './sqlite-errors.ts'
 import { isWalUsable } from './usable-wal.ts'
 
-type LogSpec = Pick<SegmentsSpec, 'dir' | 'quarantineDir' | 'identity' | 'knownSeq' | 'nextSeqAtLeast'>
+type LogSpec = Pick<SegmentsSpec, 'dir' | 'quarantineDir' | 'identity' | 'knownSeq' | 'nextSeqAtLeast'> &
+  // A repair has no settings: what it begins has small pages.
+  Partial<Pick<SegmentsSpec, 'segmentMaxBytes'>>
 
 export function openSegmentLog(spec: LogSpec, log: Logger): SegmentLog {
   const { dir, identity = null, nextSeqAtLeast = 1 } = spec
+  const pageBytes = pageBytesFor(spec.segmentMaxBytes ?? 0)
   renameSegments(spec, log)
   removeLeftovers(dir)
   const hollow = removeHollow(dir)
@@ -69,7 +73,7 @@ export function openSegmentLog(spec: LogSpec, log: Logger): SegmentLog {
   }
   if (isNew) {
     const first = newIdentity(identity, Math.max(knownSeq + 1, nextSeqAtLeast), null)
-    createSegment(dir, { identity: first, begunClockMs: clockMs, bases: [], holes: [] })
+    createSegment(dir, { pageBytes, identity: first, begunClockMs: clockMs, bases: [], holes: [] })
   }
   // A rename that the last run did not live to make durable is made so now.
   fsyncDirectory(dir)
@@ -80,13 +84,25 @@ export function openSegmentLog(spec: LogSpec, log: Logger): SegmentLog {
   const missingMessages = countMissing(knownSeq, foundSeq, nextSeqAtLeast)
   const holes = newest.content.format === 1 ? gapsOf(sealed, newest) : newest.content.holes
   const written =
-    writable(newest, identity) ?? succeed(newest, { dir, identity, sealing, sealed, holes, clockMs })
+    writable(newest, identity) ??
+    succeed(newest, { dir, pageBytes, identity, sealing, sealed, holes, clockMs })
   if (mark.oldestKeptSeq === 0) mark.raiseOldestKept(sealed[0]?.firstSeq ?? written.writer.firstSeq)
   const { firstSeq } = written.writer
   const current = { firstSeq, lastSeq: firstSeq, identity: written.content.identity }
   const missing = missingRanges([...sealed, current], holes, mark.oldestKeptSeq)
   const found = { salvaged, damaged, missing }
-  const start = { dir, identity, ...written, sealed, holes, ...found, openedClockMs: clockMs, mark, sealing }
+  const start = {
+    dir,
+    pageBytes,
+    identity,
+    ...written,
+    sealed,
+    holes,
+    ...found,
+    openedClockMs: clockMs,
+    mark,
+    sealing,
+  }
   const segments = new SegmentLog({ ...start, knownSeq, nextSeqAtLeast, missingMessages })
   segments.markHighWater(segments.lastClockMs)
   mark.sync()
@@ -161,6 +177,7 @@ function writable(newest: Newest, owner: BufferIdentity | null): Newest | null {
 
 interface Succession {
   dir: string
+  pageBytes: number
   identity: BufferIdentity | null
   sealing: Sealing
   sealed: SegmentFacts[]
@@ -173,7 +190,7 @@ interface Succession {
  * old one is no longer the newest, or it is and the start does this again. On a full disk the old one goes on where it can.
  */
 function succeed(newest: Newest, succession: Succession): Newest {
-  const { dir, identity: owner, sealing, sealed, holes, clockMs } = succession
+  const { dir, pageBytes, identity: owner, sealing, sealed, holes, clockMs } = succession
   const { name, writer, content } = newest
   const isSealed = name.generation > 0 || content.sealedClockMs !== null
   const isEmpty = !isSealed && content.lastSeq === null
@@ -186,7 +203,7 @@ function succeed(newest: Newest, succession: Succession): Newest {
     // A new file under the name of an empty one must not meet its WAL.
     if (isEmpty && !writer.leaveWal()) return newest
     if (isEmpty) writer.close()
-    createSegment(dir, { identity, begunClockMs: lastClockMs, bases, holes })
+    createSegment(dir, { pageBytes, identity, begunClockMs: lastClockMs, bases, holes })
   } catch (error) {
     if (!isDiskFull(error) || isSealed) throw error
     return isEmpty ? openNewest(dir, name) : newest

@@ -3,23 +3,25 @@
  * from its WAL over them. A page that cannot be read is null, and so nothing else of the file is lost with it.
  */
 
-import { pageBytes } from './layout.ts'
+import { pageBytesOf } from './page-size.ts'
 import { closeReadable, openReadable, type ReadableFile, readAt, readInto } from './readable-file.ts'
 import { isGone } from './sqlite-errors.ts'
 import { noOverlay, readWalOverlay, type WalOverlay } from './wal-overlay.ts'
 
 /** Read at once: pages that are looked at in order, and those that a chain leads to, which mostly follow each other. */
-const scanPages = 64
-const chainPages = 16
+const scanBytes = 256 * 1024
+const chainBytes = 64 * 1024
 
 /** Throws when the file itself cannot be opened. A WAL that is not there, or cannot be opened, counts as empty. */
 export function openPageFile(file: string): PageFile {
   const pages = openReadable(file)
   const wal = openWal(`${file}-wal`)
-  return new PageFile(pages, wal, wal === null ? noOverlay : readWalOverlay(wal))
+  const pageBytes = pageBytesOf(pages, wal)
+  return new PageFile(pages, pageBytes, wal, wal === null ? noOverlay : readWalOverlay(wal, pageBytes))
 }
 
 export class PageFile {
+  readonly pageBytes: number
   /** The last one may be cut off. */
   readonly pageCount: number
   readonly overlay: WalOverlay
@@ -30,12 +32,13 @@ export class PageFile {
   readonly #scan: Window
   readonly #chain: Window
 
-  constructor(file: ReadableFile, wal: ReadableFile | null, overlay: WalOverlay) {
+  constructor(file: ReadableFile, pageBytes: number, wal: ReadableFile | null, overlay: WalOverlay) {
+    this.pageBytes = pageBytes
     this.#file = file
     this.#wal = wal
     this.overlay = overlay
-    this.#scan = new Window(file, scanPages)
-    this.#chain = new Window(file, chainPages)
+    this.#scan = new Window(file, scanBytes, pageBytes)
+    this.#chain = new Window(file, chainBytes, pageBytes)
     // A WAL cannot name more pages than the file has and its own frames add, unless it lies.
     const most = Math.ceil(file.bytes / pageBytes) + overlay.pages.size
     const inWal = [...overlay.pages.keys()].filter((pageNo) => pageNo <= most)
@@ -59,7 +62,7 @@ export class PageFile {
 
   #read(pageNo: number, window: Window): Buffer | null {
     const inWal = this.overlay.pages.get(pageNo)
-    if (inWal !== undefined && this.#wal !== null) return readAt(this.#wal, inWal, pageBytes)
+    if (inWal !== undefined && this.#wal !== null) return readAt(this.#wal, inWal, this.pageBytes)
     if (pageNo < 1 || pageNo > this.pageCount) return null
     const page = window.read(pageNo)
     if (page === null) this.unreadable.add(pageNo)
@@ -71,32 +74,34 @@ export class PageFile {
 class Window {
   readonly #file: ReadableFile
   readonly #bytes: Buffer
+  readonly #pageBytes: number
   #first = 0
   #end = 0
 
-  constructor(file: ReadableFile, pages: number) {
+  constructor(file: ReadableFile, bytes: number, pageBytes: number) {
     this.#file = file
-    this.#bytes = Buffer.allocUnsafe(pages * pageBytes)
+    this.#bytes = Buffer.allocUnsafe(bytes)
+    this.#pageBytes = pageBytes
   }
 
   read(pageNo: number): Buffer | null {
     if (pageNo < this.#first || pageNo >= this.#end) this.#move(pageNo)
     if (pageNo >= this.#end) return this.#readAlone(pageNo)
-    const at = (pageNo - this.#first) * pageBytes
-    return this.#bytes.subarray(at, at + pageBytes)
+    const at = (pageNo - this.#first) * this.#pageBytes
+    return this.#bytes.subarray(at, at + this.#pageBytes)
   }
 
   /** Whole pages only; what a bad sector is among is left to be read page by page. */
   #move(pageNo: number): void {
-    const bytes = readInto(this.#file, (pageNo - 1) * pageBytes, this.#bytes)
+    const bytes = readInto(this.#file, (pageNo - 1) * this.#pageBytes, this.#bytes)
     this.#first = pageNo
-    this.#end = pageNo + Math.floor(bytes / pageBytes)
+    this.#end = pageNo + Math.floor(bytes / this.#pageBytes)
   }
 
   /** The page that the file's end cuts off is filled up with zeros. */
   #readAlone(pageNo: number): Buffer | null {
-    const page = Buffer.alloc(pageBytes)
-    return readInto(this.#file, (pageNo - 1) * pageBytes, page) > 0 ? page : null
+    const page = Buffer.alloc(this.#pageBytes)
+    return readInto(this.#file, (pageNo - 1) * this.#pageBytes, page) > 0 ? page : null
   }
 }
 

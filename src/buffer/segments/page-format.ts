@@ -1,24 +1,35 @@
 /** What SQLite's file format says of pages and records, for those who read files without SQLite. */
-import { pageBytes } from './layout.ts'
-
 /** The first byte of a page. */
 export const innerTable = 5
 export const leafTable = 13
 export const leafIndex = 10
 /** What the first page has before its own head. */
 export const fileHeadBytes = 100
-/** An overflow page begins with the number of the next one. */
-export const overflowPayload = pageBytes - 4
 
-/** The longest payload that lies in a leaf as a whole; and of a longer one, what lies there at least. */
-export const mostLocal = {
-  table: pageBytes - 35,
-  index: Math.floor(((pageBytes - 12) * 64) / 255) - 23,
+/** What fits where, by the size of a page. */
+export interface PageLayout {
+  pageBytes: number
+  /** An overflow page begins with the number of the next one. */
+  overflowPayload: number
+  /** The longest payload that lies in a leaf as a whole, */
+  mostLocal: { table: number; index: number }
+  /** and of a longer one, what lies there at least. */
+  leastLocal: number
 }
-const leastLocal = Math.floor(((pageBytes - 12) * 32) / 255) - 23
 
-/** What of a payload lies in the leaf itself. `most`: of `mostLocal`. */
-export function localBytes(payloadBytes: number, most: number): number {
+export function pageLayout(pageBytes: number): PageLayout {
+  return {
+    pageBytes,
+    overflowPayload: pageBytes - 4,
+    mostLocal: { table: pageBytes - 35, index: Math.floor(((pageBytes - 12) * 64) / 255) - 23 },
+    leastLocal: Math.floor(((pageBytes - 12) * 32) / 255) - 23,
+  }
+}
+
+/** What of a payload lies in the leaf itself. */
+export function localBytes(layout: PageLayout, kind: 'table' | 'index', payloadBytes: number): number {
+  const { leastLocal, overflowPayload } = layout
+  const most = layout.mostLocal[kind]
   if (payloadBytes <= most) return payloadBytes
   const local = leastLocal + ((payloadBytes - leastLocal) % overflowPayload)
   return local <= most ? local : leastLocal

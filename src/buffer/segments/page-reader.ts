@@ -15,7 +15,6 @@
  * Bounded whatever the file holds: a cell's length is at most the file's, an overflow chain has as many pages as its
  * length needs, and all chains together are followed for a small multiple of the file's pages.
  */
-import { pageBytes } from './layout.ts'
 import type { PageFile } from './page-file.ts'
 import {
   bytesOfType,
@@ -23,8 +22,8 @@ import {
   leafIndex,
   leafTable,
   localBytes,
-  mostLocal,
-  overflowPayload,
+  type PageLayout,
+  pageLayout,
 } from './page-format.ts'
 
 export type ColumnValue = null | number | string | Buffer
@@ -49,7 +48,7 @@ const mostChainsPerPage = 8
 
 /** All cells of all leaf pages, in the order of pages. Null: a place to pause. */
 export function* readCells(file: PageFile): Generator<Cell | null> {
-  const chains = new OverflowChains(file)
+  const chains = new OverflowChains(file, pageLayout(file.pageBytes))
   for (let pageNo = 1; pageNo <= file.pageCount; pageNo += 1) {
     if (pageNo % pauseAfterPages === 0) yield null
     const found = file.read(pageNo)
@@ -80,16 +79,16 @@ function cellOffsets(page: Buffer, head: number): number[] {
   const first = head + leafHeadBytes
   const count = page.readUInt16BE(head + 3)
   const begin = page.readUInt16BE(head + 5)
-  const most = Math.floor((pageBytes - first) / 2)
+  const most = Math.floor((page.length - first) / 2)
   const offsets: number[] = []
-  let lowest = pageBytes
+  let lowest = page.length
   for (let index = 0; index < most; index += 1) {
     const at = first + index * 2
     // Where the head is in order it is believed; else there are offsets up to the first cell.
     if (index >= count && lowest === begin) break
     if (at + 2 > lowest) break
     const offset = page.readUInt16BE(at)
-    if (offset < at + 2 || offset > pageBytes - 4) continue
+    if (offset < at + 2 || offset > page.length - 4) continue
     lowest = Math.min(lowest, offset)
     offsets.push(offset)
   }
@@ -100,10 +99,10 @@ function decodeCell(page: Buffer, offset: number, kind: Cell['kind'], chains: Ov
   const length = readVarint(page, offset)
   const rowid = kind === 'table' ? readVarint(page, length.end) : { value: 0, end: length.end }
   if (length.value < 2 || length.value > chains.mostBytes || !Number.isSafeInteger(rowid.value)) return null
-  const local = localBytes(length.value, mostLocal[kind])
+  const local = localBytes(chains.layout, kind, length.value)
   const isWhole = local === length.value
   const localEnd = rowid.end + local
-  if (localEnd + (isWhole ? 0 : 4) > pageBytes) return null
+  if (localEnd + (isWhole ? 0 : 4) > page.length) return null
   const start = page.subarray(rowid.end, localEnd)
   const header = decodeHeader(start)
   if (header === null || header.bytes + header.bodyBytes !== length.value) return null
@@ -178,19 +177,22 @@ function readVarint(bytes: Buffer, at: number): { value: number; end: number } {
 }
 
 class OverflowChains {
+  readonly layout: PageLayout
   /** No payload can be longer. */
   readonly mostBytes: number
   readonly #file: PageFile
   #pagesLeft: number
 
-  constructor(file: PageFile) {
+  constructor(file: PageFile, layout: PageLayout) {
     this.#file = file
-    this.mostBytes = file.pageCount * pageBytes
+    this.layout = layout
+    this.mostBytes = file.pageCount * layout.pageBytes
     this.#pagesLeft = (file.pageCount + 1) * mostChainsPerPage
   }
 
   /** The payload that begins with `start` and goes on in the given page; null when one of its pages cannot be read. */
   read(start: Buffer, firstPage: number, bytes: number): Buffer | null {
+    const { overflowPayload } = this.layout
     const parts = [start]
     let next = firstPage
     for (let left = bytes - start.length; left > 0; left -= overflowPayload) {

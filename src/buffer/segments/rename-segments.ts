@@ -26,7 +26,6 @@ import {
   allSegmentFiles,
   fileBytes,
   fsyncDirectory,
-  pageBytes,
   parseSegmentName,
   type SegmentName,
   segmentFile,
@@ -34,12 +33,13 @@ import {
 } from './layout.ts'
 import { type NamedSegment, type OwnRange, planRenamings, type Renaming } from './misplaced-segments.ts'
 import { PageFile } from './page-file.ts'
+import { pageBytesOf } from './page-size.ts'
 import { quarantineFile, quarantineSegment } from './quarantined-segment.ts'
 import { closeReadable, openReadable, readAt } from './readable-file.ts'
 import { noOverlay } from './wal-overlay.ts'
 
 /** The schema, and the first table: what a segment says of itself. It is written before there is a WAL. */
-const headBytes = 2 * pageBytes
+const headPages = 2
 const onItsWay = '.renaming'
 const walModeVersion = 2
 
@@ -99,7 +99,9 @@ export function setAside({ dir, quarantineDir }: Place, name: SegmentName, log: 
 function ownRange(dir: string, name: SegmentName, owner: BufferIdentity | null): OwnRange | null {
   const file = openReadable(segmentFile(dir, name))
   try {
-    const pages = new PageFile({ ...file, bytes: Math.min(file.bytes, headBytes) }, null, noOverlay)
+    const pageBytes = pageBytesOf(file, null)
+    const head = { ...file, bytes: Math.min(file.bytes, headPages * pageBytes) }
+    const pages = new PageFile(head, pageBytes, null, noOverlay)
     const search = findHead(pages)
     let step = search.next()
     while (step.done !== true) step = search.next()

@@ -8,29 +8,29 @@
  *               u32 the first overflow page where it does not fit
  */
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs'
-import { pageBytes } from './layout.ts'
 import {
   fileHeadBytes,
   innerTable,
   leafTable,
   localBytes,
-  mostLocal,
-  overflowPayload,
+  type PageLayout,
+  pageLayout,
 } from './page-format.ts'
 
 /** Deeper than any file can be. */
 const mostLevels = 20
 
-const windowBytes = 16 * pageBytes
+/** Of whole pages, whatever their size. */
+const windowBytes = 64 * 1024
 const windowCount = 64
 
 /** `length` bytes of a row from `start` on, valid until the call returns. */
 export type OnRow = (id: number, bytes: Buffer, start: number, length: number) => void
 
-export function readTable(file: string, rootPage: number, onRow: OnRow): void {
+export function readTable(file: string, pageBytes: number, rootPage: number, onRow: OnRow): void {
   const fd = openSync(file, 'r')
   try {
-    new TableReader(new Windows(fd), onRow).tree(rootPage, 0)
+    new TableReader(new Windows(fd, pageBytes), pageLayout(pageBytes), onRow).tree(rootPage, 0)
   } finally {
     closeSync(fd)
   }
@@ -40,13 +40,16 @@ class TableReader {
   readonly #windows: Windows
   readonly #onRow: OnRow
   /** A leaf of its own: following a chain reads other pages into the windows. */
-  readonly #leaf = Buffer.allocUnsafe(pageBytes)
+  readonly #leaf: Buffer
+  readonly #layout: PageLayout
   #chain = Buffer.allocUnsafe(64 * 1024)
   /** Where the last varint ended. */
   #end = 0
 
-  constructor(windows: Windows, onRow: OnRow) {
+  constructor(windows: Windows, layout: PageLayout, onRow: OnRow) {
     this.#windows = windows
+    this.#layout = layout
+    this.#leaf = Buffer.allocUnsafe(layout.pageBytes)
     this.#onRow = onRow
   }
 
@@ -57,7 +60,7 @@ class TableReader {
     const head = pageNo === 1 ? at + fileHeadBytes : at
     const type = memory[head]
     if (type === leafTable) {
-      memory.copy(this.#leaf, 0, at, at + pageBytes)
+      memory.copy(this.#leaf, 0, at, at + this.#leaf.length)
       this.#rows(pageNo, head - at)
     } else if (type === innerTable) {
       const cells = memory.readUInt16BE(head + 3)
@@ -74,14 +77,14 @@ class TableReader {
   #rows(pageNo: number, head: number): void {
     const leaf = this.#leaf
     const cells = leaf.readUInt16BE(head + 3)
-    if (head + 8 + 2 * cells > pageBytes) throw corrupt(pageNo)
+    if (head + 8 + 2 * cells > leaf.length) throw corrupt(pageNo)
     for (let index = 0; index < cells; index += 1) {
       const cell = leaf.readUInt16BE(head + 8 + 2 * index)
       const length = this.#varint(cell)
       const id = this.#varint(this.#end)
       const start = this.#end
-      const local = localBytes(length, mostLocal.table)
-      if (start + local > pageBytes) throw corrupt(pageNo)
+      const local = localBytes(this.#layout, 'table', length)
+      if (start + local > leaf.length) throw corrupt(pageNo)
       if (local === length) this.#onRow(id, leaf, start, length)
       else this.#chained(pageNo, id, start, local, length)
     }
@@ -95,7 +98,7 @@ class TableReader {
     let next = this.#leaf.readUInt32BE(start + local)
     for (let done = local; done < length; ) {
       const at = this.#windows.find(next)
-      const part = Math.min(overflowPayload, length - done)
+      const part = Math.min(this.#layout.overflowPayload, length - done)
       this.#windows.memory.copy(chain, done, at + 4, at + 4 + part)
       next = this.#windows.memory.readUInt32BE(at)
       done += part
@@ -122,22 +125,24 @@ class TableReader {
 class Windows {
   readonly memory = Buffer.allocUnsafe(windowCount * windowBytes)
   readonly fileBytes: number
+  readonly #pageBytes: number
   readonly #fd: number
   /** Per window of the file, its place in memory; −1: none. */
   readonly #places: Int32Array
   readonly #windows = new Int32Array(windowCount).fill(-1)
   #next = 0
 
-  constructor(fd: number) {
+  constructor(fd: number, pageBytes: number) {
     this.#fd = fd
+    this.#pageBytes = pageBytes
     this.fileBytes = fstatSync(fd).size
     this.#places = new Int32Array(Math.ceil(this.fileBytes / windowBytes)).fill(-1)
   }
 
   /** Where in `memory` the page begins; valid until the next call. */
   find(pageNo: number): number {
-    const offset = (pageNo - 1) * pageBytes
-    if (offset < 0 || offset + pageBytes > this.fileBytes) throw corrupt(pageNo)
+    const offset = (pageNo - 1) * this.#pageBytes
+    if (offset < 0 || offset + this.#pageBytes > this.fileBytes) throw corrupt(pageNo)
     const window = Math.floor(offset / windowBytes)
     const place = this.#places[window]!
     return (place >= 0 ? place : this.#load(window)) * windowBytes + (offset % windowBytes)
@@ -150,7 +155,7 @@ class Windows {
     if (old >= 0) this.#places[old] = -1
     const wanted = Math.min(windowBytes, this.fileBytes - window * windowBytes)
     const read = readSync(this.#fd, this.memory, place * windowBytes, wanted, window * windowBytes)
-    if (read !== wanted) throw corrupt(window * 16 + 1)
+    if (read !== wanted) throw corrupt((window * windowBytes) / this.#pageBytes + 1)
     this.#windows[place] = window
     this.#places[window] = place
     return place

@@ -31,17 +31,25 @@ const [pipe, msgId, received, recordCount, crc, messages, records, totalBytes, k
 ] as const
 const newline = 0x0a
 
+/** A sealed segment's, or any file that nobody writes. */
+export interface SealedTable {
+  file: string
+  pageBytes: number
+  rootPage: number
+}
+
 /** Throws SQLITE_CORRUPT. `pipeIds` by their numbers; a row of another pipe has no right checksum. */
 export function readSealedRows(
-  file: string,
-  rootPage: number,
+  { file, pageBytes, rootPage }: SealedTable,
   format: SegmentFormat,
   pipeIds: ReadonlyMap<number, string>,
   onRow: (row: SealedRow) => void,
 ): void {
   const ids = new Map([...pipeIds].map(([no, id]) => [no, Buffer.from(id)]))
   const record = new RecordReader(format, ids)
-  readTable(file, rootPage, (id, bytes, start, length) => onRow(record.read(id, bytes, start, length)))
+  readTable(file, pageBytes, rootPage, (id, bytes, start, length) =>
+    onRow(record.read(id, bytes, start, length)),
+  )
 }
 
 class RecordReader {

@@ -50,8 +50,8 @@ export const segmentSchema = `
 /** SQLite's FULL; WAL's own default is NORMAL, which loses the last commits in a power cut. */
 const synchronousFull = 2
 
-/** The pages of a WAL after which SQLite checkpoints by itself, inside COMMIT: a backstop only, see checkpoint(). */
-const backstopWalPages = 16_384
+/** The size of a WAL at which SQLite checkpoints by itself, inside COMMIT: a backstop only, see checkpoint(). */
+const backstopWalBytes = 64 * 1024 * 1024
 
 /** Of every segment that is begun. */
 const writtenFormat: SegmentFormat = 2
@@ -88,6 +88,7 @@ export function newIdentity(
 }
 
 export interface NewSegment {
+  pageBytes: number
   identity: SegmentIdentity
   begunClockMs: number
   bases: readonly BasePosition[]
@@ -115,9 +116,12 @@ export function createSegment(dir: string, segment: NewSegment): void {
   fsyncDirectory(dir)
 }
 
-function writeEmptySegment(file: string, { identity, begunClockMs, bases, holes }: NewSegment): void {
+function writeEmptySegment(file: string, segment: NewSegment): void {
+  const { pageBytes, identity, begunClockMs, bases, holes } = segment
   const db = new Database(file)
   try {
+    // Counts only before anything is in the file.
+    db.pragma(`page_size = ${pageBytes}`)
     // Alone with its file: it needs no -shm, for which a full disk has no space.
     db.pragma('locking_mode = EXCLUSIVE')
     requireFull(db)
@@ -234,7 +238,8 @@ function requireFull(db: Database.Database): void {
   // macOS: fsync alone does not reach the platter. No effect elsewhere.
   db.pragma('fullfsync = ON')
   db.pragma('checkpoint_fullfsync = ON')
-  db.pragma(`wal_autocheckpoint = ${backstopWalPages}`)
+  const pageBytes = Number(db.pragma('page_size', { simple: true }))
+  db.pragma(`wal_autocheckpoint = ${backstopWalBytes / pageBytes}`)
 }
 
 /** The first access of a WAL database resets `synchronous` in this build: only a look after a write counts. */

@@ -24,6 +24,8 @@ import { isDamage, isDiskFull } from './sqlite-errors.ts'
 /** What the log is opened with: see open-segment-log.ts. */
 export interface LogStart {
   dir: string
+  /** Of new segments. */
+  pageBytes: number
   identity: BufferIdentity | null
   /** Of the newest segment, with what is in it. */
   writer: SegmentWriter
@@ -53,6 +55,7 @@ export class SegmentLog {
   /** What is done with them goes through this log where it concerns the segment being written too. */
   readonly sealed: SealedList
   readonly #dir: string
+  readonly #pageBytes: number
   readonly #identity: BufferIdentity | null
   /** Of the segment being written; null: of format 1. */
   #segmentId: string | null
@@ -73,6 +76,7 @@ export class SegmentLog {
   constructor({ dir, identity, writer, content, sealed, holes, openedClockMs, ...start }: LogStart) {
     this.found = start
     this.#dir = dir
+    this.#pageBytes = start.pageBytes
     this.#identity = identity
     this.#segmentId = content.identity?.segmentId ?? null
     this.#holes = holes
@@ -198,7 +202,7 @@ export class SegmentLog {
     const identity = newIdentity(this.#identity, this.#lastRowSeq + 1, this.#segmentId)
     // What lies before everything that is kept is no hole any more.
     const holes = this.#holes.filter(({ lastSeq }) => lastSeq >= oldestKept)
-    return { identity, begunClockMs: clockMs, bases, holes }
+    return { pageBytes: this.#pageBytes, identity, begunClockMs: clockMs, bases, holes }
   }
 
   #goOnIn(writer: SegmentWriter, { identity, begunClockMs, bases, holes }: NewSegment): void {

@@ -3,6 +3,7 @@
  * lies behind it: acknowledged messages that can still be read. Those are salvaged instead.
  */
 import { fileBytes, type SegmentName, segmentFile } from './layout.ts'
+import { pageBytesOf } from './page-size.ts'
 import { closeReadable, openReadable } from './readable-file.ts'
 import { readContentIfUsable } from './segment-facts.ts'
 import { readWalOverlay } from './wal-overlay.ts'
@@ -11,9 +12,11 @@ import { readWalOverlay } from './wal-overlay.ts'
 export function isWalUsable(dir: string, name: SegmentName, knownSeq: number): boolean {
   const file = `${segmentFile(dir, name)}-wal`
   if (fileBytes(file) === 0) return true
+  const segment = openReadable(segmentFile(dir, name))
   const wal = openReadable(file)
-  const { commitsBehindDamage } = readWalOverlay(wal)
+  const { commitsBehindDamage } = readWalOverlay(wal, pageBytesOf(segment, wal))
   closeReadable(wal)
+  closeReadable(segment)
   if (commitsBehindDamage !== 1) return commitsBehindDamage === 0
   // Damage, or a transaction that a power cut tore: of that nobody has seen anything.
   const lastSeq = readContentIfUsable(dir, name, null)?.lastSeq ?? 0

@@ -12,12 +12,10 @@
  *
  * Frames of before the log was last reset have other salts. Everything is bounded by the size of the file.
  */
-import { pageBytes } from './layout.ts'
 import { type ReadableFile, readAt } from './readable-file.ts'
 
 const headerBytes = 32
 const frameHeaderBytes = 24
-const frameBytes = frameHeaderBytes + pageBytes
 const magicLittleEndian = 0x377f0682
 const magicBigEndian = 0x377f0683
 
@@ -38,10 +36,11 @@ interface Frame {
   offset: number
 }
 
-/** Of a WAL that nobody writes. */
-export function readWalOverlay(wal: ReadableFile): WalOverlay {
+/** Of a WAL that nobody writes. `pageBytes`: of its file. */
+export function readWalOverlay(wal: ReadableFile, pageBytes: number): WalOverlay {
+  const frameBytes = frameHeaderBytes + pageBytes
   const header = readAt(wal, 0, headerBytes)
-  const isHeaderSound = header !== null && hasSoundHeader(header)
+  const isHeaderSound = header !== null && hasSoundHeader(header, pageBytes)
   const frames: Frame[] = []
   let committed = 0
   let hasSkipped = !isHeaderSound && wal.bytes > headerBytes
@@ -75,7 +74,7 @@ export function readWalOverlay(wal: ReadableFile): WalOverlay {
   return { pages, commitsBehindDamage }
 }
 
-function hasSoundHeader(header: Buffer): boolean {
+function hasSoundHeader(header: Buffer, pageBytes: number): boolean {
   const magic = header.readUInt32BE(0)
   if (magic !== magicLittleEndian && magic !== magicBigEndian) return false
   if (header.readUInt32BE(8) !== pageBytes) return false

@@ -21,17 +21,36 @@ export function corruptionWork(t: Test, name: string): string {
   return work
 }
 
+export type Kind = 'sealed' | 'active'
+
 export interface Corruptible {
   image: ReturnType<typeof readImage>
   acknowledged: Acknowledged[]
 }
 
-/** Some sealed segments and an active one with a WAL, as a killed process leaves them. */
-export async function makeCorruptible(work: string): Promise<Corruptible> {
+/**
+ * Some sealed segments and an active one with a WAL, as a killed process leaves them. `largePages`: the one of `kind` has
+ * them, or is the first of those.
+ */
+export async function makeCorruptible(
+  work: string,
+  { kind, largePages }: { kind?: Kind; largePages?: boolean } = {},
+): Promise<Corruptible> {
   const root = path.join(work, 'root')
   mkdirSync(root, { recursive: true })
-  const steps = [{ do: 'open' }, { do: 'append', count: 130, bytes }, { do: 'exit' }] as const
-  const { acknowledged } = await runProgram({ root, steps, env: soundDisk(work, diskBytes) })
+  const env = soundDisk(work, diskBytes)
+  const large = { segmentMaxBytes: 16 * 1024 * 1024 }
+  const append = [{ do: 'open' }, { do: 'append', count: 130, bytes }] as const
+  const runs = !largePages
+    ? [{ steps: [...append, { do: 'exit' }] as const }]
+    : kind === 'active'
+      ? [{ settings: large, steps: [...append, { do: 'exit' }] as const }]
+      : [
+          { settings: large, steps: [...append, { do: 'close' }] as const },
+          { from: 130, steps: [...append, { do: 'exit' }] as const },
+        ]
+  const acknowledged: Acknowledged[] = []
+  for (const run of runs) acknowledged.push(...(await runProgram({ root, env, ...run })).acknowledged)
   const image = new Map([...readImage(root)].filter(([name]) => !name.endsWith('-shm')))
   return { image, acknowledged }
 }
@@ -43,7 +62,7 @@ export interface Flip {
   bits: { offset: number; mask: number }[]
 }
 
-function randomFlip(seed: number, image: Corruptible['image'], kind: 'sealed' | 'active'): Flip {
+function randomFlip(seed: number, image: Corruptible['image'], kind: Kind): Flip {
   const random = seeded(seed)
   const segments = [...image.keys()].filter((name) => name.endsWith('.db') && /\d{20}/.test(name)).sort()
   const active = segments.at(-1)!
@@ -71,7 +90,7 @@ function seqsOf(file: string, image: Corruptible['image']): { firstSeq: number; 
 export async function checkFlips(
   { image, acknowledged }: Corruptible,
   work: string,
-  kind: 'sealed' | 'active',
+  kind: Kind,
   seeds: readonly number[],
 ): Promise<{ flip: Flip; verdict: Verdict }[]> {
   const left = [...seeds]

@@ -3,6 +3,7 @@
  * directory that could be left.
  *
  *   rolls        rolls, drops, a stop and a start
+ *   large pages  a stop and a start of a segment with large pages
  *   compaction   a compaction between appends, and a start after it
  *   renaming     a start that finds two segments each under the name of the other
  *   restarts     killed before a sync of a WAL, started again, the same requests repeated
@@ -46,6 +47,13 @@ const runs = {
       ...([{ do: 'open' }, some(1, 0), some(30, 1), { do: 'deliver', pipe: 1 }, some(2, 1)] as const),
       ...([{ do: 'await compaction' }, some(3), { do: 'close' }] as const),
       ...([{ do: 'open' }, some(3), { do: 'exit' }] as const),
+    ],
+  },
+  'large pages': {
+    settings: { segmentMaxBytes: 16 * 1024 * 1024 },
+    steps: [
+      ...([{ do: 'open' }, some(40), { do: 'close' }] as const),
+      ...([{ do: 'open' }, some(20), { do: 'exit' }] as const),
     ],
   },
 } as const satisfies Record<string, { settings: StoreSettings; steps: readonly Step[] }>

@@ -13,13 +13,13 @@ import { crc32 } from 'node:zlib'
 import Database from 'better-sqlite3'
 import t, { type Test } from 'tap'
 import { v7 } from 'uuid'
+import { largePageBytes, smallPageBytes } from '../../../src/buffer/segments/layout.ts'
 import { openPageFile } from '../../../src/buffer/segments/page-file.ts'
 import { type Cell, type ColumnValue, readCells } from '../../../src/buffer/segments/page-reader.ts'
 import { segmentSchema } from '../../../src/buffer/segments/segment-file.ts'
 import { seeded } from '../../support/faults/random.ts'
 import { temporaryDirectory } from './open.ts'
 
-const pageBytes = 4096
 const crcColumn = 5
 /** `npm run test:bitflips` takes more. */
 const flips = Number(process.env.BIT_FLIPS ?? 250)
@@ -40,6 +40,10 @@ const shapes: Record<string, Shape> = {
   'one small row': { count: 1, bodyBytes: () => 10 },
   'small rows over many pages': { count: 2_000, bodyBytes: (index) => index % 300 },
   'bodies just under and over what fits into a page': { count: 60, bodyBytes: (index) => 3_900 + index * 2 },
+  'bodies just under and over what fits into a large page': {
+    count: 60,
+    bodyBytes: (index) => 16_190 + index * 2,
+  },
   'bodies of many pages': { count: 20, bodyBytes: (index) => index * 20_000 },
   'rows that did not come in order': { count: 1_000, bodyBytes: (index) => index % 700, order: 'scattered' },
   'free pages and old cells': {
@@ -51,9 +55,10 @@ const shapes: Record<string, Shape> = {
 }
 
 /** Keeps the connection open until the test ends, so that a WAL stays where it is. */
-function write(t: Test, file: string, shape: Shape): Rows {
+function write(t: Test, file: string, pageBytes: number, shape: Shape): Rows {
   const db = new Database(file)
   t.teardown(() => db.close())
+  db.pragma(`page_size = ${pageBytes}`)
   db.pragma(`journal_mode = ${shape.journal ?? 'delete'}`)
   db.pragma('wal_autocheckpoint = 0')
   db.exec(segmentSchema)
@@ -107,20 +112,13 @@ function readMessage(cell: Cell): ColumnValue[] | null {
   return crc32(textOf(row.with(crcColumn, 0))) === row[crcColumn] ? row : null
 }
 
-for (const [name, shape] of Object.entries(shapes)) {
-  t.test(`all rows are found: ${name}`, async (t) => {
-    const file = path.join(temporaryDirectory(t), 'x.db')
-    const written = write(t, file, shape)
-    const found = readRows(file)
-    for (const [seq, row] of written) t.equal(found.get(seq), row)
-    if (shape.isDeleted === undefined) t.equal(found.size, written.size)
-  })
-}
-
 /** A file of many shapes in one, without a WAL. */
-function writeBase(t: Test, dir: string): { file: string; written: Rows } {
+function writeBase(t: Test, dir: string, pageBytes: number): { file: string; written: Rows } {
   const file = path.join(dir, 'base.db')
-  const written = write(t, file, { count: 160, bodyBytes: (index) => [20, 900, 6_000, 15_000][index % 4]! })
+  const written = write(t, file, pageBytes, {
+    count: 160,
+    bodyBytes: (index) => [20, 900, 6_000, 15_000][index % 4]!,
+  })
   return { file, written }
 }
 
@@ -133,77 +131,93 @@ function hurt(base: string, change: (fd: number) => void): string {
   return file
 }
 
-t.test('one flipped bit costs one row at most, and never makes one', async (t) => {
-  const { file, written } = writeBase(t, temporaryDirectory(t))
-  const image = readFileSync(file)
-  const { below } = seeded(8)
-  const lost: number[] = []
-  for (let n = 0; n < flips; n += 1) {
-    // Every second one in the heads of pages and cells, where most bits mean something.
-    const anywhere = below(image.length)
-    const at = n % 2 === 0 ? anywhere : anywhere - (anywhere % pageBytes) + below(24)
-    const byte = image[at]! ^ (1 << below(8))
-    const found = readRows(hurt(file, (fd) => writeSync(fd, Buffer.of(byte), 0, 1, at)))
-    for (const [seq, row] of found) if (row !== written.get(seq)) t.fail(`row ${seq} was not written`)
-    lost.push(written.size - found.size)
-    if (lost[n]! > 1) t.fail(`the bit at ${at} cost ${lost[n]} rows`)
+for (const pageBytes of [smallPageBytes, largePageBytes]) {
+  const pages = `pages of ${pageBytes} bytes`
+  for (const [name, shape] of Object.entries(shapes)) {
+    t.test(`all rows are found: ${name}, ${pages}`, async (t) => {
+      const file = path.join(temporaryDirectory(t), 'x.db')
+      const written = write(t, file, pageBytes, shape)
+      const found = readRows(file)
+      for (const [seq, row] of written) t.equal(found.get(seq), row)
+      if (shape.isDeleted === undefined) t.equal(found.size, written.size)
+    })
   }
-  t.ok(lost.filter((count) => count === 1).length > flips / 10, 'many flips hit something')
-})
 
-t.test('a zeroed page costs the rows that have a part in it', async (t) => {
-  const { file, written } = writeBase(t, temporaryDirectory(t))
-  const pages = readFileSync(file).length / pageBytes
-  let most = 0
-  for (let page = 0; page < pages; page += 3) {
-    const found = readRows(
-      hurt(file, (fd) => writeSync(fd, Buffer.alloc(pageBytes), 0, pageBytes, page * pageBytes)),
+  t.test(`one flipped bit costs one row at most, and never makes one, ${pages}`, async (t) => {
+    const { file, written } = writeBase(t, temporaryDirectory(t), pageBytes)
+    const image = readFileSync(file)
+    const { below } = seeded(8)
+    const lost: number[] = []
+    for (let n = 0; n < flips; n += 1) {
+      // Every second one in the heads of pages and cells, where most bits mean something.
+      const anywhere = below(image.length)
+      const at = n % 2 === 0 ? anywhere : anywhere - (anywhere % pageBytes) + below(24)
+      const byte = image[at]! ^ (1 << below(8))
+      const found = readRows(hurt(file, (fd) => writeSync(fd, Buffer.of(byte), 0, 1, at)))
+      for (const [seq, row] of found) if (row !== written.get(seq)) t.fail(`row ${seq} was not written`)
+      lost.push(written.size - found.size)
+      if (lost[n]! > 1) t.fail(`the bit at ${at} cost ${lost[n]} rows`)
+    }
+    t.ok(lost.filter((count) => count === 1).length > flips / 10, 'many flips hit something')
+  })
+
+  t.test(`a zeroed page costs the rows that have a part in it, ${pages}`, async (t) => {
+    const { file, written } = writeBase(t, temporaryDirectory(t), pageBytes)
+    const pages = readFileSync(file).length / pageBytes
+    let most = 0
+    for (let page = 0; page < pages; page += 3) {
+      const found = readRows(
+        hurt(file, (fd) => writeSync(fd, Buffer.alloc(pageBytes), 0, pageBytes, page * pageBytes)),
+      )
+      for (const [seq, row] of found) if (row !== written.get(seq)) t.fail(`row ${seq} was not written`)
+      most = Math.max(most, written.size - found.size)
+    }
+    t.ok(
+      most > 0 && most < 20,
+      `at most ${most}: a leaf holds some fifteen small rows or parts of large ones`,
     )
-    for (const [seq, row] of found) if (row !== written.get(seq)) t.fail(`row ${seq} was not written`)
-    most = Math.max(most, written.size - found.size)
-  }
-  t.ok(most > 0 && most < 20, `at most ${most}: a leaf holds some fifteen small rows or parts of large ones`)
-})
+  })
 
-t.test('the first page and the tree are not needed', async (t) => {
-  const { file, written } = writeBase(t, temporaryDirectory(t))
-  const garbage = Buffer.from(Array.from({ length: pageBytes }, (_, index) => (index * 73) % 251))
-  t.same(readRows(hurt(file, (fd) => writeSync(fd, garbage, 0, pageBytes, 0))), written)
-  t.same(readRows(hurt(file, (fd) => writeSync(fd, 'not SQLite', 0))), written)
-})
+  t.test(`the first page and the tree are not needed, ${pages}`, async (t) => {
+    const { file, written } = writeBase(t, temporaryDirectory(t), pageBytes)
+    const garbage = Buffer.from(Array.from({ length: pageBytes }, (_, index) => (index * 73) % 251))
+    t.same(readRows(hurt(file, (fd) => writeSync(fd, garbage, 0, pageBytes, 0))), written)
+    t.same(readRows(hurt(file, (fd) => writeSync(fd, 'not SQLite', 0))), written)
+  })
 
-t.test('half a file gives up the rows that are whole in it', async (t) => {
-  const { file, written } = writeBase(t, temporaryDirectory(t))
-  const bytes = readFileSync(file).length
-  const half = hurt(file, () => {})
-  truncateSync(half, bytes / 2 + 1_000)
-  const found = readRows(half)
-  t.ok(found.size > written.size / 4 && found.size < written.size, `${found.size} of ${written.size}`)
-  for (const [seq, row] of found) t.equal(row, written.get(seq))
-})
+  t.test(`half a file gives up the rows that are whole in it, ${pages}`, async (t) => {
+    const { file, written } = writeBase(t, temporaryDirectory(t), pageBytes)
+    const bytes = readFileSync(file).length
+    const half = hurt(file, () => {})
+    truncateSync(half, bytes / 2 + 1_000)
+    const found = readRows(half)
+    t.ok(found.size > written.size / 4 && found.size < written.size, `${found.size} of ${written.size}`)
+    for (const [seq, row] of found) t.equal(row, written.get(seq))
+  })
 
-t.test('a file that is none gives up nothing, and does not take long', async (t) => {
-  const file = path.join(temporaryDirectory(t), 'x.db')
-  const { below } = seeded(3)
-  const contents: Record<string, Buffer> = {
-    empty: Buffer.alloc(0),
-    text: Buffer.from('a segment it is not\r\n'.repeat(5_000)),
-    zeros: Buffer.alloc(pageBytes * 50),
-    'leaf pages of random cells': Buffer.from(
-      Array.from({ length: pageBytes * 50 }, (_, at) => {
-        return at % pageBytes === 0 ? 13 : below(256)
-      }),
-    ),
-    'cells that each claim the whole file': claimingCells(),
-  }
-  for (const [name, content] of Object.entries(contents)) {
-    writeFileSync(file, content)
-    t.equal(readRows(file).size, 0, name)
-  }
-})
+  t.test(`a file that is none gives up nothing, and does not take long, ${pages}`, async (t) => {
+    const file = path.join(temporaryDirectory(t), 'x.db')
+    const { below } = seeded(3)
+    const contents: Record<string, Buffer> = {
+      empty: Buffer.alloc(0),
+      text: Buffer.from('a segment it is not\r\n'.repeat(5_000)),
+      zeros: Buffer.alloc(pageBytes * 50),
+      'leaf pages of random cells': Buffer.from(
+        Array.from({ length: pageBytes * 50 }, (_, at) => {
+          return at % pageBytes === 0 ? 13 : below(256)
+        }),
+      ),
+      'cells that each claim the whole file': claimingCells(pageBytes),
+    }
+    for (const [name, content] of Object.entries(contents)) {
+      writeFileSync(file, content)
+      t.equal(readRows(file).size, 0, name)
+    }
+  })
+}
 
 /** Leaf pages full of cells of the right types, with bodies as long as the file, all in one chain that is a circle. */
-function claimingCells(): Buffer {
+function claimingCells(pageBytes: number): Buffer {
   const pages = 200
   const image = Buffer.alloc(pages * pageBytes)
   for (let page = 0; page < pages; page += 1) {

@@ -11,7 +11,7 @@ import {
 } from 'node:fs'
 import path from 'node:path'
 import t from 'tap'
-import { listSegments, segmentFile } from '../../../src/buffer/segments/layout.ts'
+import { listSegments, segmentFile, smallPageBytes } from '../../../src/buffer/segments/layout.ts'
 import { Salvage } from '../../../src/buffer/segments/salvage.ts'
 import { createSegment, newIdentity } from '../../../src/buffer/segments/segment-file.ts'
 import { isDiskFull } from '../../../src/buffer/segments/sqlite-errors.ts'
@@ -76,7 +76,8 @@ t.test('a damaged segment on a full disk waits for space, and nothing else waits
 
 t.test('a salvage that cannot begin leaves nothing', (t) => {
   const dir = smallDisk(t, 2 * MiB)
-  createSegment(dir, { identity: newIdentity(null, 1, null), begunClockMs: 0, bases: [], holes: [] })
+  const identity = newIdentity(null, 1, null)
+  createSegment(dir, { pageBytes: smallPageBytes, identity, begunClockMs: 0, bases: [], holes: [] })
   fillDisk(path.join(dir, 'fill'))
   const names = readdirSync(dir)
   const begin = () =>

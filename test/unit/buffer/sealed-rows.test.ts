@@ -6,7 +6,7 @@ import { crc32 } from 'node:zlib'
 import Database from 'better-sqlite3'
 import t from 'tap'
 import { checkSegment } from '../../../src/buffer/segments/check-segment.ts'
-import { segmentFile } from '../../../src/buffer/segments/layout.ts'
+import { largePageBytes, segmentFile, smallPageBytes } from '../../../src/buffer/segments/layout.ts'
 import { rowChecksum } from '../../../src/buffer/segments/row-checksum.ts'
 import { readSealedRows, type SealedRow } from '../../../src/buffer/segments/sealed-rows.ts'
 import { createSegment, newIdentity } from '../../../src/buffer/segments/segment-file.ts'
@@ -17,15 +17,15 @@ const name = { firstSeq: 1, generation: 0 }
 const zero = { seq: 0, messages: 0, records: 0, bytes: 0 }
 
 /** Sizes around those where SQLite moves a part into overflow pages, numbers of every length, keys or none. */
-function makeSegment(dir: string): string {
+function makeSegment(dir: string, pageBytes: number): string {
   mkdirSync(dir)
   const bases = pipeIds.map((pipeId) => ({ pipeId, position: zero }))
-  createSegment(dir, { identity: newIdentity(null, 1, null), begunClockMs: 0, bases, holes: [] })
+  createSegment(dir, { pageBytes, identity: newIdentity(null, 1, null), begunClockMs: 0, bases, holes: [] })
   const file = segmentFile(dir, name)
   const db = new Database(file)
   db.pragma('journal_mode = DELETE')
   const insert = db.prepare('INSERT INTO message VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)')
-  const sizes = [1, 100, 3800, 3900, 3950, 4000, 4061, 4096, 5000, 8200, 70_000, 1_000_000]
+  const sizes = [1, 100, 3800, 3900, 3950, 4000, 4061, 4096, 5000, 8200, 16_200, 16_384, 70_000, 1_000_000]
   const totals = pipeIds.map(() => ({ messages: 0, records: 0, bytes: 0 }))
   db.exec('BEGIN')
   for (let seq = 1; seq <= 600; seq += 1) {
@@ -56,53 +56,60 @@ function makeSegment(dir: string): string {
 function read(file: string, ids = pipeIds): SealedRow[] {
   const db = new Database(file, { readonly: true })
   const root = db.prepare("SELECT rootpage FROM sqlite_schema WHERE name = 'message'").pluck().get() as number
+  const pageBytes = db.pragma('page_size', { simple: true }) as number
   db.close()
   const rows: SealedRow[] = []
-  readSealedRows(file, root, 2, new Map(ids.map((id, index) => [index + 1, id])), (row) =>
-    rows.push({ ...row }),
+  readSealedRows(
+    { file, pageBytes, rootPage: root },
+    2,
+    new Map(ids.map((id, index) => [index + 1, id])),
+    (row) => rows.push({ ...row }),
   )
   return rows
 }
 
-t.test('every row, in order, as SQLite reads it', async (t) => {
-  const dir = path.join(temporaryDirectory(t), 'buffer')
-  const file = makeSegment(dir)
-  const db = new Database(file, { readonly: true })
-  const expected = db
-    .prepare(
-      'SELECT seq, pipe AS pipeNo, messages, records, bytes, crc, crc AS foundCrc, length(body) AS bodyBytes FROM message',
-    )
-    .all()
-  db.close()
-  t.same(read(file), expected)
-  t.match(checkSegment(dir, name), { messages: 600, lastSeq: 600, problems: [] })
-})
+for (const pageBytes of [smallPageBytes, largePageBytes]) {
+  const pages = `pages of ${pageBytes} bytes`
+  t.test(`every row, in order, as SQLite reads it, ${pages}`, async (t) => {
+    const dir = path.join(temporaryDirectory(t), 'buffer')
+    const file = makeSegment(dir, pageBytes)
+    const db = new Database(file, { readonly: true })
+    const expected = db
+      .prepare(
+        'SELECT seq, pipe AS pipeNo, messages, records, bytes, crc, crc AS foundCrc, length(body) AS bodyBytes FROM message',
+      )
+      .all()
+    db.close()
+    t.same(read(file), expected)
+    t.match(checkSegment(dir, name), { messages: 600, lastSeq: 600, problems: [] })
+  })
 
-t.test('negative control: the id of another pipe gives other checksums', async (t) => {
-  const file = makeSegment(path.join(temporaryDirectory(t), 'buffer'))
-  const rows = read(file, [pipeIds[1]!, pipeIds[0]!])
-  t.equal(rows.filter(({ crc, foundCrc }) => crc === foundCrc).length, 0)
-})
+  t.test(`negative control: the id of another pipe gives other checksums, ${pages}`, async (t) => {
+    const file = makeSegment(path.join(temporaryDirectory(t), 'buffer'), pageBytes)
+    const rows = read(file, [pipeIds[1]!, pipeIds[0]!])
+    t.equal(rows.filter(({ crc, foundCrc }) => crc === foundCrc).length, 0)
+  })
 
-t.test('each changed column is found', async (t) => {
-  const dir = path.join(temporaryDirectory(t), 'buffer')
-  const file = makeSegment(dir)
-  const changes = [
-    "msg_id = 'other'",
-    'received_ms = received_ms + 1',
-    'record_count = record_count + 1',
-    'crc = crc + 1',
-    'messages = messages + 1',
-    'records = records + 1',
-    'bytes = bytes + 1',
-    "idempotency_key = 'new'",
-    "body_hash = 'new'",
-    "body = x'00'",
-    'pipe = 3 - pipe',
-  ]
-  const db = new Database(file)
-  for (const [index, change] of changes.entries())
-    db.exec(`UPDATE message SET ${change} WHERE seq = ${index + 1}`)
-  db.close()
-  t.match(checkSegment(dir, name).problems, [/^11 messages not as written: stream_seq 1, 2, 3, 4, 5, …$/])
-})
+  t.test(`each changed column is found, ${pages}`, async (t) => {
+    const dir = path.join(temporaryDirectory(t), 'buffer')
+    const file = makeSegment(dir, pageBytes)
+    const changes = [
+      "msg_id = 'other'",
+      'received_ms = received_ms + 1',
+      'record_count = record_count + 1',
+      'crc = crc + 1',
+      'messages = messages + 1',
+      'records = records + 1',
+      'bytes = bytes + 1',
+      "idempotency_key = 'new'",
+      "body_hash = 'new'",
+      "body = x'00'",
+      'pipe = 3 - pipe',
+    ]
+    const db = new Database(file)
+    for (const [index, change] of changes.entries())
+      db.exec(`UPDATE message SET ${change} WHERE seq = ${index + 1}`)
+    db.close()
+    t.match(checkSegment(dir, name).problems, [/^11 messages not as written: stream_seq 1, 2, 3, 4, 5, …$/])
+  })
+}

@@ -3,6 +3,7 @@ import path from 'node:path'
 import { crc32 } from 'node:zlib'
 import Database from 'better-sqlite3'
 import t from 'tap'
+import { largePageBytes, smallPageBytes } from '../../../../src/buffer/segments/layout.ts'
 import { type RowHeader, rowChecksum } from '../../../../src/buffer/segments/row-checksum.ts'
 import {
   checkDamaged,
@@ -14,17 +15,23 @@ import { writeImage } from '../../../support/faults/power-cut.ts'
 
 const flips = Number(process.env.BIT_FLIPS ?? 20)
 
-t.test(`${flips} seeded bit flips in sealed segments`, async (t) => {
-  const work = corruptionWork(t, 'sealed')
-  const corruptible = await makeCorruptible(work)
-  const seeds = Array.from({ length: flips }, (_, seed) => seed)
-  const outcomes = await checkFlips(corruptible, work, 'sealed', seeds)
-  t.equal(outcomes.length, flips)
-  t.same(
-    outcomes.filter(({ verdict }) => verdict !== null),
-    [],
-  )
-})
+for (const largePages of [false, true]) {
+  const pages = largePages ? 'large pages' : 'small pages'
+  t.test(`${flips} seeded bit flips in sealed segments, ${pages}`, async (t) => {
+    const work = corruptionWork(t, `sealed-${pages.replace(' ', '-')}`)
+    const corruptible = await makeCorruptible(work, { kind: 'sealed', largePages })
+    const files = [...corruptible.image].filter(([name]) => /\d{20}\.db$/.test(name))
+    const [, content] = files.at(0)!
+    t.equal(content!.readUInt16BE(16), largePages ? largePageBytes : smallPageBytes)
+    const seeds = Array.from({ length: flips }, (_, seed) => seed)
+    const outcomes = await checkFlips(corruptible, work, 'sealed', seeds)
+    t.equal(outcomes.length, flips)
+    t.same(
+      outcomes.filter(({ verdict }) => verdict !== null),
+      [],
+    )
+  })
+}
 
 t.test('control: a changed message whose checksum was made to match is delivered, and noticed', async (t) => {
   const work = corruptionWork(t, 'control')
