@@ -27,7 +27,10 @@ import { SpaceKeeper } from './space-keeper.ts'
 import { isDamage, isDiskFull } from './sqlite-errors.ts'
 
 const MiB = 1024 * 1024
-/** About 1,000 pages: the size at which a checkpoint costs little more than its fsync (SQLite's own default). */
+/**
+ * The size at which a checkpoint costs little more than its fsync (SQLite's own default). CPU of the writer for a message of
+ * 50 KB and for a single record: 1 MiB 138 and 11.4 µs, 4 MiB 119 and 8.6, 16 MiB 113 and 9.3, 64 MiB 121 and 9.5.
+ */
 const largestWalBytes = 4 * MiB
 /** The disk is looked at after this much has been written, not only each second, */
 const growthBytes = 8 * MiB

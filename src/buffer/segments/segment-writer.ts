@@ -79,6 +79,8 @@ export class SegmentWriter {
       seq, pipeId, msgId, receivedMs, recordCount, messages, records, bytes, idempotencyKey, bodyHash,
     }
     const crc = rowChecksum(header, message.crc, this.format)
+    // Row by row: statements of 8 or 20 rows, and one without the columns of keys, took the writer between 0 and 3 % more for
+    // records of 500 bytes, 40 a commit. 16-byte ids took 5 % more, with their conversion here, for 3 % fewer bytes.
     // biome-ignore format: the order of the columns, at a glance.
     this.#insertMessage.run(
       seq, pipeNo, msgId, receivedMs, recordCount, crc, messages, records, bytes, idempotencyKey, body, bodyHash,
