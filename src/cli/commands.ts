@@ -18,6 +18,7 @@ import { addProfileCommands } from './profile.ts'
 import { addPullCommand } from './pull.ts'
 import { addStatusCommands } from './status.ts'
 import { addTopCommand } from './top.ts'
+import { addUsersCommands } from './users.ts'
 
 export function registerCommands(program: Command): void {
   addPipesCommands(program)
@@ -26,6 +27,7 @@ export function registerCommands(program: Command): void {
   addLimitsCommands(program)
   addOriginsCommands(program)
   addKeysCommands(program)
+  addUsersCommands(program)
   addIngestCommand(program)
   addPullCommand(program)
   addStatusCommands(program)

@@ -3,7 +3,7 @@
  * they cannot differ from it. What a command does is imported when it runs.
  */
 import { Command } from 'commander'
-import { type LoadedSettings, loadSettings } from '../config.ts'
+import { formatAddress, type LoadedSettings, loadSettings } from '../config.ts'
 import type { CreatedWorkspace } from '../data-dir/data-dir.ts'
 import type { Metadata } from '../metadata/store.ts'
 import { type SettingDefinition, type SettingKey, type Settings, settingDefinitions } from '../settings.ts'
@@ -42,13 +42,13 @@ export function serveCommand(): Command {
 export function initCommand(): Command {
   const command = new Command('init')
     .description('set up a data directory: workspace `default` and its first API key, shown once')
-    .option('--json', 'print {workspace_id, workspace_name, api_key_id, api_key}')
+    .option('--json', 'print {workspace_id, workspace_name, api_key_id, api_key, setup_url}')
     .addHelpText('after', '\nExample:\n  pipectl init --data-dir /var/lib/pipectl --json > first-key.json')
   addSettingFlags(command, ['data_dir'])
   return command.action(async (options: Record<string, unknown>) => {
     const { settings } = settingsFrom(options, process.env)
     const { setUpDataDir } = await import('../data-dir/data-dir.ts')
-    printWorkspace(await setUpDataDir(settings, process.env), options.json === true)
+    printWorkspace(await setUpDataDir(settings, process.env), settings, options.json === true)
   })
 }
 
@@ -57,7 +57,7 @@ export function workspacesCommand(): Command {
   const create = new Command('create')
     .argument('<name>', 'the workspace: 1 to 100 letters, digits, hyphens or underscores')
     .description('create a workspace and its first API key, shown once; works while the daemon runs')
-    .option('--json', 'print {workspace_id, workspace_name, api_key_id, api_key}')
+    .option('--json', 'print {workspace_id, workspace_name, api_key_id, api_key, setup_url}')
     .addHelpText('after', '\nExample:\n  pipectl workspaces create staging --data-dir /var/lib/pipectl')
   addSettingFlags(create, ['data_dir'])
   create.action(async (name: string, options: Record<string, unknown>) => {
@@ -65,7 +65,7 @@ export function workspacesCommand(): Command {
     const { createWorkspace, openDataDirMetadata } = await import('../data-dir/data-dir.ts')
     const { metadata } = await openDataDirMetadata(settings, process.env, { create: false })
     try {
-      printWorkspace(await createWorkspace(metadata, name), options.json === true)
+      printWorkspace(await createWorkspace(metadata, name), settings, options.json === true)
       await explainEgress(metadata, settings)
     } finally {
       await metadata.close()
@@ -105,7 +105,7 @@ function camelCase(flag: string): string {
 
 /** Without a terminal, what is printed may be kept by a journal, where a key must not be: it goes to a file. */
 async function setUpWhereNeeded(settings: Settings): Promise<void> {
-  const { AlreadySetUpError, dataDirAt, setUpDataDir, writeFirstKey } = await import(
+  const { AlreadySetUpError, dataDirAt, setUpDataDir, writeFirstKey, writeFirstLink } = await import(
     '../data-dir/data-dir.ts'
   )
   const dir = dataDirAt(settings.data_dir)
@@ -114,10 +114,18 @@ async function setUpWhereNeeded(settings: Settings): Promise<void> {
     const created = await setUpDataDir(settings, process.env, (apiKey) => {
       if (!hasTerminal) writeFirstKey(dir, apiKey)
     })
+    const setupUrl = setupUrlOf(created, settings)
+    if (hasTerminal) {
+      process.stderr.write(inWords(created, setupUrl))
+      return
+    }
     process.stderr.write(
-      hasTerminal
-        ? inWords(created)
-        : `Workspace ${created.workspace_name} is set up. Its first API key is in ${dir.firstKeyFile}: keep it elsewhere, then delete the file.\n`,
+      `Workspace ${created.workspace_name} is set up. Its first API key is in ${dir.firstKeyFile}: keep it elsewhere, then delete the file.\n`,
+    )
+    if (setupUrl === null) return
+    writeFirstLink(dir, setupUrl)
+    process.stderr.write(
+      `The link for your account in the dashboard, good once and for 24 hours, is in ${dir.firstLinkFile}.\n`,
     )
   } catch (error) {
     if (!(error instanceof AlreadySetUpError)) throw error
@@ -154,16 +162,34 @@ egress.allow lists exceptions, and egress.private = "allow" keeps it as it was: 
   if (denied.length > shownDestinations) note(`  and ${denied.length - shownDestinations} more`)
 }
 
-/** The only time that the whole first key is seen. */
-function printWorkspace(created: CreatedWorkspace, asJson: boolean): void {
-  process.stdout.write(asJson ? `${JSON.stringify(created)}\n` : inWords(created))
+/** The only time that the whole first key, and the first setup link, are seen. */
+function printWorkspace(created: CreatedWorkspace, settings: Settings, asJson: boolean): void {
+  const { setup_path: _, ...shown } = created
+  const setupUrl = setupUrlOf(created, settings)
+  const asText = () => inWords(created, setupUrl)
+  process.stdout.write(asJson ? `${JSON.stringify({ ...shown, setup_url: setupUrl })}\n` : asText())
 }
 
-function inWords(created: CreatedWorkspace): string {
+/** Null: the dashboard is off. */
+function setupUrlOf({ setup_path }: CreatedWorkspace, settings: Settings): string | null {
+  return settings.dashboard === 'off' ? null : `${dashboardOrigin(settings)}${setup_path}`
+}
+
+/** As far as the settings tell: with port 0 the daemon's log says which one it is. */
+export function dashboardOrigin({ public_url, listen }: Settings): string {
+  if (public_url !== null) return public_url
+  const host = ['0.0.0.0', '::'].includes(listen.host) ? '127.0.0.1' : listen.host
+  return `http://${formatAddress({ ...listen, host })}`
+}
+
+function inWords(created: CreatedWorkspace, setupUrl: string | null): string {
   return (
     `Workspace  ${created.workspace_name}  (${created.workspace_id})\n` +
     `API key    ${created.api_key}\n` +
     '           This key is shown once and cannot be shown again: keep it now.\n' +
-    `           export PIPECTL_API_KEY=${created.api_key}\n`
+    `           export PIPECTL_API_KEY=${created.api_key}\n` +
+    (setupUrl === null
+      ? ''
+      : `Dashboard  ${setupUrl}\n           Makes your account: once, within 24 hours. A further one: \`pipectl users setup-link\`\n`)
   )
 }

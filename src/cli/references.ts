@@ -118,7 +118,7 @@ export function only<T>(
     throw new Failure(
       exitCodes.notFound,
       `there is no ${what} ${JSON.stringify(reference)} in this workspace`,
-      `\`pipectl ${what === 'pipe' ? 'pipes' : what === 'key' ? 'keys' : 'destinations'} list\` shows what there is; ids may be shortened to ${shortestPrefix} characters or more`,
+      `\`pipectl ${what}s list\` shows what there is; ids may be shortened to ${shortestPrefix} characters or more`,
     )
   }
   throw new Failure(

@@ -145,6 +145,14 @@ export function openClient({ url, dataUrl = url, apiKey, keySource = null, chang
       revoke: (apiKeyId: string) =>
         call<'revokeApiKey'>('DELETE', `/v1/api-keys/${encodeURIComponent(apiKeyId)}`),
     },
+    users: {
+      list: () => call<'listUsers'>('GET', '/v1/users'),
+      create: (body: object) => call<'createUser'>('POST', '/v1/users', { body }),
+      update: (userId: string, body: object) =>
+        call<'updateUser'>('PATCH', `/v1/users/${encodeURIComponent(userId)}`, { body }),
+      delete: (userId: string) => call<'deleteUser'>('DELETE', `/v1/users/${encodeURIComponent(userId)}`),
+      createSetupLink: (body: object) => call<'createSetupLink'>('POST', '/v1/setup-links', { body }),
+    },
     /** `body` is sent as it is; `headers` say its type, encoding and idempotency key. */
     ingest: async (
       pipeId: string,

@@ -3,6 +3,7 @@
  *
  *   metadata.db    workspaces, keys, pipes, destinations, lane state
  *   sealing.key    seals stored secrets (mode 0600; not here when it comes from a file or a credential)
+ *   first-link     the first setup link of the dashboard, likewise
  *   first-key      the first API key, where `serve --init` had no terminal to show it on (mode 0600)
  *   buffer/        the log of accepted messages
  *   quarantine/    damaged messages, put aside
@@ -19,6 +20,7 @@ import { loadSealingKey } from '../metadata/sealing-key.ts'
 import type { Metadata, MetadataSpec } from '../metadata/store.ts'
 import type { Settings } from '../settings.ts'
 import { DataDirError } from './errors.ts'
+import { firstSetupLink } from './first-setup-link.ts'
 import { requireMatchingStores } from './matching-stores.ts'
 
 export interface DataDir {
@@ -28,6 +30,7 @@ export interface DataDir {
   quarantineDir: string
   lockFile: string
   firstKeyFile: string
+  firstLinkFile: string
 }
 
 /** The data directory was set up before: init changes nothing. */
@@ -46,6 +49,7 @@ export function dataDirAt(root: string): DataDir {
     quarantineDir: path.join(root, 'quarantine'),
     lockFile: path.join(root, 'daemon.lock'),
     firstKeyFile: path.join(root, 'first-key'),
+    firstLinkFile: path.join(root, 'first-link'),
   }
 }
 
@@ -60,6 +64,8 @@ export interface CreatedWorkspace {
   workspace_name: string
   api_key_id: string
   api_key: string
+  /** Below the daemon's address; one admin makes an account with it. */
+  setup_path: string
 }
 
 /**
@@ -85,9 +91,18 @@ export async function setUpDataDir(
 
 /** For this user's eyes only, and durable when it returns. Replaces the key of a set-up that was cut short. */
 export function writeFirstKey({ root, firstKeyFile }: DataDir, apiKey: string): void {
-  rmSync(firstKeyFile, { force: true })
-  writeFileSync(firstKeyFile, `${apiKey}\n`, { mode: 0o600, flag: 'wx' })
-  fsyncFile(firstKeyFile)
+  writeSecret(root, firstKeyFile, apiKey)
+}
+
+/** The same for the first setup link. */
+export function writeFirstLink({ root, firstLinkFile }: DataDir, url: string): void {
+  writeSecret(root, firstLinkFile, url)
+}
+
+function writeSecret(root: string, file: string, secret: string): void {
+  rmSync(file, { force: true })
+  writeFileSync(file, `${secret}\n`, { mode: 0o600, flag: 'wx' })
+  fsyncFile(file)
   fsyncDirectory(root)
 }
 
@@ -153,7 +168,9 @@ export async function createWorkspace(
   const { apiKey, key } = mintApiKey('default')
   keep(apiKey)
   const { workspaceId, apiKeyId } = await metadata.workspaces.create(name, key)
-  return { workspace_id: workspaceId, workspace_name: name, api_key_id: apiKeyId, api_key: apiKey }
+  const { setup_path } = await firstSetupLink(metadata, workspaceId)
+  const ids = { workspace_id: workspaceId, workspace_name: name, api_key_id: apiKeyId }
+  return { ...ids, api_key: apiKey, setup_path }
 }
 
 /** Throws ConfigError unless `init` has made the metadata file. */

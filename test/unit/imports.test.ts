@@ -65,6 +65,7 @@ const allowed: Record<string, string[]> = {
     'destinations/egress-addresses.ts',
     'destinations/target-check.ts',
     'ingest/geo.ts',
+    'management/users.ts',
   ],
   client: ['contract'],
   tui: ['contract', 'client'],
@@ -102,6 +103,7 @@ const composing: Record<string, string[] | 'everything'> = {
   'cli/data-dir-commands.ts': ['data-dir'],
   'cli/verify.ts': ['data-dir'],
   'cli/repair.ts': ['data-dir'],
+  'cli/users.ts': ['data-dir/users.ts'],
   'cli/failure.ts': ['data-dir/errors.ts'],
 }
 

@@ -60,7 +60,8 @@ t.test('init sets up a data directory and shows the first key once', async (t) =
   const first = await pipectl(['init', '--json', '--data-dir', dir])
   t.equal(first.code, 0, first.stderr)
   const created = JSON.parse(first.stdout)
-  t.same(Object.keys(created), ['workspace_id', 'workspace_name', 'api_key_id', 'api_key'])
+  t.same(Object.keys(created), ['workspace_id', 'workspace_name', 'api_key_id', 'api_key', 'setup_url'])
+  t.match(created.setup_url, /^http:\/\/127\.0\.0\.1:8080\/dashboard\/setup#[\w-]{43}$/)
   t.equal(created.workspace_name, 'default')
   t.match(created.api_key, /^ppl1_[0-9A-Za-z]{38}$/)
   t.equal(statSync(dir).mode & 0o777, 0o700)
@@ -309,6 +310,11 @@ t.test(
     }
     const first = await run()
     t.notMatch(first.printed, /ppl1_/, 'no key where a journal keeps it')
+    t.notMatch(first.printed, /setup#/, 'nor the setup link')
+    const linkFile = path.join(dir, 'first-link')
+    t.ok(first.printed.includes(linkFile))
+    t.match(readFileSync(linkFile, 'utf8'), /^http:\/\/127\.0\.0\.1:\d+\/dashboard\/setup#[\w-]{43}\n$/)
+    t.equal(statSync(linkFile).mode & 0o777, 0o600)
     t.ok(first.printed.includes(keyFile), 'but where it is')
     t.match(first.key, /^ppl1_[0-9A-Za-z]{38}$/)
     t.equal(statSync(keyFile).mode & 0o777, 0o600)
@@ -336,7 +342,9 @@ t.test('serve --init on a terminal shows the first key and keeps no file of it',
   child.stdin.write('\x03')
   await new Promise((resolve) => child.once('exit', resolve))
   t.match(shown, /API key\s+ppl1_[0-9A-Za-z]{38}/)
+  t.match(shown, /Dashboard\s+http:\S+\/dashboard\/setup#[\w-]{43}/)
   t.notOk(existsSync(path.join(dir, 'first-key')))
+  t.notOk(existsSync(path.join(dir, 'first-link')))
 })
 
 t.test('a sealing key that is not the one ends with 78 and changes nothing', async (t) => {

@@ -1,0 +1,48 @@
+/** The people of a workspace, on the data directory itself: for who has the machine but no account, also while the daemon runs. */
+import type { SetupLink, User } from '../contract/user.ts'
+import { userUseCases } from '../management/users.ts'
+import { Passwords } from '../metadata/password-hash.ts'
+import type { Metadata } from '../metadata/store.ts'
+import type { Settings } from '../settings.ts'
+import { openDataDirMetadata } from './data-dir.ts'
+import { DataDirError } from './errors.ts'
+
+export interface LocalUsers {
+  list(): Promise<User[]>
+  create(body: object): Promise<User>
+  update(userId: string, body: object): Promise<User>
+  delete(userId: string): Promise<void>
+  createSetupLink(body: object): Promise<SetupLink>
+}
+
+/** Runs `use` with the users of that workspace. Throws DataDirError when there is no such workspace, ApiError as `/v1` does. */
+export async function withLocalUsers<T>(
+  settings: Settings,
+  env: NodeJS.ProcessEnv,
+  workspaceName: string,
+  use: (users: LocalUsers) => Promise<T>,
+): Promise<T> {
+  const { metadata } = await openDataDirMetadata(settings, env, { create: false })
+  try {
+    const workspaces = await metadata.workspaces.list()
+    const workspace = workspaces.find(({ name }) => name === workspaceName)
+    if (workspace === undefined) {
+      const names = workspaces.map(({ name }) => name).join(', ')
+      throw new DataDirError('missing', `there is no workspace ${workspaceName}`, `choose one of ${names}`)
+    }
+    return await use(localUsers(metadata, workspace.workspaceId))
+  } finally {
+    await metadata.close()
+  }
+}
+
+function localUsers(metadata: Metadata, workspaceId: string): LocalUsers {
+  const users = userUseCases({ metadata, passwords: new Passwords(), now: Date.now })
+  return {
+    list: async () => (await users.listUsers(workspaceId)).users,
+    create: async (body) => (await users.createUser(workspaceId, body)).user,
+    update: async (userId, body) => (await users.updateUser(workspaceId, userId, body)).user,
+    delete: (userId) => users.deleteUser(workspaceId, userId),
+    createSetupLink: (body) => users.createSetupLink(workspaceId, body),
+  }
+}
