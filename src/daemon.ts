@@ -22,6 +22,7 @@ import { type BodyMemory, createBodyMemory } from './ingest/body-memory.ts'
 import { type ClientIp, createClientIp } from './ingest/client-ip.ts'
 import type { IngestThreads } from './ingest-threads/ingest-threads.ts'
 import { type Logger, openLog, setLogLevel } from './log.ts'
+import { confusedKeysInWords, confusesEscapedKeys, requireSoundSqliteAddon } from './node-bugs.ts'
 import {
   type Accounting,
   ingestWorkers,
@@ -145,7 +146,10 @@ export async function startDaemon(settings: Settings, context: StartContext): Pr
 
 async function openParts(settings: Settings, context: StartContext): Promise<Daemon> {
   const { shutdown } = context
+  requireSoundSqliteAddon()
   requireSoundSqlite()
+  if (confusesEscapedKeys())
+    context.log.warn({ node: process.versions.node, reason: confusedKeysInWords }, 'daemon.node_bug')
   const dir = dataDirAt(settings.data_dir)
   const spec = bufferSpec(settings, dir)
   // First of all: on a disk filled to the last byte nothing below would open.

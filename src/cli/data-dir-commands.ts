@@ -24,7 +24,7 @@ function addDoctorCommand(program: Command): void {
   define(program, {
     usage: 'doctor',
     summary:
-      'check settings, disk, fsync time, buffer, keys, geo file, ports and limits of this host; says what to do',
+      'check settings, disk, fsync time, buffer, keys, geo file, ports, limits and Node.js of this host; says what to do',
     help: 'Run it on the host of the daemon, as its user and with its settings. Exit code 1 when a check fails.',
     examples: [
       'pipectl doctor --config /etc/pipectl.toml',

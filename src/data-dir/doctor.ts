@@ -18,9 +18,10 @@ import {
 } from 'node:fs'
 import net from 'node:net'
 import path from 'node:path'
-import { formatAddress } from '../config.ts'
+import { ConfigError, formatAddress } from '../config.ts'
 import { loadSealingKey } from '../metadata/sealing-key.ts'
 import { isSealedWith } from '../metadata/sqlite/offline.ts'
+import { confusedKeysInWords, confusesEscapedKeys, otherNode, requireSoundSqliteAddon } from '../node-bugs.ts'
 import { bytes, count } from '../quantities.ts'
 import type { ListenAddress, Settings } from '../settings.ts'
 import { type Check, fail, ok, warn } from './check.ts'
@@ -49,7 +50,20 @@ export async function diagnose(settings: Settings, env: NodeJS.ProcessEnv): Prom
       : []),
     egressCheck(settings),
     openFilesCheck(),
+    nodeCheck(),
   ]
+}
+
+function nodeCheck(): Check {
+  const name = 'Node.js'
+  try {
+    requireSoundSqliteAddon()
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error
+    return fail(name, error.message, otherNode)
+  }
+  if (confusesEscapedKeys()) return warn(name, confusedKeysInWords, otherNode)
+  return ok(name, process.version)
 }
 
 function dataDirCheck(root: string, isRunning: boolean): Check {

@@ -13,6 +13,7 @@ const everywhere = [
   'quantities.ts',
   'settings.ts',
   'log.ts',
+  'node-bugs.ts',
   'storage-error.ts',
   'version.ts',
 ]

@@ -5,7 +5,7 @@
  */
 import { execFile } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync } from 'node:fs'
+import { chmodSync, cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync } from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
 import { promisify } from 'node:util'
@@ -68,6 +68,8 @@ async function setStatus(daemon: TestDaemon, pipeId: string, id: string, status:
 function copy(name: string): string {
   const dataDir = path.join(folder, name.replaceAll(/\W+/g, '-'))
   cpSync(base.dataDir, dataDir, { recursive: true })
+  // Node.js 22 gives a copied directory the mode of any new one.
+  chmodSync(dataDir, 0o700)
   return dataDir
 }
 

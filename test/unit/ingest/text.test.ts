@@ -2,6 +2,7 @@ import t from 'tap'
 import { ApiError } from '../../../src/contract/errors.ts'
 import { parseJsonBody, parseNdjsonBody, scanJson } from '../../../src/ingest/parse.ts'
 import { spliceRecords } from '../../../src/ingest/splice.ts'
+import { confusedKeysInWords, confusesEscapedKeys } from '../../../src/node-bugs.ts'
 
 const noLimits = { maxRecords: 1e9, maxKeys: 1e9, maxValues: 1e9 }
 const json = (text: string | Buffer) => parseJsonBody(Buffer.from(text), noLimits)!
@@ -100,21 +101,28 @@ t.test('record text: random JSON is cut into the records that JSON.parse sees', 
   t.strictSame(wrong, [])
 })
 
-t.test('record text: enrichment stands exactly once and wins, the other members are as sent', async (t) => {
-  const wrong: string[] = []
-  for (let seed = 1; seed <= 3000; seed++) {
-    const record = randomText(generator(seed), 0)
-    const [line] = stored(record, stamp)
-    const given = new Map(Object.entries<unknown>(JSON.parse(line!)))
-    const expected = new Map(Object.entries<unknown>(JSON.parse(record))).set('ts', 'now')
-    const same = [...expected].every(
-      ([key, value]) => JSON.stringify(given.get(key)) === JSON.stringify(value),
-    )
-    const stamps = line!.split('"ts":"now"').length - 1
-    if (!same || given.size !== expected.size || stamps !== 1) wrong.push(`seed ${seed}: ${record} → ${line}`)
-  }
-  t.strictSame(wrong, [])
-})
+// Where JSON.parse confuses keys there is nothing to compare with; on Node.js 20 and 22 it does not.
+const oracle = confusesEscapedKeys() ? { skip: confusedKeysInWords } : {}
+t.test(
+  'record text: enrichment stands exactly once and wins, the other members are as sent',
+  oracle,
+  async (t) => {
+    const wrong: string[] = []
+    for (let seed = 1; seed <= 3000; seed++) {
+      const record = randomText(generator(seed), 0)
+      const [line] = stored(record, stamp)
+      const given = new Map(Object.entries<unknown>(JSON.parse(line!)))
+      const expected = new Map(Object.entries<unknown>(JSON.parse(record))).set('ts', 'now')
+      const same = [...expected].every(
+        ([key, value]) => JSON.stringify(given.get(key)) === JSON.stringify(value),
+      )
+      const stamps = line!.split('"ts":"now"').length - 1
+      if (!same || given.size !== expected.size || stamps !== 1)
+        wrong.push(`seed ${seed}: ${record} → ${line}`)
+    }
+    t.strictSame(wrong, [])
+  },
+)
 
 t.test(
   'record text: numbers, key order, spacing and duplicate keys are kept (contract "Delivery")',

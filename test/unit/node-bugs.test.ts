@@ -1,0 +1,35 @@
+import t from 'tap'
+import { confusesEscapedKeys, requireSoundSqliteAddon } from '../../src/node-bugs.ts'
+
+t.test(
+  'better-sqlite3 compiled against headers of Node.js 24.19 and newer: exit 78, and what to do',
+  async (t) => {
+    // As the linker leaves them in the file.
+    const bad = () => Buffer.from('\0_ZN4node28RemoveEnvironmentCleanupHookEPN2v87IsolateEPFvPvES3_\0')
+    const good = () => Buffer.from('\0_ZN4node25AddEnvironmentCleanupHookEPN2v87IsolateEPFvPvES3_\0')
+    for (const version of ['24.18.0', '24.21.0', '26.0.0'])
+      t.throws(() => requireSoundSqliteAddon(version, bad), {
+        name: 'ConfigError',
+        message: /Run Node\.js 22/,
+      })
+    requireSoundSqliteAddon('24.21.0', good)
+    requireSoundSqliteAddon('22.23.3', bad)
+    requireSoundSqliteAddon('24.21.0', () => null)
+  },
+)
+
+t.test('what is installed here works here', async () => {
+  requireSoundSqliteAddon()
+  // The addon is where it is looked for: it exports its own name.
+  requireSoundSqliteAddon('24.21.0')
+})
+
+t.test(
+  'whether JSON.parse confuses keys is found each time, and a parse of the same kind agrees',
+  async (t) => {
+    JSON.parse('{"only here":1,"\\\\":2}')
+    const isConfused = Object.keys(JSON.parse('{"only here":1,"\\u005d":2}'))[1] !== ']'
+    t.equal(confusesEscapedKeys(), isConfused)
+    t.equal(confusesEscapedKeys(), isConfused)
+  },
+)
