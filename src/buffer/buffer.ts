@@ -26,8 +26,10 @@ export interface NewMessage {
   /** When the request was accepted, ms since the epoch. */
   receivedMs: number
   recordCount: number
-  /** In the format of `record-text.ts`. It must not change before `append` is settled. */
+  /** In the format of `record-text.ts`. It must not change before `append` is settled, or has returned when it is lent. */
   body: Uint8Array
+  /** Another body will be where this one is. */
+  isLent?: boolean
   /** At most one message per pipe is kept for a key within 24 h (contract "Ingest", Idempotency-Key). */
   idempotency?: Idempotency
 }

@@ -246,13 +246,16 @@ function requireHeaders(
 async function enqueue(
   deps: IngestDeps,
   { pipe, limits, workspaceId }: DirectoryPipe,
-  { recordCount, body, bodyHash }: Prepared,
+  { recordCount, body: prepared, isLent: isPreparedLent, bodyHash }: Prepared,
   idempotencyKey: string | undefined,
   receivedMs: number,
 ): Promise<Accepted> {
   const { pipe_id: pipeId, pipe_name: pipeName } = pipe
   const idempotency =
     idempotencyKey === undefined || bodyHash === null ? undefined : { key: idempotencyKey, bodyHash }
+  // Nothing is waited for before a plain append: it takes its copy from where the scanner has left the body.
+  const isLent = isPreparedLent && idempotency === undefined && limits === null
+  const body = isPreparedLent && !isLent ? Buffer.from(prepared) : prepared
   if (idempotency !== undefined) {
     const first = await deps.appender.findRepeat(pipeId, idempotency)
     if (first === 'reused') throw new ApiError('idempotency_key_reused')
@@ -268,7 +271,7 @@ async function enqueue(
   let appended: Appended
   try {
     // One literal: an object put together by spreads is a dictionary, 1 KB a message.
-    const message = { pipeId, workspaceId, msgId, receivedMs, recordCount, body, idempotency }
+    const message = { pipeId, workspaceId, msgId, receivedMs, recordCount, body, isLent, idempotency }
     appended = await deps.appender.append(message)
   } catch (error) {
     if (reserved) deps.quota.refund(reserved)
@@ -279,7 +282,7 @@ async function enqueue(
     if (reserved) deps.quota.refund(reserved)
   } else {
     if (!reserved) deps.quota.count(pipeId, amount, receivedMs)
-    deps.usage.accepted(pipeId, recordCount, body.length, receivedMs)
+    deps.usage.accepted(pipeId, recordCount, amount.bytes, receivedMs)
   }
   const limit = reserved ? reserved.state : null
   return { pipeId, pipeName, recordCount: appended.recordCount, msgId: appended.msgId, limit }

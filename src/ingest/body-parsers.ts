@@ -141,8 +141,9 @@ class ParserThread {
 
 function settleJob({ resolve, reject }: Job, result: ParseResult): void {
   if (result.kind === 'prepared') {
-    const { recordCount, body, bodyHash } = result
-    resolve({ recordCount, body: Buffer.from(body.buffer, body.byteOffset, body.length), bodyHash })
+    const { recordCount, bodyHash } = result
+    const body = Buffer.from(result.body.buffer, result.body.byteOffset, result.body.length)
+    resolve({ recordCount, body, isLent: false, bodyHash })
   } else if (result.kind === 'rejected') reject(new ApiError(result.error.code, result.error))
   else reject(new Error(`parsing a body failed: ${result.message}`))
 }

@@ -4,7 +4,7 @@ import { parentPort } from 'node:worker_threads'
 import { ApiError } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import type { ParseRequest, ParseResult } from './parser-protocol.ts'
-import { prepare } from './prepare.ts'
+import { type Prepared, prepare } from './prepare.ts'
 import { openScanner } from './scanner.ts'
 
 const port = parentPort
@@ -22,7 +22,8 @@ function resultOf({ bytes, preparation }: ParseRequest): ParseResult {
     // Nothing is reserved here: main counts the result when it has it, and at most one per thread is under way.
     const prepared = prepare(scanner, given, preparation, () => {})
     assert(prepared !== null, 'a thread parses whatever it is given')
-    return { kind: 'prepared', ...prepared, body: ownMemory(prepared.body) }
+    const { recordCount, bodyHash } = prepared
+    return { kind: 'prepared', recordCount, body: ownMemory(prepared), bodyHash }
   } catch (error) {
     if (!(error instanceof ApiError)) return { kind: 'failed', message: String(error) }
     const { code, message, details } = error
@@ -30,7 +31,7 @@ function resultOf({ bytes, preparation }: ParseRequest): ParseResult {
   }
 }
 
-/** Small Buffers share their memory with others, which must not be transferred with them. */
-function ownMemory(body: Buffer): Uint8Array {
-  return body.length > Buffer.poolSize ? body : new Uint8Array(body)
+/** Neither the scanner's memory nor that which small Buffers share may be transferred. */
+function ownMemory({ body, isLent }: Prepared): Uint8Array {
+  return isLent || body.length <= Buffer.poolSize ? new Uint8Array(body) : body
 }

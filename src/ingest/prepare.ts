@@ -34,6 +34,8 @@ export interface Prepared {
   recordCount: number
   /** As it is stored. */
   body: Buffer
+  /** It is in the scanner's memory, until that scans the next body. */
+  isLent: boolean
   /** SHA-256 of the decoded body as the client sent it (what is stored carries the time of each request), base64. */
   bodyHash: string | null
 }
@@ -51,7 +53,8 @@ export function prepare(
 ): Prepared | null {
   if (scanner === null || !scanner.scan(bytes, preparation)) return prepareBody(bytes, preparation, reserve)
   reserve(scanner.longestBytes)
-  return { recordCount: scanner.recordCount, body: scanner.body(), bodyHash: hashOf(bytes, preparation) }
+  const bodyHash = hashOf(bytes, preparation)
+  return { recordCount: scanner.recordCount, body: scanner.body(), isLent: true, bodyHash }
 }
 
 /** The same, with JSON.parse: the values are made, and each rule looks at them. */
@@ -68,7 +71,7 @@ export function prepareBody(
   requireCount(recordCount, preparation.pipeMaxRecords)
   requireFields(parsed.records, preparation.requiredFields, enrichment.keys)
   const body = spliceRecords(parsed, enrichment, reserve)
-  return { recordCount, body, bodyHash: hashOf(bytes, preparation) }
+  return { recordCount, body, isLent: false, bodyHash: hashOf(bytes, preparation) }
 }
 
 function hashOf(bytes: Buffer, { withHash }: Preparation): string | null {

@@ -70,11 +70,9 @@ export class Scanner {
     return textBytes + this.recordCount * (this.#insertion.bytes + 2)
   }
 
-  /** The stored text, copied out. */
+  /** The stored text, where it is until the next scan. */
   body(): Buffer {
-    const body = Buffer.allocUnsafe(this.#length)
-    this.#memory.copy(body, 0, this.#start, this.#start + this.#length)
-    return body
+    return this.#memory.subarray(this.#start, this.#start + this.#length)
   }
 
   #hasRoom(bytes: number): boolean {

@@ -133,7 +133,9 @@ export class FrameAppender {
       this.#put(message, waiter)
       return
     }
-    this.#queue.push(message.workspaceId ?? '', bytes, { message, bytes, waiter })
+    // What waits here is read later than its lender allows.
+    const own = message.isLent ? { ...message, body: Buffer.from(message.body) } : message
+    this.#queue.push(message.workspaceId ?? '', bytes, { message: own, bytes, waiter })
     this.#gather()
   }
 

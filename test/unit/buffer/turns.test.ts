@@ -53,6 +53,28 @@ async function frameOfNeighbour(t: Test, floodOf?: string, neighbour?: string): 
   return all.findIndex((ids) => ids.includes(small?.msgId ?? ''))
 }
 
+t.test('a body that is lent is read before append returns, also of a message that has to wait', async (t) => {
+  const { appender, sent, frames } = appenderWithFrames()
+  const lent = Buffer.alloc(resourceLimits.frameBytes / 2)
+  const texts = Array.from({ length: 6 }, (_, n) => lent.map(() => 65 + n))
+  const own = Buffer.from(texts[0]!)
+  const append = (body: Uint8Array, isLent: boolean) =>
+    void appender.append({ ...message(newPipeId(), body), isLent })
+  for (const text of texts) {
+    lent.set(text)
+    append(lent, true)
+  }
+  // Negative control: what is not lent and waits is read when its turn comes.
+  append(own, false)
+  own.fill('z')
+  lent.fill('y')
+  const bodies: string[] = []
+  await frames((index) => {
+    for (const { body } of readFrame(sent[index]!)) bodies.push(Buffer.from(body).toString('latin1', 0, 1))
+  })
+  t.same(bodies, ['A', 'B', 'C', 'D', 'E', 'F', 'z'])
+})
+
 t.test('behind a flood of another workspace a message is in one of the next two frames', async (t) => {
   t.ok((await frameOfNeighbour(t, v4(), v4())) <= 2)
   const own = v4()
