@@ -1,6 +1,7 @@
 /** The command that does what the page does: every change shows it. Pure. */
 import type { ColumnMapping } from '../contract/destination.ts'
 import { type DestinationType, redacted, wordsOf } from '../contract/destination-words.ts'
+import { hasUrlSecrets } from '../contract/secret-url.ts'
 
 /** Quoted for a POSIX shell where it has to be. */
 export function quoted(text: string): string {
@@ -79,7 +80,8 @@ export function destinationOptions(type: DestinationType, fields: DestinationFie
     } else if (typeof value === 'object') {
       for (const [name, one] of Object.entries(value)) options.push('--set', `${key}.${name}=${one}`)
     } else if (databaseOptions.has(key)) options.push(`--${key}`, String(value))
-    else if (key === 'url') options.push('--url', String(value))
+    else if (kind === 'url')
+      options.push(...(hasUrlSecrets(String(value)) ? ['--secret', key] : ['--url', String(value)]))
     else options.push('--set', `${key}=${value}`)
   }
   for (const column of fields.columns ?? []) options.push('--column', columnWord(column))

@@ -51,10 +51,10 @@ t.test('the twins of every change are commands that there are', async (t) => {
   }
   const destination = destinationOptions('destination_http_endpoint', {
     destination_config: {
-      url: 'https://example.com/a?b=c',
+      url: 'https://example.com/a?token=hidden',
       auth_header: 'Bearer x',
       headers: { 'X-A': 'b c' },
-      secret_headers: { 'X-K': 'secret' },
+      secret_headers: { 'X-K': 'b c secret' },
       method: 'PUT',
     },
     destination_name: "o'brien",
@@ -92,7 +92,7 @@ t.test('the twins of every change are commands that there are', async (t) => {
     ['--no-such-option'],
     'or it could not fail',
   )
-  t.notMatch(lines.join('\n'), /Bearer x|secret(?!_headers)\b(?!\s)/, 'no secret is in a command')
+  t.notMatch(lines.join('\n'), /Bearer x|b c secret|hidden/, 'no secret is in a command')
 })
 
 t.test('a column in one word is read back as it was', async (t) => {
