@@ -29,6 +29,7 @@ export default {
     modulePreload: { polyfill: false },
     reportCompressedSize: false,
     rolldownOptions: {
+      checks: { pluginTimings: false },
       // "use client" is for servers that render pages.
       onLog: (level, log, handle) => (log.code === 'MODULE_LEVEL_DIRECTIVE' ? undefined : handle(level, log)),
     },

@@ -1,7 +1,7 @@
 /** Which address shows which page. Pages that are not the first thing somebody needs are loaded when they are opened. */
 import { QueryClientProvider } from '@tanstack/react-query'
 import { type ComponentType, type LazyExoticComponent, lazy, Suspense } from 'react'
-import { Link, Route, Router, Switch } from 'wouter'
+import { Link, Route, Router, Switch, useLocation } from 'wouter'
 import { queryClient } from '../data/query-client.ts'
 import { OverviewPage } from '../pages/overview/overview.tsx'
 import { Empty, Page, Skeleton } from '../ui/layout.tsx'
@@ -50,11 +50,7 @@ export function App() {
           <Route>
             <SessionGate>
               <Shell>
-                <Guard>
-                  <Suspense fallback={<Skeleton />}>
-                    <Pages />
-                  </Suspense>
-                </Guard>
+                <Pages />
               </Shell>
             </SessionGate>
           </Route>
@@ -64,7 +60,19 @@ export function App() {
   )
 }
 
+/** A page that could not be shown is forgotten when somebody goes to another. */
 function Pages() {
+  const [place] = useLocation()
+  return (
+    <Guard key={place}>
+      <Suspense fallback={<Skeleton />}>
+        <PageAt />
+      </Suspense>
+    </Guard>
+  )
+}
+
+function PageAt() {
   return (
     <Switch>
       <Route path="/">

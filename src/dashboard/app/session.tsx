@@ -1,9 +1,10 @@
 /** Who is signed in. Nothing of the application is shown before that is known; what is open stays open when it ends. */
 import { useQuery } from '@tanstack/react-query'
 import { type ReactNode, useSyncExternalStore } from 'react'
-import { currentSession, hasEnded } from '../data/api.ts'
-import { queryClient, sessionEnd, setSessionEnded } from '../data/query-client.ts'
+import { currentSession } from '../data/api.ts'
+import { queryClient } from '../data/query-client.ts'
 import { SessionContext } from '../data/session-context.ts'
+import { hasEnded, sessionEnd, setSessionEnded } from '../data/session-end.ts'
 import { Dialog } from '../ui/dialog.tsx'
 import { Notice, Skeleton } from '../ui/layout.tsx'
 import { FrontPage, SignInForm } from './sign-in.tsx'

@@ -2,6 +2,7 @@
 import { openClient } from '../../client/client.ts'
 import { openDashboardClient } from '../../client/dashboard.ts'
 import { ApiFailure } from '../../client/failure.ts'
+import { noticeEnd } from './session-end.ts'
 
 const url = `${import.meta.env.BASE_URL}api`
 let csrfToken = ''
@@ -22,21 +23,13 @@ export async function change<T>(run: () => Promise<T>): Promise<T> {
   try {
     return await run()
   } catch (error) {
+    noticeEnd(error)
     if (!(error instanceof ApiFailure) || error.code !== 'csrf_token_invalid') throw error
     await currentSession()
     return run()
   }
 }
 
-export function hasEnded(error: unknown): boolean {
-  return error instanceof ApiFailure && error.status === 401
-}
-
 export function isNotFound(error: unknown): boolean {
   return error instanceof ApiFailure && error.status === 404
-}
-
-/** Where records of a pipe are sent. The data address may be another one than that of this page: settings say so. */
-export function ingestUrl(pipeId: string): string {
-  return `${location.origin}/v1/ingest/${pipeId}`
 }

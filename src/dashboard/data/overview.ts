@@ -5,7 +5,8 @@ import { type Rates, ratesBetween } from '../../client/overview.ts'
 import type { Overview } from '../../contract/overview.ts'
 import { hourMs } from '../../quantities.ts'
 import { dashboard } from './api.ts'
-import { sessionEnd } from './query-client.ts'
+import { setServiceTime } from './clock.ts'
+import { sessionEnd } from './session-end.ts'
 
 const everyMs = 2_000
 
@@ -40,6 +41,7 @@ export function useRate(id: string): number {
 }
 
 function remember(overview: Overview): void {
+  setServiceTime(Date.parse(overview.server_ts))
   const rates = last === null ? null : ratesBetween(last, overview)
   last = overview
   if (rates === null) return

@@ -5,6 +5,9 @@ import { ApiFailure } from '../../client/failure.ts'
 import { api, change, dashboard } from './api.ts'
 import { usePipeOverview } from './overview.ts'
 
+export const openapiAddress = '/openapi/management-v1.openapi.yaml'
+const destinationEveryMs = 10_000
+
 /** A pipe in full. It is asked for again when the overview shows that something of it is different. */
 export function usePipe(pipeId: string) {
   const client = useQueryClient()
@@ -26,12 +29,31 @@ export function usePipe(pipeId: string) {
   })
 }
 
+/** Its lane is as fresh as the overview; the rest changes only when somebody changes it. */
 export function useDestination(pipeId: string, destinationId: string) {
-  return useQuery({
+  const live = usePipeOverview(pipeId)?.lanes.find((one) => one.destination_id === destinationId)
+  const query = useQuery({
     queryKey: ['pipe', pipeId, 'destination', destinationId],
     queryFn: async () => (await api.destinations.get(pipeId, destinationId)).body.destination,
-    refetchInterval: 2_000,
+    refetchInterval: destinationEveryMs,
   })
+  const { data } = query
+  const isFresh = live !== undefined && live.destination_status === data?.destination_status
+  return { ...query, data: data !== undefined && isFresh ? { ...data, lane: live.lane } : data }
+}
+
+/**
+ * Where records are sent: the address of ingest may be another one than that of this page. The daemon's own description of
+ * its API says it.
+ */
+export function useIngestUrl(pipeId: string): string {
+  const { data } = useQuery({
+    queryKey: ['openapi text'],
+    queryFn: async () => (await fetch(openapiAddress)).text(),
+    staleTime: Number.POSITIVE_INFINITY,
+  })
+  const origin = /^ +data_url:\n +default: (https?:\/\/\S+)$/m.exec(data ?? '')?.[1] ?? location.origin
+  return `${origin}/v1/ingest/${pipeId}`
 }
 
 /** With its text, because records are shown as they were sent. Null: nothing is blocking. */
@@ -66,6 +88,8 @@ export function useChange<Result, Input = void>(run: (input: Input) => Promise<R
   const client = useQueryClient()
   return useMutation({
     mutationFn: (input: Input) => change(() => run(input)),
-    onSettled: () => client.invalidateQueries(),
+    onSettled: () => {
+      void client.invalidateQueries()
+    },
   })
 }

@@ -1,6 +1,6 @@
 /** Dialogs: Radix keeps the focus inside, the page behind out of reach, and closes on Escape. */
 import * as Radix from '@radix-ui/react-dialog'
-import { type ReactNode, useState } from 'react'
+import { type ReactNode, useRef, useState } from 'react'
 import { Button, formStyles } from './controls.tsx'
 import styles from './dialog.module.css'
 import { FailureNotice } from './failure.tsx'
@@ -18,6 +18,7 @@ interface DialogProps {
 }
 
 export function Dialog({ title, open, onClose, wide = false, top = false, children }: DialogProps) {
+  const opener = useRef<Element | null>(null)
   return (
     <Radix.Root open={open} onOpenChange={(isOpen) => (isOpen ? undefined : onClose?.())}>
       <Radix.Portal>
@@ -25,6 +26,14 @@ export function Dialog({ title, open, onClose, wide = false, top = false, childr
           <Radix.Content
             className={`${styles.content} ${wide ? styles.wide : ''}`}
             aria-describedby={undefined}
+            // What opened it is no part of Radix's dialog, so it would not know where the focus was.
+            onOpenAutoFocus={() => {
+              opener.current = document.activeElement
+            }}
+            onCloseAutoFocus={(event) => {
+              event.preventDefault()
+              if (opener.current instanceof HTMLElement) opener.current.focus()
+            }}
             // A click beside it must not lose what was typed.
             onPointerDownOutside={(event) => event.preventDefault()}
             onInteractOutside={(event) => event.preventDefault()}

@@ -1,7 +1,7 @@
 /** Text that comes from outside (names, errors, records) and times, shown so that they can do nothing but be read. */
-import { useSyncExternalStore } from 'react'
 import { visible } from '../../client/printable.ts'
 import { ago, until } from '../../quantities.ts'
+import { useNow } from '../data/clock.ts'
 
 /** Control characters as symbols, direction isolated. */
 export function Outside({ text, lines = false }: { text: string; lines?: boolean }) {
@@ -30,28 +30,4 @@ export function Until({ at }: { at: string }) {
 
 export function exactTime(at: string): string {
   return new Date(at).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'long' })
-}
-
-let nowMs = Date.now()
-const listeners = new Set<() => void>()
-let timer: ReturnType<typeof setInterval> | undefined
-
-/** One clock for all that is shown, once a second. */
-export function useNow(): number {
-  return useSyncExternalStore(listen, () => nowMs)
-}
-
-function listen(changed: () => void): () => void {
-  listeners.add(changed)
-  timer ??= setInterval(() => {
-    if (document.hidden) return
-    nowMs = Date.now()
-    for (const each of listeners) each()
-  }, 1_000)
-  return () => {
-    listeners.delete(changed)
-    if (listeners.size > 0) return
-    clearInterval(timer)
-    timer = undefined
-  }
 }

@@ -1,6 +1,6 @@
 /** How to send to a pipe, and whether something has come. */
 import { useRef, useState } from 'react'
-import { ingestUrl } from '../../data/api.ts'
+import { useIngestUrl } from '../../data/queries.ts'
 import { Code, Notice } from '../../ui/layout.tsx'
 import styles from './pipe.module.css'
 import { snippets } from './snippets.ts'
@@ -8,7 +8,8 @@ import { snippets } from './snippets.ts'
 export function Snippets({ pipeId, needsKey }: { pipeId: string; needsKey: boolean }) {
   const [at, setAt] = useState(0)
   const tabs = useRef<HTMLDivElement>(null)
-  const all = snippets(ingestUrl(pipeId), needsKey)
+  const url = useIngestUrl(pipeId)
+  const all = snippets(url, needsKey)
   const shown = all[at]
   const move = (to: number) => {
     const next = (to + all.length) % all.length
@@ -17,7 +18,7 @@ export function Snippets({ pipeId, needsKey }: { pipeId: string; needsKey: boole
   }
   return (
     <div className={styles.snippets}>
-      <Code label="Address for records" text={ingestUrl(pipeId)} />
+      <Code label="Address for records" text={url} />
       <div className={styles.tabs} role="tablist" aria-label="Ways to send" ref={tabs}>
         {all.map(({ label }, index) => (
           <button

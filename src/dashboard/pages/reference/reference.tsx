@@ -1,6 +1,7 @@
 /** The API as this daemon describes it: every operation with what it takes and returns. */
 import { useQuery } from '@tanstack/react-query'
 import { useDeferredValue, useState } from 'react'
+import { openapiAddress } from '../../data/queries.ts'
 import { TextField } from '../../ui/controls.tsx'
 import { FailureNotice } from '../../ui/failure.tsx'
 import { Code, Empty, Page, Section, Skeleton, Soft, Table } from '../../ui/layout.tsx'
@@ -9,14 +10,12 @@ import { type ApiDocument, type ApiOperation, readDocument, typeWords } from './
 import styles from './reference.module.css'
 import { SchemaView } from './schema.tsx'
 
-const address = '/openapi/management-v1.openapi.yaml'
-
 export function ReferencePage() {
   const { data, error } = useQuery({
     queryKey: ['openapi'],
     staleTime: Number.POSITIVE_INFINITY,
     queryFn: async ({ signal }) => {
-      const response = await fetch(address, { signal })
+      const response = await fetch(openapiAddress, { signal })
       if (!response.ok) throw new Error(`The daemon did not hand out its document (HTTP ${response.status}).`)
       return readDocument(await response.text())
     },
@@ -25,7 +24,7 @@ export function ReferencePage() {
     <Page
       title="API reference"
       name="API reference"
-      actions={<a href={address}>The document (OpenAPI 3, YAML)</a>}
+      actions={<a href={openapiAddress}>The document (OpenAPI 3, YAML)</a>}
     >
       {data === undefined ? (
         error === null ? (

@@ -1,0 +1,31 @@
+/** One clock for all that is shown, once a second: the service's, because its times are compared with it. */
+import { useSyncExternalStore } from 'react'
+
+let skewMs = 0
+let nowMs = Date.now()
+const listeners = new Set<() => void>()
+let timer: ReturnType<typeof setInterval> | undefined
+
+/** Seconds of a request's way do not matter; a computer whose clock is an hour off does. */
+export function setServiceTime(serviceMs: number): void {
+  skewMs = serviceMs - Date.now()
+}
+
+export function useNow(): number {
+  return useSyncExternalStore(listen, () => nowMs)
+}
+
+function listen(changed: () => void): () => void {
+  listeners.add(changed)
+  timer ??= setInterval(() => {
+    if (document.hidden) return
+    nowMs = Date.now() + skewMs
+    for (const each of listeners) each()
+  }, 1_000)
+  return () => {
+    listeners.delete(changed)
+    if (listeners.size > 0) return
+    clearInterval(timer)
+    timer = undefined
+  }
+}
