@@ -1,0 +1,303 @@
+/** Every operation of the management API, done through the page and looked at through the API. */
+import type { Page } from 'playwright-core'
+import t from 'tap'
+import { openDashboard } from '../support/dashboard.ts'
+import { startHttpSink } from '../support/http-sink.ts'
+import { startPostgres } from '../support/postgres.ts'
+import { startS3 } from '../support/s3.ts'
+import { until } from '../support/until.ts'
+
+const dashboard = await openDashboard()
+const { daemon } = dashboard
+const sink = await startHttpSink()
+t.teardown(async () => {
+  await dashboard.close()
+  await sink.stop()
+})
+
+interface Lane {
+  lane_state: string
+  blocking_msg_id: string | null
+  skipped_messages: number
+  cursor_seq: number
+  delivered_records: number
+}
+interface Stored {
+  pipe: Record<string, unknown>
+  destinations: (Record<string, unknown> & { destination_id: string; lane: Lane })[]
+  limits: Record<string, unknown> | null
+  allowed_origins: { origin_domain: string }[]
+}
+
+async function stored(pipeId: string): Promise<Stored> {
+  return (await daemon.api<Stored>('GET', `/v1/pipes/${pipeId}`)).body
+}
+
+/** Opens what asks, and presses the button of its dialog. */
+async function confirm(page: Page, ask: string, deed: RegExp): Promise<string> {
+  await page.getByRole('button', { name: ask, exact: true }).click()
+  const dialog = page.getByRole('dialog')
+  const words = await dialog.innerText()
+  await dialog.getByRole('button', { name: deed }).click()
+  await dialog.waitFor({ state: 'detached' })
+  return words
+}
+
+t.test('a pipe: created, described, paused and resumed, limited, opened to an origin, deleted', async (t) => {
+  const { page, problems, close } = await dashboard.visit('admin')
+  await page.getByRole('link', { name: 'Make the first pipe' }).click()
+  await page.getByLabel('Name').fill('two words')
+  await page.getByRole('button', { name: 'Create pipe' }).click()
+  t.match(await page.locator('[aria-invalid="true"] ~ div').last().innerText(), /letters/, 'at its field')
+  await page.getByLabel('Name').fill('orders')
+  await page.getByLabel('IP address of the sender').check()
+  t.match(
+    await page.locator('details', { hasText: 'Copy as CLI' }).textContent(),
+    /pipectl pipes create orders --ingest-ip/,
+  )
+  await page.getByRole('button', { name: 'Create pipe' }).click()
+  await page.getByRole('heading', { name: 'orders', level: 1 }).waitFor()
+  const pipeId = page.url().split('/').at(-1) ?? ''
+  t.match((await stored(pipeId)).pipe, { pipe_name: 'orders', pipe_add_ingest_ip: true })
+
+  await page.getByText('Waiting for the first record').waitFor()
+  t.match(
+    await page.getByRole('tabpanel').innerText(),
+    new RegExp(`curl ${daemon.dataUrl}/v1/ingest/${pipeId}`),
+  )
+  await daemon.ingest(pipeId, { id: 1 })
+  await page.getByText('Waiting for the first record').waitFor({ state: 'detached' })
+
+  t.match(await confirm(page, 'Pause', /^Pause$/), /rejected with 404/)
+  t.equal((await stored(pipeId)).pipe.pipe_status, 'paused')
+  await page.getByRole('button', { name: 'Resume' }).waitFor()
+  await confirm(page, 'Resume', /^Resume$/)
+  t.equal((await stored(pipeId)).pipe.pipe_status, 'active')
+
+  await page.getByRole('link', { name: 'Settings' }).click()
+  await page.getByLabel('What the pipe is for').fill('all shops')
+  await page.getByLabel('Country code').check()
+  await page.getByRole('button', { name: 'Save', exact: true }).click()
+  await until('the pipe is changed', async () => (await stored(pipeId)).pipe.pipe_description === 'all shops')
+  t.equal((await stored(pipeId)).pipe.pipe_ingest_geo_country_field, 'ingest_country_code')
+
+  await page.getByRole('button', { name: 'Set limits' }).click()
+  await page.getByLabel('Records per second').fill('0')
+  await page.getByRole('button', { name: 'Save limits' }).click()
+  await page.locator('[aria-invalid="true"]').waitFor()
+  await page.getByLabel('Records per second').fill('500')
+  await page.getByRole('button', { name: 'Save limits' }).click()
+  await until(
+    'limits are set',
+    async () => (await stored(pipeId)).limits?.pl_ingest_max_records_per_second === 500,
+  )
+  await confirm(page, 'Remove limits …', /^Remove$/)
+  t.equal((await stored(pipeId)).limits, null)
+
+  await page.getByLabel('Add an origin').fill('https://shop.example')
+  await page.getByRole('button', { name: 'Allow', exact: true }).click()
+  await page.getByRole('button', { name: 'Remove https://shop.example' }).waitFor()
+  await page.getByLabel('Add an origin').fill('https://shop.example')
+  await page.getByRole('button', { name: 'Allow', exact: true }).click()
+  await page.getByText('This origin is already allowed').waitFor()
+  await confirm(page, 'Remove https://shop.example', /^Remove$/)
+  t.same((await stored(pipeId)).allowed_origins, [])
+
+  await page.getByRole('button', { name: 'Delete pipe …' }).click()
+  const dialog = page.getByRole('dialog')
+  await dialog.getByRole('button', { name: /^Delete the pipe and / }).click()
+  t.match(await dialog.getByRole('alert').innerText(), /name of the pipe/, 'not before it is named')
+  await dialog.getByLabel('Type orders to go on').fill('orders')
+  await dialog.getByRole('button', { name: /^Delete the pipe and / }).click()
+  await page.getByRole('heading', { name: 'Pipes', level: 1 }).waitFor()
+  t.equal((await daemon.api('GET', `/v1/pipes/${pipeId}`)).status, 404)
+  t.same(problems, [])
+  await close()
+})
+
+t.test('a database: tested, its checks listed, saved with its columns', async (t) => {
+  const postgres = await startPostgres({ ssl: false })
+  t.teardown(() => postgres.stop())
+  await postgres.query('CREATE TABLE events (id bigint PRIMARY KEY, name text)')
+  const pipeId = await daemon.createPipe({ pipe_name: 'rows' })
+  const { page, problems, close } = await dashboard.visit('admin')
+  await page.goto(`${daemon.url}/dashboard/pipes/${pipeId}/destinations/new`)
+  await page.getByRole('button', { name: 'Database' }).click()
+  await page.getByLabel('Host').fill(postgres.host)
+  await page.getByLabel('Port').fill(String(postgres.port))
+  await page.getByRole('textbox', { name: 'Database' }).fill(postgres.database)
+  await page.getByLabel('User').fill(postgres.user)
+  await page.getByLabel('Password').fill('wrong')
+  await page.getByLabel('Table').fill('events')
+  await page.getByRole('button', { name: 'Map a column' }).click()
+  const column = page.getByRole('group', { name: 'Column 1' })
+  await column.getByRole('textbox', { name: 'Column' }).fill('id')
+  await column.getByLabel('JSON type').selectOption('number')
+  await column.getByLabel('Key of the record').fill('id')
+  await column.getByLabel('It is').selectOption('dedupe_id')
+  await page.getByRole('button', { name: 'Test and save' }).click()
+  await page.getByText('Not every check passed').waitFor()
+  t.equal((await stored(pipeId)).destinations.length, 0, 'nothing is stored')
+  await page.getByLabel('Password').fill(postgres.password)
+  await page.getByRole('button', { name: 'Test only' }).click()
+  await page.getByText('Every check passed').waitFor()
+  t.ok((await page.getByRole('list', { name: 'Checks' }).getByRole('listitem').count()) > 3)
+  const twin = await page.locator('details', { hasText: 'Copy as CLI' }).last().textContent()
+  t.match(twin, /destinations create rows --type database .*--column id:number:dedupe_id/)
+  t.notMatch(twin, postgres.password, 'the password is in no command')
+  await page.getByRole('button', { name: 'Test and save' }).click()
+  await page.getByText('This lane gets on').waitFor()
+  const [made] = (await stored(pipeId)).destinations
+  t.match(made, {
+    destination_type: 'destination_database',
+    columns: [{ column_name: 'id', source_field: 'id' }],
+  })
+  await daemon.ingest(pipeId, { id: 12345678901, name: 'first' })
+  await until('the row is there', async () => (await postgres.query('SELECT 1 FROM events')).length === 1)
+
+  await page.getByRole('link', { name: 'Change' }).click()
+  await page.getByLabel('Name (optional)').fill('warehouse')
+  await page.getByRole('button', { name: 'Test and save' }).click()
+  await page.getByRole('heading', { name: 'warehouse', level: 1 }).waitFor()
+  t.equal((await stored(pipeId)).destinations[0]?.destination_name, 'warehouse')
+  t.same(problems, [])
+  await close()
+})
+
+t.test('a bucket and a pull lane', async (t) => {
+  const s3 = await startS3('archive')
+  t.teardown(() => s3.stop())
+  const pipeId = await daemon.createPipe({ pipe_name: 'files' })
+  const { page, problems, close } = await dashboard.visit('admin')
+  const add = async (kind: RegExp) => {
+    await page.goto(`${daemon.url}/dashboard/pipes/${pipeId}/destinations/new`)
+    await page.getByRole('button', { name: kind }).click()
+  }
+  await add(/^Object store/)
+  await page.getByLabel('Bucket', { exact: true }).fill('archive')
+  await page.getByLabel('Endpoint').fill(s3.endpoint)
+  await page.getByLabel('Access key').fill('S3RVER')
+  await page.getByLabel('Secret key').fill('S3RVER')
+  await page.getByRole('button', { name: 'Test and save' }).click()
+  await page.getByText('This lane gets on').waitFor()
+  await add(/^Pull/)
+  await page.getByLabel('A message is done').selectOption('explicit')
+  await page.getByRole('button', { name: 'Test and save' }).click()
+  await page.getByText('This lane gets on').waitFor()
+  t.match(
+    (await stored(pipeId)).destinations.map((one) => [one.destination_type, one.destination_config]).sort(),
+    [
+      ['destination_object_store', { bucket: 'archive', secret_key: '[redacted]' }],
+      ['destination_pull', { ack_mode: 'explicit' }],
+    ],
+  )
+  t.same(problems, [])
+  await close()
+})
+
+t.test(
+  'an endpoint that rejects: what blocks is shown, retried, skipped, rewound, blocked, deleted',
+  async (t) => {
+    const pipeId = await daemon.createPipe({ pipe_name: 'sensors' })
+    sink.respondWith(({ text }) =>
+      text.includes('"unit":null') ? { status: 422, body: '{"problem":"unit is required"}' } : {},
+    )
+    const { page, problems, close } = await dashboard.visit('admin')
+    await page.goto(`${daemon.url}/dashboard/pipes/${pipeId}/destinations/new`)
+    await page.getByRole('button', { name: /^HTTP endpoint/ }).click()
+    await page.getByLabel('URL').fill('not a url')
+    await page.getByRole('button', { name: 'Test and save' }).click()
+    await page.locator('[aria-invalid="true"]').first().waitFor()
+    await page.getByLabel('URL').fill(`${sink.url}/readings?token=S3CR3T`)
+    await page.getByLabel('Authorization header').fill('Bearer S3CR3T')
+    await page.getByRole('button', { name: 'Test and save' }).click()
+    await page.getByText('This lane gets on').waitFor()
+    const id = (await stored(pipeId)).destinations[0]?.destination_id ?? ''
+    const lane = async () => (await daemon.lane(pipeId, id)) as unknown as Lane
+    t.notMatch(await page.content(), /S3CR3T/, 'no secret comes back')
+
+    await daemon.ingest(pipeId, '{"sensor": "bed-4", "reading": 12345678901234567890.10, "unit":null}')
+    await daemon.ingest(pipeId, { sensor: 'bed-5', unit: 'C' })
+    await page.getByText(/Rejected: .*unit is required/).waitFor()
+    const record = page.locator('pre', { hasText: 'bed-4' })
+    t.match(await record.innerText(), /"reading": 12345678901234567890\.10/, 'with every digit')
+    t.match(
+      await record.locator('mark').innerText(),
+      /"unit": ?null/,
+      'the key that the error names is marked',
+    )
+    const names = (await page.getByRole('main').getByRole('button').allInnerTexts()).slice(0, 4)
+    t.match(names, [/^Retry/, /^Skip/, /^Rewind/, /^Block/], 'the gentlest first')
+
+    const attempts = sink.deliveries.length
+    await page.getByRole('button', { name: 'Retry now' }).click()
+    await until('it was tried again', () => sink.deliveries.length > attempts)
+    t.match(await confirm(page, 'Skip the message …', /^Skip 1 record$/), /with 1 record is not delivered/)
+    await page.getByText('This lane gets on').waitFor()
+    await until('the lane went on', async () => (await lane()).delivered_records === 1)
+    t.equal((await lane()).skipped_messages, 1)
+
+    sink.respondWith(() => ({}))
+    await page.getByRole('button', { name: 'Rewind …' }).click()
+    await page.getByLabel('Back to').selectOption('earliest')
+    await page.getByRole('button', { name: 'Rewind and deliver again' }).click()
+    await page.getByRole('dialog').waitFor({ state: 'detached' })
+    await until('both are delivered again', async () => (await lane()).delivered_records === 3)
+
+    await confirm(page, 'Block …', /^Block$/)
+    t.equal((await lane()).lane_state, 'blocked')
+    await page.getByRole('button', { name: 'Unblock …' }).waitFor()
+    await confirm(page, 'Unblock …', /^Unblock$/)
+    t.not((await lane()).lane_state, 'blocked')
+    await confirm(page, 'Delete …', /^Delete/)
+    await page.getByRole('heading', { name: 'sensors', level: 1 }).waitFor()
+    t.same((await stored(pipeId)).destinations, [])
+    t.same(problems, [])
+    await close()
+  },
+)
+
+t.test('a key is shown once, works, and is revoked', async (t) => {
+  const { page, problems, close } = await dashboard.visit('admin')
+  await page.getByRole('link', { name: 'API keys' }).click()
+  await page.getByRole('button', { name: 'New key' }).click()
+  await page.getByLabel('Name').fill('shop backend')
+  await page.getByRole('button', { name: 'Create key' }).click()
+  const shown = page.getByRole('dialog', { name: 'Copy the key now' })
+  const key = await shown.locator('pre').innerText()
+  t.equal((await daemon.api('GET', '/v1/pipes', undefined, { key })).status, 200)
+  await page.getByRole('button', { name: 'I have copied it' }).click()
+  t.notMatch(await page.content(), key)
+  await page.getByRole('button', { name: 'New key' }).click()
+  await page.getByLabel('Name').fill('shop backend')
+  await page.getByRole('button', { name: 'Create key' }).click()
+  await page.getByText('An active API key with this name already exists').waitFor()
+  await page.getByRole('button', { name: 'Cancel' }).click()
+  t.match(await confirm(page, 'Revoke shop backend', /^Revoke the key$/), /401/)
+  t.equal((await daemon.api('GET', '/v1/pipes', undefined, { key })).status, 401)
+  t.same(problems, [])
+  await close()
+})
+
+t.test('users: made, changed, deleted', async (t) => {
+  const { page, problems, close } = await dashboard.visit('admin')
+  const users = async () =>
+    (await daemon.api<{ users: { user_email: string; user_role: string }[] }>('GET', '/v1/users')).body.users
+  await page.getByRole('link', { name: 'Users' }).click()
+  await page.getByRole('button', { name: 'New user' }).click()
+  await page.getByLabel('E-mail').fill('carol@example.com')
+  await page.getByLabel('Password').fill('a sentence is good')
+  await page.getByRole('button', { name: 'Create user' }).click()
+  await page.getByRole('button', { name: 'Change carol@example.com' }).click()
+  await page.getByLabel('Role').selectOption('admin')
+  await page.getByRole('button', { name: 'Save', exact: true }).click()
+  await page.getByRole('dialog').waitFor({ state: 'detached' })
+  t.match(
+    (await users()).find((one) => one.user_email === 'carol@example.com'),
+    { user_role: 'admin' },
+  )
+  await confirm(page, 'Delete carol@example.com', /^Delete the user$/)
+  t.notOk((await users()).some((one) => one.user_email === 'carol@example.com'))
+  t.same(problems, [])
+  await close()
+})

@@ -1,0 +1,188 @@
+/** What holds for every page: nothing against the policy, usable by everybody, text from outside is text, keys, long lists. */
+import { readFileSync } from 'node:fs'
+import type { Page } from 'playwright-core'
+import t from 'tap'
+import { axeFile, openDashboard } from '../support/dashboard.ts'
+import { startHttpSink } from '../support/http-sink.ts'
+import { until } from '../support/until.ts'
+
+const dashboard = await openDashboard()
+const { daemon } = dashboard
+const sink = await startHttpSink()
+t.teardown(async () => {
+  await dashboard.close()
+  await sink.stop()
+})
+
+/** Markup, a link that runs, control characters of terminals and of direction. */
+const hostile = '<img src=x onerror="document.title=\'owned\'"> \u202edesrever'
+sink.respondWith(() => ({ status: 422, body: '{"problem":"no such note"}' }))
+const pipeId = await daemon.createPipe({
+  pipe_name: 'hostile',
+  pipe_description: '<b>bold</b> javascript:alert(1)',
+})
+const destinationId = await daemon.createDestination(pipeId, {
+  destination_type: 'destination_http_endpoint',
+  destination_name: '<u>under</u>',
+  destination_config: { url: `${sink.url}/` },
+})
+await daemon.ingest(pipeId, { note: hostile, 'a\u0007bell': 1 })
+await until(
+  'the lane is stuck',
+  async () => (await daemon.lane(pipeId, destinationId)).blocking_msg_id !== null,
+)
+const places: Record<string, string> = {
+  '/': 'Overview',
+  '/pipes': 'Pipes',
+  '/pipes/new': 'New pipe',
+  [`/pipes/${pipeId}`]: 'hostile',
+  [`/pipes/${pipeId}/settings`]: 'Settings of hostile',
+  [`/pipes/${pipeId}/destinations/new`]: 'New destination',
+  [`/pipes/${pipeId}/destinations/${destinationId}`]: '<u>under</u>',
+  [`/pipes/${pipeId}/destinations/${destinationId}/edit`]: 'Change <u>under</u>',
+  '/keys': 'API keys',
+  '/users': 'Users',
+  '/service': 'Service',
+  '/reference': 'API reference',
+  '/nowhere': 'There is no such page',
+}
+
+interface Finding {
+  id: string
+  impact: string | null
+  nodes: { html: string; failureSummary: string }[]
+}
+
+/** What axe-core finds that some people could not use: WCAG 2.2, levels A and AA. */
+async function findings(page: Page): Promise<string[]> {
+  await page.evaluate(readFileSync(axeFile, 'utf8'))
+  const tags = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']
+  const found: Finding[] = await page.evaluate(
+    `axe.run({ runOnly: ${JSON.stringify(tags)} }).then((result) => result.violations)`,
+  )
+  return found
+    .filter(({ impact }) => impact === 'serious' || impact === 'critical')
+    .map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html).join(' | ')}`)
+}
+
+/** The page and its data are there. */
+async function open(page: Page, place: string): Promise<void> {
+  await page.goto(`${daemon.url}/dashboard${place}`)
+  await page.getByRole('heading', { name: places[place] ?? '', level: 1, exact: true }).waitFor()
+  await until('it is loaded', async () => (await page.getByRole('status', { name: 'Loading' }).count()) === 0)
+}
+
+for (const { width, colourScheme } of [
+  { width: 1440, colourScheme: 'light' },
+  { width: 390, colourScheme: 'dark' },
+] as const) {
+  t.test(`every page, ${width} px wide, ${colourScheme}`, async (t) => {
+    const { page, problems, close } = await dashboard.visit('admin', { width, colourScheme })
+    for (const place of Object.keys(places)) {
+      await open(page, place)
+      t.same(await findings(page), [], `${place}: no serious finding`)
+      const overflow = await page.evaluate('document.documentElement.scrollWidth - innerWidth')
+      t.ok(Number(overflow) <= 0, `${place}: nothing beside the screen (${overflow} px)`)
+      t.equal(await page.title().then((title) => title.includes('owned')), false)
+      t.equal(await page.locator('b, u, img[src="x"]').count(), 0, `${place}: no markup from outside`)
+    }
+    t.same(problems, [], 'nothing against the policy, no script failed, no other host was asked')
+    await close()
+  })
+}
+
+t.test('the checks of this file can fail', async (t) => {
+  const { page, problems, close } = await dashboard.visit('admin')
+  await page.evaluate(`(() => {
+    const style = document.createElement('style')
+    style.textContent = 'body { color: red }'
+    document.head.append(style)
+    const image = document.createElement('img')
+    image.src = ${JSON.stringify(`${daemon.url}/dashboard/favicon.ico`)}
+    document.querySelector('main').append(image)
+  })()`)
+  await until('the policy was heard of', () =>
+    problems.some((one) => one.includes('Content Security Policy')),
+  )
+  t.match(await findings(page), [/image-alt/])
+  await close()
+})
+
+t.test('text from outside is shown as what it is', async (t) => {
+  const { page, close } = await dashboard.visit('admin')
+  await open(page, `/pipes/${pipeId}/destinations/${destinationId}`)
+  const record = page.locator('pre', { hasText: 'onerror' })
+  const text = await record.innerText()
+  t.match(text, '\\u202edesrever', 'what turns text around is an escape')
+  t.notMatch(text, '\u202e')
+  await open(page, `/pipes/${pipeId}`)
+  await page.getByText('<b>bold</b> javascript:alert(1)', { exact: true }).waitFor()
+  await close()
+})
+
+t.test('dialogs are usable by everybody too', async (t) => {
+  const { page, close } = await dashboard.visit('admin')
+  await open(page, `/pipes/${pipeId}/destinations/${destinationId}`)
+  for (const name of ['Skip the message …', 'Rewind …', 'Block …', 'Delete …']) {
+    await page.getByRole('button', { name }).click()
+    await page.getByRole('dialog').waitFor()
+    t.same(await findings(page), [], name)
+    await page.keyboard.press('Escape')
+    await page.getByRole('dialog').waitFor({ state: 'detached' })
+    t.equal(await page.evaluate('document.activeElement.textContent'), name, 'the focus is where it was')
+  }
+  await close()
+})
+
+t.test('the keyboard: g p, g o, / and ?', async (t) => {
+  const { page, close } = await dashboard.visit('admin')
+  await page.getByRole('heading', { name: 'Overview', level: 1 }).waitFor()
+  await page.keyboard.type('gp')
+  await page.getByRole('heading', { name: 'Pipes', level: 1 }).waitFor()
+  await page.keyboard.press('/')
+  await page.keyboard.type('no such pipe')
+  await page.getByRole('heading', { name: 'No pipe is like that' }).waitFor()
+  await page.getByLabel('Search').fill('stalled or what')
+  await page.keyboard.type('go')
+  t.match(page.url(), /pipes/, 'what is typed into a field goes nowhere')
+  await page.getByLabel('Search').blur()
+  await page.keyboard.type('go')
+  await page.getByRole('heading', { name: 'Overview', level: 1 }).waitFor()
+  await page.keyboard.press('/')
+  await page.getByRole('heading', { name: 'Pipes', level: 1 }).waitFor()
+  await until('the search has the focus', () =>
+    page.evaluate('document.activeElement.getAttribute("type") === "search"'),
+  )
+  await page.getByLabel('Search').blur()
+  await page.keyboard.press('?')
+  await page.getByRole('dialog', { name: 'Keyboard' }).waitFor()
+  await close()
+})
+
+t.test('every operation of the document is in the API reference, with its keys', async (t) => {
+  const { page, close } = await dashboard.visit('viewer')
+  await open(page, '/reference')
+  const text = await (await fetch(`${daemon.url}/openapi/management-v1.openapi.yaml`)).text()
+  const operations = [...text.matchAll(/operationId: (\w+)/g)].map((match) => match[1] ?? '')
+  t.ok(operations.length > 20)
+  for (const id of operations) t.equal(await page.locator(`#${id}`).count(), 1, id)
+  await page.getByLabel('Search').fill('rewind')
+  await page.locator('#rewindDestination summary').first().click()
+  await page.locator('#rewindDestination').getByText('cursor_seq').first().waitFor()
+  await close()
+})
+
+t.test('five hundred pipes: a page of them at a time, any of them found', async (t) => {
+  for (let number = 1; number <= 500; number += 1) await daemon.createPipe({ pipe_name: `many-${number}` })
+  const { page, problems, close } = await dashboard.visit('admin')
+  await open(page, '/pipes')
+  const rows = page.getByRole('table', { name: 'Pipes' }).locator('tbody tr')
+  await rows.first().waitFor()
+  t.equal(await rows.count(), 50)
+  await page.getByRole('button', { name: 'Next' }).click()
+  await page.getByText('51 to 100 of 501 pipes').waitFor()
+  await page.getByLabel('Search').fill('many-499')
+  await until('it is found', async () => (await rows.count()) === 1)
+  t.same(problems, [])
+  await close()
+})

@@ -1,0 +1,92 @@
+/** The daemon goes and comes back, two people change the same thing, something is deleted under an open page. */
+import t from 'tap'
+import { openDashboard, signIn } from '../support/dashboard.ts'
+
+const dashboard = await openDashboard()
+const { daemon } = dashboard
+t.teardown(() => dashboard.close())
+
+t.test('the daemon away and back: said at once, and no form is lost', async (t) => {
+  const { page, problems, close } = await dashboard.visit('admin')
+  await page.getByRole('link', { name: 'New pipe' }).click()
+  await page.getByLabel('Name').fill('typed-before')
+  await daemon.kill()
+  await page.getByText('pipectl does not respond; trying again').waitFor()
+  await page.getByLabel('Description').fill('typed while it was away')
+  await page.getByRole('button', { name: 'Create pipe' }).click()
+  await page.getByText('Nothing you typed is lost: try again').waitFor()
+  await daemon.start()
+  await page.getByText('pipectl does not respond; trying again').waitFor({ state: 'detached' })
+  if (await page.getByRole('dialog').isVisible()) await signIn(page, 'admin@example.com')
+  t.equal(await page.getByLabel('Description').inputValue(), 'typed while it was away')
+  await page.getByRole('button', { name: 'Create pipe' }).click()
+  await page.getByRole('heading', { name: 'typed-before', level: 1 }).waitFor()
+  t.same(problems, [])
+  await close()
+})
+
+t.test('a draft is there again after a look at another page', async (t) => {
+  const { page, close } = await dashboard.visit('admin')
+  await page.getByRole('link', { name: 'New pipe' }).click()
+  await page.getByLabel('Name').fill('half-typed')
+  await page.getByRole('link', { name: 'API keys' }).click()
+  await page.getByRole('link', { name: 'Overview' }).click()
+  await page.getByRole('link', { name: 'New pipe' }).click()
+  t.equal(await page.getByLabel('Name').inputValue(), 'half-typed')
+  await close()
+})
+
+t.test('whoever saves a destination second is told what is different, and decides', async (t) => {
+  const pipeId = await daemon.createPipe({ pipe_name: 'shared' })
+  const id = await daemon.createDestination(pipeId, {
+    ...{ destination_type: 'destination_pull', destination_config: { ack_mode: 'auto' } },
+  })
+  const stored = async () =>
+    (
+      await daemon.api<{ destination: Record<string, unknown> }>(
+        'GET',
+        `/v1/pipes/${pipeId}/destinations/${id}`,
+      )
+    ).body.destination
+  const { page, problems, close } = await dashboard.visit('admin')
+  await page.goto(`${daemon.url}/dashboard/pipes/${pipeId}/destinations/${id}/edit`)
+  await page.getByLabel('Name (optional)').fill('mine')
+  await daemon.api('PATCH', `/v1/pipes/${pipeId}/destinations/${id}`, { destination_name: 'theirs' })
+  await page.getByRole('button', { name: 'Test and save' }).click()
+  await page.getByText('Somebody else changed this since you opened the form: destination_name').waitFor()
+  t.equal((await stored()).destination_name, 'theirs', 'nothing is overwritten unasked')
+  await page.getByRole('button', { name: 'Save mine over it' }).click()
+  await page.getByRole('heading', { name: 'mine', level: 1 }).waitFor()
+  t.equal((await stored()).destination_name, 'mine')
+  t.same(problems, [])
+  await close()
+})
+
+t.test('whoever saves a pipe second may take what the other one saved', async (t) => {
+  const pipeId = await daemon.createPipe({ pipe_name: 'described' })
+  const { page, close } = await dashboard.visit('admin')
+  await page.goto(`${daemon.url}/dashboard/pipes/${pipeId}/settings`)
+  await page.getByLabel('What the pipe is for').fill('mine')
+  await daemon.api('PATCH', `/v1/pipes/${pipeId}`, { pipe_description: 'theirs' })
+  await page.getByRole('button', { name: 'Save', exact: true }).click()
+  await page.getByRole('button', { name: 'Take theirs, drop mine' }).click()
+  await page.getByText('Somebody else changed this').waitFor({ state: 'detached' })
+  t.equal(await page.getByLabel('What the pipe is for').inputValue(), 'theirs')
+  await close()
+})
+
+t.test('a pipe that is deleted under an open page is said to be gone; what was typed stays', async (t) => {
+  const pipeId = await daemon.createPipe({ pipe_name: 'short-lived' })
+  const [looking, typing] = [await dashboard.visit('admin'), await dashboard.visit('admin')]
+  await looking.page.goto(`${daemon.url}/dashboard/pipes/${pipeId}`)
+  await looking.page.getByRole('heading', { name: 'short-lived', level: 1 }).waitFor()
+  await typing.page.goto(`${daemon.url}/dashboard/pipes/${pipeId}/settings`)
+  await typing.page.getByLabel('What the pipe is for').fill('still typing')
+  await daemon.api('DELETE', `/v1/pipes/${pipeId}`)
+  await looking.page.getByRole('heading', { name: 'This pipe is not there' }).waitFor()
+  await typing.page.getByText('Somebody deleted this pipe').waitFor()
+  t.equal(await typing.page.getByLabel('What the pipe is for').inputValue(), 'still typing')
+  t.same([...looking.problems, ...typing.problems], [])
+  await looking.close()
+  await typing.close()
+})

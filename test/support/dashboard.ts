@@ -1,0 +1,114 @@
+/**
+ * The dashboard as a person has it: Debian's Chromium on the pages of the real daemon. What the pages write to the console
+ * is kept: a violation of the Content-Security-Policy, a script that failed, a request to another host each fail the test.
+ */
+import assert from 'node:assert/strict'
+import { existsSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { createServer } from 'node:net'
+import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core'
+import { type DaemonOptions, startDaemon, type TestDaemon } from './daemon.ts'
+
+export const password = 'correct horse battery'
+/** The machine may be busy: this only ends a test that hangs. */
+const timeoutMs = 60_000
+const programs = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome']
+
+export interface Visitor {
+  page: Page
+  context: BrowserContext
+  /** Errors of the page since it was opened: scripts, the policy, requests elsewhere. */
+  problems: string[]
+  close(): Promise<void>
+}
+
+export interface Dashboard {
+  daemon: TestDaemon
+  /** The page of somebody who is signed in; null: of nobody. */
+  visit(role: 'admin' | 'viewer' | null, options?: VisitOptions): Promise<Visitor>
+  close(): Promise<void>
+}
+
+export interface VisitOptions {
+  width?: number
+  height?: number
+  colourScheme?: 'light' | 'dark'
+}
+
+/** On a port that stays the same when it is started again. */
+export async function openDashboard(options: DaemonOptions = {}): Promise<Dashboard> {
+  const port = await freePort()
+  const daemon = await startDaemon({
+    ...options,
+    args: [...(options.args ?? []), '--listen', `127.0.0.1:${port}`],
+  })
+  const browser = await launch()
+  for (const role of ['admin', 'viewer']) {
+    const answer = await daemon.api('POST', '/v1/users', {
+      ...{ user_email: `${role}@example.com`, user_role: role, password },
+    })
+    assert.equal(answer.status, 201, answer.text)
+  }
+  return {
+    daemon,
+    visit: (role, visitOptions) => visit(browser, daemon, role, visitOptions),
+    close: async () => {
+      await browser.close()
+      await daemon.close()
+    },
+  }
+}
+
+async function visit(
+  browser: Browser,
+  daemon: TestDaemon,
+  role: string | null,
+  { width = 1440, height = 900, colourScheme = 'light' }: VisitOptions = {},
+): Promise<Visitor> {
+  const context = await browser.newContext({ viewport: { width, height }, colorScheme: colourScheme })
+  context.setDefaultTimeout(timeoutMs)
+  const page = await context.newPage()
+  const problems: string[] = []
+  page.on('pageerror', (error) => problems.push(`script: ${error.message}`))
+  page.on('console', (message) => {
+    // Chromium says of each response over 399, and of a daemon that is away, that it failed.
+    if (message.type() === 'error' && !message.text().startsWith('Failed to load resource')) {
+      problems.push(message.text())
+    }
+  })
+  page.on('request', (request) => {
+    if (!request.url().startsWith(daemon.url)) problems.push(`request to ${request.url()}`)
+  })
+  await page.goto(`${daemon.url}/dashboard/`)
+  if (role !== null) await signIn(page, `${role}@example.com`)
+  return { page, context, problems, close: () => context.close() }
+}
+
+/** Fills the form that is there, on its page or in its dialog. */
+export async function signIn(page: Page, email: string, given = password): Promise<void> {
+  const field = page.locator('input[autocomplete="current-password"]')
+  await page.getByLabel('E-mail').fill(email)
+  await field.fill(given)
+  await page.getByRole('button', { name: 'Sign in' }).click()
+  await field.waitFor({ state: 'detached' })
+}
+
+/** Chromium as root needs to be told that there is no sandbox. */
+async function launch(): Promise<Browser> {
+  const executablePath = programs.find((program) => existsSync(program))
+  if (executablePath === undefined)
+    throw new Error(`Chromium is not installed: none of ${programs.join(', ')}`)
+  return chromium.launch({ executablePath, args: process.getuid?.() === 0 ? ['--no-sandbox'] : [] })
+}
+
+/** Its source, to be run in a page. */
+export const axeFile = createRequire(import.meta.url).resolve('axe-core/axe.min.js')
+
+async function freePort(): Promise<number> {
+  const server = createServer()
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const address = server.address()
+  await new Promise((resolve) => server.close(resolve))
+  assert(address !== null && typeof address === 'object')
+  return address.port
+}
