@@ -71,7 +71,7 @@ function Lane({ destination }: { destination: Destination }) {
       />
       {blocking ? <Blocking response={blocking.text} body={blocking.body} destination={destination} /> : null}
       <Numbers destination={destination} />
-      <Section title="The last hour">
+      <Section title="Since this page was opened">
         <RatesChart
           label="Records delivered per second by this lane, since this page was opened"
           lines={lines}

@@ -62,7 +62,7 @@ function Everything({ overview }: { overview: Overview }) {
     <>
       <Troubled lanes={troubled} />
       <Numbers overview={overview} />
-      <Section title="The last hour">
+      <Section title="Since this page was opened">
         <RatesChart label="Records per second since this page was opened, at most an hour" lines={lines} />
       </Section>
       <Section title="Pipes" actions={<Link to="/pipes">All {counted(overview.pipes.length, 'pipe')}</Link>}>
