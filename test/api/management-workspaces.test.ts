@@ -26,6 +26,8 @@ const originId = await created(
   'pipe_allowed_origin_id',
 )
 const keyId = await created(api, '/v1/api-keys', { api_key_name: 'mine' }, 'api_key_id')
+const user = { user_email: 'mine@example.test', user_role: 'admin', password: 'ten characters' }
+const { user_id: userId } = Object((await api('POST', '/v1/users', user)).body.user)
 await api('PUT', `${pipePath}/limits`, fullLimits)
 
 const bodies: Record<string, unknown> = {
@@ -37,6 +39,7 @@ const bodies: Record<string, unknown> = {
   rewindDestination: { to: 'earliest' },
   putLimits: Object.fromEntries(Object.keys(fullLimits).map((key) => [key, 1])),
   addAllowedOrigin: { origin_domain: 'https://evil.test' },
+  updateUser: { password: 'of a stranger' },
 }
 const mine = (path: string) =>
   path
@@ -44,11 +47,16 @@ const mine = (path: string) =>
     .replace('{destination_id}', destinationId)
     .replace('{origin_id}', originId)
     .replace('{api_key_id}', keyId)
+    .replace('{user_id}', userId)
 const nobodys = (path: string) => path.replaceAll(/\{\w+\}/g, unknownId)
 
 /** Everything of the workspace that GETs show, without times of lanes. */
 const everything = async () =>
-  JSON.stringify([(await api('GET', pipePath)).body, (await api('GET', '/v1/api-keys')).body])
+  JSON.stringify(
+    await Promise.all(
+      [pipePath, '/v1/api-keys', '/v1/users'].map(async (path) => (await api('GET', path)).body),
+    ),
+  )
 
 t.test(
   "every operation on another workspace's resource answers exactly as on one that does not exist",
