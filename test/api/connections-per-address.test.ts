@@ -35,7 +35,7 @@ async function served(daemon: TestDaemon, localAddress: string): Promise<net.Soc
   return sockets.filter((_, index) => found[index])
 }
 
-const node = { PIPECTL_HTTP_ENGINE: 'node' }
+const node = { PIPECTL_HTTP_ENGINE: 'node', PIPECTL_INGEST_WORKERS: '1' }
 
 t.test('an address has as many connections as it may; others, and trusted proxies, go on', async (t) => {
   const daemon = await startDaemon({
