@@ -1,0 +1,123 @@
+/** People over HTTP with an API key, on the real daemon. Contract "Sign-in for people". */
+import path from 'node:path'
+import Database from 'better-sqlite3'
+import t from 'tap'
+import { resourceLimits } from '../../src/contract/resource-limits.ts'
+import { password } from '../support/browser.ts'
+import { createWorkspace, startDaemon } from '../support/daemon.ts'
+import { checkedApi, errorsIn, unknownId } from './management-client.ts'
+
+const daemon = await startDaemon()
+t.teardown(() => daemon.close())
+const api = checkedApi(daemon)
+
+const admin = { user_email: 'ada@example.com', user_role: 'admin', password }
+const idOf = (answer: { body: Record<string, unknown> }) => String(Object(answer.body.user).user_id)
+const adminId = idOf(await api('POST', '/v1/users', admin))
+
+t.test('an address is an account once, also in another workspace', async (t) => {
+  const other = await createWorkspace(daemon.dataDir, 'other')
+  for (const key of [undefined, other.api_key]) {
+    const answer = await api('POST', '/v1/users', { ...admin, user_email: 'ADA@Example.com' }, { key })
+    t.match(answer, { status: 409, body: { error: 'duplicate_user_email' } })
+  }
+  t.strictSame((await api('GET', '/v1/users', undefined, { key: other.api_key })).body.users, [])
+  for (const [method, body] of [
+    ['PATCH', { user_role: 'viewer' }],
+    ['DELETE', undefined],
+  ] as const) {
+    const answer = await api(method, `/v1/users/${adminId}`, body, { key: other.api_key })
+    t.match(answer, { status: 404, body: { error: 'user_not_found' } })
+  }
+})
+
+t.test('what is wrong with a user is said field by field', async (t) => {
+  const wrong: [Record<string, unknown>, string][] = [
+    [{ user_email: 'ada' }, 'user_email'],
+    [{ user_email: 'ada@example.com\n' }, 'user_email'],
+    [{ user_email: 'ada@exämple.com' }, 'user_email'],
+    [{ user_email: 'a b@example.com' }, 'user_email'],
+    [{ user_email: `${'a'.repeat(65)}@example.com` }, 'user_email'],
+    [{ user_email: `a@${'b'.repeat(260)}` }, 'user_email'],
+    [{ user_email: ['x@example.com'] }, 'user_email'],
+    [{ password: 'nine char' }, 'password'],
+    [{ password: 'p'.repeat(1_001) }, 'password'],
+    [{ password: null }, 'password'],
+    [{ password: '\ud800 lone surrogate' }, 'password'],
+    [{ user_role: 'owner' }, 'user_role'],
+    [{ user_id: unknownId }, 'user_id'],
+  ]
+  for (const [change, field] of wrong) {
+    const answer = await api('POST', '/v1/users', { ...admin, user_email: 'new@example.com', ...change })
+    t.same(Object.keys(errorsIn(answer)), [field], JSON.stringify(change).slice(0, 60))
+  }
+  t.match(errorsIn(await api('POST', '/v1/users', { ...admin, password: 'short' })), {
+    password: 'must be at least 10 characters, not 5',
+  })
+  t.match(errorsIn(await api('PATCH', `/v1/users/${adminId}`, { user_email: 'x@example.com' })), {
+    user_email: 'Unknown field.',
+  })
+  t.match(errorsIn(await api('POST', '/v1/setup-links', {})), { user_role: 'is required' })
+})
+
+t.test('the last admin can neither go nor become a viewer', async (t) => {
+  for (const [method, body] of [
+    ['PATCH', { user_role: 'viewer' }],
+    ['DELETE', undefined],
+  ] as const) {
+    const answer = await api(method, `/v1/users/${adminId}`, body)
+    t.match(answer, { status: 409, body: { error: 'last_admin' } })
+  }
+  const second = idOf(await api('POST', '/v1/users', { ...admin, user_email: 'bob@example.com' }))
+  t.match(await api('PATCH', `/v1/users/${second}`, { user_role: 'viewer' }), {
+    body: { user: { user_role: 'viewer' } },
+  })
+  t.equal((await api('DELETE', `/v1/users/${second}`)).status, 204)
+  t.match(await api('DELETE', `/v1/users/${second}`), { status: 404 })
+})
+
+t.test('so many passwords wait to be hashed, and no more', async (t) => {
+  const many = resourceLimits.waitingPasswords + 4
+  const creates = Array.from({ length: many }, (_, n) =>
+    api('POST', '/v1/users', { ...admin, user_email: `many-${n}@example.com` }),
+  )
+  const change = api('PATCH', `/v1/users/${adminId}`, { password })
+  const answers = [...(await Promise.all(creates)), await change]
+  const busy = answers.filter(({ status }) => status === 503)
+  t.ok(busy.length >= 1)
+  for (const answer of busy)
+    t.match(answer, { body: { error: 'sign_in_busy' }, headers: { 'retry-after': '2' } })
+  t.ok(answers.filter(({ status }) => status === 201).length >= resourceLimits.waitingPasswords)
+  t.equal((await change).status, 503, 'a change waits for its turn like the others')
+})
+
+t.test('a workspace has so many users and links, and no more', async (t) => {
+  const { usersPerWorkspace, setupLinksPerWorkspace } = resourceLimits
+  const file = new Database(path.join(daemon.dataDir, 'metadata.db'), { timeout: 10_000 })
+  const { length: there } = (await api('GET', '/v1/users')).body.users as unknown[]
+  // As many as there may be: each made over HTTP would take half a second.
+  const insert =
+    file.prepare(`INSERT INTO users SELECT 'id-' || ?, workspace_id, 'user-' || ? || '@example.com',
+    'viewer', password_hash, 0, NULL, creation_order + 1000 FROM users WHERE user_email = 'ada@example.com'`)
+  for (let n = there; n < usersPerWorkspace; n += 1) insert.run(n, n)
+  file.close()
+  const full = { status: 409, body: { error: 'workspace_full', limit_value: usersPerWorkspace } }
+  t.match(await api('POST', '/v1/users', { ...admin, user_email: 'one-more@example.com' }), full)
+  const link = () => api('POST', '/v1/setup-links', { user_role: 'viewer' })
+  const { length: unused } = (await Promise.all(Array.from({ length: setupLinksPerWorkspace }, link))).filter(
+    ({ status }) => status === 201,
+  )
+  t.ok(unused >= setupLinksPerWorkspace - 1, 'one may be there from the set-up')
+  t.match(await link(), { status: 409, body: { limit: 'setup_links', limit_value: setupLinksPerWorkspace } })
+})
+
+t.test('without a key there are no users', async (t) => {
+  for (const [method, where] of [
+    ['GET', '/v1/users'],
+    ['POST', '/v1/users'],
+    ['PATCH', `/v1/users/${adminId}`],
+    ['DELETE', `/v1/users/${adminId}`],
+    ['POST', '/v1/setup-links'],
+  ] as const)
+    t.equal((await api(method, where, undefined, { key: null })).status, 401, where)
+})
