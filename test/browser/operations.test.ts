@@ -289,7 +289,7 @@ t.test('users: made, changed, deleted', async (t) => {
   await page.getByLabel('Password').fill('a sentence is good')
   await page.getByRole('button', { name: 'Create user' }).click()
   await page.getByRole('button', { name: 'Change carol@example.com' }).click()
-  await page.getByLabel('Role').selectOption('admin')
+  await page.getByLabel('Role', { exact: true }).selectOption('admin')
   await page.getByRole('button', { name: 'Save', exact: true }).click()
   await page.getByRole('dialog').waitFor({ state: 'detached' })
   t.match(

@@ -54,8 +54,7 @@ interface ConfirmProps {
   /** What the button says: the deed itself. */
   deed: string
   isDanger?: boolean
-  /** Absent: no command does it. */
-  command?: string
+  command: string
   run: () => Promise<unknown>
   onClose: () => void
 }
@@ -90,7 +89,7 @@ export function Confirm({ title, children, deed, isDanger = true, command, run, 
         </Button>
         <Button onClick={onClose}>Cancel</Button>
       </div>
-      {command === undefined ? null : <CliTwin command={command} />}
+      <CliTwin command={command} />
     </Dialog>
   )
 }

@@ -80,6 +80,10 @@ t.test('the twins of every change are commands that there are', async (t) => {
     command('lanes', 'rewind', 'orders/x', '--to', 'earliest', '--yes'),
     command('lanes', 'skip', 'orders/x', '--yes'),
     command('keys', 'revoke', 'shop', '--yes'),
+    command('users', 'create', 'ada@example.com', '--role', 'viewer'),
+    command('users', 'password', 'ada@example.com'),
+    command('users', 'delete', 'ada@example.com', '--yes'),
+    command('users', 'setup-link', '--role', 'viewer'),
   ]
   for (const line of lines)
     t.same(

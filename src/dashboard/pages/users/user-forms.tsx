@@ -1,5 +1,6 @@
 /** A new user, and changes of one. */
 import { useState } from 'react'
+import { command } from '../../../client/cli-twin.ts'
 import { ApiFailure } from '../../../client/failure.ts'
 import type { User, UserRole } from '../../../contract/user.ts'
 import { dashboard } from '../../data/api.ts'
@@ -7,6 +8,7 @@ import { useChange } from '../../data/queries.ts'
 import { Button, Choice, formStyles, TextField } from '../../ui/controls.tsx'
 import { Dialog } from '../../ui/dialog.tsx'
 import { FailureNotice, failureText, fieldErrors } from '../../ui/failure.tsx'
+import { CliTwin } from '../../ui/layout.tsx'
 import { Outside } from '../../ui/text.tsx'
 import { say } from '../../ui/toasts.tsx'
 
@@ -21,6 +23,7 @@ export function NewUser({ onClose }: { onClose: () => void }) {
   const [password, setPassword] = useState('')
   const create = useChange(() => dashboard.users.create({ user_email: email, user_role: role, password }))
   const isDuplicate = create.error instanceof ApiFailure && create.error.code === 'duplicate_user_email'
+  const twin = command('users', 'create', email || 'EMAIL', '--role', role)
   const errors = fieldErrors(create.error)
   return (
     <Dialog title="New user" open onClose={onClose}>
@@ -30,7 +33,7 @@ export function NewUser({ onClose }: { onClose: () => void }) {
           event.preventDefault()
           create.mutate(undefined, {
             onSuccess: () => {
-              say(`${email} may sign in.`)
+              say(`${email} may sign in.`, twin)
               onClose()
             },
           })
@@ -65,6 +68,7 @@ export function NewUser({ onClose }: { onClose: () => void }) {
           </Button>
           <Button onClick={onClose}>Cancel</Button>
         </div>
+        <CliTwin command={twin} />
       </form>
     </Dialog>
   )
@@ -117,6 +121,7 @@ export function ChangeUser({ user, onClose }: { user: User; onClose: () => void 
           </Button>
           <Button onClick={onClose}>Cancel</Button>
         </div>
+        {password === '' ? null : <CliTwin command={command('users', 'password', user.user_email)} />}
       </form>
     </Dialog>
   )

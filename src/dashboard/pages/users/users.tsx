@@ -1,5 +1,6 @@
 /** People who sign in here. Admins alone see and change them. */
 import { useState } from 'react'
+import { command } from '../../../client/cli-twin.ts'
 import type { User, UserRole } from '../../../contract/user.ts'
 import { dashboard } from '../../data/api.ts'
 import { useChange, useUsers } from '../../data/queries.ts'
@@ -7,7 +8,7 @@ import { useMayChange, useSession } from '../../data/session-context.ts'
 import { Button, Choice, formStyles } from '../../ui/controls.tsx'
 import { Confirm, Dialog } from '../../ui/dialog.tsx'
 import { FailureNotice, fieldErrors } from '../../ui/failure.tsx'
-import { Code, Notice, Page, Section, Skeleton, Table } from '../../ui/layout.tsx'
+import { CliTwin, Code, Notice, Page, Section, Skeleton, Table } from '../../ui/layout.tsx'
 import { usePage } from '../../ui/paging.tsx'
 import { Ago, exactTime, Outside } from '../../ui/text.tsx'
 import { say } from '../../ui/toasts.tsx'
@@ -88,6 +89,7 @@ function Users() {
 
 function DeleteUser({ user, onClose }: { user: User; onClose: () => void }) {
   const remove = useChange(() => dashboard.users.delete(user.user_id))
+  const twin = command('users', 'delete', user.user_email, '--yes')
   return (
     <Confirm
       title={
@@ -96,9 +98,10 @@ function DeleteUser({ user, onClose }: { user: User; onClose: () => void }) {
         </>
       }
       deed="Delete the user"
+      command={twin}
       run={async () => {
         await remove.mutateAsync()
-        say(`${user.user_email} is deleted.`)
+        say(`${user.user_email} is deleted.`, twin)
       }}
       onClose={onClose}
     >
@@ -136,6 +139,7 @@ function SetupLink({ onClose }: { onClose: () => void }) {
             </Button>
             <Button onClick={onClose}>Cancel</Button>
           </div>
+          <CliTwin command={command('users', 'setup-link', '--role', role)} />
         </form>
       ) : (
         <>
