@@ -1,5 +1,5 @@
 /**
- * `npm run bench [-- ingest delivery beside lanes listing scanner] [--program PATH] [--before PATH]`: speed of the built
+ * `npm run bench [-- ingest delivery beside lanes listing scale scanner] [--program PATH] [--before PATH]`: speed of the built
  * daemon, each figure from a fresh data directory on this machine, with its own load generator beside it. Prints tables; asserts
  * nothing. `--program` names another build's bin/pipectl.js, to compare two with the same load and records; `--before` one
  * that is measured beside this one.
@@ -15,6 +15,7 @@ const benches: Record<string, () => Promise<string>> = {
   beside: async () => (await import('./beside.ts')).benchBeside(),
   lanes: async () => (await import('./lanes.ts')).benchLanes(),
   listing: async () => (await import('./listing.ts')).benchListing(),
+  scale: async () => (await import('./scale.ts')).benchScale(),
   scanner: async () => (await import('./scanner.ts')).benchScanner(),
 }
 
