@@ -1,6 +1,7 @@
 /** What could come next on a command line: sub-commands, options, their choices, and live names from the daemon. */
 import type { Command, Option } from 'commander'
 import { kindOf } from '../client/workspace.ts'
+import { userRoles } from '../contract/user.ts'
 import { connect } from './connection.ts'
 
 /**
@@ -84,6 +85,7 @@ function takesValue(option: Option): boolean {
 async function liveNames(argument: string, command: Command, env: NodeJS.ProcessEnv): Promise<string[]> {
   if (argument === 'file') return [filesMark]
   if (argument === 'shell') return ['bash', 'zsh', 'fish']
+  if (argument === 'role') return [...userRoles]
   if (argument === 'name' && command.parent?.name() === 'profile') return profileNames(env)
   if (!['pipe', 'destination', 'key'].includes(argument)) return []
   try {

@@ -99,6 +99,22 @@ export function addUsersCommands(program: Command): void {
       }),
   })
   define<UsersOptions>(users, {
+    usage: 'role <email> <role>',
+    summary: 'make a user admin or viewer, who is signed out everywhere',
+    examples: [
+      'pipectl users role bob@example.com viewer',
+      'pipectl users role ada@example.com admin --data-dir /var/lib/pipectl',
+    ],
+    daemon: true,
+    options: addDataDir,
+    action: ([email, role], options) =>
+      withUsers(options, async (all) => {
+        const user = await findUser(all, email!)
+        await all.update(user.user_id, { user_role: role })
+        say(`${user.user_email} is ${role} now and is signed out everywhere.`)
+      }),
+  })
+  define<UsersOptions>(users, {
     usage: 'delete <email>',
     summary: 'delete a user, who is signed out everywhere',
     examples: ['pipectl users delete bob@example.com --yes'],

@@ -290,6 +290,10 @@ t.test('users: made, changed, deleted', async (t) => {
   await page.getByRole('button', { name: 'Create user' }).click()
   await page.getByRole('button', { name: 'Change carol@example.com' }).click()
   await page.getByLabel('Role', { exact: true }).selectOption('admin')
+  t.match(
+    await page.getByRole('dialog').locator('details', { hasText: 'Copy as CLI' }).textContent(),
+    /pipectl users role carol@example.com admin/,
+  )
   await page.getByRole('button', { name: 'Save', exact: true }).click()
   await page.getByRole('dialog').waitFor({ state: 'detached' })
   t.match(

@@ -436,18 +436,20 @@ t.test('status, openapi, config and completion', async (t) => {
   for (const shell of ['bash', 'zsh', 'fish'])
     t.match((await pipectl('completion', shell)).stdout, /__complete/)
   t.equal((await pipectl('completion', 'cmd')).code, 2)
-  const [names, destinations, commands, options, choices] = await Promise.all([
+  const [names, destinations, commands, options, choices, roles] = await Promise.all([
     pipectl('__complete', '--', 'pipes', 'get', 'or'),
     pipectl('__complete', '--', 'lanes', 'skip', 'lanes/'),
     pipectl('__complete', '--', 'pip'),
     pipectl('__complete', '--', 'pull', 'x', '--fo'),
     pipectl('__complete', '--', 'pipes', 'list', '-o', 'n'),
+    pipectl('__complete', '--', 'users', 'role', 'ada@example.com', ''),
   ])
   t.equal(names.stdout, 'orders\n')
   t.equal(destinations.stdout, 'lanes/http-endpoint\n')
   t.equal(commands.stdout, 'pipes\n')
   t.equal(options.stdout, '--follow\n--forward-to\n')
   t.equal(choices.stdout, 'name\nndjson\n')
+  t.equal(roles.stdout, 'admin\nviewer\n')
   const [fileOption, fileArgument, freeText] = await Promise.all([
     pipectl('__complete', '--', 'ingest', 'orders', '--file', ''),
     pipectl('__complete', '--', 'backup', ''),

@@ -31,7 +31,7 @@ t.test('there is every command that people were promised', async (t) => {
     ...['get', 'set', 'clear'].map((one) => `limits ${one}`),
     ...['list', 'add', 'remove'].map((one) => `origins ${one}`),
     ...['list', 'create', 'revoke', 'rotate'].map((one) => `keys ${one}`),
-    ...['create', 'list', 'password', 'delete', 'setup-link'].map((one) => `users ${one}`),
+    ...['create', 'list', 'password', 'role', 'delete', 'setup-link'].map((one) => `users ${one}`),
     ...['add', 'use', 'list', 'remove'].map((one) => `profile ${one}`),
     ...[
       'ingest',

@@ -18,7 +18,7 @@ for (const [where, users, email] of [
   ['through the API', overApi, 'ada@example.com'],
   ['on the data directory, without a key', onDirectory, 'bob@example.com'],
 ] as const) {
-  t.test(`${where}: create, list, password, delete`, async (t) => {
+  t.test(`${where}: create, list, password, role, delete`, async (t) => {
     const spare = `spare-${email}`
     t.equal(
       (await users(['create', spare], password)).code,
@@ -39,7 +39,16 @@ for (const [where, users, email] of [
     const changed = await users(['password', email], 'another good password')
     t.equal(changed.code, 0, changed.stderr)
     t.equal((await browser.api('GET', '/v1/session')).status, 401, 'the running daemon knows at once')
-    await new Browser(daemon.url).signIn(email, 'another good password')
+    const again = await new Browser(daemon.url).signIn(email, 'another good password')
+
+    t.match(await users(['role', email, 'owner']), { code: 2, stderr: /user_role/ })
+    t.equal((await again.api('GET', '/v1/session')).status, 200, 'control: nothing was changed')
+    const demoted = await users(['role', email, 'viewer'])
+    t.match(demoted, { code: 0, stderr: /is viewer now/ })
+    t.equal((await again.api('GET', '/v1/session')).status, 401, 'another role is another session')
+    const viewer = await new Browser(daemon.url).signIn(email, 'another good password')
+    t.match(await viewer.api('GET', '/v1/session'), { body: { user: { user_role: 'viewer' } } })
+    t.match(await users(['role', `no-${email}`, 'viewer']), { code: 3, stderr: /there is no user/ })
 
     t.equal((await users(['delete', email])).code, 2, 'nobody can be asked')
     t.equal((await users(['delete', email, '--yes'])).code, 0)

@@ -82,6 +82,7 @@ t.test('the twins of every change are commands that there are', async (t) => {
     command('keys', 'revoke', 'shop', '--yes'),
     command('users', 'create', 'ada@example.com', '--role', 'viewer'),
     command('users', 'password', 'ada@example.com'),
+    command('users', 'role', 'ada@example.com', 'viewer'),
     command('users', 'delete', 'ada@example.com', '--yes'),
     command('users', 'setup-link', '--role', 'viewer'),
   ]

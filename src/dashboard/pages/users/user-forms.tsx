@@ -81,6 +81,10 @@ export function ChangeUser({ user, onClose }: { user: User; onClose: () => void 
     ...(role === user.user_role ? {} : { user_role: role }),
     ...(password === '' ? {} : { password }),
   }
+  const twin = [
+    ...(role === user.user_role ? [] : [command('users', 'role', user.user_email, role)]),
+    ...(password === '' ? [] : [command('users', 'password', user.user_email)]),
+  ].join('\n')
   const save = useChange(() => dashboard.users.update(user.user_id, body))
   const errors = fieldErrors(save.error)
   return (
@@ -91,7 +95,7 @@ export function ChangeUser({ user, onClose }: { user: User; onClose: () => void 
           event.preventDefault()
           save.mutate(undefined, {
             onSuccess: () => {
-              say(`${user.user_email} is changed and has to sign in again.`)
+              say(`${user.user_email} is changed and has to sign in again.`, twin)
               onClose()
             },
           })
@@ -121,7 +125,7 @@ export function ChangeUser({ user, onClose }: { user: User; onClose: () => void 
           </Button>
           <Button onClick={onClose}>Cancel</Button>
         </div>
-        {password === '' ? null : <CliTwin command={command('users', 'password', user.user_email)} />}
+        {twin === '' ? null : <CliTwin command={twin} />}
       </form>
     </Dialog>
   )
