@@ -18,6 +18,7 @@ import { addProfileCommands } from './profile.ts'
 import { addPullCommand } from './pull.ts'
 import { addStatusCommands } from './status.ts'
 import { addTopCommand } from './top.ts'
+import { addUsageCommand } from './usage.ts'
 import { addUsersCommands } from './users.ts'
 
 export function registerCommands(program: Command): void {
@@ -31,6 +32,7 @@ export function registerCommands(program: Command): void {
   addIngestCommand(program)
   addPullCommand(program)
   addStatusCommands(program)
+  addUsageCommand(program)
   addTopCommand(program)
   addApplyCommands(program)
   addConfigCommand(program)

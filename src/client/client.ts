@@ -87,6 +87,12 @@ export function openClient({ url, dataUrl = url, apiKey, keySource = null, chang
       update: (pipeId: string, body: PipeUpdate) => call<'updatePipe'>('PATCH', pipe(pipeId), { body }),
       delete: (pipeId: string) => call<'deletePipe'>('DELETE', pipe(pipeId)),
     },
+    /** Null: of the whole workspace; `hours` undefined: the last 24. */
+    usage: (pipeId: string | null, hours?: string, signal?: AbortSignal) => {
+      const query = hours === undefined ? '' : `?hours=${encodeURIComponent(hours)}`
+      const path = pipeId === null ? '/v1/usage' : `${pipe(pipeId)}/usage`
+      return call<'getUsage'>('GET', `${path}${query}`, { signal })
+    },
     destinations: {
       create: (pipeId: string, body: DestinationBody) =>
         call<'createDestination'>('POST', `${pipe(pipeId)}/destinations`, { body }),

@@ -5,6 +5,7 @@ import { Destination } from './destination.ts'
 import { Overview } from './overview.ts'
 import { AllowedOrigin, Pipe, PipeLimits, PipeUsage } from './pipe.ts'
 import { notReadyReasons, readyWarnings } from './ready-words.ts'
+import { UsageByHour } from './usage.ts'
 import { SetupLink, User, UserList } from './user.ts'
 
 const uuid = () => Type.String({ format: 'uuid' })
@@ -80,6 +81,7 @@ export const responseBodies = {
     api_key_name: Type.String(),
   }),
   overview: Overview,
+  usageByHour: UsageByHour,
   userList: UserList,
   user: Type.Object({ user: User }),
   setupLink: SetupLink,

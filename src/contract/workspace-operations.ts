@@ -4,6 +4,7 @@ import { everyChange, everyKeyed, type Operation, onePipe, withBody } from './op
 import { OriginCreate, PipeCreate, PipeLimits, PipeUpdate } from './pipe.ts'
 import { resourceLimits } from './resource-limits.ts'
 import { responseBodies } from './responses.ts'
+import { hoursParameter, usageFreshness } from './usage.ts'
 
 export const pipeOperations = [
   {
@@ -16,6 +17,18 @@ export const pipeOperations = [
     auth: 'key',
     success: { status: 200, description: 'The overview', schema: responseBodies.overview },
     errors: everyKeyed,
+  },
+  {
+    operationId: 'getUsage',
+    method: 'GET',
+    path: '/v1/usage',
+    area: 'management',
+    summary: 'Show what all pipes of the workspace together took in and delivered, by the hour',
+    description: usageFreshness,
+    auth: 'key',
+    parameters: [hoursParameter],
+    success: { status: 200, description: 'The hours', schema: responseBodies.usageByHour },
+    errors: ['validation_error', ...everyKeyed],
   },
   {
     operationId: 'listPipes',
@@ -47,6 +60,18 @@ export const pipeOperations = [
     auth: 'key',
     success: { status: 200, description: 'The pipe', schema: responseBodies.pipeDetail },
     errors: ['pipe_not_found', ...everyKeyed],
+  },
+  {
+    operationId: 'getPipeUsage',
+    method: 'GET',
+    path: `${onePipe}/usage`,
+    area: 'management',
+    summary: 'Show what a pipe took in and delivered, by the hour',
+    description: usageFreshness,
+    auth: 'key',
+    parameters: [hoursParameter],
+    success: { status: 200, description: 'The hours', schema: responseBodies.usageByHour },
+    errors: ['pipe_not_found', 'validation_error', ...everyKeyed],
   },
   {
     operationId: 'updatePipe',

@@ -88,6 +88,8 @@ function handlersOf(m: Management): Record<ManagementOperationId, Handler> {
     createApiKey: ofWorkspace(m.createApiKey),
     revokeApiKey: (c) => m.revokeApiKey(c.principal, c.apiKey),
     getOverview: ofWorkspace(m.getOverview),
+    getUsage: (c) => m.getUsage(c.workspaceId, c.query.get('hours')),
+    getPipeUsage: (c) => m.getPipeUsage(c.workspaceId, c.pipe, c.query.get('hours')),
     listUsers: ofWorkspace(m.listUsers),
     createUser: ofWorkspace(m.createUser),
     updateUser: (c) => m.updateUser(c.workspaceId, c.user, c.body),

@@ -11,6 +11,7 @@ import { limitsUseCases } from './limits.ts'
 import { originUseCases } from './origins.ts'
 import { overviewUseCases } from './overview.ts'
 import { pipeUseCases } from './pipes.ts'
+import { usageUseCases } from './usage.ts'
 import { userUseCases } from './users.ts'
 
 export type Management = ReturnType<typeof openManagement>
@@ -27,5 +28,6 @@ export function openManagement(deps: ManagementDeps) {
     ...apiKeyUseCases({ metadata, changes }),
     ...userUseCases(deps),
     ...overviewUseCases(deps),
+    ...usageUseCases(deps),
   }
 }

@@ -1,8 +1,65 @@
-/** `usage_by_pipe`: hourly roll-ups, what ingest has not written yet, and the lanes' backlogs. Never a scan. */
+/**
+ * Usage: hourly roll-ups and what ingest has not written yet; with the lanes' backlogs as `usage_by_pipe`, or by the hour. Never
+ * a scan.
+ */
 import { type PipeUsage, usageStatsWindowHours } from '../contract/pipe.ts'
+import { type UsageByHour, usageHours } from '../contract/usage.ts'
+import { throwIfErrors } from '../contract/validate.ts'
 import type { IngestCounts } from '../metadata/store.ts'
 import { hourMs } from '../quantities.ts'
 import type { ManagementDeps } from './deps.ts'
+import { requirePipe } from './lookup.ts'
+
+type Deps = Pick<ManagementDeps, 'metadata' | 'now' | 'pendingUsage'>
+
+/** `hours`: as the query has it; null: it does not. */
+export function usageUseCases(deps: Deps) {
+  const { metadata } = deps
+  return {
+    async getUsage(workspaceId: string, hours: string | null): Promise<UsageByHour> {
+      const asked = requireHours(hours)
+      const pipes = await metadata.pipes.list(workspaceId)
+      return byHour(deps, workspaceId, null, new Set(pipes.map((pipe) => pipe.pipe_id)), asked)
+    },
+
+    async getPipeUsage(workspaceId: string, pipeId: string, hours: string | null): Promise<UsageByHour> {
+      const asked = requireHours(hours)
+      const { pipe_id } = await requirePipe(metadata, workspaceId, pipeId)
+      return byHour(deps, workspaceId, pipe_id, new Set([pipe_id]), asked)
+    },
+  }
+}
+
+function requireHours(text: string | null): number {
+  const hours = text === null ? usageHours.default : /^\d{1,3}$/.test(text) ? Number(text) : Number.NaN
+  const isAllowed = hours >= usageHours.min && hours <= usageHours.max
+  throwIfErrors(
+    isAllowed ? {} : { hours: `must be a whole number from ${usageHours.min} to ${usageHours.max}` },
+  )
+  return hours
+}
+
+async function byHour(
+  deps: Deps,
+  workspaceId: string,
+  pipeId: string | null,
+  pipeIds: ReadonlySet<string>,
+  hours: number,
+): Promise<UsageByHour> {
+  const nowMs = deps.now()
+  const lastMs = nowMs - (nowMs % hourMs)
+  const firstMs = lastMs - (hours - 1) * hourMs
+  // Taken before the roll-ups are read: a flush between the two would otherwise hide counts from both.
+  const pending = (deps.pendingUsage?.() ?? []).filter((counts) => pipeIds.has(counts.pipeId))
+  const stored = await deps.metadata.usage.byHour(workspaceId, pipeId, firstMs, lastMs)
+  const shown = Array.from({ length: hours }, (_, index) => {
+    const atMs = firstMs + index * hourMs
+    const hour = { hour_ts: new Date(atMs).toISOString(), ...noHourUsage, ...stored.get(atMs) }
+    for (const counts of pending) if (counts.hourMs === atMs) addCounts(hour, counts)
+    return hour
+  })
+  return { hours: shown }
+}
 
 /** Every pipe of `pipeIds` is in the result. The window is 24 whole hours, the current one included. */
 export async function usageByPipe(
@@ -27,7 +84,7 @@ export async function usageByPipe(
   return { usage_by_pipe, usage_stats_window_hours: usageStatsWindowHours }
 }
 
-const noUsage: PipeUsage = {
+const noHourUsage = {
   ingest_requests: 0,
   ingest_records: 0,
   ingest_bytes: 0,
@@ -35,17 +92,28 @@ const noUsage: PipeUsage = {
   delivered_records: 0,
   failed_attempts: 0,
   skipped_records: 0,
+}
+
+const noUsage: PipeUsage = {
+  ...noHourUsage,
   pending_messages: 0,
   pending_bytes: 0,
   blocked_lanes: 0,
   last_ingest_ts: null,
 }
 
-function addPending(usage: PipeUsage, counts: IngestCounts): void {
+function addCounts(
+  usage: Pick<PipeUsage, 'ingest_requests' | 'ingest_records' | 'ingest_bytes' | 'rejected_requests'>,
+  counts: IngestCounts,
+): void {
   usage.ingest_requests += counts.requests
   usage.ingest_records += counts.records
   usage.ingest_bytes += counts.bytes
   usage.rejected_requests += counts.rejected
+}
+
+function addPending(usage: PipeUsage, counts: IngestCounts): void {
+  addCounts(usage, counts)
   if (counts.lastIngestMs === null) return
   const last = new Date(counts.lastIngestMs).toISOString()
   // ISO 8601 UTC texts of one form sort as times do.

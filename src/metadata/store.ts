@@ -23,6 +23,7 @@ import type {
 import type { Epoch } from '../contract/epochs.ts'
 import type { OverviewLane, OverviewPipe } from '../contract/overview.ts'
 import type { AllowedOrigin, Pipe, PipeLimits, PipeUsage } from '../contract/pipe.ts'
+import type { UsageHour } from '../contract/usage.ts'
 import type { User, UserRole } from '../contract/user.ts'
 import type { LaneSource, LaneStore, PinStore } from '../delivery/lane-state.ts'
 import type { DirectorySource } from '../directory/directory.ts'
@@ -191,6 +192,16 @@ export interface Metadata {
   readonly usage: {
     /** Sums since `sinceMs` (whole hours), by pipe, and when its last request was, however long ago; a pipe without either is left out. */
     byPipe(workspaceId: string, sinceMs: number): Promise<Record<string, RolledUpUsage>>
+    /**
+     * By start of hour (ms), from `firstMs` to `lastMs`, both included: of that pipe, or summed over all of the workspace. An
+     * hour without any is left out, and so is everything of a pipe of another workspace.
+     */
+    byHour(
+      workspaceId: string,
+      pipeId: string | null,
+      firstMs: number,
+      lastMs: number,
+    ): Promise<Map<number, Omit<UsageHour, 'hour_ts'>>>
     /** Adds what ingest counted; `marks` are the pipes' running totals that the sums now include. */
     addIngest(counts: readonly IngestCounts[], marks: readonly UsageMark[]): Promise<void>
     marks(): Promise<UsageMark[]>

@@ -425,6 +425,24 @@ t.test('failures say what happened and what to do next, by exit code', async (t)
   }
 })
 
+t.test('usage: by the hour, of a pipe and of all', async (t) => {
+  await json('pipes', 'create', 'measured')
+  const id = (await json('pipes', 'get', 'measured')).pipe.pipe_id
+  await daemon.ingest(id, [{ n: 1 }, { n: 2 }])
+  const { hours } = await json('usage', 'measured')
+  t.equal(hours.length, 24)
+  t.equal(
+    hours.reduce((sum: number, hour: { ingest_records: number }) => sum + hour.ingest_records, 0),
+    2,
+  )
+  t.equal((await json('usage', '--hours', '3')).hours.length, 3)
+  const table = (await pipectl('usage', 'measured', '-o', 'table')).stdout.trim().split('\n')
+  t.match(table[0], /^HOUR \(UTC\) +REQUESTS +RECORDS/)
+  t.equal(table.length, 25)
+  t.match(await pipectl('usage', '--hours', '169'), { code: 2, stderr: /hours: must be a whole number/ })
+  t.match(await pipectl('usage', 'nothing'), { code: 3 })
+})
+
 t.test('status, openapi, config and completion', async (t) => {
   t.match(await json('status'), { health: 'ok', url: daemon.url })
   t.match((await pipectl('openapi')).stdout, /^openapi: ["']?3\.0\.3/m)

@@ -37,6 +37,7 @@ t.test('there is every command that people were promised', async (t) => {
       'ingest',
       'pull',
       'status',
+      'usage',
       'top',
       'config show',
       'openapi',

@@ -162,3 +162,33 @@ t.test('what lanes do is added to the hour that it is now, and old hours are pru
   await metadata.usage.prune(noon + hour)
   t.equal((await metadata.usage.byPipe(workspaceId, 0))[pipeId]?.delivered_records, 3)
 })
+
+t.test('by hour: of one pipe or of the workspace, within the hours asked for', async (t) => {
+  const metadata = await open(t)
+  const own = await newWorkspace(metadata, 'own')
+  const other = await newWorkspace(metadata, 'other')
+  const { pipe_id: first } = await newPipe(metadata, own, 'first')
+  const { pipe_id: second } = await newPipe(metadata, own, 'second')
+  const { pipe_id: foreign } = await newPipe(metadata, other, 'first')
+  const added = [
+    counts(first, noon - hour),
+    counts(first, noon),
+    counts(second, noon),
+    counts(second, noon + hour),
+  ]
+  await metadata.usage.addIngest([...added, counts(foreign, noon)], [])
+  const one = { ...zeros, ingest_requests: 1, ingest_records: 10, ingest_bytes: 100, rejected_requests: 2 }
+  const two = { ...zeros, ingest_requests: 2, ingest_records: 20, ingest_bytes: 200, rejected_requests: 4 }
+  const { usage } = metadata
+  t.strictSame(
+    [...(await usage.byHour(own, null, noon - hour, noon))].sort(([a], [b]) => a - b),
+    [
+      [noon - hour, one],
+      [noon, two],
+    ],
+    'neither the later hour nor the other workspace',
+  )
+  t.strictSame([...(await usage.byHour(own, second, noon - hour, noon))], [[noon, one]])
+  t.strictSame([...(await usage.byHour(own, foreign, noon - hour, noon))], [])
+  t.strictSame([...(await usage.byHour(other, foreign.toUpperCase(), noon, noon))], [[noon, one]], 'control')
+})

@@ -1,0 +1,35 @@
+/** Usage by the hour: what a pipe, or all pipes of the workspace, took in and delivered in each of the last hours. */
+import Type, { type Static } from 'typebox'
+
+/** How many hours may be asked for; each is kept for a day longer. */
+export const usageHours = { min: 1, max: 168, default: 24 } as const
+
+const count = () => Type.Integer({ minimum: 0 })
+
+export const UsageHour = Type.Object({
+  hour_ts: Type.String({ format: 'date-time', description: 'When the hour began: a whole hour of UTC.' }),
+  ingest_requests: count(),
+  ingest_records: count(),
+  ingest_bytes: count(),
+  rejected_requests: count(),
+  delivered_records: count(),
+  failed_attempts: count(),
+  skipped_records: count(),
+})
+export type UsageHour = Static<typeof UsageHour>
+
+/** Oldest first; the last is the current hour, of which there is more to come. Zeros where nothing happened. */
+export const UsageByHour = Type.Object({ hours: Type.Array(UsageHour) })
+export type UsageByHour = Static<typeof UsageByHour>
+
+export const hoursParameter = {
+  in: 'query',
+  name: 'hours',
+  schema: Type.Integer({ minimum: usageHours.min, maximum: usageHours.max, default: usageHours.default }),
+  description: 'How many hours, the current one included.',
+} as const
+
+export const usageFreshness =
+  'One entry per hour of UTC, oldest first, the current hour included; zeros where nothing happened. Requests ' +
+  'count at once, deliveries when the progress of their lane is saved. What ingest counted is written down every 5 seconds: after a crash, ' +
+  'accepted records that were not are added to the hour of the next start, and rejected requests that were not are forgotten.'
