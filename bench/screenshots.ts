@@ -29,7 +29,7 @@ try {
     for (const colourScheme of ['light', 'dark'] as const) {
       const { page, close } = await dashboard.visit('admin', { ...size, colourScheme })
       await until('the chart has something to show', () =>
-        page.getByRole('img', { name: /^Records/ }).count(),
+        page.getByRole('img', { name: /^Records per second/ }).count(),
       )
       await new Promise((resolve) => setTimeout(resolve, secondsOfTraffic * 1_000))
       const shoot = async (name: string) => {
@@ -38,7 +38,7 @@ try {
       await shoot('overview')
       // By links, so that the rates go on.
       await page.getByRole('link', { name: 'orders' }).first().click()
-      await page.getByRole('img', { name: /^Records/ }).waitFor()
+      await page.getByRole('img', { name: /^Records per second/ }).waitFor()
       await shoot('pipe')
       await page.goto(`${dashboard.daemon.url}/dashboard/pipes/${sensors}/destinations/${lane}`)
       await page.getByText('The message that blocks').waitFor()

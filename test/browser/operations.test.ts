@@ -1,6 +1,7 @@
 /** Every operation of the management API, done through the page and looked at through the API. */
 import type { Page } from 'playwright-core'
 import t from 'tap'
+import type { UsageByHour, UsageHour } from '../../src/contract/usage.ts'
 import { openDashboard } from '../support/dashboard.ts'
 import { startHttpSink } from '../support/http-sink.ts'
 import { startPostgres } from '../support/postgres.ts'
@@ -256,6 +257,73 @@ t.test(
     await close()
   },
 )
+
+t.test('the last 24 hours: what was sent, drawn and in a table, looked at once a minute', async (t) => {
+  const pipeId = await daemon.createPipe({ pipe_name: 'counted' })
+  await daemon.createDestination(pipeId, {
+    destination_type: 'destination_http_endpoint',
+    destination_config: { url: `${sink.url}/` },
+  })
+  sink.respondWith(() => ({}))
+  await daemon.ingest(pipeId, [{ n: 1 }, { n: 2 }, { n: 3 }])
+  await daemon.ingest(pipeId, [{ n: 4 }, { n: 5 }])
+  const total = async (place: string) => {
+    const { hours } = (await daemon.api<UsageByHour>('GET', place)).body
+    const sum = (of: (hour: UsageHour) => number) => hours.reduce((all, hour) => all + of(hour), 0)
+    return [sum((hour) => hour.ingest_records), sum((hour) => hour.delivered_records)] as const
+  }
+  await until('all is delivered', async () => (await total(`/v1/pipes/${pipeId}/usage`))[1] === 5)
+  const { page, problems, close } = await dashboard.visit('viewer')
+  const asked: { path: string; atMs: number }[] = []
+  page.on('request', (request) => asked.push({ path: new URL(request.url()).pathname, atMs: Date.now() }))
+  const seen = async () => {
+    const words = await page.getByRole('img', { name: /^Records per hour/ }).getAttribute('aria-label')
+    await page
+      .getByRole('img', { name: /^Records per hour/ })
+      .locator('canvas')
+      .waitFor()
+    await page.getByText('As a table', { exact: true }).click()
+    const rows = page
+      .getByRole('table', { name: 'Records per hour of the last 24 hours' })
+      .locator('tbody tr')
+    t.equal(await rows.count(), 24)
+    // Of each row the hour, records in, records delivered.
+    const cells = await rows.locator('td').allInnerTexts()
+    const sumOf = (column: number) =>
+      cells.reduce(
+        (sum, text, index) => sum + (index % 3 === column ? Number(text.replaceAll(',', '')) : 0),
+        0,
+      )
+    return { words, sums: [sumOf(1), sumOf(2)] }
+  }
+  await page.goto(`${daemon.url}/dashboard/pipes/${pipeId}`)
+  const own = await seen()
+  t.match(own.words, 'Together: Records in 5, Records delivered 5.')
+  t.same(own.sums, [5, 5], 'the table has the same')
+
+  asked.length = 0
+  await page.goto(`${daemon.url}/dashboard/`)
+  const all = await seen()
+  const [ingested, delivered] = await total('/v1/usage')
+  t.ok(ingested > 5, 'control: the workspace has more than that pipe')
+  t.match(all.words, `Together: Records in ${ingested}, Records delivered ${delivered}.`)
+  t.same(all.sums, [ingested, delivered])
+
+  const times = (end: string) => asked.filter(({ path }) => path.endsWith(end)).map(({ atMs }) => atMs)
+  await page.getByRole('link', { name: 'counted' }).first().click()
+  await page.getByRole('heading', { name: 'counted', level: 1 }).waitFor()
+  await page.getByRole('link', { name: 'Overview' }).first().click()
+  await until('the overview was refreshed', () => times('/overview').length >= 3)
+  for (const place of ['/v1/usage', `/v1/pipes/${pipeId}/usage`]) {
+    const at = times(place)
+    t.ok(
+      at.every((one, index) => index === 0 || one - (at[index - 1] ?? 0) >= 59_000),
+      `${place} was asked for ${at.length} times`,
+    )
+  }
+  t.same(problems, [])
+  await close()
+})
 
 t.test('a key is shown once, works, and is revoked', async (t) => {
   const { page, problems, close } = await dashboard.visit('admin')

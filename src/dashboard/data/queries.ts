@@ -1,12 +1,16 @@
 /** What single pages ask for beside the overview. Secrets never are in it: the API redacts them. */
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
-import { useEffect } from 'react'
+import { useEffect, useSyncExternalStore } from 'react'
 import { ApiFailure } from '../../client/failure.ts'
+import { minuteMs } from '../../quantities.ts'
 import { api, change, dashboard } from './api.ts'
 import { usePipeOverview } from './overview.ts'
+import { sessionEnd } from './session-end.ts'
 
 export const openapiAddress = '/openapi/management-v1.openapi.yaml'
 const destinationEveryMs = 10_000
+const usageEveryMs = minuteMs
+const usageKey = 'usage'
 
 /** A pipe in full. It is asked for again when the overview shows that something of it is different. */
 export function usePipe(pipeId: string) {
@@ -83,13 +87,24 @@ export function useUsers() {
   })
 }
 
-/** A change: when it is done, everything that is shown is asked for again. */
+/** The last 24 hours, of a pipe or (null) of all; once a minute, however often pages with it are opened. */
+export function useUsage(pipeId: string | null) {
+  const isEnded = useSyncExternalStore(sessionEnd.subscribe, sessionEnd.isEnded)
+  return useQuery({
+    queryKey: [usageKey, pipeId],
+    queryFn: async ({ signal }) => (await api.usage(pipeId, undefined, signal)).body.hours,
+    staleTime: usageEveryMs,
+    refetchInterval: isEnded ? false : usageEveryMs,
+  })
+}
+
+/** A change: when it is done, everything that is shown is asked for again, but for what no change makes different. */
 export function useChange<Result, Input = void>(run: (input: Input) => Promise<Result>) {
   const client = useQueryClient()
   return useMutation({
     mutationFn: (input: Input) => change(() => run(input)),
     onSettled: () => {
-      void client.invalidateQueries()
+      void client.invalidateQueries({ predicate: ({ queryKey }) => queryKey[0] !== usageKey })
     },
   })
 }

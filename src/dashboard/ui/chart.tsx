@@ -6,10 +6,13 @@ import { count } from '../../quantities.ts'
 import styles from './chart.module.css'
 
 export interface ChartProps {
-  label: string
+  /** What it shows, in words. */
+  description: string
   /** Seconds since 1970. */
   times: readonly number[]
   series: readonly { name: string; values: readonly number[] }[]
+  /** A value holds until the next time, as a count of an hour does. */
+  isStepped?: boolean
 }
 
 const height = 190
@@ -22,14 +25,14 @@ const wholeSteps = [1, 2, 5]
 const dashes = [[], [6, 4]]
 const colours = ['--accent', '--warn']
 
-export function Chart({ label, times, series }: ChartProps) {
+export function Chart({ description, times, series, isStepped = false }: ChartProps) {
   const place = useRef<HTMLDivElement>(null)
   const plot = useRef<UPlot | null>(null)
   const names = series.map(({ name }) => name).join('\n')
   useEffect(() => {
     const element = place.current
     if (element === null) return
-    const made = new UPlot(optionsOf(names.split('\n'), element.clientWidth), [[], []], element)
+    const made = new UPlot(optionsOf(names.split('\n'), element.clientWidth, isStepped), [[], []], element)
     plot.current = made
     const resized = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height }))
     resized.observe(element)
@@ -45,11 +48,10 @@ export function Chart({ label, times, series }: ChartProps) {
       scheme.removeEventListener('change', redraw)
       made.destroy()
     }
-  }, [names])
+  }, [names, isStepped])
   useEffect(() => {
     plot.current?.setData([[...times], ...series.map(({ values }) => [...values])])
   }, [times, series])
-  const last = series.map(({ name, values }) => `${name} ${count(values.at(-1) ?? 0)}`).join(', ')
   return (
     <figure>
       <figcaption className={styles.legend}>
@@ -60,13 +62,14 @@ export function Chart({ label, times, series }: ChartProps) {
           </span>
         ))}
       </figcaption>
-      <div className={styles.chart} ref={place} role="img" aria-label={`${label}. Now: ${last}.`} />
+      <div className={styles.chart} ref={place} role="img" aria-label={description} />
     </figure>
   )
 }
 
-function optionsOf(names: readonly string[], width: number): UPlot.Options {
+function optionsOf(names: readonly string[], width: number, isStepped: boolean): UPlot.Options {
   const colour = (token: string) => () => resolved(token)
+  const stepped = UPlot.paths.stepped?.({ align: 1 })
   const axis = {
     stroke: colour('--text-soft'),
     grid: { stroke: colour('--line'), width: 1 },
@@ -93,6 +96,7 @@ function optionsOf(names: readonly string[], width: number): UPlot.Options {
         width: 2,
         dash: dashes[index] ?? [],
         points: { show: false },
+        ...(isStepped && stepped !== undefined ? { paths: stepped } : {}),
       })),
     ],
   }

@@ -194,4 +194,4 @@ export function Table<Row>({
   )
 }
 
-export const layoutStyles = { pager: styles.pager ?? '' }
+export const layoutStyles = { pager: styles.pager ?? '', details: styles.cli ?? '' }

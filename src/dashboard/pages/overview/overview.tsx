@@ -9,6 +9,7 @@ import { Cause, isUrgent, LaneLink, Since, Waiting } from '../../ui/lane-words.t
 import { Empty, Facts, Notice, Page, Section, Skeleton, Soft } from '../../ui/layout.tsx'
 import { RatesChart } from '../../ui/rates-chart.tsx'
 import { LaneState } from '../../ui/state.tsx'
+import { LastDay } from '../../ui/usage-chart.tsx'
 import { PipeTable } from '../pipes/pipe-table.tsx'
 import styles from './overview.module.css'
 
@@ -62,6 +63,7 @@ function Everything({ overview }: { overview: Overview }) {
     <>
       <Troubled lanes={troubled} />
       <Numbers overview={overview} />
+      <LastDay pipeId={null} />
       <Section title="Since this page was opened">
         <RatesChart label="Records per second since this page was opened, at most an hour" lines={lines} />
       </Section>

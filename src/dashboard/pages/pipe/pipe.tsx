@@ -20,6 +20,7 @@ import { RatesChart } from '../../ui/rates-chart.tsx'
 import { LaneState, PipeStatus } from '../../ui/state.tsx'
 import { Ago, Outside } from '../../ui/text.tsx'
 import { say } from '../../ui/toasts.tsx'
+import { LastDay } from '../../ui/usage-chart.tsx'
 import { Gone, PipesCrumb } from './crumbs.tsx'
 import { Snippets, WaitingForRecords } from './send.tsx'
 
@@ -85,6 +86,7 @@ export function PipePage({ pipeId }: { pipeId: string }) {
           </Soft>
         ) : null}
       </Section>
+      <LastDay pipeId={pipeId} />
       {live === undefined ? null : <Traffic pipe={live} />}
     </Page>
   )
