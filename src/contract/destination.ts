@@ -57,6 +57,18 @@ export const ColumnMapping = Type.Object(
 export const StoredColumn = Type.Required(ColumnMapping)
 export type ColumnMapping = Static<typeof StoredColumn>
 
+/** A column as the database describes it: what a mapping can be made of. */
+export const TableColumn = Type.Object({
+  column_name: Type.String(),
+  data_type: Type.String({ description: 'As the database writes it: `character varying(20)`, `int(11)`.' }),
+  is_nullable: Type.Boolean(),
+  has_default: Type.Boolean({
+    description:
+      'True when the database has a value for it by itself: a default, an identity, auto_increment.',
+  }),
+})
+export type TableColumn = Static<typeof TableColumn>
+
 export const destinationStatus = Type.Enum(['active', 'blocked'])
 export type DestinationStatus = 'active' | 'blocked'
 export const laneStates = ['idle', 'flowing', 'retrying', 'stalled', 'blocked'] as const

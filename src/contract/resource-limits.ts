@@ -22,6 +22,9 @@ export const resourceLimits = {
   /** What a destination says of itself, as it is stored, logged and shown. */
   errorMessageBytes: 1_024,
   errorCodeCharacters: 64,
+  /** What a test of a database tells of its table: more columns than a person maps; a longer name is no name of a column. */
+  shownTableColumns: 500,
+  tableColumnCharacters: 128,
   /**
    * Records of one request (setting `ingest.max_records_per_request`). 10 KB of gzip can hold 3.5 million records `{}`,
    * whose enrichment takes gigabytes; above some thousands, larger requests make nothing faster.

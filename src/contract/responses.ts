@@ -1,10 +1,11 @@
 /** Success bodies of the operations, as the OpenAPI document shows them and the tests check them. */
 import Type from 'typebox'
 import { ApiKey } from './api-key.ts'
-import { Destination } from './destination.ts'
+import { Destination, TableColumn } from './destination.ts'
 import { Overview } from './overview.ts'
 import { AllowedOrigin, Pipe, PipeLimits, PipeUsage } from './pipe.ts'
 import { notReadyReasons, readyWarnings } from './ready-words.ts'
+import { resourceLimits } from './resource-limits.ts'
 import { UsageByHour } from './usage.ts'
 import { SetupLink, User, UserList } from './user.ts'
 
@@ -71,6 +72,13 @@ export const responseBodies = {
   tested: Type.Object({
     ok: Type.Boolean({ description: 'True when every check passed.' }),
     checks: Type.Array(Type.Object({ name: Type.String(), ok: Type.Boolean(), message: Type.String() })),
+    table_columns: Type.Optional(
+      Type.Array(TableColumn, {
+        maxItems: resourceLimits.shownTableColumns,
+        description:
+          'Databases, when the table could be read: its columns in their order, without those that take no value because the server generates it. Names and types are cut to 128 characters.',
+      }),
+    ),
   }),
   limits: Type.Object({ limits: StoredLimits }),
   originCreated: Type.Object({ pipe_allowed_origin_id: uuid() }),

@@ -6,7 +6,7 @@
  * A driver may be asked to deliver the same batch again: with the same `identity` and the same bytes.
  */
 import type { StoredMessage } from '../buffer/buffer.ts'
-import type { ColumnMapping, ResolvedConfig } from '../contract/destination.ts'
+import type { ColumnMapping, ResolvedConfig, TableColumn } from '../contract/destination.ts'
 import { cleanCode, cleanText, withoutSecrets } from './error-text.ts'
 
 /** The run of messages that one attempt carries. Its range is fixed before the first attempt. */
@@ -100,6 +100,8 @@ export interface DestinationCheck {
   name: string
   ok: boolean
   message: string
+  /** Of the check that read a database's table: the columns that take a value. */
+  tableColumns?: TableColumn[]
 }
 
 /** An adapter. Opening does no I/O: a destination that is down still has a driver. */

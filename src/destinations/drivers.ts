@@ -2,6 +2,8 @@
  * Drivers as the delivery thread opens them. A driver and its client library are loaded when the first batch needs
  * them: a daemon without a bucket never loads the object store's SDK.
  */
+import type { TableColumn } from '../contract/destination.ts'
+import { resourceLimits } from '../contract/resource-limits.ts'
 import { configuredSecrets } from './configured-secrets.ts'
 import { descriptorOf } from './descriptors.ts'
 import {
@@ -14,7 +16,7 @@ import {
   type Sample,
 } from './driver.ts'
 import { isPrivateDenied } from './egress-addresses.ts'
-import { cleanText, withoutSecrets } from './error-text.ts'
+import { cleanText, ellipsis, withoutSecrets } from './error-text.ts'
 
 /**
  * Opening does no I/O and never fails; what keeps a driver from being loaded is an error of its first delivery. A driver
@@ -58,7 +60,27 @@ export async function checkDestination(
   const module = await descriptorOf(spec.type).load(spec)
   const checks = await module.check(spec, settings, signal, sample)
   const secrets = configuredSecrets(spec)
-  return checks.map((check) => ({ ...check, message: withoutSecrets(cleanText(check.message), secrets) }))
+  const cleaned = (text: string) => withoutSecrets(cleanText(text), secrets)
+  return checks.map(({ tableColumns, ...check }) => ({
+    ...check,
+    message: cleaned(check.message),
+    ...(tableColumns === undefined ? {} : { tableColumns: boundedColumns(tableColumns, cleaned) }),
+  }))
+}
+
+function boundedColumns(columns: readonly TableColumn[], cleaned: (text: string) => string): TableColumn[] {
+  const short = (text: string) => {
+    const characters = [...cleaned(text)]
+    const { tableColumnCharacters: most } = resourceLimits
+    return characters.length <= most
+      ? characters.join('')
+      : `${characters.slice(0, most - 1).join('')}${ellipsis}`
+  }
+  return columns.slice(0, resourceLimits.shownTableColumns).map((column) => ({
+    ...column,
+    column_name: short(column.column_name),
+    data_type: short(column.data_type),
+  }))
 }
 
 /** Nothing is sent without a secret that should be there. */

@@ -76,7 +76,12 @@ export function destinationUseCases({ metadata, delivery, headSeq, checkTarget, 
         pinnedKey: destination.pinnedKey,
       }
       const checks = await delivery.test(spec, { sample })
-      return { ok: checks.every((check) => check.ok), checks }
+      const columns = checks.find((check) => check.tableColumns !== undefined)?.tableColumns
+      return {
+        ok: checks.every((check) => check.ok),
+        checks: checks.map(({ name, ok, message }) => ({ name, ok, message })),
+        ...(columns === undefined ? {} : { table_columns: columns }),
+      }
     },
 
     async getDestination(workspaceId: string, pipeId: string, destinationId: string) {

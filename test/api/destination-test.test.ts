@@ -2,6 +2,7 @@
 import t from 'tap'
 import { startDaemon } from '../support/daemon.ts'
 import { startHttpSink } from '../support/http-sink.ts'
+import { startMariadb } from '../support/mariadb.ts'
 import { startPostgres } from '../support/postgres.ts'
 import { checkedApi, created, errorsIn, pullDestination, unknownId } from './management-client.ts'
 
@@ -82,4 +83,76 @@ t.test('?sample=true inserts the newest record into a database and rolls it back
   t.match(await sample(), { name: 'sample', ok: true, message: /newest record/ })
   t.same(await pg.query('SELECT * FROM orders'), [])
   t.same(errorsIn(await api('POST', `${base}/test?sample=maybe`, body)), { sample: 'must be true or false' })
+})
+
+t.test('the test of a database tells the columns of its table that take a value', async (t) => {
+  const maria = await startMariadb()
+  t.teardown(() => maria.stop())
+  const labels = Array.from({ length: 30 }, (_, index) => `'label-${index}'`).join(',')
+  await pg.query(`CREATE TABLE described (
+    id bigint GENERATED ALWAYS AS IDENTITY, n numeric(10,2) NOT NULL, note varchar(20),
+    arrived timestamptz NOT NULL DEFAULT now(), twice numeric GENERATED ALWAYS AS (n * 2) STORED, "two\nlines" text)`)
+  await maria.query(`CREATE TABLE described (
+    id bigint AUTO_INCREMENT PRIMARY KEY, n decimal(10,2) NOT NULL, note varchar(20), word varchar(9) DEFAULT 'NULL',
+    arrived datetime NOT NULL DEFAULT current_timestamp(), twice int AS (n * 2), one enum(${labels}))`)
+  const described = (
+    server: typeof pg | typeof maria,
+    dialect: string,
+    table: string,
+    columns?: object[],
+  ) => {
+    const { host, port, database, user: username, password } = server
+    return tried({
+      destination_type: 'destination_database',
+      destination_config: { host, port, database, username, password, dialect, table },
+      ...(columns === undefined ? {} : { columns }),
+    })
+  }
+  const column = (column_name: string, data_type: string, is_nullable: boolean, has_default: boolean) => ({
+    ...{ column_name, data_type, is_nullable, has_default },
+  })
+
+  const ofPostgres = await described(pg, 'postgresql', 'described')
+  t.same(ofPostgres.table_columns, [
+    column('n', 'numeric(10,2)', false, false),
+    column('note', 'character varying(20)', true, false),
+    column('arrived', 'timestamp with time zone', false, true),
+    column('two lines', 'text', true, false),
+  ])
+  t.ok(
+    ofPostgres.checks.every((check: object) => Object.keys(check).join() === 'name,ok,message'),
+    'they are told once',
+  )
+
+  const ofMaria = (await described(maria, 'mysql', 'described')).table_columns
+  t.same(ofMaria.slice(0, -1), [
+    column('id', 'bigint(20)', false, true),
+    column('n', 'decimal(10,2)', false, false),
+    column('note', 'varchar(20)', true, false),
+    column('word', 'varchar(9)', true, true),
+    column('arrived', 'datetime', false, true),
+  ])
+  t.match(ofMaria.at(-1), { column_name: 'one', data_type: /^enum\('label-0',.*…$/ })
+  t.equal(ofMaria.at(-1).data_type.length, 128, 'a long type is cut')
+
+  for (const [server, dialect] of [
+    [pg, 'postgresql'],
+    [maria, 'mysql'],
+  ] as const) {
+    const wrong = await described(server, dialect, 'described', [
+      { column_name: 'elsewhere', column_type: 'string' },
+    ])
+    t.match(wrong, { ok: false, table_columns: [{}] }, 'also where the mapping is wrong')
+    const missing = await described(server, dialect, 'missing')
+    t.equal(missing.ok, false)
+    t.notOk('table_columns' in missing, 'not where there is no table')
+    const names = Array.from({ length: 501 }, (_, index) => `c${index}`)
+    await server.query(`CREATE TABLE wide (${names.map((name) => `${name} int`).join(', ')})`)
+    const wide = (await described(server, dialect, 'wide')).table_columns
+    t.same(
+      wide.map((one: { column_name: string }) => one.column_name),
+      names.slice(0, 500),
+    )
+  }
+  t.notOk('table_columns' in (await tried(pullDestination)), 'not of other types')
 })

@@ -35,7 +35,7 @@ export async function checkMysql(
   const checks = [connected(host, settings), ...certificate, passed('authenticate', 'Authenticated.')]
   try {
     const table = await connection.describe(spec.config.table)
-    checks.push(passed('table', `${table.database}.${table.name} has ${table.columns.length} columns.`))
+    checks.push(tableCheck(table))
     checks.push(...(await checkPlan(connection, table, spec)))
     if (sample !== null) checks.push(await insertSample(connection, table, spec, sample))
   } catch (error) {
@@ -45,6 +45,20 @@ export async function checkMysql(
     await connection.close()
   }
   return checks
+}
+
+function tableCheck({ database, name, columns }: TableDescription): DestinationCheck {
+  return {
+    ...passed('table', `${database}.${name} has ${columns.length} columns.`),
+    tableColumns: columns
+      .filter((column) => !column.isGenerated)
+      .map((column) => ({
+        column_name: column.name,
+        data_type: column.type,
+        is_nullable: column.isNullable,
+        has_default: column.hasDefault,
+      })),
+  }
 }
 
 async function checkPlan(
@@ -130,7 +144,8 @@ function unfilled(table: TableDescription, { columns }: DatabaseSpec): Destinati
   if (columns.length === 0) return null
   const mapped = new Set(columns.map(({ column_name }) => column_name.toLowerCase()))
   const missing = table.columns.find(
-    ({ name, hasDefault, isGenerated }) => !hasDefault && !isGenerated && !mapped.has(name.toLowerCase()),
+    ({ name, isNullable, hasDefault, isGenerated }) =>
+      !isNullable && !hasDefault && !isGenerated && !mapped.has(name.toLowerCase()),
   )
   if (missing === undefined) return null
   const message = `Column "${missing.name}" is NOT NULL without a default, and no mapping fills it.`

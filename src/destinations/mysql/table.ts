@@ -60,9 +60,14 @@ function describeColumn(row: RowDataPacket, jsonColumns: ReadonlySet<string>): M
     type: String(row.type),
     timePrecision: Number(row.fraction ?? 0),
     isNullable,
-    hasDefault: isNullable || row.dflt !== null || /auto_increment/i.test(extra),
+    hasDefault: hasOwnDefault(row.dflt, isNullable) || /auto_increment/i.test(extra),
     isGenerated: String(row.expression ?? '') !== '',
   }
+}
+
+/** MariaDB writes the default NULL of a nullable column as the word; MySQL has a null there. */
+function hasOwnDefault(columnDefault: unknown, isNullable: boolean): boolean {
+  return columnDefault !== null && !(isNullable && columnDefault === 'NULL')
 }
 
 const kinds: Record<string, ColumnKind> = {

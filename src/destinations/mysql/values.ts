@@ -35,6 +35,7 @@ export interface MysqlColumn {
   /** Digits of a fraction of a second that the column keeps. */
   timePrecision: number
   isNullable: boolean
+  /** Of its own, NULL aside: a value, an expression, auto_increment. */
   hasDefault: boolean
   /** The server computes it: cannot be written. */
   isGenerated: boolean

@@ -34,7 +34,7 @@ export async function checkPostgres(
     add('authenticate', true, `User ${config.username} may use database ${config.database}.`)
     step = 'table'
     const table = await readTable(session, config.table, signal)
-    add('table', true, `Table ${table.name} has ${table.columns.length} columns.`)
+    checks.push(tableCheck(table))
     const rules = columnRules(spec.columns, spec.timestampField)
     step = 'columns'
     const problems = columnProblems(table, rules)
@@ -60,6 +60,22 @@ export async function checkPostgres(
     session?.destroy()
   }
   return checks
+}
+
+function tableCheck({ name, columns }: Table): DestinationCheck {
+  return {
+    name: 'table',
+    ok: true,
+    message: `Table ${name} has ${columns.length} columns.`,
+    tableColumns: columns
+      .filter((column) => !column.isGenerated)
+      .map((column) => ({
+        column_name: column.name,
+        data_type: column.type,
+        is_nullable: !column.isNotNull,
+        has_default: column.hasDefault,
+      })),
+  }
 }
 
 /** Which types of column can take which JSON type at all; single values may still not fit. */

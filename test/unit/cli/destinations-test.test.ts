@@ -33,6 +33,11 @@ for (const { name, scheme, server, query } of servers) {
       const fresh = await test(pipe, '--url', url, ...columns, '--sample')
       t.equal(fresh.code, 0, fresh.stderr)
       t.match(checks(fresh).at(-1), { name: 'sample', ok: true })
+      t.match(
+        JSON.parse(fresh.stdout).table_columns,
+        [{ column_name: 'id' }, { column_name: 'n', is_nullable: false }],
+        'the JSON has the columns of the table',
+      )
 
       const created = await runCli(['destinations', 'create', pipe, '--url', url, ...columns], { env })
       t.equal(created.code, 0, created.stderr)
