@@ -119,7 +119,9 @@ t.test('a pipe: created, described, paused and resumed, limited, opened to an or
 t.test('a database: tested, its checks listed, saved with its columns', async (t) => {
   const postgres = await startPostgres({ ssl: false })
   t.teardown(() => postgres.stop())
-  await postgres.query('CREATE TABLE events (id bigint PRIMARY KEY, name text)')
+  await postgres.query(
+    'CREATE TABLE events (id bigint PRIMARY KEY, name text, ts text, arrived timestamptz DEFAULT now())',
+  )
   const pipeId = await daemon.createPipe({ pipe_name: 'rows' })
   const { page, problems, close } = await dashboard.visit('admin')
   await page.goto(`${daemon.url}/dashboard/pipes/${pipeId}/destinations/new`)
@@ -143,6 +145,25 @@ t.test('a database: tested, its checks listed, saved with its columns', async (t
   await page.getByRole('button', { name: 'Test only' }).click()
   await page.getByText('Every check passed').waitFor()
   t.ok((await page.getByRole('list', { name: 'Checks' }).getByRole('listitem').count()) > 3)
+  const inTable = (name: string) => page.getByRole('group', { name: `Table column ${name}`, exact: true })
+  const keyOf = (name: string) => inTable(name).getByLabel('Takes the key')
+  t.equal(await inTable('id').count(), 0, 'what is mapped is not offered')
+  t.same(
+    await Promise.all(['name', 'ts', 'arrived'].map((name) => keyOf(name).inputValue())),
+    ['name', 'ingest_ts', ''],
+    'its own name, a key that the pipe adds, nothing where there is a default',
+  )
+  t.match(await inTable('arrived').innerText(), /timestamp with time zone, has a default/)
+  await keyOf('name').fill('title')
+  await page.getByRole('button', { name: 'Map 2 columns' }).click()
+  t.equal(
+    await page.getByRole('group', { name: 'Column 2' }).getByLabel('Key of the record').inputValue(),
+    'title',
+  )
+  t.match(await column.innerText(), /In the table: bigint/)
+  await page.getByRole('textbox', { name: 'Table' }).fill('others')
+  await inTable('arrived').waitFor({ state: 'detached' })
+  await page.getByRole('textbox', { name: 'Table' }).fill('events')
   const twin = await page.locator('details', { hasText: 'Copy as CLI' }).last().textContent()
   t.match(twin, /destinations create rows --type database .*--column id:number:dedupe_id/)
   t.notMatch(twin, postgres.password, 'the password is in no command')
@@ -151,16 +172,29 @@ t.test('a database: tested, its checks listed, saved with its columns', async (t
   const [made] = (await stored(pipeId)).destinations
   t.match(made, {
     destination_type: 'destination_database',
-    columns: [{ column_name: 'id', source_field: 'id' }],
+    columns: [
+      { column_name: 'id', source_field: 'id' },
+      { column_name: 'name', source_field: 'title', column_type: 'string' },
+      { column_name: 'ts', source_field: 'ingest_ts' },
+    ],
   })
-  await daemon.ingest(pipeId, { id: 12345678901, name: 'first' })
+  await daemon.ingest(pipeId, { id: 12345678901, title: 'first' })
   await until('the row is there', async () => (await postgres.query('SELECT 1 FROM events')).length === 1)
+  const [row] = await postgres.query('SELECT name, ts, arrived IS NOT NULL AS has_arrived FROM events')
+  t.match(row, { name: 'first', ts: /^20/, has_arrived: true })
 
   await page.getByRole('link', { name: 'Change' }).click()
   await page.getByLabel('Name (optional)').fill('warehouse')
+  await page.getByRole('button', { name: 'Test only' }).click()
+  t.equal(await page.getByRole('button', { name: 'Map 0 columns' }).isDisabled(), true)
+  await keyOf('arrived').fill('sent')
+  await page.getByRole('button', { name: 'Map 1 column' }).click()
   await page.getByRole('button', { name: 'Test and save' }).click()
   await page.getByRole('heading', { name: 'warehouse', level: 1 }).waitFor()
-  t.equal((await stored(pipeId)).destinations[0]?.destination_name, 'warehouse')
+  t.match((await stored(pipeId)).destinations[0], {
+    destination_name: 'warehouse',
+    columns: [{}, {}, {}, { column_name: 'arrived', source_field: 'sent' }],
+  })
   t.same(problems, [])
   await close()
 })

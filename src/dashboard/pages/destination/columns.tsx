@@ -3,8 +3,10 @@ import type { ColumnMapping } from '../../../contract/destination.ts'
 import { Button, Check, Choice, TextField } from '../../ui/controls.tsx'
 import type { FieldErrors } from '../../ui/failure.tsx'
 import { Section, Soft } from '../../ui/layout.tsx'
+import { Outside } from '../../ui/text.tsx'
 import styles from './columns.module.css'
 import type { ColumnDraft } from './draft.ts'
+import { type KnownTable, TableColumns, typeIn } from './table-columns.tsx'
 
 const types = ['string', 'number', 'boolean', 'object', 'array', 'null'] as const
 const roles: readonly (readonly [ColumnDraft['role'], string])[] = [
@@ -14,26 +16,31 @@ const roles: readonly (readonly [ColumnDraft['role'], string])[] = [
   ['received_at', 'time of arrival'],
 ]
 
+const unmapped = { name: '', type: 'string', source: '', role: '', isRequired: false } as const
+
 export function ColumnFields({
   columns,
+  table,
   errors,
   onChange,
 }: {
   columns: readonly ColumnDraft[]
+  table: KnownTable
   errors: FieldErrors
   onChange: (columns: ColumnDraft[]) => void
 }) {
   const set = (id: number, next: Partial<ColumnDraft>) =>
     onChange(columns.map((one) => (one.id === id ? { ...one, ...next } : one)))
-  const add = () => {
+  const add = (more: readonly Partial<ColumnDraft>[]) => {
     const id = Math.max(-1, ...columns.map((one) => one.id)) + 1
-    onChange([...columns, { id, name: '', type: 'string', source: '', role: '', isRequired: false }])
+    const added = more.map((one, index) => ({ ...unmapped, ...one, id: id + index }))
+    onChange([...columns, ...added])
   }
   return (
     <Section
       title="Columns"
       actions={
-        <Button changes onClick={add}>
+        <Button changes onClick={() => add([{}])}>
           Map a column
         </Button>
       }
@@ -50,12 +57,14 @@ export function ColumnFields({
             key={column.id}
             column={column}
             index={index}
+            tableType={typeIn(table, column.name)}
             errors={errors}
             onChange={(next) => set(column.id, next)}
             onRemove={() => onChange(columns.filter((one) => one.id !== column.id))}
           />
         ))}
       </div>
+      <TableColumns table={table} mapped={columns} onMap={add} />
     </Section>
   )
 }
@@ -63,12 +72,15 @@ export function ColumnFields({
 function Row({
   column,
   index,
+  tableType,
   errors,
   onChange,
   onRemove,
 }: {
   column: ColumnDraft
   index: number
+  /** What it is in the table, where that is known. */
+  tableType: string | undefined
   errors: FieldErrors
   onChange: (next: Partial<ColumnDraft>) => void
   onRemove: () => void
@@ -114,6 +126,13 @@ function Row({
       <Button changes aria-label={`Remove column ${column.name || index + 1}`} onClick={onRemove}>
         Remove
       </Button>
+      {tableType === undefined ? null : (
+        <div className={styles.inTable}>
+          <Soft>
+            In the table: <Outside text={tableType} />
+          </Soft>
+        </div>
+      )}
     </fieldset>
   )
 }

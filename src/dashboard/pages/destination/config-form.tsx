@@ -6,16 +6,18 @@ import { Section, Soft } from '../../ui/layout.tsx'
 import { ColumnFields } from './columns.tsx'
 import type { DestinationDraft } from './draft.ts'
 import { type ConfigField, configFields } from './fields.ts'
+import type { KnownTable } from './table-columns.tsx'
 
 interface Props {
   draft: DestinationDraft
+  table: KnownTable
   errors: FieldErrors
   /** Of a stored destination: its secrets stay where nothing is typed. */
   isStored: boolean
   onChange: (next: Partial<DestinationDraft>) => void
 }
 
-export function ConfigForm({ draft, errors, isStored, onChange }: Props) {
+export function ConfigForm({ draft, table, errors, isStored, onChange }: Props) {
   const words = wordsOf(draft.type)
   const fields = configFields[draft.type]
   const field = (one: ConfigField) => (
@@ -49,7 +51,12 @@ export function ConfigForm({ draft, errors, isStored, onChange }: Props) {
         )}
       </Section>
       {words.hasColumns ? (
-        <ColumnFields columns={draft.columns} errors={errors} onChange={(columns) => onChange({ columns })} />
+        <ColumnFields
+          columns={draft.columns}
+          table={table}
+          errors={errors}
+          onChange={(columns) => onChange({ columns })}
+        />
       ) : null}
       {draft.type === 'destination_pull' ? null : (
         <Delivery draft={draft} errors={errors} onChange={onChange} isStored={isStored} />
@@ -129,7 +136,7 @@ function Field({
   )
 }
 
-function Delivery({ draft, errors, onChange, isStored }: Props) {
+function Delivery({ draft, errors, onChange, isStored }: Omit<Props, 'table'>) {
   const { flush } = draft
   const set = (next: Partial<typeof flush>) => onChange({ flush: { ...flush, ...next } })
   const usual = wordsOf(draft.type).defaultFlush

@@ -17,6 +17,7 @@ import { say } from '../../ui/toasts.tsx'
 import { Gone, PipeCrumb } from '../pipe/crumbs.tsx'
 import { ConfigForm, shownPaths } from './config-form.tsx'
 import { draftOf, updateBody } from './draft.ts'
+import { useTableColumns } from './table-columns.tsx'
 import { TestAndSave } from './test-and-save.tsx'
 
 export function EditDestinationPage({ pipeId, destinationId }: { pipeId: string; destinationId: string }) {
@@ -60,6 +61,7 @@ function EditForm({ pipeId, destination }: { pipeId: string; destination: Destin
   const pipeName = usePipeOverview(pipeId)?.pipe_name ?? 'PIPE'
   const { destination_id: id, destination_type: type } = stored
   const lane = `/pipes/${pipeId}/destinations/${id}`
+  const table = useTableColumns(pipeId, draft)
   const patch = updateBody(draftOf(stored), draft)
   const update = useChange(async (isForced: boolean) => {
     const { destination: now } = (await api.destinations.get(pipeId, id)).body
@@ -101,6 +103,7 @@ function EditForm({ pipeId, destination }: { pipeId: string; destination: Destin
       )}
       <ConfigForm
         draft={draft}
+        table={table}
         errors={errors}
         isStored
         onChange={(next) => setDraft((now) => ({ ...now, ...next }))}
@@ -113,6 +116,7 @@ function EditForm({ pipeId, destination }: { pipeId: string; destination: Destin
         saveWord="save"
         save={() => save(false)}
         onFailure={setFailure}
+        onTableColumns={table.learn}
       />
       <div>
         <ButtonLink to={lane}>Back to the lane</ButtonLink>

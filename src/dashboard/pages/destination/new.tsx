@@ -16,6 +16,7 @@ import { PipeCrumb } from '../pipe/crumbs.tsx'
 import { ConfigForm, shownPaths } from './config-form.tsx'
 import { createBody, type DestinationDraft, emptyDraft } from './draft.ts'
 import styles from './new.module.css'
+import { useTableColumns } from './table-columns.tsx'
 import { TestAndSave } from './test-and-save.tsx'
 
 const kinds: readonly (readonly [DestinationType, string, string])[] = [
@@ -75,6 +76,7 @@ function NewForm({
   const pipeName = usePipeOverview(pipeId)?.pipe_name ?? 'PIPE'
   const [failure, setFailure] = useState<unknown>(null)
   const body = createBody(draft)
+  const table = useTableColumns(pipeId, draft)
   const create = useChange(() => api.destinations.create(pipeId, body))
   const { destination_type: _, ...fields } = body
   const twin = command(
@@ -105,7 +107,7 @@ function NewForm({
         </Button>
       </div>
       <FailureNotice failure={failure} shown={shownPaths(errors, draft)} />
-      <ConfigForm draft={draft} errors={errors} isStored={false} onChange={onChange} />
+      <ConfigForm draft={draft} table={table} errors={errors} isStored={false} onChange={onChange} />
       <TestAndSave
         pipeId={pipeId}
         body={body}
@@ -114,6 +116,7 @@ function NewForm({
         saveWord="save"
         save={save}
         onFailure={setFailure}
+        onTableColumns={table.learn}
       />
       <CliTwin command={twin} />
     </form>

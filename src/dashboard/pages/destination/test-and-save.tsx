@@ -1,6 +1,7 @@
 /** Tries a destination as the daemon would use it, lists the checks, and saves when they pass or when somebody insists. */
 import { useState } from 'react'
 import type { DestinationTestBody } from '../../../client/client.ts'
+import type { TableColumn } from '../../../contract/destination.ts'
 import type { SuccessBody } from '../../../contract/operations.ts'
 import { api, change } from '../../data/api.ts'
 import { Button, Check, formStyles } from '../../ui/controls.tsx'
@@ -18,9 +19,20 @@ interface Props {
   saveWord: string
   save: () => Promise<unknown>
   onFailure: (failure: unknown) => void
+  /** What a test of a database tells of its table. */
+  onTableColumns: (columns: readonly TableColumn[] | undefined) => void
 }
 
-export function TestAndSave({ pipeId, body, hasSample, isSaving, saveWord, save, onFailure }: Props) {
+export function TestAndSave({
+  pipeId,
+  body,
+  hasSample,
+  isSaving,
+  saveWord,
+  save,
+  onFailure,
+  onTableColumns,
+}: Props) {
   const [withSample, setWithSample] = useState(false)
   const [result, setResult] = useState<(Result & { of: string }) | null>(null)
   const [isTesting, setTesting] = useState(false)
@@ -35,6 +47,7 @@ export function TestAndSave({ pipeId, body, hasSample, isSaving, saveWord, save,
         api.destinations.test(pipeId, body, hasSample && withSample),
       )
       setResult({ ...tested, of: text })
+      onTableColumns(tested.table_columns)
       return tested.ok
     } catch (error) {
       setResult(null)
