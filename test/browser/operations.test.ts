@@ -199,6 +199,46 @@ t.test('a database: tested, its checks listed, saved with its columns', async (t
   await close()
 })
 
+t.test('the pinned key of a database server: shown, and reset when a person says so', async (t) => {
+  const postgres = await startPostgres()
+  t.teardown(() => postgres.stop())
+  await postgres.query('CREATE TABLE events (id int)')
+  const pipeId = await daemon.createPipe({ pipe_name: 'pinned' })
+  const { port, database, user: username, password } = postgres
+  const id = await daemon.createDestination(pipeId, {
+    destination_type: 'destination_database',
+    // Neither localhost nor 127.0.0.1: over TLS.
+    destination_config: { host: '127.0.0.2', port, database, username, password, table: 'events' },
+  })
+  const pin = async () => (await stored(pipeId)).destinations[0]?.tls_pin as { sha256: string } | null
+  const { page, problems, close } = await dashboard.visit('admin')
+  await page.goto(`${daemon.url}/dashboard/pipes/${pipeId}/destinations/${id}`)
+  await page.getByRole('button', { name: 'Rewind …' }).waitFor()
+  const reset = page.getByRole('button', { name: 'Reset the pin …' })
+  t.equal(await reset.count(), 0, 'not before a key is pinned')
+
+  await daemon.ingest(pipeId, { id: 1 })
+  await until('the key is pinned', async () => (await pin()) !== null)
+  await until('the row is there', async () => (await postgres.query('SELECT 1 FROM events')).length === 1)
+  const pinned = await pin()
+  await page.reload()
+  await page.getByText(pinned?.sha256.slice(0, 16) ?? 'no pin').waitFor()
+  await reset.click()
+  t.match(await page.getByRole('dialog').textContent(), new RegExp(`destinations reset-pin ${id}`))
+  await page.getByRole('dialog').getByRole('button', { name: 'Cancel' }).click()
+  await page.getByRole('dialog').waitFor({ state: 'detached' })
+  t.same(await pin(), pinned, 'nothing is reset by asking')
+
+  const words = await confirm(page, 'Reset the pin …', /^Reset the pin$/)
+  t.match(words, /trusts whichever key it finds/)
+  await reset.waitFor({ state: 'detached' })
+  t.equal(await pin(), null)
+  await daemon.ingest(pipeId, { id: 2 })
+  await until('the next connection pins again', async () => (await pin())?.sha256 === pinned?.sha256)
+  t.same(problems, [])
+  await close()
+})
+
 t.test('a bucket and a pull lane', async (t) => {
   const s3 = await startS3('archive')
   t.teardown(() => s3.stop())
