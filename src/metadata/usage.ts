@@ -5,6 +5,7 @@
  * A mark is how much of a pipe's running totals in the buffer the sums include. Sums and marks move in one
  * transaction: after a crash, the buffer's totals less the mark are what is still to be added.
  */
+import { setImmediate } from 'node:timers/promises'
 import { CompiledQuery, sql } from 'kysely'
 import {
   type Connection,
@@ -40,32 +41,19 @@ export function usage(db: Connection): Metadata['usage'] {
   return {
     byPipe: (workspaceId, sinceMs) => sumsByPipe(db, normaliseId(workspaceId), sinceMs),
 
-    /**
-     * From the pipes of the workspace to their hours, each by its key: what other workspaces have costs nothing. 1,000 pipes:
-     * 12 ms for 24 hours, 75 ms for 168.
-     */
     async byHour(workspaceId, pipeId, firstMs, lastMs) {
-      const ofWorkspace = db
-        .selectFrom('pipes')
-        .innerJoin('usage_hours as hour', 'hour.pipe_id', 'pipes.pipe_id')
-        .select('hour.hour_ms')
-        .select((eb) => countColumns.map((name) => eb.fn.sum(`hour.${name}`).as(name)))
-        .where('pipes.workspace_id', '=', normaliseId(workspaceId))
-        .where('hour.hour_ms', '>=', firstMs)
-        // Later hours are there when the clock was ahead for a while.
-        .where('hour.hour_ms', '<=', lastMs)
-        .groupBy('hour.hour_ms')
-      const rows = await (pipeId === null
-        ? ofWorkspace
-        : ofWorkspace.where('pipes.pipe_id', '=', normaliseId(pipeId))
-      ).execute()
-      return new Map(
-        rows.map(({ hour_ms, ...sums }) => {
+      const found: Awaited<ReturnType<Metadata['usage']['byHour']>> = new Map()
+      // A day of 1,000 pipes takes 12 ms of the thread that answers everybody, a week 75 ms: a day at a time.
+      for (let fromMs = firstMs; fromMs <= lastMs; fromMs += dayLength) {
+        if (fromMs > firstMs) await setImmediate()
+        const toMs = Math.min(fromMs + dayLength - hourLength, lastMs)
+        for (const { hour_ms, ...sums } of await sumsByHour(db, workspaceId, pipeId, fromMs, toMs)) {
           const counts = { ...noCounts }
           for (const name of countColumns) counts[name] = Number(sums[name])
-          return [Number(hour_ms), counts]
-        }),
-      )
+          found.set(Number(hour_ms), counts)
+        }
+      }
+      return found
     },
 
     async addIngest(counts, marks) {
@@ -150,6 +138,28 @@ export function usage(db: Connection): Metadata['usage'] {
       )
     },
   }
+}
+
+/** From the pipes of the workspace to their hours, each by its key: what other workspaces have costs nothing. */
+function sumsByHour(
+  db: Connection,
+  workspaceId: string,
+  pipeId: string | null,
+  firstMs: number,
+  lastMs: number,
+) {
+  const ofWorkspace = db
+    .selectFrom('pipes')
+    .innerJoin('usage_hours as hour', 'hour.pipe_id', 'pipes.pipe_id')
+    .select('hour.hour_ms')
+    .select((eb) => countColumns.map((name) => eb.fn.sum(`hour.${name}`).as(name)))
+    .where('pipes.workspace_id', '=', normaliseId(workspaceId))
+    .where('hour.hour_ms', '>=', firstMs)
+    // Later hours are there when the clock was ahead for a while.
+    .where('hour.hour_ms', '<=', lastMs)
+    .groupBy('hour.hour_ms')
+  const wanted = pipeId === null ? ofWorkspace : ofWorkspace.where('pipes.pipe_id', '=', normaliseId(pipeId))
+  return wanted.execute()
 }
 
 async function sumsByPipe(
