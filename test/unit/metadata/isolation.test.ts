@@ -35,6 +35,8 @@ async function everythingOf(workspaceId: string): Promise<unknown> {
     limits: await metadata.limits.get(workspaceId, pipeId),
     origins: await metadata.origins.list(workspaceId, pipeId),
     usage: await metadata.usage.byPipe(workspaceId, 0),
+    hours: [...(await metadata.usage.byHour(workspaceId, null, 0, 0))],
+    hoursOfPipe: [...(await metadata.usage.byHour(workspaceId, pipeId, 0, 0))],
   }
 }
 
@@ -52,6 +54,8 @@ const attempts: Record<string, (t: Test) => Promise<void>> = {
       limits: null,
       origins: [],
       usage: {},
+      hours: [],
+      hoursOfPipe: [],
     })
     t.strictSame(
       (await metadata.apiKeys.list(stranger)).map((row) => row.api_key_name),
@@ -90,7 +94,7 @@ for (const [name, attempt] of Object.entries(attempts)) {
 }
 
 t.test('the list of attempts covers every method that takes a workspace', async (t) => {
-  const reads = ['list', 'get', 'find', 'byPipe']
+  const reads = ['list', 'get', 'find', 'byPipe', 'byHour']
   const own = ['pipes.create', 'apiKeys.create', 'workspaces.create', 'usage.addIngest', 'usage.marks']
   const other = ['apiKeys.prune', 'usage.ingestedSince', 'usage.prune']
   const nouns = ['workspaces', 'pipes', 'destinations', 'limits', 'origins', 'apiKeys', 'usage'] as const
