@@ -4,6 +4,27 @@ import Type, { type Static } from 'typebox'
 /** How many hours may be asked for; each is kept for a day longer. */
 export const usageHours = { min: 1, max: 168, default: 24 } as const
 
+/** What is counted of a pipe in each hour. */
+export const usageCounts = [
+  'ingest_requests',
+  'ingest_records',
+  'ingest_bytes',
+  'rejected_requests',
+  'delivered_records',
+  'failed_attempts',
+  'skipped_records',
+] as const
+export type UsageCounts = Record<(typeof usageCounts)[number], number>
+export const noUsageCounts: Readonly<UsageCounts> = {
+  ingest_requests: 0,
+  ingest_records: 0,
+  ingest_bytes: 0,
+  rejected_requests: 0,
+  delivered_records: 0,
+  failed_attempts: 0,
+  skipped_records: 0,
+}
+
 const count = () => Type.Integer({ minimum: 0 })
 
 export const UsageHour = Type.Object({

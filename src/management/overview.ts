@@ -9,6 +9,7 @@ import { dayMs } from '../quantities.ts'
 import type { ManagementDeps } from './deps.ts'
 import { initialLaneStatus } from './destinations.ts'
 import { SharedRuns } from './shared-runs.ts'
+import { addCounts, laterIngest } from './usage.ts'
 
 type Deps = Pick<
   ManagementDeps,
@@ -101,15 +102,10 @@ function addPending(
   pending: readonly IngestCounts[],
 ): void {
   const byId = new Map(pipes.map((pipe) => [pipe.pipe_id, pipe]))
-  for (const { pipeId, requests, records, bytes, rejected, lastIngestMs } of pending) {
-    const pipe = byId.get(pipeId)
+  for (const counts of pending) {
+    const pipe = byId.get(counts.pipeId)
     if (pipe === undefined) continue
-    pipe.usage_today.ingest_requests += requests
-    pipe.usage_today.ingest_records += records
-    pipe.usage_today.ingest_bytes += bytes
-    pipe.usage_today.rejected_requests += rejected
-    const last = lastIngestMs === null ? null : new Date(lastIngestMs).toISOString()
-    // ISO 8601 UTC texts of one form sort as times do.
-    if (last !== null && (pipe.last_ingest_ts ?? '') < last) pipe.last_ingest_ts = last
+    addCounts(pipe.usage_today, counts)
+    pipe.last_ingest_ts = laterIngest(pipe.last_ingest_ts, counts)
   }
 }

@@ -3,7 +3,7 @@
  * a scan.
  */
 import { type PipeUsage, usageStatsWindowHours } from '../contract/pipe.ts'
-import { type UsageByHour, usageHours } from '../contract/usage.ts'
+import { noUsageCounts, type UsageByHour, usageHours } from '../contract/usage.ts'
 import { throwIfErrors } from '../contract/validate.ts'
 import type { IngestCounts } from '../metadata/store.ts'
 import { hourMs } from '../quantities.ts'
@@ -54,7 +54,7 @@ async function byHour(
   const stored = await deps.metadata.usage.byHour(workspaceId, pipeId, firstMs, lastMs)
   const shown = Array.from({ length: hours }, (_, index) => {
     const atMs = firstMs + index * hourMs
-    const hour = { hour_ts: new Date(atMs).toISOString(), ...noHourUsage, ...stored.get(atMs) }
+    const hour = { hour_ts: new Date(atMs).toISOString(), ...noUsageCounts, ...stored.get(atMs) }
     for (const counts of pending) if (counts.hourMs === atMs) addCounts(hour, counts)
     return hour
   })
@@ -79,30 +79,23 @@ export async function usageByPipe(
     usage_by_pipe[pipeId] = { ...noUsage, ...rolledUp[pipeId], ...backlogs[pipeId] }
   for (const counts of pending) {
     const usage = usage_by_pipe[counts.pipeId]
-    if (usage && counts.hourMs >= sinceMs) addPending(usage, counts)
+    if (usage === undefined || counts.hourMs < sinceMs) continue
+    addCounts(usage, counts)
+    usage.last_ingest_ts = laterIngest(usage.last_ingest_ts, counts)
   }
   return { usage_by_pipe, usage_stats_window_hours: usageStatsWindowHours }
 }
 
-const noHourUsage = {
-  ingest_requests: 0,
-  ingest_records: 0,
-  ingest_bytes: 0,
-  rejected_requests: 0,
-  delivered_records: 0,
-  failed_attempts: 0,
-  skipped_records: 0,
-}
-
 const noUsage: PipeUsage = {
-  ...noHourUsage,
+  ...noUsageCounts,
   pending_messages: 0,
   pending_bytes: 0,
   blocked_lanes: 0,
   last_ingest_ts: null,
 }
 
-function addCounts(
+/** Adds what ingest has counted and not yet written down. */
+export function addCounts(
   usage: Pick<PipeUsage, 'ingest_requests' | 'ingest_records' | 'ingest_bytes' | 'rejected_requests'>,
   counts: IngestCounts,
 ): void {
@@ -112,10 +105,10 @@ function addCounts(
   usage.rejected_requests += counts.rejected
 }
 
-function addPending(usage: PipeUsage, counts: IngestCounts): void {
-  addCounts(usage, counts)
-  if (counts.lastIngestMs === null) return
+/** The later of both, as the API has it. */
+export function laterIngest(known: string | null, counts: IngestCounts): string | null {
+  if (counts.lastIngestMs === null) return known
   const last = new Date(counts.lastIngestMs).toISOString()
   // ISO 8601 UTC texts of one form sort as times do.
-  if (usage.last_ingest_ts === null || usage.last_ingest_ts < last) usage.last_ingest_ts = last
+  return known === null || known < last ? last : known
 }

@@ -3,23 +3,24 @@
  * configs only URLs are opened, to be shown without their secrets.
  */
 import { wordsOf } from '../contract/destination-words.ts'
-import type { UsageToday } from '../contract/overview.ts'
+import { noUsageCounts } from '../contract/usage.ts'
 import { type Connection, inSnapshot, isoTime, normaliseId } from './database.ts'
 import { urlConfig } from './destination-config.ts'
 import type { Sealer } from './secrets.ts'
 import type { Metadata, OverviewDestination } from './store.ts'
+import { countsByPipe } from './usage.ts'
 
 export function overview(db: Connection, sealer: Sealer): Metadata['overview'] {
   return (workspaceId, sinceMs) =>
     inSnapshot(db, async (trx) => {
       const id = normaliseId(workspaceId)
-      const usage = await usageSince(trx, id, sinceMs)
+      const usage = await countsByPipe(trx, id, sinceMs)
       const destinations = await destinationsOf(trx, sealer, id)
       const pipes = await pipesOf(trx, id)
       return pipes.map(({ last_ingest_ms, ...pipe }) => ({
         ...pipe,
         last_ingest_ts: last_ingest_ms === null ? null : isoTime(last_ingest_ms),
-        usage_today: usage.get(pipe.pipe_id) ?? noUsageToday,
+        usage_today: usage.get(pipe.pipe_id) ?? noUsageCounts,
         destinations: destinations.get(pipe.pipe_id) ?? [],
       }))
     })
@@ -75,48 +76,4 @@ async function destinationsOf(
     else others.push(destination)
   }
   return byPipe
-}
-
-const counted = [
-  'ingest_requests',
-  'ingest_records',
-  'ingest_bytes',
-  'rejected_requests',
-  'delivered_records',
-  'failed_attempts',
-  'skipped_records',
-] as const satisfies readonly (keyof UsageToday)[]
-
-export const noUsageToday: UsageToday = {
-  ingest_requests: 0,
-  ingest_records: 0,
-  ingest_bytes: 0,
-  rejected_requests: 0,
-  delivered_records: 0,
-  failed_attempts: 0,
-  skipped_records: 0,
-}
-
-async function usageSince(
-  trx: Connection,
-  workspaceId: string,
-  sinceMs: number,
-): Promise<Map<string, UsageToday>> {
-  const rows = await trx
-    .selectFrom('pipes')
-    .innerJoin('usage_hours as hour', (join) =>
-      join.onRef('hour.pipe_id', '=', 'pipes.pipe_id').on('hour.hour_ms', '>=', sinceMs),
-    )
-    .select('pipes.pipe_id')
-    .select((eb) => counted.map((name) => eb.fn.sum(`hour.${name}`).as(name)))
-    .where('pipes.workspace_id', '=', workspaceId)
-    .groupBy('pipes.pipe_id')
-    .execute()
-  return new Map(
-    rows.map(({ pipe_id, ...sums }) => {
-      const usage = { ...noUsageToday }
-      for (const name of counted) usage[name] = Number(sums[name])
-      return [pipe_id, usage]
-    }),
-  )
 }

@@ -7,6 +7,7 @@
  */
 import { setImmediate } from 'node:timers/promises'
 import { CompiledQuery, sql } from 'kysely'
+import { noUsageCounts, type UsageCounts, usageCounts } from '../contract/usage.ts'
 import {
   type Connection,
   inWriteTransaction,
@@ -25,16 +26,6 @@ export function hourStart(ms: number): number {
   return ms - (ms % hourLength)
 }
 
-const countColumns = [
-  'ingest_requests',
-  'ingest_records',
-  'ingest_bytes',
-  'rejected_requests',
-  'delivered_records',
-  'failed_attempts',
-  'skipped_records',
-] as const satisfies readonly (keyof UsageHourRow)[]
-
 export function usage(db: Connection): Metadata['usage'] {
   const addToHour = usageIncrement(db)
   const setMark = markUpsert(db)
@@ -48,9 +39,7 @@ export function usage(db: Connection): Metadata['usage'] {
         if (fromMs > firstMs) await setImmediate()
         const toMs = Math.min(fromMs + dayLength - hourLength, lastMs)
         for (const { hour_ms, ...sums } of await sumsByHour(db, workspaceId, pipeId, fromMs, toMs)) {
-          const counts = { ...noCounts }
-          for (const name of countColumns) counts[name] = Number(sums[name])
-          found.set(Number(hour_ms), counts)
+          found.set(Number(hour_ms), countsOf(sums))
         }
       }
       return found
@@ -152,7 +141,7 @@ function sumsByHour(
     .selectFrom('pipes')
     .innerJoin('usage_hours as hour', 'hour.pipe_id', 'pipes.pipe_id')
     .select('hour.hour_ms')
-    .select((eb) => countColumns.map((name) => eb.fn.sum(`hour.${name}`).as(name)))
+    .select((eb) => usageCounts.map((name) => eb.fn.sum(`hour.${name}`).as(name)))
     .where('pipes.workspace_id', '=', normaliseId(workspaceId))
     .where('hour.hour_ms', '>=', firstMs)
     // Later hours are there when the clock was ahead for a while.
@@ -162,28 +151,36 @@ function sumsByHour(
   return wanted.execute()
 }
 
+/** Of each pipe of the workspace that has any since then. */
+export async function countsByPipe(
+  db: Connection,
+  workspaceId: string,
+  sinceMs: number,
+): Promise<Map<string, UsageCounts>> {
+  const rows = await db
+    .selectFrom('pipes')
+    .innerJoin('usage_hours as hour', 'hour.pipe_id', 'pipes.pipe_id')
+    .select('pipes.pipe_id')
+    .select((eb) => usageCounts.map((name) => eb.fn.sum(`hour.${name}`).as(name)))
+    .where('pipes.workspace_id', '=', workspaceId)
+    .where('hour.hour_ms', '>=', sinceMs)
+    .groupBy('pipes.pipe_id')
+    .execute()
+  return new Map(rows.map(({ pipe_id, ...sums }) => [pipe_id, countsOf(sums)]))
+}
+
+function countsOf(sums: Record<keyof UsageCounts, number | string | bigint>): UsageCounts {
+  const counts = { ...noUsageCounts }
+  for (const name of usageCounts) counts[name] = Number(sums[name])
+  return counts
+}
+
 async function sumsByPipe(
   db: Connection,
   workspaceId: string,
   sinceMs: number,
 ): Promise<Record<string, RolledUpUsage>> {
-  const rows = await db
-    .selectFrom('usage_hours as hour')
-    .innerJoin('pipes', 'pipes.pipe_id', 'hour.pipe_id')
-    .select((eb) => [
-      'hour.pipe_id',
-      eb.fn.sum('hour.ingest_requests').as('ingest_requests'),
-      eb.fn.sum('hour.ingest_records').as('ingest_records'),
-      eb.fn.sum('hour.ingest_bytes').as('ingest_bytes'),
-      eb.fn.sum('hour.rejected_requests').as('rejected_requests'),
-      eb.fn.sum('hour.delivered_records').as('delivered_records'),
-      eb.fn.sum('hour.failed_attempts').as('failed_attempts'),
-      eb.fn.sum('hour.skipped_records').as('skipped_records'),
-    ])
-    .where('pipes.workspace_id', '=', workspaceId)
-    .where('hour.hour_ms', '>=', sinceMs)
-    .groupBy('hour.pipe_id')
-    .execute()
+  const counts = await countsByPipe(db, workspaceId, sinceMs)
   // Not bounded by the window: a quiet day does not hide when the last request was.
   const last = await db
     .selectFrom('usage_hours as hour')
@@ -194,33 +191,11 @@ async function sumsByPipe(
     .groupBy('hour.pipe_id')
     .execute()
   const lastIngest = new Map(last.map((row) => [row.pipe_id, isoTime(row.last_ingest_ms ?? 0)]))
-  const usage: Record<string, RolledUpUsage> = Object.fromEntries(
-    rows.map((row) => [
-      row.pipe_id,
-      {
-        ingest_requests: Number(row.ingest_requests),
-        ingest_records: Number(row.ingest_records),
-        ingest_bytes: Number(row.ingest_bytes),
-        rejected_requests: Number(row.rejected_requests),
-        delivered_records: Number(row.delivered_records),
-        failed_attempts: Number(row.failed_attempts),
-        skipped_records: Number(row.skipped_records),
-        last_ingest_ts: lastIngest.get(row.pipe_id) ?? null,
-      },
-    ]),
-  )
-  for (const [pipeId, last_ingest_ts] of lastIngest) usage[pipeId] ??= { ...noCounts, last_ingest_ts }
+  const usage: Record<string, RolledUpUsage> = {}
+  for (const [pipeId, sums] of counts)
+    usage[pipeId] = { ...sums, last_ingest_ts: lastIngest.get(pipeId) ?? null }
+  for (const [pipeId, last_ingest_ts] of lastIngest) usage[pipeId] ??= { ...noUsageCounts, last_ingest_ts }
   return usage
-}
-
-const noCounts = {
-  ingest_requests: 0,
-  ingest_records: 0,
-  ingest_bytes: 0,
-  rejected_requests: 0,
-  delivered_records: 0,
-  failed_attempts: 0,
-  skipped_records: 0,
 }
 
 export type UsageIncrement = UsageHourRow
@@ -230,12 +205,12 @@ export type UsageIncrement = UsageHourRow
  * row, and are dropped with it instead of failing the transaction they are part of. The text is compiled once.
  */
 export function usageIncrement(db: Connection): (increment: UsageIncrement) => CompiledQuery {
-  const columns = ['hour_ms', ...countColumns, 'last_ingest_ms'] as const
+  const columns = ['hour_ms', ...usageCounts, 'last_ingest_ms'] as const
   const text = sql`
     INSERT INTO usage_hours (pipe_id, ${sql.join(columns.map((column) => sql.ref(column)))})
     SELECT pipe_id, ${sql.join(columns.map(() => sql`CAST(${null} AS bigint)`))} FROM pipes WHERE pipe_id = ${null}
     ON CONFLICT (pipe_id, hour_ms) DO UPDATE SET
-      ${sql.join(countColumns.map((column) => sql`${sql.ref(column)} = usage_hours.${sql.ref(column)} + excluded.${sql.ref(column)}`))},
+      ${sql.join(usageCounts.map((column) => sql`${sql.ref(column)} = usage_hours.${sql.ref(column)} + excluded.${sql.ref(column)}`))},
       last_ingest_ms = CASE
         WHEN usage_hours.last_ingest_ms IS NULL OR excluded.last_ingest_ms > usage_hours.last_ingest_ms
         THEN excluded.last_ingest_ms ELSE usage_hours.last_ingest_ms END`.compile(db).sql
