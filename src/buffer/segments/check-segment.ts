@@ -11,7 +11,7 @@ import type { PipePosition } from './position.ts'
 import type { SegmentFormat } from './row-checksum.ts'
 import { readSealedRows, type SealedRow } from './sealed-rows.ts'
 import { readHoles } from './segment-facts.ts'
-import { openReadOnly, type SeqRange } from './segment-file.ts'
+import { openReadOnly, pageBytesIn, type SeqRange } from './segment-file.ts'
 import { isCorrupt, isGone } from './sqlite-errors.ts'
 
 export interface SegmentCheck {
@@ -204,10 +204,6 @@ function checkRows(
 function isSealed(db: Database.Database, file: string): boolean {
   const isMarked = db.prepare('SELECT last_clock_ms IS NOT NULL FROM segment').pluck().get() === 1
   return isMarked && fileBytes(`${file}-wal`) === 0
-}
-
-function pageBytesIn(db: Database.Database): number {
-  return Number(db.pragma('page_size', { simple: true }))
 }
 
 function rootOf(db: Database.Database, table: string): number {

@@ -238,8 +238,12 @@ function requireFull(db: Database.Database): void {
   // macOS: fsync alone does not reach the platter. No effect elsewhere.
   db.pragma('fullfsync = ON')
   db.pragma('checkpoint_fullfsync = ON')
-  const pageBytes = Number(db.pragma('page_size', { simple: true }))
-  db.pragma(`wal_autocheckpoint = ${backstopWalBytes / pageBytes}`)
+  db.pragma(`wal_autocheckpoint = ${backstopWalBytes / pageBytesIn(db)}`)
+}
+
+/** Size of a page of the file that is open. */
+export function pageBytesIn(db: Database.Database): number {
+  return Number(db.pragma('page_size', { simple: true }))
 }
 
 /** The first access of a WAL database resets `synchronous` in this build: only a look after a write counts. */

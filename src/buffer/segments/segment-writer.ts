@@ -13,6 +13,7 @@ import {
   leaveWal,
   type NewSegment,
   openForWriting,
+  pageBytesIn,
   type SeqRange,
 } from './segment-file.ts'
 import { isDiskFull } from './sqlite-errors.ts'
@@ -59,7 +60,7 @@ export class SegmentWriter {
     this.#insertPipe = db.prepare('INSERT INTO pipe VALUES (?, ?, 0, 0, 0, 0)')
     this.#insertMessage = db.prepare(insertMessage)
     this.#pageCount = db.prepare('PRAGMA page_count').pluck()
-    this.#pageSize = Number(db.pragma('page_size', { simple: true }))
+    this.#pageSize = pageBytesIn(db)
   }
 
   begin(): void {
