@@ -261,6 +261,11 @@ export class SegmentLog {
     return this.#pipes.appended()
   }
 
+  /** See SegmentWriter. */
+  walBytes(): number {
+    return this.#writer.walBytes()
+  }
+
   checkpoint(): void {
     onFile('writing', this.#writer.file, () => this.#writer.checkpoint())
   }

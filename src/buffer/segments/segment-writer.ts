@@ -47,8 +47,11 @@ export class SegmentWriter {
   readonly #insertPipe: Database.Statement
   readonly #insertMessage: Database.Statement
   readonly #pageCount: Database.Statement
+  readonly #walFrames: Database.Statement
   readonly #pageSize: number
   #isFullKnown = false
+  /** Of the WAL: what a reader kept the last checkpoint from moving. */
+  #keptFrames = 0
 
   constructor(db: Database.Database, firstSeq: number) {
     this.firstSeq = firstSeq
@@ -60,6 +63,8 @@ export class SegmentWriter {
     this.#insertPipe = db.prepare('INSERT INTO pipe VALUES (?, ?, 0, 0, 0, 0)')
     this.#insertMessage = db.prepare(insertMessage)
     this.#pageCount = db.prepare('PRAGMA page_count').pluck()
+    // NOOP moves nothing and takes 2 µs. SQLite has it since 3.51.0 (see sqlite-version.ts).
+    this.#walFrames = db.prepare('PRAGMA wal_checkpoint(NOOP)').raw()
     this.#pageSize = pageBytesIn(db)
   }
 
@@ -105,9 +110,21 @@ export class SegmentWriter {
     return Number(this.#pageCount.get()) * this.#pageSize
   }
 
+  /**
+   * What was written to the WAL and can be moved into the database, but is not yet. It is pages, not messages: a message
+   * of 500 bytes committed alone is two or three of them.
+   */
+  walBytes(): number {
+    const [, written, moved] = this.#walFrames.get() as [busy: number, written: number, moved: number]
+    const waiting = Math.max(0, written - moved)
+    this.#keptFrames = Math.min(this.#keptFrames, waiting)
+    return (waiting - this.#keptFrames) * this.#pageSize
+  }
+
   /** Moves the WAL into the database as far as no reader needs it. Waits for nobody. */
   checkpoint(): void {
-    this.#db.pragma('wal_checkpoint(PASSIVE)')
+    const [row] = this.#db.pragma('wal_checkpoint(PASSIVE)') as { log: number; checkpointed: number }[]
+    this.#keptFrames = row === undefined ? 0 : Math.max(0, row.log - row.checkpointed)
   }
 
   /** Writes down the clock of the last commit and the last seq; part of sealing. */

@@ -1,5 +1,5 @@
 /** Sealing, totals over segments, damage, missing messages: what is particular to keeping the buffer in files. */
-import { existsSync, readdirSync, readFileSync, readlinkSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, readlinkSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import Database from 'better-sqlite3'
 import t from 'tap'
@@ -10,6 +10,7 @@ import {
   countOf,
   idempotent,
   KiB,
+  MiB,
   message,
   newPipeId,
   openAt,
@@ -42,6 +43,19 @@ t.test(
     t.ok(names.length > 5, `${names.length} segments`)
     t.same(textsOf(await readAll(reader, pipeId, 0, 7)), given)
     t.same(behind, [])
+  },
+)
+
+t.test(
+  'the WAL is kept short by what is written to it, also where each small message is a commit',
+  async (t) => {
+    const root = temporaryDirectory(t)
+    const { handle } = await openAt(t, root)
+    const pipeId = newPipeId()
+    const wal = `${segmentFile(specAt(root).dir, { firstSeq: 1, generation: 0 })}-wal`
+    // Two or three pages of 16 KiB each: 16 MiB at least.
+    for (let n = 0; n < 500; n += 1) await handle.appender.append(message(pipeId, `${n}`))
+    t.ok(statSync(wal).size < 9 * MiB, `${statSync(wal).size} bytes`)
   },
 )
 
