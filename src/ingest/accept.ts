@@ -7,7 +7,6 @@
  * HTTP: a request is what it can be asked for, and what is returned is what happened. `post` resolves only after
  * `append` has, which is after fsync.
  */
-import { v7 as newMsgId } from 'uuid'
 import {
   type Appended,
   type Appender,
@@ -27,6 +26,7 @@ import type { ClientIp } from './client-ip.ts'
 import { decodeBody } from './decode.ts'
 import { type Enrichment, type EnrichmentPlan, enrichmentPlans } from './enrich.ts'
 import type { Geo } from './geo.ts'
+import { newMsgId } from './msg-id.ts'
 import { type Preparation, type Prepared, prepare } from './prepare.ts'
 import type { LimitState, Quota } from './quota.ts'
 import { openScanner, type Scanner } from './scanner.ts'

@@ -11,9 +11,9 @@
  *
  * A share is an equal part, with one part more than there are holders: whoever comes next finds room.
  */
-import { v7 as newMsgId } from 'uuid'
 import { ApiError } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
+import { newMsgId } from './msg-id.ts'
 import { bodyBytesAt, bodyPipesAt, headEntry, SharedCounters } from './shared-counters.ts'
 
 export interface BodyMemory {

@@ -9,10 +9,10 @@
  * nothing to do for a while is ended: the memory of its scanner grows with the largest body and never gets smaller.
  */
 import { Worker } from 'node:worker_threads'
-import { v7 as newMsgId } from 'uuid'
 import { ApiError } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import { errorCode } from '../error-code.ts'
+import { newMsgId } from './msg-id.ts'
 import type { ParseRequest, ParseResult } from './parser-protocol.ts'
 import type { Preparation, Prepared } from './prepare.ts'
 import { FairQueue } from './turns.ts'
