@@ -80,6 +80,11 @@ export function openClient({ url, dataUrl = url, apiKey, keySource = null, chang
           headers: { accept: '*/*' },
         })
       ).text,
+    /** `since`: the revision of an overview; the response then has what changed after it, or everything. */
+    overview: (since: string | null, signal?: AbortSignal) => {
+      const query = since === null ? '' : `?since=${encodeURIComponent(since)}`
+      return call<'getOverview'>('GET', `/v1/overview${query}`, { signal })
+    },
     pipes: {
       list: (signal?: AbortSignal) => call<'listPipes'>('GET', '/v1/pipes', { signal }),
       create: (body: PipeCreate) => call<'createPipe'>('POST', '/v1/pipes', { body }),

@@ -1,8 +1,7 @@
 /**
- * What the dashboard's API has beside the operations of `/v1`: signing in, users, and everything at one glance. The
+ * What the dashboard's API has beside the operations of `/v1`: signing in and users. The
  * session is a cookie that the browser keeps; with everything but GET goes the CSRF token of `current`.
  */
-import type { Overview } from '../contract/overview.ts'
 import type { CurrentSession } from '../contract/session.ts'
 import type { SetupLink, User, UserCreate, UserRole, UserUpdate } from '../contract/user.ts'
 import { type SendOptions, send } from './http.ts'
@@ -38,6 +37,5 @@ export function openDashboardClient(url: string, changeHeaders: () => Record<str
       createSetupLink: (role: UserRole) =>
         call<SetupLink>('POST', '/v1/setup-links', { body: { user_role: role } }),
     },
-    overview: (signal?: AbortSignal) => call<Overview>('GET', '/v1/overview', { signal }),
   }
 }

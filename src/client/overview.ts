@@ -1,4 +1,7 @@
-/** What is read out of overviews: how fast records move between two of them, and which lanes need somebody. Pure. */
+/**
+ * What is read out of overviews: what one that has only changes makes of the one before, how fast records move between two of
+ * them, and which lanes need somebody. Pure.
+ */
 import type { Overview, OverviewLane, OverviewPipe } from '../contract/overview.ts'
 import { severity } from './workspace.ts'
 
@@ -9,6 +12,30 @@ export interface Rates {
   byId: ReadonlyMap<string, number>
   ingested: number
   delivered: number
+}
+
+/**
+ * Everything as it is now. `answer` was asked for with the revision of `before`, and has only what changed after it unless it says
+ * otherwise. Pipes that did not change stay the same objects, but for the ages of what waits in them.
+ */
+export function continued(before: Overview | null, answer: Overview): Overview {
+  if (before === null || answer.since === null) return answer
+  const seconds = (Date.parse(answer.server_ts) - Date.parse(before.server_ts)) / 1000
+  const pipes = new Map(before.pipes.map((pipe) => [pipe.pipe_id, older(pipe, seconds)]))
+  for (const pipeId of answer.removed_pipe_ids) pipes.delete(pipeId)
+  for (const pipe of answer.pipes) pipes.set(pipe.pipe_id, pipe)
+  const byName = (a: OverviewPipe, b: OverviewPipe) => (a.pipe_name < b.pipe_name ? -1 : 1)
+  return { ...answer, since: null, removed_pipe_ids: [], pipes: [...pipes.values()].sort(byName) }
+}
+
+function older(pipe: OverviewPipe, seconds: number): OverviewPipe {
+  if (pipe.lanes.every(({ lane }) => lane.pending_messages === 0)) return pipe
+  const lanes = pipe.lanes.map((one) => {
+    if (one.lane.pending_messages === 0) return one
+    const age = one.lane.oldest_pending_age_seconds + seconds
+    return { ...one, lane: { ...one.lane, oldest_pending_age_seconds: age } }
+  })
+  return { ...pipe, lanes }
 }
 
 /** Null: of one service start each, or not one after the other, so that the counters say nothing. */

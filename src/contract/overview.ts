@@ -1,6 +1,7 @@
 /**
  * Everything that a screen shows of a workspace at one moment, in one response: what the dashboard and `pipectl top` ask
- * for every few seconds. Its cost grows with pipes and lanes, never with messages.
+ * for every few seconds. Its cost grows with pipes and lanes, never with messages; who says what it has (`since`) gets what
+ * is different, so that at rest it costs next to nothing.
  */
 import Type, { type Static } from 'typebox'
 import { destinationStatus, LaneStatus } from './destination.ts'
@@ -67,8 +68,19 @@ export const OverviewPipe = Type.Object({
 export type OverviewPipe = Static<typeof OverviewPipe>
 
 export const Overview = Type.Object({
+  revision: Type.String({ description: 'Names this state of the pipes: for `since` of the next request.' }),
+  since: nullable(
+    Type.String({
+      description:
+        'The revision that `pipes` and `removed_pipe_ids` continue. Null: this is everything, and what is known from before is to be forgotten.',
+    }),
+  ),
   server_ts: timestamp(),
-  pipes: Type.Array(OverviewPipe, { description: 'By name.' }),
+  pipes: Type.Array(OverviewPipe, {
+    description:
+      'By name; with `since`, each that is different, with all of its lanes. The age of what waits in a lane (`oldest_pending_age_seconds`) alone does not make it different: until then it grows as `server_ts` does.',
+  }),
+  removed_pipe_ids: Type.Array(uuid(), { description: 'Deleted after `since`; empty without it.' }),
   buffer: Type.Object({
     size_bytes: count(),
     max_bytes: count(),
@@ -92,3 +104,11 @@ export const Overview = Type.Object({
   }),
 })
 export type Overview = Static<typeof Overview>
+
+export const sinceParameter = {
+  in: 'query',
+  name: 'since',
+  schema: Type.String(),
+  description:
+    'The `revision` of an overview: the response then has only the pipes that are different since. Everything when the daemon does not know it (it was started again, or nobody asked for minutes), which `since: null` says.',
+} as const

@@ -1,6 +1,7 @@
 /** Pipes, what is set on one, and the keys of the workspace: served by `management/`. */
 import { ApiKeyCreate } from './api-key.ts'
 import { everyChange, everyKeyed, type Operation, onePipe, withBody } from './operation.ts'
+import { sinceParameter } from './overview.ts'
 import { OriginCreate, PipeCreate, PipeLimits, PipeUpdate } from './pipe.ts'
 import { resourceLimits } from './resource-limits.ts'
 import { responseBodies } from './responses.ts'
@@ -15,6 +16,7 @@ export const pipeOperations = [
     summary:
       'Show every pipe and lane, the buffer and the service at one moment, for a screen that asks again and again',
     auth: 'key',
+    parameters: [sinceParameter],
     success: { status: 200, description: 'The overview', schema: responseBodies.overview },
     errors: everyKeyed,
   },

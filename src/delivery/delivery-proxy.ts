@@ -102,6 +102,7 @@ class Supervisor implements DeliveryHandle {
   }
 
   readonly lanes = this.#read('lanes')
+  readonly lanesSince = this.#read('lanesSince')
   readonly backlogs = this.#read('backlogs')
   readonly blockingMessage = this.#read('blockingMessage')
   readonly skip = this.#forward('skip')
@@ -287,7 +288,9 @@ class Supervisor implements DeliveryHandle {
   }
 
   /** The same; from what is stored while no worker responds. */
-  #read<Method extends 'lanes' | 'backlogs' | 'blockingMessage'>(method: Method): LaneService[Method] {
+  #read<Method extends 'lanes' | 'lanesSince' | 'backlogs' | 'blockingMessage'>(
+    method: Method,
+  ): LaneService[Method] {
     const run = async (...args: unknown[]) => {
       this.#requireOpen()
       if (this.#isUp) {

@@ -18,6 +18,13 @@ export interface PipeBacklog {
   blocked_lanes: number
 }
 
+/** What a look at lanes found different since an earlier one. */
+export interface ChangedLanes {
+  /** For the next look. */
+  revision: string
+  lanes: Record<string, LaneStatus>
+}
+
 /** As the API shows it; of its records (the first 20) each one's own JSON text, never re-serialized. */
 export type BlockingMessage = Omit<SuccessBody<'getBlockingMessage'>, 'records'> & { recordTexts: string[] }
 
@@ -47,6 +54,11 @@ export interface Delivery {
   refresh(pipeId: string): Promise<void>
   /** The lanes of these destinations; one that has no lane yet is left out. */
   lanes(destinationIds: readonly string[]): Promise<Record<string, LaneStatus>>
+  /**
+   * The same, of those that are different since the look that gave this revision, their ages aside; all of them when there was none, or
+   * delivery was started again since.
+   */
+  lanesSince(destinationIds: readonly string[], since: string | null): Promise<ChangedLanes>
   /** Every pipe of the list is in the result. Costs nothing per message. */
   backlogs(pipeIds: readonly string[]): Promise<Record<string, PipeBacklog>>
   /** True: moved past the blocking message. False: nothing was blocking, or the destination is blocked. */

@@ -11,6 +11,7 @@ import type { BlockingMessage, Delivery, PipeBacklog, RewindResult, RewindTarget
 import { DriverDiedError } from './driver-protocol.ts'
 import type { AttemptCounts, Lane, LaneBacklog } from './lane.ts'
 import type { LaneSet } from './lane-set.ts'
+import { LaneViews } from './lane-views.ts'
 
 /** The delivery thread's numbers, as they cross to the main thread for Prometheus. */
 export interface DeliveryMetrics {
@@ -46,6 +47,7 @@ const checkDeadlineMs = 10_000
 
 export function openLaneService({ lanes, reader, clock, check }: LaneServiceDeps): LaneService {
   const consumers = (destinationId: string) => lanes.lane(destinationId)?.consumers
+  const views = new LaneViews(lanes)
 
   return {
     refresh: (pipeId) => lanes.refresh(pipeId),
@@ -57,6 +59,7 @@ export function openLaneService({ lanes, reader, clock, check }: LaneServiceDeps
       }
       return found
     },
+    lanesSince: (destinationIds, since) => views.changedSince(destinationIds, since),
     async backlogs(pipeIds) {
       const found: Record<string, PipeBacklog> = {}
       for (const pipeId of pipeIds) {

@@ -68,6 +68,8 @@ export class LaneSet {
   #cancelReport: (() => void) | null = null
   #cancelLook: (() => void) | null = null
   #heads: Heads = { newestSeq: 0, pipes: new Map() }
+  /** By pipe with lanes: the newest message that the feed told of. */
+  readonly #committedSeqs = new Map<string, number>()
   #hasMoved = false
   #reportedAt = 0
   #isClosing = false
@@ -83,7 +85,7 @@ export class LaneSet {
   async open(): Promise<void> {
     const { feed, source, ownership, clock } = this.#options
     feed.onCommitted((pipes) => {
-      for (const [pipeId] of pipes) this.#committed(pipeId)
+      for (const [pipeId, seq] of pipes) this.#committed(pipeId, seq)
     })
     feed.onDropped(() => {
       this.#notifyDropped()
@@ -128,6 +130,11 @@ export class LaneSet {
 
   lanesOf(pipeId: string): Lane[] {
     return [...(this.#pipes.get(pipeId.toLowerCase())?.values() ?? [])]
+  }
+
+  /** The newest message of the pipe that is known of without a query: at most a few seconds old. */
+  headSeq(pipeId: string): number {
+    return Math.max(this.#committedSeqs.get(pipeId) ?? 0, this.#heads.pipes.get(pipeId) ?? 0)
   }
 
   /** Metadata or the owner of this pipe changed. One after the other: the last state read is the one in force. */
@@ -176,6 +183,7 @@ export class LaneSet {
     if (pipe === null || epoch === null) {
       this.#pipes.delete(pipeId)
       this.#workspaces.delete(pipeId)
+      this.#committedSeqs.delete(pipeId)
       // What another owner has is unknown here, not deleted.
       if (pipe === null) this.#options.feed.pipeDeleted(pipeId)
       return
@@ -266,8 +274,11 @@ export class LaneSet {
     }
   }
 
-  #committed(pipeId: string): void {
-    for (const lane of this.#pipes.get(pipeId)?.values() ?? []) lane.notify()
+  #committed(pipeId: string, seq: number): void {
+    const lanes = this.#pipes.get(pipeId)
+    if (lanes === undefined) return
+    this.#committedSeqs.set(pipeId, seq)
+    for (const lane of lanes.values()) lane.notify()
   }
 
   #lookLater(): void {

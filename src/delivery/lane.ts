@@ -16,10 +16,14 @@ import type { MarkedMessage } from '../buffer/buffer.ts'
 import type { LaneStatus } from '../contract/destination.ts'
 import type { DeliveryErrorClass } from '../destinations/driver.ts'
 import type { PullRequest, PullResult, RewindResult } from './delivery.ts'
-import type { LaneSpec } from './lane-state.ts'
+import type { LaneSpec, LaneState } from './lane-state.ts'
 
 export interface Lane {
   readonly spec: LaneSpec
+  /** Another object with every change. */
+  readonly row: LaneState
+  /** It has failed for longer than `destination_max_retry_seconds`. */
+  readonly isStalled: boolean
   /** The cursor a restart would begin with: low watermarks are made of this one only. */
   readonly savedCursorSeq: number
   /** Since this process began. An attempt that was aborted counts nowhere. */

@@ -80,8 +80,11 @@ export class PullLane implements Lane, PullConsumers {
   get attempts(): AttemptCounts {
     return this.#commands.attempts
   }
-  get #row(): LaneState {
+  get row(): LaneState {
     return this.#state.row
+  }
+  get isStalled(): boolean {
+    return this.#retry.isStalled(this.#spec.maxRetrySeconds)
   }
 
   start(): Promise<void> {
@@ -96,7 +99,7 @@ export class PullLane implements Lane, PullConsumers {
   }
 
   notifyHead(seq: number): void {
-    if (this.#row.cursorSeq < seq) this.#waiting.wakeAll()
+    if (this.row.cursorSeq < seq) this.#waiting.wakeAll()
   }
 
   notifyDropped(): void {
@@ -105,13 +108,12 @@ export class PullLane implements Lane, PullConsumers {
   }
 
   async status(): Promise<LaneStatus> {
-    const isStalled = this.#retry.isStalled(this.#spec.maxRetrySeconds)
-    const nowMs = this.#deps.clock.now()
-    return laneStatus({ spec: this.#spec, row: this.#row, batches: this.#batches, isStalled, nowMs })
+    const { spec, row, isStalled } = this
+    return laneStatus({ spec, row, batches: this.#batches, isStalled, nowMs: this.#deps.clock.now() })
   }
 
   backlog(): Promise<LaneBacklog> {
-    return laneBacklog(this.#spec, this.#row, this.#batches)
+    return laneBacklog(this.#spec, this.row, this.#batches)
   }
 
   blockingMessage(): Promise<MarkedMessage | null> {
@@ -157,8 +159,8 @@ export class PullLane implements Lane, PullConsumers {
 
   async skip(): Promise<boolean> {
     return await this.#ask(false, async () => {
-      const message = isBlocking(this.#spec, this.#row) ? await this.#cursor.first() : null
-      if (message === null || message.msgId !== this.#row.blockingMsgId) return false
+      const message = isBlocking(this.#spec, this.row) ? await this.#cursor.first() : null
+      if (message === null || message.msgId !== this.row.blockingMsgId) return false
       this.#commands.forgetInFlight()
       this.#retry.clear()
       await this.#state.skipped(message)
@@ -169,16 +171,16 @@ export class PullLane implements Lane, PullConsumers {
   /** A consumer that has the message loses it: the next one gets it at once. */
   async retryNow(): Promise<string | null> {
     return await this.#ask(null, async () => {
-      if (!isBlocking(this.#spec, this.#row)) return null
+      if (!isBlocking(this.#spec, this.row)) return null
       this.#commands.forgetInFlight()
-      this.#state.change(transition.withoutLease(this.#row))
+      this.#state.change(transition.withoutLease(this.row))
       await this.#state.save()
-      return this.#row.blockingMsgId
+      return this.row.blockingMsgId
     })
   }
 
   async rewind(find: () => Promise<number>): Promise<RewindResult> {
-    const unmoved: RewindResult = { kind: 'rewound', cursorSeq: this.#row.cursorSeq }
+    const unmoved: RewindResult = { kind: 'rewound', cursorSeq: this.row.cursorSeq }
     return await this.#ask(unmoved, async () => {
       const result = await this.#state.rewind(find)
       if (result.kind === 'rewound') {

@@ -86,8 +86,11 @@ export class PushLane implements Lane {
   get attempts(): AttemptCounts {
     return this.#attempts.counts
   }
-  get #row(): LaneState {
+  get row(): LaneState {
     return this.#state.row
+  }
+  get isStalled(): boolean {
+    return this.#retry.isStalled(this.#spec.maxRetrySeconds)
   }
 
   start(): Promise<void> {
@@ -102,7 +105,7 @@ export class PushLane implements Lane {
   }
 
   notifyHead(seq: number): void {
-    if (this.#row.cursorSeq < seq) this.#sleep.notify()
+    if (this.row.cursorSeq < seq) this.#sleep.notify()
   }
 
   notifyDropped(): void {
@@ -111,13 +114,12 @@ export class PushLane implements Lane {
   }
 
   async status(): Promise<LaneStatus> {
-    const isStalled = this.#retry.isStalled(this.#spec.maxRetrySeconds)
-    const nowMs = this.#deps.clock.now()
-    return laneStatus({ spec: this.#spec, row: this.#row, batches: this.#batches, isStalled, nowMs })
+    const { spec, row, isStalled } = this
+    return laneStatus({ spec, row, batches: this.#batches, isStalled, nowMs: this.#deps.clock.now() })
   }
 
   backlog(): Promise<LaneBacklog> {
-    return laneBacklog(this.#spec, this.#row, this.#batches)
+    return laneBacklog(this.#spec, this.row, this.#batches)
   }
 
   blockingMessage(): Promise<MarkedMessage | null> {
@@ -125,9 +127,9 @@ export class PushLane implements Lane {
   }
 
   async skip(): Promise<boolean> {
-    if (!isBlocking(this.#spec, this.#row)) return false
+    if (!isBlocking(this.#spec, this.row)) return false
     return await this.#ask(false, async () => {
-      const message = isBlocking(this.#spec, this.#row) ? await this.blockingMessage() : null
+      const message = isBlocking(this.#spec, this.row) ? await this.blockingMessage() : null
       if (message === null) return false
       this.#retry.clear()
       await this.#state.skipped(message)
@@ -136,20 +138,20 @@ export class PushLane implements Lane {
   }
 
   async retryNow(): Promise<string | null> {
-    if (!isBlocking(this.#spec, this.#row)) return null
+    if (!isBlocking(this.#spec, this.row)) return null
     return await this.#ask(null, async () => {
-      if (!isBlocking(this.#spec, this.#row)) return null
-      this.#state.change(transition.afterRetryNow(this.#row))
+      if (!isBlocking(this.#spec, this.row)) return null
+      this.#state.change(transition.afterRetryNow(this.row))
       this.#attempts.forgetTimeouts()
       this.#retry.tryNow()
-      return this.#row.blockingMsgId
+      return this.row.blockingMsgId
     })
   }
 
   async rewind(find: () => Promise<number>): Promise<RewindResult> {
-    const unmoved: RewindResult = { kind: 'rewound', cursorSeq: this.#row.cursorSeq }
+    const unmoved: RewindResult = { kind: 'rewound', cursorSeq: this.row.cursorSeq }
     return await this.#ask(unmoved, async () => {
-      this.#state.change(await this.#batches.located(this.#row))
+      this.#state.change(await this.#batches.located(this.row))
       const result = await this.#state.rewind(find)
       if (result.kind === 'rewound') this.#retry.clear()
       return result
@@ -162,7 +164,7 @@ export class PushLane implements Lane {
       this.#spec = spec
       this.#attempts.forgetTimeouts()
       this.#retry.tryNow()
-      this.#state.change(transition.afterReconfigured(this.#row, before, spec))
+      this.#state.change(transition.afterReconfigured(this.row, before, spec))
       await this.#attempts.close()
     })
   }
@@ -231,7 +233,7 @@ export class PushLane implements Lane {
     if (!this.#mailbox.isEmpty || this.#phase !== 'running') return
     const { messages } = this.#reserved!
     const attempt = this.#attempts.run(messages, this.#spec)
-    const limits = aheadLimits(this.#row, this.#spec)
+    const limits = aheadLimits(this.row, this.#spec)
     if (limits !== null) void this.#ahead.read(messages.at(-1)!, limits)
     this.#keep(await attempt)
   }
@@ -242,7 +244,7 @@ export class PushLane implements Lane {
     this.#interruptStep = () => interrupt.abort()
     const memory = { before: () => this.#state.saveIfDirty(), signal: interrupt.signal }
     this.#sleep.arm()
-    const next = await this.#batches.next(this.#row, this.#spec, memory, this.#ahead)
+    const next = await this.#batches.next(this.row, this.#spec, memory, this.#ahead)
     this.#interruptStep = null
     if (next.kind === 'dropped') {
       await this.#dropped(next)
@@ -264,7 +266,7 @@ export class PushLane implements Lane {
 
   async #countLost(): Promise<void> {
     this.#isEarliestCheckDue = false
-    const lost = await this.#batches.lost(this.#row)
+    const lost = await this.#batches.lost(this.row)
     if (lost !== null) await this.#dropped(lost)
   }
 

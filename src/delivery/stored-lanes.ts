@@ -8,7 +8,7 @@ import type { BufferReader } from '../buffer/buffer.ts'
 import type { LaneStatus } from '../contract/destination.ts'
 import { BatchReader } from './batch-reader.ts'
 import { systemClock } from './clock.ts'
-import type { BlockingMessage, PipeBacklog } from './delivery.ts'
+import type { BlockingMessage, ChangedLanes, PipeBacklog } from './delivery.ts'
 import { pipeBacklog, shownBlockingMessage } from './lane-service.ts'
 import {
   type LaneSource,
@@ -49,6 +49,11 @@ export class StoredLanes {
       }
       return found
     })
+  }
+
+  /** All of them: nothing here remembers who has seen what. */
+  async lanesSince(destinationIds: readonly string[]): Promise<ChangedLanes> {
+    return { revision: '', lanes: await this.lanes(destinationIds) }
   }
 
   backlogs(pipeIds: readonly string[]): Promise<Record<string, PipeBacklog>> {

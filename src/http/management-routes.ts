@@ -87,7 +87,7 @@ function handlersOf(m: Management): Record<ManagementOperationId, Handler> {
     listApiKeys: ofWorkspace(m.listApiKeys),
     createApiKey: ofWorkspace(m.createApiKey),
     revokeApiKey: (c) => m.revokeApiKey(c.principal, c.apiKey),
-    getOverview: ofWorkspace(m.getOverview),
+    getOverview: (c) => m.getOverview(c.workspaceId, c.query.get('since')),
     getUsage: (c) => m.getUsage(c.workspaceId, c.query.get('hours')),
     getPipeUsage: (c) => m.getPipeUsage(c.workspaceId, c.pipe, c.query.get('hours')),
     listUsers: ofWorkspace(m.listUsers),

@@ -106,7 +106,7 @@ export function addCounts(
 }
 
 /** The later of both, as the API has it. */
-export function laterIngest(known: string | null, counts: IngestCounts): string | null {
+export function laterIngest(known: string | null, counts: Pick<IngestCounts, 'lastIngestMs'>): string | null {
   if (counts.lastIngestMs === null) return known
   const last = new Date(counts.lastIngestMs).toISOString()
   // ISO 8601 UTC texts of one form sort as times do.

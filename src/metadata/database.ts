@@ -237,6 +237,8 @@ export interface OpenedDatabase {
   db: Connection
   /** For messages: which database it is. */
   label: string
+  /** `Metadata.version`. */
+  version(): Promise<string>
   /** Throws when a commit would not be durable. Called after the first write. */
   assertDurable(): void
 }

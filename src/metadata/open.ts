@@ -73,6 +73,7 @@ export async function openMetadata(
     users: users(db, now),
     sessions: sessions(db, now),
     usage: usage(db),
+    version: () => opened.version(),
     overview: overview(db, sealer),
     directory: directorySource(db),
     laneSource: laneSource(db, sealer),

@@ -210,6 +210,11 @@ export interface Metadata {
     /** Forgets the hours that began before then, except the newest in which a pipe had a request. */
     prune(beforeMs: number): Promise<void>
   }
+  /**
+   * Another one whenever anything of the metadata may have changed since, by whichever process; what was committed before the
+   * call is part of it. Costs nothing: for whoever keeps a copy.
+   */
+  version(): Promise<string>
   /** Every pipe with its destinations, by name, and its usage since then. Costs nothing per message. */
   overview(workspaceId: string, sinceMs: number): Promise<StoredOverviewPipe[]>
   readonly directory: DirectorySource

@@ -1,10 +1,13 @@
-/** Everything at one glance, every two seconds while somebody looks, and the rates of the last hour made of it. */
+/**
+ * Everything at one glance, every two seconds while somebody looks (a hidden page asks for nothing), and the rates of the last
+ * hour made of it. Each request says what is known and gets what changed.
+ */
 import { useQuery } from '@tanstack/react-query'
 import { useSyncExternalStore } from 'react'
-import { type Rates, ratesBetween } from '../../client/overview.ts'
+import { continued, type Rates, ratesBetween } from '../../client/overview.ts'
 import type { Overview } from '../../contract/overview.ts'
 import { hourMs } from '../../quantities.ts'
-import { dashboard } from './api.ts'
+import { api } from './api.ts'
 import { setServiceTime } from './clock.ts'
 import { sessionEnd } from './session-end.ts'
 
@@ -19,7 +22,8 @@ export function useOverview() {
   return useQuery({
     queryKey: ['overview'],
     queryFn: async ({ signal }) => {
-      const overview = await dashboard.overview(signal)
+      const before = last
+      const overview = continued(before, (await api.overview(before?.revision ?? null, signal)).body)
       remember(overview)
       return overview
     },

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { matchesPipe, ratesBetween, troubledLanes } from '../../../src/client/overview.ts'
+import { continued, matchesPipe, ratesBetween, troubledLanes } from '../../../src/client/overview.ts'
 import type { LaneStatus } from '../../../src/contract/destination.ts'
 import type { Overview, OverviewLane, OverviewPipe } from '../../../src/contract/overview.ts'
 
@@ -33,6 +33,7 @@ function pipe(id: string, ingested: number, lanes: OverviewLane[] = []): Overvie
 
 function overview(second: number, pipes: OverviewPipe[], startedTs = '2026-01-01T00:00:00Z'): Overview {
   return {
+    ...{ revision: `r.${second}`, since: null, removed_pipe_ids: [] },
     server_ts: new Date(Date.UTC(2026, 0, 2, 0, 0, second)).toISOString(),
     pipes,
     buffer: {
@@ -87,4 +88,37 @@ t.test('a pipe is found by its words and by those of its lanes', async (t) => {
   const one = pipe('a', 0, [lane('l', { lane_state: 'stalled' })])
   for (const wanted of ['', ' NAME-a ', 'green', 'stalled', 'pull']) t.ok(matchesPipe(one, wanted), wanted)
   t.notOk(matchesPipe(one, 'retrying'))
+})
+
+t.test('what changed is put into what was known: pipes that are other, new and gone', async (t) => {
+  const [same, other, gone] = [pipe('a', 1), pipe('b', 1), pipe('c', 1)]
+  const before = overview(0, [same, other, gone])
+  const answer = { ...overview(2, [pipe('ab', 3), pipe('b', 2)]), since: 'r.0', removed_pipe_ids: ['c'] }
+  const now = continued(before, answer)
+  t.strictSame(
+    now.pipes.map(({ pipe_id, counters }) => [pipe_id, counters.ingest_records]),
+    [
+      ['a', 1],
+      ['ab', 3],
+      ['b', 2],
+    ],
+  )
+  t.equal(now.pipes[0], same, 'the same object: nothing of it is drawn again')
+  t.match(now, { revision: 'r.2', since: null, removed_pipe_ids: [], server_ts: answer.server_ts })
+})
+
+t.test('what waits grows older while its pipe does not change', async (t) => {
+  const waits = lane('l', { pending_messages: 1, oldest_pending_age_seconds: 10 })
+  const before = overview(0, [pipe('a', 1, [waits, lane('idle', {})])])
+  const now = continued(before, { ...overview(5, []), since: 'r.0' })
+  t.strictSame(
+    now.pipes[0]?.lanes.map((one) => one.lane.oldest_pending_age_seconds),
+    [15, 0],
+  )
+})
+
+t.test('everything takes the place of what was known', async (t) => {
+  const everything = overview(5, [pipe('b', 1)])
+  t.equal(continued(overview(0, [pipe('a', 1)]), everything), everything)
+  t.equal(continued(null, everything), everything)
 })

@@ -1,0 +1,86 @@
+/**
+ * What was last shown of each lane, for somebody who looks every few seconds and wants to hear only of what is different
+ * since. At rest a look is a comparison per lane, without a query: a lane is as it was shown while its row, its destination
+ * and whether it is stalled are the same, and nothing newer than what was shown has been appended to its pipe.
+ *
+ * Only the age of what waits goes on by itself; whoever looks adds the time that has passed.
+ */
+import { randomUUID } from 'node:crypto'
+import { setImmediate } from 'node:timers/promises'
+import type { LaneStatus } from '../contract/destination.ts'
+import type { ChangedLanes } from './delivery.ts'
+import type { Lane } from './lane.ts'
+import type { LaneSet } from './lane-set.ts'
+import type { LaneSpec, LaneState } from './lane-state.ts'
+
+interface View {
+  spec: LaneSpec
+  row: LaneState
+  isStalled: boolean
+  status: LaneStatus
+  revision: number
+}
+
+/** Each costs about 40 µs: between so many, something else may run. */
+const statusesAtOnce = 200
+
+export class LaneViews {
+  readonly #lanes: LaneSet
+  /** Revisions of another thread mean nothing here. */
+  readonly #origin = randomUUID()
+  readonly #views = new WeakMap<Lane, View>()
+  #revision = 0
+  #turn: Promise<unknown> = Promise.resolve()
+
+  constructor(lanes: LaneSet) {
+    this.#lanes = lanes
+  }
+
+  /** One after the other: what a look finds new has a revision that no earlier look was given. */
+  changedSince(destinationIds: readonly string[], since: string | null): Promise<ChangedLanes> {
+    const looked = this.#turn.then(() => this.#look(destinationIds, this.#parse(since)))
+    this.#turn = looked.catch(() => {})
+    return looked
+  }
+
+  async #look(destinationIds: readonly string[], since: number): Promise<ChangedLanes> {
+    const changed: Record<string, LaneStatus> = {}
+    let made = 0
+    for (const destinationId of destinationIds) {
+      const lane = this.#lanes.lane(destinationId)
+      if (lane === undefined) continue
+      let view = this.#views.get(lane)
+      if (view === undefined || !this.#isCurrent(lane, view)) {
+        view = await this.#show(lane)
+        made += 1
+        if (made % statusesAtOnce === 0) await setImmediate()
+      }
+      if (view.revision > since) changed[destinationId] = view.status
+    }
+    return { revision: `${this.#origin}.${this.#revision}`, lanes: changed }
+  }
+
+  #isCurrent(lane: Lane, { row, spec, isStalled, status }: View): boolean {
+    return (
+      lane.row === row &&
+      lane.spec === spec &&
+      lane.isStalled === isStalled &&
+      this.#lanes.headSeq(spec.pipeId) <= status.head_seq
+    )
+  }
+
+  async #show(lane: Lane): Promise<View> {
+    // As they are before the first wait: what changes during it is different from them at the next look.
+    const { row, spec, isStalled } = lane
+    const status = await lane.status()
+    this.#revision += 1
+    const view = { row, spec, isStalled, status, revision: this.#revision }
+    this.#views.set(lane, view)
+    return view
+  }
+
+  #parse(since: string | null): number {
+    const [origin, revision] = since?.split('.') ?? []
+    return origin === this.#origin ? Number(revision) : -1
+  }
+}
