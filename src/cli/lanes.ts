@@ -177,7 +177,7 @@ function shortened(text: string): string {
 }
 
 /** The rows of one destination: for `destinations get`. */
-export function laneRows(one: DestinationOfPipe, nowMs: number): string[][] {
+export function laneRows(one: Pick<DestinationOfPipe, 'destination'>, nowMs: number): string[][] {
   const { lane } = one.destination
   return [
     ['target', describeTarget(one.destination)],

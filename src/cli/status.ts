@@ -2,7 +2,9 @@
 import type { Command } from 'commander'
 import { openClient } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
-import { allDestinations, kindOf, severity, stateOf } from '../client/workspace.ts'
+import { OverviewFeed } from '../client/overview-feed.ts'
+import { kindOf, severity, stateOf } from '../client/workspace.ts'
+import { usageStatsWindowHours } from '../contract/pipe.ts'
 import { bytes, count, counted, duration } from '../quantities.ts'
 import { connect, findTarget } from './connection.ts'
 import { define, formats } from './define.ts'
@@ -39,29 +41,32 @@ export function addStatusCommands(program: Command): void {
       command.option('--check', 'exit code 1 when a lane is blocked, stalled or holds a blocking message'),
     action: async (_, options) => {
       const client = await connect(options)
-      const health = (await client.health()).body
-      const { reasons = [], warnings = [] } = (await client.ready()).body
-      const { pipes, usage_by_pipe: usage, egress_private: egress } = (await client.pipes.list()).body
-      const lanes = await allDestinations(client, pipes)
+      const [{ pipes, service }, { body: usage }] = await Promise.all([
+        new OverviewFeed(client).next(),
+        client.usage(null, String(usageStatsWindowHours)),
+      ])
+      const { reasons, warnings, egress_private: egress } = service
+      const lanes = pipes.flatMap((pipe) => pipe.lanes.map((destination) => ({ pipe, destination })))
       const stuck = lanes.filter((one) => severity(one.destination) > 1)
       const stale = lanes.filter(({ destination }) => destination.lane.stale === true)
-      const sum = (pick: (one: (typeof usage)[string]) => number) =>
-        Object.values(usage).reduce((total, one) => total + pick(one), 0)
+      const sum = <One>(all: readonly One[], pick: (one: One) => number) =>
+        all.reduce((total, one) => total + pick(one), 0)
       const status = {
         url: client.url,
-        health: health.status,
+        // It responded.
+        health: 'ok',
         not_ready_reasons: reasons,
         warnings,
-        egress_private: egress ?? null,
+        egress_private: egress,
         pipes_count: pipes.length,
         paused_pipes_count: pipes.filter((pipe) => pipe.pipe_status === 'paused').length,
         lanes_count: lanes.length,
         stale_lanes_count: stale.length,
-        ingest_records_24h: sum((one) => one.ingest_records),
-        delivered_records_24h: sum((one) => one.delivered_records),
-        rejected_requests_24h: sum((one) => one.rejected_requests),
-        pending_messages: sum((one) => one.pending_messages),
-        pending_bytes: sum((one) => one.pending_bytes),
+        ingest_records_24h: sum(usage.hours, (one) => one.ingest_records),
+        delivered_records_24h: sum(usage.hours, (one) => one.delivered_records),
+        rejected_requests_24h: sum(usage.hours, (one) => one.rejected_requests),
+        pending_messages: sum(pipes, (one) => one.pending_messages),
+        pending_bytes: sum(pipes, (one) => one.pending_bytes),
         oldest_pending_age_seconds: Math.max(
           0,
           ...lanes.map(({ destination }) => destination.lane.oldest_pending_age_seconds),
@@ -77,7 +82,7 @@ export function addStatusCommands(program: Command): void {
         ['daemon', `${status.url} (${status.health})`],
         ...reasons.map((reason) => ['not ready', notReadyWords[reason] ?? reason]),
         ...warnings.map((warning) => ['warning', warningWords[warning] ?? warning]),
-        ...(egress === undefined ? [] : [['private addresses', egressWords[egress] ?? egress]]),
+        ['private addresses', egressWords[egress] ?? egress],
         ['pipes', `${status.pipes_count}, ${status.paused_pipes_count} paused`],
         ['records in, 24 h', count(status.ingest_records_24h)],
         ['records delivered, 24 h', count(status.delivered_records_24h)],

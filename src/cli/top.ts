@@ -1,6 +1,7 @@
 /** `pipectl top`: pipes and lanes on a live screen. */
 import type { Command } from 'commander'
 import { exitCodes, Failure } from '../client/failure.ts'
+import { OverviewFeed } from '../client/overview-feed.ts'
 import { connect } from './connection.ts'
 import { define } from './define.ts'
 
@@ -22,7 +23,7 @@ export function addTopCommand(program: Command): void {
       }
       const client = await connect(options)
       // A wrong key or address is reported before the screen opens; later the screen says that it is stale.
-      await client.pipes.list()
+      await new OverviewFeed(client).next()
       // React's development build is several times slower, and warns on the screen.
       process.env.NODE_ENV ??= 'production'
       const { runTop } = await import('../tui/run-top.tsx')

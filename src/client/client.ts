@@ -18,12 +18,6 @@ export interface Reply<T> {
 
 export type PipeList = SuccessBody<'listPipes'>
 export type PipeDetail = SuccessBody<'getPipe'>
-/** A 200's or a 503's body. */
-export interface Readiness {
-  status: string
-  reasons?: string[]
-  warnings?: string[]
-}
 export interface DestinationBody {
   destination_type: string
   destination_config: Record<string, unknown>
@@ -68,12 +62,6 @@ export function openClient({ url, dataUrl = url, apiKey, keySource = null, chang
   return {
     url,
     ingestUrl: (pipeId: string) => `${dataUrl}/v1/ingest/${pipeId}`,
-    health: () => call<'getHealth'>('GET', '/v1/health', { timeoutMs: 5_000 }),
-    /** Also when it is not ready: why is in its `reasons`. */
-    ready: () =>
-      call<'getReady'>('GET', '/v1/ready', { timeoutMs: 5_000, alsoExpected: 503 }) as Promise<
-        Reply<Readiness>
-      >,
     openapi: async () =>
       (
         await send(url, credentials, 'GET', '/openapi/management-v1.openapi.yaml', {

@@ -28,8 +28,6 @@ export interface SendOptions {
   body?: unknown
   headers?: Record<string, string>
   signal?: AbortSignal
-  /** An error status whose body is a result like any other. */
-  alsoExpected?: number
   /** Whole request and response. Default 30 s. */
   timeoutMs?: number
 }
@@ -65,7 +63,7 @@ export async function send(
     throw new UnreachableFailure(baseUrl, why(error), error)
   }
   const { status } = received
-  if ((status >= 200 && status < 300) || status === options.alsoExpected) return received
+  if (status >= 200 && status < 300) return received
   throw failureOf(baseUrl, received, keySource)
 }
 

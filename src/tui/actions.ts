@@ -3,16 +3,15 @@ import type { Client } from '../client/client.ts'
 import { ApiFailure, Failure } from '../client/failure.ts'
 import { elementTexts, singleLine, valueText } from '../client/json-text.ts'
 import { kindOf } from '../client/workspace.ts'
-import type { Destination } from '../contract/destination.ts'
-import type { Pipe } from '../contract/pipe.ts'
+import type { OverviewLane, OverviewPipe } from '../contract/overview.ts'
 import type { Blocking } from './detail.tsx'
 
 const outcomeEveryMs = 200
 const outcomeRounds = 50
 
 export interface Lane {
-  pipe: Pipe
-  destination: Destination
+  pipe: OverviewPipe
+  destination: OverviewLane
 }
 
 export function laneName({ pipe, destination }: Lane): string {
@@ -54,7 +53,7 @@ export async function rewind(client: Client, lane: Lane, to: string): Promise<st
   return `${laneName(lane)} goes on after stream_seq ${body.cursor_seq}.`
 }
 
-export async function togglePaused(client: Client, pipe: Pipe): Promise<string> {
+export async function togglePaused(client: Client, pipe: OverviewPipe): Promise<string> {
   const wanted = pipe.pipe_status === 'paused' ? 'active' : 'paused'
   await client.pipes.update(pipe.pipe_id, { pipe_status: wanted })
   return `Pipe ${pipe.pipe_name} is ${wanted}.`

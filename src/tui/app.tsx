@@ -14,13 +14,13 @@ import { Box, Text, useApp } from 'ink'
 import { useEffect, useState } from 'react'
 import type { Client } from '../client/client.ts'
 import { severity } from '../client/workspace.ts'
-import type { Pipe } from '../contract/pipe.ts'
+import type { OverviewPipe } from '../contract/overview.ts'
 import { count, counted } from '../quantities.ts'
 import * as actions from './actions.ts'
 import { Board } from './board.tsx'
 import { type Blocking, Detail } from './detail.tsx'
 import { KeysHelp, keyLine } from './keys-help.tsx'
-import { nextStuck, type Row, rowsOf } from './snapshot.ts'
+import { nextStuck, type Row, rowsOf } from './rows.ts'
 import { type KeyPress, useKeys } from './use-keys.ts'
 import { useSnapshot } from './use-snapshot.ts'
 
@@ -38,7 +38,7 @@ type Entry =
   | { kind: 'filter' }
   | { kind: 'rewind'; lane: actions.Lane }
   | { kind: 'skip'; lane: actions.Lane }
-  | { kind: 'pause'; pipe: Pipe }
+  | { kind: 'pause'; pipe: OverviewPipe }
 
 /** From here on the board keeps its columns beside the detail. */
 const splitWidth = 150
@@ -63,7 +63,9 @@ export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000
     if (isLoaded) select((chosen) => chosen ?? nextStuck(rows, null)?.id ?? null)
   }, [isLoaded])
   const lane = row === null ? null : laneOf(row)
-  const blocking = useBlocking(client, page === 'detail' ? lane : null, feed.snapshot?.takenMs ?? 0)
+  // By the daemon's clock, as are the times that are compared with it.
+  const takenMs = Date.parse(feed.snapshot?.server_ts ?? '')
+  const blocking = useBlocking(client, page === 'detail' ? lane : null, takenMs)
 
   const act = (what: Promise<string>) => {
     setNotice('…')
@@ -114,7 +116,7 @@ export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000
     b: () => onLane((chosen) => act(actions.toggleBlocked(client, chosen))),
     p: () => {
       if (readOnly) setNotice(readOnlyNotice)
-      else if (row !== null) setEntry({ kind: 'pause', pipe: row.pipe.pipe })
+      else if (row !== null) setEntry({ kind: 'pause', pipe: row.pipe })
     },
   }
   const far = rows.length
@@ -152,7 +154,7 @@ export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000
       ) : page === 'keys' ? (
         <KeysHelp height={bodyHeight} readOnly={readOnly} />
       ) : page === 'detail' && row !== null && width < splitWidth ? (
-        <Detail row={row} blocking={blocking} height={bodyHeight} nowMs={feed.snapshot.takenMs} />
+        <Detail row={row} blocking={blocking} height={bodyHeight} nowMs={takenMs} />
       ) : rows.length === 0 ? (
         <Box height={bodyHeight}>
           <Text>
@@ -170,7 +172,7 @@ export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000
           />
           {page === 'detail' && row !== null ? (
             <Box marginLeft={2} width={width - boardWidth(width) - 2}>
-              <Detail row={row} blocking={blocking} height={bodyHeight} nowMs={feed.snapshot.takenMs} />
+              <Detail row={row} blocking={blocking} height={bodyHeight} nowMs={takenMs} />
             </Box>
           ) : null}
         </Box>
@@ -187,10 +189,10 @@ function Header(props: {
   wiped: number
 }) {
   const { snapshot, staleBecause } = props.feed
-  const lanes = snapshot?.pipes.flatMap((one) => one.destinations) ?? []
+  const lanes = snapshot?.pipes.flatMap((one) => one.lanes) ?? []
   const stale = lanes.filter((one) => one.lane.stale === true).length
   const stuck = lanes.filter((one) => severity(one) > 1).length
-  const pending = snapshot?.pipes.reduce((sum, one) => sum + (one.usage?.pending_messages ?? 0), 0) ?? 0
+  const pending = snapshot?.pipes.reduce((sum, one) => sum + one.pending_messages, 0) ?? 0
   return (
     <Text wrap="truncate">
       <Text bold>pipectl</Text>
@@ -238,7 +240,7 @@ function Footer(props: {
   )
 }
 
-function pauseQuestion({ pipe_name: name, pipe_status: status }: Pipe): string {
+function pauseQuestion({ pipe_name: name, pipe_status: status }: OverviewPipe): string {
   if (status === 'paused') return `Resume pipe ${name}? [y/N]  Ingest is accepted again.`
   return `Pause pipe ${name}? [y/N]  Ingest gets 404; the backlog is still delivered.`
 }
@@ -249,7 +251,7 @@ function boardWidth(width: number): number {
 }
 
 function laneOf(row: Row): actions.Lane | null {
-  return row.destination === null ? null : { pipe: row.pipe.pipe, destination: row.destination }
+  return row.destination === null ? null : { pipe: row.pipe, destination: row.destination }
 }
 
 /** The blocking message of the lane that is shown in full, loaded again with every snapshot. */

@@ -2,9 +2,10 @@
 import { Box, Text } from 'ink'
 import { printable } from '../client/printable.ts'
 import { kindOf } from '../client/workspace.ts'
-import type { Destination } from '../contract/destination.ts'
+import type { OverviewLane } from '../contract/overview.ts'
 import { bytes, count, duration } from '../quantities.ts'
-import { type Rates, type Row, visible } from './snapshot.ts'
+import type { Rates } from './rates.ts'
+import { type Row, visible } from './rows.ts'
 import { sparkline } from './sparkline.ts'
 
 export interface BoardProps {
@@ -98,7 +99,7 @@ interface LineProps {
 }
 
 function Line({ row, rates, isSelected, nameWidth, shown, errorWidth }: LineProps) {
-  const state = row.destination?.lane.lane_state ?? row.pipe.pipe.pipe_status
+  const state = row.destination?.lane.lane_state ?? row.pipe.pipe_status
   const cells = {
     ...(row.destination === null ? pipeCells(row) : laneCells(row, row.destination)),
     rate: count(rates.at(-1) ?? 0),
@@ -130,19 +131,19 @@ function errorText({ destination }: Row): string {
 type CountedCells = Omit<Cells, 'rate' | 'chart'>
 
 function pipeCells({ pipe }: Row): CountedCells {
-  const pending = pipe.usage?.pending_messages ?? 0
+  const pending = pipe.pending_messages
   return {
-    name: printable(pipe.pipe.pipe_name),
-    state: pipe.pipe.pipe_status,
+    name: printable(pipe.pipe_name),
+    state: pipe.pipe_status,
     backlog: count(pending),
-    size: pending === 0 ? '' : bytes(pipe.usage?.pending_bytes ?? 0),
+    size: pending === 0 ? '' : bytes(pipe.pending_bytes),
     age: '',
   }
 }
 
-function laneCells({ pipe }: Row, destination: Destination): CountedCells {
+function laneCells({ pipe }: Row, destination: OverviewLane): CountedCells {
   const { lane } = destination
-  const twins = pipe.destinations.filter((one) => one.destination_type === destination.destination_type)
+  const twins = pipe.lanes.filter((one) => one.destination_type === destination.destination_type)
   const id = twins.length > 1 ? ` ${destination.destination_id.slice(0, 8)}` : ''
   const isIdle = lane.pending_messages === 0
   return {

@@ -1,10 +1,10 @@
 /** One pipe or lane in full: for a lane what blocks it, with the records and the error. */
 import { Box, Text } from 'ink'
 import { printable } from '../client/printable.ts'
-import { describeTarget, kindOf } from '../client/workspace.ts'
-import type { Destination } from '../contract/destination.ts'
+import { kindOf } from '../client/workspace.ts'
+import type { OverviewLane, OverviewPipe } from '../contract/overview.ts'
 import { ago, bytes, count, counted, duration, until } from '../quantities.ts'
-import type { PipeState, Row } from './snapshot.ts'
+import type { Row } from './rows.ts'
 
 /** The message that blocks a lane, as the daemon showed it. */
 export interface Blocking {
@@ -47,22 +47,23 @@ export function Detail({ row, blocking, height, nowMs }: DetailProps) {
 
 type DetailLine = [name: string, value: string]
 
-function pipeLines({ pipe, usage, destinations }: PipeState, nowMs: number): DetailLine[] {
+function pipeLines(pipe: OverviewPipe, nowMs: number): DetailLine[] {
+  const { usage_today: today } = pipe
   return [
     ['pipe', pipe.pipe_name],
     ['id', pipe.pipe_id],
     ['status', pipe.pipe_status],
     ['description', pipe.pipe_description || '-'],
-    ['taken in, 24 h', `${count(usage?.ingest_records ?? 0)} records, ${bytes(usage?.ingest_bytes ?? 0)}`],
-    ['rejected, 24 h', `${count(usage?.rejected_requests ?? 0)} requests`],
-    ['delivered, 24 h', `${count(usage?.delivered_records ?? 0)} records`],
-    ['last record', ago(usage?.last_ingest_ts ?? null, nowMs)],
-    ['waiting', counted(usage?.pending_messages ?? 0, 'message')],
-    ['lanes', String(destinations.length)],
+    ['taken in today', `${count(today.ingest_records)} records, ${bytes(today.ingest_bytes)} (UTC)`],
+    ['rejected today', `${count(today.rejected_requests)} requests`],
+    ['delivered today', `${count(today.delivered_records)} records`],
+    ['last record', ago(pipe.last_ingest_ts, nowMs)],
+    ['waiting', counted(pipe.pending_messages, 'message')],
+    ['lanes', String(pipe.lanes.length)],
   ]
 }
 
-function laneLines({ pipe }: PipeState, destination: Destination, nowMs: number): DetailLine[] {
+function laneLines(pipe: OverviewPipe, destination: OverviewLane, nowMs: number): DetailLine[] {
   const { lane } = destination
   const error = lane.last_error
   return [
@@ -70,7 +71,7 @@ function laneLines({ pipe }: PipeState, destination: Destination, nowMs: number)
       'lane',
       `${pipe.pipe_name}/${destination.destination_name ?? kindOf(destination)}  ${destination.destination_id}`,
     ],
-    ['target', describeTarget(destination)],
+    ['target', destination.destination_target],
     [
       'state',
       lane.stale === true ? `${lane.lane_state}, as last saved: delivery does not respond` : lane.lane_state,

@@ -1,10 +1,12 @@
 /** Asks the daemon again and again, one request after the other; keeps the last good response when it is away. */
 import { useEffect, useRef, useState } from 'react'
 import type { Client } from '../client/client.ts'
-import { loadSnapshot, nextRates, type Rates, type Snapshot } from './snapshot.ts'
+import { OverviewFeed } from '../client/overview-feed.ts'
+import type { Overview } from '../contract/overview.ts'
+import { nextRates, type Rates } from './rates.ts'
 
 export interface Feed {
-  snapshot: Snapshot | null
+  snapshot: Overview | null
   rates: Rates
   /** Why the last attempt failed; null: what is shown is fresh. */
   staleBecause: string | null
@@ -16,6 +18,7 @@ export function useSnapshot(client: Client, everyMs: number): Feed & { refresh: 
   const wake = useRef<() => void>(() => {})
   useEffect(() => {
     const stop = new AbortController()
+    const overviews = new OverviewFeed(client)
     let timer: NodeJS.Timeout | undefined
     let running = false
     const round = async () => {
@@ -23,7 +26,7 @@ export function useSnapshot(client: Client, everyMs: number): Feed & { refresh: 
       running = true
       clearTimeout(timer)
       try {
-        const snapshot = await loadSnapshot(client, stop.signal)
+        const snapshot = await overviews.next(stop.signal)
         setFeed((before) => ({
           snapshot,
           rates: nextRates(before.rates, before.snapshot, snapshot),

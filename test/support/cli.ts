@@ -32,7 +32,7 @@ export function removeHome(home: string): void {
 }
 
 /** What points a command at this daemon, with a home. */
-export function cliEnv(daemon: TestDaemon, home: string): Record<string, string> {
+export function cliEnv(daemon: Pick<TestDaemon, 'url' | 'apiKey'>, home: string): Record<string, string> {
   return { ...homeEnv(home), PIPECTL_URL: daemon.url, PIPECTL_API_KEY: daemon.apiKey }
 }
 

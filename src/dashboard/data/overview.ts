@@ -4,7 +4,8 @@
  */
 import { useQuery } from '@tanstack/react-query'
 import { useSyncExternalStore } from 'react'
-import { continued, type Rates, ratesBetween } from '../../client/overview.ts'
+import { type Rates, ratesBetween } from '../../client/overview.ts'
+import { OverviewFeed } from '../../client/overview-feed.ts'
 import type { Overview } from '../../contract/overview.ts'
 import { hourMs } from '../../quantities.ts'
 import { api } from './api.ts'
@@ -13,6 +14,7 @@ import { sessionEnd } from './session-end.ts'
 
 const everyMs = 2_000
 
+const feed = new OverviewFeed(api)
 let last: Overview | null = null
 let history: readonly Rates[] = []
 const listeners = new Set<() => void>()
@@ -22,8 +24,7 @@ export function useOverview() {
   return useQuery({
     queryKey: ['overview'],
     queryFn: async ({ signal }) => {
-      const before = last
-      const overview = continued(before, (await api.overview(before?.revision ?? null, signal)).body)
+      const overview = await feed.next(signal)
       remember(overview)
       return overview
     },

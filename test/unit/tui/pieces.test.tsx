@@ -3,12 +3,13 @@ import { render } from 'ink-testing-library'
 import t from 'tap'
 import { laneRows } from '../../../src/cli/lanes.ts'
 import { stateOf } from '../../../src/client/workspace.ts'
-import type { Destination, LaneStatus } from '../../../src/contract/destination.ts'
-import { type Pipe, pipeDefaults } from '../../../src/contract/pipe.ts'
+import type { LaneStatus } from '../../../src/contract/destination.ts'
+import type { Overview, OverviewLane, OverviewPipe } from '../../../src/contract/overview.ts'
 import { Board } from '../../../src/tui/board.tsx'
 import { Detail } from '../../../src/tui/detail.tsx'
 import { keyLine } from '../../../src/tui/keys-help.tsx'
-import { nextRates, type PipeState, rowsOf, type Snapshot, visible } from '../../../src/tui/snapshot.ts'
+import { nextRates } from '../../../src/tui/rates.ts'
+import { rowsOf, visible } from '../../../src/tui/rows.ts'
 import { sparkline } from '../../../src/tui/sparkline.ts'
 import { keyPressesOf } from '../../../src/tui/use-keys.ts'
 
@@ -39,58 +40,49 @@ const stuck: LaneStatus = {
   last_error: { class: 'permanent', code: '22P02', message: 'bad \x1b[2Jnumber' },
 }
 
-function destination(id: string, lane: LaneStatus): Destination {
+function destination(id: string, lane: LaneStatus): OverviewLane {
   return {
     destination_id: id,
-    pipe_id: 'p',
     destination_type: 'destination_http_endpoint',
     destination_status: 'active',
     destination_name: null,
-    flush: null,
-    rate: null,
-    destination_max_retry_seconds: 1,
-    destination_config: { url: 'http://x/' },
-    destination_created_ts: '2026-01-01T00:00:00Z',
-    destination_updated_ts: '2026-01-01T00:00:00Z',
+    destination_target: 'http://x/',
     lane,
   }
 }
-function pipe(name: string, ...destinations: Destination[]): PipeState {
-  const times = { pipe_created_ts: '2026-01-01T00:00:00Z', pipe_updated_ts: '2026-01-01T00:00:00Z' }
-  const whole: Pipe = {
-    ...pipeDefaults,
-    pipe_id: `id-${name}`,
-    pipe_name: name,
-    pipe_status: 'active',
-    ...times,
+const noUsage = {
+  ...{ ingest_requests: 0, ingest_records: 0, ingest_bytes: 0, rejected_requests: 0 },
+  ...{ delivered_records: 0, failed_attempts: 0, skipped_records: 0 },
+}
+function pipe(name: string, ...lanes: OverviewLane[]): OverviewPipe {
+  return {
+    ...{ pipe_id: `id-${name}`, pipe_name: name, pipe_description: '', pipe_status: 'active' },
+    ...{ usage_today: noUsage, counters: noUsage, last_ingest_ts: null },
+    ...{ pending_messages: 0, pending_bytes: 0, lanes },
   }
-  return { pipe: whole, usage: null, destinations }
 }
-const snapshot: Snapshot = {
-  takenMs: 10_000,
-  pipes: [
-    pipe('alpha', destination('d-a', idle)),
-    pipe('omega', destination('d-1', idle), destination('d-2', stuck)),
-  ],
-}
+const pipes = [
+  pipe('alpha', destination('d-a', idle)),
+  pipe('omega', destination('d-1', idle), destination('d-2', stuck)),
+]
 
 t.test('lanes in trouble come first, with their pipe; the filter narrows', async (t) => {
   t.same(
-    rowsOf(snapshot, '').map((row) => row.id),
+    rowsOf({ pipes }, '').map((row) => row.id),
     ['id-omega', 'd-2', 'd-1', 'id-alpha', 'd-a'],
   )
   t.same(
-    rowsOf(snapshot, 'ALPH').map((row) => row.id),
+    rowsOf({ pipes }, 'ALPH').map((row) => row.id),
     ['id-alpha', 'd-a'],
   )
   t.same(
-    rowsOf(snapshot, 'retrying').map((row) => row.pipe.pipe.pipe_name),
+    rowsOf({ pipes }, 'retrying').map((row) => row.pipe.pipe_name),
     ['omega', 'omega', 'omega'],
   )
 })
 
 t.test('the board shows state, backlog, age and rate, and fits any width and height', async (t) => {
-  const rows = rowsOf(snapshot, '')
+  const rows = rowsOf({ pipes }, '')
   const rates = new Map([['d-2', [0, 5, 10]]])
   for (const width of [30, 50, 60, 72, 80, 200]) {
     for (const height of [2, 4, 21]) {
@@ -113,7 +105,7 @@ t.test('the board shows state, backlog, age and rate, and fits any width and hei
 
 t.test('a lane as it was last saved is marked on the board, in the detail and in tables', async (t) => {
   const stale = destination('d-2', { ...stuck, stale: true })
-  const rows = rowsOf({ takenMs: 10_000, pipes: [pipe('omega', stale)] }, '')
+  const rows = rowsOf({ pipes: [pipe('omega', stale)] }, '')
   const board = render(
     <Board rows={rows} rates={new Map()} selectedId="d-2" width={60} height={10} />,
   ).lastFrame()
@@ -124,7 +116,15 @@ t.test('a lane as it was last saved is marked on the board, in the detail and in
   t.match(detail, /state +retrying, as last saved: delivery does not respond/)
   t.equal(stateOf(stale), 'retrying (stale)')
   t.equal(stateOf(destination('d-2', stuck)), 'retrying')
-  const tableRows = laneRows({ pipe: rows[0]!.pipe.pipe, destination: stale }, 0)
+  const times = {
+    destination_created_ts: '2026-01-01T00:00:00Z',
+    destination_updated_ts: '2026-01-01T00:00:00Z',
+  }
+  const whole = {
+    ...{ ...stale, ...times, pipe_id: 'p', flush: null, rate: null },
+    ...{ destination_max_retry_seconds: 1, destination_config: { url: 'http://x/' } },
+  }
+  const tableRows = laneRows({ destination: whole }, 0)
   t.strictSame(
     tableRows.find(([name]) => name === 'lane_state'),
     ['lane_state', 'retrying (stale)'],
@@ -132,7 +132,7 @@ t.test('a lane as it was last saved is marked on the board, in the detail and in
 })
 
 t.test('the detail of a lane shows error and records, harmless for the terminal', async (t) => {
-  const row = rowsOf(snapshot, '').find((one) => one.id === 'd-2')
+  const row = rowsOf({ pipes }, '').find((one) => one.id === 'd-2')
   if (row === undefined) throw new Error('no such row')
   const blocking = {
     msgId: 'm-1',
@@ -155,7 +155,7 @@ t.test('a detail that is too long for the screen loses its last lines, not its f
     ...stuck,
     last_error: { class: 'permanent', code: 'x', message: 'long '.repeat(40) },
   } as const
-  const row = rowsOf({ takenMs: 0, pipes: [pipe('long', destination('d', lane))] }, '')[1]!
+  const row = rowsOf({ pipes: [pipe('long', destination('d', lane))] }, '')[1]!
   const { lastFrame } = render(
     <Box width={60}>
       <Detail row={row} blocking={null} height={8} nowMs={0} />
@@ -168,9 +168,18 @@ t.test('a detail that is too long for the screen loses its last lines, not its f
 })
 
 t.test('rates are differences over time; a counter that goes back is no movement', async (t) => {
-  const at = (takenMs: number, delivered: number): Snapshot => ({
-    takenMs,
+  const at = (ms: number, delivered: number): Overview => ({
+    ...{ revision: '', since: null, removed_pipe_ids: [] },
+    server_ts: new Date(ms).toISOString(),
     pipes: [pipe('a', destination('d', { ...idle, delivered_records: delivered }))],
+    buffer: {
+      ...{ size_bytes: 0, max_bytes: 1, free_disk_bytes: 1, min_free_disk_bytes: 0 },
+      ...{ oldest_ts: null, unavailable_reason: null },
+    },
+    service: {
+      ...{ version: '1', started_ts: '2026-01-01T00:00:00Z', is_ready: true, reasons: [], warnings: [] },
+      ...{ http_engine: 'uws', ingest_workers: 1, delivery_restarts: 0, egress_private: 'allow' },
+    },
   })
   let rates = nextRates(new Map(), null, at(0, 100))
   t.same(rates.get('d'), [])
