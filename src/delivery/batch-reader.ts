@@ -19,7 +19,7 @@ import type { Clock } from './clock.ts'
 import type { FlushLimits, LaneSpec, LaneState } from './lane-state.ts'
 import type { MemoryReservation, WorkspaceMemory } from './memory-budget.ts'
 import type { ReadAhead } from './read-ahead.ts'
-import { afterDropped, withoutRange, withRange } from './transitions.ts'
+import { afterDropped, withNextAsRange, withoutRange, withRange } from './transitions.ts'
 
 /** The messages of the fixed range, and those after it that are searched for a failing message. */
 export interface ReservedBatch {
@@ -91,12 +91,13 @@ export class BatchReader {
   }
 
   async next(saved: LaneState, spec: LaneSpec, memory: WaitForMemory, ahead: ReadAhead): Promise<NextBatch> {
-    const row = await this.located(saved)
-    const through = row.bisectLastSeq ?? row.batchLastSeq
-    if (through !== null) ahead.discard()
-    const inMemory = ahead.take(row.cursorSeq, limitsOf(row, spec))
-    const taken = inMemory && (await this.#taken(row, spec, inMemory))
+    const located = await this.located(saved)
+    if (throughOf(located) !== null) ahead.discard()
+    const inMemory = ahead.take(located)
+    const taken = inMemory && (await this.#taken(located, inMemory))
     if (taken !== null) return taken
+    const row = (await this.#isNextDue(located)) ? withNextAsRange(located) : located
+    const through = throughOf(row)
     const due =
       through === null ? await this.#due(row, spec) : { waitMs: 0, bytes: await this.#bytesTo(row, through) }
     if (due.waitMs > 0) return { kind: 'wait', row, waitMs: due.waitMs }
@@ -104,11 +105,15 @@ export class BatchReader {
     return await this.#read(row, spec, memory, due.bytes, due.bytes)
   }
 
-  /** Cut as what is read now would be. Null: there is no memory for it at once. */
-  async #taken(row: LaneState, spec: LaneSpec, inMemory: MarkedMessage[]): Promise<NextBatch | null> {
-    const { maxRecords, maxBytes } = limitsOf(row, spec)
-    const cutBytes = Math.min(maxBytes, this.#budget.shareBytes())
-    const messages = cutBatch(inMemory, { maxRecords, maxBytes: cutBytes })
+  /** Nothing is left of the range under way, nor between it and the next one. */
+  async #isNextDue(row: LaneState): Promise<boolean> {
+    if (throughOf(row) !== null || row.nextFirstSeq === null) return false
+    return (await this.backlogThrough(row, row.nextFirstSeq - 1)).messages === 0
+  }
+
+  /** The next range, which is in memory. Null: there is no room for it at once. */
+  async #taken(row: LaneState, messages: MarkedMessage[]): Promise<NextBatch | null> {
+    assert(messages[0]!.seq === row.nextFirstSeq && messages.at(-1)!.seq === row.nextLastSeq)
     const reservation = this.#budget.tryReserve(bytesOf(messages))
     if (reservation === null) return null
     let isKept = false
@@ -117,7 +122,7 @@ export class BatchReader {
       const lost = await this.lost(row)
       if (lost !== null) return lost
       isKept = true
-      return { kind: 'batch', row: fixedRange(row, messages), reserved: { messages, reservation } }
+      return { kind: 'batch', row: withNextAsRange(row), reserved: { messages, reservation } }
     } finally {
       if (!isKept) reservation.release()
     }
@@ -134,7 +139,7 @@ export class BatchReader {
     cutBytes: number,
     reservedBytes: number,
   ): Promise<NextBatch> {
-    const through = row.bisectLastSeq ?? row.batchLastSeq
+    const through = throughOf(row)
     const reservation = await this.#reserve(reservedBytes, memory)
     if (reservation === null) return { kind: 'interrupted', row }
     let isKept = false
@@ -146,7 +151,9 @@ export class BatchReader {
       const run = await this.#reader.read(
         this.#pipeId,
         row.cursorSeq,
-        through === null ? { ...limits, afterMark } : { ...everything, afterMark, throughSeq: through },
+        through === null
+          ? { ...limits, afterMark, throughSeq: beforeNext(row) }
+          : { ...everything, afterMark, throughSeq: through },
       )
       const lost = await this.lost(row)
       if (lost !== null) return lost
@@ -157,6 +164,7 @@ export class BatchReader {
         if (gap !== null) return gap
         // Nothing of the fixed range is left: what is lost with it shows in what follows.
         if (through !== null) return { kind: 'interrupted', row: withoutRange(row) }
+        if (row.nextFirstSeq !== null) return { kind: 'interrupted', row: withNextAsRange(row) }
         return { kind: 'wait', row, waitMs: Number.POSITIVE_INFINITY }
       }
       const messages = through === null ? cutBatch(sound, limits) : sound
@@ -199,8 +207,11 @@ export class BatchReader {
   }
 
   async #due(row: LaneState, spec: LaneSpec): Promise<{ waitMs: number; bytes: number }> {
-    const backlog = { ...(await this.backlog(row)), oldestAgeMs: 0 }
-    const limits = limitsOf(row, spec)
+    const isBeforeNext = row.nextFirstSeq !== null
+    const pending = isBeforeNext ? await this.backlogThrough(row, beforeNext(row)!) : await this.backlog(row)
+    const backlog = { ...pending, oldestAgeMs: 0 }
+    // Nothing that arrives belongs to what is left before the next range.
+    const limits = { ...limitsOf(row, spec), ...(isBeforeNext ? { maxSeconds: 0 } : {}) }
     if (limits.maxSeconds > 0 && backlog.messages > 0) backlog.oldestAgeMs = await this.#oldestAgeMs(row)
     const bytes = Math.min(limits.maxBytes, this.#budget.shareBytes(), Math.max(backlog.bytes, 1))
     return { waitMs: closesInMs(backlog, limits), bytes }
@@ -246,10 +257,14 @@ export function pastGap(row: LaneState, run: MessageRun): DroppedMessages | null
   return { kind: 'dropped', row: moved, dropped: 1, reason: 'damaged', firstSeq: seq, lastSeq: seq }
 }
 
-/** Whether the batch that follows this row's may be read before it is due: nothing is failing, nothing is searched for. */
+/**
+ * Whether the batch that follows this row's may be read before it is due: nothing is failing, nothing is searched for, and
+ * it was not fixed by a process before this one.
+ */
 export function aheadLimits(row: LaneState, spec: LaneSpec): FlushLimits | null {
   // With a rate of its own the lane pauses between two batches, and a pause holds no memory.
-  const isSmooth = row.attempts === 0 && row.bisectLastSeq === null && spec.rate === null
+  const isSmooth =
+    row.attempts === 0 && row.bisectLastSeq === null && row.nextFirstSeq === null && spec.rate === null
   return isSmooth ? limitsOf(row, spec) : null
 }
 
@@ -268,13 +283,23 @@ function limitsOf({ sizeLimitRecords, attempts }: LaneState, { flush }: LaneSpec
  */
 function fixedRange(row: LaneState, messages: readonly StoredMessage[]): LaneState {
   if (row.batchLastSeq === null) return withRange(row, messages)
-  const through = row.bisectLastSeq ?? row.batchLastSeq
+  const through = throughOf(row)
   const isIntact =
     messages[0]!.seq === row.batchFirstSeq &&
     messages.at(-1)!.seq === through &&
     messages.some((message) => message.seq === row.batchLastSeq)
   if (isIntact) return row
   return withRange(withoutRange(row), messages)
+}
+
+/** The last message that is read for the next attempt; null: the limits decide. */
+function throughOf({ bisectLastSeq, batchLastSeq }: LaneState): number | null {
+  return bisectLastSeq ?? batchLastSeq
+}
+
+/** How far a range may reach that is cut now: the next one, if it is fixed, may have been sent. */
+function beforeNext({ nextFirstSeq }: LaneState): number | undefined {
+  return nextFirstSeq === null ? undefined : nextFirstSeq - 1
 }
 
 /** Of a row that is `located`. */

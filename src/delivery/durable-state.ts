@@ -5,7 +5,14 @@
  *   change(row) ──▶ in memory ──save──▶ durable, with the counts since the last save, in one transaction
  *   detach()    ──▶ the row is no longer this lane's: nothing is saved from here on
  *
- * What a crash leaves of a push lane, line by line (every save is one fsync; the cursor's move and the next range are one save):
+ * A range is sent only when it is saved, so that a repeat has the same identity. Where batches are full, it is saved while
+ * the one before it is under way, in the save that moves the cursor past the one before that:
+ *
+ *   attempts    │ 1 under way ·········│ 2 under way ··········│ 3 under way
+ *   saves       │   range 1, next 2    │   cursor 1,           │   cursor 2,
+ *               │                      │   range 2, next 3     │   range 3, next 4
+ *
+ * What a crash leaves of a push lane, line by line (every save is one fsync):
  *
  *   | the process ends …                          | the row says          | after restart                          |
  *   |---------------------------------------------|-----------------------|----------------------------------------|
@@ -13,6 +20,12 @@
  *   | after it, before or during the attempt      | cursor, range         | the same range, the same identity      |
  *   | while the next batch is read ahead          | cursor, range         | the same range; the next one is cut    |
  *   |                                             |                       |   again, it was neither saved nor sent |
+ *   | after the next range is saved               | cursor, range, next   | both ranges, one after the other, the  |
+ *   |                                             |                       |   same two identities                  |
+ *   | while the next range is sent, before the    | cursor, range, next   | the same: the first is repeated, too,  |
+ *   |   cursor's move past the first is saved     |                       |   whatever became of the second        |
+ *   | in between, the first failing now for good  | parts of range, next  | parts of the first range, none beyond  |
+ *   |                                             |                       |   it; then the next as it was          |
  *   | after the destination stored it, reply lost | cursor, range         | the same range again: at least once    |
  *   | after the reply, before the save            | cursor, range         | the same range again: at least once    |
  *   | after the save                              | cursor after it       | the next range                         |
@@ -47,9 +60,13 @@ export class DurableState {
   readonly #pipeId: string
   readonly #deps: LaneDeps
   #row: LaneState
-  #savedCursorSeq: number
   #counts: LaneCounts
   #isDirty = false
+  /** As it was last saved, or loaded. */
+  #saved: LaneState
+  /** Of the loaded row: another process may have sent that range. */
+  readonly #inheritedNext: number | null
+  #behind: Promise<void> | null = null
   #isDetached = false
 
   constructor(spec: LaneSpec, row: LaneState, deps: LaneDeps) {
@@ -57,7 +74,8 @@ export class DurableState {
     this.#pipeId = spec.pipeId
     this.#deps = deps
     this.#row = row
-    this.#savedCursorSeq = row.cursorSeq
+    this.#saved = row
+    this.#inheritedNext = row.nextLastSeq
     this.#counts = noCounts(spec.pipeId)
   }
 
@@ -67,7 +85,7 @@ export class DurableState {
 
   /** What a restart would begin with: retention may go by no other cursor. */
   get savedCursorSeq(): number {
-    return this.#savedCursorSeq
+    return this.#saved.cursorSeq
   }
 
   change(row: LaneState): void {
@@ -84,19 +102,53 @@ export class DurableState {
 
   /** Rejects when the row cannot be saved: the lane must not go on. */
   async save(): Promise<void> {
+    await this.#behind
     if (this.#isDetached) return
+    await this.#save()
+  }
+
+  async saveIfDirty(): Promise<void> {
+    await this.#behind
+    if (this.#isDirty) await this.save()
+  }
+
+  /** Resolves when the row's range may be sent: it is saved, as the range under way or as the one after it. */
+  async saveForAttempt(): Promise<void> {
+    await this.#behind
+    if (this.#isDirty && !this.#isRangeSaved()) await this.save()
+  }
+
+  /** Saves while an attempt is under way. The next save waits for it, and rejects when it has failed. */
+  saveBehind(onFailed: () => void): void {
+    if (!this.#isDirty || this.#isDetached || this.#behind !== null) return
+    this.#behind = this.#save().then(() => {
+      this.#behind = null
+    })
+    this.#behind.catch(onFailed)
+  }
+
+  /** What fails is the range under way, so this process has not sent the one after it: that one is cut when it is due. */
+  dropUnsentNext(): void {
+    if (this.#row.nextLastSeq !== this.#inheritedNext) this.change(transition.withoutNext(this.#row))
+  }
+
+  /** A failed range may have been cut otherwise than it was saved; one that nothing has happened to yet was not. */
+  #isRangeSaved(): boolean {
+    const { batchFirstSeq, batchLastSeq, bisectLastSeq, attempts, recordOffset } = this.#row
+    const { nextFirstSeq, nextLastSeq } = this.#saved
+    const isUntried = attempts === 0 && bisectLastSeq === null && recordOffset === 0
+    return isUntried && batchFirstSeq === nextFirstSeq && batchLastSeq === nextLastSeq
+  }
+
+  async #save(): Promise<void> {
     const row = { ...this.#row, ownerEpoch: this.#deps.epoch }
     const counts = this.#counts
     this.#isDirty = false
     this.#counts = noCounts(this.#pipeId)
     const hasCounts = counts.deliveredRecords + counts.failedAttempts + counts.skippedRecords > 0
     await this.#deps.save(row, hasCounts ? counts : null)
-    this.#savedCursorSeq = row.cursorSeq
+    this.#saved = row
     this.#deps.onSaved()
-  }
-
-  async saveIfDirty(): Promise<void> {
-    if (this.#isDirty) await this.save()
   }
 
   /** The destination was deleted, or another owner has the lane. */

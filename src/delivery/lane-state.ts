@@ -69,6 +69,12 @@ export interface LaneState {
   batchLastSeq: number | null
   /** While a failing message is being searched for: the last message of the range known to hold it. */
   bisectLastSeq: number | null
+  /**
+   * The fixed range of the batch after the one under way, which nothing else may reach into: a process that ended may have
+   * sent it already. Null: none is fixed yet.
+   */
+  nextFirstSeq: number | null
+  nextLastSeq: number | null
   /** Records of the first message after the cursor that are stored already (json_object): left out from now on. */
   recordOffset: number
   /** The batch size that worked, in records; null: the flush plan alone decides. Doubles after 8 successes in a row. */

@@ -103,6 +103,7 @@ export class Progress {
     { error, storedRecords }: Extract<AttemptOutcome, { kind: 'failed' }>,
     spec: LaneSpec,
   ): void {
+    this.#state.dropUnsentNext()
     const { row } = this.#state
     const now = this.#deps.clock.now()
     this.#state.count({ failedAttempts: 1 })

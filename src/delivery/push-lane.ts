@@ -228,14 +228,22 @@ export class PushLane implements Lane {
       return
     }
     if (this.#reserved === null && !(await this.#prepare())) return
-    await this.#state.saveIfDirty()
+    await this.#state.saveForAttempt()
     // A command or the end may have come during the save: the range is fixed, it can wait.
     if (!this.#mailbox.isEmpty || this.#phase !== 'running') return
     const { messages } = this.#reserved!
     const attempt = this.#attempts.run(messages, this.#spec)
-    const limits = aheadLimits(this.row, this.#spec)
-    if (limits !== null) void this.#ahead.read(messages.at(-1)!, limits)
+    void this.#readAhead(messages.at(-1)!)
     this.#keep(await attempt)
+  }
+
+  /** While an attempt is under way: the next range is fixed, and saved with what was not saved before the attempt. */
+  async #readAhead(after: MarkedMessage): Promise<void> {
+    const limits = aheadLimits(this.row, this.#spec)
+    const fix = (messages: readonly MarkedMessage[]) =>
+      this.#state.change(transition.withNext(this.row, messages))
+    if (limits !== null) await this.#ahead.read(after, limits, fix)
+    if (this.#phase === 'running') this.#state.saveBehind(() => this.#attempts.abort())
   }
 
   /** True: messages are in memory and their range is in the row. */

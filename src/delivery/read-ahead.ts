@@ -3,26 +3,24 @@
  *
  *   nothing ──attempt begins──▶ reading ──▶ held ──the attempt stored everything──▶ taken: the next batch
  *      ▲                           │          │
- *      └───────────────────────────┴──────────┴── failed, a command, a pause, other limits, memory wanted elsewhere
+ *      └───────────────────────────┴──────────┴── failed, a command, a pause, memory wanted elsewhere
  *
  * It changes when messages are read, never what a batch is made of. Only a batch that its size closes is read ahead, so
- * nothing that arrives later could belong to it, and it is taken only where it would be cut now: at the row's cursor, no
- * range fixed, under the same limits. Nothing of it is in the row until it is taken, then its range is saved before it is
- * sent, like any other: a process that ends meanwhile leaves the cursor and the range of the batch under way, and the
- * next range is cut from the log again.
+ * nothing that arrives later could belong to it. What is held is the next range of the lane's row, and is saved with it
+ * while the destination works: then it may be sent as soon as the batch before it is stored, and no save stands between
+ * two batches. What a process leaves that ends meanwhile: `durable-state.ts`.
  *
  * Its memory is what no batch needs (MemoryBudget); a lane that fails holds none.
  */
 import type { BufferReader, MarkedMessage } from '../buffer/buffer.ts'
 import { bytesOf, recordsOf } from './batch.ts'
-import type { FlushLimits } from './lane-state.ts'
+import type { FlushLimits, LaneState } from './lane-state.ts'
 import type { SpareMemory, WorkspaceMemory } from './memory-budget.ts'
 
-export type SizeLimits = Pick<FlushLimits, 'maxRecords' | 'maxBytes'>
+type SizeLimits = Pick<FlushLimits, 'maxRecords' | 'maxBytes'>
+type NextRange = Pick<LaneState, 'nextFirstSeq' | 'nextLastSeq'>
 
 interface Reading {
-  afterSeq: number
-  limits: SizeLimits
   memory: SpareMemory | null
   /** Empty while it is being read. */
   messages: MarkedMessage[]
@@ -41,28 +39,35 @@ export class ReadAhead {
     this.#budget = budget
   }
 
-  /** Reads what follows this message, if it fills a batch. Never rejects: see `throwFailure`. */
-  async read(after: MarkedMessage, limits: SizeLimits): Promise<void> {
+  /**
+   * Reads what follows this message, if it fills a batch: `onHeld` gets it. Resolves when there is nothing more to expect;
+   * never rejects: see `throwFailure`.
+   */
+  async read(
+    after: MarkedMessage,
+    limits: SizeLimits,
+    onHeld: (messages: readonly MarkedMessage[]) => void,
+  ): Promise<void> {
     this.discard()
-    const reading: Reading = { afterSeq: after.seq, limits, memory: null, messages: [] }
+    const reading: Reading = { memory: null, messages: [] }
     this.#reading = reading
     try {
       // The request goes out first.
       await new Promise<void>((resolve) => setImmediate(resolve))
-      await this.#fill(reading, after)
+      await this.#fill(reading, after, limits, onHeld)
     } catch (error) {
       this.#failure = { error }
     }
     if (reading.messages.length === 0 && this.#reading === reading) this.discard()
   }
 
-  /** What was read ahead, if it is what comes next: its memory is the caller's concern from now on. */
-  take(cursorSeq: number, limits: SizeLimits): MarkedMessage[] | null {
-    const reading = this.#reading
+  /** What was read ahead, if it is the row's next range: its memory is the caller's concern from now on. */
+  take({ nextFirstSeq, nextLastSeq }: NextRange): MarkedMessage[] | null {
+    const messages = this.#reading?.messages ?? []
     this.discard()
-    if (reading === null || reading.messages.length === 0) return null
-    const isNext = reading.afterSeq === cursorSeq && isSame(reading.limits, limits)
-    return isNext ? reading.messages : null
+    const isNext =
+      messages.length > 0 && messages[0]!.seq === nextFirstSeq && messages.at(-1)!.seq === nextLastSeq
+    return isNext ? messages : null
   }
 
   /** What went wrong in reading is the lane's own error. */
@@ -76,8 +81,14 @@ export class ReadAhead {
     this.#reading = null
   }
 
-  async #fill(reading: Reading, { seq, mark }: MarkedMessage): Promise<void> {
-    const { maxRecords, maxBytes } = reading.limits
+  async #fill(
+    reading: Reading,
+    { seq, mark }: MarkedMessage,
+    { maxRecords, maxBytes: mostBytes }: SizeLimits,
+    onHeld: (messages: readonly MarkedMessage[]) => void,
+  ): Promise<void> {
+    // Where it would be cut when its turn comes: its range is fixed from here on.
+    const maxBytes = Math.min(mostBytes, this.#budget.shareBytes())
     const backlog = await this.#reader.backlog(this.#pipeId, { seq, mark })
     if (this.#reading !== reading || (backlog.records < maxRecords && backlog.bytes < maxBytes)) return
     if (!this.#reserve(reading, Math.min(maxBytes, backlog.bytes))) return
@@ -88,7 +99,10 @@ export class ReadAhead {
     const bytes = bytesOf(messages)
     const isFull = run.more || recordsOf(messages) >= maxRecords || bytes >= maxBytes
     reading.memory?.release()
-    if (isFull && this.#reserve(reading, bytes)) reading.messages = messages
+    if (!isFull || !this.#reserve(reading, bytes)) return
+    reading.messages = messages
+    // At once: what is held is always the row's next range.
+    onHeld(messages)
   }
 
   #reserve(reading: Reading, bytes: number): boolean {
@@ -97,8 +111,4 @@ export class ReadAhead {
     })
     return reading.memory !== null
   }
-}
-
-function isSame(one: SizeLimits, other: SizeLimits): boolean {
-  return one.maxRecords === other.maxRecords && one.maxBytes === other.maxBytes
 }

@@ -15,6 +15,7 @@ export const noFailure = {
   lastError: null,
 }
 export const noBatch = { batchFirstSeq: null, batchLastSeq: null }
+const noNext = { nextFirstSeq: null, nextLastSeq: null }
 const noLease = { leaseMsgId: null, leaseUntilMs: null }
 
 /** A lane that has never done anything; `cursorSeq` 0: before the earliest message that is kept. */
@@ -25,6 +26,7 @@ export function newLaneState(destinationId: string, cursorSeq = 0): LaneState {
     cursorMark: null,
     ...noBatch,
     ...noFailure,
+    ...noNext,
     recordOffset: 0,
     sizeLimitRecords: null,
     sizeSuccesses: 0,
@@ -58,6 +60,24 @@ export function withRange(row: LaneState, messages: readonly StoredMessage[]): L
   return { ...row, batchFirstSeq: messages[0]!.seq, batchLastSeq: messages.at(-1)!.seq }
 }
 
+/** What follows the batch under way is decided, too: saved, it may be sent as soon as that one is stored. */
+export function withNext(row: LaneState, messages: readonly StoredMessage[]): LaneState {
+  assert(row.nextFirstSeq === null && messages.length > 0)
+  assert(messages[0]!.seq > (row.bisectLastSeq ?? row.batchLastSeq ?? row.cursorSeq))
+  return { ...row, nextFirstSeq: messages[0]!.seq, nextLastSeq: messages.at(-1)!.seq }
+}
+
+/** It was not sent, or the contract lets it be cut again: what comes next is decided when its turn comes. */
+export function withoutNext(row: LaneState): LaneState {
+  return row.nextFirstSeq === null ? row : { ...row, ...noNext }
+}
+
+/** Everything before the next range is done with: it is the one under way. */
+export function withNextAsRange(row: LaneState): LaneState {
+  assert(row.batchLastSeq === null && row.bisectLastSeq === null && row.nextFirstSeq !== null)
+  return { ...row, batchFirstSeq: row.nextFirstSeq, batchLastSeq: row.nextLastSeq, ...noNext }
+}
+
 /** The range can no longer be read as it was: another one is cut. */
 export function withoutRange(row: LaneState): LaneState {
   return { ...row, ...noBatch, bisectLastSeq: null }
@@ -74,7 +94,7 @@ export function afterRetryNow(row: LaneState): LaneState {
 
 /** Other limits: the range is cut again by them, and the size that worked is found again. */
 function afterChangedLimits(row: LaneState): LaneState {
-  return { ...afterRetryNow(row), sizeLimitRecords: null, sizeSuccesses: 0 }
+  return { ...afterRetryNow(withoutNext(row)), sizeLimitRecords: null, sizeSuccesses: 0 }
 }
 
 /** Another destination: what was stored of half a message was stored elsewhere. */
@@ -104,7 +124,7 @@ export function afterSkip(row: LaneState, message: MarkedMessage): LaneState {
 
 export function afterRewind(row: LaneState, to: Cursor): LaneState {
   assert(to.seq <= row.cursorSeq)
-  return movedTo(row, to)
+  return withoutNext(movedTo(row, to))
 }
 
 /** Messages before `to` are gone undelivered: retention took them, or they were found damaged. */
@@ -113,10 +133,11 @@ export function afterDropped(row: LaneState, to: Cursor, dropped: number): LaneS
   return { ...movedTo(row, to), droppedMessages: row.droppedMessages + dropped }
 }
 
-/** The cursor was moved by something other than a delivery: what was under way is dropped. */
+/** The cursor was moved by something other than a delivery: what was under way is dropped. The next range stays whole or goes. */
 function movedTo(row: LaneState, { seq, mark }: Cursor): LaneState {
   const nothingUnderWay = { ...noBatch, ...noFailure, ...noLease, recordOffset: 0 }
-  return { ...row, ...nothingUnderWay, cursorSeq: seq, cursorMark: mark }
+  const isNextWhole = row.nextFirstSeq !== null && row.nextFirstSeq > seq
+  return { ...(isNextWhole ? row : withoutNext(row)), ...nothingUnderWay, cursorSeq: seq, cursorMark: mark }
 }
 
 /** A pull consumer has everything up to `to`. */

@@ -117,6 +117,8 @@ export interface LaneRow {
   batch_first_seq: number | null
   batch_last_seq: number | null
   bisect_last_seq: number | null
+  next_first_seq: number | null
+  next_last_seq: number | null
   record_offset: number
   size_limit_records: number | null
   size_successes: number

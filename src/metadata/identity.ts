@@ -64,7 +64,7 @@ export async function loadKnownSeq(db: Connection): Promise<number> {
 export function knownSeqOf(rows: readonly LaneRow[], epochs: readonly Epoch[]): number {
   const named = rows
     .filter(isLaneRowIntact)
-    .flatMap((row) => [row.cursor_seq, row.batch_last_seq, row.bisect_last_seq])
+    .flatMap((row) => [row.cursor_seq, row.batch_last_seq, row.bisect_last_seq, row.next_last_seq])
   let knownSeq = 0
   for (const seq of [...named, ...epochs.map(({ after_seq }) => after_seq)]) {
     knownSeq = Math.max(knownSeq, Number(seq ?? 0))

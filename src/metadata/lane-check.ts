@@ -17,11 +17,17 @@ const checkedColumns = [
   'owner_epoch',
 ] as const satisfies readonly (keyof LaneRow)[]
 
-export type CheckedLane = Pick<LaneRow, (typeof checkedColumns)[number]>
+/** Later columns count where they hold something: a row from before them keeps its checksum. */
+const laterColumns = ['next_first_seq', 'next_last_seq'] as const satisfies readonly (keyof LaneRow)[]
+
+export type CheckedLane = Pick<LaneRow, (typeof checkedColumns)[number]> &
+  Partial<Pick<LaneRow, (typeof laterColumns)[number]>>
 
 /** Numbers count by their digits: PostgreSQL returns 64-bit integers as text. */
 export function laneRowCheck(row: CheckedLane): number {
-  return crc32(checkedColumns.map((column) => row[column] ?? '').join('\n'))
+  const checked = checkedColumns.map((column) => row[column] ?? '')
+  const later = laterColumns.map((column) => row[column] ?? '')
+  return crc32([...checked, ...(later.some((value) => value !== '') ? later : [])].join('\n'))
 }
 
 /** A row without a checksum was not written by this version: nothing is known against it. */

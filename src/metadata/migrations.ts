@@ -14,6 +14,7 @@ import { serverKeyPins } from './migrations/4-server-key-pins.ts'
 import { revokedKeys } from './migrations/5-revoked-keys.ts'
 import { deletedPipesOfWorkspace } from './migrations/6-deleted-pipes-of-workspace.ts'
 import { people } from './migrations/7-people.ts'
+import { nextRange } from './migrations/8-next-range.ts'
 
 export interface Migration {
   number: number
@@ -29,6 +30,7 @@ export const migrations: readonly Migration[] = [
   { number: 5, name: 'revoked keys', up: revokedKeys },
   { number: 6, name: 'deleted pipes of a workspace', up: deletedPipesOfWorkspace },
   { number: 7, name: 'people', up: people },
+  { number: 8, name: 'next range', up: nextRange },
 ]
 
 /**

@@ -94,7 +94,8 @@ export class LaneWorld {
     await this.lanes.refresh(pipeId)
   }
 
-  async limit(records: number, bytes: number, seconds: number): Promise<void> {
+  /** `isSeen`: false as if no process ran. */
+  async limit(records: number, bytes: number, seconds: number, { isSeen = true } = {}): Promise<void> {
     await this.metadata.limits.put(this.workspaceId, this.pipeId, {
       pl_ingest_max_records_per_request: 1000,
       pl_ingest_max_records_per_second: 1000,
@@ -104,7 +105,7 @@ export class LaneWorld {
       pl_delivery_max_bytes_per_flush: bytes,
       pl_delivery_max_seconds_per_flush: seconds,
     })
-    await this.lanes.refresh(this.pipeId)
+    if (isSeen) await this.lanes.refresh(this.pipeId)
   }
 
   /** Appends messages of one record each and notifies the lanes. Returns their sequence numbers. */

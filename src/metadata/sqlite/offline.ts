@@ -161,8 +161,13 @@ function endSessions(database: Database.Database): void {
 
 /** The greatest seq that a lane names: no more than a hint where rows are damaged. */
 function namedSeq(database: Database.Database): number {
+  const columns = database.prepare("SELECT name FROM pragma_table_info('lanes')").pluck().all()
+  // An earlier version, without ranges fixed ahead, has written the file.
+  const next = columns.includes('next_last_seq') ? 'ifnull(next_last_seq, 0)' : '0'
   const newest = database
-    .prepare('SELECT max(max(cursor_seq, ifnull(batch_last_seq, 0))) FROM lanes WHERE cursor_seq < ?')
+    .prepare(
+      `SELECT max(max(cursor_seq, ifnull(batch_last_seq, 0), ${next})) FROM lanes WHERE cursor_seq < ?`,
+    )
     .pluck()
     .get(2 ** 52)
   return Number(newest ?? 0)

@@ -233,6 +233,9 @@ export function testMetadataPort(t: Test, create: (t: Test) => Promise<MetadataU
     const lane = await reader.laneStore.load(made.destination_id)
     await writer.laneStore.save([{ ...lane!, batchFirstSeq: 31, batchLastSeq: 40 }], [])
     t.equal(await reader.knownSeq(), 40, 'a fixed range')
+    const ahead = { batchFirstSeq: 31, batchLastSeq: 40, nextFirstSeq: 41, nextLastSeq: 50 }
+    await writer.laneStore.save([{ ...lane!, ...ahead }], [])
+    t.equal(await reader.knownSeq(), 50, 'a range fixed ahead')
   })
 
   t.test('deleted pipes are remembered until they are forgotten', async (t) => {

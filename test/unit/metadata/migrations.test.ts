@@ -17,6 +17,7 @@ const released: Record<number, string> = {
   5: '278d1474c2aa66b77bd2e9bfc53bc4fe4b0b245552610ef35dd9d61e33b621f6',
   6: 'decd6d2711c2f3a91733bc4eab5bb803bdc7d51bed7efbe65023e60d7e434034',
   7: 'ec8458a619dfccec000fe6f5f44e14a274643cb81733ec482f3397f6ec7ca7d5',
+  8: 'c6bc038c0aebda7089605afb703b4826b7e6c1fe34dbeff2e6f56bcbe1ac3188',
 }
 
 t.test('the migrations are numbered from 1 without a gap, and none has changed', async (t) => {
