@@ -2,6 +2,7 @@
 import { availableParallelism } from 'node:os'
 import { ConfigError } from './config.ts'
 import { resourceLimits } from './contract/resource-limits.ts'
+import { KeyUse, type KeyUseOptions } from './directory/key-use.ts'
 import { StorageUnavailableError } from './error-code.ts'
 import type { HttpEngine } from './http/engine.ts'
 import { createIngest, type Ingest } from './ingest/accept.ts'
@@ -24,6 +25,7 @@ export interface Accounting {
   /** The same, of one ingest thread. */
   usageOf(worker: number): Pick<UsageCounter, 'accepted' | 'rejected'>
   ingestTotals: IngestTotals
+  keyUse: KeyUse
 }
 
 /** What ingest counts: carried into metadata every few seconds. */
@@ -42,14 +44,20 @@ export async function openAccounting(stores: Stores, { log, shutdown }: StartCon
     if (!(error instanceof StorageUnavailableError)) throw error
     log.warn({ err: error }, 'usage.flush_failed')
   })
-  shutdown.set('save usage', () =>
-    usageFlush.close().catch((error) => {
+  const store: KeyUseOptions['store'] = (ids, minuteMs) => metadata.apiKeys.used(ids, minuteMs)
+  const keyUse = new KeyUse({ directory, store, now: Date.now })
+  const endKeyUse = keyUse.start(log)
+  shutdown.set('save usage', async () => {
+    endKeyUse()
+    const isKept = (error: unknown) => {
       // The next start finds in the buffer what was accepted and not stored.
       if (!(error instanceof StorageUnavailableError)) throw error
       log.warn({ err: error }, 'usage.flush_failed')
-    }),
-  )
-  return { usage, usageOf, ingestTotals }
+    }
+    await keyUse.flush().catch(isKept)
+    await usageFlush.close().catch(isKept)
+  })
+  return { usage, usageOf, ingestTotals, keyUse }
 }
 
 export async function openIngest(
@@ -123,6 +131,7 @@ export async function openThreadedIngest(
     shareAppender: () => buffer.shareAppender(),
     source: directorySource,
     usageOf,
+    onKeysUsed: (apiKeyIds) => parts.keyUse.used(apiKeyIds),
     onFatal: onThreadFailed,
   })
   threads = opened

@@ -1,18 +1,89 @@
-/** Workspace API keys as clients create and list them. Rules: spec "API key", contract "Ids, keys, auth". */
+/** Workspace API keys as clients create and list them. Rules: spec "API key", contract "Ids, keys, auth", "Keys with scopes". */
 import Type, { type Static } from 'typebox'
+import { resourceLimits } from './resource-limits.ts'
 import { withoutControls } from './validate.ts'
 
-const apiKeyName = Type.String({ minLength: 1, maxLength: 100, pattern: withoutControls })
+/** What a key may do. `manage` includes the others; `read` is every GET of the management API. */
+export const apiKeyScopes = ['ingest', 'pull', 'read', 'manage'] as const
+export type ApiKeyScope = (typeof apiKeyScopes)[number]
 
-export const ApiKeyCreate = Type.Object({ api_key_name: apiKeyName }, { additionalProperties: false })
+/** What a key may do, where, and until when. */
+export interface KeyRights {
+  readonly scopes: readonly ApiKeyScope[]
+  /** In lower case; null: all pipes of the workspace, those to come too. */
+  readonly pipeIds: readonly string[] | null
+  /** Null: it does not expire. */
+  readonly expiresMs: number | null
+}
+
+/** Of keys that were made without saying what for. */
+export const fullRights: KeyRights = { scopes: ['manage'], pipeIds: null, expiresMs: null }
+
+const nullable = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()])
+const apiKeyName = Type.String({ minLength: 1, maxLength: 100, pattern: withoutControls })
+const scopes = Type.Array(Type.Enum([...apiKeyScopes]), {
+  minItems: 1,
+  maxItems: apiKeyScopes.length,
+  uniqueItems: true,
+  description:
+    'What the key may do. `ingest`: send records. `pull`: pull, ack and nack. `read`: every GET of the management API. `manage`: everything.',
+})
+const pipeIds = nullable(
+  Type.Array(Type.String({ format: 'uuid' }), {
+    minItems: 1,
+    maxItems: resourceLimits.pipesPerApiKey,
+    description:
+      'The pipes that the key is for; null: all of the workspace. A pipe that is deleted stays in the list and opens nothing.',
+  }),
+)
+const expires = nullable(
+  Type.String({
+    format: 'date-time',
+    description: 'From this moment on the key is as unknown as one that never was; null: it does not expire.',
+  }),
+)
+
+export const ApiKeyCreate = Type.Object(
+  {
+    api_key_name: apiKeyName,
+    api_key_scopes: Type.Optional(scopes),
+    api_key_pipe_ids: Type.Optional(pipeIds),
+    api_key_expires_ts: Type.Optional(expires),
+  },
+  { additionalProperties: false },
+)
 export type ApiKeyCreate = Static<typeof ApiKeyCreate>
+
+export const ApiKeyRotate = Type.Object(
+  {
+    /** Of the new key: the old one keeps its own until it is over. */
+    api_key_name: apiKeyName,
+    overlap_seconds: Type.Optional(
+      Type.Integer({
+        minimum: 0,
+        maximum: resourceLimits.apiKeyOverlapSeconds,
+        default: resourceLimits.apiKeyOverlapDefaultSeconds,
+        description: 'How long the old key still works; 0: it is revoked at once.',
+      }),
+    ),
+    api_key_expires_ts: Type.Optional(expires),
+  },
+  { additionalProperties: false },
+)
+export type ApiKeyRotate = Static<typeof ApiKeyRotate>
 
 /** A key's metadata: everything but the key. */
 export const ApiKey = Type.Object({
   api_key_id: Type.String({ format: 'uuid' }),
   api_key_name: apiKeyName,
   api_key_prefix: Type.String(),
-  api_key_status: Type.Enum(['active', 'revoked']),
+  api_key_status: Type.Enum(['active', 'revoked', 'expired']),
+  api_key_scopes: scopes,
+  api_key_pipe_ids: pipeIds,
+  api_key_expires_ts: expires,
+  api_key_last_used_ts: nullable(
+    Type.String({ format: 'date-time', description: 'To the minute; null: never.' }),
+  ),
   api_key_created_ts: Type.String({ format: 'date-time' }),
 })
 export type ApiKey = Static<typeof ApiKey>

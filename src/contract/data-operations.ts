@@ -27,6 +27,7 @@ export const healthOperations = [
     area: 'health',
     summary: 'Whether the process serves requests',
     auth: 'none',
+    boundKeys: 'open',
     success: { status: 200, description: 'It does', schema: responseBodies.health },
     errors: [],
   },
@@ -38,6 +39,7 @@ export const healthOperations = [
     summary: 'Whether the service can do its work now',
     description: 'For load balancers. /v1/health stays ok while the process serves.',
     auth: 'none',
+    boundKeys: 'open',
     success: { status: 200, description: 'Ready', schema: responseBodies.ready },
     otherResponses: { 503: { description: 'Not ready, and why.', schema: responseBodies.notReady } },
     errors: [],
@@ -54,6 +56,7 @@ export const ingestOperations = [
     description:
       '202 means the message is on disk and fsynced; it is delivered afterwards. Content-Encoding may be gzip, deflate or br. A body that arrives slower than about 16 KB/s is cut off after 10 seconds without a response: send smaller bodies over slow links.',
     auth: 'pipe',
+    boundKeys: 'its_pipe',
     parameters: [idempotencyKey, origin],
     request: Type.Union([ingestRecord, Type.Array(ingestRecord, { minItems: 1 })]),
     requestContentTypes: ['application/x-ndjson'],
@@ -84,6 +87,7 @@ export const ingestOperations = [
     area: 'ingest',
     summary: 'Show how to send records; stores nothing',
     auth: 'none',
+    boundKeys: 'open',
     success: { status: 200, description: 'The hint', schema: responseBodies.ingestHint },
     errors: ['invalid_pipe_id', 'pipe_not_found', 'server_error'],
   },
@@ -94,6 +98,7 @@ export const ingestOperations = [
     area: 'ingest',
     summary: 'CORS preflight',
     auth: 'none',
+    boundKeys: 'open',
     parameters: [{ ...origin, required: true }],
     success: { status: 204, description: 'The origin may send records' },
     otherResponses: {
@@ -112,6 +117,7 @@ export const pullOperations = [
     area: 'pull',
     summary: 'Get the next message of a pull destination, waiting for one if there is none',
     auth: 'key',
+    boundKeys: 'its_pipe',
     parameters: [
       {
         in: 'query',
@@ -146,6 +152,7 @@ export const pullOperations = [
     area: 'pull',
     summary: 'Acknowledge the leased message (ack_mode explicit)',
     auth: 'key',
+    boundKeys: 'its_pipe',
     request: msgIdBody,
     success: { status: 204, description: 'The lane moved on' },
     errors: [
@@ -163,6 +170,7 @@ export const pullOperations = [
     area: 'pull',
     summary: 'Return the leased message to be redelivered (ack_mode explicit)',
     auth: 'key',
+    boundKeys: 'its_pipe',
     request: msgIdBody,
     success: { status: 204, description: 'It is redelivered at once' },
     errors: [

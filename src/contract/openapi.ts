@@ -4,7 +4,7 @@
  */
 import type { TSchema } from 'typebox'
 import { stringify } from 'yaml'
-import { ApiKey, ApiKeyCreate } from './api-key.ts'
+import { ApiKey, ApiKeyCreate, ApiKeyRotate } from './api-key.ts'
 import {
   ColumnMapping,
   configSchema,
@@ -23,7 +23,7 @@ import {
 import { wordsOf } from './destination-words.ts'
 import { errorSchema, responses, sharedHeaders, sharedResponses } from './openapi-responses.ts'
 import { openapiDefinition, openapiSchema, type SchemaObject } from './openapi-schema.ts'
-import type { Operation } from './operation.ts'
+import { type Operation, scopeOf } from './operation.ts'
 import { operationTable } from './operations.ts'
 import { Overview, OverviewLane, OverviewPipe } from './overview.ts'
 import { AllowedOrigin, Pipe, PipeCreate, PipeLimits, PipeUpdate, PipeUsage, pipeDefaults } from './pipe.ts'
@@ -97,6 +97,7 @@ const names = new Map<object, string>([
   [AllowedOrigin, 'AllowedOrigin'],
   [ApiKey, 'ApiKey'],
   [ApiKeyCreate, 'ApiKeyCreate'],
+  [ApiKeyRotate, 'ApiKeyRotate'],
   [Overview, 'Overview'],
   [OverviewPipe, 'OverviewPipe'],
   [OverviewLane, 'OverviewLane'],
@@ -144,6 +145,7 @@ function operationObject(operation: Operation): Record<string, unknown> {
     tags: [area],
     summary,
     ...(description === undefined ? {} : { description }),
+    ...(scopeOf(operation) === null ? {} : { 'x-required-scope': scopeOf(operation) }),
     ...(auth === 'none' ? { security: [] } : {}),
     // An empty requirement beside the key: the pipe says which of the two.
     ...(auth === 'pipe' ? { security: [{ apiKey: [] }, {}] } : {}),

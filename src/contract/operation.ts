@@ -1,5 +1,6 @@
 /** What an operation of /v1 is made of, and what many of them share. */
 import type { TSchema } from 'typebox'
+import type { ApiKeyScope } from './api-key.ts'
 import type { ErrorCode } from './errors.ts'
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE' | 'OPTIONS'
@@ -23,8 +24,14 @@ export interface Operation {
   description?: string
   /** `key`: Bearer key required. `pipe`: as the pipe says. */
   auth: 'none' | 'key' | 'pipe'
-  /** What the caller must be allowed to. Absent: `read` for GET, `manage` for everything else. */
+  /** What who is signed in must be allowed to. Absent: `read` for GET, `manage` for everything else. */
   needs?: 'read' | 'manage'
+  /**
+   * What a key for some pipes alone gets of it (contract "Keys with scopes"). `its_pipe`: the path names the pipe, another
+   * one is not found; on ingest and pull it is `forbidden`. `its_part`: the response is cut to its pipes. `nothing`: 403, it
+   * is about the whole workspace. `open`: it takes no key, and tells nothing of any pipe's content.
+   */
+  boundKeys: 'its_pipe' | 'its_part' | 'nothing' | 'open'
   parameters?: readonly OperationParameter[]
   /** The JSON body. Absent: the operation takes none. */
   request?: TSchema
@@ -40,7 +47,25 @@ export function needsOf({ method, needs }: Pick<Operation, 'method' | 'needs'>):
   return needs ?? (method === 'GET' ? 'read' : 'manage')
 }
 
-export const everyKeyed = ['unauthorized', 'server_error'] as const
+/** The scope that a key must have (contract "Keys with scopes"); null: the operation takes no key. */
+export function scopeOf({
+  area,
+  method,
+  auth,
+}: Pick<Operation, 'area' | 'method' | 'auth'>): ApiKeyScope | null {
+  if (auth === 'none') return null
+  switch (area) {
+    case 'ingest':
+    case 'pull':
+      return area
+    case 'management':
+      return method === 'GET' ? 'read' : 'manage'
+    case 'health':
+      return null
+  }
+}
+
+export const everyKeyed = ['unauthorized', 'forbidden', 'server_error'] as const
 export const everyChange = ['storage_unavailable', ...everyKeyed] as const
 export const withBody = ['validation_error', 'payload_too_large', ...everyChange] as const
 export const onePipe = '/v1/pipes/{pipe_id}'

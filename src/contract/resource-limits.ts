@@ -95,6 +95,11 @@ export const resourceLimits = {
   destinationsPerWorkspace: 1_000,
   apiKeysPerWorkspace: 1_000,
   originsPerWorkspace: 10_000,
+  /** Pipes that one key is for. What is for more is for all, or takes several keys. */
+  pipesPerApiKey: 100,
+  /** How long a key that is being replaced goes on working, in seconds: a week to find every place that has it. */
+  apiKeyOverlapDefaultSeconds: 7 * 24 * 3_600,
+  apiKeyOverlapSeconds: 90 * 24 * 3_600,
   /** Deleted pipes that are still remembered, because the buffer holds messages of them. */
   deletedPipesPerWorkspace: 10_000,
   /**

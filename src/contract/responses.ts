@@ -88,6 +88,18 @@ export const responseBodies = {
     api_key: Type.String({ description: 'The whole key. Shown this once.' }),
     api_key_name: Type.String(),
   }),
+  apiKeyRotated: Type.Object({
+    api_key_id: uuid(),
+    api_key: Type.String({ description: 'The whole new key. Shown this once.' }),
+    api_key_name: Type.String(),
+    replaced: Type.Object({
+      api_key_id: uuid(),
+      api_key_expires_ts: nullable(
+        Type.String({ format: 'date-time', description: 'When the old key ends; null: it is revoked.' }),
+      ),
+    }),
+  }),
+  apiKeysPurged: Type.Object({ purged: Type.Integer({ minimum: 0 }) }),
   overview: Overview,
   usageByHour: UsageByHour,
   userList: UserList,

@@ -1,5 +1,5 @@
 /** Pipes, what is set on one, and the keys of the workspace: served by `management/`. */
-import { ApiKeyCreate } from './api-key.ts'
+import { ApiKeyCreate, ApiKeyRotate } from './api-key.ts'
 import { everyChange, everyKeyed, type Operation, onePipe, withBody } from './operation.ts'
 import { sinceParameter } from './overview.ts'
 import { OriginCreate, PipeCreate, PipeLimits, PipeUpdate } from './pipe.ts'
@@ -16,6 +16,7 @@ export const pipeOperations = [
     summary:
       'Show every pipe and lane, the buffer and the service at one moment, for a screen that asks again and again',
     auth: 'key',
+    boundKeys: 'its_part',
     parameters: [sinceParameter],
     success: { status: 200, description: 'The overview', schema: responseBodies.overview },
     errors: everyKeyed,
@@ -28,6 +29,7 @@ export const pipeOperations = [
     summary: 'Show what all pipes of the workspace together took in and delivered, by the hour',
     description: usageFreshness,
     auth: 'key',
+    boundKeys: 'its_part',
     parameters: [hoursParameter],
     success: { status: 200, description: 'The hours', schema: responseBodies.usageByHour },
     errors: ['validation_error', ...everyKeyed],
@@ -39,6 +41,7 @@ export const pipeOperations = [
     area: 'management',
     summary: 'List the pipes of the workspace with their usage of the last 24 hours',
     auth: 'key',
+    boundKeys: 'its_part',
     success: { status: 200, description: 'All pipes', schema: responseBodies.pipeList },
     errors: everyKeyed,
   },
@@ -49,6 +52,7 @@ export const pipeOperations = [
     area: 'management',
     summary: 'Create a pipe',
     auth: 'key',
+    boundKeys: 'nothing',
     request: PipeCreate,
     success: { status: 201, description: 'Created, active', schema: responseBodies.pipeCreated },
     errors: ['duplicate_pipe_name', 'workspace_full', ...withBody],
@@ -60,6 +64,7 @@ export const pipeOperations = [
     area: 'management',
     summary: 'Show a pipe with its destinations, limits, allowed origins and the keys of the workspace',
     auth: 'key',
+    boundKeys: 'its_pipe',
     success: { status: 200, description: 'The pipe', schema: responseBodies.pipeDetail },
     errors: ['pipe_not_found', ...everyKeyed],
   },
@@ -71,6 +76,7 @@ export const pipeOperations = [
     summary: 'Show what a pipe took in and delivered, by the hour',
     description: usageFreshness,
     auth: 'key',
+    boundKeys: 'its_pipe',
     parameters: [hoursParameter],
     success: { status: 200, description: 'The hours', schema: responseBodies.usageByHour },
     errors: ['pipe_not_found', 'validation_error', ...everyKeyed],
@@ -82,6 +88,7 @@ export const pipeOperations = [
     area: 'management',
     summary: 'Change, pause or resume a pipe',
     auth: 'key',
+    boundKeys: 'its_pipe',
     request: PipeUpdate,
     success: { status: 200, description: 'The pipe as it is now', schema: responseBodies.pipe },
     errors: ['pipe_not_found', ...withBody],
@@ -93,6 +100,7 @@ export const pipeOperations = [
     area: 'management',
     summary: 'Delete a pipe with its destinations and everything buffered in it',
     auth: 'key',
+    boundKeys: 'its_pipe',
     success: { status: 204, description: 'Deleted' },
     errors: ['pipe_not_found', ...everyChange],
   },
@@ -106,6 +114,7 @@ export const pipeSettingOperations = [
     area: 'management',
     summary: 'Set the limits of a pipe',
     auth: 'key',
+    boundKeys: 'its_pipe',
     request: PipeLimits,
     success: { status: 200, description: 'The limits as they are now', schema: responseBodies.limits },
     errors: ['pipe_not_found', ...withBody],
@@ -117,6 +126,7 @@ export const pipeSettingOperations = [
     area: 'management',
     summary: 'Remove the limits of a pipe',
     auth: 'key',
+    boundKeys: 'its_pipe',
     success: { status: 204, description: 'The pipe has no limits' },
     errors: ['pipe_not_found', ...everyChange],
   },
@@ -127,6 +137,7 @@ export const pipeSettingOperations = [
     area: 'management',
     summary: 'Allow a browser origin',
     auth: 'key',
+    boundKeys: 'its_pipe',
     request: OriginCreate,
     success: { status: 201, description: 'Allowed', schema: responseBodies.originCreated },
     errors: ['pipe_not_found', 'duplicate_origin', 'workspace_full', ...withBody],
@@ -138,10 +149,14 @@ export const pipeSettingOperations = [
     area: 'management',
     summary: 'No longer allow a browser origin',
     auth: 'key',
+    boundKeys: 'its_pipe',
     success: { status: 204, description: 'Removed' },
     errors: ['origin_not_found', ...everyChange],
   },
 ] as const satisfies readonly Operation[]
+
+const keyMaking =
+  'A key cannot create one that may more than itself: another scope, another pipe, or for longer.'
 
 export const apiKeyOperations = [
   {
@@ -151,9 +166,10 @@ export const apiKeyOperations = [
     area: 'management',
     summary: 'List the API keys of the workspace, never the keys themselves',
     auth: 'key',
+    boundKeys: 'its_part',
     success: {
       status: 200,
-      description: `Every active key, and the ${resourceLimits.revokedApiKeysPerWorkspace} revoked last, for ${resourceLimits.revokedApiKeyDays} days`,
+      description: `Every active key, and the ${resourceLimits.revokedApiKeysPerWorkspace} that were revoked or expired last, for ${resourceLimits.revokedApiKeyDays} days`,
       schema: responseBodies.apiKeyList,
     },
     errors: everyKeyed,
@@ -164,10 +180,42 @@ export const apiKeyOperations = [
     path: '/v1/api-keys',
     area: 'management',
     summary: 'Create an API key; the whole key is shown only in this response',
+    description: keyMaking,
     auth: 'key',
+    boundKeys: 'its_part',
     request: ApiKeyCreate,
     success: { status: 201, description: 'Created', schema: responseBodies.apiKeyCreated },
     errors: ['duplicate_api_key_name', 'workspace_full', ...withBody],
+  },
+  {
+    operationId: 'rotateApiKey',
+    method: 'POST',
+    path: '/v1/api-keys/{api_key_id}/rotate',
+    area: 'management',
+    summary: 'Create a key with the rights of another one, which expires after an overlap',
+    description: `The new key has the scopes and pipes of the old one, and its expiry unless another is given. ${keyMaking}`,
+    auth: 'key',
+    boundKeys: 'its_part',
+    request: ApiKeyRotate,
+    success: { status: 201, description: 'Created', schema: responseBodies.apiKeyRotated },
+    errors: [
+      'api_key_not_found',
+      'cannot_revoke_current_key',
+      'duplicate_api_key_name',
+      'workspace_full',
+      ...withBody,
+    ],
+  },
+  {
+    operationId: 'purgeApiKeys',
+    method: 'POST',
+    path: '/v1/api-keys/purge',
+    area: 'management',
+    summary: 'Forget the revoked and expired keys, which lists then no longer show',
+    auth: 'key',
+    boundKeys: 'its_part',
+    success: { status: 200, description: 'How many', schema: responseBodies.apiKeysPurged },
+    errors: everyChange,
   },
   {
     operationId: 'revokeApiKey',
@@ -176,6 +224,7 @@ export const apiKeyOperations = [
     area: 'management',
     summary: 'Revoke an API key; it stops working before the response is sent',
     auth: 'key',
+    boundKeys: 'its_part',
     success: { status: 204, description: 'Revoked' },
     errors: ['cannot_revoke_current_key', 'api_key_not_found', ...everyChange],
   },

@@ -1,13 +1,13 @@
 /**
  * `Authorization: Bearer <API_KEY>` → the Principal whose key it is. Management, pull and ingest share it. Missing,
- * malformed, unknown and revoked are the same: no principal, 401.
+ * malformed, unknown, revoked and expired are the same: no principal, 401.
  *
  * What is remembered is only header → hash, so that the hot path does not hash; whether the key is active is asked of
  * the directory each time, and a revoked key stops working the moment the directory has forgotten it.
  */
 import { ApiError } from '../contract/errors.ts'
 import { hashApiKey, hasValidChecksum } from '../metadata/key-tokens.ts'
-import type { Directory } from './directory.ts'
+import type { Directory, KnownKey } from './directory.ts'
 import type { Principal } from './principal.ts'
 
 /** A promise only for a key that the directory has not seen yet. Undefined: not an active key. */
@@ -16,7 +16,11 @@ export type Authenticate = (authorization: string) => Principal | undefined | Pr
 const maxRemembered = 1000
 const scheme = /^Bearer +([^\s]+) *$/i
 
-export function createAuthenticate(directory: Pick<Directory, 'key'>): Authenticate {
+/** `now`: the wall clock, ms. */
+export function createAuthenticate(
+  directory: Pick<Directory, 'key'>,
+  now: () => number = Date.now,
+): Authenticate {
   const hashes = new Map<string, string>()
 
   const remember = (header: string, hash: string) => {
@@ -24,9 +28,20 @@ export function createAuthenticate(directory: Pick<Directory, 'key'>): Authentic
     hashes.set(header, hash)
   }
 
+  const valid = (key: KnownKey | undefined): KnownKey | undefined => {
+    if (key === undefined) return undefined
+    // The clock is asked for keys that expire alone.
+    if (key.expiresMs !== Number.POSITIVE_INFINITY && key.expiresMs <= now()) return undefined
+    key.isUsed = true
+    return key
+  }
+
   return (authorization) => {
     const known = hashes.get(authorization)
-    if (known !== undefined) return directory.key(known)
+    if (known !== undefined) {
+      const key = directory.key(known)
+      return key instanceof Promise ? key.then(valid) : valid(key)
+    }
     const token = scheme.exec(authorization)?.[1]
     if (token === undefined || !hasValidChecksum(token)) return undefined
     const hash = hashApiKey(token)
@@ -35,11 +50,11 @@ export function createAuthenticate(directory: Pick<Directory, 'key'>): Authentic
     if (principal instanceof Promise) {
       return principal.then((found) => {
         if (found !== undefined) remember(authorization, hash)
-        return found
+        return valid(found)
       })
     }
     if (principal !== undefined) remember(authorization, hash)
-    return principal
+    return valid(principal)
   }
 }
 

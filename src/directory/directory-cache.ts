@@ -8,8 +8,8 @@
  * Both are dropped for a key that is refreshed, so one made here works at once. One key is refreshed at a time: what it
  * costs to make one does not grow with the keys there are.
  */
-import type { Directory, DirectoryKey, DirectoryPipe, DirectorySource } from './directory.ts'
-import type { Principal } from './principal.ts'
+import type { ApiKeyScope } from '../contract/api-key.ts'
+import type { Directory, DirectoryKey, DirectoryPipe, DirectorySource, KnownKey } from './directory.ts'
 
 const absentForMs = 1_000
 /** At most this many absent hashes are remembered: clients with a new unknown key each time must not fill the memory. */
@@ -38,6 +38,7 @@ export async function openDirectory(
     key: keys.find,
     refreshPipe: (pipeId) => refreshPipe(pipeId.toLowerCase()),
     refreshKey: (apiKeyId) => keys.refresh(apiKeyId.toLowerCase()),
+    takeUsedKeys: keys.takeUsed,
   }
 }
 
@@ -69,8 +70,9 @@ function createLatestWins<T>(
 }
 
 interface KeyCache {
-  find(hash: string): Principal | undefined | Promise<Principal | undefined>
+  find(hash: string): KnownKey | undefined | Promise<KnownKey | undefined>
   refresh(apiKeyId: string): Promise<void>
+  takeUsed(): string[]
 }
 
 function createKeyCache(
@@ -78,13 +80,22 @@ function createKeyCache(
   loaded: ReadonlyMap<string, DirectoryKey>,
   now: () => number,
 ): KeyCache {
-  const known = new Map([...loaded].map(([hash, key]) => [hash, principalOf(key)]))
+  const known = new Map([...loaded].map(([hash, key]) => [hash, knownKey(key)]))
   const absent = new Map<string, number>()
-  const lookUps = new Map<string, Promise<Principal | undefined>>()
+  const lookUps = new Map<string, Promise<KnownKey | undefined>>()
   /** Refreshes asked for. */
   let asked = 0
+  /** Used, and no longer known as they were. */
+  const usedBefore = new Set<string>()
 
-  async function lookUp(hash: string): Promise<Principal | undefined> {
+  const replace = (hash: string, next: KnownKey | null) => {
+    const before = known.get(hash)
+    if (before?.isUsed && before.by.kind === 'key') usedBefore.add(before.by.apiKeyId)
+    if (next === null) known.delete(hash)
+    else known.set(hash, next)
+  }
+
+  async function lookUp(hash: string): Promise<KnownKey | undefined> {
     const askedBefore = asked
     const key = await source.key(hash)
     // A refresh was asked for in between: this result may be older than a revocation. Ask again.
@@ -93,21 +104,20 @@ function createKeyCache(
       rememberAbsent(absent, hash, now() + absentForMs)
       return undefined
     }
-    const principal = principalOf(key)
-    known.set(hash, principal)
-    return principal
+    const found = knownKey(key)
+    replace(hash, found)
+    return found
   }
 
   const refresh = createLatestWins(source.keyById, (apiKeyId, key) => {
     // Revoked, and its row is gone already.
     if (key === null) {
       for (const [hash, { by }] of known)
-        if (by.kind === 'key' && by.apiKeyId === apiKeyId) known.delete(hash)
+        if (by.kind === 'key' && by.apiKeyId === apiKeyId) replace(hash, null)
       return
     }
     absent.delete(key.hash)
-    if (key.isActive) known.set(key.hash, principalOf(key))
-    else known.delete(key.hash)
+    replace(key.hash, key.isActive ? knownKey(key) : null)
   })
 
   return {
@@ -130,11 +140,30 @@ function createKeyCache(
       asked += 1
       return refresh(apiKeyId)
     },
+
+    takeUsed() {
+      const used = new Set(usedBefore)
+      usedBefore.clear()
+      for (const key of known.values()) {
+        if (!key.isUsed) continue
+        key.isUsed = false
+        if (key.by.kind === 'key') used.add(key.by.apiKeyId)
+      }
+      return [...used]
+    },
   }
 }
 
-function principalOf({ workspaceId, apiKeyId }: DirectoryKey): Principal {
-  return { workspaceId, by: { kind: 'key', apiKeyId }, mayManage: true }
+function knownKey({ workspaceId, apiKeyId, scopes, pipeIds, expiresMs }: DirectoryKey): KnownKey {
+  const may = (scope: ApiKeyScope) => scopes.includes(scope) || scopes.includes('manage')
+  return {
+    workspaceId,
+    by: { kind: 'key', apiKeyId },
+    may: { ingest: may('ingest'), pull: may('pull'), read: may('read'), manage: may('manage') },
+    pipeIds: pipeIds === null ? null : new Set(pipeIds),
+    expiresMs: expiresMs ?? Number.POSITIVE_INFINITY,
+    isUsed: false,
+  }
 }
 
 /** Entries are in the order they expire: the oldest go first. */

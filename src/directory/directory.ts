@@ -2,6 +2,7 @@
  * The directory: the snapshot of metadata that the hot paths read. Everything an ingest request is checked against,
  * in memory, by pipe id; replaced pipe by pipe when management changes something. Reading it never waits.
  */
+import type { KeyRights } from '../contract/api-key.ts'
 import type { Pipe, PipeLimits } from '../contract/pipe.ts'
 import type { Principal } from './principal.ts'
 
@@ -15,8 +16,8 @@ export interface DirectoryPipe {
   readonly requiredFields: readonly string[]
 }
 
-/** An active key, as the source knows it. */
-export interface DirectoryKey {
+/** An active key, as the source knows it; it may have expired. */
+export interface DirectoryKey extends KeyRights {
   readonly apiKeyId: string
   readonly workspaceId: string
 }
@@ -34,13 +35,21 @@ export interface DirectorySource {
   keyById(apiKeyId: string): Promise<(DirectoryKey & { hash: string; isActive: boolean }) | null>
 }
 
+/** A key as requests find it. */
+export interface KnownKey extends Principal {
+  /** Set by whoever lets a request in: when a key was last used is looked at now and then, not at each request. */
+  isUsed: boolean
+}
+
 export interface Directory {
   /** Also a paused pipe; the caller looks at `pipe_status`. `pipeId` in lower case. */
   pipe(pipeId: string): DirectoryPipe | undefined
   /** Looked up by the hash of the key; a hash not known yet is looked for in the source once. */
-  key(hash: string): Principal | undefined | Promise<Principal | undefined>
+  key(hash: string): KnownKey | undefined | Promise<KnownKey | undefined>
   /** Reload one pipe from the source; resolves when requests see the change. */
   refreshPipe(pipeId: string): Promise<void>
-  /** Reload one key, after it was made or revoked; resolves when requests see the change. */
+  /** Reload one key, after it was made, changed or revoked; resolves when requests see the change. */
   refreshKey(apiKeyId: string): Promise<void>
+  /** The ids of the keys that were used since it was asked last. */
+  takeUsedKeys(): string[]
 }

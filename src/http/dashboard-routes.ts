@@ -17,7 +17,8 @@ export function dashboardRoutes(sessions: Sessions, v1: readonly Route[]): Route
 
 function asSessionRoute(route: Route): Route[] {
   if (route.surface === 'data' || !route.path.startsWith('/v1/')) return []
-  return [{ ...route, path: `${prefix}${route.path}`, surface: 'management', auth: 'session' }]
+  const { needsOfSession: needs = route.needs } = route
+  return [{ ...route, needs, path: `${prefix}${route.path}`, surface: 'management', auth: 'session' }]
 }
 
 /** Otherwise an unknown path would be a page of the application. */

@@ -3,9 +3,10 @@
  * contract; here is only which parts of a request each use case takes. Leaving an operation out does not compile.
  */
 import assert from 'node:assert'
-import { needsOf } from '../contract/operation.ts'
+import { ApiError } from '../contract/errors.ts'
+import { needsOf, scopeOf } from '../contract/operation.ts'
 import { type ManagementOperationId, operationTable } from '../contract/operations.ts'
-import type { Principal } from '../directory/principal.ts'
+import { isForPipe, type Principal } from '../directory/principal.ts'
 import type { Management } from '../management/management.ts'
 import type { ApiRequest, Route } from './route.ts'
 
@@ -41,7 +42,9 @@ export function managementRoutes(management: Management): Route[] {
         operationId,
         surface: 'management',
         auth: 'key',
-        needs: needsOf(operation),
+        needs: scopeOf(operation) ?? 'read',
+        needsOfSession: needsOf(operation),
+        isForBoundKeys: operation.boundKeys !== 'nothing',
         handler: serve,
       },
     ]
@@ -64,9 +67,9 @@ function handlersOf(m: Management): Record<ManagementOperationId, Handler> {
     (c) =>
       use(c.workspaceId, c.pipe, c.destination, c.body)
   return {
-    listPipes: ofWorkspace(m.listPipes),
+    listPipes: (c) => m.listPipes(c.principal),
     createPipe: ofWorkspace(m.createPipe),
-    getPipe: ofPipe(m.getPipe),
+    getPipe: (c) => m.getPipe(c.principal, c.pipe),
     updatePipe: ofPipe(m.updatePipe),
     deletePipe: ofPipe(m.deletePipe),
     createDestination: ofPipe(m.createDestination),
@@ -84,17 +87,30 @@ function handlersOf(m: Management): Record<ManagementOperationId, Handler> {
     deleteLimits: ofPipe(m.deleteLimits),
     addAllowedOrigin: ofPipe(m.addAllowedOrigin),
     removeAllowedOrigin: (c) => m.removeAllowedOrigin(c.workspaceId, c.pipe, c.origin),
-    listApiKeys: ofWorkspace(m.listApiKeys),
-    createApiKey: ofWorkspace(m.createApiKey),
+    listApiKeys: (c) => m.listApiKeys(c.principal),
+    createApiKey: (c) => m.createApiKey(c.principal, c.body),
+    rotateApiKey: (c) => m.rotateApiKey(c.principal, c.apiKey, c.body),
     revokeApiKey: (c) => m.revokeApiKey(c.principal, c.apiKey),
-    getOverview: (c) => m.getOverview(c.workspaceId, c.query.get('since')),
-    getUsage: (c) => m.getUsage(c.workspaceId, c.query.get('hours')),
+    purgeApiKeys: (c) => m.purgeApiKeys(c.principal),
+    getOverview: (c) => m.getOverview(c.principal, c.query.get('since')),
+    getUsage: (c) => m.getUsage(c.principal, c.query.get('hours')),
     getPipeUsage: (c) => m.getPipeUsage(c.workspaceId, c.pipe, c.query.get('hours')),
     listUsers: ofWorkspace(m.listUsers),
-    createUser: ofWorkspace(m.createUser),
-    updateUser: (c) => m.updateUser(c.workspaceId, c.user, c.body),
+    createUser: lasting(ofWorkspace(m.createUser)),
+    updateUser: lasting((c) => m.updateUser(c.workspaceId, c.user, c.body)),
     deleteUser: (c) => m.deleteUser(c.workspaceId, c.user),
-    createSetupLink: ofWorkspace(m.createSetupLink),
+    createSetupLink: lasting(ofWorkspace(m.createSetupLink)),
+  }
+}
+
+/** What it gives to a person outlasts a key that expires: such a one may not. */
+function lasting(handler: Handler): Handler {
+  return async (call) => {
+    if (call.principal.expiresMs === Number.POSITIVE_INFINITY) return await handler(call)
+    throw new ApiError('forbidden', {
+      message:
+        'This key expires, and a user or a setup link would not: this takes a key that does not expire.',
+    })
   }
 }
 
@@ -105,7 +121,8 @@ function callOf({ params, principal, body, query }: ApiRequest): Call {
     workspaceId: principal.workspaceId,
     body,
     query,
-    pipe: params.pipe_id ?? '',
+    // Another pipe than those of the key is as good as none: the resource's 404.
+    pipe: isForPipe(principal, params.pipe_id?.toLowerCase() ?? '') ? (params.pipe_id ?? '') : '',
     destination: params.destination_id ?? '',
     origin: params.origin_id ?? '',
     apiKey: params.api_key_id ?? '',

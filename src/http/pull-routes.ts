@@ -7,6 +7,7 @@
 import { ApiError } from '../contract/errors.ts'
 import { isUuid } from '../contract/uuid.ts'
 import type { Delivery, PullResult } from '../delivery/delivery.ts'
+import { isForPipe } from '../directory/principal.ts'
 import type { Logger } from '../log.ts'
 import { defaultWaitMs, type LongPoll, maxWaitMs } from './long-poll.ts'
 import type { ApiReply, ApiRequest, Route } from './route.ts'
@@ -16,7 +17,7 @@ export interface PullRoutesOptions {
   findDestination(
     workspaceId: string,
     destinationId: string,
-  ): Promise<{ destination_type: string; destination_status: string } | null>
+  ): Promise<{ pipe_id: string; destination_type: string; destination_status: string } | null>
   delivery: Pick<Delivery, 'pulled' | 'abandoned' | 'acknowledge'>
   longPoll: Pick<LongPoll, 'find'>
   log: Logger
@@ -24,7 +25,7 @@ export interface PullRoutesOptions {
 
 export function pullRoutes(options: PullRoutesOptions): Route[] {
   const path = '/v1/pull/{destination_id}'
-  const common = { surface: 'data', auth: 'key' } as const
+  const common = { surface: 'data', auth: 'key', needs: 'pull' } as const
   const settle = (operationId: string, isDone: boolean): Route => ({
     ...common,
     method: 'POST',
@@ -50,7 +51,10 @@ export function pullRoutes(options: PullRoutesOptions): Route[] {
 
 async function pull(options: PullRoutesOptions, request: ApiRequest): Promise<ApiReply> {
   const { workspaceId, destinationId } = await requireLane(options, request)
-  const waitMs = parseWaitMs(request.query.get('wait_ms'))
+  const wantedMs = parseWaitMs(request.query.get('wait_ms'))
+  // Nothing is handed out from the moment on at which the key expires.
+  const leftMs = (request.principal?.expiresMs ?? Number.POSITIVE_INFINITY) - Date.now()
+  const waitMs = Math.max(0, Math.min(wantedMs, leftMs))
   const afterSeq = parseAfterSeq(request.query.get('after_seq'))
   const isAborted = () => request.isAborted?.() === true
   const by = request.principal?.by
@@ -61,6 +65,7 @@ async function pull(options: PullRoutesOptions, request: ApiRequest): Promise<Ap
   close()
   switch (result.kind) {
     case 'empty':
+      if (leftMs < wantedMs) throw new ApiError('unauthorized')
       return { status: 204 }
     case 'not_found':
       throw notAPullDestination()
@@ -131,6 +136,9 @@ async function requireLane(
   const found = await options.findDestination(workspaceId, destinationId)
   if (found?.destination_type !== 'destination_pull' || found.destination_status !== 'active') {
     throw notAPullDestination()
+  }
+  if (request.principal !== null && !isForPipe(request.principal, found.pipe_id)) {
+    throw new ApiError('forbidden', { message: 'This key is for other pipes.' })
   }
   return { workspaceId, destinationId }
 }

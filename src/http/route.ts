@@ -1,4 +1,5 @@
 /** A route as data: what the HTTP layer needs to serve one operation, without any HTTP library's types. */
+import type { ApiKeyScope } from '../contract/api-key.ts'
 import type { ErrorCode } from '../contract/errors.ts'
 import type { Principal } from '../directory/principal.ts'
 
@@ -50,8 +51,12 @@ export interface Route {
    * this service (`dashboard-gate.ts`): `page`: anyone; `form`: anyone on a page of ours; `session`: who is signed in.
    */
   auth: 'none' | 'key' | 'page' | 'form' | 'session'
-  /** What whoever has a key or a session must be allowed to. Default: `read`. */
-  needs?: 'read' | 'manage'
+  /** The scope that the key must have, or what whoever is signed in must be allowed to. Default: `read`. */
+  needs?: ApiKeyScope
+  /** The same for who is signed in, where it is another. */
+  needsOfSession?: ApiKeyScope
+  /** False: 403 for a key that is for some pipes alone. Default: true. */
+  isForBoundKeys?: boolean
   /** False for a GET that changes something (pull). Default: a GET also serves HEAD. */
   supportsHead?: boolean
   /** The error for a body that is not a JSON object. Default: `validation_error` with `errors: {"": …}`. */

@@ -112,7 +112,7 @@ async function reply(
   const authorization = framing.authorizations > 1 ? '' : (headers.authorization ?? '')
   const takesBody = route.method !== 'GET' && route.method !== 'DELETE' && hasBody(headers)
   const afterKey = <P extends Principal | null>(principal: P) => {
-    if (route.needs === 'manage' && principal?.mayManage === false) throw new ApiError('forbidden', noManage)
+    if (principal !== null) requireRight(route, principal)
     if (takesBody && Number(headers['content-length']) > maxRouteBodyBytes)
       throw payloadTooLarge(maxRouteBodyBytes)
     return principal
@@ -140,7 +140,24 @@ async function reply(
   })
 }
 
-const noManage = { message: 'This takes the role admin: yours may only look.' }
+/** Throws `forbidden`. */
+function requireRight(
+  { needs = 'read', isForBoundKeys = true }: Route,
+  { may, pipeIds, by }: Principal,
+): void {
+  if (!may[needs]) {
+    const message =
+      by.kind === 'key'
+        ? `This key lacks the scope ${needs}.`
+        : 'This takes the role admin: yours may only look.'
+    throw new ApiError('forbidden', { message })
+  }
+  if (pipeIds !== null && !isForBoundKeys) {
+    throw new ApiError('forbidden', {
+      message: 'This key is for some pipes alone: this takes a key for the whole workspace.',
+    })
+  }
+}
 
 function visitOf(
   route: Route,

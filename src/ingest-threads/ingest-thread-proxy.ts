@@ -17,6 +17,7 @@ import type {
 export interface IngestThreadDeps {
   source: DirectorySource
   usage: Pick<UsageCounter, 'rejected'>
+  onKeysUsed(apiKeyIds: readonly string[]): void
   onFatal(error: Error): void
   /** The thread is gone. */
   onEnd(): void
@@ -123,6 +124,9 @@ export class IngestThread {
         break
       case 'rejected':
         this.#countRejected(message.counts)
+        break
+      case 'keys_used':
+        this.#deps.onKeysUsed(message.apiKeyIds)
         break
       case 'failed':
         this.#fail(new Error(message.stack))

@@ -36,6 +36,7 @@ import {
   type Command,
   type FromIngestThread,
   type IngestThreadData,
+  keysUsedEveryMs,
   type ToIngestThread,
 } from './protocol.ts'
 import { RejectedCounts } from './rejected-counts.ts'
@@ -82,6 +83,10 @@ const ingest = createIngest({
   maxKeys: data.maxKeys,
   now: Date.now,
 })
+setInterval(() => {
+  const apiKeyIds = directory.takeUsedKeys()
+  if (apiKeyIds.length > 0) post({ kind: 'keys_used', apiKeyIds })
+}, keysUsedEveryMs)
 post({ kind: 'ready' })
 
 function receive(message: ToIngestThread): void {

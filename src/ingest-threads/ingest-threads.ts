@@ -34,6 +34,8 @@ export interface IngestThreadsDeps {
   source: DirectorySource
   /** Of the thread with this index, which is that of its appender too. */
   usageOf(index: number): Pick<UsageCounter, 'rejected'>
+  /** Keys that requests of a thread came with. */
+  onKeysUsed(apiKeyIds: readonly string[]): void
   onFatal(error: Error): void
 }
 

@@ -101,9 +101,12 @@ export type FromIngestThread =
   | { kind: 'gone'; id: number }
   | { kind: 'sent'; id: number; wasSent: boolean }
   | { kind: 'rejected'; counts: RejectedCount[] }
+  | { kind: 'keys_used'; apiKeyIds: string[] }
   /** It has closed its sockets and does nothing any more: the process must end. */
   | { kind: 'failed'; stack: string }
   /** Its sockets are closed: it may be ended. */
   | { kind: 'closed' }
 
 export const beatEveryMs = 1_000
+/** When keys were last used is stored to the minute. */
+export const keysUsedEveryMs = 2_500

@@ -7,6 +7,7 @@ import { normaliseOrigin } from '../contract/pipe.ts'
 import { isUuid } from '../contract/uuid.ts'
 import { type Authenticate, admit } from '../directory/authenticate.ts'
 import type { Directory, DirectoryPipe } from '../directory/directory.ts'
+import { isForPipe } from '../directory/principal.ts'
 import type { JsonRecord } from './parse.ts'
 
 /** Only an active pipe takes records (spec "States and transitions"). */
@@ -31,11 +32,16 @@ export function requireSender<T>(
     return next()
   }
   if (!entry.pipe.pipe_api_key_required) return afterKey()
-  return admit(authenticate, authorization, ({ workspaceId }) => {
-    if (workspaceId !== entry.workspaceId) throw new ApiError('unauthorized')
+  return admit(authenticate, authorization, (principal) => {
+    if (principal.workspaceId !== entry.workspaceId) throw new ApiError('unauthorized')
+    if (!principal.may.ingest) throw new ApiError('forbidden', lacksIngest)
+    if (!isForPipe(principal, entry.pipe.pipe_id)) throw new ApiError('forbidden', otherPipes)
     return afterKey()
   })
 }
+
+const lacksIngest = { message: 'This key lacks the scope ingest.' }
+const otherPipes = { message: 'This key is for other pipes.' }
 
 function requireOrigin(entry: DirectoryPipe, origin: string): void {
   const { error } = checkOrigin(entry, origin)

@@ -25,7 +25,7 @@ export function openManagement(deps: ManagementDeps) {
     ...laneUseCases({ metadata, delivery }),
     ...limitsUseCases({ metadata, publishChange }),
     ...originUseCases({ metadata, publishChange }),
-    ...apiKeyUseCases({ metadata, changes }),
+    ...apiKeyUseCases(deps),
     ...userUseCases(deps),
     ...overviewUseCases(deps),
     ...usageUseCases(deps),

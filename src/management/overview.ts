@@ -3,6 +3,7 @@
  * once at a time for a workspace, and what a look costs is what has changed since the last one: overview-view.ts.
  */
 import type { Overview } from '../contract/overview.ts'
+import { isForPipe, type Principal } from '../directory/principal.ts'
 import { minuteMs } from '../quantities.ts'
 import type { ManagementDeps } from './deps.ts'
 import { OverviewView } from './overview-view.ts'
@@ -29,15 +30,24 @@ export function overviewUseCases(deps: Deps) {
   }
 
   return {
-    /** `since`: the revision that the caller has; null, or one that is not known here: it gets everything. */
-    async getOverview(workspaceId: string, since: string | null): Promise<Overview> {
+    /**
+     * `since`: the revision that the caller has; null, or one that is not known here: it gets everything. Cut to the pipes that
+     * the caller is for; buffer and service are the daemon's, which every workspace is shown.
+     */
+    async getOverview(principal: Principal, since: string | null): Promise<Overview> {
+      const { workspaceId } = principal
       const view = viewOf(workspaceId)
       const parts = await runs.run(workspaceId, async () => {
         const facts = deps.serviceFacts()
         await Promise.all([view.look(deps), facts])
         return await serviceParts(deps, facts)
       })
-      return { ...view.since(since, deps.now()), ...parts }
+      const overview = { ...view.since(since, deps.now()), ...parts }
+      return {
+        ...overview,
+        pipes: overview.pipes.filter((pipe) => isForPipe(principal, pipe.pipe_id)),
+        removed_pipe_ids: overview.removed_pipe_ids.filter((pipeId) => isForPipe(principal, pipeId)),
+      }
     },
   }
 }

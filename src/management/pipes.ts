@@ -2,6 +2,8 @@
 import { ApiError } from '../contract/errors.ts'
 import { type Pipe, PipeCreate, PipeUpdate, pipeDefaults } from '../contract/pipe.ts'
 import { explain, requireObject, throwIfErrors, validate } from '../contract/validate.ts'
+import { isForPipe, type Principal } from '../directory/principal.ts'
+import { isVisible } from './api-keys.ts'
 import type { ManagementDeps, PublishChange } from './deps.ts'
 import { shownDestinations } from './destinations.ts'
 import { requirePipe, resourceId } from './lookup.ts'
@@ -15,8 +17,10 @@ type Deps = Pick<ManagementDeps, 'metadata' | 'delivery' | 'now' | 'pendingUsage
 export function pipeUseCases(deps: Deps) {
   const { metadata, publishChange } = deps
   return {
-    async listPipes(workspaceId: string) {
-      const pipes = await metadata.pipes.list(workspaceId)
+    async listPipes(principal: Principal) {
+      const { workspaceId } = principal
+      const all = await metadata.pipes.list(workspaceId)
+      const pipes = all.filter((pipe) => isForPipe(principal, pipe.pipe_id))
       const ids = pipes.map((pipe) => pipe.pipe_id)
       const egress_private = deps.isPrivateDenied() ? 'deny' : 'allow'
       return { pipes, ...(await usageByPipe(deps, workspaceId, ids)), egress_private }
@@ -32,15 +36,17 @@ export function pipeUseCases(deps: Deps) {
       return { pipe_id }
     },
 
-    async getPipe(workspaceId: string, pipeId: string) {
+    async getPipe(principal: Principal, pipeId: string) {
+      const { workspaceId } = principal
       const pipe = await requirePipe(metadata, workspaceId, pipeId)
-      const [stored, limits, allowed_origins, api_keys] = await Promise.all([
+      const [stored, limits, allowed_origins, keys] = await Promise.all([
         metadata.destinations.list(workspaceId, pipe.pipe_id),
         metadata.limits.get(workspaceId, pipe.pipe_id),
         metadata.origins.list(workspaceId, pipe.pipe_id),
         metadata.apiKeys.list(workspaceId),
       ])
       const destinations = await shownDestinations(deps.delivery, stored)
+      const api_keys = keys.filter((key) => isVisible(principal, key))
       return { pipe, destinations, limits, allowed_origins, api_keys }
     },
 

@@ -94,7 +94,10 @@ export class Sessions {
     return {
       workspaceId: session.workspaceId,
       by: { kind: 'session', sessionId: hash, userId },
-      mayManage: role === 'admin',
+      // Records come and go with keys alone.
+      may: { ingest: false, pull: false, read: true, manage: role === 'admin' },
+      pipeIds: null,
+      expiresMs: Number.POSITIVE_INFINITY,
     }
   }
 

@@ -5,6 +5,7 @@
 import { type PipeUsage, usageStatsWindowHours } from '../contract/pipe.ts'
 import { noUsageCounts, type UsageByHour, usageHours } from '../contract/usage.ts'
 import { throwIfErrors } from '../contract/validate.ts'
+import { isForPipe, type Principal } from '../directory/principal.ts'
 import type { IngestCounts } from '../metadata/store.ts'
 import { hourMs } from '../quantities.ts'
 import type { ManagementDeps } from './deps.ts'
@@ -16,16 +17,18 @@ type Deps = Pick<ManagementDeps, 'metadata' | 'now' | 'pendingUsage'>
 export function usageUseCases(deps: Deps) {
   const { metadata } = deps
   return {
-    async getUsage(workspaceId: string, hours: string | null): Promise<UsageByHour> {
+    /** Of the pipes that the caller is for. */
+    async getUsage({ workspaceId, pipeIds }: Principal, hours: string | null): Promise<UsageByHour> {
       const asked = requireHours(hours)
       const pipes = await metadata.pipes.list(workspaceId)
-      return byHour(deps, workspaceId, null, new Set(pipes.map((pipe) => pipe.pipe_id)), asked)
+      const own = new Set(pipes.map((pipe) => pipe.pipe_id).filter((id) => isForPipe({ pipeIds }, id)))
+      return byHour(deps, workspaceId, pipeIds === null ? null : [...own], own, asked)
     },
 
     async getPipeUsage(workspaceId: string, pipeId: string, hours: string | null): Promise<UsageByHour> {
       const asked = requireHours(hours)
       const { pipe_id } = await requirePipe(metadata, workspaceId, pipeId)
-      return byHour(deps, workspaceId, pipe_id, new Set([pipe_id]), asked)
+      return byHour(deps, workspaceId, [pipe_id], new Set([pipe_id]), asked)
     },
   }
 }
@@ -42,7 +45,7 @@ function requireHours(text: string | null): number {
 async function byHour(
   deps: Deps,
   workspaceId: string,
-  pipeId: string | null,
+  asked: readonly string[] | null,
   pipeIds: ReadonlySet<string>,
   hours: number,
 ): Promise<UsageByHour> {
@@ -51,7 +54,7 @@ async function byHour(
   const firstMs = lastMs - (hours - 1) * hourMs
   // Taken before the roll-ups are read: a flush between the two would otherwise hide counts from both.
   const pending = (deps.pendingUsage?.() ?? []).filter((counts) => pipeIds.has(counts.pipeId))
-  const stored = await deps.metadata.usage.byHour(workspaceId, pipeId, firstMs, lastMs)
+  const stored = await deps.metadata.usage.byHour(workspaceId, asked, firstMs, lastMs)
   const shown = Array.from({ length: hours }, (_, index) => {
     const atMs = firstMs + index * hourMs
     const hour = { hour_ts: new Date(atMs).toISOString(), ...noUsageCounts, ...stored.get(atMs) }

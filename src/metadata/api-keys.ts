@@ -1,13 +1,23 @@
-/** API keys: of each, its hash and what a list shows. Contract "Ids, keys, auth". */
+/**
+ * API keys: of each, its hash, its rights and what a list shows. Contract "Ids, keys, auth", "Keys with scopes".
+ *
+ * A key that expires ends by itself: authentication compares the time. Its row says `active` until something looks at the
+ * keys of its workspace for another reason (`settleExpired`), and lists say `expired` from the moment on.
+ */
 import { randomUUID } from 'node:crypto'
-import type { ApiKey } from '../contract/api-key.ts'
-import { ApiError } from '../contract/errors.ts'
+import { type ApiKey, type ApiKeyScope, apiKeyScopes, type KeyRights } from '../contract/api-key.ts'
+import { ApiError, validationError } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import { type ApiKeyRow, type Connection, inWriteTransaction, isoTime, normaliseId } from './database.ts'
 import { requireRoom, type WorkspaceQuotas } from './quotas.ts'
 import type { Metadata, NewApiKey } from './store.ts'
 
 export function apiKeys(db: Connection, now: () => number, quotas: WorkspaceQuotas): Metadata['apiKeys'] {
+  const create = async (trx: Connection, workspaceId: string, key: NewApiKey) => {
+    await requireRoom(trx, workspaceId, 'apiKeys', quotas)
+    await requirePipes(trx, workspaceId, key.rights)
+    return await insertApiKey(trx, workspaceId, key, now())
+  }
   return {
     async list(workspaceId) {
       const rows = await db
@@ -17,17 +27,43 @@ export function apiKeys(db: Connection, now: () => number, quotas: WorkspaceQuot
         .orderBy('creation_order')
         .orderBy('api_key_id')
         .execute()
-      return rows.map(shown)
+      return rows.map((row) => shown(row, now()))
     },
 
     create: (workspaceId, key) =>
       inWriteTransaction(db, async (trx) => {
-        await requireRoom(trx, normaliseId(workspaceId), 'apiKeys', quotas)
-        return await insertApiKey(trx, normaliseId(workspaceId), key, now())
+        await settleExpired(trx, now(), normaliseId(workspaceId))
+        return await create(trx, normaliseId(workspaceId), key)
+      }),
+
+    rotate: (workspaceId, apiKeyId, endMs, decide) =>
+      inWriteTransaction(db, async (trx) => {
+        await settleExpired(trx, now(), normaliseId(workspaceId))
+        const old = await activeRow(trx, workspaceId, apiKeyId)
+        if (old === undefined) return null
+        const ended =
+          endMs === null
+            ? { ...old, api_key_status: 'revoked' as const, api_key_revoked_ms: now() }
+            : { ...old, api_key_expires_ms: Math.min(endMs, Number(old.api_key_expires_ms ?? endMs)) }
+        const { api_key_status, api_key_revoked_ms, api_key_expires_ms } = ended
+        await trx
+          .updateTable('api_keys')
+          .set({ api_key_status, api_key_revoked_ms, api_key_expires_ms })
+          .where('api_key_id', '=', old.api_key_id)
+          .execute()
+        if (endMs === null) await dropOldestRevoked(trx, old.workspace_id)
+        // After the old one has ended: with one key too many allowed, replacing is still possible.
+        const key = decide(shown(old, now()))
+        await requireRoom(trx, old.workspace_id, 'apiKeys', quotas)
+        return {
+          created: await insertApiKey(trx, old.workspace_id, key, now()),
+          replaced: shown(ended, now()),
+        }
       }),
 
     revoke: (workspaceId, apiKeyId) =>
       inWriteTransaction(db, async (trx) => {
+        await settleExpired(trx, now(), normaliseId(workspaceId))
         const result = await trx
           .updateTable('api_keys')
           .set({ api_key_status: 'revoked', api_key_revoked_ms: now() })
@@ -40,16 +76,65 @@ export function apiKeys(db: Connection, now: () => number, quotas: WorkspaceQuot
         return true
       }),
 
-    async prune(revokedBeforeMs) {
+    forget: (workspaceId, apiKeyIds) =>
+      inWriteTransaction(db, async (trx) => {
+        await settleExpired(trx, now(), normaliseId(workspaceId))
+        if (apiKeyIds.length === 0) return 0
+        const result = await trx
+          .deleteFrom('api_keys')
+          .where('workspace_id', '=', normaliseId(workspaceId))
+          .where('api_key_status', '=', 'revoked')
+          .where('api_key_id', 'in', apiKeyIds.map(normaliseId))
+          .executeTakeFirst()
+        return Number(result.numDeletedRows)
+      }),
+
+    async used(apiKeyIds, minuteMs) {
+      if (apiKeyIds.length === 0) return
       await inWriteTransaction(db, (trx) =>
         trx
-          .deleteFrom('api_keys')
-          .where('api_key_status', '=', 'revoked')
-          .where('api_key_revoked_ms', '<', revokedBeforeMs)
+          .updateTable('api_keys')
+          .set({ api_key_last_used_ms: minuteMs })
+          .where('api_key_id', 'in', apiKeyIds.map(normaliseId))
           .execute(),
       )
     },
+
+    async prune(revokedBeforeMs) {
+      await inWriteTransaction(db, async (trx) => {
+        await settleExpired(trx, now(), null)
+        await trx
+          .deleteFrom('api_keys')
+          .where('api_key_status', '=', 'revoked')
+          .where('api_key_revoked_ms', '<', revokedBeforeMs)
+          .execute()
+      })
+    },
   }
+}
+
+/** Null: of all workspaces. Frees their names, and has them counted and kept as revoked ones are. */
+async function settleExpired(trx: Connection, nowMs: number, workspaceId: string | null): Promise<void> {
+  const query = trx
+    .updateTable('api_keys')
+    .set((eb) => ({ api_key_status: 'revoked' as const, api_key_revoked_ms: eb.ref('api_key_expires_ms') }))
+    .where('api_key_status', '=', 'active')
+    .where('api_key_expires_ms', '<=', nowMs)
+  await (workspaceId === null ? query : query.where('workspace_id', '=', workspaceId)).execute()
+}
+
+async function activeRow(
+  trx: Connection,
+  workspaceId: string,
+  apiKeyId: string,
+): Promise<ApiKeyRow | undefined> {
+  return await trx
+    .selectFrom('api_keys')
+    .selectAll()
+    .where('workspace_id', '=', normaliseId(workspaceId))
+    .where('api_key_id', '=', normaliseId(apiKeyId))
+    .where('api_key_status', '=', 'active')
+    .executeTakeFirst()
 }
 
 /** Whoever makes keys and revokes them in a loop must not fill the database, nor the lists that show them. */
@@ -71,11 +156,27 @@ async function dropOldestRevoked(trx: Connection, workspaceId: string): Promise<
     .execute()
 }
 
+/** A key for a pipe that is not there would open nothing, and nobody would know why. */
+async function requirePipes(trx: Connection, workspaceId: string, { pipeIds }: KeyRights): Promise<void> {
+  if (pipeIds === null) return
+  const found = await trx
+    .selectFrom('pipes')
+    .select('pipe_id')
+    .where('workspace_id', '=', workspaceId)
+    .where('pipe_id', 'in', pipeIds)
+    .execute()
+  const known = new Set(found.map((row) => row.pipe_id))
+  const errors: Record<string, string> = {}
+  for (const [index, pipeId] of pipeIds.entries())
+    if (!known.has(pipeId)) errors[`api_key_pipe_ids.${index}`] = 'is no pipe of this workspace'
+  if (Object.keys(errors).length > 0) throw validationError(errors)
+}
+
 /** Inside the transaction that also makes the workspace, or its own. Throws `duplicate_api_key_name`. */
 export async function insertApiKey(
   trx: Connection,
   workspaceId: string,
-  key: NewApiKey,
+  { name, prefix, hash, rights }: NewApiKey,
   nowMs: number,
 ): Promise<ApiKey> {
   const last = await trx
@@ -86,12 +187,16 @@ export async function insertApiKey(
   const row: ApiKeyRow = {
     api_key_id: randomUUID(),
     workspace_id: workspaceId,
-    api_key_name: key.name,
-    api_key_prefix: key.prefix,
-    api_key_hash: key.hash,
+    api_key_name: name,
+    api_key_prefix: prefix,
+    api_key_hash: hash,
     api_key_status: 'active',
     api_key_created_ms: nowMs,
     api_key_revoked_ms: null,
+    api_key_scopes: rights.scopes.join(','),
+    api_key_pipe_ids: rights.pipeIds === null ? null : JSON.stringify(rights.pipeIds),
+    api_key_expires_ms: rights.expiresMs,
+    api_key_last_used_ms: null,
     creation_order: Number(last?.order ?? 0) + 1,
   }
   const inserted = await trx
@@ -100,15 +205,32 @@ export async function insertApiKey(
     .onConflict((conflict) => conflict.doNothing())
     .executeTakeFirst()
   if (inserted.numInsertedOrUpdatedRows === 0n) throw new ApiError('duplicate_api_key_name')
-  return shown(row)
+  return shown(row, nowMs)
 }
 
-function shown(row: ApiKeyRow): ApiKey {
+/** A scope that this version does not know gives nothing. */
+export function rightsOf(row: ApiKeyRow): KeyRights {
+  const names = row.api_key_scopes.split(',')
+  return {
+    scopes: apiKeyScopes.filter((scope: ApiKeyScope) => names.includes(scope)),
+    pipeIds: row.api_key_pipe_ids === null ? null : (JSON.parse(row.api_key_pipe_ids) as string[]),
+    expiresMs: row.api_key_expires_ms === null ? null : Number(row.api_key_expires_ms),
+  }
+}
+
+function shown(row: ApiKeyRow, nowMs: number): ApiKey {
+  const { scopes, pipeIds, expiresMs } = rightsOf(row)
+  const endedMs = row.api_key_revoked_ms === null ? nowMs : Number(row.api_key_revoked_ms)
+  const isExpired = expiresMs !== null && expiresMs <= endedMs
   return {
     api_key_id: row.api_key_id,
     api_key_name: row.api_key_name,
     api_key_prefix: row.api_key_prefix,
-    api_key_status: row.api_key_status,
+    api_key_status: isExpired ? 'expired' : row.api_key_status,
+    api_key_scopes: [...scopes],
+    api_key_pipe_ids: pipeIds === null ? null : [...pipeIds],
+    api_key_expires_ts: expiresMs === null ? null : isoTime(expiresMs),
+    api_key_last_used_ts: row.api_key_last_used_ms === null ? null : isoTime(row.api_key_last_used_ms),
     api_key_created_ts: isoTime(row.api_key_created_ms),
   }
 }

@@ -31,8 +31,16 @@ export interface ApiKeyRow {
   api_key_hash: string
   api_key_status: 'active' | 'revoked'
   api_key_created_ms: number
-  /** Null: it is active. */
+  /** When it was revoked or, if that was what ended it, when it expired. Null: it is active. */
   api_key_revoked_ms: number | null
+  /** Names with commas between. */
+  api_key_scopes: string
+  /** JSON array of ids in lower case; null: all pipes of the workspace. */
+  api_key_pipe_ids: string | null
+  /** It is over then, also where the status still says `active`. Null: never. */
+  api_key_expires_ms: number | null
+  /** To the minute. */
+  api_key_last_used_ms: number | null
   creation_order: number
 }
 

@@ -1,9 +1,10 @@
 /** What the directory is filled from: pipes as ingest sees them, and the hashes of active keys, of all workspaces. */
 import { requiredFields } from '../contract/column-rules.ts'
 import type { ColumnMapping } from '../contract/destination.ts'
-import type { DirectoryPipe, DirectorySource } from '../directory/directory.ts'
+import type { DirectoryKey, DirectoryPipe, DirectorySource } from '../directory/directory.ts'
+import { rightsOf } from './api-keys.ts'
 import { allColumns, columnsOf } from './columns.ts'
-import { type Connection, inSnapshot, normaliseId } from './database.ts'
+import { type ApiKeyRow, type Connection, inSnapshot, normaliseId } from './database.ts'
 import { loadLimits } from './limits.ts'
 import { decodePipe } from './pipes.ts'
 
@@ -17,37 +18,33 @@ export function directorySource(db: Connection): DirectorySource {
     },
 
     async allKeys() {
-      const rows = await db
-        .selectFrom('api_keys')
-        .select(['api_key_hash', 'api_key_id', 'workspace_id'])
-        .where('api_key_status', '=', 'active')
-        .execute()
-      return new Map(
-        rows.map((row) => [row.api_key_hash, { apiKeyId: row.api_key_id, workspaceId: row.workspace_id }]),
-      )
+      const rows = await keyRows(db).where('api_key_status', '=', 'active').execute()
+      return new Map(rows.map((row) => [row.api_key_hash, directoryKey(row)]))
     },
 
     async key(hash) {
-      const row = await db
-        .selectFrom('api_keys')
-        .select(['api_key_id', 'workspace_id'])
+      const row = await keyRows(db)
         .where('api_key_hash', '=', hash)
         .where('api_key_status', '=', 'active')
         .executeTakeFirst()
-      return row ? { apiKeyId: row.api_key_id, workspaceId: row.workspace_id } : null
+      return row ? directoryKey(row) : null
     },
 
     async keyById(apiKeyId) {
-      const row = await db
-        .selectFrom('api_keys')
-        .select(['api_key_hash', 'api_key_id', 'api_key_status', 'workspace_id'])
-        .where('api_key_id', '=', normaliseId(apiKeyId))
-        .executeTakeFirst()
+      const row = await keyRows(db).where('api_key_id', '=', normaliseId(apiKeyId)).executeTakeFirst()
       if (row === undefined) return null
       const isActive = row.api_key_status === 'active'
-      return { apiKeyId: row.api_key_id, workspaceId: row.workspace_id, hash: row.api_key_hash, isActive }
+      return { ...directoryKey(row), hash: row.api_key_hash, isActive }
     },
   }
+}
+
+function keyRows(db: Connection) {
+  return db.selectFrom('api_keys').selectAll()
+}
+
+function directoryKey(row: ApiKeyRow): DirectoryKey {
+  return { apiKeyId: row.api_key_id, workspaceId: row.workspace_id, ...rightsOf(row) }
 }
 
 /** A fixed number of queries however many pipes there are. `pipeId` null: all. */

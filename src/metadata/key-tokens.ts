@@ -8,6 +8,7 @@
  */
 import { createHash, randomBytes } from 'node:crypto'
 import { crc32 } from 'node:zlib'
+import { fullRights, type KeyRights } from '../contract/api-key.ts'
 import type { NewApiKey } from './store.ts'
 
 const version = 'ppl1_'
@@ -18,10 +19,10 @@ const prefixLength = 12
 const shape = new RegExp(`^${version}[0-9A-Za-z]{${randomLength + checksumLength}}$`)
 
 /** A new key: the whole of it, to be shown once, and what is stored of it. */
-export function mintApiKey(name: string): { apiKey: string; key: NewApiKey } {
+export function mintApiKey(name: string, rights: KeyRights = fullRights): { apiKey: string; key: NewApiKey } {
   const body = version + randomDigits(randomLength)
   const apiKey = body + checksum(body)
-  return { apiKey, key: { name, prefix: apiKey.slice(0, prefixLength), hash: hashApiKey(apiKey) } }
+  return { apiKey, key: { name, prefix: apiKey.slice(0, prefixLength), hash: hashApiKey(apiKey), rights } }
 }
 
 /** SHA-256 of the whole key, hex: what metadata and directory know a key by. */

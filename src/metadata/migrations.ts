@@ -15,6 +15,7 @@ import { revokedKeys } from './migrations/5-revoked-keys.ts'
 import { deletedPipesOfWorkspace } from './migrations/6-deleted-pipes-of-workspace.ts'
 import { people } from './migrations/7-people.ts'
 import { nextRange } from './migrations/8-next-range.ts'
+import { keyRights } from './migrations/9-key-rights.ts'
 
 export interface Migration {
   number: number
@@ -31,6 +32,7 @@ export const migrations: readonly Migration[] = [
   { number: 6, name: 'deleted pipes of a workspace', up: deletedPipesOfWorkspace },
   { number: 7, name: 'people', up: people },
   { number: 8, name: 'next range', up: nextRange },
+  { number: 9, name: 'key rights', up: keyRights },
 ]
 
 /**

@@ -11,7 +11,7 @@
  * - Uniqueness is decided by the database: a second name throws ApiError `duplicate_…`, also in a race.
  */
 
-import type { ApiKey } from '../contract/api-key.ts'
+import type { ApiKey, KeyRights } from '../contract/api-key.ts'
 import type { DeliverySettings } from '../contract/delivery-settings.ts'
 import type {
   ColumnMapping,
@@ -151,14 +151,31 @@ export interface Metadata {
   }
   readonly apiKeys: {
     list(workspaceId: string): Promise<ApiKey[]>
-    /** Throws `duplicate_api_key_name` (unique among active keys). */
+    /**
+     * Throws `duplicate_api_key_name` (unique among active keys), and `validation_error` for a pipe that the workspace does
+     * not have.
+     */
     create(workspaceId: string, key: NewApiKey): Promise<ApiKey>
+    /**
+     * A new key, and the end of another one at `endMs`, or earlier where it expires earlier; null: it is revoked now. `decide`
+     * is given the old one and may throw. Null: no active key with this id.
+     */
+    rotate(
+      workspaceId: string,
+      apiKeyId: string,
+      endMs: number | null,
+      decide: (old: ApiKey) => NewApiKey,
+    ): Promise<{ created: ApiKey; replaced: ApiKey } | null>
+    /** Removes the rows of these keys, where they are revoked or expired. How many there were. */
+    forget(workspaceId: string, apiKeyIds: readonly string[]): Promise<number>
+    /** They were used in the minute that began then. Of all workspaces. */
+    used(apiKeyIds: readonly string[], minuteMs: number): Promise<void>
     /**
      * False: no active key with this id. Its row stays listed for a while; of more revoked ones than the workspace may
      * keep, those that were revoked first go.
      */
     revoke(workspaceId: string, apiKeyId: string): Promise<boolean>
-    /** Removes the rows of keys, of all workspaces, that were revoked before this time. */
+    /** Removes the rows of keys, of all workspaces, that were revoked or expired before this time. */
     prune(revokedBeforeMs: number): Promise<void>
   }
   readonly users: {
@@ -193,12 +210,12 @@ export interface Metadata {
     /** Sums since `sinceMs` (whole hours), by pipe, and when its last request was, however long ago; a pipe without either is left out. */
     byPipe(workspaceId: string, sinceMs: number): Promise<Record<string, RolledUpUsage>>
     /**
-     * By start of hour (ms), from `firstMs` to `lastMs`, both included: of that pipe, or summed over all of the workspace. An
+     * By start of hour (ms), from `firstMs` to `lastMs`, both included: summed over those pipes, or all of the workspace. An
      * hour without any is left out, and so is everything of a pipe of another workspace.
      */
     byHour(
       workspaceId: string,
-      pipeId: string | null,
+      pipeIds: readonly string[] | null,
       firstMs: number,
       lastMs: number,
     ): Promise<Map<number, Omit<UsageHour, 'hour_ts'>>>
@@ -237,6 +254,7 @@ export interface NewApiKey {
   prefix: string
   /** SHA-256 of the whole key, hex. */
   hash: string
+  rights: KeyRights
 }
 
 export interface NewUser {

@@ -32,13 +32,13 @@ export function usage(db: Connection): Metadata['usage'] {
   return {
     byPipe: (workspaceId, sinceMs) => sumsByPipe(db, normaliseId(workspaceId), sinceMs),
 
-    async byHour(workspaceId, pipeId, firstMs, lastMs) {
+    async byHour(workspaceId, pipeIds, firstMs, lastMs) {
       const found: Awaited<ReturnType<Metadata['usage']['byHour']>> = new Map()
       // A day of 1,000 pipes takes 12 ms of the thread that answers everybody, a week 75 ms: a day at a time.
       for (let fromMs = firstMs; fromMs <= lastMs; fromMs += dayLength) {
         if (fromMs > firstMs) await setImmediate()
         const toMs = Math.min(fromMs + dayLength - hourLength, lastMs)
-        for (const { hour_ms, ...sums } of await sumsByHour(db, workspaceId, pipeId, fromMs, toMs)) {
+        for (const { hour_ms, ...sums } of await sumsByHour(db, workspaceId, pipeIds, fromMs, toMs)) {
           found.set(Number(hour_ms), countsOf(sums))
         }
       }
@@ -133,7 +133,7 @@ export function usage(db: Connection): Metadata['usage'] {
 function sumsByHour(
   db: Connection,
   workspaceId: string,
-  pipeId: string | null,
+  pipeIds: readonly string[] | null,
   firstMs: number,
   lastMs: number,
 ) {
@@ -147,7 +147,8 @@ function sumsByHour(
     // Later hours are there when the clock was ahead for a while.
     .where('hour.hour_ms', '<=', lastMs)
     .groupBy('hour.hour_ms')
-  const wanted = pipeId === null ? ofWorkspace : ofWorkspace.where('pipes.pipe_id', '=', normaliseId(pipeId))
+  const wanted =
+    pipeIds === null ? ofWorkspace : ofWorkspace.where('pipes.pipe_id', 'in', pipeIds.map(normaliseId))
   return wanted.execute()
 }
 

@@ -20,6 +20,7 @@ const directory: Directory = {
   key: () => undefined,
   refreshPipe: async () => {},
   refreshKey: async () => {},
+  takeUsedKeys: () => [],
 }
 const noIngest = () => {
   throw new Error('not in this test')

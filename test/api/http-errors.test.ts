@@ -34,6 +34,7 @@ const directory: Directory = {
   key: () => undefined,
   refreshPipe: async () => {},
   refreshKey: async () => {},
+  takeUsedKeys: () => [],
 }
 const refuse = () => Promise.reject(new Error('not in this test'))
 const authenticate = createAuthenticate(directory)

@@ -37,9 +37,13 @@ t.test('POST /v1/api-keys: the whole key once, ppl1_ with 38 characters, and it 
   })
   t.same(Object.keys(row ?? {}).sort(), [
     'api_key_created_ts',
+    'api_key_expires_ts',
     'api_key_id',
+    'api_key_last_used_ts',
     'api_key_name',
+    'api_key_pipe_ids',
     'api_key_prefix',
+    'api_key_scopes',
     'api_key_status',
   ])
   t.notOk((await api('GET', '/v1/api-keys')).text.includes(key.api_key), 'it is never listed')

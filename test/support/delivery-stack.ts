@@ -1,4 +1,5 @@
 /** Buffer, metadata and the delivery thread as the daemon composes them, without its HTTP side: all real. */
+import { fullRights } from '../../src/contract/api-key.ts'
 import '../unit/buffer/typescript-workers.ts'
 import { mkdirSync } from 'node:fs'
 import path from 'node:path'
@@ -110,7 +111,8 @@ async function foundPipe(metadata: Metadata): Promise<{ workspaceId: string; pip
   const [known] = await metadata.workspaces.list()
   const workspaceId =
     known?.workspaceId ??
-    (await metadata.workspaces.create('w', { name: 'k', prefix: 'ppl1_k', hash: '00' })).workspaceId
+    (await metadata.workspaces.create('w', { name: 'k', prefix: 'ppl1_k', hash: '00', rights: fullRights }))
+      .workspaceId
   const [pipe] = await metadata.pipes.list(workspaceId)
   if (pipe !== undefined) return { workspaceId, pipeId: pipe.pipe_id }
   const created = await metadata.pipes.create(workspaceId, {

@@ -2,12 +2,14 @@
  * One lane or a few in-process, with the real metadata store, a clock that moves when told and a destination of the
  * tests' own. `restart()` is a process that died and came back: nothing but what was saved survives.
  */
+
 import { randomBytes } from 'node:crypto'
 import { mkdtempSync, rmSync } from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
 import Database from 'better-sqlite3'
 import { pino } from 'pino'
+import { fullRights } from '../../src/contract/api-key.ts'
 import type { LaneStatus } from '../../src/contract/destination.ts'
 import { type Epoch, firstEpochs } from '../../src/contract/epochs.ts'
 import { pipeDefaults } from '../../src/contract/pipe.ts'
@@ -57,7 +59,8 @@ export class LaneWorld {
   static async open(): Promise<LaneWorld> {
     const world = new LaneWorld()
     await world.#openMetadata()
-    const key = { name: 'test', prefix: 'ppl1_test', hash: randomBytes(32).toString('hex') }
+    const hash = randomBytes(32).toString('hex')
+    const key = { name: 'test', prefix: 'ppl1_test', hash, rights: fullRights }
     world.workspaceId = (await world.metadata.workspaces.create('lanes', key)).workspaceId
     world.pipeId = await world.addPipe()
     await world.#openLanes()

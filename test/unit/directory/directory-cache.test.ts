@@ -1,6 +1,7 @@
 /** The directory in memory, over a real metadata file whose look-ups are counted. */
 import t, { type Test } from 'tap'
-import type { DirectorySource } from '../../../src/directory/directory.ts'
+import { createAuthenticate } from '../../../src/directory/authenticate.ts'
+import type { DirectorySource, KnownKey } from '../../../src/directory/directory.ts'
 import { openDirectory } from '../../../src/directory/directory-cache.ts'
 import { mintApiKey } from '../../../src/metadata/key-tokens.ts'
 import type { Metadata } from '../../../src/metadata/store.ts'
@@ -59,13 +60,23 @@ async function scene(t: Test): Promise<{ metadata: Metadata; workspaceId: string
   return { metadata, workspaceId, counter: counted(metadata.directory) }
 }
 
+/** As requests find a key that was made without saying what for. */
+const fullKey = (workspaceId: string, apiKeyId: string): KnownKey => ({
+  workspaceId,
+  by: { kind: 'key', apiKeyId },
+  may: { ingest: true, pull: true, read: true, manage: true },
+  pipeIds: null,
+  expiresMs: Number.POSITIVE_INFINITY,
+  isUsed: false,
+})
+
 t.test('what is there at start is answered at once, from memory', async (t) => {
   const { metadata, workspaceId, counter } = await scene(t)
   const { key } = mintApiKey('ci')
   const { api_key_id: apiKeyId } = await metadata.apiKeys.create(workspaceId, key)
   const pipe = await newPipe(metadata, workspaceId, 'events')
   const directory = await openDirectory(counter.source)
-  t.strictSame(directory.key(key.hash), { workspaceId, by: { kind: 'key', apiKeyId }, mayManage: true })
+  t.strictSame(directory.key(key.hash), fullKey(workspaceId, apiKeyId))
   t.strictSame(directory.pipe(pipe.pipe_id)?.pipe, pipe)
   t.equal(directory.pipe('00000000-0000-4000-8000-000000000000'), undefined)
   t.strictSame(counter.asked, [])
@@ -110,13 +121,9 @@ t.test('a key that another process made is found with one look-up, shared by all
   const { key } = mintApiKey('elsewhere')
   const { api_key_id: apiKeyId } = await metadata.apiKeys.create(workspaceId, key)
   const answers = await Promise.all(Array.from({ length: 50 }, () => directory.key(key.hash)))
-  t.strictSame(answers, Array(50).fill({ workspaceId, by: { kind: 'key', apiKeyId }, mayManage: true }))
+  t.strictSame(answers, Array(50).fill(fullKey(workspaceId, apiKeyId)))
   t.strictSame(counter.asked, [key.hash])
-  t.strictSame(
-    directory.key(key.hash),
-    { workspaceId, by: { kind: 'key', apiKeyId }, mayManage: true },
-    'from memory from now on',
-  )
+  t.strictSame(directory.key(key.hash), fullKey(workspaceId, apiKeyId), 'from memory from now on')
 })
 
 t.test('an unknown key is looked for once a second at most', async (t) => {
@@ -197,4 +204,37 @@ t.test('a look-up under way while its key is revoked does not bring it back', as
   t.equal(await underWay, undefined)
   t.equal(await directory.key(key.hash), undefined)
   t.equal(counter.asked.length, 2, 'the result from before the revocation was looked up again')
+})
+
+t.test(
+  'a key that expires is unknown from that moment on, and its rights are those it was made with',
+  async (t) => {
+    const { metadata, workspaceId, counter } = await scene(t)
+    const { pipe_id: pipeId } = await newPipe(metadata, workspaceId, 'events')
+    const endMs = Date.now() + 3_600_000
+    const { apiKey, key } = mintApiKey('app', { scopes: ['ingest'], pipeIds: [pipeId], expiresMs: endMs })
+    await metadata.apiKeys.create(workspaceId, key)
+    const directory = await openDirectory(counter.source)
+    let nowMs = endMs - 1
+    const authenticate = createAuthenticate(directory, () => nowMs)
+    const asked = () => authenticate(`Bearer ${apiKey}`)
+    t.match(asked(), { may: { ingest: true, pull: false, read: false, manage: false }, expiresMs: endMs })
+    t.ok(asked(), 'control: also the second time')
+    nowMs = endMs
+    t.equal(asked(), undefined)
+  },
+)
+
+t.test('keys that were used are reported once, also those that were changed meanwhile', async (t) => {
+  const { metadata, workspaceId, counter } = await scene(t)
+  const minted = [mintApiKey('a'), mintApiKey('b'), mintApiKey('never')]
+  const ids: string[] = []
+  for (const { key } of minted) ids.push((await metadata.apiKeys.create(workspaceId, key)).api_key_id)
+  const directory = await openDirectory(counter.source)
+  const authenticate = createAuthenticate(directory)
+  t.strictSame(directory.takeUsedKeys(), [])
+  for (const { apiKey } of minted.slice(0, 2)) await authenticate(`Bearer ${apiKey}`)
+  await directory.refreshKey(ids[0]!)
+  t.strictSame(directory.takeUsedKeys().sort(), ids.slice(0, 2).sort())
+  t.strictSame(directory.takeUsedKeys(), [])
 })

@@ -3,6 +3,7 @@
  * another one's resources, and the other one is looked at before and after.
  */
 import t, { type Test } from 'tap'
+import { fullRights } from '../../../src/contract/api-key.ts'
 import { ApiError } from '../../../src/contract/errors.ts'
 import { mintApiKey } from '../../../src/metadata/key-tokens.ts'
 import type { Metadata } from '../../../src/metadata/store.ts'
@@ -36,7 +37,7 @@ async function everythingOf(workspaceId: string): Promise<unknown> {
     origins: await metadata.origins.list(workspaceId, pipeId),
     usage: await metadata.usage.byPipe(workspaceId, 0),
     hours: [...(await metadata.usage.byHour(workspaceId, null, 0, 0))],
-    hoursOfPipe: [...(await metadata.usage.byHour(workspaceId, pipeId, 0, 0))],
+    hoursOfPipe: [...(await metadata.usage.byHour(workspaceId, [pipeId], 0, 0))],
   }
 }
 
@@ -80,6 +81,21 @@ const attempts: Record<string, (t: Test) => Promise<void>> = {
     void (await t.rejects(metadata.origins.add(stranger, pipeId, 'https://evil.example'), notFound)),
   'origins.remove': async (t) =>
     void t.equal(await metadata.origins.remove(stranger, pipeId, origin.pipe_allowed_origin_id), false),
+  'apiKeys.rotate': async (t) => {
+    const decide = () => mintApiKey('taken over').key
+    t.equal(await metadata.apiKeys.rotate(stranger, key.api_key_id, null, decide), null)
+    t.strictSame((await metadata.apiKeys.list(stranger)).length, 1, 'nothing was made either')
+  },
+  'apiKeys.forget': async (t) => {
+    const gone = await metadata.apiKeys.create(owner, mintApiKey('gone').key)
+    await metadata.apiKeys.revoke(owner, gone.api_key_id)
+    t.equal(await metadata.apiKeys.forget(stranger, [gone.api_key_id]), 0)
+    t.equal(await metadata.apiKeys.forget(owner, [gone.api_key_id]), 1, 'control')
+  },
+  'apiKeys.create for a pipe of the owner': async (t) => {
+    const { key: foreign } = mintApiKey('foreign', { ...fullRights, pipeIds: [pipeId] })
+    await t.rejects(metadata.apiKeys.create(stranger, foreign), { code: 'validation_error' })
+  },
   'apiKeys.revoke': async (t) => void t.equal(await metadata.apiKeys.revoke(stranger, key.api_key_id), false),
 }
 
@@ -96,7 +112,7 @@ for (const [name, attempt] of Object.entries(attempts)) {
 t.test('the list of attempts covers every method that takes a workspace', async (t) => {
   const reads = ['list', 'get', 'find', 'byPipe', 'byHour']
   const own = ['pipes.create', 'apiKeys.create', 'workspaces.create', 'usage.addIngest', 'usage.marks']
-  const other = ['apiKeys.prune', 'usage.ingestedSince', 'usage.prune']
+  const other = ['apiKeys.prune', 'apiKeys.used', 'usage.ingestedSince', 'usage.prune']
   const nouns = ['workspaces', 'pipes', 'destinations', 'limits', 'origins', 'apiKeys', 'usage'] as const
   const methods = nouns.flatMap((noun: (typeof nouns)[number]) =>
     Object.keys(metadata[noun] satisfies Metadata[typeof noun]).map((method) => `${noun}.${method}`),

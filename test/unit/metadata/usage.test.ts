@@ -188,7 +188,7 @@ t.test('by hour: of one pipe or of the workspace, within the hours asked for', a
     ],
     'neither the later hour nor the other workspace',
   )
-  t.strictSame([...(await usage.byHour(own, second, noon - hour, noon))], [[noon, one]])
+  t.strictSame([...(await usage.byHour(own, [second], noon - hour, noon))], [[noon, one]])
   for (const days of [1, 2, 7]) {
     const found = await usage.byHour(own, null, noon + hour - (days * 24 - 1) * hour, noon + hour)
     t.equal(found.size, 3, `all hours of ${days} days`)
@@ -199,6 +199,10 @@ t.test('by hour: of one pipe or of the workspace, within the hours asked for', a
     1,
     'the last hour of a day and no more',
   )
-  t.strictSame([...(await usage.byHour(own, foreign, noon - hour, noon))], [])
-  t.strictSame([...(await usage.byHour(other, foreign.toUpperCase(), noon, noon))], [[noon, one]], 'control')
+  t.strictSame([...(await usage.byHour(own, [foreign], noon - hour, noon))], [])
+  t.strictSame(
+    [...(await usage.byHour(other, [foreign.toUpperCase()], noon, noon))],
+    [[noon, one]],
+    'control',
+  )
 })
