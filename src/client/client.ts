@@ -101,6 +101,9 @@ export function openClient({ url, dataUrl = url, apiKey, keySource = null, chang
         }),
       resetPin: (pipeId: string, destinationId: string) =>
         call<'resetTlsPin'>('POST', `${destination(pipeId, destinationId)}/reset-pin`),
+      /** Of its lane, by the hour. */
+      usage: (pipeId: string, destinationId: string, signal?: AbortSignal) =>
+        call<'getDestinationUsage'>('GET', `${destination(pipeId, destinationId)}/usage`, { signal }),
       /** Connects as the daemon would, stores nothing; the daemon may take its time. */
       test: (pipeId: string, body: DestinationTestBody, sample = false) =>
         call<'testDestination'>('POST', `${pipe(pipeId)}/destinations/test${sample ? '?sample=true' : ''}`, {

@@ -9,6 +9,7 @@ import {
 } from './destination-requests.ts'
 import { everyChange, everyKeyed, type Operation, oneDestination, onePipe, withBody } from './operation.ts'
 import { responseBodies } from './responses.ts'
+import { hoursParameter } from './usage.ts'
 
 export const destinationOperations = [
   {
@@ -54,6 +55,20 @@ export const destinationOperations = [
     boundKeys: 'its_pipe',
     success: { status: 200, description: 'The destination', schema: responseBodies.destination },
     errors: ['destination_not_found', ...everyKeyed],
+  },
+  {
+    operationId: 'getDestinationUsage',
+    method: 'GET',
+    path: `${oneDestination}/usage`,
+    area: 'management',
+    summary: 'Show what the lane of a destination delivered, failed and skipped, by the hour',
+    description:
+      'One entry per hour of UTC, oldest first, the current hour included; zeros where nothing happened. As of the last time that the progress of the lane was saved. For a pull destination, records that were pulled count as delivered.',
+    auth: 'key',
+    boundKeys: 'its_pipe',
+    parameters: [hoursParameter],
+    success: { status: 200, description: 'The hours', schema: responseBodies.laneByHour },
+    errors: ['destination_not_found', 'validation_error', ...everyKeyed],
   },
   {
     operationId: 'updateDestination',

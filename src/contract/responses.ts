@@ -6,7 +6,7 @@ import { Overview } from './overview.ts'
 import { AllowedOrigin, Pipe, PipeLimits, PipeUsage } from './pipe.ts'
 import { notReadyReasons, readyWarnings } from './ready-words.ts'
 import { resourceLimits } from './resource-limits.ts'
-import { UsageByHour } from './usage.ts'
+import { LaneByHour, UsageByHour } from './usage.ts'
 import { SetupLink, User, UserList } from './user.ts'
 
 const uuid = () => Type.String({ format: 'uuid' })
@@ -102,6 +102,7 @@ export const responseBodies = {
   apiKeysPurged: Type.Object({ purged: Type.Integer({ minimum: 0 }) }),
   overview: Overview,
   usageByHour: UsageByHour,
+  laneByHour: LaneByHour,
   userList: UserList,
   user: Type.Object({ user: User }),
   setupLink: SetupLink,

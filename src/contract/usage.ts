@@ -43,6 +43,19 @@ export type UsageHour = Static<typeof UsageHour>
 export const UsageByHour = Type.Object({ hours: Type.Array(UsageHour) })
 export type UsageByHour = Static<typeof UsageByHour>
 
+export const LaneHour = Type.Object({
+  hour_ts: UsageHour.properties.hour_ts,
+  delivered_records: count(),
+  failed_attempts: count(),
+  skipped_records: count(),
+})
+export type LaneHour = Static<typeof LaneHour>
+export const noLaneCounts = { delivered_records: 0, failed_attempts: 0, skipped_records: 0 } as const
+
+/** As UsageByHour. */
+export const LaneByHour = Type.Object({ hours: Type.Array(LaneHour) })
+export type LaneByHour = Static<typeof LaneByHour>
+
 export const hoursParameter = {
   in: 'query',
   name: 'hours',

@@ -76,7 +76,7 @@ export class DurableState {
     this.#row = row
     this.#saved = row
     this.#inheritedNext = row.nextLastSeq
-    this.#counts = noCounts(spec.pipeId)
+    this.#counts = noCounts(spec)
   }
 
   get row(): LaneState {
@@ -94,7 +94,7 @@ export class DurableState {
     this.#isDirty = true
   }
 
-  count(counts: Partial<Omit<LaneCounts, 'pipeId'>>): void {
+  count(counts: Partial<Omit<LaneCounts, 'destinationId' | 'pipeId'>>): void {
     this.#counts.deliveredRecords += counts.deliveredRecords ?? 0
     this.#counts.failedAttempts += counts.failedAttempts ?? 0
     this.#counts.skippedRecords += counts.skippedRecords ?? 0
@@ -144,7 +144,7 @@ export class DurableState {
     const row = { ...this.#row, ownerEpoch: this.#deps.epoch }
     const counts = this.#counts
     this.#isDirty = false
-    this.#counts = noCounts(this.#pipeId)
+    this.#counts = noCounts({ destinationId: this.#row.destinationId, pipeId: this.#pipeId })
     const hasCounts = counts.deliveredRecords + counts.failedAttempts + counts.skippedRecords > 0
     await this.#deps.save(row, hasCounts ? counts : null)
     this.#saved = row
@@ -194,6 +194,6 @@ export class DurableState {
   }
 }
 
-function noCounts(pipeId: string): LaneCounts {
-  return { pipeId, deliveredRecords: 0, failedAttempts: 0, skippedRecords: 0 }
+function noCounts({ destinationId, pipeId }: Pick<LaneSpec, 'destinationId' | 'pipeId'>): LaneCounts {
+  return { destinationId, pipeId, deliveredRecords: 0, failedAttempts: 0, skippedRecords: 0 }
 }

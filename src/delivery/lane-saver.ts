@@ -86,7 +86,7 @@ export class LaneSaver {
         const entries = [...group.values()]
         await this.#store.save(
           entries.map(({ row }) => row),
-          sumByPipe(entries.flatMap(({ counts }) => counts)),
+          entries.flatMap(({ counts }) => counts),
         )
         return
       } catch (error) {
@@ -119,19 +119,4 @@ function rejectLost(group: Map<string, Entry>, error: unknown): boolean {
     group.delete(id)
   }
   return lost.length > 0
-}
-
-function sumByPipe(counts: readonly LaneCounts[]): LaneCounts[] {
-  const sums = new Map<string, LaneCounts>()
-  for (const count of counts) {
-    const sum = sums.get(count.pipeId)
-    if (sum === undefined) {
-      sums.set(count.pipeId, { ...count })
-      continue
-    }
-    sum.deliveredRecords += count.deliveredRecords
-    sum.failedAttempts += count.failedAttempts
-    sum.skippedRecords += count.skippedRecords
-  }
-  return [...sums.values()]
 }

@@ -98,8 +98,9 @@ export interface LaneState {
   ownerEpoch: number
 }
 
-/** What one lane did since its row was last saved: added to the pipe's hourly roll-up in the same transaction. */
+/** What one lane did since its row was last saved: added to its own and its pipe's hourly roll-ups in the same transaction. */
 export interface LaneCounts {
+  destinationId: string
   pipeId: string
   deliveredRecords: number
   failedAttempts: number

@@ -95,6 +95,8 @@ function handlersOf(m: Management): Record<ManagementOperationId, Handler> {
     getOverview: (c) => m.getOverview(c.principal, c.query.get('since')),
     getUsage: (c) => m.getUsage(c.principal, c.query.get('hours')),
     getPipeUsage: (c) => m.getPipeUsage(c.workspaceId, c.pipe, c.query.get('hours')),
+    getDestinationUsage: (c) =>
+      m.getDestinationUsage(c.workspaceId, c.pipe, c.destination, c.query.get('hours')),
     listUsers: ofWorkspace(m.listUsers),
     createUser: lasting(ofWorkspace(m.createUser)),
     updateUser: lasting((c) => m.updateUser(c.workspaceId, c.user, c.body)),

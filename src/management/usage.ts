@@ -3,13 +3,19 @@
  * a scan.
  */
 import { type PipeUsage, usageStatsWindowHours } from '../contract/pipe.ts'
-import { noUsageCounts, type UsageByHour, usageHours } from '../contract/usage.ts'
+import {
+  type LaneByHour,
+  noLaneCounts,
+  noUsageCounts,
+  type UsageByHour,
+  usageHours,
+} from '../contract/usage.ts'
 import { throwIfErrors } from '../contract/validate.ts'
 import { isForPipe, type Principal } from '../directory/principal.ts'
 import type { IngestCounts } from '../metadata/store.ts'
 import { hourMs } from '../quantities.ts'
 import type { ManagementDeps } from './deps.ts'
-import { requirePipe } from './lookup.ts'
+import { requireDestination, requirePipe } from './lookup.ts'
 
 type Deps = Pick<ManagementDeps, 'metadata' | 'now' | 'pendingUsage'>
 
@@ -30,6 +36,21 @@ export function usageUseCases(deps: Deps) {
       const { pipe_id } = await requirePipe(metadata, workspaceId, pipeId)
       return byHour(deps, workspaceId, [pipe_id], new Set([pipe_id]), asked)
     },
+
+    async getDestinationUsage(
+      workspaceId: string,
+      pipeId: string,
+      destinationId: string,
+      hours: string | null,
+    ): Promise<LaneByHour> {
+      const asked = requireHours(hours)
+      const { destination_id: id } = await requireDestination(metadata, workspaceId, pipeId, destinationId)
+      const times = hourTimes(deps.now(), asked)
+      const stored = await metadata.usage.ofLane(workspaceId, id, times[0] ?? 0, times.at(-1) ?? 0)
+      return {
+        hours: times.map((atMs) => ({ hour_ts: isoTime(atMs), ...noLaneCounts, ...stored.get(atMs) })),
+      }
+    },
   }
 }
 
@@ -49,19 +70,26 @@ async function byHour(
   pipeIds: ReadonlySet<string>,
   hours: number,
 ): Promise<UsageByHour> {
-  const nowMs = deps.now()
-  const lastMs = nowMs - (nowMs % hourMs)
-  const firstMs = lastMs - (hours - 1) * hourMs
+  const times = hourTimes(deps.now(), hours)
   // Taken before the roll-ups are read: a flush between the two would otherwise hide counts from both.
   const pending = (deps.pendingUsage?.() ?? []).filter((counts) => pipeIds.has(counts.pipeId))
-  const stored = await deps.metadata.usage.byHour(workspaceId, asked, firstMs, lastMs)
-  const shown = Array.from({ length: hours }, (_, index) => {
-    const atMs = firstMs + index * hourMs
-    const hour = { hour_ts: new Date(atMs).toISOString(), ...noUsageCounts, ...stored.get(atMs) }
+  const stored = await deps.metadata.usage.byHour(workspaceId, asked, times[0] ?? 0, times.at(-1) ?? 0)
+  const shown = times.map((atMs) => {
+    const hour = { hour_ts: isoTime(atMs), ...noUsageCounts, ...stored.get(atMs) }
     for (const counts of pending) if (counts.hourMs === atMs) addCounts(hour, counts)
     return hour
   })
   return { hours: shown }
+}
+
+/** When each of the last hours began, ms: oldest first, the current one last. */
+function hourTimes(nowMs: number, hours: number): number[] {
+  const lastMs = nowMs - (nowMs % hourMs)
+  return Array.from({ length: hours }, (_, index) => lastMs - (hours - 1 - index) * hourMs)
+}
+
+function isoTime(ms: number): string {
+  return new Date(ms).toISOString()
 }
 
 /** Every pipe of `pipeIds` is in the result. The window is 24 whole hours, the current one included. */

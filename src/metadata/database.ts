@@ -162,6 +162,14 @@ export interface UsageHourRow {
   last_ingest_ms: number | null
 }
 
+export interface LaneHourRow {
+  destination_id: string
+  hour_ms: number
+  delivered_records: number
+  failed_attempts: number
+  skipped_records: number
+}
+
 export interface UsageMarkRow {
   pipe_id: string
   messages: number
@@ -230,6 +238,7 @@ export interface Tables {
   pipe_allowed_origins: OriginRow
   lanes: LaneRow
   usage_hours: UsageHourRow
+  lane_hours: LaneHourRow
   usage_marks: UsageMarkRow
   deleted_pipes: DeletedPipeRow
   users: UserRow

@@ -17,6 +17,7 @@ import {
 import { StorageUnavailableError } from '../error-code.ts'
 import { type Connection, inWriteTransaction, type LaneRow, normaliseId } from './database.ts'
 import { isLaneRowIntact, laneRowCheck } from './lane-check.ts'
+import { laneHourIncrement } from './lane-hours.ts'
 import { hourStart, type UsageIncrement, usageIncrement } from './usage.ts'
 
 const stateColumns = [
@@ -55,6 +56,7 @@ export function laneStore(db: Connection, now: () => number): LaneStore {
     UPDATE lanes SET ${sql.join(stateColumns.map((column) => sql`${sql.ref(column)} = ${null}`))}
     WHERE destination_id = ${null} AND owner_epoch <= ${null}`.compile(db).sql
   const addToHour = usageIncrement(db)
+  const addToLaneHour = laneHourIncrement(db)
 
   return {
     async load(destinationId) {
@@ -82,7 +84,8 @@ export function laneStore(db: Connection, now: () => number): LaneStore {
         }
         await requireDeleted(trx, unsaved)
         const hourMs = hourStart(now())
-        for (const count of counts) await trx.executeQuery(addToHour(delivered(count, hourMs)))
+        for (const sum of sumsBy('destinationId', counts)) await trx.executeQuery(addToLaneHour(sum, hourMs))
+        for (const sum of sumsBy('pipeId', counts)) await trx.executeQuery(addToHour(delivered(sum, hourMs)))
       })
       await saving.catch((error: unknown) => {
         throw error instanceof StorageUnavailableError ? new LaneStoreUnavailableError(error) : error
@@ -107,6 +110,22 @@ async function requireDeleted(trx: Connection, destinationIds: readonly string[]
     .where('destination_id', 'in', destinationIds)
     .execute()
   if (lost.length > 0) throw new LaneOwnershipLostError(lost.map((row) => row.destination_id))
+}
+
+/** What several lanes of a pipe did, or one lane since several saves, is added at once. */
+function sumsBy(id: 'destinationId' | 'pipeId', counts: readonly LaneCounts[]): Iterable<LaneCounts> {
+  const sums = new Map<string, LaneCounts>()
+  for (const count of counts) {
+    const sum = sums.get(count[id])
+    if (sum === undefined) {
+      sums.set(count[id], { ...count })
+      continue
+    }
+    sum.deliveredRecords += count.deliveredRecords
+    sum.failedAttempts += count.failedAttempts
+    sum.skippedRecords += count.skippedRecords
+  }
+  return sums.values()
 }
 
 function delivered(count: LaneCounts, hourMs: number): UsageIncrement {

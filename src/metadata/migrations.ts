@@ -16,6 +16,7 @@ import { deletedPipesOfWorkspace } from './migrations/6-deleted-pipes-of-workspa
 import { people } from './migrations/7-people.ts'
 import { nextRange } from './migrations/8-next-range.ts'
 import { keyRights } from './migrations/9-key-rights.ts'
+import { laneHours } from './migrations/10-lane-hours.ts'
 
 export interface Migration {
   number: number
@@ -33,6 +34,7 @@ export const migrations: readonly Migration[] = [
   { number: 7, name: 'people', up: people },
   { number: 8, name: 'next range', up: nextRange },
   { number: 9, name: 'key rights', up: keyRights },
+  { number: 10, name: 'lane hours', up: laneHours },
 ]
 
 /**

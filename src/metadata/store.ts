@@ -23,7 +23,7 @@ import type {
 import type { Epoch } from '../contract/epochs.ts'
 import type { OverviewLane, OverviewPipe } from '../contract/overview.ts'
 import type { AllowedOrigin, Pipe, PipeLimits, PipeUsage } from '../contract/pipe.ts'
-import type { UsageHour } from '../contract/usage.ts'
+import type { LaneHour, UsageHour } from '../contract/usage.ts'
 import type { User, UserRole } from '../contract/user.ts'
 import type { LaneSource, LaneStore, PinStore } from '../delivery/lane-state.ts'
 import type { DirectorySource } from '../directory/directory.ts'
@@ -219,6 +219,13 @@ export interface Metadata {
       firstMs: number,
       lastMs: number,
     ): Promise<Map<number, Omit<UsageHour, 'hour_ts'>>>
+    /** The same of one lane. Nothing of a destination of another workspace. */
+    ofLane(
+      workspaceId: string,
+      destinationId: string,
+      firstMs: number,
+      lastMs: number,
+    ): Promise<Map<number, Omit<LaneHour, 'hour_ts'>>>
     /** Adds what ingest counted; `marks` are the pipes' running totals that the sums now include. */
     addIngest(counts: readonly IngestCounts[], marks: readonly UsageMark[]): Promise<void>
     marks(): Promise<UsageMark[]>

@@ -1,5 +1,5 @@
 /**
- * Usage: hourly roll-ups per pipe. Ingest adds what it accepted and rejected, lanes add what they delivered (in
+ * Usage: hourly roll-ups per pipe, and per lane (`lane-hours.ts`). Ingest adds what it accepted and rejected, lanes add what they delivered (in
  * `lane-store.ts`, together with their state); nothing is ever counted by reading messages.
  *
  * A mark is how much of a pipe's running totals in the buffer the sums include. Sums and marks move in one
@@ -16,6 +16,7 @@ import {
   type UsageHourRow,
   type UsageMarkRow,
 } from './database.ts'
+import { laneHours } from './lane-hours.ts'
 import type { Metadata, RolledUpUsage } from './store.ts'
 
 const hourLength = 3_600_000
@@ -44,6 +45,8 @@ export function usage(db: Connection): Metadata['usage'] {
       }
       return found
     },
+
+    ofLane: laneHours(db),
 
     async addIngest(counts, marks) {
       if (counts.length === 0 && marks.length === 0) return
@@ -106,8 +109,9 @@ export function usage(db: Connection): Metadata['usage'] {
     },
 
     async prune(beforeMs) {
-      await inWriteTransaction(db, (trx) =>
-        trx
+      await inWriteTransaction(db, async (trx) => {
+        await trx.deleteFrom('lane_hours').where('hour_ms', '<', beforeMs).execute()
+        await trx
           .deleteFrom('usage_hours')
           .where('hour_ms', '<', beforeMs)
           // The newest hour with a request stays: it says when the last one was.
@@ -123,8 +127,8 @@ export function usage(db: Connection): Metadata['usage'] {
               ),
             ]),
           )
-          .execute(),
-      )
+          .execute()
+      })
     },
   }
 }

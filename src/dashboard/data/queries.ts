@@ -98,6 +98,17 @@ export function useUsage(pipeId: string | null) {
   })
 }
 
+/** The same of one lane. */
+export function useLaneUsage(pipeId: string, destinationId: string) {
+  const isEnded = useSyncExternalStore(sessionEnd.subscribe, sessionEnd.isEnded)
+  return useQuery({
+    queryKey: [usageKey, pipeId, destinationId],
+    queryFn: async ({ signal }) => (await api.destinations.usage(pipeId, destinationId, signal)).body.hours,
+    staleTime: usageEveryMs,
+    refetchInterval: isEnded ? false : usageEveryMs,
+  })
+}
+
 /** A change: when it is done, everything that is shown is asked for again, but for what no change makes different. */
 export function useChange<Result, Input = void>(run: (input: Input) => Promise<Result>) {
   const client = useQueryClient()

@@ -1,24 +1,74 @@
-/** Records in and delivered in each of the last 24 hours: of everything, or of one pipe. All that is drawn is also in a table. */
+/** What happened in each of the last 24 hours: of everything, of one pipe, of one lane. All that is drawn is also in a table. */
 import { Suspense, useMemo } from 'react'
-import type { UsageHour } from '../../contract/usage.ts'
+import type { LaneHour, UsageHour } from '../../contract/usage.ts'
 import { count, hourMs } from '../../quantities.ts'
-import { useUsage } from '../data/queries.ts'
+import { useLaneUsage, useUsage } from '../data/queries.ts'
 import { FailureNotice } from './failure.tsx'
 import { layoutStyles, Section, Skeleton, Soft, Table } from './layout.tsx'
 import { Chart } from './lazy-chart.tsx'
 
-const lines = [
-  { name: 'Records in', of: (hour: UsageHour) => hour.ingest_records },
-  { name: 'Records delivered', of: (hour: UsageHour) => hour.delivered_records },
+interface Line<Hour> {
+  name: string
+  of: (hour: Hour) => number
+}
+
+const pipeLines: readonly Line<UsageHour>[] = [
+  { name: 'Records in', of: (hour) => hour.ingest_records },
+  { name: 'Records delivered', of: (hour) => hour.delivered_records },
 ]
+/** Failed attempts are a count of its own kind: they are in the table. */
+const laneLines: readonly Line<LaneHour>[] = [
+  { name: 'Records delivered', of: (hour) => hour.delivered_records },
+  { name: 'Records skipped', of: (hour) => hour.skipped_records },
+]
+const failedAttempts: Line<LaneHour> = { name: 'Failed attempts', of: (hour) => hour.failed_attempts }
 
 /** `pipeId` null: of all pipes. */
 export function LastDay({ pipeId }: { pipeId: string | null }) {
-  const { data: hours, error } = useUsage(pipeId)
+  const { data, error } = useUsage(pipeId)
+  return (
+    <LastHours
+      hours={data}
+      error={error}
+      lines={pipeLines}
+      others={[]}
+      nothing="No record came in or was delivered, as of a minute ago at most."
+    />
+  )
+}
+
+export function LastDayOfLane({ pipeId, destinationId }: { pipeId: string; destinationId: string }) {
+  const { data, error } = useLaneUsage(pipeId, destinationId)
+  return (
+    <LastHours
+      hours={data}
+      error={error}
+      lines={laneLines}
+      others={[failedAttempts]}
+      nothing="Nothing was delivered or skipped and no attempt failed, as of a minute ago at most."
+    />
+  )
+}
+
+interface HoursProps<Hour> {
+  hours: readonly Hour[]
+  /** Drawn, and in the table. */
+  lines: readonly Line<Hour>[]
+  /** In the table alone. */
+  others: readonly Line<Hour>[]
+  /** What is said where all of it is zero. */
+  nothing: string
+}
+
+function LastHours<Hour extends { hour_ts: string }>({
+  hours,
+  error,
+  ...shown
+}: Omit<HoursProps<Hour>, 'hours'> & { hours: readonly Hour[] | undefined; error: Error | null }) {
   return (
     <Section title="Last 24 hours">
       {hours !== undefined ? (
-        <Hours hours={hours} />
+        <Hours hours={hours} {...shown} />
       ) : error === null ? (
         <Skeleton lines={4} />
       ) : (
@@ -28,7 +78,7 @@ export function LastDay({ pipeId }: { pipeId: string | null }) {
   )
 }
 
-function Hours({ hours }: { hours: readonly UsageHour[] }) {
+function Hours<Hour extends { hour_ts: string }>({ hours, lines, others, nothing }: HoursProps<Hour>) {
   const [times, series] = useMemo(() => {
     const starts = hours.map((hour) => Date.parse(hour.hour_ts) / 1000)
     // The last step needs an end, which is that of its hour.
@@ -40,13 +90,10 @@ function Hours({ hours }: { hours: readonly UsageHour[] }) {
         return { name, values: [...values, values.at(-1) ?? 0] }
       }),
     ]
-  }, [hours])
-  if (hours.every((hour) => lines.every(({ of }) => of(hour) === 0))) {
-    return <Soft>No record came in or was delivered, as of a minute ago at most.</Soft>
-  }
-  const totals = lines.map(
-    ({ name, of }) => `${name} ${count(hours.reduce((sum, hour) => sum + of(hour), 0))}`,
-  )
+  }, [hours, lines])
+  const all = [...lines, ...others]
+  if (hours.every((hour) => all.every(({ of }) => of(hour) === 0))) return <Soft>{nothing}</Soft>
+  const totals = all.map(({ name, of }) => `${name} ${count(hours.reduce((sum, hour) => sum + of(hour), 0))}`)
   return (
     <>
       <Suspense fallback={<Skeleton lines={4} />}>
@@ -65,9 +112,9 @@ function Hours({ hours }: { hours: readonly UsageHour[] }) {
           keyOf={(hour) => hour.hour_ts}
           columns={[
             { label: 'Hour', cell: (hour) => <time dateTime={hour.hour_ts}>{startOf(hour)}</time> },
-            ...lines.map(({ name, of }) => ({
+            ...all.map(({ name, of }) => ({
               label: name,
-              cell: (hour: UsageHour) => count(of(hour)),
+              cell: (hour: Hour) => count(of(hour)),
               isNumber: true,
             })),
           ]}
@@ -77,6 +124,6 @@ function Hours({ hours }: { hours: readonly UsageHour[] }) {
   )
 }
 
-function startOf({ hour_ts }: UsageHour): string {
+function startOf({ hour_ts }: { hour_ts: string }): string {
   return new Date(hour_ts).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' })
 }

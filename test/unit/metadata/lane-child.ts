@@ -14,7 +14,7 @@ const metadata = await openMetadata({ kind: 'sqlite', file }, Buffer.from(keyHex
 const row = await metadata.laneStore.load(destinationId)
 if (row === null) throw new Error('no lane row')
 
-const counts = [{ pipeId, deliveredRecords: 1, failedAttempts: 0, skippedRecords: 0 }]
+const counts = [{ destinationId, pipeId, deliveredRecords: 1, failedAttempts: 0, skippedRecords: 0 }]
 for (;;) {
   row.cursorSeq += 1
   row.deliveredRecords += 1

@@ -138,7 +138,10 @@ t.test(
       { ...row, cursorSeq: 6, ownerEpoch: 2 },
       { ...row, destinationId: gone, ownerEpoch: 2 },
     ]
-    const count = { pipeId, deliveredRecords: 1, failedAttempts: 0, skippedRecords: 0 }
+    const count = {
+      ...{ destinationId: otherId, pipeId },
+      ...{ deliveredRecords: 1, failedAttempts: 0, skippedRecords: 0 },
+    }
     await t.rejects(metadata.laneStore.save(stale, [count]), {
       name: 'LaneOwnershipLostError',
       destinationIds: [scene.destinationId],
@@ -159,8 +162,8 @@ t.test('the lane row and the roll-up move together: when one cannot be written, 
   const scene = await laneFile(t)
   const metadata = await open(t, scene.options)
   const row = await loaded(metadata, scene.destinationId)
-  const { pipeId } = scene
-  const broken = { pipeId, deliveredRecords: Number.NaN, failedAttempts: 0, skippedRecords: 0 }
+  const { pipeId, destinationId } = scene
+  const broken = { destinationId, pipeId, deliveredRecords: Number.NaN, failedAttempts: 0, skippedRecords: 0 }
   await t.rejects(metadata.laneStore.save([{ ...row, cursorSeq: 5 }], [broken]), /NOT NULL/)
   t.strictSame(await metadata.laneStore.load(scene.destinationId), row)
   t.equal(await deliveredOf(metadata, scene), 0)
@@ -177,7 +180,15 @@ t.test('counts of a pipe deleted meanwhile are dropped without failing the save'
   const row = { ...(await loaded(metadata, scene.destinationId)), cursorSeq: 9 }
   await metadata.laneStore.save(
     [row],
-    [{ pipeId: gone, deliveredRecords: 1, failedAttempts: 0, skippedRecords: 0 }],
+    [
+      {
+        destinationId: scene.destinationId,
+        pipeId: gone,
+        deliveredRecords: 1,
+        failedAttempts: 0,
+        skippedRecords: 0,
+      },
+    ],
   )
   t.equal((await loaded(metadata, scene.destinationId)).cursorSeq, 9)
   t.notOk(gone in (await metadata.usage.byPipe(scene.workspaceId, 0)))

@@ -145,9 +145,11 @@ t.test('what lanes do is added to the hour that it is now, and old hours are pru
   const metadata = await open(t, { ...testFile(t), now: () => clock })
   const workspaceId = await newWorkspace(metadata, 'default')
   const { pipe_id: pipeId } = await newPipe(metadata, workspaceId, 'events')
-  await metadata.destinations.create(workspaceId, pipeId, pullDestination())
-  const did = { pipeId, deliveredRecords: 3, failedAttempts: 2, skippedRecords: 1 }
-  await metadata.laneStore.save([], [did, did])
+  const made = await metadata.destinations.create(workspaceId, pipeId, pullDestination())
+  const other = await metadata.destinations.create(workspaceId, pipeId, pullDestination())
+  const { destination_id: destinationId } = made
+  const did = { destinationId, pipeId, deliveredRecords: 3, failedAttempts: 2, skippedRecords: 1 }
+  await metadata.laneStore.save([], [did, { ...did, destinationId: other.destination_id }])
   clock += 60_000
   await metadata.laneStore.save([], [did])
   const sums = {

@@ -14,6 +14,7 @@ import { Facts, Notice, Page, Section, Skeleton, Soft, Table } from '../../ui/la
 import { RatesChart } from '../../ui/rates-chart.tsx'
 import { LaneState } from '../../ui/state.tsx'
 import { Ago, exactTime, Outside } from '../../ui/text.tsx'
+import { LastDayOfLane } from '../../ui/usage-chart.tsx'
 import { Gone, PipeCrumb } from '../pipe/crumbs.tsx'
 import { type RecordLine, recordsOf } from './failing-field.ts'
 import styles from './lane.module.css'
@@ -77,6 +78,7 @@ function Lane({ destination }: { destination: Destination }) {
           lines={lines}
         />
       </Section>
+      <LastDayOfLane pipeId={pipeId} destinationId={id} />
       <Config destination={destination} />
     </>
   )

@@ -1,0 +1,52 @@
+/**
+ * What each lane did, by the hour. Added in the transaction that saves the lane's row (`lane-store.ts`): a crash leaves both or
+ * neither.
+ */
+import { CompiledQuery, sql } from 'kysely'
+import type { LaneCounts } from '../delivery/lane-state.ts'
+import { type Connection, normaliseId } from './database.ts'
+import type { Metadata } from './store.ts'
+
+/** Adds counts to the lane's hour; those of a destination deleted meanwhile find no row, and are dropped with it. */
+export function laneHourIncrement(db: Connection): (counts: LaneCounts, hourMs: number) => CompiledQuery {
+  const text = sql`
+    INSERT INTO lane_hours (destination_id, hour_ms, delivered_records, failed_attempts, skipped_records)
+    SELECT destination_id, ${sql.join([1, 2, 3, 4].map(() => sql`CAST(${null} AS bigint)`))}
+    FROM destinations WHERE destination_id = ${null}
+    ON CONFLICT (destination_id, hour_ms) DO UPDATE SET
+      delivered_records = lane_hours.delivered_records + excluded.delivered_records,
+      failed_attempts = lane_hours.failed_attempts + excluded.failed_attempts,
+      skipped_records = lane_hours.skipped_records + excluded.skipped_records`.compile(db).sql
+  return ({ destinationId, deliveredRecords, failedAttempts, skippedRecords }, hourMs) =>
+    CompiledQuery.raw(text, [
+      ...[hourMs, deliveredRecords, failedAttempts, skippedRecords],
+      normaliseId(destinationId),
+    ])
+}
+
+/** `Metadata['usage']['ofLane']` */
+export function laneHours(db: Connection): Metadata['usage']['ofLane'] {
+  return async (workspaceId, destinationId, firstMs, lastMs) => {
+    const rows = await db
+      .selectFrom('lane_hours as hour')
+      .innerJoin('destinations', 'destinations.destination_id', 'hour.destination_id')
+      .innerJoin('pipes', 'pipes.pipe_id', 'destinations.pipe_id')
+      .select(['hour_ms', 'delivered_records', 'failed_attempts', 'skipped_records'])
+      .where('hour.destination_id', '=', normaliseId(destinationId))
+      .where('pipes.workspace_id', '=', normaliseId(workspaceId))
+      .where('hour_ms', '>=', firstMs)
+      // Later hours are there when the clock was ahead for a while.
+      .where('hour_ms', '<=', lastMs)
+      .execute()
+    return new Map(
+      rows.map((row) => [
+        Number(row.hour_ms),
+        {
+          delivered_records: Number(row.delivered_records),
+          failed_attempts: Number(row.failed_attempts),
+          skipped_records: Number(row.skipped_records),
+        },
+      ]),
+    )
+  }
+}
