@@ -1,43 +1,49 @@
 /**
  * Counts a body as it comes: the announced length allocates nothing (30 idle connections claiming 10 MB once took
- * 286 MB). A body in tiny pieces ends with its connection: each costs the main thread time, and one read of the socket
- * holds tens of thousands.
+ * 286 MB). A body in one piece, as most are, is not copied: it is lent to its receiver where the socket's bytes are. A body
+ * in tiny pieces ends with its connection: each costs the main thread time, and one read of the socket holds tens of
+ * thousands.
  */
 import { payloadTooLarge } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
+import type { BodyReceiver } from '../ingest/body-source.ts'
 import { GrowingBuffer } from '../ingest/growing-buffer.ts'
-import type { BodyLimit } from './exchange.ts'
 
 export class BodyCollector {
-  /** Null when the client went away. Rejects with `payload_too_large` and with what `reserve` throws. */
-  readonly whole: Promise<Buffer | null>
-  readonly #limit: BodyLimit
-  #received: GrowingBuffer | null = null
+  readonly #receiver: BodyReceiver
+  #collected: GrowingBuffer | null = null
   #bytes = 0
   #pieces = 0
   #isOver = false
-  #resolve!: (body: Buffer | null) => void
-  #reject!: (error: unknown) => void
 
-  constructor(limit: BodyLimit) {
-    this.#limit = limit
-    this.whole = new Promise((resolve, reject) => {
-      this.#resolve = resolve
-      this.#reject = reject
-    })
+  constructor(receiver: BodyReceiver) {
+    this.#receiver = receiver
   }
 
-  /** Copies the piece. Returns false when the connection must be closed for what has come. */
-  take(piece: Uint8Array, isLast: boolean): boolean {
+  /** The piece is read before this returns. Returns false when the connection must be closed for what has come. */
+  take(piece: Buffer, isLast: boolean): boolean {
     this.#pieces++
-    this.#bytes += piece.byteLength
+    this.#bytes += piece.length
     if (
       this.#pieces > resourceLimits.tinyPieces &&
       this.#bytes < this.#pieces * resourceLimits.averagePieceBytes
     ) {
       return false
     }
-    if (!this.#isOver) this.#append(piece, isLast)
+    if (this.#isOver) return true
+    const receiver = this.#receiver
+    let whole: Buffer | null
+    try {
+      whole = this.#add(piece, isLast)
+    } catch (error) {
+      this.#end()
+      receiver.failed(error)
+      return true
+    }
+    if (whole !== null) {
+      this.#end()
+      receiver.received(whole, whole === piece)
+    }
     return true
   }
 
@@ -45,30 +51,26 @@ export class BodyCollector {
   abandon(): void {
     if (this.#isOver) return
     this.#end()
-    this.#resolve(null)
+    this.#receiver.gone()
   }
 
-  #append(piece: Uint8Array, isLast: boolean): void {
-    const { maxBytes, announcedBytes, reserve } = this.#limit
-    try {
-      if (this.#bytes > maxBytes) throw payloadTooLarge(maxBytes)
-      if (isLast && this.#received === null) {
-        reserve(this.#bytes)
-        this.#resolve(Buffer.from(piece))
-      } else {
-        this.#received ??= new GrowingBuffer(announcedBytes > 0 ? announcedBytes : maxBytes, reserve)
-        this.#received.append(piece, isLast)
-        if (!isLast) return
-        this.#resolve(this.#received.bytes())
-      }
-    } catch (error) {
-      this.#reject(error)
+  /** The whole body once it is there: the piece itself where it is all of it. */
+  #add(piece: Buffer, isLast: boolean): Buffer | null {
+    const { maxBytes, announcedBytes } = this.#receiver
+    if (this.#bytes > maxBytes) throw payloadTooLarge(maxBytes)
+    if (isLast && this.#collected === null) {
+      this.#receiver.reserve(this.#bytes)
+      return piece
     }
-    this.#end()
+    this.#collected ??= new GrowingBuffer(announcedBytes > 0 ? announcedBytes : maxBytes, (bytes) =>
+      this.#receiver.reserve(bytes),
+    )
+    this.#collected.append(piece, isLast)
+    return isLast ? this.#collected.bytes() : null
   }
 
   #end(): void {
     this.#isOver = true
-    this.#received = null
+    this.#collected = null
   }
 }

@@ -4,6 +4,7 @@
  *
  *   open ──send…──▶ over ◀──client gone── open
  */
+import type { BodySource } from '../ingest/body-source.ts'
 import type { HttpResponse } from './response.ts'
 
 /** Readable until the handler first returns: an engine may keep nothing of it. */
@@ -17,39 +18,17 @@ export interface RequestHead {
   eachHeader(take: (name: string, value: string) => void): void
 }
 
-export interface BodyLimit {
-  maxBytes: number
-  /** As the headers say; NaN when they do not. Nothing is allocated on it, but no more than it either. */
-  announcedBytes: number
-  /** Called with the memory that is about to be allocated for the body; what it throws ends the body. */
-  reserve(bytes: number): void
-}
-
-export interface Exchange {
+export interface Exchange extends BodySource {
   /** True once the client has gone. */
   readonly isAborted: boolean
   /** Calls it once, should the client go before its response. At most one listener. */
   onGone(listener: () => void): void
   /** The socket's peer, 4 or 16 bytes; empty when it is not known. Only while the exchange is open. */
   peer(): Uint8Array
-  /**
-   * The body as sent; null when the client went away. Rejects with `payload_too_large` once more has come, and with what
-   * `reserve` throws. What arrives while nobody collects is lost, so this is called once and before the handler first
-   * waits. What has to be waited for before the body may be used, such as the look-up of a key, is `admission`: the
-   * body is collected meanwhile, and its error comes first.
-   */
-  body(limit: BodyLimit, admission?: unknown): Promise<Buffer | null>
   /** Does nothing once over. A body that is still coming in is read and dropped, so that clients see the response. */
   send(response: HttpResponse, closeConnection: boolean): void
   /** The response, and the end of the connection: nothing that the client sent after this request is executed. */
   sendAndCut(response: HttpResponse): void
   /** `onSent` once: true when the whole response went to the socket, false when the client went away before. */
   sendTracked(response: HttpResponse, onSent: (wasSent: boolean) => void): void
-}
-
-/** `collected` once `admission` has come, which may be no promise at all. */
-export function admitted(collected: Promise<Buffer | null>, admission: unknown): Promise<Buffer | null> {
-  if (!(admission instanceof Promise)) return collected
-  collected.catch(() => {})
-  return admission.then(() => collected)
 }

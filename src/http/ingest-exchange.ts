@@ -3,13 +3,21 @@
  * afterwards they may be gone, and only a walk shows those that are there twice.
  */
 import type { ApiError } from '../contract/errors.ts'
-import type { IngestRequest } from '../ingest/accept.ts'
-import type { BodyLimit, Exchange, RequestHead } from './exchange.ts'
+import type { Accepted, IngestRequest } from '../ingest/accept.ts'
+import type { BodyReceiver } from '../ingest/body-source.ts'
+import type { Exchange, RequestHead } from './exchange.ts'
 import { framingFault, noFraming, noteHeader } from './framing.ts'
 import type { HttpResponse } from './response.ts'
 
+/** Makes responses of what becomes of requests. */
+export interface IngestResponder {
+  accepted(exchange: IngestExchange, accepted: Accepted): void
+  rejected(exchange: IngestExchange, error: unknown): void
+}
+
 export class IngestExchange implements IngestRequest {
   readonly #exchange: Exchange
+  readonly #responder: IngestResponder
   readonly pipeId: string
   authorization = ''
   origin = ''
@@ -21,8 +29,9 @@ export class IngestExchange implements IngestRequest {
   /** What is wrong with the request's head; such a request is rejected and its connection cut. */
   readonly fault: ApiError | null
 
-  constructor(head: RequestHead, exchange: Exchange) {
+  constructor(head: RequestHead, exchange: Exchange, responder: IngestResponder) {
     this.#exchange = exchange
+    this.#responder = responder
     this.pipeId = head.param('pipe_id')
     const framing = noFraming()
     head.eachHeader((name, value) => {
@@ -63,8 +72,16 @@ export class IngestExchange implements IngestRequest {
     return this.#exchange.peer()
   }
 
-  body(limit: BodyLimit, admission: unknown): Promise<Buffer | null> {
-    return this.#exchange.body(limit, admission)
+  receive(receiver: BodyReceiver): void {
+    this.#exchange.receive(receiver)
+  }
+
+  accepted(accepted: Accepted): void {
+    this.#responder.accepted(this, accepted)
+  }
+
+  rejected(error: unknown): void {
+    this.#responder.rejected(this, error)
   }
 
   send(response: HttpResponse, closeConnection: boolean): void {

@@ -4,11 +4,12 @@
  * "Origins"): on errors too, so that a page can read why it was rejected.
  */
 import { ApiError } from '../contract/errors.ts'
-import type { Accepted, Ingest } from '../ingest/accept.ts'
+import type { Accepted } from '../ingest/accept.ts'
+import type { Ingest } from '../ingest/ingest.ts'
 import { rateLimitHeaders } from '../ingest/quota.ts'
 import type { Logger } from '../log.ts'
 import type { Handler, ServedPath } from './engine.ts'
-import { IngestExchange } from './ingest-exchange.ts'
+import { IngestExchange, type IngestResponder } from './ingest-exchange.ts'
 import {
   encodedHead,
   errorResponse,
@@ -35,29 +36,27 @@ export function ingestPath({ ingest, log, isStopping }: IngestRoutesOptions): Se
   const send = (exchange: IngestExchange, response: HttpResponse) => {
     exchange.send(forOrigin(exchange, response), isStopping())
   }
+  const responder: IngestResponder = {
+    accepted: (exchange, accepted) => {
+      if (accepted.limit === null && exchange.origin === '') {
+        exchange.send(plainAccepted202(accepted), isStopping())
+      } else send(exchange, accepted202(accepted))
+    },
+    rejected: (exchange, error) => send(exchange, errorResponse(error, log, path)),
+  }
   const handle =
     (serve: (exchange: IngestExchange) => void): Handler =>
     (head, raw) => {
-      const exchange = new IngestExchange(head, raw)
+      const exchange = new IngestExchange(head, raw, responder)
       try {
         if (exchange.fault === null) return serve(exchange)
         exchange.sendAndCut(forOrigin(exchange, errorResponse(exchange.fault, log, path)))
       } catch (error) {
-        send(exchange, errorResponse(error, log, path))
+        responder.rejected(exchange, error)
       }
     }
 
-  const post = handle((exchange) => {
-    ingest.post(exchange).then(
-      (accepted) => {
-        if (accepted === null) return
-        if (accepted.limit === null && exchange.origin === '') {
-          exchange.send(plainAccepted202(accepted), isStopping())
-        } else send(exchange, accepted202(accepted))
-      },
-      (error) => send(exchange, errorResponse(error, log, path)),
-    )
-  })
+  const post = handle((exchange) => ingest.post(exchange))
   const hint = handle((exchange) => {
     send(exchange, toResponse({ status: 200, body: ingest.hint(exchange.pipeId) }))
   })

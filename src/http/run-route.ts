@@ -7,6 +7,7 @@ import { ApiError, type ErrorCode, payloadTooLarge, validationError } from '../c
 import { resourceLimits } from '../contract/resource-limits.ts'
 import { type Authenticate, admit } from '../directory/authenticate.ts'
 import type { Principal } from '../directory/principal.ts'
+import { wholeBody } from '../ingest/body-source.ts'
 import { scanJson } from '../ingest/parse.ts'
 import type { Logger } from '../log.ts'
 import { type DashboardGate, dashboardHeaders } from './dashboard-gate.ts'
@@ -126,7 +127,7 @@ async function reply(
         : afterKey(null)
   const announcedBytes = Number(headers['content-length'])
   const bytes = takesBody
-    ? await exchange.body({ maxBytes: maxRouteBodyBytes, announcedBytes, reserve: () => {} }, admission)
+    ? await wholeBody(exchange, { maxBytes: maxRouteBodyBytes, announcedBytes, reserve: () => {} }, admission)
     : undefined
   if (bytes === null) return null
   return route.handler({

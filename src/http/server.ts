@@ -8,7 +8,7 @@
  */
 import { ApiError } from '../contract/errors.ts'
 import type { Authenticate } from '../directory/authenticate.ts'
-import type { Ingest } from '../ingest/accept.ts'
+import type { Ingest } from '../ingest/ingest.ts'
 import type { Logger } from '../log.ts'
 import type { ListenAddress } from '../settings.ts'
 import type { DashboardGate } from './dashboard-gate.ts'

@@ -1,7 +1,8 @@
 /** On main: a request that came in over an ingest thread, as any other is served. */
 import { payloadTooLarge } from '../contract/errors.ts'
-import { admitted, type BodyLimit, type Exchange, type RequestHead } from '../http/exchange.ts'
+import type { Exchange, RequestHead } from '../http/exchange.ts'
 import type { HttpResponse } from '../http/response.ts'
+import type { BodyReceiver } from '../ingest/body-source.ts'
 import type { ForwardedHead, SendHow, ToIngestThread } from './protocol.ts'
 
 export type PostToThread = (message: ToIngestThread, transfer?: ArrayBuffer[]) => void
@@ -55,16 +56,23 @@ export class ForwardedExchange implements Exchange {
   }
 
   /** The thread has collected it, up to what any route takes. */
-  body(limit: BodyLimit, admission?: unknown): Promise<Buffer | null> {
-    return admitted(this.#collected(limit), admission)
+  receive(receiver: BodyReceiver): void {
+    void this.#body.then((body) => {
+      if (body === null) receiver.gone()
+      else this.#handOver(body, receiver)
+    })
   }
 
-  async #collected({ maxBytes, reserve }: BodyLimit): Promise<Buffer | null> {
-    const body = await this.#body
-    if (body === null) return null
-    if (body === 'too_large' || body.byteLength > maxBytes) throw payloadTooLarge(maxBytes)
-    reserve(body.byteLength)
-    return Buffer.from(body.buffer, body.byteOffset, body.byteLength)
+  #handOver(body: Uint8Array | 'too_large', receiver: BodyReceiver): void {
+    const { maxBytes } = receiver
+    try {
+      if (body === 'too_large' || body.byteLength > maxBytes) throw payloadTooLarge(maxBytes)
+      receiver.reserve(body.byteLength)
+    } catch (error) {
+      receiver.failed(error)
+      return
+    }
+    receiver.received(Buffer.from(body.buffer, body.byteOffset, body.byteLength), false)
   }
 
   send(response: HttpResponse, closeConnection: boolean): void {

@@ -8,6 +8,7 @@ import type { Handler, ServedPath } from '../http/engine.ts'
 import type { Exchange, RequestHead } from '../http/exchange.ts'
 import { errorResponse } from '../http/response.ts'
 import { guarded, maxRouteBodyBytes, type RouteContext } from '../http/run-route.ts'
+import { wholeBody } from '../ingest/body-source.ts'
 import type { ForwardedPath, FromIngestThread, ToIngestThread } from './protocol.ts'
 
 type Respond = Extract<ToIngestThread, { kind: 'respond' }>
@@ -78,7 +79,7 @@ export class Forwarding {
 
   /** From the start: what arrives while nobody collects is lost. A response ends it. */
   #collect(id: number, exchange: Exchange, announcedBytes: number): void {
-    exchange.body({ maxBytes: maxRouteBodyBytes, announcedBytes, reserve: () => {} }).then(
+    wholeBody(exchange, { maxBytes: maxRouteBodyBytes, announcedBytes, reserve: () => {} }).then(
       (body) => {
         const own = body === null ? null : new Uint8Array(body)
         this.#post({ kind: 'body', id, body: own }, own === null ? [] : [own.buffer])

@@ -4,37 +4,32 @@
  *   UUID → pipe → key and Origin → size → encoding → JSON → record count → enrichment → required fields → rate → enqueue
  *
  * The order is the contract's, and each step is a function that throws the ApiError of its rule. Nothing here knows
- * HTTP: a request is what it can be asked for, and what is returned is what happened. `post` resolves only after
- * `append` has, which is after fsync.
+ * HTTP: a request is what it can be asked for, and what it is told is what happened. A request is accepted only after
+ * `append` has resolved, which is after fsync.
  */
-import {
-  type Appended,
-  type Appender,
-  BufferUnavailableError,
-  IdempotencyKeyReusedError,
-} from '../buffer/buffer.ts'
+import { type Appender, BufferUnavailableError, IdempotencyKeyReusedError } from '../buffer/buffer.ts'
 import { ApiError, payloadTooLarge } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
-import { isUuid } from '../contract/uuid.ts'
 import type { Authenticate } from '../directory/authenticate.ts'
 import type { Directory, DirectoryPipe } from '../directory/directory.ts'
-import { checkOrigin, findPipe, requireSender } from './admission.ts'
+import { requireSender } from './admission.ts'
 import { type BodyEncoding, type BodyFormat, bodyEncoding, bodyFormat } from './body.ts'
 import type { BodyMemory, BodyReservation } from './body-memory.ts'
 import type { BodyParsers } from './body-parsers.ts'
+import { type BodyReceiver, type BodySource, wholeBody } from './body-source.ts'
 import type { ClientIp } from './client-ip.ts'
 import { decodeBody } from './decode.ts'
-import { type Enrichment, type EnrichmentPlan, enrichmentPlans } from './enrich.ts'
+import type { Enrichment, EnrichmentPlan } from './enrich.ts'
 import type { Geo } from './geo.ts'
 import { newMsgId } from './msg-id.ts'
 import { type Preparation, type Prepared, prepare } from './prepare.ts'
-import type { LimitState, Quota } from './quota.ts'
-import { openScanner, type Scanner } from './scanner.ts'
+import type { LimitState, Quota, Reservation } from './quota.ts'
+import type { Scanner } from './scanner.ts'
 import type { Turns } from './turns.ts'
 import type { UsageCounter } from './usage.ts'
 
-/** The request as ingest sees it; headers and peer are valid until the first await. */
-export interface IngestRequest {
+/** The request as ingest sees it; the peer is valid until the first await. */
+export interface IngestRequest extends BodySource {
   /** As in the path. */
   readonly pipeId: string
   readonly authorization: string
@@ -50,15 +45,10 @@ export interface IngestRequest {
   readonly isAborted: boolean
   /** The socket's peer, 4 or 16 bytes. */
   peer(): Uint8Array
-  /**
-   * The body as sent; null when the client went away. Rejects with `payload_too_large` once more bytes have come, and
-   * with what `reserve`, called with the memory that is about to be allocated, throws. Called once, before the first
-   * wait; `admission`, when it is a promise, is waited for while the body comes in, and its error comes first.
-   */
-  body(
-    limit: { maxBytes: number; announcedBytes: number; reserve(bytes: number): void },
-    admission: unknown,
-  ): Promise<Buffer | null>
+  /** The message is in the buffer. */
+  accepted(accepted: Accepted): void
+  /** `error`: an ApiError, or ours. */
+  rejected(error: unknown): void
 }
 
 /** The message is in the buffer, now or by an earlier request with the same Idempotency-Key. */
@@ -69,25 +59,6 @@ export interface Accepted {
   msgId: string
   /** What is left of the pipe's rate; null where nothing was taken from it. */
   limit: LimitState | null
-}
-
-/** What GET says: that POST is wanted. */
-export interface IngestHint {
-  message: string
-  method: 'POST'
-  content_type: string
-  pipe_id: string
-}
-
-export interface Ingest {
-  /** Throws ApiError. Null: the client went away before anything was stored. */
-  post(request: IngestRequest): Promise<Accepted | null>
-  /** Throws ApiError. */
-  hint(pipeId: string): IngestHint
-  /** OPTIONS: whether the origin may send (`allowOrigin` null: it may not). Throws ApiError for an unknown pipe. */
-  preflight(pipeId: string, origin: string): { allowOrigin: string | null; keyRequired: boolean }
-  /** The Origin that responses of this pipe echo, also those of a paused one; null: none. */
-  allowOrigin(pipeId: string, origin: string): string | null
 }
 
 export interface IngestDeps {
@@ -109,183 +80,245 @@ export interface IngestDeps {
   now(): number
 }
 
-export function createIngest(deps: IngestDeps): Ingest {
-  const { directory, maxRecords, maxKeys } = deps
-  const planOf = enrichmentPlans()
-  const scanner = openScanner(resourceLimits.mainScannerBytes)
-  const limits = { maxRecords, maxKeys, maxValues: resourceLimits.mainThreadValues }
-
-  return {
-    post: async (request) => {
-      const receivedMs = deps.now()
-      const entry = findPipe(directory, request.pipeId)
-      const reservation = deps.bodyMemory.open(entry.workspaceId, entry.pipe.pipe_id)
-      try {
-        const plan = planOf(entry)
-        const clientIp = plan.needsClientIp
-          ? deps.clientIp.of(request.peer(), () => request.forwardedFor)
-          : null
-        const body = await readBody(deps, entry, request, reservation)
-        if (body === null) return null
-        const preparation: Preparation = {
-          format: body.format,
-          limits,
-          pipeMaxRecords: entry.limits?.pl_ingest_max_records_per_request ?? null,
-          enrichment: enrichmentOf(deps, plan, receivedMs, clientIp),
-          requiredFields: entry.requiredFields,
-          withHash: request.idempotencyKey !== undefined,
-        }
-        const prepared =
-          prepareHere(scanner, body.bytes, preparation, reservation) ??
-          (await prepareInThread(deps, entry, body.bytes, preparation, reservation))
-        return await enqueue(deps, entry, prepared, request.idempotencyKey, receivedMs)
-      } catch (error) {
-        deps.usage.rejected(entry.pipe.pipe_id, receivedMs)
-        throw error
-      } finally {
-        reservation.release()
-      }
-    },
-    hint: (pipeId) => ({
-      message: 'Send records with POST and a JSON body: one object or an array of objects.',
-      method: 'POST',
-      content_type: 'application/json',
-      pipe_id: findPipe(directory, pipeId).pipe.pipe_id,
-    }),
-    preflight: (pipeId, origin) => {
-      const entry = findPipe(directory, pipeId)
-      return {
-        allowOrigin: checkOrigin(entry, origin).allowOrigin,
-        keyRequired: entry.pipe.pipe_api_key_required,
-      }
-    },
-    allowOrigin: (pipeId, origin) => {
-      const entry = isUuid(pipeId) ? directory.pipe(pipeId.toLowerCase()) : undefined
-      return entry === undefined ? null : checkOrigin(entry, origin).allowOrigin
-    },
-  }
-}
-
-interface Body {
-  bytes: Buffer
-  format: BodyFormat
-}
-
-/** Key and Origin → size → encoding. What the headers rule out is rejected before the body is read. Null: the client went away. */
-async function readBody(
-  deps: IngestDeps,
-  entry: DirectoryPipe,
-  request: IngestRequest,
-  reservation: BodyReservation,
-): Promise<Body | null> {
-  const maxBytes = deps.maxBodyBytes
-  const reserve = reservation.add
-  const admission = requireSender(entry, request, deps.authenticate, () => requireHeaders(request, maxBytes))
-  const sent = await request.body({ maxBytes, announcedBytes: request.contentLength, reserve }, admission)
-  if (sent === null) return null
-  const { encoding, format } = admission instanceof Promise ? await admission : admission
-  if (encoding === 'identity') return { bytes: sent, format }
-  const decode = async () =>
-    request.isAborted ? null : await decodeBody(sent, encoding, { maxBytes, reserve })
-  const bytes = await deps.decoders.run(entry.workspaceId, entry.pipe.pipe_id, decode)
-  return bytes === null ? null : { bytes, format }
-}
-
-function enrichmentOf(
-  { geo }: IngestDeps,
-  plan: EnrichmentPlan,
-  receivedMs: number,
-  clientIp: string | null,
-): Enrichment {
-  return plan.members(receivedMs, clientIp, plan.needsGeo && clientIp !== null ? geo.lookup(clientIp) : null)
-}
-
-/** JSON → record count → enrichment → required fields. Null for a body that would hold up the main thread. */
-function prepareHere(
-  scanner: Scanner | null,
-  bytes: Buffer,
-  preparation: Preparation,
-  reservation: BodyReservation,
-): Prepared | null {
-  return bytes.length > resourceLimits.mainThreadBodyBytes
-    ? null
-    : prepare(scanner, bytes, preparation, reservation.add)
-}
-
-/** The same. `bytes` is gone afterwards. */
-async function prepareInThread(
-  { parsers }: IngestDeps,
-  { workspaceId, pipe }: DirectoryPipe,
-  bytes: Buffer,
-  preparation: Preparation,
-  reservation: BodyReservation,
-): Promise<Prepared> {
-  const prepared = await parsers.prepare(bytes, preparation, workspaceId, pipe.pipe_id)
-  reservation.add(prepared.body.length)
-  return prepared
-}
-
-function requireHeaders(
-  request: IngestRequest,
-  maxBytes: number,
-): { encoding: BodyEncoding; format: BodyFormat } {
-  if (request.contentLength > maxBytes) throw payloadTooLarge(maxBytes)
-  const encoding = bodyEncoding(request.contentEncoding)
-  const format = bodyFormat(request.contentType)
-  const { idempotencyKey } = request
-  if (idempotencyKey !== undefined && !/^[\x20-\x7e]{1,255}$/.test(idempotencyKey)) {
-    throw new ApiError('invalid_payload', { message: 'Idempotency-Key must be 1 to 255 ASCII characters.' })
-  }
-  return { encoding, format }
+/** What all requests share. */
+export interface AcceptContext extends IngestDeps {
+  planOf(entry: DirectoryPipe): EnrichmentPlan
+  scanner: Scanner | null
+  limits: Preparation['limits']
 }
 
 /**
- * Repeat? → rate → enqueue. A repeat of an Idempotency-Key takes nothing of the quotas, so it is looked for first (contract
- * "Quotas"); two at once are told apart by `append`. What was reserved is refunded unless a new message is in the buffer.
+ * One POST of a pipe that takes it.
+ *
+ *   begin ──▶ receive ──▶ received ──▶ prepare ──▶ store ──▶ append ──▶ accepted      (any step) ──▶ failed
+ *     └─ key to look for ─▶┘ └─ decode ─▶┘ └─ thread ─▶┘ └─ repeat? limits ─▶┘
+ *
+ * The plain request takes the upper line: its steps call each other, and it waits for its body and for the buffer alone. The
+ * steps below are async functions, for the requests that need them. (With a promise for each step, as it was, a single
+ * record took half as much time again.)
  */
-async function enqueue(
-  deps: IngestDeps,
-  { pipe, limits, workspaceId }: DirectoryPipe,
-  { recordCount, body: prepared, isLent: isPreparedLent, bodyHash }: Prepared,
-  idempotencyKey: string | undefined,
-  receivedMs: number,
-): Promise<Accepted> {
-  const { pipe_id: pipeId, pipe_name: pipeName } = pipe
-  const idempotency =
-    idempotencyKey === undefined || bodyHash === null ? undefined : { key: idempotencyKey, bodyHash }
-  // Nothing is waited for before a plain append: it takes its copy from where the scanner has left the body.
-  const isLent = isPreparedLent && idempotency === undefined && limits === null
-  const body = isPreparedLent && !isLent ? Buffer.from(prepared) : prepared
-  if (idempotency !== undefined) {
-    const first = await deps.appender.findRepeat(pipeId, idempotency)
-    if (first === 'reused') throw new ApiError('idempotency_key_reused')
-    if (first !== null)
-      return { pipeId, pipeName, recordCount: first.recordCount, msgId: first.msgId, limit: null }
+export class Acceptance implements BodyReceiver {
+  readonly #context: AcceptContext
+  readonly #entry: DirectoryPipe
+  readonly #request: IngestRequest
+  readonly #reservation: BodyReservation
+  readonly #receivedMs: number
+  #clientIp: string | null = null
+  #encoding: BodyEncoding = 'identity'
+  #format: BodyFormat = 'json'
+
+  constructor(context: AcceptContext, entry: DirectoryPipe, request: IngestRequest) {
+    this.#context = context
+    this.#entry = entry
+    this.#request = request
+    this.#receivedMs = context.now()
+    this.#reservation = context.bodyMemory.open(entry.workspaceId, entry.pipe.pipe_id)
   }
-  // Deleted while its body came in: nobody would ever read what is appended now.
-  if (deps.directory.pipe(pipeId) === undefined) throw new ApiError('pipe_not_found')
-  const amount = { records: recordCount, bytes: body.length }
-  // As of now: the time of a slow upload's first byte would have the bucket's clock go back and refill twice.
-  const reserved = limits && (await deps.quota.reserve(pipeId, limits, amount, deps.now()))
-  const msgId = newMsgId()
-  let appended: Appended
-  try {
+
+  get maxBytes(): number {
+    return this.#context.maxBodyBytes
+  }
+
+  get announcedBytes(): number {
+    return this.#request.contentLength
+  }
+
+  reserve(bytes: number): void {
+    this.#reservation.add(bytes)
+  }
+
+  /** Key and Origin → size → encoding. What the headers rule out is rejected before the body is read. */
+  begin(): void {
+    const { clientIp, planOf, authenticate } = this.#context
+    const request = this.#request
+    try {
+      if (planOf(this.#entry).needsClientIp)
+        this.#clientIp = clientIp.of(request.peer(), () => request.forwardedFor)
+      const admission = requireSender(this.#entry, request, authenticate)
+      if (admission === null) {
+        this.#requireHeaders()
+        request.receive(this)
+      } else this.#receiveLater(admission)
+    } catch (error) {
+      this.failed(error)
+    }
+  }
+
+  /** The body comes in while the directory looks for the key. */
+  #receiveLater(admission: Promise<void>): void {
+    const { maxBytes, announcedBytes } = this
+    const limit = { maxBytes, announcedBytes, reserve: (bytes: number) => this.reserve(bytes) }
+    const admitted = admission.then(() => this.#requireHeaders())
+    wholeBody(this.#request, limit, admitted).then(
+      (body) => (body === null ? this.gone() : this.received(body, false)),
+      (error) => this.failed(error),
+    )
+  }
+
+  #requireHeaders(): void {
+    const { contentLength, contentEncoding, contentType, idempotencyKey } = this.#request
+    if (contentLength > this.maxBytes) throw payloadTooLarge(this.maxBytes)
+    this.#encoding = bodyEncoding(contentEncoding)
+    this.#format = bodyFormat(contentType)
+    if (idempotencyKey !== undefined && !/^[\x20-\x7e]{1,255}$/.test(idempotencyKey)) {
+      throw new ApiError('invalid_payload', { message: 'Idempotency-Key must be 1 to 255 ASCII characters.' })
+    }
+  }
+
+  received(sent: Buffer, isLent: boolean): void {
+    try {
+      if (this.#encoding === 'identity') this.#prepare(sent, isLent)
+      else this.#whenDone(this.#decode(isLent ? Buffer.from(sent) : sent, this.#encoding))
+    } catch (error) {
+      this.failed(error)
+    }
+  }
+
+  gone(): void {
+    this.#reservation.release()
+  }
+
+  failed(error: unknown): void {
+    this.#context.usage.rejected(this.#entry.pipe.pipe_id, this.#receivedMs)
+    this.#reservation.release()
+    this.#request.rejected(error)
+  }
+
+  /** For the steps that wait. */
+  #whenDone(step: Promise<void>): void {
+    step.catch((error) => this.failed(error))
+  }
+
+  async #decode(sent: Buffer, encoding: Exclude<BodyEncoding, 'identity'>): Promise<void> {
+    const { workspaceId, pipe } = this.#entry
+    const limits = { maxBytes: this.maxBytes, reserve: (bytes: number) => this.reserve(bytes) }
+    const decode = async () => (this.#request.isAborted ? null : await decodeBody(sent, encoding, limits))
+    const bytes = await this.#context.decoders.run(workspaceId, pipe.pipe_id, decode)
+    if (bytes === null) this.gone()
+    else this.#prepare(bytes, false)
+  }
+
+  /** JSON → record count → enrichment → required fields. In a thread where it would hold up this one. */
+  #prepare(bytes: Buffer, isLent: boolean): void {
+    const { limits, requiredFields } = this.#entry
+    const preparation: Preparation = {
+      format: this.#format,
+      limits: this.#context.limits,
+      pipeMaxRecords: limits?.pl_ingest_max_records_per_request ?? null,
+      enrichment: this.#enrichment(),
+      requiredFields,
+      withHash: this.#request.idempotencyKey !== undefined,
+    }
+    const prepared =
+      bytes.length > resourceLimits.mainThreadBodyBytes
+        ? null
+        : prepare(this.#context.scanner, bytes, preparation, (more) => this.reserve(more))
+    if (prepared !== null) this.#store(prepared)
+    else this.#whenDone(this.#prepareInThread(isLent ? Buffer.from(bytes) : bytes, preparation))
+  }
+
+  #enrichment(): Enrichment {
+    const { planOf, geo } = this.#context
+    const plan = planOf(this.#entry)
+    const clientIp = this.#clientIp
+    return plan.members(
+      this.#receivedMs,
+      clientIp,
+      plan.needsGeo && clientIp !== null ? geo.lookup(clientIp) : null,
+    )
+  }
+
+  /** `bytes` is gone afterwards. */
+  async #prepareInThread(bytes: Buffer, preparation: Preparation): Promise<void> {
+    const { workspaceId, pipe } = this.#entry
+    const prepared = await this.#context.parsers.prepare(bytes, preparation, workspaceId, pipe.pipe_id)
+    this.reserve(prepared.body.length)
+    this.#store(prepared)
+  }
+
+  /** Rate → enqueue. Nothing is waited for before a plain append, which takes its copy from where the scanner has left the body. */
+  #store(prepared: Prepared): void {
+    if (this.#entry.limits === null && this.#request.idempotencyKey === undefined) {
+      this.#requirePipe()
+      this.#append(prepared, null)
+    } else {
+      const { isLent, body } = prepared
+      this.#whenDone(
+        this.#storeOnce(isLent ? { ...prepared, body: Buffer.from(body), isLent: false } : prepared),
+      )
+    }
+  }
+
+  /**
+   * Repeat? → rate → enqueue. A repeat of an Idempotency-Key takes nothing of the quotas, so it is looked for first (contract
+   * "Quotas"); two at once are told apart by `append`.
+   */
+  async #storeOnce(prepared: Prepared): Promise<void> {
+    const { appender, quota, now } = this.#context
+    const { pipe, limits } = this.#entry
+    const idempotency = this.#idempotency(prepared)
+    if (idempotency !== undefined) {
+      const first = await appender.findRepeat(pipe.pipe_id, idempotency)
+      if (first === 'reused') throw new ApiError('idempotency_key_reused')
+      if (first !== null) {
+        this.#accepted(first.msgId, first.recordCount, null)
+        return
+      }
+    }
+    this.#requirePipe()
+    const amount = { records: prepared.recordCount, bytes: prepared.body.length }
+    // As of now: the time of a slow upload's first byte would have the bucket's clock go back and refill twice.
+    this.#append(prepared, limits && (await quota.reserve(pipe.pipe_id, limits, amount, now())))
+  }
+
+  #idempotency({ bodyHash }: Prepared) {
+    const key = this.#request.idempotencyKey
+    return key === undefined || bodyHash === null ? undefined : { key, bodyHash }
+  }
+
+  /** Deleted while its body came in: nobody would ever read what is appended now. */
+  #requirePipe(): void {
+    if (this.#context.directory.pipe(this.#entry.pipe.pipe_id) === undefined)
+      throw new ApiError('pipe_not_found')
+  }
+
+  /** What was reserved is refunded unless a new message is in the buffer. */
+  #append(prepared: Prepared, reserved: Reservation | null): void {
+    const { appender, quota, usage } = this.#context
+    const { workspaceId, pipe } = this.#entry
+    const { recordCount, body, isLent } = prepared
+    const pipeId = pipe.pipe_id
+    const receivedMs = this.#receivedMs
+    const msgId = newMsgId()
+    const amount = { records: recordCount, bytes: body.length }
+    const idempotency = this.#idempotency(prepared)
     // One literal: an object put together by spreads is a dictionary, 1 KB a message.
-    const message = { pipeId, workspaceId, msgId, receivedMs, recordCount, body, isLent, idempotency }
-    appended = await deps.appender.append(message)
-  } catch (error) {
-    if (reserved) deps.quota.refund(reserved)
-    if (error instanceof IdempotencyKeyReusedError) throw new ApiError('idempotency_key_reused')
-    throw error instanceof BufferUnavailableError ? unavailable(error, msgId) : error
+    appender.append({ pipeId, workspaceId, msgId, receivedMs, recordCount, body, isLent, idempotency }).then(
+      (appended) => {
+        if (!appended.repeated) {
+          if (reserved === null) quota.count(pipeId, amount, receivedMs)
+          usage.accepted(pipeId, recordCount, amount.bytes, receivedMs)
+        } else if (reserved !== null) quota.refund(reserved)
+        this.#accepted(appended.msgId, appended.recordCount, reserved)
+      },
+      (error) => {
+        if (reserved !== null) quota.refund(reserved)
+        this.failed(appendError(error, msgId))
+      },
+    )
   }
-  if (appended.repeated) {
-    if (reserved) deps.quota.refund(reserved)
-  } else {
-    if (!reserved) deps.quota.count(pipeId, amount, receivedMs)
-    deps.usage.accepted(pipeId, recordCount, amount.bytes, receivedMs)
+
+  #accepted(msgId: string, recordCount: number, reserved: Reservation | null): void {
+    this.#reservation.release()
+    const { pipe_id: pipeId, pipe_name: pipeName } = this.#entry.pipe
+    const limit = reserved === null ? null : reserved.state
+    this.#request.accepted({ pipeId, pipeName, recordCount, msgId, limit })
   }
-  const limit = reserved ? reserved.state : null
-  return { pipeId, pipeName, recordCount: appended.recordCount, msgId: appended.msgId, limit }
+}
+
+function appendError(error: unknown, msgId: string): unknown {
+  if (error instanceof IdempotencyKeyReusedError) return new ApiError('idempotency_key_reused')
+  return error instanceof BufferUnavailableError ? unavailable(error, msgId) : error
 }
 
 function unavailable({ reason }: BufferUnavailableError, msgId: string): ApiError {

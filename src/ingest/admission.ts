@@ -5,39 +5,44 @@
 import { ApiError, type ErrorCode } from '../contract/errors.ts'
 import { normaliseOrigin } from '../contract/pipe.ts'
 import { isUuid } from '../contract/uuid.ts'
-import { type Authenticate, admit } from '../directory/authenticate.ts'
+import type { Authenticate } from '../directory/authenticate.ts'
 import type { Directory, DirectoryPipe } from '../directory/directory.ts'
-import { isForPipe } from '../directory/principal.ts'
+import { isForPipe, type Principal } from '../directory/principal.ts'
 import type { JsonRecord } from './parse.ts'
 
 /** Only an active pipe takes records (spec "States and transitions"). */
 export function findPipe(directory: Directory, pipeId: string): DirectoryPipe {
-  if (!isUuid(pipeId)) throw new ApiError('invalid_pipe_id')
-  const entry = directory.pipe(pipeId.toLowerCase())
+  // As most clients spell it; what is there under that name is a UUID.
+  let entry = directory.pipe(pipeId)
+  if (entry === undefined) {
+    if (!isUuid(pipeId)) throw new ApiError('invalid_pipe_id')
+    entry = directory.pipe(pipeId.toLowerCase())
+  }
   if (entry === undefined || entry.pipe.pipe_status !== 'active') {
     throw new ApiError('pipe_not_found', { message: 'No active pipe with this id.' })
   }
   return entry
 }
 
-/** Calls `next` when the key and the Origin are good: at once, but for a key that the directory has to look for. */
-export function requireSender<T>(
+/** Key and Origin. A promise only for a key that the directory has to look for. */
+export function requireSender(
   entry: DirectoryPipe,
   { authorization, origin }: { authorization: string; origin: string },
   authenticate: Authenticate,
-  next: () => T,
-): T | Promise<T> {
-  const afterKey = () => {
-    requireOrigin(entry, origin)
-    return next()
-  }
-  if (!entry.pipe.pipe_api_key_required) return afterKey()
-  return admit(authenticate, authorization, (principal) => {
-    if (principal.workspaceId !== entry.workspaceId) throw new ApiError('unauthorized')
-    if (!principal.may.ingest) throw new ApiError('forbidden', lacksIngest)
-    if (!isForPipe(principal, entry.pipe.pipe_id)) throw new ApiError('forbidden', otherPipes)
-    return afterKey()
-  })
+): Promise<void> | null {
+  if (entry.pipe.pipe_api_key_required) {
+    const found = authenticate(authorization)
+    if (found instanceof Promise) return found.then((late) => requireKeyAndOrigin(entry, late, origin))
+    requireKeyAndOrigin(entry, found, origin)
+  } else requireOrigin(entry, origin)
+  return null
+}
+
+function requireKeyAndOrigin(entry: DirectoryPipe, principal: Principal | undefined, origin: string): void {
+  if (principal?.workspaceId !== entry.workspaceId) throw new ApiError('unauthorized')
+  if (!principal.may.ingest) throw new ApiError('forbidden', lacksIngest)
+  if (!isForPipe(principal, entry.pipe.pipe_id)) throw new ApiError('forbidden', otherPipes)
+  requireOrigin(entry, origin)
 }
 
 const lacksIngest = { message: 'This key lacks the scope ingest.' }

@@ -62,14 +62,14 @@ t.test('the tour is short: it can be read at a sitting', async (t) => {
 
 t.test('negative control: a made-up file, function or length is noticed', async (t) => {
   const made = (row: string) => problemsIn(stopsOf(`| ${row} |\n`))
-  t.same(made('`src/ingest/accept.ts#createIngest` | takes a request | 49'), [])
+  t.same(made('`src/ingest/ingest.ts#createIngest` | takes a request | 38'), [])
   t.same(made('`src/ingest/no-such.ts#createIngest` | takes a request | 49'), [
     'src/ingest/no-such.ts does not exist',
   ])
   t.same(made('`src/ingest/accept.ts#noSuchFunction` | takes a request | 49'), [
     'src/ingest/accept.ts has no noSuchFunction',
   ])
-  t.match(made('`src/ingest/accept.ts#createIngest` | takes a request | 500'), [/not about 500/])
+  t.match(made('`src/ingest/ingest.ts#createIngest` | takes a request | 500'), [/not about 500/])
 })
 
 t.test('every link and every path of the repository that the README names leads somewhere', async (t) => {

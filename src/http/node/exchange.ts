@@ -8,8 +8,9 @@
  * that is not read the client's end is not seen.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { BodyReceiver } from '../../ingest/body-source.ts'
 import { BodyCollector } from '../body-collector.ts'
-import { admitted, type BodyLimit, type Exchange } from '../exchange.ts'
+import type { Exchange } from '../exchange.ts'
 import type { HttpResponse } from '../response.ts'
 import type { Connection, OpenExchange } from './connection.ts'
 
@@ -63,16 +64,15 @@ export class NodeExchange implements Exchange, OpenExchange {
     return this.#connection.peer
   }
 
-  body(limit: BodyLimit, admission?: unknown): Promise<Buffer | null> {
-    return admitted(this.#collect(limit), admission)
-  }
-
-  #collect(limit: BodyLimit): Promise<Buffer | null> {
-    if (this.#hasResponded || this.#isOver) return Promise.resolve(null)
-    const collector = new BodyCollector(limit)
+  receive(receiver: BodyReceiver): void {
+    if (this.#hasResponded || this.#isOver) {
+      receiver.gone()
+      return
+    }
+    const collector = new BodyCollector(receiver)
     this.#collector = collector
-    let missing = limit.announcedBytes
-    const take = (piece: Uint8Array, isLast: boolean) => {
+    let missing = receiver.announcedBytes
+    const take = (piece: Buffer, isLast: boolean) => {
       if (this.#hasResponded || this.#isOver) return
       if (!collector.take(piece, isLast)) this.#connection.socket.destroy()
     }
@@ -86,7 +86,6 @@ export class NodeExchange implements Exchange, OpenExchange {
       this.#awaitsContinue = false
       this.#response.writeContinue()
     }
-    return collector.whole
   }
 
   /** Called when the handler has first returned: what comes is dropped unless it has asked for it. */
@@ -149,4 +148,4 @@ export class NodeExchange implements Exchange, OpenExchange {
   }
 }
 
-const noBytes = new Uint8Array(0)
+const noBytes = Buffer.alloc(0)

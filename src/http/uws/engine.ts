@@ -69,8 +69,15 @@ function buildServer(options: ListenerOptions): Server {
     max_body_length: Number.MAX_SAFE_INTEGER,
     max_body_buffer: 64 * 1024,
   })
+  const exchangeOf = (request: RouteRequest, response: RouteResponse) => {
+    const exchange = new UwsExchange(response.raw, request.method === 'HEAD', begin())
+    // hyper-express has begun to read already, and at its `max_body_buffer` it pauses the response even when that is over,
+    // which ends the process. Its reader is replaced.
+    exchange.dropBody()
+    return exchange
+  }
   const routed = (handler: Handler) => (request: RouteRequest, response: RouteResponse) => {
-    handler(new RoutedHead(request), new UwsExchange(response.raw, request.method === 'HEAD', begin()))
+    handler(new RoutedHead(request), exchangeOf(request, response))
   }
   for (const path of options.paths) {
     if (path.isHot) mountDirectly(server.uws_instance, path, begin)
@@ -78,7 +85,7 @@ function buildServer(options: ListenerOptions): Server {
   }
   server.set_not_found_handler(routed(options.notFound))
   server.set_error_handler((request: RouteRequest, response: RouteResponse, error: unknown) => {
-    new UwsExchange(response.raw, request.method === 'HEAD', begin()).send(failed(error), false)
+    exchangeOf(request, response).send(failed(error), false)
   })
   return server
 }

@@ -1,0 +1,65 @@
+/** Ingest as HTTP sees it: what each method of the ingest path says of a pipe, and POST, which is accept.ts. */
+import { resourceLimits } from '../contract/resource-limits.ts'
+import { isUuid } from '../contract/uuid.ts'
+import { Acceptance, type AcceptContext, type IngestDeps, type IngestRequest } from './accept.ts'
+import { checkOrigin, findPipe } from './admission.ts'
+import { enrichmentPlans } from './enrich.ts'
+import { openScanner } from './scanner.ts'
+
+/** What GET says: that POST is wanted. */
+export interface IngestHint {
+  message: string
+  method: 'POST'
+  content_type: string
+  pipe_id: string
+}
+
+export interface Ingest {
+  /** Calls `accepted` or `rejected` of the request, once; neither when the client goes away before anything is stored. */
+  post(request: IngestRequest): void
+  /** Throws ApiError. */
+  hint(pipeId: string): IngestHint
+  /** OPTIONS: whether the origin may send (`allowOrigin` null: it may not). Throws ApiError for an unknown pipe. */
+  preflight(pipeId: string, origin: string): { allowOrigin: string | null; keyRequired: boolean }
+  /** The Origin that responses of this pipe echo, also those of a paused one; null: none. */
+  allowOrigin(pipeId: string, origin: string): string | null
+}
+
+export function createIngest(deps: IngestDeps): Ingest {
+  const { directory, maxRecords, maxKeys } = deps
+  const context: AcceptContext = {
+    ...deps,
+    planOf: enrichmentPlans(),
+    scanner: openScanner(resourceLimits.mainScannerBytes),
+    limits: { maxRecords, maxKeys, maxValues: resourceLimits.mainThreadValues },
+  }
+  return {
+    post: (request) => {
+      let acceptance: Acceptance
+      try {
+        acceptance = new Acceptance(context, findPipe(directory, request.pipeId), request)
+      } catch (error) {
+        request.rejected(error)
+        return
+      }
+      acceptance.begin()
+    },
+    hint: (pipeId) => ({
+      message: 'Send records with POST and a JSON body: one object or an array of objects.',
+      method: 'POST',
+      content_type: 'application/json',
+      pipe_id: findPipe(directory, pipeId).pipe.pipe_id,
+    }),
+    preflight: (pipeId, origin) => {
+      const entry = findPipe(directory, pipeId)
+      return {
+        allowOrigin: checkOrigin(entry, origin).allowOrigin,
+        keyRequired: entry.pipe.pipe_api_key_required,
+      }
+    },
+    allowOrigin: (pipeId, origin) => {
+      const entry = isUuid(pipeId) ? directory.pipe(pipeId.toLowerCase()) : undefined
+      return entry === undefined ? null : checkOrigin(entry, origin).allowOrigin
+    },
+  }
+}
