@@ -55,28 +55,26 @@ export function createBodyMemory(
     numbers[workspace + bodyPipesAt]! += change(numbers, pipe + bodyBytesAt, bytes)
   }
 
+  const add = (workspace: number, pipe: number, reserved: number, bytes: number): boolean => {
+    const total = numbers[totalAt]!
+    const next = total + bytes
+    // One body alone always fits, whatever the settings say of both.
+    if (next > forEveryone && total > reserved && next > mayReach(workspace, pipe, reserved + bytes, bytes))
+      return false
+    hold(workspace, pipe, bytes)
+    return true
+  }
+
   return {
     heldBytes: () => numbers[totalAt]!,
     open: (workspaceId, pipeId) => {
-      const workspace = counters.entry(`workspace ${workspaceId}`)
+      // Ids of pipes and of workspaces are UUIDs: no two are the same.
+      const workspace = counters.entry(workspaceId)
       const pipe = counters.entry(pipeId)
       let reserved = 0
       return {
         add: (bytes) => {
-          const isHeld = counters.locked(headEntry, () => {
-            const total = numbers[totalAt]!
-            const next = total + bytes
-            // One body alone always fits, whatever the settings say of both.
-            if (
-              next > forEveryone &&
-              total > reserved &&
-              next > mayReach(workspace, pipe, reserved + bytes, bytes)
-            )
-              return false
-            hold(workspace, pipe, bytes)
-            return true
-          })
-          if (!isHeld) throw overloaded()
+          if (!counters.locked(headEntry, () => add(workspace, pipe, reserved, bytes))) throw overloaded()
           reserved += bytes
         },
         release: () => {

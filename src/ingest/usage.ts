@@ -37,13 +37,19 @@ export function createUsageCounter(totals: ReadonlyMap<string, Backlog>): UsageC
   let pending = new Map<string, IngestCounts>()
   let marked = new Set<string>()
 
+  /** Of each pipe, the counts of its latest hour: those that nearly every request adds to. */
+  let latest = new Map<string, IngestCounts>()
+
   const countsOf = (pipeId: string, hour: number): IngestCounts => {
+    const found = latest.get(pipeId)
+    if (found?.hourMs === hour) return found
     const key = `${pipeId}/${hour}`
     let counts = pending.get(key)
     if (counts === undefined) {
       counts = { pipeId, hourMs: hour, requests: 0, records: 0, bytes: 0, rejected: 0, lastIngestMs: null }
       pending.set(key, counts)
     }
+    latest.set(pipeId, counts)
     return counts
   }
   const totalsOf = (pipeId: string): Backlog => {
@@ -76,6 +82,7 @@ export function createUsageCounter(totals: ReadonlyMap<string, Backlog>): UsageC
       const counts = [...pending.values()]
       const marks = [...marked].map((pipeId) => ({ pipeId, ...totalsOf(pipeId) }))
       pending = new Map()
+      latest = new Map()
       marked = new Set()
       return { counts, marks }
     },
