@@ -45,6 +45,14 @@ export function duration(seconds: number): string {
     .join(' ')
 }
 
+const lengths: Record<string, number> = { s: 1, m: 60, h: 3_600, d: 86_400, w: 7 * 86_400 }
+
+/** `90d`, `12h`, `30m`, `45s`, `2w` → seconds; null: it is none of them. */
+export function parseDuration(text: string): number | null {
+  const [, digits, unit] = /^(\d{1,9})([smhdw])$/.exec(text) ?? []
+  return digits === undefined ? null : Number(digits) * (lengths[unit ?? ''] ?? 0)
+}
+
 /** How far ahead an ISO time is. */
 export function until(timestamp: string, nowMs: number): string {
   const seconds = (Date.parse(timestamp) - nowMs) / 1000

@@ -71,7 +71,34 @@ export function workspacesCommand(): Command {
       await metadata.close()
     }
   })
-  return new Command('workspaces').description('workspaces of a data directory').addCommand(create)
+  return new Command('workspaces')
+    .description('workspaces of a data directory')
+    .addCommand(create)
+    .addCommand(workspacesListCommand())
+}
+
+function workspacesListCommand(): Command {
+  const list = new Command('list')
+    .description('list the workspaces of a data directory; works while the daemon runs')
+    .option('--json', 'print {workspaces: [{workspace_id, workspace_name}]}')
+    .addHelpText('after', '\nExample:\n  pipectl workspaces list --data-dir /var/lib/pipectl')
+  addSettingFlags(list, ['data_dir'])
+  return list.action(async (options: Record<string, unknown>) => {
+    const { settings } = settingsFrom(options, process.env)
+    const { openDataDirMetadata } = await import('../data-dir/data-dir.ts')
+    const { metadata } = await openDataDirMetadata(settings, process.env, { create: false })
+    try {
+      const found = await metadata.workspaces.list()
+      const workspaces = found.map((one) => ({
+        workspace_id: one.workspaceId,
+        workspace_name: one.name,
+      }))
+      const asText = () => workspaces.map((one) => `${one.workspace_id}  ${one.workspace_name}\n`).join('')
+      process.stdout.write(options.json === true ? `${JSON.stringify({ workspaces })}\n` : asText())
+    } finally {
+      await metadata.close()
+    }
+  })
 }
 
 /** Adds `--config` and a flag for each of the given settings (all that have one, if none are named). */
@@ -188,6 +215,7 @@ function inWords(created: CreatedWorkspace, setupUrl: string | null): string {
     `API key    ${created.api_key}\n` +
     '           This key is shown once and cannot be shown again: keep it now.\n' +
     `           export PIPECTL_API_KEY=${created.api_key}\n` +
+    '           It may do everything. Give an app one that only sends: pipectl keys create APP --scope ingest --pipe PIPE\n' +
     (setupUrl === null
       ? ''
       : `Dashboard  ${setupUrl}\n           Makes your account: once, within 24 hours. A further one: \`pipectl users setup-link\`\n`)

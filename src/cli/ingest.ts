@@ -2,10 +2,13 @@
 import { existsSync, statSync } from 'node:fs'
 import path from 'node:path'
 import type { Command } from 'commander'
-import { exitCodes, Failure } from '../client/failure.ts'
+import type { Client } from '../client/client.ts'
+import { ApiFailure, exitCodes, Failure } from '../client/failure.ts'
+import { isUuid } from '../contract/uuid.ts'
 import { counted } from '../quantities.ts'
 import { connect } from './connection.ts'
 import { define, formats } from './define.ts'
+import type { IngestTarget } from './ingest/run-ingest.ts'
 import { oneView, print } from './output.ts'
 import { findPipe } from './references.ts'
 import { say } from './terminal.ts'
@@ -62,7 +65,7 @@ appends such lines to a file instead and goes on.`,
       if (file === null && process.stdin.isTTY)
         say('Reading records from the terminal; Ctrl-D ends the input.')
       const client = await connect(options)
-      const pipe = await findPipe(client, reference!)
+      const pipe = await findTargetPipe(client, reference!)
       const { runIngest } = await import('./ingest/run-ingest.ts')
       const interrupt = new AbortController()
       const onInterrupt = () => interrupt.abort()
@@ -98,6 +101,25 @@ appends such lines to a file instead and goes on.`,
       await print(oneView(JSON.stringify(body), pipe.pipe_name, rows), options.output)
     },
   })
+}
+
+/** A key with the scope `ingest` alone can look at no pipe: then its id has to be given, and is all that is known. */
+async function findTargetPipe(client: Client, reference: string): Promise<IngestTarget> {
+  try {
+    return await findPipe(client, reference)
+  } catch (error) {
+    if (!(error instanceof ApiFailure) || error.code !== 'forbidden') throw error
+    if (isUuid(reference)) {
+      const pipe_id = reference.toLowerCase()
+      return { pipe_id, pipe_name: pipe_id, pipe_api_key_required: true, isNamedAlone: true }
+    }
+    throw new Failure(
+      exitCodes.auth,
+      `this key may look at no pipe, so ${JSON.stringify(reference)} cannot be looked up`,
+      'give the id of the pipe, or a key that also has the scope read',
+      error,
+    )
+  }
 }
 
 function positive(flag: string, value: string): number {

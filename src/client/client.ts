@@ -2,6 +2,7 @@
  * The client of `/v1`: one method for each operation, typed by the contract. Every method returns both the parsed
  * body and its text, because the text is what `-o json` prints. Failures: `failure.ts`.
  */
+import type { ApiKeyCreate, ApiKeyRotate } from '../contract/api-key.ts'
 import type { DestinationFlush, DestinationRate } from '../contract/delivery-settings.ts'
 import type { ColumnMapping, DestinationStatus } from '../contract/destination.ts'
 import type { OperationId, SuccessBody } from '../contract/operations.ts'
@@ -140,10 +141,10 @@ export function openClient({ url, dataUrl = url, apiKey, keySource = null, chang
     },
     keys: {
       list: () => call<'listApiKeys'>('GET', '/v1/api-keys'),
-      create: (name: string) =>
-        call<'createApiKey'>('POST', '/v1/api-keys', {
-          body: { api_key_name: name },
-        }),
+      create: (body: ApiKeyCreate) => call<'createApiKey'>('POST', '/v1/api-keys', { body }),
+      rotate: (apiKeyId: string, body: ApiKeyRotate) =>
+        call<'rotateApiKey'>('POST', `/v1/api-keys/${encodeURIComponent(apiKeyId)}/rotate`, { body }),
+      purge: () => call<'purgeApiKeys'>('POST', '/v1/api-keys/purge'),
       revoke: (apiKeyId: string) =>
         call<'revokeApiKey'>('DELETE', `/v1/api-keys/${encodeURIComponent(apiKeyId)}`),
     },

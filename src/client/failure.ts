@@ -108,7 +108,7 @@ const hints: Record<string, string> = {
   duplicate_origin: 'nothing to do: the origin is allowed already',
   duplicate_api_key_name: 'choose another name, or revoke the key of that name first',
   workspace_full: 'delete what is not needed, or raise the setting that the message names on the daemon',
-  cannot_revoke_current_key: '`pipectl keys rotate` makes a new key, switches to it and revokes the old one',
+  cannot_revoke_current_key: '`pipectl keys rotate` makes a new key, switches to it and ends the old one',
   batch_too_large: 'send fewer records in a request, or raise the limit with `pipectl limits set`',
   payload_too_large: 'send fewer records in a request; the message says which limit it was',
   rate_limit_exceeded: 'wait a moment, or raise the limit with `pipectl limits set`',

@@ -4,8 +4,7 @@ import { userUseCases } from '../management/users.ts'
 import { Passwords } from '../metadata/password-hash.ts'
 import type { Metadata } from '../metadata/store.ts'
 import type { Settings } from '../settings.ts'
-import { openDataDirMetadata } from './data-dir.ts'
-import { DataDirError } from './errors.ts'
+import { withLocalWorkspace } from './workspaces.ts'
 
 export interface LocalUsers {
   list(): Promise<User[]>
@@ -22,18 +21,9 @@ export async function withLocalUsers<T>(
   workspaceName: string,
   use: (users: LocalUsers) => Promise<T>,
 ): Promise<T> {
-  const { metadata } = await openDataDirMetadata(settings, env, { create: false })
-  try {
-    const workspaces = await metadata.workspaces.list()
-    const workspace = workspaces.find(({ name }) => name === workspaceName)
-    if (workspace === undefined) {
-      const names = workspaces.map(({ name }) => name).join(', ')
-      throw new DataDirError('missing', `there is no workspace ${workspaceName}`, `choose one of ${names}`)
-    }
-    return await use(localUsers(metadata, workspace.workspaceId))
-  } finally {
-    await metadata.close()
-  }
+  return await withLocalWorkspace(settings, env, workspaceName, (metadata, { workspaceId }) =>
+    use(localUsers(metadata, workspaceId)),
+  )
 }
 
 function localUsers(metadata: Metadata, workspaceId: string): LocalUsers {

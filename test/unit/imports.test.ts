@@ -65,7 +65,9 @@ const allowed: Record<string, string[]> = {
     'destinations/driver.ts',
     'destinations/egress-addresses.ts',
     'destinations/target-check.ts',
+    'directory/principal.ts',
     'ingest/geo.ts',
+    'management/api-keys.ts',
     'management/users.ts',
   ],
   client: ['contract'],
@@ -104,6 +106,7 @@ const composing: Record<string, string[] | 'everything'> = {
   'cli/data-dir-commands.ts': ['data-dir'],
   'cli/verify.ts': ['data-dir'],
   'cli/repair.ts': ['data-dir'],
+  'cli/keys.ts': ['data-dir/keys.ts'],
   'cli/users.ts': ['data-dir/users.ts'],
   'cli/failure.ts': ['data-dir/errors.ts'],
 }

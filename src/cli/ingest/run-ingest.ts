@@ -3,7 +3,7 @@
  * order. After every 202 the new offset is saved; an interruption at any point loses and doubles nothing.
  */
 import { appendFileSync, createReadStream, statSync } from 'node:fs'
-import type { Client } from '../../client/client.ts'
+import type { Client, PipeDetail } from '../../client/client.ts'
 import { ApiFailure, exitCodes, Failure } from '../../client/failure.ts'
 import type { Pipe } from '../../contract/pipe.ts'
 import { Batcher, type BatchLimits, bodyOf, type RecordBatch } from './batcher.ts'
@@ -51,9 +51,26 @@ const mostNotes = 10
 /** How long live input may stay quiet before a batch that is not full is sent. */
 const lingerMs = 500
 
+/** `isNamedAlone`: the key may send to it and not look at it. */
+export type IngestTarget = Pick<Pipe, 'pipe_id' | 'pipe_name' | 'pipe_api_key_required'> & {
+  isNamedAlone?: boolean
+}
+
+async function settingsOf(
+  client: Client,
+  { pipe_id, isNamedAlone }: IngestTarget,
+): Promise<Pick<PipeDetail, 'limits' | 'allowed_origins'>> {
+  if (isNamedAlone === true) return { limits: null, allowed_origins: [] }
+  return (await client.pipes.get(pipe_id)).body
+}
+
 /** Sends everything. Throws Failure; an interruption (the signal) throws one with exit code 130. */
-export async function runIngest(client: Client, pipe: Pipe, settings: IngestSettings): Promise<IngestResult> {
-  const { limits: pipeLimits, allowed_origins: origins } = (await client.pipes.get(pipe.pipe_id)).body
+export async function runIngest(
+  client: Client,
+  pipe: IngestTarget,
+  settings: IngestSettings,
+): Promise<IngestResult> {
+  const { limits: pipeLimits, allowed_origins: origins } = await settingsOf(client, pipe)
   const perRequest = pipeLimits?.pl_ingest_max_records_per_request ?? Number.MAX_SAFE_INTEGER
   const maxRecords = Math.min(settings.maxRecords ?? defaultMaxRecords, perRequest)
   const resume = resumeFileOf(settings.file, client.url, pipe.pipe_id, settings.env)
@@ -124,7 +141,7 @@ export async function runIngest(client: Client, pipe: Pipe, settings: IngestSett
 function startingState(
   settings: IngestSettings,
   resume: ResumeFile,
-  pipe: Pipe,
+  pipe: IngestTarget,
   limits: BatchLimits,
 ): ResumeState {
   const earlier = settings.file === null || settings.again ? null : loadState(resume, settings.file)

@@ -368,7 +368,7 @@ t.test('profiles keep address and key; rotate replaces the key and revokes the o
   const file = path.join(own, 'config', 'pipectl', 'profiles.toml')
   t.equal(statSync(file).mode & 0o777, 0o600)
   t.equal((await runCli(['pipes', 'list'], { env: bare })).code, 0, 'the profile is in use')
-  const rotated = await runCli(['keys', 'rotate', '--yes'], { env: bare })
+  const rotated = await runCli(['keys', 'rotate', '--overlap', '0', '--yes'], { env: bare })
   t.equal(rotated.code, 0, rotated.stderr)
   t.notMatch(readFileSync(file, 'utf8'), first)
   t.equal((await runCli(['pipes', 'list'], { env: bare })).code, 0, 'the new key works')
@@ -395,6 +395,60 @@ t.test('keys are listed without secrets, created once and revoked by name', asyn
   t.equal((await runCli(['pipes', 'list'], { env: { ...env, PIPECTL_API_KEY: key } })).code, 4)
   t.match(await json('keys', 'list'), { api_keys: [{ api_key_status: 'active' }] })
 })
+
+t.test(
+  'keys create takes scope, pipe and expiry; rotate by name prints a key of the same rights; purge',
+  async (t) => {
+    await pipectl('pipes', 'create', 'keyed')
+    const made = ['keys', 'create', 'keyed-app', '--scope', 'ingest', '--scope', 'pull', '--pipe', 'keyed']
+    const { api_key: key } = await json(...made, '--expires', '90d')
+    const listed = async (name: string) =>
+      Object((await json('keys', 'list')).api_keys).find(
+        (one: { api_key_name: string }) => one.api_key_name === name,
+      )
+    const row = await listed('keyed-app')
+    t.match(row, { api_key_scopes: ['ingest', 'pull'], api_key_pipe_ids: [/^[0-9a-f-]{36}$/] })
+    const days = (Date.parse(row.api_key_expires_ts) - Date.now()) / 86_400_000
+    t.ok(days > 89.9 && days <= 90, `${days} days`)
+    const asApp = { ...env, PIPECTL_API_KEY: String(key) }
+    const refused = await runCli(['pipes', 'list'], { env: asApp })
+    t.equal(refused.code, 4, refused.stderr)
+    t.match(refused.stderr, /lacks the scope read/)
+    t.equal((await runCli(['ingest', row.api_key_pipe_ids[0]], { env: asApp, input: '{"n":1}\n' })).code, 0)
+    const rotated = await json(
+      'keys',
+      'rotate',
+      'keyed-app',
+      '--name',
+      'keyed-app-2',
+      '--overlap',
+      '2d',
+      '--yes',
+    )
+    t.match(rotated, { api_key: /^ppl1_/, api_key_name: 'keyed-app-2' })
+    t.match(await listed('keyed-app-2'), {
+      api_key_scopes: row.api_key_scopes,
+      api_key_pipe_ids: row.api_key_pipe_ids,
+      api_key_expires_ts: row.api_key_expires_ts,
+    })
+    const ends = (Date.parse((await listed('keyed-app')).api_key_expires_ts) - Date.now()) / 86_400_000
+    t.ok(ends > 1.9 && ends <= 2, `${ends} days`)
+    t.match(
+      (await pipectl('keys', 'list', '-o', 'table')).stdout,
+      /keyed-app-2 +active +ingest pull +keyed +never/,
+    )
+    await pipectl('keys', 'revoke', 'keyed-app', '--yes')
+    t.match((await pipectl('keys', 'purge', '--yes')).stderr, /Forgot \d+ key/)
+    t.equal(await listed('keyed-app'), undefined)
+    for (const wrong of [
+      ['--scope', 'write'],
+      ['--expires', 'soon'],
+      ['--workspace', 'default'],
+      ['--pipe', 'nowhere'],
+    ])
+      t.match((await pipectl('keys', 'create', 'wrong', ...wrong)).code, /^[23]$/, wrong.join(' '))
+  },
+)
 
 t.test('failures say what happened and what to do next, by exit code', async (t) => {
   const [away, wrongKey, noCommand, noArgument, badOption, badFormat, badUrl, keyFlag, noTop] =

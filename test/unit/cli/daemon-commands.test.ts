@@ -183,6 +183,16 @@ t.test('a running daemon', async (t) => {
       const listed = await daemon.api('GET', '/v1/pipes', undefined, { key: second.api_key })
       t.equal(listed.status, 200)
       t.same(listed.body.pipes, [])
+      const list = await pipectl(['workspaces', 'list', '--json', '--data-dir', daemon.dataDir])
+      t.match(JSON.parse(list.stdout), {
+        workspaces: [{ workspace_name: 'default' }, { workspace_name: 'second' }],
+      })
+      const local = ['keys', 'create', 'rescue', '--local', '--data-dir', daemon.dataDir]
+      const rescue = await pipectl([...local, '--workspace', 'second', '-o', 'json'])
+      t.equal(rescue.code, 0, rescue.stderr)
+      const { api_key: key } = JSON.parse(rescue.stdout)
+      t.equal((await daemon.api('GET', '/v1/pipes', undefined, { key })).status, 200, 'at once')
+      t.equal((await pipectl([...local, '--workspace', 'third'])).code, 3)
       const taken = await pipectl(['workspaces', 'create', 'second', '--data-dir', daemon.dataDir])
       t.equal(taken.code, 5, 'conflict')
       t.match(taken.stderr, /^pipectl: workspace second exists already\n {2}next: choose another name\n$/)

@@ -30,7 +30,7 @@ t.test('there is every command that people were promised', async (t) => {
     ...['list', 'skip', 'retry', 'rewind', 'blocking-message'].map((one) => `lanes ${one}`),
     ...['get', 'set', 'clear'].map((one) => `limits ${one}`),
     ...['list', 'add', 'remove'].map((one) => `origins ${one}`),
-    ...['list', 'create', 'revoke', 'rotate'].map((one) => `keys ${one}`),
+    ...['list', 'create', 'revoke', 'rotate', 'purge'].map((one) => `keys ${one}`),
     ...['create', 'list', 'password', 'role', 'delete', 'setup-link'].map((one) => `users ${one}`),
     ...['add', 'use', 'list', 'remove'].map((one) => `profile ${one}`),
     ...[

@@ -122,7 +122,7 @@ function Revoke({ apiKey, onClose }: { apiKey: ApiKey; onClose: () => void }) {
 function NewKey({ onClose }: { onClose: () => void }) {
   const [name, setName] = useState('')
   const [made, setMade] = useState<SuccessBody<'createApiKey'> | null>(null)
-  const create = useChange(() => api.keys.create(name))
+  const create = useChange(() => api.keys.create({ api_key_name: name }))
   const isDuplicate = create.error instanceof ApiFailure && create.error.code === 'duplicate_api_key_name'
   const error = isDuplicate ? failureText(create.error) : fieldErrors(create.error).api_key_name
   const twin = command('keys', 'create', name || 'NAME')

@@ -1,0 +1,37 @@
+/** One workspace of a data directory, for commands that work on the files themselves, also while the daemon runs. */
+import os from 'node:os'
+import { localPrincipal, type Principal } from '../directory/principal.ts'
+import type { Metadata } from '../metadata/store.ts'
+import type { Settings } from '../settings.ts'
+import { openDataDirMetadata } from './data-dir.ts'
+import { DataDirError } from './errors.ts'
+
+/** Runs `use` with the metadata and whoever runs the command. Throws DataDirError when there is no such workspace. */
+export async function withLocalWorkspace<T>(
+  settings: Settings,
+  env: NodeJS.ProcessEnv,
+  workspaceName: string,
+  use: (metadata: Metadata, principal: Principal) => Promise<T>,
+): Promise<T> {
+  const { metadata } = await openDataDirMetadata(settings, env, { create: false })
+  try {
+    const workspaces = await metadata.workspaces.list()
+    const workspace = workspaces.find(({ name }) => name === workspaceName)
+    if (workspace === undefined) {
+      const names = workspaces.map(({ name }) => name).join(', ')
+      throw new DataDirError('missing', `there is no workspace ${workspaceName}`, `choose one of ${names}`)
+    }
+    return await use(metadata, localPrincipal(workspace.workspaceId, systemUser()))
+  } finally {
+    await metadata.close()
+  }
+}
+
+/** A user without an entry in the list of users has a number alone. */
+export function systemUser(): string {
+  try {
+    return os.userInfo().username
+  } catch {
+    return `uid ${process.getuid?.() ?? '?'}`
+  }
+}
