@@ -23,10 +23,7 @@ export const systemClock: Clock = {
   },
 }
 
-/**
- * A lost notification costs no more than this: so often the set of lanes looks for messages that a lane has missed, and
- * a lane that waits for a time looks for itself.
- */
+/** A lost notification costs no more than this: so often the set of lanes looks for messages that a lane has missed. */
 export const pollIntervalMs = 5_000
 
 /**
@@ -65,12 +62,12 @@ export class Sleeper {
     return this.#isNotified
   }
 
-  /** Until this monotonic time, but no longer than the poll interval. */
-  async until(atMs: number): Promise<void> {
-    await this.#sleep(Math.min(atMs - this.#clock.monotonicMs(), pollIntervalMs))
+  /** For so long, whatever is notified meanwhile. Infinity: until it is interrupted; a lane at rest has no timer of its own. */
+  async sleep(ms: number): Promise<void> {
+    await this.#sleep(ms)
   }
 
-  /** For at most `longestMs`; Infinity: a lane at rest has no timer of its own. */
+  /** For at most `longestMs`. */
   async waitForNotify(longestMs: number): Promise<void> {
     if (this.#isNotified) return
     this.#isIdle = true
@@ -78,9 +75,18 @@ export class Sleeper {
     this.#isIdle = false
   }
 
-  async #sleep(ms: number): Promise<void> {
+  /** Like `waitForNotify`; what comes in the first `quietMs` ends it only after them. */
+  async gather(longestMs: number, quietMs: number): Promise<void> {
+    const isInterrupted = await this.#sleep(Math.min(quietMs, longestMs))
+    if (!isInterrupted && longestMs > quietMs) await this.waitForNotify(longestMs - quietMs)
+  }
+
+  /** True: it was interrupted. */
+  async #sleep(ms: number): Promise<boolean> {
     if (!this.#isInterrupted) await this.#wait(ms)
+    const isInterrupted = this.#isInterrupted
     this.#isInterrupted = false
+    return isInterrupted
   }
 
   async #wait(ms: number): Promise<void> {

@@ -26,11 +26,22 @@ export class LaneSleep {
     await this.#sleeper.waitForNotify(this.#attempts.closesInMs)
   }
 
-  /** The time that saving takes is part of the pause. */
+  /**
+   * Until the time is over or a command comes; new messages do not end it. Infinity: nothing but a command does. It ends
+   * early to close connections. The time that saving takes is part of it.
+   */
   async pause(ms: number): Promise<void> {
     const atMs = this.#clock.monotonicMs() + ms
     await this.#prepare()
-    await this.#sleeper.until(atMs)
+    await this.#sleeper.sleep(Math.min(atMs - this.#clock.monotonicMs(), this.#attempts.closesInMs))
+  }
+
+  /** Until the time is over or messages come, but not before `quietMs`. */
+  async gather(ms: number, quietMs: number): Promise<void> {
+    const atMs = this.#clock.monotonicMs() + ms
+    await this.#prepare()
+    const longestMs = Math.min(atMs - this.#clock.monotonicMs(), this.#attempts.closesInMs)
+    await this.#sleeper.gather(longestMs, quietMs)
   }
 
   /** Notifications from here on are new: called before the lane looks for messages. */

@@ -25,7 +25,6 @@ import type { MarkedMessage } from '../buffer/buffer.ts'
 import type { LaneStatus } from '../contract/destination.ts'
 import { bytesOf } from './batch.ts'
 import { aheadLimits, BatchReader, type DroppedMessages, type ReservedBatch } from './batch-reader.ts'
-import { pollIntervalMs } from './clock.ts'
 import type { RewindResult } from './delivery.ts'
 import { DurableState } from './durable-state.ts'
 import type { AttemptCounts, Lane, LaneBacklog } from './lane.ts'
@@ -44,8 +43,8 @@ import { ReadAhead } from './read-ahead.ts'
 import { RetryWindow } from './retry.ts'
 import * as transition from './transitions.ts'
 
-/** How often an open batch is looked at while it gathers: notifications come too often for a query each. */
-const gatherCheckMs = 100
+/** While a batch gathers, it is looked at no more often than this: notifications come too often for a query each. */
+const gatherQuietMs = 100
 
 export class PushLane implements Lane {
   readonly consumers = null
@@ -61,6 +60,10 @@ export class PushLane implements Lane {
   #reserved: ReservedBatch | null = null
   #interruptStep: (() => void) | null = null
   #isEarliestCheckDue = true
+  /** It waits, and knows of messages that do not make a batch yet. */
+  #isGathering = false
+  /** The newest message of the pipe that the set of lanes has seen. */
+  #headSeq = 0
   #phase: 'new' | 'running' | 'closing' | 'detached' | 'ended' = 'new'
   #ended: Promise<void> = Promise.resolve()
 
@@ -105,7 +108,10 @@ export class PushLane implements Lane {
   }
 
   notifyHead(seq: number): void {
-    if (this.row.cursorSeq < seq) this.#sleep.notify()
+    // A batch that gathers has been looked at since the head was there: then it waits for time alone.
+    const isKnown = this.#isGathering && seq === this.#headSeq
+    this.#headSeq = seq
+    if (this.row.cursorSeq < seq && !isKnown) this.#sleep.notify()
   }
 
   notifyDropped(): void {
@@ -222,7 +228,7 @@ export class PushLane implements Lane {
     const nextAt = Math.max(this.#retry.nextAttemptAt, this.#attempts.nextSlotAt(this.#spec))
     if (isBlocked || nextAt > now) {
       this.#release()
-      await this.#sleep.pause(isBlocked ? pollIntervalMs : nextAt - now)
+      await this.#sleep.pause(isBlocked ? Number.POSITIVE_INFINITY : nextAt - now)
       // What it has lost while it waited is counted.
       this.#isEarliestCheckDue = true
       return
@@ -265,11 +271,17 @@ export class PushLane implements Lane {
         return true
       case 'wait':
         if (next.waitMs === Number.POSITIVE_INFINITY) await this.#sleep.idle()
-        else await this.#sleep.pause(Math.min(next.waitMs, gatherCheckMs))
+        else await this.#gather(next.waitMs)
         return false
       case 'interrupted':
         return false
     }
+  }
+
+  async #gather(waitMs: number): Promise<void> {
+    this.#isGathering = true
+    await this.#sleep.gather(waitMs, gatherQuietMs)
+    this.#isGathering = false
   }
 
   async #countLost(): Promise<void> {

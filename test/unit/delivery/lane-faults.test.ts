@@ -108,6 +108,51 @@ t.test('lanes at rest ask nothing of the buffer', async (t) => {
   await world.close()
 })
 
+t.test(
+  'a lane that is blocked, failing or gathering asks nothing of the buffer before its time',
+  async (t) => {
+    const world = await LaneWorld.open()
+    await world.limit(10, 1_000_000, 3_600)
+    const gathering = await world.addLane()
+    const pipeId = await world.addPipe()
+    const [blocked, unreachable, stuck] = [
+      await world.addLane({}, pipeId),
+      await world.addLane({}, pipeId),
+      await world.addLane({}, pipeId),
+    ]
+    unreachable.destination.react = () => transient('http_503', 3_000_000)
+    stuck.destination.react = () => permanent()
+    await world.change(blocked.id, { destination_status: 'blocked' }, pipeId)
+    world.send(1)
+    world.send(1, { pipeId })
+    for (const { id } of [unreachable, stuck])
+      await world.untilLane(id, 'it failed', ({ attempts }) => attempts === 1)
+    // Connections that are idle are closed first.
+    await world.clock.advance(120_000)
+    let looks = 0
+    const earliest = world.buffer.earliest.bind(world.buffer)
+    world.buffer.earliest = (...asked) => {
+      looks += 1
+      return earliest(...asked)
+    }
+    const asked = () => [world.buffer.backlogs, world.buffer.reads, looks]
+    const before = asked()
+    await world.clock.advance(60_000)
+    t.strictSame(asked(), before)
+    await world.clock.advance(300_000)
+    t.ok(looks > 0, 'control: the message that was rejected is tried again')
+    t.equal(stuck.destination.attempts.length, 2)
+    t.equal(unreachable.destination.attempts.length, 1)
+    world.send(10)
+    await world.clock.advance(1_000)
+    await world.untilLane(gathering.id, 'delivered', ({ lane_state }) => lane_state !== 'retrying')
+    await until('its batch is full', () => gathering.destination.attempts.length === 1)
+    await world.change(blocked.id, { destination_status: 'active' }, pipeId)
+    await world.untilLane(blocked.id, 'delivered', ({ lane_state }) => lane_state === 'idle')
+    await world.close()
+  },
+)
+
 for (const [name, jumpMs] of [
   ['an hour forward', 3_600_000],
   ['an hour back', -3_600_000],
