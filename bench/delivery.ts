@@ -115,7 +115,7 @@ interface DatabaseServer {
   stop(): Promise<void>
 }
 
-/** An insert and an upsert into two tables of the same shape. */
+/** An insert, with and without `exactly_once`, and an upsert, into tables of the same shape. */
 async function databaseTargets(
   label: string,
   dialect: string,
@@ -123,21 +123,34 @@ async function databaseTargets(
   shape: string,
 ): Promise<Opened> {
   const { host, port, database, user: username, password } = server
-  const target = async (how: string, role?: string): Promise<Target> => {
-    const tableName = `bench_${how}`
+  const target = async (how: string, role?: string, exactly_once = false): Promise<Target> => {
+    const tableName = `bench_${how}${exactly_once ? '_once' : ''}`
     await server.query(`CREATE TABLE ${tableName} (${shape})`)
     return {
-      name: `${label} ${how}`,
+      name: `${label} ${how}${exactly_once ? ', exactly once' : ''}`,
       destination: {
         destination_type: 'destination_database',
-        destination_config: { dialect, host, port, database, username, password, table: tableName },
+        destination_config: {
+          dialect,
+          host,
+          port,
+          database,
+          username,
+          password,
+          table: tableName,
+          exactly_once,
+        },
         columns: columns(role),
       },
       stored: async () => Number((await server.query(`SELECT count(*) AS n FROM ${tableName}`))[0]?.n),
     }
   }
   return {
-    targets: [await target('insert'), await target('upsert', 'dedupe_id')],
+    targets: [
+      await target('insert'),
+      await target('insert', undefined, true),
+      await target('upsert', 'dedupe_id'),
+    ],
     close: () => server.stop(),
   }
 }

@@ -34,7 +34,7 @@ export const destinationWords = {
     secrets: { password: 'text' },
     emptyIsUnset: [],
     numbers: ['port'],
-    booleans: [],
+    booleans: ['exactly_once'],
     hasColumns: true,
     hasConcurrency: false,
     defaultFlush: sendAtOnce,

@@ -36,6 +36,12 @@ export function current(epochs: readonly Epoch[]): Epoch {
   return epochs.at(-1) ?? firstEpochs[0]!
 }
 
+/** Names the log that is written now: of this directory, since this restore. Two restores of one backup differ, too. */
+export function timelineOf(dataDirId: string, epochs: readonly Epoch[]): string {
+  const { epoch, first_seq } = current(epochs)
+  return `${dataDirId}/${epoch}/${first_seq}`
+}
+
 /**
  * The epoch that follows the lost end of a timeline in which `seq` lies; null when it lies in none. The seq just before an
  * epoch's first belongs to nobody: it is the cursor with which one goes on.

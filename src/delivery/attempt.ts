@@ -62,6 +62,7 @@ export interface AttemptDeps {
   log: Logger
   /** Resolves when the destination's rate allows another request. */
   beforeRequest(signal: AbortSignal): Promise<void>
+  messageIdAt?: AttemptProgress['messageIdAt']
 }
 
 /** Each of an attempt's requests, and of their steps, may wait for its end: without this, Node.js warns of a leak. */
@@ -72,7 +73,7 @@ export async function attemptDelivery(
   deliver: (signal: AbortSignal, progress: AttemptProgress) => Promise<void>,
   limitMs: number,
   interrupt: AbortSignal,
-  { clock, log, beforeRequest }: AttemptDeps,
+  { clock, log, beforeRequest, messageIdAt }: AttemptDeps,
 ): Promise<AttemptOutcome> {
   const controller = new AbortController()
   setMaxListeners(mostListeners, controller.signal)
@@ -95,6 +96,7 @@ export async function attemptDelivery(
     stored: (records) => {
       reported = Math.max(reported, records)
     },
+    ...(messageIdAt === undefined ? {} : { messageIdAt }),
   }
   const settled = await Promise.race([settle(deliver, controller.signal, progress), hung])
   for (const cancel of cancels) cancel()

@@ -72,6 +72,7 @@ export function batchOf(
   destinationId: string,
   messages: readonly StoredMessage[],
   recordOffset: number,
+  generation: number,
 ): Batch {
   const firstSeq = messages[0]!.seq
   const lastSeq = messages.at(-1)!.seq
@@ -83,6 +84,7 @@ export function batchOf(
     recordCount: recordsOf(messages),
     byteCount: bytesOf(messages),
     recordOffset,
+    generation,
   }
 }
 

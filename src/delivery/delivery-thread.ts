@@ -11,7 +11,7 @@
 import assert from 'node:assert'
 import { parentPort, workerData } from 'node:worker_threads'
 import { openBufferFeed, openBufferReader } from '../buffer/open.ts'
-import { current } from '../contract/epochs.ts'
+import { current, timelineOf } from '../contract/epochs.ts'
 import type { PinServerKey } from '../destinations/driver.ts'
 import { openDriver } from '../destinations/drivers.ts'
 import { errorCode, isNoSpace, StorageUnavailableError } from '../error-code.ts'
@@ -63,8 +63,12 @@ process.on('uncaughtException', (error) => {
 describeFatalErrors(...doing)
 
 const metadata = await openMetadata(data.metadata, data.sealingKey)
-const { epochs } = await metadata.identity()
-const driverSettings = { ...data.driverSettings, epoch: current(epochs).epoch }
+const { dataDirId, epochs } = await metadata.identity()
+const driverSettings = {
+  ...data.driverSettings,
+  epoch: current(epochs).epoch,
+  timeline: timelineOf(dataDirId, epochs),
+}
 const isolated = isolatedDrivers(driverSettings)
 const reader = openBufferReader(data.buffer, log)
 const feed = openBufferFeed(data.buffer)
@@ -87,6 +91,14 @@ const service = openLaneService({
   reader,
   clock: systemClock,
   check: (spec, signal, sample) => isolated.check(spec, signal, sample),
+  forget: async ({ destinationId, ...spec }, signal) => {
+    try {
+      await isolated.forget({ destinationId, ...spec }, signal)
+    } catch (err) {
+      // Nothing reads it again: a new destination has another id.
+      log.warn({ err, destination_id: destinationId }, 'destination.not_forgotten')
+    }
+  },
 })
 if (data.endsPulls) lanes.endPulls()
 await lanes.open()

@@ -70,6 +70,8 @@ export interface Delivery {
   rewind(destinationId: string, target: RewindTarget): Promise<RewindResult>
   /** `sample`: a database also inserts the pipe's newest record, or a made-up one, and rolls it back. */
   test(spec: DestinationSpec, options?: { sample: boolean }): Promise<DestinationCheck[]>
+  /** Of a deleted destination: removes what its driver keeps beside the records. Best effort, within 10 s; never rejects for it. */
+  forget(spec: DestinationSpec): Promise<void>
   /** Waits up to `waitMs` for a message. `pulled`/`abandoned` must follow a `message` result in auto mode. */
   pull(destinationId: string, request: PullRequest): Promise<PullResult>
   /** The response was wholly handed to the socket: an auto lane moves on (not after `after_seq` pulls). */

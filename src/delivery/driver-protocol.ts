@@ -19,20 +19,26 @@ export interface DriverThreadData {
 export type ToDriverThread =
   | { kind: 'deliver'; batch: Batch }
   | { kind: 'check'; sample: Sample | null }
+  | { kind: 'forget' }
   | { kind: 'abort' }
   /** Responds to `before_request`. */
   | { kind: 'may_request'; id: number }
   /** Responds to `pin`: what PinServerKey resolved with, or null text and that it rejected. */
   | { kind: 'pinned'; id: number; pinned: string | null; isStored: boolean }
+  /** Responds to `message_id`: what `messageIdAt` resolved with, or null text and that it rejected. */
+  | { kind: 'message_id'; id: number; msgId: string | null; isRead: boolean }
 
 export type FromDriverThread =
   | { kind: 'stored'; records: number }
   | { kind: 'before_request'; id: number }
   /** PinServerKey of the lane. */
   | { kind: 'pin'; id: number; sha256: string }
+  /** `messageIdAt` of the lane. */
+  | { kind: 'message_id'; id: number; seq: number }
   /** The last message is one of these. */
   | { kind: 'delivered' }
   | { kind: 'checked'; checks: DestinationCheck[] }
+  | { kind: 'forgotten' }
   | { kind: 'failed'; error: SentError }
 
 export type SentError =

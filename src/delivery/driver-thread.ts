@@ -3,7 +3,7 @@ import assert from 'node:assert'
 import { Buffer } from 'node:buffer'
 import { parentPort, workerData } from 'node:worker_threads'
 import { type Batch, DeliveryError, type Sample } from '../destinations/driver.ts'
-import { checkDestination, openDriver } from '../destinations/drivers.ts'
+import { checkDestination, forgetDestination, openDriver } from '../destinations/drivers.ts'
 import { beatEveryMs } from './delivery-protocol.ts'
 import type { DriverThreadData, FromDriverThread, SentError, ToDriverThread } from './driver-protocol.ts'
 import { WorkerBoard } from './worker-board.ts'
@@ -13,7 +13,9 @@ const port = parentPort
 const { spec, settings, board } = workerData as DriverThreadData
 const interrupt = new AbortController()
 const waiting = new Map<number, () => void>()
-const pinning = new Map<number, { resolve(pinned: string | null): void; reject(error: Error): void }>()
+type Asked = { resolve(text: string | null): void; reject(error: Error): void }
+const pinning = new Map<number, Asked>()
+const lookingUp = new Map<number, Asked>()
 let lastRequest = 0
 
 const beats = new WorkerBoard(board)
@@ -25,6 +27,7 @@ port.on('message', (message: ToDriverThread) => {
     for (const id of waiting.keys()) mayRequest(id)
   } else if (message.kind === 'may_request') mayRequest(message.id)
   else if (message.kind === 'pinned') pinned(message)
+  else if (message.kind === 'message_id') lookedUp(message)
   else void run(message)
 })
 
@@ -39,10 +42,20 @@ function pinned({ id, pinned, isStored }: Extract<ToDriverThread, { kind: 'pinne
   pinning.delete(id)
 }
 
-async function run(task: Extract<ToDriverThread, { kind: 'deliver' | 'check' }>): Promise<void> {
+function lookedUp({ id, msgId, isRead }: Extract<ToDriverThread, { kind: 'message_id' }>): void {
+  if (isRead) lookingUp.get(id)?.resolve(msgId)
+  else lookingUp.get(id)?.reject(new Error('the delivery worker could not read the message'))
+  lookingUp.delete(id)
+}
+
+async function run(task: Extract<ToDriverThread, { kind: 'deliver' | 'check' | 'forget' }>): Promise<void> {
   try {
     if (task.kind === 'deliver') post(await deliver(task.batch))
-    else post(await check(task.sample))
+    else if (task.kind === 'check') post(await check(task.sample))
+    else {
+      await forgetDestination(spec, settings, interrupt.signal)
+      post({ kind: 'forgotten' })
+    }
   } catch (error) {
     post({ kind: 'failed', error: sentError(error) })
   }
@@ -53,6 +66,7 @@ async function deliver(batch: Batch): Promise<FromDriverThread> {
   await driver.deliver({ ...batch, messages: batch.messages.map(receivedMessage) }, interrupt.signal, {
     stored: (records) => post({ kind: 'stored', records }),
     beforeRequest,
+    messageIdAt,
   })
   return { kind: 'delivered' }
 }
@@ -70,6 +84,16 @@ function pinServerKey(sha256: string): Promise<string | null> {
   return new Promise((resolve, reject) => {
     pinning.set(id, { resolve, reject })
     post({ kind: 'pin', id, sha256 })
+  })
+}
+
+/** The buffer is open in the delivery worker. */
+function messageIdAt(seq: number): Promise<string | null> {
+  lastRequest += 1
+  const id = lastRequest
+  return new Promise((resolve, reject) => {
+    lookingUp.set(id, { resolve, reject })
+    post({ kind: 'message_id', id, seq })
   })
 }
 

@@ -34,6 +34,9 @@
  *   | between two repeats of a timed-out range    | failure, range        | the same range, twice more at most     |
  *   | after halving, before the half is sent      | size limit, half      | the half                               |
  *   | between growing batches                     | size limit, successes | counting goes on                       |
+ *   | after a rewind, before its save             | cursor, generation    | nothing was moved, nothing was sent    |
+ *   | after that save, before the next attempt    | cursor, a greater     | the earlier messages; what a table's   |
+ *   |                                             |   generation          |   lane row says is of an earlier one   |
  *   | in a half-stored batch, before the failure  | cursor, range, offset | from that offset: what was stored      |
  *   |   is saved                                  |   of the last save    |   since then is repeated               |
  *   | in a half-stored batch, after that save     | cursor, range, offset | from the first record not stored       |
@@ -178,7 +181,7 @@ export class DurableState {
     const earliest = await reader.earliest(this.#pipeId)
     const to = Math.min(Math.max(asked, earliest.seq), cursorSeq)
     const { mark } = await reader.cursorAt(this.#pipeId, to)
-    this.change(transition.afterRewind(this.#row, { seq: to, mark }))
+    this.change(transition.afterRewind(this.#row, { seq: to, mark }, this.#deps.clock.now()))
     await this.save()
     this.log.rewound(to)
     return { kind: 'rewound', cursorSeq: to }

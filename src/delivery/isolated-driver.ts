@@ -40,6 +40,8 @@ export interface IsolatedDrivers {
   ): Promise<void>
   /** As `DriverModule.check`; the same. */
   check(spec: DestinationSpec, signal: AbortSignal, sample: Sample | null): Promise<DestinationCheck[]>
+  /** As `forgetDestination`; the same. */
+  forget(spec: DestinationSpec, signal: AbortSignal): Promise<void>
 }
 
 const threadsAtOnce = 2
@@ -68,10 +70,14 @@ export function isolatedDrivers(settings: DriverSettings): IsolatedDrivers {
       if (outcome.kind === 'failed') throw receivedError(outcome.error)
       return outcome.kind === 'checked' ? outcome.checks : []
     },
+    async forget(spec, signal) {
+      const outcome = await checks.run(signal, () => runApart({ spec, settings }, { kind: 'forget' }, signal))
+      if (outcome.kind === 'failed') throw receivedError(outcome.error)
+    },
   }
 }
 
-type Outcome = Extract<FromDriverThread, { kind: 'delivered' | 'failed' | 'checked' }>
+type Outcome = Extract<FromDriverThread, { kind: 'delivered' | 'failed' | 'checked' | 'forgotten' }>
 
 /** What a driver that delivers asks of its lane. A check asks nothing. */
 interface LaneServices {
@@ -110,6 +116,12 @@ async function runApart(
           lane?.pin(sha256).then(
             (pinned) => post({ kind: 'pinned', id, pinned, isStored: true }),
             () => post({ kind: 'pinned', id, pinned: null, isStored: false }),
+          )
+        } else if (message.kind === 'message_id') {
+          const { id, seq } = message
+          Promise.resolve(lane?.progress?.messageIdAt?.(seq) ?? null).then(
+            (msgId) => post({ kind: 'message_id', id, msgId, isRead: true }),
+            () => post({ kind: 'message_id', id, msgId: null, isRead: false }),
           )
         } else resolve(message)
       })

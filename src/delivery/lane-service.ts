@@ -40,12 +40,13 @@ export interface LaneServiceDeps {
   reader: BufferReader
   clock: Clock
   check(spec: DestinationSpec, signal: AbortSignal, sample: Sample | null): Promise<DestinationCheck[]>
+  forget(spec: DestinationSpec, signal: AbortSignal): Promise<void>
 }
 
 const shownRecords = 20
 const checkDeadlineMs = 10_000
 
-export function openLaneService({ lanes, reader, clock, check }: LaneServiceDeps): LaneService {
+export function openLaneService({ lanes, reader, clock, check, forget }: LaneServiceDeps): LaneService {
   const consumers = (destinationId: string) => lanes.lane(destinationId)?.consumers
   const views = new LaneViews(lanes)
 
@@ -75,6 +76,12 @@ export function openLaneService({ lanes, reader, clock, check }: LaneServiceDeps
     async test(spec, options) {
       const sample = options?.sample ? { recent: await newestMessage(spec.pipeId, reader) } : null
       return await checkWithin((signal) => check(spec, signal, sample), clock)
+    },
+    async forget(spec) {
+      const deadline = new AbortController()
+      const cancel = clock.wake(checkDeadlineMs, () => deadline.abort())
+      await forget(spec, deadline.signal)
+      cancel()
     },
     pull: async (destinationId, request) =>
       (await consumers(destinationId)?.pull(request)) ?? { kind: 'not_found' },

@@ -218,7 +218,7 @@ export class LaneSet {
       return (await store.load(destinationId)) ?? newLaneState(destinationId)
     } catch (error) {
       if (!(error instanceof LaneStateDamagedError)) throw error
-      const row = afterStateDamaged(error.found)
+      const row = afterStateDamaged(error.found, this.#options.clock.now())
       await store.repair(row)
       log.error({ destination_id: destinationId, pipe_id: pipeId }, 'lane.state_damaged')
       return row

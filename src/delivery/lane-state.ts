@@ -75,6 +75,8 @@ export interface LaneState {
    */
   nextFirstSeq: number | null
   nextLastSeq: number | null
+  /** Grows with every rewind, over all of the lane's life: a destination that knows the batch from before takes it again. */
+  generation: number
   /** Records of the first message after the cursor that are stored already (json_object): left out from now on. */
   recordOffset: number
   /** The batch size that worked, in records; null: the flush plan alone decides. Doubles after 8 successes in a row. */

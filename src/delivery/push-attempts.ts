@@ -45,7 +45,7 @@ export class PushAttempts {
     const { row } = this.#state
     const messages = inMemory.filter(({ seq }) => seq <= row.batchLastSeq!)
     const rest = inMemory.slice(messages.length)
-    const batch = batchOf(spec.destinationId, messages, row.recordOffset)
+    const batch = batchOf(spec.destinationId, messages, row.recordOffset, row.generation)
     const requestsPerSecond = spec.rate?.requestsPerSecond ?? null
     const { clock, log, openDriver } = this.#deps
     const interrupt = new AbortController()
@@ -56,7 +56,12 @@ export class PushAttempts {
       (signal, progress) => this.#driver.deliver(batch, signal, progress, () => openDriver(spec)),
       attemptLimitMs(spec, batch),
       interrupt.signal,
-      { clock, log, beforeRequest: (signal) => this.#rate.wait(requestsPerSecond, signal) },
+      {
+        clock,
+        log,
+        beforeRequest: (signal) => this.#rate.wait(requestsPerSecond, signal),
+        messageIdAt: (seq) => this.#messageIdAt(spec.pipeId, seq),
+      },
     )
     this.#abort = null
     const isUnfinished =
@@ -67,6 +72,11 @@ export class PushAttempts {
     const left = this.#progress.settle(outcome, messages, rest, spec)
     // Its memory is for whoever waits for it: what is left is read again.
     return isUnfinished ? [] : left
+  }
+
+  async #messageIdAt(pipeId: string, seq: number): Promise<string | null> {
+    const { messages } = await this.#deps.reader.read(pipeId, seq - 1, { maxRecords: 1, maxBytes: 1 })
+    return messages[0]?.seq === seq ? messages[0].msgId : null
   }
 
   /** The attempt under way ends without counting as one. */

@@ -27,6 +27,7 @@ export function newLaneState(destinationId: string, cursorSeq = 0): LaneState {
     ...noBatch,
     ...noFailure,
     ...noNext,
+    generation: 0,
     recordOffset: 0,
     sizeLimitRecords: null,
     sizeSuccesses: 0,
@@ -43,13 +44,14 @@ export function newLaneState(destinationId: string, cursorSeq = 0): LaneState {
  * Nothing in the stored row says where the lane was: it begins again at the earliest message that is kept, so that
  * messages are repeated and none is lost. What it has counted is shown on; `lastError` stays until a batch is delivered.
  */
-export function afterStateDamaged(found: LaneState): LaneState {
+export function afterStateDamaged(found: LaneState, nowMs: number): LaneState {
   const { destinationId, lastDeliveredMs, deliveredRecords, skippedMessages, droppedMessages } = found
   const message =
     'The stored position of this lane was damaged: it delivers again from the earliest message kept.'
   return {
     ...newLaneState(destinationId),
     ...{ lastDeliveredMs, deliveredRecords, skippedMessages, droppedMessages },
+    generation: nextGeneration(0, nowMs),
     lastError: { class: 'transient', code: 'lane_state_damaged', message },
   }
 }
@@ -122,9 +124,14 @@ export function afterSkip(row: LaneState, message: MarkedMessage): LaneState {
   }
 }
 
-export function afterRewind(row: LaneState, to: Cursor): LaneState {
+export function afterRewind(row: LaneState, to: Cursor, nowMs: number): LaneState {
   assert(to.seq <= row.cursorSeq)
-  return withoutNext(movedTo(row, to))
+  return { ...withoutNext(movedTo(row, to)), generation: nextGeneration(row.generation, nowMs) }
+}
+
+/** Greater than every earlier one, and of no other rewind: not even of one in a copy of this data directory. */
+function nextGeneration(generation: number, nowMs: number): number {
+  return Math.max(generation + 1, nowMs)
 }
 
 /** Messages before `to` are gone undelivered: retention took them, or they were found damaged. */

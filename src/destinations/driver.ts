@@ -24,6 +24,11 @@ export interface Batch {
    * Always 0 for a driver that stores a batch as a whole.
    */
   readonly recordOffset: number
+  /**
+   * Grows with every rewind of the lane: what a destination remembers of a smaller one says nothing about this batch. 0
+   * where not given.
+   */
+  readonly generation?: number
 }
 
 /** What a driver that sends a batch in several requests shares with the lane while it does. */
@@ -32,6 +37,8 @@ export interface AttemptProgress {
   beforeRequest(): Promise<void>
   /** So many records from the start of the batch, those left out included, are stored: not to be sent again. */
   stored(records: number): void
+  /** The `msg_id` of the pipe's message at this seq; null: the buffer holds none there. */
+  messageIdAt?(seq: number): Promise<string | null>
 }
 
 export interface DestinationDriver {
@@ -76,6 +83,8 @@ export interface DriverSettings {
   readonly machineCredentials?: readonly string[]
   /** Of the data directory: more than 1 after a restore. 1 where not given. */
   readonly epoch?: number
+  /** Of the data directory: tells its log from every other's, restored copies included (`timelineOf`). */
+  readonly timeline?: string
   readonly egress: EgressPolicy
 }
 export interface EgressPolicy {
@@ -117,6 +126,8 @@ export interface DriverModule<Spec extends DestinationSpec = DestinationSpec> {
     signal: AbortSignal,
     sample?: Sample | null,
   ): Promise<DestinationCheck[]>
+  /** The destination was deleted: removes what the driver kept beside the records. Compares with `spec.pinnedKey`. */
+  forget?(spec: Spec, settings: DriverSettings, signal: AbortSignal): Promise<void>
 }
 
 /** For an insert that is rolled back: the pipe's newest message, or null where a record has to be made up. */

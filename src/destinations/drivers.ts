@@ -68,6 +68,16 @@ export async function checkDestination(
   }))
 }
 
+/** Of a deleted destination. Rejects with a DeliveryError, or with what the client library says. */
+export async function forgetDestination(
+  spec: DestinationSpec,
+  settings: DriverSettings,
+  signal: AbortSignal,
+): Promise<void> {
+  const module = await descriptorOf(spec.type).load(spec)
+  await module.forget?.(spec, settings, signal)
+}
+
 function boundedColumns(columns: readonly TableColumn[], cleaned: (text: string) => string): TableColumn[] {
   const short = (text: string) => {
     const characters = [...cleaned(text)]

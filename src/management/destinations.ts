@@ -21,9 +21,11 @@ import { mapSecrets, mergedConfig, redactedConfig } from '../contract/destinatio
 import { wordsOf } from '../contract/destination-words.ts'
 import { ApiError, validationError } from '../contract/errors.ts'
 import { isObject } from '../contract/is-object.ts'
+import type { Pipe } from '../contract/pipe.ts'
 import { isSameServer, misdirectedSecrets } from '../contract/secret-server.ts'
 import { explain, type FieldErrors, requireObject, throwIfErrors, validate } from '../contract/validate.ts'
 import type { Delivery } from '../delivery/delivery.ts'
+import type { DestinationSpec } from '../destinations/driver.ts'
 import type { DestinationChange, NewDestination, StoredDestination } from '../metadata/store.ts'
 import type { ManagementDeps, PublishChange } from './deps.ts'
 import { givenConfig, storedColumn } from './destination-config.ts'
@@ -66,16 +68,7 @@ export function destinationUseCases({ metadata, delivery, headSeq, checkTarget, 
               given,
               checkTarget,
             )
-      const spec = {
-        destinationId: destination.destination_id,
-        pipeId: pipe.pipe_id,
-        pipeName: pipe.pipe_name,
-        ...resolveConfig(destination.destination_type, destination.destination_config),
-        columns: destination.columns,
-        timestampField: pipe.pipe_ingest_ts_field,
-        pinnedKey: destination.pinnedKey,
-      }
-      const checks = await delivery.test(spec, { sample })
+      const checks = await delivery.test(specOf(pipe, destination, destination.pinnedKey), { sample })
       const columns = checks.find((check) => check.tableColumns !== undefined)?.tableColumns
       return {
         ok: checks.every((check) => check.ok),
@@ -135,10 +128,45 @@ export function destinationUseCases({ metadata, delivery, headSeq, checkTarget, 
     async deleteDestination(workspaceId: string, pipeId: string, destinationId: string): Promise<void> {
       const found = await requireDestination(metadata, workspaceId, pipeId, destinationId)
       const { pipe_id, destination_id } = found
+      const pipe = await requirePipe(metadata, workspaceId, pipe_id)
       if (!(await metadata.destinations.delete(workspaceId, pipe_id, destination_id)))
         throw new ApiError('destination_not_found')
       await publishChange(pipe_id)
+      forgetDeleted(delivery, pipe, [found])
     },
+  }
+}
+
+/**
+ * Deleted destinations: what they left in databases is removed when nothing delivers to them any more. Nobody waits for it,
+ * since the database may be what is gone.
+ */
+export function forgetDeleted(delivery: Delivery, pipe: Pipe, deleted: readonly StoredDestination[]): void {
+  for (const destination of deleted) {
+    const spec = specOf(pipe, destination, destination.tls_pin?.sha256 ?? null)
+    if (spec.type !== 'destination_database' || !spec.config.exactly_once) continue
+    // It rejects while delivery is being restarted: the row stays, and nothing reads it again.
+    delivery.forget(spec).catch(() => {})
+  }
+}
+
+/** What a driver needs to know of a destination that has no lane. */
+function specOf(
+  pipe: Pipe,
+  destination: Pick<
+    StoredDestination,
+    'destination_id' | 'destination_type' | 'destination_config' | 'columns'
+  >,
+  pinnedKey: string | null,
+): DestinationSpec {
+  return {
+    destinationId: destination.destination_id,
+    pipeId: pipe.pipe_id,
+    pipeName: pipe.pipe_name,
+    ...resolveConfig(destination.destination_type, destination.destination_config),
+    columns: destination.columns,
+    timestampField: pipe.pipe_ingest_ts_field,
+    pinnedKey,
   }
 }
 

@@ -5,7 +5,7 @@ import { explain, requireObject, throwIfErrors, validate } from '../contract/val
 import { isForPipe, type Principal } from '../directory/principal.ts'
 import { isVisible } from './api-keys.ts'
 import type { ManagementDeps, PublishChange } from './deps.ts'
-import { shownDestinations } from './destinations.ts'
+import { forgetDeleted, shownDestinations } from './destinations.ts'
 import { requirePipe, resourceId } from './lookup.ts'
 import { collidingTargets, trimGeoFields } from './pipe-rules.ts'
 import { usageByPipe } from './usage.ts'
@@ -15,7 +15,7 @@ type Deps = Pick<ManagementDeps, 'metadata' | 'delivery' | 'now' | 'pendingUsage
 }
 
 export function pipeUseCases(deps: Deps) {
-  const { metadata, publishChange } = deps
+  const { metadata, delivery, publishChange } = deps
   return {
     async listPipes(principal: Principal) {
       const { workspaceId } = principal
@@ -59,9 +59,12 @@ export function pipeUseCases(deps: Deps) {
     },
 
     async deletePipe(workspaceId: string, pipeId: string): Promise<void> {
-      const id = resourceId(pipeId, 'pipe_not_found')
+      const pipe = await requirePipe(metadata, workspaceId, pipeId)
+      const id = pipe.pipe_id
+      const destinations = await metadata.destinations.list(workspaceId, id)
       if (!(await metadata.pipes.delete(workspaceId, id))) throw new ApiError('pipe_not_found')
       await publishChange(id)
+      forgetDeleted(delivery, pipe, destinations)
     },
   }
 }

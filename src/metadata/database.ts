@@ -127,6 +127,8 @@ export interface LaneRow {
   bisect_last_seq: number | null
   next_first_seq: number | null
   next_last_seq: number | null
+  /** Grows with every rewind. */
+  generation: number
   record_offset: number
   size_limit_records: number | null
   size_successes: number

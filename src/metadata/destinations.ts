@@ -196,6 +196,7 @@ async function insertLane(trx: Connection, destinationId: string, cursorSeq: num
     batch_last_seq: null,
     bisect_last_seq: null,
     record_offset: 0,
+    generation: 0,
     lease_msg_id: null,
     owner_epoch: 0,
   }

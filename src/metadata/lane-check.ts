@@ -18,7 +18,11 @@ const checkedColumns = [
 ] as const satisfies readonly (keyof LaneRow)[]
 
 /** Later columns count where they hold something: a row from before them keeps its checksum. */
-const laterColumns = ['next_first_seq', 'next_last_seq'] as const satisfies readonly (keyof LaneRow)[]
+const laterColumns = [
+  'next_first_seq',
+  'next_last_seq',
+  'generation',
+] as const satisfies readonly (keyof LaneRow)[]
 
 export type CheckedLane = Pick<LaneRow, (typeof checkedColumns)[number]> &
   Partial<Pick<LaneRow, (typeof laterColumns)[number]>>
@@ -26,8 +30,9 @@ export type CheckedLane = Pick<LaneRow, (typeof checkedColumns)[number]> &
 /** Numbers count by their digits: PostgreSQL returns 64-bit integers as text. */
 export function laneRowCheck(row: CheckedLane): number {
   const checked = checkedColumns.map((column) => row[column] ?? '')
-  const later = laterColumns.map((column) => row[column] ?? '')
-  return crc32([...checked, ...(later.some((value) => value !== '') ? later : [])].join('\n'))
+  const later = laterColumns.map((column) => Number(row[column] ?? 0) || '')
+  while (later.at(-1) === '') later.pop()
+  return crc32([...checked, ...later].join('\n'))
 }
 
 /** A row without a checksum was not written by this version: nothing is known against it. */

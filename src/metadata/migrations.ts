@@ -17,6 +17,7 @@ import { people } from './migrations/7-people.ts'
 import { nextRange } from './migrations/8-next-range.ts'
 import { keyRights } from './migrations/9-key-rights.ts'
 import { laneHours } from './migrations/10-lane-hours.ts'
+import { laneGenerations } from './migrations/11-lane-generations.ts'
 
 export interface Migration {
   number: number
@@ -35,6 +36,7 @@ export const migrations: readonly Migration[] = [
   { number: 8, name: 'next range', up: nextRange },
   { number: 9, name: 'key rights', up: keyRights },
   { number: 10, name: 'lane hours', up: laneHours },
+  { number: 11, name: 'lane generations', up: laneGenerations },
 ]
 
 /**

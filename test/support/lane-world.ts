@@ -244,7 +244,13 @@ export class LaneWorld {
       epochs: this.epochs,
       onFatal: (error) => this.fatal.push(error),
     })
-    this.service = openLaneService({ lanes: this.lanes, reader: buffer, clock, check: async () => [] })
+    this.service = openLaneService({
+      lanes: this.lanes,
+      reader: buffer,
+      clock,
+      check: async () => [],
+      forget: async () => {},
+    })
     await this.lanes.open()
   }
 

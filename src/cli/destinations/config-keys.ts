@@ -12,6 +12,7 @@ export const configKeys: Record<DestinationType, readonly string[]> = {
     'table*',
     'dialect',
     'sql_dialect',
+    'exactly_once',
   ],
   destination_object_store: [
     ...['bucket*', 'region', 'endpoint', 'force_path_style', 'access_key', 'secret_key', 'session_token'],

@@ -1,7 +1,7 @@
 /**
  * `--url`: a destination as one URL. The scheme says the type:
  *
- *   postgres://user@host:5432/database?table=schema.table     also postgresql, mysql, mariadb
+ *   postgres://user@host:5432/database?table=schema.table     also postgresql, mysql, mariadb; &exactly_once=true
  *   https://example.com/hook?any=thing                        an HTTP endpoint, the URL as it is
  *   s3://bucket?region=eu-central-1&endpoint=https://…        an object store
  *
@@ -55,7 +55,7 @@ function database(url: URL, dialect: string): NamedDestination {
       `write it as ${url.protocol}//user@host/database?table=events`,
     )
   }
-  rejectUnknown(url, ['table'])
+  rejectUnknown(url, ['table', 'exactly_once'])
   const config: Record<string, unknown> = {
     host: url.hostname.replace(/^\[|\]$/g, ''),
     database: name,
@@ -65,6 +65,13 @@ function database(url: URL, dialect: string): NamedDestination {
   if (url.username !== '') config.username = decodeURIComponent(url.username)
   const table = url.searchParams.get('table')
   if (table) config.table = table
+  const once = url.searchParams.get('exactly_once')
+  if (once !== null) {
+    if (once !== 'true' && once !== 'false') {
+      throw wrong(`exactly_once is ${JSON.stringify(once)}`, 'write exactly_once=true or exactly_once=false')
+    }
+    config.exactly_once = once === 'true'
+  }
   return { destination_type: 'destination_database', destination_config: config }
 }
 

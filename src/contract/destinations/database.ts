@@ -32,6 +32,13 @@ export const DatabaseConfig = Type.Object(
     table: text(1000, 'table or schema.table'),
     dialect: Type.Optional(Type.Enum([...databaseDialects], { description: 'Default: postgresql.' })),
     sql_dialect: Type.Optional(Type.Enum([...databaseDialects], { description: 'The same as dialect.' })),
+    exactly_once: Type.Optional(
+      Type.Boolean({
+        default: false,
+        description:
+          'Every record is stored once, also after a crash or a lost reply and without a dedupe_id column: how far the lane has come is kept in the table _pipectl_lanes beside the destination table, in the same transaction.',
+      }),
+    ),
   },
   closed,
 )
@@ -45,6 +52,7 @@ export interface ResolvedDatabaseConfig {
   password: string
   table: string
   dialect: Dialect
+  exactly_once: boolean
 }
 
 const defaultPorts: Record<Dialect, number> = { postgresql: 5432, mysql: 3306 }
@@ -60,5 +68,6 @@ export function resolveDatabaseConfig(config: DatabaseConfig): ResolvedDatabaseC
     password,
     table,
     dialect,
+    exactly_once: config.exactly_once ?? false,
   }
 }

@@ -6,6 +6,7 @@ import { comparedWithPin } from '../sql/server-key.ts'
 import { connectMysql, type MysqlConnection } from './connection.ts'
 import { mysqlError, serverErrorOf } from './errors.ts'
 import { storeRows } from './insert.ts'
+import { tryLaneRow } from './lane-row.ts'
 import { rowsOf } from './rows.ts'
 import { insertSql, planInsert } from './statement.ts'
 import { findColumn, type TableDescription } from './table.ts'
@@ -37,6 +38,7 @@ export async function checkMysql(
     const table = await connection.describe(spec.config.table)
     checks.push(tableCheck(table))
     checks.push(...(await checkPlan(connection, table, spec)))
+    if (spec.config.exactly_once) checks.push(await exactlyOnce(connection, table, spec))
     if (sample !== null) checks.push(await insertSample(connection, table, spec, sample))
   } catch (error) {
     checks.push(failed('table', mysqlError(error, 0)))
@@ -84,6 +86,18 @@ async function checkPlan(
     checks.push(failed(names[failure.code] ?? 'insert', failure))
   }
   return checks
+}
+
+async function exactlyOnce(
+  connection: MysqlConnection,
+  table: TableDescription,
+  spec: DatabaseSpec,
+): Promise<DestinationCheck> {
+  try {
+    return passed('exactly_once', await tryLaneRow(connection, table, spec))
+  } catch (error) {
+    return failed('exactly_once', mysqlError(error, 0))
+  }
 }
 
 /** Inserted in the session's open transaction and rolled back. */

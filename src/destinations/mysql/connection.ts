@@ -11,7 +11,7 @@ import { isOwnHost, usesTls } from '../sql/columns.ts'
 import type { AdmitServer } from '../sql/server-key.ts'
 import { provingPlugins } from './authentication.ts'
 import { splitTableName } from './identifiers.ts'
-import { describeTable, type TableDescription } from './table.ts'
+import { describeTable, type Select, type TableDescription } from './table.ts'
 
 export interface MysqlConnection {
   /** What may be read is counted from here on. */
@@ -24,6 +24,10 @@ export interface MysqlConnection {
   isAlive(): boolean
   /** A prepared statement with its values; prepared once per text. Returns the number of warnings. */
   execute(sql: string, values: (string | null)[]): Promise<number>
+  /** The same for an UPDATE or DELETE: how many rows it found. */
+  update(sql: string, values: string[]): Promise<number>
+  /** The same for a SELECT: its rows, numbers as texts where they are large. */
+  select: Select
   /** Has the server check a statement without running it. */
   prepare(sql: string): Promise<void>
   /** A statement without any value in it: COMMIT and the like. */
@@ -184,7 +188,7 @@ async function prepareSession(
 ): Promise<MysqlConnection> {
   const connection = core.promise()
   const run = <T>(work: Promise<T>) => ended.race(work)
-  const select = async (sql: string, values: string[] = []): Promise<RowDataPacket[]> =>
+  const select: Select = async (sql, values = []) =>
     (await run(connection.execute<RowDataPacket[]>(sql, values)))[0]
   await run(connection.query(sessionSettings))
   const [server] = await select('SELECT @@max_allowed_packet AS packet, VERSION() AS version')
@@ -200,6 +204,11 @@ async function prepareSession(
       const [result] = await run(connection.execute<ResultSetHeader>(sql, values))
       return result.warningStatus
     },
+    async update(sql, values) {
+      const [result] = await run(connection.execute<ResultSetHeader>(sql, values))
+      return result.affectedRows
+    },
+    select,
     async prepare(sql) {
       await run(connection.prepare(sql))
       // Not the statement's own close(): mysql2 would find the closed one by its text and execute it.

@@ -5,9 +5,11 @@
  * permanent error it is read again, since somebody may have corrected the table meanwhile.
  *
  * A COMMIT whose reply was lost may have happened. The lane sends the same batch again; with a dedupe_id column
- * nothing is stored twice.
+ * nothing is stored twice. With `exactly_once` the lane's row moves in the batch's transaction (`sql/lane-row.ts`), and
+ * says before the next attempt what of the batch is there.
  */
 import type {
+  AttemptProgress,
   Batch,
   DatabaseSpec,
   DestinationDriver,
@@ -16,25 +18,34 @@ import type {
   PinServerKey,
 } from '../driver.ts'
 import { DeliveryError } from '../driver.ts'
+import { looksAtRow, rowBusy } from '../sql/lane-row.ts'
 import { pinnedOnFirstUse } from '../sql/server-key.ts'
 import { checkMysql } from './check.ts'
 import { connectMysql, type MysqlConnection } from './connection.ts'
 import { mysqlError } from './errors.ts'
 import { storeRows } from './insert.ts'
+import { forgetLaneRow, LaneRow } from './lane-row.ts'
 import { rowsOf } from './rows.ts'
 import { type InsertPlan, planInsert } from './statement.ts'
 
-export const mysql: DriverModule<DatabaseSpec> = { open: openMysql, check: checkMysql }
+/** The server ends a session whose client is gone: its open transaction would keep the lane's row locked. */
+const idleSessionSeconds = 120
+
+export const mysql: DriverModule<DatabaseSpec> = { open: openMysql, check: checkMysql, forget: forgetLaneRow }
 
 function openMysql(spec: DatabaseSpec, settings: DriverSettings, pin: PinServerKey): DestinationDriver {
   const admit = pinnedOnFirstUse(pin, settings)
   let connection: MysqlConnection | null = null
   let plan: InsertPlan | null = null
+  let row: LaneRow | null = null
 
   async function ready(signal: AbortSignal): Promise<{ connection: MysqlConnection; plan: InsertPlan }> {
     if (connection === null || !connection.isAlive()) {
       plan = null
+      row = null
       connection = await connectMysql(spec, settings, admit, signal)
+      if (spec.config.exactly_once)
+        await connection.command(`SET SESSION wait_timeout = ${idleSessionSeconds}`)
     }
     if (plan === null) {
       const table = await connection.describe(spec.config.table)
@@ -43,9 +54,29 @@ function openMysql(spec: DatabaseSpec, settings: DriverSettings, pin: PinServerK
     return { connection, plan }
   }
 
+  /** False: all of the batch was there. True: what was not is, uncommitted, and the lane's row has moved. */
+  async function storeOnce(
+    session: { connection: MysqlConnection; plan: InsertPlan },
+    batch: Batch,
+    progress: AttemptProgress | undefined,
+  ): Promise<boolean> {
+    row ??= await LaneRow.open(session.connection, session.plan.table, spec, settings)
+    for (let look = 0; look < looksAtRow; look++) {
+      const rest = await row.undelivered(batch, progress)
+      if (rest !== null && (await row.move(rest))) {
+        await storeRows(session.connection, session.plan, rowsOf(rest, session.plan))
+        return true
+      }
+      await session.connection.command('ROLLBACK')
+      if (rest === null) return false
+    }
+    throw rowBusy(row.table)
+  }
+
   /** After a failure: an open transaction must not hold locks until the next attempt. */
   async function afterFailure(error: unknown): Promise<void> {
     plan = null
+    row = null
     if (!connection?.isAlive()) return
     const isOrderly = error instanceof DeliveryError || mysqlError(error, 0).class === 'permanent'
     if (isOrderly) await connection.command('ROLLBACK').catch(() => connection?.destroy())
@@ -58,7 +89,7 @@ function openMysql(spec: DatabaseSpec, settings: DriverSettings, pin: PinServerK
     if (closing?.isAlive()) await closing.close()
   }
 
-  async function deliver(batch: Batch, signal: AbortSignal): Promise<void> {
+  async function deliver(batch: Batch, signal: AbortSignal, progress?: AttemptProgress): Promise<void> {
     const onAbort = () => connection?.destroy()
     let isCommitting = false
     signal.addEventListener('abort', onAbort, { once: true })
@@ -66,9 +97,12 @@ function openMysql(spec: DatabaseSpec, settings: DriverSettings, pin: PinServerK
       if (signal.aborted) throw aborted(false)
       connection?.beginAttempt()
       const session = await ready(signal)
-      await storeRows(session.connection, session.plan, rowsOf(batch, session.plan))
+      if (!spec.config.exactly_once)
+        await storeRows(session.connection, session.plan, rowsOf(batch, session.plan))
+      else if (!(await storeOnce(session, batch, progress))) return
       isCommitting = true
       await session.connection.command('COMMIT')
+      row?.committed()
     } catch (error) {
       await afterFailure(error)
       if (signal.aborted) throw aborted(isCommitting)

@@ -11,10 +11,12 @@ export interface TableDescription {
   uniqueKeys: readonly (readonly (string | null)[])[]
   /** False for MyISAM and the like, where a batch cannot be all or nothing. */
   isTransactional: boolean
+  /** As the server names it; null for a view. */
+  engine: string | null
 }
 
 /** Runs one prepared statement and returns its rows. */
-export type Select = (sql: string, values: string[]) => Promise<RowDataPacket[]>
+export type Select = (sql: string, values?: string[]) => Promise<RowDataPacket[]>
 
 /** Rejects with the permanent `ER_NO_SUCH_TABLE` when there is no such table, or none this user may see. */
 export async function describeTable(
@@ -41,7 +43,7 @@ export async function describeTable(
     name: table,
     columns: columns.map((row) => describeColumn(row, jsonColumns)),
     uniqueKeys: await uniqueKeys(select, names),
-    isTransactional: await isTransactional(select, names),
+    ...((await engineOf(select, names)) ?? { engine: null, isTransactional: true }),
   }
 }
 
@@ -117,11 +119,17 @@ async function uniqueKeys(select: Select, names: string[]): Promise<(string | nu
   return [...keys.values()]
 }
 
-async function isTransactional(select: Select, names: string[]): Promise<boolean> {
-  const rows = await select(
-    `SELECT e.TRANSACTIONS AS answer FROM information_schema.TABLES t JOIN information_schema.ENGINES e ON e.ENGINE = t.ENGINE
-     WHERE t.TABLE_SCHEMA = ? AND t.TABLE_NAME = ?`,
+/** A view has no engine: nothing is known against it. Null: there is no such table, or none this user may see. */
+export async function engineOf(
+  select: Select,
+  names: string[],
+): Promise<Pick<TableDescription, 'isTransactional' | 'engine'> | null> {
+  const [row] = await select(
+    `SELECT t.ENGINE AS engine, e.TRANSACTIONS AS answer FROM information_schema.TABLES t
+     LEFT JOIN information_schema.ENGINES e ON e.ENGINE = t.ENGINE WHERE t.TABLE_SCHEMA = ? AND t.TABLE_NAME = ?`,
     names,
   )
-  return rows.every((row) => row.answer === 'YES')
+  if (row === undefined) return null
+  const engine = typeof row.engine === 'string' ? row.engine : null
+  return { engine, isTransactional: engine === null || row.answer === 'YES' }
 }

@@ -19,6 +19,9 @@ const connectTimeoutMs = 15_000
 /** The server gives up before the lane's watchdog (60 s) does: a late commit cannot overtake the next attempt. */
 const statementTimeoutMs = 50_000
 
+/** An attempt that waits at its lane's row for an earlier one is not one with too many records: it must not be halved. */
+const lockTimeoutMs = 20_000
+
 type DatabaseConfig = DatabaseSpec['config']
 export type Row = Record<string, unknown>
 
@@ -59,6 +62,7 @@ export async function openSession(
     const session = startSession(socket, config, reads, allowsPasswordInClear)
     await session.connect(stop)
     await session.run(stop, `SET statement_timeout = ${statementTimeoutMs}`)
+    if (config.exactly_once) await session.run(stop, `SET lock_timeout = ${lockTimeoutMs}`)
     return session
   } catch (error) {
     socket?.destroy()

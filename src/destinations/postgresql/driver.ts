@@ -5,12 +5,15 @@
  * every half minute; a rejected batch reads them again, and when they have changed is tried with them once before any
  * message is searched for.
  *
+ * With `exactly_once` the same statement moves the lane's row first (`sql/lane-row.ts`, `lane-row.ts`).
+ *
  * A rejected batch is then searched for its first bad message inside a transaction that is rolled back: the lane
  * delivers what comes before that message with its next attempt, and nothing is stored twice.
  */
 import type { StoredMessage } from '../../buffer/buffer.ts'
 import { columnRules } from '../../contract/column-rules.ts'
 import type {
+  AttemptProgress,
   Batch,
   DatabaseSpec,
   DeliveryError,
@@ -19,10 +22,12 @@ import type {
   DriverSettings,
   PinServerKey,
 } from '../driver.ts'
+import { looksAtRow, rowBusy } from '../sql/lane-row.ts'
 import { pinnedOnFirstUse } from '../sql/server-key.ts'
 import { checkPostgres } from './check.ts'
 import { openSession, type PostgresSession } from './connection.ts'
 import { concernsWholeDestination, postgresError } from './errors.ts'
+import { forgetLaneRow, LaneRow } from './lane-row.ts'
 import {
   type InsertStatement,
   insertStatement,
@@ -36,7 +41,7 @@ const tableMaxAgeMs = 30_000
 /** The search gives up after this long and leaves the bisecting to the lane, well before the lane's watchdog. */
 const searchMs = 20_000
 
-export const postgresql: DriverModule<DatabaseSpec> = { open, check: checkPostgres }
+export const postgresql: DriverModule<DatabaseSpec> = { open, check: checkPostgres, forget: forgetLaneRow }
 
 interface KnownTable {
   table: Table
@@ -45,6 +50,8 @@ interface KnownTable {
 interface Connection {
   session: PostgresSession
   table?: KnownTable | undefined
+  /** With `exactly_once`. */
+  row?: LaneRow | undefined
 }
 
 function open(spec: DatabaseSpec, settings: DriverSettings, pin: PinServerKey): DestinationDriver {
@@ -55,13 +62,14 @@ function open(spec: DatabaseSpec, settings: DriverSettings, pin: PinServerKey): 
     connection = undefined
   }
   return {
-    async deliver(batch, signal) {
+    async deliver(batch, signal, progress) {
       try {
         if (connection === undefined || connection.session.isDead()) {
           connection = { session: await openSession(spec.config, settings, admit, signal) }
         }
         connection.session.beginAttempt()
-        await store(connection, spec, batch, signal)
+        if (spec.config.exactly_once) await storeOnce(connection, { spec, settings, batch, signal, progress })
+        else await store(connection, spec, batch, signal)
       } catch (error) {
         const failure = postgresError(error)
         // After a transient failure nothing is known of the connection; the next attempt opens another.
@@ -75,29 +83,57 @@ function open(spec: DatabaseSpec, settings: DriverSettings, pin: PinServerKey): 
   }
 }
 
+interface Attempt {
+  spec: DatabaseSpec
+  settings: DriverSettings
+  batch: Batch
+  signal: AbortSignal
+  progress: AttemptProgress | undefined
+}
+
+/** What of the batch the lane's row says is not there yet. */
+async function storeOnce(connection: Connection, attempt: Attempt): Promise<void> {
+  const { spec, settings, batch, signal, progress } = attempt
+  const { table } = await tableOf(connection, spec, signal)
+  connection.row ??= new LaneRow(connection.session, table, spec, settings)
+  const { row } = connection
+  for (let look = 0; look < looksAtRow; look++) {
+    const rest = await row.undelivered(batch, signal, progress)
+    if (rest === null) return
+    if ((await store(connection, spec, rest, signal, row)) !== 'moved') return
+  }
+  throw rowBusy(row.table)
+}
+
+/** `moved`: nothing was stored, because the lane's row is not where it was. */
 async function store(
   connection: Connection,
   spec: DatabaseSpec,
   batch: Batch,
   signal: AbortSignal,
-): Promise<void> {
+  row?: LaneRow,
+): Promise<null | 'moved'> {
   const { session } = connection
+  const insertAll = async (statement: InsertStatement, messages: Batch['messages']) =>
+    row === undefined
+      ? await insert(session, statement, messages, signal)
+      : await row.insert(statement, { ...batch, messages }, signal)
   let statement = await statementFor(connection, spec, batch, signal)
-  let rejected = await insert(session, statement, batch.messages, signal)
-  if (rejected === null) return
+  let rejected = await insertAll(statement, batch.messages)
+  if (rejected === null || rejected === 'moved') return rejected
   connection.table = undefined
   const reread = await statementFor(connection, spec, batch, signal)
   if (reread.text !== statement.text) {
     statement = reread
-    rejected = await insert(session, statement, batch.messages, signal)
-    if (rejected === null) return
+    rejected = await insertAll(statement, batch.messages)
+    if (rejected === null || rejected === 'moved') return rejected
   }
   if (concernsWholeDestination(rejected)) throw rejected
   let { messages } = batch
   if (unreadableText.has(rejected.code)) {
     messages = withMappedKeysOnly(messages, statement.rules)
-    rejected = await insert(session, statement, messages, signal)
-    if (rejected === null) return
+    rejected = await insertAll(statement, messages)
+    if (rejected === null || rejected === 'moved') return rejected
   }
   throw await firstFailure(session, statement, { ...batch, messages }, rejected, signal)
 }

@@ -31,6 +31,8 @@ import type { PostgresColumn, Table } from './table.ts'
 
 export interface InsertStatement {
   text: string
+  /** The same, storing nothing unless the condition holds. */
+  textIf(condition: string): string
   /** $2 and on; $1 are the records. */
   values: string[]
   /** What `recordsParameter` has to add to every record. */
@@ -56,12 +58,19 @@ export function insertStatement(table: Table, rules: readonly InsertRule[]): Ins
   const { text: source, values } = recordSource(targets)
   const selected = targets.map(valueSql).join(', ')
   const insert = `INSERT INTO ${table.name} (${columns.join(', ')})`
-  if (dedupe.length === 0) return { text: `${insert} SELECT ${selected} FROM ${source}`, values, rules }
+  const statement = (textOf: (where: string) => string): InsertStatement => ({
+    text: textOf(''),
+    textIf: (condition) => textOf(` WHERE ${condition}`),
+    values,
+    rules,
+  })
+  if (dedupe.length === 0) return statement((where) => `${insert} SELECT ${selected} FROM ${source}${where}`)
   const last = `(SELECT DISTINCT ON (${distinctKey(dedupe)}) * FROM ${source} ORDER BY ${distinctKey(dedupe)}, n DESC) AS y`
   // A generated id occurs once.
   const isUnique = dedupe.some(({ rule }) => rule.source.kind === 'generated_id')
-  const text = `${insert} SELECT ${selected} FROM ${isUnique ? source : last} ORDER BY n ${onConflict(targets, dedupe)}`
-  return { text, values, rules }
+  const rows = isUnique ? source : last
+  const conflict = onConflict(targets, dedupe)
+  return statement((where) => `${insert} SELECT ${selected} FROM ${rows}${where} ORDER BY n ${conflict}`)
 }
 
 /**

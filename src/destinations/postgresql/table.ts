@@ -22,6 +22,10 @@ export interface PostgresColumn {
 export interface Table {
   /** Quoted. */
   name: string
+  /** Where it was found, not quoted. */
+  schema: string
+  /** True for a foreign table: what is stored there is not in this server's transaction. */
+  isForeign: boolean
   columns: PostgresColumn[]
 }
 
@@ -34,7 +38,9 @@ export async function readTable(
   const name = quotePostgresTable(table)
   const rows = await session.run(
     signal,
-    `SELECT a.attname AS name,
+    `SELECT n.nspname AS schema,
+            r.relkind = 'f' AS is_foreign,
+            a.attname AS name,
             format_type(a.atttypid, a.atttypmod) AS type,
             t.typcategory AS category,
             COALESCE(b.typname, t.typname) IN ('json', 'jsonb') AS is_json,
@@ -44,6 +50,8 @@ export async function readTable(
             d.oid IS NOT NULL OR a.attidentity <> '' AS has_default,
             a.attgenerated <> '' OR a.attidentity = 'a' AS is_generated
        FROM pg_attribute a
+       JOIN pg_class r ON r.oid = a.attrelid
+       JOIN pg_namespace n ON n.oid = r.relnamespace
        JOIN pg_type t ON t.oid = a.atttypid
        LEFT JOIN pg_type b ON b.oid = t.typbasetype
        LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
@@ -51,14 +59,16 @@ export async function readTable(
       ORDER BY a.attnum`,
     [name],
   )
-  if (rows.length === 0) {
+  const [first] = rows
+  if (first === undefined) {
     throw new DeliveryError(
       'permanent',
       '42P01',
       `There is no table ${name} in the database, or it has no columns.`,
     )
   }
-  return { name, columns: rows.map(toColumn) }
+  const { schema, is_foreign } = first
+  return { name, schema: String(schema), isForeign: is_foreign === true, columns: rows.map(toColumn) }
 }
 
 function toColumn(row: Record<string, unknown>): PostgresColumn {

@@ -139,10 +139,13 @@ t.test('every driver makes its statement or body of such records in linear time'
     columns: [column('text')],
     uniqueKeys: [],
     isTransactional: true,
+    engine: 'InnoDB',
   }
   const plan = planInsert(mysqlTable, [], 'ingest_ts')
   const table: Table = {
     name: '"t"',
+    schema: 'public',
+    isForeign: false,
     columns: [
       {
         name: 'v',
@@ -212,6 +215,7 @@ t.test(
         columns: [column(kind)],
         uniqueKeys: [],
         isTransactional: true,
+        engine: 'InnoDB',
       }
       const plan = planInsert(table, [], 'ingest_ts')
       const longest = '7'.repeat(1_000)

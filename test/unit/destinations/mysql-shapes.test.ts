@@ -20,6 +20,7 @@ const table: TableDescription = {
   })),
   uniqueKeys: [],
   isTransactional: true,
+  engine: 'InnoDB',
 }
 
 /** A record whose keys are the bits of a number. */

@@ -53,6 +53,7 @@ function fullRow(destinationId: string): LaneState {
     bisectLastSeq: 7,
     nextFirstSeq: 8,
     nextLastSeq: 9,
+    generation: 1_763_765_000_001,
     recordOffset: 70,
     sizeLimitRecords: 71,
     sizeSuccesses: 72,

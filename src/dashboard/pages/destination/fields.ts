@@ -45,7 +45,17 @@ export const configFields: Record<DestinationType, readonly ConfigField[]> = {
       kind: 'text',
       required: true,
       placeholder: 'events or schema.events',
-      hint: 'It must be there already: pipectl makes no tables.',
+      hint: 'It must be there already: pipectl makes no tables for records.',
+    },
+    {
+      key: 'exactly_once',
+      label: 'After a crash or a lost reply',
+      kind: 'choice',
+      options: [
+        ['', 'records may be there twice, unless a column has the role dedupe_id'],
+        ['true', 'every record is there once'],
+      ],
+      hint: 'Once: how far delivery has come is kept in the table _pipectl_lanes beside yours, which pipectl makes.',
     },
   ],
   destination_object_store: [
@@ -203,7 +213,9 @@ export function textsOf(type: DestinationType, config: Readonly<Record<string, u
     if (kind === 'headers') return [key, headerLines(value)]
     if (value === undefined || value === null)
       return [key, kind === 'choice' ? (options?.[0]?.[0] ?? '') : '']
-    return [key, key === 'dialect' ? shortDialect(String(value)) : String(value)]
+    const text = key === 'dialect' ? shortDialect(String(value)) : String(value)
+    // A stored false where the choice is between nothing and true.
+    return [key, options?.every(([name]) => name !== text) ? options[0]![0] : text]
   })
   return Object.fromEntries(texts)
 }

@@ -1,0 +1,223 @@
+/**
+ * The lane's row in MySQL and MariaDB: how far its records have come, moved in the transaction that stores them. Rules:
+ * `sql/lane-row.ts`.
+ *
+ *   UPDATE _pipectl_lanes … WHERE <it is where it was seen last> ──1 row──▶ INSERT … ──▶ COMMIT
+ *                                                                └─0 rows─▶ ROLLBACK, SELECT … FOR UPDATE, once more
+ *
+ * An update sees what was committed last, whatever the transaction's isolation, and waits for whoever is at the row.
+ */
+import assert from 'node:assert'
+import type { AttemptProgress, Batch, DatabaseSpec, DriverSettings } from '../driver.ts'
+import { identifierFault } from '../sql/identifiers.ts'
+import {
+  endOf,
+  type LanePosition,
+  laneTableName,
+  laneTableUnusable,
+  notTransactional,
+  positionOf,
+  startOf,
+  undelivered,
+} from '../sql/lane-row.ts'
+import { comparedWithPin } from '../sql/server-key.ts'
+import { connectMysql, type MysqlConnection } from './connection.ts'
+import { mysqlError, serverErrorOf } from './errors.ts'
+import { quoteMysqlIdentifier, splitTableName } from './identifiers.ts'
+import { engineOf, type TableDescription } from './table.ts'
+
+export class LaneRow {
+  /** Quoted. */
+  readonly table: string
+  readonly #connection: MysqlConnection
+  readonly #key: string[]
+  readonly #byHand: string
+  /** As this connection moved it or saw it last. */
+  #position: LanePosition | null = null
+  /** Where an open transaction has moved it to. */
+  #moving: LanePosition | null = null
+
+  /** Makes the lane table where it is missing. Rejects with `table_not_transactional` or `lane_table_unusable`. */
+  static async open(
+    connection: MysqlConnection,
+    table: TableDescription,
+    spec: DatabaseSpec,
+    settings: DriverSettings,
+  ): Promise<LaneRow> {
+    requireTransactions(table)
+    const laneRow = new LaneRow(connection, table, spec, settings)
+    await laneRow.#requireTable(table)
+    return laneRow
+  }
+
+  private constructor(
+    connection: MysqlConnection,
+    table: TableDescription,
+    spec: DatabaseSpec,
+    settings: DriverSettings,
+  ) {
+    this.#connection = connection
+    this.table = laneTableOf(table)
+    this.#key = [spec.destinationId, settings.timeline ?? '', spec.config.table]
+    this.#byHand = byHandSql(this.table, spec.config.username)
+  }
+
+  /** Null: the batch is stored. Rejects with `lane_row_conflict`, `lane_table_unusable` or what the server says. */
+  async undelivered(batch: Batch, progress: AttemptProgress | undefined): Promise<Batch | null> {
+    this.#position ??= await this.#look(batch.generation)
+    return await undelivered(batch, this.#position, this.table, progress)
+  }
+
+  /** In the open transaction. False: the row is not where it was; look again. */
+  async move(batch: Batch): Promise<boolean> {
+    const from = this.#position
+    assert(from !== null)
+    const to = endOf(batch)
+    this.#position = null
+    const values = [...valuesOf(to), ...this.#key, ...valuesOf(from)]
+    const found = await this.#connection.update(moveSql(this.table), values)
+    this.#moving = found === 1 ? to : null
+    return found === 1
+  }
+
+  /** The transaction that moved it is committed. */
+  committed(): void {
+    this.#position = this.#moving
+  }
+
+  /** Ends with the row locked where there is one. Makes it where it is missing, outside the batch's transaction. */
+  async #look(generation: number | undefined): Promise<LanePosition> {
+    try {
+      const found = await this.#select()
+      if (found !== null) return found
+      // Without it the search for the missing row would hold its gap, and of two first attempts one would be a deadlock.
+      await this.#connection.command('ROLLBACK')
+      const start = startOf(generation)
+      await this.#connection.execute(startSql(this.table), [...this.#key, ...valuesOf(start)])
+      await this.#connection.command('COMMIT')
+      return (await this.#select()) ?? start
+    } catch (error) {
+      throw this.#unusable(error)
+    }
+  }
+
+  async #select(): Promise<LanePosition | null> {
+    const [row] = await this.#connection.select(lookSql(this.table), this.#key)
+    return row === undefined ? null : positionOf(row, this.table)
+  }
+
+  /** Creating a table commits, so it is done before anything is stored. */
+  async #requireTable({ database }: TableDescription): Promise<void> {
+    const found = () => engineOf(this.#connection.select, [database, laneTableName])
+    try {
+      if ((await found()) === null) await this.#connection.command(createSql(this.table))
+      const made = await found()
+      // The catalog was read in a transaction.
+      await this.#connection.command('COMMIT')
+      if (made !== null) requireTransactions({ database, name: laneTableName, ...made })
+    } catch (error) {
+      throw this.#unusable(error)
+    }
+  }
+
+  /** What the server says of the lane table; anything else is as it is. */
+  #unusable(error: unknown): unknown {
+    return serverErrorOf(error) === null ? error : laneTableUnusable(mysqlError(error, 0), this.#byHand)
+  }
+}
+
+/**
+ * For the test of a destination: has the server check the statements, and with them names and rights; none is run. Returns
+ * what is right, as a sentence; rejects as an attempt would.
+ */
+export async function tryLaneRow(
+  connection: MysqlConnection,
+  table: TableDescription,
+  { config }: DatabaseSpec,
+): Promise<string> {
+  requireTransactions(table)
+  const { database } = table
+  const lanes = laneTableOf(table)
+  const made = await engineOf(connection.select, [database, laneTableName])
+  if (made !== null) requireTransactions({ database, name: laneTableName, ...made })
+  const used = [lookSql(lanes), startSql(lanes), moveSql(lanes)]
+  try {
+    for (const sql of made === null ? [createSql(lanes)] : used) await connection.prepare(sql)
+  } catch (error) {
+    if (serverErrorOf(error) === null) throw error
+    throw laneTableUnusable(mysqlError(error, 0), byHandSql(lanes, config.username))
+  }
+  return made === null
+    ? `${lanes} is not there yet: the first delivery makes it.`
+    : `${lanes} takes how far the lane has come.`
+}
+
+/** Of a deleted destination, whatever tables it has had here. Rejects with what the server says. */
+export async function forgetLaneRow(
+  spec: DatabaseSpec,
+  settings: DriverSettings,
+  signal: AbortSignal,
+): Promise<void> {
+  if (!spec.config.exactly_once) return
+  const admit = comparedWithPin(spec, settings, () => {})
+  const connection = await connectMysql(spec, settings, admit, signal)
+  const onAbort = () => connection.destroy()
+  signal.addEventListener('abort', onAbort, { once: true })
+  try {
+    const lanes = laneTableOf(splitTableName(spec.config.table, spec.config.database))
+    const values = [spec.destinationId, settings.timeline ?? '']
+    await connection.update(`DELETE FROM ${lanes} WHERE destination_id = ? AND timeline = ?`, values)
+    await connection.command('COMMIT')
+  } finally {
+    signal.removeEventListener('abort', onAbort)
+    await connection.close()
+  }
+}
+
+function lookSql(table: string): string {
+  return `SELECT generation, last_seq, last_msg_id FROM ${table} WHERE destination_id = ? AND timeline = ? AND target = ? FOR UPDATE`
+}
+
+function startSql(table: string): string {
+  return `INSERT INTO ${table} (destination_id, timeline, target, generation, last_seq, last_msg_id) VALUES (?, ?, ?, ?, ?, ?)
+    ON DUPLICATE KEY UPDATE destination_id = VALUES(destination_id)`
+}
+
+function moveSql(table: string): string {
+  return `UPDATE ${table} SET generation = CAST(? AS SIGNED), last_seq = CAST(? AS SIGNED), last_msg_id = ?, moved_at = CURRENT_TIMESTAMP
+    WHERE destination_id = ? AND timeline = ? AND target = ?
+      AND generation = CAST(? AS SIGNED) AND last_seq = CAST(? AS SIGNED) AND last_msg_id = ?`
+}
+
+function valuesOf({ generation, lastSeq, lastMsgId }: LanePosition): string[] {
+  return [String(generation), String(lastSeq), lastMsgId]
+}
+
+/** Beside the destination's table, in its database. Quoted. */
+export function laneTableOf({ database }: { database: string }): string {
+  return `${quoteMysqlIdentifier(database)}.${quoteMysqlIdentifier(laneTableName)}`
+}
+
+type TableNature = Pick<TableDescription, 'database' | 'name' | 'engine' | 'isTransactional'>
+
+/** Of the destination's table, and of the lane table itself: somebody may have made it with another engine. */
+export function requireTransactions({ database, name, engine, isTransactional }: TableNature): void {
+  const shown = `${database}.${name}`
+  if (engine === null) throw notTransactional(shown, 'a view', 'name the table itself')
+  if (!isTransactional) {
+    throw notTransactional(
+      shown,
+      `of the engine ${engine}, which has none`,
+      `run ALTER TABLE ${quoteMysqlIdentifier(database)}.${quoteMysqlIdentifier(name)} ENGINE = InnoDB`,
+    )
+  }
+}
+
+export function createSql(table: string): string {
+  return `CREATE TABLE IF NOT EXISTS ${table} (destination_id VARCHAR(64), timeline VARCHAR(100), target VARCHAR(200), generation BIGINT NOT NULL, last_seq BIGINT NOT NULL, last_msg_id VARCHAR(100) NOT NULL, moved_at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP, PRIMARY KEY (destination_id, timeline, target)) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;`
+}
+
+export function byHandSql(table: string, username: string): string {
+  const user = identifierFault('mysql', username) === null ? quoteMysqlIdentifier(username) : username
+  return `${createSql(table)} GRANT SELECT, INSERT, UPDATE, DELETE ON ${table} TO ${user}@\`%\`;`
+}

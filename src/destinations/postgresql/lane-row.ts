@@ -1,0 +1,218 @@
+/**
+ * The lane's row in PostgreSQL: how far its records have come, moved by the statement that stores them. Rules:
+ * `sql/lane-row.ts`.
+ *
+ *   WITH moved AS (UPDATE _pipectl_lanes SET … WHERE <it is where it was seen last> RETURNING 1),
+ *        stored AS (INSERT INTO t … SELECT … WHERE EXISTS (SELECT 1 FROM moved))
+ *   SELECT count(*) FROM moved
+ *
+ * One statement, so one round trip and no transaction that stays open when a client is gone. Its update takes the row's
+ * lock before a record is stored; after a wait it looks at the row as it is by then, and stores nothing if that has moved.
+ */
+import assert from 'node:assert'
+import { randomUUID } from 'node:crypto'
+import type { AttemptProgress, Batch, DatabaseSpec, DeliveryError, DriverSettings } from '../driver.ts'
+import { identifierFault } from '../sql/identifiers.ts'
+import {
+  endOf,
+  type LanePosition,
+  laneTableName,
+  laneTableUnusable,
+  notTransactional,
+  positionOf,
+  startOf,
+  undelivered,
+} from '../sql/lane-row.ts'
+import { comparedWithPin } from '../sql/server-key.ts'
+import { openSession, type PostgresSession, type Row } from './connection.ts'
+import { postgresError } from './errors.ts'
+import { quotePostgresIdentifier } from './identifiers.ts'
+import { type InsertStatement, recordsParameter } from './statement.ts'
+import { readTable, type Table } from './table.ts'
+
+export class LaneRow {
+  /** Quoted. */
+  readonly table: string
+  readonly #session: PostgresSession
+  readonly #key: readonly string[]
+  readonly #username: string
+  /** As this connection moved it or saw it last. */
+  #position: LanePosition | null = null
+
+  /** Throws `table_not_transactional`. */
+  constructor(session: PostgresSession, table: Table, spec: DatabaseSpec, settings: DriverSettings) {
+    requireTransactions(table)
+    this.#session = session
+    this.table = laneTableOf(table)
+    this.#key = [spec.destinationId, settings.timeline ?? '', spec.config.table]
+    this.#username = spec.config.username
+  }
+
+  /** Null: the batch is stored. Rejects with `lane_row_conflict`, `lane_table_unusable` or what the server says. */
+  async undelivered(
+    batch: Batch,
+    signal: AbortSignal,
+    progress: AttemptProgress | undefined,
+  ): Promise<Batch | null> {
+    const position = this.#position ?? (await this.look(batch.generation, signal))
+    // Not known again until a batch is stored from there.
+    this.#position = null
+    const rest = await undelivered(batch, position, this.table, progress)
+    this.#position = position
+    return rest
+  }
+
+  /** Null: stored, and the row is at the batch's end. A permanent error is returned, anything else thrown. */
+  async insert(
+    statement: InsertStatement,
+    batch: Batch,
+    signal: AbortSignal,
+  ): Promise<DeliveryError | 'moved' | null> {
+    const from = this.#position
+    assert(from !== null)
+    const to = endOf(batch)
+    this.#position = null
+    const records = recordsParameter(batch.messages, statement.rules)
+    const known = [records, ...statement.values]
+    const places = Array.from({ length: 9 }, (_, at) => `$${known.length + 1 + at}`)
+    const text = `WITH ${moved} AS (${moveSql(this.table, places)}), ${stored} AS (${statement.textIf(`EXISTS (SELECT 1 FROM ${moved})`)}) SELECT count(*) AS moved FROM ${moved}`
+    const values = [...known, ...valuesOf(to), ...this.#key, ...valuesOf(from)]
+    try {
+      const [row] = await this.#session.run(signal, text, values)
+      if (row?.moved !== '1') return 'moved'
+      this.#position = to
+      return null
+    } catch (error) {
+      const failure = postgresError(error)
+      if (failure.class === 'transient') throw failure
+      // Nothing of the statement is stored: the row is where it was.
+      this.#position = from
+      return failure
+    }
+  }
+
+  /** Waits for an earlier attempt that is still at the row. Makes the table and the row where they are missing. */
+  async look(generation: number | undefined, signal: AbortSignal): Promise<LanePosition> {
+    try {
+      const found = await this.#select(signal).catch((error: unknown) => {
+        if (postgresError(error).code !== undefinedTable) throw error
+        return this.#create(signal)
+      })
+      if (found !== undefined) return positionOf(found, this.table)
+      const start = startOf(generation)
+      await this.#session.run(
+        signal,
+        `INSERT INTO ${this.table} (${keyColumns}, ${positionColumns}) VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING`,
+        [...this.#key, ...valuesOf(start)],
+      )
+      const row = await this.#select(signal)
+      return row === undefined ? start : positionOf(row, this.table)
+    } catch (error) {
+      const failure = postgresError(error)
+      if (failure.code === 'lane_row_conflict') throw failure
+      throw laneTableUnusable(failure, byHandSql(this.table, this.#username))
+    }
+  }
+
+  /** The lock is free again when it resolves: what counts is that nobody else holds it. */
+  async #select(signal: AbortSignal): Promise<Row | undefined> {
+    const rows = await this.#session.run(
+      signal,
+      `SELECT ${positionColumns} FROM ${this.table} WHERE destination_id = $1 AND timeline = $2 AND target = $3 FOR UPDATE`,
+      this.#key,
+    )
+    return rows[0]
+  }
+
+  /** Of two that make it at once the second may fail although it is there: what counts is that it can be read then. */
+  async #create(signal: AbortSignal): Promise<Row | undefined> {
+    try {
+      await this.#session.run(signal, createSql(this.table))
+      return undefined
+    } catch (error) {
+      return await this.#select(signal).catch(() => {
+        throw error
+      })
+    }
+  }
+}
+
+/**
+ * For the test of a destination: what an attempt does to the lane table, rolled back. Under an id of its own, so that it
+ * waits for nobody. Returns what is right, as a sentence; rejects as an attempt would.
+ */
+export async function tryLaneRow(
+  session: PostgresSession,
+  table: Table,
+  spec: DatabaseSpec,
+  settings: DriverSettings,
+  signal: AbortSignal,
+): Promise<string> {
+  const row = new LaneRow(session, table, { ...spec, destinationId: randomUUID() }, settings)
+  const [found] = await session.run(signal, 'SELECT to_regclass($1) IS NOT NULL AS there', [row.table])
+  await session.run(signal, 'BEGIN')
+  try {
+    if (found?.there !== true) await session.run(signal, createSql(row.table))
+  } catch (error) {
+    throw laneTableUnusable(postgresError(error), byHandSql(row.table, spec.config.username))
+  }
+  await row.look(0, signal)
+  await session.run(signal, 'ROLLBACK')
+  return found?.there === true
+    ? `${row.table} takes how far the lane has come.`
+    : `${row.table} is not there yet: the first delivery makes it.`
+}
+
+/** Of a deleted destination, whatever tables it has had here. Rejects with what the server says. */
+export async function forgetLaneRow(
+  spec: DatabaseSpec,
+  settings: DriverSettings,
+  signal: AbortSignal,
+): Promise<void> {
+  if (!spec.config.exactly_once) return
+  const admit = comparedWithPin(spec, settings, () => {})
+  const session = await openSession(spec.config, settings, admit, signal)
+  try {
+    const lanes = laneTableOf(await readTable(session, spec.config.table, signal))
+    const values = [spec.destinationId, settings.timeline ?? '']
+    await session.run(signal, `DELETE FROM ${lanes} WHERE destination_id = $1 AND timeline = $2`, values)
+  } finally {
+    session.destroy()
+  }
+}
+
+const undefinedTable = '42P01'
+const keyColumns = 'destination_id, timeline, target'
+const positionColumns = 'generation, last_seq, last_msg_id'
+/** Names that no destination table has: one that is the target of the statement could not be stored into. */
+const [moved, stored] = ['"pipectl: moved"', '"pipectl: stored"']
+
+function moveSql(table: string, [g, s, m, destination, timeline, target, g0, s0, m0]: readonly string[]) {
+  return `UPDATE ${table} SET generation = ${g}::bigint, last_seq = ${s}::bigint, last_msg_id = ${m}::text, moved_at = now()
+    WHERE destination_id = ${destination}::text AND timeline = ${timeline}::text AND target = ${target}::text
+      AND generation = ${g0}::bigint AND last_seq = ${s0}::bigint AND last_msg_id = ${m0}::text RETURNING 1`
+}
+
+function valuesOf({ generation, lastSeq, lastMsgId }: LanePosition): string[] {
+  return [String(generation), String(lastSeq), lastMsgId]
+}
+
+/** Beside the destination's table, in its schema. Quoted. */
+export function laneTableOf({ schema }: Table): string {
+  return `${quotePostgresIdentifier(schema)}.${quotePostgresIdentifier(laneTableName)}`
+}
+
+export function requireTransactions({ name, isForeign }: Table): void {
+  if (isForeign) {
+    throw notTransactional(name, 'a foreign table', 'name a table of this server')
+  }
+}
+
+export function createSql(table: string): string {
+  return `CREATE TABLE IF NOT EXISTS ${table} (destination_id text, timeline text, target text, generation bigint NOT NULL, last_seq bigint NOT NULL, last_msg_id text NOT NULL, moved_at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (destination_id, timeline, target));`
+}
+
+export function byHandSql(table: string, username: string): string {
+  const user = identifierFault('postgresql', username) === null ? quotePostgresIdentifier(username) : username
+  return `${createSql(table)} GRANT SELECT, INSERT, UPDATE, DELETE ON ${table} TO ${user};`
+}

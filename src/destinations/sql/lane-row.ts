@@ -1,0 +1,137 @@
+/**
+ * Exactly once (`exactly_once`): how far a lane has come is kept where its records are, and moves in their transaction.
+ * `_pipectl_lanes`, in the schema of the destination's table, has a row for each lane and table:
+ *
+ *   destination_id  timeline  target  │  generation  last_seq  last_msg_id
+ *   └── whose row it is ─────────────┘   └── how far it has come ────────┘
+ *
+ * Whose row. The destination, so that a new one begins at its own start (a destination made again, a pipe copied with `apply`). The
+ * timeline: this data directory since its last restore, because a restored copy gives out other seqs and may run beside
+ * the directory it was made from. The table: another one has none of the records.
+ *
+ * How far. Seqs only count within a generation, which every rewind raises: after one, what the row says is of before it,
+ * and everything is delivered again, on purpose. `last_msg_id` is the message at `last_seq`. A row that would have records
+ * left out is believed only if this data directory has the same message there: the directory itself may have been copied
+ * (a snapshot, cp), and the copies have the same ids but other messages behind that point.
+ *
+ *   the row is …                          | what is sent
+ *   --------------------------------------|--------------------------------------------------------------------------
+ *   of an earlier generation, or missing  | the whole batch
+ *   before the batch                      | the whole batch. Behind the lane is usual: messages were skipped or dropped,
+ *                                         | or the database was restored, which only a rewind can make up for
+ *   within the batch, the same message    | the messages after it: the range was cut again, and larger
+ *   at its end or beyond, the same        | nothing: it is stored. Beyond: the range was cut again, and smaller
+ *   the same seq, another message; of a   | nothing, and `lane_row_conflict`: another process delivers as this lane. It
+ *   later generation                      | is for a person to say which of them goes on
+ *
+ * The row is moved first, and only from where it was last seen; the records follow in the same transaction. Of two attempts
+ * at one batch (the first was given up, and the server is still at it) the second waits at the row for the first to end,
+ * finds it moved, looks again and has nothing to send. What a crash leaves:
+ *
+ *   before the COMMIT arrives      nothing: the row is where it was, and so is the table
+ *   after it, its reply lost       both moved: the next attempt finds the row at the end of its batch
+ *   after the reply, before the lane's own cursor is saved: the same
+ */
+import { type AttemptProgress, type Batch, DeliveryError } from '../driver.ts'
+
+export const laneTableName = '_pipectl_lanes'
+
+/** Whose row it is. */
+export interface LaneRowKey {
+  destinationId: string
+  timeline: string
+  /** The destination's table, as its config names it. */
+  target: string
+}
+
+export interface LanePosition {
+  generation: number
+  lastSeq: number
+  /** Empty: of no message. */
+  lastMsgId: string
+}
+
+/** A row that was never moved. */
+export function startOf(generation = 0): LanePosition {
+  return { generation, lastSeq: 0, lastMsgId: '' }
+}
+
+/** Where the row is once the batch is stored. */
+export function endOf({ generation = 0, messages }: Batch): LanePosition {
+  const { seq, msgId } = messages.at(-1)!
+  return { generation, lastSeq: seq, lastMsgId: msgId }
+}
+
+/** From the server's texts, which may be anything. */
+export function positionOf(row: Record<string, unknown>, table: string): LanePosition {
+  const [generation, lastSeq] = [Number(row.generation), Number(row.last_seq)]
+  if (!Number.isSafeInteger(generation) || !Number.isSafeInteger(lastSeq)) {
+    throw conflict(table, 'holds no numbers', 'Delete the row')
+  }
+  return { generation, lastSeq, lastMsgId: String(row.last_msg_id).slice(0, 100) }
+}
+
+/** What of the batch is not stored yet, by what the row says; null: all of it is. Rejects with `lane_row_conflict`. */
+export async function undelivered(
+  batch: Batch,
+  position: LanePosition,
+  table: string,
+  progress: AttemptProgress | undefined,
+): Promise<Batch | null> {
+  const { generation = 0, firstSeq, lastSeq, messages } = batch
+  if (position.generation > generation) {
+    throw conflict(table, 'was moved after a later rewind than this lane knows of')
+  }
+  if (position.generation < generation || position.lastSeq < firstSeq) return batch
+  const at = messages.findIndex(({ seq }) => seq === position.lastSeq)
+  const msgId = at >= 0 ? messages[at]!.msgId : await progress?.messageIdAt?.(position.lastSeq)
+  if (msgId !== position.lastMsgId) {
+    throw conflict(
+      table,
+      `is at seq ${position.lastSeq}, where this data directory has another message or none`,
+    )
+  }
+  if (position.lastSeq >= lastSeq) return null
+  return withMessages(batch, messages.slice(at + 1))
+}
+
+function withMessages(batch: Batch, messages: Batch['messages']): Batch {
+  return {
+    ...batch,
+    messages,
+    firstSeq: messages[0]!.seq,
+    recordCount: messages.reduce((sum, { recordCount }) => sum + recordCount, 0),
+    byteCount: messages.reduce((sum, { body }) => sum + body.length, 0),
+  }
+}
+
+function conflict(
+  table: string,
+  what: string,
+  next = 'Stop the other one. Then rewind this lane, which delivers again what is kept from there on',
+): DeliveryError {
+  const message = `The row of this lane in ${table} ${what}. Does a copy of this data directory deliver too? Nothing was stored. ${next}.`
+  return new DeliveryError('permanent', 'lane_row_conflict', message)
+}
+
+/** Somebody else moves the row whenever it is read. */
+export function rowBusy(table: string): DeliveryError {
+  const message = `The row of this lane in ${table} was moved by another attempt. It is read again.`
+  return new DeliveryError('transient', 'lane_row_busy', message)
+}
+
+/** How often an attempt looks at a row that was moved meanwhile. */
+export const looksAtRow = 3
+
+/** The lane table cannot be made or used. `byHand`: what to run; it stands first, because the server's words may be long. */
+export function laneTableUnusable(why: DeliveryError, byHand: string): DeliveryError {
+  if (why.class === 'transient') return why
+  const message = `exactly_once needs a table that this user cannot make or use. Run this as an administrator: ${byHand} The server said: ${why.message}`
+  return new DeliveryError('permanent', 'lane_table_unusable', message, { cause: why.cause })
+}
+
+/** A table whose rows are not stored in the server's transaction. */
+export function notTransactional(table: string, what: string, next: string): DeliveryError {
+  const message = `exactly_once needs transactions, and ${table} is ${what}: ${next}, or turn exactly_once off.`
+  return new DeliveryError('permanent', 'table_not_transactional', message)
+}

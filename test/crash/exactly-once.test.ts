@@ -1,0 +1,55 @@
+/** `exactly_once`: a daemon that is killed again and again under load leaves one copy of every record in the tables. */
+import t from 'tap'
+import { audit, drained, readAll, startProducer } from '../support/ledger.ts'
+import { startMariadb } from '../support/mariadb.ts'
+import { startPostgres } from '../support/postgres.ts'
+import { acknowledged, openLedger, restarts } from './ledger-daemon.ts'
+
+const kills = Math.max(15, restarts)
+
+t.test(`one copy of every record through kill -9 under load (${kills} times)`, async (t) => {
+  const { daemon, pipeId, pullId } = await openLedger(t)
+  const [postgres, mariadb] = [await startPostgres(), await startMariadb()]
+  t.teardown(() => Promise.all([postgres.stop(), mariadb.stop()]))
+  const lanes: { name: string; id: string; isOnce: boolean; rows(): Promise<number[]> }[] = []
+  for (const [server, dialect, place] of [
+    [postgres, 'postgresql', 'bigserial'],
+    [mariadb, 'mariadb', 'bigint AUTO_INCREMENT'],
+  ] as const) {
+    for (const isOnce of [true, false]) {
+      const table = isOnce ? 'once' : 'plain'
+      await server.query(`CREATE TABLE ${table} (place ${place} PRIMARY KEY, n int)`)
+      const { host, port, database, user: username, password } = server
+      const id = await daemon.createDestination(pipeId, {
+        destination_type: 'destination_database',
+        destination_config: {
+          ...{ host, port, database, username, password, dialect, table, exactly_once: isOnce },
+        },
+        columns: [{ column_name: 'n', column_type: 'number' }],
+      })
+      const rows = async () =>
+        (await server.query(`SELECT n FROM ${table} ORDER BY place`)).map((row) => Number(row.n))
+      lanes.push({ name: `${dialect}, ${table}`, id, isOnce, rows })
+    }
+  }
+  const producer = startProducer(daemon, pipeId)
+  for (let round = 0; round < kills; round++) {
+    await acknowledged(producer, 40 + ((round * 37) % 120))
+    await daemon.kill()
+    await daemon.start()
+  }
+  await acknowledged(producer, 50)
+  await producer.stop()
+
+  const { numbers } = await readAll(daemon, pullId)
+  let repeatsWithout = 0
+  for (const { name, id, isOnce, rows } of lanes) {
+    const { last_error, skipped_messages } = await drained(daemon, pipeId, id)
+    t.match({ last_error, skipped_messages }, { last_error: null, skipped_messages: 0 }, name)
+    const found = audit(producer, await rows(), numbers)
+    t.match(found, { missing: [], unknown: [] }, `${name}: every record`)
+    if (isOnce) t.match(found, { repeats: 0, outOfOrder: [] }, `${name}: once, in order`)
+    else repeatsWithout += found.repeats
+  }
+  t.ok(repeatsWithout > 0, `negative control: ${repeatsWithout} repeats without exactly_once`)
+})
