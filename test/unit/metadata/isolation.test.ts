@@ -26,6 +26,18 @@ await metadata.usage.addIngest(
   [],
 )
 
+const user = await metadata.users.create(owner, {
+  ...{ email: 'owner@example.com', role: 'admin', passwordHash: 'hash' },
+})
+const second = await metadata.users.create(owner, {
+  ...{ email: 'second@example.com', role: 'viewer', passwordHash: 'hash' },
+})
+const link = { role: 'viewer', hash: 'a'.repeat(64), expiresMs: Number.MAX_SAFE_INTEGER } as const
+await metadata.users.createSetupLink(owner, link)
+const signedIn = await metadata.users.byEmail('owner@example.com')
+if (signedIn === null) throw new Error('no such user')
+await metadata.sessions.begin(signedIn, 'b'.repeat(64))
+
 async function everythingOf(workspaceId: string): Promise<unknown> {
   return {
     pipes: await metadata.pipes.list(workspaceId),
@@ -37,6 +49,9 @@ async function everythingOf(workspaceId: string): Promise<unknown> {
     origins: await metadata.origins.list(workspaceId, pipeId),
     usage: await metadata.usage.byPipe(workspaceId, 0),
     hours: [...(await metadata.usage.byHour(workspaceId, null, 0, 0))],
+    hoursOfLane: [...(await metadata.usage.ofLane(workspaceId, destinationId, 0, Number.MAX_SAFE_INTEGER))],
+    users: await metadata.users.list(workspaceId),
+    overview: await metadata.overview(workspaceId, 0),
     hoursOfPipe: [...(await metadata.usage.byHour(workspaceId, [pipeId], 0, 0))],
   }
 }
@@ -56,6 +71,9 @@ const attempts: Record<string, (t: Test) => Promise<void>> = {
       origins: [],
       usage: {},
       hours: [],
+      hoursOfLane: [],
+      users: [],
+      overview: [],
       hoursOfPipe: [],
     })
     t.strictSame(
@@ -96,6 +114,15 @@ const attempts: Record<string, (t: Test) => Promise<void>> = {
     const { key: foreign } = mintApiKey('foreign', { ...fullRights, pipeIds: [pipeId] })
     await t.rejects(metadata.apiKeys.create(stranger, foreign), { code: 'validation_error' })
   },
+  'users.update': async (t) =>
+    void t.equal(await metadata.users.update(stranger, second.user_id, { role: 'admin' }), null),
+  'users.delete': async (t) => void t.equal(await metadata.users.delete(stranger, second.user_id), false),
+  // An address is one account, wherever it is.
+  'users.create': async (t) =>
+    void (await t.rejects(
+      metadata.users.create(stranger, { email: 'OWNER@example.com', role: 'admin', passwordHash: 'other' }),
+      new ApiError('duplicate_user_email'),
+    )),
   'apiKeys.revoke': async (t) => void t.equal(await metadata.apiKeys.revoke(stranger, key.api_key_id), false),
 }
 
@@ -109,11 +136,31 @@ for (const [name, attempt] of Object.entries(attempts)) {
   })
 }
 
+t.test('a session and a setup link are of the workspace they were made in', async (t) => {
+  const session = await metadata.sessions.find('b'.repeat(64))
+  t.match(session, { workspaceId: owner, user: { user_id: user.user_id } })
+  await metadata.users.createSetupLink(stranger, { ...link, hash: 'c'.repeat(64) })
+  const made = await metadata.users.redeemSetupLink('c'.repeat(64), {
+    ...{ email: 'new@example.com', passwordHash: 'hash' },
+  })
+  t.equal(made?.workspaceId, stranger)
+  t.strictSame(
+    (await metadata.users.list(owner)).map((one) => one.user_email),
+    ['owner@example.com', 'second@example.com'],
+  )
+  t.ok(await metadata.users.hasSetupLink(link.hash), 'the link of the other workspace is still there')
+  t.equal(await metadata.users.delete(owner, made?.user.user_id ?? ''), false)
+  t.ok(await metadata.sessions.find('b'.repeat(64)), 'and so is its session')
+})
+
 t.test('the list of attempts covers every method that takes a workspace', async (t) => {
-  const reads = ['list', 'get', 'find', 'byPipe', 'byHour']
+  const reads = ['list', 'get', 'find', 'byPipe', 'byHour', 'ofLane']
   const own = ['pipes.create', 'apiKeys.create', 'workspaces.create', 'usage.addIngest', 'usage.marks']
   const other = ['apiKeys.prune', 'apiKeys.used', 'usage.ingestedSince', 'usage.prune']
-  const nouns = ['workspaces', 'pipes', 'destinations', 'limits', 'origins', 'apiKeys', 'usage'] as const
+  const people = ['users.byEmail', 'users.redeemSetupLink', 'users.createSetupLink', 'users.hasSetupLink']
+  const nouns = [
+    ...(['workspaces', 'pipes', 'destinations', 'limits', 'origins', 'apiKeys', 'usage', 'users'] as const),
+  ]
   const methods = nouns.flatMap((noun: (typeof nouns)[number]) =>
     Object.keys(metadata[noun] satisfies Metadata[typeof noun]).map((method) => `${noun}.${method}`),
   )
@@ -123,6 +170,7 @@ t.test('the list of attempts covers every method that takes a workspace', async 
         method in attempts ||
         own.includes(method) ||
         other.includes(method) ||
+        people.includes(method) ||
         reads.includes(method.split('.')[1] ?? '')
       ),
   )
