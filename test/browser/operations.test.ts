@@ -137,7 +137,7 @@ t.test('a database: tested, its checks listed, saved with its columns', async (t
   await column.getByRole('textbox', { name: 'Column' }).fill('id')
   await column.getByLabel('JSON type').selectOption('number')
   await column.getByLabel('Key of the record').fill('id')
-  await column.getByLabel('It is').selectOption('dedupe_id')
+  await column.getByLabel('Role').selectOption('dedupe_id')
   await page.getByRole('button', { name: 'Test and save' }).click()
   await page.getByText('Not every check passed').waitFor()
   t.equal((await stored(pipeId)).destinations.length, 0, 'nothing is stored')
@@ -404,11 +404,26 @@ t.test('a key is shown once, works, and is revoked', async (t) => {
   await page.getByRole('link', { name: 'API keys' }).click()
   await page.getByRole('button', { name: 'New key' }).click()
   await page.getByLabel('Name').fill('shop backend')
+  await page.getByLabel('Send records').uncheck()
+  await page.getByRole('button', { name: 'Create key' }).click()
+  await page.getByText('must').first().waitFor()
+  await page.getByLabel('Look').check()
+  await page.getByLabel('Ends').selectOption('after 90 days')
+  t.match(
+    await page.getByRole('dialog').locator('details', { hasText: 'Copy as CLI' }).textContent(),
+    /pipectl keys create 'shop backend' --scope read --expires 90d/,
+  )
   await page.getByRole('button', { name: 'Create key' }).click()
   const shown = page.getByRole('dialog', { name: 'Copy the key now' })
   const key = await shown.locator('pre').innerText()
   t.equal((await daemon.api('GET', '/v1/pipes', undefined, { key })).status, 200)
+  t.equal(
+    (await daemon.api('POST', '/v1/pipes', { pipe_name: 'x' }, { key })).status,
+    403,
+    'no more than that',
+  )
   await page.getByRole('button', { name: 'I have copied it' }).click()
+  t.match(await page.getByRole('row', { name: /shop backend/ }).innerText(), /read\s[\s\S]*in (89d 23h|90d)/)
   t.notMatch(await page.content(), key)
   await page.getByRole('button', { name: 'New key' }).click()
   await page.getByLabel('Name').fill('shop backend')

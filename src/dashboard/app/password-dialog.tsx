@@ -3,9 +3,9 @@ import { useState } from 'react'
 import { dashboard } from '../data/api.ts'
 import { useChange } from '../data/queries.ts'
 import { queryClient } from '../data/query-client.ts'
-import { Button, formStyles, TextField } from '../ui/controls.tsx'
-import { Dialog } from '../ui/dialog.tsx'
-import { FailureNotice, fieldErrors } from '../ui/failure.tsx'
+import { TextField } from '../ui/controls.tsx'
+import { FormDialog } from '../ui/dialog.tsx'
+import { fieldErrors } from '../ui/failure.tsx'
 import { say } from '../ui/toasts.tsx'
 
 export function PasswordDialog({ onClose }: { onClose: () => void }) {
@@ -13,50 +13,47 @@ export function PasswordDialog({ onClose }: { onClose: () => void }) {
   const [password, setPassword] = useState('')
   const save = useChange(() => dashboard.session.changePassword(current, password))
   const errors = fieldErrors(save.error)
+  const submit = () =>
+    save.mutate(undefined, {
+      onSuccess: () => {
+        // The session has another id now, and another token for changes.
+        void queryClient.invalidateQueries({ queryKey: ['session'] })
+        say('Your password is changed. Your other sessions have ended.')
+        onClose()
+      },
+    })
   return (
-    <Dialog title="Change your password" open onClose={onClose}>
-      <form
-        className={formStyles.form}
-        onSubmit={(event) => {
-          event.preventDefault()
-          save.mutate(undefined, {
-            onSuccess: () => {
-              // The session has another id now, and another token for changes.
-              void queryClient.invalidateQueries({ queryKey: ['session'] })
-              say('Your password is changed. Your other sessions have ended.')
-              onClose()
-            },
-          })
-        }}
-      >
-        <FailureNotice failure={save.error} shown={['current_password', 'password']} />
-        <TextField
-          label="Current password"
-          type="password"
-          autoComplete="current-password"
-          required
-          value={current}
-          onValue={setCurrent}
-          error={errors.current_password}
-        />
-        <TextField
-          label="New password"
-          type="password"
-          autoComplete="new-password"
-          required
-          minLength={10}
-          value={password}
-          onValue={setPassword}
-          error={errors.password}
-          hint="At least 10 characters."
-        />
-        <div className={formStyles.actions}>
-          <Button type="submit" look="primary" disabled={save.isPending}>
-            Change password
-          </Button>
-          <Button onClick={onClose}>Cancel</Button>
-        </div>
-      </form>
-    </Dialog>
+    <FormDialog
+      title="Change your password"
+      onClose={onClose}
+      onSubmit={submit}
+      failure={save.error}
+      shown={['current_password', 'password']}
+      deed="Change password"
+      running="Changing …"
+      isRunning={save.isPending}
+      changes={false}
+    >
+      <TextField
+        label="Current password"
+        type="password"
+        autoComplete="current-password"
+        required
+        value={current}
+        onValue={setCurrent}
+        error={errors.current_password}
+      />
+      <TextField
+        label="New password"
+        type="password"
+        autoComplete="new-password"
+        required
+        minLength={10}
+        value={password}
+        onValue={setPassword}
+        error={errors.password}
+        hint="At least 10 characters."
+      />
+    </FormDialog>
   )
 }

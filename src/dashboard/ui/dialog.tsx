@@ -47,6 +47,58 @@ export function Dialog({ title, open, onClose, wide = false, top = false, childr
   )
 }
 
+interface FormDialogProps {
+  title: ReactNode
+  onClose: () => void
+  onSubmit: () => void
+  failure: unknown
+  /** The fields that show their own errors. */
+  shown: readonly string[]
+  /** What the button says, and while it runs. */
+  deed: string
+  running: string
+  isRunning: boolean
+  isDisabled?: boolean
+  isDanger?: boolean
+  /** False: a viewer may do it too. */
+  changes?: boolean
+  /** Of the command that does the same; empty: there is none. */
+  command?: string
+  /** Fields, and what is to be known before. */
+  children: ReactNode
+}
+
+/** Something to fill in. It stays open, with all that was typed, until it was done or cancelled. */
+export function FormDialog(props: FormDialogProps) {
+  const { title, onClose, failure, shown, isRunning, isDisabled = false, command = '' } = props
+  return (
+    <Dialog title={title} open onClose={onClose}>
+      <form
+        className={formStyles.form}
+        onSubmit={(event) => {
+          event.preventDefault()
+          props.onSubmit()
+        }}
+      >
+        <FailureNotice failure={failure} shown={shown} />
+        {props.children}
+        <div className={formStyles.actions}>
+          <Button
+            type="submit"
+            look={props.isDanger === true ? 'danger' : 'primary'}
+            changes={props.changes ?? true}
+            disabled={isRunning || isDisabled}
+          >
+            {isRunning ? props.running : props.deed}
+          </Button>
+          <Button onClick={onClose}>Cancel</Button>
+        </div>
+        {command === '' ? null : <CliTwin command={command} />}
+      </form>
+    </Dialog>
+  )
+}
+
 interface ConfirmProps {
   title: ReactNode
   /** What will happen, with numbers. */

@@ -64,7 +64,7 @@ export function Since({ lane }: { lane: LaneStatus }) {
   if (lane.first_failed_ts === null) return null
   return (
     <>
-      Failing since <Ago at={lane.first_failed_ts} />, {counted(lane.attempts, 'attempt')}
+      First failed <Ago at={lane.first_failed_ts} />, {counted(lane.attempts, 'attempt')}
       {lane.next_attempt_ts === null || lane.lane_state === 'blocked' ? null : (
         <>
           , next <Until at={lane.next_attempt_ts} />

@@ -1,7 +1,8 @@
 /** What happened in each of the last 24 hours: of everything, of one pipe, of one lane. All that is drawn is also in a table. */
-import { Suspense, useMemo } from 'react'
+import { Suspense, useEffect, useMemo } from 'react'
 import type { LaneHour, UsageHour } from '../../contract/usage.ts'
 import { count, hourMs } from '../../quantities.ts'
+import { useOverview, usePipeOverview } from '../data/overview.ts'
 import { useLaneUsage, useUsage } from '../data/queries.ts'
 import { FailureNotice } from './failure.tsx'
 import { layoutStyles, Section, Skeleton, Soft, Table } from './layout.tsx'
@@ -23,9 +24,27 @@ const laneLines: readonly Line<LaneHour>[] = [
 ]
 const failedAttempts: Line<LaneHour> = { name: 'Failed attempts', of: (hour) => hour.failed_attempts }
 
+/**
+ * Once a minute is too seldom for the first record of all: where nothing is shown and the overview, which is newer, knows of something,
+ * it is asked for again at once.
+ */
+function useFirst(isShown: boolean, isKnown: boolean, refetch: () => unknown): void {
+  const isBehind = isKnown && !isShown
+  useEffect(() => {
+    if (isBehind) void refetch()
+  }, [isBehind, refetch])
+}
+
 /** `pipeId` null: of all pipes. */
 export function LastDay({ pipeId }: { pipeId: string | null }) {
-  const { data, error } = useUsage(pipeId)
+  const { data, error, refetch } = useUsage(pipeId)
+  const pipes = useOverview().data?.pipes ?? []
+  const own = pipeId === null ? pipes : pipes.filter((pipe) => pipe.pipe_id === pipeId)
+  useFirst(
+    data?.some((hour) => hour.ingest_records > 0) ?? true,
+    own.some((pipe) => pipe.usage_today.ingest_records > 0),
+    refetch,
+  )
   return (
     <LastHours
       hours={data}
@@ -38,7 +57,13 @@ export function LastDay({ pipeId }: { pipeId: string | null }) {
 }
 
 export function LastDayOfLane({ pipeId, destinationId }: { pipeId: string; destinationId: string }) {
-  const { data, error } = useLaneUsage(pipeId, destinationId)
+  const { data, error, refetch } = useLaneUsage(pipeId, destinationId)
+  const lane = usePipeOverview(pipeId)?.lanes.find((one) => one.destination_id === destinationId)?.lane
+  useFirst(
+    data?.some((hour) => hour.delivered_records > 0) ?? true,
+    lane !== undefined && lane.delivered_records > 0,
+    refetch,
+  )
   return (
     <LastHours
       hours={data}

@@ -11,9 +11,9 @@ import { type KnownTable, TableColumns, typeIn } from './table-columns.tsx'
 const types = ['string', 'number', 'boolean', 'object', 'array', 'null'] as const
 const roles: readonly (readonly [ColumnDraft['role'], string])[] = [
   ['', 'a value'],
-  ['dedupe_id', 'unique id: send twice, stored once'],
-  ['record_ts', "the record's time"],
-  ['received_at', 'time of arrival'],
+  ['dedupe_id', 'unique id'],
+  ['record_ts', 'record time'],
+  ['received_at', 'arrival time'],
 ]
 
 const unmapped = { name: '', type: 'string', source: '', role: '', isRequired: false } as const
@@ -64,6 +64,13 @@ export function ColumnFields({
           />
         ))}
       </div>
+      {columns.length === 0 ? null : (
+        <Soft>
+          A record whose unique id is in the table already replaces that row, so that what is sent twice is
+          stored once. Required: a record without that key is rejected when it is sent. Record time and
+          arrival time without a key are those that pipectl has noted.
+        </Soft>
+      )}
       <TableColumns table={table} mapped={columns} onMap={add} />
     </Section>
   )
@@ -111,7 +118,7 @@ function Row({
         error={error('source_field')}
       />
       <Choice
-        label="It is"
+        label="Role"
         value={column.role}
         options={roles}
         onValue={(role) => onChange({ role })}

@@ -1,19 +1,21 @@
 /** API keys: made, shown once, revoked. */
 import { useState } from 'react'
 import { command } from '../../../client/cli-twin.ts'
-import { ApiFailure } from '../../../client/failure.ts'
 import type { ApiKey } from '../../../contract/api-key.ts'
-import type { SuccessBody } from '../../../contract/operations.ts'
+import { until } from '../../../quantities.ts'
 import { api } from '../../data/api.ts'
+import { useNow } from '../../data/clock.ts'
+import { useOverview } from '../../data/overview.ts'
 import { useChange, useKeys } from '../../data/queries.ts'
-import { Button, formStyles, TextField } from '../../ui/controls.tsx'
-import { Confirm, Dialog } from '../../ui/dialog.tsx'
-import { FailureNotice, failureText, fieldErrors } from '../../ui/failure.tsx'
-import { CliTwin, Code, Empty, Notice, Page, Section, Skeleton, Soft, Table } from '../../ui/layout.tsx'
+import { Button, TextField } from '../../ui/controls.tsx'
+import { Confirm } from '../../ui/dialog.tsx'
+import { FailureNotice } from '../../ui/failure.tsx'
+import { Empty, Page, Section, Skeleton, Soft, Table } from '../../ui/layout.tsx'
 import { usePage } from '../../ui/paging.tsx'
 import { Marked } from '../../ui/state.tsx'
-import { Ago, Outside } from '../../ui/text.tsx'
+import { Ago, exactTime, Outside } from '../../ui/text.tsx'
 import { say } from '../../ui/toasts.tsx'
+import { NewKey } from './new-key.tsx'
 
 export function KeysPage() {
   const { data: keys, error } = useKeys()
@@ -28,7 +30,7 @@ export function KeysPage() {
         </Button>
       }
     >
-      <Soft>A key may do everything in this workspace. Give every program one of its own.</Soft>
+      <Soft>Give every program a key of its own, for no more than it does.</Soft>
       {keys === undefined ? (
         error === null ? (
           <Skeleton />
@@ -76,6 +78,9 @@ function Keys({ keys }: { keys: readonly ApiKey[] }) {
                 </Marked>
               ),
             },
+            { label: 'May', cell: (key) => <Rights apiKey={key} /> },
+            { label: 'Last used', cell: (key) => <Ago at={key.api_key_last_used_ts} /> },
+            { label: 'Ends', cell: (key) => <Ends at={key.api_key_expires_ts} /> },
             { label: 'Made', cell: (key) => <Ago at={key.api_key_created_ts} /> },
             {
               label: '',
@@ -93,6 +98,23 @@ function Keys({ keys }: { keys: readonly ApiKey[] }) {
       {revoking === null ? null : <Revoke apiKey={revoking} onClose={() => setRevoking(null)} />}
     </Section>
   )
+}
+
+function Rights({ apiKey: { api_key_scopes: scopes, api_key_pipe_ids: pipeIds } }: { apiKey: ApiKey }) {
+  const pipes = useOverview().data?.pipes ?? []
+  if (pipeIds === null) return scopes.join(', ')
+  const names = pipeIds.map((id) => pipes.find((pipe) => pipe.pipe_id === id)?.pipe_name ?? 'a deleted pipe')
+  return (
+    <span title={names.join(', ')}>
+      {scopes.join(', ')} in{' '}
+      {names.length === 1 ? <Outside text={names[0] ?? ''} /> : `${names.length} pipes`}
+    </span>
+  )
+}
+
+function Ends({ at }: { at: string | null }) {
+  const nowMs = useNow()
+  return at === null ? 'never' : <time title={exactTime(at)}>{until(at, nowMs)}</time>
 }
 
 function Revoke({ apiKey, onClose }: { apiKey: ApiKey; onClose: () => void }) {
@@ -116,55 +138,5 @@ function Revoke({ apiKey, onClose }: { apiKey: ApiKey; onClose: () => void }) {
       Every program that uses it gets 401 from the next request on. Records that were accepted are still
       delivered. This cannot be undone.
     </Confirm>
-  )
-}
-
-function NewKey({ onClose }: { onClose: () => void }) {
-  const [name, setName] = useState('')
-  const [made, setMade] = useState<SuccessBody<'createApiKey'> | null>(null)
-  const create = useChange(() => api.keys.create({ api_key_name: name }))
-  const isDuplicate = create.error instanceof ApiFailure && create.error.code === 'duplicate_api_key_name'
-  const error = isDuplicate ? failureText(create.error) : fieldErrors(create.error).api_key_name
-  const twin = command('keys', 'create', name || 'NAME')
-  if (made !== null) {
-    return (
-      <Dialog title="Copy the key now" open>
-        <Notice kind="warn">This is the only time that it is shown. Only its hash is stored.</Notice>
-        <Code label={`Key ${made.api_key_name}`} text={made.api_key} />
-        <div>
-          <Button look="primary" onClick={onClose}>
-            I have copied it
-          </Button>
-        </div>
-      </Dialog>
-    )
-  }
-  return (
-    <Dialog title="New API key" open onClose={onClose}>
-      <form
-        className={formStyles.form}
-        onSubmit={(event) => {
-          event.preventDefault()
-          create.mutate(undefined, { onSuccess: ({ body }) => setMade(body) })
-        }}
-      >
-        {error === undefined ? <FailureNotice failure={create.error} /> : null}
-        <TextField
-          label="Name"
-          required
-          value={name}
-          onValue={setName}
-          hint="Of the program that will use it."
-          error={error}
-        />
-        <div className={formStyles.actions}>
-          <Button type="submit" look="primary" changes disabled={create.isPending}>
-            {create.isPending ? 'Creating …' : 'Create key'}
-          </Button>
-          <Button onClick={onClose}>Cancel</Button>
-        </div>
-        <CliTwin command={twin} />
-      </form>
-    </Dialog>
   )
 }

@@ -7,7 +7,7 @@ import { bytes, counted } from '../../../quantities.ts'
 import { api } from '../../data/api.ts'
 import { useChange } from '../../data/queries.ts'
 import { Button, Choice, formStyles, TextField } from '../../ui/controls.tsx'
-import { Confirm, Dialog } from '../../ui/dialog.tsx'
+import { Confirm, FormDialog } from '../../ui/dialog.tsx'
 import { FailureNotice, fieldErrors } from '../../ui/failure.tsx'
 import { nameOf } from '../../ui/lane-words.tsx'
 import { CliTwin } from '../../ui/layout.tsx'
@@ -198,66 +198,63 @@ function Rewind({
   const rewind = useChange(() => api.lanes.rewind(pipeId, id, to))
   const twin = command('lanes', 'rewind', destinationName(pipeName, destination), '--to', String(to), '--yes')
   const error = fieldErrors(rewind.error).to
+  const submit = () =>
+    rewind.mutate(undefined, {
+      onSuccess: ({ body }) => {
+        say(`The lane goes on after ${body.cursor_seq}.`, twin)
+        onClose()
+      },
+    })
   return (
-    <Dialog title={`Rewind ${nameOf(destination)}?`} open onClose={onClose}>
-      <form
-        className={formStyles.form}
-        onSubmit={(event) => {
-          event.preventDefault()
-          rewind.mutate(undefined, {
-            onSuccess: ({ body }) => {
-              say(`The lane goes on after ${body.cursor_seq}.`, twin)
-              onClose()
-            },
-          })
-        }}
-      >
-        <p>
-          Everything from that point on is delivered again, also what is stored there already: with a column
-          for a unique id each record stays once, otherwise it is there twice. The lane is now after
-          stream_seq {lane.cursor_seq}.
-        </p>
-        <FailureNotice failure={rewind.error} shown={['to']} />
-        <Choice
-          label="Back to"
-          value={point}
-          options={[
-            ['time', 'a time'],
-            ['earliest', 'the earliest message that is kept'],
-            ['seq', 'a stream_seq'],
-          ]}
-          onValue={setPoint}
+    <FormDialog
+      title={`Rewind ${nameOf(destination)}?`}
+      onClose={onClose}
+      onSubmit={submit}
+      failure={rewind.error}
+      shown={['to']}
+      deed="Rewind and deliver again"
+      running="Rewinding …"
+      isRunning={rewind.isPending}
+      isDanger
+      command={twin}
+    >
+      <p>
+        Everything from that point on is delivered again, also what is stored there already: with a column for
+        a unique id each record stays once, otherwise it is there twice. The lane is now after stream_seq{' '}
+        {lane.cursor_seq}.
+      </p>
+      <Choice
+        label="Back to"
+        value={point}
+        options={[
+          ['time', 'a time'],
+          ['earliest', 'the earliest message that is kept'],
+          ['seq', 'a stream_seq'],
+        ]}
+        onValue={setPoint}
+      />
+      {point === 'time' ? (
+        <TextField
+          label="Time, as of this computer"
+          type="datetime-local"
+          step="1"
+          required
+          value={time}
+          onValue={setTime}
+          error={error}
         />
-        {point === 'time' ? (
-          <TextField
-            label="Time, as of this computer"
-            type="datetime-local"
-            step="1"
-            required
-            value={time}
-            onValue={setTime}
-            error={error}
-          />
-        ) : null}
-        {point === 'seq' ? (
-          <TextField
-            label="stream_seq"
-            inputMode="numeric"
-            required
-            value={seq}
-            onValue={setSeq}
-            error={error}
-          />
-        ) : null}
-        <div className={formStyles.actions}>
-          <Button type="submit" look="danger" changes disabled={rewind.isPending}>
-            {rewind.isPending ? 'Rewinding …' : 'Rewind and deliver again'}
-          </Button>
-          <Button onClick={onClose}>Cancel</Button>
-        </div>
-        <CliTwin command={twin} />
-      </form>
-    </Dialog>
+      ) : null}
+      {point === 'seq' ? (
+        <TextField
+          label="stream_seq"
+          inputMode="numeric"
+          required
+          value={seq}
+          onValue={setSeq}
+          error={error}
+        />
+      ) : null}
+    </FormDialog>
   )
 }
 

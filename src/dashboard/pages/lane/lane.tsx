@@ -72,13 +72,13 @@ function Lane({ destination }: { destination: Destination }) {
       />
       {blocking ? <Blocking response={blocking.text} body={blocking.body} destination={destination} /> : null}
       <Numbers destination={destination} />
+      <LastDayOfLane pipeId={pipeId} destinationId={id} />
       <Section title="Since this page was opened">
         <RatesChart
           label="Records delivered per second by this lane, since this page was opened"
           lines={lines}
         />
       </Section>
-      <LastDayOfLane pipeId={pipeId} destinationId={id} />
       <Config destination={destination} />
     </>
   )

@@ -5,10 +5,9 @@ import { ApiFailure } from '../../../client/failure.ts'
 import type { User, UserRole } from '../../../contract/user.ts'
 import { dashboard } from '../../data/api.ts'
 import { useChange } from '../../data/queries.ts'
-import { Button, Choice, formStyles, TextField } from '../../ui/controls.tsx'
-import { Dialog } from '../../ui/dialog.tsx'
-import { FailureNotice, failureText, fieldErrors } from '../../ui/failure.tsx'
-import { CliTwin } from '../../ui/layout.tsx'
+import { Choice, TextField } from '../../ui/controls.tsx'
+import { FormDialog } from '../../ui/dialog.tsx'
+import { failureText, fieldErrors } from '../../ui/failure.tsx'
 import { Outside } from '../../ui/text.tsx'
 import { say } from '../../ui/toasts.tsx'
 
@@ -25,52 +24,46 @@ export function NewUser({ onClose }: { onClose: () => void }) {
   const isDuplicate = create.error instanceof ApiFailure && create.error.code === 'duplicate_user_email'
   const twin = command('users', 'create', email || 'EMAIL', '--role', role)
   const errors = fieldErrors(create.error)
+  const submit = () =>
+    create.mutate(undefined, {
+      onSuccess: () => {
+        say(`${email} may sign in.`, twin)
+        onClose()
+      },
+    })
   return (
-    <Dialog title="New user" open onClose={onClose}>
-      <form
-        className={formStyles.form}
-        onSubmit={(event) => {
-          event.preventDefault()
-          create.mutate(undefined, {
-            onSuccess: () => {
-              say(`${email} may sign in.`, twin)
-              onClose()
-            },
-          })
-        }}
-      >
-        {isDuplicate ? null : (
-          <FailureNotice failure={create.error} shown={['user_email', 'user_role', 'password']} />
-        )}
-        <TextField
-          label="E-mail"
-          type="email"
-          required
-          value={email}
-          onValue={setEmail}
-          error={isDuplicate ? failureText(create.error) : errors.user_email}
-        />
-        <Choice label="Role" value={role} options={roles} onValue={setRole} error={errors.user_role} />
-        <TextField
-          label="Password"
-          type="password"
-          autoComplete="new-password"
-          required
-          minLength={10}
-          value={password}
-          onValue={setPassword}
-          hint="At least 10 characters. They can change it themselves."
-          error={errors.password}
-        />
-        <div className={formStyles.actions}>
-          <Button type="submit" look="primary" changes disabled={create.isPending}>
-            {create.isPending ? 'Creating …' : 'Create user'}
-          </Button>
-          <Button onClick={onClose}>Cancel</Button>
-        </div>
-        <CliTwin command={twin} />
-      </form>
-    </Dialog>
+    <FormDialog
+      title="New user"
+      onClose={onClose}
+      onSubmit={submit}
+      failure={isDuplicate ? null : create.error}
+      shown={['user_email', 'user_role', 'password']}
+      deed="Create user"
+      running="Creating …"
+      isRunning={create.isPending}
+      command={twin}
+    >
+      <TextField
+        label="E-mail"
+        type="email"
+        required
+        value={email}
+        onValue={setEmail}
+        error={isDuplicate ? failureText(create.error) : errors.user_email}
+      />
+      <Choice label="Role" value={role} options={roles} onValue={setRole} error={errors.user_role} />
+      <TextField
+        label="Password"
+        type="password"
+        autoComplete="new-password"
+        required
+        minLength={10}
+        value={password}
+        onValue={setPassword}
+        hint="At least 10 characters. They can change it themselves."
+        error={errors.password}
+      />
+    </FormDialog>
   )
 }
 
@@ -87,46 +80,38 @@ export function ChangeUser({ user, onClose }: { user: User; onClose: () => void 
   ].join('\n')
   const save = useChange(() => dashboard.users.update(user.user_id, body))
   const errors = fieldErrors(save.error)
+  const submit = () =>
+    save.mutate(undefined, {
+      onSuccess: () => {
+        say(`${user.user_email} is changed and has to sign in again.`, twin)
+        onClose()
+      },
+    })
   return (
-    <Dialog title={<Outside text={user.user_email} />} open onClose={onClose}>
-      <form
-        className={formStyles.form}
-        onSubmit={(event) => {
-          event.preventDefault()
-          save.mutate(undefined, {
-            onSuccess: () => {
-              say(`${user.user_email} is changed and has to sign in again.`, twin)
-              onClose()
-            },
-          })
-        }}
-      >
-        <p>A change ends every session of this user.</p>
-        <FailureNotice failure={save.error} shown={['user_role', 'password']} />
-        <Choice label="Role" value={role} options={roles} onValue={setRole} error={errors.user_role} />
-        <TextField
-          label="New password"
-          type="password"
-          autoComplete="new-password"
-          optional
-          minLength={10}
-          value={password}
-          onValue={setPassword}
-          error={errors.password}
-        />
-        <div className={formStyles.actions}>
-          <Button
-            type="submit"
-            look="primary"
-            changes
-            disabled={Object.keys(body).length === 0 || save.isPending}
-          >
-            Save
-          </Button>
-          <Button onClick={onClose}>Cancel</Button>
-        </div>
-        {twin === '' ? null : <CliTwin command={twin} />}
-      </form>
-    </Dialog>
+    <FormDialog
+      title={<Outside text={user.user_email} />}
+      onClose={onClose}
+      onSubmit={submit}
+      failure={save.error}
+      shown={['user_role', 'password']}
+      deed="Save"
+      running="Saving …"
+      isRunning={save.isPending}
+      isDisabled={Object.keys(body).length === 0}
+      command={twin}
+    >
+      <p>A change ends every session of this user.</p>
+      <Choice label="Role" value={role} options={roles} onValue={setRole} error={errors.user_role} />
+      <TextField
+        label="New password"
+        type="password"
+        autoComplete="new-password"
+        optional
+        minLength={10}
+        value={password}
+        onValue={setPassword}
+        error={errors.password}
+      />
+    </FormDialog>
   )
 }

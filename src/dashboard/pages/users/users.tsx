@@ -6,9 +6,9 @@ import { dashboard } from '../../data/api.ts'
 import { useChange, useUsers } from '../../data/queries.ts'
 import { useMayChange, useSession } from '../../data/session-context.ts'
 import { Button, Choice, formStyles } from '../../ui/controls.tsx'
-import { Confirm, Dialog } from '../../ui/dialog.tsx'
+import { Confirm, Dialog, FormDialog } from '../../ui/dialog.tsx'
 import { FailureNotice, fieldErrors } from '../../ui/failure.tsx'
-import { CliTwin, Code, Notice, Page, Section, Skeleton, Table } from '../../ui/layout.tsx'
+import { Code, Notice, Page, Section, Skeleton, Table } from '../../ui/layout.tsx'
 import { usePage } from '../../ui/paging.tsx'
 import { Ago, exactTime, Outside } from '../../ui/text.tsx'
 import { say } from '../../ui/toasts.tsx'
@@ -114,46 +114,41 @@ function SetupLink({ onClose }: { onClose: () => void }) {
   const [role, setRole] = useState<UserRole>('viewer')
   const create = useChange(() => dashboard.users.createSetupLink(role))
   const link = create.data
+  if (link === undefined) {
+    return (
+      <FormDialog
+        title="Invite by link"
+        onClose={onClose}
+        onSubmit={() => create.mutate()}
+        failure={create.error}
+        shown={['user_role']}
+        deed="Make a link"
+        running="Making it …"
+        isRunning={create.isPending}
+        command={command('users', 'setup-link', '--role', role)}
+      >
+        <p>Whoever opens the link chooses an e-mail address and a password. It works once.</p>
+        <Choice
+          label="Role"
+          value={role}
+          options={roles}
+          onValue={setRole}
+          error={fieldErrors(create.error).user_role}
+        />
+      </FormDialog>
+    )
+  }
   return (
     <Dialog title="Invite by link" open onClose={onClose}>
-      {link === undefined ? (
-        <form
-          className={formStyles.form}
-          onSubmit={(event) => {
-            event.preventDefault()
-            create.mutate()
-          }}
-        >
-          <p>Whoever opens the link chooses an e-mail address and a password. It works once.</p>
-          <FailureNotice failure={create.error} shown={['user_role']} />
-          <Choice
-            label="Role"
-            value={role}
-            options={roles}
-            onValue={setRole}
-            error={fieldErrors(create.error).user_role}
-          />
-          <div className={formStyles.actions}>
-            <Button type="submit" look="primary" changes disabled={create.isPending}>
-              Make a link
-            </Button>
-            <Button onClick={onClose}>Cancel</Button>
-          </div>
-          <CliTwin command={command('users', 'setup-link', '--role', role)} />
-        </form>
-      ) : (
-        <>
-          <Notice kind="warn">
-            This is the only time that it is shown. It works until {exactTime(link.setup_expires_ts)}.
-          </Notice>
-          <Code label="Setup link" text={`${location.origin}${link.setup_path}`} />
-          <div>
-            <Button look="primary" onClick={onClose}>
-              Done
-            </Button>
-          </div>
-        </>
-      )}
+      <Notice kind="warn">
+        This is the only time that it is shown. It works until {exactTime(link.setup_expires_ts)}.
+      </Notice>
+      <Code label="Setup link" text={`${location.origin}${link.setup_path}`} />
+      <div>
+        <Button look="primary" onClick={onClose}>
+          Done
+        </Button>
+      </div>
     </Dialog>
   )
 }
