@@ -4,6 +4,7 @@ import { v4, v7 } from 'uuid'
 import {
   type BufferSpec,
   makeRoomToOpen,
+  newDurableHead,
   openBuffer,
   openBufferFeed,
   openBufferReader,
@@ -59,6 +60,7 @@ export async function openStore(
   const [dir, quarantineDir] = [path.join(root, 'buffer'), path.join(root, 'quarantine')]
   const spec: BufferSpec = {
     ...{ kind: 'segments', channel: `faults-${v4()}`, dir, quarantineDir },
+    durableHead: newDurableHead(),
     ...tiny,
     ...settings,
   }
