@@ -1,13 +1,14 @@
 /**
- * A thread's side of an append: messages gather in a frame, one frame at a time is with the writer.
+ * A thread's side of an append: messages gather in a frame, one or two frames at a time are with the writer.
  *
- *   append ─▶ gathering ──(nothing in flight: at the end of this turn of the event loop)──▶ in flight ─▶ settled
+ *   append ─▶ gathering ──(it is due: at the end of this turn of the event loop)──▶ in flight (2 at most) ─▶ settled
  *     │           ▲                                                                            │
- *     └─ full ─▶ queue: by turns                     (the result came: the next one at once) ──┘
+ *     └─ full ─▶ queue: by turns                (a result came, the next one is due: at once) ─┘
  *
- * While a commit runs the next frame gathers, so the group grows with the load and no timer is needed. What does not fit
+ * While a commit and its sync run the next frame gathers, so the group grows with the load and no timer is needed. Once it
+ * is as large as the one in flight it goes to the writer too, which commits it while the first is being synced. What does not fit
  * waits in a queue in which the workspaces take turns (append-queue.ts). A message too large to share a frame is taken out
- * of it only when it is sent: until then smaller ones go first. So whoever has nothing else waiting waits for the frame in
+ * of it only when it is sent: until then smaller ones go first. So whoever has nothing else waiting waits for the frames in
  * flight and at most one more, each no larger than `frameMaxBytes` or one message.
  *
  * Nothing here is acknowledged before the writer has answered for its frame: what is gathered or queued when the process
@@ -25,8 +26,10 @@ const KiB = 1024
 const firstCapacityBytes = 256 * KiB
 /** A frame takes no more once it is this large; one message larger than this goes alone. */
 const frameMaxBytes = resourceLimits.frameBytes
-/** ArrayBuffers kept for the next frames: one gathering while one is in flight. */
-const sparesKept = 2
+/** Frames with the writer: while one is synced it commits the next. */
+const mostInFlight = 2
+/** ArrayBuffers kept for the next frames: one gathering while the others are in flight. */
+const sparesKept = mostInFlight + 1
 
 export type FindRepeat = (pipeId: string, idempotency: Idempotency) => Promise<Appended | 'reused' | null>
 
@@ -55,7 +58,8 @@ export class FrameAppender {
   readonly #spares: ArrayBuffer[] = []
   #gathering: Gathering = { frame: openFrame(firstCapacityBytes), waiters: [] }
   readonly #queue = new AppendQueue<Queued>()
-  #inFlight: Waiter[] | null = null
+  /** Oldest first: the writer answers in this order. */
+  readonly #inFlight: Waiter[][] = []
   #isScheduled = false
   #drained: (() => void)[] = []
 
@@ -70,7 +74,7 @@ export class FrameAppender {
     return new Promise((resolve, reject) => {
       const { msgId, recordCount } = message
       this.#take(message, { msgId, recordCount, resolve, reject })
-      if (this.#inFlight !== null || this.#isScheduled) return
+      if (this.#isScheduled || !this.#isDue()) return
       this.#isScheduled = true
       // After this turn's sockets: they all go into one frame.
       setImmediate(() => this.#sendGathered())
@@ -79,7 +83,7 @@ export class FrameAppender {
 
   drain(): Promise<void> {
     this.#unavailableReason = 'closing'
-    const isIdle = this.#inFlight === null && this.#gathering.frame.count === 0 && this.#queue.isEmpty
+    const isIdle = this.#inFlight.length === 0 && this.#gathering.frame.count === 0 && this.#queue.isEmpty
     return isIdle ? Promise.resolve() : new Promise((resolve) => this.#drained.push(resolve))
   }
 
@@ -88,17 +92,16 @@ export class FrameAppender {
     if (this.#unavailableReason !== 'closing') this.#unavailableReason = reason
   }
 
-  /** The writer's result of the frame in flight. */
+  /** The writer's result of the oldest frame in flight. */
   settle(result: FrameResult): void {
-    const waiters = this.#inFlight ?? []
-    this.#inFlight = null
+    const waiters = this.#inFlight.shift() ?? []
     const { buffer } = result
     if (buffer.byteLength <= frameMaxBytes && this.#spares.length < sparesKept) this.#spares.push(buffer)
     // The writer first: it works while this thread responds to clients.
-    this.#sendNext()
+    if (this.#isDue()) this.#sendNext()
     if (result.kind === 'committed') settleAll(waiters, result.firstSeq, result.skipped)
     else for (const { reject } of waiters) reject(unavailable(result.reason))
-    if (this.#inFlight === null) for (const resolve of this.#drained.splice(0)) resolve()
+    if (this.#inFlight.length === 0) for (const resolve of this.#drained.splice(0)) resolve()
   }
 
   #nextFrame(): Gathering {
@@ -107,7 +110,19 @@ export class FrameAppender {
 
   #sendGathered(): void {
     this.#isScheduled = false
-    if (this.#inFlight === null) this.#sendNext()
+    if (this.#isDue()) this.#sendNext()
+  }
+
+  /**
+   * At once when nothing is in flight. Beside what is, when as many have gathered as wait for the writer, or the frame is
+   * full: groups become even, and the writer never has the work of many small ones.
+   */
+  #isDue(): boolean {
+    const { length } = this.#inFlight
+    if (length === 0) return true
+    if (length >= mostInFlight) return false
+    const unsettled = this.#inFlight.reduce((sum, waiters) => sum + waiters.length, 0)
+    return this.#gathering.waiters.length >= unsettled || !this.#queue.isEmpty
   }
 
   #sendNext(): void {
@@ -120,7 +135,7 @@ export class FrameAppender {
     }
     const { frame, waiters } = this.#gathering
     const { buffer, length, count } = frame
-    this.#inFlight = waiters
+    this.#inFlight.push(waiters)
     this.#send({ buffer: wholeArrayBuffer(buffer), length, count })
     this.#gathering = this.#nextFrame()
     this.#gather()

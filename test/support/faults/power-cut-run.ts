@@ -3,6 +3,7 @@
  * directory that could be left.
  *
  *   rolls        rolls, drops, a stop and a start
+ *   side by side clients that do not wait for each other: commits that wait for their sync behind another one
  *   large pages  a stop and a start of a segment with large pages
  *   compaction   a compaction between appends, and a start after it
  *   renaming     a start that finds two segments each under the name of the other
@@ -49,6 +50,15 @@ const runs = {
       ...([{ do: 'open' }, some(3), { do: 'exit' }] as const),
     ],
   },
+  'side by side': {
+    settings: { segmentMaxBytes: 150 * 1024 },
+    steps: [
+      ...([{ do: 'open' }, { do: 'append side by side', count: 60, bytes: 3_000, clients: 5 }] as const),
+      { do: 'close' },
+      ...([{ do: 'open' }, { do: 'append side by side', count: 30, bytes: 3_000, clients: 3 }] as const),
+      { do: 'exit' },
+    ],
+  },
   'large pages': {
     settings: { segmentMaxBytes: 16 * 1024 * 1024 },
     steps: [
@@ -84,7 +94,7 @@ export async function recordRenaming(work: string): Promise<Recording> {
  */
 export async function recordKilledRun(work: string, atSync: number): Promise<Recording> {
   const { root, disk } = recorder(work)
-  disk.plan({ at: atSync, kill: 'before', kinds: ['sync'], match: '-wal' })
+  disk.plan({ at: atSync, kill: 'before', kinds: ['sync', 'datasync'], match: '-wal' })
   const steps: Step[] = [{ do: 'open' }, some(10), { do: 'exit' }]
   const run = () => runProgram({ root, steps, env: disk.env })
   await run()
@@ -108,6 +118,18 @@ export function withoutSyncs({ calls, ...recording }: Recording, isLost: (call: 
     return isSync && isLost(call) ? { ...call, kind: 'mark', data: Buffer.alloc(0) } : call
   })
   return { ...recording, calls: honest }
+}
+
+/** The same run of a program that does not wait for the sync of its WAL: each comes when the next one did. */
+export function withEarlyPromises({ calls, ...recording }: Recording): Recording {
+  let late: Call[] = []
+  const early = calls.flatMap((call) => {
+    if (call.kind !== 'datasync' || !call.path.endsWith('-wal')) return [call]
+    const before = late
+    late = [call]
+    return before
+  })
+  return { ...recording, calls: [...early, ...late] }
 }
 
 export interface CutOutcome {

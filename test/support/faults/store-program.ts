@@ -17,6 +17,8 @@ export type Step =
   | { do: 'close' }
   /** Messages one after the other, for all pipes in turn or for one; every second with an idempotency key. */
   | { do: 'append'; count: number; bytes: number; pipe?: number }
+  /** So many clients, each of which sends its next one after its response. What has a key is sent twice, at once. */
+  | { do: 'append side by side'; count: number; bytes: number; clients: number }
   /** All messages so far are delivered, or those of one pipe. */
   | { do: 'deliver'; pipe?: number }
   /** Waits for a segment to be compacted, but not long: a fault may prevent it. */
@@ -86,7 +88,23 @@ function textOf(error: unknown): string {
 }
 
 async function append(opened: Store, bytes: number, pipe = next % task.pipes.length): Promise<void> {
-  const number = next++
+  await appendNumber(opened, bytes, pipe, next++)
+}
+
+async function appendSideBySide(opened: Store, bytes: number, count: number, clients: number): Promise<void> {
+  const end = next + count
+  const client = async () => {
+    while (next < end) {
+      const number = next++
+      const pipe = number % task.pipes.length
+      const times = number % 2 === 0 ? 2 : 1
+      await Promise.all(Array.from({ length: times }, () => appendNumber(opened, bytes, pipe, number)))
+    }
+  }
+  await Promise.all(Array.from({ length: clients }, client))
+}
+
+async function appendNumber(opened: Store, bytes: number, pipe: number, number: number): Promise<void> {
   const pipeId = task.pipes[pipe] ?? ''
   const key = number % 2 === 0 ? `key-${number}` : undefined
   try {
@@ -122,6 +140,8 @@ for (const step of task.steps) {
   else if (step.do === 'await salvage') {
     const opened = store
     await briefly(async () => (await opened.damagedSegments()) === 0)
-  } else for (let n = 0; n < step.count; n += 1) await append(store, step.bytes, step.pipe)
+  } else if (step.do === 'append side by side')
+    await appendSideBySide(store, step.bytes, step.count, step.clients)
+  else for (let n = 0; n < step.count; n += 1) await append(store, step.bytes, step.pipe)
 }
 say('done')

@@ -8,14 +8,21 @@ import t, { type Test } from 'tap'
 import { Checker } from '../../support/faults/checker.ts'
 import { namePolicies } from '../../support/faults/disk-names.ts'
 import { diskBytes, workDirectory } from '../../support/faults/every-step.ts'
-import { faultyDisk, soundDisk } from '../../support/faults/library.ts'
+import { faultyDisk, type Plan, soundDisk } from '../../support/faults/library.ts'
 import { type Cut, imagesAfter, writeImage } from '../../support/faults/power-cut.ts'
 import type { Step } from '../../support/faults/store-program.ts'
 import { type Promised, pipes, runProgram } from '../../support/faults/store-run.ts'
 import { type Call, readTrace } from '../../support/faults/trace.ts'
 
 /** The third message is written and not synced; with the first comes a sync of the WAL's header. */
-const killedAt = { at: 4, kill: 'before', kinds: ['sync'], match: '00000000000000000001.db-wal' } as const
+const killedAt: Plan = {
+  at: 4,
+  kill: 'before',
+  kinds: ['sync', 'datasync'],
+  match: '00000000000000000001.db-wal',
+}
+/** So large that nothing is moved out of its WAL meanwhile. */
+const settings = { segmentMaxBytes: 1024 * 1024 }
 const some = (count: number): Step => ({ do: 'append', count, bytes: 500 })
 
 interface Recorded {
@@ -31,9 +38,12 @@ async function record(work: string, steps: Step[]): Promise<Recorded> {
   mkdirSync(root, { recursive: true })
   const disk = faultyDisk(root, path.join(work, 'record'), { trace: true, diskBytes })
   disk.plan(killedAt)
-  const first = await runProgram({ root, steps: [{ do: 'open' }, some(6), { do: 'exit' }], env: disk.env })
+  const first = await runProgram({
+    ...{ root, settings, env: disk.env },
+    steps: [{ do: 'open' }, some(6), { do: 'exit' }],
+  })
   disk.plan(null)
-  const second = await runProgram({ root, steps, from: 2, env: disk.env })
+  const second = await runProgram({ root, settings, steps, from: 2, env: disk.env })
   return { root: disk.env.FAULTS_ROOT!, calls: readTrace(disk.traceFile), first, second }
 }
 

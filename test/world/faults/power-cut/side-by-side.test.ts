@@ -1,0 +1,5 @@
+/** Power cuts while commits wait for their sync behind another one, and while segments are rolled meanwhile. */
+import { recordRun } from '../../../support/faults/power-cut-run.ts'
+import { testCuts } from '../cut-tests.ts'
+
+testCuts('side by side', (work) => recordRun(work, 'side by side'), { share: 0.25, firstSeed: 70_000 })
