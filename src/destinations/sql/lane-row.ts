@@ -84,7 +84,7 @@ export async function undelivered(
   }
   if (position.generation < generation || position.lastSeq < firstSeq) return batch
   const at = messages.findIndex(({ seq }) => seq === position.lastSeq)
-  const msgId = at >= 0 ? messages[at]!.msgId : await progress?.messageIdAt?.(position.lastSeq)
+  const msgId = at >= 0 ? messages[at]!.msgId : await messageIdAt(position.lastSeq, progress)
   if (msgId !== position.lastMsgId) {
     throw conflict(
       table,
@@ -93,6 +93,16 @@ export async function undelivered(
   }
   if (position.lastSeq >= lastSeq) return null
   return withMessages(batch, messages.slice(at + 1))
+}
+
+/** Beyond the batch: the lane looks into the buffer. */
+async function messageIdAt(seq: number, progress: AttemptProgress | undefined): Promise<string | null> {
+  try {
+    return (await progress?.messageIdAt?.(seq)) ?? null
+  } catch (cause) {
+    const message = `The message at seq ${seq} could not be read from the buffer, to compare it with the lane's row. Nothing was stored; see the pipectl log.`
+    throw new DeliveryError('transient', 'message_unreadable', message, { cause })
+  }
 }
 
 function withMessages(batch: Batch, messages: Batch['messages']): Batch {

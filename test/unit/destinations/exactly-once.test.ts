@@ -1,6 +1,8 @@
 /** `exactly_once` on both dialects: the lane's row in the database decides what of a batch is sent. */
+import '../buffer/typescript-workers.ts'
 import { Client } from 'pg'
 import t, { type Test } from 'tap'
+import { isolatedDrivers } from '../../../src/delivery/isolated-driver.ts'
 import { type Batch, DeliveryError, type DriverSettings } from '../../../src/destinations/driver.ts'
 import { checkDestination, openDriver } from '../../../src/destinations/drivers.ts'
 import { anyKey, makeBatch, makeSpec, never, openSettings, sliceBatch } from '../../support/batches.ts'
@@ -110,6 +112,19 @@ async function exactlyOnce(t: Test, world: World): Promise<void> {
     await open().deliver(sliceBatch(five, 4, 5), never, knows(five))
     await open().deliver(next, never, knows(five))
     t.same(await numbers(table), upTo(12))
+  })
+
+  await t.test('the same in a thread of its own, which asks the lane for the message', async (t) => {
+    const table = await newTable()
+    const apart = isolatedDrivers(settings)
+    const attempt = (batch: Batch, messageIdAt?: ReturnType<typeof knows>['messageIdAt']) =>
+      apart.deliver(specOf(table), batch, never, { ...knows(), ...(messageIdAt && { messageIdAt }) }, anyKey)
+    await attempt(five)
+    await attempt(sliceBatch(five, 0, 2), knows(five).messageIdAt)
+    t.same(await numbers(table), upTo(10))
+    t.match(await failure(attempt(sliceBatch(five, 0, 2))), { code: 'lane_row_conflict' })
+    const unreadable = async () => Promise.reject(new Error('the file cannot be read'))
+    t.match(await failure(attempt(sliceBatch(five, 0, 2), unreadable)), { code: 'message_unreadable' })
   })
 
   await t.test('the second attempt waits for the first, which the server is still at', async (t) => {
