@@ -52,10 +52,10 @@ export const configFields: Record<DestinationType, readonly ConfigField[]> = {
       label: 'After a crash or a lost reply',
       kind: 'choice',
       options: [
-        ['', 'records may be there twice, unless a column has the role dedupe_id'],
-        ['true', 'every record is there once'],
+        ['', 'may be there twice'],
+        ['true', 'there once'],
       ],
-      hint: 'Once: how far delivery has come is kept in the table _pipectl_lanes beside yours, which pipectl makes.',
+      hint: 'Twice: unless a column has the role unique id. Once: how far delivery has come is kept in the table _pipectl_lanes beside yours, which pipectl makes.',
     },
   ],
   destination_object_store: [

@@ -8,7 +8,7 @@ import { dayMs } from '../../../quantities.ts'
 import { api } from '../../data/api.ts'
 import { useOverview } from '../../data/overview.ts'
 import { useChange } from '../../data/queries.ts'
-import { Button, Check, Choice, TextField } from '../../ui/controls.tsx'
+import { Button, Check, Choice, formStyles, TextField } from '../../ui/controls.tsx'
 import { Dialog, FormDialog } from '../../ui/dialog.tsx'
 import { failureText, fieldErrors } from '../../ui/failure.tsx'
 import { Code, Notice } from '../../ui/layout.tsx'
@@ -78,7 +78,7 @@ export function NewKey({ onClose }: { onClose: () => void }) {
         hint="Of the program that will use it."
         error={isDuplicate ? failureText(create.error) : errors.api_key_name}
       />
-      <fieldset>
+      <fieldset className={formStyles.form}>
         <legend>What it may do</legend>
         {scopes.map(([scope, label, hint]) => (
           <Check

@@ -79,7 +79,7 @@ export function PipePage({ pipeId }: { pipeId: string }) {
         )}
       </Section>
       <Section title="Send records">
-        <Snippets pipeId={pipeId} needsKey={pipe.pipe_api_key_required} />
+        <Snippets pipe={pipe} destinations={destinations} />
         {pipe.pipe_api_key_required ? (
           <Soft>
             Keys are made on the page <Link to="/keys">API keys</Link>.

@@ -1,15 +1,22 @@
 /** How to send to a pipe, and whether something has come. */
 import { useRef, useState } from 'react'
+import type { Destination } from '../../../contract/destination.ts'
+import type { Pipe } from '../../../contract/pipe.ts'
 import { useIngestUrl } from '../../data/queries.ts'
 import { Code, Notice } from '../../ui/layout.tsx'
 import styles from './pipe.module.css'
-import { snippets } from './snippets.ts'
+import { sampleRecord, snippets } from './snippets.ts'
 
-export function Snippets({ pipeId, needsKey }: { pipeId: string; needsKey: boolean }) {
+export function Snippets({ pipe, destinations }: { pipe: Pipe; destinations: readonly Destination[] }) {
   const [at, setAt] = useState(0)
   const tabs = useRef<HTMLDivElement>(null)
-  const url = useIngestUrl(pipeId)
-  const all = snippets(url, needsKey)
+  const url = useIngestUrl(pipe.pipe_id)
+  const enriched = [
+    ...(pipe.pipe_add_ingest_ts ? [pipe.pipe_ingest_ts_field] : []),
+    ...(pipe.pipe_add_ingest_ip ? [pipe.pipe_ingest_ip_field] : []),
+  ]
+  const record = sampleRecord(destinations, enriched, new Date())
+  const all = snippets(url, pipe.pipe_api_key_required, record)
   const shown = all[at]
   const move = (to: number) => {
     const next = (to + all.length) % all.length

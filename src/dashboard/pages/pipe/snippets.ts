@@ -1,6 +1,14 @@
-/** How to send a record to a pipe, to be copied: with its real address, and a place for the key. Pure. */
+/**
+ * How to send a record to a pipe, to be copied: with its real address, a place for the key, and a record that the mapped columns
+ * of its tables take. Pure.
+ */
+import { quoted } from '../../../client/cli-twin.ts'
+import type { ColumnMapping, Destination } from '../../../contract/destination.ts'
 
-const sample = '{"event": "signup", "user_id": 42}'
+type Sample = Readonly<Record<string, unknown>>
+
+/** Where no column is mapped. */
+const anyRecord: Sample = { event: 'signup', user_id: 42 }
 const keyPlace = 'YOUR_API_KEY'
 
 export interface Snippet {
@@ -8,27 +16,47 @@ export interface Snippet {
   text: string
 }
 
-export function snippets(url: string, needsKey: boolean): Snippet[] {
+export function snippets(url: string, needsKey: boolean, record: Sample): Snippet[] {
   return [
-    { label: 'curl', text: curl(url, needsKey) },
-    { label: 'JavaScript (fetch)', text: fetchCall(url, needsKey) },
+    { label: 'curl', text: curl(url, needsKey, record) },
+    { label: 'JavaScript (fetch)', text: fetchCall(url, needsKey, record) },
     { label: 'HTML (browser)', text: html(url, needsKey) },
   ]
 }
 
-function curl(url: string, needsKey: boolean): string {
-  const who = needsKey ? `-H 'Authorization: Bearer ${keyPlace}'` : `-H 'Origin: https://YOUR_SITE'`
-  return `curl ${url} \\\n  ${who} \\\n  -H 'Content-Type: application/json' \\\n  -d '${sample}'`
+/** `now`: for keys that look like a time. Without those that the daemon itself writes. */
+export function sampleRecord(
+  destinations: readonly Pick<Destination, 'columns'>[],
+  enriched: readonly string[],
+  now: Date,
+): Sample {
+  const columns = destinations.flatMap((one) => one.columns ?? [])
+  const keys = columns.flatMap((column): [string, unknown][] => {
+    // A role without a key is filled by the daemon.
+    const key = column.source_field ?? (column.semantic_role === null ? column.column_name : null)
+    return key === null || enriched.includes(key) ? [] : [[key, sampleValue(key, column.column_type, now)]]
+  })
+  return keys.length === 0 ? anyRecord : Object.fromEntries(keys)
 }
 
-function fetchCall(url: string, needsKey: boolean): string {
+function sampleValue(key: string, type: ColumnMapping['column_type'], now: Date): unknown {
+  if (type === 'string') return /(^|_)(ts|at|time|date|day)$/i.test(key) ? now.toISOString() : 'text'
+  return { number: 1, boolean: true, object: {}, array: [], null: null }[type]
+}
+
+function curl(url: string, needsKey: boolean, record: Sample): string {
+  const who = needsKey ? `-H 'Authorization: Bearer ${keyPlace}'` : `-H 'Origin: https://YOUR_SITE'`
+  return `curl ${url} \\\n  ${who} \\\n  -H 'Content-Type: application/json' \\\n  -d ${quoted(JSON.stringify(record))}`
+}
+
+function fetchCall(url: string, needsKey: boolean, record: Sample): string {
   const key = needsKey ? `\n    Authorization: 'Bearer ${keyPlace}',` : ''
   return `await fetch('${url}', {
   method: 'POST',
   headers: {${key}
     'Content-Type': 'application/json',
   },
-  body: JSON.stringify({ event: 'signup', user_id: 42 }),
+  body: JSON.stringify(${JSON.stringify(record)}),
 })`
 }
 

@@ -1,0 +1,31 @@
+import t from 'tap'
+import type { ColumnMapping } from '../../../src/contract/destination.ts'
+import { sampleRecord, snippets } from '../../../src/dashboard/pages/pipe/snippets.ts'
+
+const now = new Date('2026-01-02T03:04:05Z')
+const column = (given: Partial<ColumnMapping>): ColumnMapping => ({
+  ...{ column_name: 'c', column_type: 'string', source_field: null, semantic_role: null, nullable: true },
+  ...given,
+})
+
+t.test('the record of a snippet has the keys that the mapped columns read', async (t) => {
+  const columns = [
+    column({ column_name: 'id', column_type: 'number', source_field: 'order', semantic_role: 'dedupe_id' }),
+    column({ column_name: 'made', semantic_role: 'dedupe_id' }),
+    column({ column_name: 'arrived', semantic_role: 'received_at' }),
+    column({ column_name: 'name' }),
+    column({ column_name: 'paid_at' }),
+    column({ column_name: 'ingest_ts' }),
+    column({ column_name: 'tags', column_type: 'array' }),
+  ]
+  t.strictSame(sampleRecord([{ columns }, {}], ['ingest_ts'], now), {
+    ...{ order: 1, name: 'text', paid_at: '2026-01-02T03:04:05.000Z', tags: [] },
+  })
+  t.strictSame(sampleRecord([{ columns: [] }], [], now), { event: 'signup', user_id: 42 })
+})
+
+t.test('whatever a key is called, the command is one command', async (t) => {
+  const record = sampleRecord([{ columns: [column({ column_name: "o'clock $(id)" })] }], [], now)
+  const [curl] = snippets('http://127.0.0.1:1/v1/ingest/x', true, record)
+  t.match(curl?.text, `-d '{"o'\\''clock $(id)":"text"}'`)
+})
