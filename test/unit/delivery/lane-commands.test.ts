@@ -97,9 +97,14 @@ t.test('contract Management: rewind delivers again from the earliest, a stream_s
     seqs: number[],
   ) => {
     destination.stored.length = 0
+    const { generation } = await world.saved(id)
     t.strictSame(await world.service.rewind(id, target), { kind: 'rewound', cursorSeq: cursor })
     await world.untilLane(id, 'delivered again', ({ lane_state }) => lane_state === 'idle')
     t.strictSame(destination.stored, seqs)
+    t.ok(
+      (await world.saved(id)).generation > generation,
+      'a table that counts by generations takes them again',
+    )
   }
   await again({ to: 'earliest' }, 0, [1, 2, 3, 4, 5])
   await again({ to: 'seq', seq: 3 }, 3, [4, 5])

@@ -229,7 +229,12 @@ t.test(
   },
 )
 
-for (const change of ['cursor_seq = cursor_seq + 64', 'owner_epoch = 1000', 'cursor_mark = NULL']) {
+for (const change of [
+  'cursor_seq = cursor_seq + 64',
+  'owner_epoch = 1000',
+  'cursor_mark = NULL',
+  'generation = 1',
+]) {
   t.test(`a damaged row repeats messages, loses none, and says so: ${change}`, async (t) => {
     const world = await LaneWorld.open()
     const { id, destination } = await world.addLane()

@@ -327,30 +327,40 @@ t.test('a row that fails its checksum says so, and its seqs are not believed', a
   t.strictSame(await metadata.laneStore.load(scene.destinationId), row, 'whole again once it is saved')
 })
 
-t.test('the checksum covers the next range, and holds for a row from before there was one', async (t) => {
-  const scene = await laneFile(t)
-  const metadata = await open(t, scene.options)
-  const row = { ...(await loaded(metadata, scene.destinationId)), nextFirstSeq: 5, nextLastSeq: 9 }
-  const database = new Database(scene.options.file)
-  t.teardown(() => database.close())
-  for (const change of [
-    'next_first_seq = 4',
-    'next_last_seq = 10',
-    'next_first_seq = NULL, next_last_seq = NULL',
-  ]) {
-    await metadata.laneStore.save([row], [])
-    t.strictSame(await loaded(metadata, scene.destinationId), row)
-    database.exec(`UPDATE lanes SET ${change}`)
-    await t.rejects(metadata.laneStore.load(scene.destinationId), { name: 'LaneStateDamagedError' }, change)
-  }
-  const { destinationId } = scene
-  // As the version before wrote it: over its own nine columns.
-  const before = crc32(`${destinationId}\n3\n\n4\n6\n\n0\n\n1`)
-  database
-    .prepare(
-      `UPDATE lanes SET cursor_seq = 3, cursor_mark = NULL, batch_first_seq = 4, batch_last_seq = 6, owner_epoch = 1,
-        next_first_seq = NULL, next_last_seq = NULL, row_check = ?`,
-    )
-    .run(before)
-  t.match(await loaded(metadata, destinationId), { cursorSeq: 3, batchLastSeq: 6, nextLastSeq: null })
-})
+t.test(
+  'the checksum covers the next range and the generation, and holds for a row from before there was one',
+  async (t) => {
+    const scene = await laneFile(t)
+    const metadata = await open(t, scene.options)
+    const row = {
+      ...(await loaded(metadata, scene.destinationId)),
+      nextFirstSeq: 5,
+      nextLastSeq: 9,
+      generation: 7,
+    }
+    const database = new Database(scene.options.file)
+    t.teardown(() => database.close())
+    for (const change of [
+      'next_first_seq = 4',
+      'next_last_seq = 10',
+      'next_first_seq = NULL, next_last_seq = NULL',
+      'generation = 6',
+      'generation = 0',
+    ]) {
+      await metadata.laneStore.save([row], [])
+      t.strictSame(await loaded(metadata, scene.destinationId), row)
+      database.exec(`UPDATE lanes SET ${change}`)
+      await t.rejects(metadata.laneStore.load(scene.destinationId), { name: 'LaneStateDamagedError' }, change)
+    }
+    const { destinationId } = scene
+    // As the version before wrote it: over its own nine columns.
+    const before = crc32(`${destinationId}\n3\n\n4\n6\n\n0\n\n1`)
+    database
+      .prepare(
+        `UPDATE lanes SET cursor_seq = 3, cursor_mark = NULL, batch_first_seq = 4, batch_last_seq = 6, owner_epoch = 1,
+        next_first_seq = NULL, next_last_seq = NULL, generation = 0, row_check = ?`,
+      )
+      .run(before)
+    t.match(await loaded(metadata, destinationId), { cursorSeq: 3, batchLastSeq: 6, nextLastSeq: null })
+  },
+)
