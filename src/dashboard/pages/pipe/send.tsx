@@ -3,7 +3,8 @@ import { useRef, useState } from 'react'
 import type { Destination } from '../../../contract/destination.ts'
 import type { Pipe } from '../../../contract/pipe.ts'
 import { useIngestUrl } from '../../data/queries.ts'
-import { Code, Notice } from '../../ui/layout.tsx'
+import { Code, Notice, Soft } from '../../ui/layout.tsx'
+import { Outside } from '../../ui/text.tsx'
 import styles from './pipe.module.css'
 import { sampleRecord, snippets } from './snippets.ts'
 
@@ -15,6 +16,7 @@ export function Snippets({ pipe, destinations }: { pipe: Pipe; destinations: rea
     ...(pipe.pipe_add_ingest_ts ? [pipe.pipe_ingest_ts_field] : []),
     ...(pipe.pipe_add_ingest_ip ? [pipe.pipe_ingest_ip_field] : []),
   ]
+  const unmapped = destinations.find((one) => one.columns?.length === 0)
   const record = sampleRecord(destinations, enriched, new Date())
   const all = snippets(url, pipe.pipe_api_key_required, record)
   const shown = all[at]
@@ -46,6 +48,12 @@ export function Snippets({ pipe, destinations }: { pipe: Pipe; destinations: rea
           </button>
         ))}
       </div>
+      {unmapped === undefined ? null : (
+        <Soft>
+          No column of the table <Outside text={String(unmapped.destination_config.table)} /> is mapped: it
+          takes each key into the column of that name. Send keys that are its columns.
+        </Soft>
+      )}
       <div role="tabpanel" id="send-panel" aria-labelledby={`send-tab-${at}`}>
         {shown === undefined ? null : <Code label={shown.label} text={shown.text} />}
       </div>
