@@ -6,6 +6,7 @@ import { dayMs, hourMs, minuteMs } from './quantities.ts'
 
 /** Roll-ups older than this are of no use to the 24 h window or the day quotas. */
 const usageKeptMs = 8 * dayMs
+const auditKeptMs = resourceLimits.auditDays * dayMs
 const revokedKeysKeptMs = resourceLimits.revokedApiKeyDays * dayMs
 /** By then an append of the pipe that was under way when it was deleted is in the buffer. */
 const deletedPipesKeptMs = 15 * minuteMs
@@ -25,6 +26,7 @@ export function startHousekeeping(parts: Stores & Accounting, { log, shutdown }:
 async function prune({ metadata }: Stores): Promise<void> {
   await metadata.usage.prune(Date.now() - usageKeptMs)
   await metadata.apiKeys.prune(Date.now() - revokedKeysKeptMs)
+  await metadata.audit.prune(Date.now() - auditKeptMs)
   const { sessionIdleSeconds, sessionSeconds } = resourceLimits
   await metadata.sessions.prune(Date.now() - sessionIdleSeconds * 1_000, Date.now() - sessionSeconds * 1_000)
 }

@@ -23,6 +23,7 @@ import type { ManagementDeps, ServiceFacts } from './management/deps.ts'
 import { openManagement } from './management/management.ts'
 import { Sessions } from './management/sessions.ts'
 import { Passwords } from './metadata/password-hash.ts'
+import type { Actor } from './metadata/store.ts'
 import { type MetricsServer, openMetrics } from './metrics.ts'
 import type { Accounting } from './open-ingest.ts'
 import type { StartContext, Stores } from './open-stores.ts'
@@ -92,6 +93,7 @@ export async function openServer(
     ingest,
     authenticate,
     gate: dashboard.gate,
+    clientIp: parts.clientIp,
     log,
   })
   dataPort = server.addresses[1]?.port ?? null
@@ -143,7 +145,7 @@ type ManagementParts = Stores & Accounting & Pick<ManagementDeps, 'passwords' | 
 
 function routesOf(parts: ManagementParts, log: Logger): Route[] {
   const { metadata, changes, buffer, delivery, directory, usage, egress } = parts
-  const management = openManagement({
+  const deps: ManagementDeps = {
     metadata,
     passwords: parts.passwords,
     serviceFacts: parts.serviceFacts,
@@ -155,7 +157,9 @@ function routesOf(parts: ManagementParts, log: Logger): Route[] {
     isPrivateDenied: () => isPrivateDenied(egress),
     now: Date.now,
     pendingUsage: () => usage.pending(),
-  })
+  }
+  const management = openManagement(deps)
+  const actingAs = (actor: Actor) => openManagement({ ...deps, metadata: metadata.as(actor) })
   const longPoll = new LongPoll(delivery)
   changes.subscribe(async (change) => {
     if ('apiKeyId' in change && change.isRevoked) longPoll.revoke(change.apiKeyId)
@@ -166,7 +170,7 @@ function routesOf(parts: ManagementParts, log: Logger): Route[] {
     longPoll,
     log,
   })
-  return [...managementRoutes(management), ...pulls]
+  return [...managementRoutes(management, actingAs), ...pulls]
 }
 
 /** Null when there is none: switched off, or the default address is taken and nobody asked for it. */

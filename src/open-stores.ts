@@ -6,6 +6,7 @@
 import type { OpenBuffer } from './buffer/buffer.ts'
 import { type BufferSpec, openBuffer } from './buffer/open.ts'
 import type { SettingOrigin } from './config.ts'
+import type { AuditEntry } from './contract/audit.ts'
 import { type DataDir, metadataSpec, openDataDirMetadata, requireWorkspace } from './data-dir/data-dir.ts'
 import { type DeliveryHandle, openDelivery } from './delivery/delivery-proxy.ts'
 import type { EgressPolicy } from './destinations/driver.ts'
@@ -15,6 +16,7 @@ import { openDirectory } from './directory/directory-cache.ts'
 import { SharedCounters } from './ingest/shared-counters.ts'
 import type { Logger } from './log.ts'
 import { type Change, type Changes, localChanges } from './metadata/changes.ts'
+import type { MetadataOptions } from './metadata/open.ts'
 import type { Metadata } from './metadata/store.ts'
 import { driverSettings, knownBuffer, logSettings } from './part-settings.ts'
 import type { Settings } from './settings.ts'
@@ -60,7 +62,10 @@ export async function openStores(
 ): Promise<Stores> {
   const { env, log, shutdown } = context
   const onNoSpace = (error: Error) => log.warn({ err: error }, 'metadata.no_space')
-  const { metadata, sealingKey } = await openDataDirMetadata(settings, env, { create: false, onNoSpace })
+  const onAudited: MetadataOptions['onAudited'] = (workspaceId, entry) =>
+    log.info(auditLine(workspaceId, entry), 'audit')
+  const options = { create: false, onNoSpace, onAudited }
+  const { metadata, sealingKey } = await openDataDirMetadata(settings, env, options)
   const workspaces = new WorkspaceCount(metadata.workspaces)
   let endWatch = () => {}
   shutdown.set('close metadata', () => {
@@ -122,6 +127,17 @@ export async function openStores(
     authenticate,
     counters,
     egress,
+  }
+}
+
+/** Who did what, not what it was before and after: that is in the audit log. */
+function auditLine(workspaceId: string, entry: AuditEntry): object {
+  const { audit_id, operation, actor, address, resource_id, pipe_id } = entry
+  return {
+    ...{ workspace_id: workspaceId, audit_id, operation, resource_id, pipe_id, address },
+    actor_kind: actor.kind,
+    actor_id: actor.id,
+    actor_name: actor.name,
   }
 }
 

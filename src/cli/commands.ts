@@ -4,6 +4,7 @@
  */
 import type { Command } from 'commander'
 import { addApplyCommands } from './apply.ts'
+import { addAuditCommand } from './audit.ts'
 import { addCompletionCommands } from './completion.ts'
 import { addConfigCommand } from './config.ts'
 import { addDataDirCommands } from './data-dir-commands.ts'
@@ -29,6 +30,7 @@ export function registerCommands(program: Command): void {
   addOriginsCommands(program)
   addKeysCommands(program)
   addUsersCommands(program)
+  addAuditCommand(program)
   addIngestCommand(program)
   addPullCommand(program)
   addStatusCommands(program)

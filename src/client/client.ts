@@ -87,6 +87,9 @@ export function openClient({ url, dataUrl = url, apiKey, keySource = null, chang
       const path = pipeId === null ? '/v1/usage' : `${pipe(pipeId)}/usage`
       return call<'getUsage'>('GET', `${path}${query}`, { signal })
     },
+    /** `query`: as the operation takes it. */
+    audit: (query: Record<string, string>, signal?: AbortSignal) =>
+      call<'listAudit'>('GET', `/v1/audit?${new URLSearchParams(query)}`, { signal }),
     destinations: {
       create: (pipeId: string, body: DestinationBody) =>
         call<'createDestination'>('POST', `${pipe(pipeId)}/destinations`, { body }),

@@ -5,6 +5,7 @@
 import type { TSchema } from 'typebox'
 import { stringify } from 'yaml'
 import { ApiKey, ApiKeyCreate, ApiKeyRotate } from './api-key.ts'
+import { AuditEntry } from './audit.ts'
 import {
   ColumnMapping,
   configSchema,
@@ -96,6 +97,7 @@ const names = new Map<object, string>([
   [StoredLimits, 'StoredPipeLimits'],
   [AllowedOrigin, 'AllowedOrigin'],
   [ApiKey, 'ApiKey'],
+  [AuditEntry, 'AuditEntry'],
   [ApiKeyCreate, 'ApiKeyCreate'],
   [ApiKeyRotate, 'ApiKeyRotate'],
   [Overview, 'Overview'],

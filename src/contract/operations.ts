@@ -3,6 +3,7 @@
  * emitted from it, and a test asks for each operation and each of its error codes to have been seen.
  */
 import type { Static, TSchema } from 'typebox'
+import { auditOperations } from './audit-operations.ts'
 import { healthOperations, ingestOperations, pullOperations } from './data-operations.ts'
 import { destinationOperations } from './destination-operations.ts'
 import type { Operation } from './operation.ts'
@@ -16,6 +17,7 @@ export const operations = [
   ...pipeSettingOperations,
   ...apiKeyOperations,
   ...userOperations,
+  ...auditOperations,
   ...healthOperations,
   ...ingestOperations,
   ...pullOperations,

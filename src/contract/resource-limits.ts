@@ -97,6 +97,14 @@ export const resourceLimits = {
   originsPerWorkspace: 10_000,
   /** Pipes that one key is for. What is for more is for all, or takes several keys. */
   pipesPerApiKey: 100,
+  /**
+   * The audit log: for how many days, how many entries of a workspace (the oldest goes with the new one), bytes of the state
+   * before and after, and how many are removed at once.
+   */
+  auditDays: 400,
+  auditEntriesPerWorkspace: 100_000,
+  auditStateBytes: 16 * KiB,
+  auditPrunedAtOnce: 500,
   /** How long a key that is being replaced goes on working, in seconds: a week to find every place that has it. */
   apiKeyOverlapDefaultSeconds: 7 * 24 * 3_600,
   apiKeyOverlapSeconds: 90 * 24 * 3_600,

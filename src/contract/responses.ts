@@ -1,6 +1,7 @@
 /** Success bodies of the operations, as the OpenAPI document shows them and the tests check them. */
 import Type from 'typebox'
 import { ApiKey } from './api-key.ts'
+import { AuditList } from './audit.ts'
 import { Destination, TableColumn } from './destination.ts'
 import { Overview } from './overview.ts'
 import { AllowedOrigin, Pipe, PipeLimits, PipeUsage } from './pipe.ts'
@@ -100,6 +101,7 @@ export const responseBodies = {
     }),
   }),
   apiKeysPurged: Type.Object({ purged: Type.Integer({ minimum: 0 }) }),
+  auditList: AuditList,
   overview: Overview,
   usageByHour: UsageByHour,
   laneByHour: LaneByHour,

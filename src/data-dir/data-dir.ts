@@ -193,7 +193,7 @@ function notSetUp({ root }: DataDir, what: string): ConfigError {
   )
 }
 
-export interface OpenOptions extends Pick<MetadataOptions, 'onNoSpace'> {
+export interface OpenOptions extends Pick<MetadataOptions, 'onNoSpace' | 'onAudited'> {
   create: boolean
 }
 

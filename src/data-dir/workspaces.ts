@@ -1,7 +1,7 @@
 /** One workspace of a data directory, for commands that work on the files themselves, also while the daemon runs. */
 import os from 'node:os'
 import { localPrincipal, type Principal } from '../directory/principal.ts'
-import type { Metadata } from '../metadata/store.ts'
+import type { Actor, Metadata } from '../metadata/store.ts'
 import type { Settings } from '../settings.ts'
 import { openDataDirMetadata } from './data-dir.ts'
 import { DataDirError } from './errors.ts'
@@ -21,7 +21,9 @@ export async function withLocalWorkspace<T>(
       const names = workspaces.map(({ name }) => name).join(', ')
       throw new DataDirError('missing', `there is no workspace ${workspaceName}`, `choose one of ${names}`)
     }
-    return await use(metadata, localPrincipal(workspace.workspaceId, systemUser()))
+    const name = systemUser()
+    const actor: Actor = { kind: 'local', id: null, name, address: null, operation: null }
+    return await use(metadata.as(actor), localPrincipal(workspace.workspaceId, name))
   } finally {
     await metadata.close()
   }

@@ -43,9 +43,9 @@ function sessionRoutes(sessions: Sessions): Route[] {
       method: 'POST',
       auth: 'form',
       operationId: 'signIn',
-      handler: async ({ body, visit }) => {
-        const { address, isSecure } = of(visit)
-        return withCookie(await sessions.signIn(body, address), isSecure)
+      handler: async ({ body, visit, address }) => {
+        const { address: network, isSecure } = of(visit)
+        return withCookie(await sessions.signIn(body, network, address), isSecure)
       },
     },
     {
@@ -69,7 +69,7 @@ function sessionRoutes(sessions: Sessions): Route[] {
       path: `${session.path}/password`,
       operationId: 'changeOwnPassword',
       handler: async (request) => {
-        const token = await sessions.changePassword(tokenOf(request), request.body)
+        const token = await sessions.changePassword(tokenOf(request), request.body, request.address)
         return withCookie(token, of(request.visit).isSecure)
       },
     },
@@ -79,7 +79,8 @@ function sessionRoutes(sessions: Sessions): Route[] {
       path: `${prefix}/v1/setup`,
       auth: 'form',
       operationId: 'setUp',
-      handler: async ({ body, visit }) => withCookie(await sessions.setUp(body), of(visit).isSecure),
+      handler: async ({ body, visit, address }) =>
+        withCookie(await sessions.setUp(body, address), of(visit).isSecure),
     },
   ]
 }

@@ -7,6 +7,7 @@ import { ApiError } from '../contract/errors.ts'
 import { needsOf, scopeOf } from '../contract/operation.ts'
 import { type ManagementOperationId, operationTable } from '../contract/operations.ts'
 import { isForPipe, type Principal } from '../directory/principal.ts'
+import { actorOf } from '../management/audit.ts'
 import type { Management } from '../management/management.ts'
 import type { ApiRequest, Route } from './route.ts'
 
@@ -24,14 +25,23 @@ interface Call {
 }
 type Handler = (call: Call) => Promise<unknown>
 
-export function managementRoutes(management: Management): Route[] {
-  const handlers = new Map(Object.entries(handlersOf(management)))
+/** `actingAs`: the same use cases, whose changes are that actor's in the audit log. */
+export function managementRoutes(
+  management: Management,
+  actingAs: (actor: ReturnType<typeof actorOf>) => Management,
+): Route[] {
+  const handlers = handlersOf(management)
+  const handlerFor = (id: ManagementOperationId, { principal, address }: ApiRequest) => {
+    assert(principal !== null, 'a management route has a caller')
+    return handlersOf(actingAs(actorOf(principal, id, address ?? null)))[id]
+  }
+
   return operationTable.flatMap((operation): Route[] => {
     const { area, method, path, operationId, success } = operation
     if (area !== 'management') return []
-    const handler = handlers.get(operationId)
-    assert(handler !== undefined && method !== 'OPTIONS', `no handler for ${operationId}`)
+    assert(isManaged(operationId, handlers) && method !== 'OPTIONS', `no handler for ${operationId}`)
     const serve = async (request: ApiRequest) => {
+      const handler = method === 'GET' ? handlers[operationId] : handlerFor(operationId, request)
       const body = await handler(callOf(request))
       return body === undefined ? { status: success.status } : { status: success.status, body }
     }
@@ -49,6 +59,13 @@ export function managementRoutes(management: Management): Route[] {
       },
     ]
   })
+}
+
+function isManaged(
+  id: string,
+  handlers: Record<ManagementOperationId, Handler>,
+): id is ManagementOperationId {
+  return Object.hasOwn(handlers, id)
 }
 
 function handlersOf(m: Management): Record<ManagementOperationId, Handler> {
@@ -101,6 +118,7 @@ function handlersOf(m: Management): Record<ManagementOperationId, Handler> {
     createUser: lasting(ofWorkspace(m.createUser)),
     updateUser: lasting((c) => m.updateUser(c.workspaceId, c.user, c.body)),
     deleteUser: (c) => m.deleteUser(c.workspaceId, c.user),
+    listAudit: (c) => m.listAudit(c.principal, c.query),
     createSetupLink: lasting(ofWorkspace(m.createSetupLink)),
   }
 }

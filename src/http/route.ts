@@ -13,6 +13,8 @@ export interface ApiRequest {
   body: unknown
   /** Who makes the request; null on routes without authentication. */
   principal: Principal | null
+  /** Of the client, behind a trusted proxy too; null: not known. */
+  address?: string | null
   /** Of a browser, on routes that are for browsers alone. */
   visit?: Visit | null
   /** True once the client has gone. Absent: not known. */

@@ -8,6 +8,7 @@ import { resourceLimits } from '../contract/resource-limits.ts'
 import { type Authenticate, admit } from '../directory/authenticate.ts'
 import type { Principal } from '../directory/principal.ts'
 import { wholeBody } from '../ingest/body-source.ts'
+import type { ClientIp } from '../ingest/client-ip.ts'
 import { scanJson } from '../ingest/parse.ts'
 import type { Logger } from '../log.ts'
 import { type DashboardGate, dashboardHeaders } from './dashboard-gate.ts'
@@ -22,6 +23,8 @@ export interface RouteContext {
   authenticate: Authenticate
   /** Without one no route may be for browsers. */
   gate?: DashboardGate | null
+  /** Without one no handler knows the client's address. */
+  clientIp?: Pick<ClientIp, 'of'> | null
   log: Logger
   /** True while the server is shutting down: connections are closed after their response. */
   isStopping(): boolean
@@ -111,6 +114,8 @@ async function reply(
   const query = new URLSearchParams(head.query)
   // Two of them are none: which one would a proxy have looked at?
   const authorization = framing.authorizations > 1 ? '' : (headers.authorization ?? '')
+  const peer = exchange.peer()
+  const address = context.clientIp?.of(peer, () => headers['x-forwarded-for'] ?? '') ?? null
   const takesBody = route.method !== 'GET' && route.method !== 'DELETE' && hasBody(headers)
   const afterKey = <P extends Principal | null>(principal: P) => {
     if (principal !== null) requireRight(route, principal)
@@ -136,6 +141,7 @@ async function reply(
     headers,
     body: bytes === undefined ? undefined : parseBody(route, headers['content-type'], bytes),
     principal: await admission,
+    address,
     visit,
     isAborted: () => exchange.isAborted,
   })

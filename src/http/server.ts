@@ -8,6 +8,7 @@
  */
 import { ApiError } from '../contract/errors.ts'
 import type { Authenticate } from '../directory/authenticate.ts'
+import type { ClientIp } from '../ingest/client-ip.ts'
 import type { Ingest } from '../ingest/ingest.ts'
 import type { Logger } from '../log.ts'
 import type { ListenAddress } from '../settings.ts'
@@ -41,6 +42,8 @@ export interface HttpServerOptions {
   authenticate: Authenticate
   /** Without one no route may be for browsers. */
   gate?: DashboardGate | null
+  /** Without one no handler knows the client's address. */
+  clientIp?: Pick<ClientIp, 'of'> | null
   log: Logger
 }
 

@@ -3,6 +3,7 @@ import { RewindRequest } from '../contract/destination-requests.ts'
 import { ApiError, validationError } from '../contract/errors.ts'
 import { requireObject, validate } from '../contract/validate.ts'
 import type { BlockingMessage, RewindTarget } from '../delivery/delivery.ts'
+import { auditedOnLane } from './audit.ts'
 import type { ManagementDeps } from './deps.ts'
 import { requireDestination } from './lookup.ts'
 
@@ -11,14 +12,20 @@ export function laneUseCases({ metadata, delivery }: Pick<ManagementDeps, 'metad
     (await requireDestination(metadata, workspaceId, pipeId, destinationId)).destination_id
   return {
     async skipBlockingMessage(workspaceId: string, pipeId: string, destinationId: string) {
-      const skipped = await delivery.skip(await laneOf(workspaceId, pipeId, destinationId))
-      return { skipped, status: skipped ? 'skipped' : 'no_blocking_message' }
+      const found = await requireDestination(metadata, workspaceId, pipeId, destinationId)
+      return await auditedOnLane(metadata, workspaceId, found, 'skipBlockingMessage', async () => {
+        const skipped = await delivery.skip(found.destination_id)
+        return { skipped, status: skipped ? 'skipped' : 'no_blocking_message' }
+      })
     },
 
     async retryNow(workspaceId: string, pipeId: string, destinationId: string) {
-      const msgId = await delivery.retryNow(await laneOf(workspaceId, pipeId, destinationId))
-      const retried = msgId !== null
-      return { retried, msg_id: msgId, status: retried ? 'retried' : 'no_blocking_message' }
+      const found = await requireDestination(metadata, workspaceId, pipeId, destinationId)
+      return await auditedOnLane(metadata, workspaceId, found, 'retryNow', async () => {
+        const msgId = await delivery.retryNow(found.destination_id)
+        const retried = msgId !== null
+        return { retried, msg_id: msgId, status: retried ? 'retried' : 'no_blocking_message' }
+      })
     },
 
     /** The body itself: the records' own text must not pass through a parser again. */
@@ -29,12 +36,15 @@ export function laneUseCases({ metadata, delivery }: Pick<ManagementDeps, 'metad
     },
 
     async rewindDestination(workspaceId: string, pipeId: string, destinationId: string, body: unknown) {
-      const id = await laneOf(workspaceId, pipeId, destinationId)
+      const found = await requireDestination(metadata, workspaceId, pipeId, destinationId)
       const { to } = validate(RewindRequest, requireObject(body))
-      const result = await delivery.rewind(id, rewindTarget(to))
-      if (result.kind === 'rewound') return { cursor_seq: result.cursorSeq }
-      throw validationError({
-        to: `is after the lane's cursor (${result.cursorSeq}): a rewind only goes back; skip moves past a blocking message.`,
+      const target = rewindTarget(to)
+      return await auditedOnLane(metadata, workspaceId, found, 'rewindDestination', async () => {
+        const result = await delivery.rewind(found.destination_id, target)
+        if (result.kind === 'rewound') return { cursor_seq: result.cursorSeq }
+        throw validationError({
+          to: `is after the lane's cursor (${result.cursorSeq}): a rewind only goes back; skip moves past a blocking message.`,
+        })
       })
     },
   }

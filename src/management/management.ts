@@ -4,6 +4,7 @@
  * and throw ApiError. A change returns once it is durable and both delivery and the directory have seen it.
  */
 import { apiKeyUseCases } from './api-keys.ts'
+import { auditUseCases } from './audit.ts'
 import type { ManagementDeps, PublishChange } from './deps.ts'
 import { destinationUseCases } from './destinations.ts'
 import { laneUseCases } from './lanes.ts'
@@ -27,6 +28,7 @@ export function openManagement(deps: ManagementDeps) {
     ...originUseCases({ metadata, publishChange }),
     ...apiKeyUseCases(deps),
     ...userUseCases(deps),
+    ...auditUseCases(deps),
     ...overviewUseCases(deps),
     ...usageUseCases(deps),
   }

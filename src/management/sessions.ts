@@ -14,11 +14,11 @@ import type { Principal } from '../directory/principal.ts'
 import type { Logger } from '../log.ts'
 import type { Passwords } from '../metadata/password-hash.ts'
 import { csrfTokenOf, hashToken, isToken, mintToken } from '../metadata/session-tokens.ts'
-import type { Metadata, StoredSession, StoredUser } from '../metadata/store.ts'
+import type { Actor, Metadata, StoredSession, StoredUser } from '../metadata/store.ts'
 import { SignInLimits } from './sign-in-limits.ts'
 
 export interface SessionDeps {
-  metadata: Pick<Metadata, 'users' | 'sessions'>
+  metadata: Pick<Metadata, 'users' | 'sessions' | 'as'>
   passwords: Passwords
   /** The wall clock, ms. */
   now: () => number
@@ -53,24 +53,25 @@ export class Sessions {
     this.#limits = new SignInLimits(this.#monotonicMs)
   }
 
-  /** The new session's token. Unknown accounts and wrong passwords are the same `sign_in_failed`, after the same time. */
-  async signIn(body: unknown, address: string): Promise<string> {
+  /** The new session's token. `network`: what attempts are counted by. Unknown accounts and wrong passwords are the same `sign_in_failed`, after the same time. */
+  async signIn(body: unknown, network: string, address: string | null = null): Promise<string> {
     const { email, password } = validate(SignIn, requireObject(body))
-    const user = await this.#verified(email, password, address)
-    return await this.#begin(user)
+    const user = await this.#verified(email, password, network, address)
+    return await this.#begin(user, address)
   }
 
   /** The first session of a new user. Throws `setup_link_invalid`, which costs no hashing of a password. */
-  async setUp(body: unknown): Promise<string> {
+  async setUp(body: unknown, address: string | null = null): Promise<string> {
     const { token, email, password } = validate(SetUp, requireObject(body))
-    const { users } = this.#deps.metadata
+    const actor: Actor = { kind: 'user', id: null, name: email.toLowerCase(), address, operation: 'setUp' }
+    const { users } = this.#deps.metadata.as(actor)
     const hash = hashToken(token)
     if (!isToken(token) || !(await users.hasSetupLink(hash))) throw new ApiError('setup_link_invalid')
     const passwordHash = await this.#deps.passwords.hash(password)
     const user = await users.redeemSetupLink(hash, { email, passwordHash })
     if (user === null) throw new ApiError('setup_link_invalid')
     this.#deps.log.info({ user_id: user.user.user_id }, 'user.set_up')
-    return await this.#begin(user)
+    return await this.#begin(user, address)
   }
 
   /** Undefined: there is no such session, or it is over. Throws `too_many_requests`. */
@@ -117,20 +118,26 @@ export class Sessions {
   }
 
   /** Ends every session of the user and returns the token of a new one. */
-  async changePassword(token: string, body: unknown): Promise<string> {
+  async changePassword(token: string, body: unknown, address: string | null = null): Promise<string> {
     const { current_password, password } = validate(PasswordChange, requireObject(body))
     const { workspaceId, user } = await this.#require(token)
-    await this.#verified(user.user_email, current_password, null)
+    await this.#verified(user.user_email, current_password, null, address)
     const passwordHash = await this.#deps.passwords.hash(password)
-    const changed = await this.#deps.metadata.users.update(workspaceId, user.user_id, { passwordHash })
+    const { users } = this.#as(user.user_id, user.user_email, 'changeOwnPassword', address)
+    const changed = await users.update(workspaceId, user.user_id, { passwordHash })
     if (changed === null) throw new ApiError('session_required')
-    return await this.#begin({ workspaceId, user: changed, passwordHash })
+    return await this.#begin({ workspaceId, user: changed, passwordHash }, address)
   }
 
   /** Throws `sign_in_failed`, `too_many_attempts`, `sign_in_busy`. */
-  async #verified(email: string, password: string, address: string | null): Promise<StoredUser> {
+  async #verified(
+    email: string,
+    password: string,
+    network: string | null,
+    address: string | null,
+  ): Promise<StoredUser> {
     const account = email.trim().toLowerCase()
-    const takeBack = this.#limits.begin(account, address)
+    const takeBack = this.#limits.begin(account, network)
     try {
       const user = await this.#deps.metadata.users.byEmail(account)
       const isRight = await this.#deps.passwords.matches(password, user?.passwordHash ?? null)
@@ -138,7 +145,8 @@ export class Sessions {
         takeBack()
         return user
       }
-      this.#deps.log.warn({ address, user_id: user?.user.user_id }, 'user.sign_in_failed')
+      this.#deps.log.warn({ address: network, user_id: user?.user.user_id }, 'user.sign_in_failed')
+      if (user !== null) this.#recordFailure(user, address)
     } catch (error) {
       takeBack()
       throw error
@@ -146,9 +154,29 @@ export class Sessions {
     throw new ApiError('sign_in_failed')
   }
 
-  async #begin(user: StoredUser): Promise<string> {
+  /**
+   * After the response: it must not take longer for an account that there is. An attempt on one that there is not belongs to
+   * no workspace; it is in the log alone.
+   */
+  #recordFailure({ workspaceId, user }: StoredUser, address: string | null): void {
+    const { audit } = this.#as(user.user_id, user.user_email, 'signInFailed', address)
+    const of = { operation: 'signInFailed', resourceId: user.user_id, pipeId: null }
+    const after = { user_email: user.user_email }
+    setImmediate(() => {
+      audit.record({ workspaceId, ...of, before: null, after }).catch((error) => {
+        this.#deps.log.warn({ err: error }, 'audit.not_recorded')
+      })
+    })
+  }
+
+  #as(id: string, name: string, operation: string, address: string | null): Metadata {
+    return this.#deps.metadata.as({ kind: 'user', id, name, address, operation })
+  }
+
+  async #begin(user: StoredUser, address: string | null): Promise<string> {
     const { token, hash } = mintToken()
-    if (!(await this.#deps.metadata.sessions.begin(user, hash))) throw new ApiError('sign_in_failed')
+    const { sessions } = this.#as(user.user.user_id, user.user.user_email, 'signIn', address)
+    if (!(await sessions.begin(user, hash))) throw new ApiError('sign_in_failed')
     this.#deps.log.info({ user_id: user.user.user_id }, 'user.signed_in')
     return token
   }

@@ -8,11 +8,17 @@ import { randomUUID } from 'node:crypto'
 import { type ApiKey, type ApiKeyScope, apiKeyScopes, type KeyRights } from '../contract/api-key.ts'
 import { ApiError, validationError } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
+import type { Audited } from './audit.ts'
 import { type ApiKeyRow, type Connection, inWriteTransaction, isoTime, normaliseId } from './database.ts'
 import { requireRoom, type WorkspaceQuotas } from './quotas.ts'
 import type { Metadata, NewApiKey } from './store.ts'
 
-export function apiKeys(db: Connection, now: () => number, quotas: WorkspaceQuotas): Metadata['apiKeys'] {
+export function apiKeys(
+  db: Connection,
+  now: () => number,
+  quotas: WorkspaceQuotas,
+  inAudited: Audited,
+): Metadata['apiKeys'] {
   const create = async (trx: Connection, workspaceId: string, key: NewApiKey) => {
     await requireRoom(trx, workspaceId, 'apiKeys', quotas)
     await requirePipes(trx, workspaceId, key.rights)
@@ -31,13 +37,15 @@ export function apiKeys(db: Connection, now: () => number, quotas: WorkspaceQuot
     },
 
     create: (workspaceId, key) =>
-      inWriteTransaction(db, async (trx) => {
+      inAudited(async (trx, record) => {
         await settleExpired(trx, now(), normaliseId(workspaceId))
-        return await create(trx, normaliseId(workspaceId), key)
+        const after = await create(trx, normaliseId(workspaceId), key)
+        await record({ ...of(workspaceId, after), operation: 'createApiKey', before: null, after })
+        return after
       }),
 
     rotate: (workspaceId, apiKeyId, endMs, decide) =>
-      inWriteTransaction(db, async (trx) => {
+      inAudited(async (trx, record) => {
         await settleExpired(trx, now(), normaliseId(workspaceId))
         const old = await activeRow(trx, workspaceId, apiKeyId)
         if (old === undefined) return null
@@ -55,29 +63,39 @@ export function apiKeys(db: Connection, now: () => number, quotas: WorkspaceQuot
         // After the old one has ended: with one key too many allowed, replacing is still possible.
         const key = decide(shown(old, now()))
         await requireRoom(trx, old.workspace_id, 'apiKeys', quotas)
-        return {
-          created: await insertApiKey(trx, old.workspace_id, key, now()),
-          replaced: shown(ended, now()),
-        }
+        const before = shown(old, now())
+        const replaced = shown(ended, now())
+        const created = await insertApiKey(trx, old.workspace_id, key, now())
+        const after = { ...replaced, replaced_by: created.api_key_id }
+        await record({ ...of(workspaceId, created), operation: 'rotateApiKey', before: null, after: created })
+        await record({
+          ...of(workspaceId, replaced),
+          operation: 'rotateApiKey',
+          before: { ...before },
+          after,
+        })
+        return { created, replaced }
       }),
 
     revoke: (workspaceId, apiKeyId) =>
-      inWriteTransaction(db, async (trx) => {
+      inAudited(async (trx, record) => {
         await settleExpired(trx, now(), normaliseId(workspaceId))
-        const result = await trx
+        const old = await activeRow(trx, workspaceId, apiKeyId)
+        if (old === undefined) return false
+        const ended = { ...old, api_key_status: 'revoked' as const, api_key_revoked_ms: now() }
+        await trx
           .updateTable('api_keys')
-          .set({ api_key_status: 'revoked', api_key_revoked_ms: now() })
-          .where('workspace_id', '=', normaliseId(workspaceId))
-          .where('api_key_id', '=', normaliseId(apiKeyId))
-          .where('api_key_status', '=', 'active')
-          .executeTakeFirst()
-        if (result.numUpdatedRows === 0n) return false
-        await dropOldestRevoked(trx, normaliseId(workspaceId))
+          .set({ api_key_status: 'revoked', api_key_revoked_ms: ended.api_key_revoked_ms })
+          .where('api_key_id', '=', old.api_key_id)
+          .execute()
+        await dropOldestRevoked(trx, old.workspace_id)
+        const [before, after] = [shown(old, now()), shown(ended, now())]
+        await record({ ...of(workspaceId, after), operation: 'revokeApiKey', before, after })
         return true
       }),
 
     forget: (workspaceId, apiKeyIds) =>
-      inWriteTransaction(db, async (trx) => {
+      inAudited(async (trx, record) => {
         await settleExpired(trx, now(), normaliseId(workspaceId))
         if (apiKeyIds.length === 0) return 0
         const result = await trx
@@ -86,7 +104,10 @@ export function apiKeys(db: Connection, now: () => number, quotas: WorkspaceQuot
           .where('api_key_status', '=', 'revoked')
           .where('api_key_id', 'in', apiKeyIds.map(normaliseId))
           .executeTakeFirst()
-        return Number(result.numDeletedRows)
+        const forgotten = Number(result.numDeletedRows)
+        const purged = { operation: 'purgeApiKeys', resourceId: null, pipeId: null, after: null }
+        if (forgotten > 0) await record({ workspaceId, ...purged, before: { keys: forgotten } })
+        return forgotten
       }),
 
     async used(apiKeyIds, minuteMs) {
@@ -112,6 +133,13 @@ export function apiKeys(db: Connection, now: () => number, quotas: WorkspaceQuot
     },
   }
 }
+
+const of = (workspaceId: string, key: ApiKey) => ({
+  workspaceId,
+  resourceId: key.api_key_id,
+  // Of a key for one pipe alone: it belongs there.
+  pipeId: key.api_key_pipe_ids?.length === 1 ? (key.api_key_pipe_ids[0] ?? null) : null,
+})
 
 /** Null: of all workspaces. Frees their names, and has them counted and kept as revoked ones are. */
 async function settleExpired(trx: Connection, nowMs: number, workspaceId: string | null): Promise<void> {

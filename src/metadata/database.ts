@@ -224,6 +224,23 @@ export interface SetupTokenRow {
   setup_expires_ms: number
 }
 
+export interface AuditRow {
+  workspace_id: string
+  /** Grows by one from entry to entry of the workspace. */
+  audit_id: number
+  audit_ms: number
+  operation: string
+  actor_kind: 'key' | 'user' | 'local'
+  actor_id: string | null
+  actor_name: string | null
+  address: string | null
+  resource_id: string | null
+  pipe_id: string | null
+  /** JSON, at most `auditStateBytes` of it. */
+  before_json: string | null
+  after_json: string | null
+}
+
 export interface MigrationRow {
   number: number
   name: string
@@ -246,6 +263,7 @@ export interface Tables {
   users: UserRow
   sessions: SessionRow
   setup_tokens: SetupTokenRow
+  audit_log: AuditRow
   metadata_settings: SettingRow
   metadata_migrations: MigrationRow
 }

@@ -6,15 +6,16 @@
 
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
+import { mapSecrets, redactedConfig } from '../contract/destination-secrets.ts'
 import { ApiError } from '../contract/errors.ts'
 import { isSameServer } from '../contract/secret-server.ts'
+import type { Audited } from './audit.ts'
 import { columnsOf, insertColumns } from './columns.ts'
 import {
   type Connection,
   type DestinationRow,
   decided,
   inSnapshot,
-  inWriteTransaction,
   isoTime,
   normaliseId,
 } from './database.ts'
@@ -31,6 +32,7 @@ export function destinations(
   sealer: Sealer,
   now: () => number,
   quotas: WorkspaceQuotas,
+  inAudited: Audited,
 ): Metadata['destinations'] {
   return {
     list: (workspaceId, pipeId) => inSnapshot(db, (trx) => load(trx, sealer, { workspaceId, pipeId })),
@@ -42,7 +44,7 @@ export function destinations(
       inSnapshot(db, (trx) => loadOne(trx, sealer, { workspaceId, destinationId })),
 
     create: (workspaceId, pipeId, destination) =>
-      inWriteTransaction(db, async (trx) => {
+      inAudited(async (trx, record) => {
         const destinationId = randomUUID()
         const ownerId = await requirePipe(trx, workspaceId, pipeId)
         await requireRoom(trx, normaliseId(workspaceId), 'destinations', quotas)
@@ -68,21 +70,29 @@ export function destinations(
         })
         await insertColumns(trx, destinationId, destination.columns)
         await insertLane(trx, destinationId, destination.startAfterSeq)
-        return required(await loadOne(trx, sealer, { workspaceId, destinationId }))
+        const made = required(await loadOne(trx, sealer, { workspaceId, destinationId }))
+        const after = auditedState(made)
+        await record({ ...of(workspaceId, made), operation: 'createDestination', before: null, after })
+        return made
       }),
 
     update: (workspaceId, pipeId, destinationId, change) =>
-      inWriteTransaction(db, async (trx) => {
+      inAudited(async (trx, record) => {
         const before = await loadOne(trx, sealer, { workspaceId, pipeId, destinationId })
         if (before === null) return null
         await updateDestination(trx, sealer, before, decided(change, before), now())
-        return required(await loadOne(trx, sealer, { workspaceId, destinationId }))
+        const after = required(await loadOne(trx, sealer, { workspaceId, destinationId }))
+        const states = { before: auditedState(before), after: auditedState(after, before) }
+        await record({ ...of(workspaceId, before), operation: 'updateDestination', ...states })
+        return after
       }),
 
     delete: (workspaceId, pipeId, destinationId) =>
-      inWriteTransaction(db, async (trx) => {
+      inAudited(async (trx, record) => {
+        const before = await loadOne(trx, sealer, { workspaceId, pipeId, destinationId })
+        if (before === null) return false
         // Columns and lane row go with it by the foreign keys' cascade.
-        const result = await trx
+        await trx
           .deleteFrom('destinations')
           .where('destination_id', '=', normaliseId(destinationId))
           .where('pipe_id', 'in', (eb) =>
@@ -92,10 +102,43 @@ export function destinations(
               .where('workspace_id', '=', normaliseId(workspaceId))
               .where('pipe_id', '=', normaliseId(pipeId)),
           )
-          .executeTakeFirst()
-        return result.numDeletedRows > 0n
+          .execute()
+        const removed = { operation: 'deleteDestination', before: auditedState(before), after: null }
+        await record({ ...of(workspaceId, before), ...removed })
+        return true
       }),
   }
+}
+
+function of(workspaceId: string, { destination_id, pipe_id }: StoredDestination) {
+  return { workspaceId, resourceId: destination_id, pipeId: pipe_id }
+}
+
+/** Without a secret. `before`: what is compared with it, to name the secrets that are others. */
+function auditedState(
+  { unreadable_secrets: _, ...destination }: StoredDestination,
+  before?: StoredDestination,
+): Record<string, unknown> {
+  const { destination_type: type, destination_config: config } = destination
+  const shown = { ...destination, destination_config: redactedConfig(type, config) }
+  if (before === undefined) return shown
+  const [was, is] = [secretsOf(before), secretsOf(destination)]
+  const changed = [...new Set([...was.keys(), ...is.keys()])].filter(
+    (place) => was.get(place) !== is.get(place),
+  )
+  return changed.length === 0 ? shown : { ...shown, secrets_changed: changed }
+}
+
+function secretsOf({
+  destination_type: type,
+  destination_config: config,
+}: Pick<StoredDestination, 'destination_type' | 'destination_config'>): Map<string, string> {
+  const found = new Map<string, string>()
+  mapSecrets(type, config, (value, place) => {
+    found.set(place, value)
+    return value
+  })
+  return found
 }
 
 interface Wanted {

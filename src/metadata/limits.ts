@@ -1,10 +1,11 @@
 /** Per-pipe limits: at most one row per pipe. */
 import type { PipeLimits } from '../contract/pipe.ts'
-import { type Connection, inWriteTransaction, type LimitsRow, normaliseId } from './database.ts'
+import type { Audited } from './audit.ts'
+import { type Connection, type LimitsRow, normaliseId } from './database.ts'
 import { requirePipe } from './pipes.ts'
 import type { Metadata } from './store.ts'
 
-export function limits(db: Connection): Metadata['limits'] {
+export function limits(db: Connection, inAudited: Audited): Metadata['limits'] {
   return {
     async get(workspaceId, pipeId) {
       const row = await db
@@ -18,7 +19,7 @@ export function limits(db: Connection): Metadata['limits'] {
     },
 
     put: (workspaceId, pipeId, given) =>
-      inWriteTransaction(db, async (trx) => {
+      inAudited(async (trx, record) => {
         const row: LimitsRow = {
           pipe_id: await requirePipe(trx, workspaceId, pipeId),
           pl_ingest_max_records_per_request: given.pl_ingest_max_records_per_request,
@@ -30,25 +31,40 @@ export function limits(db: Connection): Metadata['limits'] {
           pl_delivery_max_seconds_per_flush: given.pl_delivery_max_seconds_per_flush,
         }
         const { pipe_id: _, ...values } = row
+        const stored = await rowOf(trx, row.pipe_id)
         await trx
           .insertInto('pipe_limits')
           .values(row)
           .onConflict((conflict) => conflict.column('pipe_id').doUpdateSet(values))
           .execute()
-        return decodeLimits(row)
+        const after = decodeLimits(row)
+        const before = stored === undefined ? null : decodeLimits(stored)
+        await record({ ...of(workspaceId, row.pipe_id), operation: 'putLimits', before, after })
+        return after
       }),
 
     delete: (workspaceId, pipeId) =>
-      inWriteTransaction(db, async (trx) => {
-        const pipe = trx
+      inAudited(async (trx, record) => {
+        const pipe = await trx
           .selectFrom('pipes')
           .select('pipe_id')
           .where('workspace_id', '=', normaliseId(workspaceId))
           .where('pipe_id', '=', normaliseId(pipeId))
-        const result = await trx.deleteFrom('pipe_limits').where('pipe_id', 'in', pipe).executeTakeFirst()
-        return result.numDeletedRows > 0n
+          .executeTakeFirst()
+        const stored = pipe && (await rowOf(trx, pipe.pipe_id))
+        if (stored === undefined) return false
+        await trx.deleteFrom('pipe_limits').where('pipe_id', '=', stored.pipe_id).execute()
+        const removed = { operation: 'deleteLimits', before: decodeLimits(stored), after: null }
+        await record({ ...of(workspaceId, stored.pipe_id), ...removed })
+        return true
       }),
   }
+}
+
+const of = (workspaceId: string, pipeId: string) => ({ workspaceId, resourceId: pipeId, pipeId })
+
+function rowOf(trx: Connection, pipeId: string): Promise<LimitsRow | undefined> {
+  return trx.selectFrom('pipe_limits').selectAll().where('pipe_id', '=', pipeId).executeTakeFirst()
 }
 
 /** By pipe id; a pipe without a row is left out. `pipeId` null: all. */

@@ -18,6 +18,7 @@ import { nextRange } from './migrations/8-next-range.ts'
 import { keyRights } from './migrations/9-key-rights.ts'
 import { laneHours } from './migrations/10-lane-hours.ts'
 import { laneGenerations } from './migrations/11-lane-generations.ts'
+import { auditLog } from './migrations/12-audit-log.ts'
 
 export interface Migration {
   number: number
@@ -37,6 +38,7 @@ export const migrations: readonly Migration[] = [
   { number: 9, name: 'key rights', up: keyRights },
   { number: 10, name: 'lane hours', up: laneHours },
   { number: 11, name: 'lane generations', up: laneGenerations },
+  { number: 12, name: 'audit log', up: auditLog },
 ]
 
 /**

@@ -6,8 +6,10 @@
  */
 import assert from 'node:assert'
 import { ConfigError } from '../config.ts'
+import type { AuditEntry } from '../contract/audit.ts'
 import { isNoSpace, StorageUnavailableError } from '../error-code.ts'
 import { apiKeys } from './api-keys.ts'
+import { audit, audited } from './audit.ts'
 import { type Connection, inWriteTransaction, type OpenedDatabase } from './database.ts'
 import { destinations } from './destinations.ts'
 import { directorySource } from './directory.ts'
@@ -24,7 +26,7 @@ import { createSealer, type Sealer, UnsealError } from './secrets.ts'
 import { pinStore } from './server-key-pins.ts'
 import { sessions } from './sessions.ts'
 import { openSqliteDatabase } from './sqlite/open.ts'
-import type { Metadata, MetadataSpec } from './store.ts'
+import type { Actor, Metadata, MetadataSpec } from './store.ts'
 import { usage } from './usage.ts'
 import { users } from './users.ts'
 import { workspaces } from './workspaces.ts'
@@ -36,6 +38,8 @@ export interface MetadataOptions {
   onNoSpace?: (error: StorageUnavailableError) => void
   /** Of each workspace. Default: none. */
   quotas?: WorkspaceQuotas
+  /** An entry of the audit log is durable. */
+  onAudited?: (workspaceId: string, entry: AuditEntry) => void
 }
 
 /**
@@ -45,7 +49,7 @@ export interface MetadataOptions {
 export async function openMetadata(
   spec: MetadataSpec,
   sealingKey: Uint8Array,
-  { now = Date.now, onNoSpace = () => {}, quotas = noQuotas }: MetadataOptions = {},
+  { now = Date.now, onNoSpace = () => {}, quotas = noQuotas, onAudited = () => {} }: MetadataOptions = {},
 ): Promise<Metadata> {
   const opened = await openSqliteDatabase(spec.file)
   const { db } = opened
@@ -57,21 +61,13 @@ export async function openMetadata(
     throw error
   }
   let closing: Promise<void> | undefined
-  return {
+  const whole = {
     async identity() {
       const identity = await loadIdentity(db)
       assert(identity !== null, 'opening makes it')
       return identity
     },
     knownSeq: () => loadKnownSeq(db),
-    workspaces: workspaces(db, now),
-    pipes: pipes(db, now, quotas),
-    destinations: destinations(db, sealer, now, quotas),
-    limits: limits(db),
-    origins: origins(db, quotas),
-    apiKeys: apiKeys(db, now, quotas),
-    users: users(db, now),
-    sessions: sessions(db, now),
     usage: usage(db),
     version: () => opened.version(),
     overview: overview(db, sealer),
@@ -81,7 +77,26 @@ export async function openMetadata(
     pinStore: pinStore(db, now),
     close: () => (closing ??= close(db)),
   }
+  const as = (actor: Actor): Metadata => {
+    const inAudited = audited(db, now, actor, onAudited)
+    return {
+      ...whole,
+      as,
+      audit: audit(db, inAudited),
+      workspaces: workspaces(db, now, inAudited),
+      pipes: pipes(db, now, quotas, inAudited),
+      destinations: destinations(db, sealer, now, quotas, inAudited),
+      limits: limits(db, inAudited),
+      origins: origins(db, quotas, inAudited),
+      apiKeys: apiKeys(db, now, quotas, inAudited),
+      users: users(db, now, inAudited),
+      sessions: sessions(db, now, inAudited),
+    }
+  }
+  return as(aCommand)
 }
+
+const aCommand: Actor = { kind: 'local', id: null, name: null, address: null, operation: null }
 
 /** Behind whatever is under way: its transaction would lose the file under its feet. The last connection checkpoints. */
 async function close(db: Connection): Promise<void> {

@@ -1,12 +1,13 @@
 /** Allowed origins of a pipe. Kept as given, compared in lower case: `https://App.example` is `https://app.example`. */
 import { randomUUID } from 'node:crypto'
 import { ApiError } from '../contract/errors.ts'
-import { type Connection, inWriteTransaction, normaliseId } from './database.ts'
+import type { Audited } from './audit.ts'
+import { type Connection, normaliseId } from './database.ts'
 import { requirePipe } from './pipes.ts'
 import { requireRoom, type WorkspaceQuotas } from './quotas.ts'
 import type { Metadata } from './store.ts'
 
-export function origins(db: Connection, quotas: WorkspaceQuotas): Metadata['origins'] {
+export function origins(db: Connection, quotas: WorkspaceQuotas, inAudited: Audited): Metadata['origins'] {
   return {
     list: (workspaceId, pipeId) =>
       db
@@ -20,7 +21,7 @@ export function origins(db: Connection, quotas: WorkspaceQuotas): Metadata['orig
         .execute(),
 
     add: (workspaceId, pipeId, originDomain) =>
-      inWriteTransaction(db, async (trx) => {
+      inAudited(async (trx, record) => {
         const ownerId = await requirePipe(trx, workspaceId, pipeId)
         await requireRoom(trx, normaliseId(workspaceId), 'origins', quotas)
         const last = await trx
@@ -41,12 +42,15 @@ export function origins(db: Connection, quotas: WorkspaceQuotas): Metadata['orig
           .onConflict((conflict) => conflict.doNothing())
           .executeTakeFirst()
         if (inserted.numInsertedOrUpdatedRows === 0n) throw new ApiError('duplicate_origin')
-        return { pipe_allowed_origin_id: originId, origin_domain: originDomain }
+        const after = { pipe_allowed_origin_id: originId, origin_domain: originDomain }
+        const added = { operation: 'addAllowedOrigin', resourceId: originId, pipeId: ownerId }
+        await record({ workspaceId, ...added, before: null, after })
+        return after
       }),
 
     remove: (workspaceId, pipeId, originId) =>
-      inWriteTransaction(db, async (trx) => {
-        const result = await trx
+      inAudited(async (trx, record) => {
+        const [before] = await trx
           .deleteFrom('pipe_allowed_origins')
           .where('pipe_allowed_origin_id', '=', normaliseId(originId))
           .where('pipe_id', 'in', (eb) =>
@@ -56,8 +60,13 @@ export function origins(db: Connection, quotas: WorkspaceQuotas): Metadata['orig
               .where('workspace_id', '=', normaliseId(workspaceId))
               .where('pipe_id', '=', normaliseId(pipeId)),
           )
-          .executeTakeFirst()
-        return result.numDeletedRows > 0n
+          .returning(['pipe_allowed_origin_id', 'origin_domain'])
+          .execute()
+        if (before === undefined) return false
+        const [resourceId, pipe] = [normaliseId(originId), normaliseId(pipeId)]
+        const removed = { operation: 'removeAllowedOrigin', resourceId, pipeId: pipe }
+        await record({ workspaceId, ...removed, before, after: null })
+        return true
       }),
   }
 }

@@ -2,19 +2,17 @@
 import { randomUUID } from 'node:crypto'
 import { ApiError } from '../contract/errors.ts'
 import { geoFieldKeys, type Pipe } from '../contract/pipe.ts'
-import {
-  type Connection,
-  decided,
-  inWriteTransaction,
-  isoTime,
-  normaliseId,
-  type PipeRow,
-  toFlag,
-} from './database.ts'
+import type { Audited } from './audit.ts'
+import { type Connection, decided, isoTime, normaliseId, type PipeRow, toFlag } from './database.ts'
 import { requireFewDeleted, requireRoom, type WorkspaceQuotas } from './quotas.ts'
 import type { Metadata } from './store.ts'
 
-export function pipes(db: Connection, now: () => number, quotas: WorkspaceQuotas): Metadata['pipes'] {
+export function pipes(
+  db: Connection,
+  now: () => number,
+  quotas: WorkspaceQuotas,
+  inAudited: Audited,
+): Metadata['pipes'] {
   return {
     async list(workspaceId) {
       const rows = await db
@@ -33,14 +31,16 @@ export function pipes(db: Connection, now: () => number, quotas: WorkspaceQuotas
     },
 
     create: (workspaceId, pipe) =>
-      inWriteTransaction(db, async (trx) => {
+      inAudited(async (trx, record) => {
         await requireRoom(trx, normaliseId(workspaceId), 'pipes', quotas)
         await requireFewDeleted(trx, normaliseId(workspaceId))
-        return await insertPipe(trx, normaliseId(workspaceId), pipe, now())
+        const after = await insertPipe(trx, normaliseId(workspaceId), pipe, now())
+        await record({ ...of(workspaceId, after.pipe_id), operation: 'createPipe', before: null, after })
+        return after
       }),
 
     update: (workspaceId, pipeId, change) =>
-      inWriteTransaction(db, async (trx) => {
+      inAudited(async (trx, record) => {
         const before = await findRow(trx, workspaceId, pipeId)
         if (before === undefined) return null
         const values = changedColumns(decided(change, decodePipe(before)))
@@ -51,18 +51,22 @@ export function pipes(db: Connection, now: () => number, quotas: WorkspaceQuotas
           pipe_updated_ms: Math.max(now(), Number(before.pipe_updated_ms) + 1),
         }
         await trx.updateTable('pipes').set(updated).where('pipe_id', '=', before.pipe_id).execute()
-        return decodePipe({ ...before, ...updated })
+        const after = decodePipe({ ...before, ...updated })
+        const changed = { operation: 'updatePipe', before: decodePipe(before), after }
+        await record({ ...of(workspaceId, before.pipe_id), ...changed })
+        return after
       }),
 
     delete: (workspaceId, pipeId) =>
-      inWriteTransaction(db, async (trx) => {
+      inAudited(async (trx, record) => {
+        const before = await findRow(trx, workspaceId, pipeId)
+        if (before === undefined) return false
         // Everything that hangs on the pipe goes by the foreign keys' cascade, in the same statement.
-        const result = await trx
+        await trx
           .deleteFrom('pipes')
           .where('workspace_id', '=', normaliseId(workspaceId))
           .where('pipe_id', '=', normaliseId(pipeId))
-          .executeTakeFirst()
-        if (result.numDeletedRows === 0n) return false
+          .execute()
         // The buffer drops what it holds of the pipe because of this row.
         await trx
           .insertInto('deleted_pipes')
@@ -73,10 +77,14 @@ export function pipes(db: Connection, now: () => number, quotas: WorkspaceQuotas
           })
           .onConflict((conflict) => conflict.doNothing())
           .execute()
+        const removed = { operation: 'deletePipe', before: decodePipe(before), after: null }
+        await record({ ...of(workspaceId, before.pipe_id), ...removed })
         return true
       }),
   }
 }
+
+const of = (workspaceId: string, pipeId: string) => ({ workspaceId, resourceId: pipeId, pipeId })
 
 /** The pipe's id as stored. Throws `pipe_not_found`. */
 export async function requirePipe(db: Connection, workspaceId: string, pipeId: string): Promise<string> {

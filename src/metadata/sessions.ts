@@ -1,13 +1,14 @@
 /** Sessions of people who are signed in. Contract "Sign-in for people". */
 import { resourceLimits } from '../contract/resource-limits.ts'
+import type { Audited } from './audit.ts'
 import { type Connection, inWriteTransaction } from './database.ts'
 import type { Metadata } from './store.ts'
 import { shownUser } from './users.ts'
 
-export function sessions(db: Connection, now: () => number): Metadata['sessions'] {
+export function sessions(db: Connection, now: () => number, inAudited: Audited): Metadata['sessions'] {
   return {
-    begin: ({ user, passwordHash }, hash) =>
-      inWriteTransaction(db, async (trx) => {
+    begin: ({ workspaceId, user, passwordHash }, hash) =>
+      inAudited(async (trx, record) => {
         // The password may have been changed while it was compared: a session that it began would outlive the change.
         const updated = await trx
           .updateTable('users')
@@ -26,6 +27,9 @@ export function sessions(db: Connection, now: () => number): Metadata['sessions'
           })
           .execute()
         await endOldest(trx, user.user_id)
+        const of = { workspaceId, resourceId: user.user_id, pipeId: null }
+        const after = { user_email: user.user_email }
+        await record({ ...of, operation: 'signIn', before: null, after })
         return true
       }),
 

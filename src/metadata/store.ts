@@ -12,6 +12,7 @@
  */
 
 import type { ApiKey, KeyRights } from '../contract/api-key.ts'
+import type { AuditEntry } from '../contract/audit.ts'
 import type { DeliverySettings } from '../contract/delivery-settings.ts'
 import type {
   ColumnMapping,
@@ -94,7 +95,53 @@ export interface DataDirIdentity {
   readonly epochs: readonly Epoch[]
 }
 
+/** On whose behalf something is changed. */
+export interface Actor {
+  readonly kind: 'key' | 'user' | 'local'
+  /** Of the key or the user. */
+  readonly id: string | null
+  /** Null: metadata knows it by the id. */
+  readonly name: string | null
+  /** Of the client; null: it is on the machine. */
+  readonly address: string | null
+  /** The operationId; null: what each method is by itself. */
+  readonly operation: string | null
+}
+
+/** What was changed, with secrets left out. */
+export interface AuditedChange {
+  workspaceId: string
+  /** The operationId, where the actor does not say which one it is. */
+  operation: string
+  resourceId: string | null
+  pipeId: string | null
+  before: Record<string, unknown> | null
+  after: Record<string, unknown> | null
+}
+
+export interface AuditQuery {
+  limit: number
+  /** Older than this entry. */
+  after: number | null
+  operation: string | null
+  resourceId: string | null
+  sinceMs: number | null
+  /** Of these pipes alone; null: all of the workspace. */
+  pipeIds: ReadonlySet<string> | null
+}
+
 export interface Metadata {
+  /** The same metadata, whose changes are this one's in the audit log. Otherwise they are a command's. */
+  as(actor: Actor): Metadata
+  readonly audit: {
+    list(workspaceId: string, query: AuditQuery): Promise<{ entries: AuditEntry[]; next: number | null }>
+    /** What is not changed here. Its number, for `complete`. */
+    record(change: AuditedChange): Promise<number>
+    /** What came of it. */
+    complete(workspaceId: string, auditId: number, after: Record<string, unknown>): Promise<void>
+    /** Removes the entries, of all workspaces, that are older, in small steps. */
+    prune(beforeMs: number): Promise<void>
+  }
   /** The same for every handle, from the first open on. */
   identity(): Promise<DataDirIdentity>
   /** The greatest `stream_seq` that lanes and epochs name: the buffer must never give it out again. */

@@ -3,10 +3,11 @@ import { randomUUID } from 'node:crypto'
 import { ApiError } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import type { User } from '../contract/user.ts'
-import { type Connection, inWriteTransaction, isoTime, normaliseId, type UserRow } from './database.ts'
+import type { Audited } from './audit.ts'
+import { type Connection, isoTime, normaliseId, type UserRow } from './database.ts'
 import type { Metadata, NewUser, StoredUser } from './store.ts'
 
-export function users(db: Connection, now: () => number): Metadata['users'] {
+export function users(db: Connection, now: () => number, inAudited: Audited): Metadata['users'] {
   return {
     async list(workspaceId) {
       const rows = await db
@@ -20,12 +21,14 @@ export function users(db: Connection, now: () => number): Metadata['users'] {
     },
 
     create: (workspaceId, user) =>
-      inWriteTransaction(db, async (trx) =>
-        shownUser(await insert(trx, normaliseId(workspaceId), user, now())),
-      ),
+      inAudited(async (trx, record) => {
+        const after = shownUser(await insert(trx, normaliseId(workspaceId), user, now()))
+        await record({ ...of(workspaceId, after), operation: 'createUser', before: null, after })
+        return after
+      }),
 
     update: (workspaceId, userId, { role, passwordHash }) =>
-      inWriteTransaction(db, async (trx) => {
+      inAudited(async (trx, record) => {
         const row = await one(trx, workspaceId, userId)
         if (row === null) return null
         if (role === 'viewer') await requireAnotherAdmin(trx, row)
@@ -40,15 +43,21 @@ export function users(db: Connection, now: () => number): Metadata['users'] {
           .where('user_id', '=', row.user_id)
           .execute()
         await trx.deleteFrom('sessions').where('user_id', '=', row.user_id).execute()
-        return shownUser(changed)
+        const after = shownUser(changed)
+        const password = passwordHash === undefined ? {} : { secrets_changed: ['password'] }
+        const states = { before: shownUser(row), after: { ...after, ...password } }
+        await record({ ...of(workspaceId, after), operation: 'updateUser', ...states })
+        return after
       }),
 
     delete: (workspaceId, userId) =>
-      inWriteTransaction(db, async (trx) => {
+      inAudited(async (trx, record) => {
         const row = await one(trx, workspaceId, userId)
         if (row === null) return false
         await requireAnotherAdmin(trx, row)
         await trx.deleteFrom('users').where('user_id', '=', row.user_id).execute()
+        const before = shownUser(row)
+        await record({ ...of(workspaceId, before), operation: 'deleteUser', before, after: null })
         return true
       }),
 
@@ -62,7 +71,7 @@ export function users(db: Connection, now: () => number): Metadata['users'] {
     },
 
     redeemSetupLink: (hash, user) =>
-      inWriteTransaction(db, async (trx) => {
+      inAudited(async (trx, record) => {
         const link = await trx
           .selectFrom('setup_tokens')
           .selectAll()
@@ -72,11 +81,13 @@ export function users(db: Connection, now: () => number): Metadata['users'] {
         if (link === undefined) return null
         const row = await insert(trx, link.workspace_id, { ...user, role: link.user_role }, now())
         await trx.deleteFrom('setup_tokens').where('token_hash', '=', hash).execute()
+        const after = shownUser(row)
+        await record({ ...of(row.workspace_id, after), operation: 'setUp', before: null, after })
         return storedUser(row)
       }),
 
     createSetupLink: (workspaceId, { role, hash, expiresMs }) =>
-      inWriteTransaction(db, async (trx) => {
+      inAudited(async (trx, record) => {
         await trx.deleteFrom('setup_tokens').where('setup_expires_ms', '<=', now()).execute()
         const ofWorkspace = trx
           .selectFrom('setup_tokens')
@@ -96,6 +107,9 @@ export function users(db: Connection, now: () => number): Metadata['users'] {
             setup_expires_ms: expiresMs,
           })
           .execute()
+        const after = { user_role: role, setup_expires_ts: isoTime(expiresMs) }
+        const made = { operation: 'createSetupLink', resourceId: null, pipeId: null, before: null }
+        await record({ workspaceId, ...made, after })
       }),
 
     async hasSetupLink(hash) {
@@ -109,6 +123,8 @@ export function users(db: Connection, now: () => number): Metadata['users'] {
     },
   }
 }
+
+const of = (workspaceId: string, { user_id }: User) => ({ workspaceId, resourceId: user_id, pipeId: null })
 
 async function insert(trx: Connection, workspaceId: string, user: NewUser, nowMs: number): Promise<UserRow> {
   const known = await trx

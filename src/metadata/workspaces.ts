@@ -2,15 +2,16 @@
 import { randomUUID } from 'node:crypto'
 import { validationError } from '../contract/errors.ts'
 import { insertApiKey } from './api-keys.ts'
-import { type Connection, inWriteTransaction } from './database.ts'
+import type { Audited } from './audit.ts'
+import type { Connection } from './database.ts'
 import type { Metadata } from './store.ts'
 
 const namePattern = /^[A-Za-z0-9_-]{1,100}$/
 
-export function workspaces(db: Connection, now: () => number): Metadata['workspaces'] {
+export function workspaces(db: Connection, now: () => number, inAudited: Audited): Metadata['workspaces'] {
   return {
     create(name, key) {
-      return inWriteTransaction(db, async (trx) => {
+      return inAudited(async (trx, record) => {
         if (!namePattern.test(name)) {
           throw validationError({ workspace_name: 'Use 1 to 100 letters, digits, hyphens or underscores.' })
         }
@@ -33,6 +34,9 @@ export function workspaces(db: Connection, now: () => number): Metadata['workspa
           throw validationError({ workspace_name: 'A workspace with this name exists already.' })
         }
         const created = await insertApiKey(trx, workspaceId, key, now())
+        const after = { workspace_name: name, first_key: created.api_key_id }
+        const made = { operation: 'createWorkspace', resourceId: workspaceId, pipeId: null, before: null }
+        await record({ ...made, workspaceId, after })
         return { workspaceId, apiKeyId: created.api_key_id }
       })
     },

@@ -53,6 +53,7 @@ const decisions: Record<OperationId, readonly [scope: ApiKeyScope | null, bound:
   updateUser: ['manage', 'nothing'],
   deleteUser: ['manage', 'nothing'],
   createSetupLink: ['manage', 'nothing'],
+  listAudit: ['read', 'its_part'],
   getHealth: [null, 'open'],
   getReady: [null, 'open'],
   ingestRecords: ['ingest', 'its_pipe'],

@@ -38,6 +38,7 @@ t.test('there is every command that people were promised', async (t) => {
       'pull',
       'status',
       'usage',
+      'audit',
       'top',
       'config show',
       'openapi',

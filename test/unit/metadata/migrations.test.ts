@@ -21,6 +21,7 @@ const released: Record<number, string> = {
   9: '73017d8ce2da065cd81da0c23b8118b0e9ff34ac3bb1674476c784a576ac842e',
   10: '56f37e1e5c12fbe905dd25bf8f15530806a1c3e085d458936b3d2f44d81874f1',
   11: 'd67357383086a78b0edf8a327fa55f8d5ab6ddd326381f44d936cc5f90ca5c2f',
+  12: '30a6b7c66c964734e21f03cd308eccff244f36547333017909d581aa16d34afd',
 }
 
 t.test('the migrations are numbered from 1 without a gap, and none has changed', async (t) => {

@@ -1,0 +1,90 @@
+/** `pipectl audit`: who changed what. */
+import type { Command } from 'commander'
+import { exitCodes, Failure } from '../client/failure.ts'
+import type { AuditEntry } from '../contract/audit.ts'
+import { parseDuration } from '../quantities.ts'
+import { connect } from './connection.ts'
+import { define, formats } from './define.ts'
+import { print } from './output.ts'
+
+interface AuditOptions {
+  since?: string
+  operation?: string
+  resource?: string
+  limit?: string
+  after?: string
+  json?: boolean
+}
+
+export function addAuditCommand(program: Command): void {
+  define<AuditOptions>(program, {
+    usage: 'audit',
+    summary: 'show who changed what and from where, newest first',
+    help: 'Before and after of each change are in the JSON; secrets are never.',
+    examples: ['pipectl audit --since 1h', 'pipectl audit --operation deletePipe --json'],
+    output: formats,
+    daemon: true,
+    options: (command) => {
+      command.option('--since <time>', 'from then on: 1h, 7d, or a time such as 2027-01-31T00:00:00Z')
+      command.option('--operation <name>', 'those of this operation, such as updateDestination')
+      command.option('--resource <id>', 'those of this pipe, destination, key or user')
+      command.option('--limit <number>', 'how many, 1 to 500 (default: 50)')
+      command.option('--after <audit_id>', 'those older than this one')
+      command.option('--json', 'the same as -o json')
+    },
+    action: async (_, options) => {
+      const { body, text } = await (await connect(options)).audit(queryOf(options))
+      const view = {
+        json: text,
+        items: () => body.audit.map((one) => JSON.stringify(one)),
+        names: () => body.audit.map((one) => String(one.audit_id)),
+        table: () => ({
+          columns: ['ID', 'TIME (UTC)', 'WHO', 'FROM', 'OPERATION', 'ON', 'CHANGED'],
+          rows: body.audit.map((one) => [
+            String(one.audit_id),
+            one.audit_ts.slice(0, 19).replace('T', ' '),
+            whoOf(one),
+            one.address ?? 'this machine',
+            one.operation,
+            one.resource_id ?? '-',
+            changeOf(one),
+          ]),
+          empty: 'nothing was changed',
+        }),
+      }
+      await print(view, options.json === true ? 'json' : options.output)
+    },
+  })
+}
+
+/** The names of what is different; of what was made or removed as a whole only that. */
+function changeOf({ before, after }: AuditEntry): string {
+  if (before !== null && after !== null) return Object.keys(after).join(' ')
+  if (after === null) return 'removed'
+  return typeof after.status === 'string' ? after.status : 'made'
+}
+
+function whoOf({ actor }: AuditEntry): string {
+  return `${actor.kind} ${actor.name ?? actor.id ?? ''}`.trim()
+}
+
+function queryOf({ since, operation, resource, limit, after }: AuditOptions): Record<string, string> {
+  return {
+    ...(since === undefined ? {} : { since: requireMoment(since) }),
+    ...(operation === undefined ? {} : { operation }),
+    ...(resource === undefined ? {} : { resource_id: resource }),
+    ...(limit === undefined ? {} : { limit }),
+    ...(after === undefined ? {} : { after }),
+  }
+}
+
+function requireMoment(text: string): string {
+  const seconds = parseDuration(text)
+  const ms = seconds === null ? Date.parse(text) : Date.now() - seconds * 1_000
+  if (!Number.isNaN(ms)) return new Date(ms).toISOString()
+  throw new Failure(
+    exitCodes.usage,
+    `--since is ${JSON.stringify(text)}`,
+    'give a time such as 1h or 7d, or a moment such as 2027-01-31T00:00:00Z',
+  )
+}

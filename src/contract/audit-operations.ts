@@ -1,0 +1,22 @@
+/** What was changed, and by whom: served by `management/`. */
+import { auditParameters } from './audit.ts'
+import { everyKeyed, type Operation } from './operation.ts'
+import { resourceLimits } from './resource-limits.ts'
+import { responseBodies } from './responses.ts'
+
+export const auditOperations = [
+  {
+    operationId: 'listAudit',
+    method: 'GET',
+    path: '/v1/audit',
+    area: 'management',
+    summary: 'List the changes of the workspace and who made them, newest first',
+    description: `Kept for ${resourceLimits.auditDays} days, the last ${resourceLimits.auditEntriesPerWorkspace} of a workspace. An entry and its change are stored together or not at all.`,
+    auth: 'key',
+    needs: 'manage',
+    boundKeys: 'its_part',
+    parameters: auditParameters,
+    success: { status: 200, description: 'The entries', schema: responseBodies.auditList },
+    errors: ['validation_error', ...everyKeyed],
+  },
+] as const satisfies readonly Operation[]

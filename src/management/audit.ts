@@ -1,0 +1,76 @@
+/** The audit log, and what is written to it of changes that delivery makes. Contract: issue of the audit log. */
+import { auditPage } from '../contract/audit.ts'
+import { type FieldErrors, throwIfErrors } from '../contract/validate.ts'
+import type { Principal } from '../directory/principal.ts'
+import type { Actor, Metadata, StoredDestination } from '../metadata/store.ts'
+
+export function auditUseCases({ metadata }: { metadata: Pick<Metadata, 'audit'> }) {
+  return {
+    /** Cut to the pipes that the caller is for. */
+    async listAudit({ workspaceId, pipeIds }: Principal, query: URLSearchParams) {
+      const errors: FieldErrors = {}
+      const limit = wholeNumber(query, 'limit', auditPage.max, errors) ?? auditPage.default
+      const after = wholeNumber(query, 'after', Number.MAX_SAFE_INTEGER, errors)
+      const since = query.get('since')
+      const sinceMs = since === null ? null : Date.parse(since)
+      if (Number.isNaN(sinceMs)) errors.since = 'must be an ISO 8601 time such as 2026-01-31T12:00:00Z'
+      throwIfErrors(errors)
+      const { entries, next } = await metadata.audit.list(workspaceId, {
+        limit,
+        after,
+        operation: query.get('operation'),
+        resourceId: query.get('resource_id'),
+        sinceMs,
+        pipeIds,
+      })
+      return { audit: entries, next }
+    },
+  }
+}
+
+function wholeNumber(query: URLSearchParams, name: string, most: number, errors: FieldErrors): number | null {
+  const text = query.get(name)
+  if (text === null) return null
+  const value = /^\d{1,16}$/.test(text) ? Number(text) : Number.NaN
+  if (value >= 1 && value <= most) return value
+  errors[name] = `must be a whole number from 1 to ${most}`
+  return null
+}
+
+/** Who makes a change. `address`: of the client. */
+export function actorOf({ by }: Principal, operation: string, address: string | null): Actor {
+  switch (by.kind) {
+    case 'key':
+      return { kind: 'key', id: by.apiKeyId, name: null, address, operation }
+    case 'session':
+      return { kind: 'user', id: by.userId, name: null, address, operation }
+    case 'local':
+      return { kind: 'local', id: null, name: by.user, address: null, operation }
+  }
+}
+
+/**
+ * What delivery does to a lane is stored by another thread: the entry is there before it begins and says `requested`, and
+ * what came of it once that is known. A crash in between leaves the entry, never the change alone.
+ */
+export async function auditedOnLane<T extends object>(
+  { audit }: Pick<Metadata, 'audit'>,
+  workspaceId: string,
+  { destination_id, pipe_id }: StoredDestination,
+  operation: string,
+  work: () => Promise<T>,
+): Promise<T> {
+  const auditId = await audit.record({
+    ...{ workspaceId, operation, resourceId: destination_id, pipeId: pipe_id },
+    before: null,
+    after: { status: 'requested' },
+  })
+  try {
+    const result = await work()
+    await audit.complete(workspaceId, auditId, Object.fromEntries(Object.entries(result)))
+    return result
+  } catch (error) {
+    await audit.complete(workspaceId, auditId, { status: 'failed' })
+    throw error
+  }
+}

@@ -1,0 +1,210 @@
+/**
+ * The audit log. Every method that changes something on somebody's behalf runs in `audited`, which gives it `record`: the
+ * entry is a row of the same transaction, so neither is ever there without the other. What does not change inside this
+ * database (a lane's position, which delivery saves) is announced before it begins and completed after it: an entry that
+ * says `requested` is one whose outcome is not known.
+ *
+ * Bounded: a row has so many bytes of each state, a workspace so many rows, of which the oldest goes with the new one.
+ */
+import { isDeepStrictEqual } from 'node:util'
+import type { Transaction } from 'kysely'
+import type { AuditEntry } from '../contract/audit.ts'
+import { resourceLimits } from '../contract/resource-limits.ts'
+import {
+  type AuditRow,
+  type Connection,
+  inWriteTransaction,
+  isoTime,
+  normaliseId,
+  type Tables,
+} from './database.ts'
+import type { Actor, AuditedChange, Metadata } from './store.ts'
+
+type State = Record<string, unknown> | null
+
+export type RecordChange = (change: AuditedChange) => Promise<AuditEntry | null>
+/** Runs `work` in one write transaction, whose entries are reported once it is durable. */
+export type Audited = <T>(work: (trx: Transaction<Tables>, record: RecordChange) => Promise<T>) => Promise<T>
+
+export function audited(
+  db: Connection,
+  now: () => number,
+  actor: Actor,
+  onRecorded: (workspaceId: string, entry: AuditEntry) => void,
+): Audited {
+  return async (work) => {
+    let recorded: [string, AuditEntry][] = []
+    const result = await inWriteTransaction(db, (trx) => {
+      // It may run again.
+      recorded = []
+      return work(trx, async (change) => {
+        const entry = await insert(trx, actor, change, now())
+        if (entry !== null) recorded.push([change.workspaceId, entry])
+        return entry
+      })
+    })
+    for (const [workspaceId, entry] of recorded) onRecorded(workspaceId, entry)
+    return result
+  }
+}
+
+export function audit(db: Connection, inAudited: Audited): Metadata['audit'] {
+  return {
+    async list(workspaceId, { limit, after, operation, resourceId, sinceMs, pipeIds }) {
+      let query = db
+        .selectFrom('audit_log')
+        .selectAll()
+        .where('workspace_id', '=', normaliseId(workspaceId))
+        .orderBy('audit_id', 'desc')
+        .limit(limit + 1)
+      if (after !== null) query = query.where('audit_id', '<', after)
+      if (operation !== null) query = query.where('operation', '=', operation)
+      if (resourceId !== null) {
+        const id = normaliseId(resourceId)
+        query = query.where((eb) => eb.or([eb('resource_id', '=', id), eb('pipe_id', '=', id)]))
+      }
+      if (sinceMs !== null) query = query.where('audit_ms', '>=', sinceMs)
+      if (pipeIds !== null) query = query.where('pipe_id', 'in', [...pipeIds])
+      const rows = await query.execute()
+      const entries = rows.slice(0, limit).map(shown)
+      return { entries, next: rows.length > limit ? (entries.at(-1)?.audit_id ?? null) : null }
+    },
+
+    record: async (change) => {
+      const entry = await inAudited((_, record) => record(change))
+      return entry?.audit_id ?? 0
+    },
+
+    async complete(workspaceId, auditId, after) {
+      await inWriteTransaction(db, (trx) =>
+        trx
+          .updateTable('audit_log')
+          .set({ after_json: boundedText(after) })
+          .where('workspace_id', '=', normaliseId(workspaceId))
+          .where('audit_id', '=', auditId)
+          .execute(),
+      )
+    },
+
+    async prune(beforeMs) {
+      const workspaces = await db.selectFrom('workspaces').select('workspace_id').execute()
+      for (const { workspace_id } of workspaces) while (await pruneSome(db, workspace_id, beforeMs));
+    },
+  }
+}
+
+/** One step, so that whoever waits for the database waits for no more: true when there may be more to remove. */
+async function pruneSome(db: Connection, workspaceId: string, beforeMs: number): Promise<boolean> {
+  const oldest = await db
+    .selectFrom('audit_log')
+    .select(['audit_id', 'audit_ms'])
+    .where('workspace_id', '=', workspaceId)
+    .orderBy('audit_id')
+    .limit(resourceLimits.auditPrunedAtOnce)
+    .execute()
+  // Up to the first that stays: the clock may have jumped in between.
+  const kept = oldest.findIndex((row) => Number(row.audit_ms) >= beforeMs)
+  const old = kept === -1 ? oldest : oldest.slice(0, kept)
+  const last = old.at(-1)
+  if (last === undefined) return false
+  await inWriteTransaction(db, (trx) =>
+    trx
+      .deleteFrom('audit_log')
+      .where('workspace_id', '=', workspaceId)
+      .where('audit_id', '<=', last.audit_id)
+      .execute(),
+  )
+  return old.length === resourceLimits.auditPrunedAtOnce
+}
+
+/** Null: nothing is different. */
+async function insert(
+  trx: Connection,
+  actor: Actor,
+  change: AuditedChange,
+  nowMs: number,
+): Promise<AuditEntry | null> {
+  const { before, after } = difference(change)
+  if (before !== null && after !== null && Object.keys(after).length === 0) return null
+  const workspaceId = normaliseId(change.workspaceId)
+  const last = await trx
+    .selectFrom('audit_log')
+    .select((eb) => eb.fn.max('audit_id').as('id'))
+    .where('workspace_id', '=', workspaceId)
+    .executeTakeFirst()
+  const row: AuditRow = {
+    workspace_id: workspaceId,
+    audit_id: Number(last?.id ?? 0) + 1,
+    audit_ms: nowMs,
+    operation: actor.operation ?? change.operation,
+    actor_kind: actor.kind,
+    actor_id: actor.id,
+    actor_name: actor.name ?? (await nameOf(trx, actor)),
+    address: actor.address,
+    resource_id: change.resourceId,
+    pipe_id: change.pipeId,
+    before_json: boundedText(before),
+    after_json: boundedText(after),
+  }
+  await trx.insertInto('audit_log').values(row).execute()
+  await trx
+    .deleteFrom('audit_log')
+    .where('workspace_id', '=', workspaceId)
+    .where('audit_id', '<=', row.audit_id - resourceLimits.auditEntriesPerWorkspace)
+    .execute()
+  return shown(row)
+}
+
+/** As it is now: it may be another one later, or gone. */
+async function nameOf(trx: Connection, { kind, id }: Actor): Promise<string | null> {
+  if (id === null) return null
+  if (kind === 'key') {
+    const key = await trx
+      .selectFrom('api_keys')
+      .select('api_key_name')
+      .where('api_key_id', '=', id)
+      .executeTakeFirst()
+    return key?.api_key_name ?? null
+  }
+  const user = await trx.selectFrom('users').select('user_email').where('user_id', '=', id).executeTakeFirst()
+  return user?.user_email ?? null
+}
+
+/** Times that say no more than that there was a change. */
+const beside = new Set(['pipe_updated_ts', 'destination_updated_ts'])
+
+/** Of a change only what is different. */
+function difference({ before, after }: AuditedChange): { before: State; after: State } {
+  if (before === null || after === null) return { before, after }
+  const keys = [...new Set([...Object.keys(before), ...Object.keys(after)])]
+  const different = keys.filter((key) => !beside.has(key) && !isDeepStrictEqual(before[key], after[key]))
+  const pick = (from: Record<string, unknown>) =>
+    Object.fromEntries(different.flatMap((key) => (Object.hasOwn(from, key) ? [[key, from[key]]] : [])))
+  const [was, is] = [pick(before), pick(after)]
+  // A key that is gone is a difference too.
+  for (const key of different) is[key] ??= null
+  return { before: was, after: is }
+}
+
+function boundedText(state: State): string | null {
+  if (state === null) return null
+  const text = JSON.stringify(state)
+  const bytes = Buffer.byteLength(text)
+  return bytes <= resourceLimits.auditStateBytes ? text : JSON.stringify({ left_out: `${bytes} bytes` })
+}
+
+function shown(row: AuditRow): AuditEntry {
+  const parsed = (text: string | null) =>
+    text === null ? null : (JSON.parse(text) as Record<string, unknown>)
+  return {
+    audit_id: Number(row.audit_id),
+    audit_ts: isoTime(row.audit_ms),
+    operation: row.operation,
+    actor: { kind: row.actor_kind, id: row.actor_id, name: row.actor_name },
+    address: row.address,
+    resource_id: row.resource_id,
+    pipe_id: row.pipe_id,
+    before: parsed(row.before_json),
+    after: parsed(row.after_json),
+  }
+}
