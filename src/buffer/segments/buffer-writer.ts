@@ -189,8 +189,8 @@ export class BufferWriter {
     })
   }
 
-  /** Before anything depends on it. */
-  #syncNow(): void {
+  /** What is committed is durable when this returns: where nothing waits, and before anything depends on it. */
+  syncNow(): void {
     if (this.#segments.durableSeq === this.#segments.headSeq) return
     this.#segments.syncNow(this.#clock())
     this.#onDurable()
@@ -294,7 +294,7 @@ export class BufferWriter {
 
   /** The segment being written: a new one is begun. */
   #setAside(error: unknown): void {
-    this.#syncNow()
+    this.syncNow()
     const isDeleted = (pipeId: string) => this.#watermarks.isDeleted(pipeId)
     const { quarantineDir } = this.#spec
     this.#segments.setAside(this.#clock(), isDeleted, { quarantineDir, error })
@@ -337,7 +337,7 @@ export class BufferWriter {
   close(): void {
     this.#space.close()
     this.#damaged.close()
-    this.#syncNow()
+    this.syncNow()
     this.#keys.flush(this.#segments.durableSeq, this.#clock())
     this.#keys.close()
     this.#segments.close(this.#clock())
@@ -368,7 +368,7 @@ export class BufferWriter {
   /** False when there was no room for a new segment. */
   #roll(): boolean {
     const { firstSeq, messages, bytes } = this.#segments.current()
-    this.#syncNow()
+    this.syncNow()
     try {
       this.#segments.roll(this.#clock(), (pipeId) => this.#watermarks.isDeleted(pipeId))
     } catch (error) {

@@ -9,8 +9,8 @@
  *                          ▼
  *                        feed ──watermarks, pipe_deleted, segment_damaged──▶ writer thread
  *
- * A commit is synced while the next one is made. Nothing is said of it before that: what is committed, and all responses that
- * come after it, wait in one line until it is durable.
+ * A commit is synced while the next one is made, where one waits. Nothing is said of it before that: what is committed, and
+ * all responses that come after it, wait in one line until it is durable.
  *
  * An error that the writer throws ends the thread: main sees it as the worker's `error` and ends the process.
  */
@@ -80,7 +80,10 @@ function run(port: Port, data: WriterData): void {
     const [first, ...others] = requests
     const frames: [Frame, ...Frame[]] = [first.message.frame, ...others.map(({ message }) => message.frame)]
     const result = withStatus(() => writer.write(joinFrames(frames)))
-    writer.sync()
+    // Beside the next commit where one waits; else at once, here. Through the pool it wakes two threads more: single records of
+    // 64 connections took 38.7 and 29.4 µs of CPU with that alone, 33.1 and 27.7 like this (two runs in turns; rates alike).
+    if (waiting.length > 0 || responses.length > 0) writer.sync()
+    else writer.syncNow()
     if (result.ok) respond(() => postCommitted(requests, frames, result.committed))
     else respond(() => postFailed(requests, result.reason))
     isCareDue ||= result.ok && writer.wantsCare
