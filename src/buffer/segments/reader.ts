@@ -175,7 +175,8 @@ function readRun(
       checkSegmentBefore(segments, firstSeq, pipe)
       return lost(pipe.base)
     }
-    for (const row of segment.rows(pipe, place.seq, throughSeq)) {
+    const left = { records: limits.maxRecords - records, bytes: limits.maxBytes - bytes }
+    for (const row of segment.rows(pipe, place.seq, throughSeq, left)) {
       const { seq, msgId, receivedMs, recordCount, body, mark } = row
       segment.checkOrder(row, place.seq)
       const isFirst = run.messages.length === 0

@@ -29,8 +29,15 @@ export interface SegmentPipe {
   base: PipePosition
 }
 
-type RowColumns = [
-  ...[seq: number, msgId: string, receivedMs: number, recordCount: number, crc: number, body: Buffer],
+/** What the caller takes at most, but for one row more: how it knows that there are more. Bounds what is read in vain. */
+export interface RowLimits {
+  records: number
+  bytes: number
+}
+
+/** `Body`: itself, or how long it is. */
+type RowColumns<Body = Buffer> = [
+  ...[seq: number, msgId: string, receivedMs: number, recordCount: number, crc: number, body: Body],
   ...[messages: number, records: number, bytes: number],
   ...[idempotencyKey: string | null, bodyHash: string | null],
 ]
@@ -43,6 +50,46 @@ const selectHeads = `
 
 /** Enough for the inner nodes of the index; bodies are read once and not again. */
 const cacheKiB = 2048
+
+/**
+ * Small messages are read many at a time, their bodies as one piece of memory: single records cost 3.7 µs of CPU each so,
+ * and 4.9 µs one by one. Large ones gain nothing by it.
+ */
+const smallBytes = 4096
+const smallInARow = 4
+const firstRunRows = 16
+const mostRunRows = 512
+
+/** What is left to be read. */
+interface Span extends RowLimits {
+  afterSeq: number
+  throughSeq: number
+}
+
+function pass(span: Span, { seq, recordCount, body }: StoredRow): void {
+  span.afterSeq = seq
+  span.records -= recordCount
+  span.bytes -= body.length
+}
+
+/** How many rows from the start have small bodies, within the limit all together. */
+function smallOnes(rows: readonly RowColumns<number>[], mostBytes: number): number {
+  let sum = 0
+  const end = rows.findIndex(([, , , , , bytes]) => {
+    sum += bytes
+    return bytes > smallBytes || sum > mostBytes
+  })
+  return end === -1 ? rows.length : end
+}
+
+function storedRow(pipeId: string, row: RowColumns<unknown>, body: Buffer): StoredRow {
+  const [seq, msgId, receivedMs, recordCount, crc, , messages, records, bytes, idempotencyKey, bodyHash] = row
+  const mark = markOf(messages, records, bytes)
+  // biome-ignore format: one object per row, in the order of the columns.
+  return {
+    seq, pipeId, msgId, receivedMs, recordCount, crc, body, messages, records, bytes, idempotencyKey, bodyHash, mark,
+  }
+}
 
 /** Throws SQLITE_CANTOPEN when the segment is gone. */
 export function openSegmentConnection(
@@ -71,6 +118,8 @@ export class SegmentConnection {
   readonly #format: SegmentFormat
   readonly #pipe: Database.Statement
   readonly #rows: Database.Statement
+  readonly #headers: Database.Statement
+  readonly #bodies: Database.Statement
   readonly #positionAt: Database.Statement
   readonly #firstAfter: Database.Statement
   readonly #lastSeq: Database.Statement
@@ -88,13 +137,18 @@ export class SegmentConnection {
     this.#pipe = db
       .prepare('SELECT no, base_seq, base_messages, base_records, base_bytes FROM pipe WHERE pipe_id = ?')
       .raw()
-    this.#rows = db
+    const rows = (body: string) => `
+      SELECT seq, msg_id, received_ms, record_count, crc, ${body}, messages, records, bytes, idempotency_key, ${bodyHash}
+      FROM message WHERE pipe = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?`
+    this.#rows = db.prepare(rows('body')).raw()
+    this.#headers = db.prepare(rows('length(body)')).raw()
+    // Bytes pass both casts as they are.
+    this.#bodies = db
       .prepare(
-        `SELECT seq, msg_id, received_ms, record_count, crc, body, messages, records, bytes,
-                idempotency_key, ${bodyHash} FROM message
-         WHERE pipe = ? AND seq > ? AND seq <= ? ORDER BY seq`,
+        `SELECT CAST(group_concat(CAST(body AS TEXT), '') AS BLOB) FROM
+           (SELECT body FROM message WHERE pipe = ? AND seq > ? AND seq <= ? ORDER BY seq)`,
       )
-      .raw()
+      .pluck()
     this.#positionAt = db.prepare(
       `SELECT seq, messages, records, bytes FROM message
        WHERE pipe = ? AND seq <= ? ORDER BY seq DESC LIMIT 1`,
@@ -125,28 +179,52 @@ export class SegmentConnection {
   }
 
   /** The pipe's rows in order. The caller must finish or leave the loop before it calls anything else. */
-  *rows(pipe: SegmentPipe, afterSeq: number, throughSeq: number): Generator<StoredRow> {
+  *rows(pipe: SegmentPipe, afterSeq: number, throughSeq: number, limits: RowLimits): Generator<StoredRow> {
+    const span = { ...limits, afterSeq, throughSeq: Math.min(throughSeq, this.#durableSeq) }
     try {
-      yield* this.#rowsOf(pipe, afterSeq, throughSeq)
+      while ((yield* this.#oneByOne(pipe, span)) && (yield* this.#together(pipe, span)));
     } catch (error) {
       throw inWords(error, 'reading', this.#db.name)
     }
   }
 
-  *#rowsOf({ pipeId, no }: SegmentPipe, afterSeq: number, throughSeq: number): Generator<StoredRow> {
-    const rows = this.#rows.iterate(
-      no,
-      afterSeq,
-      Math.min(throughSeq, this.#durableSeq),
-    ) as IterableIterator<RowColumns>
-    for (const row of rows) {
-      const [seq, msgId, receivedMs, recordCount, crc, body, messages, records, bytes] = row
-      const [, , , , , , , , , idempotencyKey, bodyHash] = row
-      const mark = markOf(messages, records, bytes)
-      // biome-ignore format: one object per row, in the order of the columns.
-      yield {
-        seq, pipeId, msgId, receivedMs, recordCount, crc, body, messages, records, bytes, idempotencyKey, bodyHash, mark,
+  /** False at the end; true after some small ones in a row. */
+  *#oneByOne({ pipeId, no }: SegmentPipe, span: Span): Generator<StoredRow, boolean> {
+    let small = 0
+    const rows = this.#rows.iterate(no, span.afterSeq, span.throughSeq, -1)
+    for (const row of rows as IterableIterator<RowColumns>) {
+      const stored = storedRow(pipeId, row, row[5])
+      yield stored
+      pass(span, stored)
+      small = stored.body.length <= smallBytes ? small + 1 : 0
+      if (small === smallInARow) return true
+    }
+    return false
+  }
+
+  /** False at the end; true before one that is large, and where the limit is. */
+  *#together({ pipeId, no }: SegmentPipe, span: Span): Generator<StoredRow, boolean> {
+    for (let runRows = firstRunRows; ; runRows = Math.min(4 * runRows, mostRunRows)) {
+      // A message has one record or more, and one row beyond the limit says that there are more.
+      const asked = Math.min(runRows, span.records + 1)
+      if (asked < 1) return true
+      const { afterSeq, throughSeq } = span
+      const found = this.#headers.all(no, afterSeq, throughSeq, asked) as RowColumns<number>[]
+      const run = found.slice(0, smallOnes(found, span.bytes))
+      const last = run.at(-1)
+      if (last === undefined) return found.length > 0
+      const bodies = this.#bodies.get(no, afterSeq, last[0]) as Buffer | null
+      // Not what the headers say: damaged, and it will be met row by row.
+      if (bodies?.length !== run.reduce((sum, row) => sum + row[5], 0)) return true
+      let at = 0
+      for (const row of run) {
+        const stored = storedRow(pipeId, row, bodies.subarray(at, at + row[5]))
+        at += row[5]
+        yield stored
+        pass(span, stored)
       }
+      if (run.length < found.length) return true
+      if (found.length < asked) return false
     }
   }
 
