@@ -68,6 +68,8 @@ t.test('a pipe: created, described, paused and resumed, limited, opened to an or
   )
   await daemon.ingest(pipeId, { id: 1 })
   await page.getByText('Waiting for the first record').waitFor({ state: 'detached' })
+  // The hours are asked for once a minute: the first record of all does not wait for that.
+  await page.getByRole('img', { name: /^Records per hour.*Records in 1,/ }).waitFor({ timeout: 45_000 })
 
   t.match(await confirm(page, 'Pause', /^Pause$/), /rejected with 404/)
   t.equal((await stored(pipeId)).pipe.pipe_status, 'paused')

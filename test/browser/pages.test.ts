@@ -91,6 +91,25 @@ for (const { width, colourScheme } of [
   })
 }
 
+t.test('the first page takes less than 120 KB of scripts, charts included', async (t) => {
+  const { page: first, close } = await dashboard.visit('viewer')
+  let bytes = 0
+  // As they are sent; also those that the browser has from signing in, as the responses that they were.
+  first.on('response', (response) => {
+    if (response.request().resourceType() !== 'script') return
+    t.equal(response.headers()['content-encoding'], 'br')
+    bytes += Number(response.headers()['content-length'])
+  })
+  await first.goto(`${daemon.url}/dashboard/`)
+  await first
+    .getByRole('img', { name: /^Records per hour/ })
+    .locator('canvas')
+    .waitFor()
+  t.ok(bytes < 120_000, `${bytes} bytes`)
+  t.ok(bytes > 20_000, 'they were counted, and not taken from the cache')
+  await close()
+})
+
 t.test('the checks of this file can fail', async (t) => {
   const { page, problems, close } = await dashboard.visit('admin')
   await page.evaluate(`(() => {
