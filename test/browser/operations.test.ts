@@ -438,6 +438,22 @@ t.test('a key is shown once, works, and is revoked', async (t) => {
   await close()
 })
 
+t.test('the audit log says who changed what, before and after', async (t) => {
+  const { page, problems, close } = await dashboard.visit('admin')
+  const pipeId = await daemon.createPipe({ pipe_name: 'watched' })
+  await daemon.api('PATCH', `/v1/pipes/${pipeId}`, { pipe_description: 'seen' })
+  await page.getByRole('link', { name: 'Audit' }).click()
+  const row = page.getByRole('row', { name: /updatePipe/ }).first()
+  t.match(await row.innerText(), /key default[\s\S]*127\.0\.0\.1[\s\S]*pipe_description/)
+  await row.getByRole('button', { name: /^Show change/ }).click()
+  const dialog = page.getByRole('dialog', { name: /^Change \d+/ })
+  t.match(await dialog.innerText(), /"pipe_description": ""[\s\S]*"pipe_description": "seen"/)
+  await dialog.getByRole('button', { name: 'Close' }).last().click()
+  t.match(await page.locator('details', { hasText: 'Copy as CLI' }).first().textContent(), /pipectl audit/)
+  t.same(problems, [])
+  await close()
+})
+
 t.test('users: made, changed, deleted', async (t) => {
   const { page, problems, close } = await dashboard.visit('admin')
   const users = async () =>

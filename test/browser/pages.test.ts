@@ -42,6 +42,7 @@ const places: Record<string, string> = {
   [`/pipes/${pipeId}/destinations/${destinationId}/edit`]: 'Change <u>under</u>',
   '/keys': 'API keys',
   '/users': 'Users',
+  '/audit': 'Audit log',
   '/service': 'Service',
   '/reference': 'API reference',
   '/nowhere': 'There is no such page',

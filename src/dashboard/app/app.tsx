@@ -27,6 +27,7 @@ const EditDestinationPage = lazy(() =>
 const LanePage = lazy(() => import('../pages/lane/lane.tsx').then((m) => ({ default: m.LanePage })))
 const KeysPage = lazy(() => import('../pages/keys/keys.tsx').then((m) => ({ default: m.KeysPage })))
 const UsersPage = lazy(() => import('../pages/users/users.tsx').then((m) => ({ default: m.UsersPage })))
+const AuditPage = lazy(() => import('../pages/audit/audit.tsx').then((m) => ({ default: m.AuditPage })))
 const ServicePage = lazy(() =>
   import('../pages/service/service.tsx').then((m) => ({ default: m.ServicePage })),
 )
@@ -94,6 +95,9 @@ function PageAt() {
       </Route>
       <Route path="/users">
         <UsersPage />
+      </Route>
+      <Route path="/audit">
+        <AuditPage />
       </Route>
       <Route path="/service">
         <ServicePage />

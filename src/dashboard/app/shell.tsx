@@ -47,6 +47,9 @@ export function Shell({ children }: { children: ReactNode }) {
           <Place to="/users" pattern="/users">
             Users
           </Place>
+          <Place to="/audit" pattern="/audit">
+            Audit
+          </Place>
           <Place to="/service" pattern="/service">
             Service
           </Place>

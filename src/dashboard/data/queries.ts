@@ -80,6 +80,15 @@ export function useKeys() {
   return useQuery({ queryKey: ['keys'], queryFn: async () => (await api.keys.list()).body.api_keys })
 }
 
+/** `after` null: the newest. */
+export function useAudit(after: number | null) {
+  return useQuery({
+    queryKey: ['audit', after],
+    queryFn: async ({ signal }) =>
+      (await api.audit(after === null ? {} : { after: String(after) }, signal)).body,
+  })
+}
+
 export function useUsers() {
   return useQuery({
     queryKey: ['users'],
