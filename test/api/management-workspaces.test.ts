@@ -31,6 +31,7 @@ const { user_id: userId } = Object((await api('POST', '/v1/users', user)).body.u
 await api('PUT', `${pipePath}/limits`, fullLimits)
 
 const bodies: Record<string, unknown> = {
+  rotateApiKey: { api_key_name: 'turned' },
   updatePipe: { pipe_status: 'paused' },
   createDestination: databaseDestination,
   testDestination: databaseDestination,

@@ -1,5 +1,6 @@
 /** What ingest judges requests by: pipes with limits, origins and required fields; active keys by hash. */
 import t from 'tap'
+import { fullRights } from '../../../src/contract/api-key.ts'
 import type { ColumnMapping } from '../../../src/contract/destination.ts'
 import { mintApiKey } from '../../../src/metadata/key-tokens.ts'
 import {
@@ -123,8 +124,8 @@ t.test('keys are found by their hash as long as they are active', async (t) => {
   const { key } = mintApiKey('ci')
   t.equal(await metadata.directory.key(key.hash), null)
   const { api_key_id: apiKeyId } = await metadata.apiKeys.create(workspaceId, key)
-  t.strictSame(await metadata.directory.key(key.hash), { apiKeyId, workspaceId })
-  t.strictSame((await metadata.directory.allKeys()).get(key.hash), { apiKeyId, workspaceId })
+  t.strictSame(await metadata.directory.key(key.hash), { apiKeyId, workspaceId, ...fullRights })
+  t.strictSame((await metadata.directory.allKeys()).get(key.hash), { apiKeyId, workspaceId, ...fullRights })
   t.equal((await metadata.directory.allKeys()).size, 2)
   await metadata.apiKeys.revoke(workspaceId, apiKeyId)
   t.equal(await metadata.directory.key(key.hash), null)

@@ -32,7 +32,7 @@ const user = await metadata.users.create(owner, {
 const second = await metadata.users.create(owner, {
   ...{ email: 'second@example.com', role: 'viewer', passwordHash: 'hash' },
 })
-const link = { role: 'viewer', hash: 'a'.repeat(64), expiresMs: Number.MAX_SAFE_INTEGER } as const
+const link = { role: 'viewer', hash: 'a'.repeat(64), expiresMs: Date.now() + 3_600_000 } as const
 await metadata.users.createSetupLink(owner, link)
 const signedIn = await metadata.users.byEmail('owner@example.com')
 if (signedIn === null) throw new Error('no such user')
