@@ -105,7 +105,7 @@ t.test('signing in again in another tab does not stop a change in this one', asy
   await page.getByRole('link', { name: 'New pipe' }).click()
   await page.getByLabel('Name').fill('made-with-another-token')
   // So that this tab hears nothing of what the other one does.
-  await page.route('**/v1/overview', (route) => route.abort())
+  await page.route('**/v1/overview*', (route) => route.abort())
   const other = await context.newPage()
   await other.goto(`${daemon.url}/dashboard/`)
   await other.getByRole('button', { name: 'Account of admin@example.com' }).click()
