@@ -28,4 +28,9 @@ t.test('what is one too many is 409 workspace_full, naming the setting', async (
       status: 409,
       body: { error: 'workspace_full', limit, limit_value: 1 },
     })
+  // Both keys are there during the overlap.
+  const [own] = Object((await api('GET', '/v1/api-keys')).body.api_keys)
+  const rotated = await api('POST', `/v1/api-keys/${own.api_key_id}/rotate`, { api_key_name: 'two' })
+  t.match(rotated, { status: 409, body: { error: 'workspace_full', limit: 'workspace.max_api_keys' } })
+  t.match(await api('GET', '/v1/api-keys'), { body: { api_keys: [{ api_key_expires_ts: null }] } })
 })
