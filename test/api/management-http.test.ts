@@ -114,6 +114,8 @@ t.test('known path, wrong method: 405 method_not_allowed with Allow', async (t) 
       if (methods.includes(method)) continue
       // GET, PATCH and DELETE of …/destinations/test are those of a destination named "test".
       if (path.endsWith('/destinations/test') && ['GET', 'PATCH', 'DELETE'].includes(method)) continue
+      // And DELETE of /v1/api-keys/purge is that of a key named so.
+      if (path === '/v1/api-keys/purge' && method === 'DELETE') continue
       const answer = await daemon.api(method, realPath(path))
       t.equal(answer.status, 405, `${method} ${path}`)
       t.equal(answer.body.error, 'method_not_allowed')
