@@ -1,6 +1,6 @@
 /** What each part of the daemon takes from the settings. */
 import { randomUUID } from 'node:crypto'
-import { type BufferSpec, newDurableHead } from './buffer/open.ts'
+import type { BufferSpec } from './buffer/open.ts'
 import { current } from './contract/epochs.ts'
 import type { DataDir } from './data-dir/data-dir.ts'
 import type { DriverSettings } from './destinations/driver.ts'
@@ -19,7 +19,6 @@ export function bufferSpec(settings: Settings, dir: DataDir): BufferSpec {
   return {
     kind: 'segments',
     channel: `buffer-${randomUUID()}`,
-    durableHead: newDurableHead(),
     dir: dir.bufferDir,
     quarantineDir: dir.quarantineDir,
     maxBytes: settings['buffer.max_bytes'],

@@ -5,14 +5,13 @@
 import type { Logger, LogSettings } from '../log.ts'
 import type { Appender, AppenderPort, BufferFeed, BufferReader, OpenBuffer } from './buffer.ts'
 import { giveUpBallastWhenFull, leaveBallast } from './segments/disk-guard.ts'
-import { newDurableHead } from './segments/durable-head.ts'
 import { openSegmentFeed } from './segments/feed.ts'
 import { openSegmentBuffer } from './segments/open-buffer.ts'
 import type { SegmentsSpec } from './segments/protocol.ts'
 import { openSegmentReader } from './segments/reader.ts'
 import * as writerClient from './segments/writer-client.ts'
 
-/** Can be sent to another thread. */
+/** Plain data: can be sent to another thread, or another process. */
 export type BufferSpec = SegmentsSpec
 
 export interface BufferWriterDeps {
@@ -23,8 +22,6 @@ export interface BufferWriterDeps {
    */
   onFatal(error: Error): void
 }
-
-export { newDurableHead }
 
 /** Opens it for writing; once per spec. Rejects when it cannot be opened. */
 export async function openBuffer(spec: BufferSpec, deps: BufferWriterDeps): Promise<OpenBuffer> {

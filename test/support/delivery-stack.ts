@@ -5,7 +5,7 @@ import { mkdirSync } from 'node:fs'
 import path from 'node:path'
 import { v7 } from 'uuid'
 import type { OpenBuffer } from '../../src/buffer/buffer.ts'
-import { type BufferSpec, newDurableHead, openBuffer } from '../../src/buffer/open.ts'
+import { type BufferSpec, openBuffer } from '../../src/buffer/open.ts'
 import { pipeDefaults } from '../../src/contract/pipe.ts'
 import { type DeliveryHandle, openDelivery } from '../../src/delivery/delivery-proxy.ts'
 import { openMetadata } from '../../src/metadata/open.ts'
@@ -47,7 +47,6 @@ export async function openDeliveryStack(
     dir: path.join(root, 'buffer'),
     quarantineDir: path.join(root, 'quarantine'),
     channel: `buffer-${v7()}`,
-    durableHead: newDurableHead(),
     maxBytes: 1e9,
     minFreeBytes: 0,
     segmentMaxBytes: 256 * 1024 * 1024,

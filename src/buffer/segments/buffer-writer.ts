@@ -1,23 +1,10 @@
 /**
  * The writer: frames in, durable messages out; seals, drops, compacts and guards the disk. It knows no threads, so that
- * the order of its steps can be read here: what is acknowledged is committed, synced and below the high-water mark.
+ * the order of its steps can be read here: what is acknowledged is committed, fsynced and below the high-water mark.
  *
- *            ┌──────────────────── unavailableReason = null ◀───────────────────┐
- *   write ──▶│ commit ─▶ sync ─▶ high-water mark ─▶ durable head ─▶ keys ─▶ respond  there is room again (looked at each
- *            │   ▲        │ beside the next commit                              │ second)
- *            │   └────────┘                                                     │
+ *            ┌────────── unavailableReason = null ◀──────────┐
+ *   write ──▶│ commit ─▶ high-water mark ─▶ keys ─▶ respond  │ there is room again (looked at each second)
  *            └── over the quota, low disk space, disk full ──▶ unavailableReason: every frame is rejected unwritten
- *
- * Between commit and sync a frame is known here alone: readers stop at the durable head, keys stay in memory, and whatever
- * depends on the log (a roll, a damaged segment set aside, the stop) syncs first. Where the process is killed or the power
- * fails:
- *
- *   after the commit, before its sync   the frame may be there or not, whole; nobody was told. A client that asks again with
- *                                       its key is told of what the start finds, which the start makes durable first
- *   after the sync, before the mark     it is there, and nobody was told
- *   after the mark, before the head     the same; that it is missing would be noticed
- *   after the head, before its keys     lanes may have it; its keys are derived from its rows
- *   after that                          it may have been acknowledged, and is there
  *
  * A full disk fails the frame and nothing else. Any other error is thrown and must end the process.
  */
@@ -59,8 +46,6 @@ export interface WriterEvents {
   onDropped(): void
   /** Space depends on how far the lanes are. */
   onReportWanted(): void
-  /** More is durable: see durableSeq. */
-  onDurable(): void
 }
 
 /** Throws when the directory cannot be used. */
@@ -86,7 +71,6 @@ interface WriterParts {
 export class BufferWriter {
   readonly #spec: SegmentsSpec
   readonly #log: Logger
-  readonly #events: WriterEvents
   readonly #guard: DiskGuard
   readonly #segments: SegmentLog
   readonly #keys: IdempotencyKeys
@@ -102,7 +86,6 @@ export class BufferWriter {
   constructor(spec: SegmentsSpec, log: Logger, events: WriterEvents, parts: WriterParts) {
     this.#spec = spec
     this.#log = log
-    this.#events = events
     this.#guard = parts.guard
     this.#segments = parts.segments
     this.#keys = parts.keys
@@ -135,16 +118,10 @@ export class BufferWriter {
     return this.#segments.headSeq
   }
 
-  /** What was committed up to here may be acknowledged. */
-  get durableSeq(): number {
-    return this.#segments.durableSeq
-  }
-
   get unavailableReason(): UnavailableReason | null {
     return this.#unavailableReason
   }
 
-  /** What is committed is durable, and may be acknowledged, when `durableSeq` has come to what `headSeq` is then. */
   write(frame: Frame): WriteResult {
     if (this.#unavailableReason === null && this.#space.isOver(frame.length)) {
       this.#makeRoom(frame.length)
@@ -159,6 +136,7 @@ export class BufferWriter {
       this.#onDiskFull()
       return { ok: false, reason: 'write_failed' }
     }
+    this.#segments.markHighWater(this.#clock())
     this.#keys.remember(committed.keyed, this.#clock())
     this.#space.grew(frame.length)
     this.#grownBytes += frame.length
@@ -180,57 +158,15 @@ export class BufferWriter {
     }
   }
 
-  /** Has what is committed synced, and whatever is committed meanwhile after that. */
-  sync(): void {
-    this.#segments.startSync(this.#clock, () => {
-      // The disk first: it works while the responses are posted.
-      this.sync()
-      this.#onDurable()
-    })
-  }
-
-  /** What is committed is durable when this returns: where nothing waits, and before anything depends on it. */
-  syncNow(): void {
-    if (this.#segments.durableSeq === this.#segments.headSeq) return
-    this.#segments.syncNow(this.#clock())
-    this.#onDurable()
-  }
-
-  #onDurable(): void {
-    this.#keys.write(this.#segments.durableSeq, this.#clock())
-    this.#events.onDurable()
-  }
-
-  /** `afterCommit` has work. It is done when nobody waits for a sync: it takes longer than that. */
-  get wantsCare(): boolean {
-    try {
-      return this.#isWalLong() || this.#isSegmentFull() || this.#hasGrown()
-    } catch (error) {
-      if (!isDamage(error)) throw error
-      // It comes to the same error, and deals with it.
-      return true
-    }
-  }
-
   /** What can wait until the frame has its response: checkpoint, sealing. */
   afterCommit(): void {
-    this.#contain(() => {
-      if (this.#isWalLong()) this.#checkpoint()
-      if (this.#isSegmentFull()) this.#roll()
-      if (this.#hasGrown()) this.housekeep()
-    })
+    this.#contain(() => this.#careAfterCommit())
   }
 
-  #isWalLong(): boolean {
-    return this.#segments.walBytes() > this.#walLimitBytes
-  }
-
-  #isSegmentFull(): boolean {
-    return this.#segments.current().bytes >= this.#spec.segmentMaxBytes
-  }
-
-  #hasGrown(): boolean {
-    return this.#grownBytes > Math.min(growthBytes, this.#spec.maxBytes * growthPart)
+  #careAfterCommit(): void {
+    if (this.#segments.walBytes() > this.#walLimitBytes) this.#checkpoint()
+    if (this.#segments.current().bytes >= this.#spec.segmentMaxBytes) this.#roll()
+    if (this.#grownBytes > Math.min(growthBytes, this.#spec.maxBytes * growthPart)) this.housekeep()
   }
 
   /** What the segment being written cannot stand is done with the next one, at the latest in the next second. */
@@ -253,7 +189,7 @@ export class BufferWriter {
     this.#makeRoom(0)
     const clockMs = this.#clock()
     if (clockMs - this.#keysFlushedMs < flushKeysEveryMs) return
-    this.#keys.flush(this.#segments.durableSeq, clockMs)
+    this.#keys.flush(this.#segments.headSeq, clockMs)
     this.#keysFlushedMs = clockMs
   }
 
@@ -294,7 +230,6 @@ export class BufferWriter {
 
   /** The segment being written: a new one is begun. */
   #setAside(error: unknown): void {
-    this.syncNow()
     const isDeleted = (pipeId: string) => this.#watermarks.isDeleted(pipeId)
     const { quarantineDir } = this.#spec
     this.#segments.setAside(this.#clock(), isDeleted, { quarantineDir, error })
@@ -337,8 +272,7 @@ export class BufferWriter {
   close(): void {
     this.#space.close()
     this.#damaged.close()
-    this.syncNow()
-    this.#keys.flush(this.#segments.durableSeq, this.#clock())
+    this.#keys.flush(this.#segments.headSeq, this.#clock())
     this.#keys.close()
     this.#segments.close(this.#clock())
   }
@@ -368,7 +302,6 @@ export class BufferWriter {
   /** False when there was no room for a new segment. */
   #roll(): boolean {
     const { firstSeq, messages, bytes } = this.#segments.current()
-    this.syncNow()
     try {
       this.#segments.roll(this.#clock(), (pipeId) => this.#watermarks.isDeleted(pipeId))
     } catch (error) {

@@ -1,7 +1,7 @@
 /**
  * The high-water mark: the newest acknowledged seq, kept outside SQLite, so that start-up can tell when acknowledged
  * messages are missing (a WAL cut short by a disk that lied about fsync, or a file deleted by hand).
- * It is written after a commit was synced and before the response: acknowledged ≤ mark ≤ durable ≤ committed.
+ * It is written after COMMIT and before the response: acknowledged ≤ mark ≤ committed.
  *
  * It also keeps the buffer's clock: milliseconds that the buffer has been open, over all its runs. Ages in retention
  * and sealing are differences of this clock, never of the wall clock: a wall clock that jumps ten years drops nothing.

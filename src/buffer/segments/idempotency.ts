@@ -1,6 +1,6 @@
 /**
  * Which idempotency keys were used in the last 24 h: a look-up derived from the message rows, which alone are the
- * truth. A key is written in its message's row in the same transaction; this file follows once that is durable. What it
+ * truth. A key is written in its message's row in the same transaction; this file follows after the commit. What it
  * lacks after a crash (or altogether, when it is gone or damaged) is derived again from the rows with a key.
  *
  * It outlives the segments: a key counts for its 24 h even when its message was delivered and dropped. So before a
@@ -11,9 +11,8 @@
  *
  *   | the process ends or the power fails …      | the file has                  | after the start                   |
  *   |--------------------------------------------|-------------------------------|-----------------------------------|
- *   | after the commit, before its sync          | all but the newest            | derived from the rows, if any     |
- *   | after the sync, before `write`             | all but the newest            | derived from the rows             |
- *   | after `write`, before a flush              | what of it reached the disk   | derived from the rows             |
+ *   | after the commit, before `remember`        | all but the newest            | derived from the rows             |
+ *   | after `remember`, before a flush           | what of it reached the disk   | derived from the rows             |
  *   | after the flush, before the segment goes   | everything                    | everything                        |
  *   | after the segment went                     | everything                    | everything                        |
  *   | while it is made again after damage        | a part, flushed through seq 0 | derived from the rows             |
@@ -49,7 +48,7 @@ export class IdempotencyKeys {
   readonly #spec: KeysSpec
   readonly #log: Logger
   #lookup: KeyLookup | null = null
-  /** Committed, but not in the file yet: not durable, or the disk is full. */
+  /** Committed, but not in the file yet. Empty unless the disk is full. */
   readonly #unwritten = new Map<string, UsedKey>()
   /** Keys were written since the last flush. */
   #isDirty = false
@@ -74,41 +73,32 @@ export class IdempotencyKeys {
     return used === null || clockMs - used.usedClockMs > lifetimeMs ? null : used
   }
 
-  /** After the commit of these messages: `find` finds them. */
+  /** After the commit of these messages. */
   remember(used: readonly KeyedMessage[], clockMs: number): void {
     for (const message of used)
       this.#unwritten.set(message.pipeId + message.key, { ...message, usedClockMs: clockMs })
-  }
-
-  /** Everything up to `durableSeq` is durable: keys of a message that a power cut can take must not outlive it. */
-  write(durableSeq: number, clockMs: number): void {
-    const durable = this.#unwrittenThrough(durableSeq)
-    if (durable.length === 0) return
+    if (this.#unwritten.size === 0) return
     this.#isDirty = true
-    // The messages are durable and must be acknowledged: on a full disk the keys wait in memory for space.
-    this.#unlessFull(durable, () => this.#use(clockMs, (lookup) => lookup.write(durable)))
-  }
-
-  #unwrittenThrough(seq: number): UsedKey[] {
-    return this.#unwritten.size === 0 ? [] : [...this.#unwritten.values()].filter((used) => used.seq <= seq)
+    // The messages are committed and must be acknowledged: on a full disk the keys wait in memory for space.
+    this.#unlessFull(() => this.#use(clockMs, (lookup) => lookup.write(this.#unwritten.values())))
   }
 
   /**
-   * Now and then, and before a segment goes: every key up to `throughSeq`, which is durable, is on disk when this returns
-   * true, and the next start need not look before it. False: the disk is full, and keys would be lost.
+   * Now and then, and before a segment goes: every key up to `throughSeq` is on disk when this returns true, and the next
+   * start need not look before it. False: the disk is full, and keys would be lost.
    */
   flush(throughSeq: number, clockMs: number): boolean {
     if (!this.#isDirty && throughSeq === this.#flushedSeq) return true
-    const unwritten = this.#unwrittenThrough(throughSeq)
-    if (unwritten.length > 0) this.#isDirty = true
-    const isFlushed = this.#unlessFull(unwritten, () =>
-      this.#use(clockMs, (lookup) => lookup.flush(unwritten, throughSeq, clockMs - lifetimeMs)),
+    const isFlushed = this.#unlessFull(() =>
+      this.#use(clockMs, (lookup) =>
+        lookup.flush(this.#unwritten.values(), throughSeq, clockMs - lifetimeMs),
+      ),
     )
     // Without new keys there is nothing that the next start could not find.
     if (!isFlushed) return !this.#isDirty
     this.#isDirty = false
     this.#flushedSeq = throughSeq
-    this.#unlessFull([], () => this.#use(clockMs, (lookup) => lookup.checkpoint()))
+    this.#unlessFull(() => this.#use(clockMs, (lookup) => lookup.checkpoint()))
     return true
   }
 
@@ -149,15 +139,15 @@ export class IdempotencyKeys {
     }
   }
 
-  /** Writes these. False: there was no room; nothing of it was done. */
-  #unlessFull(written: readonly UsedKey[], work: () => void): boolean {
+  /** False: there was no room; nothing of it was done. */
+  #unlessFull(work: () => void): boolean {
     try {
       work()
     } catch (error) {
       if (!isDiskFull(error)) throw error
       return false
     }
-    for (const { pipeId, key } of written) this.#unwritten.delete(pipeId + key)
+    this.#unwritten.clear()
     return true
   }
 }

@@ -46,16 +46,11 @@
  *   compacting a segment: compaction.ts
  *
  *   committing a frame
- *   1 COMMIT (the WAL is written, not synced)       killed: the messages are there, in a WAL that was never synced. The
- *                                                   start makes them durable before anything reads them (open-segment-
- *                                                   log.ts) and derives their idempotency keys from the rows. After a
- *                                                   power cut they are there or not, torn ones are not (usable-wal.ts):
- *                                                   nobody has read them (durable-head.ts) or was told of them
- *   2 fdatasync of the WAL, while the next frame    the messages are there, without a response: they are delivered
- *     is committed
- *   3 write high-water, 4 raise the durable head,   the messages are there
- *     5 write keys, 6 respond
- *   (what reads or moves on with the log as a whole syncs it before: a roll, a damaged segment set aside, the stop)
+ *   1 COMMIT (fsync of the WAL)                     the messages are there, without a response: they are delivered;
+ *                                                   their idempotency keys are derived again from the rows
+ *   2 write high-water, 3 derive keys, 4 respond    the messages are there
+ *   Killed within 1, the messages can be in a WAL that was never synced: the start makes them durable before anything
+ *   reads them. See open-segment-log.ts.
  */
 import { closeSync, existsSync, fsyncSync, openSync, readdirSync, rmSync, statSync } from 'node:fs'
 import path from 'node:path'

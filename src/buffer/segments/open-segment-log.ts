@@ -20,16 +20,17 @@ import path from 'node:path'
 import type Database from 'better-sqlite3'
 import type { Logger } from '../../log.ts'
 import type { BufferIdentity } from '../buffer.ts'
-import { DurableHead } from './durable-head.ts'
 import { openHighWater } from './high-water.ts'
 import {
   fsyncDirectory,
+  fsyncFile,
   listSegments,
   pageBytesFor,
   removeHollow,
   removeLeftovers,
   type SegmentName,
   segmentBytes,
+  segmentFile,
   unlinkSegment,
 } from './layout.ts'
 import { missingRanges } from './missing-segments.ts'
@@ -47,13 +48,13 @@ import {
 } from './segment-facts.ts'
 import { createSegment, newIdentity, openForWriting, openReadOnly, type SeqRange } from './segment-file.ts'
 import { SegmentLog } from './segment-log.ts'
-import { openSegmentWriter, type SegmentWriter } from './segment-writer.ts'
+import { SegmentWriter } from './segment-writer.ts'
 import { isDiskFull, isUnusable } from './sqlite-errors.ts'
 import { isWalUsable } from './usable-wal.ts'
 
 type LogSpec = Pick<SegmentsSpec, 'dir' | 'quarantineDir' | 'identity' | 'knownSeq' | 'nextSeqAtLeast'> &
   // A repair has no settings: what it begins has small pages.
-  Partial<Pick<SegmentsSpec, 'segmentMaxBytes' | 'durableHead'>>
+  Partial<Pick<SegmentsSpec, 'segmentMaxBytes'>>
 
 export function openSegmentLog(spec: LogSpec, log: Logger): SegmentLog {
   const { dir, identity = null, nextSeqAtLeast = 1 } = spec
@@ -102,8 +103,7 @@ export function openSegmentLog(spec: LogSpec, log: Logger): SegmentLog {
     mark,
     sealing,
   }
-  const durable = spec.durableHead === undefined ? null : new DurableHead(spec.durableHead)
-  const segments = new SegmentLog({ ...start, knownSeq, nextSeqAtLeast, missingMessages, durable })
+  const segments = new SegmentLog({ ...start, knownSeq, nextSeqAtLeast, missingMessages })
   segments.markHighWater(segments.lastClockMs)
   mark.sync()
   return segments
@@ -137,12 +137,12 @@ function openSegments(dir: string, sealing: Sealing, owner: BufferIdentity | nul
 
 function openNewest(dir: string, name: SegmentName): Newest {
   const db = openForWriting(dir, name)
-  const writer = openSegmentWriter(db, name.firstSeq)
   try {
-    if (!writer.moveWal()) writer.syncNow()
+    const writer = new SegmentWriter(db, name.firstSeq)
+    if (!writer.moveWal()) fsyncFile(`${segmentFile(dir, name)}-wal`)
     return { name, writer, content: readSegmentContent(db) }
   } catch (error) {
-    writer.abandon()
+    db.close()
     throw error
   }
 }

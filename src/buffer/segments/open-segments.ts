@@ -10,7 +10,6 @@
  * WAL is closed as soon as the caller's synchronous work is done, and opened again when it is asked for.
  */
 import { existsSync } from 'node:fs'
-import type { DurableHead } from './durable-head.ts'
 import { listSegments, type SegmentName, segmentFile } from './layout.ts'
 import { openSegmentConnection, type SegmentConnection } from './segment-connection.ts'
 
@@ -26,7 +25,6 @@ interface OpenSegment {
 
 export class OpenSegments {
   readonly #dir: string
-  readonly #durable: DurableHead
   readonly #onChanged: () => void
   #names: readonly SegmentName[]
   #firstSeqs: readonly number[]
@@ -35,9 +33,8 @@ export class OpenSegments {
   readonly #sweep: NodeJS.Timeout
 
   /** `onChanged` is called whenever the list is another one than before. */
-  constructor(dir: string, durable: DurableHead, onChanged: () => void) {
+  constructor(dir: string, onChanged: () => void) {
     this.#dir = dir
-    this.#durable = durable
     this.#onChanged = onChanged
     this.#names = listSegments(dir)
     this.#firstSeqs = this.#names.map(({ firstSeq }) => firstSeq)
@@ -72,7 +69,7 @@ export class OpenSegments {
     const name = this.#names.find((one) => one.firstSeq === firstSeq) ?? { firstSeq, generation: 0 }
     this.#lastOpened = name
     if (this.#connections.size >= openAtMost) this.#closeLongestIdle()
-    const connection = openSegmentConnection(this.#dir, name, this.#durable)
+    const connection = openSegmentConnection(this.#dir, name)
     this.#connections.set(firstSeq, { name, connection, usedMs })
     if (this.#isUnsealed(firstSeq, connection)) queueMicrotask(() => this.#close(firstSeq))
     return connection

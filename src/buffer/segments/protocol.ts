@@ -25,8 +25,6 @@ export interface SegmentsSpec extends RetentionLimits {
   scrubHours?: number
   /** Where damaged segments are kept, and readers put damaged messages. */
   quarantineDir: string
-  /** From newDurableHead(). Shared by every thread that the spec is sent to. */
-  durableHead: SharedArrayBuffer
   /** The feed's name; no two buffers of a process share one. */
   channel: string
   /** Written into every segment and the high-water mark. Without one the buffer belongs to no data directory. */

@@ -1,8 +1,6 @@
 /**
  * Reads the segments for delivery: BufferReader over files that another thread writes, seals and unlinks meanwhile.
  *
- * No row beyond the durable head is read (durable-head.ts): SegmentConnection sees to it in every query.
- *
  * Every method is one synchronous pass over the list of segments. A segment that is gone when it is to be opened
  * means the list is old: it is read again and the pass begins again. One that is damaged is reported to the writer, and
  * the pass begins again once what can be read of it is in a new generation.
@@ -10,7 +8,6 @@
 import type { Logger } from '../../log.ts'
 import type { Backlog, BufferReader, Cursor, Heads, MessageRun, ReadLimits } from '../buffer.ts'
 import { DamageReports } from './damage-reports.ts'
-import { DurableHead } from './durable-head.ts'
 import { OpenSegments } from './open-segments.ts'
 import {
   findEarliest,
@@ -27,7 +24,7 @@ import type { SegmentsSpec } from './protocol.ts'
 import { quarantine, type SegmentConnection, type SegmentPipe, type StoredRow } from './segment-connection.ts'
 import { isGone, isUnusable } from './sqlite-errors.ts'
 
-type ReaderSpec = Pick<SegmentsSpec, 'dir' | 'quarantineDir' | 'channel' | 'durableHead'>
+type ReaderSpec = Pick<SegmentsSpec, 'dir' | 'quarantineDir' | 'channel'>
 
 /** The directory must exist (the writer makes it). */
 export function openSegmentReader(spec: ReaderSpec, log: Logger): BufferReader {
@@ -44,11 +41,11 @@ class SegmentReader implements BufferReader {
   readonly #damage: DamageReports
 
   constructor(spec: ReaderSpec, log: Logger) {
-    const { dir, quarantineDir, durableHead } = spec
+    const { dir, quarantineDir } = spec
     this.#quarantineDir = quarantineDir
     this.#log = log
     this.#damage = new DamageReports(spec)
-    this.#segments = new OpenSegments(dir, new DurableHead(durableHead), () => this.#earliest.clear())
+    this.#segments = new OpenSegments(dir, () => this.#earliest.clear())
   }
 
   async read(pipeId: string, afterSeq: number, limits: ReadLimits): Promise<MessageRun> {

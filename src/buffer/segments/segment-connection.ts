@@ -8,7 +8,6 @@ import { crc32 } from 'node:zlib'
 import type Database from 'better-sqlite3'
 import { inWords, onFile } from '../../storage-error.ts'
 import type { CursorMark } from '../buffer.ts'
-import type { DurableHead } from './durable-head.ts'
 import type { SegmentName } from './layout.ts'
 import { markOf, type PipePosition } from './position.ts'
 import { type RowHeader, rowChecksum, type SegmentFormat } from './row-checksum.ts'
@@ -46,7 +45,7 @@ type PipeColumns = [no: number, seq: number, messages: number, records: number, 
 /** One look into the index for each pipe in the newest segment. */
 const selectHeads = `
   SELECT pipe_id, coalesce(
-    (SELECT seq FROM message WHERE message.pipe = pipe.no AND seq <= ? ORDER BY seq DESC LIMIT 1), base_seq) FROM pipe`
+    (SELECT seq FROM message WHERE message.pipe = pipe.no ORDER BY seq DESC LIMIT 1), base_seq) FROM pipe`
 
 /** Enough for the inner nodes of the index; bodies are read once and not again. */
 const cacheKiB = 2048
@@ -92,15 +91,11 @@ function storedRow(pipeId: string, row: RowColumns<unknown>, body: Buffer): Stor
 }
 
 /** Throws SQLITE_CANTOPEN when the segment is gone. */
-export function openSegmentConnection(
-  dir: string,
-  name: SegmentName,
-  durable: DurableHead,
-): SegmentConnection {
+export function openSegmentConnection(dir: string, name: SegmentName): SegmentConnection {
   const db = openReadOnly(dir, name)
   try {
     db.pragma(`cache_size = -${cacheKiB}`)
-    return onFile('opening', db.name, () => new SegmentConnection(db, name.generation > 0, durable))
+    return onFile('opening', db.name, () => new SegmentConnection(db, name.generation > 0))
   } catch (error) {
     db.close()
     throw error
@@ -111,8 +106,6 @@ export class SegmentConnection {
   /** It is still written, or not sealed yet: see sealing.ts. */
   readonly hasWal: boolean
   readonly #db: Database.Database
-  /** Nothing beyond it is read. */
-  readonly #durable: DurableHead
   readonly #isCompacted: boolean
   readonly #isSalvaged: boolean
   readonly #format: SegmentFormat
@@ -126,9 +119,8 @@ export class SegmentConnection {
   /** A pipe's base never changes; one that is not there yet may come. */
   readonly #known = new Map<string, SegmentPipe>()
 
-  constructor(db: Database.Database, isCompacted: boolean, durable: DurableHead) {
+  constructor(db: Database.Database, isCompacted: boolean) {
     this.#db = db
-    this.#durable = durable
     this.hasWal = db.pragma('journal_mode', { simple: true }) === 'wal'
     this.#isCompacted = isCompacted
     this.#isSalvaged = isSalvaged(db)
@@ -155,14 +147,10 @@ export class SegmentConnection {
     )
     this.#firstAfter = db.prepare(
       `SELECT seq, received_ms AS receivedMs FROM message
-       WHERE pipe = ? AND seq > ? AND seq <= ? AND received_ms >= ? ORDER BY seq LIMIT 1`,
+       WHERE pipe = ? AND seq > ? AND received_ms >= ? ORDER BY seq LIMIT 1`,
     )
     this.#lastSeq = db
-      .prepare(
-        isCompacted
-          ? 'SELECT last_seq FROM segment WHERE last_seq <= ?'
-          : 'SELECT seq FROM message WHERE seq <= ? ORDER BY seq DESC LIMIT 1',
-      )
+      .prepare(`SELECT ${isCompacted ? 'last_seq FROM segment' : 'max(seq) FROM message'}`)
       .pluck()
   }
 
@@ -180,7 +168,7 @@ export class SegmentConnection {
 
   /** The pipe's rows in order. The caller must finish or leave the loop before it calls anything else. */
   *rows(pipe: SegmentPipe, afterSeq: number, throughSeq: number, limits: RowLimits): Generator<StoredRow> {
-    const span = { ...limits, afterSeq, throughSeq: Math.min(throughSeq, this.#durableSeq) }
+    const span = { ...limits, afterSeq, throughSeq }
     try {
       while ((yield* this.#oneByOne(pipe, span)) && (yield* this.#together(pipe, span)));
     } catch (error) {
@@ -283,11 +271,7 @@ export class SegmentConnection {
 
   /** The pipe's newest message up to `throughSeq`; null when it has none here. */
   positionAt(pipeNo: number, throughSeq: number): PipePosition | null {
-    return (
-      (this.#read(() => this.#positionAt.get(pipeNo, Math.min(throughSeq, this.#durableSeq))) as
-        | PipePosition
-        | undefined) ?? null
-    )
+    return (this.#read(() => this.#positionAt.get(pipeNo, throughSeq)) as PipePosition | undefined) ?? null
   }
 
   /** The pipe's first message after `afterSeq`, from `fromMs` on. Without `fromMs` it costs one look-up. */
@@ -296,20 +280,18 @@ export class SegmentConnection {
     afterSeq: number,
     fromMs = Number.MIN_SAFE_INTEGER,
   ): { seq: number; receivedMs: number } | null {
-    const row = this.#read(() => this.#firstAfter.get(pipeNo, afterSeq, this.#durableSeq, fromMs))
+    const row = this.#read(() => this.#firstAfter.get(pipeNo, afterSeq, fromMs))
     return (row as { seq: number; receivedMs: number } | undefined) ?? null
   }
 
   /** The newest seq of all pipes, compacted away or not; null when the segment is empty. */
   lastSeq(): number | null {
-    return (this.#read(() => this.#lastSeq.get(this.#durableSeq)) as number | undefined) ?? null
+    return this.#read(() => this.#lastSeq.get()) as number | null
   }
 
   /** The newest seq of every pipe that this segment or an older one has had messages of. */
   heads(): Map<string, number> {
-    return new Map(
-      this.#read(() => this.#db.prepare(selectHeads).raw().all(this.#durableSeq)) as [string, number][],
-    )
+    return new Map(this.#read(() => this.#db.prepare(selectHeads).raw().all()) as [string, number][])
   }
 
   /** The pipes that this segment or an older one has had messages of. */
@@ -319,14 +301,6 @@ export class SegmentConnection {
 
   close(): void {
     this.#db.close()
-  }
-
-  /**
-   * Looked at before the query begins: what it says is in what the query sees. A segment without a WAL is sealed: all in
-   * it is durable, and a seq beyond that which an index names is damage, which a query without this bound meets.
-   */
-  get #durableSeq(): number {
-    return this.hasWal ? this.#durable.seq : Number.MAX_SAFE_INTEGER
   }
 
   #read<T>(run: () => T): T {

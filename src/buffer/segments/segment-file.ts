@@ -47,11 +47,8 @@ export const segmentSchema = `
   CREATE INDEX message_with_key ON message (seq) WHERE idempotency_key IS NOT NULL;
 `
 
-/**
- * SQLite's NORMAL and FULL. With NORMAL a commit is not synced, only what a checkpoint moves before it moves it: a power cut
- * takes the last commits unless the WAL is synced otherwise (wal-sync.ts).
- */
-const synchronous = { normal: 1, full: 2 } as const
+/** SQLite's FULL; WAL's own default is NORMAL, which loses the last commits in a power cut. */
+const synchronousFull = 2
 
 /** The size of a WAL at which SQLite checkpoints by itself, inside COMMIT: a backstop only, see checkpoint(). */
 const backstopWalBytes = 64 * 1024 * 1024
@@ -127,8 +124,7 @@ function writeEmptySegment(file: string, segment: NewSegment): void {
     db.pragma(`page_size = ${pageBytes}`)
     // Alone with its file: it needs no -shm, for which a full disk has no space.
     db.pragma('locking_mode = EXCLUSIVE')
-    prepareWal(db)
-    db.pragma('synchronous = FULL')
+    requireFull(db)
     db.exec('BEGIN IMMEDIATE')
     db.exec(segmentSchema)
     insertSegmentRow(db, identity, { begunClockMs, lastClockMs: null, lastSeq: null })
@@ -138,7 +134,7 @@ function writeEmptySegment(file: string, segment: NewSegment): void {
       insert.run(index + 1, pipeId, position.seq, position.messages, position.records, position.bytes)
     })
     db.exec('COMMIT')
-    assertSynchronous(db, 'full')
+    assertFull(db)
     moveWal(db)
   } finally {
     db.close()
@@ -186,14 +182,13 @@ function assertComplete(file: string, pipeCount: number): void {
   }
 }
 
-/** A connection that may write: WAL, which is synced at a checkpoint, not by a commit. Makes the -wal and the -shm. */
+/** A connection that may write: WAL, every commit fsynced. Makes the -wal and the -shm. */
 export function openForWriting(dir: string, name: SegmentName): Database.Database {
   const file = segmentFile(dir, name)
   return onFile('opening', file, () => {
     const db = new Database(file, { fileMustExist: true })
     try {
-      prepareWal(db)
-      db.pragma('synchronous = NORMAL')
+      requireFull(db)
       // A segment that the version before keyed hashes was still writing.
       if (!hasColumn(db, 'message', 'body_hash')) db.exec('ALTER TABLE message ADD COLUMN body_hash TEXT')
       return db
@@ -237,8 +232,9 @@ export function isSalvaged(db: Database.Database): boolean {
   return db.pragma('user_version', { simple: true }) === 1
 }
 
-function prepareWal(db: Database.Database): void {
+function requireFull(db: Database.Database): void {
   db.pragma('journal_mode = WAL')
+  db.pragma('synchronous = FULL')
   // macOS: fsync alone does not reach the platter. No effect elsewhere.
   db.pragma('fullfsync = ON')
   db.pragma('checkpoint_fullfsync = ON')
@@ -251,9 +247,8 @@ export function pageBytesIn(db: Database.Database): number {
 }
 
 /** The first access of a WAL database resets `synchronous` in this build: only a look after a write counts. */
-export function assertSynchronous(db: Database.Database, wanted: keyof typeof synchronous): void {
-  const found = db.pragma('synchronous', { simple: true })
-  assert(found === synchronous[wanted], `a commit must be as durable as asked for: ${wanted}`)
+export function assertFull(db: Database.Database): void {
+  assert(db.pragma('synchronous', { simple: true }) === synchronousFull, 'every commit must be fsynced')
 }
 
 /**

@@ -8,7 +8,6 @@ import { onFile } from '../../storage-error.ts'
 import type { Backlog, BufferIdentity } from '../buffer.ts'
 import type { Frame } from '../frame.ts'
 import type { Compaction } from './compaction.ts'
-import type { DurableHead } from './durable-head.ts'
 import { type CommitRules, type CommittedFrame, commitFrame } from './frame-commit.ts'
 import type { HighWater } from './high-water.ts'
 import { type SegmentName, segmentBytes, unlinkSegment } from './layout.ts'
@@ -46,8 +45,6 @@ export interface LogStart {
   missingMessages: number
   mark: HighWater
   sealing: Sealing
-  /** Null: there are no readers. */
-  durable: DurableHead | null
 }
 
 export class SegmentLog {
@@ -64,7 +61,6 @@ export class SegmentLog {
   #segmentId: string | null
   #holes: SeqRange[]
   readonly #mark: HighWater
-  readonly #durable: DurableHead | null
   readonly #pipes: PipeTable
   #writer: SegmentWriter
   #begunClockMs: number
@@ -72,10 +68,7 @@ export class SegmentLog {
   #messages: number
   #lastClockMs: number
   #headSeq: number
-  /** The head when everything before it was synced last. What is after it is in the WAL, and a power cut may take it. */
-  #durableSeq: number
-  #isSyncing = false
-  /** The newest seq that anyone may be told of. At the beginning of an epoch the durable head is ahead of it. */
+  /** The newest seq that anyone was told of. At the beginning of an epoch the head is ahead of it. */
   #acknowledgedSeq: number
   /** Readers find the next segment by this one's last row, which is older than the head while messages are missing. */
   #lastRowSeq: number
@@ -101,9 +94,6 @@ export class SegmentLog {
     this.#headSeq = Math.max(this.#acknowledgedSeq, start.nextSeqAtLeast - 1)
     this.missingMessages = start.missingMessages
     this.#mark = start.mark
-    this.#durable = start.durable
-    this.#durableSeq = this.#headSeq
-    this.#durable?.set(this.#durableSeq)
   }
 
   /** Of the newest message that is there, or was when the older segments were dropped. */
@@ -113,11 +103,6 @@ export class SegmentLog {
 
   get headSeq(): number {
     return this.#headSeq
-  }
-
-  /** Of the newest message that is durable. */
-  get durableSeq(): number {
-    return this.#durableSeq
   }
 
   /** The buffer's clock at the last commit. */
@@ -146,13 +131,13 @@ export class SegmentLog {
     return { firstSeq, bytes, messages, begunClockMs }
   }
 
-  /** Not durable before a sync. Throws what SQLite throws; nothing of the frame is kept then. */
+  /** Throws what SQLite throws; nothing of the frame is kept then. */
   commit(frame: Frame, clockMs: number, rules: CommitRules): CommittedFrame {
     const target = { writer: this.#writer, pipes: this.#pipes }
     const { committed, lastSeq, firstReceivedMs } = onFile('writing', this.#writer.file, () =>
       commitFrame(frame, this.#headSeq, target, rules),
     )
-    if (lastSeq > this.#headSeq) this.#lastRowSeq = lastSeq
+    if (lastSeq > this.#headSeq) this.#lastRowSeq = this.#acknowledgedSeq = lastSeq
     this.#messages += lastSeq - this.#headSeq
     this.#headSeq = lastSeq
     this.#lastClockMs = clockMs
@@ -161,48 +146,11 @@ export class SegmentLog {
   }
 
   /**
-   * Begins to sync what is committed, unless there is nothing or a sync is under way. `onDurable` is called when what was
-   * committed before this call is durable.
-   */
-  startSync(clock: () => number, onDurable: () => void): void {
-    if (this.#isSyncing || this.#durableSeq === this.#headSeq) return
-    const seq = this.#headSeq
-    this.#isSyncing = true
-    this.#writer.startSync(() => {
-      this.#isSyncing = false
-      this.#raiseDurable(seq, clock())
-      onDurable()
-    })
-  }
-
-  /** All that is committed is durable when this returns. */
-  syncNow(clockMs: number): void {
-    if (this.#durableSeq === this.#headSeq) return
-    this.#writer.syncNow()
-    this.#raiseDurable(this.#headSeq, clockMs)
-  }
-
-  /** The name and the totals of the next segment say what this one holds, and nobody syncs its WAL after it. */
-  #assertDurable(): void {
-    assert(this.#durableSeq === this.#headSeq, 'a segment is left with everything in it durable')
-  }
-
-  /** The mark before anyone is told; see high-water.ts. */
-  #raiseDurable(seq: number, clockMs: number): void {
-    // A sync at once was faster.
-    if (seq <= this.#durableSeq) return
-    this.#durableSeq = this.#acknowledgedSeq = seq
-    this.markHighWater(clockMs)
-    this.#durable?.set(seq)
-  }
-
-  /**
    * Begins a new segment and seals the one being written, which must hold a message. Throws a disk-full error when
    * there is no room for a new one: the old one is still being written then.
    */
   roll(clockMs: number, isDeleted: (pipeId: string) => boolean): void {
     assert(this.#messages > 0, 'an empty segment is not sealed')
-    this.#assertDurable()
     const next = this.#next(clockMs, isDeleted)
     const writer = beginSegment(this.#dir, next)
     // Readers can see the new segment: from here on no message may go to the old one.
@@ -220,7 +168,6 @@ export class SegmentLog {
     isDeleted: (pipeId: string) => boolean,
     { quarantineDir, error }: { quarantineDir: string; error: unknown },
   ): void {
-    this.#assertDurable()
     if (this.#messages === 0) {
       this.#replaceEmpty(clockMs, isDeleted, quarantineDir)
       return
@@ -323,13 +270,12 @@ export class SegmentLog {
     onFile('writing', this.#writer.file, () => this.#writer.checkpoint())
   }
 
-  /** After each sync, before what it made durable is acknowledged, and now and then for the clock. */
+  /** After each commit, before it is acknowledged, and now and then for the clock. */
   markHighWater(clockMs: number): void {
     this.#mark.write(this.#acknowledgedSeq, clockMs)
   }
 
   close(clockMs: number): void {
-    this.#assertDurable()
     this.sealed.close()
     try {
       onFile('closing', this.#writer.file, () => this.#writer.close())

@@ -1,9 +1,4 @@
-/**
- * Writing a segment: messages in transactions of their own, checkpoints, and the last words when it is sealed.
- *
- * The commit of messages writes the WAL and does not sync it: that is done beside the next commit (`startSync`) or at once
- * (`syncNow`), and nobody may rely on the messages before. Every other commit is synced by SQLite.
- */
+/** Writing a segment: messages in transactions of their own, checkpoints, and the last words when it is sealed. */
 import type Database from 'better-sqlite3'
 import type { FramedMessage } from '../frame.ts'
 import { fsyncDirectory, unlinkSegment } from './layout.ts'
@@ -11,7 +6,7 @@ import { insertMessage } from './message-row.ts'
 import type { PipePosition } from './position.ts'
 import { rowChecksum, type SegmentFormat } from './row-checksum.ts'
 import {
-  assertSynchronous,
+  assertFull,
   createSegment,
   formatOf,
   insertHoles,
@@ -22,7 +17,6 @@ import {
   type SeqRange,
 } from './segment-file.ts'
 import { isDiskFull } from './sqlite-errors.ts'
-import { openWalSync, type WalSync } from './wal-sync.ts'
 
 /**
  * Makes a segment. Everything it needs to be written is there when this returns; else there is no new segment, and the
@@ -32,24 +26,11 @@ export function beginSegment(dir: string, segment: NewSegment): SegmentWriter {
   createSegment(dir, segment)
   const name = { firstSeq: segment.identity.firstSeq, generation: 0 }
   try {
-    return openSegmentWriter(openForWriting(dir, name), name.firstSeq)
+    return new SegmentWriter(openForWriting(dir, name), name.firstSeq)
   } catch (error) {
     unlinkSegment(dir, name)
     // What is committed to the old one now has seqs that the new one's name would claim.
     fsyncDirectory(dir)
-    throw error
-  }
-}
-
-/** The connection belongs to it then, and is closed where this fails. */
-export function openSegmentWriter(db: Database.Database, firstSeq: number): SegmentWriter {
-  let sync: WalSync | null = null
-  try {
-    sync = openWalSync(`${db.name}-wal`)
-    return new SegmentWriter(db, firstSeq, sync)
-  } catch (error) {
-    sync?.close()
-    db.close()
     throw error
   }
 }
@@ -68,17 +49,15 @@ export class SegmentWriter {
   readonly #pageCount: Database.Statement
   readonly #walFrames: Database.Statement
   readonly #pageSize: number
-  readonly #sync: WalSync
-  #isModeKnown = false
+  #isFullKnown = false
   /** Of the WAL: what a reader kept the last checkpoint from moving. */
   #keptFrames = 0
 
-  constructor(db: Database.Database, firstSeq: number, sync: WalSync) {
+  constructor(db: Database.Database, firstSeq: number) {
     this.firstSeq = firstSeq
     this.format = formatOf(db)
     this.file = db.name
     this.#db = db
-    this.#sync = sync
     this.#begin = db.prepare('BEGIN IMMEDIATE')
     this.#commit = db.prepare('COMMIT')
     this.#insertPipe = db.prepare('INSERT INTO pipe VALUES (?, ?, 0, 0, 0, 0)')
@@ -114,22 +93,11 @@ export class SegmentWriter {
     )
   }
 
-  /** Not durable before it was synced. */
   commit(): void {
     this.#commit.run()
-    if (this.#isModeKnown) return
-    assertSynchronous(this.#db, 'normal')
-    this.#isModeKnown = true
-  }
-
-  /** One at a time: see WalSync. */
-  startSync(onSynced: () => void): void {
-    this.#sync.start(onSynced)
-  }
-
-  /** All that is committed is durable when this returns. */
-  syncNow(): void {
-    this.#sync.syncNow()
+    if (this.#isFullKnown) return
+    assertFull(this.#db)
+    this.#isFullKnown = true
   }
 
   /** After any failure; does nothing when SQLite has rolled back by itself. */
@@ -161,35 +129,17 @@ export class SegmentWriter {
 
   /** Writes down the clock of the last commit and the last seq; part of sealing. */
   markSealed(lastClockMs: number, lastSeq: number): void {
-    // No message is committed here any more.
-    this.#sync.close()
-    this.#durably(() => {
-      if (this.format === 1) this.#db.prepare('UPDATE segment SET last_clock_ms = ?').run(lastClockMs)
-      else this.#db.prepare('UPDATE segment SET last_clock_ms = ?, last_seq = ?').run(lastClockMs, lastSeq)
-    })
+    if (this.format === 1) this.#db.prepare('UPDATE segment SET last_clock_ms = ?').run(lastClockMs)
+    else this.#db.prepare('UPDATE segment SET last_clock_ms = ?, last_seq = ?').run(lastClockMs, lastSeq)
   }
 
   /** All holes there are. */
   writeHoles(holes: readonly SeqRange[]): void {
     if (this.format === 1) return
-    this.#durably(() => {
-      this.begin()
-      this.#db.exec('DELETE FROM hole')
-      insertHoles(this.#db, holes)
-      this.#commit.run()
-    })
-  }
-
-  /** One transaction, synced by SQLite with everything before it. */
-  #durably(transaction: () => void): void {
-    this.#db.pragma('synchronous = FULL')
-    try {
-      transaction()
-      assertSynchronous(this.#db, 'full')
-    } finally {
-      this.rollback()
-      this.#db.pragma('synchronous = NORMAL')
-    }
+    this.begin()
+    this.#db.exec('DELETE FROM hole')
+    insertHoles(this.#db, holes)
+    this.commit()
   }
 
   /** Moves all of the WAL into the database, durably. False: a reader or a full disk kept it, it is still there. */
@@ -210,7 +160,6 @@ export class SegmentWriter {
 
   /** Of a damaged segment: what can be moved is, what cannot stays in the WAL. */
   abandon(): void {
-    this.#sync.close()
     try {
       this.rollback()
       this.#db.close()
@@ -221,7 +170,6 @@ export class SegmentWriter {
 
   /** Moves all of the WAL into the database and closes it. What a reader keeps busy stays in the WAL, just as safe. */
   close(): void {
-    this.#sync.close()
     try {
       this.#db.pragma('wal_checkpoint(TRUNCATE)')
     } finally {

@@ -173,7 +173,7 @@ export class SpaceKeeper {
       if (this.#compaction?.source.firstSeq === reclaim.firstSeq) this.#endCompaction(this.#compaction, null)
       if (!this.#deps.segments.sealed.has(reclaim.firstSeq) && !this.#deps.roll()) break
       // Keys outlive their messages.
-      if (!this.#deps.keys.flush(this.#deps.segments.durableSeq, this.#deps.clock())) break
+      if (!this.#deps.keys.flush(this.#deps.segments.headSeq, this.#deps.clock())) break
       this.#logReclaim(reclaim)
       this.#deps.damaged.dropped(reclaim.firstSeq)
       this.#deps.segments.drop(reclaim.firstSeq)
@@ -198,7 +198,7 @@ export class SpaceKeeper {
     if (!this.#deps.segments.sealed.has(firstSeq) && !this.#deps.roll()) return
     try {
       // Keys outlive their messages.
-      if (!this.#deps.keys.flush(this.#deps.segments.durableSeq, this.#deps.clock())) return
+      if (!this.#deps.keys.flush(this.#deps.segments.headSeq, this.#deps.clock())) return
       this.#compaction = this.#deps.segments.startCompaction(firstSeq, (pipeId) =>
         this.#deps.watermarks.of(pipeId),
       )

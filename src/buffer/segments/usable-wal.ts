@@ -7,7 +7,6 @@ import { pageBytesOf } from './page-size.ts'
 import { closeReadable, openReadable } from './readable-file.ts'
 import { readContentIfUsable } from './segment-facts.ts'
 import { readWalOverlay } from './wal-overlay.ts'
-import { mostUnsyncedCommits } from './wal-sync.ts'
 
 /** `knownSeq`: the newest seq that anyone has seen. */
 export function isWalUsable(dir: string, name: SegmentName, knownSeq: number): boolean {
@@ -18,10 +17,8 @@ export function isWalUsable(dir: string, name: SegmentName, knownSeq: number): b
   const { commitsBehindDamage } = readWalOverlay(wal, pageBytesOf(segment, wal))
   closeReadable(wal)
   closeReadable(segment)
-  if (commitsBehindDamage === 0) return true
-  // More than waited for a sync when the power failed: damage.
-  if (commitsBehindDamage > mostUnsyncedCommits) return false
-  // Damage, or transactions that a power cut tore: of these nobody has seen anything.
+  if (commitsBehindDamage !== 1) return commitsBehindDamage === 0
+  // Damage, or a transaction that a power cut tore: of that nobody has seen anything.
   const lastSeq = readContentIfUsable(dir, name, null)?.lastSeq ?? 0
   return lastSeq >= knownSeq
 }

@@ -23,8 +23,8 @@ export interface WalOverlay {
   /** Of each page's newest committed image: its offset in the WAL. */
   pages: ReadonlyMap<number, number>
   /**
-   * Commits after the first frame that cannot be read (SQLite would stop there). As many as were committed without a sync
-   * may be of transactions that a power cut tore, which were never acknowledged; more of them tell of damage.
+   * Commits after the first frame that cannot be read (SQLite would stop there). One of them may be the end of a
+   * transaction that a power cut tore, which was never acknowledged; more than one tell of damage.
    */
   commitsBehindDamage: number
 }

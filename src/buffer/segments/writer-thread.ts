@@ -9,9 +9,6 @@
  *                          ▼
  *                        feed ──watermarks, pipe_deleted, segment_damaged──▶ writer thread
  *
- * A commit is synced while the next one is made, where one waits. Nothing is said of it before that: what is committed, and
- * all responses that come after it, wait in one line until it is durable.
- *
  * An error that the writer throws ends the thread: main sees it as the worker's `error` and ends the process.
  */
 import { parentPort, workerData } from 'node:worker_threads'
@@ -20,10 +17,9 @@ import { describeFatalErrors } from '../../storage-error.ts'
 import type { Frame } from '../frame.ts'
 import { openBufferWriter } from './buffer-writer.ts'
 import { FeedChannel } from './feed.ts'
-import type { CommittedFrame, SkippedAppend } from './frame-commit.ts'
+import type { SkippedAppend } from './frame-commit.ts'
 import { countAppends, joinedMaxBytes, joinFrames, splitCommitted } from './joined-frames.ts'
-import type { FromWriter, SkippedResult, ToWriter, UnavailableReason, WriterData } from './protocol.ts'
-import { mostUnsyncedCommits } from './wal-sync.ts'
+import type { FromWriter, SkippedResult, ToWriter, WriterData } from './protocol.ts'
 
 const housekeepingEveryMs = 1_000
 
@@ -52,17 +48,10 @@ function run(port: Port, data: WriterData): void {
   const writer = openBufferWriter(data.spec, log, {
     onDropped: () => feed.post({ kind: 'dropped' }),
     onReportWanted: () => feed.post({ kind: 'report_wanted' }),
-    onDurable: () => {
-      postDurable()
-      scheduleTurn()
-    },
   })
   const waiting: Request[] = []
-  /** In the order of what they say; each needs the log to be durable up to its seq. */
-  const responses: { throughSeq: number; post(): void }[] = []
   let others = 0
   let isTurnScheduled = false
-  let isCareDue = false
   let isClosed = false
 
   function listen(to: Port, other: number | null): Client {
@@ -77,62 +66,33 @@ function run(port: Port, data: WriterData): void {
   }
 
   function commit(requests: readonly [FrameRequest, ...FrameRequest[]]): void {
+    const before = writer.unavailableReason
     const [first, ...others] = requests
     const frames: [Frame, ...Frame[]] = [first.message.frame, ...others.map(({ message }) => message.frame)]
-    const result = withStatus(() => writer.write(joinFrames(frames)))
-    // Beside the next commit where one waits; else at once, here. Through the pool it wakes two threads more: single records of
-    // 64 connections took 38.7 and 29.4 µs of CPU with that alone, 33.1 and 27.7 like this (two runs in turns; rates alike).
-    if (waiting.length > 0 || responses.length > 0) writer.sync()
-    else writer.syncNow()
-    if (result.ok) respond(() => postCommitted(requests, frames, result.committed))
-    else respond(() => postFailed(requests, result.reason))
-    isCareDue ||= result.ok && writer.wantsCare
-  }
-
-  /** They reject by themselves while they know that the writer would. */
-  function withStatus<T>(work: () => T): T {
-    const before = writer.unavailableReason
-    const result = work()
+    const result = writer.write(joinFrames(frames))
+    if (result.ok) {
+      const parts = splitCommitted(frames, result.committed)
+      // Main first: whoever asks for the usage after a 202 finds that request counted.
+      const appends = requests.flatMap(({ client, message }, index) =>
+        client.other === null ? [] : countAppends(message.frame, parts[index]!.skipped, client.other),
+      )
+      if (appends.length > 0) post({ kind: 'shared_appends', appends })
+      for (const [index, { client, message }] of requests.entries()) {
+        const { buffer } = message.frame
+        const { firstSeq, skipped } = parts[index]!
+        client.post({ kind: 'committed', buffer, firstSeq, skipped: skipped.map(toResult) }, [buffer])
+      }
+      const { pipes } = result.committed
+      if (pipes.length > 0) feed.post({ kind: 'committed', pipes })
+      writer.afterCommit()
+    } else {
+      for (const { client, message } of requests) {
+        const { buffer } = message.frame
+        client.post({ kind: 'failed', buffer, reason: result.reason }, [buffer])
+      }
+    }
+    // They reject by themselves while they know that the writer would.
     if (writer.unavailableReason !== before) postStatus()
-    return result
-  }
-
-  function postCommitted(
-    requests: readonly FrameRequest[],
-    frames: readonly Frame[],
-    committed: CommittedFrame,
-  ): void {
-    const parts = splitCommitted(frames, committed)
-    // Main first: whoever asks for the usage after a 202 finds that request counted.
-    const appends = requests.flatMap(({ client, message }, index) =>
-      client.other === null ? [] : countAppends(message.frame, parts[index]!.skipped, client.other),
-    )
-    if (appends.length > 0) post({ kind: 'shared_appends', appends })
-    for (const [index, { client, message }] of requests.entries()) {
-      const { buffer } = message.frame
-      const { firstSeq, skipped } = parts[index]!
-      client.post({ kind: 'committed', buffer, firstSeq, skipped: skipped.map(toResult) }, [buffer])
-    }
-    const { pipes } = committed
-    if (pipes.length > 0) feed.post({ kind: 'committed', pipes })
-  }
-
-  function postFailed(requests: readonly FrameRequest[], reason: UnavailableReason): void {
-    for (const { client, message } of requests) {
-      const { buffer } = message.frame
-      client.post({ kind: 'failed', buffer, reason }, [buffer])
-    }
-  }
-
-  /** Once everything that is committed now is durable, and after all that was said before. */
-  function respond(post: () => void): void {
-    responses.push({ throughSeq: writer.headSeq, post })
-    postDurable()
-  }
-
-  function postDurable(): void {
-    while (responses[0] !== undefined && responses[0].throughSeq <= writer.durableSeq)
-      responses.shift()!.post()
   }
 
   function postStatus(): void {
@@ -140,23 +100,12 @@ function run(port: Port, data: WriterData): void {
     for (const client of clients) client.post({ kind: 'status', status })
   }
 
-  /** A frame that waits for a sync: meanwhile more of them gather, for one transaction. */
-  function isHeld(): boolean {
-    return waiting[0]?.message.kind === 'frame' && (isCareDue || responses.length >= mostUnsyncedCommits)
-  }
-
   function scheduleTurn(): void {
-    const isCareTime = isCareDue && responses.length === 0
-    const hasWork = (waiting.length > 0 && !isHeld()) || writer.isRewriting || isCareTime
-    if (isTurnScheduled || isClosed || !hasWork) return
+    if (isTurnScheduled || isClosed || (waiting.length === 0 && !writer.isRewriting)) return
     isTurnScheduled = true
     setImmediate(() => {
       isTurnScheduled = false
-      if (isCareDue && responses.length === 0) {
-        isCareDue = false
-        withStatus(() => writer.afterCommit())
-      }
-      const request = isHeld() ? undefined : waiting.shift()
+      const request = waiting.shift()
       if (request !== undefined) handle(request)
       if (!isClosed) writer.rewriteSlice()
       scheduleTurn()
@@ -178,10 +127,6 @@ function run(port: Port, data: WriterData): void {
     for (const one of ports) one.close()
   }
 
-  function answer(client: Client, value: Extract<FromWriter, { kind: 'response' }>['value']): void {
-    respond(() => client.post({ kind: 'response', value }))
-  }
-
   function handle(request: Request): void {
     const { message, client } = request
     switch (message.kind) {
@@ -189,14 +134,14 @@ function run(port: Port, data: WriterData): void {
         commit([{ ...request, message }, ...takeFrames(waiting, joinedMaxBytes - message.frame.length)])
         break
       case 'head':
-        answer(client, writer.headSeq)
+        client.post({ kind: 'response', value: writer.headSeq })
         break
       case 'appended':
-        answer(client, writer.appended())
+        client.post({ kind: 'response', value: writer.appended() })
         break
       case 'find_repeat': {
         const { pipeId, idempotency } = message
-        answer(client, writer.findRepeat(pipeId, idempotency))
+        client.post({ kind: 'response', value: writer.findRepeat(pipeId, idempotency) })
         break
       }
       case 'share':

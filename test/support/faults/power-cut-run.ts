@@ -3,7 +3,7 @@
  * directory that could be left.
  *
  *   rolls        rolls, drops, a stop and a start
- *   side by side clients that do not wait for each other: commits that wait for their sync behind another one
+ *   side by side clients that do not wait for each other: groups of messages, rolled meanwhile
  *   large pages  a stop and a start of a segment with large pages
  *   compaction   a compaction between appends, and a start after it
  *   renaming     a start that finds two segments each under the name of the other
@@ -94,7 +94,7 @@ export async function recordRenaming(work: string): Promise<Recording> {
  */
 export async function recordKilledRun(work: string, atSync: number): Promise<Recording> {
   const { root, disk } = recorder(work)
-  disk.plan({ at: atSync, kill: 'before', kinds: ['sync', 'datasync'], match: '-wal' })
+  disk.plan({ at: atSync, kill: 'before', kinds: ['sync'], match: '-wal' })
   const steps: Step[] = [{ do: 'open' }, some(10), { do: 'exit' }]
   const run = () => runProgram({ root, steps, env: disk.env })
   await run()
@@ -118,18 +118,6 @@ export function withoutSyncs({ calls, ...recording }: Recording, isLost: (call: 
     return isSync && isLost(call) ? { ...call, kind: 'mark', data: Buffer.alloc(0) } : call
   })
   return { ...recording, calls: honest }
-}
-
-/** The same run of a program that does not wait for the sync of its WAL: each comes when the next one did. */
-export function withEarlyPromises({ calls, ...recording }: Recording): Recording {
-  let late: Call[] = []
-  const early = calls.flatMap((call) => {
-    if (call.kind !== 'datasync' || !call.path.endsWith('-wal')) return [call]
-    const before = late
-    late = [call]
-    return before
-  })
-  return { ...recording, calls: [...early, ...late] }
 }
 
 export interface CutOutcome {

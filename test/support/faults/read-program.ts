@@ -1,6 +1,6 @@
 /** Reads a pipe's messages up to a seq, as delivery does; prints how many there are, or the error's code. */
 import path from 'node:path'
-import { newDurableHead, openBufferReader } from '../../../src/buffer/open.ts'
+import { openBufferReader } from '../../../src/buffer/open.ts'
 import { openLog } from '../../../src/log.ts'
 
 const [root = '', pipeId = '', throughSeq = ''] = process.argv.slice(2)
@@ -8,7 +8,7 @@ const spec = { dir: path.join(root, 'buffer'), quarantineDir: path.join(root, 'q
 const plain = { kind: 'segments', channel: 'read-program', maxBytes: 0, minFreeBytes: 0 } as const
 const limits = { segmentMaxBytes: 0, segmentMaxSeconds: 0, undeliveredHours: 0, deliveredHours: 0 }
 const reader = openBufferReader(
-  { ...plain, ...limits, ...spec, deliveredMaxBytes: 0, durableHead: newDurableHead() },
+  { ...plain, ...limits, ...spec, deliveredMaxBytes: 0 },
   openLog({ level: 'fatal', format: 'json' }, 'read'),
 )
 try {

@@ -4,7 +4,6 @@ import { v4, v7 } from 'uuid'
 import {
   type BufferSpec,
   makeRoomToOpen,
-  newDurableHead,
   openBuffer,
   openBufferFeed,
   openBufferReader,
@@ -60,7 +59,6 @@ export async function openStore(
   const [dir, quarantineDir] = [path.join(root, 'buffer'), path.join(root, 'quarantine')]
   const spec: BufferSpec = {
     ...{ kind: 'segments', channel: `faults-${v4()}`, dir, quarantineDir },
-    durableHead: newDurableHead(),
     ...tiny,
     ...settings,
   }

@@ -2,7 +2,6 @@
 import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import t from 'tap'
-import { DurableHead, newDurableHead } from '../../../src/buffer/segments/durable-head.ts'
 import { segmentFile } from '../../../src/buffer/segments/layout.ts'
 import { OpenSegments } from '../../../src/buffer/segments/open-segments.ts'
 import { until } from '../../support/until.ts'
@@ -14,7 +13,7 @@ t.test('a directory that cannot be listed for a while costs only that while', as
   mkdirSync(dir)
   const begin = (firstSeq: number) => writeFileSync(segmentFile(dir, { firstSeq, generation: 0 }), '')
   begin(1)
-  const segments = new OpenSegments(dir, new DurableHead(newDurableHead()), () => {})
+  const segments = new OpenSegments(dir, () => {})
   t.teardown(() => segments.close())
   t.same(segments.names(), [1])
 

@@ -14,13 +14,7 @@ import type {
   OpenBuffer,
   StoredMessage,
 } from '../../../src/buffer/buffer.ts'
-import {
-  type BufferSpec,
-  newDurableHead,
-  openBuffer,
-  openBufferFeed,
-  openBufferReader,
-} from '../../../src/buffer/open.ts'
+import { type BufferSpec, openBuffer, openBufferFeed, openBufferReader } from '../../../src/buffer/open.ts'
 import { openLog } from '../../../src/log.ts'
 
 export const KiB = 1024
@@ -46,7 +40,6 @@ export function specAt(root: string, overrides: Overrides = {}): BufferSpec {
   return {
     kind: 'segments',
     channel: `buffer-${v4()}`,
-    durableHead: newDurableHead(),
     dir: path.join(root, 'buffer'),
     quarantineDir: path.join(root, 'quarantine'),
     maxBytes: 1024 * MiB,

@@ -10,24 +10,8 @@ import { runProgram } from '../../support/faults/store-run.ts'
 const failures: Record<string, { steps: Step[]; plan: Plan; fatal: RegExp }> = {
   'a commit': {
     steps: [{ do: 'open' }, { do: 'append', count: 3, bytes: 100 }],
-    plan: { at: 2, error: 'EIO', kinds: ['write'], match: '1.db-wal' },
-    fatal: /writing \/.*\/00000000000000000001\.db failed: disk I\/O error \(SQLITE_IOERR_WRITE\)/,
-  },
-  'the sync of a commit': {
-    steps: [{ do: 'open' }, { do: 'append', count: 3, bytes: 100 }],
-    plan: { at: 2, error: 'EIO', kinds: ['datasync'], match: '1.db-wal' },
-    fatal: /syncing \/.*\/00000000000000000001\.db-wal failed: .*EIO.* \(SQLITE_IOERR_FSYNC\)/,
-  },
-  // The commit is there and cannot be taken back: it is no full disk as one that a write meets.
-  'the sync of a commit, for which there is no space': {
-    steps: [{ do: 'open' }, { do: 'append', count: 3, bytes: 100 }],
-    plan: { at: 1, error: 'ENOSPC', kinds: ['datasync'], match: '1.db-wal' },
-    fatal: /syncing \/.*\/00000000000000000001\.db-wal failed: .*ENOSPC.* \(SQLITE_IOERR_FSYNC\)/,
-  },
-  'the sync before a roll': {
-    steps: [{ do: 'open' }, { do: 'append side by side', count: 60, bytes: 3000, clients: 5 }],
-    plan: { at: 1, error: 'EIO', kinds: ['sync', 'datasync'], match: '1.db-wal', until: 'always' },
-    fatal: /\(SQLITE_IOERR_FSYNC\)/,
+    plan: { at: 2, error: 'EIO', kinds: ['sync'], match: '1.db-wal' },
+    fatal: /writing \/.*\/00000000000000000001\.db failed: disk I\/O error \(SQLITE_IOERR_FSYNC\)/,
   },
   'making a segment': {
     steps: [{ do: 'open' }],

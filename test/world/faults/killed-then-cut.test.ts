@@ -8,19 +8,14 @@ import t, { type Test } from 'tap'
 import { Checker } from '../../support/faults/checker.ts'
 import { namePolicies } from '../../support/faults/disk-names.ts'
 import { diskBytes, workDirectory } from '../../support/faults/every-step.ts'
-import { faultyDisk, type Plan, soundDisk } from '../../support/faults/library.ts'
+import { faultyDisk, soundDisk } from '../../support/faults/library.ts'
 import { type Cut, imagesAfter, writeImage } from '../../support/faults/power-cut.ts'
 import type { Step } from '../../support/faults/store-program.ts'
 import { type Promised, pipes, runProgram } from '../../support/faults/store-run.ts'
 import { type Call, readTrace } from '../../support/faults/trace.ts'
 
 /** The third message is written and not synced; with the first comes a sync of the WAL's header. */
-const killedAt: Plan = {
-  at: 4,
-  kill: 'before',
-  kinds: ['sync', 'datasync'],
-  match: '00000000000000000001.db-wal',
-}
+const killedAt = { at: 4, kill: 'before', kinds: ['sync'], match: '00000000000000000001.db-wal' } as const
 /** So large that nothing is moved out of its WAL meanwhile. */
 const settings = { segmentMaxBytes: 1024 * 1024 }
 const some = (count: number): Step => ({ do: 'append', count, bytes: 500 })

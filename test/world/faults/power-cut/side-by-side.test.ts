@@ -1,4 +1,4 @@
-/** Power cuts while commits wait for their sync behind another one, and while segments are rolled meanwhile. */
+/** Power cuts while several clients append at once, and while segments are rolled meanwhile. */
 import { recordRun } from '../../../support/faults/power-cut-run.ts'
 import { testCuts } from '../cut-tests.ts'
 
