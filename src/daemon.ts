@@ -90,7 +90,7 @@ export async function runDaemon(settings: Settings, options: DaemonOptions): Pro
   log.info({ signal }, 'daemon.stopping')
   serviceManager.stopping()
   const failedSteps = await shutdown.run()
-  serviceManager.close()
+  await serviceManager.close()
   log.info({ failed_steps: failedSteps }, 'daemon.stopped')
   // Idle sockets of libraries must not keep the process alive now that all parts are closed.
   process.exit(failedSteps.length === 0 ? 0 : exitFailed)

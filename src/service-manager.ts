@@ -4,7 +4,10 @@
  * happens. The unit needs NotifyAccess=all, because the messages come from a child process.
  */
 import { spawn } from 'node:child_process'
+import { setTimeout } from 'node:timers/promises'
 import type { Logger } from './log.ts'
+
+const closeWithinMs = 2_000
 
 export interface ServiceManager {
   /** Not ready yet, and why; the start may take this much longer from now. */
@@ -14,12 +17,13 @@ export interface ServiceManager {
   stopping(): void
   /** From now on it hears that the daemon is alive only while `silentPart` names no part of it. */
   watch(silentPart: () => string | null): void
-  close(): void
+  /** Resolves when all of it was sent, or 2 s after: what waits behind a message under way must not end with the process. */
+  close(): Promise<void>
 }
 
 export function openServiceManager(env: NodeJS.ProcessEnv, log: Logger): ServiceManager {
   if (env.NOTIFY_SOCKET === undefined)
-    return { starting() {}, ready() {}, reloading() {}, stopping() {}, watch() {}, close() {} }
+    return { starting() {}, ready() {}, reloading() {}, stopping() {}, watch() {}, close: async () => {} }
   // One after the other: RELOADING=1 that overtakes the READY=1 behind it would leave the unit reloading forever.
   let last = Promise.resolve()
   const notify = (...messages: string[]) => {
@@ -44,8 +48,9 @@ export function openServiceManager(env: NodeJS.ProcessEnv, log: Logger): Service
     watch: (check) => {
       silentPart = check
     },
-    close: () => {
+    close: async () => {
       if (watchdog !== null) clearInterval(watchdog)
+      await Promise.race([last, setTimeout(closeWithinMs)])
     },
   }
 }
