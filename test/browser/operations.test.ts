@@ -401,6 +401,32 @@ t.test('the last 24 hours: what was sent, drawn and in a table, looked at once a
   await close()
 })
 
+t.test('a pipe hands out keys that can only send to it, in its snippets', async (t) => {
+  const { page, problems, close } = await dashboard.visit('admin')
+  const pipeId = await daemon.createPipe({ pipe_name: 'handed-out' })
+  const other = await daemon.createPipe({ pipe_name: 'not-handed-out' })
+  await page.goto(`${daemon.url}/dashboard/pipes/${pipeId}`)
+  const snippet = page.getByRole('tabpanel')
+  t.match(await snippet.innerText(), /Bearer YOUR_API_KEY/)
+  await page.getByRole('button', { name: 'New key for this pipe' }).click()
+  await page.getByLabel('Name').fill('shop front')
+  await page.getByRole('button', { name: 'Create key' }).click()
+  const key = await page.getByRole('dialog', { name: 'Copy the key now' }).locator('pre').innerText()
+  await page.getByRole('button', { name: 'I have copied it' }).click()
+  t.match(await snippet.innerText(), `Authorization: Bearer ${key}'`)
+  const send = async (id: string) => (await daemon.api('POST', `/v1/ingest/${id}`, { n: 1 }, { key })).status
+  t.same([await send(pipeId), await send(other)], [202, 403])
+  t.equal((await daemon.api('GET', `/v1/pipes/${pipeId}`, undefined, { key })).status, 403)
+  await page.goto(`${daemon.url}/dashboard/pipes/${other}`)
+  t.match(
+    await snippet.innerText(),
+    /Bearer YOUR_API_KEY/,
+    'the key of one pipe is not in the snippets of another',
+  )
+  t.same(problems, [])
+  await close()
+})
+
 t.test('a key is shown once, works, and is revoked', async (t) => {
   const { page, problems, close } = await dashboard.visit('admin')
   await page.getByRole('link', { name: 'API keys' }).click()

@@ -27,10 +27,18 @@ const lifetimes = [
 ] as const
 type Lifetime = (typeof lifetimes)[number][0]
 
-export function NewKey({ onClose }: { onClose: () => void }) {
+interface Props {
+  /** Of the pipe that it is made for; it may be changed. */
+  pipeId?: string
+  /** Gets the key itself, once. */
+  onMade?: (key: string) => void
+  onClose: () => void
+}
+
+export function NewKey({ pipeId: forPipeId = '', onMade, onClose }: Props) {
   const [name, setName] = useState('')
   const [chosen, setChosen] = useState<readonly ApiKeyScope[]>(['ingest'])
-  const [pipeId, setPipeId] = useState('')
+  const [pipeId, setPipeId] = useState(forPipeId)
   const [days, setDays] = useState<Lifetime>('')
   const [made, setMade] = useState<SuccessBody<'createApiKey'> | null>(null)
   const pipes = useOverview().data?.pipes ?? []
@@ -56,13 +64,17 @@ export function NewKey({ onClose }: { onClose: () => void }) {
       </Dialog>
     )
   }
+  const show = (key: SuccessBody<'createApiKey'>) => {
+    setMade(key)
+    onMade?.(key.api_key)
+  }
   const choose = (scope: ApiKeyScope, isChosen: boolean) =>
     setChosen(scopes.map(([one]) => one).filter((one) => (one === scope ? isChosen : chosen.includes(one))))
   return (
     <FormDialog
       title="New API key"
       onClose={onClose}
-      onSubmit={() => create.mutate(undefined, { onSuccess: ({ body }) => setMade(body) })}
+      onSubmit={() => create.mutate(undefined, { onSuccess: ({ body }) => show(body) })}
       failure={isDuplicate ? null : create.error}
       shown={['api_key_name', 'api_key_scopes', 'api_key_expires_ts']}
       deed="Create key"

@@ -1,6 +1,5 @@
 /** One pipe: does data arrive, how do I send it, and where does it go? */
 import { useState } from 'react'
-import { Link } from 'wouter'
 import { command } from '../../../client/cli-twin.ts'
 import type { Rates } from '../../../client/overview.ts'
 import { describeTarget } from '../../../client/workspace.ts'
@@ -79,12 +78,7 @@ export function PipePage({ pipeId }: { pipeId: string }) {
         )}
       </Section>
       <Section title="Send records">
-        <Snippets pipe={pipe} destinations={destinations} />
-        {pipe.pipe_api_key_required ? (
-          <Soft>
-            Keys are made on the page <Link to="/keys">API keys</Link>.
-          </Soft>
-        ) : null}
+        <Snippets key={pipeId} pipe={pipe} destinations={destinations} />
       </Section>
       <LastDay pipeId={pipeId} />
       {live === undefined ? null : <Traffic pipe={live} />}

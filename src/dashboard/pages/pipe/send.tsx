@@ -1,15 +1,20 @@
 /** How to send to a pipe, and whether something has come. */
 import { useRef, useState } from 'react'
+import { Link } from 'wouter'
+import { keyPlace, sampleRecord, snippets } from '../../../client/snippets.ts'
 import type { Destination } from '../../../contract/destination.ts'
 import type { Pipe } from '../../../contract/pipe.ts'
 import { useIngestUrl } from '../../data/queries.ts'
+import { Button } from '../../ui/controls.tsx'
 import { Code, Notice, Soft } from '../../ui/layout.tsx'
 import { Outside } from '../../ui/text.tsx'
+import { NewKey } from '../keys/new-key.tsx'
 import styles from './pipe.module.css'
-import { sampleRecord, snippets } from './snippets.ts'
 
 export function Snippets({ pipe, destinations }: { pipe: Pipe; destinations: readonly Destination[] }) {
   const [at, setAt] = useState(0)
+  const [key, setKey] = useState<string | null>(null)
+  const [isMaking, setMaking] = useState(false)
   const tabs = useRef<HTMLDivElement>(null)
   const url = useIngestUrl(pipe.pipe_id)
   const enriched = [
@@ -18,7 +23,7 @@ export function Snippets({ pipe, destinations }: { pipe: Pipe; destinations: rea
   ]
   const unmapped = destinations.find((one) => one.columns?.length === 0)
   const record = sampleRecord(destinations, enriched, new Date())
-  const all = snippets(url, pipe.pipe_api_key_required, record)
+  const all = snippets(url, pipe.pipe_api_key_required ? (key ?? keyPlace) : null, record)
   const shown = all[at]
   const move = (to: number) => {
     const next = (to + all.length) % all.length
@@ -57,6 +62,20 @@ export function Snippets({ pipe, destinations }: { pipe: Pipe; destinations: rea
       <div role="tabpanel" id="send-panel" aria-labelledby={`send-tab-${at}`}>
         {shown === undefined ? null : <Code label={shown.label} text={shown.text} />}
       </div>
+      {pipe.pipe_api_key_required ? (
+        <div className={styles.key}>
+          <Button changes onClick={() => setMaking(true)}>
+            New key for this pipe
+          </Button>
+          <Soft>
+            {key === null
+              ? 'A key that can do nothing but send records here. The snippets then carry it.'
+              : 'The snippets carry the key that was just made, until this page is left.'}{' '}
+            All keys are on the page <Link to="/keys">API keys</Link>.
+          </Soft>
+        </div>
+      ) : null}
+      {isMaking ? <NewKey pipeId={pipe.pipe_id} onMade={setKey} onClose={() => setMaking(false)} /> : null}
     </div>
   )
 }

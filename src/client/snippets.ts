@@ -2,25 +2,28 @@
  * How to send a record to a pipe, to be copied: with its real address, a place for the key, and a record that the mapped columns
  * of its tables take. Pure.
  */
-import { quoted } from '../../../client/cli-twin.ts'
-import type { ColumnMapping, Destination } from '../../../contract/destination.ts'
+
+import type { ColumnMapping, Destination } from '../contract/destination.ts'
+import { quoted } from './cli-twin.ts'
 
 type Sample = Readonly<Record<string, unknown>>
 
 /** Where no column is mapped. */
 const anyRecord: Sample = { event: 'signup', user_id: 42 }
-const keyPlace = 'YOUR_API_KEY'
+/** Where no key was made for the snippet. */
+export const keyPlace = 'YOUR_API_KEY'
 
 export interface Snippet {
   label: string
   text: string
 }
 
-export function snippets(url: string, needsKey: boolean, record: Sample): Snippet[] {
+/** `key`: null where the pipe needs none. */
+export function snippets(url: string, key: string | null, record: Sample): Snippet[] {
   return [
-    { label: 'curl', text: curl(url, needsKey, record) },
-    { label: 'JavaScript (fetch)', text: fetchCall(url, needsKey, record) },
-    { label: 'HTML (browser)', text: html(url, needsKey) },
+    { label: 'curl', text: curl(url, key, record) },
+    { label: 'JavaScript (fetch)', text: fetchCall(url, key, record) },
+    { label: 'HTML (browser)', text: html(url, key) },
   ]
 }
 
@@ -44,31 +47,32 @@ function sampleValue(key: string, type: ColumnMapping['column_type'], now: Date)
   return { number: 1, boolean: true, object: {}, array: [], null: null }[type]
 }
 
-function curl(url: string, needsKey: boolean, record: Sample): string {
-  const who = needsKey ? `-H 'Authorization: Bearer ${keyPlace}'` : `-H 'Origin: https://YOUR_SITE'`
+function curl(url: string, key: string | null, record: Sample): string {
+  const who = key === null ? `-H 'Origin: https://YOUR_SITE'` : `-H 'Authorization: Bearer ${key}'`
   return `curl ${url} \\\n  ${who} \\\n  -H 'Content-Type: application/json' \\\n  -d ${quoted(JSON.stringify(record))}`
 }
 
-function fetchCall(url: string, needsKey: boolean, record: Sample): string {
-  const key = needsKey ? `\n    Authorization: 'Bearer ${keyPlace}',` : ''
+function fetchCall(url: string, key: string | null, record: Sample): string {
+  const header = key === null ? '' : `\n    Authorization: 'Bearer ${key}',`
   return `await fetch('${url}', {
   method: 'POST',
-  headers: {${key}
+  headers: {${header}
     'Content-Type': 'application/json',
   },
   body: JSON.stringify(${JSON.stringify(record)}),
 })`
 }
 
-function html(url: string, needsKey: boolean): string {
-  const key = needsKey
-    ? `\n      // Everybody who opens the page can read this key.\n      Authorization: 'Bearer ${keyPlace}',`
-    : ''
+function html(url: string, key: string | null): string {
+  const header =
+    key === null
+      ? ''
+      : `\n      // Everybody who opens the page can read this key.\n      Authorization: 'Bearer ${key}',`
   return `<script>
   fetch('${url}', {
     method: 'POST',
     keepalive: true,
-    headers: {${key}
+    headers: {${header}
       'Content-Type': 'application/json',
     },
     body: JSON.stringify({ event: 'page_view', path: location.pathname }),

@@ -1,6 +1,6 @@
 import t from 'tap'
+import { sampleRecord, snippets } from '../../../src/client/snippets.ts'
 import type { ColumnMapping } from '../../../src/contract/destination.ts'
-import { sampleRecord, snippets } from '../../../src/dashboard/pages/pipe/snippets.ts'
 
 const now = new Date('2026-01-02T03:04:05Z')
 const column = (given: Partial<ColumnMapping>): ColumnMapping => ({
@@ -26,6 +26,6 @@ t.test('the record of a snippet has the keys that the mapped columns read', asyn
 
 t.test('whatever a key is called, the command is one command', async (t) => {
   const record = sampleRecord([{ columns: [column({ column_name: "o'clock $(id)" })] }], [], now)
-  const [curl] = snippets('http://127.0.0.1:1/v1/ingest/x', true, record)
+  const [curl] = snippets('http://127.0.0.1:1/v1/ingest/x', 'ppl1_key', record)
   t.match(curl?.text, `-d '{"o'\\''clock $(id)":"text"}'`)
 })
