@@ -39,9 +39,13 @@ t.test('a workspace is made with its first key, and its name is taken then', asy
   })
   t.strictSame(Object.keys(listed ?? {}).sort(), [
     'api_key_created_ts',
+    'api_key_expires_ts',
     'api_key_id',
+    'api_key_last_used_ts',
     'api_key_name',
+    'api_key_pipe_ids',
     'api_key_prefix',
+    'api_key_scopes',
     'api_key_status',
   ])
   await t.rejects(metadata.workspaces.create('default', mintApiKey('x').key), {
@@ -245,7 +249,11 @@ t.test('deleting a pipe removes everything of it and nothing else', async (t) =>
     [stays.pipeId],
   )
   t.equal((await metadata.laneStore.load(stays.destinationId))?.cursorSeq, 3)
-  t.strictSame(rowsNaming(options.file, gone), ['deleted_pipes'], 'one row alone says that it is deleted')
+  t.strictSame(
+    rowsNaming(options.file, gone),
+    ['deleted_pipes', 'audit_log'],
+    'a row says that it is deleted, and the audit log what it was',
+  )
   t.ok(rowsNaming(options.file, stays).length >= 8, 'the pipe that stays is named by rows of eight tables')
   t.ok(await newPipe(metadata, workspaceId, 'gone'), 'its name is free again')
 
