@@ -5,7 +5,8 @@
  *   POST   …/session           SignIn          → 204 + cookie   sign_in_failed, too_many_attempts, sign_in_busy
  *   GET    …/session                           → 200 CurrentSession   session_required
  *   DELETE …/session                           → 204, the cookie is removed
- *   PUT    …/session/password  PasswordChange  → 204 + another cookie; all other sessions of the user end
+ *   PUT    …/session/password  PasswordChange  → 204 + another cookie; all other sessions of the user end. A wrong present
+ *                                              password is a validation_error of current_password
  *   POST   …/setup             SetUp           → 204 + cookie   setup_link_invalid, duplicate_user_email
  *
  * Everything but GET needs a matching `Origin` (`origin_mismatch`) and, but for signing in and setup, `X-CSRF-Token`

@@ -6,7 +6,7 @@
  *   signIn / setUp ──▶ begun ──authenticate, again and again──▶ ended by: sign-out · 30 min without a request · 12 h ·
  *                                                               a change of password or role · the user's deletion
  */
-import { ApiError } from '../contract/errors.ts'
+import { ApiError, validationError } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import { type CurrentSession, PasswordChange, SetUp, SignIn } from '../contract/session.ts'
 import { requireObject, validate } from '../contract/validate.ts'
@@ -117,11 +117,17 @@ export class Sessions {
     await this.#end(hashToken(token))
   }
 
-  /** Ends every session of the user and returns the token of a new one. */
+  /** Ends every session of the user and returns the token of a new one. Throws `validation_error`, `too_many_attempts`, `sign_in_busy`. */
   async changePassword(token: string, body: unknown, address: string | null = null): Promise<string> {
     const { current_password, password } = validate(PasswordChange, requireObject(body))
     const { workspaceId, user } = await this.#require(token)
-    await this.#verified(user.user_email, current_password, null, address)
+    try {
+      await this.#verified(user.user_email, current_password, null, address)
+    } catch (error) {
+      // The session goes on: 401 would say that it has ended.
+      if (!(error instanceof ApiError && error.code === 'sign_in_failed')) throw error
+      throw validationError({ current_password: 'This is not your present password.' })
+    }
     const passwordHash = await this.#deps.passwords.hash(password)
     const { users } = this.#as(user.user_id, user.user_email, 'changeOwnPassword', address)
     const changed = await users.update(workspaceId, user.user_id, { passwordHash })

@@ -97,7 +97,10 @@ t.test(
     const elsewhere = await new Browser(daemon.url).signIn('eve@example.com')
     const change = (current_password: string) =>
       eve.api('PUT', '/v1/session/password', { current_password, password: 'a quite different one' })
-    t.match(await change('a wrong guess'), { status: 401, body: { error: 'sign_in_failed' } })
+    t.match(await change('a wrong guess'), {
+      status: 400,
+      body: { error: 'validation_error', errors: { current_password: 'This is not your present password.' } },
+    })
     t.equal((await elsewhere.api('GET', '/v1/session')).status, 200, 'control: nothing has changed')
     const before = eve.cookie
     t.equal((await change(password)).status, 204)

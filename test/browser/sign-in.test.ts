@@ -116,3 +116,38 @@ t.test('signing in again in another tab does not stop a change in this one', asy
   t.pass('the token was fetched and the change sent again')
   await close()
 })
+
+t.test(
+  'a new password: a wrong one is said at its field, the other sessions end, this one goes on',
+  async (t) => {
+    const email = 'dora@example.com'
+    const made = { user_email: email, user_role: 'viewer', password }
+    t.equal((await daemon.api('POST', '/v1/users', made)).status, 201)
+    const here = await dashboard.visit(null)
+    const elsewhere = await dashboard.visit(null)
+    for (const { page } of [here, elsewhere]) await signIn(page, email)
+    const { page, problems } = here
+    await page.getByRole('button', { name: `Account of ${email}` }).click()
+    await page.getByRole('menuitem', { name: /password/i }).click()
+    const dialog = page.getByRole('dialog', { name: 'Change your password' })
+    t.match(
+      await dialog.locator('details', { hasText: 'Copy as CLI' }).textContent(),
+      /pipectl users password dora@example.com/,
+    )
+    await dialog.getByLabel('Current password').fill('not this one')
+    await dialog.getByLabel('New password').fill('another sentence')
+    await dialog.getByRole('button', { name: 'Change password' }).click()
+    await dialog.locator('[aria-invalid="true"]').waitFor()
+    t.equal(await dialog.getByLabel('New password').inputValue(), 'another sentence', 'nothing typed is lost')
+    await dialog.getByLabel('Current password').fill(password)
+    await dialog.getByRole('button', { name: 'Change password' }).click()
+    await dialog.waitFor({ state: 'detached' })
+    await page.getByRole('link', { name: 'Pipes', exact: true }).click()
+    await page.getByRole('heading', { name: 'Pipes', level: 1 }).waitFor()
+    await elsewhere.page.reload()
+    await signIn(elsewhere.page, email, 'another sentence')
+    t.same(problems, [])
+    await here.close()
+    await elsewhere.close()
+  },
+)

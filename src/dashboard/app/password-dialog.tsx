@@ -1,5 +1,6 @@
 /** A new password for oneself: all other sessions end. */
 import { useState } from 'react'
+import { command } from '../../client/cli-twin.ts'
 import { dashboard } from '../data/api.ts'
 import { useChange } from '../data/queries.ts'
 import { queryClient } from '../data/query-client.ts'
@@ -8,7 +9,7 @@ import { FormDialog } from '../ui/dialog.tsx'
 import { fieldErrors } from '../ui/failure.tsx'
 import { say } from '../ui/toasts.tsx'
 
-export function PasswordDialog({ onClose }: { onClose: () => void }) {
+export function PasswordDialog({ email, onClose }: { email: string; onClose: () => void }) {
   const [current, setCurrent] = useState('')
   const [password, setPassword] = useState('')
   const save = useChange(() => dashboard.session.changePassword(current, password))
@@ -33,6 +34,7 @@ export function PasswordDialog({ onClose }: { onClose: () => void }) {
       running="Changing …"
       isRunning={save.isPending}
       changes={false}
+      command={command('users', 'password', email)}
     >
       <TextField
         label="Current password"

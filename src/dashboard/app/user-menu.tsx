@@ -50,7 +50,7 @@ export function UserMenu() {
       )}
       {isChangingPassword ? (
         <Suspense fallback={null}>
-          <PasswordDialog onClose={() => setChangingPassword(false)} />
+          <PasswordDialog email={user.user_email} onClose={() => setChangingPassword(false)} />
         </Suspense>
       ) : null}
     </>
