@@ -7,6 +7,7 @@ import { queryClient } from '../data/query-client.ts'
 import { TextField } from '../ui/controls.tsx'
 import { FormDialog } from '../ui/dialog.tsx'
 import { fieldErrors } from '../ui/failure.tsx'
+import { NewPasswordField } from '../ui/new-password-field.tsx'
 import { say } from '../ui/toasts.tsx'
 
 export function PasswordDialog({ email, onClose }: { email: string; onClose: () => void }) {
@@ -45,17 +46,7 @@ export function PasswordDialog({ email, onClose }: { email: string; onClose: () 
         onValue={setCurrent}
         error={errors.current_password}
       />
-      <TextField
-        label="New password"
-        type="password"
-        autoComplete="new-password"
-        required
-        minLength={10}
-        value={password}
-        onValue={setPassword}
-        error={errors.password}
-        hint="At least 10 characters."
-      />
+      <NewPasswordField label="New password" value={password} onValue={setPassword} error={errors.password} />
     </FormDialog>
   )
 }

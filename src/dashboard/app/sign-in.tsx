@@ -5,10 +5,8 @@ import icon from '../favicon.svg'
 import { Button, formStyles, TextField } from '../ui/controls.tsx'
 import { FailureNotice, fieldErrors } from '../ui/failure.tsx'
 import { Notice } from '../ui/layout.tsx'
+import { NewPasswordField } from '../ui/new-password-field.tsx'
 import styles from './sign-in.module.css'
-
-/** As the contract's: asked for here so that nobody has to fail first. */
-const shortestPassword = 10
 
 export function FrontPage({ title, children }: { title: string; children: ReactNode }) {
   useEffect(() => {
@@ -98,15 +96,11 @@ export function SetupPage() {
           hint="Only your name here: nothing is ever sent to it."
           error={errors.email}
         />
-        <TextField
+        <NewPasswordField
           label="Password"
-          type="password"
-          autoComplete="new-password"
-          required
-          minLength={shortestPassword}
           value={password}
           onValue={setPassword}
-          hint={`At least ${shortestPassword} characters; a sentence is good.`}
+          advice="; a sentence is good."
           error={errors.password}
         />
         <Button type="submit" look="primary" disabled={isRunning}>

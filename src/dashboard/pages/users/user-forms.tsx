@@ -8,6 +8,7 @@ import { useChange } from '../../data/queries.ts'
 import { Choice, TextField } from '../../ui/controls.tsx'
 import { FormDialog } from '../../ui/dialog.tsx'
 import { failureText, fieldErrors } from '../../ui/failure.tsx'
+import { NewPasswordField } from '../../ui/new-password-field.tsx'
 import { Outside } from '../../ui/text.tsx'
 import { say } from '../../ui/toasts.tsx'
 
@@ -52,15 +53,11 @@ export function NewUser({ onClose }: { onClose: () => void }) {
         error={isDuplicate ? failureText(create.error) : errors.user_email}
       />
       <Choice label="Role" value={role} options={roles} onValue={setRole} error={errors.user_role} />
-      <TextField
+      <NewPasswordField
         label="Password"
-        type="password"
-        autoComplete="new-password"
-        required
-        minLength={10}
         value={password}
         onValue={setPassword}
-        hint="At least 10 characters. They can change it themselves."
+        advice=". They can change it themselves."
         error={errors.password}
       />
     </FormDialog>
@@ -102,12 +99,9 @@ export function ChangeUser({ user, onClose }: { user: User; onClose: () => void 
     >
       <p>A change ends every session of this user.</p>
       <Choice label="Role" value={role} options={roles} onValue={setRole} error={errors.user_role} />
-      <TextField
+      <NewPasswordField
         label="New password"
-        type="password"
-        autoComplete="new-password"
         optional
-        minLength={10}
         value={password}
         onValue={setPassword}
         error={errors.password}
