@@ -6,8 +6,6 @@ import type { CurrentSession } from '../contract/session.ts'
 import type { SetupLink, User, UserCreate, UserRole, UserUpdate } from '../contract/user.ts'
 import { type SendOptions, send } from './http.ts'
 
-export type DashboardClient = ReturnType<typeof openDashboardClient>
-
 /** `url`: the part of an address that comes before `/v1`. */
 export function openDashboardClient(url: string, changeHeaders: () => Record<string, string>) {
   const call = async <T>(method: string, path: string, options?: SendOptions): Promise<T> => {

@@ -7,38 +7,20 @@ import Type, { type Static } from 'typebox'
 import { destinationStatus, LaneStatus } from './destination.ts'
 import { destinationTypes } from './destination-words.ts'
 import { notReadyReasons, readyWarnings } from './ready-words.ts'
+import { ingestCountFields, usageCountFields } from './usage.ts'
 
 const count = () => Type.Integer({ minimum: 0 })
 const uuid = () => Type.String({ format: 'uuid' })
 const timestamp = () => Type.String({ format: 'date-time' })
 const nullable = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()])
 
-export const UsageToday = Type.Object(
-  {
-    ingest_requests: count(),
-    ingest_records: count(),
-    ingest_bytes: count(),
-    rejected_requests: count(),
-    delivered_records: count(),
-    failed_attempts: count(),
-    skipped_records: count(),
-  },
-  { description: 'Since 00:00 UTC.' },
-)
+export const UsageToday = Type.Object(usageCountFields, { description: 'Since 00:00 UTC.' })
 export type UsageToday = Static<typeof UsageToday>
 
-export const PipeCounters = Type.Object(
-  {
-    ingest_requests: count(),
-    ingest_records: count(),
-    ingest_bytes: count(),
-    rejected_requests: count(),
-  },
-  {
-    description:
-      'Since `service.started_ts`: of two overviews with the same one, the difference divided by that of `server_ts` is the rate. Of a lane, `delivered_records` is such a counter.',
-  },
-)
+export const PipeCounters = Type.Object(ingestCountFields, {
+  description:
+    'Since `service.started_ts`: of two overviews with the same one, the difference divided by that of `server_ts` is the rate. Of a lane, `delivered_records` is such a counter.',
+})
 export type PipeCounters = Static<typeof PipeCounters>
 
 export const OverviewLane = Type.Object({

@@ -3,6 +3,7 @@
  * origins, its usage. Rules: spec "Pipe", "Pipe limits", "Allowed origin"; contract "Management bodies".
  */
 import Type, { type Static } from 'typebox'
+import { usageCountFields } from './usage.ts'
 import { withoutControls } from './validate.ts'
 
 const fieldName = (description: string) => Type.String({ minLength: 1, maxLength: 100, description })
@@ -145,13 +146,7 @@ export const usageStatsWindowHours = 24
 const count = () => Type.Integer({ minimum: 0 })
 
 export const PipeUsage = Type.Object({
-  ingest_requests: count(),
-  ingest_records: count(),
-  ingest_bytes: count(),
-  rejected_requests: count(),
-  delivered_records: count(),
-  failed_attempts: count(),
-  skipped_records: count(),
+  ...usageCountFields,
   pending_messages: count(),
   pending_bytes: count(),
   blocked_lanes: count(),

@@ -27,15 +27,23 @@ export const noUsageCounts: Readonly<UsageCounts> = {
 
 const count = () => Type.Integer({ minimum: 0 })
 
-export const UsageHour = Type.Object({
-  hour_ts: Type.String({ format: 'date-time', description: 'When the hour began: a whole hour of UTC.' }),
+/** The counts of what ingest does, and of everything, as they stand in responses. */
+export const ingestCountFields = {
   ingest_requests: count(),
   ingest_records: count(),
   ingest_bytes: count(),
   rejected_requests: count(),
+}
+const laneCountFields = {
   delivered_records: count(),
   failed_attempts: count(),
   skipped_records: count(),
+}
+export const usageCountFields = { ...ingestCountFields, ...laneCountFields }
+
+export const UsageHour = Type.Object({
+  hour_ts: Type.String({ format: 'date-time', description: 'When the hour began: a whole hour of UTC.' }),
+  ...usageCountFields,
 })
 export type UsageHour = Static<typeof UsageHour>
 
@@ -45,9 +53,7 @@ export type UsageByHour = Static<typeof UsageByHour>
 
 export const LaneHour = Type.Object({
   hour_ts: UsageHour.properties.hour_ts,
-  delivered_records: count(),
-  failed_attempts: count(),
-  skipped_records: count(),
+  ...laneCountFields,
 })
 export type LaneHour = Static<typeof LaneHour>
 export const noLaneCounts = { delivered_records: 0, failed_attempts: 0, skipped_records: 0 } as const

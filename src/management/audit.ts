@@ -1,16 +1,18 @@
-/** The audit log, and what is written to it of changes that delivery makes. Contract: issue of the audit log. */
+/** The audit log, and what is written to it of changes that delivery makes. */
 import { auditPage } from '../contract/audit.ts'
 import { type FieldErrors, throwIfErrors } from '../contract/validate.ts'
 import type { Principal } from '../directory/principal.ts'
 import type { Actor, Metadata, StoredDestination } from '../metadata/store.ts'
+import { wholeNumber } from './query-parameters.ts'
 
 export function auditUseCases({ metadata }: { metadata: Pick<Metadata, 'audit'> }) {
   return {
     /** Cut to the pipes that the caller is for. */
     async listAudit({ workspaceId, pipeIds }: Principal, query: URLSearchParams) {
       const errors: FieldErrors = {}
-      const limit = wholeNumber(query, 'limit', auditPage.max, errors) ?? auditPage.default
-      const after = wholeNumber(query, 'after', Number.MAX_SAFE_INTEGER, errors)
+      const limit =
+        wholeNumber(query.get('limit'), 'limit', { min: 1, max: auditPage.max }, errors) ?? auditPage.default
+      const after = wholeNumber(query.get('after'), 'after', { min: 1, max: Number.MAX_SAFE_INTEGER }, errors)
       const since = query.get('since')
       const sinceMs = since === null ? null : Date.parse(since)
       if (Number.isNaN(sinceMs)) errors.since = 'must be an ISO 8601 time such as 2026-01-31T12:00:00Z'
@@ -26,15 +28,6 @@ export function auditUseCases({ metadata }: { metadata: Pick<Metadata, 'audit'> 
       return { audit: entries, next }
     },
   }
-}
-
-function wholeNumber(query: URLSearchParams, name: string, most: number, errors: FieldErrors): number | null {
-  const text = query.get(name)
-  if (text === null) return null
-  const value = /^\d{1,16}$/.test(text) ? Number(text) : Number.NaN
-  if (value >= 1 && value <= most) return value
-  errors[name] = `must be a whole number from 1 to ${most}`
-  return null
 }
 
 /** Who makes a change. `address`: of the client. */

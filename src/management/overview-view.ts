@@ -262,12 +262,7 @@ function countedByPipe(
   const byPipe = new Map<string, Counted>()
   for (const [pipeId, byWorker] of totals) {
     const counters = { ...noCounters }
-    for (const { requests, records, bytes, rejected } of byWorker.values()) {
-      counters.ingest_requests += requests
-      counters.ingest_records += records
-      counters.ingest_bytes += bytes
-      counters.rejected_requests += rejected
-    }
+    for (const counts of byWorker.values()) addCounts(counters, counts)
     byPipe.set(pipeId, { ...nothingCounted, counters })
   }
   for (const counts of pending) {

@@ -2,6 +2,7 @@
  * Usage: hourly roll-ups and what ingest has not written yet; with the lanes' backlogs as `usage_by_pipe`, or by the hour. Never
  * a scan.
  */
+import type { PipeCounters } from '../contract/overview.ts'
 import { type PipeUsage, usageStatsWindowHours } from '../contract/pipe.ts'
 import {
   type LaneByHour,
@@ -10,12 +11,13 @@ import {
   type UsageByHour,
   usageHours,
 } from '../contract/usage.ts'
-import { throwIfErrors } from '../contract/validate.ts'
+import { type FieldErrors, throwIfErrors } from '../contract/validate.ts'
 import { isForPipe, type Principal } from '../directory/principal.ts'
 import type { IngestCounts } from '../metadata/store.ts'
 import { hourMs } from '../quantities.ts'
 import type { ManagementDeps } from './deps.ts'
 import { requireDestination, requirePipe } from './lookup.ts'
+import { wholeNumber } from './query-parameters.ts'
 
 type Deps = Pick<ManagementDeps, 'metadata' | 'now' | 'pendingUsage'>
 
@@ -55,12 +57,10 @@ export function usageUseCases(deps: Deps) {
 }
 
 function requireHours(text: string | null): number {
-  const hours = text === null ? usageHours.default : /^\d{1,3}$/.test(text) ? Number(text) : Number.NaN
-  const isAllowed = hours >= usageHours.min && hours <= usageHours.max
-  throwIfErrors(
-    isAllowed ? {} : { hours: `must be a whole number from ${usageHours.min} to ${usageHours.max}` },
-  )
-  return hours
+  const errors: FieldErrors = {}
+  const hours = wholeNumber(text, 'hours', usageHours, errors)
+  throwIfErrors(errors)
+  return hours ?? usageHours.default
 }
 
 async function byHour(
@@ -127,8 +127,8 @@ const noUsage: PipeUsage = {
 
 /** Adds what ingest has counted and not yet written down. */
 export function addCounts(
-  usage: Pick<PipeUsage, 'ingest_requests' | 'ingest_records' | 'ingest_bytes' | 'rejected_requests'>,
-  counts: IngestCounts,
+  usage: PipeCounters,
+  counts: Pick<IngestCounts, 'requests' | 'records' | 'bytes' | 'rejected'>,
 ): void {
   usage.ingest_requests += counts.requests
   usage.ingest_records += counts.records
