@@ -18,6 +18,15 @@ export const errorCatalogue = {
   origin_not_found: { status: 404, message: 'No such allowed origin on this pipe.' },
   api_key_not_found: { status: 404, message: 'No active API key with this id.' },
   no_blocking_message: { status: 404, message: 'No message is blocking this lane.' },
+  parked_not_found: {
+    status: 404,
+    message:
+      'No such parked record of this destination: it was stored by a replay, discarded, or is older than is kept.',
+  },
+  parked_replaying: {
+    status: 409,
+    message: 'This record is being replayed: wait for the outcome.',
+  },
   duplicate_pipe_name: { status: 409, message: 'A pipe with this name already exists.' },
   duplicate_destination_name: {
     status: 409,

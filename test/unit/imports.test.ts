@@ -51,6 +51,7 @@ const allowed: Record<string, string[]> = {
   'ingest-threads': ['contract', 'buffer/buffer.ts', 'directory', 'http', 'ingest', 'metadata/changes.ts'],
   http: [
     'contract',
+    'buffer/record-text.ts',
     'directory',
     'ingest',
     'management',
