@@ -63,7 +63,7 @@ function addReading(destinations: Command): void {
             destination.destination_name ?? '-',
             kindOf(destination),
             destination.destination_status,
-            stateOf(destination),
+            stateOf(destination, Date.now()),
             count(destination.lane.pending_messages),
             describeTarget(destination),
             destination.destination_id,

@@ -10,6 +10,7 @@ import {
   severity,
   stateOf,
 } from '../client/workspace.ts'
+import { isFailing } from '../contract/lane-failing.ts'
 import { ago, bytes, count, counted, duration } from '../quantities.ts'
 import { connect } from './connection.ts'
 import { define, formats, group } from './define.ts'
@@ -28,14 +29,15 @@ export function addLanesCommands(program: Command): void {
     output: formats,
     daemon: true,
     options: (command) =>
-      command.option('--blocked', 'only lanes that are blocked, stalled or hold a blocking message'),
+      command.option('--blocked', 'only lanes that are blocked, stalled, failing or hold a blocking message'),
     action: async ([reference], options) => {
       const client = await connect(options)
       const pipes = reference === undefined ? undefined : [await findPipe(client, reference)]
+      const nowMs = Date.now()
       const all = (await allDestinations(client, pipes)).sort(
-        (a, b) => severity(b.destination) - severity(a.destination),
+        (a, b) => severity(b.destination, nowMs) - severity(a.destination, nowMs),
       )
-      const shown = options.blocked === true ? all.filter((one) => severity(one.destination) > 0) : all
+      const shown = options.blocked === true ? all.filter((one) => severity(one.destination, nowMs) > 0) : all
       const items = shown.map(({ pipe, destination }) => ({
         pipe_name: pipe.pipe_name,
         pipe_id: pipe.pipe_id,
@@ -43,12 +45,13 @@ export function addLanesCommands(program: Command): void {
         destination_type: destination.destination_type,
         destination_status: destination.destination_status,
         ...destination.lane,
+        is_failing: isFailing(destination.lane, nowMs),
       }))
       const view = {
         json: JSON.stringify({ lanes: items }),
         items: () => items.map((one) => JSON.stringify(one)),
         names: () => items.map((one) => one.destination_id),
-        table: () => laneTable(shown),
+        table: () => laneTable(shown, nowMs),
       }
       await print(view, options.output)
     },
@@ -152,7 +155,7 @@ function nothingBlocks(): Failure {
   )
 }
 
-function laneTable(lanes: readonly DestinationOfPipe[]): Table {
+function laneTable(lanes: readonly DestinationOfPipe[], nowMs: number): Table {
   return {
     columns: laneColumns,
     rows: lanes.map(({ pipe, destination }) => {
@@ -160,7 +163,7 @@ function laneTable(lanes: readonly DestinationOfPipe[]): Table {
       return [
         pipe.pipe_name,
         kindOf(destination),
-        stateOf(destination),
+        stateOf(destination, nowMs),
         `${count(lane.pending_messages)} (${bytes(lane.pending_bytes)})`,
         lane.pending_messages === 0 ? '-' : duration(lane.oldest_pending_age_seconds),
         String(lane.attempts),
@@ -181,7 +184,7 @@ export function laneRows(one: Pick<DestinationOfPipe, 'destination'>, nowMs: num
   const { lane } = one.destination
   return [
     ['target', describeTarget(one.destination)],
-    ['lane_state', stateOf(one.destination)],
+    ['lane_state', stateOf(one.destination, nowMs)],
     ['backlog', `${counted(lane.pending_messages, 'message')}, ${bytes(lane.pending_bytes)}`],
     ['oldest pending', duration(lane.oldest_pending_age_seconds)],
     ['cursor', `${lane.cursor_seq} of ${lane.head_seq}`],

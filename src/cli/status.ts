@@ -4,6 +4,7 @@ import { openClient } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { OverviewFeed } from '../client/overview-feed.ts'
 import { kindOf, severity, stateOf } from '../client/workspace.ts'
+import { isFailing } from '../contract/lane-failing.ts'
 import { usageStatsWindowHours } from '../contract/pipe.ts'
 import { bytes, count, counted, duration } from '../quantities.ts'
 import { connect, findTarget } from './connection.ts'
@@ -38,16 +39,21 @@ export function addStatusCommands(program: Command): void {
     output: formats,
     daemon: true,
     options: (command) =>
-      command.option('--check', 'exit code 1 when a lane is blocked, stalled or holds a blocking message'),
+      command.option(
+        '--check',
+        'exit code 1 when a lane is blocked, stalled, failing or holds a rejected message',
+      ),
     action: async (_, options) => {
       const client = await connect(options)
-      const [{ pipes, service }, { body: usage }] = await Promise.all([
+      const [{ pipes, service, server_ts }, { body: usage }] = await Promise.all([
         new OverviewFeed(client).next(),
         client.usage(null, String(usageStatsWindowHours)),
       ])
+      // By the daemon's clock, as are the times that are compared with it.
+      const nowMs = Date.parse(server_ts)
       const { reasons, warnings, egress_private: egress } = service
       const lanes = pipes.flatMap((pipe) => pipe.lanes.map((destination) => ({ pipe, destination })))
-      const stuck = lanes.filter((one) => severity(one.destination) > 1)
+      const stuck = lanes.filter((one) => severity(one.destination, nowMs) > 1)
       const stale = lanes.filter(({ destination }) => destination.lane.stale === true)
       const sum = <One>(all: readonly One[], pick: (one: One) => number) =>
         all.reduce((total, one) => total + pick(one), 0)
@@ -75,6 +81,7 @@ export function addStatusCommands(program: Command): void {
           pipe_name: pipe.pipe_name,
           destination_id: destination.destination_id,
           lane_state: destination.lane.lane_state,
+          is_failing: isFailing(destination.lane, nowMs),
           last_error: destination.lane.last_error,
         })),
       }
@@ -93,7 +100,7 @@ export function addStatusCommands(program: Command): void {
         ...(stale.length === 0 ? [] : [['stale', `${counted(stale.length, 'lane')}: ${staleWords}`]]),
         ...stuck.map(({ pipe, destination }) => [
           `stuck: ${pipe.pipe_name}/${kindOf(destination)}`,
-          `${stateOf(destination)}: ${destination.lane.last_error?.message ?? 'blocked by status'}`,
+          `${stateOf(destination, nowMs)}: ${destination.lane.last_error?.message ?? 'blocked by status'}`,
         ]),
       ]
       // For scripts: what needs attention, or that nothing does.

@@ -3,7 +3,7 @@
  * them, and which lanes need somebody. Pure.
  */
 import type { Overview, OverviewLane, OverviewPipe } from '../contract/overview.ts'
-import { severity } from './workspace.ts'
+import { severity, stateWord } from './workspace.ts'
 
 /** Records per second at one moment: by pipe id (taken in), by destination id (delivered), and of all together. */
 export interface Rates {
@@ -74,19 +74,20 @@ export interface LaneOfPipe {
 }
 
 /** Lanes that do not flow, those that need somebody first, then the one that has waited longest. */
-export function troubledLanes({ pipes }: Overview): LaneOfPipe[] {
+export function troubledLanes({ pipes, server_ts }: Overview): LaneOfPipe[] {
+  const nowMs = Date.parse(server_ts)
   const all = pipes.flatMap((pipe) => pipe.lanes.map((destination) => ({ pipe, destination })))
   return all
-    .filter(({ destination }) => severity(destination) > 0)
+    .filter(({ destination }) => severity(destination, nowMs) > 0)
     .sort(
       (a, b) =>
-        severity(b.destination) - severity(a.destination) ||
+        severity(b.destination, nowMs) - severity(a.destination, nowMs) ||
         b.destination.lane.oldest_pending_age_seconds - a.destination.lane.oldest_pending_age_seconds,
     )
 }
 
 /** Whether a word that somebody looks for is in the pipe's name or description, or in a lane's name, type or state. */
-export function matchesPipe(pipe: OverviewPipe, wanted: string): boolean {
+export function matchesPipe(pipe: OverviewPipe, wanted: string, nowMs: number): boolean {
   const filter = wanted.trim().toLowerCase()
   const words = [
     pipe.pipe_name,
@@ -97,6 +98,7 @@ export function matchesPipe(pipe: OverviewPipe, wanted: string): boolean {
       one.destination_name ?? '',
       one.destination_type,
       one.lane.lane_state,
+      stateWord(one, nowMs),
       one.destination_id,
     ]),
   ]

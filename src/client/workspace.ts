@@ -1,6 +1,7 @@
 /** The whole workspace at a glance: every pipe with its destinations and lanes, and words for them. */
 import type { Destination } from '../contract/destination.ts'
 import { wordsOf } from '../contract/destination-words.ts'
+import { isFailing } from '../contract/lane-failing.ts'
 import type { Pipe } from '../contract/pipe.ts'
 import type { Client, PipeDetail } from './client.ts'
 import { exitCodes, Failure } from './failure.ts'
@@ -63,15 +64,22 @@ export function describeTarget(
   return wordsOf(destination.destination_type).target(destination.destination_config)
 }
 
-/** A lane's state; `(stale)`: delivery does not respond, this is what the lane last saved. */
-export function stateOf({ lane }: Pick<Destination, 'lane'>): string {
-  return lane.stale === true ? `${lane.lane_state} (stale)` : lane.lane_state
+/** A lane's state in one word for people: `failing` where the API says `retrying` for longer than a minute. */
+export function stateWord({ lane }: Pick<Destination, 'lane'>, nowMs: number): string {
+  return lane.lane_state === 'retrying' && isFailing(lane, nowMs) ? 'failing' : lane.lane_state
+}
+
+/** The same; `(stale)`: delivery does not respond, this is what the lane last saved. */
+export function stateOf(destination: Pick<Destination, 'lane'>, nowMs: number): string {
+  const word = stateWord(destination, nowMs)
+  return destination.lane.stale === true ? `${word} (stale)` : word
 }
 
 /** How much attention a lane needs; 0: none, more than 1: somebody has to do something. */
-export function severity({ lane }: Pick<Destination, 'lane'>): number {
+export function severity({ lane }: Pick<Destination, 'lane'>, nowMs: number): number {
   if (lane.lane_state === 'stalled') return 4
   if (lane.lane_state === 'blocked') return 3
   if (lane.blocking_msg_id !== null && lane.last_error?.class === 'permanent') return 2
+  if (isFailing(lane, nowMs)) return 2
   return lane.lane_state === 'retrying' || lane.blocking_msg_id !== null ? 1 : 0
 }

@@ -166,6 +166,7 @@ export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000
           <Board
             rows={rows}
             rates={feed.rates}
+            nowMs={takenMs}
             selectedId={row?.id ?? null}
             width={page === 'detail' ? boardWidth(width) : width}
             height={bodyHeight}
@@ -189,9 +190,10 @@ function Header(props: {
   wiped: number
 }) {
   const { snapshot, staleBecause } = props.feed
+  const nowMs = Date.parse(snapshot?.server_ts ?? '')
   const lanes = snapshot?.pipes.flatMap((one) => one.lanes) ?? []
   const stale = lanes.filter((one) => one.lane.stale === true).length
-  const stuck = lanes.filter((one) => severity(one) > 1).length
+  const stuck = lanes.filter((one) => severity(one, nowMs) > 1).length
   const pending = snapshot?.pipes.reduce((sum, one) => sum + one.pending_messages, 0) ?? 0
   return (
     <Text wrap="truncate">

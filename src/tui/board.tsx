@@ -1,7 +1,7 @@
 /** The board: every pipe and lane on a line, those in trouble first. Knows nothing of keys or requests. */
 import { Box, Text } from 'ink'
 import { printable } from '../client/printable.ts'
-import { kindOf } from '../client/workspace.ts'
+import { kindOf, stateWord } from '../client/workspace.ts'
 import type { OverviewLane } from '../contract/overview.ts'
 import { bytes, count, duration } from '../quantities.ts'
 import type { Rates } from './rates.ts'
@@ -11,6 +11,8 @@ import { sparkline } from './sparkline.ts'
 export interface BoardProps {
   rows: readonly Row[]
   rates: Rates
+  /** When the snapshot was taken. */
+  nowMs: number
   selectedId: string | null
   width: number
   height: number
@@ -19,6 +21,7 @@ export interface BoardProps {
 const stateColours: Record<string, string> = {
   blocked: 'red',
   stalled: 'red',
+  failing: 'red',
   retrying: 'yellow',
   paused: 'yellow',
   flowing: 'green',
@@ -57,7 +60,7 @@ const headings: Cells = {
   chart: '',
 }
 
-export function Board({ rows, rates, selectedId, width, height }: BoardProps) {
+export function Board({ rows, rates, nowMs, selectedId, width, height }: BoardProps) {
   const selected = Math.max(
     0,
     rows.findIndex((row) => row.id === selectedId),
@@ -78,6 +81,7 @@ export function Board({ rows, rates, selectedId, width, height }: BoardProps) {
           key={row.id}
           row={row}
           rates={rates.get(row.id) ?? []}
+          nowMs={nowMs}
           isSelected={from + index === selected}
           nameWidth={nameWidth}
           shown={shown}
@@ -91,6 +95,7 @@ export function Board({ rows, rates, selectedId, width, height }: BoardProps) {
 interface LineProps {
   row: Row
   rates: readonly number[]
+  nowMs: number
   isSelected: boolean
   nameWidth: number
   shown: readonly Column[]
@@ -98,10 +103,10 @@ interface LineProps {
   errorWidth: number
 }
 
-function Line({ row, rates, isSelected, nameWidth, shown, errorWidth }: LineProps) {
-  const state = row.destination?.lane.lane_state ?? row.pipe.pipe_status
+function Line({ row, rates, nowMs, isSelected, nameWidth, shown, errorWidth }: LineProps) {
+  const state = row.destination === null ? row.pipe.pipe_status : stateWord(row.destination, nowMs)
   const cells = {
-    ...(row.destination === null ? pipeCells(row) : laneCells(row, row.destination)),
+    ...(row.destination === null ? pipeCells(row) : laneCells(row, row.destination, state)),
     rate: count(rates.at(-1) ?? 0),
     chart: sparkline(rates, columns.chart),
   }
@@ -141,7 +146,7 @@ function pipeCells({ pipe }: Row): CountedCells {
   }
 }
 
-function laneCells({ pipe }: Row, destination: OverviewLane): CountedCells {
+function laneCells({ pipe }: Row, destination: OverviewLane, state: string): CountedCells {
   const { lane } = destination
   const twins = pipe.lanes.filter((one) => one.destination_type === destination.destination_type)
   const id = twins.length > 1 ? ` ${destination.destination_id.slice(0, 8)}` : ''
@@ -149,7 +154,7 @@ function laneCells({ pipe }: Row, destination: OverviewLane): CountedCells {
   return {
     name: `  ${printable(destination.destination_name ?? '') || `${kindOf(destination)}${id}`}`,
     // What it last saved: delivery does not respond.
-    state: lane.stale === true ? `${lane.lane_state}?` : lane.lane_state,
+    state: lane.stale === true ? `${state}?` : state,
     backlog: count(lane.pending_messages),
     size: isIdle ? '' : bytes(lane.pending_bytes),
     age: isIdle ? '' : duration(lane.oldest_pending_age_seconds),

@@ -1,7 +1,7 @@
 /** One pipe or lane in full: for a lane what blocks it, with the records and the error. */
 import { Box, Text } from 'ink'
 import { printable } from '../client/printable.ts'
-import { kindOf } from '../client/workspace.ts'
+import { kindOf, stateWord } from '../client/workspace.ts'
 import type { OverviewLane, OverviewPipe } from '../contract/overview.ts'
 import { ago, bytes, count, counted, duration, until } from '../quantities.ts'
 import type { Row } from './rows.ts'
@@ -66,16 +66,14 @@ function pipeLines(pipe: OverviewPipe, nowMs: number): DetailLine[] {
 function laneLines(pipe: OverviewPipe, destination: OverviewLane, nowMs: number): DetailLine[] {
   const { lane } = destination
   const error = lane.last_error
+  const state = stateWord(destination, nowMs)
   return [
     [
       'lane',
       `${pipe.pipe_name}/${destination.destination_name ?? kindOf(destination)}  ${destination.destination_id}`,
     ],
     ['target', destination.destination_target],
-    [
-      'state',
-      lane.stale === true ? `${lane.lane_state}, as last saved: delivery does not respond` : lane.lane_state,
-    ],
+    ['state', lane.stale === true ? `${state}, as last saved: delivery does not respond` : state],
     ['error', error === null ? '-' : `${error.class} ${error.code}: ${error.message}`],
     [
       'attempts',

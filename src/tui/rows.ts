@@ -10,18 +10,26 @@ export interface Row {
   pipe: OverviewPipe
   /** Null: the line of the pipe. */
   destination: OverviewLane | null
+  /** Of the lane, by `severity`; 0 for a pipe. */
+  severity: number
 }
 
 /** Pipes with lanes in trouble first, then by name; within a pipe the worst lane first. */
-export function rowsOf({ pipes }: Pick<Overview, 'pipes'>, filter: string): Row[] {
-  const worst = (one: OverviewPipe) => Math.max(0, ...one.lanes.map(severity))
-  const wanted = pipes.filter((one) => matchesPipe(one, filter))
+export function rowsOf({ pipes, server_ts }: Pick<Overview, 'pipes' | 'server_ts'>, filter: string): Row[] {
+  const nowMs = Date.parse(server_ts)
+  const worst = (one: OverviewPipe) => Math.max(0, ...one.lanes.map((lane) => severity(lane, nowMs)))
+  const wanted = pipes.filter((one) => matchesPipe(one, filter, nowMs))
   wanted.sort((a, b) => worst(b) - worst(a) || a.pipe_name.localeCompare(b.pipe_name, 'en'))
   return wanted.flatMap((pipe) => [
-    { id: pipe.pipe_id, pipe, destination: null },
-    ...[...pipe.lanes]
-      .sort((a, b) => severity(b) - severity(a))
-      .map((destination) => ({ id: destination.destination_id, pipe, destination })),
+    { id: pipe.pipe_id, pipe, destination: null, severity: 0 },
+    ...pipe.lanes
+      .map((destination) => ({
+        id: destination.destination_id,
+        pipe,
+        destination,
+        severity: severity(destination, nowMs),
+      }))
+      .sort((a, b) => b.severity - a.severity),
   ])
 }
 
@@ -29,7 +37,7 @@ export function rowsOf({ pipes }: Pick<Overview, 'pipes'>, filter: string): Row[
 export function nextStuck(rows: readonly Row[], afterId: string | null): Row | null {
   const at = rows.findIndex((row) => row.id === afterId)
   const inOrder = [...rows.slice(at + 1), ...rows.slice(0, at + 1)]
-  return inOrder.find((row) => row.destination !== null && severity(row.destination) > 1) ?? null
+  return inOrder.find((row) => row.severity > 1) ?? null
 }
 
 /** The part of a list that fits, with the selected line in it. */

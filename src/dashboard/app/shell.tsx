@@ -3,6 +3,7 @@ import type { ReactNode } from 'react'
 import { Link, useRoute } from 'wouter'
 import { troubledLanes } from '../../client/overview.ts'
 import { severity } from '../../client/workspace.ts'
+import { useNow } from '../data/clock.ts'
 import { useOverview } from '../data/overview.ts'
 import { hasEnded } from '../data/session-end.ts'
 import icon from '../favicon.svg'
@@ -15,10 +16,11 @@ import { UserMenu } from './user-menu.tsx'
 
 export function Shell({ children }: { children: ReactNode }) {
   const { data: overview } = useOverview()
+  const nowMs = useNow()
   const stuck =
     overview === undefined
       ? 0
-      : troubledLanes(overview).filter(({ destination }) => severity(destination) > 1).length
+      : troubledLanes(overview).filter(({ destination }) => severity(destination, nowMs) > 1).length
   return (
     <div className={styles.shell}>
       <a className={styles.skip} href="#main">

@@ -75,4 +75,4 @@ export function Since({ lane }: { lane: LaneStatus }) {
   )
 }
 
-export const isUrgent = (one: { lane: LaneStatus }) => severity(one) > 1
+export const isUrgent = (one: { lane: LaneStatus }, nowMs: number) => severity(one, nowMs) > 1

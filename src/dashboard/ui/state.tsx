@@ -1,24 +1,37 @@
-/** A lane's or pipe's state, by shape and colour and word: ● flowing, ▲ retrying, ■ stuck, ○ blocked. */
+/** A lane's or pipe's state, by shape and colour and word: ● flowing, ▲ retrying, ■ failing or stuck, ○ blocked. */
 import { severity } from '../../client/workspace.ts'
 import type { Destination } from '../../contract/destination.ts'
 import type { Pipe } from '../../contract/pipe.ts'
+import { useNow } from '../data/clock.ts'
 import styles from './state.module.css'
 
-type Kind = 'flowing' | 'retrying' | 'stuck' | 'blocked' | 'idle'
-const marks: Record<Kind, string> = { flowing: '●', retrying: '▲', stuck: '■', blocked: '○', idle: '–' }
+type Kind = 'flowing' | 'retrying' | 'failing' | 'stuck' | 'blocked' | 'idle'
+const marks: Record<Kind, string> = {
+  flowing: '●',
+  retrying: '▲',
+  failing: '■',
+  stuck: '■',
+  blocked: '○',
+  idle: '–',
+}
 
-/** What a person has to know: a lane that retries what is rejected for good is stuck, whatever its state is called. */
-export function laneKind(destination: Pick<Destination, 'lane'>): Kind {
-  const { lane_state: state } = destination.lane
+/**
+ * What a person has to know, whatever its state is called: a lane that retries what is rejected for good is stuck, one that
+ * has retried in vain for a minute is failing.
+ */
+export function laneKind(destination: Pick<Destination, 'lane'>, nowMs: number): Kind {
+  const { lane_state: state, last_error: error } = destination.lane
+  const isRejected = error?.class === 'permanent'
   if (state === 'blocked' || state === 'idle') return state
-  if (severity(destination) > 1) return 'stuck'
-  return severity(destination) === 1 ? 'retrying' : 'flowing'
+  const level = severity(destination, nowMs)
+  if (level > 1) return isRejected || state === 'stalled' ? 'stuck' : 'failing'
+  return level === 1 ? 'retrying' : 'flowing'
 }
 
 export function LaneState({ destination }: { destination: Pick<Destination, 'lane'> }) {
-  const kind = laneKind(destination)
+  const kind = laneKind(destination, useNow())
   const { lane_state: state, stale } = destination.lane
-  const words = kind === 'stuck' && state !== 'stalled' ? 'stuck' : state
+  const words = state === 'stalled' ? state : kind === 'stuck' || kind === 'failing' ? kind : state
   return <Marked kind={kind}>{stale === true ? `${words} (as last saved)` : words}</Marked>
 }
 

@@ -77,17 +77,22 @@ t.test('lanes in trouble: those that need somebody first, then who waits longest
     lane('stalled-young', waiting('stalled', 10)),
     lane('stalled-old', waiting('stalled', 20)),
     lane('blocked', waiting('blocked', 1_000)),
+    lane('failing', {
+      ...waiting('retrying', 5),
+      attempts: 2,
+      first_failed_ts: '2026-01-01T23:59:00Z',
+    }),
   ]
   t.same(
     troubledLanes(overview(0, [pipe('a', 0, lanes)])).map((one) => one.destination.destination_id),
-    ['stalled-old', 'stalled-young', 'blocked', 'retrying'],
+    ['stalled-old', 'stalled-young', 'blocked', 'failing', 'retrying'],
   )
 })
 
 t.test('a pipe is found by its words and by those of its lanes', async (t) => {
   const one = pipe('a', 0, [lane('l', { lane_state: 'stalled' })])
-  for (const wanted of ['', ' NAME-a ', 'green', 'stalled', 'pull']) t.ok(matchesPipe(one, wanted), wanted)
-  t.notOk(matchesPipe(one, 'retrying'))
+  for (const wanted of ['', ' NAME-a ', 'green', 'stalled', 'pull']) t.ok(matchesPipe(one, wanted, 0), wanted)
+  t.notOk(matchesPipe(one, 'retrying', 0))
 })
 
 t.test('what changed is put into what was known: pipes that are other, new and gone', async (t) => {

@@ -9,9 +9,12 @@ import { Board } from '../../../src/tui/board.tsx'
 import { Detail } from '../../../src/tui/detail.tsx'
 import { keyLine } from '../../../src/tui/keys-help.tsx'
 import { nextRates } from '../../../src/tui/rates.ts'
-import { rowsOf, visible } from '../../../src/tui/rows.ts'
+import { nextStuck, rowsOf, visible } from '../../../src/tui/rows.ts'
 import { sparkline } from '../../../src/tui/sparkline.ts'
 import { keyPressesOf } from '../../../src/tui/use-keys.ts'
+
+const server_ts = '2026-01-01T00:00:00Z'
+const nowMs = Date.parse(server_ts)
 
 const idle: LaneStatus = {
   lane_state: 'idle',
@@ -68,26 +71,26 @@ const pipes = [
 
 t.test('lanes in trouble come first, with their pipe; the filter narrows', async (t) => {
   t.same(
-    rowsOf({ pipes }, '').map((row) => row.id),
+    rowsOf({ pipes, server_ts }, '').map((row) => row.id),
     ['id-omega', 'd-2', 'd-1', 'id-alpha', 'd-a'],
   )
   t.same(
-    rowsOf({ pipes }, 'ALPH').map((row) => row.id),
+    rowsOf({ pipes, server_ts }, 'ALPH').map((row) => row.id),
     ['id-alpha', 'd-a'],
   )
   t.same(
-    rowsOf({ pipes }, 'retrying').map((row) => row.pipe.pipe_name),
+    rowsOf({ pipes, server_ts }, 'retrying').map((row) => row.pipe.pipe_name),
     ['omega', 'omega', 'omega'],
   )
 })
 
 t.test('the board shows state, backlog, age and rate, and fits any width and height', async (t) => {
-  const rows = rowsOf({ pipes }, '')
+  const rows = rowsOf({ pipes, server_ts }, '')
   const rates = new Map([['d-2', [0, 5, 10]]])
   for (const width of [30, 50, 60, 72, 80, 200]) {
     for (const height of [2, 4, 21]) {
       const { lastFrame, unmount } = render(
-        <Board rows={rows} rates={rates} selectedId="d-2" width={width} height={height} />,
+        <Board rows={rows} rates={rates} nowMs={nowMs} selectedId="d-2" width={width} height={height} />,
       )
       const lines = (lastFrame() ?? '').split('\n')
       t.ok(lines.length <= height, `${width}×${height}: ${lines.length} lines`)
@@ -99,23 +102,25 @@ t.test('the board shows state, backlog, age and rate, and fits any width and hei
       unmount()
     }
   }
-  const { lastFrame } = render(<Board rows={rows} rates={rates} selectedId="d-2" width={80} height={10} />)
+  const { lastFrame } = render(
+    <Board rows={rows} rates={rates} nowMs={nowMs} selectedId="d-2" width={80} height={10} />,
+  )
   t.match(lastFrame(), /▶ +http-endpoint… +retrying +1,234 +2\.0 KiB +3m 5s +10 +▁▅█/)
 })
 
 t.test('a lane as it was last saved is marked on the board, in the detail and in tables', async (t) => {
   const stale = destination('d-2', { ...stuck, stale: true })
-  const rows = rowsOf({ pipes: [pipe('omega', stale)] }, '')
+  const rows = rowsOf({ server_ts, pipes: [pipe('omega', stale)] }, '')
   const board = render(
-    <Board rows={rows} rates={new Map()} selectedId="d-2" width={60} height={10} />,
+    <Board rows={rows} rates={new Map()} nowMs={nowMs} selectedId="d-2" width={60} height={10} />,
   ).lastFrame()
   t.match(board, / retrying\? /)
   const row = rows.find((one) => one.id === 'd-2')
   if (row === undefined) throw new Error('no such row')
   const detail = render(<Detail row={row} blocking={null} height={22} nowMs={0} />).lastFrame()
   t.match(detail, /state +retrying, as last saved: delivery does not respond/)
-  t.equal(stateOf(stale), 'retrying (stale)')
-  t.equal(stateOf(destination('d-2', stuck)), 'retrying')
+  t.equal(stateOf(stale, nowMs), 'retrying (stale)')
+  t.equal(stateOf(destination('d-2', stuck), nowMs), 'retrying')
   const times = {
     destination_created_ts: '2026-01-01T00:00:00Z',
     destination_updated_ts: '2026-01-01T00:00:00Z',
@@ -131,8 +136,25 @@ t.test('a lane as it was last saved is marked on the board, in the detail and in
   )
 })
 
+t.test(
+  'a lane that has retried in vain for a minute is failing on the board, and is found as that',
+  async (t) => {
+    const first_failed_ts = new Date(nowMs - 60_000).toISOString()
+    const failing = { ...stuck, attempts: 2, first_failed_ts, last_error: null }
+    const shown = [pipe('omega', destination('d-2', failing)), pipe('alpha', destination('d-a', idle))]
+    const rows = rowsOf({ pipes: shown, server_ts }, '')
+    const at = (ms: number) =>
+      render(<Board rows={rows} rates={new Map()} nowMs={ms} selectedId="d-a" width={60} height={10} />)
+    t.match(at(nowMs).lastFrame(), / failing /)
+    t.match(at(nowMs - 1).lastFrame(), / retrying /)
+    t.equal(nextStuck(rows, null)?.id, 'd-2')
+    t.equal(nextStuck(rowsOf({ pipes: shown, server_ts: new Date(nowMs - 1).toISOString() }, ''), null), null)
+    t.equal(rowsOf({ pipes: shown, server_ts }, 'failing').length, 2)
+  },
+)
+
 t.test('the detail of a lane shows error and records, harmless for the terminal', async (t) => {
-  const row = rowsOf({ pipes }, '').find((one) => one.id === 'd-2')
+  const row = rowsOf({ pipes, server_ts }, '').find((one) => one.id === 'd-2')
   if (row === undefined) throw new Error('no such row')
   const blocking = {
     msgId: 'm-1',
@@ -155,7 +177,7 @@ t.test('a detail that is too long for the screen loses its last lines, not its f
     ...stuck,
     last_error: { class: 'permanent', code: 'x', message: 'long '.repeat(40) },
   } as const
-  const row = rowsOf({ pipes: [pipe('long', destination('d', lane))] }, '')[1]!
+  const row = rowsOf({ server_ts, pipes: [pipe('long', destination('d', lane))] }, '')[1]!
   const { lastFrame } = render(
     <Box width={60}>
       <Detail row={row} blocking={null} height={8} nowMs={0} />

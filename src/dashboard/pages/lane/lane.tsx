@@ -5,6 +5,7 @@ import { describeTarget } from '../../../client/workspace.ts'
 import type { Destination } from '../../../contract/destination.ts'
 import { bytes, count, counted, duration } from '../../../quantities.ts'
 import { isNotFound } from '../../data/api.ts'
+import { useNow } from '../../data/clock.ts'
 import { usePipeOverview, useRate } from '../../data/overview.ts'
 import { useBlockingMessage, useDestination } from '../../data/queries.ts'
 import { ButtonLink, formStyles } from '../../ui/controls.tsx'
@@ -58,10 +59,11 @@ function Lane({ destination }: { destination: Destination }) {
   const isBlocked = destination.destination_status === 'blocked'
   const { data: blocking } = useBlockingMessage(pipeId, id, isBlocked ? null : lane.blocking_msg_id)
   const hasTrouble = isBlocked || lane.blocking_msg_id !== null
+  const nowMs = useNow()
   const lines = [{ name: 'Records delivered per second', of: (rates: Rates) => rates.byId.get(id) ?? 0 }]
   return (
     <>
-      <Notice kind={!hasTrouble ? 'good' : isUrgent(destination) ? 'bad' : 'warn'}>
+      <Notice kind={!hasTrouble ? 'good' : isUrgent(destination, nowMs) ? 'bad' : 'warn'}>
         <div className={styles.error}>{hasTrouble ? <Cause lane={lane} /> : 'This lane gets on.'}</div>
         <Since lane={lane} /> <Waiting lane={lane} />
       </Notice>

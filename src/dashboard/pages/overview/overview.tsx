@@ -3,6 +3,7 @@ import { Link } from 'wouter'
 import { type LaneOfPipe, type Rates, troubledLanes } from '../../../client/overview.ts'
 import type { Overview } from '../../../contract/overview.ts'
 import { bytes, count, counted } from '../../../quantities.ts'
+import { useNow } from '../../data/clock.ts'
 import { useOverview, useRates } from '../../data/overview.ts'
 import { ButtonLink } from '../../ui/controls.tsx'
 import { Cause, isUrgent, LaneLink, Since, Waiting } from '../../ui/lane-words.tsx'
@@ -75,13 +76,14 @@ function Everything({ overview }: { overview: Overview }) {
 }
 
 function Troubled({ lanes }: { lanes: readonly LaneOfPipe[] }) {
+  const nowMs = useNow()
   if (lanes.length === 0) return <Notice kind="good">Every lane gets on.</Notice>
   return (
     <section className={styles.lanes} aria-label="Lanes that do not get on">
       {lanes.slice(0, lanesShown).map(({ pipe, destination }) => (
         <article
           key={destination.destination_id}
-          className={`${styles.lane} ${isUrgent(destination) ? styles.urgent : ''}`}
+          className={`${styles.lane} ${isUrgent(destination, nowMs) ? styles.urgent : ''}`}
         >
           <div className={styles.laneHead}>
             <LaneState destination={destination} />

@@ -8,6 +8,7 @@ import type { OverviewPipe } from '../../../contract/overview.ts'
 import type { Pipe } from '../../../contract/pipe.ts'
 import { bytes, count, counted, duration } from '../../../quantities.ts'
 import { api, isNotFound } from '../../data/api.ts'
+import { useNow } from '../../data/clock.ts'
 import { usePipeOverview, useRate, useRates } from '../../data/overview.ts'
 import { useChange, usePipe } from '../../data/queries.ts'
 import { Button, ButtonLink, formStyles } from '../../ui/controls.tsx'
@@ -172,6 +173,7 @@ function Traffic({ pipe }: { pipe: OverviewPipe }) {
 
 function Destinations({ pipeId, destinations }: { pipeId: string; destinations: readonly Destination[] }) {
   const rates = useRates().at(-1)?.byId
+  const nowMs = useNow()
   const columns: Column<Destination>[] = [
     {
       label: 'Destination',
@@ -190,7 +192,7 @@ function Destinations({ pipeId, destinations }: { pipeId: string; destinations: 
       cell: (one) => (
         <>
           <LaneState destination={one} />
-          {isUrgent(one) ? (
+          {isUrgent(one, nowMs) ? (
             <div>
               <Cause lane={one.lane} />
             </div>

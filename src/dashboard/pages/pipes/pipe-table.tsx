@@ -2,12 +2,13 @@
 import { Link } from 'wouter'
 import type { OverviewPipe } from '../../../contract/overview.ts'
 import { bytes, count } from '../../../quantities.ts'
+import { useNow } from '../../data/clock.ts'
 import { useRates } from '../../data/overview.ts'
 import { type Column, Soft, Table } from '../../ui/layout.tsx'
 import { laneKind, Marked, PipeStatus } from '../../ui/state.tsx'
 import { Ago, Outside } from '../../ui/text.tsx'
 
-const worstFirst = ['stuck', 'blocked', 'retrying', 'flowing', 'idle'] as const
+const worstFirst = ['stuck', 'failing', 'blocked', 'retrying', 'flowing', 'idle'] as const
 
 export function PipeTable({ pipes }: { pipes: readonly OverviewPipe[] }) {
   const rates = useRates().at(-1)?.byId
@@ -37,8 +38,9 @@ export function PipeTable({ pipes }: { pipes: readonly OverviewPipe[] }) {
 
 /** `■ 1 stuck`, `● 2 flowing`: each kind once. */
 function Lanes({ pipe }: { pipe: OverviewPipe }) {
+  const nowMs = useNow()
   if (pipe.lanes.length === 0) return <Soft>no destination</Soft>
-  const kinds = pipe.lanes.map(laneKind)
+  const kinds = pipe.lanes.map((lane) => laneKind(lane, nowMs))
   const shown = worstFirst.filter((kind) => kinds.includes(kind))
   return (
     <>

@@ -2,6 +2,7 @@
 import { useDeferredValue, useEffect, useRef, useState } from 'react'
 import { useSearch } from 'wouter'
 import { matchesPipe } from '../../../client/overview.ts'
+import { useNow } from '../../data/clock.ts'
 import { useOverview } from '../../data/overview.ts'
 import { ButtonLink, TextField } from '../../ui/controls.tsx'
 import { Empty, Page, Section, Skeleton } from '../../ui/layout.tsx'
@@ -10,9 +11,10 @@ import { PipeTable } from './pipe-table.tsx'
 
 export function PipesPage() {
   const { data: overview } = useOverview()
+  const nowMs = useNow()
   const [filter, setFilter] = useState('')
   const wanted = useDeferredValue(filter)
-  const found = (overview?.pipes ?? []).filter((pipe) => matchesPipe(pipe, wanted))
+  const found = (overview?.pipes ?? []).filter((pipe) => matchesPipe(pipe, wanted, nowMs))
   const { rows, pager } = usePage(found, 'pipe')
   const field = useRef<HTMLInputElement>(null)
   const search = useSearch()
@@ -44,7 +46,7 @@ export function PipesPage() {
           {overview.pipes.length === 0 ? (
             <p>A pipe takes records at an address of its own and delivers them to its destinations.</p>
           ) : (
-            <p>Look for a part of a name, a kind of destination (database) or a state (paused, retrying).</p>
+            <p>Look for a part of a name, a kind of destination (database) or a state (paused, failing).</p>
           )}
         </Empty>
       ) : (
