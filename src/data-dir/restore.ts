@@ -14,11 +14,12 @@ import { createGunzip } from 'node:zlib'
 import { type FoundBuffer, findBuffer } from '../buffer/segments/found-identity.ts'
 import { isObject } from '../contract/is-object.ts'
 import { errorCode } from '../error-code.ts'
-import { beginEpoch, blockAllDestinations, readIdentity } from '../metadata/sqlite/offline.ts'
+import { beginEpoch, readIdentity } from '../metadata/sqlite/offline.ts'
 import { ArchiveError, readArchive } from './archive.ts'
 import { flushDirectory, manifestName } from './backup.ts'
 import { makeDirectory } from './data-dir.ts'
 import { DataDirError } from './errors.ts'
+import { commandNow } from './workspaces.ts'
 
 /** The only names a backup may hold: nothing in an archive decides where a file is written. */
 const knownNames =
@@ -53,8 +54,7 @@ export async function restoreBackup(
     const restored = await unpack(file, beside)
     const metadataFile = path.join(beside, 'metadata.db')
     const { lastSeq } = requireOwnBuffer(path.join(beside, 'buffer'), metadataFile, restored)
-    beginEpoch(metadataFile, lastSeq, Date.now())
-    if (paused) blockAllDestinations(metadataFile, Date.now())
+    beginEpoch(metadataFile, lastSeq, commandNow(), paused)
     await flushDirectory(path.join(beside, 'buffer'))
     await flushDirectory(beside)
     // Replaces an empty directory; one that was filled meanwhile makes it fail.

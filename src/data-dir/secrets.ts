@@ -35,6 +35,7 @@ import type { Settings } from '../settings.ts'
 import { type DataDir, dataDirAt, requireSetUp } from './data-dir.ts'
 import { DataDirError } from './errors.ts'
 import { lockDataDir } from './lock.ts'
+import { commandNow } from './workspaces.ts'
 
 /** What `forgetLostSecrets` would forget; null: the key that is there opens every secret. Changes nothing. */
 export async function lostSecrets(settings: Settings, env: NodeJS.ProcessEnv): Promise<LostSecrets[] | null> {
@@ -55,7 +56,7 @@ export function forgetLostSecrets(settings: Settings, env: NodeJS.ProcessEnv): P
     const isNew = isKeyMade(settings, env)
     const key = await loadKey(settings, env, isNew)
     if (isNew) giveToOwnerOf(path.join(dir.root, 'sealing.key'), dir.root)
-    return forgetSecrets(dir.metadataFile, key, Date.now())
+    return forgetSecrets(dir.metadataFile, key, commandNow())
   })
 }
 
@@ -77,7 +78,7 @@ export function rotateSealingKey(settings: Settings, env: NodeJS.ProcessEnv): Pr
       rmSync(next, { force: true })
       makeSealingKey(next)
       giveToOwnerOf(next, keyFile)
-      destinations = resealSecrets(dir.metadataFile, oldKey, await readKeyFile(next, dir.root))
+      destinations = resealSecrets(dir.metadataFile, oldKey, await readKeyFile(next, dir.root), commandNow())
     } else if (!existsSync(next) || !isSealedWith(dir.metadataFile, await readKeyFile(next, dir.root))) {
       throw new ConfigError(
         `sealing key: ${keyFile} is not the one that ${dir.metadataFile} was sealed with; put back the right key`,

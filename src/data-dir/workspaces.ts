@@ -1,6 +1,7 @@
 /** One workspace of a data directory, for commands that work on the files themselves, also while the daemon runs. */
 import os from 'node:os'
 import { localPrincipal, type Principal } from '../directory/principal.ts'
+import type { LocalCommand } from '../metadata/sqlite/offline-audit.ts'
 import type { Actor, Metadata } from '../metadata/store.ts'
 import type { Settings } from '../settings.ts'
 import { openDataDirMetadata } from './data-dir.ts'
@@ -27,6 +28,11 @@ export async function withLocalWorkspace<T>(
   } finally {
     await metadata.close()
   }
+}
+
+/** Of a command that changes the metadata while no daemon runs. */
+export function commandNow(): LocalCommand {
+  return { user: systemUser(), nowMs: Date.now() }
 }
 
 /** A user without an entry in the list of users has a number alone. */

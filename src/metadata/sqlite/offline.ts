@@ -13,6 +13,7 @@ import { openConfig, sealConfig } from '../destination-config.ts'
 import { identityOf, identityRows, newIdentity } from '../identity.ts'
 import { createSealer, type Sealer, UnsealError } from '../secrets.ts'
 import type { DataDirIdentity } from '../store.ts'
+import { hasTable, type LocalCommand, recordForAll, recordLocally } from './offline-audit.ts'
 
 /** A destination some of whose secrets are lost: it is blocked until they are set again. */
 export interface LostSecrets {
@@ -30,6 +31,8 @@ type StoredDestination = Pick<
 > & {
   workspace_name: string
   pipe_name: string
+  pipe_id: string
+  workspace_id: string
 }
 
 /** A known text, sealed when the file was made; `open.ts` looks at it at every start. */
@@ -71,7 +74,7 @@ export function findLostSecrets(file: string, sealingKey: Buffer): LostSecrets[]
  * Makes this key the file's own: every secret that it does not open is removed, and its destination blocked. Returns
  * those destinations.
  */
-export function forgetSecrets(file: string, sealingKey: Buffer, nowMs: number): LostSecrets[] {
+export function forgetSecrets(file: string, sealingKey: Buffer, command: LocalCommand): LostSecrets[] {
   const sealer = createSealer(sealingKey)
   return changeFile(file, (database) => {
     const block = database.prepare(
@@ -84,8 +87,15 @@ export function forgetSecrets(file: string, sealingKey: Buffer, nowMs: number): 
       if (found === null) continue
       const config: Record<string, unknown> = JSON.parse(row.destination_config)
       for (const key of found.secrets) config[key] = forgotten(row.destination_type, key)
-      block.run(JSON.stringify(config), nowMs, row.destination_id)
+      block.run(JSON.stringify(config), command.nowMs, row.destination_id)
       lost.push(found)
+      recordLocally(database, command, {
+        operation: 'forgetSecrets',
+        workspaceId: row.workspace_id,
+        resourceId: row.destination_id,
+        pipeId: row.pipe_id,
+        after: { destination_status: 'blocked', forgotten: found.secrets },
+      })
     }
     if (!checkOpens(database, sealer)) writeCheck(database, sealer)
     return lost
@@ -93,7 +103,7 @@ export function forgetSecrets(file: string, sealingKey: Buffer, nowMs: number): 
 }
 
 /** Seals every secret with the new key. Returns how many destinations have any. Throws UnsealError for a wrong old key. */
-export function resealSecrets(file: string, oldKey: Buffer, newKey: Buffer): number {
+export function resealSecrets(file: string, oldKey: Buffer, newKey: Buffer, command: LocalCommand): number {
   const [from, to] = [createSealer(oldKey), createSealer(newKey)]
   return changeFile(file, (database) => {
     if (!checkOpens(database, from)) throw new UnsealError('the stored secrets were sealed with another key')
@@ -107,6 +117,7 @@ export function resealSecrets(file: string, oldKey: Buffer, newKey: Buffer): num
       resealed += 1
     }
     writeCheck(database, to)
+    recordForAll(database, command, { operation: 'rotateSealingKey', after: {} })
     return resealed
   })
 }
@@ -135,8 +146,17 @@ export function readIdentity(file: string): StoredIdentity {
   }
 }
 
-/** The next epoch, durable when it returns: what a restored data directory begins with. `headSeq`: the buffer's. */
-export function beginEpoch(file: string, headSeq: number, nowMs: number): DataDirIdentity {
+/**
+ * The next epoch, durable when it returns: what a restored data directory begins with. `headSeq`: the buffer's. `isPaused`:
+ * nothing is delivered until each destination is unblocked.
+ */
+export function beginEpoch(
+  file: string,
+  headSeq: number,
+  command: LocalCommand,
+  isPaused = false,
+): DataDirIdentity {
+  const { nowMs } = command
   return changeFile(file, (database) => {
     const before = storedIdentity(database) ?? newIdentity(true)
     const epochs = [...before.epochs, nextEpoch(before.epochs, Math.max(headSeq, namedSeq(database)), nowMs)]
@@ -144,18 +164,17 @@ export function beginEpoch(file: string, headSeq: number, nowMs: number): DataDi
     const put = database.prepare('INSERT OR REPLACE INTO metadata_settings (name, value) VALUES (?, ?)')
     for (const { name, value } of identityRows(identity)) put.run(name, value)
     endSessions(database)
+    if (isPaused) blockAllDestinations(database, nowMs)
+    const after = { epoch: epochs.at(-1)?.epoch, destinations_blocked: isPaused }
+    recordForAll(database, command, { operation: 'restoreBackup', after })
     return identity
   })
 }
 
 /** What was ended after the backup must not live again: everybody signs in again, and links are made again. */
 function endSessions(database: Database.Database): void {
-  const find = database
-    .prepare("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?")
-    .pluck()
-  // An earlier version, without people, has written the file.
   for (const table of ['sessions', 'setup_tokens']) {
-    if (find.get(table) === 1) database.exec(`DELETE FROM ${table}`)
+    if (hasTable(database, table)) database.exec(`DELETE FROM ${table}`)
   }
 }
 
@@ -180,15 +199,12 @@ function storedIdentity(database: Database.Database): DataDirIdentity | null {
   return identityOf(new Map(rows.map(({ name, value }) => [name, value])))
 }
 
-/** Nothing is delivered until each is unblocked. Returns how many were not blocked before. */
-export function blockAllDestinations(file: string, nowMs: number): number {
-  return changeFile(file, (database) => {
-    const block = database.prepare(
-      `UPDATE destinations SET destination_status = 'blocked',
-       destination_updated_ms = max(?, destination_updated_ms + 1) WHERE destination_status <> 'blocked'`,
-    )
-    return block.run(nowMs).changes
-  })
+function blockAllDestinations(database: Database.Database, nowMs: number): void {
+  const block = database.prepare(
+    `UPDATE destinations SET destination_status = 'blocked',
+     destination_updated_ms = max(?, destination_updated_ms + 1) WHERE destination_status <> 'blocked'`,
+  )
+  block.run(nowMs)
 }
 
 /** Durable when it returns; the file is as it was when it throws. */
@@ -208,7 +224,7 @@ function changeFile<T>(file: string, change: (database: Database.Database) => T)
 function readDestinations(database: Database.Database): StoredDestination[] {
   return database
     .prepare<[], StoredDestination>(
-      `SELECT destination_id, destination_type, destination_config, pipe_name, workspace_name
+      `SELECT destination_id, destination_type, destination_config, pipe_id, pipe_name, workspace_id, workspace_name
        FROM destinations JOIN pipes USING (pipe_id) JOIN workspaces USING (workspace_id)
        ORDER BY workspace_name, pipe_name, destinations.creation_order`,
     )
@@ -221,7 +237,8 @@ function forgotten(type: DestinationType, key: string): string | null {
 }
 
 /** The secrets of a destination that this key does not open; null: it opens them all. */
-function lostOf(sealer: Sealer, { destination_config: text, ...row }: StoredDestination): LostSecrets | null {
+function lostOf(sealer: Sealer, row: StoredDestination): LostSecrets | null {
+  const { destination_config: text, workspace_name, pipe_name, destination_id, destination_type } = row
   const config: Record<string, unknown> = JSON.parse(text)
   const secrets = Object.entries(config).flatMap(([key, value]) => {
     try {
@@ -232,7 +249,9 @@ function lostOf(sealer: Sealer, { destination_config: text, ...row }: StoredDest
       return [key]
     }
   })
-  return secrets.length === 0 ? null : { ...row, secrets }
+  return secrets.length === 0
+    ? null
+    : { workspace_name, pipe_name, destination_id, destination_type, secrets }
 }
 
 function checkOpens(database: Database.Database, sealer: Sealer): boolean {

@@ -3,6 +3,7 @@ import { copyFileSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, wr
 import path from 'node:path'
 import Database from 'better-sqlite3'
 import t from 'tap'
+import type { AuditEntry } from '../../../src/contract/audit.ts'
 import { cliEnv, homeEnv, makeHome, removeHome, runCli } from '../../support/cli.ts'
 import { startDaemon } from '../../support/daemon.ts'
 import { until } from '../../support/until.ts'
@@ -52,6 +53,14 @@ t.test('a backup under load holds every message acknowledged before it began', a
   const missing = second.log.find((line) => /missing/.test(line.msg))
   t.equal(missing, undefined, 'the restored buffer misses nothing it promised')
   second.apiKey = daemon.apiKey
+  const { body } = await second.api<{ audit: AuditEntry[] }>('GET', '/v1/audit?limit=1')
+  t.match(body.audit, [
+    {
+      operation: 'restoreBackup',
+      actor: { kind: 'local' },
+      after: { epoch: 2, destinations_blocked: false },
+    },
+  ])
   const pulled = await runCli(['pull', 'loaded/pull'], { env: cliEnv(second, path.join(home, 'second')) })
   t.equal(pulled.code, 0, pulled.stderr)
   const ids = new Set(

@@ -1,6 +1,8 @@
 import { existsSync, linkSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import os from 'node:os'
 import path from 'node:path'
 import t from 'tap'
+import type { AuditEntry } from '../../../src/contract/audit.ts'
 import { homeEnv, makeHome, removeHome, runCli } from '../../support/cli.ts'
 import { startDaemon, type TestDaemon } from '../../support/daemon.ts'
 import { startHttpSink } from '../../support/http-sink.ts'
@@ -23,6 +25,12 @@ async function daemonWithSecret(): Promise<{ daemon: TestDaemon; pipeId: string;
     destination_config: { url: sink.url, auth_header: 'Bearer tok-1' },
   })
   return { daemon, pipeId, id }
+}
+/** The entries of that operation, all by one user of the system. */
+async function audited(daemon: TestDaemon, operation: string) {
+  const { body } = await daemon.api<{ audit: AuditEntry[] }>('GET', `/v1/audit?operation=${operation}`)
+  const [first] = body.audit
+  return { user: first?.actor.kind === 'local' ? first.actor.name : null, entries: body.audit }
 }
 const lastAuth = () => sink.deliveries.at(-1)?.headers.authorization
 
@@ -47,6 +55,8 @@ t.test(
     await daemon.ingest(pipeId, { a: 1 })
     await until('it is delivered', () => sink.deliveries.length > before)
     t.equal(lastAuth(), 'Bearer tok-1')
+    const { user } = await audited(daemon, 'rotateSealingKey')
+    t.equal(user, os.userInfo().username)
     await daemon.stop()
 
     // A crash after the secrets were sealed and before the new key got its name.
@@ -96,4 +106,12 @@ t.test('forget: without its key the daemon starts again, destinations wait for t
   await daemon.api('PATCH', `${at}/status`, { destination_status: 'active' })
   await until('the backlog is delivered', () => sink.deliveries.length > before)
   t.equal(lastAuth(), 'Bearer tok-2')
+  t.match(await audited(daemon, 'forgetSecrets'), {
+    entries: [
+      {
+        ...{ resource_id: id, pipe_id: pipeId, address: null },
+        after: { destination_status: 'blocked', forgotten: ['auth_header'] },
+      },
+    ],
+  })
 })

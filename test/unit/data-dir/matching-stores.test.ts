@@ -41,7 +41,10 @@ t.test('metadata of before a restore does not go with the restored buffer', asyn
   await append(t, root, dataDirId, 1)
   requireMatchingStores(dir)
   cpSync(dir.metadataFile, `${dir.metadataFile}.old`)
-  t.match(beginEpoch(dir.metadataFile, 1, Date.now()).epochs, [{ epoch: 1 }, { epoch: 2, after_seq: 1 }])
+  t.match(beginEpoch(dir.metadataFile, 1, { user: 'me', nowMs: Date.now() }).epochs, [
+    { epoch: 1 },
+    { epoch: 2, after_seq: 1 },
+  ])
   requireMatchingStores(dir)
   await append(t, root, dataDirId, 2)
   requireMatchingStores(dir)

@@ -160,7 +160,7 @@ t.test('a restored file has its people, without their sessions and links', async
   const before = await openFile(file)
   t.ok(await before.sessions.find('session'), 'control: they are in the file')
   await before.close()
-  beginEpoch(file.file, 0, Date.now())
+  beginEpoch(file.file, 0, { user: 'me', nowMs: Date.now() })
   const after = await open(t, file)
   t.equal(await after.sessions.find('session'), null)
   t.equal(await after.users.hasSetupLink('link'), false)

@@ -1,0 +1,51 @@
+/** Entries of the audit log for commands that change a metadata file while no daemon runs on it: rows of the same transaction. */
+import type { Database } from 'better-sqlite3'
+
+/** Who runs the command, and when. `user`: of the operating system. */
+export interface LocalCommand {
+  readonly user: string
+  readonly nowMs: number
+}
+
+/** What it did to one workspace. `after` holds no secrets. */
+export interface LocalChange {
+  operation: 'restoreBackup' | 'forgetSecrets' | 'rotateSealingKey'
+  workspaceId: string
+  resourceId?: string
+  pipeId?: string
+  after: Readonly<Record<string, unknown>>
+}
+
+/** A file of an earlier version, without an audit log, gets none. The oldest entry above the limit goes with the next change. */
+export function recordLocally(database: Database, { user, nowMs }: LocalCommand, change: LocalChange): void {
+  if (!hasTable(database, 'audit_log')) return
+  database
+    .prepare(
+      `INSERT INTO audit_log (workspace_id, audit_id, audit_ms, operation, actor_kind, actor_id, actor_name, address,
+         resource_id, pipe_id, before_json, after_json)
+       SELECT @workspaceId, ifnull(max(audit_id), 0) + 1, @nowMs, @operation, 'local', NULL, @user, NULL,
+         @resourceId, @pipeId, NULL, @after
+       FROM audit_log WHERE workspace_id = @workspaceId`,
+    )
+    .run({
+      ...{ resourceId: null, pipeId: null, nowMs, user },
+      ...{ ...change, after: JSON.stringify(change.after) },
+    })
+}
+
+/** The same of every workspace. */
+export function recordForAll(
+  database: Database,
+  command: LocalCommand,
+  change: Pick<LocalChange, 'operation' | 'after'>,
+): void {
+  const workspaces = database.prepare('SELECT workspace_id FROM workspaces').pluck().all()
+  for (const workspaceId of workspaces)
+    recordLocally(database, command, { ...change, workspaceId: String(workspaceId) })
+}
+
+/** An earlier version may have written the file. */
+export function hasTable(database: Database, name: string): boolean {
+  const find = database.prepare("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?")
+  return find.pluck().get(name) === 1
+}
