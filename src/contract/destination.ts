@@ -100,6 +100,13 @@ export const LaneStatus = Type.Object({
   delivered_records: Type.Integer({ minimum: 0 }),
   skipped_messages: Type.Integer({ minimum: 0 }),
   dropped_messages: Type.Integer({ minimum: 0 }),
+  parked_records: Type.Optional(
+    Type.Integer({
+      minimum: 0,
+      description:
+        'Parked now, those that are being replayed included: a message that is parked as a whole counts once.',
+    }),
+  ),
   stale: Type.Optional(
     Type.Boolean({
       description:
