@@ -16,6 +16,7 @@ import type { DestinationDriver } from '../destinations/driver.ts'
 import type { Logger } from '../log.ts'
 import { type Clock, pollIntervalMs } from './clock.ts'
 import { EventLoopTurns } from './event-loop-turns.ts'
+import { FailingLanes } from './failing-lanes.ts'
 import type { Lane } from './lane.ts'
 import type { LaneOwnership } from './lane-ownership.ts'
 import { LaneSaver } from './lane-saver.ts'
@@ -59,6 +60,7 @@ export class LaneSet {
   readonly #options: LaneSetOptions
   readonly #pullTurns = new EventLoopTurns()
   readonly #saver: LaneSaver
+  readonly #failing: FailingLanes
   /** Pipe → its lanes, by destination; a pipe without any has an empty map. */
   readonly #pipes = new Map<string, Map<string, Lane>>()
   readonly #workspaces = new Map<string, string>()
@@ -79,6 +81,7 @@ export class LaneSet {
     this.#options = options
     this.budget = new MemoryBudget(options.maxInFlightBytes)
     this.#saver = new LaneSaver(options.store, options.clock, options.log)
+    this.#failing = new FailingLanes(options.clock, options.log)
   }
 
   /** Loads and starts every lane. */
@@ -296,6 +299,7 @@ export class LaneSet {
       const headSeq = this.#heads.pipes.get(pipeId) ?? 0
       for (const lane of lanes.values()) lane.notifyHead(headSeq)
     }
+    this.#failing.look(this.#lanes)
     this.#lookLater()
   }
 

@@ -69,6 +69,6 @@ function stateName(
   return isStalled ? 'stalled' : 'retrying'
 }
 
-function isoTime(ms: number | null): string | null {
+export function isoTime(ms: number | null): string | null {
   return ms === null ? null : new Date(ms).toISOString()
 }
