@@ -7,7 +7,8 @@
  */
 import type { StoredMessage } from '../buffer/buffer.ts'
 import type { ColumnMapping, ResolvedConfig, TableColumn } from '../contract/destination.ts'
-import { cleanCode, cleanText, withoutSecrets } from './error-text.ts'
+import { resourceLimits } from '../contract/resource-limits.ts'
+import { cleanCode, cleanText, cutToCharacters, withoutSecrets } from './error-text.ts'
 
 /** The run of messages that one attempt carries. Its range is fixed before the first attempt. */
 export interface Batch {
@@ -39,6 +40,27 @@ export interface AttemptProgress {
   stored(records: number): void
   /** The `msg_id` of the pipe's message at this seq; null: the buffer holds none there. */
   messageIdAt?(seq: number): Promise<string | null>
+  /**
+   * Present where the lane puts aside what is refused (`on_permanent_error: park`). The driver stores every other record
+   * of the batch, having awaited this with ALL refused ones before it commits them (crash between: both are repeated, and
+   * parking is idempotent by destination, msg_id and record index). Rejects when they cannot be kept: the driver stores
+   * nothing and rejects with that. At most 1,000 records a call.
+   */
+  setAside?(rejected: readonly RejectedRecord[]): Promise<void>
+}
+
+/** A record of a batch that the destination refuses for what it holds. */
+export interface RejectedRecord {
+  /** stream_seq of its message. */
+  readonly seq: number
+  /** Its place in that message, from 0; null: the destination does not tell the message's records apart. */
+  readonly recordIndex: number | null
+  /** The destination's own code and words: one short printable line each, without secrets. */
+  readonly code: string
+  readonly message: string
+  /** Where the destination names them; value at most 200 characters. */
+  readonly column?: string
+  readonly value?: string
 }
 
 export interface DestinationDriver {
@@ -154,6 +176,7 @@ export interface DestinationDescriptor<Spec extends DestinationSpec = Destinatio
 export type ConfigTarget = { key: string; host: string } | { key: string; url: string }
 
 export type DeliveryErrorClass = 'transient' | 'permanent'
+export type DeliveryFault = 'records' | 'destination'
 
 export interface DeliveryErrorOptions {
   /** The destination asked for this pause (Retry-After). */
@@ -167,6 +190,14 @@ export interface DeliveryErrorOptions {
    * once. `unknown`: it may have been stored, so it is repeated under its own identity before it is made smaller.
    */
   timedOut?: 'rolled_back' | 'unknown'
+  /**
+   * Of a permanent error. 'records': what was sent is refused for what it holds. 'destination': no record is at fault (wrong
+   * password, missing table, 401, 404 …), so skipping one changes nothing; the default. undefined: transient, but for
+   * `driver_crashed` at a single message.
+   */
+  fault?: DeliveryFault
+  /** The first record that is known to be refused. */
+  rejected?: RejectedRecord
   /** What only the operator may know, for the log: never stored, never in a response. */
   detail?: string
   cause?: unknown
@@ -184,6 +215,8 @@ export class DeliveryError extends Error {
   readonly failedSeq: number | undefined
   readonly storedRecords: number | undefined
   readonly timedOut: 'rolled_back' | 'unknown' | undefined
+  readonly fault: DeliveryFault | undefined
+  readonly rejected: RejectedRecord | undefined
   readonly detail: string | undefined
 
   constructor(
@@ -200,13 +233,15 @@ export class DeliveryError extends Error {
     this.failedSeq = options.failedSeq
     this.storedRecords = options.storedRecords
     this.timedOut = options.timedOut
+    this.fault = options.fault ?? (errorClass === 'permanent' ? 'destination' : undefined)
+    this.rejected = options.rejected === undefined ? undefined : cleanRejected(options.rejected)
     this.detail = options.detail === undefined ? undefined : cleanText(options.detail)
   }
 
   /** What is known of it besides its text; the cause is left out, so that it can be sent to another thread. */
   get known(): DeliveryErrorOptions {
-    const { retryAfterMs, failedSeq, storedRecords, timedOut, detail } = this
-    return { retryAfterMs, failedSeq, storedRecords, timedOut, detail }
+    const { retryAfterMs, failedSeq, storedRecords, timedOut, fault, rejected, detail } = this
+    return { retryAfterMs, failedSeq, storedRecords, timedOut, fault, rejected, detail }
   }
 
   /** The same error with more known of it: the message at fault, how much is stored. */
@@ -218,6 +253,34 @@ export class DeliveryError extends Error {
   /** The same error without what the destination echoed of its config, and without its cause, which may hold more. */
   scrubbed(secrets: readonly string[]): DeliveryError {
     const [code, message] = [withoutSecrets(this.code, secrets), withoutSecrets(this.message, secrets)]
-    return new DeliveryError(this.class, code, message, this.known)
+    const rejected = this.rejected && withoutSecretsIn(this.rejected, secrets)
+    return new DeliveryError(this.class, code, message, { ...this.known, rejected })
+  }
+}
+
+/** Its texts are short, printable and on one line. Idempotent. */
+function cleanRejected({ seq, recordIndex, code, message, column, value }: RejectedRecord): RejectedRecord {
+  const { tableColumnCharacters, rejectedValueCharacters } = resourceLimits
+  return {
+    seq,
+    recordIndex,
+    code: cleanCode(code),
+    message: cleanText(message),
+    ...(column === undefined ? {} : { column: cutToCharacters(cleanText(column), tableColumnCharacters) }),
+    ...(value === undefined ? {} : { value: cutToCharacters(cleanText(value), rejectedValueCharacters) }),
+  }
+}
+
+/** As it may leave a driver: clean, and without what the destination echoed of its config. */
+export function withoutSecretsIn(rejected: RejectedRecord, secrets: readonly string[]): RejectedRecord {
+  const clean = cleanRejected(rejected)
+  const without = (text: string) => withoutSecrets(text, secrets)
+  const { code, message, column, value } = clean
+  return {
+    ...clean,
+    code: without(code),
+    message: without(message),
+    ...(column === undefined ? {} : { column: without(column) }),
+    ...(value === undefined ? {} : { value: without(value) }),
   }
 }

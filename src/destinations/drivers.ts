@@ -7,6 +7,7 @@ import { resourceLimits } from '../contract/resource-limits.ts'
 import { configuredSecrets } from './configured-secrets.ts'
 import { descriptorOf } from './descriptors.ts'
 import {
+  type AttemptProgress,
   DeliveryError,
   type DestinationCheck,
   type DestinationDriver,
@@ -14,9 +15,10 @@ import {
   type DriverSettings,
   type PinServerKey,
   type Sample,
+  withoutSecretsIn,
 } from './driver.ts'
 import { isPrivateDenied } from './egress-addresses.ts'
-import { cleanText, ellipsis, withoutSecrets } from './error-text.ts'
+import { cleanText, cutToCharacters, withoutSecrets } from './error-text.ts'
 
 /**
  * Opening does no I/O and never fails; what keeps a driver from being loaded is an error of its first delivery. A driver
@@ -40,7 +42,7 @@ export function openDriver(
       wasPrivateDenied = isDenied
       opening ??= load(spec, settings, pin)
       try {
-        await (await opening).deliver(batch, signal, progress)
+        await (await opening).deliver(batch, signal, progress && withCleanSetAside(progress, spec))
       } catch (error) {
         throw error instanceof DeliveryError ? error.scrubbed(configuredSecrets(spec)) : error
       }
@@ -48,6 +50,17 @@ export function openDriver(
     async close() {
       await (await opening)?.close()
     },
+  }
+}
+
+/** What is put aside is stored and shown like an error: cleaned and scrubbed like one. */
+function withCleanSetAside(progress: AttemptProgress, spec: DestinationSpec): AttemptProgress {
+  const { setAside } = progress
+  if (setAside === undefined) return progress
+  const secrets = configuredSecrets(spec)
+  return {
+    ...progress,
+    setAside: (rejected) => setAside(rejected.map((record) => withoutSecretsIn(record, secrets))),
   }
 }
 
@@ -79,13 +92,7 @@ export async function forgetDestination(
 }
 
 function boundedColumns(columns: readonly TableColumn[], cleaned: (text: string) => string): TableColumn[] {
-  const short = (text: string) => {
-    const characters = [...cleaned(text)]
-    const { tableColumnCharacters: most } = resourceLimits
-    return characters.length <= most
-      ? characters.join('')
-      : `${characters.slice(0, most - 1).join('')}${ellipsis}`
-  }
+  const short = (text: string) => cutToCharacters(cleaned(text), resourceLimits.tableColumnCharacters)
   return columns.slice(0, resourceLimits.shownTableColumns).map((column) => ({
     ...column,
     column_name: short(column.column_name),

@@ -13,6 +13,15 @@ export function cleanText(text: string, maxBytes: number = resourceLimits.errorM
   return inMemoryOfItsOwn(`${cutToBytes(clean, maxBytes - ellipsisBytes)}${ellipsis}`)
 }
 
+/** At most so many characters, an ellipsis among them where the text was longer. */
+export function cutToCharacters(text: string, most: number): string {
+  // A character takes at most two places: what is cut off here is beyond the limit.
+  const characters = [...text.slice(0, most * 2 + 1)]
+  return characters.length <= most
+    ? inMemoryOfItsOwn(text)
+    : inMemoryOfItsOwn(`${characters.slice(0, most - 1).join('')}${ellipsis}`)
+}
+
 /** V8 makes of a part of a text a reference to the whole: a lane that keeps 1 KiB of an error would keep its 10 MB. */
 function inMemoryOfItsOwn(text: string): string {
   return Buffer.from(text).toString()

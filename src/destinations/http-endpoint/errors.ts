@@ -1,5 +1,5 @@
 /** What an endpoint's response means for the batch. Pure. Rules: contract "Delivery", Retry. */
-import { DeliveryError } from '../driver.ts'
+import { DeliveryError, type DeliveryFault } from '../driver.ts'
 import { withoutSecrets } from '../error-text.ts'
 
 export interface EndpointResponse {
@@ -26,7 +26,15 @@ export function responseError(
       ? retryAfterMs(response.headers['retry-after'], sentMs(response) ?? nowMs)
       : undefined,
     failedSeq,
+    fault: isTransient ? undefined : faultOf(status),
   })
+}
+
+/** Bad request, conflict, too large, of a type it does not take, not valid: about what was sent. */
+const ofRecords: ReadonlySet<number> = new Set([400, 409, 413, 415, 422])
+
+function faultOf(status: number): DeliveryFault {
+  return ofRecords.has(status) ? 'records' : 'destination'
 }
 
 /** True when the response is about the destination and not about what was sent: splitting the batch would not help. */

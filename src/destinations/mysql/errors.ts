@@ -3,7 +3,7 @@
  *
  *   transient           worth waiting for: a lock, the server away or full, too many connections
  *   whole destination   permanent and the same for every message: the first one is named, so nothing need be searched
- *   a record's fault    permanent, everything else
+ *   a record's fault    permanent and of what a row holds; also what is not known here, where other records are taken
  */
 import { DeliveryError } from '../driver.ts'
 import { networkError } from '../network-error.ts'
@@ -39,7 +39,10 @@ export function mysqlError(error: unknown, firstSeq: number): DeliveryError {
       return new DeliveryError('transient', code, sentence(message), { timedOut, cause: error })
     }
     const advice = wholeDestination.get(errno)
-    if (advice === undefined) return new DeliveryError('permanent', code, sentence(message), { cause: error })
+    if (advice === undefined) {
+      const fault = ofRecords.has(errno) ? 'records' : 'destination'
+      return new DeliveryError('permanent', code, sentence(message), { fault, cause: error })
+    }
     return new DeliveryError('permanent', code, `${sentence(message)} ${advice}`, {
       failedSeq: firstSeq,
       cause: error,
@@ -55,10 +58,7 @@ export function mysqlError(error: unknown, firstSeq: number): DeliveryError {
 /** Our own rejections (no table, no column, no unique key, egress) concern every message alike. */
 function wholeIfUnknown(error: DeliveryError, firstSeq: number): DeliveryError {
   if (error.class === 'transient' || error.failedSeq !== undefined) return error
-  return new DeliveryError('permanent', error.code, error.message, {
-    failedSeq: firstSeq,
-    cause: error.cause,
-  })
+  return error.with({ failedSeq: firstSeq })
 }
 
 function sentence(message: string): string {
@@ -137,6 +137,51 @@ const wholeDestination: ReadonlyMap<number, string> = new Map([
   [3118, 'The account is locked: unlock it.'],
   [3159, 'The server takes encrypted connections only.'],
   [4151, 'The account is locked: unlock it.'],
+])
+
+/** What a row holds, or lacks: skipping it lets the others in. */
+const ofRecords: ReadonlySet<number> = new Set([
+  1048, // ER_BAD_NULL_ERROR
+  1062, // ER_DUP_ENTRY
+  1118, // ER_TOO_BIG_ROWSIZE
+  1153, // ER_NET_PACKET_TOO_LARGE
+  1169, // ER_DUP_UNIQUE
+  1216, // ER_NO_REFERENCED_ROW
+  1242, // ER_SUBQUERY_NO_1_ROW: our guard of other unique keys
+  1263, // ER_WARN_NULL_TO_NOTNULL
+  1264, // ER_WARN_DATA_OUT_OF_RANGE
+  1265, // WARN_DATA_TRUNCATED
+  1292, // ER_TRUNCATED_WRONG_VALUE
+  1300, // ER_INVALID_CHARACTER_STRING
+  1364, // ER_NO_DEFAULT_FOR_FIELD
+  1365, // ER_DIVISION_BY_ZERO
+  1366, // ER_TRUNCATED_WRONG_VALUE_FOR_FIELD
+  1367, // ER_ILLEGAL_VALUE_FOR_TYPE
+  1369, // ER_VIEW_CHECK_FAILED
+  1406, // ER_DATA_TOO_LONG
+  1411, // ER_WRONG_VALUE_FOR_TYPE
+  1416, // ER_CANT_CREATE_GEOMETRY_OBJECT
+  1441, // ER_DATETIME_FUNCTION_OVERFLOW
+  1452, // ER_NO_REFERENCED_ROW_2
+  1526, // ER_NO_PARTITION_FOR_GIVEN_VALUE
+  1557, // ER_FOREIGN_DUPLICATE_KEY
+  1586, // ER_DUP_ENTRY_WITH_KEY_NAME
+  1591, // ER_NO_PARTITION_FOR_GIVEN_VALUE_SILENT
+  1644, // ER_SIGNAL_EXCEPTION: a trigger says no
+  1690, // ER_DATA_OUT_OF_RANGE
+  1748, // ER_ROW_DOES_NOT_MATCH_GIVEN_PARTITION_SET
+  1916, // MariaDB: ER_DATA_OVERFLOW
+  1918, // MariaDB: ER_BAD_DATA
+  3037, // ER_GIS_INVALID_DATA
+  3140, // ER_INVALID_JSON_TEXT
+  3141, // ER_INVALID_JSON_TEXT_IN_PARAM
+  3144, // ER_INVALID_JSON_CHARSET
+  3156, // ER_INVALID_JSON_VALUE_FOR_CAST
+  3157, // ER_JSON_DOCUMENT_TOO_DEEP
+  3616, // ER_LONGITUDE_OUT_OF_RANGE
+  3617, // ER_LATITUDE_OUT_OF_RANGE
+  3819, // ER_CHECK_CONSTRAINT_VIOLATED
+  4025, // MariaDB: ER_CONSTRAINT_FAILED
 ])
 
 /** Errors of the client library before authentication is complete. */

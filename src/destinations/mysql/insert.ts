@@ -131,7 +131,7 @@ function rejectOversized(connection: MysqlConnection, plan: InsertPlan, rows: re
     'permanent',
     'ER_NET_PACKET_TOO_LARGE',
     `The record needs ${row.bytes} bytes for ${plan.table.name}, more than the server's max_allowed_packet of ${connection.maxPacketBytes}: raise it there, or skip the message (${placeOf(row)}).`,
-    { failedSeq: row.seq },
+    { failedSeq: row.seq, fault: 'records' },
   )
 }
 

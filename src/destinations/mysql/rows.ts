@@ -96,7 +96,7 @@ function bind(json: string | undefined, column: MysqlColumn, place: Place): stri
       'permanent',
       'invalid_value',
       `Column "${column.name}" (${column.type}) cannot take the value unchanged: ${error.message} (${placeOf(place)}).`,
-      { failedSeq: place.seq },
+      { failedSeq: place.seq, fault: 'records' },
     )
   }
 }
@@ -106,7 +106,7 @@ function noColumn({ table }: InsertPlan, place: Place): DeliveryError {
     'permanent',
     'no_matching_column',
     `No key of the record is the name of a column of ${table.database}.${table.name} (${placeOf(place)}).`,
-    { failedSeq: place.seq },
+    { failedSeq: place.seq, fault: 'records' },
   )
 }
 
@@ -116,6 +116,6 @@ function noDedupeValue(column: MysqlColumn, place: Place): DeliveryError {
     'permanent',
     'no_dedupe_value',
     `The record has no value for the dedupe_id column "${column.name}" (${placeOf(place)}).`,
-    { failedSeq: place.seq },
+    { failedSeq: place.seq, fault: 'records' },
   )
 }

@@ -1,6 +1,7 @@
 /**
- * What an S3-compatible store says, as a DeliveryError. A store does not look into objects: whatever it rejects for good
- * it rejects for every message alike, so the batch's first message is named and nothing needs to be searched.
+ * What an S3-compatible store says, as a DeliveryError. A store does not look into objects: what it rejects for good it
+ * rejects for every message alike, unless it is the object's size; so the batch's first message is named and nothing
+ * needs to be searched.
  */
 import { DeliveryError } from '../driver.ts'
 import { nestedDeliveryError, networkError } from '../network-error.ts'
@@ -38,9 +39,18 @@ export function objectStoreError(
   return permanent(code, advice[code]?.(bucket) ?? `The object store answers ${status} ${code}: ${message}`)
 
   function permanent(code: string, text: string): DeliveryError {
-    return new DeliveryError('permanent', code, text, { failedSeq: firstSeq, cause: error })
+    const fault = ofObject.has(code) ? 'records' : 'destination'
+    return new DeliveryError('permanent', code, text, { failedSeq: firstSeq, fault, cause: error })
   }
 }
+
+/** Refusals of the object itself: another one may be taken. */
+const ofObject: ReadonlySet<string> = new Set([
+  'EntityTooLarge',
+  'EntityTooSmall',
+  'MaxMessageLengthExceeded',
+  'http_413',
+])
 
 /** Refusals with a 4xx that pass by themselves. */
 const waits: ReadonlySet<string> = new Set([

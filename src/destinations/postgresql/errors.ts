@@ -1,10 +1,13 @@
 /** What PostgreSQL says, as a DeliveryError: the server's own words and SQLSTATE, and what to do about it. */
-import { DeliveryError } from '../driver.ts'
+import { DeliveryError, type DeliveryFault } from '../driver.ts'
 import { cleanText } from '../error-text.ts'
 import { networkError } from '../network-error.ts'
 
 /** Contract "Delivery", Retry: connection, rollback (deadlock), resources, lock not available, operator. */
 const transientClasses = new Set(['08', '40', '53', '55', '57'])
+
+/** Our own limit for a transaction whose records are being set aside. */
+const idleInTransaction = '25P03'
 
 const advice: Record<string, string> = {
   '22001': 'A value is longer than its column.',
@@ -29,15 +32,30 @@ export function concernsWholeDestination(error: DeliveryError): boolean {
   return error.class === 'permanent' && wholeDestination.test(error.code)
 }
 
+/**
+ * Data exception (22), integrity constraint (23), two rows of one upsert (21000), a view's check option (44000), a type that
+ * does not fit or cannot be cast (42804, 42846), a value too large for an index (54000), RAISE or ASSERT in a trigger.
+ */
+const ofRecords = /^(22|23|21000$|44000$|42804$|42846$|54000$|P0001$|P0004$)/
+
+/** Contract "Delivery", faults. A policy's check of new rows has the code of a missing right: its routine tells them apart. */
+function faultOf({ code, routine }: ServerReport): DeliveryFault {
+  return ofRecords.test(code) || (code === '42501' && routine === 'ExecWithCheckOptions')
+    ? 'records'
+    : 'destination'
+}
+
 /** Any error of the pg client. Never shows `detail` or context, which hold the row. */
 export function postgresError(error: unknown): DeliveryError {
   if (error instanceof DeliveryError) return error
   const report = reportOf(error)
   if (report) {
-    const errorClass = transientClasses.has(report.code.slice(0, 2)) ? 'transient' : 'permanent'
+    const isTransient = transientClasses.has(report.code.slice(0, 2)) || report.code === idleInTransaction
+    const errorClass = isTransient ? 'transient' : 'permanent'
     // Cancelled, mostly by our statement_timeout: the transaction is rolled back, nothing is stored.
     const timedOut = report.code === '57014' ? 'rolled_back' : undefined
-    return new DeliveryError(errorClass, report.code, sentence(report), { timedOut, cause: error })
+    const fault = errorClass === 'permanent' ? faultOf(report) : undefined
+    return new DeliveryError(errorClass, report.code, sentence(report), { timedOut, fault, cause: error })
   }
   const text = error instanceof Error ? error.message : ''
   if (/^SASL/.test(text)) {
@@ -59,13 +77,16 @@ interface ServerReport {
   column?: string | undefined
   constraint?: string | undefined
   table?: string | undefined
+  /** The server's function that reports it. */
+  routine?: string | undefined
 }
 
 /** An ErrorResponse of the server, told from the system's errors by its five-character SQLSTATE and its severity. */
 function reportOf(error: unknown): ServerReport | null {
   if (!(error instanceof Error) || !('code' in error) || !('severity' in error)) return null
-  const { code, column, constraint, table } = error as ServerReport & Error
-  return /^[0-9A-Z]{5}$/.test(code) ? { code, message: error.message, column, constraint, table } : null
+  const { code, column, constraint, table, routine } = error as ServerReport & Error
+  if (!/^[0-9A-Z]{5}$/.test(code)) return null
+  return { code, message: error.message, column, constraint, table, routine }
 }
 
 function sentence({ code, message, column, constraint, table }: ServerReport): string {

@@ -93,7 +93,10 @@ export function rulesByName(table: Table, messages: readonly StoredMessage[]): I
       }
       if (matching === 0) {
         const message = `No key of the record is a column of ${table.name}, and the destination has no column mappings.`
-        throw new DeliveryError('permanent', 'no_matching_column', message, { failedSeq: seq })
+        throw new DeliveryError('permanent', 'no_matching_column', message, {
+          failedSeq: seq,
+          fault: 'records',
+        })
       }
     }
   }
