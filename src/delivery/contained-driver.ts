@@ -93,7 +93,7 @@ class ContainedDriver implements DestinationDriver {
     try {
       await this.#options.isolated.deliver(this.#spec, batch, signal, progress)
     } catch (error) {
-      throw error instanceof DriverDiedError ? crashed(this.#spec, error) : error
+      throw error instanceof DriverDiedError ? crashed(this.#spec, batch, error) : error
     }
     this.#options.onDeliveredApart(this.#spec.destinationId)
   }
@@ -109,9 +109,18 @@ class ContainedDriver implements DestinationDriver {
   }
 }
 
-/** A database that loses its connection has stored nothing; elsewhere it may have been stored. */
-function crashed({ type }: LaneSpec, { message }: DriverDiedError): DeliveryError {
+/**
+ * A database that loses its connection has stored nothing; elsewhere it may have been stored. A message that ends the
+ * thread alone is at fault itself, as far as can be known.
+ */
+function crashed({ type }: LaneSpec, { messages }: Batch, { message }: DriverDiedError): DeliveryError {
   const text = `Delivering to this destination ended the thread it ran in (${message}). It is tried apart from all other lanes.`
   const timedOut = type === 'destination_database' ? 'rolled_back' : 'unknown'
-  return new DeliveryError('transient', driverCrashed, text, { retryAfterMs: isolatedRetryMs, timedOut })
+  const known = { retryAfterMs: isolatedRetryMs, timedOut } as const
+  const [first] = messages
+  if (messages.length > 1 || first === undefined) {
+    return new DeliveryError('transient', driverCrashed, text, known)
+  }
+  const rejected = { seq: first.seq, recordIndex: null, code: driverCrashed, message: text }
+  return new DeliveryError('transient', driverCrashed, text, { ...known, fault: 'records', rejected })
 }

@@ -1,12 +1,14 @@
 /** What passes between a delivery worker and a thread that runs one driver for one attempt or one check. */
-import type {
-  Batch,
-  DeliveryErrorClass,
-  DeliveryErrorOptions,
-  DestinationCheck,
-  DestinationSpec,
-  DriverSettings,
-  Sample,
+import {
+  type Batch,
+  DeliveryError,
+  type DeliveryErrorClass,
+  type DeliveryErrorOptions,
+  type DestinationCheck,
+  type DestinationSpec,
+  type DriverSettings,
+  type RejectedRecord,
+  type Sample,
 } from '../destinations/driver.ts'
 
 export interface DriverThreadData {
@@ -17,29 +19,33 @@ export interface DriverThreadData {
 }
 
 export type ToDriverThread =
-  | { kind: 'deliver'; batch: Batch }
+  | { kind: 'deliver'; batch: Batch; setsAside: boolean }
   | { kind: 'check'; sample: Sample | null }
   | { kind: 'forget' }
   | { kind: 'abort' }
   /** Responds to `before_request`. */
   | { kind: 'may_request'; id: number }
-  /** Responds to `pin`: what PinServerKey resolved with, or null text and that it rejected. */
-  | { kind: 'pinned'; id: number; pinned: string | null; isStored: boolean }
-  /** Responds to `message_id`: what `messageIdAt` resolved with, or null text and that it rejected. */
-  | { kind: 'message_id'; id: number; msgId: string | null; isRead: boolean }
+  /** Responds to what was asked under this id: what the lane resolved with; `error`: what it rejected with. */
+  | { kind: 'answered'; id: number; answer: string | null; error: SentError | null }
 
 export type FromDriverThread =
   | { kind: 'stored'; records: number }
   | { kind: 'before_request'; id: number }
-  /** PinServerKey of the lane. */
-  | { kind: 'pin'; id: number; sha256: string }
-  /** `messageIdAt` of the lane. */
-  | { kind: 'message_id'; id: number; seq: number }
+  | { kind: 'ask'; id: number; question: Question }
   /** The last message is one of these. */
   | { kind: 'delivered' }
   | { kind: 'checked'; checks: DestinationCheck[] }
   | { kind: 'forgotten' }
   | { kind: 'failed'; error: SentError }
+
+/** What a thread asks its lane. */
+export type Question =
+  /** PinServerKey of the lane. */
+  | { kind: 'pin'; sha256: string }
+  /** `messageIdAt` of the lane. */
+  | { kind: 'message_id'; seq: number }
+  /** `setAside` of the lane; the answer is null. */
+  | { kind: 'set_aside'; rejected: readonly RejectedRecord[] }
 
 export type SentError =
   | {
@@ -50,6 +56,20 @@ export type SentError =
       options: DeliveryErrorOptions
     }
   | { kind: 'internal'; message: string }
+
+export function sentError(error: unknown): SentError {
+  if (!(error instanceof DeliveryError)) {
+    return { kind: 'internal', message: error instanceof Error ? String(error.stack) : String(error) }
+  }
+  const { class: errorClass, code, message, known: options } = error
+  return { kind: 'delivery', errorClass, code, message, options }
+}
+
+export function receivedError(sent: SentError): Error {
+  if (sent.kind === 'internal') return new Error(sent.message)
+  const { errorClass, code, message, options } = sent
+  return new DeliveryError(errorClass, code, message, options)
+}
 
 /** The driver ended its thread, or kept it busy. */
 export class DriverDiedError extends Error {

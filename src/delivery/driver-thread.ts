@@ -2,10 +2,17 @@
 import assert from 'node:assert'
 import { Buffer } from 'node:buffer'
 import { parentPort, workerData } from 'node:worker_threads'
-import { type Batch, DeliveryError, type Sample } from '../destinations/driver.ts'
+import type { RejectedRecord, Sample } from '../destinations/driver.ts'
 import { checkDestination, forgetDestination, openDriver } from '../destinations/drivers.ts'
 import { beatEveryMs } from './delivery-protocol.ts'
-import type { DriverThreadData, FromDriverThread, SentError, ToDriverThread } from './driver-protocol.ts'
+import {
+  type DriverThreadData,
+  type FromDriverThread,
+  type Question,
+  receivedError,
+  sentError,
+  type ToDriverThread,
+} from './driver-protocol.ts'
 import { WorkerBoard } from './worker-board.ts'
 
 assert(parentPort !== null)
@@ -14,8 +21,7 @@ const { spec, settings, board } = workerData as DriverThreadData
 const interrupt = new AbortController()
 const waiting = new Map<number, () => void>()
 type Asked = { resolve(text: string | null): void; reject(error: Error): void }
-const pinning = new Map<number, Asked>()
-const lookingUp = new Map<number, Asked>()
+const asked = new Map<number, Asked>()
 let lastRequest = 0
 
 const beats = new WorkerBoard(board)
@@ -26,8 +32,7 @@ port.on('message', (message: ToDriverThread) => {
     interrupt.abort()
     for (const id of waiting.keys()) mayRequest(id)
   } else if (message.kind === 'may_request') mayRequest(message.id)
-  else if (message.kind === 'pinned') pinned(message)
-  else if (message.kind === 'message_id') lookedUp(message)
+  else if (message.kind === 'answered') answered(message)
   else void run(message)
 })
 
@@ -36,21 +41,9 @@ function mayRequest(id: number): void {
   waiting.delete(id)
 }
 
-function pinned({ id, pinned, isStored }: Extract<ToDriverThread, { kind: 'pinned' }>): void {
-  if (isStored) pinning.get(id)?.resolve(pinned)
-  else pinning.get(id)?.reject(new Error('the delivery worker could not pin the key'))
-  pinning.delete(id)
-}
-
-function lookedUp({ id, msgId, isRead }: Extract<ToDriverThread, { kind: 'message_id' }>): void {
-  if (isRead) lookingUp.get(id)?.resolve(msgId)
-  else lookingUp.get(id)?.reject(new Error('the delivery worker could not read the message'))
-  lookingUp.delete(id)
-}
-
 async function run(task: Extract<ToDriverThread, { kind: 'deliver' | 'check' | 'forget' }>): Promise<void> {
   try {
-    if (task.kind === 'deliver') post(await deliver(task.batch))
+    if (task.kind === 'deliver') post(await deliver(task))
     else if (task.kind === 'check') post(await check(task.sample))
     else {
       await forgetDestination(spec, settings, interrupt.signal)
@@ -61,14 +54,22 @@ async function run(task: Extract<ToDriverThread, { kind: 'deliver' | 'check' | '
   }
 }
 
-async function deliver(batch: Batch): Promise<FromDriverThread> {
-  const driver = openDriver(spec, settings, pinServerKey)
+async function deliver({
+  batch,
+  setsAside,
+}: Extract<ToDriverThread, { kind: 'deliver' }>): Promise<FromDriverThread> {
+  const driver = openDriver(spec, settings, (sha256) => ask({ kind: 'pin', sha256 }))
   await driver.deliver({ ...batch, messages: batch.messages.map(receivedMessage) }, interrupt.signal, {
     stored: (records) => post({ kind: 'stored', records }),
     beforeRequest,
-    messageIdAt,
+    messageIdAt: (seq) => ask({ kind: 'message_id', seq }),
+    ...(setsAside ? { setAside } : {}),
   })
   return { kind: 'delivered' }
+}
+
+async function setAside(rejected: readonly RejectedRecord[]): Promise<void> {
+  await ask({ kind: 'set_aside', rejected })
 }
 
 async function check(sample: Sample | null): Promise<FromDriverThread> {
@@ -77,24 +78,20 @@ async function check(sample: Sample | null): Promise<FromDriverThread> {
   return { kind: 'checked', checks: await checkDestination(spec, settings, interrupt.signal, given) }
 }
 
-/** Metadata is open in the delivery worker. */
-function pinServerKey(sha256: string): Promise<string | null> {
+/** Metadata and buffer are open in the delivery worker. */
+function ask(question: Question): Promise<string | null> {
   lastRequest += 1
   const id = lastRequest
   return new Promise((resolve, reject) => {
-    pinning.set(id, { resolve, reject })
-    post({ kind: 'pin', id, sha256 })
+    asked.set(id, { resolve, reject })
+    post({ kind: 'ask', id, question })
   })
 }
 
-/** The buffer is open in the delivery worker. */
-function messageIdAt(seq: number): Promise<string | null> {
-  lastRequest += 1
-  const id = lastRequest
-  return new Promise((resolve, reject) => {
-    lookingUp.set(id, { resolve, reject })
-    post({ kind: 'message_id', id, seq })
-  })
+function answered({ id, answer, error }: Extract<ToDriverThread, { kind: 'answered' }>): void {
+  if (error === null) asked.get(id)?.resolve(answer)
+  else asked.get(id)?.reject(receivedError(error))
+  asked.delete(id)
 }
 
 /** The lane keeps the destination's rate. */
@@ -111,14 +108,6 @@ function beforeRequest(): Promise<void> {
 function receivedMessage<M extends { body: Uint8Array }>(message: M): M & { body: Buffer } {
   const { buffer, byteOffset, byteLength } = message.body
   return { ...message, body: Buffer.from(buffer as ArrayBuffer, byteOffset, byteLength) }
-}
-
-function sentError(error: unknown): SentError {
-  if (!(error instanceof DeliveryError)) {
-    return { kind: 'internal', message: error instanceof Error ? String(error.stack) : String(error) }
-  }
-  const { class: errorClass, code, message, known: options } = error
-  return { kind: 'delivery', errorClass, code, message, options }
 }
 
 function post(message: FromDriverThread): void {

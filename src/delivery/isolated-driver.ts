@@ -7,6 +7,7 @@
  *
  * The lane itself stays where it is: only its driver is elsewhere, so its row, its cursor and its commands have one owner.
  */
+import assert from 'node:assert'
 import { Worker } from 'node:worker_threads'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import type {
@@ -24,7 +25,9 @@ import {
   DriverDiedError,
   type DriverThreadData,
   type FromDriverThread,
-  type SentError,
+  type Question,
+  receivedError,
+  sentError,
   type ToDriverThread,
 } from './driver-protocol.ts'
 import { newBoardMemory, WorkerBoard } from './worker-board.ts'
@@ -59,7 +62,7 @@ export function isolatedDrivers(settings: DriverSettings): IsolatedDrivers {
   return {
     async deliver(spec, batch, signal, progress, pin) {
       const outcome = await attempts.run(signal, () =>
-        runApart({ spec, settings }, { kind: 'deliver', batch: sentBatch(batch) }, signal, { progress, pin }),
+        runApart({ spec, settings }, deliverTask(batch, progress), signal, { progress, pin }),
       )
       if (outcome.kind === 'failed') throw receivedError(outcome.error)
     },
@@ -111,17 +114,11 @@ async function runApart(
         else if (message.kind === 'before_request') {
           const { id } = message
           void lane?.progress?.beforeRequest().then(() => post({ kind: 'may_request', id }))
-        } else if (message.kind === 'pin') {
-          const { id, sha256 } = message
-          lane?.pin(sha256).then(
-            (pinned) => post({ kind: 'pinned', id, pinned, isStored: true }),
-            () => post({ kind: 'pinned', id, pinned: null, isStored: false }),
-          )
-        } else if (message.kind === 'message_id') {
-          const { id, seq } = message
-          Promise.resolve(lane?.progress?.messageIdAt?.(seq) ?? null).then(
-            (msgId) => post({ kind: 'message_id', id, msgId, isRead: true }),
-            () => post({ kind: 'message_id', id, msgId: null, isRead: false }),
+        } else if (message.kind === 'ask') {
+          const { id, question } = message
+          answer(question, lane).then(
+            (answer) => post({ kind: 'answered', id, answer, error: null }),
+            (error: unknown) => post({ kind: 'answered', id, answer: null, error: sentError(error) }),
           )
         } else resolve(message)
       })
@@ -141,6 +138,15 @@ async function runApart(
     for (const end of ends) end()
     await worker.terminate()
   }
+}
+
+async function answer(question: Question, lane: LaneServices | undefined): Promise<string | null> {
+  if (question.kind === 'pin') return (await lane?.pin(question.sha256)) ?? null
+  if (question.kind === 'message_id') return (await lane?.progress?.messageIdAt?.(question.seq)) ?? null
+  const { progress } = lane ?? {}
+  assert(progress?.setAside !== undefined)
+  await progress.setAside(question.rejected)
+  return null
 }
 
 function watch(board: WorkerBoard, onSilent: () => void): () => void {
@@ -196,6 +202,10 @@ class Places {
   }
 }
 
+function deliverTask(batch: Batch, progress: AttemptProgress | undefined): ToDriverThread {
+  return { kind: 'deliver', batch: sentBatch(batch), setsAside: progress?.setAside !== undefined }
+}
+
 /** Bodies as arrays of their own: a Buffer that is a view would take all it is a view of with it. */
 function sentBatch(batch: Batch): Batch {
   return { ...batch, messages: batch.messages.map(sentMessage) }
@@ -207,10 +217,4 @@ function sentSample(sample: Sample | null): Sample | null {
 
 function sentMessage<M extends { body: Uint8Array }>(message: M): M {
   return { ...message, body: Uint8Array.from(message.body) }
-}
-
-function receivedError(sent: SentError): Error {
-  if (sent.kind === 'internal') return new Error(sent.message)
-  const { errorClass, code, message, options } = sent
-  return new DeliveryError(errorClass, code, message, options)
 }

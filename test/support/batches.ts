@@ -1,7 +1,13 @@
 /** Batches made by hand, as a lane would give them to a driver. */
 import { v5, v7 } from 'uuid'
 import { type ColumnMapping, resolveConfig } from '../../src/contract/destination.ts'
-import type { Batch, DestinationSpec, DriverSettings, PinServerKey } from '../../src/destinations/driver.ts'
+import {
+  type Batch,
+  DeliveryError,
+  type DestinationSpec,
+  type DriverSettings,
+  type PinServerKey,
+} from '../../src/destinations/driver.ts'
 
 export const destinationId = '0b5b6bb2-6a0e-4f44-9d5c-2b8f1f1f0a01'
 
@@ -74,3 +80,13 @@ export const anyKey: PinServerKey = async (sha256) => sha256
 
 /** For attempts that are not meant to be ended from outside. */
 export const never = new AbortController().signal
+
+/** What a delivery rejected with; anything but a DeliveryError is thrown on. */
+export async function failureOf(delivering: Promise<void>): Promise<DeliveryError> {
+  const error: unknown = await delivering.then(
+    () => new Error('it should have failed'),
+    (error: unknown) => error,
+  )
+  if (error instanceof DeliveryError) return error
+  throw error
+}

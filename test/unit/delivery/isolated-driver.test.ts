@@ -4,8 +4,13 @@ import { randomUUID } from 'node:crypto'
 import t from 'tap'
 import { resolveConfig } from '../../../src/contract/destination.ts'
 import { isolatedDrivers } from '../../../src/delivery/isolated-driver.ts'
-import type { PinServerKey } from '../../../src/destinations/driver.ts'
-import { anyKey, makeBatch } from '../../support/batches.ts'
+import {
+  type AttemptProgress,
+  DeliveryError,
+  type PinServerKey,
+  type RejectedRecord,
+} from '../../../src/destinations/driver.ts'
+import { anyKey, failureOf, makeBatch } from '../../support/batches.ts'
 import { startHttpSink } from '../../support/http-sink.ts'
 import { honestPostgres } from '../../support/rogue/postgresql.ts'
 import { honestly, startRogue } from '../../support/rogue/rogue-server.ts'
@@ -109,6 +114,32 @@ t.test(
     t.not(rogue.heard(), '')
   },
 )
+
+t.test('what is refused is set aside by the lane, and what keeps it from that comes back', async (t) => {
+  const sink = await startHttpSink()
+  t.teardown(() => sink.stop())
+  sink.respondWith(({ text }) => (JSON.parse(text).n === 1 ? { status: 422, body: 'no' } : {}))
+  const kept: RejectedRecord[] = []
+  let failure: Error | null = null
+  const progress = {
+    stored() {},
+    beforeRequest: async () => {},
+    async setAside(rejected: readonly RejectedRecord[]) {
+      if (failure !== null) throw failure
+      kept.push(...rejected)
+    },
+  }
+  const deliver = (given: AttemptProgress) =>
+    drivers.deliver(specAt(sink.url), batch(), new AbortController().signal, given, anyKey)
+  await deliver(progress)
+  t.match(kept, [{ seq: 1, recordIndex: 1, code: 'http_422' }])
+  failure = new Error('disk full')
+  await t.rejects(deliver(progress), { class: 'transient', code: 'not_set_aside', storedRecords: 1 })
+  failure = new DeliveryError('transient', 'no_space', 'The disk is full.')
+  await t.rejects(deliver(progress), { code: 'no_space', storedRecords: 1 })
+  const { setAside, ...without } = progress
+  t.match(await failureOf(deliver(without)), { fault: 'records', rejected: { seq: 1, recordIndex: 1 } })
+})
 
 t.test('an abort ends the attempt, also one that waits for its turn', async (t) => {
   const sink = await startHttpSink()

@@ -1,0 +1,33 @@
+/**
+ * What a driver does with records that are refused for good while the lane puts such records aside (`AttemptProgress.setAside`).
+ *
+ *   refused ──1,000 a call──▶ lane keeps them (durable) ──▶ the driver commits the others
+ *                               └── cannot ──▶ rejects: nothing of the batch is stored, it is repeated
+ */
+import { resourceLimits } from '../contract/resource-limits.ts'
+import { type AttemptProgress, DeliveryError, type RejectedRecord } from './driver.ts'
+
+export type SetAside = NonNullable<AttemptProgress['setAside']>
+
+/** Durable when it resolves. Rejects with a transient DeliveryError. */
+export async function setAsideAll(setAside: SetAside, rejected: readonly RejectedRecord[]): Promise<void> {
+  const { setAsideAtOnce } = resourceLimits
+  try {
+    for (let at = 0; at < rejected.length; at += setAsideAtOnce) {
+      await setAside(rejected.slice(at, at + setAsideAtOnce))
+    }
+  } catch (cause) {
+    if (cause instanceof DeliveryError) throw cause
+    const message =
+      'Records that the destination refuses could not be set aside. Nothing was stored; see the pipectl log.'
+    throw new DeliveryError('transient', 'not_set_aside', message, { cause })
+  }
+}
+
+/** As a rejected record's: what the destination said of it. */
+export function refusalOf(
+  { code, message }: Pick<DeliveryError, 'code' | 'message'>,
+  place: Pick<RejectedRecord, 'seq' | 'recordIndex' | 'column' | 'value'>,
+): RejectedRecord {
+  return { ...place, code, message }
+}
