@@ -15,8 +15,8 @@ export interface RequestBody {
   body: Buffer
   /** The first message in it. */
   firstSeq: number
-  /** The message of its only record; a batch has none. */
-  recordSeq?: number
+  /** Its only record, or the only message, whose records the endpoint does not tell apart (null); of several: none. */
+  only?: { seq: number; recordIndex: number | null }
 }
 
 /** A batch as one request. Records keep their own text. */
@@ -25,7 +25,12 @@ export function batchBody(
   format: 'json_array' | 'ndjson',
 ): RequestBody {
   const bodies = messages.map(({ body }) => body)
-  return { webhookId: identity, body: format === 'ndjson' ? toNdjson(bodies) : toJsonArray(bodies), firstSeq }
+  return {
+    webhookId: identity,
+    body: format === 'ndjson' ? toNdjson(bodies) : toJsonArray(bodies),
+    firstSeq,
+    ...(messages.length === 1 ? { only: { seq: firstSeq, recordIndex: null } } : {}),
+  }
 }
 
 /**
@@ -42,7 +47,7 @@ export function* recordBodies(batch: Batch, destinationId: string): Generator<Re
           webhookId: v5(`${msgId}:${index}`, destinationId),
           body: record,
           firstSeq: seq,
-          recordSeq: seq,
+          only: { seq, recordIndex: index },
         }
       place += 1
       index += 1

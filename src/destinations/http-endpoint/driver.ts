@@ -5,10 +5,12 @@
  *                 record 2 ─┼▶ endpoint     stored = the records from the start without a gap: the next attempt
  *                 record 3 ─┘               goes on after them, and repeats those stored behind the gap
  *
- * A record that is sent again has the same `webhook-id` again.
+ * A record that is sent again has the same `webhook-id` again. Where the lane sets records aside, one that is refused
+ * counts as stored once it is kept, and the others go on.
  */
-import type { AttemptProgress, Batch, DriverModule, HttpEndpointSpec } from '../driver.ts'
+import type { AttemptProgress, Batch, DriverModule, HttpEndpointSpec, RejectedRecord } from '../driver.ts'
 import { DeliveryError } from '../driver.ts'
+import { refusalOf, type SetAside, setAsideAll } from '../set-aside.ts'
 import { batchBody, compress, contentType, type RequestBody, recordBodies, webhookHeaders } from './body.ts'
 import { checkHttpEndpoint } from './check.ts'
 import { concernsEndpoint, responseError } from './errors.ts'
@@ -53,7 +55,13 @@ async function sendRecords(
   let stored = batch.recordOffset
   let begun = batch.recordOffset
   let next = batch.recordOffset
-  const isOver = () => failures.length > 0 || signal.aborted
+  const isOver = () => failures.length > 0 || refused.hasFailed || signal.aborted
+  const isDone = (place: number) => {
+    ahead.add(place)
+    while (ahead.delete(stored)) stored += 1
+    progress?.stored(stored)
+  }
+  const refused = new RefusedRecords(progress?.setAside, isDone)
 
   const worker = async () => {
     while (begun < batch.recordCount && !isOver()) {
@@ -66,19 +74,67 @@ async function sendRecords(
       if (body === undefined) return
       try {
         await send(body)
-        ahead.add(place)
-        while (ahead.delete(stored)) stored += 1
-        progress?.stored(stored)
+        isDone(place)
       } catch (error) {
-        failures.push({ place, error })
+        if (!refused.takes(place, error)) failures.push({ place, error })
       }
     }
   }
   await Promise.all(Array.from({ length: spec.concurrency ?? 1 }, worker))
+  await refused.kept().catch((error: unknown) => failures.push({ place: stored, error }))
   const [first] = failures.sort((one, other) => one.place - other.place)
   if (first?.error instanceof DeliveryError) throw first.error.with({ storedRecords: stored })
   if (first !== undefined) throw first.error
   if (signal.aborted && stored < batch.recordCount) throw aborted().with({ storedRecords: stored })
+}
+
+/**
+ * Records that are set aside while others are sent: those that were refused during one call go together in the next. Each
+ * counts as stored once it is kept, not before: until then it would be sent again.
+ */
+class RefusedRecords {
+  readonly #setAside: SetAside | undefined
+  readonly #onKept: (place: number) => void
+  #waiting: { place: number; rejected: RejectedRecord }[] = []
+  #keeping: Promise<void> | null = null
+  /** Some could not be kept. */
+  hasFailed = false
+
+  constructor(setAside: SetAside | undefined, onKept: (place: number) => void) {
+    this.#setAside = setAside
+    this.#onKept = onKept
+  }
+
+  /** True: the error is of this record alone, which is set aside. */
+  takes(place: number, error: unknown): boolean {
+    const rejected = error instanceof DeliveryError ? error.rejected : undefined
+    if (this.#setAside === undefined || rejected === undefined) return false
+    this.#waiting.push({ place, rejected })
+    this.#keeping ??= this.#keep(this.#setAside)
+    // Whoever waits for all of them is told.
+    this.#keeping.catch(() => {
+      this.hasFailed = true
+    })
+    return true
+  }
+
+  /** Rejects when some could not be kept. */
+  async kept(): Promise<void> {
+    await this.#keeping
+  }
+
+  async #keep(setAside: SetAside): Promise<void> {
+    while (this.#waiting.length > 0) {
+      const taken = this.#waiting
+      this.#waiting = []
+      await setAsideAll(
+        setAside,
+        taken.map(({ rejected }) => rejected),
+      )
+      for (const { place } of taken) this.#onKept(place)
+    }
+    this.#keeping = null
+  }
 }
 
 async function sendBody(
@@ -100,7 +156,9 @@ async function sendBody(
     const isDenied = error instanceof DeliveryError && error.class === 'permanent'
     throw isDenied ? error.with({ failedSeq: body.firstSeq }) : error
   })
-  const failedSeq = concernsEndpoint(response.status) ? body.firstSeq : body.recordSeq
+  const failedSeq = concernsEndpoint(response.status) ? body.firstSeq : body.only?.seq
   const error = responseError(response, Date.now(), { secrets: endpoint.secrets, failedSeq })
-  if (error) throw error
+  if (error === null) return
+  if (error.fault !== 'records' || body.only === undefined) throw error
+  throw error.with({ rejected: refusalOf(error, body.only) })
 }

@@ -4,6 +4,7 @@
  */
 import type { Batch, DestinationDriver, DriverModule, DriverSettings, ObjectStoreSpec } from '../driver.ts'
 import { DeliveryError } from '../driver.ts'
+import { refusalOf } from '../set-aside.ts'
 import { untilStopped } from '../until-stopped.ts'
 import { objectOf } from './body.ts'
 import { checkObjectStore } from './check.ts'
@@ -31,7 +32,9 @@ export function openObjectStore(
         await untilStopped(store.put(object, signal), signal)
       } catch (error) {
         if (signal.aborted) throw new DeliveryError('transient', 'aborted', 'The attempt was stopped.')
-        throw store.deliveryError(error, batch.firstSeq)
+        const failure = store.deliveryError(error, batch.firstSeq)
+        if (failure.fault !== 'records' || batch.messages.length > 1) throw failure
+        throw failure.with({ rejected: refusalOf(failure, { seq: batch.firstSeq, recordIndex: null }) })
       }
     },
     async close() {
