@@ -5,6 +5,7 @@
 import path from 'node:path'
 import Database from 'better-sqlite3'
 import t from 'tap'
+import type { AuditEntry } from '../../src/contract/audit.ts'
 import { cliEnv, homeEnv, makeHome, removeHome, runCli } from '../support/cli.ts'
 import { startDaemon } from '../support/daemon.ts'
 import { startMariadb } from '../support/mariadb.ts'
@@ -120,6 +121,10 @@ for (const { name, scheme, dialect, server, rows, session } of [
     t.same(reset.body, { reset: true, status: 'reset' })
     t.equal((await shown()).tls_pin, null)
     t.same((await daemon.api('POST', `${base}/${id}/reset-pin`)).body, { reset: false, status: 'no_pin' })
+    const { body } = await daemon.api<{ audit: AuditEntry[] }>('GET', '/v1/audit?operation=resetTlsPin')
+    const ofThis = body.audit.filter((entry) => entry.resource_id === id)
+    t.match(ofThis, [{ actor: { kind: 'key' } }], 'one entry: the second reset changed nothing')
+    t.match(ofThis, [{ before: { tls_pin: { sha256: pin?.sha256 } }, after: { tls_pin: null } }])
     await daemon.ingest(pipeId, { v: 3 })
     await until('the next server is taken for the right one', () => rogue.heard().includes(username))
     t.notMatch(rogue.heard(), password, 'and still gets no password in clear')
