@@ -7,6 +7,13 @@ const KiB = 1024
 const MiB = 1024 * KiB
 
 export const resourceLimits = {
+  /**
+   * What is on record of a lane: with a batch every second, all of 24 h. Of what goes beyond it, the oldest, only the state of a
+   * message is known.
+   */
+  historyRowsPerLane: 100_000,
+  /** Of one lane in one response; a page of messages has no more. */
+  shownHistoryRuns: 250,
   /** A number, or text for a numeric column, longer than this is no value of such a column. */
   numericTextCharacters: 1_000,
   /**

@@ -26,6 +26,7 @@ import {
   type FromDeliveryWorker,
   type ToDeliveryWorker,
 } from './delivery-protocol.ts'
+import { keepHistoryShort } from './history-keeper.ts'
 import { isolatedDrivers } from './isolated-driver.ts'
 import { ownsEverything } from './lane-ownership.ts'
 import { openLaneService } from './lane-service.ts'
@@ -102,6 +103,10 @@ const service = openLaneService({
 })
 if (data.endsPulls) lanes.endPulls()
 await lanes.open()
+const endHistoryKeeper = keepHistoryShort({
+  ...{ lanes, reader, store: metadata.laneStore },
+  ...{ clock: systemClock, log },
+})
 port.on('message', (message: ToDeliveryWorker) => {
   if (message.kind === 'call') void respond(message)
   else quarantined.delete(message.destinationId)
@@ -149,6 +154,7 @@ async function respond({ id, method, args }: Extract<ToDeliveryWorker, { kind: '
 }
 
 async function close(graceMs: number): Promise<void> {
+  endHistoryKeeper()
   await lanes.close(graceMs)
   await reader.close()
   await metadata.close()

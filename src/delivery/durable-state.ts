@@ -48,12 +48,18 @@
  *   | after a damaged row was found, before its   | a failing checksum    | found so again                         |
  *   |   repair                                    |                       |                                        |
  *   | after its repair, before the first delivery | cursor 0              | from the earliest message kept         |
+ *
+ * What became of the messages that the cursor moved past (`passed-messages.ts`) is saved in the same transaction as the
+ * cursor, so for whoever looks a message up every line above says the same: after a crash before a save the message is
+ * pending and the history does not know it; after the save both know it. A rewind's save moves the cursor and voids what
+ * was on record behind it; a repair voids all of it.
  */
 import type { MarkedMessage } from '../buffer/buffer.ts'
 import type { DroppedMessages } from './batch-reader.ts'
 import type { RewindResult } from './delivery.ts'
 import { type LaneLog, openLaneLog } from './lane-log.ts'
-import type { LaneCounts, LaneDeps, LaneSpec, LaneState } from './lane-state.ts'
+import type { LaneCounts, LaneDeps, LaneSpec, LaneState, PassedMessages } from './lane-state.ts'
+import { passedBetween } from './passed-messages.ts'
 import * as transition from './transitions.ts'
 
 const firstOnly = { maxRecords: 1, maxBytes: 1 }
@@ -64,6 +70,8 @@ export class DurableState {
   readonly #deps: LaneDeps
   #row: LaneState
   #counts: LaneCounts
+  /** Since the last save. */
+  #passed: PassedMessages[] = []
   #isDirty = false
   /** As it was last saved, or loaded. */
   #saved: LaneState
@@ -93,6 +101,8 @@ export class DurableState {
 
   change(row: LaneState): void {
     if (row === this.#row) return
+    const passed = passedBetween(this.#row, row, this.#deps.clock.now())
+    if (passed !== null) this.#passed.push(passed)
     this.#row = row
     this.#isDirty = true
   }
@@ -145,11 +155,13 @@ export class DurableState {
 
   async #save(): Promise<void> {
     const row = { ...this.#row, ownerEpoch: this.#deps.epoch }
-    const counts = this.#counts
+    const counts = { ...this.#counts, passed: this.#passed }
+    this.#passed = []
     this.#isDirty = false
     this.#counts = noCounts({ destinationId: this.#row.destinationId, pipeId: this.#pipeId })
     const hasCounts = counts.deliveredRecords + counts.failedAttempts + counts.skippedRecords > 0
-    await this.#deps.save(row, hasCounts ? counts : null)
+    const isWorthSaving = hasCounts || counts.passed.length > 0
+    await this.#deps.save(row, isWorthSaving ? counts : null)
     this.#saved = row
     this.#deps.onSaved()
   }

@@ -107,6 +107,22 @@ export interface LaneCounts {
   deliveredRecords: number
   failedAttempts: number
   skippedRecords: number
+  /** In the order in which it happened. */
+  passed?: readonly PassedMessages[]
+}
+
+/** What became of a run of messages, kept for whoever looks one of them up. Both ends belong to it. */
+export interface PassedMessages {
+  /** `rewound`: they are ahead of the lane again, and what was said of them is void. */
+  kind: 'delivered' | 'skipped' | 'dropped' | 'rewound'
+  firstSeq: number
+  lastSeq: number
+  /** The last message of the batch that carried them, whose first was `firstSeq`; null: they were in none. */
+  batchLastSeq: number | null
+  /** ms since the epoch. */
+  atMs: number
+  /** At these messages, the last one included. */
+  attempts: number
 }
 
 /** Another owner has saved this lane since, with a newer epoch: the lane here must stop without saving. */
@@ -151,6 +167,11 @@ export interface LaneStore {
   save(rows: readonly LaneState[], counts: readonly LaneCounts[]): Promise<void>
   /** In place of a damaged row, whose `ownerEpoch` means nothing. Durable when it resolves. */
   repair(row: LaneState): Promise<void>
+  /**
+   * Forgets what became of the messages up to `throughSeq`, which are no longer kept, and of more than a lane may have on
+   * record. In small steps.
+   */
+  pruneHistory(destinationId: string, throughSeq: number): Promise<void>
 }
 
 /** The keys of database servers whose certificate is not verified, pinned on first use. Kept by metadata. */

@@ -172,6 +172,19 @@ export interface LaneHourRow {
   skipped_records: number
 }
 
+/** What became of a run of messages of a lane; runs of a lane never overlap. */
+export interface LaneHistoryRow {
+  destination_id: string
+  first_seq: number
+  last_seq: number
+  /** `before`: the lane began behind them. */
+  kind: 'delivered' | 'skipped' | 'dropped' | 'before'
+  at_ms: number
+  /** Of the batch that began with `first_seq`; null: they were in none. */
+  batch_last_seq: number | null
+  attempts: number
+}
+
 export interface UsageMarkRow {
   pipe_id: string
   messages: number
@@ -258,6 +271,7 @@ export interface Tables {
   lanes: LaneRow
   usage_hours: UsageHourRow
   lane_hours: LaneHourRow
+  lane_history: LaneHistoryRow
   usage_marks: UsageMarkRow
   deleted_pipes: DeletedPipeRow
   users: UserRow

@@ -22,6 +22,7 @@ import {
 import { decodeDeliverySettings, deliverySettingColumns, noDeliverySettings } from './delivery-settings.ts'
 import { readableConfig, sealConfig } from './destination-config.ts'
 import { laneRowCheck } from './lane-check.ts'
+import { recordBefore } from './lane-history.ts'
 import { requirePipe } from './pipes.ts'
 import { requireRoom, type WorkspaceQuotas } from './quotas.ts'
 import type { Sealer } from './secrets.ts'
@@ -70,6 +71,8 @@ export function destinations(
         })
         await insertColumns(trx, destinationId, destination.columns)
         await insertLane(trx, destinationId, destination.startAfterSeq)
+        if (destination.startAfterSeq > 0)
+          await recordBefore(trx, destinationId, destination.startAfterSeq, now())
         const made = required(await loadOne(trx, sealer, { workspaceId, destinationId }))
         const after = auditedState(made)
         await record({ ...of(workspaceId, made), operation: 'createDestination', before: null, after })

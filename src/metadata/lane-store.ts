@@ -17,6 +17,7 @@ import {
 import { StorageUnavailableError } from '../error-code.ts'
 import { type Connection, inWriteTransaction, type LaneRow, normaliseId } from './database.ts'
 import { isLaneRowIntact, laneRowCheck } from './lane-check.ts'
+import { forgetHistory, historyRecorder, pruneHistory } from './lane-history.ts'
 import { laneHourIncrement } from './lane-hours.ts'
 import { hourStart, type UsageIncrement, usageIncrement } from './usage.ts'
 
@@ -58,6 +59,7 @@ export function laneStore(db: Connection, now: () => number): LaneStore {
     WHERE destination_id = ${null} AND owner_epoch <= ${null}`.compile(db).sql
   const addToHour = usageIncrement(db)
   const addToLaneHour = laneHourIncrement(db)
+  const recordPassed = historyRecorder(db)
 
   return {
     async load(destinationId) {
@@ -85,6 +87,12 @@ export function laneStore(db: Connection, now: () => number): LaneStore {
         }
         await requireDeleted(trx, unsaved)
         const hourMs = hourStart(now())
+        const saved = new Set(rows.map(({ destinationId }) => normaliseId(destinationId)))
+        for (const id of unsaved) saved.delete(id)
+        await recordPassed(
+          trx,
+          counts.filter(({ destinationId }) => saved.has(normaliseId(destinationId))),
+        )
         for (const sum of sumsBy('destinationId', counts)) await trx.executeQuery(addToLaneHour(sum, hourMs))
         for (const sum of sumsBy('pipeId', counts)) await trx.executeQuery(addToHour(delivered(sum, hourMs)))
       })
@@ -97,8 +105,11 @@ export function laneStore(db: Connection, now: () => number): LaneStore {
       await inWriteTransaction(db, async (trx) => {
         const { destination_id, ...values } = encodeLane(row)
         await trx.updateTable('lanes').set(values).where('destination_id', '=', destination_id).execute()
+        await forgetHistory(trx, destination_id)
       })
     },
+
+    pruneHistory: (destinationId, throughSeq) => pruneHistory(db, destinationId, throughSeq),
   }
 }
 
@@ -180,7 +191,7 @@ function laneValues(row: LaneState): Omit<LaneRow, 'row_check'> {
   }
 }
 
-function decodeLane(row: LaneRow): LaneState {
+export function decodeLane(row: LaneRow): LaneState {
   return {
     destinationId: row.destination_id,
     cursorSeq: Number(row.cursor_seq),

@@ -19,6 +19,7 @@ import { keyRights } from './migrations/9-key-rights.ts'
 import { laneHours } from './migrations/10-lane-hours.ts'
 import { laneGenerations } from './migrations/11-lane-generations.ts'
 import { auditLog } from './migrations/12-audit-log.ts'
+import { laneHistory } from './migrations/13-lane-history.ts'
 
 export interface Migration {
   number: number
@@ -39,6 +40,7 @@ export const migrations: readonly Migration[] = [
   { number: 10, name: 'lane hours', up: laneHours },
   { number: 11, name: 'lane generations', up: laneGenerations },
   { number: 12, name: 'audit log', up: auditLog },
+  { number: 13, name: 'lane history', up: laneHistory },
 ]
 
 /**

@@ -14,6 +14,7 @@ import { type Connection, inWriteTransaction, type OpenedDatabase } from './data
 import { destinations } from './destinations.ts'
 import { directorySource } from './directory.ts'
 import { loadIdentity, loadKnownSeq, requireIdentity } from './identity.ts'
+import { laneRecords } from './lane-records.ts'
 import { laneSource } from './lane-specs.ts'
 import { laneStore } from './lane-store.ts'
 import { limits } from './limits.ts'
@@ -71,6 +72,7 @@ export async function openMetadata(
     usage: usage(db),
     version: () => opened.version(),
     overview: overview(db, sealer),
+    laneRecords: laneRecords(db),
     directory: directorySource(db),
     laneSource: laneSource(db, sealer),
     laneStore: laneStore(db, now),

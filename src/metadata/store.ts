@@ -26,7 +26,7 @@ import type { OverviewLane, OverviewPipe } from '../contract/overview.ts'
 import type { AllowedOrigin, Pipe, PipeLimits, PipeUsage } from '../contract/pipe.ts'
 import type { LaneHour, UsageHour } from '../contract/usage.ts'
 import type { User, UserRole } from '../contract/user.ts'
-import type { LaneSource, LaneStore, PinStore } from '../delivery/lane-state.ts'
+import type { LaneSource, LaneState, LaneStore, PassedMessages, PinStore } from '../delivery/lane-state.ts'
 import type { DirectorySource } from '../directory/directory.ts'
 
 /** Where the metadata is. Serialisable: every thread that needs metadata opens it from the same spec. */
@@ -288,12 +288,25 @@ export interface Metadata {
   version(): Promise<string>
   /** Every pipe with its destinations, by name, and its usage since then. Costs nothing per message. */
   overview(workspaceId: string, sinceMs: number): Promise<StoredOverviewPipe[]>
+  /**
+   * The lanes of a pipe, oldest destination first, each as it was last saved with what became of its messages between the two, which
+   * belong to it, newest first; at most `shownHistoryRuns` of them. Nothing of a pipe of another workspace.
+   */
+  laneRecords(workspaceId: string, pipeId: string, firstSeq: number, lastSeq: number): Promise<LaneRecord[]>
   readonly directory: DirectorySource
   readonly laneSource: LaneSource
   readonly laneStore: LaneStore
   readonly pinStore: PinStore
   close(): Promise<void>
 }
+
+export interface LaneRecord {
+  state: LaneState
+  runs: LaneRun[]
+}
+
+/** `before`: the lane began behind these messages. */
+export type LaneRun = Omit<PassedMessages, 'kind'> & { kind: 'delivered' | 'skipped' | 'dropped' | 'before' }
 
 /** How much of a pipe's running totals the roll-ups include: what a crash left out is added at start. */
 export interface UsageMark {

@@ -210,6 +210,7 @@ export class LaneWorld {
       store: {
         load: (id) => metadata.laneStore.load(id),
         repair: (row) => metadata.laneStore.repair(row),
+        pruneHistory: (id, throughSeq) => metadata.laneStore.pruneHistory(id, throughSeq),
         save: async (rows, counts) => {
           if (!isAlive) return never()
           this.atSave()

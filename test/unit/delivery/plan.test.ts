@@ -226,6 +226,7 @@ t.test('the saves of a tick, and all that come while one runs, are one transacti
   const store = {
     load: async () => null,
     repair: async () => {},
+    pruneHistory: async () => {},
     save: (rows: readonly LaneState[], counts: readonly LaneCounts[]) => {
       saves.push({ rows: [...rows], counts: [...counts] })
       return new Promise<void>((resolve) => {

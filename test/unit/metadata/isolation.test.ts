@@ -52,6 +52,7 @@ async function everythingOf(workspaceId: string): Promise<unknown> {
     hoursOfLane: [...(await metadata.usage.ofLane(workspaceId, destinationId, 0, Number.MAX_SAFE_INTEGER))],
     users: await metadata.users.list(workspaceId),
     overview: await metadata.overview(workspaceId, 0),
+    laneRecords: await metadata.laneRecords(workspaceId, pipeId, 1, Number.MAX_SAFE_INTEGER),
     hoursOfPipe: [...(await metadata.usage.byHour(workspaceId, [pipeId], 0, 0))],
   }
 }
@@ -74,6 +75,7 @@ const attempts: Record<string, (t: Test) => Promise<void>> = {
       hoursOfLane: [],
       users: [],
       overview: [],
+      laneRecords: [],
       hoursOfPipe: [],
     })
     t.strictSame(

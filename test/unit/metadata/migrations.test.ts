@@ -22,6 +22,7 @@ const released: Record<number, string> = {
   10: '56f37e1e5c12fbe905dd25bf8f15530806a1c3e085d458936b3d2f44d81874f1',
   11: 'd67357383086a78b0edf8a327fa55f8d5ab6ddd326381f44d936cc5f90ca5c2f',
   12: '30a6b7c66c964734e21f03cd308eccff244f36547333017909d581aa16d34afd',
+  13: '59ab7da0fbb521cdd92024119cea341f8453cbc9e99a3ea61d7b259207fa94ba',
 }
 
 t.test('the migrations are numbered from 1 without a gap, and none has changed', async (t) => {

@@ -1,0 +1,46 @@
+/**
+ * Forgets what became of messages once they are no longer kept: now and then, of one lane after the other. A failure waits for the
+ * next time.
+ */
+import type { BufferReader } from '../buffer/buffer.ts'
+import type { Logger } from '../log.ts'
+import type { Clock } from './clock.ts'
+import type { LaneSet } from './lane-set.ts'
+import type { LaneStore } from './lane-state.ts'
+
+export interface HistoryKeeperDeps {
+  lanes: Pick<LaneSet, 'lanes'>
+  reader: Pick<BufferReader, 'earliest'>
+  store: Pick<LaneStore, 'pruneHistory'>
+  clock: Clock
+  log: Logger
+}
+
+/** Retention drops whole segments, an hour of messages or less at a time. */
+const pruneEveryMs = 15 * 60_000
+
+/** Returns what ends it. */
+export function keepHistoryShort(deps: HistoryKeeperDeps): () => void {
+  let cancel = () => {}
+  let isEnded = false
+  const later = () => {
+    if (!isEnded) cancel = deps.clock.wake(pruneEveryMs, () => void prune(deps).then(later))
+  }
+  later()
+  return () => {
+    isEnded = true
+    cancel()
+  }
+}
+
+async function prune({ lanes, reader, store, log }: HistoryKeeperDeps): Promise<void> {
+  for (const { spec } of [...lanes.lanes()]) {
+    try {
+      const { seq } = await reader.earliest(spec.pipeId)
+      await store.pruneHistory(spec.destinationId, seq)
+    } catch (err) {
+      log.warn({ err, destination_id: spec.destinationId }, 'lane.history_not_pruned')
+      return
+    }
+  }
+}

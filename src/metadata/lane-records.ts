@@ -1,0 +1,62 @@
+/** Lanes as they were last saved, with what became of some messages of their pipe: from one snapshot. */
+import { resourceLimits } from '../contract/resource-limits.ts'
+import { type Connection, inSnapshot, type LaneHistoryRow, normaliseId } from './database.ts'
+import { decodeLane } from './lane-store.ts'
+import type { LaneRecord, LaneRun, Metadata } from './store.ts'
+
+/** `Metadata['laneRecords']` */
+export function laneRecords(db: Connection): Metadata['laneRecords'] {
+  return (workspaceId, pipeId, firstSeq, lastSeq) =>
+    inSnapshot(db, async (trx) => {
+      const lanes = await trx
+        .selectFrom('lanes')
+        .innerJoin('destinations', 'destinations.destination_id', 'lanes.destination_id')
+        .innerJoin('pipes', 'pipes.pipe_id', 'destinations.pipe_id')
+        .selectAll('lanes')
+        .where('destinations.pipe_id', '=', normaliseId(pipeId))
+        .where('pipes.workspace_id', '=', normaliseId(workspaceId))
+        .orderBy('destinations.creation_order')
+        .execute()
+      const found: LaneRecord[] = []
+      for (const lane of lanes) {
+        const runs = await runsOf(trx, lane.destination_id, firstSeq, lastSeq)
+        found.push({ state: decodeLane(lane), runs })
+      }
+      return found
+    })
+}
+
+/** Runs do not overlap: of those that begin before `firstSeq` only the last one can reach it. */
+async function runsOf(
+  trx: Connection,
+  destinationId: string,
+  firstSeq: number,
+  lastSeq: number,
+): Promise<LaneRun[]> {
+  const own = trx.selectFrom('lane_history').where('destination_id', '=', destinationId)
+  const before = await own
+    .select('first_seq')
+    .where('first_seq', '<=', firstSeq)
+    .orderBy('first_seq', 'desc')
+    .limit(1)
+    .executeTakeFirst()
+  const rows = await own
+    .selectAll()
+    .where('first_seq', '>=', before?.first_seq ?? firstSeq)
+    .where('first_seq', '<=', lastSeq)
+    .orderBy('first_seq', 'desc')
+    .limit(resourceLimits.shownHistoryRuns)
+    .execute()
+  return rows.map(decodeRun).filter((run) => run.lastSeq >= firstSeq)
+}
+
+function decodeRun(row: LaneHistoryRow): LaneRun {
+  return {
+    kind: row.kind,
+    firstSeq: Number(row.first_seq),
+    lastSeq: Number(row.last_seq),
+    batchLastSeq: row.batch_last_seq === null ? null : Number(row.batch_last_seq),
+    atMs: Number(row.at_ms),
+    attempts: Number(row.attempts),
+  }
+}

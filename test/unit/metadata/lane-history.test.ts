@@ -1,0 +1,114 @@
+/** What became of messages: found by any of their seqs, pruned with the buffer and beyond what a lane may have on record. */
+import Database from 'better-sqlite3'
+import t from 'tap'
+import { resourceLimits } from '../../../src/contract/resource-limits.ts'
+import type { PassedMessages } from '../../../src/delivery/lane-state.ts'
+import { newPipe, newWorkspace, open, pullDestination, testFile } from './fixture.ts'
+
+const run = (firstSeq: number, lastSeq: number, more: Partial<PassedMessages> = {}): PassedMessages => ({
+  ...{ kind: 'delivered', firstSeq, lastSeq, batchLastSeq: lastSeq, atMs: 1_000 + lastSeq, attempts: 1 },
+  ...more,
+})
+
+async function scene(t: Parameters<typeof testFile>[0], startAfterSeq = 0) {
+  const options = testFile(t)
+  const metadata = await open(t, options)
+  const workspaceId = await newWorkspace(metadata, 'default')
+  const { pipe_id: pipeId } = await newPipe(metadata, workspaceId, 'events')
+  const made = await metadata.destinations.create(workspaceId, pipeId, pullDestination(startAfterSeq))
+  const destinationId = made.destination_id
+  const row = (await metadata.laneStore.load(destinationId))!
+  const counts = { destinationId, pipeId, deliveredRecords: 0, failedAttempts: 0, skippedRecords: 0 }
+  const pass = (cursorSeq: number, ...passed: PassedMessages[]) =>
+    metadata.laneStore.save([{ ...row, cursorSeq }], [{ ...counts, passed }])
+  const at = async (first: number, last = first) =>
+    (await metadata.laneRecords(workspaceId, pipeId, first, last))[0]!.runs.map((found) => [
+      found.kind,
+      found.firstSeq,
+      found.lastSeq,
+    ])
+  return { ...options, metadata, workspaceId, pipeId, destinationId, row, counts, pass, at }
+}
+
+t.test('the run of a message is found by any seq of it, and by none beside it', async (t) => {
+  const { pass, at, metadata, workspaceId, pipeId } = await scene(t)
+  await pass(
+    19,
+    run(3, 9),
+    run(12, 12, { kind: 'skipped', batchLastSeq: null }),
+    run(13, 19, { kind: 'dropped' }),
+  )
+  t.strictSame(await at(2), [])
+  for (const seq of [3, 5, 9]) t.strictSame(await at(seq), [['delivered', 3, 9]])
+  t.strictSame(await at(10), [], 'of another pipe')
+  t.strictSame(await at(12), [['skipped', 12, 12]])
+  t.strictSame(await at(5, 13), [
+    ['dropped', 13, 19],
+    ['skipped', 12, 12],
+    ['delivered', 3, 9],
+  ])
+  const [lane] = await metadata.laneRecords(workspaceId, pipeId, 4, 4)
+  t.match(lane, { state: { cursorSeq: 19 }, runs: [{ batchLastSeq: 9, atMs: 1_009, attempts: 1 }] })
+})
+
+t.test('a lane that began behind messages says so, and one from the earliest does not', async (t) => {
+  const { at } = await scene(t, 40)
+  t.strictSame(await at(40), [['before', 1, 40]])
+  t.strictSame(await at(41), [])
+  t.strictSame(await (await scene(t)).at(1), [])
+})
+
+t.test('a rewind voids what lies ahead of the cursor and cuts the run that it lies in', async (t) => {
+  const { pass, at } = await scene(t)
+  await pass(30, run(1, 10), run(11, 20), run(21, 30))
+  await pass(15, run(16, 30, { kind: 'rewound' }))
+  t.strictSame(await at(1, 99), [
+    ['delivered', 11, 15],
+    ['delivered', 1, 10],
+  ])
+  await pass(30, run(16, 30))
+  t.strictSame(await at(18), [['delivered', 16, 30]])
+})
+
+t.test('nothing of a save that fails stays, nor of a destination that is gone', async (t) => {
+  const { pass, at, metadata, workspaceId, pipeId, destinationId, row, counts } = await scene(t)
+  await metadata.laneStore.save([{ ...row, ownerEpoch: 5 }], [])
+  await t.rejects(pass(10, run(1, 10)), { name: 'LaneOwnershipLostError' })
+  t.strictSame(await at(5), [])
+  await metadata.destinations.delete(workspaceId, pipeId, destinationId)
+  await metadata.laneStore.save([{ ...row, ownerEpoch: 5 }], [{ ...counts, passed: [run(1, 10)] }])
+  t.strictSame(await metadata.laneRecords(workspaceId, pipeId, 1, 10), [])
+})
+
+t.test('a repaired lane has nothing on record', async (t) => {
+  const { pass, at, metadata, row } = await scene(t)
+  await pass(10, run(1, 10))
+  await metadata.laneStore.repair(row)
+  t.strictSame(await at(5), [])
+})
+
+t.test('what is no longer kept is forgotten, in steps; what reaches into what is kept stays', async (t) => {
+  const { pass, at, metadata, destinationId } = await scene(t)
+  await pass(60_000, ...Array.from({ length: 6_000 }, (_, index) => run(index * 10 + 1, index * 10 + 10)))
+  await metadata.laneStore.pruneHistory(destinationId, 50_005)
+  t.strictSame(await at(50_000), [])
+  t.strictSame(await at(50_005), [['delivered', 50_001, 50_010]])
+  await metadata.laneStore.pruneHistory(destinationId, 60_000)
+  t.strictSame(await at(1, 60_000), [])
+  await metadata.laneStore.pruneHistory(destinationId, 60_000)
+})
+
+t.test('a lane has so many runs on record and no more', async (t) => {
+  const { at, metadata, file, destinationId } = await scene(t)
+  const beyond = 2_500
+  const db = new Database(file)
+  db.prepare(
+    `INSERT INTO lane_history WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
+     SELECT ?, i, i, 'delivered', 1, i, 1 FROM n`,
+  ).run(resourceLimits.historyRowsPerLane + beyond, destinationId)
+  await metadata.laneStore.pruneHistory(destinationId, 0)
+  t.equal(db.prepare('SELECT count(*) FROM lane_history').pluck().get(), resourceLimits.historyRowsPerLane)
+  db.close()
+  t.strictSame(await at(beyond), [], 'the oldest go')
+  t.strictSame(await at(beyond + 1), [['delivered', beyond + 1, beyond + 1]])
+})
