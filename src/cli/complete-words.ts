@@ -1,6 +1,6 @@
 /** What could come next on a command line: sub-commands, options, their choices, and live names from the daemon. */
 import type { Command, Option } from 'commander'
-import { kindOf } from '../client/workspace.ts'
+import { allDestinations, type DestinationOfPipe, fullName } from '../client/workspace.ts'
 import { userRoles } from '../contract/user.ts'
 import { connect } from './connection.ts'
 
@@ -96,25 +96,16 @@ async function liveNames(argument: string, command: Command, env: NodeJS.Process
     }
     const { pipes } = (await client.pipes.list()).body
     if (argument === 'pipe') return pipes.map((one) => one.pipe_name)
-    const { allDestinations } = await import('../client/workspace.ts')
-    return destinationNames(await allDestinations(client, pipes))
+    return (await allDestinations(client, pipes)).map(destinationWord)
   } catch {
     return []
   }
 }
 
-/** `orders/pull` where that names one destination, else `orders/` and the start of its id. */
-function destinationNames(
-  all: Awaited<ReturnType<typeof import('../client/workspace.ts').allDestinations>>,
-): string[] {
-  const names = all.map(
-    ({ pipe, destination }) => `${pipe.pipe_name}/${destination.destination_name ?? kindOf(destination)}`,
-  )
-  return all.map(({ pipe, destination }, index) => {
-    const name = names[index] ?? ''
-    const unique = names.filter((one) => one === name).length === 1
-    return unique ? name : `${pipe.pipe_name}/${destination.destination_id.slice(0, 8)}`
-  })
+/** `orders/warehouse`; of one that has to be quoted `orders/` and the start of its id. */
+function destinationWord({ pipe, destination }: DestinationOfPipe): string {
+  const name = fullName(pipe, destination)
+  return isPlain(name) ? name : `${pipe.pipe_name}/${destination.destination_id.slice(0, 8)}`
 }
 
 async function profileNames(env: NodeJS.ProcessEnv): Promise<string[]> {

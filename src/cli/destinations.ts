@@ -6,6 +6,7 @@ import {
   allDestinations,
   type DestinationOfPipe,
   describeTarget,
+  fullName,
   kindOf,
   stateOf,
 } from '../client/workspace.ts'
@@ -55,12 +56,12 @@ function addReading(destinations: Command): void {
       const view = {
         json: JSON.stringify({ destinations: all.map((one) => one.destination) }),
         items: () => all.map((one) => JSON.stringify(one.destination)),
-        names: () => all.map((one) => one.destination.destination_id),
+        names: () => all.map(({ pipe, destination }) => fullName(pipe, destination)),
         table: () => ({
           columns: ['PIPE', 'NAME', 'KIND', 'STATUS', 'LANE', 'BACKLOG', 'TARGET', 'DESTINATION ID'],
           rows: all.map(({ pipe, destination }) => [
             pipe.pipe_name,
-            destination.destination_name ?? '-',
+            destination.destination_name,
             kindOf(destination),
             destination.destination_status,
             stateOf(destination, Date.now()),
@@ -122,7 +123,7 @@ function addWriting(destinations: Command): void {
       const reply = await client.destinations.create(pipe.pipe_id, body)
       const id = reply.body.destination_id
       sayOpenSecrets(body)
-      say(`Added a destination to ${pipe.pipe_name}. Watch it with: pipectl lanes list ${pipe.pipe_name}`)
+      say(`Added ${fullName(pipe, reply.body)}. Watch it with: pipectl lanes list ${pipe.pipe_name}`)
       await print(oneView(reply.text, id, [['destination_id', id]]), options.output)
     },
   })
@@ -147,13 +148,13 @@ function addWriting(destinations: Command): void {
       const lost = found.destination.columns?.length ?? 0
       if (lost > 0 && (options.column !== undefined || options.columns === false)) {
         await confirm(
-          `Replace all ${counted(lost, 'column mapping')} of ${found.pipe.pipe_name}/${kindOf(found.destination)} with ${counted(patch.columns?.length ?? 0, 'mapping')}? (--add-column keeps the others.)`,
+          `Replace all ${counted(lost, 'column mapping')} of ${fullName(found.pipe, found.destination)} with ${counted(patch.columns?.length ?? 0, 'mapping')}? (--add-column keeps the others.)`,
           options.yes,
         )
       }
       const id = found.destination.destination_id
       const reply = await client.destinations.update(found.pipe.pipe_id, id, patch)
-      say(`Updated ${found.pipe.pipe_name}/${kindOf(found.destination)}.`)
+      say(`Updated ${fullName(found.pipe, reply.body.destination)}.`)
       sayOpenSecrets(patch)
       const rows = detailRows({ pipe: found.pipe, destination: reply.body.destination })
       await print(oneView(reply.text, id, rows), options.output)
@@ -234,7 +235,7 @@ function addDelete(destinations: Command): void {
     action: async ([reference], options) => {
       const client = await connect(options)
       const { pipe, destination } = await findDestination(client, reference!)
-      const name = `${pipe.pipe_name}/${kindOf(destination)} (${describeTarget(destination)})`
+      const name = `${fullName(pipe, destination)} (${describeTarget(destination)})`
       const pending = destination.lane.pending_messages
       const loss = pending > 0 ? ` It has not received ${counted(pending, 'message')}.` : ''
       await confirm(`Delete destination ${name}?${loss}`, options.yes)
@@ -255,9 +256,9 @@ function addTypeOption(command: Command): void {
 function detailRows(one: DestinationOfPipe): string[][] {
   const { destination } = one
   return [
-    ['destination_id', destination.destination_id],
     ['pipe', one.pipe.pipe_name],
-    ['destination_name', show(destination.destination_name)],
+    ['destination_name', destination.destination_name],
+    ['destination_id', destination.destination_id],
     ['destination_type', destination.destination_type],
     ['destination_status', destination.destination_status],
     ['destination_max_retry_seconds', String(destination.destination_max_retry_seconds)],

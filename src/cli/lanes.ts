@@ -6,6 +6,7 @@ import {
   allDestinations,
   type DestinationOfPipe,
   describeTarget,
+  fullName,
   kindOf,
   severity,
   stateOf,
@@ -42,6 +43,7 @@ export function addLanesCommands(program: Command): void {
         pipe_name: pipe.pipe_name,
         pipe_id: pipe.pipe_id,
         destination_id: destination.destination_id,
+        destination_name: destination.destination_name,
         destination_type: destination.destination_type,
         destination_status: destination.destination_status,
         ...destination.lane,
@@ -50,7 +52,7 @@ export function addLanesCommands(program: Command): void {
       const view = {
         json: JSON.stringify({ lanes: items }),
         items: () => items.map((one) => JSON.stringify(one)),
-        names: () => items.map((one) => one.destination_id),
+        names: () => shown.map(({ pipe, destination }) => fullName(pipe, destination)),
         table: () => laneTable(shown, nowMs),
       }
       await print(view, options.output)
@@ -68,14 +70,12 @@ export function addLanesCommands(program: Command): void {
       const { pipe, destination } = await findDestination(client, reference!)
       const blocking = destination.lane.blocking_msg_id
       const what = blocking === null ? 'the blocking message, if there is one,' : `message ${blocking}`
-      await confirm(
-        `Skip ${what} of ${pipe.pipe_name}/${kindOf(destination)}? This destination never receives it.`,
-        options.yes,
-      )
+      const name = fullName(pipe, destination)
+      await confirm(`Skip ${what} of ${name}? This destination never receives it.`, options.yes)
       const reply = await client.lanes.skip(pipe.pipe_id, destination.destination_id)
       await print(oneView(reply.text, reply.body.status, [['status', reply.body.status]]), options.output)
       if (!reply.body.skipped) throw nothingBlocks()
-      say(`Skipped ${what} of ${pipe.pipe_name}.`)
+      say(`Skipped ${what} of ${name}.`)
     },
   })
   define(lanes, {
@@ -111,7 +111,7 @@ export function addLanesCommands(program: Command): void {
       const to = /^\d+$/.test(options.to) ? Number(options.to) : options.to
       const client = await connect(options)
       const { pipe, destination } = await findDestination(client, reference!)
-      const name = `${pipe.pipe_name}/${kindOf(destination)}`
+      const name = fullName(pipe, destination)
       await confirm(`Move the lane of ${name} from ${destination.lane.cursor_seq} to ${to}?`, options.yes)
       const reply = await client.lanes.rewind(pipe.pipe_id, destination.destination_id, to)
       const cursor = String(reply.body.cursor_seq)

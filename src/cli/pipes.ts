@@ -2,7 +2,7 @@
 import type { Command } from 'commander'
 import type { PipeDetail, PipeList } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
-import { describeTarget, kindOf } from '../client/workspace.ts'
+import { describeTarget } from '../client/workspace.ts'
 import { ago, bytes, count, counted } from '../quantities.ts'
 import { connect } from './connection.ts'
 import { type CommonOptions, define, formats, group } from './define.ts'
@@ -154,7 +154,7 @@ function detailTable(detail: PipeDetail, ingestUrl: string): Table {
   for (const one of detail.destinations) {
     const state = `${one.lane.lane_state}, ${count(one.lane.pending_messages)} pending`
     rows.push([
-      `destination ${one.destination_name ?? kindOf(one)}`,
+      `destination ${one.destination_name}`,
       `${one.destination_id}  ${describeTarget(one)}  ${state}`,
     ])
   }

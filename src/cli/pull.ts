@@ -1,7 +1,7 @@
 /** `pipectl pull`: records out of a pull destination, at least once. */
 import { type Command, Option } from 'commander'
 import { exitCodes, Failure } from '../client/failure.ts'
-import { kindOf } from '../client/workspace.ts'
+import { fullName } from '../client/workspace.ts'
 import { counted } from '../quantities.ts'
 import { connect } from './connection.ts'
 import { define } from './define.ts'
@@ -55,7 +55,7 @@ PIPECTL_FORWARD_AUTH_HEADER is sent to --forward-to as its Authorization header.
       if (destination.destination_type !== 'destination_pull') {
         throw new Failure(
           exitCodes.usage,
-          `${pipe.pipe_name}/${kindOf(destination)} is not a pull destination: its records are delivered to it`,
+          `${fullName(pipe, destination)} is not a pull destination: its records are delivered to it`,
           `add one with \`pipectl destinations create ${pipe.pipe_name} --type pull\``,
         )
       }

@@ -1,6 +1,6 @@
 /**
- * How people name things: a pipe by name, UUID or the start of its UUID; a destination by UUID, the start of its
- * UUID, its pipe's name when that pipe has only one destination, or `PIPE/NAME`, `PIPE/KIND` and `PIPE/START` (`orders/pull`).
+ * How people name things: a pipe by name, UUID or the start of its UUID; a destination by `PIPE/NAME` (`orders/warehouse`), its
+ * pipe's name when that pipe has only one destination, `PIPE/KIND` where that fits one, `PIPE/START` of its UUID, or its UUID.
  * What fits several things is an error that lists them (usage); what fits none is one that says how to look (not found).
  */
 
@@ -71,7 +71,7 @@ function pickDestination(
   const ofKind = destinations.filter((one) => kindOf(one) === part || one.destination_type === part)
   const matches =
     ofKind.length > 0 ? ofKind : destinations.filter((one) => startsLike(one.destination_id, part))
-  return only('destination', reference, matches, (one) => listed(one, pipeName), byId(pipeName, matches))
+  return only('destination', reference, matches, (one) => listed(one, pipeName), byName(pipeName, matches))
 }
 
 /** All of them where none is of the type: the caller then says what it wanted. */
@@ -84,20 +84,16 @@ function amongType(
 }
 
 function pickOnly(found: readonly Destination[], pipeName: string, reference: string): Destination {
-  const kinds = new Set(found.map(kindOf))
-  const byKind = `name one of them as ${pipeName}/KIND, e.g. ${pipeName}/${[...kinds][0]}`
-  const hint = kinds.size === found.length ? byKind : byId(pipeName, found)
-  return only('destination', reference, found, (one) => listed(one, pipeName), hint)
+  return only('destination', reference, found, (one) => listed(one, pipeName), byName(pipeName, found))
 }
 
-/** What names one of several that have everything but the id in common. */
-function byId(pipeName: string, matches: readonly Destination[]): string {
-  return `name one of them by the start of its id, e.g. ${pipeName}/${matches[0]?.destination_id.slice(0, 8)}`
+function byName(pipeName: string, [first]: readonly Destination[]): string {
+  return `name one of them as PIPE/NAME, e.g. ${pipeName}/${first?.destination_name}`
 }
 
 function listed(destination: Destination, pipeName: string): string {
-  const name = destination.destination_name ?? kindOf(destination)
-  return `${destination.destination_id}  ${pipeName}/${name}  ${describeTarget(destination)}`
+  const name = `${pipeName}/${destination.destination_name}`
+  return `${name}  ${kindOf(destination)} ${describeTarget(destination)}  ${destination.destination_id}`
 }
 
 function startsLike(id: string, reference: string): boolean {

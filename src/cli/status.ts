@@ -3,7 +3,7 @@ import type { Command } from 'commander'
 import { openClient } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { OverviewFeed } from '../client/overview-feed.ts'
-import { kindOf, severity, stateOf } from '../client/workspace.ts'
+import { fullName, severity, stateOf } from '../client/workspace.ts'
 import { isFailing } from '../contract/lane-failing.ts'
 import { usageStatsWindowHours } from '../contract/pipe.ts'
 import { bytes, count, counted, duration } from '../quantities.ts'
@@ -80,6 +80,7 @@ export function addStatusCommands(program: Command): void {
         stuck_lanes: stuck.map(({ pipe, destination }) => ({
           pipe_name: pipe.pipe_name,
           destination_id: destination.destination_id,
+          destination_name: destination.destination_name,
           lane_state: destination.lane.lane_state,
           is_failing: isFailing(destination.lane, nowMs),
           last_error: destination.lane.last_error,
@@ -99,13 +100,13 @@ export function addStatusCommands(program: Command): void {
         ['lanes', `${status.lanes_count}, ${stuck.length} stuck`],
         ...(stale.length === 0 ? [] : [['stale', `${counted(stale.length, 'lane')}: ${staleWords}`]]),
         ...stuck.map(({ pipe, destination }) => [
-          `stuck: ${pipe.pipe_name}/${kindOf(destination)}`,
+          `stuck: ${fullName(pipe, destination)}`,
           `${stateOf(destination, nowMs)}: ${destination.lane.last_error?.message ?? 'blocked by status'}`,
         ]),
       ]
       // For scripts: what needs attention, or that nothing does.
-      const stuckIds = stuck.map(({ destination }) => destination.destination_id)
-      const names = () => (stuckIds.length === 0 ? [status.health] : stuckIds)
+      const stuckNames = stuck.map(({ pipe, destination }) => fullName(pipe, destination))
+      const names = () => (stuckNames.length === 0 ? [status.health] : stuckNames)
       await print({ ...oneView(JSON.stringify(status), status.health, rows), names }, options.output)
       if (options.check !== true || stuck.length === 0) return
       throw new Failure(

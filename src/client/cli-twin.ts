@@ -2,6 +2,7 @@
 import type { ColumnMapping } from '../contract/destination.ts'
 import { type DestinationType, redacted, wordsOf } from '../contract/destination-words.ts'
 import { hasUrlSecrets } from '../contract/secret-url.ts'
+import { printable } from './printable.ts'
 
 /** Quoted for a POSIX shell where it has to be. */
 export function quoted(text: string): string {
@@ -13,13 +14,13 @@ export function command(...words: (string | null | undefined | false)[]): string
   return ['pipectl', ...words.filter((word) => typeof word === 'string').map(quoted)].join(' ')
 }
 
-/** Control characters would act on the terminal that the command is pasted into; the daemon takes none. */
+/** By its id where the name has characters that would act on the terminal, or could not be told from others there. */
 export function destinationName(
   pipeName: string,
-  destination: { destination_id: string; destination_name?: string | null },
+  destination: { destination_id: string; destination_name: string },
 ): string {
-  const name = destination.destination_name ?? ''
-  return /^[\w.-]+$/.test(name) ? `${pipeName}/${name}` : destination.destination_id
+  const name = destination.destination_name
+  return printable(name) === name ? `${pipeName}/${name}` : destination.destination_id
 }
 
 const geoNames: Record<string, string> = {

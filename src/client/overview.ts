@@ -95,7 +95,8 @@ export function matchesPipe(pipe: OverviewPipe, wanted: string, nowMs: number): 
     pipe.pipe_id,
     pipe.pipe_status,
     ...pipe.lanes.flatMap((one) => [
-      one.destination_name ?? '',
+      one.destination_name,
+      `${pipe.pipe_name}/${one.destination_name}`,
       one.destination_type,
       one.lane.lane_state,
       stateWord(one, nowMs),

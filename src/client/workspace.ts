@@ -52,6 +52,14 @@ async function pipeDetail(client: Client, pipeId: string, signal?: AbortSignal):
   }
 }
 
+/** What people call a destination and its lane: `orders/warehouse`. Every command takes it. */
+export function fullName(
+  { pipe_name }: Pick<Pipe, 'pipe_name'>,
+  { destination_name }: Pick<Destination, 'destination_name'>,
+): string {
+  return `${pipe_name}/${destination_name}`
+}
+
 /** `database` for `destination_database`, and so on. */
 export function kindOf({ destination_type }: Pick<Destination, 'destination_type'>): string {
   return wordsOf(destination_type).kind

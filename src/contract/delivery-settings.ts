@@ -1,8 +1,9 @@
 /**
  * A destination's name and its delivery settings of its own (contract "Settled after the first audit"). All of them may
- * be left out; null says the same as leaving out, and resets on PATCH.
+ * be left out; null says the same as leaving out, and resets on PATCH: the name to the default by its kind.
  */
 import Type, { type Static } from 'typebox'
+import { destinationNamePattern } from './validate.ts'
 
 const nullable = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()])
 const closed = { additionalProperties: false } as const
@@ -10,7 +11,9 @@ const closed = { additionalProperties: false } as const
 const DestinationName = Type.String({
   minLength: 1,
   maxLength: 100,
-  description: 'Unique in its pipe.',
+  pattern: destinationNamePattern,
+  description:
+    'Unique in its pipe: PIPE/NAME names the destination wherever people do. Without one, and for null, it is the kind (`database`, `object-store`, `http-endpoint`, `pull`), with -2, -3 … where that is taken.',
 })
 
 export const DestinationFlush = Type.Object(
@@ -44,7 +47,7 @@ export const defaultConcurrency = 1
 
 /** As responses show them: null where a destination has none. */
 export const shownDeliverySettings = {
-  destination_name: nullable(DestinationName),
+  destination_name: Type.String({ description: 'Unique in its pipe.' }),
   flush: nullable(DestinationFlush),
   rate: nullable(DestinationRate),
 } as const
@@ -59,8 +62,11 @@ export const givenDeliverySettings = {
 /** For HTTP endpoints alone. */
 export const givenConcurrency = { concurrency: Type.Optional(nullable(DestinationConcurrency)) } as const
 
+/** Null: the default. Left out: it stays as it is. */
+export type GivenDeliverySettings = { [Key in keyof DeliverySettings]?: DeliverySettings[Key] | null }
+
 export interface DeliverySettings {
-  destination_name: string | null
+  destination_name: string
   flush: DestinationFlush | null
   rate: DestinationRate | null
   /** Null: the default. */

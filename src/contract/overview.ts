@@ -26,7 +26,7 @@ export type PipeCounters = Static<typeof PipeCounters>
 export const OverviewLane = Type.Object({
   destination_id: uuid(),
   destination_type: Type.Enum([...destinationTypes]),
-  destination_name: nullable(Type.String()),
+  destination_name: Type.String(),
   destination_status: destinationStatus,
   destination_target: Type.String({
     description: 'Where it puts records, in one short text without secrets.',

@@ -46,7 +46,7 @@ export const responseBodies = {
     api_keys: Type.Array(ApiKey),
   }),
   pipe: Type.Object({ pipe: Pipe }),
-  destinationCreated: Type.Object({ destination_id: uuid() }),
+  destinationCreated: Type.Object({ destination_id: uuid(), destination_name: Type.String() }),
   destination: Type.Object({ destination: Destination }),
   skipped: Type.Object({
     skipped: Type.Boolean(),

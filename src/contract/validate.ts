@@ -164,6 +164,10 @@ function sentence(error: TLocalizedValidationError, value: unknown): string {
 /** The pattern of texts in which control characters have no place (contract "Text"). */
 export const withoutControls = '^[^\\u0000-\\u001F\\u007F-\\u009F]*$'
 
+/** PIPE/NAME is split at its slash, and blanks at the ends are not seen. */
+export const destinationNamePattern =
+  '^(?! )[^\\u0000-\\u001F\\u007F-\\u009F/]*[^\\u0000-\\u0020\\u007F-\\u009F/]$'
+
 /** ASCII alone: names that look alike would be different accounts. */
 export const emailPattern =
   "^[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9]([A-Za-z0-9.-]{0,187}[A-Za-z0-9])?$"
@@ -175,6 +179,7 @@ const patternWords: Record<string, string> = {
     'must be http:// or https:// and a host of letters, digits, dots and hyphens, with an optional :port and no path',
   [emailPattern]: 'must be an e-mail address such as ada@example.com',
   [withoutControls]: 'must not contain control characters',
+  [destinationNamePattern]: 'must not hold a slash or control characters, nor begin or end with a space',
   '^[0-9]{1,5}$': 'must be a port number from 1 to 65535',
 }
 

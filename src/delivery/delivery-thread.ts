@@ -28,6 +28,7 @@ import {
 } from './delivery-protocol.ts'
 import { keepHistoryShort } from './history-keeper.ts'
 import { isolatedDrivers } from './isolated-driver.ts'
+import { namesOf } from './lane-log.ts'
 import { ownsEverything } from './lane-ownership.ts'
 import { openLaneService } from './lane-service.ts'
 import { LaneSet } from './lane-set.ts'
@@ -114,12 +115,12 @@ port.on('message', (message: ToDeliveryWorker) => {
 post({ kind: 'ready' })
 
 /** What it rejects with becomes an error of the destination, so what ends the worker is seen to here. */
-function pinFor({ destinationId, pipeId, pinGeneration }: LaneSpec): PinServerKey {
+function pinFor(spec: LaneSpec): PinServerKey {
+  const { destinationId, pinGeneration } = spec
   return async (sha256) => {
     try {
       const pinned = await metadata.pinStore.pin(destinationId, pinGeneration, sha256)
-      if (pinned?.isNew)
-        log.info({ destination_id: destinationId, pipe_id: pipeId, sha256 }, 'destination.key_pinned')
+      if (pinned?.isNew) log.info({ ...namesOf(spec), sha256 }, 'destination.key_pinned')
       return pinned?.sha256 ?? null
     } catch (error) {
       if (isIoError(error)) fail(error)

@@ -7,6 +7,8 @@ import type { DroppedMessages } from './batch-reader.ts'
 import type { LaneSpec } from './lane-state.ts'
 
 export interface LaneLog {
+  /** It has another name from now on. */
+  renamed(spec: LaneSpec): void
   attempted(batch: Batch, attempt: number, outcome: AttemptOutcome, ms: number): void
   /** An isolated message was rejected for good: an operator has to act. */
   stuck(message: StoredMessage, error: DeliveryError): void
@@ -19,8 +21,8 @@ export interface LaneLog {
   notSaved(): void
 }
 
-export function openLaneLog(log: Logger, { destinationId, pipeId }: LaneSpec): LaneLog {
-  const lane = { destination_id: destinationId, pipe_id: pipeId }
+export function openLaneLog(log: Logger, spec: LaneSpec): LaneLog {
+  let lane = namesOf(spec)
   const failed = ({ msgId, seq }: StoredMessage, { code, message }: DeliveryError) => ({
     ...lane,
     msg_id: msgId,
@@ -29,6 +31,9 @@ export function openLaneLog(log: Logger, { destinationId, pipeId }: LaneSpec): L
     message,
   })
   return {
+    renamed: (now) => {
+      lane = namesOf(now)
+    },
     attempted(batch, attempt, outcome, ms) {
       const error = outcome.kind === 'failed' ? outcome.error : null
       const fields = {
@@ -60,4 +65,9 @@ export function openLaneLog(log: Logger, { destinationId, pipeId }: LaneSpec): L
     ownershipLost: () => log.warn(lane, 'lane.ownership_lost'),
     notSaved: () => log.warn(lane, 'lane.not_saved'),
   }
+}
+
+/** Which lane a line is about, for machines and for people. */
+export function namesOf({ destinationId, pipeId, pipeName, name }: LaneSpec): Record<string, string> {
+  return { destination_id: destinationId, pipe_id: pipeId, pipe_name: pipeName, destination_name: name }
 }

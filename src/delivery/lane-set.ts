@@ -18,6 +18,7 @@ import { type Clock, pollIntervalMs } from './clock.ts'
 import { EventLoopTurns } from './event-loop-turns.ts'
 import { FailingLanes } from './failing-lanes.ts'
 import type { Lane } from './lane.ts'
+import { namesOf } from './lane-log.ts'
 import type { LaneOwnership } from './lane-ownership.ts'
 import { LaneSaver } from './lane-saver.ts'
 import {
@@ -215,21 +216,23 @@ export class LaneSet {
     return lane
   }
 
-  async #load({ destinationId, pipeId }: LaneSpec): Promise<LaneState> {
+  async #load(spec: LaneSpec): Promise<LaneState> {
     const { store, log } = this.#options
+    const { destinationId } = spec
     try {
       return (await store.load(destinationId)) ?? newLaneState(destinationId)
     } catch (error) {
       if (!(error instanceof LaneStateDamagedError)) throw error
       const row = afterStateDamaged(error.found, this.#options.clock.now())
       await store.repair(row)
-      log.error({ destination_id: destinationId, pipe_id: pipeId }, 'lane.state_damaged')
+      log.error(namesOf(spec), 'lane.state_damaged')
       return row
     }
   }
 
   /** A lane that has seen more than the log holds would wait until the log has caught up with it: it counts anew. */
-  async #relocated({ destinationId, pipeId }: LaneSpec, row: LaneState): Promise<LaneState> {
+  async #relocated(spec: LaneSpec, row: LaneState): Promise<LaneState> {
+    const { pipeId } = spec
     const { cursorSeq, cursorMark } = row
     if (cursorMark === null) return row
     const { reader, log } = this.#options
@@ -238,8 +241,8 @@ export class LaneSet {
     const { seq } = await reader.cursorAt(pipeId, cursorSeq)
     log.error(
       {
-        ...{ destination_id: destinationId, pipe_id: pipeId, missing_messages: missing },
-        ...{ first_seq: seq + 1, last_seq: cursorSeq },
+        ...namesOf(spec),
+        ...{ missing_messages: missing, first_seq: seq + 1, last_seq: cursorSeq },
       },
       'buffer.behind_lanes',
     )

@@ -19,7 +19,8 @@ export type LaneSpec = DestinationSpec & {
   readonly workspaceId: string
   readonly status: DestinationStatus
   readonly maxRetrySeconds: number
-  readonly name: string | null
+  /** Unique in its pipe; for people. */
+  readonly name: string
   readonly flush: FlushLimits
   /** The most requests that may be begun per second; null: as many as it takes. */
   readonly rate: { requestsPerSecond: number } | null

@@ -194,6 +194,7 @@ export class PullLane implements Lane, PullConsumers {
   async reconfigure(spec: LaneSpec): Promise<void> {
     await this.#command(undefined, async () => {
       this.#spec = spec
+      this.#state.log.renamed(spec)
     })
   }
 

@@ -168,6 +168,8 @@ export class PushLane implements Lane {
     await this.#command(undefined, async () => {
       const before = this.#spec
       this.#spec = spec
+      this.#state.log.renamed(spec)
+      if (transition.isOnlyRenamed(before, spec)) return
       this.#attempts.forgetTimeouts()
       this.#retry.tryNow()
       this.#state.change(transition.afterReconfigured(this.row, before, spec))

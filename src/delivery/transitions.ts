@@ -3,6 +3,7 @@
  * never changed in place: a saved row stays what was saved. What an attempt changes is in `attempt-transitions.ts`.
  */
 import assert from 'node:assert'
+import { isDeepStrictEqual } from 'node:util'
 import type { Cursor, MarkedMessage, StoredMessage } from '../buffer/buffer.ts'
 import type { LaneSpec, LaneState } from './lane-state.ts'
 
@@ -102,6 +103,12 @@ function afterChangedLimits(row: LaneState): LaneState {
 /** Another destination: what was stored of half a message was stored elsewhere. */
 function afterChangedDestination(row: LaneState): LaneState {
   return { ...afterChangedLimits(row), recordOffset: 0 }
+}
+
+/** Its name is for people: nothing else of it is different. */
+export function isOnlyRenamed(before: LaneSpec, after: LaneSpec): boolean {
+  const { name, revision } = after
+  return before.name !== name && isDeepStrictEqual({ ...before, name, revision }, after)
 }
 
 /** A range is kept only while destination and limits are the same: unblocking one sends the same batch again. */

@@ -1,7 +1,7 @@
 /** Destinations: attached, shown, changed, tried (spec "Destination", rules 1 and 2; contract "Management bodies"). */
 
 import { randomUUID } from 'node:crypto'
-import { type DeliverySettings, defaultConcurrency } from '../contract/delivery-settings.ts'
+import { defaultConcurrency, type GivenDeliverySettings } from '../contract/delivery-settings.ts'
 import {
   type ColumnMapping,
   type Destination,
@@ -47,12 +47,13 @@ export function destinationUseCases({ metadata, delivery, headSeq, checkTarget, 
       const head = await headSeq()
       const pipe = await requirePipe(metadata, workspaceId, pipeId)
       const { startFrom, ...destination } = newDestination(requireObject(body), checkTarget)
-      const { destination_id } = await metadata.destinations.create(workspaceId, pipe.pipe_id, {
+      const made = await metadata.destinations.create(workspaceId, pipe.pipe_id, {
         ...destination,
         startAfterSeq: startFrom === 'earliest' ? 0 : head,
       })
       await publishChange(pipe.pipe_id)
-      return { destination_id }
+      const { destination_id, destination_name } = made
+      return { destination_id, destination_name }
     },
 
     /** A whole destination, or `{destination_id, …changes}`: a stored one with its secrets, as a PATCH would make it. */
@@ -251,7 +252,7 @@ function destinationChange(
 }
 
 /** What was given of them; null resets. */
-function deliverySettings(given: Partial<DeliverySettings>): Partial<DeliverySettings> {
+function deliverySettings(given: GivenDeliverySettings): GivenDeliverySettings {
   const { destination_name, flush, rate, concurrency } = given
   return { destination_name, flush, rate, concurrency }
 }

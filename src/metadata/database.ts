@@ -69,8 +69,8 @@ export interface DestinationRow {
   destination_max_retry_seconds: number
   /** JSON; the values of the type's secret keys are sealed texts. */
   destination_config: string
-  /** Unique in its pipe; any number of destinations have none. */
-  destination_name: string | null
+  /** Unique in its pipe. Never null since migration 14, which the column could not be told: SQLite changes no column. */
+  destination_name: string
   /** Delivery settings of its own: all three or none. */
   flush_max_records: number | null
   flush_max_bytes: number | null

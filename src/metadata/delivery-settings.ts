@@ -1,20 +1,14 @@
-/** A destination's delivery settings of its own, between the columns of its row and the shapes above. */
-import type { DeliverySettings } from '../contract/delivery-settings.ts'
+/** A destination's delivery settings of its own but its name (`destination-names.ts`), between the columns of its row and the shapes above. */
+import type { DeliverySettings, GivenDeliverySettings } from '../contract/delivery-settings.ts'
 import type { FlushLimits } from '../delivery/lane-state.ts'
 import type { DestinationRow } from './database.ts'
 
 type Columns = Pick<
   DestinationRow,
-  | 'destination_name'
-  | 'flush_max_records'
-  | 'flush_max_bytes'
-  | 'flush_max_seconds'
-  | 'rate_requests_per_second'
-  | 'concurrency'
+  'flush_max_records' | 'flush_max_bytes' | 'flush_max_seconds' | 'rate_requests_per_second' | 'concurrency'
 >
 
 export const noDeliverySettings: Columns = {
-  destination_name: null,
   flush_max_records: null,
   flush_max_bytes: null,
   flush_max_seconds: null,
@@ -24,13 +18,11 @@ export const noDeliverySettings: Columns = {
 
 /** The columns of what is given; what is undefined is left out, null clears. */
 export function deliverySettingColumns({
-  destination_name,
   flush,
   rate,
   concurrency,
-}: Partial<DeliverySettings>): Partial<Columns> {
+}: GivenDeliverySettings): Partial<Columns> {
   return {
-    ...(destination_name === undefined ? {} : { destination_name }),
     ...(flush === undefined
       ? {}
       : {

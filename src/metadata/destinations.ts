@@ -7,7 +7,6 @@
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import { mapSecrets, redactedConfig } from '../contract/destination-secrets.ts'
-import { ApiError } from '../contract/errors.ts'
 import { isSameServer } from '../contract/secret-server.ts'
 import type { Audited } from './audit.ts'
 import { columnsOf, insertColumns } from './columns.ts'
@@ -21,6 +20,7 @@ import {
 } from './database.ts'
 import { decodeDeliverySettings, deliverySettingColumns, noDeliverySettings } from './delivery-settings.ts'
 import { readableConfig, sealConfig } from './destination-config.ts'
+import { freeName } from './destination-names.ts'
 import { laneRowCheck } from './lane-check.ts'
 import { recordBefore } from './lane-history.ts'
 import { requirePipe } from './pipes.ts'
@@ -49,16 +49,17 @@ export function destinations(
         const destinationId = randomUUID()
         const ownerId = await requirePipe(trx, workspaceId, pipeId)
         await requireRoom(trx, normaliseId(workspaceId), 'destinations', quotas)
+        const { destination_type } = destination
+        const identity = { destination_id: destinationId, pipe_id: ownerId, destination_type }
         await insertDestination(trx, {
-          destination_id: destinationId,
-          pipe_id: ownerId,
-          destination_type: destination.destination_type,
+          ...identity,
+          destination_name: await freeName(trx, identity, destination.destination_name ?? null),
           destination_status: 'active',
           destination_max_retry_seconds: destination.destination_max_retry_seconds,
           destination_config: sealConfig(
             sealer,
             destinationId,
-            destination.destination_type,
+            destination_type,
             destination.destination_config,
           ),
           tls_pin_sha256: null,
@@ -210,27 +211,10 @@ async function insertDestination(
     .select((eb) => eb.fn.max('creation_order').as('order'))
     .where('pipe_id', '=', row.pipe_id)
     .executeTakeFirst()
-  await requireFreeName(trx, row)
   await trx
     .insertInto('destinations')
     .values({ ...row, creation_order: Number(last?.order ?? 0) + 1 })
     .execute()
-}
-
-/** The index is what keeps names unique; this says it in the caller's words. */
-async function requireFreeName(
-  trx: Connection,
-  row: Pick<DestinationRow, 'destination_id' | 'pipe_id' | 'destination_name'>,
-): Promise<void> {
-  if (row.destination_name === null) return
-  const other = await trx
-    .selectFrom('destinations')
-    .select('destination_id')
-    .where('pipe_id', '=', row.pipe_id)
-    .where('destination_name', '=', row.destination_name)
-    .where('destination_id', '!=', row.destination_id)
-    .executeTakeFirst()
-  if (other !== undefined) throw new ApiError('duplicate_destination_name')
 }
 
 async function insertLane(trx: Connection, destinationId: string, cursorSeq: number): Promise<void> {
@@ -268,8 +252,8 @@ async function updateDestination(
   nowMs: number,
 ): Promise<void> {
   const values: Partial<DestinationRow> = deliverySettingColumns(change)
-  if (values.destination_name !== undefined) {
-    await requireFreeName(trx, { ...before, destination_name: values.destination_name })
+  if (change.destination_name !== undefined) {
+    values.destination_name = await freeName(trx, before, change.destination_name)
   }
   if (change.destination_max_retry_seconds !== undefined) {
     values.destination_max_retry_seconds = change.destination_max_retry_seconds

@@ -20,6 +20,7 @@ import { laneHours } from './migrations/10-lane-hours.ts'
 import { laneGenerations } from './migrations/11-lane-generations.ts'
 import { auditLog } from './migrations/12-audit-log.ts'
 import { laneHistory } from './migrations/13-lane-history.ts'
+import { destinationNames } from './migrations/14-destination-names.ts'
 
 export interface Migration {
   number: number
@@ -41,6 +42,7 @@ export const migrations: readonly Migration[] = [
   { number: 11, name: 'lane generations', up: laneGenerations },
   { number: 12, name: 'audit log', up: auditLog },
   { number: 13, name: 'lane history', up: laneHistory },
+  { number: 14, name: 'destination names', up: destinationNames },
 ]
 
 /**

@@ -13,7 +13,7 @@
 
 import type { ApiKey, KeyRights } from '../contract/api-key.ts'
 import type { AuditEntry } from '../contract/audit.ts'
-import type { DeliverySettings } from '../contract/delivery-settings.ts'
+import type { DeliverySettings, GivenDeliverySettings } from '../contract/delivery-settings.ts'
 import type {
   ColumnMapping,
   Destination,
@@ -46,7 +46,7 @@ export type StoredDestination = Omit<Destination, 'lane' | 'columns' | 'concurre
     unreadable_secrets?: string[]
   }
 
-export interface NewDestination extends Partial<DeliverySettings> {
+export interface NewDestination extends GivenDeliverySettings {
   destination_type: DestinationType
   destination_max_retry_seconds: number
   destination_config: Record<string, unknown>
@@ -56,7 +56,7 @@ export interface NewDestination extends Partial<DeliverySettings> {
 }
 
 /** What is left out stays as it is; null resets. */
-export interface DestinationChange extends Partial<DeliverySettings> {
+export interface DestinationChange extends GivenDeliverySettings {
   destination_max_retry_seconds?: number
   destination_config?: Record<string, unknown>
   columns?: ColumnMapping[]

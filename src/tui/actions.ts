@@ -2,7 +2,7 @@
 import type { Client } from '../client/client.ts'
 import { ApiFailure, Failure } from '../client/failure.ts'
 import { elementTexts, singleLine, valueText } from '../client/json-text.ts'
-import { kindOf } from '../client/workspace.ts'
+import { fullName } from '../client/workspace.ts'
 import type { OverviewLane, OverviewPipe } from '../contract/overview.ts'
 import type { Blocking } from './detail.tsx'
 
@@ -15,7 +15,7 @@ export interface Lane {
 }
 
 export function laneName({ pipe, destination }: Lane): string {
-  return `${pipe.pipe_name}/${destination.destination_name ?? kindOf(destination)}`
+  return fullName(pipe, destination)
 }
 
 export async function skip(client: Client, lane: Lane): Promise<string> {

@@ -1,7 +1,7 @@
 /** The board: every pipe and lane on a line, those in trouble first. Knows nothing of keys or requests. */
 import { Box, Text } from 'ink'
 import { printable } from '../client/printable.ts'
-import { kindOf, stateWord } from '../client/workspace.ts'
+import { stateWord } from '../client/workspace.ts'
 import type { OverviewLane } from '../contract/overview.ts'
 import { bytes, count, duration } from '../quantities.ts'
 import type { Rates } from './rates.ts'
@@ -106,7 +106,7 @@ interface LineProps {
 function Line({ row, rates, nowMs, isSelected, nameWidth, shown, errorWidth }: LineProps) {
   const state = row.destination === null ? row.pipe.pipe_status : stateWord(row.destination, nowMs)
   const cells = {
-    ...(row.destination === null ? pipeCells(row) : laneCells(row, row.destination, state)),
+    ...(row.destination === null ? pipeCells(row) : laneCells(row.destination, state)),
     rate: count(rates.at(-1) ?? 0),
     chart: sparkline(rates, columns.chart),
   }
@@ -146,13 +146,11 @@ function pipeCells({ pipe }: Row): CountedCells {
   }
 }
 
-function laneCells({ pipe }: Row, destination: OverviewLane, state: string): CountedCells {
+function laneCells(destination: OverviewLane, state: string): CountedCells {
   const { lane } = destination
-  const twins = pipe.lanes.filter((one) => one.destination_type === destination.destination_type)
-  const id = twins.length > 1 ? ` ${destination.destination_id.slice(0, 8)}` : ''
   const isIdle = lane.pending_messages === 0
   return {
-    name: `  ${printable(destination.destination_name ?? '') || `${kindOf(destination)}${id}`}`,
+    name: `  ${printable(destination.destination_name)}`,
     // What it last saved: delivery does not respond.
     state: lane.stale === true ? `${state}?` : state,
     backlog: count(lane.pending_messages),

@@ -1,7 +1,7 @@
 /** One pipe or lane in full: for a lane what blocks it, with the records and the error. */
 import { Box, Text } from 'ink'
 import { printable } from '../client/printable.ts'
-import { kindOf, stateWord } from '../client/workspace.ts'
+import { fullName, kindOf, stateWord } from '../client/workspace.ts'
 import type { OverviewLane, OverviewPipe } from '../contract/overview.ts'
 import { ago, bytes, count, counted, duration, until } from '../quantities.ts'
 import type { Row } from './rows.ts'
@@ -68,11 +68,8 @@ function laneLines(pipe: OverviewPipe, destination: OverviewLane, nowMs: number)
   const error = lane.last_error
   const state = stateWord(destination, nowMs)
   return [
-    [
-      'lane',
-      `${pipe.pipe_name}/${destination.destination_name ?? kindOf(destination)}  ${destination.destination_id}`,
-    ],
-    ['target', destination.destination_target],
+    ['lane', fullName(pipe, destination)],
+    ['target', `${kindOf(destination)}  ${destination.destination_target}`],
     ['state', lane.stale === true ? `${state}, as last saved: delivery does not respond` : state],
     ['error', error === null ? '-' : `${error.class} ${error.code}: ${error.message}`],
     [
@@ -87,6 +84,7 @@ function laneLines(pipe: OverviewPipe, destination: OverviewLane, nowMs: number)
     ['cursor', `${lane.cursor_seq} of ${lane.head_seq}`],
     ['delivered', `${count(lane.delivered_records)} records, last ${ago(lane.last_delivered_ts, nowMs)}`],
     ['skipped, dropped', `${lane.skipped_messages}, ${lane.dropped_messages} messages`],
+    ['id', destination.destination_id],
   ]
 }
 

@@ -1,6 +1,7 @@
 /** A destination's name and delivery settings of its own over HTTP (contract "Settled after the first audit"). */
 import t from 'tap'
 import { destinationTypes } from '../../src/contract/destination.ts'
+import { wordsOf } from '../../src/contract/destination-words.ts'
 import { startDaemon } from '../support/daemon.ts'
 import {
   checkedApi,
@@ -28,9 +29,10 @@ const byType = {
 const flush = { max_records: 10, max_bytes: 1_000_000, max_seconds: 0 }
 const rate = { requests_per_second: 2.5 }
 
-t.test('every type takes a name, flush and rate; without them they are null', async (t) => {
+t.test('every type takes a name, flush and rate; without them it has its kind for a name', async (t) => {
   for (const type of destinationTypes) {
-    t.match(await shown(await attach(byType[type])), { destination_name: null, flush: null, rate: null })
+    const kind = wordsOf(type).kind
+    t.match(await shown(await attach(byType[type])), { destination_name: kind, flush: null, rate: null })
     const settings = { destination_name: `the ${type}`, flush, rate }
     t.match(await shown(await attach({ ...byType[type], ...settings })), settings)
   }
@@ -58,10 +60,11 @@ t.test('PATCH changes what it names; null resets it', async (t) => {
   t.match(await patch({ rate }), { destination_name: 'hook', flush, rate })
   t.match(await patch({ flush: null }), { destination_name: 'hook', flush: null, rate })
   t.match(await patch({ destination_name: null, rate: null }), {
-    destination_name: null,
+    destination_name: 'http-endpoint-4',
     flush: null,
     rate: null,
   })
+  t.match(await patch({ destination_name: 'hook' }), { destination_name: 'hook' })
 })
 
 t.test('a name is unique in its pipe: 409 duplicate_destination_name', async (t) => {
@@ -81,11 +84,29 @@ t.test('a name is unique in its pipe: 409 duplicate_destination_name', async (t)
   t.equal((await api('POST', `/v1/pipes/${otherPipe}/destinations`, elsewhere)).status, 201)
 })
 
+t.test('a create says which name it gave; another one is free for letters of all scripts', async (t) => {
+  const made = await api('POST', base, { ...pullDestination, destination_name: 'Lager „Süd“ 倉庫' })
+  t.match(made, { status: 201, body: { destination_name: 'Lager „Süd“ 倉庫' } })
+  const pipe = await created(api, '/v1/pipes', { pipe_name: 'unnamed' }, 'pipe_id')
+  const names = []
+  for (const _ of [1, 2, 3])
+    names.push((await api('POST', `/v1/pipes/${pipe}/destinations`, pullDestination)).body)
+  t.match(names, [
+    { destination_name: 'pull' },
+    { destination_name: 'pull-2' },
+    { destination_name: 'pull-3' },
+  ])
+})
+
 t.test('a wrong setting is an error on its own path', async (t) => {
   const wrong: [object, string[]][] = [
     [{ destination_name: '' }, ['destination_name']],
     [{ destination_name: 'x'.repeat(101) }, ['destination_name']],
     [{ destination_name: 5 }, ['destination_name']],
+    ...['a/b', ' a', 'a ', 'a\nb', '\u0085', ' '].map((destination_name): [object, string[]] => [
+      { destination_name },
+      ['destination_name'],
+    ]),
     [{ flush: {} }, ['flush.max_bytes', 'flush.max_records', 'flush.max_seconds']],
     [{ flush: { ...flush, max_records: 0 } }, ['flush.max_records']],
     [{ flush: { ...flush, max_bytes: 1.5 } }, ['flush.max_bytes']],

@@ -46,7 +46,7 @@ t.test(
         pipe_name: 'b',
         pipe_status: 'paused',
         lanes: [
-          { destination_type: 'destination_pull', destination_name: null, destination_target: 'pull' },
+          { destination_type: 'destination_pull', destination_name: 'pull', destination_target: 'pull' },
           { destination_name: 'hook', destination_status: 'active', lane: { lane_state: 'idle' } },
         ],
       },

@@ -23,7 +23,7 @@ const pipeId = await daemon.createPipe({
 })
 const destinationId = await daemon.createDestination(pipeId, {
   destination_type: 'destination_http_endpoint',
-  destination_name: '<u>under</u>',
+  destination_name: '<u>under',
   destination_config: { url: `${sink.url}/` },
 })
 await daemon.ingest(pipeId, { note: hostile, 'a\u0007bell': 1 })
@@ -38,8 +38,8 @@ const places: Record<string, string> = {
   [`/pipes/${pipeId}`]: 'hostile',
   [`/pipes/${pipeId}/settings`]: 'Settings of hostile',
   [`/pipes/${pipeId}/destinations/new`]: 'New destination',
-  [`/pipes/${pipeId}/destinations/${destinationId}`]: '<u>under</u>',
-  [`/pipes/${pipeId}/destinations/${destinationId}/edit`]: 'Change <u>under</u>',
+  [`/pipes/${pipeId}/destinations/${destinationId}`]: '<u>under',
+  [`/pipes/${pipeId}/destinations/${destinationId}/edit`]: 'Change <u>under',
   '/keys': 'API keys',
   '/users': 'Users',
   '/audit': 'Audit log',

@@ -20,7 +20,7 @@ export function addDeliveryOptions(command: Command): void {
   command
     .option(
       '--name <name>',
-      'a name, unique in the pipe; PIPE/NAME then names the destination; "" removes it',
+      'a name, unique in the pipe: PIPE/NAME; "" for the default, which is the kind (database, database-2, …)',
     )
     .option('--flush-records <number>', 'records that close a batch')
     .option('--flush-bytes <number>', 'bytes that close a batch')

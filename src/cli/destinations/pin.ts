@@ -1,7 +1,7 @@
 /** `pipectl destinations reset-pin`. */
 import type { Command } from 'commander'
 import { exitCodes, Failure } from '../../client/failure.ts'
-import { kindOf } from '../../client/workspace.ts'
+import { fullName } from '../../client/workspace.ts'
 import { connect } from '../connection.ts'
 import { define, formats } from '../define.ts'
 import { oneView, print } from '../output.ts'
@@ -21,7 +21,7 @@ export function addPinCommand(destinations: Command): void {
     action: async ([reference], options) => {
       const client = await connect(options)
       const { pipe, destination } = await findDestination(client, reference!)
-      const name = `${pipe.pipe_name}/${kindOf(destination)}`
+      const name = fullName(pipe, destination)
       const pinned = destination.tls_pin?.sha256
       if (pinned !== undefined) {
         await confirm(

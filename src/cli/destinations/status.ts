@@ -1,7 +1,7 @@
 /** `pipectl destinations block` and `unblock`. */
 import type { Command } from 'commander'
 import { exitCodes, Failure } from '../../client/failure.ts'
-import { allDestinations, kindOf } from '../../client/workspace.ts'
+import { allDestinations, fullName } from '../../client/workspace.ts'
 import type { DestinationStatus } from '../../contract/destination.ts'
 import { counted } from '../../quantities.ts'
 import { connect } from '../connection.ts'
@@ -11,7 +11,7 @@ import { findDestination, findPipe } from '../references.ts'
 import { confirm, say } from '../terminal.ts'
 
 export const namingHelp =
-  'A destination is named by PIPE/NAME, PIPE/KIND (orders/database), its id or the start of it (4 characters or\nmore), or its pipe alone when that has only one.'
+  'A destination is named by PIPE/NAME (orders/warehouse), by its pipe alone when that has only one, by PIPE/KIND where\nthat fits one, or by its id or the start of it (4 characters or more).'
 
 export function addStatusCommands(destinations: Command): void {
   define(destinations, {
@@ -73,7 +73,7 @@ async function unblockAll(options: CommonOptions & UnblockOptions): Promise<void
   await confirm(`Unblock ${what}? Waiting for delivery: ${counted(pending, 'message')}.`, options.yes)
   for (const { pipe, destination } of blocked) {
     await client.destinations.setStatus(pipe.pipe_id, destination.destination_id, 'active')
-    say(`${pipe.pipe_name}/${destination.destination_name ?? kindOf(destination)} is active.`)
+    say(`${fullName(pipe, destination)} is active.`)
   }
   const ids = blocked.map(({ destination }) => destination.destination_id)
   const view = {
@@ -94,6 +94,6 @@ async function setStatus(
   const { pipe, destination } = await findDestination(client, reference)
   const reply = await client.destinations.setStatus(pipe.pipe_id, destination.destination_id, status)
   const now = reply.body.destination_status
-  say(`${pipe.pipe_name}/${kindOf(destination)} is ${now}.`)
+  say(`${fullName(pipe, destination)} is ${now}.`)
   await print(oneView(reply.text, destination.destination_id, [['destination_status', now]]), options.output)
 }

@@ -2,18 +2,18 @@
 import { Link } from 'wouter'
 import { severity } from '../../client/workspace.ts'
 import type { LaneStatus } from '../../contract/destination.ts'
-import { type DestinationType, wordsOf } from '../../contract/destination-words.ts'
+import type { DestinationType } from '../../contract/destination-words.ts'
 import { bytes, counted, duration } from '../../quantities.ts'
 import { Ago, Outside, Until } from './text.tsx'
 
 interface Named {
   destination_id: string
   destination_type: DestinationType
-  destination_name?: string | null
+  destination_name: string
 }
 
 export function nameOf(destination: Named): string {
-  return destination.destination_name ?? wordsOf(destination.destination_type).kind
+  return destination.destination_name
 }
 
 export function LaneLink({

@@ -290,12 +290,18 @@ t.test('unblock --all lets every blocked destination go on, or those of one pipe
 
 t.test('what fits several things is a usage error that lists them', async (t) => {
   await json('destinations', 'create', 'clicks', '--type', 'pull')
+  t.match(await json('destinations', 'get', 'clicks/pull'), { destination: { destination_name: 'pull' } })
+  await json('destinations', 'update', 'clicks/pull', '--name', 'first')
+  await json('destinations', 'update', 'clicks/pull-2', '--name', 'second one')
   const ran = await pipectl('destinations', 'get', 'clicks/pull')
   t.equal(ran.code, 2)
-  t.match(ran.stderr, /fits 2 destinations/)
-  t.equal(ran.stderr.match(/clicks\/pull {2}/g)?.length, 2, 'both are listed')
-  const hinted = /next: .* e\.g\. (clicks\/[0-9a-f]{8})\n/.exec(ran.stderr)?.[1] ?? ''
+  t.match(ran.stderr, /fits 2 destinations:\n {2}clicks\/first {2}pull pull .*\n {2}clicks\/second one /)
+  const hinted = /next: .* e\.g\. (clicks\/.*)\n/.exec(ran.stderr)?.[1] ?? ''
   t.equal((await pipectl('destinations', 'get', hinted)).code, 0, 'the hint names one of them')
+  t.equal((await pipectl('destinations', 'get', 'clicks/second one')).code, 0)
+  t.match(await json('destinations', 'update', 'clicks/first', '--name', ''), {
+    destination: { destination_name: 'pull' },
+  })
   const pipe = await pipectl('destinations', 'get', 'clicks')
   t.equal(pipe.code, 2)
   t.match(pipe.stderr, /fits 3 destinations/)
@@ -317,7 +323,7 @@ t.test('a lane that is blocked: shown, looked into, retried, skipped, rewound', 
   t.match((await pipectl('lanes', 'blocking-message', 'lanes', '-o', 'table')).stdout, /permanent http_422/)
   t.equal((await pipectl('status', '--check')).code, 1)
   const check = await pipectl('status', '--check', '-o', 'name')
-  t.match(check, { code: 1, stdout: /^[0-9a-f-]{36}\n$/ }, 'what is stuck, not ok')
+  t.match(check, { code: 1, stdout: 'lanes/http-endpoint\n' }, 'what is stuck, not ok')
   t.match(await json('lanes', 'retry', 'lanes'), { retried: true, status: 'retried' })
   const skip = await pipectl('lanes', 'skip', 'lanes', '--yes')
   t.equal(skip.code, 0, skip.stderr)

@@ -112,6 +112,9 @@ t.test('a column in one word is read back as it was', async (t) => {
 
 t.test('a destination is named by pipe and name, or by its id where the name is not a word', async (t) => {
   t.equal(destinationName('orders', { destination_id: 'id', destination_name: 'farm' }), 'orders/farm')
-  t.equal(destinationName('orders', { destination_id: 'id', destination_name: 'two words' }), 'id')
-  t.equal(destinationName('orders', { destination_id: 'id', destination_name: null }), 'id')
+  t.equal(
+    destinationName('orders', { destination_id: 'id', destination_name: 'two words' }),
+    'orders/two words',
+  )
+  t.equal(destinationName('orders', { destination_id: 'id', destination_name: 'a\u202eb' }), 'id')
 })

@@ -10,7 +10,7 @@ const usage = {
 
 function lane(id: string, status: Partial<LaneStatus>): OverviewLane {
   return {
-    ...{ destination_id: id, destination_type: 'destination_pull', destination_name: null },
+    ...{ destination_id: id, destination_type: 'destination_pull', destination_name: 'pull' },
     ...{ destination_status: 'active', destination_target: 'pull' },
     lane: {
       ...{ lane_state: 'flowing', cursor_seq: 0, head_seq: 0, pending_messages: 0, pending_bytes: 0 },

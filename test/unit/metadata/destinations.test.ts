@@ -84,10 +84,10 @@ t.test('a destination takes its name and delivery settings with it from the star
   const created = await metadata.destinations.create(workspaceId, pipeId, databaseDestination(settings))
   t.match(created, settings)
   const plain = await metadata.destinations.create(workspaceId, pipeId, databaseDestination())
-  t.match(plain, { destination_name: null, flush: null, rate: null, concurrency: null })
+  t.match(plain, { destination_name: 'database', flush: null, rate: null, concurrency: null })
 })
 
-t.test('a name is taken once per pipe; any number of destinations have none', async (t) => {
+t.test('a name is taken once per pipe; without one it is the kind', async (t) => {
   const metadata = await open(t)
   const workspaceId = await newWorkspace(metadata, 'default')
   const { pipe_id: pipeId } = await newPipe(metadata, workspaceId, 'events')
@@ -96,8 +96,9 @@ t.test('a name is taken once per pipe; any number of destinations have none', as
   const create = (pipe: string, name: string | null) =>
     metadata.destinations.create(workspaceId, pipe, named(name))
   const main = await create(pipeId, 'main')
-  await create(pipeId, null)
+  t.match(await create(pipeId, null), { destination_name: 'pull' })
   const second = await create(pipeId, null)
+  t.match(second, { destination_name: 'pull-2' })
   await create(pipeId, 'Main')
   await create(otherId, 'main')
   await t.rejects(create(pipeId, 'main'), { code: 'duplicate_destination_name' })
@@ -110,6 +111,18 @@ t.test('a name is taken once per pipe; any number of destinations have none', as
   t.equal(both.filter((result) => result.status === 'rejected').length, 1, 'also in a race')
   await metadata.destinations.delete(workspaceId, pipeId, main.destination_id)
   await create(pipeId, 'main')
+  const update = (name: string | null) =>
+    metadata.destinations.update(workspaceId, pipeId, second.destination_id, { destination_name: name })
+  t.match(await update(null), { destination_name: 'pull-2' }, 'a default that it has, it keeps')
+  t.match(await update('second'), { destination_name: 'second' })
+  t.match(await create(pipeId, null), { destination_name: 'pull-2' }, 'what is free is taken again')
+  t.match(await update(null), { destination_name: 'pull-3' }, 'null is the default')
+  const unnamed = await Promise.all([create(otherId, null), create(otherId, null), create(otherId, null)])
+  t.strictSame(
+    unnamed.map((one) => one.destination_name).sort(),
+    ['pull', 'pull-2', 'pull-3'],
+    'also in a race',
+  )
 })
 
 t.test('an empty source_field is no source_field', async (t) => {
@@ -162,7 +175,12 @@ t.test('an update changes what it names and moves destination_updated_ts', async
   for (const change of changes) {
     const updated = await metadata.destinations.update(workspaceId, pipeId, current.destination_id, change)
     t.ok((updated?.destination_updated_ts ?? '') > current.destination_updated_ts)
-    const expected = { ...current, ...change, destination_updated_ts: updated?.destination_updated_ts }
+    // Null is the default, which for a name is its kind.
+    const name = change.destination_name === null ? { destination_name: 'database' } : {}
+    const expected = {
+      ...{ ...current, ...change, ...name },
+      destination_updated_ts: updated?.destination_updated_ts,
+    }
     t.strictSame(updated, expected)
     t.strictSame(await metadata.destinations.find(workspaceId, current.destination_id), updated)
     if (updated) current = updated

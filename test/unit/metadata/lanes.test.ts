@@ -50,7 +50,7 @@ t.test('every pipe comes with its lanes, secrets opened; one without destination
     timestampField: 'at',
     status: 'active',
     maxRetrySeconds: 9,
-    name: null,
+    name: 'database',
     flush: { maxRecords: 1_000, maxBytes: 4_194_304, maxSeconds: 0 },
     rate: null,
     concurrency: 1,

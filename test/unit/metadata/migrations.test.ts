@@ -23,6 +23,7 @@ const released: Record<number, string> = {
   11: 'd67357383086a78b0edf8a327fa55f8d5ab6ddd326381f44d936cc5f90ca5c2f',
   12: '30a6b7c66c964734e21f03cd308eccff244f36547333017909d581aa16d34afd',
   13: '59ab7da0fbb521cdd92024119cea341f8453cbc9e99a3ea61d7b259207fa94ba',
+  14: '28c2edfab7ba6e8f3556379d7b48bb926933f90f8127e0dd9aae00a72f9514de',
 }
 
 t.test('the migrations are numbered from 1 without a gap, and none has changed', async (t) => {
@@ -98,9 +99,57 @@ t.test('a file of version 1 opens with everything that it held', async (t) => {
   t.match(await metadata.laneStore.load('d2'), { cursorSeq: 0, cursorMark: null, batchFirstSeq: null })
   const destinations = await metadata.destinations.list('w1', 'p1')
   t.match(destinations, [
-    { destination_id: 'd1', destination_status: 'active', destination_max_retry_seconds: 60 },
-    { destination_id: 'd2', destination_status: 'blocked', destination_max_retry_seconds: 61 },
+    {
+      destination_id: 'd1',
+      destination_status: 'active',
+      destination_max_retry_seconds: 60,
+      destination_name: 'pull',
+    },
+    { destination_id: 'd2', destination_status: 'blocked', destination_name: 'pull-2' },
   ])
   await metadata.close()
   t.equal((await open(t, options).then((again) => again.workspaces.list())).length, 1, 'and opens again')
+})
+
+t.test('destinations without a name get their kind, in the order in which they were made', async (t) => {
+  const options = testFile(t)
+  const database = new Database(options.file)
+  const db = new Kysely<Tables>({ dialect: sqliteDialect(database) })
+  const upTo = (number: number) =>
+    db
+      .transaction()
+      .execute((trx) => migrate(trx, options.file, 1_700_000_000_000, migrations.slice(0, number)))
+  await upTo(13)
+  database.exec(`
+    INSERT INTO workspaces (workspace_id, workspace_name, workspace_created_ms, creation_order)
+    VALUES ('w1', 'default', 1700000000000, 1);`)
+  const pipe = database.prepare(`
+    INSERT INTO pipes (pipe_id, workspace_id, pipe_name, pipe_description, pipe_status, pipe_add_ingest_ts,
+      pipe_add_ingest_ip, pipe_ingest_ts_field, pipe_ingest_ip_field, pipe_api_key_required,
+      pipe_allow_any_browser_origin, pipe_created_ms, pipe_updated_ms, creation_order)
+    VALUES (?, 'w1', ?, '', 'active', 0, 0, 'ts', 'ip', 1, 0, 1700000000000, 1700000000000, 1)`)
+  for (const id of ['p1', 'p2']) pipe.run(id, id)
+  const destination = database.prepare(`
+    INSERT INTO destinations (destination_id, pipe_id, destination_type, destination_name, destination_status,
+      destination_max_retry_seconds, destination_config, destination_created_ms, destination_updated_ms, creation_order)
+    VALUES (?, ?, ?, ?, 'active', 60, '{}', 1700000000000, 1700000000000, ?)`)
+  // The ids are in another order than the destinations were made in.
+  destination.run('d9', 'p1', 'destination_object_store', null, 1)
+  destination.run('d1', 'p1', 'destination_object_store', null, 2)
+  destination.run('d5', 'p1', 'destination_http_endpoint', 'object-store-2', 3)
+  destination.run('d4', 'p1', 'destination_http_endpoint', null, 4)
+  destination.run('d3', 'p2', 'destination_object_store', null, 1)
+  await upTo(14)
+  const names = database
+    .prepare('SELECT destination_id, destination_name FROM destinations ORDER BY pipe_id, creation_order')
+    .raw()
+    .all()
+  t.strictSame(names, [
+    ['d9', 'object-store'],
+    ['d1', 'object-store-3'],
+    ['d5', 'object-store-2'],
+    ['d4', 'http-endpoint'],
+    ['d3', 'object-store'],
+  ])
+  await db.destroy()
 })

@@ -48,7 +48,7 @@ function destination(id: string, lane: LaneStatus): OverviewLane {
     destination_id: id,
     destination_type: 'destination_http_endpoint',
     destination_status: 'active',
-    destination_name: null,
+    destination_name: 'hook-of-the-shop',
     destination_target: 'http://x/',
     lane,
   }
@@ -105,7 +105,7 @@ t.test('the board shows state, backlog, age and rate, and fits any width and hei
   const { lastFrame } = render(
     <Board rows={rows} rates={rates} nowMs={nowMs} selectedId="d-2" width={80} height={10} />,
   )
-  t.match(lastFrame(), /▶ +http-endpoint… +retrying +1,234 +2\.0 KiB +3m 5s +10 +▁▅█/)
+  t.match(lastFrame(), /▶ +hook-of-the-s… +retrying +1,234 +2\.0 KiB +3m 5s +10 +▁▅█/)
 })
 
 t.test('a lane as it was last saved is marked on the board, in the detail and in tables', async (t) => {
@@ -184,8 +184,8 @@ t.test('a detail that is too long for the screen loses its last lines, not its f
     </Box>,
   )
   const lines = (lastFrame() ?? '').split('\n')
-  t.match(lines[0], /^lane +long\/http-endpoint +d$/)
-  t.match(lines[1], /^target +http:\/\/x\/$/)
+  t.match(lines[0], /^lane +long\/hook-of-the-shop$/)
+  t.match(lines[1], /^target +http-endpoint +http:\/\/x\/$/)
   t.ok(lines.length <= 8)
 })
 

@@ -48,7 +48,7 @@ export function draftOf(destination: Destination): DestinationDraft {
   const { flush, rate, concurrency } = destination
   return {
     type: destination.destination_type,
-    name: destination.destination_name ?? '',
+    name: destination.destination_name,
     config: textsOf(destination.destination_type, destination.destination_config),
     columns: (destination.columns ?? []).map((column, id) => ({
       id,
