@@ -2,6 +2,7 @@
 import type { Command } from 'commander'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { elementTexts, singleLine, valueText } from '../client/json-text.ts'
+import { errorLine, faultWords } from '../client/lane-error.ts'
 import {
   allDestinations,
   type DestinationOfPipe,
@@ -167,7 +168,7 @@ function laneTable(lanes: readonly DestinationOfPipe[], nowMs: number): Table {
         `${count(lane.pending_messages)} (${bytes(lane.pending_bytes)})`,
         lane.pending_messages === 0 ? '-' : duration(lane.oldest_pending_age_seconds),
         String(lane.attempts),
-        shortened(lane.last_error === null ? '-' : `${lane.last_error.code}: ${lane.last_error.message}`),
+        shortened(errorLine(lane.last_error)),
         destination.destination_id,
       ]
     }),
@@ -191,6 +192,7 @@ export function laneRows(one: Pick<DestinationOfPipe, 'destination'>, nowMs: num
     ['delivered records', count(lane.delivered_records)],
     ['skipped, dropped messages', `${lane.skipped_messages}, ${lane.dropped_messages}`],
     ['last delivered', ago(lane.last_delivered_ts, nowMs)],
-    ['last error', lane.last_error === null ? '-' : `${lane.last_error.code}: ${lane.last_error.message}`],
+    ['last error', errorLine(lane.last_error)],
+    ...(lane.last_error?.fault ? [['at fault', faultWords(lane.last_error)]] : []),
   ]
 }

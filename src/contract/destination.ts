@@ -94,6 +94,23 @@ export const LaneStatus = Type.Object({
       class: Type.Enum(['transient', 'permanent']),
       code: Type.String(),
       message: Type.String(),
+      fault: nullable(
+        Type.Enum(['records', 'destination'], {
+          description:
+            'Of a permanent error. `records`: what was sent is refused for what it holds. `destination`: no record is at fault (a wrong password, a missing table), so skipping one changes nothing.',
+        }),
+      ),
+      record_index: nullable(
+        Type.Integer({
+          minimum: 0,
+          description:
+            'The first refused record of the blocking message, from 0. Null where the destination does not tell its records apart.',
+        }),
+      ),
+      column: nullable(Type.String({ description: 'The column that refuses it, where it is known.' })),
+      value: nullable(
+        Type.String({ description: 'The value that is refused, where it is known: at most 200 characters.' }),
+      ),
     }),
   ),
   last_delivered_ts: nullable(timestamp),

@@ -8,7 +8,9 @@ import type { LaneStatus } from './destination.ts'
 /** From the first failure on. */
 export const failingAfterMs = 60_000
 
-export type FailureFacts = Pick<LaneStatus, 'lane_state' | 'attempts' | 'first_failed_ts' | 'last_error'>
+export type FailureFacts = Pick<LaneStatus, 'lane_state' | 'attempts' | 'first_failed_ts'> & {
+  readonly last_error: { readonly class: 'transient' | 'permanent' } | null
+}
 
 /** `nowMs`: by the service's clock, which dated the first failure. A destination that is blocked by hand is not tried. */
 export function isFailing(lane: FailureFacts, nowMs: number): boolean {

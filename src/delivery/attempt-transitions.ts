@@ -6,7 +6,7 @@ import assert from 'node:assert'
 import type { MarkedMessage, StoredMessage } from '../buffer/buffer.ts'
 import type { DeliveryError } from '../destinations/driver.ts'
 import { bisectAt, firstHalf, recordsOf } from './batch.ts'
-import type { LaneState } from './lane-state.ts'
+import type { LaneError, LaneState } from './lane-state.ts'
 import { noBatch, noFailure, withRange } from './transitions.ts'
 
 /** The size limit is doubled after so many batches in a row (contract "Progress", c). */
@@ -155,6 +155,21 @@ function withFailure(
     attempts: row.attempts + 1,
     firstFailedMs: row.firstFailedMs ?? nowMs,
     blockingMsgId: blocking.msgId,
-    lastError: { class: error.class, code: error.code, message: error.message },
+    lastError: laneError(error, blocking.seq),
+  }
+}
+
+/** Of a batch's failure the record may be of a later message: then the lane goes on without knowing it. */
+function laneError(
+  { class: errorClass, code, message, fault, rejected }: DeliveryError,
+  seq: number,
+): LaneError {
+  const { recordIndex, column, value } = rejected?.seq === seq ? rejected : {}
+  return {
+    ...{ class: errorClass, code, message },
+    fault: fault ?? null,
+    recordIndex: recordIndex ?? null,
+    column: column ?? null,
+    value: value ?? null,
   }
 }

@@ -5,7 +5,12 @@
 import type { BufferReader } from '../buffer/buffer.ts'
 import type { DestinationStatus } from '../contract/destination.ts'
 import type { Epoch } from '../contract/epochs.ts'
-import type { DestinationDriver, DestinationSpec } from '../destinations/driver.ts'
+import type {
+  DeliveryErrorClass,
+  DeliveryFault,
+  DestinationDriver,
+  DestinationSpec,
+} from '../destinations/driver.ts'
 import type { Logger } from '../log.ts'
 import type { Clock } from './clock.ts'
 import type { EventLoopTurns } from './event-loop-turns.ts'
@@ -89,7 +94,7 @@ export interface LaneState {
   nextAttemptMs: number | null
   /** The first undelivered message, once an attempt at it has failed; null when nothing is blocking. */
   blockingMsgId: string | null
-  lastError: { class: 'transient' | 'permanent'; code: string; message: string } | null
+  lastError: LaneError | null
   lastDeliveredMs: number | null
   deliveredRecords: number
   skippedMessages: number
@@ -99,6 +104,19 @@ export interface LaneState {
   leaseUntilMs: number | null
   /** The epoch of the owner that saved the row; a save with an older one than the row's fails. 0: never saved. */
   ownerEpoch: number
+}
+
+/** Of the last failed attempt. */
+export interface LaneError {
+  class: DeliveryErrorClass
+  code: string
+  message: string
+  /** Null: transient, or a row of before it was kept. */
+  fault: DeliveryFault | null
+  /** The first refused record of the blocking message, as far as the destination names it. */
+  recordIndex: number | null
+  column: string | null
+  value: string | null
 }
 
 /** What one lane did since its row was last saved: added to its own and its pipe's hourly roll-ups in the same transaction. */

@@ -2,7 +2,7 @@
 import type { LaneStateName, LaneStatus } from '../contract/destination.ts'
 import type { BatchReader } from './batch-reader.ts'
 import type { LaneBacklog } from './lane.ts'
-import type { LaneSpec, LaneState } from './lane-state.ts'
+import type { LaneError, LaneSpec, LaneState } from './lane-state.ts'
 
 export interface LaneFacts {
   spec: LaneSpec
@@ -35,12 +35,18 @@ export async function laneStatus({
     attempts: row.attempts,
     first_failed_ts: isoTime(row.firstFailedMs),
     next_attempt_ts: isoTime(row.nextAttemptMs),
-    last_error: row.lastError,
+    last_error: shownError(row.lastError),
     last_delivered_ts: isoTime(row.lastDeliveredMs),
     delivered_records: row.deliveredRecords,
     skipped_messages: row.skippedMessages,
     dropped_messages: row.droppedMessages,
   }
+}
+
+function shownError(error: LaneError | null): LaneStatus['last_error'] {
+  if (error === null) return null
+  const { recordIndex, ...shown } = error
+  return { ...shown, record_index: recordIndex }
 }
 
 export async function laneBacklog(

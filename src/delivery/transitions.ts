@@ -5,7 +5,7 @@
 import assert from 'node:assert'
 import { isDeepStrictEqual } from 'node:util'
 import type { Cursor, MarkedMessage, StoredMessage } from '../buffer/buffer.ts'
-import type { LaneSpec, LaneState } from './lane-state.ts'
+import type { LaneError, LaneSpec, LaneState } from './lane-state.ts'
 
 export const noFailure = {
   bisectLastSeq: null,
@@ -53,7 +53,7 @@ export function afterStateDamaged(found: LaneState, nowMs: number): LaneState {
     ...newLaneState(destinationId),
     ...{ lastDeliveredMs, deliveredRecords, skippedMessages, droppedMessages },
     generation: nextGeneration(0, nowMs),
-    lastError: { class: 'transient', code: 'lane_state_damaged', message },
+    lastError: ownError('lane_state_damaged', message),
   }
 }
 
@@ -179,7 +179,15 @@ export function afterLease(row: LaneState, code: 'nack' | 'lease_expired', nowMs
     attempts: row.attempts + 1,
     firstFailedMs: row.firstFailedMs ?? nowMs,
     blockingMsgId: row.leaseMsgId,
-    lastError: { class: 'transient', code, message },
+    lastError: ownError(code, message),
+  }
+}
+
+/** Of no destination. */
+function ownError(code: string, message: string): LaneError {
+  return {
+    ...{ class: 'transient' as const, code, message },
+    ...{ fault: null, recordIndex: null, column: null, value: null },
   }
 }
 

@@ -139,6 +139,11 @@ export interface LaneRow {
   error_class: 'transient' | 'permanent' | null
   error_code: string | null
   error_message: string | null
+  error_fault: 'records' | 'destination' | null
+  /** Of the first refused record, in the blocking message. */
+  error_record_index: number | null
+  error_column: string | null
+  error_value: string | null
   last_delivered_ms: number | null
   delivered_records: number
   skipped_messages: number

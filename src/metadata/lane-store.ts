@@ -8,6 +8,7 @@
 import { CompiledQuery, sql } from 'kysely'
 import {
   type LaneCounts,
+  type LaneError,
   LaneOwnershipLostError,
   type LaneState,
   LaneStateDamagedError,
@@ -40,6 +41,10 @@ const stateColumns = [
   'error_class',
   'error_code',
   'error_message',
+  'error_fault',
+  'error_record_index',
+  'error_column',
+  'error_value',
   'last_delivered_ms',
   'delivered_records',
   'skipped_messages',
@@ -181,6 +186,10 @@ function laneValues(row: LaneState): Omit<LaneRow, 'row_check'> {
     error_class: row.lastError?.class ?? null,
     error_code: row.lastError?.code ?? null,
     error_message: row.lastError?.message ?? null,
+    error_fault: row.lastError?.fault ?? null,
+    error_record_index: row.lastError?.recordIndex ?? null,
+    error_column: row.lastError?.column ?? null,
+    error_value: row.lastError?.value ?? null,
     last_delivered_ms: row.lastDeliveredMs,
     delivered_records: row.deliveredRecords,
     skipped_messages: row.skippedMessages,
@@ -209,10 +218,7 @@ export function decodeLane(row: LaneRow): LaneState {
     firstFailedMs: numberOrNull(row.first_failed_ms),
     nextAttemptMs: numberOrNull(row.next_attempt_ms),
     blockingMsgId: row.blocking_msg_id,
-    lastError:
-      row.error_class === null
-        ? null
-        : { class: row.error_class, code: row.error_code ?? '', message: row.error_message ?? '' },
+    lastError: decodeError(row),
     lastDeliveredMs: numberOrNull(row.last_delivered_ms),
     deliveredRecords: Number(row.delivered_records),
     skippedMessages: Number(row.skipped_messages),
@@ -220,6 +226,19 @@ export function decodeLane(row: LaneRow): LaneState {
     leaseMsgId: row.lease_msg_id,
     leaseUntilMs: numberOrNull(row.lease_until_ms),
     ownerEpoch: Number(row.owner_epoch),
+  }
+}
+
+function decodeError(row: LaneRow): LaneError | null {
+  if (row.error_class === null) return null
+  return {
+    class: row.error_class,
+    code: row.error_code ?? '',
+    message: row.error_message ?? '',
+    fault: row.error_fault,
+    recordIndex: numberOrNull(row.error_record_index),
+    column: row.error_column,
+    value: row.error_value,
   }
 }
 

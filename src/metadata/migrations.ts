@@ -21,6 +21,7 @@ import { laneGenerations } from './migrations/11-lane-generations.ts'
 import { auditLog } from './migrations/12-audit-log.ts'
 import { laneHistory } from './migrations/13-lane-history.ts'
 import { destinationNames } from './migrations/14-destination-names.ts'
+import { laneErrorRecord } from './migrations/15-lane-error-record.ts'
 
 export interface Migration {
   number: number
@@ -43,6 +44,7 @@ export const migrations: readonly Migration[] = [
   { number: 12, name: 'audit log', up: auditLog },
   { number: 13, name: 'lane history', up: laneHistory },
   { number: 14, name: 'destination names', up: destinationNames },
+  { number: 15, name: 'lane error record', up: laneErrorRecord },
 ]
 
 /**

@@ -1,5 +1,6 @@
 /** One pipe or lane in full: for a lane what blocks it, with the records and the error. */
 import { Box, Text } from 'ink'
+import { errorLine, faultWords } from '../client/lane-error.ts'
 import { printable } from '../client/printable.ts'
 import { fullName, kindOf, stateWord } from '../client/workspace.ts'
 import type { OverviewLane, OverviewPipe } from '../contract/overview.ts'
@@ -71,7 +72,8 @@ function laneLines(pipe: OverviewPipe, destination: OverviewLane, nowMs: number)
     ['lane', fullName(pipe, destination)],
     ['target', `${kindOf(destination)}  ${destination.destination_target}`],
     ['state', lane.stale === true ? `${state}, as last saved: delivery does not respond` : state],
-    ['error', error === null ? '-' : `${error.class} ${error.code}: ${error.message}`],
+    ['error', error === null ? '-' : `${error.class} ${errorLine(error)}`],
+    ...(error?.fault ? [['at fault', faultWords(error)] satisfies DetailLine] : []),
     [
       'attempts',
       `${lane.attempts}${lane.next_attempt_ts === null ? '' : `, next ${until(lane.next_attempt_ts, nowMs)}`}`,

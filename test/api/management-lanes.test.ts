@@ -74,7 +74,7 @@ t.test('a blocking message is shown with its records as they were sent, retried 
   const lane = await pipe.blockedBy(bad)
   t.match(lane, {
     lane_state: 'retrying',
-    last_error: { class: 'permanent', code: 'http_422' },
+    last_error: { class: 'permanent', code: 'http_422', fault: 'records', column: null, value: null },
     pending_messages: 2,
     first_failed_ts: /Z$/,
     next_attempt_ts: /Z$/,

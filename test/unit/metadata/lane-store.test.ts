@@ -61,7 +61,10 @@ function fullRow(destinationId: string): LaneState {
     firstFailedMs: 1_700_000_000_009,
     nextAttemptMs: 1_700_000_000_010,
     blockingMsgId: '0190b0a0-0000-7000-8000-000000000001',
-    lastError: { class: 'permanent', code: '22P02', message: 'invalid input "ü\u0001"' },
+    lastError: {
+      ...{ class: 'permanent', code: '22P02', message: 'invalid input "ü\u0001"' },
+      ...{ fault: 'records', recordIndex: 17, column: 'größe', value: 'ü' },
+    },
     lastDeliveredMs: 1_700_000_000_012,
     deliveredRecords: 13,
     skippedMessages: 14,

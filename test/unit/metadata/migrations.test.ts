@@ -24,6 +24,7 @@ const released: Record<number, string> = {
   12: '30a6b7c66c964734e21f03cd308eccff244f36547333017909d581aa16d34afd',
   13: '59ab7da0fbb521cdd92024119cea341f8453cbc9e99a3ea61d7b259207fa94ba',
   14: '28c2edfab7ba6e8f3556379d7b48bb926933f90f8127e0dd9aae00a72f9514de',
+  15: '12256dae9a40af2011a4590ba1fceb6a5e8ba0fe52489ec448d9684acf7a8e56',
 }
 
 t.test('the migrations are numbered from 1 without a gap, and none has changed', async (t) => {

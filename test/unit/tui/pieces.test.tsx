@@ -40,7 +40,10 @@ const stuck: LaneStatus = {
   pending_bytes: 2048,
   oldest_pending_age_seconds: 185,
   blocking_msg_id: '018f0000-0000-7000-8000-000000000001',
-  last_error: { class: 'permanent', code: '22P02', message: 'bad \x1b[2Jnumber' },
+  last_error: {
+    ...{ class: 'permanent', code: '22P02', message: 'bad \x1b[2Jnumber' },
+    ...{ fault: 'records', record_index: 3, column: 'n', value: 'x' },
+  },
 }
 
 function destination(id: string, lane: LaneStatus): OverviewLane {
@@ -172,11 +175,25 @@ t.test('the detail of a lane shows error and records, harmless for the terminal'
   t.match(lastFrame(), /received +5m ago \(2026-01-01T00:00:00Z\)/)
 })
 
+t.test('a detail says which record, column and value were refused, and what is at fault', async (t) => {
+  const row = rowsOf({ server_ts, pipes: [pipe('refused', destination('d', stuck))] }, '')[1]!
+  const { lastFrame } = render(
+    <Box width={120}>
+      <Detail row={row} blocking={null} height={20} nowMs={0} />
+    </Box>,
+  )
+  t.match(lastFrame(), /error +permanent 22P02: bad .* \[record_index 3, column "n", value "x"\]/)
+  t.match(lastFrame(), /at fault +the records: /)
+})
+
 t.test('a detail that is too long for the screen loses its last lines, not its first ones', async (t) => {
   const lane = {
     ...stuck,
-    last_error: { class: 'permanent', code: 'x', message: 'long '.repeat(40) },
-  } as const
+    last_error: {
+      ...{ class: 'permanent', code: 'x', message: 'long '.repeat(40) },
+      ...{ fault: 'destination', record_index: null, column: null, value: null },
+    },
+  } satisfies LaneStatus
   const row = rowsOf({ server_ts, pipes: [pipe('long', destination('d', lane))] }, '')[1]!
   const { lastFrame } = render(
     <Box width={60}>
