@@ -18,8 +18,9 @@ interface ApplyOptions {
   updateSecrets?: boolean
 }
 
-const fileHelp = `The file has the fields of the API under \`pipes:\`; \`pipectl export\` prints one. What it does not mention is left
-as it is; --prune deletes pipes, destinations and origins that it does not have. Secrets are references such as
+const fileHelp = `The file has the fields of the API under \`pipes:\`; \`pipectl export\` prints one. Destinations are told apart by their
+destination_name: of the same name, whatever else differs is changed and the lane keeps its place; with another name and the same
+target it is renamed. What the file does not mention is left as it is; --prune deletes pipes, destinations and origins that it does not have. Secrets are references such as
 \${SHOP_DB_PASSWORD}. They cannot be read back, so stored ones count as unchanged unless --update-secrets is given.`
 
 export function addApplyCommands(program: Command): void {
@@ -87,10 +88,12 @@ interface Plan {
   existing: PipeDetail[]
   /** What the file does not have and that stays. */
   kept: string[]
+  /** What it means without naming it. */
+  unnamed: string[]
 }
 
 async function makePlan(options: ApplyOptions & Parameters<typeof connect>[0]): Promise<Plan> {
-  const [{ readYamlFile }, { declaredPipes }, { planSteps, extras }] = await Promise.all([
+  const [{ readYamlFile }, { declaredPipes }, { planSteps, extras, foundUnnamed }] = await Promise.all([
     import('./manifest/yaml-file.ts'),
     import('./manifest/document.ts'),
     import('./manifest/plan.ts'),
@@ -100,11 +103,12 @@ async function makePlan(options: ApplyOptions & Parameters<typeof connect>[0]): 
   const existing = await allPipeDetails(client, (await client.pipes.list()).body.pipes)
   const prune = options.prune === true
   const steps = planSteps(declared, existing, { prune, updateSecrets: options.updateSecrets === true })
-  return { client, steps, existing, kept: prune ? [] : extras(declared, existing) }
+  const kept = prune ? [] : extras(declared, existing)
+  return { client, steps, existing, kept, unnamed: foundUnnamed(declared, existing) }
 }
 
 /** The plan is data: it goes to stdout. */
-function printPlan({ steps, kept }: Plan): void {
+function printPlan({ steps, kept, unnamed }: Plan): void {
   const on = coloursOn(process.stdout)
   const colours = { '+': 'green', '~': 'yellow', '-': 'red' } as const
   for (const { summary } of steps) {
@@ -114,5 +118,10 @@ function printPlan({ steps, kept }: Plan): void {
     process.stdout.write(`${colour === null ? text : paint(colour, text, on)}\n`)
   }
   if (steps.length === 0) say('Nothing to change: the workspace is as the file says.')
+  if (unnamed.length > 0) {
+    say(
+      `Without destination_name in the file: ${unnamed.join(', ')}. \`pipectl export\` writes names; with them a destination stays the same whatever changes.`,
+    )
+  }
   for (const one of kept) say(`not in the file, stays: ${one} (--prune deletes it)`)
 }

@@ -7,7 +7,8 @@
  *       limits: {pl_ingest_max_records_per_request: 1000, …}
  *       allowed_origins: [https://shop.example.com]
  *       destinations:
- *         - destination_type: destination_database
+ *         - destination_name: warehouse
+ *           destination_type: destination_database
  *           destination_config: {host: db, database: shop, username: loader, table: orders, password: "${SHOP_DB}"}
  *           columns: [{column_name: id, column_type: number, source_field: id, semantic_role: dedupe_id}]
  *
@@ -114,9 +115,7 @@ function declaredPipe(file: YamlFile, path: YamlPath, value: unknown, env: NodeJ
     destinations:
       destinations === undefined
         ? null
-        : listAt(file, [...path, 'destinations'], destinations).map((one, index) =>
-            declaredDestination(file, [...path, 'destinations', index], one, env),
-          ),
+        : declaredDestinations(file, [...path, 'destinations'], destinations, env),
   }
 }
 
@@ -133,6 +132,24 @@ function declaredOrigins(file: YamlFile, path: YamlPath, value: unknown): string
     if (wrong !== undefined) reject(file, [...path, index], { '': wrong })
     return String(origin)
   })
+}
+
+function declaredDestinations(
+  file: YamlFile,
+  path: YamlPath,
+  value: unknown,
+  env: NodeJS.ProcessEnv,
+): DeclaredDestination[] {
+  const all = listAt(file, path, value).map((one, index) =>
+    declaredDestination(file, [...path, index], one, env),
+  )
+  const names = all.map((one) => one.settings.destination_name ?? null)
+  for (const [index, name] of names.entries()) {
+    if (name === null || names.indexOf(name) === index) continue
+    const line = file.lineOf([...path, index, 'destination_name'])
+    throw wrongAt(file.name, line, `destination ${name} is there twice`, 'give one of them another name')
+  }
+  return all
 }
 
 function declaredDestination(

@@ -1,7 +1,6 @@
 /** A workspace as a `pipectl.yaml`: what is default is left out, secrets become references to variables. */
 import { Document } from 'yaml'
 import type { PipeDetail } from '../../client/client.ts'
-import { kindOf } from '../../client/workspace.ts'
 import { defaultConcurrency } from '../../contract/delivery-settings.ts'
 import type { ColumnMapping, Destination } from '../../contract/destination.ts'
 import { defaultMaxRetrySeconds, redacted } from '../../contract/destination.ts'
@@ -25,11 +24,9 @@ export function exportYaml(
       ...(destinations.length === 0
         ? {}
         : {
-            destinations: destinations.map((one, index) => {
-              const before = destinations.slice(0, index)
-              const twin = before.filter((other) => other.destination_type === one.destination_type).length
-              return exportedDestination(detail.pipe.pipe_name, one, twin, variables)
-            }),
+            destinations: destinations.map((one) =>
+              exportedDestination(detail.pipe.pipe_name, one, variables),
+            ),
           }),
     }
   })
@@ -51,14 +48,11 @@ function exportedPipe(pipe: Pipe): Record<string, unknown> {
 function exportedDestination(
   pipeName: string,
   destination: Destination,
-  twin: number,
   variables: string[],
 ): Record<string, unknown> {
   const config: Record<string, unknown> = {}
-  const own = destination.destination_name ?? kindOf(destination)
   const reference = (...keys: string[]): string => {
-    const isTwin = twin > 0 && destination.destination_name === null
-    const words = [pipeName, own, ...(isTwin ? [String(twin + 1)] : []), ...keys]
+    const words = [pipeName, destination.destination_name, ...keys]
     const name = words
       .join('_')
       .toUpperCase()
@@ -84,7 +78,7 @@ function exportedDestination(
   }
   const { destination_name, flush, rate, concurrency = defaultConcurrency } = destination
   return {
-    ...withoutNulls({ destination_name }),
+    destination_name,
     destination_type: destination.destination_type,
     ...(destination.destination_status === 'active'
       ? {}

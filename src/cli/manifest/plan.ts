@@ -1,9 +1,6 @@
 /**
  * The difference between what a file declares and what a workspace has, as steps. Pure: no request is made here.
- *
- * A declared destination is matched with an existing one of its pipe and type that has the same name, else the same
- * target (database: host, port, database, table; bucket and key; URL); what then remains alone on both sides of one
- * type is the same destination with a changed target, so that its lane keeps its place.
+ * Which existing destination a declared one is: `match.ts`.
  *
  * Secrets cannot be read back, so an existing one counts as unchanged unless `updateSecrets` is asked for.
  */
@@ -14,6 +11,7 @@ import { redactedConfig } from '../../contract/destination-secrets.ts'
 import type { PipeLimits, PipeUpdate } from '../../contract/pipe.ts'
 import { isSameServer } from '../../contract/secret-server.ts'
 import type { DeclaredDestination, DeclaredPipe } from './document.ts'
+import { matchDestinations, unnamedMatches } from './match.ts'
 
 /** What is to be done on a pipe; `name` names it, for it may not have an id yet. */
 export type Step = { name: string; summary: string; destroys: boolean } & (
@@ -61,6 +59,15 @@ export function planSteps(
     }
   }
   return [...steps.filter((step) => !step.destroys), ...steps.filter((step) => step.destroys)]
+}
+
+/** Destinations that the file means without naming them, each with what it was found by. */
+export function foundUnnamed(declared: readonly DeclaredPipe[], existing: readonly PipeDetail[]): string[] {
+  return declared.flatMap(({ name, destinations }) => {
+    const detail = existing.find((one) => one.pipe.pipe_name === name)
+    if (detail === undefined || destinations === null) return []
+    return unnamedMatches(name, matchDestinations(name, destinations, detail.destinations))
+  })
 }
 
 /** Things in the workspace that the file does not have and that stay, since pruning was not asked for. */
@@ -126,7 +133,7 @@ function originSteps(pipe: DeclaredPipe, detail: PipeDetail | null, options: Pla
 function destinationSteps(pipe: DeclaredPipe, detail: PipeDetail | null, options: PlanOptions): Step[] {
   if (pipe.destinations === null) return []
   const existing = detail?.destinations ?? []
-  const matched = matchDestinations(pipe.destinations, existing)
+  const matched = matchDestinations(pipe.name, pipe.destinations, existing)
   const steps = pipe.destinations.flatMap((declared) => {
     const match = matched.get(declared)
     return match === undefined
@@ -136,7 +143,7 @@ function destinationSteps(pipe: DeclaredPipe, detail: PipeDetail | null, options
   const kept = new Set(matched.values())
   for (const one of options.prune ? existing : []) {
     if (kept.has(one)) continue
-    const summary = `- destination ${kindOf(one)} of ${pipe.name} (${describeTarget(one)})`
+    const summary = `- destination ${pipe.name}/${one.destination_name} (${kindOf(one)}, ${describeTarget(one)})`
     steps.push({
       kind: 'delete-destination',
       name: pipe.name,
@@ -146,57 +153,6 @@ function destinationSteps(pipe: DeclaredPipe, detail: PipeDetail | null, options
     })
   }
   return steps
-}
-
-/** Which existing destination each declared one is; see the header. */
-function matchDestinations(
-  declared: readonly DeclaredDestination[],
-  existing: readonly Destination[],
-): Map<DeclaredDestination, Destination> {
-  const matched = new Map<DeclaredDestination, Destination>()
-  const free = new Set(existing)
-  const matchBy = (isSame: (one: DeclaredDestination, other: Destination) => boolean) => {
-    for (const one of declared) {
-      const same = matched.has(one) ? undefined : [...free].find((other) => isSame(one, other))
-      if (same === undefined) continue
-      matched.set(one, same)
-      free.delete(same)
-    }
-  }
-  matchBy(isNamed)
-  matchBy((one, other) => {
-    const target = targetOf(one.type, redactedConfig(one.type, one.config))
-    return target === targetOf(other.destination_type, other.destination_config)
-  })
-  for (const one of declared) {
-    const others = declared.filter((other) => other.type === one.type && !matched.has(other))
-    const candidates = [...free].filter((other) => other.destination_type === one.type)
-    if (matched.has(one) || others.length !== 1 || candidates.length !== 1) continue
-    matched.set(one, candidates[0]!)
-    free.delete(candidates[0]!)
-  }
-  return matched
-}
-
-function isNamed(declared: DeclaredDestination, existing: Destination): boolean {
-  const name = declared.settings.destination_name ?? null
-  return name !== null && declared.type === existing.destination_type && name === existing.destination_name
-}
-
-function targetOf(type: string, config: Record<string, unknown>): string {
-  const isMysql = ['mysql', 'mariadb'].includes(String(config.dialect ?? config.sql_dialect ?? ''))
-  const keys: Record<string, unknown[]> = {
-    destination_database: [
-      config.host,
-      String(config.port ?? (isMysql ? 3306 : 5432)),
-      config.database,
-      config.table,
-    ],
-    destination_object_store: [config.endpoint ?? null, config.bucket, config.key_template ?? null],
-    destination_http_endpoint: [config.url],
-    destination_pull: [],
-  }
-  return JSON.stringify([type, ...(keys[type] ?? [])])
 }
 
 function createStep(name: string, declared: DeclaredDestination): Step {
@@ -212,7 +168,8 @@ function createStep(name: string, declared: DeclaredDestination): Step {
     destination_type: declared.type,
     destination_config: redactedConfig(declared.type, declared.config),
   }
-  const summary = `+ destination ${kindOf(shown)} of ${name} (${describeTarget(shown)})`
+  const own = declared.settings.destination_name ?? null
+  const summary = `+ destination ${name}${own === null ? '' : `/${own}`} (${kindOf(shown)}, ${describeTarget(shown)})`
   return { kind: 'create-destination', name, body, status: declared.status, summary, destroys: false }
 }
 
@@ -224,7 +181,7 @@ function changeSteps(
 ): Step[] {
   const steps: Step[] = []
   const { destination_id: destinationId } = existing
-  const what = `destination ${kindOf(existing)} of ${name} (${destinationId.slice(0, 8)})`
+  const what = `destination ${name}/${existing.destination_name}`
   // Compared and printed as the daemon shows it; sent as the file has it.
   const config = changes(redactedConfig(declared.type, declared.config), existing.destination_config)
   const patch: DestinationPatch = {}
@@ -248,7 +205,10 @@ function changeSteps(
     if (missing.length > 0) parts.push(`${missing.join(', ')} set`)
     if (again.length > 0) parts.push(`${again.join(', ')} sent again`)
   }
-  const settings = changes(declared.settings, existing)
+  // Null is the default name: which one that is only the daemon knows.
+  const { destination_name: own, ...others } = declared.settings
+  const wanted = typeof own === 'string' ? declared.settings : others
+  const settings = changes(wanted, existing)
   if (settings.length > 0) {
     Object.assign(patch, Object.fromEntries(settings.map(({ key, to }) => [key, to])))
     parts.push(describe(settings))

@@ -79,10 +79,11 @@ t.test('a change is one step; a changed target keeps the lane; secrets change on
   const plan = await run(['apply'], changed)
   t.equal(plan.code, 0, plan.stderr)
   t.equal(
-    plan.stdout.replaceAll(/\([0-9a-f]{8}\)/g, '(id)'),
+    plan.stdout,
     '~ pipe orders: pipe_description "of the shop" → "of all shops"\n' +
-      '~ destination database of orders (id): database "shop" → "shop2"\n',
+      '~ destination orders/database: database "shop" → "shop2"\n',
   )
+  t.match(plan.stderr, /Without destination_name in the file: .*orders\/database \(by its kind\)/)
   t.same(
     (await list()).map((one: { destination_id: string }) => one.destination_id),
     ids,
@@ -113,6 +114,36 @@ t.test('what the file does not have stays, and goes with --prune, which asks', a
     ['orders'],
   )
   t.equal((await run(['diff', '--prune'], less)).code, 0)
+})
+
+t.test('a named destination stays the same whatever changes; with another name it is renamed', async (t) => {
+  const text = (name: string, table: string) => `pipes:
+  - pipe_name: named
+    destinations:
+      - destination_name: ${name}
+        destination_type: destination_database
+        destination_config: {host: 127.0.0.1, port: 1, database: shop, username: u, table: ${table}, password: "\${SHOP_DB}"}
+`
+  t.match(await run(['apply'], text('warehouse', 'a')), { code: 0 })
+  const idOf = async (name: string) =>
+    JSON.parse((await runCli(['destinations', 'get', `named/${name}`], { env })).stdout).destination
+      .destination_id
+  const id = await idOf('warehouse')
+  const plan = await run(['diff', '--prune'], text('warehouse', 'b'))
+  t.match(plan, { code: 1, stdout: /^~ destination named\/warehouse: table "a" → "b"\n(- .*\n)*$/ })
+  t.equal((await run(['apply'], text('warehouse', 'b'))).code, 0)
+  const renamed = await run(['apply'], text('lake', 'b'))
+  t.match(renamed, {
+    code: 0,
+    stdout: '~ destination named/warehouse: destination_name "warehouse" → "lake"\n',
+  })
+  t.equal(await idOf('lake'), id, 'the lane is the same one')
+  const other = text('lake', 'b').replace(/destination_database\n.*/, 'destination_pull')
+  t.match(await run(['apply'], other), {
+    code: 2,
+    stderr: /named\/lake is a database, the file makes a pull of it/,
+  })
+  t.equal((await runCli(['pipes', 'delete', 'named', '--yes'], { env })).code, 0)
 })
 
 t.test('names, delivery settings and secret headers go out and come back the same', async (t) => {
