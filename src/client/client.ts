@@ -7,6 +7,7 @@ import type { DestinationFlush, DestinationRate } from '../contract/delivery-set
 import type { ColumnMapping, DestinationStatus } from '../contract/destination.ts'
 import type { OperationId, SuccessBody } from '../contract/operations.ts'
 import type { PipeCreate, PipeLimits, PipeUpdate } from '../contract/pipe.ts'
+import type { InferenceOptions } from '../contract/table-proposal.ts'
 import { UnreachableFailure } from './failure.ts'
 import { type HttpResponse, type SendOptions, send } from './http.ts'
 
@@ -33,6 +34,12 @@ export interface DestinationBody {
 export type DestinationPatch = Partial<Omit<DestinationBody, 'destination_type' | 'start_from'>>
 /** What is tested: a new destination, or a stored one with changes, which are not stored. */
 export type DestinationTestBody = DestinationBody | (DestinationPatch & { destination_id: string })
+/** From what a table is proposed for which database: a new one, or that of a stored destination. */
+export type TableInferenceBody = InferenceOptions &
+  (
+    | { destination_type: string; destination_config: Record<string, unknown> }
+    | { destination_id: string; destination_config?: Record<string, unknown> }
+  )
 export interface ClientOptions {
   /** Origin of the management API, without a trailing slash. */
   url: string
@@ -114,6 +121,9 @@ export function openClient({ url, dataUrl = url, apiKey, keySource = null, chang
           body,
           timeoutMs: 90_000,
         }),
+      /** Proposes a table; with `create_table` or `add_columns` makes it so, which may take a while. */
+      infer: (pipeId: string, body: TableInferenceBody) =>
+        call<'inferTable'>('POST', `${pipe(pipeId)}/destinations/infer`, { body, timeoutMs: 120_000 }),
     },
     lanes: {
       skip: (pipeId: string, destinationId: string) =>

@@ -9,6 +9,7 @@ import {
 } from './destination-requests.ts'
 import { everyChange, everyKeyed, type Operation, oneDestination, onePipe, withBody } from './operation.ts'
 import { responseBodies } from './responses.ts'
+import { TableInference, TableProposal } from './table-proposal.ts'
 import { hoursParameter } from './usage.ts'
 
 export const destinationOperations = [
@@ -43,6 +44,21 @@ export const destinationOperations = [
     ],
     request: DestinationTest,
     success: { status: 200, description: 'The result of each check', schema: responseBodies.tested },
+    errors: ['pipe_not_found', 'destination_not_found', ...withBody],
+  },
+  {
+    operationId: 'inferTable',
+    method: 'POST',
+    path: `${onePipe}/destinations/infer`,
+    area: 'management',
+    summary:
+      'Propose a table and its column mapping from records, and create or extend the table where asked to',
+    description:
+      'Looks at the newest records of the pipe, or at a sample, and proposes column types that give back every value as it was sent. Stores no destination and no record. With `create_table` or `add_columns` the statements in `ddl` are run with the rights of the database user that the config names; what was run is in the audit log. What fails at the database is in `failure`, beside the proposal.',
+    auth: 'key',
+    boundKeys: 'its_pipe',
+    request: TableInference,
+    success: { status: 200, description: 'The proposal, and what was done', schema: TableProposal },
     errors: ['pipe_not_found', 'destination_not_found', ...withBody],
   },
   {

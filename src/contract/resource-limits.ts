@@ -37,6 +37,17 @@ export const resourceLimits = {
   shownTableColumns: 500,
   tableColumnCharacters: 128,
   /**
+   * What a table is proposed from: so many of the newest records, bytes of them, and keys of all of them together. A sample
+   * that is sent along must leave room in a management body, which has 1 MiB.
+   */
+  inferredRecords: 1_000,
+  inferredBytes: 4 * MiB,
+  inferredKeys: 1_000,
+  inferredSampleCharacters: 900_000,
+  /** Columns of a proposed table. InnoDB's page takes about 190 of the largest type. */
+  inferredColumns: 200,
+  inferredMysqlColumns: 150,
+  /**
    * Records of one request (setting `ingest.max_records_per_request`). 10 KB of gzip can hold 3.5 million records `{}`,
    * whose enrichment takes gigabytes; above some thousands, larger requests make nothing faster.
    */

@@ -109,6 +109,7 @@ class Supervisor implements DeliveryHandle {
   readonly retryNow = this.#forward('retryNow')
   readonly rewind = this.#forward('rewind')
   readonly test = this.#forward('test')
+  readonly infer = this.#forward('infer')
   readonly forget = this.#forward('forget')
   readonly acknowledge = this.#forward('acknowledge')
   readonly pulled = this.#forward('pulled')

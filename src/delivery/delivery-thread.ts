@@ -93,6 +93,7 @@ const service = openLaneService({
   reader,
   clock: systemClock,
   check: (spec, signal, sample) => isolated.check(spec, signal, sample),
+  infer: (spec, signal, request) => isolated.infer(spec, signal, request),
   forget: async ({ destinationId, ...spec }, signal) => {
     try {
       await isolated.forget({ destinationId, ...spec }, signal)

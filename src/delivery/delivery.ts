@@ -7,7 +7,8 @@
 
 import type { LaneStatus } from '../contract/destination.ts'
 import type { SuccessBody } from '../contract/operations.ts'
-import type { DestinationCheck, DestinationSpec } from '../destinations/driver.ts'
+import type { TableProposal } from '../contract/table-proposal.ts'
+import type { DestinationCheck, DestinationSpec, InferRequest } from '../destinations/driver.ts'
 
 /** What a pipe's lanes have in common: for `usage_by_pipe`. */
 export interface PipeBacklog {
@@ -27,6 +28,9 @@ export interface ChangedLanes {
 
 /** As the API shows it; of its records (the first 20) each one's own JSON text, never re-serialized. */
 export type BlockingMessage = Omit<SuccessBody<'getBlockingMessage'>, 'records'> & { recordTexts: string[] }
+
+/** As a driver gets it; without a sample the pipe's newest records are looked at. */
+export type TableInferenceRequest = Omit<InferRequest, 'bodies' | 'source'> & { sample: string | null }
 
 export type RewindTarget = { to: 'earliest' } | { to: 'seq'; seq: number } | { to: 'time'; timeMs: number }
 
@@ -70,6 +74,11 @@ export interface Delivery {
   rewind(destinationId: string, target: RewindTarget): Promise<RewindResult>
   /** `sample`: a database also inserts the pipe's newest record, or a made-up one, and rolls it back. */
   test(spec: DestinationSpec, options?: { sample: boolean }): Promise<DestinationCheck[]>
+  /**
+   * Proposes a table for a database from a sample (NDJSON) or the pipe's newest records, and creates or extends it where
+   * asked to. What fails there is in the proposal; null: it did not end in time, or ended its thread.
+   */
+  infer(spec: DestinationSpec, request: TableInferenceRequest): Promise<TableProposal | null>
   /** Of a deleted destination: removes what its driver keeps beside the records. Best effort, within 10 s; never rejects for it. */
   forget(spec: DestinationSpec): Promise<void>
   /** Waits up to `waitMs` for a message. `pulled`/`abandoned` must follow a `message` result in auto mode. */

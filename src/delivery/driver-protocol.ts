@@ -1,4 +1,5 @@
 /** What passes between a delivery worker and a thread that runs one driver for one attempt or one check. */
+import type { TableProposal } from '../contract/table-proposal.ts'
 import {
   type Batch,
   DeliveryError,
@@ -7,6 +8,7 @@ import {
   type DestinationCheck,
   type DestinationSpec,
   type DriverSettings,
+  type InferRequest,
   type RejectedRecord,
   type Sample,
 } from '../destinations/driver.ts'
@@ -21,6 +23,7 @@ export interface DriverThreadData {
 export type ToDriverThread =
   | { kind: 'deliver'; batch: Batch; setsAside: boolean }
   | { kind: 'check'; sample: Sample | null }
+  | { kind: 'infer'; request: InferRequest }
   | { kind: 'forget' }
   | { kind: 'abort' }
   /** Responds to `before_request`. */
@@ -35,6 +38,7 @@ export type FromDriverThread =
   /** The last message is one of these. */
   | { kind: 'delivered' }
   | { kind: 'checked'; checks: DestinationCheck[] }
+  | { kind: 'inferred'; proposal: TableProposal }
   | { kind: 'forgotten' }
   | { kind: 'failed'; error: SentError }
 

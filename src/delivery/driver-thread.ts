@@ -2,8 +2,13 @@
 import assert from 'node:assert'
 import { Buffer } from 'node:buffer'
 import { parentPort, workerData } from 'node:worker_threads'
-import type { RejectedRecord, Sample } from '../destinations/driver.ts'
-import { checkDestination, forgetDestination, openDriver } from '../destinations/drivers.ts'
+import type { InferRequest, RejectedRecord, Sample } from '../destinations/driver.ts'
+import {
+  checkDestination,
+  forgetDestination,
+  inferForDestination,
+  openDriver,
+} from '../destinations/drivers.ts'
 import { beatEveryMs } from './delivery-protocol.ts'
 import {
   type DriverThreadData,
@@ -41,10 +46,13 @@ function mayRequest(id: number): void {
   waiting.delete(id)
 }
 
-async function run(task: Extract<ToDriverThread, { kind: 'deliver' | 'check' | 'forget' }>): Promise<void> {
+async function run(
+  task: Extract<ToDriverThread, { kind: 'deliver' | 'check' | 'infer' | 'forget' }>,
+): Promise<void> {
   try {
     if (task.kind === 'deliver') post(await deliver(task))
     else if (task.kind === 'check') post(await check(task.sample))
+    else if (task.kind === 'infer') post(await infer(task.request))
     else {
       await forgetDestination(spec, settings, interrupt.signal)
       post({ kind: 'forgotten' })
@@ -78,6 +86,12 @@ async function check(sample: Sample | null): Promise<FromDriverThread> {
   return { kind: 'checked', checks: await checkDestination(spec, settings, interrupt.signal, given) }
 }
 
+async function infer(request: InferRequest): Promise<FromDriverThread> {
+  const bodies = request.bodies.map(received)
+  const given = { ...request, bodies }
+  return { kind: 'inferred', proposal: await inferForDestination(spec, settings, interrupt.signal, given) }
+}
+
 /** Metadata and buffer are open in the delivery worker. */
 function ask(question: Question): Promise<string | null> {
   lastRequest += 1
@@ -106,8 +120,11 @@ function beforeRequest(): Promise<void> {
 
 /** A Buffer is a Uint8Array when it arrives. */
 function receivedMessage<M extends { body: Uint8Array }>(message: M): M & { body: Buffer } {
-  const { buffer, byteOffset, byteLength } = message.body
-  return { ...message, body: Buffer.from(buffer as ArrayBuffer, byteOffset, byteLength) }
+  return { ...message, body: received(message.body) }
+}
+
+function received({ buffer, byteOffset, byteLength }: Uint8Array): Buffer {
+  return Buffer.from(buffer as ArrayBuffer, byteOffset, byteLength)
 }
 
 function post(message: FromDriverThread): void {

@@ -10,12 +10,14 @@
 import assert from 'node:assert'
 import { Worker } from 'node:worker_threads'
 import { resourceLimits } from '../contract/resource-limits.ts'
+import type { TableProposal } from '../contract/table-proposal.ts'
 import type {
   AttemptProgress,
   Batch,
   DestinationCheck,
   DestinationSpec,
   DriverSettings,
+  InferRequest,
   PinServerKey,
   Sample,
 } from '../destinations/driver.ts'
@@ -43,6 +45,8 @@ export interface IsolatedDrivers {
   ): Promise<void>
   /** As `DriverModule.check`; the same. */
   check(spec: DestinationSpec, signal: AbortSignal, sample: Sample | null): Promise<DestinationCheck[]>
+  /** As `DriverModule.infer`; the same. */
+  infer(spec: DestinationSpec, signal: AbortSignal, request: InferRequest): Promise<TableProposal>
   /** As `forgetDestination`; the same. */
   forget(spec: DestinationSpec, signal: AbortSignal): Promise<void>
 }
@@ -73,6 +77,15 @@ export function isolatedDrivers(settings: DriverSettings): IsolatedDrivers {
       if (outcome.kind === 'failed') throw receivedError(outcome.error)
       return outcome.kind === 'checked' ? outcome.checks : []
     },
+    async infer(spec, signal, request) {
+      const bodies = request.bodies.map((body) => Uint8Array.from(body) as Buffer)
+      const outcome = await checks.run(signal, () =>
+        runApart({ spec, settings }, { kind: 'infer', request: { ...request, bodies } }, signal),
+      )
+      if (outcome.kind === 'failed') throw receivedError(outcome.error)
+      if (outcome.kind !== 'inferred') throw new Error(`a driver responded to infer with ${outcome.kind}`)
+      return outcome.proposal
+    },
     async forget(spec, signal) {
       const outcome = await checks.run(signal, () => runApart({ spec, settings }, { kind: 'forget' }, signal))
       if (outcome.kind === 'failed') throw receivedError(outcome.error)
@@ -80,7 +93,10 @@ export function isolatedDrivers(settings: DriverSettings): IsolatedDrivers {
   }
 }
 
-type Outcome = Extract<FromDriverThread, { kind: 'delivered' | 'failed' | 'checked' | 'forgotten' }>
+type Outcome = Extract<
+  FromDriverThread,
+  { kind: 'delivered' | 'failed' | 'checked' | 'inferred' | 'forgotten' }
+>
 
 /** What a driver that delivers asks of its lane. A check asks nothing. */
 interface LaneServices {

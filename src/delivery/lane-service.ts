@@ -5,13 +5,15 @@
 import type { BufferReader, StoredMessage } from '../buffer/buffer.ts'
 import { firstRecordTexts } from '../buffer/record-text.ts'
 import type { DestinationType, LaneStatus } from '../contract/destination.ts'
-import type { DestinationCheck, DestinationSpec, Sample } from '../destinations/driver.ts'
+import type { TableProposal } from '../contract/table-proposal.ts'
+import type { DestinationCheck, DestinationSpec, InferRequest, Sample } from '../destinations/driver.ts'
 import type { Clock } from './clock.ts'
 import type { BlockingMessage, Delivery, PipeBacklog, RewindResult, RewindTarget } from './delivery.ts'
 import { DriverDiedError } from './driver-protocol.ts'
 import type { AttemptCounts, Lane, LaneBacklog } from './lane.ts'
 import type { LaneSet } from './lane-set.ts'
 import { LaneViews } from './lane-views.ts'
+import { newestBodies } from './newest-records.ts'
 
 /** The delivery thread's numbers, as they cross to the main thread for Prometheus. */
 export interface DeliveryMetrics {
@@ -40,13 +42,23 @@ export interface LaneServiceDeps {
   reader: BufferReader
   clock: Clock
   check(spec: DestinationSpec, signal: AbortSignal, sample: Sample | null): Promise<DestinationCheck[]>
+  infer(spec: DestinationSpec, signal: AbortSignal, request: InferRequest): Promise<TableProposal>
   forget(spec: DestinationSpec, signal: AbortSignal): Promise<void>
 }
 
 const shownRecords = 20
 const checkDeadlineMs = 10_000
+/** A change of a large table takes its time. */
+const inferDeadlineMs = 60_000
 
-export function openLaneService({ lanes, reader, clock, check, forget }: LaneServiceDeps): LaneService {
+export function openLaneService({
+  lanes,
+  reader,
+  clock,
+  check,
+  infer,
+  forget,
+}: LaneServiceDeps): LaneService {
   const consumers = (destinationId: string) => lanes.lane(destinationId)?.consumers
   const views = new LaneViews(lanes)
 
@@ -76,6 +88,13 @@ export function openLaneService({ lanes, reader, clock, check, forget }: LaneSer
     async test(spec, options) {
       const sample = options?.sample ? { recent: await newestMessage(spec.pipeId, reader) } : null
       return await checkWithin((signal) => check(spec, signal, sample), clock)
+    },
+    async infer(spec, { sample, ...request }) {
+      const bodies = sample === null ? await newestBodies(spec.pipeId, reader) : [Buffer.from(sample)]
+      const source = sample === null ? 'pipe' : 'sample'
+      return await within(inferDeadlineMs, clock, (signal) =>
+        infer(spec, signal, { ...request, bodies, source }),
+      )
     },
     async forget(spec) {
       const deadline = new AbortController()
@@ -168,6 +187,24 @@ async function newestMessage(pipeId: string, reader: BufferReader): Promise<Stor
   if (seq === 0) return null
   const run = await reader.read(pipeId, seq - 1, { maxRecords: 1, maxBytes: 1 })
   return run.messages[0] ?? null
+}
+
+/** Null: it did not end in time, or ended the thread that it ran in. */
+async function within<T>(
+  limitMs: number,
+  clock: Clock,
+  work: (signal: AbortSignal) => Promise<T>,
+): Promise<T | null> {
+  const deadline = new AbortController()
+  const cancel = clock.wake(limitMs, () => deadline.abort())
+  try {
+    return await work(deadline.signal)
+  } catch (error) {
+    if (error instanceof DriverDiedError || deadline.signal.aborted) return null
+    throw error
+  } finally {
+    cancel()
+  }
 }
 
 /** A check that does not end in time says so instead. */

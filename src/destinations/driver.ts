@@ -8,6 +8,7 @@
 import type { StoredMessage } from '../buffer/buffer.ts'
 import type { ColumnMapping, ResolvedConfig, TableColumn } from '../contract/destination.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
+import type { TableProposal } from '../contract/table-proposal.ts'
 import { cleanCode, cleanText, cutToCharacters, withoutSecrets } from './error-text.ts'
 
 /** The run of messages that one attempt carries. Its range is fixed before the first attempt. */
@@ -148,8 +149,30 @@ export interface DriverModule<Spec extends DestinationSpec = DestinationSpec> {
     signal: AbortSignal,
     sample?: Sample | null,
   ): Promise<DestinationCheck[]>
+  /**
+   * Databases: proposes a table for the records, and creates or extends it where the request says so. Compares with
+   * `spec.pinnedKey` and pins nothing. Never throws for what the world does.
+   */
+  infer?(
+    spec: Spec,
+    settings: DriverSettings,
+    signal: AbortSignal,
+    request: InferRequest,
+  ): Promise<TableProposal>
   /** The destination was deleted: removes what the driver kept beside the records. Compares with `spec.pinnedKey`. */
   forget?(spec: Spec, settings: DriverSettings, signal: AbortSignal): Promise<void>
+}
+
+/** What a table is proposed from, and what is to be done about it. */
+export interface InferRequest {
+  /** Records in the format of a stored body. */
+  bodies: readonly Buffer[]
+  source: TableProposal['source']
+  /** Keys that the pipe adds to every record, with the kind of their values. */
+  enriched: readonly { key: string; kind: 'time' | 'string' | 'decimal' | 'integer' }[]
+  createTable: boolean
+  addColumns: boolean
+  dedupe: { kind: 'key'; key: string } | { kind: 'generated' } | { kind: 'none' }
 }
 
 /** For an insert that is rolled back: the pipe's newest message, or null where a record has to be made up. */

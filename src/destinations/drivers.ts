@@ -4,6 +4,7 @@
  */
 import type { TableColumn } from '../contract/destination.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
+import type { TableProposal } from '../contract/table-proposal.ts'
 import { configuredSecrets } from './configured-secrets.ts'
 import { descriptorOf } from './descriptors.ts'
 import {
@@ -13,6 +14,7 @@ import {
   type DestinationDriver,
   type DestinationSpec,
   type DriverSettings,
+  type InferRequest,
   type PinServerKey,
   type Sample,
   withoutSecretsIn,
@@ -79,6 +81,25 @@ export async function checkDestination(
     message: cleaned(check.message),
     ...(tableColumns === undefined ? {} : { tableColumns: boundedColumns(tableColumns, cleaned) }),
   }))
+}
+
+/** Of a database. What the server says is cleaned as in a check. */
+export async function inferForDestination(
+  spec: DestinationSpec,
+  settings: DriverSettings,
+  signal: AbortSignal,
+  request: InferRequest,
+): Promise<TableProposal> {
+  const module = await descriptorOf(spec.type).load(spec)
+  if (module.infer === undefined) throw new Error(`${spec.type} has no tables`)
+  const proposal = await module.infer(spec, settings, signal, request)
+  const secrets = configuredSecrets(spec)
+  const { failure } = proposal
+  if (failure === null) return proposal
+  return {
+    ...proposal,
+    failure: { ...failure, message: withoutSecrets(cleanText(failure.message), secrets) },
+  }
 }
 
 /** Of a deleted destination. Rejects with a DeliveryError, or with what the client library says. */

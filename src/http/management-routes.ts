@@ -91,6 +91,7 @@ function handlersOf(m: Management): Record<ManagementOperationId, Handler> {
     deletePipe: ofPipe(m.deletePipe),
     createDestination: ofPipe(m.createDestination),
     testDestination: (c) => m.testDestination(c.workspaceId, c.pipe, c.body, c.query.get('sample')),
+    inferTable: ofPipe(m.inferTable),
     getDestination: ofDestination(m.getDestination),
     updateDestination: ofDestination(m.updateDestination),
     deleteDestination: ofDestination(m.deleteDestination),

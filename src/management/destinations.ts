@@ -152,7 +152,7 @@ export function forgetDeleted(delivery: Delivery, pipe: Pipe, deleted: readonly 
 }
 
 /** What a driver needs to know of a destination that has no lane. */
-function specOf(
+export function specOf(
   pipe: Pipe,
   destination: Pick<
     StoredDestination,
@@ -191,7 +191,7 @@ export async function shownDestinations(
 }
 
 /** The checked body of a create. Throws `validation_error` with the body's own paths. */
-function newDestination(
+export function newDestination(
   body: Record<string, unknown>,
   checkTarget: CheckTarget,
 ): Omit<NewDestination, 'startAfterSeq'> & { startFrom: 'now' | 'earliest' } {
@@ -258,7 +258,7 @@ function deliverySettings(given: GivenDeliverySettings): GivenDeliverySettings {
 }
 
 /** A stored destination as a PATCH with this body would make it; nothing is stored. */
-function changed(
+export function changed(
   current: StoredDestination,
   body: Record<string, unknown>,
   checkTarget: CheckTarget,

@@ -12,6 +12,7 @@ import { limitsUseCases } from './limits.ts'
 import { originUseCases } from './origins.ts'
 import { overviewUseCases } from './overview.ts'
 import { pipeUseCases } from './pipes.ts'
+import { tableInferenceUseCases } from './table-inference.ts'
 import { usageUseCases } from './usage.ts'
 import { userUseCases } from './users.ts'
 
@@ -23,6 +24,7 @@ export function openManagement(deps: ManagementDeps) {
   return {
     ...pipeUseCases({ ...deps, publishChange }),
     ...destinationUseCases({ ...deps, publishChange }),
+    ...tableInferenceUseCases(deps),
     ...laneUseCases({ metadata, delivery }),
     ...limitsUseCases({ metadata, publishChange }),
     ...originUseCases({ metadata, publishChange }),

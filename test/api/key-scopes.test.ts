@@ -29,6 +29,7 @@ const decisions: Record<OperationId, readonly [scope: ApiKeyScope | null, bound:
   deletePipe: ['manage', 'its_pipe'],
   createDestination: ['manage', 'its_pipe'],
   testDestination: ['manage', 'its_pipe'],
+  inferTable: ['manage', 'its_pipe'],
   getDestination: ['read', 'its_pipe'],
   getDestinationUsage: ['read', 'its_pipe'],
   updateDestination: ['manage', 'its_pipe'],

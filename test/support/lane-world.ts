@@ -250,6 +250,7 @@ export class LaneWorld {
       reader: buffer,
       clock,
       check: async () => [],
+      infer: () => Promise.reject(new Error('there are no tables here')),
       forget: async () => {},
     })
     await this.lanes.open()

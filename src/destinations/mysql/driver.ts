@@ -23,6 +23,7 @@ import { pinnedOnFirstUse } from '../sql/server-key.ts'
 import { checkMysql } from './check.ts'
 import { connectMysql, type MysqlConnection } from './connection.ts'
 import { mysqlError } from './errors.ts'
+import { inferMysql } from './infer.ts'
 import { storeRows } from './insert.ts'
 import { forgetLaneRow, LaneRow } from './lane-row.ts'
 import { rowsOf } from './rows.ts'
@@ -31,7 +32,12 @@ import { type InsertPlan, planInsert } from './statement.ts'
 /** The server ends a session whose client is gone: its open transaction would keep the lane's row locked. */
 const idleSessionSeconds = 120
 
-export const mysql: DriverModule<DatabaseSpec> = { open: openMysql, check: checkMysql, forget: forgetLaneRow }
+export const mysql: DriverModule<DatabaseSpec> = {
+  open: openMysql,
+  check: checkMysql,
+  infer: inferMysql,
+  forget: forgetLaneRow,
+}
 
 function openMysql(spec: DatabaseSpec, settings: DriverSettings, pin: PinServerKey): DestinationDriver {
   const admit = pinnedOnFirstUse(pin, settings)

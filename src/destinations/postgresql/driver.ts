@@ -27,6 +27,7 @@ import { pinnedOnFirstUse } from '../sql/server-key.ts'
 import { checkPostgres } from './check.ts'
 import { openSession, type PostgresSession } from './connection.ts'
 import { concernsWholeDestination, postgresError } from './errors.ts'
+import { inferPostgres } from './infer.ts'
 import { forgetLaneRow, LaneRow } from './lane-row.ts'
 import {
   type InsertStatement,
@@ -41,7 +42,12 @@ const tableMaxAgeMs = 30_000
 /** The search gives up after this long and leaves the bisecting to the lane, well before the lane's watchdog. */
 const searchMs = 20_000
 
-export const postgresql: DriverModule<DatabaseSpec> = { open, check: checkPostgres, forget: forgetLaneRow }
+export const postgresql: DriverModule<DatabaseSpec> = {
+  open,
+  check: checkPostgres,
+  infer: inferPostgres,
+  forget: forgetLaneRow,
+}
 
 interface KnownTable {
   table: Table

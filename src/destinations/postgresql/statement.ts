@@ -26,6 +26,7 @@ import {
 import type { ColumnRule } from '../../contract/column-rules.ts'
 import { DeliveryError } from '../driver.ts'
 import { generatedId, receivedAtValue } from '../sql/columns.ts'
+import { identifierFault } from '../sql/identifiers.ts'
 import { quotePostgresIdentifier } from './identifiers.ts'
 import type { PostgresColumn, Table } from './table.ts'
 
@@ -212,12 +213,12 @@ function recordSource(targets: readonly Target[]): { text: string; values: strin
 /** A function takes at most 100 arguments. */
 const maxPairs = 45
 
-/** json_to_recordset finds keys by column name: none twice, none empty, none longer than a name can be. */
+/** json_to_recordset finds keys by column name: none twice, and none that cannot be a name (empty, too long, control characters). */
 function canBeNamed(targets: readonly Target[]): boolean {
   if (targets.some(isDefaultWhenAbsent)) return false
   const keys = new Set(targets.map(({ key }) => key))
   return (
-    keys.size === targets.length && targets.every(({ key }) => key !== '' && Buffer.byteLength(key) <= 63)
+    keys.size === targets.length && targets.every(({ key }) => identifierFault('postgresql', key) === null)
   )
 }
 

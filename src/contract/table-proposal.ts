@@ -1,0 +1,102 @@
+/** POST …/destinations/infer: a table proposed from records, and what may be done about it at once. */
+import Type, { type Static } from 'typebox'
+import { columnTypes, configSchema, StoredColumn } from './destination.ts'
+import { closed, nullable } from './destinations/fields.ts'
+import { resourceLimits } from './resource-limits.ts'
+
+const { inferredRecords, inferredSampleCharacters, inferredKeys } = resourceLimits
+
+const shared = {
+  sample: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: inferredSampleCharacters,
+      description: `Records as NDJSON: one object a line, the first ${inferredRecords} of them. Without it the newest records of the pipe are looked at.`,
+    }),
+  ),
+  create_table: Type.Optional(
+    Type.Boolean({ default: false, description: 'Create the table if it does not exist.' }),
+  ),
+  add_columns: Type.Optional(
+    Type.Boolean({ default: false, description: 'Add the missing columns to a table that exists.' }),
+  ),
+  dedupe_key: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: 1000,
+      description:
+        'The key of the records that becomes the primary key of a new table, as dedupe_id: a record with the same value replaces the earlier one.',
+    }),
+  ),
+  dedupe_id: Type.Optional(
+    Type.Enum(['generated', 'none'], {
+      default: 'generated',
+      description:
+        'Without dedupe_key: a new table gets a column `_pipectl_id` with `<msg_id>:<index>` as its primary key, so that a repeated delivery stores nothing twice; or none.',
+    }),
+  ),
+}
+
+/** Of a new destination. */
+export const NewTableInference = Type.Object(
+  {
+    destination_type: Type.Enum(['destination_database']),
+    destination_config: configSchema('destination_database'),
+    ...shared,
+  },
+  closed,
+)
+/** Of a stored one, with its stored secrets, changed as a PATCH would. */
+export const StoredTableInference = Type.Object(
+  {
+    destination_id: Type.String({ format: 'uuid' }),
+    destination_config: Type.Optional(Type.Object({}, { additionalProperties: true })),
+    ...shared,
+  },
+  closed,
+)
+export const TableInference = Type.Union([NewTableInference, StoredTableInference])
+/** What both have. */
+export const InferenceOptions = Type.Object(shared, closed)
+export type InferenceOptions = Static<typeof InferenceOptions>
+
+export const KeyObservation = Type.Object({
+  key: Type.String(),
+  seen: Type.Integer({ minimum: 0, description: 'Records that have it; 0: only the pipe will add it.' }),
+  nulls: Type.Integer({ minimum: 0, description: 'Records that have it as null.' }),
+  types: Type.Array(Type.Enum([...columnTypes])),
+  column_name: nullable(Type.String({ description: 'Null: it gets no column; `reason` says why.' })),
+  proposed_type: nullable(Type.String({ description: 'As SQL writes it.' })),
+  reason: Type.String(),
+})
+
+export const TableProposal = Type.Object({
+  ok: Type.Boolean({ description: 'False: something was asked for that could not be done; see `failure`.' }),
+  failure: nullable(
+    Type.Object({
+      step: Type.Enum(['sample', 'connect', 'table', 'create_table', 'add_columns']),
+      code: Type.String(),
+      message: Type.String(),
+    }),
+  ),
+  source: Type.Enum(['pipe', 'sample']),
+  records_seen: Type.Integer({ minimum: 0, maximum: inferredRecords }),
+  table: Type.String(),
+  table_exists: nullable(
+    Type.Boolean({ description: 'After what was done. Null: the database could not be asked.' }),
+  ),
+  ddl: Type.Array(Type.String(), {
+    description: 'The statements that make the table fit, whether or not they were run; none: it fits.',
+  }),
+  executed: Type.Array(Type.String(), { description: 'Those of them that were run.' }),
+  columns: Type.Array(StoredColumn, { description: 'The mapping of a destination once `ddl` is done.' }),
+  missing_columns: Type.Array(Type.String(), {
+    description: 'Those of `columns` that the table does not have, after what was done.',
+  }),
+  dedupe_candidates: Type.Array(Type.String(), {
+    description: 'Keys that look like an id and differ in every record: possible values of dedupe_key.',
+  }),
+  observations: Type.Array(KeyObservation, { maxItems: inferredKeys + 20 }),
+  warnings: Type.Array(Type.String()),
+})
+export type TableProposal = Static<typeof TableProposal>

@@ -1,0 +1,118 @@
+/**
+ * A table proposed from records, and made where that was asked for: what both dialects share. Without a database that can
+ * be asked there is a proposal all the same, for whoever may create the table.
+ *
+ * No value of a record is ever part of a statement; keys are, as names, through the dialect's one quoting function.
+ */
+import type { TableProposal } from '../../../contract/table-proposal.ts'
+import type { DatabaseSpec, DeliveryError, InferRequest } from '../../driver.ts'
+import { type Observed, observe } from './observe.ts'
+import { dedupeFault, type ExistingColumn, type NewColumn, planTable } from './plan.ts'
+import type { Server } from './types.ts'
+
+/** A server that is logged in to. */
+export interface InferSession {
+  isMariadb: boolean
+  /** Null: there is no such table. */
+  columns(): Promise<ExistingColumn[] | null>
+  run(statement: string): Promise<void>
+  close(): Promise<void>
+}
+
+export interface InferDialect {
+  open(): Promise<InferSession>
+  errorOf(error: unknown): DeliveryError
+  createTable(columns: readonly NewColumn[]): string
+  addColumns(columns: readonly NewColumn[]): string
+}
+
+type Step = NonNullable<TableProposal['failure']>['step']
+
+export async function inferTable(
+  { config }: DatabaseSpec,
+  request: InferRequest,
+  dialect: InferDialect,
+): Promise<TableProposal> {
+  const dedupeKey = request.dedupe.kind === 'key' ? request.dedupe.key : null
+  const observed = observe(request.bodies, dedupeKey)
+  const work = new Inference(config, request, observed, dialect)
+  if (observed.records === 0) return work.failed('sample', noRecords)
+  const fault = dedupeFault(observed, request, { dialect: config.dialect, isMariadb: false })
+  if (fault !== null)
+    return work.failed('sample', { code: 'unfit_dedupe_key', message: `dedupe_key ${fault}.` })
+  let session: InferSession | undefined
+  try {
+    session = await dialect.open()
+    return await work.with(session)
+  } catch (error) {
+    return work.failed('connect', dialect.errorOf(error))
+  } finally {
+    await session?.close()
+  }
+}
+
+const noRecords = {
+  code: 'no_records',
+  message: 'There are no records to look at: send some to the pipe first, or give a sample.',
+}
+
+class Inference {
+  readonly #config: DatabaseSpec['config']
+  readonly #request: InferRequest
+  readonly #observed: Observed
+  readonly #dialect: InferDialect
+  #isMariadb = false
+  #existing: ExistingColumn[] | null = null
+  #tableExists: boolean | null = null
+
+  constructor(
+    config: DatabaseSpec['config'],
+    request: InferRequest,
+    observed: Observed,
+    dialect: InferDialect,
+  ) {
+    this.#config = config
+    this.#request = request
+    this.#observed = observed
+    this.#dialect = dialect
+  }
+
+  async with(session: InferSession): Promise<TableProposal> {
+    const { createTable, addColumns } = this.#request
+    this.#isMariadb = session.isMariadb
+    let step: Step = 'table'
+    try {
+      this.#existing = await session.columns()
+      this.#tableExists = this.#existing !== null
+      const { ddl } = this.#proposal()
+      const isAsked = this.#tableExists ? addColumns : createTable
+      if (!isAsked || ddl.length === 0) return this.#proposal()
+      step = this.#tableExists ? 'add_columns' : 'create_table'
+      for (const statement of ddl) await session.run(statement)
+      return { ...this.#proposal(), executed: ddl, missing_columns: [], table_exists: true }
+    } catch (error) {
+      return this.failed(step, this.#dialect.errorOf(error))
+    }
+  }
+
+  failed(step: Step, { code, message }: { code: string; message: string }): TableProposal {
+    const isDdl = step === 'create_table' || step === 'add_columns'
+    const advice = isDdl ? ' Have somebody who may do it run the statements in ddl.' : ''
+    return { ...this.#proposal(), ok: false, failure: { step, code, message: `${message}${advice}` } }
+  }
+
+  #proposal(): TableProposal {
+    const server: Server = { dialect: this.#config.dialect, isMariadb: this.#isMariadb }
+    const plan = planTable(this.#observed, this.#request, server, this.#existing)
+    const { newColumns, ...shown } = plan
+    const statement = this.#existing === null ? this.#dialect.createTable : this.#dialect.addColumns
+    const hasSample = this.#observed.records > 0
+    return {
+      ...{ ok: true, failure: null, source: this.#request.source, records_seen: this.#observed.records },
+      ...{ table: this.#config.table, table_exists: this.#tableExists },
+      ddl: newColumns.length === 0 || !hasSample ? [] : [statement(newColumns)],
+      executed: [],
+      ...shown,
+    }
+  }
+}

@@ -1,0 +1,59 @@
+/**
+ * A column's name for every key. The key itself where the database can have a column of that name; otherwise what is left
+ * of it: control and formatting characters become `_`, it is cut to the length of a name, and gets a number where the
+ * name is taken. Whatever comes out is still quoted by the dialect's one function before it is part of a statement.
+ */
+import type { Dialect } from '../../../contract/destinations/database.ts'
+import { columnKey, identifierFault } from '../identifiers.ts'
+
+/** Of every table of PostgreSQL, whatever its columns. */
+const systemColumns = new Set(['tableoid', 'xmin', 'cmin', 'xmax', 'cmax', 'ctid'])
+
+/** Format characters turn the text around them (U+202E), or cannot be seen. */
+const unfit = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu
+/** MySQL's names are in three bytes a character: no emoji. */
+const beyondBasicPlane = /[\u{10000}-\u{10ffff}]/gu
+
+export class ColumnNames {
+  readonly #dialect: Dialect
+  readonly #taken = new Set<string>()
+
+  constructor(dialect: Dialect) {
+    this.#dialect = dialect
+    if (dialect === 'postgresql') for (const name of systemColumns) this.take(name)
+  }
+
+  take(name: string): void {
+    this.#taken.add(columnKey(this.#dialect, name))
+  }
+
+  isFree(name: string): boolean {
+    return !this.#taken.has(columnKey(this.#dialect, name))
+  }
+
+  /** Takes and returns a name that is free. */
+  nameFor(key: string): string {
+    const clean = this.#clean(key)
+    let name = clean
+    for (let number = 2; !this.isFree(name); number++) name = `${this.#cut(clean, `_${number}`)}_${number}`
+    this.take(name)
+    return name
+  }
+
+  #clean(key: string): string {
+    let name = key.replace(unfit, '_')
+    if (this.#dialect === 'mysql') name = name.replace(beyondBasicPlane, '_').trimEnd()
+    name = this.#cut(name, '')
+    return identifierFault(this.#dialect, name) === null ? name : 'column'
+  }
+
+  /** At whole characters, so that `suffix` still fits. */
+  #cut(name: string, suffix: string): string {
+    const characters = [...name].slice(0, 64)
+    const isTooLong = () =>
+      identifierFault(this.#dialect, `x${characters.slice(1).join('')}${suffix}`) !== null
+    while (characters.length > 1 && isTooLong()) characters.pop()
+    const cut = characters.join('')
+    return this.#dialect === 'mysql' ? cut.trimEnd() : cut
+  }
+}

@@ -1,0 +1,118 @@
+/** What the records of a sample hold, key by key. Bounded: records and their keys come from strangers. */
+import { members, records, stringValue } from '../../../buffer/record-text.ts'
+import { resourceLimits } from '../../../contract/resource-limits.ts'
+import { factsOf, type ValueFacts, type ValueKind } from './value.ts'
+
+export interface Observation {
+  key: string
+  /** Records that have the key, null included. */
+  seen: number
+  /** How many values are of each kind. */
+  kinds: Partial<Record<ValueKind, number>>
+  /** What holds of every value, or of any. */
+  facts: Omit<ValueFacts, 'kind'>
+  /** Bytes of the longest value's text. */
+  longestBytes: number
+  /** Values that another record has too; counted of keys that may be an id. Null: not counted. */
+  repeated: number | null
+}
+
+export interface Observed {
+  records: number
+  /** In the order of their first appearance. */
+  keys: Map<string, Observation>
+  /** Members whose key is longer than a mapping can name. */
+  longKeys: number
+  /** Members of further keys, once there are as many as are looked at. */
+  furtherKeys: number
+}
+
+const { inferredKeys, inferredRecords, inferredBytes } = resourceLimits
+/** Of `source_field`; as a literal an escape takes six bytes for one character. */
+export const mostKeyCharacters = 1_000
+const mostKeyBytes = 6 * mostKeyCharacters + 2
+/** A longer value is no id. */
+const mostIdBytes = 1_000
+
+/** `dedupeKey`: is counted as a possible id, whatever it is called. */
+export function observe(bodies: readonly Buffer[], dedupeKey: string | null = null): Observed {
+  const observed: Observed = { records: 0, keys: new Map(), longKeys: 0, furtherKeys: 0 }
+  const values = new Map<string, Set<string>>()
+  let bytes = 0
+  for (const body of bodies) {
+    for (const record of records(body)) {
+      bytes += record.length
+      // A record too many is none; the first is looked at whatever its size.
+      if (observed.records === inferredRecords || (observed.records > 0 && bytes > inferredBytes))
+        return observed
+      observed.records += 1
+      observeRecord(record, observed, values, dedupeKey)
+    }
+  }
+  return observed
+}
+
+function observeRecord(
+  record: Buffer,
+  observed: Observed,
+  values: Map<string, Set<string>>,
+  dedupeKey: string | null,
+): void {
+  // Of two equal keys the last one counts, as at the database.
+  const last = new Map<string, Buffer>()
+  for (const { key, value } of members(record)) {
+    const name = key.length > mostKeyBytes ? null : stringValue(key.toString('utf8'))
+    if (name === null || name.length > mostKeyCharacters) observed.longKeys += 1
+    else last.set(name, value)
+  }
+  for (const [key, value] of last) {
+    const found = observed.keys.get(key) ?? begun(key, observed, dedupeKey)
+    if (found === null) observed.furtherKeys += 1
+    else count(found, value, values)
+  }
+}
+
+function begun(key: string, { keys }: Observed, dedupeKey: string | null): Observation | null {
+  if (keys.size === inferredKeys) return null
+  const mayBeId = key === dedupeKey || looksLikeId(key)
+  const observation: Observation = {
+    key,
+    seen: 0,
+    kinds: {},
+    facts: {
+      ...{ wholeDigits: 0, fractionDigits: 0, isInt64: true, isUtc: true },
+      ...{ hasNul: false, hasLoneSurrogate: false, hasLongNumber: false, hasHugeNumber: false },
+    },
+    longestBytes: 0,
+    repeated: mayBeId ? 0 : null,
+  }
+  keys.set(key, observation)
+  return observation
+}
+
+function count(observation: Observation, value: Buffer, values: Map<string, Set<string>>): void {
+  const { kind, ...facts } = factsOf(value)
+  const { facts: all } = observation
+  observation.seen += 1
+  observation.kinds[kind] = (observation.kinds[kind] ?? 0) + 1
+  observation.longestBytes = Math.max(observation.longestBytes, value.length)
+  all.wholeDigits = Math.max(all.wholeDigits, facts.wholeDigits)
+  all.fractionDigits = Math.max(all.fractionDigits, facts.fractionDigits)
+  all.isInt64 &&= facts.isInt64
+  all.isUtc &&= facts.isUtc
+  all.hasNul ||= facts.hasNul
+  all.hasLoneSurrogate ||= facts.hasLoneSurrogate
+  all.hasLongNumber ||= facts.hasLongNumber
+  all.hasHugeNumber ||= facts.hasHugeNumber
+  if (observation.repeated === null || value.length > mostIdBytes) return
+  const seen = values.get(observation.key) ?? new Set()
+  values.set(observation.key, seen)
+  const text = value.toString('utf8')
+  if (seen.has(text)) observation.repeated += 1
+  else seen.add(text)
+}
+
+/** id, order_id, orderId, uuid, …: what people call what is unique. */
+export function looksLikeId(key: string): boolean {
+  return /^(id|uuid|guid|key)$/i.test(key) || /([_\-.](id|uuid|guid|key)|[a-z]I[dD])$/.test(key)
+}

@@ -1,0 +1,237 @@
+/** From what records hold and what the table has to columns, their mapping and the statements that make the table fit. Pure. */
+import { resourceLimits } from '../../../contract/resource-limits.ts'
+import type { TableProposal } from '../../../contract/table-proposal.ts'
+import type { InferRequest } from '../../driver.ts'
+import { columnKey } from '../identifiers.ts'
+import { ColumnNames } from './names.ts'
+import type { Observation, Observed } from './observe.ts'
+import { looksLikeId } from './observe.ts'
+import { type ProposedType, type Server, seenTypes, typeFor } from './types.ts'
+
+/** A column that the table has. */
+export interface ExistingColumn {
+  name: string
+  isNotNull: boolean
+  hasDefault: boolean
+  isGenerated: boolean
+}
+
+export interface NewColumn {
+  name: string
+  dataType: string
+  isPrimaryKey: boolean
+}
+
+export interface TablePlan
+  extends Pick<
+    TableProposal,
+    'columns' | 'missing_columns' | 'dedupe_candidates' | 'observations' | 'warnings'
+  > {
+  /** The missing ones as the statement needs them, in order. */
+  newColumns: NewColumn[]
+}
+
+export const generatedColumn = '_pipectl_id'
+/** MySQL indexes no column without a length; longer ids are refused as a key. */
+const mostMysqlKeyCharacters = 255
+
+/** `existing` null: there is no table, or nobody knows. */
+export function planTable(
+  observed: Observed,
+  request: InferRequest,
+  server: Server,
+  existing: readonly ExistingColumn[] | null,
+): TablePlan {
+  const { dialect } = server
+  const names = new ColumnNames(dialect)
+  const table = new ExistingColumns(existing ?? [], dialect)
+  const plan: TablePlan = {
+    ...{ newColumns: [], columns: [], missing_columns: [], observations: [] },
+    dedupe_candidates: candidates(observed),
+    warnings: keyWarnings(observed),
+  }
+  for (const { name } of existing ?? []) names.take(name)
+  const { dedupe } = request
+  const usesGenerated = dedupe.kind === 'generated' && (existing === null || table.has(generatedColumn))
+  if (usesGenerated) addGenerated(plan, server, existing === null)
+  if (existing === null) names.take(generatedColumn)
+  const most = dialect === 'mysql' ? resourceLimits.inferredMysqlColumns : resourceLimits.inferredColumns
+  for (const observation of withEnrichment(observed, request)) {
+    const type = typeFor(observation, server)
+    const isKey = dedupe.kind === 'key' && dedupe.key === observation.key
+    let reason = type.reason
+    let columnName: string | null = null
+    let dataType = type.dataType
+    if (observation.key === '') reason = 'A mapping cannot name an empty key.'
+    else if (type.dataType !== null && !isNameable(observation.key, server))
+      reason = 'A mapping cannot name a key with a NUL character or half a surrogate pair.'
+    else if (type.dataType !== null) {
+      const found = table.take(observation.key)
+      if (found !== null) columnName = found
+      else if (plan.columns.length >= most) reason = `Left out: a proposed table has at most ${most} columns.`
+      else {
+        columnName = names.nameFor(observation.key)
+        dataType = isKey ? keyType(type, server) : type.dataType
+        plan.missing_columns.push(columnName)
+        plan.newColumns.push({ name: columnName, dataType, isPrimaryKey: isKey && existing === null })
+      }
+      if (columnName !== null) plan.columns.push(mapping(columnName, observation.key, type, isKey))
+    }
+    plan.observations.push({
+      ...{ key: observation.key, seen: observation.seen, nulls: observation.kinds.null ?? 0 },
+      ...{ types: seenTypes(observation), column_name: columnName },
+      ...{ proposed_type: columnName === null ? null : dataType, reason },
+    })
+  }
+  warnOfLeftOut(plan)
+  warnOfUnfilled(plan, existing ?? [], dialect)
+  if (dedupe.kind === 'none')
+    plan.warnings.push('Without a dedupe_id a batch that is delivered again is stored again.')
+  return plan
+}
+
+/** Why the key cannot be the primary key; null: it can. */
+export function dedupeFault(observed: Observed, request: InferRequest, { dialect }: Server): string | null {
+  const { dedupe } = request
+  if (dedupe.kind !== 'key') return null
+  const found = observed.keys.get(dedupe.key)
+  if (found === undefined) return 'no record of the sample has this key'
+  if (found.seen < observed.records || (found.kinds.null ?? 0) > 0)
+    return 'is missing or null in records of the sample, and every record needs a dedupe_id'
+  const { boolean = 0, object = 0, array = 0, decimal = 0 } = found.kinds
+  if (boolean + object + array + decimal > 0) return 'has values that are no ids: text and whole numbers are'
+  const kinds = Object.keys(found.kinds)
+  if (kinds.includes('integer') && kinds.length > 1) return 'is a number in some records and text in others'
+  if (dialect === 'mysql' && found.longestBytes > mostMysqlKeyCharacters + 2)
+    return `has values of more than ${mostMysqlKeyCharacters} bytes, which MySQL cannot have as a key`
+  if (found.longestBytes > 2_000) return 'has values of more than 2000 bytes, which are too long for a key'
+  return null
+}
+
+function addGenerated(plan: TablePlan, { dialect, isMariadb }: Server, isNew: boolean): void {
+  const dataType = dialect === 'postgresql' ? 'text' : binaryText(64, isMariadb)
+  plan.columns.push({
+    ...{ column_name: generatedColumn, column_type: 'string', source_field: null },
+    ...{ semantic_role: 'dedupe_id', nullable: false },
+  })
+  if (!isNew) return
+  plan.missing_columns.push(generatedColumn)
+  plan.newColumns.push({ name: generatedColumn, dataType, isPrimaryKey: true })
+}
+
+/** The usual collations take "a" for "A": two records would be one. */
+function binaryText(characters: number, isMariadb: boolean): string {
+  const collation = isMariadb ? 'utf8mb4_nopad_bin' : 'utf8mb4_bin'
+  return `varchar(${characters}) CHARACTER SET utf8mb4 COLLATE ${collation}`
+}
+
+function keyType({ dataType }: ProposedType, { dialect, isMariadb }: Server): string {
+  const isText = dataType === 'longtext' || dataType.startsWith('varchar')
+  return dialect === 'mysql' && isText ? binaryText(mostMysqlKeyCharacters, isMariadb) : dataType
+}
+
+function mapping(
+  name: string,
+  key: string,
+  { columnType }: ProposedType,
+  isKey: boolean,
+): TablePlan['columns'][number] {
+  return {
+    column_name: name,
+    column_type: columnType,
+    // A dedupe_id without one is a generated id.
+    source_field: name === key && !isKey ? null : key,
+    semantic_role: isKey ? 'dedupe_id' : null,
+    nullable: !isKey,
+  }
+}
+
+/** What the pipe adds to every record from now on, whether or not the sample has it. */
+function withEnrichment({ keys }: Observed, { enriched }: InferRequest): Observation[] {
+  const all = new Map(keys)
+  for (const { key, kind } of enriched) {
+    if (all.has(key)) continue
+    const facts = {
+      ...{ wholeDigits: 3, fractionDigits: 10, isInt64: kind === 'integer', isUtc: true },
+      ...{ hasNul: false, hasLoneSurrogate: false, hasLongNumber: false, hasHugeNumber: false },
+    }
+    all.set(key, { key, seen: 0, kinds: { [kind]: 1 }, facts, longestBytes: 0, repeated: null })
+  }
+  return [...all.values()]
+}
+
+/** A statement's parameter holds no NUL, and a mapping must be valid text. */
+function isNameable(key: string, { dialect }: Server): boolean {
+  return !/\p{Cs}/u.test(key) && !(dialect === 'postgresql' && key.includes('\0'))
+}
+
+function candidates({ keys, records }: Observed): string[] {
+  return [...keys.values()]
+    .filter(({ key, seen, repeated, kinds }) => {
+      const isScalar = Object.keys(kinds).every((kind) => ['integer', 'string', 'uuid'].includes(kind))
+      return looksLikeId(key) && records > 1 && seen === records && repeated === 0 && isScalar
+    })
+    .map(({ key }) => key)
+    .slice(0, 20)
+}
+
+function keyWarnings({ longKeys, furtherKeys }: Observed): string[] {
+  const warnings: string[] = []
+  if (longKeys > 0)
+    warnings.push('Some records have keys of more than 1000 characters, which no mapping can name.')
+  if (furtherKeys > 0)
+    warnings.push(
+      `The records have more than ${resourceLimits.inferredKeys} keys: the further ones were not looked at.`,
+    )
+  return warnings
+}
+
+function warnOfLeftOut({ observations, warnings }: TablePlan): void {
+  const left = observations.filter(({ column_name }) => column_name === null).length
+  if (left > 0) warnings.push(`${left} of the keys get no column; observations say why.`)
+}
+
+function warnOfUnfilled(
+  plan: TablePlan,
+  existing: readonly ExistingColumn[],
+  dialect: Server['dialect'],
+): void {
+  const mapped = new Set(plan.columns.map(({ column_name }) => columnKey(dialect, column_name)))
+  const unfilled = existing.filter(
+    ({ name, isNotNull, hasDefault, isGenerated }) =>
+      isNotNull && !hasDefault && !isGenerated && !mapped.has(columnKey(dialect, name)),
+  )
+  if (unfilled.length > 0)
+    plan.warnings.push(
+      `No key fills ${unfilled.map(({ name }) => JSON.stringify(name)).join(', ')}, which must have a value: every record would be rejected.`,
+    )
+}
+
+/** Columns of the table by the key that fills them: by their own name, else by the same in lower case. */
+class ExistingColumns {
+  readonly #dialect: Server['dialect']
+  readonly #free = new Map<string, string>()
+  readonly #all = new Set<string>()
+
+  constructor(columns: readonly ExistingColumn[], dialect: Server['dialect']) {
+    this.#dialect = dialect
+    for (const { name, isGenerated } of columns) {
+      this.#all.add(name)
+      if (!isGenerated && name !== generatedColumn) this.#free.set(columnKey(dialect, name), name)
+    }
+  }
+
+  has(name: string): boolean {
+    return this.#all.has(name)
+  }
+
+  take(key: string): string | null {
+    for (const wanted of [columnKey(this.#dialect, key), key.toLowerCase()]) {
+      const found = this.#free.get(wanted)
+      if (found === undefined) continue
+      this.#free.delete(wanted)
+      return found
+    }
+    return null
+  }
+}

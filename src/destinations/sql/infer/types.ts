@@ -1,0 +1,123 @@
+/**
+ * The column type of a key: one that gives back every value of the sample as it was sent. Where that is not certain the
+ * answer is text or JSON, which hold anything.
+ *
+ *   values                   PostgreSQL    MySQL, MariaDB
+ *   ------------------------ ------------- --------------------------------------------------------------------------
+ *   whole numbers in 64 bits bigint        bigint
+ *   other numbers            numeric       decimal(65,…) where the digits fit, else longtext
+ *   booleans                 boolean       boolean
+ *   times with an offset     timestamptz   datetime(6) if all are in UTC; else varchar(64), as datetime has no offset
+ *   dates                    date          date
+ *   UUIDs                    uuid          char(36)
+ *   other text               text          longtext
+ *   objects, arrays, mixed   jsonb         json (of MySQL, unlike MariaDB, longtext where a number is longer than a double)
+ *
+ * A time without an offset is text: `timestamp` would drop the offset of a later one in silence.
+ */
+import type { ColumnMapping } from '../../../contract/destination.ts'
+import type { Dialect } from '../../../contract/destinations/database.ts'
+import type { Observation } from './observe.ts'
+import { type ValueKind, valueKinds } from './value.ts'
+
+export interface Server {
+  dialect: Dialect
+  /** Its JSON is the text as it was sent. */
+  isMariadb: boolean
+}
+
+export interface ProposedType {
+  dataType: string
+  columnType: ColumnMapping['column_type']
+  reason: string
+}
+
+/** Null type: the database cannot store what was seen, and why. */
+export type TypeOrNot = ProposedType | { dataType: null; reason: string }
+
+export function typeFor(observation: Observation, server: Server): TypeOrNot {
+  const { facts } = observation
+  const isPostgres = server.dialect === 'postgresql'
+  if (facts.hasLoneSurrogate)
+    return { dataType: null, reason: 'A value holds half a surrogate pair, which is no text.' }
+  if (facts.hasNul && isPostgres)
+    return { dataType: null, reason: 'A value holds a NUL character, which PostgreSQL cannot store.' }
+  const kinds = valueKinds.filter((kind) => kind !== 'null' && (observation.kinds[kind] ?? 0) > 0)
+  const text = (reason: string) => proposed(isPostgres ? 'text' : 'longtext', 'string', reason)
+  const are = (...allowed: ValueKind[]) => kinds.every((kind) => allowed.includes(kind))
+  if (kinds.length === 0) return text('Only null so far: text holds whatever comes.')
+  if (are('boolean')) return proposed('boolean', 'boolean', 'true or false.')
+  if (are('integer', 'decimal')) return numberType(observation, isPostgres)
+  if (are('uuid')) return proposed(isPostgres ? 'uuid' : 'char(36)', 'string', 'UUIDs in lower case.')
+  if (are('date')) return proposed('date', 'string', 'Dates. A later value with a time of day would lose it.')
+  if (are('time')) return timeType(observation, isPostgres)
+  if (are('string', 'uuid', 'date', 'time'))
+    return text(kinds.length === 1 ? 'Text.' : 'Text of several kinds.')
+  const columnType = mostFrequent(observation, kinds)
+  const reason = are('object', 'array') ? 'Objects or arrays.' : `Mixed: ${kinds.join(', ')}.`
+  return proposed(jsonType(observation, server), columnType, reason)
+}
+
+function numberType({ facts }: Observation, isPostgres: boolean): ProposedType {
+  const { wholeDigits, fractionDigits, isInt64, hasHugeNumber } = facts
+  if (isInt64) return proposed('bigint', 'number', 'Whole numbers that fit 64 bits.')
+  const what =
+    fractionDigits === 0
+      ? 'Numbers beyond 64 bits or written with a point or exponent'
+      : 'Numbers with a fraction'
+  if (isPostgres && !hasHugeNumber) return proposed('numeric', 'number', `${what}: every digit is kept.`)
+  // 65 digits, 30 of them after the point, are the most that decimal has; what is spare goes to both sides.
+  const scale = fractionDigits === 0 ? 0 : Math.min(30, Math.max(10, fractionDigits))
+  if (!hasHugeNumber && fractionDigits <= 30 && wholeDigits <= 65 - scale)
+    return proposed(`decimal(65,${scale})`, 'number', `${what}: every digit is kept.`)
+  return proposed(
+    isPostgres ? 'text' : 'longtext',
+    'string',
+    'Numbers with more digits than a numeric column takes: as text.',
+  )
+}
+
+function timeType({ facts }: Observation, isPostgres: boolean): ProposedType {
+  if (isPostgres)
+    return proposed(
+      'timestamptz',
+      'string',
+      'Times with an offset: the moment is kept, shown in the time zone of the session.',
+    )
+  return facts.isUtc
+    ? proposed('datetime(6)', 'string', 'Times in UTC, stored in UTC.')
+    : proposed('varchar(64)', 'string', 'Times with offsets, which datetime would lose: as text.')
+}
+
+function jsonType({ facts }: Observation, { dialect, isMariadb }: Server): string {
+  // jsonb refuses a number that numeric cannot hold; json keeps its text.
+  if (dialect === 'postgresql') return facts.hasHugeNumber ? 'json' : 'jsonb'
+  return facts.hasLongNumber && !isMariadb ? 'longtext' : 'json'
+}
+
+const jsonTypes: Record<ValueKind, ColumnMapping['column_type']> = {
+  null: 'null',
+  boolean: 'boolean',
+  integer: 'number',
+  decimal: 'number',
+  string: 'string',
+  uuid: 'string',
+  date: 'string',
+  time: 'string',
+  object: 'object',
+  array: 'array',
+}
+
+/** The JSON types that were seen, each once. */
+export function seenTypes({ kinds }: Observation): ColumnMapping['column_type'][] {
+  return [...new Set(valueKinds.filter((kind) => (kinds[kind] ?? 0) > 0).map((kind) => jsonTypes[kind]))]
+}
+
+function mostFrequent({ kinds }: Observation, among: readonly ValueKind[]): ColumnMapping['column_type'] {
+  const [first] = [...among].sort((a, b) => (kinds[b] ?? 0) - (kinds[a] ?? 0))
+  return jsonTypes[first ?? 'object']
+}
+
+function proposed(dataType: string, columnType: ColumnMapping['column_type'], reason: string): ProposedType {
+  return { dataType, columnType, reason }
+}

@@ -1,0 +1,209 @@
+/**
+ * What one JSON value is, judged from its own text: 1.10 and 12345678901234567890 are looked at as digits, never as
+ * doubles. Records come from strangers: every function passes over its text once.
+ */
+import { backslash, closeBrace, openBrace, openBracket, quote } from '../../../buffer/record-text.ts'
+import { resourceLimits } from '../../../contract/resource-limits.ts'
+
+export const valueKinds = [
+  'null',
+  'boolean',
+  'integer',
+  'decimal',
+  'string',
+  'uuid',
+  'date',
+  'time',
+  'object',
+  'array',
+] as const
+export type ValueKind = (typeof valueKinds)[number]
+
+export interface ValueFacts {
+  kind: ValueKind
+  /** Of a number: digits before and after the point once it is written without an exponent. */
+  wholeDigits: number
+  fractionDigits: number
+  /** Of an integer. */
+  isInt64: boolean
+  /** Of a time: `Z` or `+00:00`. */
+  isUtc: boolean
+  /** A NUL character is somewhere in it, which PostgreSQL's text and jsonb cannot hold. */
+  hasNul: boolean
+  /** An escape stands for half a character, which no UTF-8 can hold. */
+  hasLoneSurrogate: boolean
+  /** A number in it has more digits than a double keeps, or an exponent. */
+  hasLongNumber: boolean
+  /** A number in it is longer or larger than a numeric column can be expected to take. */
+  hasHugeNumber: boolean
+}
+
+const nothing: Omit<ValueFacts, 'kind'> = {
+  wholeDigits: 0,
+  fractionDigits: 0,
+  isInt64: true,
+  isUtc: true,
+  hasNul: false,
+  hasLoneSurrogate: false,
+  hasLongNumber: false,
+  hasHugeNumber: false,
+}
+
+/** `value`: one valid JSON value without white space around it. */
+export function factsOf(value: Buffer): ValueFacts {
+  switch (value[0]) {
+    case quote:
+      return stringFacts(value)
+    case openBrace:
+      return { ...nothing, ...scan(value), kind: 'object' }
+    case openBracket:
+      return { ...nothing, ...scan(value), kind: 'array' }
+    case 0x74: // t
+    case 0x66: // f
+      return { ...nothing, kind: 'boolean' }
+    case 0x6e: // n
+      return { ...nothing, kind: 'null' }
+    default:
+      return numberFacts(value)
+  }
+}
+
+function stringFacts(value: Buffer): ValueFacts {
+  const found = { ...nothing, ...scan(value) }
+  const shaped = value.length <= longestShaped ? shapeOf(value.toString('utf8').slice(1, -1)) : null
+  return { ...found, ...(shaped ?? { kind: 'string' }) }
+}
+
+/** Quotes included: no time, date or UUID is longer. */
+const longestShaped = 42
+const uuidPattern = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
+const datePattern = /^(\d{4})-(\d{2})-(\d{2})$/
+// Six digits of a second: what timestamptz and datetime(6) keep.
+const timePattern = /^(\d{4}-\d{2}-\d{2})T(\d{2}):(\d{2})(?::(\d{2})(?:\.\d{1,6})?)?(Z|[+-]\d{2}:\d{2})$/
+
+/** Only what the typed column gives back: a UUID in capitals or a time with nanoseconds is text. */
+function shapeOf(text: string): { kind: ValueKind; isUtc?: boolean } | null {
+  if (uuidPattern.test(text)) return { kind: 'uuid' }
+  if (datePattern.test(text)) return isDay(text) ? { kind: 'date' } : null
+  const time = timePattern.exec(text)
+  if (time === null || !isDay(time[1]!)) return null
+  const [, , hours, minutes, seconds = '00', zone = 'Z'] = time
+  if (Number(hours) > 23 || Number(minutes) > 59 || Number(seconds) > 59) return null
+  if (zone !== 'Z' && (Number(zone.slice(1, 3)) > 14 || Number(zone.slice(4)) > 59)) return null
+  return { kind: 'time', isUtc: zone === 'Z' || zone === '+00:00' }
+}
+
+/** A day that exists, in years that PostgreSQL and MySQL both have, whatever an offset makes of it. */
+function isDay(text: string): boolean {
+  const [, year = '', month = '', day = ''] = datePattern.exec(text) ?? []
+  if (Number(year) < 1001 || Number(year) > 9998) return false
+  const time = new Date(Date.UTC(Number(year), Number(month) - 1, Number(day)))
+  return time.getUTCMonth() === Number(month) - 1 && time.getUTCDate() === Number(day)
+}
+
+const numberPattern = /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/
+
+function numberFacts(value: Buffer): ValueFacts {
+  const facts = { ...nothing, ...scan(value) }
+  const huge: ValueFacts = { ...facts, kind: 'decimal', isInt64: false, hasHugeNumber: true }
+  if (value.length > resourceLimits.numericTextCharacters) return huge
+  const found = numberPattern.exec(value.toString('latin1'))
+  if (found === null) return huge
+  const [text, , whole = '', fraction = '', exponentText] = found
+  if (found[3] === undefined && exponentText === undefined)
+    return { ...facts, kind: 'integer', wholeDigits: whole.length, isInt64: isInt64(text) }
+  const exponent = Number(exponentText ?? 0)
+  const isZero = !/[1-9]/.test(whole + fraction)
+  const wholeDigits = isZero ? 1 : Math.max(0, whole.length + exponent)
+  const fractionDigits = isZero ? 0 : Math.max(0, withoutEndZeros(fraction) - exponent)
+  if (Math.max(wholeDigits, fractionDigits) > resourceLimits.numericTextCharacters) return huge
+  // What the exponent alone makes large fits a numeric column.
+  return { ...facts, kind: 'decimal', wholeDigits, fractionDigits, isInt64: false, hasHugeNumber: false }
+}
+
+function withoutEndZeros(digits: string): number {
+  let length = digits.length
+  while (length > 0 && digits[length - 1] === '0') length -= 1
+  return length
+}
+
+function isInt64(text: string): boolean {
+  if (text.length > 20) return false
+  const value = BigInt(text)
+  return value >= -(2n ** 63n) && value < 2n ** 63n
+}
+
+type Scanned = Pick<ValueFacts, 'hasNul' | 'hasLoneSurrogate' | 'hasLongNumber' | 'hasHugeNumber'>
+
+const mostDoubleDigits = 15
+const mostExponentDigits = 3
+
+/** Escapes inside strings and numbers outside of them, over the whole text of a value. */
+function scan(value: Buffer): Scanned {
+  const found: Scanned = {
+    hasNul: false,
+    hasLoneSurrogate: false,
+    hasLongNumber: false,
+    hasHugeNumber: false,
+  }
+  let at = 0
+  while (at < value.length) {
+    const byte = value[at]!
+    if (byte === quote) at = scanString(value, at + 1, found)
+    else if (isDigit(byte)) at = scanNumber(value, at, found)
+    else at += 1
+  }
+  return found
+}
+
+/** `at`: just after the opening quote. Returns the place just after the closing one. */
+function scanString(value: Buffer, start: number, found: Scanned): number {
+  let at = start
+  while (at < value.length && value[at] !== quote) {
+    if (value[at] !== backslash) {
+      at += 1
+      continue
+    }
+    const unit = escapedUnit(value, at)
+    if (unit === 0) found.hasNul = true
+    if (unit >= 0xd800 && unit <= 0xdbff) {
+      const next = escapedUnit(value, at + 6)
+      if (next >= 0xdc00 && next <= 0xdfff) at += 6
+      else found.hasLoneSurrogate = true
+    } else if (unit >= 0xdc00 && unit <= 0xdfff) found.hasLoneSurrogate = true
+    at += unit === -1 ? 2 : 6
+  }
+  return at + 1
+}
+
+/** The code unit of a `\uXXXX` that begins at `at`; -1: there is none. */
+function escapedUnit(value: Buffer, at: number): number {
+  if (value[at] !== backslash || value[at + 1] !== 0x75) return -1
+  return Number.parseInt(value.toString('latin1', at + 2, at + 6), 16)
+}
+
+/** A number, its point and its exponent, from its first digit on. */
+function scanNumber(value: Buffer, start: number, found: Scanned): number {
+  let at = start
+  while (at < value.length && (isDigit(value[at]!) || value[at] === 0x2e)) at += 1
+  const digits = at - start
+  if (digits > mostDoubleDigits) found.hasLongNumber = true
+  if (digits > resourceLimits.numericTextCharacters) found.hasHugeNumber = true
+  if (value[at] !== 0x65 && value[at] !== 0x45) return at
+  found.hasLongNumber = true
+  const sign = value[at + 1] === 0x2b || value[at + 1] === 0x2d ? 1 : 0
+  const exponentStart = at + 1 + sign
+  at = exponentStart
+  while (at < value.length && isDigit(value[at]!)) at += 1
+  if (at - exponentStart > mostExponentDigits) found.hasHugeNumber = true
+  return at
+}
+
+function isDigit(byte: number): boolean {
+  return byte >= 0x30 && byte <= 0x39
+}
+
+/** Whether the text of a record is an object at all: a sample comes from a file. */
+export function isObjectText(text: Buffer): boolean {
+  return text[0] === openBrace && text[text.length - 1] === closeBrace
+}
