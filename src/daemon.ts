@@ -20,6 +20,7 @@ import { openEngine } from './http/open-engine.ts'
 import { type BodyMemory, createBodyMemory } from './ingest/body-memory.ts'
 import { type ClientIp, createClientIp } from './ingest/client-ip.ts'
 import type { Ingest } from './ingest/ingest.ts'
+import { IngestObserved } from './ingest/observed.ts'
 import type { IngestThreads } from './ingest-threads/ingest-threads.ts'
 import { type Logger, openLog, setLogLevel } from './log.ts'
 import { confusedKeysInWords, confusesEscapedKeys, requireSoundSqliteAddon } from './node-bugs.ts'
@@ -168,8 +169,9 @@ async function openParts(settings: Settings, context: StartContext): Promise<Dae
   })
   const workers = ingestWorkers(settings, engine.name)
   const bodyMemory = createBodyMemory(settings['ingest.max_in_flight_bytes'], stores.counters)
+  const observed = new IngestObserved({ slots: workers })
   const { ingest, trust, silentMs } = await openIngestParts(workers, settings, {
-    ...{ ...stores, ...accounting, bodyMemory, clientIp },
+    ...{ ...stores, ...accounting, bodyMemory, clientIp, observed },
     context,
   })
   const { addresses } = await openServer(
@@ -177,7 +179,11 @@ async function openParts(settings: Settings, context: StartContext): Promise<Dae
     { ...stores, ...accounting, engine, ingest, ingestWorkers: workers, clientIp },
     context,
   )
-  const metrics = await openMetricsServer(settings, { ...stores, ...accounting, bodyMemory }, context)
+  const metrics = await openMetricsServer(
+    settings,
+    { ...stores, ...accounting, bodyMemory, observed, httpEngine: engine.name },
+    context,
+  )
   // Now, because a start that fails for lack of space must not hold any itself.
   shutdown.set('hold disk space', () => keepRoomToOpen(spec))
   const [main, data = main] = addresses
@@ -214,7 +220,13 @@ async function openIngestParts(
     context,
     clientIp,
     ...parts
-  }: Stores & Accounting & { bodyMemory: BodyMemory; clientIp: ClientIp; context: StartContext },
+  }: Stores &
+    Accounting & {
+      bodyMemory: BodyMemory
+      clientIp: ClientIp
+      observed: IngestObserved
+      context: StartContext
+    },
 ): Promise<IngestParts> {
   if (workers > 1) {
     const onThreadFailed = exitWhenDead('ingest', context)

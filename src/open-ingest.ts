@@ -10,6 +10,7 @@ import { openBodyParsers } from './ingest/body-parsers.ts'
 import type { ClientIp } from './ingest/client-ip.ts'
 import { openGeo } from './ingest/geo.ts'
 import { createIngest, type Ingest } from './ingest/ingest.ts'
+import type { IngestObserved } from './ingest/observed.ts'
 import { createQuota } from './ingest/quota.ts'
 import { createIngestTotals, type IngestTotals } from './ingest/totals.ts'
 import { Turns } from './ingest/turns.ts'
@@ -62,7 +63,7 @@ export async function openAccounting(stores: Stores, { log, shutdown }: StartCon
 
 export async function openIngest(
   settings: Settings,
-  parts: Stores & Accounting & { clientIp: ClientIp; bodyMemory: BodyMemory },
+  parts: Stores & Accounting & { clientIp: ClientIp; bodyMemory: BodyMemory; observed: IngestObserved },
   { log, shutdown }: StartContext,
 ): Promise<Ingest> {
   const geo = await openGeo({ file: settings['geoip.database'], log })
@@ -92,7 +93,7 @@ export async function openIngest(
 export async function openThreadedIngest(
   count: number,
   settings: Settings,
-  parts: Stores & Accounting,
+  parts: Stores & Accounting & { observed: IngestObserved },
   { log, shutdown, onThreadFailed }: StartContext & { onThreadFailed(error: Error): void },
 ): Promise<IngestThreads> {
   const { buffer, changes, counters, directorySource, usageOf } = parts
@@ -119,6 +120,7 @@ export async function openThreadedIngest(
     data: {
       log: logSettings(settings),
       counters: counters.memory,
+      observed: parts.observed.memory,
       geo: geoBytes,
       trustedProxies: settings.trusted_proxies,
       maxInFlightBytes: settings['ingest.max_in_flight_bytes'],

@@ -17,6 +17,7 @@ import { serviceRoutes } from './http/service-routes.ts'
 import type { BodyMemory } from './ingest/body-memory.ts'
 import type { ClientIp } from './ingest/client-ip.ts'
 import type { Ingest } from './ingest/ingest.ts'
+import type { IngestObserved } from './ingest/observed.ts'
 import { IngestThreads } from './ingest-threads/ingest-threads.ts'
 import type { Logger } from './log.ts'
 import type { ManagementDeps, ServiceFacts } from './management/deps.ts'
@@ -24,7 +25,7 @@ import { openManagement } from './management/management.ts'
 import { Sessions } from './management/sessions.ts'
 import { Passwords } from './metadata/password-hash.ts'
 import type { Actor } from './metadata/store.ts'
-import { type MetricsServer, openMetrics } from './metrics.ts'
+import { type MetricsServer, openMetrics } from './metrics/server.ts'
 import type { Accounting } from './open-ingest.ts'
 import type { StartContext, Stores } from './open-stores.ts'
 import { surfaces } from './part-settings.ts'
@@ -176,7 +177,15 @@ function routesOf(parts: ManagementParts, log: Logger): Route[] {
 /** Null when there is none: switched off, or the default address is taken and nobody asked for it. */
 export async function openMetricsServer(
   settings: Settings,
-  { buffer, delivery, directory, ingestTotals, bodyMemory }: Stores & Accounting & { bodyMemory: BodyMemory },
+  {
+    buffer,
+    delivery,
+    directory,
+    ingestTotals,
+    bodyMemory,
+    observed,
+    httpEngine,
+  }: Stores & Accounting & { bodyMemory: BodyMemory; observed: IngestObserved; httpEngine: string },
   { origins, log, shutdown }: StartContext,
 ): Promise<MetricsServer | null> {
   const listen = settings['metrics.listen']
@@ -191,11 +200,20 @@ export async function openMetricsServer(
   const metrics = await openMetrics(
     listen,
     {
-      ingest: ingestTotals,
-      labelWorkers: settings['metrics.worker_label'],
-      bodyBytes: () => bodyMemory.heldBytes(),
-      isPipe: (pipeId) => directory.pipe(pipeId) !== undefined,
-      buffer: () => buffer.status(),
+      build: { version: version(), node: process.versions.node, http_engine: httpEngine },
+      limits: {
+        bufferBytes: settings['buffer.max_bytes'],
+        minFreeBytes: settings['buffer.min_free_bytes'],
+        retentionSeconds: settings['buffer.undelivered_hours'] * 3600,
+      },
+      ingest: {
+        totals: ingestTotals,
+        observed,
+        labelWorkers: settings['metrics.worker_label'],
+        bodyBytes: () => bodyMemory.heldBytes(),
+        pipeName: (pipeId) => directory.pipe(pipeId)?.pipe.pipe_name,
+      },
+      buffer: { status: () => buffer.status(), histograms: () => buffer.histograms() },
       delivery: () => delivery.metrics(),
     },
     log,

@@ -16,6 +16,7 @@
  *   other than those retention dropped and those found damaged or missing (all are reported, never silent).
  * - Counting a backlog never scans messages.
  */
+import type { HistogramCounts } from '../histogram.ts'
 
 export interface NewMessage {
   pipeId: string
@@ -237,6 +238,14 @@ export interface BufferStatus {
   lostMessages: number
 }
 
+/** Of every commit since the process began. */
+export interface WriterHistograms {
+  /** COMMIT, which writes a frame's pages and syncs them, in seconds. */
+  syncSeconds: HistogramCounts
+  frameBytes: HistogramCounts
+  frameMessages: HistogramCounts
+}
+
 /** Another thread's way to append: transferred to it, and opened there with `openPortAppender`. */
 export type AppenderPort = InstanceType<typeof MessagePort>
 
@@ -262,6 +271,7 @@ export interface OpenBuffer {
   silentMs(): number
   /** As of at most a second ago. */
   status(): Promise<BufferStatus>
+  histograms(): WriterHistograms
   /** Per pipe: everything that was ever appended to it, as far as the buffer remembers the pipe. */
   appended(): Promise<Map<string, Backlog>>
   /** Rejects appends, settles those under way, then closes. */

@@ -77,7 +77,7 @@ class Supervisor implements DeliveryHandle {
   readonly #changed = new Set<string>()
   /** Called when a worker is up, or there will be none any more. */
   #whenUp: (() => void)[] = []
-  #lastMetrics: DeliveryMetrics = { inFlightBytes: 0, workerRestarts: 0, lanes: [] }
+  #lastMetrics: DeliveryMetrics = { inFlightBytes: 0, workerRestarts: 0, lanes: [], attempts: [] }
   #restarts = 0
   #endsPulls = false
   #isClosing = false

@@ -7,6 +7,7 @@ import { firstRecordTexts } from '../buffer/record-text.ts'
 import type { DestinationType, LaneStatus } from '../contract/destination.ts'
 import type { TableProposal } from '../contract/table-proposal.ts'
 import type { DestinationCheck, DestinationSpec, InferRequest, Sample } from '../destinations/driver.ts'
+import type { AttemptHistograms } from './attempts-observed.ts'
 import type { Clock } from './clock.ts'
 import type { BlockingMessage, Delivery, PipeBacklog, RewindResult, RewindTarget } from './delivery.ts'
 import { DriverDiedError } from './driver-protocol.ts'
@@ -22,11 +23,16 @@ export interface DeliveryMetrics {
   /** How often a worker was started again since the process began. */
   workerRestarts: number
   lanes: LaneMetrics[]
+  /** Since the delivery worker was started, by the type of the destination. */
+  attempts: AttemptHistograms[]
 }
 
 export interface LaneMetrics {
   destinationId: string
   pipeId: string
+  pipeName: string
+  /** Null: it has none. */
+  name: string | null
   type: DestinationType
   /** State, backlog, age and counters, as the API shows them. */
   lane: LaneStatus
@@ -111,11 +117,12 @@ export function openLaneService({
     endPulls: async () => lanes.endPulls(),
     async metrics() {
       const inFlightBytes = lanes.budget.reservedBytes
-      const numbers: DeliveryMetrics = { inFlightBytes, workerRestarts: 0, lanes: [] }
+      const attempts = lanes.observed.histograms()
+      const numbers: DeliveryMetrics = { inFlightBytes, workerRestarts: 0, lanes: [], attempts }
       for (const lane of lanes.lanes()) {
-        const { destinationId, pipeId, type } = lane.spec
-        const attempts = { ...lane.attempts }
-        numbers.lanes.push({ destinationId, pipeId, type, lane: await lane.status(), attempts })
+        const { destinationId, pipeId, pipeName, name, type } = lane.spec
+        const identity = { destinationId, pipeId, pipeName, name, type }
+        numbers.lanes.push({ ...identity, lane: await lane.status(), attempts: { ...lane.attempts } })
       }
       return numbers
     },

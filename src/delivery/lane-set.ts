@@ -14,6 +14,7 @@ import type { BufferFeed, BufferReader, Heads, LowWatermark } from '../buffer/bu
 import type { Epoch } from '../contract/epochs.ts'
 import type { DestinationDriver } from '../destinations/driver.ts'
 import type { Logger } from '../log.ts'
+import { AttemptsObserved } from './attempts-observed.ts'
 import { type Clock, pollIntervalMs } from './clock.ts'
 import { EventLoopTurns } from './event-loop-turns.ts'
 import { FailingLanes } from './failing-lanes.ts'
@@ -58,6 +59,7 @@ const readerLagMs = 1_000
 
 export class LaneSet {
   readonly budget: MemoryBudget
+  readonly observed = new AttemptsObserved()
   readonly #options: LaneSetOptions
   readonly #pullTurns = new EventLoopTurns()
   readonly #saver: LaneSaver
@@ -272,6 +274,7 @@ export class LaneSet {
       epoch,
       epochs,
       budget: this.budget,
+      observed: this.observed,
       pullTurns: this.#pullTurns,
       save: (row, counts) => this.#saver.save(row, counts),
       onSaved: () => {

@@ -12,6 +12,7 @@ import type {
   DestinationSpec,
 } from '../destinations/driver.ts'
 import type { Logger } from '../log.ts'
+import type { AttemptsObserved } from './attempts-observed.ts'
 import type { Clock } from './clock.ts'
 import type { EventLoopTurns } from './event-loop-turns.ts'
 import type { MemoryBudget } from './memory-budget.ts'
@@ -217,6 +218,7 @@ export interface LaneDeps {
   /** 0 ≤ x < 1. */
   random(): number
   readonly log: Logger
+  readonly observed: AttemptsObserved
   readonly budget: MemoryBudget
   /** Of the reads of all pull lanes. */
   readonly pullTurns: EventLoopTurns

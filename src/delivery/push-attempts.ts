@@ -67,7 +67,9 @@ export class PushAttempts {
     const isUnfinished =
       isCutShort(spec, batch) && hasTimedOut(ended) && ended.storedRecords > row.recordOffset
     const outcome: AttemptOutcome = isUnfinished ? { ...ended, kind: 'aborted' } : ended
-    this.#state.log.attempted(batch, row.attempts + 1, outcome, clock.monotonicMs() - startedAt)
+    const tookMs = clock.monotonicMs() - startedAt
+    this.#state.log.attempted(batch, row.attempts + 1, outcome, tookMs)
+    this.#deps.observed.attempted(spec.type, batch, outcome.kind, tookMs)
     if (outcome.isHung) await this.#driver.close()
     const left = this.#progress.settle(outcome, messages, rest, spec)
     // Its memory is for whoever waits for it: what is left is read again.

@@ -11,11 +11,12 @@ import type { Logger } from '../log.ts'
 import type { Handler, ServedPath } from './engine.ts'
 import { IngestExchange, type IngestResponder } from './ingest-exchange.ts'
 import {
+  asApiError,
   encodedHead,
-  errorResponse,
   type Header,
   type HttpResponse,
   jsonHeaders,
+  knownErrorResponse,
   toResponse,
 } from './response.ts'
 
@@ -36,13 +37,18 @@ export function ingestPath({ ingest, log, isStopping }: IngestRoutesOptions): Se
   const send = (exchange: IngestExchange, response: HttpResponse) => {
     exchange.send(forOrigin(exchange, response), isStopping())
   }
+  const failed = (error: unknown) => {
+    const known = asApiError(error, log, path)
+    ingest.answeredWith(known.code)
+    return knownErrorResponse(known)
+  }
   const responder: IngestResponder = {
     accepted: (exchange, accepted) => {
       if (accepted.limit === null && exchange.origin === '') {
         exchange.send(plainAccepted202(accepted), isStopping())
       } else send(exchange, accepted202(accepted))
     },
-    rejected: (exchange, error) => send(exchange, errorResponse(error, log, path)),
+    rejected: (exchange, error) => send(exchange, failed(error)),
   }
   const handle =
     (serve: (exchange: IngestExchange) => void): Handler =>
@@ -50,7 +56,7 @@ export function ingestPath({ ingest, log, isStopping }: IngestRoutesOptions): Se
       const exchange = new IngestExchange(head, raw, responder)
       try {
         if (exchange.fault === null) return serve(exchange)
-        exchange.sendAndCut(forOrigin(exchange, errorResponse(exchange.fault, log, path)))
+        exchange.sendAndCut(forOrigin(exchange, failed(exchange.fault)))
       } catch (error) {
         responder.rejected(exchange, error)
       }

@@ -37,7 +37,15 @@ export function toResponse({ status, body, headers = [] }: ApiReply): HttpRespon
 
 /** ApiError → its own response. Anything else is ours: logged with a request id, sent to the client without its text. */
 export function errorResponse(error: unknown, log: Logger, where: string): HttpResponse {
-  const known = error instanceof ApiError ? error : unexpected(error, log, where)
+  return knownErrorResponse(asApiError(error, log, where))
+}
+
+/** What the client is told of any error. */
+export function asApiError(error: unknown, log: Logger, where: string): ApiError {
+  return error instanceof ApiError ? error : unexpected(error, log, where)
+}
+
+export function knownErrorResponse(known: ApiError): HttpResponse {
   const headers = Object.entries(known.headers)
   if (known.code === 'unauthorized') headers.push(['WWW-Authenticate', 'Bearer'])
   return toResponse({ status: known.status, body: known.body(), headers })

@@ -25,6 +25,7 @@ import { openBodyParsers } from '../ingest/body-parsers.ts'
 import { createClientIp } from '../ingest/client-ip.ts'
 import { createSharedGeo } from '../ingest/geo.ts'
 import { createIngest } from '../ingest/ingest.ts'
+import { IngestObserved } from '../ingest/observed.ts'
 import { createQuota } from '../ingest/quota.ts'
 import { SharedCounters } from '../ingest/shared-counters.ts'
 import { Turns } from '../ingest/turns.ts'
@@ -74,6 +75,7 @@ const ingest = createIngest({
   geo,
   clientIp,
   quota: createQuota({}, 0, counters),
+  observed: new IngestObserved({ slot: data.index, memory: data.observed }),
   usage: new RejectedCounts((counts) => post({ kind: 'rejected', counts })),
   bodyMemory: createBodyMemory(data.maxInFlightBytes, counters),
   decoders: new Turns(data.decoders),

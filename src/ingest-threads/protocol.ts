@@ -5,6 +5,7 @@
 import type { AppenderPort } from '../buffer/buffer.ts'
 import type { DirectorySource } from '../directory/directory.ts'
 import type { HttpResponse } from '../http/response.ts'
+import type { ObservedMemory } from '../ingest/observed.ts'
 import type { LogSettings } from '../log.ts'
 import type { ListenAddress } from '../settings.ts'
 
@@ -14,6 +15,8 @@ export interface IngestThreadData {
   log: LogSettings
   /** Of SharedCounters. */
   counters: SharedArrayBuffer
+  /** Of IngestObserved; the thread's slot is its index. */
+  observed: ObservedMemory
   /** Transferred. */
   appender: AppenderPort
   /** The file of geolocation; null: none so far. */

@@ -22,6 +22,7 @@ import { decodeBody } from './decode.ts'
 import type { Enrichment, EnrichmentPlan } from './enrich.ts'
 import type { Geo } from './geo.ts'
 import { newMsgId } from './msg-id.ts'
+import type { IngestObserved } from './observed.ts'
 import { type Preparation, type Prepared, prepare } from './prepare.ts'
 import type { LimitState, Quota, Reservation } from './quota.ts'
 import type { Scanner } from './scanner.ts'
@@ -69,6 +70,7 @@ export interface IngestDeps {
   clientIp: ClientIp
   quota: Quota
   usage: Pick<UsageCounter, 'accepted' | 'rejected'>
+  observed: IngestObserved
   bodyMemory: BodyMemory
   /** For those that decompress. */
   decoders: Turns
@@ -104,6 +106,8 @@ export class Acceptance implements BodyReceiver {
   readonly #reservation: BodyReservation
   readonly #receivedMs: number
   #clientIp: string | null = null
+  /** When its last byte was here, monotonic. */
+  #wholeAt = 0
   #encoding: BodyEncoding = 'identity'
   #format: BodyFormat = 'json'
 
@@ -166,6 +170,7 @@ export class Acceptance implements BodyReceiver {
   }
 
   received(sent: Buffer, isLent: boolean): void {
+    this.#wholeAt = performance.now()
     try {
       if (this.#encoding === 'identity') this.#prepare(sent, isLent)
       else this.#whenDone(this.#decode(isLent ? Buffer.from(sent) : sent, this.#encoding))
@@ -313,6 +318,7 @@ export class Acceptance implements BodyReceiver {
     const { pipe_id: pipeId, pipe_name: pipeName } = this.#entry.pipe
     const limit = reserved === null ? null : reserved.state
     this.#request.accepted({ pipeId, pipeName, recordCount, msgId, limit })
+    this.#context.observed.latency.observe((performance.now() - this.#wholeAt) / 1000)
   }
 }
 

@@ -1,4 +1,5 @@
 /** Ingest as HTTP sees it: what each method of the ingest path says of a pipe, and POST, which is accept.ts. */
+import type { ErrorCode } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import { isUuid } from '../contract/uuid.ts'
 import { Acceptance, type AcceptContext, type IngestDeps, type IngestRequest } from './accept.ts'
@@ -23,6 +24,8 @@ export interface Ingest {
   preflight(pipeId: string, origin: string): { allowOrigin: string | null; keyRequired: boolean }
   /** The Origin that responses of this pipe echo, also those of a paused one; null: none. */
   allowOrigin(pipeId: string, origin: string): string | null
+  /** For `/metrics`: a request of the ingest path is answered with this error. */
+  answeredWith(code: ErrorCode): void
 }
 
 export function createIngest(deps: IngestDeps): Ingest {
@@ -61,5 +64,6 @@ export function createIngest(deps: IngestDeps): Ingest {
       const entry = isUuid(pipeId) ? directory.pipe(pipeId.toLowerCase()) : undefined
       return entry === undefined ? null : checkOrigin(entry, origin).allowOrigin
     },
+    answeredWith: (code) => deps.observed.failed(code),
   }
 }

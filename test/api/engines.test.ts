@@ -25,7 +25,13 @@ const directory: Directory = {
 const noIngest = () => {
   throw new Error('not in this test')
 }
-const ingest: Ingest = { post: noIngest, hint: noIngest, preflight: noIngest, allowOrigin: () => null }
+const ingest: Ingest = {
+  post: noIngest,
+  hint: noIngest,
+  preflight: noIngest,
+  allowOrigin: () => null,
+  answeredWith: () => {},
+}
 
 async function openServer(name: 'uws' | 'node') {
   let served = 0

@@ -12,6 +12,7 @@ import { createBodyMemory } from '../../src/ingest/body-memory.ts'
 import { openBodyParsers } from '../../src/ingest/body-parsers.ts'
 import { createClientIp } from '../../src/ingest/client-ip.ts'
 import { createIngest } from '../../src/ingest/ingest.ts'
+import { IngestObserved } from '../../src/ingest/observed.ts'
 import { createQuota } from '../../src/ingest/quota.ts'
 import { Turns } from '../../src/ingest/turns.ts'
 import { createUsageCounter } from '../../src/ingest/usage.ts'
@@ -46,6 +47,7 @@ const ingest = createIngest({
   clientIp: createClientIp([]),
   quota: createQuota({}, 0),
   usage: createUsageCounter(new Map()),
+  observed: new IngestObserved(),
   bodyMemory: createBodyMemory(1 << 20),
   decoders: new Turns(1),
   parsers: openBodyParsers(1 << 26),

@@ -68,7 +68,7 @@ t.test('10,000 requests to four threads: exactly the limit is accepted, and coun
   const metrics = await (await fetch(daemon.metricsUrl)).text()
   t.match(
     metrics,
-    new RegExp(`pipectl_ingest_requests_total\\{pipe_id="${pipe}"\\} 3000\n`),
+    new RegExp(`pipectl_ingest_requests_total\\{pipe_id="${pipe}",pipe="[a-z-]+"\\} 3000\n`),
     'summed, without a label',
   )
   t.match(metrics, /pipectl_ingest_in_flight_bytes 0\n/)
@@ -206,7 +206,9 @@ t.test('metrics: a label for each thread where it is wanted', async (t) => {
   t.same([...new Set(await statuses(raw, post(pipe, 'ppl1_no_such_key')))], [401])
   const counts = async (name: string) => {
     const text = await (await fetch(daemon.metricsUrl)).text()
-    const lines = text.matchAll(new RegExp(`^${name}\\{pipe_id="${pipe}",worker="(\\d)"\\} (\\d+)$`, 'gm'))
+    const lines = text.matchAll(
+      new RegExp(`^${name}\\{pipe_id="${pipe}",pipe="labelled",worker="(\\d)"\\} (\\d+)$`, 'gm'),
+    )
     return Object.fromEntries([...lines].map(([, worker, count]) => [worker, Number(count)]))
   }
   const sum = (of: Record<string, number>) => Object.values(of).reduce((all, one) => all + one, 0)

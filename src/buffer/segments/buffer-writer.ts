@@ -42,6 +42,8 @@ const flushKeysEveryMs = 60_000
 export type WriteResult = { ok: true; committed: CommittedFrame } | { ok: false; reason: UnavailableReason }
 
 export interface WriterEvents {
+  /** A frame with new messages is durable. */
+  onCommitted(frame: Frame, commitMs: number): void
   /** Segments were dropped or compacted. */
   onDropped(): void
   /** Space depends on how far the lanes are. */
@@ -79,6 +81,7 @@ export class BufferWriter {
   readonly #damaged: DamagedSegments
   readonly #space: SpaceKeeper
   readonly #walLimitBytes: number
+  readonly #onCommitted: WriterEvents['onCommitted']
   #unavailableReason: UnavailableReason | null = null
   #grownBytes = 0
   #keysFlushedMs = 0
@@ -86,6 +89,7 @@ export class BufferWriter {
   constructor(spec: SegmentsSpec, log: Logger, events: WriterEvents, parts: WriterParts) {
     this.#spec = spec
     this.#log = log
+    this.#onCommitted = events.onCommitted
     this.#guard = parts.guard
     this.#segments = parts.segments
     this.#keys = parts.keys
@@ -136,6 +140,7 @@ export class BufferWriter {
       this.#onDiskFull()
       return { ok: false, reason: 'write_failed' }
     }
+    if (committed.pipes.length > 0) this.#onCommitted(frame, this.#segments.commitMs)
     this.#segments.markHighWater(this.#clock())
     this.#keys.remember(committed.keyed, this.#clock())
     this.#space.grew(frame.length)

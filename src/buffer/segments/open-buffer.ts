@@ -4,10 +4,19 @@
 import assert from 'node:assert'
 import { MessageChannel, Worker } from 'node:worker_threads'
 import { type LogSettings, openLog } from '../../log.ts'
-import type { Appender, AppenderPort, Backlog, BufferStatus, OpenBuffer, SharedAppends } from '../buffer.ts'
+import type {
+  Appender,
+  AppenderPort,
+  Backlog,
+  BufferStatus,
+  OpenBuffer,
+  SharedAppends,
+  WriterHistograms,
+} from '../buffer.ts'
 import type { FromWriter, SegmentsSpec, ToWriter, WriterData } from './protocol.ts'
 import { Scrubber } from './scrubber.ts'
 import { WriterClient } from './writer-client.ts'
+import { WriterObserved } from './writer-observed.ts'
 
 export interface SegmentWriterDeps {
   log: LogSettings
@@ -16,16 +25,18 @@ export interface SegmentWriterDeps {
 
 /** Rejects when the buffer on disk cannot be opened. */
 export async function openSegmentBuffer(spec: SegmentsSpec, deps: SegmentWriterDeps): Promise<OpenBuffer> {
-  const { worker, status } = await startWriter({ spec, log: deps.log })
+  const observed = new WriterObserved()
+  const { worker, status } = await startWriter({ spec, log: deps.log, observed: observed.memory })
   const scrubber = new Scrubber({ spec, log: deps.log }, openLog(deps.log, 'buffer'))
   scrubber.start()
-  return new WriterProxy(worker, status, scrubber, deps.onFatal)
+  return new WriterProxy(worker, status, { scrubber, observed }, deps.onFatal)
 }
 
 class WriterProxy implements OpenBuffer {
   readonly #client: WriterClient
   readonly #worker: Worker
   readonly #scrubber: Scrubber
+  readonly #observed: WriterObserved
   readonly #onFatal: (error: Error) => void
   #status: BufferStatus
   #onSharedAppends: (appends: readonly SharedAppends[]) => void = () => {}
@@ -35,9 +46,15 @@ class WriterProxy implements OpenBuffer {
   #heardAt = performance.now()
   #isClosed = false
 
-  constructor(worker: Worker, status: BufferStatus, scrubber: Scrubber, onFatal: (error: Error) => void) {
+  constructor(
+    worker: Worker,
+    status: BufferStatus,
+    { scrubber, observed }: { scrubber: Scrubber; observed: WriterObserved },
+    onFatal: (error: Error) => void,
+  ) {
     this.#worker = worker
     this.#scrubber = scrubber
+    this.#observed = observed
     this.#status = status
     this.#onFatal = onFatal
     this.#ended = new Promise((resolve) => {
@@ -79,6 +96,10 @@ class WriterProxy implements OpenBuffer {
 
   async status(): Promise<BufferStatus> {
     return this.#status
+  }
+
+  histograms(): WriterHistograms {
+    return this.#observed.histograms()
   }
 
   async appended(): Promise<Map<string, Backlog>> {

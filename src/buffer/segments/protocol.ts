@@ -12,6 +12,7 @@ import {
 } from '../buffer.ts'
 import type { Frame } from '../frame.ts'
 import type { RetentionLimits } from './retention.ts'
+import type { ObservedCommits } from './writer-observed.ts'
 
 export interface SegmentsSpec extends RetentionLimits {
   kind: 'segments'
@@ -35,9 +36,13 @@ export interface SegmentsSpec extends RetentionLimits {
   nextSeqAtLeast?: number
 }
 
-export interface WriterData {
+export interface ScrubberData {
   spec: SegmentsSpec
   log: LogSettings
+}
+
+export interface WriterData extends ScrubberData {
+  observed: ObservedCommits
 }
 
 export type ToWriter =

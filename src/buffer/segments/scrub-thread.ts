@@ -3,10 +3,10 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { parentPort, workerData } from 'node:worker_threads'
 import { openLog } from '../../log.ts'
 import { FeedChannel } from './feed.ts'
-import type { WriterData } from './protocol.ts'
+import type { ScrubberData } from './protocol.ts'
 import { scrub } from './scrub.ts'
 
-async function run({ spec, log: settings }: WriterData): Promise<void> {
+async function run({ spec, log: settings }: ScrubberData): Promise<void> {
   const log = openLog(settings, 'buffer-scrub')
   const feed = new FeedChannel(spec.channel)
   const result = await scrub(
@@ -19,4 +19,4 @@ async function run({ spec, log: settings }: WriterData): Promise<void> {
   log.info(result, 'buffer.scrubbed')
 }
 
-if (parentPort !== null) await run(workerData as WriterData)
+if (parentPort !== null) await run(workerData as ScrubberData)

@@ -2,7 +2,7 @@
 import { Worker } from 'node:worker_threads'
 import type { Logger } from '../../log.ts'
 import { hourMs } from '../../quantities.ts'
-import type { WriterData } from './protocol.ts'
+import type { ScrubberData } from './protocol.ts'
 
 /** A daemon that is started each day is scrubbed too, but not while it has the work of a start to do. */
 const firstAfterMs = 600_000
@@ -10,12 +10,12 @@ const firstAfterMs = 600_000
 const longestMs = 2 ** 31 - 1
 
 export class Scrubber {
-  readonly #data: WriterData
+  readonly #data: ScrubberData
   readonly #log: Logger
   #timer: NodeJS.Timeout | null = null
   #worker: Worker | null = null
 
-  constructor(data: WriterData, log: Logger) {
+  constructor(data: ScrubberData, log: Logger) {
     this.#data = data
     this.#log = log
   }

@@ -131,6 +131,11 @@ export class SegmentLog {
     return { firstSeq, bytes, messages, begunClockMs }
   }
 
+  /** How long the last COMMIT took. */
+  get commitMs(): number {
+    return this.#writer.commitMs
+  }
+
   /** Throws what SQLite throws; nothing of the frame is kept then. */
   commit(frame: Frame, clockMs: number, rules: CommitRules): CommittedFrame {
     const target = { writer: this.#writer, pipes: this.#pipes }

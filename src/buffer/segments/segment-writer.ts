@@ -50,6 +50,8 @@ export class SegmentWriter {
   readonly #walFrames: Database.Statement
   readonly #pageSize: number
   #isFullKnown = false
+  /** How long the last COMMIT took: its pages are in the WAL, and synced. */
+  commitMs = 0
   /** Of the WAL: what a reader kept the last checkpoint from moving. */
   #keptFrames = 0
 
@@ -94,7 +96,9 @@ export class SegmentWriter {
   }
 
   commit(): void {
+    const startedAt = performance.now()
     this.#commit.run()
+    this.commitMs = performance.now() - startedAt
     if (this.#isFullKnown) return
     assertFull(this.#db)
     this.#isFullKnown = true

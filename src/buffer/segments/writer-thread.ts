@@ -20,6 +20,7 @@ import { FeedChannel } from './feed.ts'
 import type { SkippedAppend } from './frame-commit.ts'
 import { countAppends, joinedMaxBytes, joinFrames, splitCommitted } from './joined-frames.ts'
 import type { FromWriter, SkippedResult, ToWriter, WriterData } from './protocol.ts'
+import { WriterObserved } from './writer-observed.ts'
 
 const housekeepingEveryMs = 1_000
 
@@ -45,7 +46,9 @@ function run(port: Port, data: WriterData): void {
   const clients: Client[] = []
   const feed = new FeedChannel(data.spec.channel)
   const log = openLog(data.log, 'buffer-writer')
+  const observed = new WriterObserved(data.observed)
   const writer = openBufferWriter(data.spec, log, {
+    onCommitted: (frame, commitMs) => observed.committed(frame, commitMs),
     onDropped: () => feed.post({ kind: 'dropped' }),
     onReportWanted: () => feed.post({ kind: 'report_wanted' }),
   })

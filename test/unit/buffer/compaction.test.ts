@@ -84,7 +84,7 @@ function passThrough(writer: BufferWriter, megabytes: number): string | null {
 
 t.test('negative control: without compaction the same flow is rejected', async (t) => {
   const open = () => {
-    const events = { onDropped() {}, onReportWanted() {} }
+    const events = { onCommitted() {}, onDropped() {}, onReportWanted() {} }
     return openBufferWriter(specAt(temporaryDirectory(t), tight), pino({ level: 'silent' }), events)
   }
   const writer = open()

@@ -208,10 +208,11 @@ t.test('a running daemon', async (t) => {
     })
     await daemon.ingest(pipeId, [{ a: 1 }, { a: 2 }])
     const text = (await call('GET', daemon.metricsUrl, {})).text
-    t.match(text, `pipectl_ingest_records_total{pipe_id="${pipeId}"} 2`)
-    t.match(text, `pipectl_ingest_requests_total{pipe_id="${pipeId}"} 1`)
+    t.match(text, `pipectl_ingest_records_total{pipe_id="${pipeId}",pipe="measured"} 2`)
+    t.match(text, `pipectl_ingest_requests_total{pipe_id="${pipeId}",pipe="measured"} 1`)
     t.notMatch(text, 'worker="')
-    const lane = `{pipe_id="${pipeId}",destination_id="${destinationId}",type="destination_pull"`
+    const names = `pipe_id="${pipeId}",pipe="measured",destination_id="${destinationId}",destination="pull"`
+    const lane = `{${names},type="destination_pull"`
     t.match(text, `pipectl_lane_pending_messages${lane}} 1`)
     t.match(text, `pipectl_lane_state${lane},state="flowing"} 1`)
     t.match(text, /^pipectl_buffer_size_bytes [1-9]/m)

@@ -1,0 +1,164 @@
+/**
+ * Metrics with a series for each of many things (pipes, lanes). A family has at most 500 series: what is over that is added
+ * up in series of its own, whose names are `_other`, so that a service with 10,000 lanes is not what fills a Prometheus.
+ *
+ *   things ──▶ a seat each, while there are any (kept until the thing is gone: a series never comes and goes)
+ *         └──▶ no seat: folded into `_other`
+ *
+ * `_other` of a counter only grows, whoever joins or leaves it, as a counter must: it adds what each has grown since the last
+ * look. `pipectl_metrics_folded_series` says how many series of a family are in it.
+ */
+import { Counter, Gauge, type Registry } from 'prom-client'
+
+export const mostSeries = 500
+/** No pipe has an id like this. */
+export const other = '_other'
+
+export type Labels = Record<string, string>
+
+/** One series of a thing: its labels beside the thing's own. */
+export type Series = readonly [labels: Labels, value: number]
+
+export interface Family<Thing> {
+  name: string
+  help: string
+  kind: 'gauge' | 'counter'
+  /** Of its series beside the thing's own. */
+  labelNames?: readonly string[]
+  /** How those over the limit become one: an age is not added to others. */
+  fold?: 'sum' | 'max'
+  /** Always the same labels in the same order. */
+  series(thing: Thing): readonly Series[]
+}
+
+export class FoldedSeries {
+  readonly #gauge: Gauge<string>
+
+  constructor(registry: Registry) {
+    this.#gauge = new Gauge({
+      name: 'pipectl_metrics_folded_series',
+      help: `Series of a metric over ${mostSeries}, which are added up in those named ${other}.`,
+      labelNames: ['metric'],
+      registers: [registry],
+    })
+  }
+
+  set(metric: string, series: number): void {
+    this.#gauge.set({ metric }, series)
+  }
+}
+
+export interface ThingNames<Thing> {
+  labelNames: readonly string[]
+  /** What stays the same as long as it exists. */
+  key(thing: Thing): string
+  labels(thing: Thing): Labels
+}
+
+/** The returned function sets all series of the family from what there is now. */
+export function registerFamily<Thing>(
+  registry: Registry,
+  names: ThingNames<Thing>,
+  family: Family<Thing>,
+  folded: FoldedSeries,
+): (things: readonly Thing[]) => void {
+  const labelNames = [...names.labelNames, ...(family.labelNames ?? [])]
+  const options = { name: family.name, help: family.help, labelNames, registers: [registry] }
+  const metric = family.kind === 'gauge' ? new Gauge(options) : new Counter(options)
+  const set = (labels: Labels, value: number) => {
+    if (metric instanceof Gauge) metric.set(labels, value)
+    else metric.inc(labels, value)
+  }
+  const otherLabels = Object.fromEntries(names.labelNames.map((name) => [name, other]))
+  const seats = new Seats()
+  const others = family.kind === 'counter' ? new GrowingSums() : new Folds(family.fold ?? 'sum')
+  return (things) => {
+    metric.reset()
+    const all = things.map((thing) => ({ thing, key: names.key(thing), series: family.series(thing) }))
+    const each = Math.max(1, ...all.map(({ series }) => series.length))
+    const isOver = all.length * each > mostSeries
+    const seated = seats.take(
+      all.map(({ key }) => key),
+      isOver ? Math.floor(mostSeries / each) - 1 : all.length,
+    )
+    let foldedSeries = 0
+    others.begin()
+    for (const { thing, key, series } of all) {
+      if (seated.has(key)) {
+        const own = names.labels(thing)
+        for (const [labels, value] of series) set({ ...own, ...labels }, value)
+      } else {
+        foldedSeries += series.length
+        for (const [labels, value] of series) others.add(key, labels, value)
+      }
+    }
+    for (const [labels, value] of others.end()) set({ ...otherLabels, ...labels }, value)
+    folded.set(family.name, foldedSeries)
+  }
+}
+
+/** First come, first seated; the last ones stand up when there are fewer seats. */
+class Seats {
+  readonly #keys = new Set<string>()
+
+  take(keys: readonly string[], count: number): ReadonlySet<string> {
+    const present = new Set(keys)
+    for (const key of this.#keys) if (!present.has(key)) this.#keys.delete(key)
+    for (const key of [...this.#keys].slice(count)) this.#keys.delete(key)
+    for (const key of keys) {
+      if (this.#keys.size >= count) break
+      this.#keys.add(key)
+    }
+    return this.#keys
+  }
+}
+
+class Folds {
+  readonly #fold: 'sum' | 'max'
+  #values = new Map<string, { labels: Labels; value: number }>()
+
+  constructor(fold: 'sum' | 'max') {
+    this.#fold = fold
+  }
+
+  begin(): void {
+    this.#values = new Map()
+  }
+
+  add(_: string, labels: Labels, value: number): void {
+    const name = JSON.stringify(labels)
+    const before = this.#values.get(name)?.value ?? 0
+    const folded = this.#fold === 'sum' ? before + value : Math.max(before, value)
+    this.#values.set(name, { labels, value: folded })
+  }
+
+  end(): Series[] {
+    return [...this.#values.values()].map(({ labels, value }) => [labels, value])
+  }
+}
+
+/** Sums that never fall: a thing that leaves keeps its part in them. */
+class GrowingSums {
+  readonly #sums = new Map<string, { labels: Labels; value: number }>()
+  /** By thing and labels: as it was last added. */
+  #last = new Map<string, number>()
+  #now = new Map<string, number>()
+
+  begin(): void {
+    this.#now = new Map()
+  }
+
+  add(key: string, labels: Labels, value: number): void {
+    const name = JSON.stringify(labels)
+    const series = `${key} ${name}`
+    const sum = this.#sums.get(name) ?? { labels, value: 0 }
+    sum.value += Math.max(0, value - (this.#last.get(series) ?? 0))
+    this.#sums.set(name, sum)
+    this.#now.set(series, value)
+  }
+
+  end(): Series[] {
+    this.#last = this.#now
+    return [...this.#sums.values()].map(({ labels, value }) => [labels, value])
+  }
+}

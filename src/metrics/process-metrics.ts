@@ -1,0 +1,19 @@
+/** What runs, and what time it takes it to be. */
+import { Gauge, type Registry } from 'prom-client'
+
+export function registerProcess(registry: Registry, build: Record<string, string>): void {
+  new Gauge({
+    name: 'pipectl_build_info',
+    help: '1; its labels say what runs.',
+    labelNames: Object.keys(build),
+    registers: [registry],
+  }).set(build, 1)
+  new Gauge({
+    name: 'pipectl_time_seconds',
+    help: "The service's wall clock: retention and retries go by it.",
+    registers: [registry],
+    collect() {
+      this.set(Date.now() / 1000)
+    },
+  })
+}

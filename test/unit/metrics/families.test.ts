@@ -1,0 +1,96 @@
+import { Registry } from 'prom-client'
+import t from 'tap'
+import { type Family, FoldedSeries, mostSeries, registerFamily } from '../../../src/metrics/families.ts'
+
+interface Thing {
+  id: number
+  value: number
+}
+
+const names = {
+  labelNames: ['id', 'name'],
+  key: ({ id }: Thing) => String(id),
+  labels: ({ id }: Thing) => ({ id: String(id), name: `a "${id}"\\\n` }),
+}
+const things = (count: number, value = 1) => Array.from({ length: count }, (_, id) => ({ id, value }))
+
+function familyOf(change: Partial<Family<Thing>>) {
+  const registry = new Registry()
+  const family: Family<Thing> = {
+    ...{ name: 'm', help: 'h', kind: 'gauge' },
+    series: ({ value }) => [[{}, value]],
+    ...change,
+  }
+  const fill = registerFamily(registry, names, family, new FoldedSeries(registry))
+  const lines = async () => (await registry.metrics()).split('\n')
+  return {
+    fill,
+    own: async () => (await lines()).filter((line) => /^m\{id="\d/.test(line)),
+    other: async () => (await lines()).filter((line) => line.startsWith('m{id="_other"')),
+    folded: async () =>
+      Number((await lines()).find((line) => line.startsWith('pipectl_metrics'))?.split(' ')[1]),
+  }
+}
+
+t.test('names of things are escaped', async (t) => {
+  const { fill, own } = familyOf({})
+  fill(things(1))
+  t.strictSame(await own(), ['m{id="0",name="a \\"0\\"\\\\\\n"} 1'])
+})
+
+t.test('up to the limit each thing has its series; over it the last ones are added up', async (t) => {
+  const { fill, own, other, folded } = familyOf({})
+  fill(things(mostSeries))
+  t.equal((await own()).length, mostSeries)
+  t.strictSame(await other(), [])
+  t.equal(await folded(), 0)
+
+  fill(things(mostSeries + 100, 2))
+  t.equal((await own()).length, mostSeries - 1)
+  t.strictSame(await other(), ['m{id="_other",name="_other"} 202'])
+  t.equal(await folded(), 101)
+})
+
+t.test('several series of a thing count each; the highest of an age stands for the rest', async (t) => {
+  const states = familyOf({
+    labelNames: ['state'],
+    series: ({ id }) => ['a', 'b', 'c', 'd'].map((state) => [{ state }, id % 2]),
+  })
+  states.fill(things(200))
+  t.equal((await states.own()).length + (await states.other()).length, mostSeries)
+  t.match(await states.other(), [/state="a"\} 38$/, /state="b"/, /state="c"/, /state="d"/])
+  t.equal(await states.folded(), 76 * 4)
+
+  const ages = familyOf({ fold: 'max' })
+  ages.fill(things(mostSeries + 10).map(({ id }) => ({ id, value: id })))
+  t.match(await ages.other(), [/ 509$/])
+})
+
+t.test('a thing keeps its series while it exists, whatever comes before it in the list', async (t) => {
+  const { fill, own } = familyOf({})
+  fill(things(mostSeries + 1))
+  const before = await own()
+  fill(things(mostSeries + 1).reverse())
+  t.strictSame(new Set(await own()), new Set(before))
+  // The first ones go: those that were folded get their places.
+  fill(things(mostSeries + 1).slice(10))
+  t.equal((await own()).length, mostSeries - 9)
+  t.notSame(new Set(await own()), new Set(before))
+})
+
+t.test('a counter over the limit only grows, whoever joins, leaves or begins again', async (t) => {
+  const { fill, other } = familyOf({ kind: 'counter' })
+  const all = (value: number) => things(mostSeries + 3, value)
+  fill(all(10))
+  t.match(await other(), [/ 40$/])
+  fill(all(15))
+  t.match(await other(), [/ 60$/])
+  // One that was folded is deleted.
+  fill(all(15).slice(0, -1))
+  t.match(await other(), [/ 60$/])
+  // The others count from zero again.
+  fill(all(1).slice(0, -1))
+  t.match(await other(), [/ 60$/])
+  fill(all(4).slice(0, -1))
+  t.match(await other(), [/ 69$/])
+})
