@@ -161,7 +161,7 @@ async function openParts(settings: Settings, context: StartContext): Promise<Dae
   shutdown.set('release data directory', lockDataDir(dir))
   const stores = await openStores(settings, dir, spec, context)
   const accounting = await openAccounting(stores, context)
-  startHousekeeping({ ...stores, ...accounting }, context)
+  startHousekeeping({ ...stores, ...accounting }, settings['parked.days'], context)
   const clientIp = createClientIp(settings.trusted_proxies)
   const engine = await openEngine(settings['http.engine'], context.log, {
     perAddress: settings['http.max_connections_per_address'],

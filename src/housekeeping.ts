@@ -1,5 +1,6 @@
 /** What is kept for a while only, and what is known of pipes that are deleted: removed now and then. */
 import { resourceLimits } from './contract/resource-limits.ts'
+import type { Logger } from './log.ts'
 import type { Accounting } from './open-ingest.ts'
 import type { StartContext, Stores } from './open-stores.ts'
 import { dayMs, hourMs, minuteMs } from './quantities.ts'
@@ -11,7 +12,11 @@ const revokedKeysKeptMs = resourceLimits.revokedApiKeyDays * dayMs
 /** By then an append of the pipe that was under way when it was deleted is in the buffer. */
 const deletedPipesKeptMs = 15 * minuteMs
 
-export function startHousekeeping(parts: Stores & Accounting, { log, shutdown }: StartContext): void {
+export function startHousekeeping(
+  parts: Stores & Accounting,
+  parkedDays: number,
+  { log, shutdown }: StartContext,
+): void {
   const every = (ms: number, run: () => Promise<void>) => {
     const timer = setInterval(() => {
       if (shutdown.isRunning) clearInterval(timer)
@@ -20,6 +25,7 @@ export function startHousekeeping(parts: Stores & Accounting, { log, shutdown }:
     timer.unref()
   }
   every(hourMs, () => prune(parts))
+  every(hourMs, () => dropOldParked(parts, Date.now() - parkedDays * dayMs, log))
   every(deletedPipesKeptMs, () => forgetDeletedPipes(parts, Date.now()))
 }
 
@@ -29,6 +35,18 @@ async function prune({ metadata }: Stores): Promise<void> {
   await metadata.audit.prune(Date.now() - auditKeptMs)
   const { sessionIdleSeconds, sessionSeconds } = resourceLimits
   await metadata.sessions.prune(Date.now() - sessionIdleSeconds * 1_000, Date.now() - sessionSeconds * 1_000)
+}
+
+/** What nobody has replayed or discarded in all that time. Counted on its lane. */
+export async function dropOldParked(
+  { metadata, delivery }: Pick<Stores, 'metadata' | 'delivery'>,
+  beforeMs: number,
+  log: Logger,
+): Promise<void> {
+  for (const [destinationId, records] of await metadata.parked.prune(beforeMs)) {
+    log.warn({ destination_id: destinationId, records }, 'lane.parked_dropped')
+    await delivery.parkedChanged(destinationId)
+  }
 }
 
 /**

@@ -244,6 +244,23 @@ export const settingDefinitions = [
     doc: 'Memory that all batches under way may take together, with what is read ahead.',
   },
   {
+    key: 'parked.days',
+    env: 'PIPECTL_PARKED_DAYS',
+    kind: 'count',
+    fallback: 30,
+    min: 1,
+    max: 36_500,
+    doc: 'Days that parked records are kept: what a destination refused for good, and what was skipped.',
+  },
+  {
+    key: 'parked.max_bytes',
+    env: 'PIPECTL_PARKED_MAX_BYTES',
+    kind: 'bytes',
+    fallback: GiB,
+    min: 0,
+    doc: 'What they may take together, a KiB for each besides its text. At it lanes block instead of parking, and a skip is refused. Of several workspaces none gets more than half.',
+  },
+  {
     key: 'workspace.max_pipes',
     env: 'PIPECTL_WORKSPACE_MAX_PIPES',
     kind: 'count',
@@ -390,6 +407,8 @@ export interface Settings {
   'buffer.delivered_max_bytes': number
   'buffer.scrub_hours': number
   'delivery.max_in_flight_bytes': number
+  'parked.days': number
+  'parked.max_bytes': number
   'workspace.max_pipes': number
   'workspace.max_destinations': number
   'workspace.max_api_keys': number

@@ -45,6 +45,14 @@ export const DestinationConcurrency = Type.Integer({
 })
 export const defaultConcurrency = 1
 
+export const onPermanentErrors = ['block', 'park'] as const
+export type OnPermanentError = (typeof onPermanentErrors)[number]
+export const OnPermanentError = Type.Enum([...onPermanentErrors], {
+  default: 'block',
+  description:
+    'What a lane does with what its destination refuses for good. `block`: it stops there and tries again every 5 minutes. `park`: it puts the refused records aside (GET …/parked) and goes on; not for pull destinations.',
+})
+
 /** As responses show them: null where a destination has none. */
 export const shownDeliverySettings = {
   destination_name: Type.String({ description: 'Unique in its pipe.' }),
@@ -59,6 +67,11 @@ export const givenDeliverySettings = {
   rate: Type.Optional(nullable(DestinationRate)),
 } as const
 
+/** Of pull destinations `block` alone: what a consumer refuses it never parks. */
+export const givenOnPermanentError = {
+  on_permanent_error: Type.Optional(nullable(OnPermanentError)),
+} as const
+
 /** For HTTP endpoints alone. */
 export const givenConcurrency = { concurrency: Type.Optional(nullable(DestinationConcurrency)) } as const
 
@@ -71,4 +84,5 @@ export interface DeliverySettings {
   rate: DestinationRate | null
   /** Null: the default. */
   concurrency: number | null
+  on_permanent_error: OnPermanentError
 }

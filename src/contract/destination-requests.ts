@@ -1,7 +1,7 @@
 /** What clients send about destinations. Rules: spec "Destination", contract "Management bodies". */
 import Type, { type Static } from 'typebox'
 import { Check } from 'typebox/value'
-import { givenConcurrency, givenDeliverySettings } from './delivery-settings.ts'
+import { givenConcurrency, givenDeliverySettings, givenOnPermanentError } from './delivery-settings.ts'
 import {
   ColumnMapping,
   configSchema,
@@ -27,6 +27,7 @@ const common = {
   destination_max_retry_seconds: maxRetrySeconds({ default: defaultMaxRetrySeconds }),
   start_from: startFrom,
   ...givenDeliverySettings,
+  ...givenOnPermanentError,
 }
 
 /** POST …/destinations, by type: `destination_type` decides the shape of the rest. */
@@ -88,6 +89,7 @@ export const DestinationUpdate = Type.Object(
     ),
     ...givenDeliverySettings,
     ...givenConcurrency,
+    ...givenOnPermanentError,
   },
   closed,
 )

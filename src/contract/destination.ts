@@ -1,6 +1,6 @@
 /** A destination, the table of its types' configs, its column mappings. Rules: spec "Destination"; contract "destination_type and its config". */
 import Type, { type Static } from 'typebox'
-import { DestinationConcurrency, shownDeliverySettings } from './delivery-settings.ts'
+import { DestinationConcurrency, OnPermanentError, shownDeliverySettings } from './delivery-settings.ts'
 import { type DestinationType, destinationTypes, redacted } from './destination-words.ts'
 import { DatabaseConfig, resolveDatabaseConfig } from './destinations/database.ts'
 import { closed, nullable, text } from './destinations/fields.ts'
@@ -124,6 +124,12 @@ export const LaneStatus = Type.Object({
         'Parked now, those that are being replayed included: a message that is parked as a whole counts once.',
     }),
   ),
+  parked_dropped_records: Type.Optional(
+    Type.Integer({
+      minimum: 0,
+      description: 'Removed after `parked.days` without having been replayed or discarded.',
+    }),
+  ),
   stale: Type.Optional(
     Type.Boolean({
       description:
@@ -161,6 +167,7 @@ export const Destination = Type.Object({
   columns: Type.Optional(Type.Array(StoredColumn)),
   ...shownDeliverySettings,
   concurrency: Type.Optional(DestinationConcurrency),
+  on_permanent_error: OnPermanentError,
   tls_pin: Type.Optional(nullable(TlsPin)),
   destination_created_ts: timestamp,
   destination_updated_ts: timestamp,

@@ -23,6 +23,11 @@ export const errorCatalogue = {
     message:
       'No such parked record of this destination: it was stored by a replay, discarded, or is older than is kept.',
   },
+  parked_full: {
+    status: 409,
+    message:
+      'A skip parks the message, and there is no room for it: nothing was skipped. Replay or discard parked records, or raise the setting parked.max_bytes.',
+  },
   parked_replaying: {
     status: 409,
     message: 'This record is being replayed: wait for the outcome.',

@@ -8,7 +8,9 @@
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Kysely, Transaction } from 'kysely'
+import type { OnPermanentError } from '../contract/delivery-settings.ts'
 import type { ColumnMapping, DestinationStatus, DestinationType } from '../contract/destination.ts'
+import type { ParkedReason } from '../contract/parked.ts'
 import type { GeoFieldKey } from '../contract/pipe.ts'
 import type { UserRole } from '../contract/user.ts'
 import type { Decided } from './store.ts'
@@ -77,6 +79,7 @@ export interface DestinationRow {
   flush_max_seconds: number | null
   rate_requests_per_second: number | null
   concurrency: number | null
+  on_permanent_error: OnPermanentError
   /** Of the server's key, lower-case hex, and when it was pinned; null: none is. */
   tls_pin_sha256: string | null
   tls_pin_first_seen_ms: number | null
@@ -154,6 +157,58 @@ export interface LaneRow {
   owner_epoch: number
   /** Over what delivery trusts (`lane-check.ts`); null: not written by this version. */
   row_check: number | null
+}
+
+export interface ParkedRow {
+  /** UUID version 7. */
+  parked_id: string
+  destination_id: string
+  msg_id: string
+  stream_seq: number
+  /** -1: the message, or what of it is not stored. */
+  record_index: number
+  /** Place in the message of its first record. */
+  first_index: number
+  received_ms: number
+  /** When it was parked last. */
+  parked_ms: number
+  reason: ParkedReason
+  error_code: string
+  error_message: string
+  error_column: string | null
+  error_value: string | null
+  /** JSON: `ParkedDetail['history']`. */
+  history: string
+  attempts: number
+  records_count: number
+  body_bytes: number
+  /** Of the lane when it was parked last. */
+  generation: number
+  is_edited: Flag
+  is_replaying: Flag
+  /** How often it was replayed, the one under way included. */
+  replays: number
+  /** Of the replay under way, once it was begun; null: it is not. */
+  replay_no: number | null
+}
+
+export interface ParkedBodyRow {
+  parked_id: string
+  /** The records' own texts, one a line. */
+  body: string
+}
+
+/** Of a destination that has parked something. */
+export interface ParkedSumRow {
+  destination_id: string
+  rows: number
+  records: number
+  body_bytes: number
+  /** Removed because of their age. */
+  dropped_records: number
+  last_replay_no: number
+  /** Whose replay has that number. */
+  begun_parked_id: string | null
 }
 
 export interface UsageHourRow {
@@ -277,6 +332,9 @@ export interface Tables {
   usage_hours: UsageHourRow
   lane_hours: LaneHourRow
   lane_history: LaneHistoryRow
+  parked: ParkedRow
+  parked_bodies: ParkedBodyRow
+  parked_sums: ParkedSumRow
   usage_marks: UsageMarkRow
   deleted_pipes: DeletedPipeRow
   users: UserRow

@@ -5,7 +5,12 @@ import type { DestinationRow } from './database.ts'
 
 type Columns = Pick<
   DestinationRow,
-  'flush_max_records' | 'flush_max_bytes' | 'flush_max_seconds' | 'rate_requests_per_second' | 'concurrency'
+  | 'flush_max_records'
+  | 'flush_max_bytes'
+  | 'flush_max_seconds'
+  | 'rate_requests_per_second'
+  | 'concurrency'
+  | 'on_permanent_error'
 >
 
 export const noDeliverySettings: Columns = {
@@ -14,6 +19,7 @@ export const noDeliverySettings: Columns = {
   flush_max_seconds: null,
   rate_requests_per_second: null,
   concurrency: null,
+  on_permanent_error: 'block',
 }
 
 /** The columns of what is given; what is undefined is left out, null clears. */
@@ -21,6 +27,7 @@ export function deliverySettingColumns({
   flush,
   rate,
   concurrency,
+  on_permanent_error,
 }: GivenDeliverySettings): Partial<Columns> {
   return {
     ...(flush === undefined
@@ -32,6 +39,7 @@ export function deliverySettingColumns({
         }),
     ...(rate === undefined ? {} : { rate_requests_per_second: rate?.requests_per_second ?? null }),
     ...(concurrency === undefined ? {} : { concurrency }),
+    ...(on_permanent_error === undefined ? {} : { on_permanent_error: on_permanent_error ?? 'block' }),
   }
 }
 
@@ -48,6 +56,7 @@ export function decodeDeliverySettings(row: Columns): Omit<DeliverySettings, 'de
         ? null
         : { requests_per_second: Number(row.rate_requests_per_second) },
     concurrency: row.concurrency === null ? null : Number(row.concurrency),
+    on_permanent_error: row.on_permanent_error,
   }
 }
 

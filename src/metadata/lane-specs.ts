@@ -90,6 +90,7 @@ async function loadLanes(trx: Connection, sealer: Sealer, pipeId: string | null)
           ? null
           : { requestsPerSecond: Number(row.rate_requests_per_second) },
       concurrency: Number(row.concurrency ?? defaultConcurrency),
+      onPermanentError: row.on_permanent_error,
       pinGeneration: Number(row.tls_pin_generation),
     }
     // The spec holds secrets, so its fingerprint is a keyed one: a revision may be logged.

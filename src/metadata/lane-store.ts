@@ -20,6 +20,7 @@ import { type Connection, inWriteTransaction, type LaneRow, normaliseId } from '
 import { isLaneRowIntact, laneRowCheck } from './lane-check.ts'
 import { forgetHistory, historyRecorder, pruneHistory } from './lane-history.ts'
 import { laneHourIncrement } from './lane-hours.ts'
+import { applyParkedChange } from './parked-store.ts'
 import { hourStart, type UsageIncrement, usageIncrement } from './usage.ts'
 
 const stateColumns = [
@@ -79,7 +80,7 @@ export function laneStore(db: Connection, now: () => number): LaneStore {
       return state
     },
 
-    async save(rows, counts) {
+    async save(rows, counts, parked = new Map()) {
       if (rows.length === 0 && counts.length === 0) return
       const saving = inWriteTransaction(db, async (trx) => {
         const unsaved: string[] = []
@@ -91,6 +92,10 @@ export function laneStore(db: Connection, now: () => number): LaneStore {
           if (numAffectedRows === 0n) unsaved.push(values.destination_id)
         }
         await requireDeleted(trx, unsaved)
+        for (const [destinationId, changes] of parked) {
+          if (unsaved.includes(normaliseId(destinationId))) continue
+          for (const change of changes) await applyParkedChange(trx, destinationId, change, now())
+        }
         const hourMs = hourStart(now())
         const saved = new Set(rows.map(({ destinationId }) => normaliseId(destinationId)))
         for (const id of unsaved) saved.delete(id)

@@ -22,6 +22,7 @@ import { auditLog } from './migrations/12-audit-log.ts'
 import { laneHistory } from './migrations/13-lane-history.ts'
 import { destinationNames } from './migrations/14-destination-names.ts'
 import { laneErrorRecord } from './migrations/15-lane-error-record.ts'
+import { parked } from './migrations/16-parked.ts'
 
 export interface Migration {
   number: number
@@ -45,6 +46,7 @@ export const migrations: readonly Migration[] = [
   { number: 13, name: 'lane history', up: laneHistory },
   { number: 14, name: 'destination names', up: destinationNames },
   { number: 15, name: 'lane error record', up: laneErrorRecord },
+  { number: 16, name: 'parked records', up: parked },
 ]
 
 /**

@@ -21,6 +21,8 @@ import { limits } from './limits.ts'
 import { migrate } from './migrations.ts'
 import { origins } from './origins.ts'
 import { overview } from './overview.ts'
+import { parked } from './parked.ts'
+import { parkedStore } from './parked-store.ts'
 import { pipes } from './pipes.ts'
 import { noQuotas, type WorkspaceQuotas } from './quotas.ts'
 import { createSealer, type Sealer, UnsealError } from './secrets.ts'
@@ -76,6 +78,7 @@ export async function openMetadata(
     directory: directorySource(db),
     laneSource: laneSource(db, sealer),
     laneStore: laneStore(db, now),
+    parkedStore: parkedStore(db, now),
     pinStore: pinStore(db, now),
     close: () => (closing ??= close(db)),
   }
@@ -88,6 +91,7 @@ export async function openMetadata(
       workspaces: workspaces(db, now, inAudited),
       pipes: pipes(db, now, quotas, inAudited),
       destinations: destinations(db, sealer, now, quotas, inAudited),
+      parked: parked(db, inAudited),
       limits: limits(db, inAudited),
       origins: origins(db, quotas, inAudited),
       apiKeys: apiKeys(db, now, quotas, inAudited),

@@ -23,10 +23,12 @@ import type {
 } from '../contract/destination.ts'
 import type { Epoch } from '../contract/epochs.ts'
 import type { OverviewLane, OverviewPipe } from '../contract/overview.ts'
+import type { ParkedDetail, ParkedReason, ParkedRecord } from '../contract/parked.ts'
 import type { AllowedOrigin, Pipe, PipeLimits, PipeUsage } from '../contract/pipe.ts'
 import type { LaneHour, UsageHour } from '../contract/usage.ts'
 import type { User, UserRole } from '../contract/user.ts'
 import type { LaneSource, LaneState, LaneStore, PassedMessages, PinStore } from '../delivery/lane-state.ts'
+import type { ParkedStore } from '../delivery/parked.ts'
 import type { DirectorySource } from '../directory/directory.ts'
 
 /** Where the metadata is. Serialisable: every thread that needs metadata opens it from the same spec. */
@@ -130,6 +132,21 @@ export interface AuditQuery {
   pipeIds: ReadonlySet<string> | null
 }
 
+/** Where a parked row stands in its destination's list. */
+export interface ParkedPlace {
+  seq: number
+  /** -1: the message. */
+  index: number
+}
+
+export interface ParkedQuery {
+  limit: number
+  /** Behind this one. */
+  after: ParkedPlace | null
+  errorCode: string | null
+  reason: ParkedReason | null
+}
+
 export interface Metadata {
   /** The same metadata, whose changes are this one's in the audit log. Otherwise they are a command's. */
   as(actor: Actor): Metadata
@@ -182,6 +199,49 @@ export interface Metadata {
       change: Decided<StoredDestination, DestinationChange>,
     ): Promise<StoredDestination | null>
     delete(workspaceId: string, pipeId: string, destinationId: string): Promise<boolean>
+  }
+  /** What destinations refused for good, and what was skipped (contract "Parked messages"). Nothing of another workspace's. */
+  readonly parked: {
+    /** In the order of their messages. */
+    list(
+      workspaceId: string,
+      destinationId: string,
+      query: ParkedQuery,
+    ): Promise<{ parked: ParkedRecord[]; next: ParkedPlace | null }>
+    /** With each record's own JSON text. */
+    get(
+      workspaceId: string,
+      destinationId: string,
+      parkedId: string,
+    ): Promise<{ record: ParkedRecord; history: ParkedDetail['history']; recordTexts: string[] } | null>
+    /** The lane will replay it; `recordTexts`, each on one line, take the place of its records. */
+    replay(
+      workspaceId: string,
+      destinationId: string,
+      parkedId: string,
+      recordTexts: readonly string[] | null,
+    ): Promise<
+      | { kind: 'requested'; replays: number }
+      | { kind: 'not_found' }
+      | { kind: 'replaying' }
+      | { kind: 'too_many'; most: number }
+    >
+    /**
+     * All, or these, in small steps; a crash leaves some. How many were not being replayed before. The audit entry is the
+     * caller's.
+     */
+    replayMany(
+      workspaceId: string,
+      destinationId: string,
+      which: { ids: readonly string[] | null; errorCode: string | null },
+    ): Promise<number>
+    discard(
+      workspaceId: string,
+      destinationId: string,
+      parkedId: string,
+    ): Promise<'discarded' | 'not_found' | 'replaying'>
+    /** Removes what was parked before, of all workspaces, in small steps. By destination, how many records. */
+    prune(beforeMs: number): Promise<Map<string, number>>
   }
   readonly limits: {
     get(workspaceId: string, pipeId: string): Promise<PipeLimits | null>
@@ -296,6 +356,7 @@ export interface Metadata {
   readonly directory: DirectorySource
   readonly laneSource: LaneSource
   readonly laneStore: LaneStore
+  readonly parkedStore: ParkedStore
   readonly pinStore: PinStore
   close(): Promise<void>
 }

@@ -26,6 +26,22 @@ await metadata.usage.addIngest(
   [],
 )
 
+await metadata.parkedStore.setAside(destinationId, [
+  {
+    ...{ reason: 'permanent_error', code: '22003', message: 'too large', column: null, value: null },
+    ...{
+      msgId: '0198b2a0-0000-7000-8000-000000000001',
+      seq: 1,
+      receivedMs: 5,
+      recordIndex: 0,
+      firstIndex: 0,
+    },
+    ...{ recordCount: 1, body: Buffer.from('{}'), attempts: 1, generation: 0 },
+  },
+])
+const wholeList = { limit: 10, after: null, errorCode: null, reason: null }
+const { parked: ownersParked } = await metadata.parked.list(owner, destinationId, wholeList)
+const parkedId = ownersParked[0]?.parked_id ?? ''
 const user = await metadata.users.create(owner, {
   ...{ email: 'owner@example.com', role: 'admin', passwordHash: 'hash' },
 })
@@ -50,6 +66,8 @@ async function everythingOf(workspaceId: string): Promise<unknown> {
     usage: await metadata.usage.byPipe(workspaceId, 0),
     hours: [...(await metadata.usage.byHour(workspaceId, null, 0, 0))],
     hoursOfLane: [...(await metadata.usage.ofLane(workspaceId, destinationId, 0, Number.MAX_SAFE_INTEGER))],
+    parked: await metadata.parked.list(workspaceId, destinationId, wholeList),
+    parkedOne: await metadata.parked.get(workspaceId, destinationId, parkedId),
     users: await metadata.users.list(workspaceId),
     overview: await metadata.overview(workspaceId, 0),
     laneRecords: await metadata.laneRecords(workspaceId, pipeId, 1, Number.MAX_SAFE_INTEGER),
@@ -73,6 +91,8 @@ const attempts: Record<string, (t: Test) => Promise<void>> = {
       usage: {},
       hours: [],
       hoursOfLane: [],
+      parked: { parked: [], next: null },
+      parkedOne: null,
       users: [],
       overview: [],
       laneRecords: [],
@@ -95,6 +115,15 @@ const attempts: Record<string, (t: Test) => Promise<void>> = {
     ),
   'destinations.delete': async (t) =>
     void t.equal(await metadata.destinations.delete(stranger, pipeId, destinationId), false),
+  'parked.replay': async (t) =>
+    void t.same(await metadata.parked.replay(stranger, destinationId, parkedId, null), { kind: 'not_found' }),
+  'parked.replayMany': async (t) =>
+    void t.equal(
+      await metadata.parked.replayMany(stranger, destinationId, { ids: null, errorCode: null }),
+      0,
+    ),
+  'parked.discard': async (t) =>
+    void t.equal(await metadata.parked.discard(stranger, destinationId, parkedId), 'not_found'),
   'limits.delete': async (t) => void t.notOk(await metadata.limits.delete(stranger, pipeId)),
   'limits.put': async (t) => void (await t.rejects(metadata.limits.put(stranger, pipeId, limits), notFound)),
   'origins.add': async (t) =>
@@ -158,10 +187,20 @@ t.test('a session and a setup link are of the workspace they were made in', asyn
 t.test('the list of attempts covers every method that takes a workspace', async (t) => {
   const reads = ['list', 'get', 'find', 'byPipe', 'byHour', 'ofLane']
   const own = ['pipes.create', 'apiKeys.create', 'workspaces.create', 'usage.addIngest', 'usage.marks']
-  const other = ['apiKeys.prune', 'apiKeys.used', 'usage.ingestedSince', 'usage.prune']
+  const other = ['apiKeys.prune', 'apiKeys.used', 'usage.ingestedSince', 'usage.prune', 'parked.prune']
   const people = ['users.byEmail', 'users.redeemSetupLink', 'users.createSetupLink', 'users.hasSetupLink']
   const nouns = [
-    ...(['workspaces', 'pipes', 'destinations', 'limits', 'origins', 'apiKeys', 'usage', 'users'] as const),
+    ...([
+      'workspaces',
+      'parked',
+      'pipes',
+      'destinations',
+      'limits',
+      'origins',
+      'apiKeys',
+      'usage',
+      'users',
+    ] as const),
   ]
   const methods = nouns.flatMap((noun: (typeof nouns)[number]) =>
     Object.keys(metadata[noun] satisfies Metadata[typeof noun]).map((method) => `${noun}.${method}`),

@@ -1,0 +1,244 @@
+/**
+ * Parked rows as both sides of them write them: delivery parks and replays (`parked-store.ts`), people list, replay and
+ * discard (`parked.ts`). Every change of a row changes its destination's sums in the same transaction, so the sums are what
+ * counting would give. Rows and sums of a destination that is deleted go with it by the foreign keys' cascade.
+ */
+import { v7 } from 'uuid'
+import { type ParkedDetail, type ParkedError, parkedHistoryEntries } from '../contract/parked.ts'
+import type { NewParked, ParkedCause } from '../delivery/parked.ts'
+import { type Connection, isoTime, normaliseId, type ParkedRow, type ParkedSumRow } from './database.ts'
+
+/** So many parameters a statement that every database takes them. */
+const rowsAtOnce = 25
+const idsAtOnce = 500
+
+type Sums = Pick<ParkedSumRow, 'rows' | 'records' | 'body_bytes' | 'dropped_records'>
+
+/** What was parked before keeps its row. The destination must be there. */
+export async function insertParked(
+  trx: Connection,
+  destinationId: string,
+  parked: readonly NewParked[],
+  nowMs: number,
+): Promise<void> {
+  const known = await knownRows(trx, destinationId, parked)
+  const added: { row: ParkedRow; body: string }[] = []
+  const sums = { rows: 0, records: 0, body_bytes: 0, dropped_records: 0 }
+  for (const each of parked) {
+    const before = known.get(keyOf(each.msgId, indexOf(each)))
+    if (before === undefined) {
+      const made = newRow(destinationId, each, nowMs)
+      added.push(made)
+      addTo(sums, made.row, 1)
+      continue
+    }
+    const after = await parkAgain(trx, before, each, nowMs)
+    addTo(sums, before, -1)
+    addTo(sums, after, 1)
+  }
+  for (let at = 0; at < added.length; at += rowsAtOnce) {
+    const some = added.slice(at, at + rowsAtOnce)
+    await trx
+      .insertInto('parked')
+      .values(some.map(({ row }) => row))
+      .execute()
+    const bodies = some.map(({ row, body }) => ({ parked_id: row.parked_id, body }))
+    await trx.insertInto('parked_bodies').values(bodies).execute()
+  }
+  await addToSums(trx, destinationId, sums)
+}
+
+/** Removes the rows. `areDropped`: nobody asked for it. How many records they held. */
+export async function removeParked(
+  trx: Connection,
+  destinationId: string,
+  rows: readonly Pick<ParkedRow, 'parked_id' | 'records_count' | 'body_bytes'>[],
+  { areDropped = false } = {},
+): Promise<number> {
+  const sums = { rows: 0, records: 0, body_bytes: 0, dropped_records: 0 }
+  for (const row of rows) addTo(sums, row, -1)
+  const records = 0 - sums.records
+  if (areDropped) sums.dropped_records = records
+  for (let at = 0; at < rows.length; at += idsAtOnce) {
+    const ids = rows.slice(at, at + idsAtOnce).map((row) => row.parked_id)
+    await trx.deleteFrom('parked').where('parked_id', 'in', ids).execute()
+  }
+  await addToSums(trx, destinationId, sums)
+  return records
+}
+
+/** Its first records are stored: the row holds what comes after them. False: nothing would be left of it. */
+export async function cutParked(trx: Connection, row: ParkedRow, storedRecords: number): Promise<boolean> {
+  if (storedRecords <= 0) return true
+  const { body } = await bodyOf(trx, row.parked_id)
+  const left = body.split('\n').slice(storedRecords)
+  if (left.length === 0) return false
+  await replaceBody(trx, row, left.join('\n'), left.length, Number(row.first_index) + storedRecords)
+  return true
+}
+
+export async function replaceBody(
+  trx: Connection,
+  row: ParkedRow,
+  body: string,
+  records: number,
+  firstIndex: number,
+): Promise<void> {
+  const change = { records_count: records, body_bytes: Buffer.byteLength(body), first_index: firstIndex }
+  await trx.updateTable('parked_bodies').set({ body }).where('parked_id', '=', row.parked_id).execute()
+  await trx.updateTable('parked').set(change).where('parked_id', '=', row.parked_id).execute()
+  const sums = { rows: 0, records: 0, body_bytes: 0, dropped_records: 0 }
+  addTo(sums, row, -1)
+  addTo(sums, change, 1)
+  await addToSums(trx, row.destination_id, sums)
+}
+
+export async function bodyOf(trx: Connection, parkedId: string): Promise<{ body: string }> {
+  return await trx
+    .selectFrom('parked_bodies')
+    .select('body')
+    .where('parked_id', '=', parkedId)
+    .executeTakeFirstOrThrow()
+}
+
+export async function destinationExists(trx: Connection, destinationId: string): Promise<boolean> {
+  const id = normaliseId(destinationId)
+  const found = await trx
+    .selectFrom('destinations')
+    .select('destination_id')
+    .where('destination_id', '=', id)
+    .executeTakeFirst()
+  return found !== undefined
+}
+
+/** The columns of a cause, and the history with it: newest first. */
+export function causeColumns(cause: ParkedCause, history: string | null, nowMs: number) {
+  const { code, message, column, value } = cause
+  const entry = { failed_ts: isoTime(nowMs), error: { code, message, column, value } }
+  const entries = [entry, ...parsedHistory(history)].slice(0, parkedHistoryEntries)
+  return {
+    parked_ms: nowMs,
+    error_code: code,
+    error_message: message,
+    error_column: column,
+    error_value: value,
+    history: JSON.stringify(entries),
+  }
+}
+
+export function parsedHistory(history: string | null): ParkedDetail['history'] {
+  return history === null ? [] : (JSON.parse(history) as { failed_ts: string; error: ParkedError }[])
+}
+
+/** -1 stands for the message. */
+function indexOf({ recordIndex }: NewParked): number {
+  return recordIndex ?? -1
+}
+
+function keyOf(msgId: string, index: number): string {
+  return `${msgId}:${index}`
+}
+
+async function knownRows(
+  trx: Connection,
+  destinationId: string,
+  parked: readonly NewParked[],
+): Promise<Map<string, ParkedRow>> {
+  const known = new Map<string, ParkedRow>()
+  const messages = [...new Set(parked.map(({ msgId }) => msgId))]
+  for (let at = 0; at < messages.length; at += idsAtOnce) {
+    const rows = await trx
+      .selectFrom('parked')
+      .selectAll()
+      .where('destination_id', '=', destinationId)
+      .where('msg_id', 'in', messages.slice(at, at + idsAtOnce))
+      .execute()
+    for (const row of rows) known.set(keyOf(row.msg_id, Number(row.record_index)), row)
+  }
+  return known
+}
+
+function newRow(destinationId: string, parked: NewParked, nowMs: number): { row: ParkedRow; body: string } {
+  const { reason, msgId, seq, firstIndex, receivedMs, recordCount, body, attempts, generation } = parked
+  const row = {
+    parked_id: v7(),
+    destination_id: destinationId,
+    msg_id: msgId,
+    stream_seq: seq,
+    record_index: indexOf(parked),
+    first_index: firstIndex,
+    received_ms: receivedMs,
+    reason,
+    ...causeColumns(parked, null, nowMs),
+    attempts,
+    records_count: recordCount,
+    body_bytes: body.length,
+    generation,
+    is_edited: 0,
+    is_replaying: 0,
+    replays: 0,
+    replay_no: null,
+  } as const
+  return { row, body: body.toString('utf8') }
+}
+
+/** What somebody has edited stays as edited. */
+async function parkAgain(
+  trx: Connection,
+  before: ParkedRow,
+  parked: NewParked,
+  nowMs: number,
+): Promise<Pick<ParkedRow, 'records_count' | 'body_bytes'>> {
+  const { reason, attempts, generation, recordCount, firstIndex, body } = parked
+  const isSame = before.is_edited === 1 || Number(before.first_index) === firstIndex
+  const held = isSame
+    ? { records_count: Number(before.records_count), body_bytes: Number(before.body_bytes) }
+    : { records_count: recordCount, body_bytes: body.length, first_index: firstIndex }
+  await trx
+    .updateTable('parked')
+    .set({
+      reason,
+      ...causeColumns(parked, before.history, nowMs),
+      attempts: Number(before.attempts) + attempts,
+      generation,
+      ...held,
+    })
+    .where('parked_id', '=', before.parked_id)
+    .execute()
+  if (!isSame) {
+    const text = body.toString('utf8')
+    await trx
+      .updateTable('parked_bodies')
+      .set({ body: text })
+      .where('parked_id', '=', before.parked_id)
+      .execute()
+  }
+  return held
+}
+
+/** PostgreSQL returns 64-bit integers as text. */
+function addTo(
+  sums: Sums,
+  { records_count, body_bytes }: Pick<ParkedRow, 'records_count' | 'body_bytes'>,
+  sign: 1 | -1,
+): void {
+  sums.rows += sign
+  sums.records += sign * Number(records_count)
+  sums.body_bytes += sign * Number(body_bytes)
+}
+
+async function addToSums(trx: Connection, destinationId: string, sums: Sums): Promise<void> {
+  if (Object.values(sums).every((sum) => sum === 0)) return
+  await trx
+    .insertInto('parked_sums')
+    .values({ destination_id: destinationId, ...sums, last_replay_no: 0, begun_parked_id: null })
+    .onConflict((conflict) =>
+      conflict.column('destination_id').doUpdateSet((eb) => ({
+        rows: eb('parked_sums.rows', '+', sums.rows),
+        records: eb('parked_sums.records', '+', sums.records),
+        body_bytes: eb('parked_sums.body_bytes', '+', sums.body_bytes),
+        dropped_records: eb('parked_sums.dropped_records', '+', sums.dropped_records),
+      })),
+    )
+    .execute()
+}

@@ -1,0 +1,228 @@
+/** Parked records as people see them: listed, shown, replayed, discarded (`Metadata['parked']`). */
+import type { ParkedError, ParkedRecord } from '../contract/parked.ts'
+import type { Audited } from './audit.ts'
+import {
+  type Connection,
+  inSnapshot,
+  inWriteTransaction,
+  isoTime,
+  normaliseId,
+  type ParkedRow,
+} from './database.ts'
+import { bodyOf, parsedHistory, removeParked, replaceBody } from './parked-rows.ts'
+import type { Metadata, ParkedPlace, ParkedQuery } from './store.ts'
+
+/** Rows of one transaction: others wait for it. */
+const rowsAtOnce = 1_000
+/** In the list of a statement. */
+const idsAtOnce = 500
+
+export function parked(db: Connection, inAudited: Audited): Metadata['parked'] {
+  return {
+    async list(workspaceId, destinationId, query) {
+      const rows = await pageOf(db, workspaceId, destinationId, query)
+        .select(shownColumns)
+        .limit(query.limit + 1)
+        .execute()
+      const page = rows.slice(0, query.limit)
+      const last = page.at(-1)
+      const next = rows.length > query.limit && last !== undefined ? placeOf(last) : null
+      return { parked: page.map(shown), next }
+    },
+
+    get: (workspaceId, destinationId, parkedId) =>
+      inSnapshot(db, async (trx) => {
+        const row = await one(trx, workspaceId, destinationId, parkedId)
+        if (row === undefined) return null
+        const { body } = await bodyOf(trx, row.parked_id)
+        return { record: shown(row), history: parsedHistory(row.history), recordTexts: body.split('\n') }
+      }),
+
+    replay: (workspaceId, destinationId, parkedId, recordTexts) =>
+      inAudited(async (trx, record) => {
+        const row = await one(trx, workspaceId, destinationId, parkedId)
+        if (row === undefined) return { kind: 'not_found' }
+        if (row.is_replaying === 1) return { kind: 'replaying' }
+        if (recordTexts !== null) {
+          const most = Number(row.records_count)
+          if (recordTexts.length > most) return { kind: 'too_many', most }
+          await replaceBody(trx, row, recordTexts.join('\n'), recordTexts.length, Number(row.first_index))
+          await trx
+            .updateTable('parked')
+            .set({ is_edited: 1 })
+            .where('parked_id', '=', row.parked_id)
+            .execute()
+        }
+        const replays = Number(row.replays) + 1
+        await trx
+          .updateTable('parked')
+          .set({ is_replaying: 1, replays, replay_no: null })
+          .where('parked_id', '=', row.parked_id)
+          .execute()
+        await record({
+          ...{ workspaceId, operation: 'replayParked', resourceId: row.destination_id, pipeId: row.pipe_id },
+          before: null,
+          after: { parked_id: row.parked_id, replays, edited_records: recordTexts?.length ?? 0 },
+        })
+        return { kind: 'requested', replays }
+      }),
+
+    async replayMany(workspaceId, destinationId, { ids, errorCode }) {
+      let requested = 0
+      let after: ParkedPlace | null = null
+      for (;;) {
+        const some = await inWriteTransaction(db, async (trx) => {
+          let query = pageOf(trx, workspaceId, destinationId, { after, errorCode, reason: null })
+            .select(['parked.parked_id', 'parked.stream_seq', 'parked.record_index'])
+            .where('parked.is_replaying', '=', 0)
+            .limit(rowsAtOnce)
+          if (ids !== null) query = query.where('parked.parked_id', 'in', ids.map(normaliseId))
+          const rows = await query.execute()
+          for (let at = 0; at < rows.length; at += idsAtOnce) {
+            const chunk = rows.slice(at, at + idsAtOnce).map((row) => row.parked_id)
+            await trx
+              .updateTable('parked')
+              .set((eb) => ({ is_replaying: 1, replays: eb('replays', '+', 1), replay_no: null }))
+              .where('parked_id', 'in', chunk)
+              .execute()
+          }
+          return rows
+        })
+        requested += some.length
+        const last = some.at(-1)
+        if (last === undefined || some.length < rowsAtOnce) return requested
+        after = placeOf(last)
+      }
+    },
+
+    discard: (workspaceId, destinationId, parkedId) =>
+      inAudited(async (trx, record) => {
+        const row = await one(trx, workspaceId, destinationId, parkedId)
+        if (row === undefined) return 'not_found'
+        if (row.is_replaying === 1) return 'replaying'
+        await removeParked(trx, row.destination_id, [row])
+        const { parked_id, msg_id, reason, error_code } = row
+        await record({
+          ...{ workspaceId, operation: 'deleteParked', resourceId: row.destination_id, pipeId: row.pipe_id },
+          before: { parked_id, msg_id, reason, error_code, records_count: Number(row.records_count) },
+          after: null,
+        })
+        return 'discarded'
+      }),
+
+    async prune(beforeMs) {
+      const dropped = new Map<string, number>()
+      while (await pruneSome(db, beforeMs, dropped));
+      return dropped
+    },
+  }
+}
+
+const shownColumns = [
+  'parked.parked_id',
+  'parked.msg_id',
+  'parked.record_index',
+  'parked.stream_seq',
+  'parked.parked_ms',
+  'parked.reason',
+  'parked.error_code',
+  'parked.error_message',
+  'parked.error_column',
+  'parked.error_value',
+  'parked.attempts',
+  'parked.is_replaying',
+  'parked.replays',
+  'parked.records_count',
+] as const
+
+type ShownRow = Pick<
+  ParkedRow,
+  (typeof shownColumns)[number] extends `parked.${infer Column extends keyof ParkedRow}` ? Column : never
+>
+
+function shown(row: ShownRow): ParkedRecord {
+  const error: ParkedError = {
+    code: row.error_code,
+    message: row.error_message,
+    column: row.error_column,
+    value: row.error_value,
+  }
+  const index = Number(row.record_index)
+  return {
+    parked_id: row.parked_id,
+    msg_id: row.msg_id,
+    record_index: index < 0 ? null : index,
+    stream_seq: Number(row.stream_seq),
+    parked_ts: isoTime(row.parked_ms),
+    reason: row.reason,
+    state: row.is_replaying === 1 ? 'replaying' : 'parked',
+    error,
+    attempts: Number(row.attempts),
+    replays: Number(row.replays),
+    records_count: Number(row.records_count),
+  }
+}
+
+function placeOf(row: Pick<ParkedRow, 'stream_seq' | 'record_index'>): ParkedPlace {
+  return { seq: Number(row.stream_seq), index: Number(row.record_index) }
+}
+
+/** Of this destination, if it is the workspace's. */
+function ofDestination(db: Connection, workspaceId: string, destinationId: string) {
+  return db
+    .selectFrom('parked')
+    .innerJoin('destinations', 'destinations.destination_id', 'parked.destination_id')
+    .innerJoin('pipes', 'pipes.pipe_id', 'destinations.pipe_id')
+    .where('pipes.workspace_id', '=', normaliseId(workspaceId))
+    .where('parked.destination_id', '=', normaliseId(destinationId))
+}
+
+function pageOf(
+  db: Connection,
+  workspaceId: string,
+  destinationId: string,
+  { after, errorCode, reason }: Pick<ParkedQuery, 'after' | 'errorCode' | 'reason'>,
+) {
+  let query = ofDestination(db, workspaceId, destinationId)
+    .orderBy('parked.stream_seq')
+    .orderBy('parked.record_index')
+  if (errorCode !== null) query = query.where('parked.error_code', '=', errorCode)
+  if (reason !== null) query = query.where('parked.reason', '=', reason)
+  if (after === null) return query
+  return query
+    .where('parked.stream_seq', '>=', after.seq)
+    .where((eb) =>
+      eb.or([eb('parked.stream_seq', '>', after.seq), eb('parked.record_index', '>', after.index)]),
+    )
+}
+
+function one(trx: Connection, workspaceId: string, destinationId: string, parkedId: string) {
+  return ofDestination(trx, workspaceId, destinationId)
+    .selectAll('parked')
+    .select('pipes.pipe_id')
+    .where('parked.parked_id', '=', normaliseId(parkedId))
+    .executeTakeFirst()
+}
+
+/** One step, so that whoever waits for the database waits for no more: true when there may be more to remove. */
+async function pruneSome(db: Connection, beforeMs: number, dropped: Map<string, number>): Promise<boolean> {
+  const removed = await inWriteTransaction(db, async (trx) => {
+    const old = await trx
+      .selectFrom('parked')
+      .select(['parked_id', 'destination_id', 'records_count', 'body_bytes'])
+      // What somebody asked to have replayed waits for it, however long.
+      .where('is_replaying', '=', 0)
+      .where('parked_ms', '<', beforeMs)
+      .orderBy('parked_ms')
+      .limit(rowsAtOnce)
+      .execute()
+    const counts: [string, number][] = []
+    for (const id of new Set(old.map((row) => row.destination_id))) {
+      const rows = old.filter((row) => row.destination_id === id)
+      counts.push([id, await removeParked(trx, id, rows, { areDropped: true })])
+    }
+    return { counts, isFull: old.length === rowsAtOnce }
+  })
+  for (const [id, records] of removed.counts) dropped.set(id, (dropped.get(id) ?? 0) + records)
+  return removed.isFull
+}
