@@ -93,6 +93,7 @@ export async function openStores(
     sealingKey,
     driverSettings: drivers,
     maxInFlightBytes: settings['delivery.max_in_flight_bytes'],
+    maxParkedBytes: settings['parked.max_bytes'],
     log: logSettings(settings),
     isSafe: context.isSafe ?? false,
     onFatal: exitWhenDead('delivery', context),

@@ -11,6 +11,7 @@ export interface DeliveryThreadData {
   sealingKey: Uint8Array
   driverSettings: DriverSettings
   maxInFlightBytes: number
+  maxParkedBytes: number
   log: LogSettings
   /** Of a WorkerBoard; each worker has its own. */
   board: SharedArrayBuffer

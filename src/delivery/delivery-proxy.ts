@@ -26,11 +26,13 @@ export interface DeliveryOptions {
   buffer: BufferSpec
   metadata: MetadataSpec
   /** Main's own: where lanes are looked up while no worker responds. */
-  stored: Pick<Metadata, 'laneSource' | 'laneStore'>
+  stored: Pick<Metadata, 'laneSource' | 'laneStore' | 'parkedStore'>
   sealingKey: Buffer
   driverSettings: DriverSettings
   /** Memory that all batches under way may take together. */
   maxInFlightBytes: number
+  /** `parked.max_bytes`. */
+  maxParkedBytes: number
   log: LogSettings
   /** Every destination counts as blocked: `serve --safe`. */
   isSafe?: boolean
@@ -90,6 +92,7 @@ class Supervisor implements DeliveryHandle {
     this.#stored = new StoredLanes({
       source: isSafe ? allBlocked(stored.laneSource) : stored.laneSource,
       store: stored.laneStore,
+      parked: stored.parkedStore,
       openReader: () => openBufferReader(buffer, this.#log),
     })
     this.#worker = this.#startWorker()
@@ -139,6 +142,12 @@ class Supervisor implements DeliveryHandle {
       return
     }
     await this.#worker.call('refresh', [pipeId]).catch(unlessInterrupted)
+  }
+
+  /** A worker that is started reads it by itself. */
+  async parkedChanged(destinationId: string): Promise<void> {
+    this.#requireOpen()
+    if (this.#isUp) await this.#worker.call('parkedChanged', [destinationId]).catch(unlessInterrupted)
   }
 
   /** A wait that a death ends has found nothing, and what it handed over is redelivered. */
@@ -193,6 +202,7 @@ class Supervisor implements DeliveryHandle {
       sealingKey,
       driverSettings,
       maxInFlightBytes,
+      maxParkedBytes,
       log,
       isSafe = false,
     } = this.#options
@@ -202,6 +212,7 @@ class Supervisor implements DeliveryHandle {
       sealingKey: Uint8Array.from(sealingKey),
       driverSettings,
       maxInFlightBytes,
+      maxParkedBytes,
       log,
       suspects: this.#deaths.suspects,
       quarantined: this.#deaths.quarantined,

@@ -85,6 +85,7 @@ const lanes = new LaneSet({
   random: Math.random,
   log,
   maxInFlightBytes: data.maxInFlightBytes,
+  parked: { store: metadata.parkedStore, maxBytes: data.maxParkedBytes },
   epochs,
   onFatal: fail,
 })

@@ -37,6 +37,12 @@ export type RewindTarget = { to: 'earliest' } | { to: 'seq'; seq: number } | { t
 /** `ahead`: the target is after the lane's cursor; a rewind only goes back. */
 export type RewindResult = { kind: 'rewound'; cursorSeq: number } | { kind: 'ahead'; cursorSeq: number }
 
+/**
+ * True: the blocking message is parked, and the lane past it. False: nothing was blocking, or the destination is blocked.
+ * `parked_full`: there is no room to park it, and nothing has changed.
+ */
+export type SkipResult = boolean | 'parked_full'
+
 export interface PullRequest {
   waitMs: number
   /** Commit everything up to here, then return the first message after it. */
@@ -63,10 +69,11 @@ export interface Delivery {
    * delivery was started again since.
    */
   lanesSince(destinationIds: readonly string[], since: string | null): Promise<ChangedLanes>
+  /** Parked records were discarded, or their replay was asked for: the lane counts them again and begins. */
+  parkedChanged(destinationId: string): Promise<void>
   /** Every pipe of the list is in the result. Costs nothing per message. */
   backlogs(pipeIds: readonly string[]): Promise<Record<string, PipeBacklog>>
-  /** True: moved past the blocking message. False: nothing was blocking, or the destination is blocked. */
-  skip(destinationId: string): Promise<boolean>
+  skip(destinationId: string): Promise<SkipResult>
   /** The `msg_id` that is retried now, or null when nothing was blocking or the destination is blocked. */
   retryNow(destinationId: string): Promise<string | null>
   blockingMessage(destinationId: string): Promise<BlockingMessage | null>

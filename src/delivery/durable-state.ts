@@ -59,6 +59,8 @@ import type { DroppedMessages } from './batch-reader.ts'
 import type { RewindResult } from './delivery.ts'
 import { type LaneLog, openLaneLog } from './lane-log.ts'
 import type { LaneCounts, LaneDeps, LaneSpec, LaneState, PassedMessages } from './lane-state.ts'
+import type { ParkedChange } from './parked.ts'
+import { parkedMessage, skipCause } from './parking.ts'
 import { passedBetween } from './passed-messages.ts'
 import * as transition from './transitions.ts'
 
@@ -73,6 +75,8 @@ export class DurableState {
   /** Since the last save. */
   #passed: PassedMessages[] = []
   #isDirty = false
+  /** Since the last save. */
+  #parked: ParkedChange[] = []
   /** As it was last saved, or loaded. */
   #saved: LaneState
   /** Of the loaded row: another process may have sent that range. */
@@ -159,10 +163,13 @@ export class DurableState {
     this.#passed = []
     this.#isDirty = false
     this.#counts = noCounts({ destinationId: this.#row.destinationId, pipeId: this.#pipeId })
+    const parked = this.#parked
+    this.#parked = []
     const hasCounts = counts.deliveredRecords + counts.failedAttempts + counts.skippedRecords > 0
     const isWorthSaving = hasCounts || counts.passed.length > 0
-    await this.#deps.save(row, isWorthSaving ? counts : null)
+    await this.#deps.save(row, isWorthSaving ? counts : null, parked)
     this.#saved = row
+    if (parked.length > 0) await this.#deps.parking.refresh()
     this.#deps.onSaved()
   }
 
@@ -177,11 +184,24 @@ export class DurableState {
     await this.save()
   }
 
-  async skipped(message: MarkedMessage): Promise<void> {
-    this.change(transition.afterSkip(this.#row, message))
-    this.count({ skippedRecords: message.recordCount })
-    await this.save()
-    this.log.skipped(message)
+  /** Saved with the next change of the row: neither is ever there without the other. */
+  park(change: ParkedChange): void {
+    this.#parked.push(change)
+    this.#isDirty = true
+  }
+
+  /** The message is parked and passed. False: there is no room for it, and nothing has changed. */
+  async skipped(message: MarkedMessage): Promise<boolean> {
+    const { attempts, lastError } = this.#row
+    const parked = parkedMessage(message, this.#row, attempts, skipCause(lastError))
+    const isParked = await this.#deps.parking.withRoom([parked], async () => {
+      this.change(transition.afterSkip(this.#row, message))
+      this.park({ kind: 'passed', parked })
+      this.count({ skippedRecords: message.recordCount })
+      await this.save()
+    })
+    if (isParked) this.log.skipped(message)
+    return isParked
   }
 
   /** To an earlier cursor, clamped to what is kept; never forward: that would pass messages over. */

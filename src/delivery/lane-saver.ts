@@ -16,11 +16,13 @@ import {
   type LaneStore,
   LaneStoreUnavailableError,
 } from './lane-state.ts'
+import type { ParkedChange } from './parked.ts'
 
 /** One lane's part of a group. */
 interface Entry {
   row: LaneState
   counts: LaneCounts[]
+  parked: ParkedChange[]
   saved: Promise<void>
   resolve(): void
   reject(error: unknown): void
@@ -44,11 +46,12 @@ export class LaneSaver {
     this.#log = log
   }
 
-  /** Resolves when the row and the counts are durable. The row must not be changed in place. */
-  save(row: LaneState, counts: LaneCounts | null): Promise<void> {
+  /** Resolves when the row, the counts and what is parked with them are durable. The row must not be changed in place. */
+  save(row: LaneState, counts: LaneCounts | null, parked: readonly ParkedChange[] = []): Promise<void> {
     const entry = this.#gathering.get(row.destinationId) ?? newEntry(row)
     entry.row = row
     if (counts !== null) entry.counts.push(counts)
+    entry.parked.push(...parked)
     this.#gathering.set(row.destinationId, entry)
     this.#running ??= this.#saveGroups()
     return entry.saved
@@ -87,6 +90,7 @@ export class LaneSaver {
         await this.#store.save(
           entries.map(({ row }) => row),
           entries.flatMap(({ counts }) => counts),
+          new Map(entries.map(({ row, parked }) => [row.destinationId, parked])),
         )
         return
       } catch (error) {
@@ -107,7 +111,7 @@ function newEntry(row: LaneState): Entry {
     resolve = onResolve
     reject = onReject
   })
-  return { row, counts: [], saved, resolve, reject }
+  return { row, counts: [], parked: [], saved, resolve, reject }
 }
 
 /** True: lanes that are another owner's have left the group, which can be saved without them. */

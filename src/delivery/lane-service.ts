@@ -87,6 +87,7 @@ export function openLaneService({
       }
       return found
     },
+    parkedChanged: async (destinationId) => await lanes.lane(destinationId)?.parkedChanged(),
     skip: async (destinationId) => (await lanes.lane(destinationId)?.skip()) ?? false,
     retryNow: async (destinationId) => (await lanes.lane(destinationId)?.retryNow()) ?? null,
     blockingMessage: async (destinationId) => blockingMessage(lanes.lane(destinationId)),

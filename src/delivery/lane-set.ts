@@ -32,6 +32,8 @@ import {
   type PipeLanes,
 } from './lane-state.ts'
 import { MemoryBudget } from './memory-budget.ts'
+import type { ParkedStore } from './parked.ts'
+import { ParkedRoom, Parking } from './parking.ts'
 import { PullLane } from './pull-lane.ts'
 import { PushLane } from './push-lane.ts'
 import { afterStateDamaged, newLaneState } from './transitions.ts'
@@ -48,6 +50,7 @@ export interface LaneSetOptions {
   log: Logger
   maxInFlightBytes: number
   epochs: readonly Epoch[]
+  parked: { store: ParkedStore; maxBytes: number }
   /** A lane stopped unexpectedly: the thread cannot go on. */
   onFatal(error: unknown): void
 }
@@ -63,6 +66,7 @@ export class LaneSet {
   readonly #options: LaneSetOptions
   readonly #pullTurns = new EventLoopTurns()
   readonly #saver: LaneSaver
+  readonly #parkedRoom: ParkedRoom
   readonly #failing: FailingLanes
   /** Pipe → its lanes, by destination; a pipe without any has an empty map. */
   readonly #pipes = new Map<string, Map<string, Lane>>()
@@ -84,6 +88,7 @@ export class LaneSet {
     this.#options = options
     this.budget = new MemoryBudget(options.maxInFlightBytes)
     this.#saver = new LaneSaver(options.store, options.clock, options.log)
+    this.#parkedRoom = new ParkedRoom(options.parked.store, options.parked.maxBytes)
     this.#failing = new FailingLanes(options.clock, options.log)
   }
 
@@ -209,7 +214,8 @@ export class LaneSet {
 
   async #openLane(spec: LaneSpec, epoch: number): Promise<Lane> {
     const row = await this.#relocated(spec, await this.#load(spec))
-    const deps = this.#depsOf(epoch)
+    const parking = await Parking.open(spec, this.#options.parked.store, this.#parkedRoom)
+    const deps = this.#depsOf(epoch, parking)
     const lane =
       spec.type === 'destination_pull' ? new PullLane(spec, row, deps) : new PushLane(spec, row, deps)
     if (this.#endsPulls) lane.consumers?.endPulls()
@@ -263,7 +269,7 @@ export class LaneSet {
     if (lanes?.get(destinationId) === lane) lanes.delete(destinationId)
   }
 
-  #depsOf(epoch: number): LaneDeps {
+  #depsOf(epoch: number, parking: Parking): LaneDeps {
     const { reader, openDriver, clock, random, log, epochs } = this.#options
     return {
       reader,
@@ -273,10 +279,11 @@ export class LaneSet {
       log,
       epoch,
       epochs,
+      parking,
       budget: this.budget,
       observed: this.observed,
       pullTurns: this.#pullTurns,
-      save: (row, counts) => this.#saver.save(row, counts),
+      save: (row, counts, parked) => this.#saver.save(row, counts, parked),
       onSaved: () => {
         this.#hasMoved = true
       },

@@ -3,6 +3,7 @@
  * and everything outside a lane that it needs. The changes of the durable state are in `transitions.ts`.
  */
 import type { BufferReader } from '../buffer/buffer.ts'
+import type { OnPermanentError } from '../contract/delivery-settings.ts'
 import type { DestinationStatus } from '../contract/destination.ts'
 import type { Epoch } from '../contract/epochs.ts'
 import type {
@@ -16,6 +17,8 @@ import type { AttemptsObserved } from './attempts-observed.ts'
 import type { Clock } from './clock.ts'
 import type { EventLoopTurns } from './event-loop-turns.ts'
 import type { MemoryBudget } from './memory-budget.ts'
+import type { ParkedChange } from './parked.ts'
+import type { Parking } from './parking.ts'
 
 /**
  * Settled by metadata, consumed by delivery: one destination as its lane needs it, secrets opened.
@@ -32,6 +35,8 @@ export type LaneSpec = DestinationSpec & {
   readonly rate: { requestsPerSecond: number } | null
   /** HTTP: how many requests of one batch may be under way at the same time (1 to 32). */
   readonly concurrency: number
+  /** What becomes of records that the destination refuses for good. */
+  readonly onPermanentError: OnPermanentError
   /** For PinStore; it grows when the pin is reset. */
   readonly pinGeneration: number
   readonly revision: string
@@ -182,9 +187,14 @@ export interface LaneStore {
   /**
    * A row whose stored `ownerEpoch` is newer than its own is not saved. Rejects with LaneOwnershipLostError naming every
    * such row; then nothing of this call was saved, so that the caller can save the others again. Rejects with
-   * LaneStoreUnavailableError when repeating is worth while; any other error is final.
+   * LaneStoreUnavailableError when repeating is worth while; any other error is final. `parked`: by destination, what is
+   * saved with its row.
    */
-  save(rows: readonly LaneState[], counts: readonly LaneCounts[]): Promise<void>
+  save(
+    rows: readonly LaneState[],
+    counts: readonly LaneCounts[],
+    parked?: ReadonlyMap<string, readonly ParkedChange[]>,
+  ): Promise<void>
   /** In place of a damaged row, whose `ownerEpoch` means nothing. Durable when it resolves. */
   repair(row: LaneState): Promise<void>
   /**
@@ -213,7 +223,9 @@ export interface LaneDeps {
   readonly reader: BufferReader
   openDriver(spec: LaneSpec): DestinationDriver
   /** Durable when it resolves. */
-  save(row: LaneState, counts: LaneCounts | null): Promise<void>
+  save(row: LaneState, counts: LaneCounts | null, parked: readonly ParkedChange[]): Promise<void>
+  /** Of the lane. */
+  readonly parking: Parking
   readonly clock: Clock
   /** 0 ≤ x < 1. */
   random(): number

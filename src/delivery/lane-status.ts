@@ -3,12 +3,14 @@ import type { LaneStateName, LaneStatus } from '../contract/destination.ts'
 import type { BatchReader } from './batch-reader.ts'
 import type { LaneBacklog } from './lane.ts'
 import type { LaneError, LaneSpec, LaneState } from './lane-state.ts'
+import type { ParkedCounts } from './parked.ts'
 
 export interface LaneFacts {
   spec: LaneSpec
   row: LaneState
   batches: BatchReader
   isStalled: boolean
+  parked: ParkedCounts
   nowMs: number
 }
 
@@ -17,6 +19,7 @@ export async function laneStatus({
   row: saved,
   batches,
   isStalled,
+  parked,
   nowMs,
 }: LaneFacts): Promise<LaneStatus> {
   const row = await batches.located(saved)
@@ -40,6 +43,8 @@ export async function laneStatus({
     delivered_records: row.deliveredRecords,
     skipped_messages: row.skippedMessages,
     dropped_messages: row.droppedMessages,
+    parked_records: parked.rows,
+    parked_dropped_records: parked.droppedRecords,
   }
 }
 

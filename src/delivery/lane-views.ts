@@ -12,11 +12,13 @@ import type { ChangedLanes } from './delivery.ts'
 import type { Lane } from './lane.ts'
 import type { LaneSet } from './lane-set.ts'
 import type { LaneSpec, LaneState } from './lane-state.ts'
+import type { ParkedCounts } from './parked.ts'
 
 interface View {
   spec: LaneSpec
   row: LaneState
   isStalled: boolean
+  parked: ParkedCounts
   status: LaneStatus
   revision: number
 }
@@ -60,21 +62,22 @@ export class LaneViews {
     return { revision: `${this.#origin}.${this.#revision}`, lanes: changed }
   }
 
-  #isCurrent(lane: Lane, { row, spec, isStalled, status }: View): boolean {
+  #isCurrent(lane: Lane, { row, spec, isStalled, parked, status }: View): boolean {
     return (
       lane.row === row &&
       lane.spec === spec &&
       lane.isStalled === isStalled &&
+      lane.parked === parked &&
       this.#lanes.headSeq(spec.pipeId) <= status.head_seq
     )
   }
 
   async #show(lane: Lane): Promise<View> {
     // As they are before the first wait: what changes during it is different from them at the next look.
-    const { row, spec, isStalled } = lane
+    const { row, spec, isStalled, parked } = lane
     const status = await lane.status()
     this.#revision += 1
-    const view = { row, spec, isStalled, status, revision: this.#revision }
+    const view = { row, spec, isStalled, parked, status, revision: this.#revision }
     this.#views.set(lane, view)
     return view
   }

@@ -15,8 +15,9 @@
 import type { MarkedMessage } from '../buffer/buffer.ts'
 import type { LaneStatus } from '../contract/destination.ts'
 import type { DeliveryErrorClass } from '../destinations/driver.ts'
-import type { PullRequest, PullResult, RewindResult } from './delivery.ts'
+import type { PullRequest, PullResult, RewindResult, SkipResult } from './delivery.ts'
 import type { LaneSpec, LaneState } from './lane-state.ts'
+import type { ParkedCounts } from './parked.ts'
 
 export interface Lane {
   readonly spec: LaneSpec
@@ -28,6 +29,8 @@ export interface Lane {
   readonly savedCursorSeq: number
   /** Since this process began. An attempt that was aborted counts nowhere. */
   readonly attempts: AttemptCounts
+  /** Another object with every change. */
+  readonly parked: ParkedCounts
   /** The consumers' side of a pull lane; null for a lane that pushes. */
   readonly consumers: PullConsumers | null
 
@@ -46,12 +49,17 @@ export interface Lane {
   /** The message that blocks the lane, if there is one and it is still kept. */
   blockingMessage(): Promise<MarkedMessage | null>
 
-  /** True: moved past the blocking message. False: nothing is blocking, or the destination is blocked by status. */
-  skip(): Promise<boolean>
+  /**
+   * True: parked, and moved past it. False: nothing is blocking, or the destination is blocked by status. `parked_full`: there
+   * is no room to park it, and nothing has changed.
+   */
+  skip(): Promise<SkipResult>
   /** The `msg_id` that is tried again at once; null in the cases in which `skip` returns false. */
   retryNow(): Promise<string | null>
   /** `find` returns the cursor asked for; it is looked up when the command's turn comes. */
   rewind(find: () => Promise<number>): Promise<RewindResult>
+  /** Somebody discarded parked records, or asked for their replay. */
+  parkedChanged(): Promise<void>
   /** The destination was changed: what failed is tried again at once, as it is now. */
   reconfigure(spec: LaneSpec): Promise<void>
 

@@ -17,7 +17,7 @@ import type { MarkedMessage } from '../buffer/buffer.ts'
 import type { LaneStatus } from '../contract/destination.ts'
 import { BatchReader } from './batch-reader.ts'
 import { ConsumerCommands } from './consumer-commands.ts'
-import type { PullRequest, PullResult, RewindResult } from './delivery.ts'
+import type { PullRequest, PullResult, RewindResult, SkipResult } from './delivery.ts'
 import { DurableState } from './durable-state.ts'
 import type { AttemptCounts, Lane, LaneBacklog, PullConsumers } from './lane.ts'
 import {
@@ -29,6 +29,7 @@ import {
 } from './lane-state.ts'
 import { isBlocking, laneBacklog, laneStatus } from './lane-status.ts'
 import { Mailbox } from './mailbox.ts'
+import type { ParkedCounts } from './parked.ts'
 import { PullCursor } from './pull-cursor.ts'
 import { RetryWindow } from './retry.ts'
 import * as transition from './transitions.ts'
@@ -86,6 +87,9 @@ export class PullLane implements Lane, PullConsumers {
   get isStalled(): boolean {
     return this.#retry.isStalled(this.#spec.maxRetrySeconds)
   }
+  get parked(): ParkedCounts {
+    return this.#deps.parking.counts
+  }
 
   start(): Promise<void> {
     assert(this.#phase === 'new')
@@ -108,8 +112,9 @@ export class PullLane implements Lane, PullConsumers {
   }
 
   async status(): Promise<LaneStatus> {
-    const { spec, row, isStalled } = this
-    return laneStatus({ spec, row, batches: this.#batches, isStalled, nowMs: this.#deps.clock.now() })
+    const { spec, row, isStalled, parked } = this
+    const nowMs = this.#deps.clock.now()
+    return laneStatus({ spec, row, batches: this.#batches, isStalled, parked, nowMs })
   }
 
   backlog(): Promise<LaneBacklog> {
@@ -157,13 +162,13 @@ export class PullLane implements Lane, PullConsumers {
     this.#waiting.wakeAll()
   }
 
-  async skip(): Promise<boolean> {
-    return await this.#ask(false, async () => {
+  async skip(): Promise<SkipResult> {
+    return await this.#ask<SkipResult>(false, async () => {
       const message = isBlocking(this.#spec, this.row) ? await this.#cursor.first() : null
       if (message === null || message.msgId !== this.row.blockingMsgId) return false
+      if (!(await this.#state.skipped(message))) return 'parked_full'
       this.#commands.forgetInFlight()
       this.#retry.clear()
-      await this.#state.skipped(message)
       return true
     })
   }
@@ -189,6 +194,10 @@ export class PullLane implements Lane, PullConsumers {
       }
       return result
     })
+  }
+
+  async parkedChanged(): Promise<void> {
+    await this.#deps.parking.refresh()
   }
 
   async reconfigure(spec: LaneSpec): Promise<void> {

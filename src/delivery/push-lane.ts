@@ -25,7 +25,7 @@ import type { MarkedMessage } from '../buffer/buffer.ts'
 import type { LaneStatus } from '../contract/destination.ts'
 import { bytesOf } from './batch.ts'
 import { aheadLimits, BatchReader, type DroppedMessages, type ReservedBatch } from './batch-reader.ts'
-import type { RewindResult } from './delivery.ts'
+import type { RewindResult, SkipResult } from './delivery.ts'
 import { DurableState } from './durable-state.ts'
 import type { AttemptCounts, Lane, LaneBacklog } from './lane.ts'
 import { LaneSleep } from './lane-sleep.ts'
@@ -38,6 +38,7 @@ import {
 } from './lane-state.ts'
 import { isBlocking, laneBacklog, laneStatus } from './lane-status.ts'
 import { Mailbox } from './mailbox.ts'
+import type { ParkedCounts } from './parked.ts'
 import { PushAttempts } from './push-attempts.ts'
 import { ReadAhead } from './read-ahead.ts'
 import { RetryWindow } from './retry.ts'
@@ -95,6 +96,9 @@ export class PushLane implements Lane {
   get isStalled(): boolean {
     return this.#retry.isStalled(this.#spec.maxRetrySeconds)
   }
+  get parked(): ParkedCounts {
+    return this.#deps.parking.counts
+  }
 
   start(): Promise<void> {
     assert(this.#phase === 'new')
@@ -120,8 +124,9 @@ export class PushLane implements Lane {
   }
 
   async status(): Promise<LaneStatus> {
-    const { spec, row, isStalled } = this
-    return laneStatus({ spec, row, batches: this.#batches, isStalled, nowMs: this.#deps.clock.now() })
+    const { spec, row, isStalled, parked } = this
+    const nowMs = this.#deps.clock.now()
+    return laneStatus({ spec, row, batches: this.#batches, isStalled, parked, nowMs })
   }
 
   backlog(): Promise<LaneBacklog> {
@@ -132,13 +137,13 @@ export class PushLane implements Lane {
     return this.#state.blockingMessage()
   }
 
-  async skip(): Promise<boolean> {
+  async skip(): Promise<SkipResult> {
     if (!isBlocking(this.#spec, this.row)) return false
-    return await this.#ask(false, async () => {
+    return await this.#ask<SkipResult>(false, async () => {
       const message = isBlocking(this.#spec, this.row) ? await this.blockingMessage() : null
       if (message === null) return false
+      if (!(await this.#state.skipped(message))) return 'parked_full'
       this.#retry.clear()
-      await this.#state.skipped(message)
       return true
     })
   }
@@ -162,6 +167,10 @@ export class PushLane implements Lane {
       if (result.kind === 'rewound') this.#retry.clear()
       return result
     })
+  }
+
+  async parkedChanged(): Promise<void> {
+    await this.#deps.parking.refresh()
   }
 
   async reconfigure(spec: LaneSpec): Promise<void> {

@@ -19,12 +19,14 @@ import {
 } from './lane-state.ts'
 import { laneBacklog, laneStatus } from './lane-status.ts'
 import { MemoryBudget } from './memory-budget.ts'
+import type { ParkedStore } from './parked.ts'
 import { RetryWindow } from './retry.ts'
 import { newLaneState } from './transitions.ts'
 
 export interface StoredLanesOptions {
   source: LaneSource
   store: LaneStore
+  parked: Pick<ParkedStore, 'counts'>
   openReader(): BufferReader
 }
 
@@ -110,6 +112,7 @@ export class StoredLanes {
       row,
       batches: batchesOf(spec, reader),
       isStalled,
+      parked: await this.#options.parked.counts(spec.destinationId),
       nowMs: systemClock.now(),
     })
   }

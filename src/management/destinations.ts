@@ -253,8 +253,8 @@ function destinationChange(
 
 /** What was given of them; null resets. */
 function deliverySettings(given: GivenDeliverySettings): GivenDeliverySettings {
-  const { destination_name, flush, rate, concurrency } = given
-  return { destination_name, flush, rate, concurrency }
+  const { destination_name, flush, rate, concurrency, on_permanent_error } = given
+  return { destination_name, flush, rate, concurrency, on_permanent_error }
 }
 
 /** A stored destination as a PATCH with this body would make it; nothing is stored. */
@@ -308,6 +308,8 @@ function rejectFieldsOfOtherTypes(
     errors.columns = 'Only a destination_database has columns.'
   if (!wordsOf(type).hasConcurrency && Object.hasOwn(body, 'concurrency'))
     errors.concurrency = 'Only a destination_http_endpoint has concurrency.'
+  if (type === 'destination_pull' && body.on_permanent_error === 'park')
+    errors.on_permanent_error = 'A destination_pull refuses nothing: its on_permanent_error is block.'
 }
 
 function addMissing(errors: FieldErrors, more: FieldErrors): void {
@@ -332,5 +334,7 @@ export function initialLaneStatus(status: StoredDestination['destination_status'
     delivered_records: 0,
     skipped_messages: 0,
     dropped_messages: 0,
+    parked_records: 0,
+    parked_dropped_records: 0,
   }
 }

@@ -15,6 +15,7 @@ export function laneUseCases({ metadata, delivery }: Pick<ManagementDeps, 'metad
       const found = await requireDestination(metadata, workspaceId, pipeId, destinationId)
       return await auditedOnLane(metadata, workspaceId, found, 'skipBlockingMessage', async () => {
         const skipped = await delivery.skip(found.destination_id)
+        if (skipped === 'parked_full') throw new ApiError('parked_full')
         return { skipped, status: skipped ? 'skipped' : 'no_blocking_message' }
       })
     },

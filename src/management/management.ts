@@ -11,6 +11,7 @@ import { laneUseCases } from './lanes.ts'
 import { limitsUseCases } from './limits.ts'
 import { originUseCases } from './origins.ts'
 import { overviewUseCases } from './overview.ts'
+import { parkedUseCases } from './parked.ts'
 import { pipeUseCases } from './pipes.ts'
 import { tableInferenceUseCases } from './table-inference.ts'
 import { usageUseCases } from './usage.ts'
@@ -26,6 +27,7 @@ export function openManagement(deps: ManagementDeps) {
     ...destinationUseCases({ ...deps, publishChange }),
     ...tableInferenceUseCases(deps),
     ...laneUseCases({ metadata, delivery }),
+    ...parkedUseCases({ metadata, delivery }),
     ...limitsUseCases({ metadata, publishChange }),
     ...originUseCases({ metadata, publishChange }),
     ...apiKeyUseCases(deps),

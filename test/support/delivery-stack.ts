@@ -64,6 +64,7 @@ export async function openDeliveryStack(
     sealingKey,
     driverSettings: { databaseTls: false, egress: { allow: [], deny: [], private: 'allow' } },
     maxInFlightBytes,
+    maxParkedBytes: 64 * 1024 * 1024,
     log: quiet,
     onFatal,
   })

@@ -17,6 +17,7 @@ import { type LaneOwnership, ownsEverything } from '../../src/delivery/lane-owne
 import { type LaneService, openLaneService } from '../../src/delivery/lane-service.ts'
 import { LaneSet } from '../../src/delivery/lane-set.ts'
 import type { LaneSpec, LaneState } from '../../src/delivery/lane-state.ts'
+import type { ParkedStore } from '../../src/delivery/parked.ts'
 import { openMetadata } from '../../src/metadata/open.ts'
 import type { Metadata, NewDestination } from '../../src/metadata/store.ts'
 import { MemoryBuffer } from './memory-buffer.ts'
@@ -44,6 +45,7 @@ export class LaneWorld {
   ownership: LaneOwnership = ownsEverything
   maxInFlightBytes = 64 * 1024 * 1024
   epochs: readonly Epoch[] = firstEpochs
+  maxParkedBytes = 64 * 1024 * 1024
   metadata!: Metadata
   lanes!: LaneSet
   service!: LaneService
@@ -53,6 +55,8 @@ export class LaneWorld {
   #dropped = () => {}
   #pipes = 0
 
+  /** The process dies at its next save: before it, or after it and before anybody hears of it. */
+  dieAtSave: { isBefore: boolean; onReached(): void } | null = null
   /** `atSave`: what the store does instead of saving, e.g. throw. */
   atSave: () => void = () => {}
 
@@ -211,10 +215,16 @@ export class LaneWorld {
         load: (id) => metadata.laneStore.load(id),
         repair: (row) => metadata.laneStore.repair(row),
         pruneHistory: (id, throughSeq) => metadata.laneStore.pruneHistory(id, throughSeq),
-        save: async (rows, counts) => {
+        save: async (rows, counts, parked) => {
           if (!isAlive) return never()
           this.atSave()
-          await metadata.laneStore.save(rows, counts)
+          const death = this.dieAtSave
+          if (death?.isBefore !== true) await metadata.laneStore.save(rows, counts, parked)
+          if (death === null) return
+          this.dieAtSave = null
+          this.#kill()
+          death.onReached()
+          await never()
         },
       },
       ownership: this.ownership,
@@ -243,6 +253,7 @@ export class LaneWorld {
       log,
       maxInFlightBytes: this.maxInFlightBytes,
       epochs: this.epochs,
+      parked: { store: this.#livingParkedStore(() => isAlive), maxBytes: this.maxParkedBytes },
       onFatal: (error) => this.fatal.push(error),
     })
     this.service = openLaneService({
@@ -254,6 +265,18 @@ export class LaneWorld {
       forget: async () => {},
     })
     await this.lanes.open()
+  }
+
+  /** A dead process parks nothing. */
+  #livingParkedStore(isAlive: () => boolean): ParkedStore {
+    const { parkedStore } = this.metadata
+    const never = () => new Promise<never>(() => {})
+    return {
+      ...parkedStore,
+      setAside: (id, parked) => (isAlive() ? parkedStore.setAside(id, parked) : never()),
+      replayFailed: (...given) => (isAlive() ? parkedStore.replayFailed(...given) : never()),
+      replayHalfStored: (...given) => (isAlive() ? parkedStore.replayHalfStored(...given) : never()),
+    }
   }
 
   #destination(id: string): RecordingDestination {

@@ -104,6 +104,7 @@ t.test('a thread that cannot start says why', async (t) => {
     sealingKey: Buffer.alloc(32),
     driverSettings: { databaseTls: false, egress: { allow: [], deny: [], private: 'allow' } },
     maxInFlightBytes: 1024 * 1024,
+    maxParkedBytes: 1024 * 1024,
     log: { level: 'silent', format: 'json' },
     onFatal: (error) => t.fail(`told twice: ${error.message}`),
   })

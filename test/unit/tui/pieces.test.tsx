@@ -130,7 +130,11 @@ t.test('a lane as it was last saved is marked on the board, in the detail and in
   }
   const whole = {
     ...{ ...stale, ...times, pipe_id: 'p', flush: null, rate: null },
-    ...{ destination_max_retry_seconds: 1, destination_config: { url: 'http://x/' } },
+    ...{
+      destination_max_retry_seconds: 1,
+      on_permanent_error: 'block' as const,
+      destination_config: { url: 'http://x/' },
+    },
   }
   const tableRows = laneRows({ destination: whole }, 0)
   t.strictSame(

@@ -1,0 +1,129 @@
+/**
+ * What one lane has parked, and whether there is room for more (`parked.max_bytes`). What is on its way into the store is
+ * reserved, so that lanes that park at the same time do not exceed the limit together.
+ */
+
+import { isDeepStrictEqual } from 'node:util'
+import type { StoredMessage } from '../buffer/buffer.ts'
+import { recordTexts } from '../buffer/record-text.ts'
+import { cleanText } from '../destinations/error-text.ts'
+import type { LaneSpec, LaneState } from './lane-state.ts'
+import {
+  type NewParked,
+  nothingParked,
+  type ParkedCause,
+  type ParkedCounts,
+  type ParkedStore,
+  parkedRowBytes,
+} from './parked.ts'
+
+/** The limit, shared by all lanes of this process. */
+export class ParkedRoom {
+  readonly #store: Pick<ParkedStore, 'taken'>
+  readonly #maxBytes: number
+  /** By workspace. */
+  readonly #reserved = new Map<string, number>()
+  #releases = 0
+
+  constructor(store: Pick<ParkedStore, 'taken'>, maxBytes: number) {
+    this.#store = store
+    this.#maxBytes = maxBytes
+  }
+
+  /** Null: there is no room. Otherwise call it when they are stored, or are not to be. */
+  async reserve(workspaceId: string, bytes: number): Promise<(() => void) | null> {
+    for (;;) {
+      const releases = this.#releases
+      const taken = await this.#store.taken(workspaceId)
+      // What was released meanwhile may be stored, and not in this sum yet.
+      if (releases !== this.#releases) continue
+      const ofOthers = [...this.#reserved.values()].reduce((sum, each) => sum + each, 0)
+      const own = this.#reserved.get(workspaceId) ?? 0
+      const isFull = taken.bytes + ofOthers + bytes > this.#maxBytes
+      if (isFull || taken.ofWorkspace + own + bytes > this.#mostOf(taken.workspaces)) return null
+      this.#reserved.set(workspaceId, own + bytes)
+      return () => this.#release(workspaceId, bytes)
+    }
+  }
+
+  /** However much one workspace parks, half of the room is the others'. */
+  #mostOf(workspaces: number): number {
+    return workspaces > 1 ? Math.floor(this.#maxBytes / 2) : this.#maxBytes
+  }
+
+  #release(workspaceId: string, bytes: number): void {
+    this.#releases += 1
+    const left = (this.#reserved.get(workspaceId) ?? 0) - bytes
+    if (left > 0) this.#reserved.set(workspaceId, left)
+    else this.#reserved.delete(workspaceId)
+  }
+}
+
+export class Parking {
+  readonly store: ParkedStore
+  readonly #room: ParkedRoom
+  readonly #destinationId: string
+  readonly #workspaceId: string
+  #counts: ParkedCounts = nothingParked
+
+  static async open(spec: LaneSpec, store: ParkedStore, room: ParkedRoom): Promise<Parking> {
+    const parking = new Parking(spec, store, room)
+    await parking.refresh()
+    return parking
+  }
+
+  private constructor({ destinationId, workspaceId }: LaneSpec, store: ParkedStore, room: ParkedRoom) {
+    this.store = store
+    this.#room = room
+    this.#destinationId = destinationId
+    this.#workspaceId = workspaceId
+  }
+
+  /** Another object with every change. */
+  get counts(): ParkedCounts {
+    return this.#counts
+  }
+
+  async refresh(): Promise<void> {
+    const counts = await this.store.counts(this.#destinationId)
+    if (!isDeepStrictEqual(counts, this.#counts)) this.#counts = counts
+  }
+
+  /** Runs `store` with room for it. False: there is none. */
+  async withRoom(parked: readonly NewParked[], store: () => Promise<void>): Promise<boolean> {
+    const bytes = parked.reduce((sum, { body }) => sum + body.length + parkedRowBytes, 0)
+    const release = await this.#room.reserve(this.#workspaceId, bytes)
+    if (release === null) return false
+    try {
+      await store()
+    } finally {
+      release()
+    }
+    return true
+  }
+}
+
+/** A message, or what of it is not stored. `attempts`: made at it. */
+export function parkedMessage(
+  message: StoredMessage,
+  { recordOffset, generation }: Pick<LaneState, 'recordOffset' | 'generation'>,
+  attempts: number,
+  cause: ParkedCause,
+): NewParked {
+  const { msgId, seq, receivedMs, recordCount, body } = message
+  const isWhole = recordOffset === 0
+  return {
+    ...cause,
+    ...{ msgId, seq, receivedMs, attempts, generation },
+    recordIndex: null,
+    firstIndex: recordOffset,
+    recordCount: recordCount - recordOffset,
+    body: isWhole ? body : Buffer.from(recordTexts(body).slice(recordOffset).join('\n')),
+  }
+}
+
+/** Why an operator's skip parks: what the destination said last. */
+export function skipCause(lastError: LaneState['lastError']): ParkedCause {
+  const { code = 'skipped', message = 'Skipped.', column = null, value = null } = lastError ?? {}
+  return { reason: 'skipped', code, message: cleanText(message), column, value }
+}
