@@ -22,7 +22,7 @@ function stored(destination_name: string, config: Config, type = 'destination_da
     destination_max_retry_seconds: 86_400,
     destination_config: { ...config, ...(type === 'destination_database' ? { password: '[redacted]' } : {}) },
     columns: [],
-    ...{ destination_name, flush: null, rate: null, tls_pin: null },
+    ...{ destination_name, flush: null, rate: null, on_permanent_error: 'block' as const, tls_pin: null },
     ...{ destination_created_ts: '', destination_updated_ts: '' },
     lane: initialLaneStatus('active'),
   }
