@@ -6,8 +6,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { StoredMessage } from '../buffer/buffer.ts'
 import { recordTexts } from '../buffer/record-text.ts'
-import { cleanText } from '../destinations/error-text.ts'
-import type { LaneSpec, LaneState } from './lane-state.ts'
 import {
   type NewParked,
   nothingParked,
@@ -16,6 +14,11 @@ import {
   type ParkedStore,
   parkedRowBytes,
 } from './parked.ts'
+
+interface LaneIds {
+  destinationId: string
+  workspaceId: string
+}
 
 /** The limit, shared by all lanes of this process. */
 export class ParkedRoom {
@@ -66,13 +69,13 @@ export class Parking {
   readonly #workspaceId: string
   #counts: ParkedCounts = nothingParked
 
-  static async open(spec: LaneSpec, store: ParkedStore, room: ParkedRoom): Promise<Parking> {
+  static async open(spec: LaneIds, store: ParkedStore, room: ParkedRoom): Promise<Parking> {
     const parking = new Parking(spec, store, room)
     await parking.refresh()
     return parking
   }
 
-  private constructor({ destinationId, workspaceId }: LaneSpec, store: ParkedStore, room: ParkedRoom) {
+  private constructor({ destinationId, workspaceId }: LaneIds, store: ParkedStore, room: ParkedRoom) {
     this.store = store
     this.#room = room
     this.#destinationId = destinationId
@@ -106,7 +109,7 @@ export class Parking {
 /** A message, or what of it is not stored. `attempts`: made at it. */
 export function parkedMessage(
   message: StoredMessage,
-  { recordOffset, generation }: Pick<LaneState, 'recordOffset' | 'generation'>,
+  { recordOffset, generation }: { recordOffset: number; generation: number },
   attempts: number,
   cause: ParkedCause,
 ): NewParked {
@@ -123,7 +126,7 @@ export function parkedMessage(
 }
 
 /** Why an operator's skip parks: what the destination said last. */
-export function skipCause(lastError: LaneState['lastError']): ParkedCause {
+export function skipCause(lastError: Omit<ParkedCause, 'reason'> | null): ParkedCause {
   const { code = 'skipped', message = 'Skipped.', column = null, value = null } = lastError ?? {}
-  return { reason: 'skipped', code, message: cleanText(message), column, value }
+  return { reason: 'skipped', code, message, column, value }
 }

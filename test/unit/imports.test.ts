@@ -23,7 +23,7 @@ const allowed: Record<string, string[]> = {
   contract: [],
   buffer: ['contract'],
   destinations: ['contract', 'buffer/buffer.ts', 'buffer/record-text.ts'],
-  metadata: ['contract', 'delivery/lane-state.ts', 'directory/directory.ts'],
+  metadata: ['contract', 'delivery/lane-state.ts', 'delivery/parked.ts', 'directory/directory.ts'],
   directory: ['contract', 'metadata/store.ts', 'metadata/key-tokens.ts'],
   ingest: ['contract', 'directory', 'buffer/buffer.ts', 'buffer/record-text.ts', 'metadata/store.ts'],
   delivery: [
