@@ -18,7 +18,6 @@ import { define, formats, group } from './define.ts'
 import {
   addBodyOptions,
   addPatchOptions,
-  type BodyOptions,
   destinationBody,
   destinationPatch,
   hasChanges,
@@ -26,6 +25,14 @@ import {
   typeWords,
 } from './destinations/body.ts'
 import { columnText } from './destinations/columns.ts'
+import {
+  type AlterOptions,
+  addInferOptions,
+  alterTable,
+  createInferred,
+  type InferOptions,
+  wantsInference,
+} from './destinations/infer.ts'
 import { addPinCommand } from './destinations/pin.ts'
 import { addStatusCommands, namingHelp } from './destinations/status.ts'
 import { laneRows } from './lanes.ts'
@@ -94,11 +101,12 @@ function addReading(destinations: Command): void {
 }
 
 function addWriting(destinations: Command): void {
-  define<BodyOptions>(destinations, {
+  define<InferOptions>(destinations, {
     usage: 'create <pipe>',
     summary: 'add a destination to a pipe; prints its id',
     examples: [
       "pipectl destinations create orders --url 'postgres://loader@db.example.com/shop?table=orders' --column id:number:dedupe_id --column total:number",
+      "pipectl destinations create orders --url 'postgres://loader@db.example.com/shop?table=orders' --infer --create-table",
       'pipectl destinations create orders --url https://example.com/hook --secret auth_header',
       'pipectl destinations create orders --type pull --start-from earliest',
       'pipectl destinations create orders --url s3://lake --set endpoint=http://127.0.0.1:9000 --set access_key=loader --secret secret_key',
@@ -108,6 +116,7 @@ function addWriting(destinations: Command): void {
     daemon: true,
     options: (command) => {
       addBodyOptions(command)
+      addInferOptions(command)
       addTypeOption(command)
       command.addOption(
         new Option('--start-from <point>', 'first record it gets: now (default) or earliest').choices([
@@ -119,6 +128,7 @@ function addWriting(destinations: Command): void {
     action: async ([reference], options) => {
       const client = await connect(options)
       const pipe = await findPipe(client, reference!)
+      if (wantsInference(options)) return await createInferred(client, pipe, options)
       const body = await destinationBody(options)
       const reply = await client.destinations.create(pipe.pipe_id, body)
       const id = reply.body.destination_id
@@ -127,20 +137,24 @@ function addWriting(destinations: Command): void {
       await print(oneView(reply.text, id, [['destination_id', id]]), options.output)
     },
   })
-  define<PatchOptions>(destinations, {
+  define<PatchOptions & AlterOptions>(destinations, {
     usage: 'update <destination>',
     summary: 'change the config, columns or delivery settings of a destination; what is not given stays',
     help: `${namingHelp}\n--column replaces all columns and asks first; a secret is changed only with --secret (or in -f).`,
     destructive: true,
     examples: [
-      'pipectl destinations update orders/database --add-column total:number',
+      'pipectl destinations update orders/database --add-column total:number --remove-column sum',
+      'pipectl destinations update orders/database --add-column note:string --alter-table',
       'pipectl destinations update orders/http-endpoint --name billing --rate 50 --concurrency 4',
       'pipectl destinations update orders/database --host db2.example.com',
       'pipectl destinations update orders/database --secret password',
     ],
     output: formats,
     daemon: true,
-    options: addPatchOptions,
+    options: (command) => {
+      addPatchOptions(command)
+      command.option('--alter-table', 'with --add-column: the table gets the column too, if it has none')
+    },
     action: async ([reference], options) => {
       const client = await connect(options)
       const found = await findDestination(client, reference!)
@@ -153,6 +167,7 @@ function addWriting(destinations: Command): void {
         )
       }
       const id = found.destination.destination_id
+      if (options.alterTable === true) await alterTable(client, found.pipe.pipe_id, id, options.addColumn)
       const reply = await client.destinations.update(found.pipe.pipe_id, id, patch)
       say(`Updated ${fullName(found.pipe, reply.body.destination)}.`)
       sayOpenSecrets(patch)

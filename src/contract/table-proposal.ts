@@ -20,6 +20,13 @@ const shared = {
   add_columns: Type.Optional(
     Type.Boolean({ default: false, description: 'Add the missing columns to a table that exists.' }),
   ),
+  keys: Type.Optional(
+    Type.Array(Type.String({ minLength: 1, maxLength: 1000 }), {
+      minItems: 1,
+      maxItems: resourceLimits.inferredColumns,
+      description: 'Only these keys of the records; without it all of them.',
+    }),
+  ),
   dedupe_key: Type.Optional(
     Type.String({
       minLength: 1,

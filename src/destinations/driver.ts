@@ -170,6 +170,8 @@ export interface InferRequest {
   source: TableProposal['source']
   /** Keys that the pipe adds to every record, with the kind of their values. */
   enriched: readonly { key: string; kind: 'time' | 'string' | 'decimal' | 'integer' }[]
+  /** Only these; null: all. */
+  keys: readonly string[] | null
   createTable: boolean
   addColumns: boolean
   dedupe: { kind: 'key'; key: string } | { kind: 'generated' } | { kind: 'none' }

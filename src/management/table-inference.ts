@@ -43,6 +43,7 @@ export function tableInferenceUseCases({ metadata, delivery, checkTarget }: Deps
       const request: TableInferenceRequest = {
         sample: options.sample === undefined ? null : sampleRecords(options.sample),
         enriched: enrichedKeys(pipe),
+        keys: options.keys ?? null,
         createTable: options.create_table ?? false,
         addColumns: options.add_columns ?? false,
         dedupe: dedupeOf(options),

@@ -34,6 +34,7 @@ export interface BodyOptions extends DeliveryOptions {
 /** What only a change of a stored destination takes. */
 export interface PatchOptions extends BodyOptions {
   addColumn?: string[]
+  removeColumn?: string[]
   /** False: --no-columns. */
   columns?: boolean
 }
@@ -46,6 +47,7 @@ export function addPatchOptions(command: Command): void {
       'add a column mapping, or replace that of its name; may be repeated',
       repeated,
     )
+    .option('--remove-column <name>', 'remove the column mapping of this name; may be repeated', repeated)
     .option('--no-columns', "remove all mappings: columns are matched by name with the table's own")
 }
 
@@ -155,24 +157,46 @@ export function hasChanges(options: PatchOptions): boolean {
   )
 }
 
-/** `--column` replaces all, `--no-columns` removes all, `--add-column` adds one or replaces that of its name. */
+/** `--column` replaces all, `--no-columns` removes all; `--add-column` adds one or replaces that of its name. */
 function changedColumns(
   stored: readonly ColumnMapping[],
   options: PatchOptions,
 ): Pick<DestinationPatch, 'columns'> {
-  const ways = [options.column, options.addColumn, options.columns === false || undefined]
-  if (ways.filter((one) => one !== undefined).length > 1) {
+  const { column, addColumn, removeColumn } = options
+  const changes = addColumn !== undefined || removeColumn !== undefined
+  const ways = [column !== undefined, changes, options.columns === false]
+  if (ways.filter((isUsed) => isUsed).length > 1) {
     throw new Failure(
       exitCodes.usage,
-      '--column, --add-column and --no-columns contradict each other',
-      '--column replaces all columns, --add-column adds to them, --no-columns removes them',
+      '--column, --no-columns, and --add-column with --remove-column contradict each other',
+      '--column replaces all columns, --add-column and --remove-column change some, --no-columns removes them',
     )
   }
   if (options.columns === false) return { columns: [] }
-  if (options.addColumn === undefined) return {}
-  const added = options.addColumn.map(parseColumn)
-  const kept = stored.filter((one) => !added.some((other) => other.column_name === one.column_name))
-  return { columns: [...kept, ...added] }
+  if (!changes) return {}
+  const added = (addColumn ?? []).map(parseColumn)
+  const removed = removeColumn ?? []
+  for (const name of removed) requireColumn(stored, name)
+  const kept = stored.filter(
+    ({ column_name }) =>
+      !removed.includes(column_name) && !added.some((other) => other.column_name === column_name),
+  )
+  if (kept.length + added.length > 0) return { columns: [...kept, ...added] }
+  throw new Failure(
+    exitCodes.usage,
+    'that would remove the last column mapping',
+    "--no-columns does: columns are then matched by name with the table's own",
+  )
+}
+
+function requireColumn(stored: readonly ColumnMapping[], name: string): void {
+  if (stored.some(({ column_name }) => column_name === name)) return
+  const names = stored.map(({ column_name }) => column_name)
+  throw new Failure(
+    exitCodes.usage,
+    `--remove-column ${JSON.stringify(name)}: no mapping has this name`,
+    names.length === 0 ? 'the destination has no column mappings' : `it has ${names.join(', ')}`,
+  )
 }
 
 /** The secrets that were asked for. A secret header is sent without the stored ones: the daemon keeps those. */

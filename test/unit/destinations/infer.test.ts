@@ -42,7 +42,7 @@ async function infer(
 ): Promise<TableProposal> {
   const texts = records.map((record) => (typeof record === 'string' ? record : JSON.stringify(record)))
   const request: InferRequest = {
-    ...{ bodies: [Buffer.from(texts.join('\n'))], source: 'sample', enriched: [] },
+    ...{ bodies: [Buffer.from(texts.join('\n'))], source: 'sample', enriched: [], keys: null },
     ...{ createTable: false, addColumns: false, dedupe: { kind: 'generated' }, ...options },
   }
   return await servers[dialect].module.infer!(specOf(dialect, table, config), settings, never, request)
@@ -371,6 +371,11 @@ t.test('a table that exists: what is missing, and adding it', async (t) => {
     t.match(done, { ok: true, executed: look.ddl, missing_columns: [] })
     const again = await infer(dialect, 'present', records, { addColumns: true })
     t.match(again, { ok: true, ddl: [], executed: [], missing_columns: [] })
+    const some = await infer(dialect, 'present', [{ id: 1, more: true, other: 1 }], {
+      keys: ['more', 'none'],
+    })
+    t.same(some.missing_columns, ['more'], 'the one key that was asked for')
+    t.match(some.warnings.join(), /No record has the key "none"/)
     t.match((await infer(dialect, 'present', [{ id: 1 }])).warnings.join(), /"must".*rejected/)
     await deliver(dialect, 'present', done, [JSON.stringify(records[0])])
     t.equal((await server.query('SELECT note FROM present'))[0]?.note, 'x')

@@ -84,7 +84,8 @@ export function planTable(
     })
   }
   warnOfLeftOut(plan)
-  warnOfUnfilled(plan, existing ?? [], dialect)
+  if (request.keys === null) warnOfUnfilled(plan, existing ?? [], dialect)
+  else warnOfUnseen(plan, request.keys)
   if (dedupe.kind === 'none')
     plan.warnings.push('Without a dedupe_id a batch that is delivered again is stored again.')
   return plan
@@ -147,7 +148,7 @@ function mapping(
 }
 
 /** What the pipe adds to every record from now on, whether or not the sample has it. */
-function withEnrichment({ keys }: Observed, { enriched }: InferRequest): Observation[] {
+function withEnrichment({ keys }: Observed, { enriched, keys: wanted }: InferRequest): Observation[] {
   const all = new Map(keys)
   for (const { key, kind } of enriched) {
     if (all.has(key)) continue
@@ -157,7 +158,7 @@ function withEnrichment({ keys }: Observed, { enriched }: InferRequest): Observa
     }
     all.set(key, { key, seen: 0, kinds: { [kind]: 1 }, facts, longestBytes: 0, repeated: null })
   }
-  return [...all.values()]
+  return [...all.values()].filter(({ key }) => wanted === null || wanted.includes(key))
 }
 
 /** A statement's parameter holds no NUL, and a mapping must be valid text. */
@@ -189,6 +190,12 @@ function keyWarnings({ longKeys, furtherKeys }: Observed): string[] {
 function warnOfLeftOut({ observations, warnings }: TablePlan): void {
   const left = observations.filter(({ column_name }) => column_name === null).length
   if (left > 0) warnings.push(`${left} of the keys get no column; observations say why.`)
+}
+
+function warnOfUnseen({ observations, warnings }: TablePlan, keys: readonly string[]): void {
+  const seen = new Set(observations.map(({ key }) => key))
+  for (const key of keys.filter((one) => !seen.has(one)).slice(0, 5))
+    warnings.push(`No record has the key ${JSON.stringify(key.slice(0, 100))}.`)
 }
 
 function warnOfUnfilled(
