@@ -39,7 +39,15 @@ export function addAuditCommand(program: Command): void {
         items: () => body.audit.map((one) => JSON.stringify(one)),
         names: () => body.audit.map((one) => String(one.audit_id)),
         table: () => ({
-          columns: ['ID', 'TIME (UTC)', 'WHO', 'FROM', 'OPERATION', 'ON', 'CHANGED'],
+          columns: [
+            { label: 'ID', gives: 5 },
+            'TIME (UTC)',
+            { label: 'WHO', shrinksTo: 12 },
+            { label: 'FROM', gives: 4 },
+            'OPERATION',
+            { label: 'ON', shrinksTo: 14, keepsEnd: true },
+            { label: 'CHANGED', shrinksTo: 10, gives: 2 },
+          ],
           rows: body.audit.map((one) => [
             String(one.audit_id),
             one.audit_ts.slice(0, 19).replace('T', ' '),

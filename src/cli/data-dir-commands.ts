@@ -44,7 +44,7 @@ function addDoctorCommand(program: Command): void {
         items: () => checks.map((one) => JSON.stringify(one)),
         names: () => checks.filter((one) => one.result !== 'ok').map((one) => one.name),
         table: () => ({
-          columns: ['CHECK', 'RESULT', 'DETAIL'],
+          columns: ['CHECK', 'RESULT', { label: 'DETAIL', wraps: true }],
           rows: checks.flatMap((one) => [
             [one.name, one.result, one.detail],
             ...(one.next === '' ? [] : [['', '', `→ ${one.next}`]]),

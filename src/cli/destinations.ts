@@ -65,10 +65,17 @@ function addReading(destinations: Command): void {
         items: () => all.map((one) => JSON.stringify(one.destination)),
         names: () => all.map(({ pipe, destination }) => fullName(pipe, destination)),
         table: () => ({
-          columns: ['PIPE', 'NAME', 'KIND', 'STATUS', 'LANE', 'BACKLOG', 'TARGET', 'DESTINATION ID'],
+          columns: [
+            { label: 'DESTINATION', shrinksTo: 20, keepsEnd: true },
+            { label: 'KIND', gives: 2 },
+            { label: 'STATUS', gives: 1 },
+            'LANE',
+            { label: 'BACKLOG', gives: 3 },
+            { label: 'TARGET', shrinksTo: 18 },
+            { label: 'DESTINATION ID', isSpare: true },
+          ],
           rows: all.map(({ pipe, destination }) => [
-            pipe.pipe_name,
-            destination.destination_name,
+            fullName(pipe, destination),
             kindOf(destination),
             destination.destination_status,
             stateOf(destination, Date.now()),
@@ -201,7 +208,7 @@ PIPE and --url, -f, --host or --type it is a new one, with the same options as c
         items: () => checks.map((check) => JSON.stringify(check)),
         names: () => checks.filter((check) => !check.ok).map((check) => check.name),
         table: () => ({
-          columns: ['CHECK', 'RESULT', 'DETAIL'],
+          columns: ['CHECK', 'RESULT', { label: 'DETAIL', wraps: true }],
           rows: checks.map((check) => [check.name, check.ok ? 'ok' : 'fail', check.message]),
         }),
       }

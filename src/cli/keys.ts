@@ -76,7 +76,16 @@ function addListCommand(keys: Command): void {
         items: () => list.map((one) => JSON.stringify(one)),
         names: () => list.map((one) => one.api_key_name),
         table: () => ({
-          columns: ['NAME', 'STATUS', 'SCOPES', 'PIPES', 'LAST USED', 'EXPIRES', 'STARTS WITH', 'KEY ID'],
+          columns: [
+            { label: 'NAME', shrinksTo: 14 },
+            'STATUS',
+            { label: 'SCOPES', shrinksTo: 12 },
+            { label: 'PIPES', shrinksTo: 10, gives: 1 },
+            { label: 'LAST USED', gives: 2 },
+            { label: 'EXPIRES', gives: 3 },
+            { label: 'STARTS WITH', gives: 4 },
+            { label: 'KEY ID', isSpare: true },
+          ],
           rows: list.map((one) => [
             one.api_key_name,
             one.api_key_status,

@@ -20,7 +20,17 @@ import { oneView, print, type Table } from './output.ts'
 import { findDestination, findPipe } from './references.ts'
 import { confirm, say } from './terminal.ts'
 
-const laneColumns = ['PIPE', 'KIND', 'STATE', 'BACKLOG', 'OLDEST', 'ATTEMPTS', 'LAST ERROR', 'DESTINATION ID']
+/** The last error is a note below its lane: it says most, and is never cut to a column. */
+const laneColumns = [
+  { label: 'LANE', shrinksTo: 20, keepsEnd: true },
+  'STATE',
+  'BACKLOG',
+  { label: 'OLDEST', gives: 2 },
+  { label: 'ATTEMPTS', gives: 3 },
+  { label: 'TARGET', shrinksTo: 16, gives: 1 },
+  { label: 'KIND', gives: 4 },
+  { label: 'DESTINATION ID', isSpare: true },
+]
 
 export function addLanesCommands(program: Command): void {
   const lanes = group(program, 'lanes', 'how far each destination has come')
@@ -162,22 +172,21 @@ function laneTable(lanes: readonly DestinationOfPipe[], nowMs: number): Table {
     rows: lanes.map(({ pipe, destination }) => {
       const { lane } = destination
       return [
-        pipe.pipe_name,
-        kindOf(destination),
+        fullName(pipe, destination),
         stateOf(destination, nowMs),
         `${count(lane.pending_messages)} (${bytes(lane.pending_bytes)})`,
         lane.pending_messages === 0 ? '-' : duration(lane.oldest_pending_age_seconds),
         String(lane.attempts),
-        shortened(errorLine(lane.last_error)),
+        describeTarget(destination),
+        kindOf(destination),
         destination.destination_id,
       ]
     }),
+    notes: lanes.map(({ destination: { lane } }) =>
+      lane.last_error === null ? null : errorLine(lane.last_error),
+    ),
     empty: 'no lanes; add a destination with `pipectl destinations create PIPE`',
   }
-}
-
-function shortened(text: string): string {
-  return text.length <= 48 ? text : `${text.slice(0, 47)}…`
 }
 
 /** The rows of one destination: for `destinations get`. */

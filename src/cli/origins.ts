@@ -24,7 +24,10 @@ export function addOriginsCommands(program: Command): void {
         items: () => list.map((one) => JSON.stringify(one)),
         names: () => list.map((one) => one.origin_domain),
         table: () => ({
-          columns: ['ORIGIN', 'ORIGIN ID'],
+          columns: [
+            { label: 'ORIGIN', shrinksTo: 40 },
+            { label: 'ORIGIN ID', isSpare: true },
+          ],
           rows: list.map((one) => [one.origin_domain, one.pipe_allowed_origin_id]),
           empty: 'no allowed origins',
         }),

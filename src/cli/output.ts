@@ -5,14 +5,10 @@
 import { indented, singleLine } from '../client/json-text.ts'
 import { printable, printableJson } from '../client/printable.ts'
 import type { Format } from './define.ts'
-import { coloursOn, paint } from './terminal.ts'
+import type { Table } from './table.ts'
+import { coloursOn } from './terminal.ts'
 
-export interface Table {
-  columns: string[]
-  rows: string[][]
-  /** Said when there is no row. */
-  empty?: string
-}
+export type { Table }
 
 export interface View {
   /** JSON text: the API's body, untouched. */
@@ -26,7 +22,18 @@ export interface View {
 
 /** A view of one thing: its fields, one a row. */
 export function oneView(json: string, name: string, rows: string[][]): View {
-  return { json, names: () => [name], table: () => ({ columns: ['FIELD', 'VALUE'], rows }) }
+  return { json, names: () => [name], table: () => fieldTable(rows) }
+}
+
+/** Fields of one thing, each with its value, which is never cut. */
+export function fieldTable(rows: readonly (readonly string[])[]): Table {
+  return {
+    columns: [
+      { label: 'FIELD', shrinksTo: 38 },
+      { label: 'VALUE', wraps: true },
+    ],
+    rows,
+  }
 }
 
 export function show(value: unknown): string {
@@ -41,11 +48,22 @@ function chosenFormat(asked: Format | undefined): Format {
 
 export async function print(view: View, asked: Format | undefined): Promise<void> {
   const format = chosenFormat(asked)
-  process.stdout.write(await render(view, format, process.stdout.isTTY === true, coloursOn(process.stdout)))
+  const { isTTY, columns } = process.stdout
+  const width = isTTY === true ? columns || unknownWidth : Number.POSITIVE_INFINITY
+  process.stdout.write(await render(view, format, isTTY === true, coloursOn(process.stdout), width))
 }
 
-/** The text of a view in a format; `pretty`: for a terminal, JSON indented, and nothing in it acts there. */
-export async function render(view: View, format: Format, pretty: boolean, colours: boolean): Promise<string> {
+/** Of a terminal that does not say how wide it is. */
+const unknownWidth = 80
+
+/** The text of a view in a format; `pretty`: for a terminal, JSON indented, and nothing in it acts there; `width`: of its tables. */
+export async function render(
+  view: View,
+  format: Format,
+  pretty: boolean,
+  colours: boolean,
+  width = Number.POSITIVE_INFINITY,
+): Promise<string> {
   const items = () => view.items?.() ?? [view.json]
   switch (format) {
     case 'json':
@@ -61,7 +79,7 @@ export async function render(view: View, format: Format, pretty: boolean, colour
     case 'name':
       return lines(pretty ? view.names().map(printable) : view.names())
     case 'table':
-      return renderTable(view.table(), colours)
+      return (await import('./table.ts')).drawTable(view.table(), width, colours)
   }
 }
 
@@ -85,37 +103,4 @@ async function toYaml(json: string, onTerminal: boolean): Promise<string> {
     },
   })
   return yamlText(document, onTerminal)
-}
-
-async function renderTable(table: Table, colours: boolean): Promise<string> {
-  if (table.rows.length === 0) return `${table.empty ?? 'none'}\n`
-  const { default: CliTable } = await import('cli-table3')
-  const gaps = { mid: '', 'left-mid': '', 'mid-mid': '', 'right-mid': '', bottom: '', 'bottom-mid': '' }
-  const frame = { top: '', 'top-mid': '', 'top-left': '', 'top-right': '', left: '', right: '', middle: '  ' }
-  const drawn = new CliTable({
-    chars: { ...gaps, ...frame, 'bottom-left': '', 'bottom-right': '' },
-    style: { head: [], border: [], 'padding-left': 0, 'padding-right': 0, compact: true },
-  })
-  drawn.push(
-    table.columns.map((column) => paint('bold', column, colours)),
-    ...table.rows.map((row) => row.map((cell) => paintState(printable(cell), colours))),
-  )
-  return `${drawn.toString().replace(/[ ]+$/gm, '')}\n`
-}
-
-const stateColours: Record<string, 'red' | 'green' | 'yellow'> = {
-  blocked: 'red',
-  stalled: 'red',
-  retrying: 'yellow',
-  paused: 'yellow',
-  active: 'green',
-  flowing: 'green',
-  fail: 'red',
-  warn: 'yellow',
-  ok: 'green',
-}
-
-function paintState(cell: string, colours: boolean): string {
-  const colour = stateColours[cell]
-  return colour === undefined ? cell : paint(colour, cell, colours)
 }

@@ -2,11 +2,11 @@
 import type { Command } from 'commander'
 import type { PipeDetail, PipeList } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
-import { describeTarget } from '../client/workspace.ts'
+import { describeTarget, fullName, kindOf } from '../client/workspace.ts'
 import { ago, bytes, count, counted } from '../quantities.ts'
 import { connect } from './connection.ts'
 import { type CommonOptions, define, formats, group } from './define.ts'
-import { oneView, print, show, type Table, type View } from './output.ts'
+import { fieldTable, oneView, print, show, type Table, type View } from './output.ts'
 import { addPipeFieldOptions, type PipeFieldOptions, pipeFields } from './pipe-fields.ts'
 import { findPipe } from './references.ts'
 import { confirm, say } from './terminal.ts'
@@ -128,7 +128,15 @@ function listView(body: PipeList, json: string): View {
     items: () => body.pipes.map((pipe) => JSON.stringify(pipe)),
     names: () => body.pipes.map((pipe) => pipe.pipe_name),
     table: (): Table => ({
-      columns: ['NAME', 'STATUS', 'RECORDS 24H', 'BACKLOG', 'BLOCKED LANES', 'LAST RECORD', 'PIPE ID'],
+      columns: [
+        { label: 'NAME', shrinksTo: 16 },
+        'STATUS',
+        { label: 'RECORDS 24H', gives: 1 },
+        'BACKLOG',
+        { label: 'BLOCKED LANES', gives: 2 },
+        { label: 'LAST RECORD', gives: 3 },
+        { label: 'PIPE ID', isSpare: true },
+      ],
       rows: body.pipes.map((pipe) => {
         const usage = body.usage_by_pipe[pipe.pipe_id]
         return [
@@ -154,9 +162,9 @@ function detailTable(detail: PipeDetail, ingestUrl: string): Table {
   for (const one of detail.destinations) {
     const state = `${one.lane.lane_state}, ${count(one.lane.pending_messages)} pending`
     rows.push([
-      `destination ${one.destination_name}`,
-      `${one.destination_id}  ${describeTarget(one)}  ${state}`,
+      'destination',
+      `${fullName(detail.pipe, one)}  ${kindOf(one)} ${describeTarget(one)}  ${state}`,
     ])
   }
-  return { columns: ['FIELD', 'VALUE'], rows }
+  return fieldTable(rows)
 }

@@ -85,7 +85,12 @@ export function addProfileCommands(program: Command): void {
         items: () => list.map((one) => JSON.stringify(one)),
         names: () => list.map((one) => one.name),
         table: () => ({
-          columns: ['', 'NAME', 'ADDRESS', 'KEY STARTS WITH'],
+          columns: [
+            '',
+            { label: 'NAME', shrinksTo: 12 },
+            { label: 'ADDRESS', shrinksTo: 24 },
+            { label: 'KEY STARTS WITH', gives: 1 },
+          ],
           rows: list.map((one) => [one.current ? '*' : '', one.name, one.url, one.api_key_prefix ?? '-']),
           empty: `no profiles in ${profilesFile(process.env)}; make one with \`pipectl profile add NAME\``,
         }),

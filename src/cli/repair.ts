@@ -67,7 +67,13 @@ export function repairView(report: RepairReport): View {
     items: () => actions.map((one) => JSON.stringify(one)),
     names: () => actions.map((one) => one.file),
     table: () => ({
-      columns: ['ACTION', 'FILE', 'KEPT', 'LOST', 'DETAIL'],
+      columns: [
+        'ACTION',
+        { label: 'FILE', shrinksTo: 20, keepsEnd: true },
+        'KEPT',
+        'LOST',
+        { label: 'DETAIL', wraps: true },
+      ],
       rows: actions.map((one) => [
         one.action,
         one.file,

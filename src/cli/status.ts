@@ -100,8 +100,8 @@ export function addStatusCommands(program: Command): void {
         ['lanes', `${status.lanes_count}, ${stuck.length} stuck`],
         ...(stale.length === 0 ? [] : [['stale', `${counted(stale.length, 'lane')}: ${staleWords}`]]),
         ...stuck.map(({ pipe, destination }) => [
-          `stuck: ${fullName(pipe, destination)}`,
-          `${stateOf(destination, nowMs)}: ${destination.lane.last_error?.message ?? 'blocked by status'}`,
+          'stuck',
+          `${fullName(pipe, destination)}, ${stateOf(destination, nowMs)}: ${destination.lane.last_error?.message ?? 'blocked by status'}`,
         ]),
       ]
       // For scripts: what needs attention, or that nothing does.

@@ -22,8 +22,14 @@ deliveries when the progress of their lane is saved.`,
       const { body, text } = await client.usage(pipe?.pipe_id ?? null, options.hours)
       const table = () => ({
         columns: [
-          ...['HOUR (UTC)', 'REQUESTS', 'RECORDS', 'BYTES', 'REJECTED'],
-          ...['DELIVERED', 'FAILED ATTEMPTS', 'SKIPPED'],
+          'HOUR (UTC)',
+          { label: 'REQUESTS', gives: 3 },
+          'RECORDS',
+          { label: 'BYTES', gives: 4 },
+          'REJECTED',
+          'DELIVERED',
+          { label: 'FAILED ATTEMPTS', gives: 2 },
+          { label: 'SKIPPED', gives: 1 },
         ],
         rows: body.hours.map((hour) => [
           hour.hour_ts.slice(0, 16).replace('T', ' '),

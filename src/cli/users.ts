@@ -71,7 +71,13 @@ export function addUsersCommands(program: Command): void {
           items: () => all.map((one) => JSON.stringify(one)),
           names: () => all.map((one) => one.user_email),
           table: () => ({
-            columns: ['E-MAIL', 'ROLE', 'LAST SIGNED IN', 'CREATED', 'USER ID'],
+            columns: [
+              { label: 'E-MAIL', shrinksTo: 24 },
+              'ROLE',
+              'LAST SIGNED IN',
+              { label: 'CREATED', gives: 1 },
+              { label: 'USER ID', isSpare: true },
+            ],
             rows: all.map((one) => [
               one.user_email,
               one.user_role,

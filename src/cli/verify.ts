@@ -63,7 +63,7 @@ function tableOf({ files, missing, known_losses: known, totals }: VerifyReport):
   const size = sound.reduce((sum, one) => sum + one.bytes, 0)
   const listed = files.filter((one) => !isSegment(one) || one.result !== 'ok')
   return {
-    columns: ['FILE', 'RESULT', 'DETAIL'],
+    columns: [{ label: 'FILE', shrinksTo: 24, keepsEnd: true }, 'RESULT', { label: 'DETAIL', wraps: true }],
     rows: [
       ...listed.flatMap(fileRows),
       ...missing.map((range) => [

@@ -80,7 +80,13 @@ async function unblockAll(options: CommonOptions & UnblockOptions): Promise<void
     json: JSON.stringify({ unblocked: ids }),
     items: () => ids.map((destination_id) => JSON.stringify({ destination_id })),
     names: () => ids,
-    table: () => ({ columns: ['DESTINATION ID'], rows: ids.map((id) => [id]) }),
+    table: () => ({
+      columns: [
+        { label: 'LANE', shrinksTo: 30, keepsEnd: true },
+        { label: 'DESTINATION ID', isSpare: true },
+      ],
+      rows: blocked.map(({ pipe, destination }) => [fullName(pipe, destination), destination.destination_id]),
+    }),
   }
   await print(view, options.output)
 }

@@ -1,0 +1,226 @@
+/**
+ * Tables that fit the terminal. Where one is too wide its columns give way: spare ones are left out, then those that may
+ * be cut are, then others are left out, the least important first. Texts that have to be read whole (errors, values) are wrapped:
+ * in the last column, or as a note below their row. Widths are those of a terminal: CJK and emoji take two places.
+ */
+import stringWidth from 'string-width'
+import { printable } from '../client/printable.ts'
+import { type Colour, paint } from './terminal.ts'
+
+export interface Column {
+  label: string
+  /** Left out before anything is cut: what people rarely read, such as ids. */
+  isSpare?: boolean
+  /** It may be left out where there is no room; the highest of a table goes first. */
+  gives?: number
+  /** It may be cut to this width, with `…` at its end. */
+  shrinksTo?: number
+  /** It is cut in its middle: of `orders/warehouse` the end tells more. */
+  keepsEnd?: boolean
+  /** Of the last column: it is wrapped instead. */
+  wraps?: boolean
+}
+
+export interface Table {
+  columns: readonly (string | Column)[]
+  rows: readonly (readonly string[])[]
+  /** What is said below each row, by its place; null: nothing. */
+  notes?: readonly (string | null)[]
+  /** Said when there is no row. */
+  empty?: string
+}
+
+const gap = 2
+/** Narrower a column is never made, whatever the terminal. */
+const narrowest = 6
+const narrowestWrapped = 16
+const noteIndent = '  └ '
+/** What is longer is shown in full elsewhere: a table is looked over. */
+const noteLines = 4
+
+const segments = new Intl.Segmenter()
+
+/** With a line break at its end. `width`: of the terminal; Infinity: as wide as it is. */
+export function drawTable(table: Table, width: number, colours: boolean): string {
+  if (table.rows.length === 0) return `${table.empty ?? 'none'}\n`
+  const columns = table.columns.map((one) => (typeof one === 'string' ? { label: one } : one))
+  const rows = table.rows.map((row) => row.map(printable))
+  const shown = fit(columns, rows, width)
+  const heading = columns.map((column) => column.label)
+  const lines = drawRow(heading, shown, width, (text) => paint('bold', text, colours))
+  for (const [index, row] of rows.entries()) {
+    lines.push(...drawRow(row, shown, width, (text, cell) => paintState(text, cell, colours)))
+    const note = table.notes?.[index] ?? null
+    if (note === null) continue
+    const wrapped = wrap(printable(note).trim(), width - noteIndent.length)
+    for (const [at, line] of shortened(wrapped, noteLines).entries()) {
+      const indent = at === 0 ? noteIndent : ' '.repeat(noteIndent.length)
+      lines.push(paint('dim', `${indent}${line}`, colours))
+    }
+  }
+  return `${lines.join('\n')}\n`
+}
+
+interface Shown {
+  /** Its place in the row. */
+  index: number
+  width: number
+  wraps: boolean
+  keepsEnd: boolean
+}
+
+/** The columns that are shown, each with its width. */
+function fit(
+  columns: readonly Column[],
+  rows: readonly (readonly string[])[],
+  width: number,
+): readonly Shown[] {
+  const natural = columns.map((column, index) =>
+    Math.max(stringWidth(column.label), ...rows.map((row) => stringWidth(row[index] ?? ''))),
+  )
+  const kept = new Set(columns.keys())
+  for (;;) {
+    const shown = [...kept].map((index) => ({
+      index,
+      width: natural[index] ?? 0,
+      wraps: columns[index]?.wraps === true,
+      keepsEnd: columns[index]?.keepsEnd === true,
+    }))
+    const hasSpare = shown.some(({ index }) => columns[index]?.isSpare === true)
+    const smallest = ({ index, wraps }: Shown) => {
+      if (hasSpare) return Number.POSITIVE_INFINITY
+      return wraps ? narrowestWrapped : (columns[index]?.shrinksTo ?? Number.POSITIVE_INFINITY)
+    }
+    if (shrink(shown, width, smallest)) return shown
+    const givesOf = (index: number) => (columns[index]?.isSpare ? Infinity : (columns[index]?.gives ?? 0))
+    const [first] = [...kept].sort((a, b) => givesOf(b) - givesOf(a))
+    if (first === undefined || givesOf(first) === 0) {
+      shrink(shown, width, () => narrowest)
+      return shown
+    }
+    kept.delete(first)
+  }
+}
+
+/** Takes from the widest that can give, one place after the other. False: it is not enough. */
+function shrink(shown: readonly Shown[], width: number, smallest: (one: Shown) => number): boolean {
+  let over = shown.reduce((sum, one) => sum + one.width, gap * (shown.length - 1)) - width
+  while (over > 0) {
+    const givers = shown.filter((one) => one.width > smallest(one))
+    if (givers.length === 0) return false
+    const widest = givers.reduce((a, b) => (b.width > a.width ? b : a))
+    const next = Math.max(0, ...givers.filter((one) => one !== widest).map((one) => one.width))
+    const by = Math.min(over, Math.max(1, widest.width - Math.max(next, smallest(widest))))
+    widest.width -= by
+    over -= by
+  }
+  return true
+}
+
+function drawRow(
+  row: readonly string[],
+  shown: readonly Shown[],
+  width: number,
+  painted: (text: string, cell: string) => string,
+): string[] {
+  const last = shown.at(-1)
+  const before = shown.slice(0, last?.wraps === true ? -1 : undefined)
+  const cells = before.map(({ index, width, keepsEnd }) => {
+    const cell = row[index] ?? ''
+    const text = keepsEnd ? cutInMiddle(cell, width) : cut(cell, width)
+    return { text: painted(text, cell), padding: ' '.repeat(Math.max(0, width - stringWidth(text))) }
+  })
+  const start = cells.map(({ text, padding }) => text + padding).join(' '.repeat(gap))
+  if (last?.wraps !== true) return [start.trimEnd()]
+  const indent = before.reduce((sum, one) => sum + one.width + gap, 0)
+  const cell = row[last.index] ?? ''
+  const lines = wrap(cell, last.width, width - gap)
+  return lines.map((line, at) => {
+    if (at === 0) return `${start}${' '.repeat(before.length > 0 ? gap : 0)}${painted(line, cell)}`.trimEnd()
+    // A word that only fits by itself, such as a URL that is to be copied, begins further left.
+    const isWide = stringWidth(line) > last.width
+    return `${' '.repeat(isWide ? gap : indent)}${line}`.trimEnd()
+  })
+}
+
+/** Lines of words; a word longer than `width` has a line of its own, and is broken where it is longer than `most`. */
+function wrap(text: string, width: number, most = width): string[] {
+  if (stringWidth(text) <= width) return [text]
+  const lines: string[] = []
+  let line = ''
+  for (const word of text.split(' ')) {
+    const longer = line === '' ? word : `${line} ${word}`
+    if (stringWidth(longer) <= width) {
+      line = longer
+      continue
+    }
+    if (line !== '') lines.push(line)
+    line = ''
+    const pieces = broken(word, stringWidth(word) <= most ? most : width)
+    // What is not the end of its word is a whole line.
+    lines.push(...pieces.slice(0, -1))
+    const end = pieces.at(-1) ?? ''
+    if (stringWidth(end) <= width) line = end
+    else lines.push(end)
+  }
+  if (line !== '') lines.push(line)
+  // The first line stands beside what the value is called.
+  if (stringWidth(lines[0] ?? '') > width) lines.unshift('')
+  return lines
+}
+
+function broken(word: string, width: number): string[] {
+  const pieces = ['']
+  for (const { segment } of segments.segment(word)) {
+    const longer = `${pieces.at(-1)}${segment}`
+    if (stringWidth(longer) <= width || pieces.at(-1) === '') pieces[pieces.length - 1] = longer
+    else pieces.push(segment)
+  }
+  return pieces
+}
+
+/** What fits, with `…` where something is missing. */
+function cut(text: string, width: number): string {
+  if (stringWidth(text) <= width) return text
+  let kept = ''
+  for (const { segment } of segments.segment(text)) {
+    if (stringWidth(kept + segment) > width - 1) break
+    kept += segment
+  }
+  return `${kept}…`
+}
+
+function cutInMiddle(text: string, width: number): string {
+  if (stringWidth(text) <= width) return text
+  const ofEnd = Math.floor((width - 1) / 2)
+  let end = ''
+  for (const { segment } of [...segments.segment(text)].reverse()) {
+    if (stringWidth(segment + end) > ofEnd) break
+    end = segment + end
+  }
+  return cut(text, width - stringWidth(end)) + end
+}
+
+function shortened(lines: readonly string[], most: number): string[] {
+  if (lines.length <= most) return [...lines]
+  const last = lines[most - 1] ?? ''
+  return [...lines.slice(0, most - 1), cut(`${last} …`, Math.max(2, stringWidth(last)))]
+}
+
+const stateColours: Record<string, Colour> = {
+  blocked: 'red',
+  stalled: 'red',
+  failing: 'red',
+  retrying: 'yellow',
+  paused: 'yellow',
+  active: 'green',
+  flowing: 'green',
+  fail: 'red',
+  warn: 'yellow',
+  ok: 'green',
+}
+
+function paintState(text: string, cell: string, colours: boolean): string {
+  const colour = stateColours[cell]
+  return colour === undefined ? text : paint(colour, text, colours)
+}
