@@ -2,6 +2,7 @@
  * The client of `/v1`: one method for each operation, typed by the contract. Every method returns both the parsed
  * body and its text, because the text is what `-o json` prints. Failures: `failure.ts`.
  */
+import type { AlertsPut } from '../contract/alerts.ts'
 import type { ApiKeyCreate, ApiKeyRotate } from '../contract/api-key.ts'
 import type { DestinationFlush, DestinationRate } from '../contract/delivery-settings.ts'
 import type { ColumnMapping, DestinationStatus } from '../contract/destination.ts'
@@ -151,6 +152,12 @@ export function openClient({ url, dataUrl = url, apiKey, keySource = null, chang
           'DELETE',
           `${pipe(pipeId)}/allowed-origins/${encodeURIComponent(originId)}`,
         ),
+    },
+    alerts: {
+      get: (signal?: AbortSignal) => call<'getAlerts'>('GET', '/v1/alerts', { signal }),
+      put: (body: AlertsPut) => call<'putAlerts'>('PUT', '/v1/alerts', { body }),
+      clear: () => call<'deleteAlerts'>('DELETE', '/v1/alerts'),
+      test: () => call<'testAlerts'>('POST', '/v1/alerts/test', { timeoutMs: 60_000 }),
     },
     keys: {
       list: () => call<'listApiKeys'>('GET', '/v1/api-keys'),

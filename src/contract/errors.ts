@@ -17,6 +17,10 @@ export const errorCatalogue = {
   destination_not_found: { status: 404, message: 'No such destination on this pipe.' },
   origin_not_found: { status: 404, message: 'No such allowed origin on this pipe.' },
   api_key_not_found: { status: 404, message: 'No active API key with this id.' },
+  alerts_not_set_up: {
+    status: 404,
+    message: 'No alerts are set up for this workspace: PUT /v1/alerts first.',
+  },
   no_blocking_message: { status: 404, message: 'No message is blocking this lane.' },
   parked_not_found: {
     status: 404,

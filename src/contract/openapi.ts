@@ -4,6 +4,7 @@
  */
 import type { TSchema } from 'typebox'
 import { stringify } from 'yaml'
+import { AlertsPut } from './alerts.ts'
 import { ApiKey, ApiKeyCreate, ApiKeyRotate } from './api-key.ts'
 import { AuditEntry } from './audit.ts'
 import {
@@ -98,6 +99,7 @@ const names = new Map<object, string>([
   [AllowedOrigin, 'AllowedOrigin'],
   [ApiKey, 'ApiKey'],
   [AuditEntry, 'AuditEntry'],
+  [AlertsPut, 'AlertsPut'],
   [ApiKeyCreate, 'ApiKeyCreate'],
   [ApiKeyRotate, 'ApiKeyRotate'],
   [Overview, 'Overview'],

@@ -3,6 +3,7 @@
  * emitted from it, and a test asks for each operation and each of its error codes to have been seen.
  */
 import type { Static, TSchema } from 'typebox'
+import { alertOperations } from './alert-operations.ts'
 import { auditOperations } from './audit-operations.ts'
 import { healthOperations, ingestOperations, pullOperations } from './data-operations.ts'
 import { destinationOperations } from './destination-operations.ts'
@@ -18,6 +19,7 @@ export const operations = [
   ...apiKeyOperations,
   ...userOperations,
   ...auditOperations,
+  ...alertOperations,
   ...healthOperations,
   ...ingestOperations,
   ...pullOperations,

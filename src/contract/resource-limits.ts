@@ -127,6 +127,16 @@ export const resourceLimits = {
   auditEntriesPerWorkspace: 100_000,
   auditStateBytes: 16 * KiB,
   auditPrunedAtOnce: 500,
+  /**
+   * Alerts of a workspace that are not sent yet; while there are as many, further ones wait until there is room. How long each is
+   * tried, how many of all workspaces are on their way at once, and how long a receiver may take.
+   */
+  alertsPerWorkspace: 100,
+  alertSeconds: 3_600,
+  alertsAtOnce: 32,
+  alertTimeoutMs: 10_000,
+  /** An event of a lane is told at most so often. */
+  alertEverySeconds: 300,
   /** How long a key that is being replaced goes on working, in seconds: a week to find every place that has it. */
   apiKeyOverlapDefaultSeconds: 7 * 24 * 3_600,
   apiKeyOverlapSeconds: 90 * 24 * 3_600,

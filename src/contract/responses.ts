@@ -1,5 +1,6 @@
 /** Success bodies of the operations, as the OpenAPI document shows them and the tests check them. */
 import Type from 'typebox'
+import { AlertsShown, AlertsTested } from './alerts.ts'
 import { ApiKey } from './api-key.ts'
 import { AuditList } from './audit.ts'
 import { Destination, TableColumn } from './destination.ts'
@@ -102,6 +103,8 @@ export const responseBodies = {
   }),
   apiKeysPurged: Type.Object({ purged: Type.Integer({ minimum: 0 }) }),
   auditList: AuditList,
+  alerts: AlertsShown,
+  alertsTested: AlertsTested,
   overview: Overview,
   usageByHour: UsageByHour,
   laneByHour: LaneByHour,

@@ -14,7 +14,7 @@ import type { DriverSettings } from '../destinations/driver.ts'
 import { DeliveryUnavailableError } from '../error-code.ts'
 import { type LogSettings, openLog } from '../log.ts'
 import type { Metadata, MetadataSpec } from '../metadata/store.ts'
-import type { Delivery, PullRequest, PullResult } from './delivery.ts'
+import type { Delivery, LaneTrouble, PullRequest, PullResult, TroubleQuery } from './delivery.ts'
 import { DeliveryWorker, type WorkerEnd } from './delivery-worker.ts'
 import type { DeliveryMetrics, LaneService } from './lane-service.ts'
 import { allBlocked } from './safe-mode.ts'
@@ -42,6 +42,8 @@ export interface DeliveryOptions {
 
 export interface DeliveryHandle extends Delivery {
   metrics(): Promise<DeliveryMetrics>
+  /** As the lane service has it; null: no worker responds. */
+  troubles(query: TroubleQuery): Promise<LaneTrouble[] | null>
   /** How often a worker was started again. */
   readonly workerRestarts: number
   /** How long delivery has given no sign of life; 0 while it is to be started again. */
@@ -125,6 +127,13 @@ class Supervisor implements DeliveryHandle {
     const found = (await now?.catch(unlessInterrupted)) as DeliveryMetrics | undefined
     if (found !== undefined) this.#lastMetrics = found
     return { ...this.#lastMetrics, workerRestarts: this.#restarts }
+  }
+
+  async troubles(query: TroubleQuery): Promise<LaneTrouble[] | null> {
+    this.#requireOpen()
+    if (!this.#isUp) return null
+    const found = this.#worker.call('troubles', [query], { isRead: true })
+    return ((await found.catch(unlessInterrupted)) ?? null) as LaneTrouble[] | null
   }
 
   get workerRestarts(): number {

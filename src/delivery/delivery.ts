@@ -26,6 +26,43 @@ export interface ChangedLanes {
   lanes: Record<string, LaneStatus>
 }
 
+/** What alerts are made of, of one lane. Times are ms since the epoch. */
+export interface LaneTrouble {
+  workspaceId: string
+  pipeId: string
+  destinationId: string
+  /** The destination is blocked: nothing is tried, so nothing fails and nothing recovers. */
+  isHalted: boolean
+  /** Of the first undelivered message; null: no attempt at it has failed. */
+  failure: LaneFailure | null
+  /** Nothing is known to wait. */
+  isIdle: boolean
+  lastDeliveredMs: number | null
+  droppedMessages: number
+  /** When the oldest undelivered message was received; null: there is none, or nobody asked. */
+  oldestPendingMs: number | null
+}
+
+export interface LaneFailure {
+  msgId: string
+  attempts: number
+  firstFailedMs: number
+  /** It was refused for good, alone. */
+  isStuck: boolean
+  /** For longer than `destination_max_retry_seconds`. */
+  isStalled: boolean
+  error: { code: string; message: string } | null
+}
+
+export interface TroubleQuery {
+  /** Of these workspaces alone. */
+  workspaceIds: readonly string[]
+  /** These lanes whatever they do. */
+  destinationIds: readonly string[]
+  /** Looks for the oldest undelivered message of each lane too, which takes a query for each that has any. */
+  withAges: boolean
+}
+
 /** As the API shows it; of its records (the first 20) each one's own JSON text, never re-serialized. */
 export type BlockingMessage = Omit<SuccessBody<'getBlockingMessage'>, 'records'> & { recordTexts: string[] }
 

@@ -9,10 +9,19 @@ import type { TableProposal } from '../contract/table-proposal.ts'
 import type { DestinationCheck, DestinationSpec, InferRequest, Sample } from '../destinations/driver.ts'
 import type { AttemptHistograms } from './attempts-observed.ts'
 import type { Clock } from './clock.ts'
-import type { BlockingMessage, Delivery, PipeBacklog, RewindResult, RewindTarget } from './delivery.ts'
+import type {
+  BlockingMessage,
+  Delivery,
+  LaneTrouble,
+  PipeBacklog,
+  RewindResult,
+  RewindTarget,
+  TroubleQuery,
+} from './delivery.ts'
 import { DriverDiedError } from './driver-protocol.ts'
 import type { AttemptCounts, Lane, LaneBacklog } from './lane.ts'
 import type { LaneSet } from './lane-set.ts'
+import { troublesOf } from './lane-troubles.ts'
 import { LaneViews } from './lane-views.ts'
 import { newestBodies } from './newest-records.ts'
 
@@ -41,6 +50,8 @@ export interface LaneMetrics {
 
 export interface LaneService extends Delivery {
   metrics(): Promise<DeliveryMetrics>
+  /** Lanes whose next message has failed, that have lost messages, or that were asked for: without a look into the buffer. */
+  troubles(query: TroubleQuery): Promise<LaneTrouble[]>
 }
 
 export interface LaneServiceDeps {
@@ -116,6 +127,7 @@ export function openLaneService({
     acknowledge: async (destinationId, msgId, done) =>
       (await consumers(destinationId)?.acknowledge(msgId.toLowerCase(), done)) ?? false,
     endPulls: async () => lanes.endPulls(),
+    troubles: (query) => troublesOf(lanes, query),
     async metrics() {
       const inFlightBytes = lanes.budget.reservedBytes
       const attempts = lanes.observed.histograms()

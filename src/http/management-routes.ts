@@ -120,6 +120,10 @@ function handlersOf(m: Management): Record<ManagementOperationId, Handler> {
     updateUser: lasting((c) => m.updateUser(c.workspaceId, c.user, c.body)),
     deleteUser: (c) => m.deleteUser(c.workspaceId, c.user),
     listAudit: (c) => m.listAudit(c.principal, c.query),
+    getAlerts: (c) => m.getAlerts(c.workspaceId),
+    putAlerts: ofWorkspace(m.putAlerts),
+    deleteAlerts: (c) => m.deleteAlerts(c.workspaceId),
+    testAlerts: (c) => m.testAlerts(c.workspaceId),
     createSetupLink: lasting(ofWorkspace(m.createSetupLink)),
   }
 }

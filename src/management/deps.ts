@@ -4,7 +4,7 @@ import type { Overview } from '../contract/overview.ts'
 import type { Delivery } from '../delivery/delivery.ts'
 import type { Changes } from '../metadata/changes.ts'
 import type { Passwords } from '../metadata/password-hash.ts'
-import type { IngestCounts, Metadata } from '../metadata/store.ts'
+import type { IngestCounts, Metadata, StoredAlerts } from '../metadata/store.ts'
 
 export interface ManagementDeps {
   metadata: Metadata
@@ -26,6 +26,11 @@ export interface ManagementDeps {
   >
   /** Of the daemon, whatever the workspace. */
   serviceFacts: () => Promise<ServiceFacts>
+  /** Sends a test alert and says what came back, without secrets. */
+  testAlert: (
+    workspaceId: string,
+    settings: StoredAlerts,
+  ) => Promise<{ ok: boolean; status: number | null; message: string }>
   /** What ingest has counted but not yet written to metadata; without it the roll-ups alone are shown. */
   pendingUsage?: () => readonly IngestCounts[]
 }

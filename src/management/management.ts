@@ -3,6 +3,7 @@
  * workspace of the caller's key first; what belongs to another workspace does not exist. They return the success body
  * and throw ApiError. A change returns once it is durable and both delivery and the directory have seen it.
  */
+import { alertUseCases } from './alerts.ts'
 import { apiKeyUseCases } from './api-keys.ts'
 import { auditUseCases } from './audit.ts'
 import type { ManagementDeps, PublishChange } from './deps.ts'
@@ -33,6 +34,7 @@ export function openManagement(deps: ManagementDeps) {
     ...apiKeyUseCases(deps),
     ...userUseCases(deps),
     ...auditUseCases(deps),
+    ...alertUseCases(deps),
     ...overviewUseCases(deps),
     ...usageUseCases(deps),
   }

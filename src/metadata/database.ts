@@ -8,6 +8,7 @@
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Kysely, Transaction } from 'kysely'
+import type { AlertFormat } from '../contract/alert-words.ts'
 import type { OnPermanentError } from '../contract/delivery-settings.ts'
 import type { ColumnMapping, DestinationStatus, DestinationType } from '../contract/destination.ts'
 import type { ParkedReason } from '../contract/parked.ts'
@@ -314,6 +315,46 @@ export interface AuditRow {
   after_json: string | null
 }
 
+/** Where the alerts of a workspace go. */
+export interface AlertSettingsRow {
+  workspace_id: string
+  /** Sealed. */
+  alert_url: string
+  /** Sealed; null: alerts are not signed. */
+  alert_secret: string | null
+  alert_format: AlertFormat
+  /** Names with commas between; null: all. */
+  alert_events: string | null
+  /** Whether the lanes have been looked at since: what a lane had dropped before is then known. */
+  has_begun: Flag
+  last_sent_ms: number | null
+  failed_ms: number | null
+  failure_code: string | null
+  failure_message: string | null
+}
+
+/** What was told of one lane (or of the service: an empty subject) and one event. */
+export interface AlertMarkRow {
+  workspace_id: string
+  subject: string
+  event: string
+  mark_state: 'none' | 'held' | 'raised'
+  since_ms: number | null
+  told_ms: number | null
+  held_back: number
+  counted: number
+}
+
+/** An alert that is not sent yet. */
+export interface AlertQueueRow {
+  workspace_id: string
+  /** Grows from alert to alert of the workspace. */
+  alert_order: number
+  alert_id: string
+  alert_ms: number
+  alert_json: string
+}
+
 export interface MigrationRow {
   number: number
   name: string
@@ -341,6 +382,9 @@ export interface Tables {
   sessions: SessionRow
   setup_tokens: SetupTokenRow
   audit_log: AuditRow
+  alert_settings: AlertSettingsRow
+  alert_marks: AlertMarkRow
+  alert_queue: AlertQueueRow
   metadata_settings: SettingRow
   metadata_migrations: MigrationRow
 }

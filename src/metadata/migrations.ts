@@ -23,6 +23,7 @@ import { laneHistory } from './migrations/13-lane-history.ts'
 import { destinationNames } from './migrations/14-destination-names.ts'
 import { laneErrorRecord } from './migrations/15-lane-error-record.ts'
 import { parked } from './migrations/16-parked.ts'
+import { alerts } from './migrations/17-alerts.ts'
 
 export interface Migration {
   number: number
@@ -47,6 +48,7 @@ export const migrations: readonly Migration[] = [
   { number: 14, name: 'destination names', up: destinationNames },
   { number: 15, name: 'lane error record', up: laneErrorRecord },
   { number: 16, name: 'parked records', up: parked },
+  { number: 17, name: 'alerts', up: alerts },
 ]
 
 /**

@@ -8,6 +8,8 @@ import assert from 'node:assert'
 import { ConfigError } from '../config.ts'
 import type { AuditEntry } from '../contract/audit.ts'
 import { isNoSpace, StorageUnavailableError } from '../error-code.ts'
+import { alertStore } from './alert-store.ts'
+import { alerts } from './alerts.ts'
 import { apiKeys } from './api-keys.ts'
 import { audit, audited } from './audit.ts'
 import { type Connection, inWriteTransaction, type OpenedDatabase } from './database.ts'
@@ -80,6 +82,7 @@ export async function openMetadata(
     laneStore: laneStore(db, now),
     parkedStore: parkedStore(db, now),
     pinStore: pinStore(db, now),
+    alertStore: alertStore(db, sealer),
     close: () => (closing ??= close(db)),
   }
   const as = (actor: Actor): Metadata => {
@@ -95,6 +98,7 @@ export async function openMetadata(
       limits: limits(db, inAudited),
       origins: origins(db, quotas, inAudited),
       apiKeys: apiKeys(db, now, quotas, inAudited),
+      alerts: alerts(db, sealer, inAudited),
       users: users(db, now, inAudited),
       sessions: sessions(db, now, inAudited),
     }

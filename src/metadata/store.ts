@@ -11,6 +11,8 @@
  * - Uniqueness is decided by the database: a second name throws ApiError `duplicate_…`, also in a race.
  */
 
+import type { AlertEvent, AlertFormat } from '../contract/alert-words.ts'
+import type { AlertsStatus } from '../contract/alerts.ts'
 import type { ApiKey, KeyRights } from '../contract/api-key.ts'
 import type { AuditEntry } from '../contract/audit.ts'
 import type { DeliverySettings, GivenDeliverySettings } from '../contract/delivery-settings.ts'
@@ -145,6 +147,74 @@ export interface ParkedQuery {
   after: ParkedPlace | null
   errorCode: string | null
   reason: ParkedReason | null
+}
+
+/** Where alerts of a workspace go, in the clear. */
+export interface AlertSettings {
+  url: string
+  secret: string | null
+  format: AlertFormat
+  /** Null: all, also what later versions add. */
+  events: readonly AlertEvent[] | null
+}
+
+export interface StoredAlerts extends AlertSettings {
+  /** The stored address or secret does not open: both are empty, and nothing can be sent. */
+  isUnreadable: boolean
+  status: AlertsStatus
+}
+
+/** What was told of one lane and one event: `alerts/marks.ts`. */
+export interface AlertMark {
+  /** The destination's id; empty: of the service. */
+  subject: string
+  event: AlertEvent
+  /** `held`: it is so, and was not told because the last time was too short ago. `raised`: it was told and is still so. */
+  state: 'none' | 'held' | 'raised'
+  /** When it became so. */
+  sinceMs: number | null
+  toldMs: number | null
+  /** Not told since. */
+  heldBack: number
+  /** Of an event that counts: how many are told of. */
+  counted: number
+}
+
+/** A workspace with alerts, as the watch of lanes sees it. */
+export interface WatchedWorkspace {
+  workspaceId: string
+  events: readonly AlertEvent[] | null
+  hasBegun: boolean
+  pending: number
+}
+
+export interface QueuedAlert {
+  alertId: string
+  atMs: number
+  /** The alert as the standard format has it. */
+  json: string
+}
+
+export type AlertOutcome =
+  | { kind: 'sent'; atMs: number }
+  /** `isFinal`: it is not tried again. */
+  | { kind: 'failed'; atMs: number; code: string; message: string; isFinal: boolean }
+
+export interface AlertStore {
+  /** Every workspace with alerts. */
+  workspaces(): Promise<WatchedWorkspace[]>
+  marks(workspaceId: string): Promise<AlertMark[]>
+  /**
+   * What a look at the lanes found: all of it or nothing. False: the workspace has no alerts any more, and nothing was
+   * stored. `gone`: marks that say nothing any more.
+   */
+  record(
+    workspaceId: string,
+    found: { marks: readonly AlertMark[]; gone: readonly AlertMark[]; alerts: readonly QueuedAlert[] },
+  ): Promise<boolean>
+  /** The oldest alert that is not sent, and where it goes; null: there is none. */
+  next(workspaceId: string): Promise<{ alert: QueuedAlert; settings: StoredAlerts } | null>
+  settle(workspaceId: string, alertId: string, outcome: AlertOutcome): Promise<void>
 }
 
 export interface Metadata {
@@ -285,6 +355,14 @@ export interface Metadata {
     /** Removes the rows of keys, of all workspaces, that were revoked or expired before this time. */
     prune(revokedBeforeMs: number): Promise<void>
   }
+  readonly alerts: {
+    /** Null: none are set up. */
+    get(workspaceId: string): Promise<StoredAlerts | null>
+    /** As a whole. What is pending stays, and goes to the new address. `decide` may throw. */
+    put(workspaceId: string, decide: (current: StoredAlerts | null) => AlertSettings): Promise<StoredAlerts>
+    /** With everything that is pending. False: there were none. */
+    delete(workspaceId: string): Promise<boolean>
+  }
   readonly users: {
     list(workspaceId: string): Promise<User[]>
     /** Throws `duplicate_user_email` (over all workspaces) and `workspace_full`. */
@@ -358,6 +436,7 @@ export interface Metadata {
   readonly laneStore: LaneStore
   readonly parkedStore: ParkedStore
   readonly pinStore: PinStore
+  readonly alertStore: AlertStore
   close(): Promise<void>
 }
 

@@ -43,7 +43,7 @@ export function concernsEndpoint(status: number): boolean {
 }
 
 /** By the endpoint's own clock, which dates in `Retry-After` follow too: ours may be an hour or ten years off. */
-function sentMs({ headers }: EndpointResponse): number | undefined {
+export function sentMs({ headers }: EndpointResponse): number | undefined {
   const date = typeof headers.date === 'string' ? Date.parse(headers.date) : Number.NaN
   return Number.isNaN(date) ? undefined : date
 }
@@ -72,7 +72,7 @@ function explanation({ status, headers }: EndpointResponse): string {
   return '.'
 }
 
-function quoted({ excerpt, headers }: EndpointResponse, secrets: readonly string[]): string {
+export function quoted({ excerpt, headers }: EndpointResponse, secrets: readonly string[]): string {
   if (headers['content-encoding'] !== undefined) return ''
   // An endpoint that echoes its request must not carry our credentials into a stored error.
   const shown = printable(withoutMarkup(withoutSecrets(excerpt, secrets)), shownCharacters)
@@ -100,7 +100,7 @@ function withoutMarkup(html: string): string {
   return text + html.slice(at)
 }
 
-function printable(text: string, maxCharacters: number): string {
+export function printable(text: string, maxCharacters: number): string {
   const clean = text.replace(/[\p{C}\p{Z}\ufffd]+/gu, ' ').trim()
   return clean.length > maxCharacters ? `${clean.slice(0, maxCharacters)}…` : clean
 }

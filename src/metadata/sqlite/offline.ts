@@ -13,13 +13,15 @@ import { openConfig, sealConfig } from '../destination-config.ts'
 import { identityOf, identityRows, newIdentity } from '../identity.ts'
 import { createSealer, type Sealer, UnsealError } from '../secrets.ts'
 import type { DataDirIdentity } from '../store.ts'
+import { dropPendingAlerts, lostAlerts, removeAlerts, resealAlerts } from './offline-alerts.ts'
 import { hasTable, type LocalCommand, recordForAll, recordLocally } from './offline-audit.ts'
 
 /** A destination some of whose secrets are lost: it is blocked until they are set again. */
 export interface LostSecrets {
   workspace_name: string
-  pipe_name: string
-  destination_id: string
+  /** Null, as the id: it is where the workspace's alerts go, which is removed. */
+  pipe_name: string | null
+  destination_id: string | null
   destination_type: string
   /** Keys of its config. */
   secrets: string[]
@@ -64,15 +66,16 @@ export function findLostSecrets(file: string, sealingKey: Buffer): LostSecrets[]
   const database = new Database(file, { readonly: true, fileMustExist: true, timeout: 10_000 })
   try {
     const sealer = createSealer(sealingKey)
-    return readDestinations(database).flatMap((one) => lostOf(sealer, one) ?? [])
+    const ofDestinations = readDestinations(database).flatMap((one) => lostOf(sealer, one) ?? [])
+    return [...ofDestinations, ...lostAlerts(database, sealer).map(asLost)]
   } finally {
     database.close()
   }
 }
 
 /**
- * Makes this key the file's own: every secret that it does not open is removed, and its destination blocked. Returns
- * those destinations.
+ * Makes this key the file's own: every secret that it does not open is removed, and its destination blocked; alerts that it
+ * does not open are removed. Returns what is concerned.
  */
 export function forgetSecrets(file: string, sealingKey: Buffer, command: LocalCommand): LostSecrets[] {
   const sealer = createSealer(sealingKey)
@@ -97,6 +100,12 @@ export function forgetSecrets(file: string, sealingKey: Buffer, command: LocalCo
         after: { destination_status: 'blocked', forgotten: found.secrets },
       })
     }
+    for (const row of lostAlerts(database, sealer)) {
+      removeAlerts(database, row)
+      lost.push(asLost(row))
+      const after = { alerts: null }
+      recordLocally(database, command, { operation: 'forgetSecrets', workspaceId: row.workspace_id, after })
+    }
     if (!checkOpens(database, sealer)) writeCheck(database, sealer)
     return lost
   })
@@ -116,6 +125,7 @@ export function resealSecrets(file: string, oldKey: Buffer, newKey: Buffer, comm
       update.run(sealed, row.destination_id)
       resealed += 1
     }
+    resealAlerts(database, from, to)
     writeCheck(database, to)
     recordForAll(database, command, { operation: 'rotateSealingKey', after: {} })
     return resealed
@@ -164,6 +174,7 @@ export function beginEpoch(
     const put = database.prepare('INSERT OR REPLACE INTO metadata_settings (name, value) VALUES (?, ?)')
     for (const { name, value } of identityRows(identity)) put.run(name, value)
     endSessions(database)
+    dropPendingAlerts(database)
     if (isPaused) blockAllDestinations(database, nowMs)
     const after = { epoch: epochs.at(-1)?.epoch, destinations_blocked: isPaused }
     recordForAll(database, command, { operation: 'restoreBackup', after })
@@ -234,6 +245,13 @@ function readDestinations(database: Database.Database): StoredDestination[] {
 /** A URL is sealed as a whole, for what is secret in it, and no destination can be without one. */
 function forgotten(type: DestinationType, key: string): string | null {
   return wordsOf(type).secrets[key] === 'url' ? 'https://forgotten.invalid/' : null
+}
+
+function asLost({ workspace_name }: { workspace_name: string }): LostSecrets {
+  return {
+    workspace_name,
+    ...{ pipe_name: null, destination_id: null, destination_type: 'alerts', secrets: ['url', 'secret'] },
+  }
 }
 
 /** The secrets of a destination that this key does not open; null: it opens them all. */

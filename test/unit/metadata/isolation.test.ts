@@ -9,6 +9,12 @@ import { mintApiKey } from '../../../src/metadata/key-tokens.ts'
 import type { Metadata } from '../../../src/metadata/store.ts'
 import { databaseDestination, limits, newPipe, newWorkspace, open, pullDestination } from './fixture.ts'
 
+const alertSettings = {
+  url: 'https://owner.example/',
+  secret: null,
+  format: 'standard',
+  events: null,
+} as const
 const metadata = await open(t)
 const owner = await newWorkspace(metadata, 'owner')
 const stranger = await newWorkspace(metadata, 'stranger')
@@ -21,6 +27,7 @@ const { destination_id: destinationId } = await metadata.destinations.create(
 const origin = await metadata.origins.add(owner, pipeId, 'https://app.example')
 const key = await metadata.apiKeys.create(owner, mintApiKey('second').key)
 await metadata.limits.put(owner, pipeId, limits)
+await metadata.alerts.put(owner, () => alertSettings)
 await metadata.usage.addIngest(
   [{ pipeId, hourMs: 0, requests: 1, records: 2, bytes: 3, rejected: 0, lastIngestMs: 5 }],
   [],
@@ -71,6 +78,7 @@ async function everythingOf(workspaceId: string): Promise<unknown> {
     users: await metadata.users.list(workspaceId),
     overview: await metadata.overview(workspaceId, 0),
     laneRecords: await metadata.laneRecords(workspaceId, pipeId, 1, Number.MAX_SAFE_INTEGER),
+    alerts: await metadata.alerts.get(workspaceId),
     hoursOfPipe: [...(await metadata.usage.byHour(workspaceId, [pipeId], 0, 0))],
   }
 }
@@ -96,6 +104,7 @@ const attempts: Record<string, (t: Test) => Promise<void>> = {
       users: [],
       overview: [],
       laneRecords: [],
+      alerts: null,
       hoursOfPipe: [],
     })
     t.strictSame(
@@ -144,6 +153,15 @@ const attempts: Record<string, (t: Test) => Promise<void>> = {
   'apiKeys.create for a pipe of the owner': async (t) => {
     const { key: foreign } = mintApiKey('foreign', { ...fullRights, pipeIds: [pipeId] })
     await t.rejects(metadata.apiKeys.create(stranger, foreign), { code: 'validation_error' })
+  },
+  'alerts.delete': async (t) => void t.equal(await metadata.alerts.delete(stranger), false),
+  'alerts.put': async (t) => {
+    const { url } = await metadata.alerts.put(stranger, (current) => {
+      t.equal(current, null)
+      return { ...alertSettings, url: 'https://stranger.example/' }
+    })
+    t.equal(url, 'https://stranger.example/')
+    await metadata.alerts.delete(stranger)
   },
   'users.update': async (t) =>
     void t.equal(await metadata.users.update(stranger, second.user_id, { role: 'admin' }), null),
@@ -200,6 +218,7 @@ t.test('the list of attempts covers every method that takes a workspace', async 
       'apiKeys',
       'usage',
       'users',
+      'alerts',
     ] as const),
   ]
   const methods = nouns.flatMap((noun: (typeof nouns)[number]) =>

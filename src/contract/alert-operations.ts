@@ -1,0 +1,52 @@
+/** Alerts of a workspace: served by `management/`. */
+import { AlertsPut } from './alerts.ts'
+import { everyChange, everyKeyed, type Operation, withBody } from './operation.ts'
+import { responseBodies } from './responses.ts'
+
+const shared = { area: 'management', auth: 'key', boundKeys: 'nothing' } as const
+
+export const alertOperations = [
+  {
+    ...shared,
+    operationId: 'getAlerts',
+    method: 'GET',
+    path: '/v1/alerts',
+    summary: 'Show where alerts go, and what became of the last ones',
+    success: {
+      status: 200,
+      description: 'Both null: no alerts are set up',
+      schema: responseBodies.alerts,
+    },
+    errors: everyKeyed,
+  },
+  {
+    ...shared,
+    operationId: 'putAlerts',
+    method: 'PUT',
+    path: '/v1/alerts',
+    summary: 'Set where alerts go, as a whole',
+    description:
+      'At most one alert is sent per lane and event in 5 minutes; what was held back is counted in the next one. What cannot be sent is tried again for an hour. Every alert is described in docs/alerts.md.',
+    request: AlertsPut,
+    success: { status: 200, description: 'As stored', schema: responseBodies.alerts },
+    errors: withBody,
+  },
+  {
+    ...shared,
+    operationId: 'deleteAlerts',
+    method: 'DELETE',
+    path: '/v1/alerts',
+    summary: 'Send no alerts any more, also not those that are pending',
+    success: { status: 204, description: 'Done, also when there were none' },
+    errors: everyChange,
+  },
+  {
+    ...shared,
+    operationId: 'testAlerts',
+    method: 'POST',
+    path: '/v1/alerts/test',
+    summary: 'Send a test alert now, and tell what came back',
+    success: { status: 200, description: 'What came back', schema: responseBodies.alertsTested },
+    errors: ['alerts_not_set_up', ...everyKeyed],
+  },
+] as const satisfies readonly Operation[]

@@ -1,0 +1,34 @@
+/** What can be alerted of, and how. Free of schemas, as `destination-words.ts`. Contract: "Alerts". */
+import { redacted } from './destination-words.ts'
+import { redactedUrl } from './secret-url.ts'
+
+/** Event → what it says, in the order of lists and forms. */
+export const alertEvents = {
+  'lane.failing':
+    'The next message of a lane could not be delivered for 60 s, whatever the error. Not told where lane.stuck or lane.stalled was.',
+  'lane.stuck': 'A destination refused a message for good: somebody has to act.',
+  'lane.stalled': 'A lane has failed for longer than destination_max_retry_seconds.',
+  'lane.recovered': 'A lane that one of these was told of delivers again, or has nothing left to deliver.',
+  'message.parked': 'Messages or records were put aside; counted for a minute.',
+  'messages.dropped': 'Messages were lost to retention or damage before a lane had delivered them.',
+  'retention.near':
+    'The oldest message of a lane has waited for more than 80 % of the time after which it is dropped.',
+  'buffer.near_full':
+    'The buffer of the service is 80 % full, or its disk has less than twice buffer.min_free_bytes.',
+  'daemon.restarted_after_crash': 'The service did not stop by itself before this start.',
+} as const
+export type AlertEvent = keyof typeof alertEvents
+
+export const alertEventNames = Object.keys(alertEvents) as AlertEvent[]
+
+export const alertFormats = ['standard', 'slack'] as const
+export type AlertFormat = (typeof alertFormats)[number]
+
+/** `type` of what POST /v1/alerts/test sends. */
+export const testAlert = 'alert.test'
+
+/** As responses, logs and the audit log show it: the path of a Slack webhook is its secret. */
+export function redactedAlertUrl(url: string, format: AlertFormat): string {
+  if (format === 'standard') return redactedUrl(url)
+  return URL.canParse(url) ? `${new URL(url).origin}/${redacted}` : redacted
+}

@@ -1,0 +1,78 @@
+/** Alerts of a workspace (contract "Alerts"): where they go, which, and what became of them. */
+import Type, { type Static } from 'typebox'
+import { alertEventNames, alertFormats } from './alert-words.ts'
+import { closed, nullable, text } from './destinations/fields.ts'
+
+const events = Object.freeze([...alertEventNames])
+
+export const AlertsPut = Type.Object(
+  {
+    url: text(
+      4000,
+      'Where alerts are posted. User information and query values are secret, of format slack the path too: they show as [redacted]. Sent back as it is shown, the stored one stays.',
+    ),
+    secret: Type.Optional(
+      nullable(
+        Type.String({
+          maxLength: 400,
+          description:
+            'whsec_…: alerts are signed with it (Standard Webhooks); two, separated by a space, while rotating. `[redacted]` keeps the stored one; left out or null: they are not signed.',
+        }),
+      ),
+    ),
+    format: Type.Optional(
+      Type.Enum([...alertFormats], {
+        default: 'standard',
+        description: 'standard: the JSON object of docs/alerts.md. slack: for an incoming webhook of Slack.',
+      }),
+    ),
+    events: Type.Optional(
+      Type.Array(Type.Enum([...alertEventNames]), {
+        minItems: 1,
+        uniqueItems: true,
+        description: 'What is told. Left out: everything, also what later versions add.',
+      }),
+    ),
+  },
+  closed,
+)
+export type AlertsPut = Static<typeof AlertsPut>
+
+export const Alerts = Type.Object({
+  url: Type.String(),
+  secret: nullable(Type.String({ description: '[redacted]; null: alerts are not signed.' })),
+  format: Type.Enum([...alertFormats]),
+  events: Type.Array(Type.Enum([...events])),
+})
+export type Alerts = Static<typeof Alerts>
+
+export const AlertsStatus = Type.Object({
+  pending_alerts: Type.Integer({
+    minimum: 0,
+    description: 'Not sent yet. Each is tried again for an hour.',
+  }),
+  last_sent_ts: nullable(Type.String({ format: 'date-time' })),
+  last_failure: nullable(
+    Type.Object({
+      failure_ts: Type.String({ format: 'date-time' }),
+      code: Type.String({ description: '`http_404`, `timeout`, `egress_denied`, …' }),
+      message: Type.String(),
+    }),
+  ),
+})
+export type AlertsStatus = Static<typeof AlertsStatus>
+
+export const AlertsShown = Type.Object({
+  alerts: nullable(Alerts),
+  status: nullable(AlertsStatus),
+})
+export type AlertsShown = Static<typeof AlertsShown>
+
+export const AlertsTested = Type.Object({
+  ok: Type.Boolean({ description: 'True: the receiver responded with a status of 200 to 299.' }),
+  status: nullable(Type.Integer({ description: 'Of the response; null: there was none.' })),
+  message: Type.String({
+    description: 'What came back: one line, at most 1,024 bytes, without the secrets of the address.',
+  }),
+})
+export type AlertsTested = Static<typeof AlertsTested>

@@ -1,0 +1,89 @@
+/**
+ * One JSON text to an endpoint, outside any lane: what an alert is. Everything that holds for destinations holds here: the
+ * egress policy, no redirects, deadlines, bounded responses, the signature, and nothing secret in what is told of it.
+ */
+import { resolveHttpEndpointConfig } from '../../contract/destinations/http-endpoint.ts'
+import { urlSecrets } from '../../contract/secret-url.ts'
+import { DeliveryError, type DriverSettings, type HttpEndpointSpec } from '../driver.ts'
+import { cleanText, withoutSecrets } from '../error-text.ts'
+import { networkError } from '../network-error.ts'
+import { webhookHeaders } from './body.ts'
+import { type EndpointResponse, printable, quoted, retryAfterMs, sentMs } from './errors.ts'
+import { openEndpoint } from './request.ts'
+
+export interface Post {
+  url: string
+  /** `whsec_…`; null: it is not signed. */
+  secret: string | null
+  /** The path of the URL is a secret too. */
+  isPathSecret: boolean
+  /** The `webhook-id`: the same whenever this is sent again. */
+  id: string
+  body: string
+  timeoutMs: number
+}
+
+export interface PostOutcome {
+  /** The response has a status of 200 to 299. */
+  ok: boolean
+  /** Null: there was no response. */
+  status: number | null
+  /** `http_204`, `timeout`, `egress_denied`, … */
+  code: string
+  /** One line for people, without secrets. */
+  message: string
+  /** The receiver asked for this pause. */
+  retryAfterMs: number | null
+}
+
+/** Never rejects for what the world does. */
+export async function postOnce(post: Post, settings: DriverSettings, signal: AbortSignal): Promise<PostOutcome> {
+  const endpoint = openEndpoint(specOf(post), settings)
+  const secrets = [...endpoint.secrets, ...pathSecrets(post)]
+  const scrubbed = (text: string) => cleanText(withoutSecrets(text, secrets))
+  try {
+    const body = Buffer.from(post.body)
+    const signed = webhookHeaders({ webhookId: post.id, body, firstSeq: 0 }, Date.now(), post.secret)
+    const headers = { 'content-type': 'application/json', ...signed }
+    const response = await endpoint.send({ method: 'POST', headers, body }, signal)
+    const { status } = response
+    const ok = status >= 200 && status < 300
+    return {
+      ...{ ok, status, code: `http_${status}` },
+      message: scrubbed(`The receiver responded ${status}${redirectNote(response)}.${quoted(response, secrets)}`),
+      retryAfterMs: ok
+        ? null
+        : (retryAfterMs(response.headers['retry-after'], sentMs(response) ?? Date.now()) ?? null),
+    }
+  } catch (error) {
+    const found = error instanceof DeliveryError ? error : networkError(error, 'The receiver')
+    const message = scrubbed(found.message.replace(/^The endpoint/, 'The receiver'))
+    return { ok: false, status: null, code: found.code, message, retryAfterMs: null }
+  } finally {
+    await endpoint.close()
+  }
+}
+
+function specOf({ url, secret, timeoutMs }: Post): HttpEndpointSpec {
+  return {
+    type: 'destination_http_endpoint',
+    ...{ destinationId: '', pipeId: '', pipeName: '', columns: [], timestampField: '' },
+    config: resolveHttpEndpointConfig({ url, signing_secret: secret, timeout_ms: timeoutMs }),
+  }
+}
+
+/** The path as a whole and each part that is long enough to be a token. */
+function pathSecrets({ url, isPathSecret }: Post): string[] {
+  if (!isPathSecret) return []
+  const { pathname } = new URL(url)
+  return [pathname, ...pathname.split('/').filter((part) => part.length >= 6), ...urlSecrets(url)].filter(
+    (one) => one !== '/',
+  )
+}
+
+function redirectNote({ status, headers }: EndpointResponse): string {
+  if (status < 300 || status >= 400) return ''
+  const location = Array.isArray(headers.location) ? headers.location[0] : headers.location
+  const target = location ? ` to ${printable(location.replace(/[?#].*$/s, ''), 200)}` : ''
+  return `, a redirect${target}, which is not followed: set url to the final address`
+}

@@ -1,0 +1,155 @@
+/**
+ * What was told and what is to be sent, for the daemon's watch of lanes and its sender. A look at the lanes is stored whole:
+ *
+ *   record   marks and the alerts they are about, in one transaction
+ *   next     the oldest that is not sent
+ *   settle   it is gone from the queue, or how it failed is shown
+ *
+ * A crash before `record` tells it at the next look; one after it sends what is in the queue; one between a receiver's
+ * response and `settle` sends it again with the same `webhook-id`.
+ */
+import { resourceLimits } from '../contract/resource-limits.ts'
+import { eventsOf, readAlerts } from './alerts.ts'
+import { type AlertMarkRow, type Connection, inWriteTransaction, normaliseId } from './database.ts'
+import type { Sealer } from './secrets.ts'
+import type { AlertMark, AlertStore } from './store.ts'
+
+export function alertStore(db: Connection, sealer: Sealer): AlertStore {
+  return {
+    async workspaces() {
+      const rows = await db
+        .selectFrom('alert_settings')
+        .select(['workspace_id', 'alert_events', 'has_begun'])
+        .select((eb) =>
+          eb
+            .selectFrom('alert_queue')
+            .select((count) => count.fn.countAll().as('alerts'))
+            .whereRef('alert_queue.workspace_id', '=', 'alert_settings.workspace_id')
+            .as('pending'),
+        )
+        .orderBy('workspace_id')
+        .execute()
+      return rows.map((row) => ({
+        workspaceId: row.workspace_id,
+        events: eventsOf(row.alert_events),
+        hasBegun: Number(row.has_begun) === 1,
+        pending: Number(row.pending),
+      }))
+    },
+
+    async marks(workspaceId) {
+      const rows = await db
+        .selectFrom('alert_marks')
+        .selectAll()
+        .where('workspace_id', '=', normaliseId(workspaceId))
+        .execute()
+      return rows.map(decodeMark)
+    },
+
+    record: (givenId, { marks, gone, alerts }) =>
+      inWriteTransaction(db, async (trx) => {
+        const workspaceId = normaliseId(givenId)
+        const found = await trx
+          .updateTable('alert_settings')
+          .set({ has_begun: 1 })
+          .where('workspace_id', '=', workspaceId)
+          .executeTakeFirst()
+        if (Number(found.numUpdatedRows) === 0) return false
+        for (const { subject, event } of gone) {
+          await trx
+            .deleteFrom('alert_marks')
+            .where('workspace_id', '=', workspaceId)
+            .where('subject', '=', subject)
+            .where('event', '=', event)
+            .execute()
+        }
+        for (const mark of marks) await putMark(trx, workspaceId, mark)
+        const last = await trx
+          .selectFrom('alert_queue')
+          .select((eb) => eb.fn.max('alert_order').as('order'))
+          .where('workspace_id', '=', workspaceId)
+          .executeTakeFirst()
+        let order = Number(last?.order ?? 0)
+        for (const { alertId, atMs, json } of alerts) {
+          order += 1
+          await trx
+            .insertInto('alert_queue')
+            .values({
+              workspace_id: workspaceId,
+              alert_order: order,
+              alert_id: alertId,
+              alert_ms: atMs,
+              alert_json: json,
+            })
+            .execute()
+        }
+        await trx
+          .deleteFrom('alert_queue')
+          .where('workspace_id', '=', workspaceId)
+          .where('alert_order', '<=', order - resourceLimits.alertsPerWorkspace)
+          .execute()
+        return true
+      }),
+
+    async next(givenId) {
+      const workspaceId = normaliseId(givenId)
+      const row = await db
+        .selectFrom('alert_queue')
+        .selectAll()
+        .where('workspace_id', '=', workspaceId)
+        .orderBy('alert_order')
+        .limit(1)
+        .executeTakeFirst()
+      const settings = row && (await readAlerts(db, sealer, workspaceId))
+      if (!row || !settings) return null
+      const { alert_id, alert_ms, alert_json } = row
+      return { alert: { alertId: alert_id, atMs: Number(alert_ms), json: alert_json }, settings }
+    },
+
+    async settle(givenId, alertId, outcome) {
+      const workspaceId = normaliseId(givenId)
+      await inWriteTransaction(db, async (trx) => {
+        if (outcome.kind === 'sent' || outcome.isFinal) {
+          await trx
+            .deleteFrom('alert_queue')
+            .where('workspace_id', '=', workspaceId)
+            .where('alert_id', '=', alertId)
+            .execute()
+        }
+        const became =
+          outcome.kind === 'sent'
+            ? { last_sent_ms: outcome.atMs }
+            : { failed_ms: outcome.atMs, failure_code: outcome.code, failure_message: outcome.message }
+        await trx.updateTable('alert_settings').set(became).where('workspace_id', '=', workspaceId).execute()
+      })
+    },
+  }
+}
+
+async function putMark(trx: Connection, workspaceId: string, mark: AlertMark): Promise<void> {
+  const values = {
+    mark_state: mark.state,
+    since_ms: mark.sinceMs,
+    told_ms: mark.toldMs,
+    held_back: mark.heldBack,
+    counted: mark.counted,
+  }
+  await trx
+    .insertInto('alert_marks')
+    .values({ workspace_id: workspaceId, subject: mark.subject, event: mark.event, ...values })
+    .onConflict((conflict) => conflict.columns(['workspace_id', 'subject', 'event']).doUpdateSet(values))
+    .execute()
+}
+
+function decodeMark(row: AlertMarkRow): AlertMark {
+  const numberOr = (value: number | null) => (value === null ? null : Number(value))
+  return {
+    subject: row.subject,
+    event: row.event as AlertMark['event'],
+    state: row.mark_state,
+    sinceMs: numberOr(row.since_ms),
+    toldMs: numberOr(row.told_ms),
+    heldBack: Number(row.held_back),
+    counted: Number(row.counted),
+  }
+}

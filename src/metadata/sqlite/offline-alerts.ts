@@ -1,0 +1,48 @@
+/** Where alerts go, in a metadata file that no daemon runs on: sealed under another key, or removed with a lost one. */
+import type { Database } from 'better-sqlite3'
+import { openedAlerts, sealedAlerts } from '../alerts.ts'
+import type { AlertSettingsRow } from '../database.ts'
+import { type Sealer, UnsealError } from '../secrets.ts'
+import { hasTable } from './offline-audit.ts'
+
+type StoredAlerts = Pick<AlertSettingsRow, 'workspace_id' | 'alert_url' | 'alert_secret'> & {
+  workspace_name: string
+}
+
+/** Those whose address or secret does not open. */
+export function lostAlerts(database: Database, sealer: Sealer): StoredAlerts[] {
+  return readAlerts(database).filter((row) => openedAlerts(sealer, row).isUnreadable)
+}
+
+/** With what was told and what is pending: nobody can say any more where it goes. */
+export function removeAlerts(database: Database, { workspace_id }: StoredAlerts): void {
+  for (const table of ['alert_queue', 'alert_marks', 'alert_settings'])
+    database.prepare(`DELETE FROM ${table} WHERE workspace_id = ?`).run(workspace_id)
+}
+
+/** Throws UnsealError. */
+export function resealAlerts(database: Database, from: Sealer, to: Sealer): void {
+  for (const row of readAlerts(database)) {
+    const opened = openedAlerts(from, row)
+    if (opened.isUnreadable) throw new UnsealError(`alerts of ${row.workspace_name}: they do not open`)
+    const sealed = sealedAlerts(to, row.workspace_id, opened)
+    database
+      .prepare('UPDATE alert_settings SET alert_url = ?, alert_secret = ? WHERE workspace_id = ?')
+      .run(sealed.alert_url, sealed.alert_secret, row.workspace_id)
+  }
+}
+
+/** Of a backup: what was pending then is long past. */
+export function dropPendingAlerts(database: Database): void {
+  if (hasTable(database, 'alert_queue')) database.exec('DELETE FROM alert_queue')
+}
+
+function readAlerts(database: Database): StoredAlerts[] {
+  if (!hasTable(database, 'alert_settings')) return []
+  return database
+    .prepare<[], StoredAlerts>(
+      `SELECT workspace_id, workspace_name, alert_url, alert_secret
+       FROM alert_settings JOIN workspaces USING (workspace_id) ORDER BY workspace_name`,
+    )
+    .all()
+}
