@@ -15,6 +15,7 @@ import { requireSoundSqlite } from './buffer/segments/sqlite-version.ts'
 import { formatAddress, type SettingOrigin } from './config.ts'
 import { dataDirAt, requirePrivate, requireSetUp } from './data-dir/data-dir.ts'
 import { lockDataDir } from './data-dir/lock.ts'
+import { markRunning } from './data-dir/run-marker.ts'
 import { startHousekeeping } from './housekeeping.ts'
 import { openEngine } from './http/open-engine.ts'
 import { type BodyMemory, createBodyMemory } from './ingest/body-memory.ts'
@@ -24,6 +25,7 @@ import { IngestObserved } from './ingest/observed.ts'
 import type { IngestThreads } from './ingest-threads/ingest-threads.ts'
 import { type Logger, openLog, setLogLevel } from './log.ts'
 import { confusedKeysInWords, confusesEscapedKeys, requireSoundSqliteAddon } from './node-bugs.ts'
+import { openAlerts } from './open-alerts.ts'
 import {
   type Accounting,
   ingestWorkers,
@@ -159,6 +161,9 @@ async function openParts(settings: Settings, context: StartContext): Promise<Dae
   requireSetUp(dir)
   requirePrivate(dir)
   shutdown.set('release data directory', lockDataDir(dir))
+  const marker = markRunning(dir.root, Date.now(), (err) => context.log.warn({ err }, 'daemon.not_marked'))
+  shutdown.set('note the stop', () => marker.stop())
+  if (marker.crash !== null) context.log.warn('daemon.restarted_after_crash')
   const stores = await openStores(settings, dir, spec, context)
   const accounting = await openAccounting(stores, context)
   startHousekeeping({ ...stores, ...accounting }, settings['parked.days'], context)
@@ -174,9 +179,10 @@ async function openParts(settings: Settings, context: StartContext): Promise<Dae
     ...{ ...stores, ...accounting, bodyMemory, clientIp, observed },
     context,
   })
+  const testAlert = openAlerts(settings, stores, marker, context)
   const { addresses } = await openServer(
     settings,
-    { ...stores, ...accounting, engine, ingest, ingestWorkers: workers, clientIp },
+    { ...stores, ...accounting, engine, ingest, ingestWorkers: workers, clientIp, testAlert },
     context,
   )
   const metrics = await openMetricsServer(

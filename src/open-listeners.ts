@@ -40,6 +40,7 @@ interface ServerParts extends Stores, Accounting {
   ingest: Ingest | IngestThreads
   ingestWorkers: number
   clientIp: ClientIp
+  testAlert: ManagementDeps['testAlert']
 }
 
 export async function openServer(
@@ -142,7 +143,7 @@ function openDashboard(
   return { gate, routes: [...dashboardRoutes(sessions, v1), ...dashboardPages()] }
 }
 
-type ManagementParts = Stores & Accounting & Pick<ManagementDeps, 'passwords' | 'serviceFacts'>
+type ManagementParts = Stores & Accounting & Pick<ManagementDeps, 'passwords' | 'serviceFacts' | 'testAlert'>
 
 function routesOf(parts: ManagementParts, log: Logger): Route[] {
   const { metadata, changes, buffer, delivery, directory, usage, egress } = parts
@@ -150,6 +151,7 @@ function routesOf(parts: ManagementParts, log: Logger): Route[] {
     metadata,
     passwords: parts.passwords,
     serviceFacts: parts.serviceFacts,
+    testAlert: parts.testAlert,
     ingestTotals: () => parts.ingestTotals.ofPipes((pipeId) => directory.pipe(pipeId) !== undefined),
     changes,
     delivery,

@@ -9,7 +9,7 @@ import type { SettingOrigin } from './config.ts'
 import type { AuditEntry } from './contract/audit.ts'
 import { type DataDir, metadataSpec, openDataDirMetadata, requireWorkspace } from './data-dir/data-dir.ts'
 import { type DeliveryHandle, openDelivery } from './delivery/delivery-proxy.ts'
-import type { EgressPolicy } from './destinations/driver.ts'
+import type { DriverSettings, EgressPolicy } from './destinations/driver.ts'
 import { type Authenticate, createAuthenticate } from './directory/authenticate.ts'
 import type { Directory, DirectorySource } from './directory/directory.ts'
 import { openDirectory } from './directory/directory-cache.ts'
@@ -51,6 +51,8 @@ export interface Stores {
   counters: SharedCounters
   /** As it is now: with `egress.private = "auto"` a second workspace changes it. */
   egress: EgressPolicy
+  /** Of destinations, for what posts to one outside of delivery. */
+  drivers: DriverSettings
 }
 
 /** Metadata, the buffer with its writer thread, and the delivery worker with every lane. */
@@ -128,6 +130,7 @@ export async function openStores(
     authenticate,
     counters,
     egress,
+    drivers,
   }
 }
 

@@ -14,6 +14,8 @@ export const shutdownDeadlinesMs = {
   /** Records whose fsync is under way: their 202 or 503 is still sent. */
   'drain ingest': 10_000,
   'finish responses': 2_000,
+  /** Alerts that are on their way are sent again after the next start. */
+  'close alerts': 2_000,
   'save usage': 5_000,
   'close metrics': 1_000,
   'close connections': 1_000,
@@ -25,6 +27,8 @@ export const shutdownDeadlinesMs = {
   'close metadata': 2_000,
   /** The ballast, where it was given up: nothing of ours may want space after it. */
   'hold disk space': 3_000,
+  /** From here on it counts as stopped by itself. */
+  'note the stop': 1_000,
   'release data directory': 1_000,
 }
 export type ShutdownStep = keyof typeof shutdownDeadlinesMs

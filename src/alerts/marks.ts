@@ -62,7 +62,11 @@ export class DraftMarks {
    * Something that is so for a while. `isOver` ends what was told, which may be later than that it no longer `holds`. Returns
    * how many were held back before this one where it is to be told now; null: it is not.
    */
-  lasts(subject: string, event: AlertEvent, { holds, isOver }: { holds: boolean; isOver: boolean }): number | null {
+  lasts(
+    subject: string,
+    event: AlertEvent,
+    { holds, isOver }: { holds: boolean; isOver: boolean },
+  ): number | null {
     const mark = this.get(subject, event)
     if (mark.state === 'raised') {
       if (isOver) this.set({ ...mark, state: 'none', sinceMs: null })
@@ -90,7 +94,13 @@ export class DraftMarks {
       if (held !== mark) this.set(held)
       return null
     }
-    this.set({ ...held, state: then, sinceMs: held.sinceMs, toldMs: this.nowMs, heldBack: 0 })
+    this.set({
+      ...held,
+      state: then,
+      sinceMs: then === 'none' ? null : held.sinceMs,
+      toldMs: this.nowMs,
+      heldBack: 0,
+    })
     return held.heldBack - 1
   }
 

@@ -46,7 +46,8 @@ export class AlertPoster {
   post(post: Post): Promise<PostOutcome> {
     if (this.#isClosed) return Promise.resolve(unsent('The service is stopping.'))
     if (this.#idle !== null) clearTimeout(this.#idle)
-    const worker = (this.#worker ??= this.#start())
+    this.#worker ??= this.#start()
+    const worker = this.#worker
     this.#lastNumber += 1
     const number = this.#lastNumber
     return new Promise((resolve) => {

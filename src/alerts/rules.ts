@@ -3,9 +3,9 @@
  * what is stored of it is in `marks.ts`. The events are explained in `contract/alert-words.ts`.
  */
 import type { AlertEvent } from '../contract/alert-words.ts'
+import { isFailing } from '../contract/lane-failing.ts'
 import type { LaneTrouble } from '../delivery/delivery.ts'
 import type { AlertMark } from '../metadata/store.ts'
-import { minuteMs } from '../quantities.ts'
 import { DraftMarks, type Marks } from './marks.ts'
 
 /** What is told of, before it is put into words. */
@@ -37,10 +37,8 @@ export interface Found {
   gone: AlertMark[]
 }
 
-const troubles = ['lane.stalled', 'lane.stuck', 'lane.failing'] as const
-const failingAttempts = 2
-const failingMs = minuteMs
-const parkedMs = minuteMs
+const graver = ['lane.stalled', 'lane.stuck'] as const
+const troubles = [...graver, 'lane.failing'] as const
 const nearRetention = 0.8
 
 /** `room`: how many alerts may be added; those without room are told when there is some. */
@@ -94,7 +92,9 @@ function* failureAlerts(
   const isRaised = () => troubles.some((event) => draft.get(id, event).state === 'raised')
   const wasRaised = isRaised()
   for (const type of troubles) {
-    const isSaidAlready = type === 'lane.failing' && isRaised()
+    // Told by its other name, or held back under it.
+    const isSaidAlready =
+      type === 'lane.failing' && graver.some((event) => draft.get(id, event).state !== 'none')
     const holds = !isSaidAlready && events.has(type) && isSo(type, lane, nowMs)
     const isOver = failure === null && isThrough(lane, draft.get(id, type).sinceMs)
     const heldBack = draft.lasts(id, type, { holds, isOver })
@@ -119,7 +119,15 @@ function isSo(type: (typeof troubles)[number], { failure }: LaneTrouble, nowMs: 
     case 'lane.stuck':
       return failure.isStuck
     case 'lane.failing':
-      return failure.attempts >= failingAttempts && nowMs - failure.firstFailedMs >= failingMs
+      return isFailing(
+        {
+          lane_state: 'retrying',
+          attempts: failure.attempts,
+          first_failed_ts: new Date(failure.firstFailedMs).toISOString(),
+          last_error: failure.error,
+        },
+        nowMs,
+      )
   }
 }
 

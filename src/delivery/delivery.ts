@@ -51,7 +51,7 @@ export interface LaneFailure {
   isStuck: boolean
   /** For longer than `destination_max_retry_seconds`. */
   isStalled: boolean
-  error: { code: string; message: string } | null
+  error: LaneStatus['last_error']
 }
 
 export interface TroubleQuery {

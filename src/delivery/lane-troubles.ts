@@ -41,7 +41,7 @@ function failureOf(row: LaneState, { isStalled }: Lane): LaneFailure | null {
   return {
     ...{ msgId: blockingMsgId, attempts, firstFailedMs, isStalled },
     isStuck: lastError?.class === 'permanent' && bisectLastSeq === null,
-    error: lastError === null ? null : { code: lastError.code, message: lastError.message },
+    error: lastError,
   }
 }
 

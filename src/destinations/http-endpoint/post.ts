@@ -37,7 +37,11 @@ export interface PostOutcome {
 }
 
 /** Never rejects for what the world does. */
-export async function postOnce(post: Post, settings: DriverSettings, signal: AbortSignal): Promise<PostOutcome> {
+export async function postOnce(
+  post: Post,
+  settings: DriverSettings,
+  signal: AbortSignal,
+): Promise<PostOutcome> {
   const endpoint = openEndpoint(specOf(post), settings)
   const secrets = [...endpoint.secrets, ...pathSecrets(post)]
   const scrubbed = (text: string) => cleanText(withoutSecrets(text, secrets))
@@ -50,7 +54,9 @@ export async function postOnce(post: Post, settings: DriverSettings, signal: Abo
     const ok = status >= 200 && status < 300
     return {
       ...{ ok, status, code: `http_${status}` },
-      message: scrubbed(`The receiver responded ${status}${redirectNote(response)}.${quoted(response, secrets)}`),
+      message: scrubbed(
+        `The receiver responded ${status}${redirectNote(response)}.${quoted(response, secrets)}`,
+      ),
       retryAfterMs: ok
         ? null
         : (retryAfterMs(response.headers['retry-after'], sentMs(response) ?? Date.now()) ?? null),

@@ -1,0 +1,77 @@
+/** Alerts over parts that are open: the watch of lanes, the sender, and the thread that posts. */
+import { randomUUID } from 'node:crypto'
+import { testMessage } from './alerts/message.ts'
+import { AlertPoster } from './alerts/poster.ts'
+import { AlertSender } from './alerts/sender.ts'
+import { AlertWatch } from './alerts/watch.ts'
+import type { RunMarker } from './data-dir/run-marker.ts'
+import { StorageUnavailableError } from './error-code.ts'
+import type { ManagementDeps } from './management/deps.ts'
+import type { StartContext, Stores } from './open-stores.ts'
+import type { Settings } from './settings.ts'
+
+const lookEveryMs = 5_000
+
+export type TestAlert = ManagementDeps['testAlert']
+
+/** In safe mode nothing but tests is sent: the directory may be a copy of another's. */
+export function openAlerts(
+  settings: Settings,
+  { metadata, buffer, delivery, drivers }: Stores,
+  marker: RunMarker,
+  { log, shutdown, isSafe = false }: StartContext,
+): TestAlert {
+  const poster = new AlertPoster(drivers, log)
+  const store = metadata.alertStore
+  const sender = new AlertSender({ store, poster, log, now: Date.now, random: Math.random })
+  const watch = new AlertWatch({
+    metadata,
+    troubles: (query) => delivery.troubles(query),
+    bufferStatus: () => buffer.status(),
+    limits: {
+      maxBytes: settings['buffer.max_bytes'],
+      minFreeBytes: settings['buffer.min_free_bytes'],
+      undeliveredHours: settings['buffer.undelivered_hours'],
+    },
+    crash: () => marker.crash,
+    settleCrash: () => marker.settleCrash(),
+    dashboardUrl: dashboardUrl(settings),
+    onQueued: (workspaceId) => sender.notify(workspaceId),
+    log,
+    now: Date.now,
+  })
+  let looking: Promise<void> | null = null
+  const look = () => {
+    looking ??= watch
+      .look()
+      .then(() => sender.run())
+      .catch((error) => {
+        if (error instanceof StorageUnavailableError) log.warn({ err: error }, 'alerts.not_stored')
+        else if (!shutdown.isRunning) log.error({ err: error }, 'alerts.failed')
+      })
+      .finally(() => {
+        looking = null
+      })
+  }
+  const timer = isSafe ? null : setInterval(look, lookEveryMs)
+  timer?.unref()
+  if (!isSafe) look()
+  shutdown.set('close alerts', async () => {
+    if (timer !== null) clearInterval(timer)
+    sender.close()
+    await poster.close()
+    await Promise.all([looking, sender.settled()])
+  })
+  return async (workspaceId, settingsOfAlerts) => {
+    const workspaces = await metadata.workspaces.list()
+    const name = workspaces.find((one) => one.workspaceId === workspaceId)?.name ?? ''
+    const alert = testMessage({ id: workspaceId, name }, randomUUID(), Date.now())
+    const { ok, status, message } = await sender.post(settingsOfAlerts, alert)
+    return { ok, status, message }
+  }
+}
+
+function dashboardUrl(settings: Settings): string | null {
+  if (settings.public_url === null || settings.dashboard === 'off') return null
+  return `${settings.public_url.replace(/\/$/, '')}/dashboard`
+}
