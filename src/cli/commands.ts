@@ -3,6 +3,7 @@
  * made here; what a command does is imported when it runs.
  */
 import type { Command } from 'commander'
+import { addAlertsCommands } from './alerts.ts'
 import { addApplyCommands } from './apply.ts'
 import { addAuditCommand } from './audit.ts'
 import { addCompletionCommands } from './completion.ts'
@@ -30,6 +31,7 @@ export function registerCommands(program: Command): void {
   addOriginsCommands(program)
   addKeysCommands(program)
   addUsersCommands(program)
+  addAlertsCommands(program)
   addAuditCommand(program)
   addIngestCommand(program)
   addPullCommand(program)

@@ -144,14 +144,18 @@ keep their backlog; set their secrets again and unblock them. Where there is no 
           'start the daemon with `pipectl serve`',
         )
       }
-      const found = counted(lost.length, 'destination')
+      const isAlerts = (one: { destination_id: string | null }) => one.destination_id === null
+      const ofAlerts = lost.some(isAlerts) ? ' and the address of alerts' : ''
+      const found = `${counted(lost.filter((one) => !isAlerts(one)).length, 'destination')}${ofAlerts}`
       await confirm(
         `Discard the secrets of ${found}? They are blocked until you set them again.`,
         options.yes,
       )
       for (const one of await forgetLostSecrets(settings, process.env)) {
         say(
-          `blocked: ${one.workspace_name}: ${one.pipe_name} ${one.destination_id}, without ${one.secrets.join(', ')}`,
+          one.destination_id === null
+            ? `removed: ${one.workspace_name}: where its alerts go; set it again: pipectl alerts set`
+            : `blocked: ${one.workspace_name}: ${one.pipe_name} ${one.destination_id}, without ${one.secrets.join(', ')}`,
         )
       }
       say(

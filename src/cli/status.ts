@@ -1,9 +1,11 @@
 /** `pipectl status`: is the daemon there, what waits, what is stuck. `pipectl openapi`: its API document. */
 import type { Command } from 'commander'
-import { openClient } from '../client/client.ts'
+import { alertsInWords } from '../client/alerts.ts'
+import { type Client, openClient } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { OverviewFeed } from '../client/overview-feed.ts'
 import { fullName, severity, stateOf } from '../client/workspace.ts'
+import type { AlertsShown } from '../contract/alerts.ts'
 import { isFailing } from '../contract/lane-failing.ts'
 import { usageStatsWindowHours } from '../contract/pipe.ts'
 import { bytes, count, counted, duration } from '../quantities.ts'
@@ -31,6 +33,16 @@ const egressWords: Record<string, string> = {
   deny: 'denied to destinations, but for what egress.private and egress.allow let through',
 }
 
+/** Null: this key may not look at them, or the daemon is older than they are. */
+async function alertsOf(client: Client): Promise<AlertsShown | null> {
+  try {
+    return (await client.alerts.get()).body
+  } catch (error) {
+    if (error instanceof Failure) return null
+    throw error
+  }
+}
+
 export function addStatusCommands(program: Command): void {
   define<{ check?: boolean }>(program, {
     usage: 'status',
@@ -45,9 +57,10 @@ export function addStatusCommands(program: Command): void {
       ),
     action: async (_, options) => {
       const client = await connect(options)
-      const [{ pipes, service, server_ts }, { body: usage }] = await Promise.all([
+      const [{ pipes, service, server_ts }, { body: usage }, alerts] = await Promise.all([
         new OverviewFeed(client).next(),
         client.usage(null, String(usageStatsWindowHours)),
+        alertsOf(client),
       ])
       // By the daemon's clock, as are the times that are compared with it.
       const nowMs = Date.parse(server_ts)
@@ -77,6 +90,7 @@ export function addStatusCommands(program: Command): void {
           0,
           ...lanes.map(({ destination }) => destination.lane.oldest_pending_age_seconds),
         ),
+        alerts: alerts?.status ?? null,
         stuck_lanes: stuck.map(({ pipe, destination }) => ({
           pipe_name: pipe.pipe_name,
           destination_id: destination.destination_id,
@@ -98,6 +112,7 @@ export function addStatusCommands(program: Command): void {
         ['waiting', `${counted(status.pending_messages, 'message')}, ${bytes(status.pending_bytes)}`],
         ['oldest waiting', duration(status.oldest_pending_age_seconds)],
         ['lanes', `${status.lanes_count}, ${stuck.length} stuck`],
+        ...(alerts === null ? [] : [['alerts', alertsInWords(alerts, nowMs)]]),
         ...(stale.length === 0 ? [] : [['stale', `${counted(stale.length, 'lane')}: ${staleWords}`]]),
         ...stuck.map(({ pipe, destination }) => [
           'stuck',

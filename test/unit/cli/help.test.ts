@@ -33,6 +33,7 @@ t.test('there is every command that people were promised', async (t) => {
     ...['list', 'create', 'revoke', 'rotate', 'purge'].map((one) => `keys ${one}`),
     ...['create', 'list', 'password', 'role', 'delete', 'setup-link'].map((one) => `users ${one}`),
     ...['add', 'use', 'list', 'remove'].map((one) => `profile ${one}`),
+    ...['get', 'set', 'clear', 'test'].map((one) => `alerts ${one}`),
     ...[
       'ingest',
       'pull',
