@@ -152,7 +152,7 @@ function sentence(fact: AlertFact, where: string, nowMs: number, undeliveredMs: 
     case 'lane.recovered':
       return `${where} has recovered${fact.lane.isIdle ? ': nothing waits' : ': it delivers again'}.`
     case 'message.parked':
-      return `${where}: ${counted(fact.count, 'record')} parked.`
+      return `${where}: ${fact.count} parked (records, or messages as a whole).`
     case 'messages.dropped':
       return `${where}: ${counted(fact.count, 'message')} lost before delivery.`
     case 'retention.near':

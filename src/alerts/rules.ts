@@ -6,6 +6,7 @@ import type { AlertEvent } from '../contract/alert-words.ts'
 import { isFailing } from '../contract/lane-failing.ts'
 import type { LaneTrouble } from '../delivery/delivery.ts'
 import type { AlertMark } from '../metadata/store.ts'
+import { minuteMs } from '../quantities.ts'
 import { DraftMarks, type Marks } from './marks.ts'
 
 /** What is told of, before it is put into words. */
@@ -73,6 +74,7 @@ function* laneAlerts(
 ): Generator<AlertFact> {
   yield* failureAlerts(lane, look, events, draft)
   yield* counted(lane, 'messages.dropped', lane.droppedMessages, 0, look, events, draft)
+  yield* counted(lane, 'message.parked', lane.parkedRecords, minuteMs, look, events, draft)
   const { oldestPendingMs } = lane
   const holds = oldestPendingMs !== null && look.nowMs - oldestPendingMs > nearRetention * look.undeliveredMs
   const isWanted = events.has('retention.near')
@@ -136,7 +138,10 @@ function isThrough({ isIdle, lastDeliveredMs }: LaneTrouble, sinceMs: number | n
   return isIdle || (lastDeliveredMs !== null && lastDeliveredMs >= (sinceMs ?? 0))
 }
 
-/** A counter that only grows. What is not told yet is in the next one, so nothing of it is held back. */
+/**
+ * What there is more of than at the last look; where there is less (a replay), it counts from there. What is not told yet is in
+ * the next one, so nothing of it is held back.
+ */
 function* counted(
   lane: LaneTrouble,
   type: 'message.parked' | 'messages.dropped',

@@ -8,7 +8,12 @@
 import type { LaneStatus } from '../contract/destination.ts'
 import type { SuccessBody } from '../contract/operations.ts'
 import type { TableProposal } from '../contract/table-proposal.ts'
-import type { DestinationCheck, DestinationSpec, InferRequest } from '../destinations/driver.ts'
+import type {
+  DeliveryErrorClass,
+  DestinationCheck,
+  DestinationSpec,
+  InferRequest,
+} from '../destinations/driver.ts'
 
 /** What a pipe's lanes have in common: for `usage_by_pipe`. */
 export interface PipeBacklog {
@@ -39,6 +44,8 @@ export interface LaneTrouble {
   isIdle: boolean
   lastDeliveredMs: number | null
   droppedMessages: number
+  /** Parked now; a message that is parked as a whole counts once. */
+  parkedRecords: number
   /** When the oldest undelivered message was received; null: there is none, or nobody asked. */
   oldestPendingMs: number | null
 }
@@ -51,7 +58,7 @@ export interface LaneFailure {
   isStuck: boolean
   /** For longer than `destination_max_retry_seconds`. */
   isStalled: boolean
-  error: LaneStatus['last_error']
+  error: { class: DeliveryErrorClass; code: string; message: string } | null
 }
 
 export interface TroubleQuery {

@@ -50,7 +50,7 @@ export interface LaneMetrics {
 
 export interface LaneService extends Delivery {
   metrics(): Promise<DeliveryMetrics>
-  /** Lanes whose next message has failed, that have lost messages, or that were asked for: without a look into the buffer. */
+  /** Lanes whose next message has failed, that have lost or parked messages, or that were asked for: without a look into the buffer. */
   troubles(query: TroubleQuery): Promise<LaneTrouble[]>
 }
 

@@ -1,6 +1,6 @@
 /**
  * Lanes in trouble, for whoever looks every few seconds: of all lanes of this thread those whose next message has failed or
- * that have lost messages. It reads what is in memory; 10,000 lanes take about a millisecond.
+ * that have lost or parked messages. It reads what is in memory; 10,000 lanes take about a millisecond.
  */
 import type { LaneFailure, LaneTrouble, TroubleQuery } from './delivery.ts'
 import type { Lane } from './lane.ts'
@@ -18,7 +18,7 @@ export async function troublesOf(
     const { row, spec } = lane
     if (!workspaces.has(spec.workspaceId)) continue
     const isIdle = lanes.headSeq(spec.pipeId) <= row.cursorSeq
-    const isInTrouble = row.blockingMsgId !== null || row.droppedMessages > 0
+    const isInTrouble = row.blockingMsgId !== null || row.droppedMessages > 0 || lane.parked.rows > 0
     const isAged = withAges && !isIdle
     if (!isInTrouble && !isAged && !wanted.has(spec.destinationId)) continue
     found.push({
@@ -28,6 +28,7 @@ export async function troublesOf(
       isIdle,
       lastDeliveredMs: row.lastDeliveredMs,
       droppedMessages: row.droppedMessages,
+      parkedRecords: lane.parked.rows,
       oldestPendingMs: isAged ? await oldestPendingMs(lane) : null,
     })
   }
@@ -41,7 +42,10 @@ function failureOf(row: LaneState, { isStalled }: Lane): LaneFailure | null {
   return {
     ...{ msgId: blockingMsgId, attempts, firstFailedMs, isStalled },
     isStuck: lastError?.class === 'permanent' && bisectLastSeq === null,
-    error: lastError,
+    error:
+      lastError === null
+        ? null
+        : { class: lastError.class, code: lastError.code, message: lastError.message },
   }
 }
 

@@ -188,7 +188,7 @@ function admitted(t: Test, { operationId }: Operation, answer: Answer): void {
   if (answer.status === 404) t.ok(notThere.has(operationId), `${operationId} finds it: ${answer.text}`)
 }
 /** What is not there for anybody in this test. */
-const notThere = new Set(['getBlockingMessage', 'updateUser', 'deleteUser'])
+const notThere = new Set(['getBlockingMessage', 'updateUser', 'deleteUser', 'testAlerts'])
 
 function lacks(t: Test, { operationId }: Operation, answer: Answer, scope: ApiKeyScope): void {
   t.equal(answer.status, 403, `${operationId}: ${answer.text.slice(0, 200)}`)

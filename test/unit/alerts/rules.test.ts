@@ -14,6 +14,7 @@ const healthy: LaneTrouble = {
   isIdle: true,
   lastDeliveredMs: null,
   droppedMessages: 0,
+  parkedRecords: 0,
   oldestPendingMs: null,
 }
 const failure: LaneFailure = {
@@ -158,6 +159,20 @@ t.test('dropped messages: those since the last one, and none from before', async
   t.same(world.look(20 * minute, dropped(20)), [])
   t.same(world.look(21 * minute, dropped(0)), [], 'a lane whose state was lost counts from nothing')
   t.match(world.look(30 * minute, dropped(1)), [{ count: 1 }])
+})
+
+t.test('parked: those of a minute together, and what a replay took away is no news', async (t) => {
+  const world = new World()
+  const parked = (count: number) => [{ ...healthy, parkedRecords: count }]
+  t.same(world.look(0, parked(1)), [])
+  t.same(world.look(minute - 1, parked(3)), [])
+  world.restart()
+  t.match(world.look(minute, parked(4)), [{ type: 'message.parked', count: 4 }])
+  t.same(world.look(2 * minute, parked(6)), [])
+  t.match(world.look(6 * minute, parked(6)), [{ count: 2 }], 'five minutes later')
+  t.same(world.look(7 * minute, parked(0)), [], 'replayed')
+  t.same(world.look(20 * minute, parked(1)), [])
+  t.match(world.look(21 * minute, parked(1)), [{ count: 1 }])
 })
 
 t.test('retention: at more than 80 % of the time, once', async (t) => {
