@@ -63,6 +63,7 @@ export interface AttemptDeps {
   /** Resolves when the destination's rate allows another request. */
   beforeRequest(signal: AbortSignal): Promise<void>
   messageIdAt?: AttemptProgress['messageIdAt']
+  setAside?: AttemptProgress['setAside']
 }
 
 /** Each of an attempt's requests, and of their steps, may wait for its end: without this, Node.js warns of a leak. */
@@ -73,7 +74,7 @@ export async function attemptDelivery(
   deliver: (signal: AbortSignal, progress: AttemptProgress) => Promise<void>,
   limitMs: number,
   interrupt: AbortSignal,
-  { clock, log, beforeRequest, messageIdAt }: AttemptDeps,
+  { clock, log, beforeRequest, messageIdAt, setAside }: AttemptDeps,
 ): Promise<AttemptOutcome> {
   const controller = new AbortController()
   setMaxListeners(mostListeners, controller.signal)
@@ -97,6 +98,7 @@ export async function attemptDelivery(
       reported = Math.max(reported, records)
     },
     ...(messageIdAt === undefined ? {} : { messageIdAt }),
+    ...(setAside === undefined ? {} : { setAside }),
   }
   const settled = await Promise.race([settle(deliver, controller.signal, progress), hung])
   for (const cancel of cancels) cancel()

@@ -33,6 +33,7 @@ import { ownsEverything } from './lane-ownership.ts'
 import { openLaneService } from './lane-service.ts'
 import { LaneSet } from './lane-set.ts'
 import { type LaneSpec, type LaneState, LaneStoreUnavailableError } from './lane-state.ts'
+import type { NewParked } from './parked.ts'
 import { driverCrashed } from './retry.ts'
 import { allBlocked } from './safe-mode.ts'
 import { WorkerBoard } from './worker-board.ts'
@@ -85,7 +86,7 @@ const lanes = new LaneSet({
   random: Math.random,
   log,
   maxInFlightBytes: data.maxInFlightBytes,
-  parked: { store: metadata.parkedStore, maxBytes: data.maxParkedBytes },
+  parked: { store: { ...metadata.parkedStore, setAside }, maxBytes: data.maxParkedBytes },
   epochs,
   onFatal: fail,
 })
@@ -128,6 +129,16 @@ function pinFor(spec: LaneSpec): PinServerKey {
       if (isIoError(error)) fail(error)
       throw error
     }
+  }
+}
+
+/** As `pinFor`: what the driver makes of its rejection says nothing of the disk. */
+async function setAside(destinationId: string, parked: readonly NewParked[]): Promise<void> {
+  try {
+    await metadata.parkedStore.setAside(destinationId, parked)
+  } catch (error) {
+    if (isIoError(error)) fail(error)
+    throw error
   }
 }
 

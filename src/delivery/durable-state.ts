@@ -47,6 +47,14 @@
  *   |   end, before anything was delivered        |                       |   again, nothing is counted twice      |
  *   | after a damaged row was found, before its   | a failing checksum    | found so again                         |
  *   |   repair                                    |                       |                                        |
+ *   | after records were set aside, before the     | cursor, range;        | the same range: refused again, they are |
+ *   |   destination has the others                | the records parked    |   the same parked rows, one attempt more|
+ *   | after that, before the cursor's move is     | cursor, range;        | the same; stored now after all, a       |
+ *   |   saved                                     | the records parked    |   record may be there and parked        |
+ *   | before a message is parked or skipped       | cursor before it,     | it is tried again                       |
+ *   |                                             |   nothing parked      |                                         |
+ *   | after that save                             | cursor after it,      | goes on behind it                       |
+ *   |                                             |   the message parked  |                                         |
  *   | after its repair, before the first delivery | cursor 0              | from the earliest message kept         |
  *
  * What became of the messages that the cursor moved past (`passed-messages.ts`) is saved in the same transaction as the
@@ -59,7 +67,7 @@ import type { DroppedMessages } from './batch-reader.ts'
 import type { RewindResult } from './delivery.ts'
 import { type LaneLog, openLaneLog } from './lane-log.ts'
 import type { LaneCounts, LaneDeps, LaneSpec, LaneState, PassedMessages } from './lane-state.ts'
-import type { ParkedChange } from './parked.ts'
+import type { NewParked, ParkedChange } from './parked.ts'
 import { parkedMessage, skipCause } from './parking.ts'
 import { passedBetween } from './passed-messages.ts'
 import * as transition from './transitions.ts'
@@ -103,10 +111,13 @@ export class DurableState {
     return this.#saved.cursorSeq
   }
 
-  change(row: LaneState): void {
+  /** `isParked`: what the cursor moves past is parked. */
+  change(row: LaneState, isParked = false): void {
     if (row === this.#row) return
-    const passed = passedBetween(this.#row, row, this.#deps.clock.now())
-    if (passed !== null) this.#passed.push(passed)
+    const before = this.#row
+    const passed = passedBetween(before, row, this.#deps.clock.now())
+    if (passed !== null) this.#passed.push(isParked ? { ...passed, ...parkedRun(passed, before) } : passed)
+    if (passed?.kind === 'delivered' && !isParked) this.#deliveredAgain(before, row)
     this.#row = row
     this.#isDirty = true
   }
@@ -184,6 +195,29 @@ export class DurableState {
     await this.save()
   }
 
+  /** What was parked of these messages before a rewind is stored now. */
+  #deliveredAgain(
+    { cursorSeq: afterSeq }: LaneState,
+    { cursorSeq: throughSeq, generation }: LaneState,
+  ): void {
+    if (generation === 0 || this.#deps.parking.counts.rows === 0) return
+    this.park({ kind: 'delivered_again', afterSeq, throughSeq, generation })
+  }
+
+  /** The cursor moves past what was delivered; `aside` of its records are parked instead. */
+  delivered(row: LaneState, aside: number): void {
+    const records = row.deliveredRecords - this.#row.deliveredRecords - aside
+    this.change(aside === 0 ? row : { ...row, deliveredRecords: row.deliveredRecords - aside })
+    this.count({ deliveredRecords: records })
+  }
+
+  /** The destination refuses the message for good: it is parked and passed, in one save. */
+  async parked(message: MarkedMessage, parked: NewParked): Promise<void> {
+    this.change(transition.afterParked(this.#row, message), true)
+    this.park({ kind: 'passed', parked })
+    await this.save()
+  }
+
   /** Saved with the next change of the row: neither is ever there without the other. */
   park(change: ParkedChange): void {
     this.#parked.push(change)
@@ -227,6 +261,11 @@ export class DurableState {
     const first = run.messages[0]
     return first?.msgId === blockingMsgId ? first : null
   }
+}
+
+/** A message is parked alone, and in no batch. */
+function parkedRun({ lastSeq }: PassedMessages, { attempts }: LaneState) {
+  return { kind: 'parked', firstSeq: lastSeq, batchLastSeq: null, attempts: attempts + 1 } as const
 }
 
 function noCounts({ destinationId, pipeId }: Pick<LaneSpec, 'destinationId' | 'pipeId'>): LaneCounts {

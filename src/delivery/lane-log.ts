@@ -5,6 +5,7 @@ import type { Logger } from '../log.ts'
 import type { AttemptOutcome } from './attempt.ts'
 import type { DroppedMessages } from './batch-reader.ts'
 import type { LaneSpec } from './lane-state.ts'
+import type { NewParked } from './parked.ts'
 
 export interface LaneLog {
   /** It has another name from now on. */
@@ -16,6 +17,7 @@ export interface LaneLog {
   recovered(): void
   dropped(lost: DroppedMessages): void
   skipped(message: StoredMessage): void
+  parked(parked: readonly NewParked[]): void
   rewound(cursorSeq: number): void
   ownershipLost(): void
   notSaved(): void
@@ -61,6 +63,14 @@ export function openLaneLog(log: Logger, spec: LaneSpec): LaneLog {
       else log.error(fields, 'lane.messages_lost')
     },
     skipped: ({ msgId, seq }) => log.info({ ...lane, msg_id: msgId, stream_seq: seq }, 'lane.skipped'),
+    parked(parked) {
+      for (const seq of new Set(parked.map((one) => one.seq))) {
+        const ofMessage = parked.filter((one) => one.seq === seq)
+        const [{ msgId, code, message }] = ofMessage as [NewParked, ...NewParked[]]
+        const records = ofMessage.reduce((sum, { recordCount }) => sum + recordCount, 0)
+        log.warn({ ...lane, msg_id: msgId, stream_seq: seq, records, code, message }, 'lane.parked')
+      }
+    },
     rewound: (cursorSeq) => log.info({ ...lane, cursor_seq: cursorSeq }, 'lane.rewound'),
     ownershipLost: () => log.warn(lane, 'lane.ownership_lost'),
     notSaved: () => log.warn(lane, 'lane.not_saved'),

@@ -139,7 +139,7 @@ export interface LaneCounts {
 /** What became of a run of messages, kept for whoever looks one of them up. Both ends belong to it. */
 export interface PassedMessages {
   /** `rewound`: they are ahead of the lane again, and what was said of them is void. */
-  kind: 'delivered' | 'skipped' | 'dropped' | 'rewound'
+  kind: 'delivered' | 'parked' | 'skipped' | 'dropped' | 'rewound'
   firstSeq: number
   lastSeq: number
   /** The last message of the batch that carried them, whose first was `firstSeq`; null: they were in none. */

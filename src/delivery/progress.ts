@@ -3,6 +3,7 @@
  *
  *   stored ───────────────────────────────▶ the cursor moves; 8 in a row double a size limit, up to the flush plan
  *   stored half-way ──────────────────────▶ the cursor moves past what is stored whole, the rest has failed
+ *   refused, one message, to be parked ───▶ parked, the cursor moves (`refused-records.ts`)
  *   permanent, several messages ──────────▶ bisected: the first part is tried at once
  *   timed out, rolled back ───────────────▶ halved at once; batches stay at that size
  *   timed out, perhaps stored, third time ▶ the same: twice it is repeated under its own identity
@@ -17,6 +18,7 @@ import type { Clock } from './clock.ts'
 import type { DurableState } from './durable-state.ts'
 import type { AttemptCounts } from './lane.ts'
 import type { LaneSpec } from './lane-state.ts'
+import { asParkedFull, type RefusedRecords } from './refused-records.ts'
 import type { RetryWindow } from './retry.ts'
 
 /** An attempt that timed out with an unknown outcome is repeated so often under its own identity, then halved. */
@@ -32,13 +34,15 @@ export class Progress {
   readonly attempts: AttemptCounts = { delivered: 0, transient: 0, permanent: 0 }
   readonly #state: DurableState
   readonly #retry: RetryWindow
+  readonly #refused: RefusedRecords
   readonly #deps: ProgressDeps
   /** Of the range under way, with an unknown outcome. */
   #timeouts = 0
 
-  constructor(state: DurableState, retry: RetryWindow, deps: ProgressDeps) {
+  constructor(state: DurableState, retry: RetryWindow, refused: RefusedRecords, deps: ProgressDeps) {
     this.#state = state
     this.#retry = retry
+    this.#refused = refused
     this.#deps = deps
   }
 
@@ -51,19 +55,37 @@ export class Progress {
    * `messages`: the range that was attempted; `rest`: what is searched for a failing message after it. Returns the
    * messages that the next attempt needs again, in order; the row has the range.
    */
-  settle(
+  async settle(
     outcome: AttemptOutcome,
     messages: readonly MarkedMessage[],
     rest: readonly MarkedMessage[],
     spec: LaneSpec,
-  ): MarkedMessage[] {
+  ): Promise<MarkedMessage[]> {
     if (outcome.kind === 'delivered' || outcome.storedRecords >= recordsOf(messages)) {
       return this.#delivered(messages, rest, spec)
     }
     const left = this.#keepStored(messages, outcome.storedRecords)
-    if (outcome.kind === 'failed') this.#failed(left, rest, outcome, spec)
+    if (outcome.kind === 'failed') {
+      const { error } = outcome
+      const parked = await this.#park(error, left, spec)
+      if (parked === 'passed') return []
+      this.#failed(left, rest, parked === 'full' ? { ...outcome, error: asParkedFull(error) } : outcome, spec)
+    }
     const { batchLastSeq, bisectLastSeq } = this.#state.row
     return [...left, ...rest].filter(({ seq }) => seq <= (bisectLastSeq ?? batchLastSeq!))
+  }
+
+  /** What failed alone, where it is to be parked. Another range is cut behind it. */
+  async #park(error: DeliveryError, left: readonly MarkedMessage[], spec: LaneSpec) {
+    this.#state.dropUnsentNext()
+    const parked = await this.#refused.pass(error, left, spec)
+    if (parked === 'passed') {
+      this.#state.count({ failedAttempts: 1 })
+      this.attempts[error.class] += 1
+      this.#timeouts = 0
+      this.#retry.clear()
+    }
+    return parked
   }
 
   #delivered(
@@ -73,8 +95,8 @@ export class Progress {
   ): MarkedMessage[] {
     const { row } = this.#state
     const now = this.#deps.clock.now()
-    this.#state.change(transition.afterDelivered(row, messages, rest, spec.flush.maxRecords, now))
-    this.#state.count({ deliveredRecords: recordsOf(messages) })
+    const aside = this.#refused.takeAside(messages)
+    this.#state.delivered(transition.afterDelivered(row, messages, rest, spec.flush.maxRecords, now), aside)
     this.attempts.delivered += 1
     this.#timeouts = 0
     this.#retry.resetBackoff()
@@ -90,8 +112,7 @@ export class Progress {
     if (storedRecords <= this.#state.row.recordOffset) return messages
     const now = this.#deps.clock.now()
     const { row, stored, left } = transition.afterPartlyStored(this.#state.row, messages, storedRecords, now)
-    this.#state.change(row)
-    this.#state.count({ deliveredRecords: recordsOf(stored) })
+    this.#state.delivered(row, this.#refused.takeAside(stored))
     this.#timeouts = 0
     this.#retry.clear()
     return left

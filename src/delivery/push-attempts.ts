@@ -10,6 +10,7 @@ import type { AttemptCounts } from './lane.ts'
 import type { LaneDeps, LaneSpec } from './lane-state.ts'
 import { Progress } from './progress.ts'
 import { RateGate } from './rate-gate.ts'
+import { RefusedRecords } from './refused-records.ts'
 import type { RetryWindow } from './retry.ts'
 
 export class PushAttempts {
@@ -18,13 +19,15 @@ export class PushAttempts {
   readonly #driver: LaneDriver
   readonly #progress: Progress
   readonly #rate: RateGate
+  readonly #refused: RefusedRecords
   #abort: (() => void) | null = null
 
-  constructor(state: DurableState, retry: RetryWindow, deps: LaneDeps) {
+  constructor(destinationId: string, state: DurableState, retry: RetryWindow, deps: LaneDeps) {
     this.#deps = deps
     this.#state = state
     this.#driver = new LaneDriver(deps.clock, deps.log)
-    this.#progress = new Progress(state, retry, deps)
+    this.#refused = new RefusedRecords(destinationId, deps.parking, state)
+    this.#progress = new Progress(state, retry, this.#refused, deps)
     this.#rate = new RateGate(deps.clock)
   }
 
@@ -61,6 +64,9 @@ export class PushAttempts {
         log,
         beforeRequest: (signal) => this.#rate.wait(requestsPerSecond, signal),
         messageIdAt: (seq) => this.#messageIdAt(spec.pipeId, seq),
+        ...(spec.onPermanentError === 'park'
+          ? { setAside: (rejected) => this.#refused.setAside(rejected, messages, row) }
+          : {}),
       },
     )
     this.#abort = null
@@ -71,7 +77,7 @@ export class PushAttempts {
     this.#state.log.attempted(batch, row.attempts + 1, outcome, tookMs)
     this.#deps.observed.attempted(spec.type, batch, outcome.kind, tookMs)
     if (outcome.isHung) await this.#driver.close()
-    const left = this.#progress.settle(outcome, messages, rest, spec)
+    const left = await this.#progress.settle(outcome, messages, rest, spec)
     // Its memory is for whoever waits for it: what is left is read again.
     return isUnfinished ? [] : left
   }

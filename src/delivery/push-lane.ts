@@ -76,7 +76,7 @@ export class PushLane implements Lane {
     this.#batches = new BatchReader(spec.pipeId, deps.reader, memory, deps.clock)
     this.#ahead = new ReadAhead(spec.pipeId, deps.reader, memory)
     this.#retry = new RetryWindow(row, deps.clock)
-    this.#attempts = new PushAttempts(this.#state, this.#retry, deps)
+    this.#attempts = new PushAttempts(spec.destinationId, this.#state, this.#retry, deps)
     this.#sleep = new LaneSleep(deps.clock, this.#state, this.#attempts)
     this.#mailbox = new Mailbox(deps.clock, () => this.#interrupt())
   }

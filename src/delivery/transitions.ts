@@ -131,6 +131,12 @@ export function afterSkip(row: LaneState, message: MarkedMessage): LaneState {
   }
 }
 
+/** The destination refuses this message for good, and it is parked. */
+export function afterParked(row: LaneState, message: MarkedMessage): LaneState {
+  assert(message.seq > row.cursorSeq)
+  return movedTo(row, message)
+}
+
 export function afterRewind(row: LaneState, to: Cursor, nowMs: number): LaneState {
   assert(to.seq <= row.cursorSeq)
   return { ...withoutNext(movedTo(row, to)), generation: nextGeneration(row.generation, nowMs) }

@@ -239,7 +239,7 @@ export interface LaneHistoryRow {
   first_seq: number
   last_seq: number
   /** `before`: the lane began behind them. */
-  kind: 'delivered' | 'skipped' | 'dropped' | 'before'
+  kind: 'delivered' | 'parked' | 'skipped' | 'dropped' | 'before'
   at_ms: number
   /** Of the batch that began with `first_seq`; null: they were in none. */
   batch_last_seq: number | null

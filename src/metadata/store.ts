@@ -446,7 +446,9 @@ export interface LaneRecord {
 }
 
 /** `before`: the lane began behind these messages. */
-export type LaneRun = Omit<PassedMessages, 'kind'> & { kind: 'delivered' | 'skipped' | 'dropped' | 'before' }
+export type LaneRun = Omit<PassedMessages, 'kind'> & {
+  kind: 'delivered' | 'parked' | 'skipped' | 'dropped' | 'before'
+}
 
 /** How much of a pipe's running totals the roll-ups include: what a crash left out is added at start. */
 export interface UsageMark {

@@ -7,6 +7,7 @@ import {
   type Batch,
   DeliveryError,
   type DestinationDriver,
+  type RejectedRecord,
 } from '../../src/destinations/driver.ts'
 
 /**
@@ -37,6 +38,10 @@ export class RecordingDestination {
   full: DeliveryError = transient('http_429', 1_000)
   /** With `partly`: every record that was stored, as `<seq>:<index>`. */
   readonly records: string[] = []
+  /** It tells records apart: these are refused, and set aside where the lane does that. */
+  setsAside: (batch: Batch) => RejectedRecord[] = () => []
+  /** After what is refused was set aside. */
+  afterAside: 'store' | 'hang' = 'store'
   react: (batch: Batch, attempt: number) => Reaction = () => 'store'
   readonly #slow = new Set<() => void>()
 
@@ -72,6 +77,12 @@ export class RecordingDestination {
     if (reaction === 'hang') await new Promise(() => {})
     if (reaction === 'slow') await this.#released(signal)
     if (reaction === 'partly') await this.#storePartly(batch, signal, progress)
+    const rejected = this.setsAside(batch)
+    if (rejected.length > 0) {
+      if (progress?.setAside === undefined) throw refusedRecord(rejected[0]!)
+      await progress.setAside(rejected)
+      if (this.afterAside === 'hang') await new Promise(() => {})
+    }
     this.stored.push(...seqs)
     if (reaction === 'lost') throw transient('connection_lost')
   }
@@ -131,4 +142,9 @@ export function timeout(timedOut: 'rolled_back' | 'unknown'): DeliveryError {
 /** Rejects every batch that holds one of these messages, as a database rejects a bad row. */
 export function refusing(...seqs: number[]): (batch: Batch) => Reaction {
   return (batch) => (batch.messages.some((message) => seqs.includes(message.seq)) ? permanent() : 'store')
+}
+
+function refusedRecord(rejected: RejectedRecord): DeliveryError {
+  const { seq: failedSeq, code, message } = rejected
+  return new DeliveryError('permanent', code, message, { fault: 'records', failedSeq, rejected })
 }

@@ -1,0 +1,142 @@
+/**
+ * What a lane with `on_permanent_error: park` does with what its destination refuses for what it holds (`fault: 'records'`).
+ *
+ *   refused records, named by the driver ──setAside──▶ parked, durable ──▶ the driver stores the others ──▶ cursor
+ *   a message alone, its records not told apart ─────▶ parked and passed in one save
+ *   no room (`parked.max_bytes`) ────────────────────▶ refused with `parked_full`: the lane stops there
+ *
+ * A fault of the destination (a wrong password, a missing table) parks nothing.
+ */
+
+import type { MarkedMessage, StoredMessage } from '../buffer/buffer.ts'
+import { records } from '../buffer/record-text.ts'
+import { DeliveryError, type RejectedRecord } from '../destinations/driver.ts'
+import type { DurableState } from './durable-state.ts'
+import type { LaneSpec, LaneState } from './lane-state.ts'
+import type { NewParked, ParkedCause } from './parked.ts'
+import { type Parking, parkedMessage } from './parking.ts'
+
+export class RefusedRecords {
+  readonly #destinationId: string
+  readonly #parking: Parking
+  readonly #state: DurableState
+  /** Set aside since the range under way was cut, by message: they are not delivered. */
+  readonly #aside = new Map<number, Map<number | null, number>>()
+
+  constructor(destinationId: string, parking: Parking, state: DurableState) {
+    this.#destinationId = destinationId
+    this.#parking = parking
+    this.#state = state
+  }
+
+  /** How many records of these messages are parked instead of stored; they are forgotten here. */
+  takeAside(messages: readonly StoredMessage[]): number {
+    let count = 0
+    for (const { seq } of messages) {
+      for (const records of this.#aside.get(seq)?.values() ?? []) count += records
+      this.#aside.delete(seq)
+    }
+    return count
+  }
+
+  /** `AttemptProgress.setAside`: durable when it resolves. Rejects with `parked_full`, and with the store's own error. */
+  async setAside(
+    rejected: readonly RejectedRecord[],
+    messages: readonly StoredMessage[],
+    row: LaneState,
+  ): Promise<void> {
+    const parked = rejectedRecords(rejected, messages, row)
+    const hasRoom = await this.#parking.withRoom(parked, () =>
+      this.#parking.store.setAside(this.#destinationId, parked),
+    )
+    if (!hasRoom) throw parkedFull(rejected[0]!)
+    for (const { seq, recordIndex, recordCount } of parked) {
+      const ofMessage = this.#aside.get(seq) ?? new Map<number | null, number>()
+      this.#aside.set(seq, ofMessage.set(recordIndex, recordCount))
+    }
+    await this.#parking.refresh()
+    this.#state.log.parked(parked)
+  }
+
+  /** The message that failed alone is parked, and the lane past it; `full`: there is no room; null: it is not to be parked. */
+  async pass(
+    error: DeliveryError,
+    messages: readonly MarkedMessage[],
+    spec: LaneSpec,
+  ): Promise<'passed' | 'full' | null> {
+    const [message] = messages
+    if (message === undefined || messages.length > 1) return null
+    if (spec.onPermanentError !== 'park' || error.fault !== 'records') return null
+    const { row } = this.#state
+    const parked = parkedMessage(message, row, row.attempts + 1, causeOf(error))
+    const isPassed = await this.#parking.withRoom([parked], () => this.#state.parked(message, parked))
+    if (!isPassed) return 'full'
+    this.#aside.delete(message.seq)
+    this.#state.log.parked([parked])
+    return 'passed'
+  }
+}
+
+/** What blocks a lane that has no room to park: its own words would not say why it stopped. */
+export function asParkedFull(error: DeliveryError): DeliveryError {
+  if (error.code === parkedFullCode) return error
+  const message = `${fullText} The destination said: ${error.message}`
+  return new DeliveryError(error.class, parkedFullCode, message, error.known)
+}
+
+const parkedFullCode = 'parked_full'
+const fullText =
+  'There is no room to park what the destination refuses: replay or discard parked records, or raise parked.max_bytes.'
+
+function parkedFull(rejected: RejectedRecord): DeliveryError {
+  const { seq, message } = rejected
+  return new DeliveryError('permanent', parkedFullCode, `${fullText} The destination said: ${message}`, {
+    fault: 'records',
+    failedSeq: seq,
+    rejected,
+  })
+}
+
+function causeOf({ code, message, rejected }: DeliveryError): ParkedCause {
+  const { column = null, value = null } = rejected ?? {}
+  return { reason: 'permanent_error', code, message, column, value }
+}
+
+/** One pass over each message. What a driver names twice, or does not have, is left out. */
+function rejectedRecords(
+  rejected: readonly RejectedRecord[],
+  messages: readonly StoredMessage[],
+  row: LaneState,
+): NewParked[] {
+  const attempts = row.attempts + 1
+  const { generation } = row
+  const found: NewParked[] = []
+  for (const message of messages) {
+    const ofMessage = rejected.filter(({ seq }) => seq === message.seq)
+    if (ofMessage.length === 0) continue
+    const whole = ofMessage.find(({ recordIndex }) => recordIndex === null)
+    if (whole !== undefined) {
+      const offset = { generation, recordOffset: message === messages[0] ? row.recordOffset : 0 }
+      found.push(parkedMessage(message, offset, attempts, rejectedCause(whole)))
+      continue
+    }
+    const byIndex = new Map(ofMessage.map((one) => [one.recordIndex, one]))
+    const { msgId, seq, receivedMs } = message
+    let index = 0
+    for (const body of records(message.body)) {
+      const one = byIndex.get(index)
+      if (one !== undefined) {
+        const place = { msgId, seq, receivedMs, recordIndex: index, firstIndex: index }
+        found.push({ ...rejectedCause(one), ...place, recordCount: 1, body, attempts, generation })
+      }
+      index += 1
+    }
+  }
+  return found
+}
+
+function rejectedCause(rejected: RejectedRecord): ParkedCause {
+  const { code, message, column, value } = rejected
+  const place = { column: column ?? null, value: value ?? null }
+  return { reason: 'permanent_error', code, message, ...place }
+}
