@@ -1,6 +1,7 @@
 /** Every operation of the management API, done through the page and looked at through the API. */
 import type { Page } from 'playwright-core'
 import t from 'tap'
+import { alertEventNames } from '../../src/contract/alert-words.ts'
 import type { UsageByHour, UsageHour } from '../../src/contract/usage.ts'
 import { openDashboard } from '../support/dashboard.ts'
 import { startHttpSink } from '../support/http-sink.ts'
@@ -476,6 +477,56 @@ t.test('the audit log says who changed what, before and after', async (t) => {
   t.match(await dialog.innerText(), /"pipe_description": ""[\s\S]*"pipe_description": "seen"/)
   await dialog.getByRole('button', { name: 'Close' }).last().click()
   t.match(await page.locator('details', { hasText: 'Copy as CLI' }).first().textContent(), /pipectl audit/)
+  t.same(problems, [])
+  await close()
+})
+
+t.test('alerts: set up, tested, changed, removed', async (t) => {
+  const { page, problems, close } = await dashboard.visit('admin')
+  const alerts = async () =>
+    (await daemon.api<{ alerts: Record<string, unknown> | null }>('GET', '/v1/alerts')).body.alerts
+  await page.getByRole('link', { name: 'Alerts' }).click()
+  await page.getByLabel('Address').fill('ftp://example.com')
+  await page.getByRole('button', { name: 'Save', exact: true }).click()
+  await page.locator('[aria-invalid="true"] ~ div', { hasText: 'must begin with http' }).waitFor()
+  await page.getByLabel('Address').fill(`${sink.url}/alerts?token=hidden`)
+  await page.getByLabel('Secret to sign with').fill('short')
+  await page.getByRole('button', { name: 'Save', exact: true }).click()
+  await page.locator('[aria-invalid="true"] ~ div', { hasText: 'must be whsec_' }).waitFor()
+  await page.getByLabel('Secret to sign with').fill(`whsec_${Buffer.alloc(32, 1).toString('base64')}`)
+  await page.getByRole('checkbox', { name: /^retention.near/ }).uncheck()
+  const twin = await page.locator('details', { hasText: 'Copy as CLI' }).last().textContent()
+  t.match(twin, /pipectl alerts set --format standard --url-file FILE --ask-secret --events lane\.failing,/)
+  await page.getByRole('button', { name: 'Save', exact: true }).click()
+  await page.getByRole('heading', { name: 'State' }).waitFor()
+  const events = alertEventNames.filter((event) => event !== 'retention.near')
+  t.match(await alerts(), { url: `${sink.url}/alerts?token=[redacted]`, secret: '[redacted]', events })
+  await page.getByRole('button', { name: 'Send a test alert' }).click()
+  await page.getByText('The test alert arrived.').waitFor()
+  t.equal(sink.deliveries.at(-1)?.path, '/alerts?token=hidden')
+  sink.respondWith(() => ({ status: 500, body: 'not <b>today</b>' }))
+  await page.getByRole('button', { name: 'Send a test alert' }).click()
+  await page.getByText(/was not accepted.*responded 500/).waitFor()
+  sink.respondWith(() => ({}))
+  await page.getByRole('checkbox', { name: /^retention.near/ }).check()
+  await page.getByRole('button', { name: 'Save', exact: true }).click()
+  await until('it is stored', async () => String(Object(await alerts()).events).includes('retention.near'))
+  t.match(await alerts(), { secret: '[redacted]' }, 'the secret stays')
+  const viewer = await dashboard.visit('viewer')
+  await viewer.page.getByRole('link', { name: 'Alerts' }).click()
+  await viewer.page.getByRole('heading', { name: 'What is told' }).waitFor()
+  t.equal(await viewer.page.getByRole('button', { name: 'Send a test alert' }).isDisabled(), true)
+  t.equal(await viewer.page.getByLabel('Address').count(), 0, 'no form')
+  await viewer.close()
+  await daemon.api('PUT', '/v1/alerts', { url: 'https://example.com/theirs' })
+  await page.getByRole('checkbox', { name: /^lane.stuck/ }).uncheck()
+  await page.getByRole('button', { name: 'Save', exact: true }).click()
+  await page.getByRole('button', { name: 'Take theirs, drop mine' }).click()
+  await until('theirs is shown', async () =>
+    (await page.getByLabel('Address').inputValue()).endsWith('/theirs'),
+  )
+  t.match(await confirm(page, 'Remove …', /^Remove$/), /forgotten/)
+  t.equal(await alerts(), null)
   t.same(problems, [])
   await close()
 })

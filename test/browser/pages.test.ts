@@ -43,6 +43,7 @@ const places: Record<string, string> = {
   '/keys': 'API keys',
   '/users': 'Users',
   '/audit': 'Audit log',
+  '/alerts': 'Alerts',
   '/service': 'Service',
   '/reference': 'API reference',
   '/nowhere': 'There is no such page',

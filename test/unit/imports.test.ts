@@ -220,7 +220,7 @@ t.test('browsers load of the contract only what has no schemas', async (t) => {
     (one) => /^(dashboard|client)\//.test(one.from) && one.to.startsWith('contract/') && !one.typeOnly,
   )
   const light = [
-    ...['contract/destination-words.ts', 'contract/is-object.ts'],
+    ...['contract/alert-words.ts', 'contract/destination-words.ts', 'contract/is-object.ts'],
     ...['contract/lane-failing.ts', 'contract/secret-url.ts'],
   ]
   t.ok(loaded.length > 0)

@@ -28,6 +28,7 @@ const LanePage = lazy(() => import('../pages/lane/lane.tsx').then((m) => ({ defa
 const KeysPage = lazy(() => import('../pages/keys/keys.tsx').then((m) => ({ default: m.KeysPage })))
 const UsersPage = lazy(() => import('../pages/users/users.tsx').then((m) => ({ default: m.UsersPage })))
 const AuditPage = lazy(() => import('../pages/audit/audit.tsx').then((m) => ({ default: m.AuditPage })))
+const AlertsPage = lazy(() => import('../pages/alerts/alerts.tsx').then((m) => ({ default: m.AlertsPage })))
 const ServicePage = lazy(() =>
   import('../pages/service/service.tsx').then((m) => ({ default: m.ServicePage })),
 )
@@ -98,6 +99,9 @@ function PageAt() {
       </Route>
       <Route path="/audit">
         <AuditPage />
+      </Route>
+      <Route path="/alerts">
+        <AlertsPage />
       </Route>
       <Route path="/service">
         <ServicePage />

@@ -52,6 +52,9 @@ export function Shell({ children }: { children: ReactNode }) {
           <Place to="/audit" pattern="/audit">
             Audit
           </Place>
+          <Place to="/alerts" pattern="/alerts">
+            Alerts
+          </Place>
           <Place to="/service" pattern="/service">
             Service
           </Place>

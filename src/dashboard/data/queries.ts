@@ -80,6 +80,16 @@ export function useKeys() {
   return useQuery({ queryKey: ['keys'], queryFn: async () => (await api.keys.list()).body.api_keys })
 }
 
+/** Also what became of the last ones. */
+export function useAlerts() {
+  const isEnded = useSyncExternalStore(sessionEnd.subscribe, sessionEnd.isEnded)
+  return useQuery({
+    queryKey: ['alerts'],
+    queryFn: async ({ signal }) => (await api.alerts.get(signal)).body,
+    refetchInterval: isEnded ? false : destinationEveryMs,
+  })
+}
+
 /** `after` null: the newest. */
 export function useAudit(after: number | null) {
   return useQuery({
