@@ -2,7 +2,7 @@
 import type { Command } from 'commander'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { elementTexts, singleLine, valueText } from '../client/json-text.ts'
-import { errorLine, faultWords } from '../client/lane-error.ts'
+import { errorLine, faultWords, skipHelps } from '../client/lane-error.ts'
 import {
   allDestinations,
   type DestinationOfPipe,
@@ -69,19 +69,22 @@ export function addLanesCommands(program: Command): void {
       await print(view, options.output)
     },
   })
-  define(lanes, {
+  define<{ force?: boolean }>(lanes, {
     usage: 'skip <destination>',
     summary: 'discard the blocking message and move on; it is not delivered to this destination',
     examples: ['pipectl lanes skip orders/database --yes'],
     output: formats,
     daemon: true,
     destructive: true,
+    options: (command) =>
+      command.option('--force', 'also where no record is at fault, so that it does not help'),
     action: async ([reference], options) => {
       const client = await connect(options)
       const { pipe, destination } = await findDestination(client, reference!)
       const blocking = destination.lane.blocking_msg_id
       const what = blocking === null ? 'the blocking message, if there is one,' : `message ${blocking}`
       const name = fullName(pipe, destination)
+      if (options.force !== true && !skipHelps(destination.lane)) throw noRecordAtFault(name, destination)
       await confirm(`Skip ${what} of ${name}? This destination never receives it.`, options.yes)
       const reply = await client.lanes.skip(pipe.pipe_id, destination.destination_id)
       await print(oneView(reply.text, reply.body.status, [['status', reply.body.status]]), options.output)
@@ -156,6 +159,14 @@ export function addLanesCommands(program: Command): void {
       await print({ ...view, items: () => records }, options.output)
     },
   })
+}
+
+function noRecordAtFault(name: string, { lane }: DestinationOfPipe['destination']): Failure {
+  return new Failure(
+    exitCodes.usage,
+    `skipping would not help: ${name} fails for no record (${errorLine(lane.last_error)}), so the next message would fail the same way`,
+    `correct the destination (\`pipectl destinations test ${name}\`), then \`pipectl lanes retry ${name}\`; --force skips all the same`,
+  )
 }
 
 function nothingBlocks(): Failure {

@@ -1,14 +1,15 @@
 /** `pipectl pipes …`: list, get, create, update, pause, resume, delete. */
 import type { Command } from 'commander'
-import type { PipeDetail, PipeList } from '../client/client.ts'
+import type { Client, PipeDetail, PipeList } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { describeTarget, fullName, kindOf } from '../client/workspace.ts'
+import type { Pipe, PipeUpdate } from '../contract/pipe.ts'
 import { ago, bytes, count, counted } from '../quantities.ts'
 import { connect } from './connection.ts'
 import { type CommonOptions, define, formats, group } from './define.ts'
 import { fieldTable, oneView, print, show, type Table, type View } from './output.ts'
 import { addPipeFieldOptions, type PipeFieldOptions, pipeFields } from './pipe-fields.ts'
-import { findPipe } from './references.ts'
+import { findPipe, pickPipe } from './references.ts'
 import { confirm, say } from './terminal.ts'
 
 export function addPipesCommands(program: Command): void {
@@ -74,11 +75,23 @@ export function addPipesCommands(program: Command): void {
   })
   define(pipes, {
     usage: 'pause <pipe>',
-    summary: 'stop taking records; what is buffered is still delivered',
-    examples: ['pipectl pipes pause orders'],
+    summary: 'stop taking records: clients get 404; what is buffered is still delivered',
+    examples: ['pipectl pipes pause orders --yes'],
     output: formats,
     daemon: true,
-    action: ([reference], options) => update(reference!, { pipe_status: 'paused' }, options),
+    destructive: true,
+    action: async ([reference], options) => {
+      const client = await connect(options)
+      const { body } = await client.pipes.list()
+      const pipe = pickPipe(body.pipes, reference!)
+      const pending = body.usage_by_pipe[pipe.pipe_id]?.pending_messages ?? 0
+      const drains = pending > 0 ? `The ${counted(pending, 'message')} that wait are` : 'What waits is'
+      await confirm(
+        `Pause pipe ${pipe.pipe_name}? Clients get 404 until it is resumed, and what they send then is not kept here. ${drains} still delivered.`,
+        options.yes,
+      )
+      await change(client, pipe, { pipe_status: 'paused' }, options)
+    },
   })
   define(pipes, {
     usage: 'resume <pipe>',
@@ -107,13 +120,12 @@ export function addPipesCommands(program: Command): void {
   })
 }
 
-async function update(
-  reference: string,
-  fields: Parameters<Awaited<ReturnType<typeof connect>>['pipes']['update']>[1],
-  options: CommonOptions,
-): Promise<void> {
+async function update(reference: string, fields: PipeUpdate, options: CommonOptions): Promise<void> {
   const client = await connect(options)
-  const pipe = await findPipe(client, reference)
+  await change(client, await findPipe(client, reference), fields, options)
+}
+
+async function change(client: Client, pipe: Pipe, fields: PipeUpdate, options: CommonOptions): Promise<void> {
   const reply = await client.pipes.update(pipe.pipe_id, fields)
   const { pipe_name, pipe_status } = reply.body.pipe
   say(`Updated pipe ${pipe_name}; it is ${pipe_status}.`)

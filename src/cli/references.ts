@@ -20,7 +20,7 @@ export async function findPipe(client: Client, reference: string): Promise<Pipe>
 }
 
 /** The pipe that a reference names. A name wins over the start of a UUID. */
-function pickPipe(pipes: readonly Pipe[], reference: string): Pipe {
+export function pickPipe(pipes: readonly Pipe[], reference: string): Pipe {
   const exact = pipes.find((pipe) => pipe.pipe_name === reference || pipe.pipe_id === reference.toLowerCase())
   if (exact !== undefined) return exact
   const matches = pipes.filter((pipe) => startsLike(pipe.pipe_id, reference))

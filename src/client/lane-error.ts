@@ -21,6 +21,11 @@ export function errorPlace({ record_index: index, column, value }: ErrorPlace): 
   return parts.join(', ')
 }
 
+/** False where no record is at fault: the next message would fail as this one does. */
+export function skipHelps({ last_error: error }: Pick<LaneStatus, 'last_error'>): boolean {
+  return error?.fault !== 'destination'
+}
+
 /** What it is about, for people; empty for an error that passes by itself. */
 export function faultWords({ fault }: Pick<NonNullable<LastError>, 'fault'>): string {
   if (fault === null) return ''

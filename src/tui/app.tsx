@@ -3,7 +3,7 @@
  *
  *   board ──enter──▶ detail      any page ──?──▶ keys ──any key──▶ back
  *     │ /  filter: typing narrows the board; enter keeps it, esc clears it
- *     │ s, p  question: only y does it
+ *     │ s, b, p  question: only y does it
  *     └ w  rewind: typing says where to; enter does it, esc does not
  *
  * On a wide terminal the detail is shown beside the board, which stays.
@@ -13,6 +13,7 @@
 import { Box, Text, useApp } from 'ink'
 import { useEffect, useState } from 'react'
 import type { Client } from '../client/client.ts'
+import { skipHelps } from '../client/lane-error.ts'
 import { severity } from '../client/workspace.ts'
 import type { OverviewPipe } from '../contract/overview.ts'
 import { count, counted } from '../quantities.ts'
@@ -38,12 +39,15 @@ type Entry =
   | { kind: 'filter' }
   | { kind: 'rewind'; lane: actions.Lane }
   | { kind: 'skip'; lane: actions.Lane }
+  | { kind: 'block'; lane: actions.Lane }
   | { kind: 'pause'; pipe: OverviewPipe }
 
 /** From here on the board keeps its columns beside the detail. */
 const splitWidth = 150
 
 const readOnlyNotice = 'This screen is read-only.'
+const vainSkipNotice =
+  'No record is at fault: skipping does not help. Correct the destination, then r (retry).'
 
 export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000 }: AppProps) {
   const { exit } = useApp()
@@ -91,11 +95,12 @@ export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000
   }
 
   const onEntryKey = (current: Entry, pressed: KeyPress) => {
-    if (current.kind === 'skip' || current.kind === 'pause') {
+    if (current.kind === 'skip' || current.kind === 'block' || current.kind === 'pause') {
       endEntry()
       const isYes = pressed === 'y' || pressed === 'Y'
       if (!isYes) setNotice(current.kind === 'skip' ? 'Not skipped.' : 'Not changed.')
       else if (current.kind === 'skip') act(actions.skip(client, current.lane))
+      else if (current.kind === 'block') act(actions.toggleBlocked(client, current.lane))
       else act(actions.togglePaused(client, current.pipe))
     } else if (pressed === 'escape') {
       if (current.kind === 'filter') setFilter('')
@@ -110,10 +115,18 @@ export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000
     }
   }
   const changes: Record<string, () => void> = {
-    s: () => onLane((chosen) => setEntry({ kind: 'skip', lane: chosen })),
+    s: () =>
+      onLane((chosen) => {
+        if (skipHelps(chosen.destination.lane)) setEntry({ kind: 'skip', lane: chosen })
+        else setNotice(vainSkipNotice)
+      }),
     w: () => onLane((chosen) => setEntry({ kind: 'rewind', lane: chosen })),
     r: () => onLane((chosen) => act(actions.retry(client, chosen))),
-    b: () => onLane((chosen) => act(actions.toggleBlocked(client, chosen))),
+    b: () =>
+      onLane((chosen) => {
+        if (chosen.destination.destination_status === 'active') setEntry({ kind: 'block', lane: chosen })
+        else act(actions.toggleBlocked(client, chosen))
+      }),
     p: () => {
       if (readOnly) setNotice(readOnlyNotice)
       else if (row !== null) setEntry({ kind: 'pause', pipe: row.pipe })
@@ -178,7 +191,10 @@ export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000
           ) : null}
         </Box>
       )}
-      <Footer {...{ entry, typed, notice, filter, readOnly, width }} />
+      <Footer
+        {...{ entry, typed, notice, filter, readOnly, width }}
+        canSkip={lane === null || skipHelps(lane.destination.lane)}
+      />
     </Box>
   )
 }
@@ -221,6 +237,7 @@ function Footer(props: {
   notice: string
   filter: string
   readOnly: boolean
+  canSkip: boolean
   width: number
 }) {
   const { entry, typed, notice, filter, width } = props
@@ -228,13 +245,15 @@ function Footer(props: {
   const text =
     entry?.kind === 'skip'
       ? `Skip? [y/N]  The blocking message of ${actions.laneName(entry.lane)} is then not delivered there.`
-      : entry?.kind === 'pause'
-        ? pauseQuestion(entry.pipe)
-        : entry?.kind === 'rewind'
-          ? `Rewind ${actions.laneName(entry.lane)} to (earliest, stream_seq or time): ${typed}▏`
-          : entry?.kind === 'filter'
-            ? `Filter: ${typed}▏`
-            : notice || `${filtered}${keyLine(props.readOnly, width - filtered.length)}`
+      : entry?.kind === 'block'
+        ? `Block ${actions.laneName(entry.lane)}? [y/N]  Nothing is delivered to it; its backlog is kept.`
+        : entry?.kind === 'pause'
+          ? pauseQuestion(entry.pipe)
+          : entry?.kind === 'rewind'
+            ? `Rewind ${actions.laneName(entry.lane)} to (earliest, stream_seq or time): ${typed}▏`
+            : entry?.kind === 'filter'
+              ? `Filter: ${typed}▏`
+              : notice || `${filtered}${keyLine(props.readOnly, width - filtered.length, props.canSkip)}`
   return (
     <Text wrap="truncate" dimColor={entry === null && notice === ''} bold={entry !== null}>
       {text}

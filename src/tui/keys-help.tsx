@@ -6,9 +6,9 @@ const keyTable = [
   ['Home End g G', 'the first line, the last line'],
   ['n', 'the next lane that is stuck'],
   ['enter', 'show it in full; esc: back'],
-  ['s', 'skip the blocking message of a lane (asks)'],
+  ['s', 'skip the blocking message of a lane, where a record is at fault (asks)'],
   ['r', 'retry the blocking message now, and wait for the outcome'],
-  ['b', 'block the destination, or unblock it'],
+  ['b', 'block the destination (asks), or unblock it'],
   ['w', 'rewind the lane: earliest, a stream_seq or a time'],
   ['p', 'pause the pipe, or resume it (asks)'],
   ['/', 'filter by name, state or kind'],
@@ -31,9 +31,9 @@ export function KeysHelp({ height, readOnly }: { height: number; readOnly: boole
 }
 
 /** The keys that fit, whole; `?` shows all. */
-export function keyLine(readOnly: boolean, width: number): string {
+export function keyLine(readOnly: boolean, width: number, canSkip = true): string {
   const always = ['? keys', 'q quit', '↑↓ choose', 'n next stuck', 'enter detail', '/ filter']
-  const writing = ['s skip', 'r retry', 'b block', 'p pause', 'w rewind']
+  const writing = [...(canSkip ? ['s skip'] : []), 'r retry', 'b block', 'p pause', 'w rewind']
   const all = readOnly ? always : [...always, ...writing]
   const fits = all.filter((_, index) => all.slice(0, index + 1).join('  ').length <= width)
   return fits.join('  ')

@@ -100,6 +100,11 @@ async function setStatus(
   const { pipe, destination } = await findDestination(client, reference)
   const reply = await client.destinations.setStatus(pipe.pipe_id, destination.destination_id, status)
   const now = reply.body.destination_status
-  say(`${fullName(pipe, destination)} is ${now}.`)
+  const pending = counted(destination.lane.pending_messages, 'message')
+  const after =
+    now === 'blocked'
+      ? `nothing is delivered to it until it is unblocked; its backlog (${pending}) is kept, as long as the buffer keeps what is not delivered`
+      : `its backlog (${pending}) is delivered now`
+  say(`${fullName(pipe, destination)} is ${now}: ${after}.`)
   await print(oneView(reply.text, destination.destination_id, [['destination_status', now]]), options.output)
 }

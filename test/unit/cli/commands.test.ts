@@ -52,7 +52,9 @@ t.test('pipes are created, listed, shown, changed, paused, resumed and deleted',
   )
   const changed = await json('pipes', 'update', 'orders', '--no-ingest-ip', '--geo', 'city=town')
   t.match(changed, { pipe: { pipe_add_ingest_ip: false, pipe_ingest_geo_city_field: 'town' } })
-  t.match(await json('pipes', 'pause', 'orders'), { pipe: { pipe_status: 'paused' } })
+  const paused = await pipectl('pipes', 'pause', 'orders')
+  t.match(paused, { code: 2, stderr: /Clients get 404 until it is resumed.*still delivered.*\n.*add --yes/ })
+  t.match(await json('pipes', 'pause', 'orders', '--yes'), { pipe: { pipe_status: 'paused' } })
   t.match(await json('pipes', 'resume', id.slice(0, 8)), { pipe: { pipe_status: 'active' } })
   t.equal((await pipectl('pipes', 'update', 'orders')).code, 2, 'nothing to change')
   await json('pipes', 'create', 'gone')
@@ -334,6 +336,32 @@ t.test('a lane that is blocked: shown, looked into, retried, skipped, rewound', 
   const before = sink.deliveries.length
   t.type((await json('lanes', 'rewind', 'lanes', '--to', 'earliest', '--yes')).cursor_seq, 'number')
   await until('the message is delivered after all', () => sink.deliveries.length > before)
+})
+
+t.test('skip is refused where no record is at fault, unless it is forced', async (t) => {
+  sink.respondWith(() => ({ status: 401, body: 'who are you' }))
+  const { pipe_id: pipeId } = await json('pipes', 'create', 'unauthorised')
+  await json('destinations', 'create', 'unauthorised', '--url', `${sink.url}/x`, '--name', 'shop')
+  await daemon.ingest(pipeId, '{"n": 1}')
+  await until('the endpoint has refused it', async () => {
+    const { lanes } = await json('lanes', 'list', 'unauthorised')
+    return lanes[0].blocking_msg_id !== null && lanes[0].last_error?.fault === 'destination'
+  })
+  const refused = await pipectl('lanes', 'skip', 'unauthorised/shop', '--yes')
+  t.match(refused, {
+    code: 2,
+    stderr:
+      /skipping would not help: unauthorised\/shop fails for no record \(http_401: .*\n.*lanes retry unauthorised\/shop/,
+  })
+  t.match(await json('lanes', 'list', 'unauthorised'), { lanes: [{ skipped_messages: 0 }] })
+  t.equal((await pipectl('lanes', 'skip', 'unauthorised/shop', '--yes', '--force')).code, 0)
+  t.match(await json('lanes', 'list', 'unauthorised'), { lanes: [{ skipped_messages: 1 }] })
+  const blocked = await pipectl('destinations', 'block', 'unauthorised/shop')
+  t.match(blocked, {
+    code: 0,
+    stderr: /unauthorised\/shop is blocked: nothing is delivered.*backlog \(0 messages\) is kept/,
+  })
+  t.equal((await pipectl('pipes', 'delete', 'unauthorised', '--yes')).code, 0)
 })
 
 t.test('limits and origins', async (t) => {

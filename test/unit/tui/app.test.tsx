@@ -81,6 +81,10 @@ t.test('block, pause, rewind, filter and the page of keys', async (t) => {
   press('G')
   await shows(/▶ +http-endpoint/)
   press('b')
+  await shows(/Block orders\/http-endpoint\? \[y\/N\] {2}Nothing is delivered to it; its backlog is kept/)
+  press('\r')
+  await shows(/Not changed/)
+  press('by')
   await shows(/http-endpoint +blocked/)
   press('b')
   await shows(/http-endpoint is active/)
@@ -94,6 +98,30 @@ t.test('block, pause, rewind, filter and the page of keys', async (t) => {
   press('\x1b')
   await shows(/▶/)
   t.equal((await daemon.lane(pipeId, destinationId)).cursor_seq, 0)
+})
+
+t.test('skip is not offered where no record is at fault', async (t) => {
+  const lockedId = await daemon.createPipe({ pipe_name: 'locked' })
+  sink.respondWith(() => ({ status: 401 }))
+  const shopId = await daemon.createDestination(lockedId, {
+    destination_type: 'destination_http_endpoint',
+    destination_name: 'shop',
+    destination_config: { url: `${sink.url}/locked` },
+  })
+  await daemon.ingest(lockedId, '{"n":1}')
+  await until('it is refused', async () => (await daemon.lane(lockedId, shopId)).last_error !== null)
+  const { press, shows, frame } = open(t)
+  press('/locked\r')
+  await shows(/\[locked\]/)
+  press('G')
+  await shows(/▶ +shop/)
+  t.notMatch(frame(), /s skip/)
+  press('s')
+  await shows(/No record is at fault: skipping does not help\. Correct the destination, then r/)
+  press('y')
+  t.equal((await daemon.lane(lockedId, shopId)).skipped_messages, 0)
+  sink.respondWith(() => ({ status: 422 }))
+  await daemon.api('DELETE', `/v1/pipes/${lockedId}`)
 })
 
 t.test('--read-only changes nothing, whatever is pressed', async (t) => {

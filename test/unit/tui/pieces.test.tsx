@@ -250,4 +250,5 @@ t.test('the line of keys holds whole keys, as many as fit', async (t) => {
   t.match(keyLine(false, 80), /r retry$/)
   t.ok(keyLine(false, 80).length <= 80)
   t.notMatch(keyLine(true, 200), /skip/)
+  t.notMatch(keyLine(false, 200, false), /skip/)
 })

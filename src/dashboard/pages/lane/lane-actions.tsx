@@ -2,6 +2,7 @@
 import { useState } from 'react'
 import { useLocation } from 'wouter'
 import { command, destinationName } from '../../../client/cli-twin.ts'
+import { skipHelps } from '../../../client/lane-error.ts'
 import type { Destination } from '../../../contract/destination.ts'
 import { bytes, counted } from '../../../quantities.ts'
 import { api } from '../../data/api.ts'
@@ -10,7 +11,7 @@ import { Button, Choice, formStyles, TextField } from '../../ui/controls.tsx'
 import { Confirm, FormDialog } from '../../ui/dialog.tsx'
 import { FailureNotice, fieldErrors } from '../../ui/failure.tsx'
 import { nameOf } from '../../ui/lane-words.tsx'
-import { CliTwin } from '../../ui/layout.tsx'
+import { CliTwin, Soft } from '../../ui/layout.tsx'
 import { say } from '../../ui/toasts.tsx'
 
 type Asking = 'skip' | 'rewind' | 'block' | 'unblock' | 'delete' | 'pin'
@@ -27,6 +28,7 @@ export function LaneActions({ pipeName, destination, blockingRecords }: LaneActi
   const { lane, pipe_id: pipeId, destination_id: id, destination_type: type } = destination
   const isBlocked = destination.destination_status === 'blocked'
   const isFailing = lane.blocking_msg_id !== null && !isBlocked
+  const canSkip = !isFailing || skipHelps(lane)
   const twin = command('lanes', 'retry', destinationName(pipeName, destination))
   const retry = useChange(() => api.lanes.retry(pipeId, id))
   const runRetry = () =>
@@ -44,9 +46,11 @@ export function LaneActions({ pipeName, destination, blockingRecords }: LaneActi
             <Button look="primary" changes disabled={!isFailing || retry.isPending} onClick={runRetry}>
               Retry now
             </Button>
-            <Button changes disabled={!isFailing} onClick={() => setAsking('skip')}>
-              Skip the message …
-            </Button>
+            {canSkip ? (
+              <Button changes disabled={!isFailing} onClick={() => setAsking('skip')}>
+                Skip the message …
+              </Button>
+            ) : null}
           </>
         )}
         <Button changes onClick={() => setAsking('rewind')}>
@@ -64,6 +68,12 @@ export function LaneActions({ pipeName, destination, blockingRecords }: LaneActi
           Delete …
         </Button>
       </div>
+      {canSkip ? null : (
+        <Soft>
+          No record is at fault, so skipping one would not help: the next would fail the same way. Correct the
+          destination, test it under Change, then retry. Nothing is lost meanwhile.
+        </Soft>
+      )}
       {isFailing ? <CliTwin command={twin} /> : null}
       {asking === 'rewind' ? (
         <Rewind pipeName={pipeName} destination={destination} onClose={close} />
