@@ -192,6 +192,26 @@ export interface BufferReader {
   close(): Promise<void>
 }
 
+/** A message without its body. */
+export interface ListedMessage extends Omit<StoredMessage, 'pipeId' | 'body'> {
+  /** Of its records' text. */
+  bytes: number
+}
+
+/** Messages between two others of a pipe, newest first; at most `limit`. */
+export interface MessageListing {
+  beforeSeq: number
+  afterSeq: number
+  limit: number
+}
+
+/** For whoever looks messages up. It takes turns with other work of the thread, but each turn takes its time. */
+export interface MessageLookup {
+  /** Null: it is not kept. */
+  find(msgId: string): Promise<StoredMessage | null>
+  list(pipeId: string, listing: MessageListing): Promise<ListedMessage[]>
+}
+
 /** How far every lane of a pipe has come; retention keeps what lies after it. */
 export interface LowWatermark {
   pipeId: string

@@ -3,9 +3,10 @@
  * what kind it is; each kind has one line per function here.
  */
 import type { Logger, LogSettings } from '../log.ts'
-import type { Appender, AppenderPort, BufferFeed, BufferReader, OpenBuffer } from './buffer.ts'
+import type { Appender, AppenderPort, BufferFeed, BufferReader, MessageLookup, OpenBuffer } from './buffer.ts'
 import { giveUpBallastWhenFull, leaveBallast } from './segments/disk-guard.ts'
 import { openSegmentFeed } from './segments/feed.ts'
+import { MessageSearch } from './segments/message-search.ts'
 import { openSegmentBuffer } from './segments/open-buffer.ts'
 import type { SegmentsSpec } from './segments/protocol.ts'
 import { openSegmentReader } from './segments/reader.ts'
@@ -36,6 +37,11 @@ export function openPortAppender(port: AppenderPort): Appender {
 /** For reading, in any thread, once it has been opened for writing. */
 export function openBufferReader(spec: BufferSpec, log: Logger): BufferReader {
   return openSegmentReader(spec, log)
+}
+
+/** In any thread, once it has been opened for writing. It holds nothing open. */
+export function openMessageLookup(spec: BufferSpec): MessageLookup {
+  return new MessageSearch(spec.dir)
 }
 
 export function openBufferFeed(spec: BufferSpec): BufferFeed {

@@ -12,6 +12,15 @@ export const resourceLimits = {
    * message is known.
    */
   historyRowsPerLane: 100_000,
+  /** Of a message that somebody looks at: its first records, and their text together. */
+  shownRecords: 20,
+  shownRecordBytes: 4 * MiB,
+  messagesPerPage: 200,
+  /** Live tails: of a workspace, of all; the text of one step, and of a record, beyond which it is left out. */
+  tailsPerWorkspace: 8,
+  tails: 64,
+  tailRunBytes: 1 * MiB,
+  tailRecordBytes: 256 * KiB,
   /** Of one lane in one response; a page of messages has no more. */
   shownHistoryRuns: 250,
   /** A number, or text for a numeric column, longer than this is no value of such a column. */

@@ -1,0 +1,82 @@
+/**
+ * Waiting for a commit of a pipe. Listened for only while somebody waits, and a little longer: every listener costs the
+ * writer a copy of what it says.
+ */
+import type { BufferFeed } from '../buffer/buffer.ts'
+
+const lingerMs = 10_000
+
+export interface CommitWait {
+  /** True: there was a commit since `after` was called; false: the time is over. */
+  wait(): Promise<boolean>
+  cancel(): void
+}
+
+interface Waiting {
+  pipeId: string
+  isDone: boolean
+  done(isCommitted: boolean): void
+}
+
+export class Commits {
+  readonly #openFeed: () => BufferFeed
+  readonly #waiting = new Set<Waiting>()
+  #feed: BufferFeed | null = null
+  #closing: NodeJS.Timeout | null = null
+  #isEnded = false
+
+  constructor(openFeed: () => BufferFeed) {
+    this.#openFeed = openFeed
+  }
+
+  after(pipeId: string, waitMs: number): CommitWait {
+    this.#listen()
+    let resolve: (isCommitted: boolean) => void = () => {}
+    const settled = new Promise<boolean>((settle) => {
+      resolve = settle
+    })
+    const timer = setTimeout(() => one.done(false), waitMs)
+    const one: Waiting = {
+      pipeId,
+      isDone: false,
+      done: (isCommitted) => {
+        if (one.isDone) return
+        one.isDone = true
+        clearTimeout(timer)
+        this.#waiting.delete(one)
+        if (this.#waiting.size === 0) this.#closeLater()
+        resolve(isCommitted)
+      },
+    }
+    this.#waiting.add(one)
+    if (this.#isEnded) one.done(false)
+    return { wait: () => settled, cancel: () => one.done(false) }
+  }
+
+  end(): void {
+    this.#isEnded = true
+    for (const one of [...this.#waiting]) one.done(false)
+    this.#close()
+  }
+
+  #listen(): void {
+    if (this.#closing !== null) clearTimeout(this.#closing)
+    this.#closing = null
+    if (this.#feed !== null || this.#isEnded) return
+    this.#feed = this.#openFeed()
+    this.#feed.onCommitted((pipes) => {
+      for (const [pipeId] of pipes)
+        for (const one of [...this.#waiting]) if (one.pipeId === pipeId) one.done(true)
+    })
+  }
+
+  #closeLater(): void {
+    this.#closing = setTimeout(() => this.#close(), lingerMs)
+    this.#closing.unref()
+  }
+
+  #close(): void {
+    this.#feed?.close()
+    this.#feed = null
+  }
+}

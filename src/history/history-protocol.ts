@@ -1,0 +1,20 @@
+/** What passes between main and the history thread: calls by number, responses by the same number. */
+import type { BufferSpec } from '../buffer/open.ts'
+import type { LogSettings } from '../log.ts'
+import type { History } from './history.ts'
+
+export interface HistoryThreadData {
+  buffer: BufferSpec
+  log: LogSettings
+}
+
+export type HistoryMethod = keyof History
+
+export type ToHistory =
+  | { kind: 'call'; id: number; method: HistoryMethod; args: unknown[] }
+  /** Waits end empty; the thread ends. */
+  | { kind: 'close' }
+
+export type FromHistory =
+  | { kind: 'result'; id: number; value: unknown }
+  | { kind: 'failure'; id: number; message: string }

@@ -1,0 +1,42 @@
+/** The history thread: serves looks at the buffer, beside the thread that delivers. It ends when main asks it to. */
+import assert from 'node:assert'
+import { parentPort, workerData } from 'node:worker_threads'
+import { openBufferFeed, openBufferReader, openMessageLookup } from '../buffer/open.ts'
+import { openLog } from '../log.ts'
+import { describeFatalErrors } from '../storage-error.ts'
+import { Commits } from './commits.ts'
+import type { FromHistory, HistoryThreadData, ToHistory } from './history-protocol.ts'
+import { openStoredHistory } from './stored-history.ts'
+
+assert(parentPort !== null)
+const port = parentPort
+const { buffer, log: settings } = workerData as HistoryThreadData
+describeFatalErrors('looking at the buffer in', buffer.dir)
+const log = openLog(settings, 'history')
+const reader = openBufferReader(buffer, log)
+const commits = new Commits(() => openBufferFeed(buffer))
+const history = openStoredHistory(reader, openMessageLookup(buffer), commits)
+
+port.on('message', (message: ToHistory) => {
+  if (message.kind === 'call') void respond(message)
+  else void close()
+})
+
+async function respond({ id, method, args }: Extract<ToHistory, { kind: 'call' }>): Promise<void> {
+  try {
+    post({ kind: 'result', id, value: await Reflect.apply(history[method], history, args) })
+  } catch (error) {
+    log.error({ err: error, method }, 'history.call_failed')
+    post({ kind: 'failure', id, message: error instanceof Error ? error.message : String(error) })
+  }
+}
+
+async function close(): Promise<void> {
+  commits.end()
+  await reader.close()
+  port.close()
+}
+
+function post(message: FromHistory): void {
+  port.postMessage(message)
+}
