@@ -146,7 +146,7 @@ function openDashboard(
 type ManagementParts = Stores & Accounting & Pick<ManagementDeps, 'passwords' | 'serviceFacts' | 'testAlert'>
 
 function routesOf(parts: ManagementParts, log: Logger): Route[] {
-  const { metadata, changes, buffer, delivery, directory, usage, egress } = parts
+  const { metadata, changes, buffer, delivery, history, directory, usage, egress } = parts
   const deps: ManagementDeps = {
     metadata,
     passwords: parts.passwords,
@@ -155,6 +155,7 @@ function routesOf(parts: ManagementParts, log: Logger): Route[] {
     ingestTotals: () => parts.ingestTotals.ofPipes((pipeId) => directory.pipe(pipeId) !== undefined),
     changes,
     delivery,
+    history,
     headSeq: () => buffer.headSeq(),
     checkTarget: (type, config) => targetFault(type, config, egress),
     isPrivateDenied: () => isPrivateDenied(egress),

@@ -13,6 +13,7 @@ import type { DriverSettings, EgressPolicy } from './destinations/driver.ts'
 import { type Authenticate, createAuthenticate } from './directory/authenticate.ts'
 import type { Directory, DirectorySource } from './directory/directory.ts'
 import { openDirectory } from './directory/directory-cache.ts'
+import { type HistoryHandle, openHistory } from './history/history-proxy.ts'
 import { SharedCounters } from './ingest/shared-counters.ts'
 import type { Logger } from './log.ts'
 import { type Change, type Changes, localChanges } from './metadata/changes.ts'
@@ -43,6 +44,7 @@ export interface Stores {
   changes: Changes
   buffer: OpenBuffer
   delivery: DeliveryHandle
+  history: HistoryHandle
   directory: Directory
   /** What the directory is filled from: for its copies in other threads. */
   directorySource: DirectorySource
@@ -102,6 +104,8 @@ export async function openStores(
   })
   shutdown.set('close delivery', () => delivery.close())
   shutdown.set('end waiting pulls', () => delivery.endPulls())
+  const history = openHistory({ buffer: spec, log: logSettings(settings) })
+  shutdown.set('close history', () => history.close())
   const directorySource: DirectorySource = {
     ...metadata.directory,
     async key(hash) {
@@ -125,6 +129,7 @@ export async function openStores(
     changes,
     buffer,
     delivery,
+    history,
     directory,
     directorySource,
     authenticate,

@@ -21,6 +21,7 @@ export const shutdownDeadlinesMs = {
   'close connections': 1_000,
   'close geolocation': 1_000,
   'close parsers': 1_000,
+  'close history': 2_000,
   /** Attempts under way have 10 s, then they are aborted and every lane is saved: delivery-proxy.ts. */
   'close delivery': 22_000,
   'close buffer': 10_000,

@@ -22,6 +22,10 @@ export const errorCatalogue = {
     message: 'No alerts are set up for this workspace: PUT /v1/alerts first.',
   },
   no_blocking_message: { status: 404, message: 'No message is blocking this lane.' },
+  message_not_found: {
+    status: 404,
+    message: 'No such message: there never was one with this id, or it is no longer kept.',
+  },
   parked_not_found: {
     status: 404,
     message:

@@ -7,6 +7,7 @@ import { alertOperations } from './alert-operations.ts'
 import { auditOperations } from './audit-operations.ts'
 import { healthOperations, ingestOperations, pullOperations } from './data-operations.ts'
 import { destinationOperations } from './destination-operations.ts'
+import { messageOperations } from './message-operations.ts'
 import type { Operation } from './operation.ts'
 import { userOperations } from './user-operations.ts'
 import { apiKeyOperations, pipeOperations, pipeSettingOperations } from './workspace-operations.ts'
@@ -16,6 +17,7 @@ export const operations = [
   ...pipeOperations,
   ...destinationOperations,
   ...pipeSettingOperations,
+  ...messageOperations,
   ...apiKeyOperations,
   ...userOperations,
   ...auditOperations,

@@ -4,6 +4,7 @@ import { AlertsShown, AlertsTested } from './alerts.ts'
 import { ApiKey } from './api-key.ts'
 import { AuditList } from './audit.ts'
 import { Destination, TableColumn } from './destination.ts'
+import { MessageDetail, MessageList } from './message.ts'
 import { Overview } from './overview.ts'
 import { AllowedOrigin, Pipe, PipeLimits, PipeUsage } from './pipe.ts'
 import { notReadyReasons, readyWarnings } from './ready-words.ts'
@@ -105,6 +106,8 @@ export const responseBodies = {
   auditList: AuditList,
   alerts: AlertsShown,
   alertsTested: AlertsTested,
+  message: MessageDetail,
+  messageList: MessageList,
   overview: Overview,
   usageByHour: UsageByHour,
   laneByHour: LaneByHour,

@@ -48,7 +48,7 @@ export async function laneStatus({
   }
 }
 
-function shownError(error: LaneError | null): LaneStatus['last_error'] {
+export function shownError(error: LaneError | null): LaneStatus['last_error'] {
   if (error === null) return null
   const { recordIndex, ...shown } = error
   return { ...shown, record_index: recordIndex }

@@ -22,6 +22,7 @@ interface Call {
   origin: string
   apiKey: string
   user: string
+  message: string
 }
 type Handler = (call: Call) => Promise<unknown>
 
@@ -119,6 +120,8 @@ function handlersOf(m: Management): Record<ManagementOperationId, Handler> {
     createUser: lasting(ofWorkspace(m.createUser)),
     updateUser: lasting((c) => m.updateUser(c.workspaceId, c.user, c.body)),
     deleteUser: (c) => m.deleteUser(c.workspaceId, c.user),
+    getMessage: (c) => m.getMessage(c.principal, c.message),
+    listMessages: (c) => m.listMessages(c.workspaceId, c.pipe, c.query),
     listAudit: (c) => m.listAudit(c.principal, c.query),
     getAlerts: (c) => m.getAlerts(c.workspaceId),
     putAlerts: ofWorkspace(m.putAlerts),
@@ -152,5 +155,6 @@ function callOf({ params, principal, body, query }: ApiRequest): Call {
     origin: params.origin_id ?? '',
     apiKey: params.api_key_id ?? '',
     user: params.user_id ?? '',
+    message: params.msg_id ?? '',
   }
 }

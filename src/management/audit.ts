@@ -3,7 +3,7 @@ import { auditPage } from '../contract/audit.ts'
 import { type FieldErrors, throwIfErrors } from '../contract/validate.ts'
 import type { Principal } from '../directory/principal.ts'
 import type { Actor, Metadata, StoredDestination } from '../metadata/store.ts'
-import { wholeNumber } from './query-parameters.ts'
+import { isoMoment, wholeNumber } from './query-parameters.ts'
 
 export function auditUseCases({ metadata }: { metadata: Pick<Metadata, 'audit'> }) {
   return {
@@ -13,9 +13,7 @@ export function auditUseCases({ metadata }: { metadata: Pick<Metadata, 'audit'> 
       const limit =
         wholeNumber(query.get('limit'), 'limit', { min: 1, max: auditPage.max }, errors) ?? auditPage.default
       const after = wholeNumber(query.get('after'), 'after', { min: 1, max: Number.MAX_SAFE_INTEGER }, errors)
-      const since = query.get('since')
-      const sinceMs = since === null ? null : Date.parse(since)
-      if (Number.isNaN(sinceMs)) errors.since = 'must be an ISO 8601 time such as 2026-01-31T12:00:00Z'
+      const sinceMs = isoMoment(query.get('since'), 'since', errors)
       throwIfErrors(errors)
       const { entries, next } = await metadata.audit.list(workspaceId, {
         limit,

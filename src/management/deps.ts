@@ -2,6 +2,7 @@
 import type { DestinationType } from '../contract/destination.ts'
 import type { Overview } from '../contract/overview.ts'
 import type { Delivery } from '../delivery/delivery.ts'
+import type { History } from '../history/history.ts'
 import type { Changes } from '../metadata/changes.ts'
 import type { Passwords } from '../metadata/password-hash.ts'
 import type { IngestCounts, Metadata, StoredAlerts } from '../metadata/store.ts'
@@ -10,6 +11,8 @@ export interface ManagementDeps {
   metadata: Metadata
   passwords: Passwords
   delivery: Delivery
+  /** What the buffer holds, for people who look. */
+  history: History
   /** The directory and the lanes have subscribed. */
   changes: Changes
   /** The newest committed seq of the buffer: where a destination that starts "now" begins. */

@@ -10,6 +10,7 @@ import type { ManagementDeps, PublishChange } from './deps.ts'
 import { destinationUseCases } from './destinations.ts'
 import { laneUseCases } from './lanes.ts'
 import { limitsUseCases } from './limits.ts'
+import { messageUseCases } from './messages.ts'
 import { originUseCases } from './origins.ts'
 import { overviewUseCases } from './overview.ts'
 import { parkedUseCases } from './parked.ts'
@@ -35,6 +36,7 @@ export function openManagement(deps: ManagementDeps) {
     ...userUseCases(deps),
     ...auditUseCases(deps),
     ...alertUseCases(deps),
+    ...messageUseCases(deps),
     ...overviewUseCases(deps),
     ...usageUseCases(deps),
   }

@@ -44,6 +44,8 @@ const decisions: Record<OperationId, readonly [scope: ApiKeyScope | null, bound:
   deleteLimits: ['manage', 'its_pipe'],
   addAllowedOrigin: ['manage', 'its_pipe'],
   removeAllowedOrigin: ['manage', 'its_pipe'],
+  getMessage: ['read', 'its_part'],
+  listMessages: ['read', 'its_pipe'],
   listApiKeys: ['read', 'its_part'],
   createApiKey: ['manage', 'its_part'],
   rotateApiKey: ['manage', 'its_part'],
@@ -121,6 +123,7 @@ async function call(operation: Operation, where: Place, key: string): Promise<An
     .replace('{origin_id}', where.origin)
     .replace('{api_key_id}', where.apiKey)
     .replace('{user_id}', unknownId)
+    .replace('{msg_id}', unknownId)
   const query = operation.operationId === 'pullMessage' ? '?wait_ms=0' : ''
   const takesBody = operation.request !== undefined
   const body = takesBody ? (bodies[operation.operationId as OperationId] ?? {}) : undefined

@@ -165,11 +165,7 @@ interface FoundIn {
 }
 
 /** Seqs may jump: what counts is rows. */
-function findIn(
-  db: Database.Database,
-  msgId: string,
-  { firstSeq, lastSeq }: Span,
-): FoundIn {
+function findIn(db: Database.Database, msgId: string, { firstSeq, lastSeq }: Span): FoundIn {
   const rows = db
     .prepare('SELECT seq, msg_id FROM message WHERE seq BETWEEN ? AND ? ORDER BY seq LIMIT ?')
     .raw()
