@@ -3,14 +3,27 @@
  *
  *   refused ──1,000 a call──▶ lane keeps them (durable) ──▶ the driver commits the others
  *                               └── cannot ──▶ rejects: nothing of the batch is stored, it is repeated
+ *
+ * What a crash leaves of a batch in a database (one transaction; with exactly_once the lane's row moves in it):
+ *
+ *   before the lane has kept them       nothing stored, nothing kept: the batch is repeated
+ *   after it, before the COMMIT         nothing stored; kept, and kept again under the same places by the next attempt
+ *   after the COMMIT, its reply lost    both. Repeated: at least once; with exactly_once the row says that nothing is left
+ *
+ * A record that was kept and is taken by the next attempt, because somebody has changed the table meanwhile, is in both places.
  */
+import assert from 'node:assert'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import { type AttemptProgress, DeliveryError, type RejectedRecord } from './driver.ts'
 
 export type SetAside = NonNullable<AttemptProgress['setAside']>
 
 /** Durable when it resolves. Rejects with a transient DeliveryError. */
-export async function setAsideAll(setAside: SetAside, rejected: readonly RejectedRecord[]): Promise<void> {
+export async function setAsideAll(
+  setAside: SetAside | undefined,
+  rejected: readonly RejectedRecord[],
+): Promise<void> {
+  assert(setAside !== undefined)
   const { setAsideAtOnce } = resourceLimits
   try {
     for (let at = 0; at < rejected.length; at += setAsideAtOnce) {

@@ -16,15 +16,17 @@ import type {
   DriverModule,
   DriverSettings,
   PinServerKey,
+  RejectedRecord,
 } from '../driver.ts'
 import { DeliveryError } from '../driver.ts'
+import { setAsideAll } from '../set-aside.ts'
 import { looksAtRow, rowBusy } from '../sql/lane-row.ts'
 import { pinnedOnFirstUse } from '../sql/server-key.ts'
 import { checkMysql } from './check.ts'
 import { connectMysql, type MysqlConnection } from './connection.ts'
 import { mysqlError } from './errors.ts'
 import { inferMysql } from './infer.ts'
-import { storeRows } from './insert.ts'
+import { storeOtherRows, storeRows } from './insert.ts'
 import { forgetLaneRow, LaneRow } from './lane-row.ts'
 import { rowsOf } from './rows.ts'
 import { type InsertPlan, planInsert } from './statement.ts'
@@ -69,14 +71,34 @@ function openMysql(spec: DatabaseSpec, settings: DriverSettings, pin: PinServerK
     row ??= await LaneRow.open(session.connection, session.plan.table, spec, settings)
     for (let look = 0; look < looksAtRow; look++) {
       const rest = await row.undelivered(batch, progress)
-      if (rest !== null && (await row.move(rest))) {
-        await storeRows(session.connection, session.plan, rowsOf(rest, session.plan))
-        return true
-      }
+      if (rest !== null && (await row.move(rest)) && (await store(session, rest, progress))) return true
       await session.connection.command('ROLLBACK')
       if (rest === null) return false
     }
     throw rowBusy(row.table)
+  }
+
+  /** False: the lane's row is not where it was. Otherwise all is stored, uncommitted, but for what is set aside. */
+  async function store(
+    session: { connection: MysqlConnection; plan: InsertPlan },
+    batch: Batch,
+    progress: AttemptProgress | undefined,
+  ): Promise<boolean> {
+    const { connection, plan } = session
+    const setAside = progress?.setAside
+    if (setAside === undefined) {
+      await storeRows(connection, plan, rowsOf(batch, plan))
+      return true
+    }
+    const unfit: RejectedRecord[] = []
+    const rows = rowsOf(batch, plan, (rejected) => void unfit.push(rejected))
+    const refused = await storeOtherRows(connection, plan, rows, async () => {
+      row?.rolledBack()
+      return row === null || (await row.move(batch))
+    })
+    if (refused === 'moved') return false
+    await setAsideAll(setAside, [...unfit, ...refused])
+    return true
   }
 
   /** After a failure: an open transaction must not hold locks until the next attempt. */
@@ -103,8 +125,7 @@ function openMysql(spec: DatabaseSpec, settings: DriverSettings, pin: PinServerK
       if (signal.aborted) throw aborted(false)
       connection?.beginAttempt()
       const session = await ready(signal)
-      if (!spec.config.exactly_once)
-        await storeRows(session.connection, session.plan, rowsOf(batch, session.plan))
+      if (!spec.config.exactly_once) await store(session, batch, progress)
       else if (!(await storeOnce(session, batch, progress))) return
       isCommitting = true
       await session.connection.command('COMMIT')

@@ -5,39 +5,47 @@
  *                     │ rejected, or taken with values changed
  *                     ▼
  *                 ROLLBACK, again with a savepoint before each statement; the rejected one in the next smaller size
- *                 until one row is alone ──▶ ROLLBACK ──▶ permanent error naming the row's message
+ *                 until one row is alone
+ *                     ├─ the lane sets nothing aside ─▶ ROLLBACK ──▶ permanent error naming the row's record
+ *                     └─ it does ─▶ on to the next one, until all others are stored ──▶ the caller's COMMIT
  *
- * Few fixed sizes, because every statement text is prepared once and then only executed. The search stores nothing, and
- * rows before the failing one are there while it is tried, so
- * that a collision within the batch is found where it happens.
+ * Few fixed sizes, because every statement text is prepared once and then only executed. Rows before the failing one are
+ * there while it is tried, so that a collision within the batch is found where it happens.
  */
-import { DeliveryError } from '../driver.ts'
+import { DeliveryError, type RejectedRecord } from '../driver.ts'
+import { refusalOf } from '../set-aside.ts'
 import type { MysqlConnection } from './connection.ts'
 import { isRecordFault, mysqlError, serverErrorOf } from './errors.ts'
+import { namedValue } from './named-value.ts'
 import { placeOf, type Row } from './rows.ts'
 import { type InsertPlan, insertSql } from './statement.ts'
 
 const statementRows = [512, 64, 8, 1] as const
 
+/** A search for all bad rows gives up after this long and leaves the bisecting to the lane, well before its watchdog. */
+const searchMs = 20_000
+/** So many rows that are refused, and none taken, with an error that is not known to be of rows: it is the table's. */
+const enoughUnclear = 8
 const maxPlaceholders = 65_535
 /** No single statement need be larger, and its packet is one piece of memory. */
 const maxStatementBytes = 8 * 1024 * 1024
 
-/** Leaves the transaction open, for the caller to commit. Rejects with the server's or the connection's error, or with a DeliveryError that names a message. */
+/** Leaves the transaction open, for the caller to commit. Rejects with the server's or the connection's error, or with a DeliveryError that names a record. */
 export async function storeRows(
   connection: MysqlConnection,
   plan: InsertPlan,
   rows: readonly Row[],
 ): Promise<void> {
-  rejectOversized(connection, plan, rows)
+  const [oversized] = rows.filter((row) => row.bytes > roomIn(connection))
+  if (oversized !== undefined) throw tooLarge(connection, plan, oversized)
   try {
-    for (const statement of cut(connection, plan, rows, 0)) await run(connection, plan, statement)
+    await insertAll(connection, plan, rows)
   } catch (error) {
-    if (!isRecordFault(error) && !(error instanceof ChangedValueError)) throw error
+    if (!isRowsFault(error)) throw error
     await connection.command('ROLLBACK')
-    const failing = await findFailingRow(connection, plan, rows)
+    const failing = await firstFailingRow(connection, plan, rows)
     await connection.command('ROLLBACK')
-    if (failing) throw naming(failing.row, failing.error)
+    if (failing) throw naming(plan, failing, failing.row !== rows[0])
     // Somebody else's rows were in the way and are gone: worth another try as a whole.
     throw new DeliveryError(
       'transient',
@@ -45,6 +53,58 @@ export async function storeRows(
       `${asDelivery(error).message} It did not happen again.`,
     )
   }
+}
+
+/**
+ * The same, but for rows that the server refuses for good: those are returned, and the others stored. `begin`: after a
+ * rollback, what stands before the rows in their transaction; false: it cannot be done any more, and `moved` is returned.
+ * Rejects, permanently, when no row is taken and nothing says that the rows are at fault, and when the search takes too long.
+ */
+export async function storeOtherRows(
+  connection: MysqlConnection,
+  plan: InsertPlan,
+  rows: readonly Row[],
+  begin: () => Promise<boolean>,
+): Promise<RejectedRecord[] | 'moved'> {
+  const isTooLarge = (row: Row) => row.bytes > roomIn(connection)
+  const oversized = rows
+    .filter(isTooLarge)
+    .map((row) => refusalOfRow(plan, row, tooLarge(connection, plan, row)))
+  const fitting = oversized.length === 0 ? rows : rows.filter((row) => !isTooLarge(row))
+  try {
+    await insertAll(connection, plan, fitting)
+    return oversized
+  } catch (error) {
+    if (!isRowsFault(error)) throw error
+    await connection.command('ROLLBACK')
+    if (!(await begin())) return 'moved'
+    const refused = await insertOthers(connection, plan, fitting)
+    return [...oversized, ...refused.map(({ row, error }) => refusalOfRow(plan, row, asDelivery(error)))]
+  }
+}
+
+async function insertOthers(
+  connection: MysqlConnection,
+  plan: InsertPlan,
+  rows: readonly Row[],
+): Promise<FailingRow[]> {
+  const giveUpMs = performance.now() + searchMs
+  const refused: FailingRow[] = []
+  for await (const failing of failingRows(connection, plan, rows)) {
+    refused.push(failing)
+    // What is before it could go in a batch of its own.
+    if (performance.now() >= giveUpMs) throw naming(plan, failing, true)
+    const isNoneTaken = rows[refused.length - 1] === failing.row
+    const isUnclear = isNoneTaken && asDelivery(failing.error).fault !== 'records'
+    if (isUnclear && (refused.length === rows.length || refused.length >= enoughUnclear)) {
+      throw naming(plan, refused[0]!, false)
+    }
+  }
+  return refused
+}
+
+function isRowsFault(error: unknown): boolean {
+  return isRecordFault(error) || error instanceof ChangedValueError
 }
 
 /** The server took the row but stored something else than was sent: a warning where strict mode raises no error. */
@@ -61,27 +121,48 @@ async function run(connection: MysqlConnection, plan: InsertPlan, rows: readonly
   if (changed) throw new ChangedValueError(changed.message)
 }
 
-async function findFailingRow(
+async function insertAll(connection: MysqlConnection, plan: InsertPlan, rows: readonly Row[]): Promise<void> {
+  for (const statement of cut(connection, plan, rows, 0)) await run(connection, plan, statement)
+}
+
+interface FailingRow {
+  row: Row
+  error: unknown
+}
+
+async function firstFailingRow(
+  connection: MysqlConnection,
+  plan: InsertPlan,
+  rows: readonly Row[],
+): Promise<FailingRow | null> {
+  for await (const failing of failingRows(connection, plan, rows)) return failing
+  return null
+}
+
+/** One after the other; the rows between them are inserted. */
+async function* failingRows(
   connection: MysqlConnection,
   plan: InsertPlan,
   rows: readonly Row[],
   sizeFrom = 0,
-): Promise<{ row: Row; error: unknown } | null> {
+): AsyncGenerator<FailingRow> {
   for (const statement of cut(connection, plan, rows, sizeFrom)) {
     await connection.command('SAVEPOINT before_statement')
     try {
       await run(connection, plan, statement)
+      continue
     } catch (error) {
-      if (!isRecordFault(error) && !(error instanceof ChangedValueError)) throw error
-      const [first] = statement
-      if (statement.length === 1 && first) return { row: first, error }
+      if (!isRowsFault(error)) throw error
       await connection.command('ROLLBACK TO SAVEPOINT before_statement')
-      const smaller = statementRows.findIndex((size) => size < statement.length)
-      const failing = await findFailingRow(connection, plan, statement, smaller)
-      if (failing) return failing
+      const [first] = statement
+      if (statement.length === 1 && first) {
+        yield { row: first, error }
+        continue
+      }
     }
+    const smaller = statementRows.findIndex((size) => size < statement.length)
+    yield* failingRows(connection, plan, statement, smaller)
   }
-  return null
 }
 
 /** Runs of rows of one shape, in order, each of a fixed size and under the packet limit. */
@@ -123,14 +204,11 @@ function runLength(rows: readonly Row[], start: number, limit: number): number {
 }
 
 /** Found before it is sent: the server would drop the connection. */
-function rejectOversized(connection: MysqlConnection, plan: InsertPlan, rows: readonly Row[]): void {
-  const limit = roomIn(connection)
-  const row = rows.find(({ bytes }) => bytes > limit)
-  if (row === undefined) return
-  throw new DeliveryError(
+function tooLarge(connection: MysqlConnection, { table }: InsertPlan, row: Row): DeliveryError {
+  return new DeliveryError(
     'permanent',
     'ER_NET_PACKET_TOO_LARGE',
-    `The record needs ${row.bytes} bytes for ${plan.table.name}, more than the server's max_allowed_packet of ${connection.maxPacketBytes}: raise it there, or skip the message (${placeOf(row)}).`,
+    `The record needs ${row.bytes} bytes for ${table.name}, more than the server's max_allowed_packet of ${connection.maxPacketBytes}: raise it there, or skip the message (${placeOf(row)}).`,
     { failedSeq: row.seq, fault: 'records' },
   )
 }
@@ -168,16 +246,27 @@ const changesData: ReadonlySet<number> = new Set([
   1918, // MariaDB: ER_BAD_DATA
 ])
 
-function naming(row: Row, error: unknown): DeliveryError {
-  const { code, message } = asDelivery(error)
-  return new DeliveryError('permanent', code, `${message} (${placeOf(row)})`, {
+/** `takesOthers`: whatever the error's code, it is the row's, since the table took others. */
+function naming(plan: InsertPlan, { row, error }: FailingRow, takesOthers: boolean): DeliveryError {
+  const known = asDelivery(error)
+  const isOfRow = takesOthers || known.fault === 'records'
+  return new DeliveryError('permanent', known.code, `${known.message} (${placeOf(row)})`, {
     failedSeq: row.seq,
+    fault: isOfRow ? 'records' : 'destination',
+    ...(isOfRow ? { rejected: refusalOfRow(plan, row, known) } : {}),
     cause: error,
   })
 }
 
-function asDelivery(error: unknown): { code: string; message: string } {
+function refusalOfRow({ table }: InsertPlan, row: Row, error: Refusal): RejectedRecord {
+  const { seq, index: recordIndex } = row
+  return refusalOf(error, { seq, recordIndex, ...namedValue(error.message, row, table) })
+}
+
+type Refusal = Pick<DeliveryError, 'code' | 'message' | 'fault'>
+
+function asDelivery(error: unknown): Refusal {
   if (!(error instanceof ChangedValueError)) return mysqlError(error, 0)
   const message = `The server would have stored something else than was sent: ${error.message}.`
-  return { code: serverErrorOf(error)?.code ?? error.code, message }
+  return { code: serverErrorOf(error)?.code ?? error.code, message, fault: 'records' }
 }

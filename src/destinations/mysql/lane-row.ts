@@ -36,6 +36,7 @@ export class LaneRow {
   #position: LanePosition | null = null
   /** Where an open transaction has moved it to. */
   #moving: LanePosition | null = null
+  #from: LanePosition | null = null
 
   /** Makes the lane table where it is missing. Rejects with `table_not_transactional` or `lane_table_unusable`. */
   static async open(
@@ -73,11 +74,17 @@ export class LaneRow {
     const from = this.#position
     assert(from !== null)
     const to = endOf(batch)
+    this.#from = from
     this.#position = null
     const values = [...valuesOf(to), ...this.#key, ...valuesOf(from)]
     const found = await this.#connection.update(moveSql(this.table), values)
     this.#moving = found === 1 ? to : null
     return found === 1
+  }
+
+  /** The transaction that moved it is rolled back: it is where it was, unless somebody else moves it. */
+  rolledBack(): void {
+    this.#position = this.#from
   }
 
   /** The transaction that moved it is committed. */

@@ -1,9 +1,10 @@
 /** A batch's records as rows of bound values, each knowing its message, so that a failure can name it. */
-import { pickMembers, recordTexts } from '../../buffer/record-text.ts'
+import { pickMembers, recordTexts, stringValue } from '../../buffer/record-text.ts'
 import type { ColumnRule } from '../../contract/column-rules.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
-import { type Batch, DeliveryError } from '../driver.ts'
+import { type Batch, DeliveryError, type RejectedRecord } from '../driver.ts'
 import { generatedId, receivedAtValue } from '../sql/columns.ts'
+import type { NamedValue } from '../sql/named-value.ts'
 import { ColumnValueError } from './column-value-error.ts'
 import type { InsertPlan, PlannedColumn } from './statement.ts'
 import { type MysqlColumn, parameterOf } from './values.ts'
@@ -20,8 +21,11 @@ export interface Row {
   index: number
 }
 
-/** Throws a permanent DeliveryError with `failedSeq` for a value that its column cannot take unchanged. */
-export function rowsOf(batch: Batch, plan: InsertPlan): Row[] {
+/**
+ * Throws a permanent DeliveryError with the record that a column cannot take unchanged; `refuse`: is given it instead, and
+ * the others are returned.
+ */
+export function rowsOf(batch: Batch, plan: InsertPlan, refuse?: (rejected: RejectedRecord) => void): Row[] {
   const rows: Row[] = []
   const scanned: (string | undefined)[] = new Array(plan.slots.size)
   const shapes = shapers.get(plan) ?? shapesOf(plan)
@@ -29,24 +33,39 @@ export function rowsOf(batch: Batch, plan: InsertPlan): Row[] {
   for (const { body, receivedMs, msgId, seq } of batch.messages) {
     for (const [index, record] of recordTexts(body).entries()) {
       pickMembers(record, plan.slots, scanned)
-      const shape = shapes(scanned)
-      const place = { seq, msgId, index }
-      if (shape.length === 0) throw noColumn(plan, place)
-      const values: (string | null)[] = new Array(shape.length)
-      let bytes = 0
-      for (let at = 0; at < shape.length; at++) {
-        const { column, rule, slot } = shape[at]!
-        const json = slot === -1 ? madeValue(rule, msgId, index, receivedMs) : scanned[slot]
-        const value = bind(json, column, place)
-        if (value === null && rule.isDedupe) throw noDedupeValue(column, place)
-        values[at] = value
-        // Type and flag, length prefix and null bit: at most 12 bytes beside the text.
-        bytes += 12 + (value === null ? 0 : Buffer.byteLength(value))
+      try {
+        rows.push(rowOf(scanned, plan, shapes, { seq, msgId, index }, receivedMs))
+      } catch (error) {
+        const rejected = error instanceof DeliveryError ? error.rejected : undefined
+        if (refuse === undefined || rejected === undefined) throw error
+        refuse(rejected)
       }
-      rows.push({ columns: shape.columns, values, bytes, seq, msgId, index })
     }
   }
   return rows
+}
+
+function rowOf(
+  scanned: readonly (string | undefined)[],
+  plan: InsertPlan,
+  shapes: Shaper,
+  place: Place,
+  receivedMs: number,
+): Row {
+  const shape = shapes(scanned)
+  if (shape.length === 0) throw noColumn(plan, place)
+  const values: (string | null)[] = new Array(shape.length)
+  let bytes = 0
+  for (let at = 0; at < shape.length; at++) {
+    const { column, rule, slot } = shape[at]!
+    const json = slot === -1 ? madeValue(rule, place.msgId, place.index, receivedMs) : scanned[slot]
+    const value = bind(json, column, place)
+    if (value === null && rule.isDedupe) throw noDedupeValue(column, place)
+    values[at] = value
+    // Type and flag, length prefix and null bit: at most 12 bytes beside the text.
+    bytes += 12 + (value === null ? 0 : Buffer.byteLength(value))
+  }
+  return { columns: shape.columns, values, bytes, ...place }
 }
 
 /** As JSON text, so that it is fitted to its column like a value of the record. */
@@ -92,30 +111,31 @@ function bind(json: string | undefined, column: MysqlColumn, place: Place): stri
     return parameterOf(json, column)
   } catch (error) {
     if (!(error instanceof ColumnValueError)) throw error
-    throw new DeliveryError(
-      'permanent',
-      'invalid_value',
-      `Column "${column.name}" (${column.type}) cannot take the value unchanged: ${error.message} (${placeOf(place)}).`,
-      { failedSeq: place.seq, fault: 'records' },
-    )
+    const why = `Column "${column.name}" (${column.type}) cannot take the value unchanged: ${error.message}`
+    const value = json?.startsWith('"') ? stringValue(json) : json
+    throw refused('invalid_value', why, place, {
+      column: column.name,
+      ...(value === undefined ? {} : { value }),
+    })
   }
 }
 
 function noColumn({ table }: InsertPlan, place: Place): DeliveryError {
-  return new DeliveryError(
-    'permanent',
-    'no_matching_column',
-    `No key of the record is the name of a column of ${table.database}.${table.name} (${placeOf(place)}).`,
-    { failedSeq: place.seq, fault: 'records' },
-  )
+  const why = `No key of the record is the name of a column of ${table.database}.${table.name}`
+  return refused('no_matching_column', why, place, {})
 }
 
 /** NULL never collides with anything: an upsert of it would store another copy at every retry. */
-function noDedupeValue(column: MysqlColumn, place: Place): DeliveryError {
-  return new DeliveryError(
-    'permanent',
-    'no_dedupe_value',
-    `The record has no value for the dedupe_id column "${column.name}" (${placeOf(place)}).`,
-    { failedSeq: place.seq, fault: 'records' },
-  )
+function noDedupeValue({ name }: MysqlColumn, place: Place): DeliveryError {
+  const why = `The record has no value for the dedupe_id column "${name}"`
+  return refused('no_dedupe_value', why, place, { column: name })
+}
+
+function refused(code: string, why: string, place: Place, named: NamedValue): DeliveryError {
+  const { seq, index: recordIndex } = place
+  return new DeliveryError('permanent', code, `${why} (${placeOf(place)}).`, {
+    failedSeq: seq,
+    fault: 'records',
+    rejected: { seq, recordIndex, code, message: `${why}.`, ...named },
+  })
 }

@@ -7,10 +7,10 @@
  *
  * With `exactly_once` the same statement moves the lane's row first (`sql/lane-row.ts`, `lane-row.ts`).
  *
- * A rejected batch is then searched for its first bad message inside a transaction that is rolled back: the lane
- * delivers what comes before that message with its next attempt, and nothing is stored twice.
+ * A rejected batch is then searched for its first bad record inside a transaction that is rolled back: the lane delivers
+ * what comes before that record's message with its next attempt, and nothing is stored twice. Where the lane sets records
+ * aside, the search goes on to the end and its transaction is committed, without the bad ones (`insert.ts`).
  */
-import type { StoredMessage } from '../../buffer/buffer.ts'
 import { columnRules } from '../../contract/column-rules.ts'
 import type {
   AttemptProgress,
@@ -21,26 +21,21 @@ import type {
   DriverModule,
   DriverSettings,
   PinServerKey,
+  RejectedRecord,
 } from '../driver.ts'
+import { setAsideAll } from '../set-aside.ts'
 import { looksAtRow, rowBusy } from '../sql/lane-row.ts'
 import { pinnedOnFirstUse } from '../sql/server-key.ts'
 import { checkPostgres } from './check.ts'
 import { openSession, type PostgresSession } from './connection.ts'
 import { concernsWholeDestination, postgresError } from './errors.ts'
 import { inferPostgres } from './infer.ts'
+import { beginSearch, firstRefusal, insert, insertOthers, singleRecords } from './insert.ts'
 import { forgetLaneRow, LaneRow } from './lane-row.ts'
-import {
-  type InsertStatement,
-  insertStatement,
-  recordsParameter,
-  rulesByName,
-  withMappedKeysOnly,
-} from './statement.ts'
+import { type InsertStatement, insertStatement, rulesByName, withMappedKeysOnly } from './statement.ts'
 import { readTable, type Table } from './table.ts'
 
 const tableMaxAgeMs = 30_000
-/** The search gives up after this long and leaves the bisecting to the lane, well before the lane's watchdog. */
-const searchMs = 20_000
 
 export const postgresql: DriverModule<DatabaseSpec> = {
   open,
@@ -74,8 +69,9 @@ function open(spec: DatabaseSpec, settings: DriverSettings, pin: PinServerKey): 
           connection = { session: await openSession(spec.config, settings, admit, signal) }
         }
         connection.session.beginAttempt()
-        if (spec.config.exactly_once) await storeOnce(connection, { spec, settings, batch, signal, progress })
-        else await store(connection, spec, batch, signal)
+        const attempt = { spec, settings, batch, signal, progress }
+        if (spec.config.exactly_once) await storeOnce(connection, attempt)
+        else await store(connection, attempt)
       } catch (error) {
         const failure = postgresError(error)
         // After a transient failure nothing is known of the connection; the next attempt opens another.
@@ -106,85 +102,108 @@ async function storeOnce(connection: Connection, attempt: Attempt): Promise<void
   for (let look = 0; look < looksAtRow; look++) {
     const rest = await row.undelivered(batch, signal, progress)
     if (rest === null) return
-    if ((await store(connection, spec, rest, signal, row)) !== 'moved') return
+    if ((await store(connection, { ...attempt, batch: rest }, row)) !== 'moved') return
   }
   throw rowBusy(row.table)
 }
 
 /** `moved`: nothing was stored, because the lane's row is not where it was. */
-async function store(
-  connection: Connection,
-  spec: DatabaseSpec,
-  batch: Batch,
-  signal: AbortSignal,
-  row?: LaneRow,
-): Promise<null | 'moved'> {
+async function store(connection: Connection, attempt: Attempt, row?: LaneRow): Promise<null | 'moved'> {
   const { session } = connection
+  const { batch, signal, progress } = attempt
   const insertAll = async (statement: InsertStatement, messages: Batch['messages']) =>
     row === undefined
       ? await insert(session, statement, messages, signal)
       : await row.insert(statement, { ...batch, messages }, signal)
-  let statement = await statementFor(connection, spec, batch, signal)
-  let rejected = await insertAll(statement, batch.messages)
+  let prepared = await prepare(connection, attempt)
+  if (prepared.unmatched.length > 0) return await storeOthers(session, attempt, prepared, null, row)
+  let rejected = await insertAll(prepared.statement, batch.messages)
   if (rejected === null || rejected === 'moved') return rejected
   connection.table = undefined
-  const reread = await statementFor(connection, spec, batch, signal)
-  if (reread.text !== statement.text) {
-    statement = reread
-    rejected = await insertAll(statement, batch.messages)
+  const reread = await prepare(connection, attempt)
+  if (reread.statement.text !== prepared.statement.text) {
+    prepared = reread
+    if (prepared.unmatched.length > 0) return await storeOthers(session, attempt, prepared, null, row)
+    rejected = await insertAll(prepared.statement, batch.messages)
     if (rejected === null || rejected === 'moved') return rejected
   }
   if (concernsWholeDestination(rejected)) throw rejected
-  let { messages } = batch
+  const { statement } = prepared
   if (unreadableText.has(rejected.code)) {
-    messages = withMappedKeysOnly(messages, statement.rules)
-    rejected = await insertAll(statement, messages)
+    rejected = await insertAll(statement, withMappedKeysOnly(batch.messages, statement.rules))
     if (rejected === null || rejected === 'moved') return rejected
   }
-  throw await firstFailure(session, statement, { ...batch, messages }, rejected, signal)
+  if (progress?.setAside !== undefined) return await storeOthers(session, attempt, prepared, rejected, row)
+  throw await firstRefusal(session, statement, batch.messages, rejected, signal)
+}
+
+/**
+ * All records but those that the server refuses for good, which the lane has in its keeping before the others are
+ * committed. `rejected`: what the server said of all of them together, where that was tried.
+ */
+async function storeOthers(
+  session: PostgresSession,
+  { batch, signal, progress }: Attempt,
+  { statement, unmatched }: Prepared,
+  rejected: DeliveryError | null,
+  row: LaneRow | undefined,
+): Promise<null | 'moved'> {
+  await beginSearch(session, signal)
+  try {
+    if (row !== undefined && !(await row.move(batch, signal))) {
+      await session.run(signal, 'ROLLBACK')
+      return 'moved'
+    }
+    const places = new Set(unmatched.map(placeOf))
+    const runs = singleRecords(batch.messages, statement).filter(
+      ({ seq, firstIndex = null }) => !places.has(placeOf({ seq, recordIndex: firstIndex })),
+    )
+    const refused = await insertOthers(session, statement, runs, rejected, signal)
+    await setAsideAll(progress?.setAside, [...unmatched, ...refused])
+    await session.run(signal, 'COMMIT')
+    row?.committed(batch)
+    return null
+  } catch (error) {
+    // After a transient failure the connection is closed.
+    if (postgresError(error).class === 'permanent') await session.run(signal, 'ROLLBACK')
+    throw error
+  }
+}
+
+function placeOf({ seq, recordIndex }: Pick<RejectedRecord, 'seq' | 'recordIndex'>): string {
+  return `${seq}:${recordIndex}`
 }
 
 /** Text of a record that JSON allows and the server does not: it may be where no column is mapped to it. */
 const unreadableText = new Set(['22P05', '22P02'])
 
-/** Null: stored. A permanent error is returned, anything else thrown. */
-async function insert(
-  session: PostgresSession,
-  statement: InsertStatement,
-  messages: readonly StoredMessage[],
-  signal: AbortSignal,
-): Promise<DeliveryError | null> {
-  const records = recordsParameter(messages, statement.rules)
-  try {
-    await session.run(signal, statement.text, [records, ...statement.values])
-    return null
-  } catch (error) {
-    const failure = postgresError(error)
-    if (failure.class === 'transient') throw failure
-    return failure
-  }
+interface Prepared {
+  statement: InsertStatement
+  /** Where records are set aside: those that have no key in common with the table. Otherwise the first is an error. */
+  unmatched: RejectedRecord[]
 }
 
-async function statementFor(
-  connection: Connection,
-  spec: DatabaseSpec,
-  batch: Batch,
-  signal: AbortSignal,
-): Promise<InsertStatement> {
+async function prepare(connection: Connection, attempt: Attempt): Promise<Prepared> {
+  const { spec, batch, signal, progress } = attempt
   const known = connection.table
+  const again = () => {
+    connection.table = undefined
+    return prepare(connection, attempt)
+  }
+  // What we knew of the table may be old: the missing column may be there by now.
+  const isOld = () => known !== undefined && connection.table === known
+  const unmatched: RejectedRecord[] = []
+  const refuse = progress?.setAside && ((rejected: RejectedRecord) => void unmatched.push(rejected))
   try {
     const { table } = await tableOf(connection, spec, signal)
     const isMapped = spec.columns.length > 0
     const rules = isMapped
       ? columnRules(spec.columns, spec.timestampField)
-      : rulesByName(table, batch.messages)
-    return insertStatement(table, rules)
+      : rulesByName(table, batch.messages, refuse)
+    if (unmatched.length > 0 && isOld()) return await again()
+    return { statement: insertStatement(table, rules), unmatched }
   } catch (error) {
-    // What we knew of the table may be old: the missing column may be there by now.
-    if (known !== undefined && connection.table === known) {
-      connection.table = undefined
-      return statementFor(connection, spec, batch, signal)
-    }
+    if (isOld()) return await again()
     throw error
   }
 }
@@ -195,42 +214,4 @@ async function tableOf(connection: Connection, spec: DatabaseSpec, signal: Abort
   const table = await readTable(connection.session, spec.config.table, signal)
   connection.table = { table, readAtMs: performance.now() }
   return connection.table
-}
-
-/**
- * The error of the first message that cannot be stored, by halving: what is known to be good stays inserted while the
- * rest is tried, behind a savepoint, so that a message that clashes with an earlier one is found too. Everything is
- * rolled back. Deferred constraints are checked at once here, or they would fail only at a COMMIT.
- */
-async function firstFailure(
-  session: PostgresSession,
-  statement: InsertStatement,
-  batch: Batch,
-  rejected: DeliveryError,
-  signal: AbortSignal,
-): Promise<DeliveryError> {
-  const { messages } = batch
-  if (messages.length === 1) return rejected.with({ failedSeq: batch.firstSeq })
-  const giveUpMs = performance.now() + searchMs
-  await session.run(signal, 'BEGIN; SET CONSTRAINTS ALL IMMEDIATE')
-  // Invariant: messages before `good` are inserted, and the first bad one is before `bad`.
-  let good = 0
-  let bad = messages.length
-  let error = rejected
-  while (bad - good > 1 && performance.now() < giveUpMs) {
-    const middle = (good + bad) >> 1
-    await session.run(signal, 'SAVEPOINT probe')
-    const failure = await insert(session, statement, messages.slice(good, middle), signal)
-    if (failure === null) good = middle
-    else {
-      bad = middle
-      error = failure
-      await session.run(signal, 'ROLLBACK TO SAVEPOINT probe')
-    }
-  }
-  // The error at hand may be that of a whole run: the failing message alone has its own.
-  const isFound = bad - good === 1
-  const own = isFound ? await insert(session, statement, messages.slice(good, bad), signal) : null
-  await session.run(signal, 'ROLLBACK')
-  return own === null ? error : own.with({ failedSeq: messages[good]!.seq })
 }

@@ -82,7 +82,7 @@ interface ServerReport {
 }
 
 /** An ErrorResponse of the server, told from the system's errors by its five-character SQLSTATE and its severity. */
-function reportOf(error: unknown): ServerReport | null {
+export function reportOf(error: unknown): ServerReport | null {
   if (!(error instanceof Error) || !('code' in error) || !('severity' in error)) return null
   const { code, column, constraint, table, routine } = error as ServerReport & Error
   if (!/^[0-9A-Z]{5}$/.test(code)) return null

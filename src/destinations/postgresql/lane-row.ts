@@ -6,7 +6,9 @@
  *        stored AS (INSERT INTO t … SELECT … WHERE EXISTS (SELECT 1 FROM moved))
  *   SELECT count(*) FROM moved
  *
- * One statement, so one round trip and no transaction that stays open when a client is gone. Its update takes the row's
+ * One statement, so one round trip and no transaction that stays open when a client is gone. Only where refused records are
+ * set aside the same is done in several statements (`insert.ts`), whose transaction the server ends when nothing comes for
+ * 30 s. The update takes the row's
  * lock before a record is stored; after a wait it looks at the row as it is by then, and stores nothing if that has moved.
  */
 import assert from 'node:assert'
@@ -89,6 +91,21 @@ export class LaneRow {
       this.#position = from
       return failure
     }
+  }
+
+  /** In the open transaction. False: the row is not where it was; look again. */
+  async move(batch: Batch, signal: AbortSignal): Promise<boolean> {
+    const from = this.#position
+    assert(from !== null)
+    this.#position = null
+    const places = Array.from({ length: 9 }, (_, at) => `$${1 + at}`)
+    const values = [...valuesOf(endOf(batch)), ...this.#key, ...valuesOf(from)]
+    return (await this.#session.run(signal, moveSql(this.table, places), values)).length === 1
+  }
+
+  /** The transaction that moved it past the batch is committed. */
+  committed(batch: Batch): void {
+    this.#position = endOf(batch)
   }
 
   /** Waits for an earlier attempt that is still at the row. Makes the table and the row where they are missing. */

@@ -24,9 +24,10 @@ import {
   recordTexts,
 } from '../../buffer/record-text.ts'
 import type { ColumnRule } from '../../contract/column-rules.ts'
-import { DeliveryError } from '../driver.ts'
+import { DeliveryError, type RejectedRecord } from '../driver.ts'
 import { generatedId, receivedAtValue } from '../sql/columns.ts'
 import { identifierFault } from '../sql/identifiers.ts'
+import type { KeyedColumn } from '../sql/named-value.ts'
 import { quotePostgresIdentifier } from './identifiers.ts'
 import type { PostgresColumn, Table } from './table.ts'
 
@@ -38,7 +39,13 @@ export interface InsertStatement {
   values: string[]
   /** What `recordsParameter` has to add to every record. */
   rules: readonly ColumnRule[]
+  /** The columns whose value is a key's, and every column's type: to say which of them refuses a record. */
+  keyed: readonly KeyedColumn[]
+  types: ReadonlyMap<string, string>
 }
+
+/** Records that follow each other in one message: all of them, or those from the place `firstIndex` on. */
+export type RecordRun = StoredMessage & { readonly firstIndex?: number }
 
 /** `keepsDefault`: a record without the key stores the column's default, not NULL. */
 export type InsertRule = ColumnRule & { keepsDefault?: boolean }
@@ -58,12 +65,18 @@ export function insertStatement(table: Table, rules: readonly InsertRule[]): Ins
   const columns = targets.map(({ column }) => quotePostgresIdentifier(column.name))
   const { text: source, values } = recordSource(targets)
   const selected = targets.map(valueSql).join(', ')
+  const keyed = targets.flatMap(({ rule: { name, source } }) =>
+    source.kind === 'key' ? [{ column: name, key: source.key }] : [],
+  )
+  const types = new Map(targets.map(({ column }) => [column.name, column.type]))
   const insert = `INSERT INTO ${table.name} (${columns.join(', ')})`
   const statement = (textOf: (where: string) => string): InsertStatement => ({
     text: textOf(''),
     textIf: (condition) => textOf(` WHERE ${condition}`),
     values,
     rules,
+    keyed,
+    types,
   })
   if (dedupe.length === 0) return statement((where) => `${insert} SELECT ${selected} FROM ${source}${where}`)
   const last = `(SELECT DISTINCT ON (${distinctKey(dedupe)}) * FROM ${source} ORDER BY ${distinctKey(dedupe)}, n DESC) AS y`
@@ -76,15 +89,20 @@ export function insertStatement(table: Table, rules: readonly InsertRule[]): Ins
 
 /**
  * Without mappings: the table's columns whose name is a key of some record of the batch; the others are left to their
- * defaults. A record that has no such key at all would become an empty row: it is rejected (`no_matching_column`).
+ * defaults. A record that has no such key at all would become an empty row: it is rejected (`no_matching_column`), by
+ * default with an error.
  */
-export function rulesByName(table: Table, messages: readonly StoredMessage[]): InsertRule[] {
+export function rulesByName(
+  table: Table,
+  messages: readonly StoredMessage[],
+  refuse: (rejected: RejectedRecord) => void = failFor,
+): InsertRule[] {
   const names = table.columns.filter((column) => !column.isGenerated).map(({ name }) => name)
   const slots = new Map(names.map((name, slot) => [name, slot]))
   const values: (string | undefined)[] = new Array(names.length)
   const present = new Set<string>()
   for (const { body, seq } of messages) {
-    for (const record of recordTexts(body)) {
+    for (const [recordIndex, record] of recordTexts(body).entries()) {
       pickMembers(record, slots, values)
       let matching = 0
       for (let slot = 0; slot < names.length; slot++) {
@@ -94,10 +112,7 @@ export function rulesByName(table: Table, messages: readonly StoredMessage[]): I
       }
       if (matching === 0) {
         const message = `No key of the record is a column of ${table.name}, and the destination has no column mappings.`
-        throw new DeliveryError('permanent', 'no_matching_column', message, {
-          failedSeq: seq,
-          fault: 'records',
-        })
+        refuse({ seq, recordIndex, code: 'no_matching_column', message })
       }
     }
   }
@@ -110,15 +125,20 @@ export function rulesByName(table: Table, messages: readonly StoredMessage[]): I
   }))
 }
 
+function failFor(rejected: RejectedRecord): never {
+  const { code, message, seq } = rejected
+  throw new DeliveryError('permanent', code, message, { failedSeq: seq, fault: 'records', rejected })
+}
+
 /**
  * The same messages with nothing in their records but the mapped keys, each value in its own text. The server parses
  * the whole of $1, so a NUL character or a lone surrogate fails it even where no column is mapped to it. Slower than
  * sending the records as they are: only for a batch that was rejected for one.
  */
-export function withMappedKeysOnly(
-  messages: readonly StoredMessage[],
+export function withMappedKeysOnly<Run extends RecordRun>(
+  messages: readonly Run[],
   rules: readonly ColumnRule[],
-): StoredMessage[] {
+): Run[] {
   const keys = [...new Set(rules.flatMap(({ source }) => (source.kind === 'key' ? [source.key] : [])))]
   const slots = new Map(keys.map((key, slot) => [key, slot]))
   const values: (string | undefined)[] = keys.map(() => undefined)
@@ -136,15 +156,15 @@ export function withMappedKeysOnly(
 }
 
 /** The records as a JSON array in UTF-8: parameter $1. Built in one allocation. */
-export function recordsParameter(messages: readonly StoredMessage[], rules: readonly ColumnRule[]): Buffer {
+export function recordsParameter(messages: readonly RecordRun[], rules: readonly ColumnRule[]): Buffer {
   const added = rules.map((rule, index) => ({ rule, key: keyOf(rule, index) }))
   const extras = added.filter(({ rule }) => rule.source.kind !== 'key')
   const count = messages.reduce((sum, { recordCount }) => sum + recordCount, 0)
   const bytes = messages.reduce((sum, { body }) => sum + body.length, 0)
   const whole = Buffer.allocUnsafe(bytes + count * (1 + extras.length * 120) + messages.length + 2)
   let at = 0
-  for (const { body, msgId, receivedMs } of messages) {
-    let index = 0
+  for (const { body, msgId, receivedMs, firstIndex = 0 } of messages) {
+    let index = firstIndex
     for (const record of records(body)) {
       whole[at] = at === 0 ? openBracket : comma
       at += 1

@@ -1,0 +1,158 @@
+/**
+ * Stores a batch's records with one statement, and finds those at fault when the server rejects it.
+ *
+ *   all records ──taken──▶ stored
+ *       │ rejected
+ *       ├─ the lane sets nothing aside ─▶ BEGIN, halving behind a savepoint until the first bad record is alone, ROLLBACK
+ *       └─ it does ─────────────────────▶ BEGIN, the same until every bad one is alone; the others stay inserted
+ *
+ * What is known to be good stays inserted while the rest is tried, so that a record that clashes with an earlier one is
+ * found too. Deferred constraints are checked at once, or they would fail only at a COMMIT.
+ */
+import type { StoredMessage } from '../../buffer/buffer.ts'
+import { records } from '../../buffer/record-text.ts'
+import type { DeliveryError, RejectedRecord } from '../driver.ts'
+import { refusalOf } from '../set-aside.ts'
+import type { PostgresSession } from './connection.ts'
+import { concernsWholeDestination, postgresError } from './errors.ts'
+import { namedValue } from './named-value.ts'
+import { type InsertStatement, type RecordRun, recordsParameter, withMappedKeysOnly } from './statement.ts'
+
+/** The search gives up after this long and leaves the bisecting to the lane, well before the lane's watchdog. */
+const searchMs = 20_000
+/**
+ * Whoever is gone without the server having noticed keeps the lane's row and the records' keys locked for so long: handing
+ * over what is refused takes some ms.
+ */
+const idleTransactionMs = 30_000
+
+/** Null: stored. A permanent error is returned, anything else thrown. */
+export async function insert(
+  session: PostgresSession,
+  statement: InsertStatement,
+  messages: readonly RecordRun[],
+  signal: AbortSignal,
+): Promise<DeliveryError | null> {
+  const parameter = recordsParameter(messages, statement.rules)
+  try {
+    await session.run(signal, statement.text, [parameter, ...statement.values])
+    return null
+  } catch (error) {
+    const failure = postgresError(error)
+    if (failure.class === 'transient') throw failure
+    return failure
+  }
+}
+
+export async function beginSearch(session: PostgresSession, signal: AbortSignal): Promise<void> {
+  const limit = `SET LOCAL idle_in_transaction_session_timeout = ${idleTransactionMs}`
+  await session.run(signal, `BEGIN; ${limit}; SET CONSTRAINTS ALL IMMEDIATE`)
+}
+
+/** The error of the first record that cannot be stored. Everything is rolled back. */
+export async function firstRefusal(
+  session: PostgresSession,
+  statement: InsertStatement,
+  messages: readonly StoredMessage[],
+  rejected: DeliveryError,
+  signal: AbortSignal,
+): Promise<DeliveryError> {
+  const runs = singleRecords(messages, statement)
+  if (runs.length === 1) return naming(rejected, runs[0]!, statement)
+  const giveUpMs = performance.now() + searchMs
+  await beginSearch(session, signal)
+  // Invariant: records before `good` are inserted, and the first bad one is before `bad`.
+  let good = 0
+  let bad = runs.length
+  let error = rejected
+  while (bad - good > 1 && performance.now() < giveUpMs) {
+    const middle = (good + bad) >> 1
+    await session.run(signal, 'SAVEPOINT probe')
+    const failure = await insert(session, statement, runs.slice(good, middle), signal)
+    if (failure === null) good = middle
+    else {
+      bad = middle
+      error = failure
+      await session.run(signal, 'ROLLBACK TO SAVEPOINT probe')
+    }
+  }
+  // The error at hand may be that of a whole run: the failing record alone has its own.
+  const isFound = bad - good === 1
+  const own = isFound ? await insert(session, statement, runs.slice(good, bad), signal) : null
+  await session.run(signal, 'ROLLBACK')
+  if (own === null) return error
+  // Whatever its code: the destination takes other records.
+  return naming(good > 0 ? own.with({ fault: 'records' }) : own, runs[good]!, statement)
+}
+
+/**
+ * Inserts every record that the server takes, in the open transaction, and returns the others. `rejected`: what it said of
+ * all of them together, where they were tried. Rejects, permanently, when it takes none and nothing says that the records are
+ * at fault, and when the search takes too long.
+ */
+export async function insertOthers(
+  session: PostgresSession,
+  statement: InsertStatement,
+  runs: readonly RecordRun[],
+  rejected: DeliveryError | null,
+  signal: AbortSignal,
+): Promise<RejectedRecord[]> {
+  const giveUpMs = performance.now() + searchMs
+  let last = rejected
+  const refused: { failure: DeliveryError; run: RecordRun }[] = []
+  const rejectWith = ({ failure, run }: (typeof refused)[number]) => naming(failure, run, statement)
+  const isTaken = async (run: RecordRun) => {
+    const failure = await insert(session, statement, [run], signal)
+    await session.run(signal, 'ROLLBACK TO SAVEPOINT probe')
+    return failure === null
+  }
+  await session.run(signal, 'SAVEPOINT probe')
+  if (rejected?.fault === 'destination' && !(await isTaken(runs[0]!)) && !(await isTaken(runs.at(-1)!))) {
+    throw naming(rejected, runs[0]!, statement)
+  }
+  const waiting: (readonly RecordRun[])[] = runs.length === 0 ? [] : [runs]
+  for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
+    // What is before it could go in a batch of its own.
+    if (last !== null && performance.now() >= giveUpMs) throw last.with({ failedSeq: next[0]!.seq })
+    // All of them together were rejected already.
+    const known = next === runs && runs.length > 1 ? rejected : null
+    const failure = known ?? (await insert(session, statement, next, signal))
+    if (failure === null) await session.run(signal, 'RELEASE SAVEPOINT probe; SAVEPOINT probe')
+    else {
+      if (concernsWholeDestination(failure)) throw failure
+      last = failure
+      await session.run(signal, 'ROLLBACK TO SAVEPOINT probe')
+      const middle = next.length >> 1
+      if (middle > 0) waiting.push(next.slice(middle), next.slice(0, middle))
+      else refused.push({ failure, run: next[0]! })
+    }
+  }
+  const unclear = refused.find(({ failure }) => failure.fault === 'destination')
+  if (unclear !== undefined && refused.length === runs.length) throw rejectWith(unclear)
+  return refused.map(({ failure, run }) => refusal(failure, run, statement))
+}
+
+/** Each with its place, and nothing in them but the mapped keys: text that the server cannot read may be in the others. */
+export function singleRecords(messages: readonly StoredMessage[], statement: InsertStatement): RecordRun[] {
+  const runs: RecordRun[] = []
+  for (const message of messages) {
+    let firstIndex = 0
+    for (const body of records(message.body)) {
+      runs.push({ ...message, body, recordCount: 1, firstIndex })
+      firstIndex += 1
+    }
+  }
+  return withMappedKeysOnly(runs, statement.rules)
+}
+
+function naming(error: DeliveryError, run: RecordRun, statement: InsertStatement): DeliveryError {
+  const { seq: failedSeq } = run
+  if (error.fault !== 'records') return error.with({ failedSeq })
+  return error.with({ failedSeq, rejected: refusal(error, run, statement) })
+}
+
+function refusal(error: DeliveryError, run: RecordRun, statement: InsertStatement): RejectedRecord {
+  const { seq, firstIndex: recordIndex = 0, body } = run
+  const named = namedValue(error, body.toString('utf8'), statement)
+  return refusalOf(error, { seq, recordIndex, ...named })
+}
