@@ -163,7 +163,8 @@ async function openParts(settings: Settings, context: StartContext): Promise<Dae
   shutdown.set('release data directory', lockDataDir(dir))
   const marker = markRunning(dir.root, Date.now(), (err) => context.log.warn({ err }, 'daemon.not_marked'))
   shutdown.set('note the stop', () => marker.stop())
-  if (marker.crash !== null) context.log.warn('daemon.restarted_after_crash')
+  const followsCrash = marker.crash !== null
+  if (followsCrash) context.log.warn('daemon.restarted_after_crash')
   const stores = await openStores(settings, dir, spec, context)
   const accounting = await openAccounting(stores, context)
   startHousekeeping({ ...stores, ...accounting }, settings['parked.days'], context)
@@ -187,7 +188,7 @@ async function openParts(settings: Settings, context: StartContext): Promise<Dae
   )
   const metrics = await openMetricsServer(
     settings,
-    { ...stores, ...accounting, bodyMemory, observed, httpEngine: engine.name },
+    { ...stores, ...accounting, bodyMemory, observed, httpEngine: engine.name, followsCrash },
     context,
   )
   // Now, because a start that fails for lack of space must not hold any itself.

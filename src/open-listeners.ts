@@ -188,7 +188,14 @@ export async function openMetricsServer(
     bodyMemory,
     observed,
     httpEngine,
-  }: Stores & Accounting & { bodyMemory: BodyMemory; observed: IngestObserved; httpEngine: string },
+    followsCrash,
+  }: Stores &
+    Accounting & {
+      bodyMemory: BodyMemory
+      observed: IngestObserved
+      httpEngine: string
+      followsCrash: boolean
+    },
   { origins, log, shutdown }: StartContext,
 ): Promise<MetricsServer | null> {
   const listen = settings['metrics.listen']
@@ -203,6 +210,7 @@ export async function openMetricsServer(
   const metrics = await openMetrics(
     listen,
     {
+      followsCrash,
       build: { version: version(), node: process.versions.node, http_engine: httpEngine },
       limits: {
         bufferBytes: settings['buffer.max_bytes'],

@@ -24,6 +24,7 @@ try {
     'dist',
     'config',
     'systemd',
+    'monitoring',
     'openapi',
     'LICENSE',
     'README.md',

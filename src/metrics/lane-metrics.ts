@@ -76,6 +76,18 @@ const families: Family<LaneMetrics>[] = [
     'Messages lost to retention or damage.',
     (lane) => lane.dropped_messages,
   ),
+  one(
+    'gauge',
+    'pipectl_parked_records',
+    'Records put aside, to be replayed or discarded by hand.',
+    (lane) => lane.parked_records ?? 0,
+  ),
+  one(
+    'counter',
+    'pipectl_parked_dropped_records_total',
+    'Parked records removed by age, neither replayed nor discarded.',
+    (lane) => lane.parked_dropped_records ?? 0,
+  ),
   {
     ...{ name: 'pipectl_lane_attempts_total', help: 'Delivery attempts of this process by outcome.' },
     ...{ kind: 'counter', labelNames: ['outcome'] },

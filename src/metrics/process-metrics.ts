@@ -1,13 +1,21 @@
 /** What runs, and what time it takes it to be. */
 import { Gauge, type Registry } from 'prom-client'
 
-export function registerProcess(registry: Registry, build: Record<string, string>): void {
+export function registerProcess(
+  registry: Registry,
+  { build, followsCrash }: { build: Record<string, string>; followsCrash: boolean },
+): void {
   new Gauge({
     name: 'pipectl_build_info',
     help: '1; its labels say what runs.',
     labelNames: Object.keys(build),
     registers: [registry],
   }).set(build, 1)
+  new Gauge({
+    name: 'pipectl_follows_crash',
+    help: '1: the run before this one ended without stopping (a crash, kill -9, a power cut).',
+    registers: [registry],
+  }).set(followsCrash ? 1 : 0)
   new Gauge({
     name: 'pipectl_time_seconds',
     help: "The service's wall clock: retention and retries go by it.",

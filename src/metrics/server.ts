@@ -20,6 +20,8 @@ import { registerProcess } from './process-metrics.ts'
 export interface MetricsSources extends BufferSources, DeliverySources {
   /** What runs, as labels: version, node, … */
   build: Record<string, string>
+  /** The run before this one ended without stopping. */
+  followsCrash: boolean
   ingest: IngestSources
 }
 
@@ -36,7 +38,7 @@ export async function openMetrics(
 ): Promise<MetricsServer> {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry })
-  registerProcess(registry, sources.build)
+  registerProcess(registry, sources)
   const folded = new FoldedSeries(registry)
   const readers = [
     registerIngest(registry, sources.ingest, folded),
