@@ -25,6 +25,7 @@ import {
   typeWords,
 } from './destinations/body.ts'
 import { columnText } from './destinations/columns.ts'
+import { addDriftCommand } from './destinations/drift.ts'
 import {
   type AlterOptions,
   addInferOptions,
@@ -46,6 +47,7 @@ export function addDestinationsCommands(program: Command): void {
   addWriting(destinations)
   addStatusCommands(destinations)
   addPinCommand(destinations)
+  addDriftCommand(destinations)
   addDelete(destinations)
 }
 

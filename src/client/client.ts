@@ -122,6 +122,8 @@ export function openClient({ url, dataUrl = url, apiKey, keySource = null, chang
           body,
           timeoutMs: 90_000,
         }),
+      drift: (pipeId: string, destinationId: string, signal?: AbortSignal) =>
+        call<'getDrift'>('GET', `${destination(pipeId, destinationId)}/drift`, { signal }),
       /** Proposes a table; with `create_table` or `add_columns` makes it so, which may take a while. */
       infer: (pipeId: string, body: TableInferenceBody) =>
         call<'inferTable'>('POST', `${pipe(pipeId)}/destinations/infer`, { body, timeoutMs: 120_000 }),

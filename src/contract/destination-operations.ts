@@ -7,6 +7,7 @@ import {
   DestinationUpdate,
   RewindRequest,
 } from './destination-requests.ts'
+import { Drift } from './drift.ts'
 import { everyChange, everyKeyed, type Operation, oneDestination, onePipe, withBody } from './operation.ts'
 import { responseBodies } from './responses.ts'
 import { TableInference, TableProposal } from './table-proposal.ts'
@@ -85,6 +86,19 @@ export const destinationOperations = [
     parameters: [hoursParameter],
     success: { status: 200, description: 'The hours', schema: responseBodies.laneByHour },
     errors: ['destination_not_found', 'validation_error', ...everyKeyed],
+  },
+  {
+    operationId: 'getDrift',
+    method: 'GET',
+    path: `${oneDestination}/drift`,
+    area: 'management',
+    summary: 'Show the keys of delivered records that no column takes, and the columns that no record fills',
+    description:
+      'Of the records that were looked at since the columns were changed last. A new key is there after some seconds, counts after a minute at most.',
+    auth: 'key',
+    boundKeys: 'its_pipe',
+    success: { status: 200, description: 'What was seen', schema: Type.Object({ drift: Drift }) },
+    errors: ['destination_not_found', ...everyKeyed],
   },
   {
     operationId: 'updateDestination',

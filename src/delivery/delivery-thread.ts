@@ -26,6 +26,7 @@ import {
   type FromDeliveryWorker,
   type ToDeliveryWorker,
 } from './delivery-protocol.ts'
+import { DriftWatch } from './drift.ts'
 import { keepHistoryShort } from './history-keeper.ts'
 import { isolatedDrivers } from './isolated-driver.ts'
 import { namesOf } from './lane-log.ts'
@@ -75,13 +76,14 @@ const driverSettings = {
 const isolated = isolatedDrivers(driverSettings)
 const reader = openBufferReader(data.buffer, log)
 const feed = openBufferFeed(data.buffer)
+const drift = new DriftWatch(metadata.driftStore, systemClock, log)
 const lanes = new LaneSet({
   source: data.isSafe ? allBlocked(metadata.laneSource) : metadata.laneSource,
   store: { ...metadata.laneStore, load: loadLane },
   ownership: ownsEverything,
   reader,
   feed,
-  openDriver: (spec) => drivers.openDriver(spec),
+  openDriver: (spec) => drift.watched(spec, drivers.openDriver(spec)),
   clock: systemClock,
   random: Math.random,
   log,

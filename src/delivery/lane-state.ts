@@ -5,6 +5,7 @@
 import type { BufferReader } from '../buffer/buffer.ts'
 import type { OnPermanentError } from '../contract/delivery-settings.ts'
 import type { DestinationStatus } from '../contract/destination.ts'
+import type { SavedDrift } from '../contract/drift.ts'
 import type { Epoch } from '../contract/epochs.ts'
 import type {
   DeliveryErrorClass,
@@ -202,6 +203,13 @@ export interface LaneStore {
    * record. In small steps.
    */
   pruneHistory(destinationId: string, throughSeq: number): Promise<void>
+}
+
+/** What was seen of keys that no column takes (`drift.ts`). */
+export interface DriftStore {
+  load(destinationId: string): Promise<SavedDrift | null>
+  /** Of a destination that was deleted: nothing. */
+  save(destinationId: string, drift: SavedDrift): Promise<void>
 }
 
 /** The keys of database servers whose certificate is not verified, pinned on first use. Kept by metadata. */

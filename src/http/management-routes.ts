@@ -93,6 +93,7 @@ function handlersOf(m: Management): Record<ManagementOperationId, Handler> {
     createDestination: ofPipe(m.createDestination),
     testDestination: (c) => m.testDestination(c.workspaceId, c.pipe, c.body, c.query.get('sample')),
     inferTable: ofPipe(m.inferTable),
+    getDrift: ofDestination(m.getDrift),
     getDestination: ofDestination(m.getDestination),
     updateDestination: ofDestination(m.updateDestination),
     deleteDestination: ofDestination(m.deleteDestination),

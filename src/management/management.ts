@@ -8,6 +8,7 @@ import { apiKeyUseCases } from './api-keys.ts'
 import { auditUseCases } from './audit.ts'
 import type { ManagementDeps, PublishChange } from './deps.ts'
 import { destinationUseCases } from './destinations.ts'
+import { driftUseCases } from './drift.ts'
 import { laneUseCases } from './lanes.ts'
 import { limitsUseCases } from './limits.ts'
 import { messageUseCases } from './messages.ts'
@@ -28,6 +29,7 @@ export function openManagement(deps: ManagementDeps) {
     ...pipeUseCases({ ...deps, publishChange }),
     ...destinationUseCases({ ...deps, publishChange }),
     ...tableInferenceUseCases(deps),
+    ...driftUseCases(deps),
     ...laneUseCases({ metadata, delivery }),
     ...parkedUseCases({ metadata, delivery }),
     ...limitsUseCases({ metadata, publishChange }),

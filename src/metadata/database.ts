@@ -246,6 +246,14 @@ export interface LaneHistoryRow {
   attempts: number
 }
 
+export interface DestinationDriftRow {
+  destination_id: string
+  /** Of the columns that it was counted with. */
+  mapping_hash: string
+  /** JSON: `DriftState`. */
+  state_json: string
+}
+
 export interface UsageMarkRow {
   pipe_id: string
   messages: number
@@ -376,6 +384,7 @@ export interface Tables {
   parked: ParkedRow
   parked_bodies: ParkedBodyRow
   parked_sums: ParkedSumRow
+  destination_drift: DestinationDriftRow
   usage_marks: UsageMarkRow
   deleted_pipes: DeletedPipeRow
   users: UserRow

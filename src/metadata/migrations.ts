@@ -24,6 +24,7 @@ import { destinationNames } from './migrations/14-destination-names.ts'
 import { laneErrorRecord } from './migrations/15-lane-error-record.ts'
 import { parked } from './migrations/16-parked.ts'
 import { alerts } from './migrations/17-alerts.ts'
+import { destinationDrift } from './migrations/18-destination-drift.ts'
 
 export interface Migration {
   number: number
@@ -49,6 +50,7 @@ export const migrations: readonly Migration[] = [
   { number: 15, name: 'lane error record', up: laneErrorRecord },
   { number: 16, name: 'parked records', up: parked },
   { number: 17, name: 'alerts', up: alerts },
+  { number: 18, name: 'destination drift', up: destinationDrift },
 ]
 
 /**

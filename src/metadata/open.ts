@@ -15,6 +15,7 @@ import { audit, audited } from './audit.ts'
 import { type Connection, inWriteTransaction, type OpenedDatabase } from './database.ts'
 import { destinations } from './destinations.ts'
 import { directorySource } from './directory.ts'
+import { drift, driftStore } from './drift.ts'
 import { loadIdentity, loadKnownSeq, requireIdentity } from './identity.ts'
 import { laneRecords } from './lane-records.ts'
 import { laneSource } from './lane-specs.ts'
@@ -83,6 +84,8 @@ export async function openMetadata(
     parkedStore: parkedStore(db, now),
     pinStore: pinStore(db, now),
     alertStore: alertStore(db, sealer),
+    drift: drift(db),
+    driftStore: driftStore(db),
     close: () => (closing ??= close(db)),
   }
   const as = (actor: Actor): Metadata => {

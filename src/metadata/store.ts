@@ -23,13 +23,21 @@ import type {
   DestinationType,
   TlsPin,
 } from '../contract/destination.ts'
+import type { SavedDrift } from '../contract/drift.ts'
 import type { Epoch } from '../contract/epochs.ts'
 import type { OverviewLane, OverviewPipe } from '../contract/overview.ts'
 import type { ParkedDetail, ParkedReason, ParkedRecord } from '../contract/parked.ts'
 import type { AllowedOrigin, Pipe, PipeLimits, PipeUsage } from '../contract/pipe.ts'
 import type { LaneHour, UsageHour } from '../contract/usage.ts'
 import type { User, UserRole } from '../contract/user.ts'
-import type { LaneSource, LaneState, LaneStore, PassedMessages, PinStore } from '../delivery/lane-state.ts'
+import type {
+  DriftStore,
+  LaneSource,
+  LaneState,
+  LaneStore,
+  PassedMessages,
+  PinStore,
+} from '../delivery/lane-state.ts'
 import type { ParkedStore } from '../delivery/parked.ts'
 import type { DirectorySource } from '../directory/directory.ts'
 
@@ -437,6 +445,9 @@ export interface Metadata {
   readonly parkedStore: ParkedStore
   readonly pinStore: PinStore
   readonly alertStore: AlertStore
+  readonly driftStore: DriftStore
+  /** As it was saved last; null: never, or the destination is of another workspace. */
+  drift(workspaceId: string, destinationId: string): Promise<SavedDrift | null>
   close(): Promise<void>
 }
 

@@ -18,6 +18,11 @@ const url = (table: string) => `postgres://${pg.user}@${pg.host}:${pg.port}/${pg
 const create = (pipe: string, table: string, ...args: string[]) =>
   runCli(['destinations', 'create', pipe, '--url', url(table), ...args], { env })
 
+const pipeIdOf = async (name: string) => {
+  const { stdout } = await runCli(['pipes', 'get', name], { env })
+  return String(JSON.parse(stdout).pipe.pipe_id)
+}
+
 t.test('from records to rows: the proposal, then the table', async (t) => {
   const pipeId = await daemon.createPipe({ pipe_name: 'orders' })
   const early = await create('orders', 'orders', '--infer')
@@ -61,6 +66,18 @@ t.test('from records to rows: the proposal, then the table', async (t) => {
   t.match(unknown, { code: 1, stderr: /no column "no".*\n.*No record has the key "no"/ })
   const alone = await runCli(['destinations', 'update', 'orders', '--alter-table', '--name', 'x'], { env })
   t.match(alone, { code: 2, stderr: /goes with --add-column/ })
+})
+
+t.test('drift names the keys without a column, and how to store them', async (t) => {
+  await daemon.ingest(await pipeIdOf('orders'), { id: 9, 'odd \u001b[31m': 1, plain: 'x' })
+  const drift = (...args: string[]) => runCli(['destinations', 'drift', 'orders', ...args], { env })
+  await until('both keys are seen', async () => JSON.parse((await drift()).stdout).drift.keys.length >= 2)
+  t.match(await drift('-o', 'table'), {
+    code: 0,
+    stdout: /KEY +RECORDS +TYPE +EXAMPLE[\s\S]*plain +1 +string +"x"/,
+    stderr: /Of \d+ records? that[\s\S]*--add-column \S+:\w+ --alter-table/,
+  })
+  t.notMatch((await drift('-o', 'table')).stdout, '\u001b[31m')
 })
 
 t.test('--remove-column takes one mapping away', async (t) => {

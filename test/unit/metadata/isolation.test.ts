@@ -46,6 +46,10 @@ await metadata.parkedStore.setAside(destinationId, [
     ...{ recordCount: 1, body: Buffer.from('{}'), attempts: 1, generation: 0 },
   },
 ])
+await metadata.driftStore.save(destinationId, {
+  mappingHash: 'a',
+  state: { since_ms: 0, records: 1, keys: [], other_keys: 0, unfilled: [] },
+})
 const wholeList = { limit: 10, after: null, errorCode: null, reason: null }
 const { parked: ownersParked } = await metadata.parked.list(owner, destinationId, wholeList)
 const parkedId = ownersParked[0]?.parked_id ?? ''
@@ -73,6 +77,7 @@ async function everythingOf(workspaceId: string): Promise<unknown> {
     usage: await metadata.usage.byPipe(workspaceId, 0),
     hours: [...(await metadata.usage.byHour(workspaceId, null, 0, 0))],
     hoursOfLane: [...(await metadata.usage.ofLane(workspaceId, destinationId, 0, Number.MAX_SAFE_INTEGER))],
+    drift: await metadata.drift(workspaceId, destinationId),
     parked: await metadata.parked.list(workspaceId, destinationId, wholeList),
     parkedOne: await metadata.parked.get(workspaceId, destinationId, parkedId),
     users: await metadata.users.list(workspaceId),
@@ -99,6 +104,7 @@ const attempts: Record<string, (t: Test) => Promise<void>> = {
       usage: {},
       hours: [],
       hoursOfLane: [],
+      drift: null,
       parked: { parked: [], next: null },
       parkedOne: null,
       users: [],

@@ -1,0 +1,68 @@
+/** Drift: keys that records have and no column of a destination takes, and columns that no record fills. */
+import Type, { type Static } from 'typebox'
+import { columnTypes } from './destination.ts'
+import { nullable } from './destinations/fields.ts'
+
+/** Of one destination. */
+export const driftLimits = { keys: 100, keyCharacters: 200, exampleCharacters: 80 } as const
+
+/** As delivery counts and stores it. */
+export interface DriftState {
+  since_ms: number
+  records: number
+  keys: {
+    key: string
+    records: number
+    first_ms: number
+    last_ms: number
+    type: (typeof columnTypes)[number]
+    example: string
+  }[]
+  other_keys: number
+  /** Names of columns. */
+  unfilled: string[]
+}
+
+export interface SavedDrift {
+  /** Of the columns that it was counted with. */
+  mappingHash: string
+  state: DriftState
+}
+
+const timestamp = () => Type.String({ format: 'date-time' })
+
+export const Drift = Type.Object({
+  mapping: Type.Enum(['columns', 'by_name', 'none'], {
+    description:
+      '`columns`: what follows was counted. `by_name`: there are no mappings, keys without a column of their name are not counted. `none`: the destination takes whole records.',
+  }),
+  since_ts: nullable(
+    Type.String({
+      format: 'date-time',
+      description: 'When counting began: with the first record after the columns were changed.',
+    }),
+  ),
+  records_seen: Type.Integer({
+    minimum: 0,
+    description: 'Delivered records that were looked at: up to 20 of a batch and 100 a second.',
+  }),
+  keys: Type.Array(
+    Type.Object({
+      key: Type.String({ maxLength: driftLimits.keyCharacters }),
+      records: Type.Integer({ minimum: 1, description: 'Of those that were looked at.' }),
+      first_seen_ts: timestamp(),
+      last_seen_ts: timestamp(),
+      type: Type.Enum([...columnTypes]),
+      example: Type.String({ description: "The first value's JSON text, cut to 80 characters." }),
+    }),
+    { maxItems: driftLimits.keys, description: 'Keys that no column takes, the most frequent first.' },
+  ),
+  other_keys: Type.Integer({
+    minimum: 0,
+    description: `Occurrences of further keys: beyond ${driftLimits.keys}, or longer than ${driftLimits.keyCharacters} characters.`,
+  }),
+  unfilled_columns: Type.Array(Type.String(), {
+    description: 'Mapped columns for which no record that was looked at had a value.',
+  }),
+})
+export type Drift = Static<typeof Drift>

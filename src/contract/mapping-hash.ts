@@ -1,0 +1,12 @@
+/** Tells drift that was counted with other columns. */
+import { createHash } from 'node:crypto'
+import type { ColumnMapping } from './destination.ts'
+
+/** What two destinations whose columns take the same keys have in common. */
+export function mappingHash(columns: readonly ColumnMapping[], timestampField: string): string {
+  const mapped = columns.map((one) => [one.column_name, one.source_field, one.semantic_role])
+  return createHash('sha256')
+    .update(JSON.stringify([mapped, timestampField]))
+    .digest('hex')
+    .slice(0, 32)
+}

@@ -1,0 +1,245 @@
+/**
+ * Drift: keys that delivered records have and no column of the destination takes, and columns that no record fills. Some
+ * records of each batch are looked at once it is delivered, so it costs nothing where nothing is mapped, little elsewhere, and
+ * never holds delivery up.
+ *
+ *   deliver ─▶ stored ─▶ up to 20 records of the batch, 100 a second of a destination ─▶ counts in memory
+ *                                                              news after 2 s, counts after 60 s ─▶ metadata
+ *
+ * A crash loses the counts of a minute at most. Other columns begin other counts (`mappingHash`).
+ */
+import { members, records, stringValue } from '../buffer/record-text.ts'
+import { type ColumnRule, columnRules } from '../contract/column-rules.ts'
+import type { ColumnMapping } from '../contract/destination.ts'
+import { type DriftState, driftLimits, type SavedDrift } from '../contract/drift.ts'
+import { mappingHash } from '../contract/mapping-hash.ts'
+import type { Batch, DatabaseSpec, DestinationDriver } from '../destinations/driver.ts'
+import type { Logger } from '../log.ts'
+import type { Clock } from './clock.ts'
+import type { DriftStore, LaneSpec } from './lane-state.ts'
+
+const recordsPerBatch = 20
+const recordsPerSecond = 100
+/** A larger record is not looked at: it would take longer than a millisecond. */
+const mostRecordBytes = 256 * 1024
+const saveNewsMs = 2_000
+const saveCountsMs = 60_000
+
+export class DriftWatch {
+  readonly #store: DriftStore
+  readonly #clock: Clock
+  readonly #log: Logger
+  /** The last write of each destination that may still be under way. */
+  readonly #writes = new Map<string, Promise<void>>()
+
+  constructor(store: DriftStore, clock: Clock, log: Logger) {
+    this.#store = store
+    this.#clock = clock
+    this.#log = log
+  }
+
+  /** The same driver; of a database with mapped columns, one whose records are looked at. */
+  watched(spec: LaneSpec, driver: DestinationDriver): DestinationDriver {
+    if (spec.type !== 'destination_database' || spec.columns.length === 0) return driver
+    const counts = new DriftCounts(spec, this.#clock.now())
+    const { destinationId } = spec
+    const loading = this.#load(destinationId, counts)
+    let cancel: (() => void) | null = null
+    let isClosed = false
+    const save = () => {
+      cancel = null
+      if (counts.isChanged && counts.isLoaded) this.#write(destinationId, counts)
+    }
+    const saveLater = () => {
+      if (!counts.isChanged || cancel !== null || isClosed) return
+      cancel = this.#clock.wake(counts.hasNews ? saveNewsMs : saveCountsMs, save)
+    }
+    return {
+      deliver: async (batch, signal, progress) => {
+        await driver.deliver(batch, signal, progress)
+        const hadNews = counts.hasNews
+        counts.look(batch, this.#clock.now())
+        if (counts.hasNews && !hadNews) {
+          cancel?.()
+          cancel = null
+        }
+        saveLater()
+      },
+      close: async () => {
+        isClosed = true
+        cancel?.()
+        await driver.close()
+        await loading
+        save()
+        await this.#writes.get(destinationId)
+      },
+    }
+  }
+
+  async #load(destinationId: string, counts: DriftCounts): Promise<void> {
+    try {
+      await this.#writes.get(destinationId)
+      counts.begin(await this.#store.load(destinationId))
+    } catch (err) {
+      // It counts from now on, in memory: what is stored is not overwritten.
+      this.#log.warn({ err, destination_id: destinationId }, 'drift.not_loaded')
+    }
+  }
+
+  #write(destinationId: string, counts: DriftCounts): void {
+    const writing = this.#store.save(destinationId, counts.taken()).catch((err: unknown) => {
+      this.#log.warn({ err, destination_id: destinationId }, 'drift.not_saved')
+    })
+    this.#writes.set(destinationId, writing)
+    void writing.then(() => {
+      if (this.#writes.get(destinationId) === writing) this.#writes.delete(destinationId)
+    })
+  }
+}
+
+/** Of one destination, as long as its driver is open. */
+export class DriftCounts {
+  readonly #hash: string
+  /** By key, the columns that it fills. */
+  readonly #known = new Map<string, string[]>()
+  #state: DriftState
+  #isLoaded = false
+  #isChanged = false
+  #hasNews = false
+  #second = 0
+  #leftInSecond = recordsPerSecond
+
+  constructor({ columns, timestampField }: Pick<DatabaseSpec, 'columns' | 'timestampField'>, nowMs: number) {
+    this.#hash = mappingHash(columns, timestampField)
+    const rules = columnRules(columns, timestampField)
+    for (const { name, source } of rules.filter(isFromKey)) {
+      this.#known.set(source.key, [...(this.#known.get(source.key) ?? []), name])
+    }
+    this.#state = {
+      ...{ since_ms: nowMs, records: 0, keys: [], other_keys: 0 },
+      unfilled: [...this.#known.values()].flat(),
+    }
+  }
+
+  get isLoaded(): boolean {
+    return this.#isLoaded
+  }
+  get isChanged(): boolean {
+    return this.#isChanged
+  }
+  /** A key or a filled column that was not known before. */
+  get hasNews(): boolean {
+    return this.#hasNews
+  }
+
+  /** Goes on from what is stored, if the columns are the same. */
+  begin(saved: SavedDrift | null): void {
+    this.#isLoaded = true
+    if (saved?.mappingHash !== this.#hash) return
+    const before = structuredClone(saved.state)
+    const mine = this.#state
+    this.#state = {
+      ...before,
+      records: before.records + mine.records,
+      other_keys: before.other_keys + mine.other_keys,
+    }
+    this.#state.unfilled = before.unfilled.filter((name) => mine.unfilled.includes(name))
+    for (const key of mine.keys) this.#add(key)
+  }
+
+  /** For saving: from here on nothing is changed. */
+  taken(): SavedDrift {
+    this.#isChanged = false
+    this.#hasNews = false
+    return { mappingHash: this.#hash, state: structuredClone(this.#state) }
+  }
+
+  look(batch: Batch, nowMs: number): void {
+    const second = Math.floor(nowMs / 1000)
+    if (second !== this.#second) this.#leftInSecond = recordsPerSecond
+    this.#second = second
+    let left = Math.min(recordsPerBatch, this.#leftInSecond)
+    // From its newest message: what has just changed is there.
+    for (let at = batch.messages.length - 1; at >= 0 && left > 0; at--) {
+      for (const record of records(batch.messages[at]!.body)) {
+        if (left === 0) break
+        left -= 1
+        this.#leftInSecond -= 1
+        if (record.length <= mostRecordBytes) this.#lookAt(record, nowMs)
+      }
+    }
+  }
+
+  #lookAt(record: Buffer, nowMs: number): void {
+    this.#isChanged = true
+    this.#state.records += 1
+    const seen = new Set<string>()
+    for (const { key: literal, value } of members(record)) {
+      const isNull = value.length === 4 && value[0] === 0x6e
+      const isLong = literal.length > 6 * driftLimits.keyCharacters + 2
+      const key = isLong ? null : stringValue(literal.toString('utf8'))
+      const columns = key === null ? undefined : this.#known.get(key)
+      if (columns !== undefined) {
+        if (!isNull && this.#state.unfilled.length > 0) this.#fill(columns)
+        continue
+      }
+      if (key === null || key.length > driftLimits.keyCharacters) this.#state.other_keys += 1
+      // Twice in one record counts once.
+      else if (!seen.has(key)) {
+        seen.add(key)
+        const [type, example] = [typeOf(value), exampleOf(value)]
+        this.#add({ key, records: 1, first_ms: nowMs, last_ms: nowMs, type, example })
+      }
+    }
+  }
+
+  #fill(columns: readonly string[]): void {
+    const before = this.#state.unfilled.length
+    this.#state.unfilled = this.#state.unfilled.filter((name) => !columns.includes(name))
+    if (this.#state.unfilled.length < before) this.#hasNews = true
+  }
+
+  #add(found: DriftState['keys'][number]): void {
+    const known = this.#state.keys.find(({ key }) => key === found.key)
+    if (known !== undefined) {
+      known.records += found.records
+      known.last_ms = Math.max(known.last_ms, found.last_ms)
+      // Null says nothing of the type.
+      if (known.type === 'null') [known.type, known.example] = [found.type, found.example]
+    } else if (this.#state.keys.length < driftLimits.keys) {
+      this.#state.keys.push(found)
+      this.#hasNews = true
+    } else this.#state.other_keys += found.records
+  }
+}
+
+function isFromKey(rule: ColumnRule): rule is ColumnRule & { source: { kind: 'key'; key: string } } {
+  return rule.source.kind === 'key'
+}
+
+function typeOf(value: Buffer): ColumnMapping['column_type'] {
+  switch (value[0]) {
+    case 0x22:
+      return 'string'
+    case 0x7b:
+      return 'object'
+    case 0x5b:
+      return 'array'
+    case 0x74:
+    case 0x66:
+      return 'boolean'
+    case 0x6e:
+      return 'null'
+    default:
+      return 'number'
+  }
+}
+
+/** The beginning of its JSON text. */
+function exampleOf(value: Buffer): string {
+  const { exampleCharacters } = driftLimits
+  const characters = [...value.subarray(0, 4 * exampleCharacters).toString('utf8')]
+  if (characters.length <= exampleCharacters && value.length <= 4 * exampleCharacters)
+    return characters.join('')
+  return `${characters.slice(0, exampleCharacters - 1).join('')}…`
+}
