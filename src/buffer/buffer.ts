@@ -69,6 +69,8 @@ export interface StoredMessage {
   receivedMs: number
   recordCount: number
   body: Buffer
+  /** Place in the message of the body's first record: more than 0 where only a part of a message is replayed. */
+  firstIndex?: number
 }
 
 /** As a reader gets it, with the mark of the cursor just after it. */

@@ -223,6 +223,16 @@ export class DurableState {
     await this.save()
   }
 
+  /** What was parked is stored: no longer parked, and counted. */
+  async replayed(parkedId: string, records: number): Promise<void> {
+    const { deliveredRecords } = this.#row
+    const lastDeliveredMs = this.#deps.clock.now()
+    this.change({ ...this.#row, deliveredRecords: deliveredRecords + records, lastDeliveredMs })
+    this.count({ deliveredRecords: records })
+    this.park({ kind: 'replayed', parkedId })
+    await this.save()
+  }
+
   /** Saved with the next change of the row: neither is ever there without the other. */
   park(change: ParkedChange): void {
     this.#parked.push(change)

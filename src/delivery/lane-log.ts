@@ -18,6 +18,8 @@ export interface LaneLog {
   dropped(lost: DroppedMessages): void
   skipped(message: StoredMessage): void
   parked(parked: readonly NewParked[]): void
+  replayed(parkedId: string, message: StoredMessage): void
+  replayFailed(parkedId: string, message: StoredMessage, error: DeliveryError): void
   rewound(cursorSeq: number): void
   ownershipLost(): void
   notSaved(): void
@@ -71,6 +73,13 @@ export function openLaneLog(log: Logger, spec: LaneSpec): LaneLog {
         log.warn({ ...lane, msg_id: msgId, stream_seq: seq, records, code, message }, 'lane.parked')
       }
     },
+    replayed: (parkedId, { msgId, seq, recordCount }) =>
+      log.info(
+        { ...lane, parked_id: parkedId, msg_id: msgId, stream_seq: seq, records: recordCount },
+        'lane.replayed',
+      ),
+    replayFailed: (parkedId, message, error) =>
+      log.warn({ ...failed(message, error), parked_id: parkedId }, 'lane.replay_failed'),
     rewound: (cursorSeq) => log.info({ ...lane, cursor_seq: cursorSeq }, 'lane.rewound'),
     ownershipLost: () => log.warn(lane, 'lane.ownership_lost'),
     notSaved: () => log.warn(lane, 'lane.not_saved'),

@@ -19,11 +19,14 @@ export class LaneSleep {
     this.#sleeper = new Sleeper(clock)
   }
 
-  /** Nothing to do until a notification comes, but to close connections when they have been idle for long enough. */
-  async idle(): Promise<void> {
+  /**
+   * Nothing to do until a notification comes, or that time is over, but to close connections when they have been idle for long
+   * enough.
+   */
+  async idle(longestMs = Number.POSITIVE_INFINITY): Promise<void> {
     if (this.#sleeper.isNotified) return
     await this.#prepare()
-    await this.#sleeper.waitForNotify(this.#attempts.closesInMs)
+    await this.#sleeper.waitForNotify(Math.min(longestMs, this.#attempts.closesInMs))
   }
 
   /**

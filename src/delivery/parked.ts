@@ -83,7 +83,12 @@ export interface ParkedStore {
   /** Its number, greater than that of any replay of the destination before; durable when it resolves. */
   beginReplay(destinationId: string, parkedId: string): Promise<number>
   /** It was refused, or took too long: parked again. Its first `storedRecords` are stored and no longer part of it. */
-  replayFailed(parkedId: string, cause: ParkedCause, attempts: number, storedRecords: number): Promise<void>
+  replayFailed(
+    parkedId: string,
+    cause: Omit<ParkedCause, 'reason'>,
+    attempts: number,
+    storedRecords: number,
+  ): Promise<void>
   /** The same, but it will be tried again: it goes on behind the records that are stored. */
   replayHalfStored(parkedId: string, storedRecords: number): Promise<void>
 }

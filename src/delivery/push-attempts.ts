@@ -3,6 +3,7 @@
  * lane's driver and its place in the destination's rate; what an outcome does to the row is decided by `progress.ts`.
  */
 import type { MarkedMessage } from '../buffer/buffer.ts'
+import type { Batch } from '../destinations/driver.ts'
 import { type AttemptOutcome, attemptDelivery, attemptLimitMs, isCutShort, LaneDriver } from './attempt.ts'
 import { batchOf } from './batch.ts'
 import type { DurableState } from './durable-state.ts'
@@ -17,6 +18,8 @@ export class PushAttempts {
   readonly #deps: LaneDeps
   readonly #state: DurableState
   readonly #driver: LaneDriver
+  /** Of replays: what is kept of how far they have come is not the lane's. */
+  readonly #replayDriver: LaneDriver
   readonly #progress: Progress
   readonly #rate: RateGate
   readonly #refused: RefusedRecords
@@ -26,6 +29,7 @@ export class PushAttempts {
     this.#deps = deps
     this.#state = state
     this.#driver = new LaneDriver(deps.clock, deps.log)
+    this.#replayDriver = new LaneDriver(deps.clock, deps.log)
     this.#refused = new RefusedRecords(destinationId, deps.parking, state)
     this.#progress = new Progress(state, retry, this.#refused, deps)
     this.#rate = new RateGate(deps.clock)
@@ -82,6 +86,32 @@ export class PushAttempts {
     return isUnfinished ? [] : left
   }
 
+  /** One attempt at parked records. Nothing is saved of its outcome here. */
+  async replay(batch: Batch, spec: LaneSpec, attempt: number): Promise<AttemptOutcome> {
+    const requestsPerSecond = spec.rate?.requestsPerSecond ?? null
+    const { clock, log, openDriver } = this.#deps
+    const interrupt = new AbortController()
+    this.#abort = () => interrupt.abort()
+    const startedAt = clock.monotonicMs()
+    this.#rate.take(requestsPerSecond)
+    const outcome = await attemptDelivery(
+      (signal, progress) =>
+        this.#replayDriver.deliver(batch, signal, progress, () =>
+          openDriver({ ...spec, isForReplays: true }),
+        ),
+      attemptLimitMs(spec, batch),
+      interrupt.signal,
+      { clock, log, beforeRequest: (signal) => this.#rate.wait(requestsPerSecond, signal) },
+    )
+    this.#abort = null
+    const tookMs = clock.monotonicMs() - startedAt
+    this.#state.log.attempted(batch, attempt, outcome, tookMs)
+    this.#deps.observed.attempted(spec.type, batch, outcome.kind, tookMs)
+    if (outcome.kind === 'delivered') this.counts.delivered += 1
+    if (outcome.isHung) await this.#replayDriver.close()
+    return outcome
+  }
+
   async #messageIdAt(pipeId: string, seq: number): Promise<string | null> {
     const { messages } = await this.#deps.reader.read(pipeId, seq - 1, { maxRecords: 1, maxBytes: 1 })
     return messages[0]?.seq === seq ? messages[0].msgId : null
@@ -99,15 +129,16 @@ export class PushAttempts {
 
   /** When `closeIdle` will have something to close; Infinity: nothing is open. */
   get closesInMs(): number {
-    return this.#driver.closesInMs
+    return Math.min(this.#driver.closesInMs, this.#replayDriver.closesInMs)
   }
 
   async closeIdle(): Promise<void> {
     await this.#driver.closeIdle()
+    await this.#replayDriver.closeIdle()
   }
 
   async close(): Promise<void> {
-    await this.#driver.close()
+    await Promise.all([this.#driver.close(), this.#replayDriver.close()])
   }
 }
 

@@ -15,6 +15,8 @@
  * An attempt that failed half-way (`json_object`) first moves the cursor past what it stored; `recordOffset` says how
  * much of the next message is. Retry-now, a changed destination and lowered limits cut a failed range again.
  *
+ * Between two batches, and between retries, parked records are replayed (`replays.ts`).
+ *
  * Seen from outside: `idle` nothing pending · `flowing` · `retrying` a message is blocking · `stalled` it has been for
  * longer than destination_max_retry_seconds · `blocked` by its status: no attempts, the backlog is kept.
  *
@@ -41,6 +43,7 @@ import { Mailbox } from './mailbox.ts'
 import type { ParkedCounts } from './parked.ts'
 import { PushAttempts } from './push-attempts.ts'
 import { ReadAhead } from './read-ahead.ts'
+import { Replays } from './replays.ts'
 import { RetryWindow } from './retry.ts'
 import * as transition from './transitions.ts'
 
@@ -57,6 +60,9 @@ export class PushLane implements Lane {
   readonly #retry: RetryWindow
   readonly #attempts: PushAttempts
   readonly #sleep: LaneSleep
+  readonly #replays: Replays
+  /** A replay and the lane's own batch take turns. */
+  #hasReplayed = false
   readonly #mailbox: Mailbox
   #reserved: ReservedBatch | null = null
   #interruptStep: (() => void) | null = null
@@ -77,6 +83,7 @@ export class PushLane implements Lane {
     this.#ahead = new ReadAhead(spec.pipeId, deps.reader, memory)
     this.#retry = new RetryWindow(row, deps.clock)
     this.#attempts = new PushAttempts(spec.destinationId, this.#state, this.#retry, deps)
+    this.#replays = new Replays(spec.destinationId, this.#state, this.#attempts, deps)
     this.#sleep = new LaneSleep(deps.clock, this.#state, this.#attempts)
     this.#mailbox = new Mailbox(deps.clock, () => this.#interrupt())
   }
@@ -171,6 +178,8 @@ export class PushLane implements Lane {
 
   async parkedChanged(): Promise<void> {
     await this.#deps.parking.refresh()
+    this.#replays.changed()
+    this.#sleep.interrupt()
   }
 
   async reconfigure(spec: LaneSpec): Promise<void> {
@@ -181,6 +190,7 @@ export class PushLane implements Lane {
       if (transition.isOnlyRenamed(before, spec)) return
       this.#attempts.forgetTimeouts()
       this.#retry.tryNow()
+      this.#replays.changed()
       this.#state.change(transition.afterReconfigured(this.row, before, spec))
       await this.#attempts.close()
     })
@@ -236,10 +246,17 @@ export class PushLane implements Lane {
     if (this.#isEarliestCheckDue) await this.#countLost()
     const now = this.#deps.clock.monotonicMs()
     const isBlocked = this.#spec.status === 'blocked'
-    const nextAt = Math.max(this.#retry.nextAttemptAt, this.#attempts.nextSlotAt(this.#spec))
+    const slotAt = this.#attempts.nextSlotAt(this.#spec)
+    const replayAt = Math.max(now + this.#replays.dueInMs, slotAt)
+    if (!isBlocked && replayAt <= now && !this.#hasReplayed) {
+      await this.#replay()
+      return
+    }
+    this.#hasReplayed = false
+    const nextAt = Math.max(this.#retry.nextAttemptAt, slotAt)
     if (isBlocked || nextAt > now) {
       this.#release()
-      await this.#sleep.pause(isBlocked ? Number.POSITIVE_INFINITY : nextAt - now)
+      await this.#sleep.pause(isBlocked ? Number.POSITIVE_INFINITY : Math.min(nextAt, replayAt) - now)
       // What it has lost while it waited is counted.
       this.#isEarliestCheckDue = true
       return
@@ -252,6 +269,16 @@ export class PushLane implements Lane {
     const attempt = this.#attempts.run(messages, this.#spec)
     void this.#readAhead(messages.at(-1)!)
     this.#keep(await attempt)
+  }
+
+  /** After the batch under way, whose messages are read again when its turn comes. */
+  async #replay(): Promise<void> {
+    this.#hasReplayed = true
+    this.#release()
+    const interrupt = new AbortController()
+    this.#interruptStep = () => interrupt.abort()
+    await this.#replays.run(this.#spec, interrupt.signal)
+    this.#interruptStep = null
   }
 
   /** While an attempt is under way: the next range is fixed, and saved with what was not saved before the attempt. */
@@ -281,8 +308,8 @@ export class PushLane implements Lane {
         this.#reserved = next.reserved
         return true
       case 'wait':
-        if (next.waitMs === Number.POSITIVE_INFINITY) await this.#sleep.idle()
-        else await this.#gather(next.waitMs)
+        if (next.waitMs === Number.POSITIVE_INFINITY) await this.#sleep.idle(this.#replays.dueInMs)
+        else await this.#gather(Math.min(next.waitMs, this.#replays.dueInMs))
         return false
       case 'interrupted':
         return false

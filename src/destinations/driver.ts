@@ -31,6 +31,8 @@ export interface Batch {
    * where not given.
    */
   readonly generation?: number
+  /** Parked records, edited perhaps: nothing that was sent before is a repeat of it but what has its identity. */
+  readonly isReplay?: boolean
 }
 
 /** What a driver that sends a batch in several requests shares with the lane while it does. */
@@ -86,6 +88,8 @@ export type DestinationSpec = ResolvedConfig & {
   readonly concurrency?: number
   /** For checks of a stored database destination: the key that is pinned of its server (see `PinServerKey`). */
   readonly pinnedKey?: string | null
+  /** It delivers replays alone: how far they have come is no part of how far the lane has. */
+  readonly isForReplays?: boolean
   /** Places in the config whose stored value does not open: nothing can be delivered until they are set again. */
   readonly unreadableSecrets?: readonly string[]
 }

@@ -112,7 +112,7 @@ export async function destinationExists(trx: Connection, destinationId: string):
 }
 
 /** The columns of a cause, and the history with it: newest first. */
-export function causeColumns(cause: ParkedCause, history: string | null, nowMs: number) {
+export function causeColumns(cause: Omit<ParkedCause, 'reason'>, history: string | null, nowMs: number) {
   const { code, message, column, value } = cause
   const entry = { failed_ts: isoTime(nowMs), error: { code, message, column, value } }
   const entries = [entry, ...parsedHistory(history)].slice(0, parkedHistoryEntries)

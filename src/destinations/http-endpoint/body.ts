@@ -35,16 +35,18 @@ export function batchBody(
 
 /**
  * One request per record, in order, without those that are stored already. The id is the record's own: a batch that
- * failed half-way goes on with another range, and so under another identity.
+ * failed half-way goes on with another range, and so under another identity. Of a replay it is the replay's: the endpoint may
+ * have seen, and refused, the record under its own.
  */
 export function* recordBodies(batch: Batch, destinationId: string): Generator<RequestBody> {
   let place = 0
-  for (const { body, msgId, seq } of batch.messages) {
-    let index = 0
+  const namespace = batch.isReplay ? batch.identity : destinationId
+  for (const { body, msgId, seq, firstIndex = 0 } of batch.messages) {
+    let index = firstIndex
     for (const record of records(body)) {
       if (place >= batch.recordOffset)
         yield {
-          webhookId: v5(`${msgId}:${index}`, destinationId),
+          webhookId: v5(`${msgId}:${index}`, namespace),
           body: record,
           firstSeq: seq,
           only: { seq, recordIndex: index },

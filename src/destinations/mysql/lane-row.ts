@@ -17,6 +17,8 @@ import {
   laneTableUnusable,
   notTransactional,
   positionOf,
+  rowOwner,
+  rowOwners,
   startOf,
   undelivered,
 } from '../sql/lane-row.ts'
@@ -59,7 +61,7 @@ export class LaneRow {
   ) {
     this.#connection = connection
     this.table = laneTableOf(table)
-    this.#key = [spec.destinationId, settings.timeline ?? '', spec.config.table]
+    this.#key = [rowOwner(spec), settings.timeline ?? '', spec.config.table]
     this.#byHand = byHandSql(this.table, spec.config.username)
   }
 
@@ -172,8 +174,8 @@ export async function forgetLaneRow(
   signal.addEventListener('abort', onAbort, { once: true })
   try {
     const lanes = laneTableOf(splitTableName(spec.config.table, spec.config.database))
-    const values = [spec.destinationId, settings.timeline ?? '']
-    await connection.update(`DELETE FROM ${lanes} WHERE destination_id = ? AND timeline = ?`, values)
+    const values = [...rowOwners(spec), settings.timeline ?? '']
+    await connection.update(`DELETE FROM ${lanes} WHERE destination_id IN (?, ?) AND timeline = ?`, values)
     await connection.command('COMMIT')
   } finally {
     signal.removeEventListener('abort', onAbort)

@@ -30,8 +30,10 @@ export function rowsOf(batch: Batch, plan: InsertPlan, refuse?: (rejected: Rejec
   const scanned: (string | undefined)[] = new Array(plan.slots.size)
   const shapes = shapers.get(plan) ?? shapesOf(plan)
   shapers.set(plan, shapes)
-  for (const { body, receivedMs, msgId, seq } of batch.messages) {
-    for (const [index, record] of recordTexts(body).entries()) {
+  for (const { body, receivedMs, msgId, seq, firstIndex = 0 } of batch.messages) {
+    let index = firstIndex - 1
+    for (const record of recordTexts(body)) {
+      index += 1
       pickMembers(record, plan.slots, scanned)
       try {
         rows.push(rowOf(scanned, plan, shapes, { seq, msgId, index }, receivedMs))

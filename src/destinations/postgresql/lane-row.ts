@@ -22,6 +22,8 @@ import {
   laneTableUnusable,
   notTransactional,
   positionOf,
+  rowOwner,
+  rowOwners,
   startOf,
   undelivered,
 } from '../sql/lane-row.ts'
@@ -46,7 +48,7 @@ export class LaneRow {
     requireTransactions(table)
     this.#session = session
     this.table = laneTableOf(table)
-    this.#key = [spec.destinationId, settings.timeline ?? '', spec.config.table]
+    this.#key = [rowOwner(spec), settings.timeline ?? '', spec.config.table]
     this.#username = spec.config.username
   }
 
@@ -191,8 +193,12 @@ export async function forgetLaneRow(
   const session = await openSession(spec.config, settings, admit, signal)
   try {
     const lanes = laneTableOf(await readTable(session, spec.config.table, signal))
-    const values = [spec.destinationId, settings.timeline ?? '']
-    await session.run(signal, `DELETE FROM ${lanes} WHERE destination_id = $1 AND timeline = $2`, values)
+    const values = [...rowOwners(spec), settings.timeline ?? '']
+    await session.run(
+      signal,
+      `DELETE FROM ${lanes} WHERE destination_id IN ($1, $2) AND timeline = $3`,
+      values,
+    )
   } finally {
     session.destroy()
   }

@@ -32,7 +32,8 @@
  *   after it, its reply lost       both moved: the next attempt finds the row at the end of its batch
  *   after the reply, before the lane's own cursor is saved: the same
  */
-import { type AttemptProgress, type Batch, DeliveryError } from '../driver.ts'
+import { v5 } from 'uuid'
+import { type AttemptProgress, type Batch, DeliveryError, type DestinationSpec } from '../driver.ts'
 
 export const laneTableName = '_pipectl_lanes'
 
@@ -42,6 +43,22 @@ export interface LaneRowKey {
   timeline: string
   /** The destination's table, as its config names it. */
   target: string
+}
+
+/**
+ * Whose row an attempt moves. A replay of parked records has one beside the lane's, in which each has a generation of its own,
+ * greater than the one before: the row says whether the last of them is stored.
+ */
+export function rowOwner({
+  destinationId,
+  isForReplays = false,
+}: Pick<DestinationSpec, 'destinationId' | 'isForReplays'>): string {
+  return isForReplays ? v5('replays', destinationId) : destinationId
+}
+
+/** All that a destination may have. */
+export function rowOwners({ destinationId }: Pick<DestinationSpec, 'destinationId'>): [string, string] {
+  return [rowOwner({ destinationId }), rowOwner({ destinationId, isForReplays: true })]
 }
 
 export interface LanePosition {

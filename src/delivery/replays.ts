@@ -1,0 +1,169 @@
+/**
+ * A lane's replays: parked records whose replay was asked for, one parked row at a time, each as a batch of its own between
+ * two of the lane's batches, or between its retries.
+ *
+ *   asked for ──▶ (its message passed by the lane) ──▶ attempt ──stored──▶ row gone, counted, in one save
+ *                      ▲                                 │
+ *                      └── pause (backoff) ◀─────────────┼─ transient, or a fault of the destination
+ *                                                        └─ refused, or too long without success ─▶ parked again
+ *
+ * Identity: UUID version 5 of the parked row and its try, so a repeat of the same try is known as one. A replay begins only
+ * when the cursor is behind its message: until then the lane itself may still store it. While one is not stored and not
+ * given up, no other begins: with `exactly_once` a row of its own in `_pipectl_lanes` knows the last one.
+ *
+ * What a crash leaves:
+ *
+ *   | the process ends …                          | the parked row says   | after restart                          |
+ *   |---------------------------------------------|-----------------------|----------------------------------------|
+ *   | after it was asked for                      | replaying             | it is replayed                         |
+ *   | after its number is saved (exactly_once)    | replaying, the number | the same try, the same number: the     |
+ *   |                                             |                       |   destination's row says if it is there|
+ *   | after the destination stored it, before     | replaying             | the same try again: at least once;     |
+ *   |   that is saved                             |                       |   exactly_once: nothing is sent        |
+ *   | after that save                             | there is none         | the next one                           |
+ *   | half-way (json_object), before that save    | all of its records    | the same records, the same identities  |
+ *   | after it was refused, before that save      | replaying             | the same try again                     |
+ */
+import { v5 } from 'uuid'
+import { type Batch, DeliveryError } from '../destinations/driver.ts'
+import { StorageUnavailableError } from '../error-code.ts'
+import type { AttemptOutcome } from './attempt.ts'
+import type { DurableState } from './durable-state.ts'
+import type { LaneDeps, LaneSpec } from './lane-state.ts'
+import type { ParkedCause, Replay } from './parked.ts'
+import type { PushAttempts } from './push-attempts.ts'
+import { RetryWindow } from './retry.ts'
+import { newLaneState } from './transitions.ts'
+
+type Failed = Extract<AttemptOutcome, { kind: 'failed' }>
+
+export class Replays {
+  readonly #destinationId: string
+  readonly #state: DurableState
+  readonly #attempts: PushAttempts
+  readonly #deps: LaneDeps
+  /** Of the replay under way alone: the lane's own failures are its own. */
+  readonly #retry: RetryWindow
+  /** Attempts at the replay under way. */
+  #tries = 0
+  /** Nothing is to be replayed before the cursor has moved on from here. */
+  #waitsAtSeq: number | null = null
+
+  constructor(destinationId: string, state: DurableState, attempts: PushAttempts, deps: LaneDeps) {
+    this.#destinationId = destinationId
+    this.#state = state
+    this.#attempts = attempts
+    this.#deps = deps
+    this.#retry = new RetryWindow(newLaneState(destinationId), deps.clock)
+  }
+
+  /** Infinity: nothing is asked for, or it waits for the lane. */
+  get dueInMs(): number {
+    const isWaiting = this.#waitsAtSeq === this.#state.row.cursorSeq
+    if (!this.#deps.parking.counts.isReplaying || isWaiting) return Number.POSITIVE_INFINITY
+    return Math.max(0, this.#retry.nextAttemptAt - this.#deps.clock.monotonicMs())
+  }
+
+  /** Something was asked for, or the destination is another one. */
+  changed(): void {
+    this.#waitsAtSeq = null
+    this.#retry.tryNow()
+  }
+
+  /** One attempt at the next of them. The lane holds no memory of its own meanwhile. */
+  async run(spec: LaneSpec, interrupt: AbortSignal): Promise<void> {
+    try {
+      await this.#state.saveIfDirty()
+      const { cursorSeq } = this.#state.row
+      const replay = await this.#deps.parking.store.nextReplay(this.#destinationId, cursorSeq)
+      if (replay === null) {
+        this.#waitsAtSeq = cursorSeq
+        await this.#deps.parking.refresh()
+      } else await this.#attempt(replay, spec, interrupt)
+    } catch (error) {
+      if (!(error instanceof StorageUnavailableError)) throw error
+      this.#pause(new DeliveryError('transient', 'storage_unavailable', error.message), spec)
+    }
+  }
+
+  async #attempt(replay: Replay, spec: LaneSpec, interrupt: AbortSignal): Promise<void> {
+    const { message } = replay
+    const memory = this.#deps.budget.of(spec.workspaceId)
+    const reservation = await memory.reserve(message.body.length, interrupt)
+    if (reservation === null) return
+    try {
+      const batch = replayBatch(replay, await this.#numberOf(replay, spec))
+      const outcome = await this.#attempts.replay(batch, spec, this.#tries + 1)
+      await this.#settle(outcome, replay, spec)
+    } finally {
+      reservation.release()
+    }
+  }
+
+  /** What tells the replays of a lane apart where the destination keeps how far they have come. */
+  async #numberOf({ parkedId, replayNo }: Replay, { type, config }: LaneSpec): Promise<number> {
+    const isOnce = type === 'destination_database' && config.exactly_once
+    if (!isOnce) return 0
+    return replayNo ?? (await this.#deps.parking.store.beginReplay(this.#destinationId, parkedId))
+  }
+
+  async #settle(outcome: AttemptOutcome, replay: Replay, spec: LaneSpec): Promise<void> {
+    const { parkedId, message } = replay
+    if (outcome.kind === 'delivered' || outcome.storedRecords >= message.recordCount) {
+      this.#end()
+      await this.#state.replayed(parkedId, message.recordCount)
+      this.#state.log.replayed(parkedId, message)
+      return
+    }
+    if (outcome.kind === 'failed') return await this.#failed(outcome, replay, spec)
+    if (outcome.storedRecords > 0)
+      await this.#deps.parking.store.replayHalfStored(parkedId, outcome.storedRecords)
+  }
+
+  async #failed({ error, storedRecords }: Failed, { parkedId, message }: Replay, spec: LaneSpec) {
+    const { store } = this.#deps.parking
+    this.#tries += 1
+    this.#state.count({ failedAttempts: 1 })
+    this.#attempts.counts[error.class] += 1
+    this.#retry.failed()
+    const isRefused = error.fault === 'records' || (error.class === 'permanent' && error.fault === undefined)
+    const isGivenUp = isRefused || this.#retry.isStalled(spec.maxRetrySeconds)
+    if (!isGivenUp) {
+      if (storedRecords > 0) await store.replayHalfStored(parkedId, storedRecords)
+      this.#pause(error, spec)
+      return
+    }
+    await store.replayFailed(parkedId, causeOf(error), this.#tries, storedRecords)
+    this.#end()
+    await this.#deps.parking.refresh()
+    this.#state.log.replayFailed(parkedId, message, error)
+  }
+
+  #pause(error: DeliveryError, spec: LaneSpec): void {
+    this.#retry.pause(error, spec.maxRetrySeconds, this.#deps.random)
+  }
+
+  #end(): void {
+    this.#tries = 0
+    this.#retry.clear()
+  }
+}
+
+function replayBatch({ parkedId, replays, firstIndex, message }: Replay, generation: number): Batch {
+  return {
+    identity: v5(String(replays), parkedId),
+    firstSeq: message.seq,
+    lastSeq: message.seq,
+    messages: [{ ...message, firstIndex }],
+    recordCount: message.recordCount,
+    byteCount: message.body.length,
+    recordOffset: 0,
+    generation,
+    isReplay: true,
+  }
+}
+
+function causeOf({ code, message, rejected }: DeliveryError): Omit<ParkedCause, 'reason'> {
+  const { column = null, value = null } = rejected ?? {}
+  return { code, message, column, value }
+}
