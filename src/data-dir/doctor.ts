@@ -21,8 +21,9 @@ import path from 'node:path'
 import { ConfigError, formatAddress } from '../config.ts'
 import { loadSealingKey } from '../metadata/sealing-key.ts'
 import { isSealedWith } from '../metadata/sqlite/offline.ts'
+import { countAlerts } from '../metadata/sqlite/offline-alerts.ts'
 import { confusedKeysInWords, confusesEscapedKeys, otherNode, requireSoundSqliteAddon } from '../node-bugs.ts'
-import { bytes, count } from '../quantities.ts'
+import { bytes, count, counted } from '../quantities.ts'
 import type { ListenAddress, Settings } from '../settings.ts'
 import { type Check, fail, ok, warn } from './check.ts'
 import { dataDirAt } from './data-dir.ts'
@@ -42,6 +43,7 @@ export async function diagnose(settings: Settings, env: NodeJS.ProcessEnv): Prom
     ...(existsSync(settings.data_dir) ? [diskCheck(settings), fsyncCheck(settings.data_dir)] : []),
     ...bufferChecks(settings.data_dir),
     await keyCheck(settings, env),
+    ...alertsChecks(settings.data_dir),
     geoCheck(settings['geoip.database']),
     await portCheck('listen', settings.listen, isRunning),
     ...(settings.data_listen ? [await portCheck('data_listen', settings.data_listen, isRunning)] : []),
@@ -85,6 +87,23 @@ function dataDirCheck(root: string, isRunning: boolean): Check {
     return warn(name, `${root} is open to other users`, `run: chmod 700 ${root}`)
   }
   return ok(name, `${root}, ${isRunning ? 'a daemon is running on it' : 'no daemon is running on it'}`)
+}
+
+/** A hint, no fault: who looks at `/metrics` may need none. What cannot be read is said elsewhere. */
+function alertsChecks(root: string): Check[] {
+  const { metadataFile } = dataDirAt(root)
+  if (!existsSync(metadataFile)) return []
+  try {
+    const { workspaces, withAlerts } = countAlerts(metadataFile)
+    const all = withAlerts === workspaces ? '' : '; the others: `pipectl alerts set`'
+    const words =
+      withAlerts === 0
+        ? 'none are set up: `pipectl alerts set`'
+        : `set up in ${withAlerts} of ${counted(workspaces, 'workspace')}${all}`
+    return [ok('alerts', words)]
+  } catch {
+    return []
+  }
 }
 
 function diskCheck(settings: Settings): Check {

@@ -12,9 +12,12 @@
  */
 import { Box, Text, useApp } from 'ink'
 import { useEffect, useState } from 'react'
+import { areAlertsFailing } from '../client/alerts.ts'
 import type { Client } from '../client/client.ts'
 import { skipHelps } from '../client/lane-error.ts'
+import { printable } from '../client/printable.ts'
 import { severity } from '../client/workspace.ts'
+import type { AlertsShown } from '../contract/alerts.ts'
 import type { OverviewPipe } from '../contract/overview.ts'
 import { count, counted } from '../quantities.ts'
 import * as actions from './actions.ts'
@@ -22,6 +25,7 @@ import { Board } from './board.tsx'
 import { type Blocking, Detail } from './detail.tsx'
 import { KeysHelp, keyLine } from './keys-help.tsx'
 import { nextStuck, type Row, rowsOf } from './rows.ts'
+import { useAlerts } from './use-alerts.ts'
 import { type KeyPress, useKeys } from './use-keys.ts'
 import { useSnapshot } from './use-snapshot.ts'
 
@@ -52,6 +56,7 @@ const vainSkipNotice =
 export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000 }: AppProps) {
   const { exit } = useApp()
   const feed = useSnapshot(client, everyMs)
+  const alerts = useAlerts(client)
   const [selectedId, select] = useState<string | null>(null)
   const [page, setPage] = useState<'board' | 'detail' | 'keys'>('board')
   const [filter, setFilter] = useState('')
@@ -159,7 +164,7 @@ export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000
   const bodyHeight = Math.max(3, height - 3)
   return (
     <Box flexDirection="column" width={width} height={bodyHeight + 2} overflow="hidden">
-      <Header url={client.url} feed={feed} readOnly={readOnly} wiped={wiped} />
+      <Header url={client.url} {...{ feed, alerts, readOnly, wiped }} />
       {feed.snapshot === null ? (
         <Box height={bodyHeight}>
           <Text>{feed.staleBecause === null ? 'Asking the daemon…' : ''}</Text>
@@ -202,6 +207,7 @@ export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000
 function Header(props: {
   url: string
   feed: ReturnType<typeof useSnapshot>
+  alerts: AlertsShown | null
   readOnly: boolean
   wiped: number
 }) {
@@ -226,9 +232,19 @@ function Header(props: {
       {`${props.url}  ${counted(snapshot?.pipes.length ?? 0, 'pipe')}  ${counted(lanes.length, 'lane')}  `}
       <Text color={stuck > 0 ? 'red' : 'green'}>{`${stuck} stuck`}</Text>
       {`  ${count(pending)} waiting`}
+      <AlertsWord alerts={props.alerts} />
       {stale === 0 ? null : <Text color="yellow">{`  ${stale} stale: delivery does not respond`}</Text>}
     </Text>
   )
+}
+
+/** Short where all is well: a narrow terminal cuts the line. */
+function AlertsWord({ alerts }: { alerts: AlertsShown | null }) {
+  if (alerts === null) return null
+  if (alerts.alerts === null) return <Text dimColor>{'  no alerts'}</Text>
+  const failure = areAlertsFailing(alerts) ? alerts.status?.last_failure : null
+  if (!failure) return <Text dimColor>{'  alerts on'}</Text>
+  return <Text color="yellow">{`  alerts not sent: ${printable(failure.message)}`}</Text>
 }
 
 function Footer(props: {

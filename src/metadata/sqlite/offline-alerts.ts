@@ -1,5 +1,5 @@
 /** Where alerts go, in a metadata file that no daemon runs on: sealed under another key, or removed with a lost one. */
-import type { Database } from 'better-sqlite3'
+import Sqlite, { type Database } from 'better-sqlite3'
 import { openedAlerts, sealedAlerts } from '../alerts.ts'
 import type { AlertSettingsRow } from '../database.ts'
 import { type Sealer, UnsealError } from '../secrets.ts'
@@ -29,6 +29,18 @@ export function resealAlerts(database: Database, from: Sealer, to: Sealer): void
     database
       .prepare('UPDATE alert_settings SET alert_url = ?, alert_secret = ? WHERE workspace_id = ?')
       .run(sealed.alert_url, sealed.alert_secret, row.workspace_id)
+  }
+}
+
+/** How many workspaces a metadata file has, and how many of them have alerts. Changes nothing. */
+export function countAlerts(file: string): { workspaces: number; withAlerts: number } {
+  const database = new Sqlite(file, { readonly: true, fileMustExist: true, timeout: 10_000 })
+  try {
+    const count = (table: string) =>
+      hasTable(database, table) ? Number(database.prepare(`SELECT count(*) FROM ${table}`).pluck().get()) : 0
+    return { workspaces: count('workspaces'), withAlerts: count('alert_settings') }
+  } finally {
+    database.close()
   }
 }
 

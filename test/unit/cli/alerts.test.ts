@@ -73,6 +73,13 @@ t.test('test: what came back, and the exit code', async (t) => {
   t.match(await cli(['status', '-o', 'table']), { stdout: /alerts +to http:.*last sent never/ })
 })
 
+t.test('doctor says how many workspaces have alerts', async (t) => {
+  const { stdout } = await runCli(['doctor', '--data-dir', daemon.dataDir, '-o', 'json'], {
+    env: homeEnv(home),
+  })
+  t.match(stdout, /set up in 1 of 1 workspace/)
+})
+
 t.test('rotate-key seals them again; without the key, forget removes them', async (t) => {
   await daemon.stop()
   const offline = (command: string) =>

@@ -65,6 +65,13 @@ t.test('a stuck lane: found, looked into, not skipped by default, then skipped',
   t.ok(frame().split('\n').length <= 23, 'one line is left to the terminal')
 })
 
+t.test('the header says whether somebody is told of trouble', async (t) => {
+  await open(t).shows(/no alerts/)
+  await daemon.api('PUT', '/v1/alerts', { url: 'http://127.0.0.1:1/' })
+  await open(t, true, 160).shows(/alerts (on|not sent)/)
+  await daemon.api('DELETE', '/v1/alerts')
+})
+
 t.test('block, pause, rewind, filter and the page of keys', async (t) => {
   const { press, shows } = open(t)
   await shows(/orders/)
