@@ -2,6 +2,7 @@
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import { type Client, openClient } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
+import { nextName } from '../client/key-name.ts'
 import { type ApiKey, type ApiKeyCreate, type ApiKeyScope, apiKeyScopes } from '../contract/api-key.ts'
 import { parseDuration } from '../quantities.ts'
 import { connect, findTarget, type Target } from './connection.ts'
@@ -286,12 +287,6 @@ async function ownKey(client: Client, apiKey: string): Promise<ApiKey> {
   const { api_keys: all } = (await client.keys.list()).body
   const own = all.filter((one) => one.api_key_status === 'active' && apiKey.startsWith(one.api_key_prefix))
   return only('key', apiKey.slice(0, 12), own, (one) => `${one.api_key_id}  ${one.api_key_name}`)
-}
-
-/** `default` → `default-20260131T060000`; an earlier time is replaced, so names do not grow. */
-export function nextName(name: string, now: Date): string {
-  const time = now.toISOString().replace(/[-:]|\.\d+Z$/g, '')
-  return `${name.replace(/-\d{8}T\d{6}$/, '').slice(0, 84)}-${time}`
 }
 
 function repeated(value: string, before: string[]): string[] {

@@ -1,6 +1,7 @@
 /** `pipectl pull`: records out of a pull destination, at least once. */
 import { type Command, Option } from 'commander'
-import { exitCodes, Failure } from '../client/failure.ts'
+import type { Client } from '../client/client.ts'
+import { ApiFailure, exitCodes, Failure } from '../client/failure.ts'
 import { fullName } from '../client/workspace.ts'
 import { counted } from '../quantities.ts'
 import { connect } from './connection.ts'
@@ -51,7 +52,11 @@ PIPECTL_FORWARD_AUTH_HEADER is sent to --forward-to as its Authorization header.
       const mode = options.once === true ? 'once' : options.follow === true ? 'follow' : 'drain'
       checkOptions(options)
       const client = await connect(options)
-      const { pipe, destination } = await findDestination(client, reference!, 'destination_pull')
+      const { pipe, destination } = await findDestination(client, reference!, 'destination_pull').catch(
+        (error: unknown) => {
+          throw error instanceof ApiFailure && error.code === 'forbidden' ? needsRead(client, error) : error
+        },
+      )
       if (destination.destination_type !== 'destination_pull') {
         throw new Failure(
           exitCodes.usage,
@@ -86,6 +91,16 @@ PIPECTL_FORWARD_AUTH_HEADER is sent to --forward-to as its Authorization header.
       say(`${counted(messages, 'message')} pulled.`)
     },
   })
+}
+
+/** The command looks up where the lane stands and how it is acknowledged; the pull itself needs neither. */
+function needsRead(client: Client, error: ApiFailure): Failure {
+  return new Failure(
+    error.exitCode,
+    'this key may not look the destination up: `pipectl pull` needs the scope read besides pull',
+    `create a key with \`pipectl keys create NAME --scope pull --scope read\`; a key with pull alone is enough for GET ${client.pullUrl('DESTINATION_ID')}`,
+    error,
+  )
 }
 
 function checkOptions(options: PullOptions): void {

@@ -71,6 +71,7 @@ export function openClient({ url, dataUrl = url, apiKey, keySource = null, chang
   return {
     url,
     ingestUrl: (pipeId: string) => `${dataUrl}/v1/ingest/${pipeId}`,
+    pullUrl: (destinationId: string) => `${dataUrl}/v1/pull/${destinationId}`,
     openapi: async () =>
       (
         await send(url, credentials, 'GET', '/openapi/management-v1.openapi.yaml', {

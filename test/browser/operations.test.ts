@@ -322,6 +322,15 @@ t.test(
     await page.getByRole('dialog').waitFor({ state: 'detached' })
     await until('both are delivered again', async () => (await lane()).delivered_records === 3)
 
+    sink.respondWith(() => ({ status: 401 }))
+    await daemon.ingest(pipeId, { sensor: 'bed-6' })
+    await page.getByText('No record is at fault, so skipping one would not help').waitFor()
+    t.equal(await page.getByRole('button', { name: 'Skip the message …' }).count(), 0, 'it is not offered')
+    sink.respondWith(() => ({}))
+    await page.getByRole('button', { name: 'Retry now' }).click()
+    await page.getByText('This lane gets on').waitFor()
+    await page.getByRole('button', { name: 'Skip the message …' }).waitFor()
+
     await confirm(page, 'Block …', /^Block$/)
     t.equal((await lane()).lane_state, 'blocked')
     await page.getByRole('button', { name: 'Unblock …' }).waitFor()
@@ -459,8 +468,34 @@ t.test('a key is shown once, works, and is revoked', async (t) => {
   await page.getByRole('button', { name: 'Create key' }).click()
   await page.getByText('An active API key with this name already exists').waitFor()
   await page.getByRole('button', { name: 'Cancel' }).click()
-  t.match(await confirm(page, 'Revoke shop backend', /^Revoke the key$/), /401/)
-  t.equal((await daemon.api('GET', '/v1/pipes', undefined, { key })).status, 401)
+  const rotated = async (overlap: string) => {
+    await page
+      .getByRole('button', { name: /^Rotate shop backend/ })
+      .first()
+      .click()
+    await page.getByLabel('The old key still works').selectOption(overlap)
+    const made = `next ${overlap}`
+    await page.getByLabel('Name of the new key').fill(made)
+    await page.getByRole('button', { name: 'Make the new key' }).click()
+    const words = await shown.innerText()
+    const next = await shown.locator('pre').innerText()
+    await page.getByRole('button', { name: 'I have copied it' }).click()
+    return { words, next }
+  }
+  const status = async (of: string) => (await daemon.api('GET', '/v1/pipes', undefined, { key: of })).status
+  const first = await rotated('for a day')
+  t.match(first.words, /shop backend works until /)
+  t.strictSame([await status(key), await status(first.next)], [200, 200], 'both work meanwhile')
+  const second = await rotated('not at all: it has got into the wrong hands')
+  t.match(second.words, /shop backend is revoked/)
+  t.strictSame([await status(key), await status(second.next)], [401, 200])
+  t.notMatch(await page.content(), second.next)
+  const buttons = page.getByRole('button', { name: /^(Rotate|Revoke) next for a day$/ })
+  const boxes = await Promise.all((await buttons.all()).map((button) => button.boundingBox()))
+  t.equal(boxes.length, 2)
+  t.equal(boxes[0]?.y, boxes[1]?.y, 'the buttons of a key stand on one line')
+  t.match(await confirm(page, 'Revoke next for a day', /^Revoke the key$/), /401/)
+  t.equal(await status(first.next), 401)
   t.same(problems, [])
   await close()
 })

@@ -153,6 +153,11 @@ export interface Column<Row> {
   isNumber?: boolean
 }
 
+function cellClass(label: string, isNumber = false): string | undefined {
+  if (label === '') return styles.buttons
+  return isNumber ? styles.number : undefined
+}
+
 export function Table<Row>({
   caption,
   columns,
@@ -183,7 +188,7 @@ export function Table<Row>({
         {rows.map((row) => (
           <tr key={keyOf(row)}>
             {columns.map(({ label, cell, isNumber }) => (
-              <td key={label} data-label={label} className={isNumber ? styles.number : undefined}>
+              <td key={label} data-label={label} className={cellClass(label, isNumber)}>
                 <div>{cell(row)}</div>
               </td>
             ))}

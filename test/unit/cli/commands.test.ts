@@ -448,6 +448,11 @@ t.test(
     const refused = await runCli(['pipes', 'list'], { env: asApp })
     t.equal(refused.code, 4, refused.stderr)
     t.match(refused.stderr, /lacks the scope read/)
+    const pull = await runCli(['pull', 'orders'], { env: asApp })
+    t.match(pull, {
+      code: 4,
+      stderr: /needs the scope read besides pull\n.*GET http.*\/v1\/pull\/DESTINATION_ID/,
+    })
     t.equal((await runCli(['ingest', row.api_key_pipe_ids[0]], { env: asApp, input: '{"n":1}\n' })).code, 0)
     const rotated = await json(
       'keys',

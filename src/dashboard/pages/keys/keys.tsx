@@ -1,4 +1,4 @@
-/** API keys: made, shown once, revoked. */
+/** API keys: made, shown once, rotated, revoked. */
 import { useState } from 'react'
 import { command } from '../../../client/cli-twin.ts'
 import type { ApiKey } from '../../../contract/api-key.ts'
@@ -16,6 +16,7 @@ import { Marked } from '../../ui/state.tsx'
 import { Ago, exactTime, Outside } from '../../ui/text.tsx'
 import { say } from '../../ui/toasts.tsx'
 import { NewKey } from './new-key.tsx'
+import { RotateKey } from './rotate-key.tsx'
 
 export function KeysPage() {
   const { data: keys, error } = useKeys()
@@ -48,6 +49,7 @@ export function KeysPage() {
 function Keys({ keys }: { keys: readonly ApiKey[] }) {
   const [filter, setFilter] = useState('')
   const [revoking, setRevoking] = useState<ApiKey | null>(null)
+  const [rotating, setRotating] = useState<ApiKey | null>(null)
   const wanted = filter.trim().toLowerCase()
   const found = keys.filter((key) =>
     `${key.api_key_name} ${key.api_key_prefix}`.toLowerCase().includes(wanted),
@@ -86,15 +88,29 @@ function Keys({ keys }: { keys: readonly ApiKey[] }) {
               label: '',
               cell: (key) =>
                 key.api_key_status === 'active' ? (
-                  <Button changes aria-label={`Revoke ${key.api_key_name}`} onClick={() => setRevoking(key)}>
-                    Revoke …
-                  </Button>
+                  <>
+                    <Button
+                      changes
+                      aria-label={`Rotate ${key.api_key_name}`}
+                      onClick={() => setRotating(key)}
+                    >
+                      Rotate …
+                    </Button>
+                    <Button
+                      changes
+                      aria-label={`Revoke ${key.api_key_name}`}
+                      onClick={() => setRevoking(key)}
+                    >
+                      Revoke …
+                    </Button>
+                  </>
                 ) : null,
             },
           ]}
         />
       )}
       {pager}
+      {rotating === null ? null : <RotateKey apiKey={rotating} onClose={() => setRotating(null)} />}
       {revoking === null ? null : <Revoke apiKey={revoking} onClose={() => setRevoking(null)} />}
     </Section>
   )

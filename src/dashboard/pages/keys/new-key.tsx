@@ -8,10 +8,10 @@ import { dayMs } from '../../../quantities.ts'
 import { api } from '../../data/api.ts'
 import { useOverview } from '../../data/overview.ts'
 import { useChange } from '../../data/queries.ts'
-import { Button, Check, Choice, formStyles, TextField } from '../../ui/controls.tsx'
-import { Dialog, FormDialog } from '../../ui/dialog.tsx'
+import { Check, Choice, formStyles, TextField } from '../../ui/controls.tsx'
+import { FormDialog } from '../../ui/dialog.tsx'
 import { failureText, fieldErrors } from '../../ui/failure.tsx'
-import { Code, Notice } from '../../ui/layout.tsx'
+import { MadeKey } from './made-key.tsx'
 
 const scopes: readonly (readonly [ApiKeyScope, string, string])[] = [
   ['ingest', 'Send records', 'For apps and devices: they can then do nothing else.'],
@@ -51,19 +51,7 @@ export function NewKey({ pipeId: forPipeId = '', onMade, onClose }: Props) {
     ...(pipeId === '' ? [] : ['--pipe', pipes.find((pipe) => pipe.pipe_id === pipeId)?.pipe_name ?? pipeId]),
     ...(days === '' ? [] : ['--expires', `${days}d`]),
   )
-  if (made !== null) {
-    return (
-      <Dialog title="Copy the key now" open>
-        <Notice kind="warn">This is the only time that it is shown. Only its hash is stored.</Notice>
-        <Code label={`Key ${made.api_key_name}`} text={made.api_key} />
-        <div>
-          <Button look="primary" onClick={onClose}>
-            I have copied it
-          </Button>
-        </div>
-      </Dialog>
-    )
-  }
+  if (made !== null) return <MadeKey made={made} onClose={onClose} />
   const show = (key: SuccessBody<'createApiKey'>) => {
     setMade(key)
     onMade?.(key.api_key)

@@ -1,0 +1,7 @@
+/** What a key that replaces another one is called, where nobody says. Pure. */
+
+/** `default` → `default-20260131T060000`; an earlier time is replaced, so names do not grow. */
+export function nextName(name: string, now: Date): string {
+  const time = now.toISOString().replace(/[-:]|\.\d+Z$/g, '')
+  return `${name.replace(/-\d{8}T\d{6}$/, '').slice(0, 84)}-${time}`
+}

@@ -1,0 +1,27 @@
+/** A key that was just made: shown once, until somebody says that it is copied. */
+import type { ReactNode } from 'react'
+import { Button } from '../../ui/controls.tsx'
+import { Dialog } from '../../ui/dialog.tsx'
+import { Code, Notice } from '../../ui/layout.tsx'
+
+interface Props {
+  made: { api_key_name: string; api_key: string }
+  onClose: () => void
+  /** What else there is to know. */
+  children?: ReactNode
+}
+
+export function MadeKey({ made, onClose, children }: Props) {
+  return (
+    <Dialog title="Copy the key now" open>
+      <Notice kind="warn">This is the only time that it is shown. Only its hash is stored.</Notice>
+      <Code label={`Key ${made.api_key_name}`} text={made.api_key} />
+      {children}
+      <div>
+        <Button look="primary" onClick={onClose}>
+          I have copied it
+        </Button>
+      </div>
+    </Dialog>
+  )
+}
