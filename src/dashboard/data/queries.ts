@@ -128,6 +128,15 @@ export function useLaneUsage(pipeId: string, destinationId: string) {
   })
 }
 
+/** Delivery saves a new key after some seconds. */
+export function useDrift(pipeId: string, destinationId: string) {
+  return useQuery({
+    queryKey: ['pipe', pipeId, 'drift', destinationId],
+    queryFn: async ({ signal }) => (await api.destinations.drift(pipeId, destinationId, signal)).body.drift,
+    refetchInterval: destinationEveryMs,
+  })
+}
+
 /** A change: when it is done, everything that is shown is asked for again, but for what no change makes different. */
 export function useChange<Result, Input = void>(run: (input: Input) => Promise<Result>) {
   const client = useQueryClient()

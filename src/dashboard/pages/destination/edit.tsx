@@ -17,6 +17,7 @@ import { say } from '../../ui/toasts.tsx'
 import { Gone, PipeCrumb } from '../pipe/crumbs.tsx'
 import { ConfigForm, shownPaths } from './config-form.tsx'
 import { draftOf, updateBody } from './draft.ts'
+import { ProposeTable } from './propose-table.tsx'
 import { useTableColumns } from './table-columns.tsx'
 import { TestAndSave } from './test-and-save.tsx'
 
@@ -108,6 +109,19 @@ function EditForm({ pipeId, destination }: { pipeId: string; destination: Destin
         isStored
         onChange={(next) => setDraft((now) => ({ ...now, ...next }))}
       />
+      {wordsOf(type).hasColumns ? (
+        <ProposeTable
+          pipeId={pipeId}
+          body={{
+            destination_id: id,
+            ...(patch.destination_config === undefined
+              ? {}
+              : { destination_config: patch.destination_config }),
+          }}
+          onFailure={setFailure}
+          onColumns={(columns) => setDraft((now) => ({ ...now, columns }))}
+        />
+      ) : null}
       <TestAndSave
         pipeId={pipeId}
         body={{ destination_id: id, ...patch }}

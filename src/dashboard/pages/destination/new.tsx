@@ -16,6 +16,7 @@ import { PipeCrumb } from '../pipe/crumbs.tsx'
 import { ConfigForm, shownPaths } from './config-form.tsx'
 import { createBody, type DestinationDraft, emptyDraft } from './draft.ts'
 import styles from './new.module.css'
+import { ProposeTable } from './propose-table.tsx'
 import { useTableColumns } from './table-columns.tsx'
 import { TestAndSave } from './test-and-save.tsx'
 
@@ -108,6 +109,14 @@ function NewForm({
       </div>
       <FailureNotice failure={failure} shown={shownPaths(errors, draft)} />
       <ConfigForm draft={draft} table={table} errors={errors} isStored={false} onChange={onChange} />
+      {wordsOf(draft.type).hasColumns ? (
+        <ProposeTable
+          pipeId={pipeId}
+          body={{ destination_type: draft.type, destination_config: body.destination_config }}
+          onFailure={setFailure}
+          onColumns={(columns, isNew) => onChange({ columns, ...(isNew ? { startFrom: 'earliest' } : {}) })}
+        />
+      ) : null}
       <TestAndSave
         pipeId={pipeId}
         body={body}

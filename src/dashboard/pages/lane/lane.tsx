@@ -17,6 +17,7 @@ import { LaneState } from '../../ui/state.tsx'
 import { Ago, exactTime, Outside } from '../../ui/text.tsx'
 import { LastDayOfLane } from '../../ui/usage-chart.tsx'
 import { Gone, PipeCrumb } from '../pipe/crumbs.tsx'
+import { DriftSection } from './drift.tsx'
 import { type RecordLine, recordsOf } from './failing-field.ts'
 import styles from './lane.module.css'
 import { LaneActions } from './lane-actions.tsx'
@@ -81,6 +82,9 @@ function Lane({ destination }: { destination: Destination }) {
           lines={lines}
         />
       </Section>
+      {destination.destination_type === 'destination_database' ? (
+        <DriftSection destination={destination} pipeName={pipeName} />
+      ) : null}
       <Config destination={destination} />
     </>
   )

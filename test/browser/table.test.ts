@@ -1,0 +1,70 @@
+/** A table proposed and created in the form of a destination; a key without a column, seen and given one. */
+import t from 'tap'
+import { openDashboard } from '../support/dashboard.ts'
+import { startPostgres } from '../support/postgres.ts'
+import { until } from '../support/until.ts'
+
+const dashboard = await openDashboard()
+const { daemon } = dashboard
+const pg = await startPostgres({ ssl: false })
+t.teardown(async () => {
+  await dashboard.close()
+  await pg.stop()
+})
+const shots = process.env.SCREENSHOTS
+
+t.test('the first table: proposed, created, filled; then a key without a column gets one', async (t) => {
+  const pipeId = await daemon.createPipe({ pipe_name: 'orders' })
+  await daemon.ingest(pipeId, [
+    { id: 1, total: 1.5, at: '2026-01-02T03:04:05Z', '<b>odd</b>\u202e': 'x' },
+    { id: 2, total: 2, at: '2026-01-02T03:04:06Z', gift: { wrapped: true } },
+  ])
+  const { page, problems, close } = await dashboard.visit('admin')
+  await page.goto(`${daemon.url}/dashboard/pipes/${pipeId}/destinations/new`)
+  await page.getByRole('button', { name: 'Database' }).click()
+  await page.getByLabel('Host').fill(pg.host)
+  await page.getByLabel('Port').fill(String(pg.port))
+  await page.getByRole('textbox', { name: 'Database' }).fill(pg.database)
+  await page.getByLabel('User').fill(pg.user)
+  await page.getByLabel('Password').fill('wrong')
+  await page.getByLabel('Table').fill('orders')
+  await page.getByRole('button', { name: 'Propose columns' }).click()
+  await page.getByText('password authentication failed').waitFor()
+  t.equal(await page.getByRole('button', { name: 'Create table' }).count(), 0, 'nobody to create it')
+
+  await page.getByLabel('Password').fill(pg.password)
+  await page.getByRole('button', { name: 'Propose columns' }).click()
+  const keys = page.getByRole('table', { name: 'Keys of the records' })
+  await keys.waitFor()
+  t.match(await keys.innerText(), /id\s+2\s+number\s+id \(missing\)\s+bigint/)
+  t.match(await page.getByText('CREATE TABLE "orders"').innerText(), /"_pipectl_id" text PRIMARY KEY/)
+  await page.getByLabel('Unique id').selectOption('id')
+  await page.getByText('"id" bigint PRIMARY KEY').waitFor()
+  if (shots !== undefined) await page.screenshot({ path: `${shots}/propose.png`, fullPage: true })
+  t.same(await pg.query("SELECT to_regclass('orders') AS found"), [{ found: null }], 'nothing is created yet')
+  await page.getByRole('button', { name: 'Create table' }).click()
+  await page.getByText('This was run, and the columns below are mapped.').waitFor()
+  await page.getByRole('button', { name: 'Test and save' }).click()
+  await page.getByText('This lane gets on.').waitFor()
+  await until('both rows are there', async () => (await pg.query('SELECT 1 FROM orders')).length === 2)
+
+  await daemon.ingest(pipeId, { id: 3, total: 2, coupon: 'SPRING' })
+  const add = page.getByRole('button', { name: 'Add a column for coupon' })
+  await add.waitFor({ timeout: 60_000 })
+  if (shots !== undefined) await page.screenshot({ path: `${shots}/drift.png`, fullPage: true })
+  await add.click()
+  const dialog = page.getByRole('dialog')
+  t.match(
+    await dialog.locator('details').textContent(),
+    /destinations update .*--add-column coupon:string --alter-table/,
+  )
+  await dialog.getByRole('button', { name: 'Add column' }).click()
+  await dialog.waitFor({ state: 'detached' })
+  await daemon.ingest(pipeId, { id: 4, total: 2, coupon: 'SUMMER' })
+  await until(
+    'the new column is filled',
+    async () => (await pg.query("SELECT 1 FROM orders WHERE coupon = 'SUMMER'")).length === 1,
+  )
+  t.same(problems, [])
+  await close()
+})
