@@ -1,5 +1,6 @@
 /** What is kept for a while only, and what is known of pipes that are deleted: removed now and then. */
 import { resourceLimits } from './contract/resource-limits.ts'
+import type { Delivery } from './delivery/delivery.ts'
 import type { Logger } from './log.ts'
 import type { Accounting } from './open-ingest.ts'
 import type { StartContext, Stores } from './open-stores.ts'
@@ -39,7 +40,7 @@ async function prune({ metadata }: Stores): Promise<void> {
 
 /** What nobody has replayed or discarded in all that time. Counted on its lane. */
 export async function dropOldParked(
-  { metadata, delivery }: Pick<Stores, 'metadata' | 'delivery'>,
+  { metadata, delivery }: Pick<Stores, 'metadata'> & { delivery: Pick<Delivery, 'parkedChanged'> },
   beforeMs: number,
   log: Logger,
 ): Promise<void> {

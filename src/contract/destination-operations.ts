@@ -140,11 +140,11 @@ export const destinationOperations = [
     method: 'POST',
     path: `${oneDestination}/skip`,
     area: 'management',
-    summary: 'Move the lane past its blocking message',
+    summary: 'Park the blocking message, and move the lane past it',
     auth: 'key',
     boundKeys: 'its_pipe',
     success: { status: 200, description: 'Skipped, or nothing was blocking', schema: responseBodies.skipped },
-    errors: ['destination_not_found', ...withBody],
+    errors: ['destination_not_found', 'parked_full', ...withBody],
   },
   {
     operationId: 'retryNow',

@@ -1,6 +1,8 @@
 /** A skip parks what it passes (contract "Parked messages"): in the same save as the cursor's move, or not at all. */
+import { pino } from 'pino'
 import t from 'tap'
 import { ParkedRoom } from '../../../src/delivery/parking.ts'
+import { dropOldParked } from '../../../src/housekeeping.ts'
 import { LaneWorld } from '../../support/lane-world.ts'
 import { refusing, transient } from '../../support/recording-driver.ts'
 import { until } from '../../support/until.ts'
@@ -111,4 +113,22 @@ t.test('of several workspaces none parks more than half, also when they park at 
   t.notOk(second)
   t.ok(third)
   t.notOk(await room.reserve('two', 1))
+})
+
+t.test('what is too old is removed, counted and logged, and the lane knows', async (t) => {
+  const world = await LaneWorld.open()
+  const { id, destination } = await world.addLane()
+  destination.react = refusing(1)
+  world.send(1, { records: 3 })
+  await world.untilLane(id, 'it is stuck', (lane) => lane.last_error?.class === 'permanent')
+  await world.service.skip(id)
+  const lines: string[] = []
+  const log = pino({}, { write: (line: string) => void lines.push(line) })
+  const { metadata, service: delivery } = world
+  await dropOldParked({ metadata, delivery }, world.clock.now() - 1, log)
+  t.match(await world.lane(id), { parked_records: 1, parked_dropped_records: 0 })
+  await dropOldParked({ metadata, delivery }, world.clock.now() + 1, log)
+  t.match(await world.lane(id), { parked_records: 0, parked_dropped_records: 3 })
+  t.match(lines, [/"records":3,"msg":"lane.parked_dropped"/])
+  await world.close()
 })
