@@ -14,6 +14,9 @@ import { type AlertMarkRow, type Connection, inWriteTransaction, normaliseId } f
 import type { Sealer } from './secrets.ts'
 import type { AlertMark, AlertStore } from './store.ts'
 
+/** Rows of one statement: of 8 values each, far from what a database takes. */
+const marksAtOnce = 100
+
 export function alertStore(db: Connection, sealer: Sealer): AlertStore {
   return {
     async workspaces() {
@@ -63,7 +66,7 @@ export function alertStore(db: Connection, sealer: Sealer): AlertStore {
             .where('event', '=', event)
             .execute()
         }
-        for (const mark of marks) await putMark(trx, workspaceId, mark)
+        await putMarks(trx, workspaceId, marks)
         const last = await trx
           .selectFrom('alert_queue')
           .select((eb) => eb.fn.max('alert_order').as('order'))
@@ -126,19 +129,33 @@ export function alertStore(db: Connection, sealer: Sealer): AlertStore {
   }
 }
 
-async function putMark(trx: Connection, workspaceId: string, mark: AlertMark): Promise<void> {
-  const values = {
-    mark_state: mark.state,
-    since_ms: mark.sinceMs,
-    told_ms: mark.toldMs,
-    held_back: mark.heldBack,
-    counted: mark.counted,
+/** Of a workspace all of whose lanes fail at once there are thousands. */
+async function putMarks(trx: Connection, workspaceId: string, marks: readonly AlertMark[]): Promise<void> {
+  for (let at = 0; at < marks.length; at += marksAtOnce) {
+    const rows = marks.slice(at, at + marksAtOnce).map((mark) => ({
+      workspace_id: workspaceId,
+      subject: mark.subject,
+      event: mark.event,
+      mark_state: mark.state,
+      since_ms: mark.sinceMs,
+      told_ms: mark.toldMs,
+      held_back: mark.heldBack,
+      counted: mark.counted,
+    }))
+    await trx
+      .insertInto('alert_marks')
+      .values(rows)
+      .onConflict((conflict) =>
+        conflict.columns(['workspace_id', 'subject', 'event']).doUpdateSet((eb) => ({
+          mark_state: eb.ref('excluded.mark_state'),
+          since_ms: eb.ref('excluded.since_ms'),
+          told_ms: eb.ref('excluded.told_ms'),
+          held_back: eb.ref('excluded.held_back'),
+          counted: eb.ref('excluded.counted'),
+        })),
+      )
+      .execute()
   }
-  await trx
-    .insertInto('alert_marks')
-    .values({ workspace_id: workspaceId, subject: mark.subject, event: mark.event, ...values })
-    .onConflict((conflict) => conflict.columns(['workspace_id', 'subject', 'event']).doUpdateSet(values))
-    .execute()
 }
 
 function decodeMark(row: AlertMarkRow): AlertMark {

@@ -5,6 +5,7 @@ import { resourceLimits } from '../../../src/contract/resource-limits.ts'
 import type { Post, PostOutcome } from '../../../src/destinations/http-endpoint/post.ts'
 import { openLog } from '../../../src/log.ts'
 import { mintApiKey } from '../../../src/metadata/key-tokens.ts'
+import type { AlertMark } from '../../../src/metadata/store.ts'
 import { open } from '../metadata/fixture.ts'
 
 const minute = 60_000
@@ -126,6 +127,21 @@ t.test('a hanging receiver holds up its own workspace alone; all together are bo
   t.equal(posts.length, resourceLimits.alertsAtOnce + 1, 'one of each that hangs, both of the good one')
   for (const release of hanging) release()
   await done
+})
+
+t.test('marks of thousands of lanes are stored together, and again as they are then', async (t) => {
+  const { workspace, metadata } = await world(t, async () => ok)
+  const id = await workspace('one')
+  const marks: AlertMark[] = Array.from({ length: 1_050 }, (_, n) => ({
+    ...{ subject: `lane-${n}`, event: 'lane.stuck', state: 'held' },
+    ...{ sinceMs: 1, toldMs: null, heldBack: 1, counted: 0 },
+  }))
+  await metadata.alertStore.record(id, { marks, gone: [], alerts: [] })
+  const raised = marks.map((mark): AlertMark => ({ ...mark, state: 'raised', toldMs: 2, heldBack: 0 }))
+  await metadata.alertStore.record(id, { marks: raised.slice(1), gone: marks.slice(0, 1), alerts: [] })
+  const stored = await metadata.alertStore.marks(id)
+  t.same(new Set(stored), new Set(raised.slice(1)))
+  t.equal(stored.length, 1_049)
 })
 
 t.test('a workspace keeps so many at most; the oldest go', async (t) => {
