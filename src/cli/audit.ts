@@ -1,10 +1,9 @@
 /** `pipectl audit`: who changed what. */
 import type { Command } from 'commander'
-import { exitCodes, Failure } from '../client/failure.ts'
 import type { AuditEntry } from '../contract/audit.ts'
-import { parseDuration } from '../quantities.ts'
 import { connect } from './connection.ts'
 import { define, formats } from './define.ts'
+import { requireMoment } from './moment.ts'
 import { print } from './output.ts'
 
 interface AuditOptions {
@@ -78,21 +77,10 @@ function whoOf({ actor }: AuditEntry): string {
 
 function queryOf({ since, operation, resource, limit, after }: AuditOptions): Record<string, string> {
   return {
-    ...(since === undefined ? {} : { since: requireMoment(since) }),
+    ...(since === undefined ? {} : { since: requireMoment(since, '--since') }),
     ...(operation === undefined ? {} : { operation }),
     ...(resource === undefined ? {} : { resource_id: resource }),
     ...(limit === undefined ? {} : { limit }),
     ...(after === undefined ? {} : { after }),
   }
-}
-
-function requireMoment(text: string): string {
-  const seconds = parseDuration(text)
-  const ms = seconds === null ? Date.parse(text) : Date.now() - seconds * 1_000
-  if (!Number.isNaN(ms)) return new Date(ms).toISOString()
-  throw new Failure(
-    exitCodes.usage,
-    `--since is ${JSON.stringify(text)}`,
-    'give a time such as 1h or 7d, or a moment such as 2027-01-31T00:00:00Z',
-  )
 }

@@ -14,6 +14,7 @@ import { addIngestCommand } from './ingest.ts'
 import { addKeysCommands } from './keys.ts'
 import { addLanesCommands } from './lanes.ts'
 import { addLimitsCommands } from './limits.ts'
+import { addMessageCommands } from './messages.ts'
 import { addOriginsCommands } from './origins.ts'
 import { addPipesCommands } from './pipes.ts'
 import { addProfileCommands } from './profile.ts'
@@ -34,6 +35,7 @@ export function registerCommands(program: Command): void {
   addAlertsCommands(program)
   addAuditCommand(program)
   addIngestCommand(program)
+  addMessageCommands(program)
   addPullCommand(program)
   addStatusCommands(program)
   addUsageCommand(program)

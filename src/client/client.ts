@@ -20,6 +20,8 @@ export interface Reply<T> {
 }
 
 export type PipeList = SuccessBody<'listPipes'>
+export type MessageDetail = SuccessBody<'getMessage'>
+export type MessageList = SuccessBody<'listMessages'>
 export type PipeDetail = SuccessBody<'getPipe'>
 export interface DestinationBody {
   destination_type: string
@@ -99,6 +101,13 @@ export function openClient({ url, dataUrl = url, apiKey, keySource = null, chang
     /** `query`: as the operation takes it. */
     audit: (query: Record<string, string>, signal?: AbortSignal) =>
       call<'listAudit'>('GET', `/v1/audit?${new URLSearchParams(query)}`, { signal }),
+    messages: {
+      get: (msgId: string, signal?: AbortSignal) =>
+        call<'getMessage'>('GET', `/v1/messages/${encodeURIComponent(msgId)}`, { signal }),
+      /** `query`: as the operation takes it. */
+      list: (pipeId: string, query: Record<string, string>, signal?: AbortSignal) =>
+        call<'listMessages'>('GET', `${pipe(pipeId)}/messages?${new URLSearchParams(query)}`, { signal }),
+    },
     destinations: {
       create: (pipeId: string, body: DestinationBody) =>
         call<'createDestination'>('POST', `${pipe(pipeId)}/destinations`, { body }),

@@ -99,6 +99,7 @@ const hints: Record<string, string> = {
     'give an active API key with PIPECTL_API_KEY, --api-key-file, --api-key-stdin or `pipectl profile add`',
   forbidden: 'this pipe takes no request from here; look at `pipectl origins list`',
   pipe_not_found: '`pipectl pipes list` shows the pipes of this workspace; ingest also needs the pipe active',
+  message_not_found: '`pipectl messages PIPE` lists the messages that are kept',
   destination_not_found: '`pipectl destinations list` shows the destinations of this workspace',
   origin_not_found: '`pipectl origins list PIPE` shows the allowed origins',
   api_key_not_found: '`pipectl keys list` shows the keys; a revoked key cannot be revoked again',

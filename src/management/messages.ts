@@ -69,7 +69,7 @@ interface Place {
 }
 
 /** Nothing of a lane that began behind the message. */
-export function laneOf({ state, runs }: LaneRecord, { msgId, seq }: Place): MessageLane[] {
+export function laneOf({ state, runs, parkedSeqs }: LaneRecord, { msgId, seq }: Place): MessageLane[] {
   const { destinationId } = state
   const run = runs.find(({ firstSeq, lastSeq }) => firstSeq <= seq && seq <= lastSeq)
   if (seq > state.cursorSeq) {
@@ -85,12 +85,13 @@ export function laneOf({ state, runs }: LaneRecord, { msgId, seq }: Place): Mess
       },
     ]
   }
-  if (run === undefined) return [nothingKnown(destinationId, 'delivered')]
+  if (run === undefined) return [nothingKnown(destinationId, parkedSeqs.has(seq) ? 'parked' : 'delivered')]
   if (run.kind === 'before') return []
-  const isDelivered = run.kind === 'delivered'
+  const isParked = parkedSeqs.has(seq)
+  const isDelivered = run.kind === 'delivered' && !isParked
   return [
     {
-      ...nothingKnown(destinationId, run.kind),
+      ...nothingKnown(destinationId, isParked ? 'parked' : run.kind),
       delivered_ts: isDelivered ? isoTime(run.atMs) : null,
       batch_id:
         run.batchLastSeq === null ? null : batchIdentity(destinationId, run.firstSeq, run.batchLastSeq),

@@ -20,7 +20,8 @@ export function laneRecords(db: Connection): Metadata['laneRecords'] {
       const found: LaneRecord[] = []
       for (const lane of lanes) {
         const runs = await runsOf(trx, lane.destination_id, firstSeq, lastSeq)
-        found.push({ state: decodeLane(lane), runs })
+        const parkedSeqs = await parkedOf(trx, lane.destination_id, firstSeq, lastSeq)
+        found.push({ state: decodeLane(lane), runs, parkedSeqs })
       }
       return found
     })
@@ -48,6 +49,25 @@ async function runsOf(
     .limit(resourceLimits.shownHistoryRuns)
     .execute()
   return rows.map(decodeRun).filter((run) => run.lastSeq >= firstSeq)
+}
+
+/** Of messages of which something is parked now. */
+async function parkedOf(
+  trx: Connection,
+  destinationId: string,
+  firstSeq: number,
+  lastSeq: number,
+): Promise<Set<number>> {
+  const rows = await trx
+    .selectFrom('parked')
+    .select('stream_seq')
+    .distinct()
+    .where('destination_id', '=', destinationId)
+    .where('stream_seq', '>=', firstSeq)
+    .where('stream_seq', '<=', lastSeq)
+    .limit(resourceLimits.shownHistoryRuns)
+    .execute()
+  return new Set(rows.map(({ stream_seq }) => Number(stream_seq)))
 }
 
 function decodeRun(row: LaneHistoryRow): LaneRun {

@@ -454,6 +454,8 @@ export interface Metadata {
 export interface LaneRecord {
   state: LaneState
   runs: LaneRun[]
+  /** Of messages of which something is parked now. */
+  parkedSeqs: ReadonlySet<number>
 }
 
 /** `before`: the lane began behind these messages. */

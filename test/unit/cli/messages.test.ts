@@ -1,0 +1,67 @@
+/** `pipectl why` and `pipectl messages` against a real daemon. */
+import t from 'tap'
+import { cliEnv, makeHome, removeHome, runCli } from '../../support/cli.ts'
+import { startDaemon } from '../../support/daemon.ts'
+import { startHttpSink } from '../../support/http-sink.ts'
+import { until } from '../../support/until.ts'
+
+const daemon = await startDaemon()
+const sink = await startHttpSink()
+const home = makeHome()
+t.teardown(async () => {
+  await daemon.close()
+  await sink.stop()
+  removeHome(home)
+})
+sink.respondWith((delivery) => ({ status: delivery.text.includes('"bad"') ? 422 : 200 }))
+const env = cliEnv(daemon, home)
+const pipeId = await daemon.createPipe({ pipe_name: 'orders' })
+await daemon.createDestination(pipeId, {
+  ...{ destination_type: 'destination_http_endpoint', destination_name: 'shop' },
+  destination_config: { url: `${sink.url}/orders` },
+})
+const { msg_id: good } = await daemon.ingest(pipeId, { n: 1 })
+const { msg_id: bad } = await daemon.ingest(pipeId, { bad: 1 })
+
+async function untilState(msgId: string, state: string): Promise<void> {
+  await until(`${msgId} is ${state}`, async () => {
+    const { body } = await daemon.api<{ lanes: { state: string }[] }>('GET', `/v1/messages/${msgId}`)
+    return body.lanes[0]?.state === state
+  })
+}
+
+t.test('why shows a table with each lane, and the body as it came in a pipe', async (t) => {
+  await untilState(good, 'delivered')
+  await untilState(bad, 'stuck')
+  const delivered = await runCli(['why', good, '-o', 'table'], { env })
+  t.equal(delivered.code, 0, delivered.stderr)
+  t.match(delivered.stdout, /orders\/shop\s+delivered/)
+  const stuck = await runCli(['why', bad, '-o', 'table'], { env })
+  t.match(stuck.stdout, /orders\/shop\s+stuck/)
+  t.match(stuck.stderr, 'pipectl lanes retry orders/shop', 'what to do next')
+  const json = await runCli(['why', bad], { env })
+  t.match(JSON.parse(json.stdout), { msg_id: bad, lanes: [{ state: 'stuck' }] })
+})
+
+t.test('why of what there is not: exit code 3, and what to do next', async (t) => {
+  const { code, stderr } = await runCli(['why', '0190b0a0-0000-7000-8000-000000000001'], { env })
+  t.equal(code, 3)
+  t.match(stderr, 'pipectl messages')
+})
+
+t.test('messages lists them newest first, page by page, between two times', async (t) => {
+  const names = await runCli(['messages', 'orders', '-o', 'name'], { env })
+  t.strictSame(names.stdout.trim().split('\n'), [bad, good])
+  const first = await runCli(['messages', 'orders', '--limit', '1', '-o', 'table'], { env })
+  t.match(first.stdout, bad)
+  const after = /--after (\d+)/.exec(first.stderr)?.[1] ?? ''
+  const second = await runCli(['messages', 'orders', '--after', after, '-o', 'ndjson'], { env })
+  t.equal(JSON.parse(second.stdout).msg_id, good)
+  const recent = await runCli(['messages', 'orders', '--since', '1h', '-o', 'name'], { env })
+  t.equal(recent.stdout, names.stdout)
+  const old = await runCli(['messages', 'orders', '--until', '1h', '-o', 'name'], { env })
+  t.equal(old.stdout.trim(), '')
+  const wrong = await runCli(['messages', 'orders', '--since', 'yesterday'], { env })
+  t.equal(wrong.code, 2)
+  t.match(wrong.stderr, '--since')
+})
