@@ -133,7 +133,7 @@ async function printProposal(
 ): Promise<void> {
   const { observations, ddl, executed, warnings, missing_columns, dedupe_candidates, columns } = proposal
   const isTable = (options.output ?? (process.stdout.isTTY ? 'table' : 'json')) === 'table'
-  const missing = (name: string | null) => name !== null && missing_columns.includes(name)
+  const missing = (name: string) => proposal.table_exists === true && missing_columns.includes(name)
   const view = {
     json: `{"destination_id":${JSON.stringify(id)},${text.trimStart().slice(1)}`,
     names: () => (id === null ? [] : [id]),

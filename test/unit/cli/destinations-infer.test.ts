@@ -39,7 +39,7 @@ t.test('from records to rows: the proposal, then the table', async (t) => {
     ddl: [/CREATE TABLE "orders"/],
   })
   const shown = await create('orders', 'orders', '--infer', '-o', 'table')
-  t.match(shown.stdout, /KEY +SEEN +NULL +JSON +COLUMN +TYPE\nid +2 +0 +number +id \(missing\) +bigint/)
+  t.match(shown.stdout, /KEY +SEEN +NULL +JSON +COLUMN +TYPE\nid +2 +0 +number +id +bigint/)
   t.match(shown.stderr, /CREATE TABLE "orders" \(\n {2}"_pipectl_id" text PRIMARY KEY/)
   t.match(shown.stderr, /--dedupe id makes it the primary key/)
 

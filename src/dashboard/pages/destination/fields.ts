@@ -45,7 +45,7 @@ export const configFields: Record<DestinationType, readonly ConfigField[]> = {
       kind: 'text',
       required: true,
       placeholder: 'events or schema.events',
-      hint: 'It must be there already: pipectl makes no tables for records.',
+      hint: 'It is there already, or is created from the records, below.',
     },
     {
       key: 'exactly_once',

@@ -133,7 +133,11 @@ function Found({
                   name === null ? (
                     '–'
                   ) : (
-                    <Outside text={missing_columns.includes(name) ? `${name} (missing)` : name} />
+                    <Outside
+                      text={
+                        table_exists === true && missing_columns.includes(name) ? `${name} (missing)` : name
+                      }
+                    />
                   ),
               },
               { label: 'Type', cell: ({ proposed_type }) => proposed_type ?? '–' },
