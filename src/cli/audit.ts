@@ -1,10 +1,12 @@
 /** `pipectl audit`: who changed what. */
 import type { Command } from 'commander'
+import { resourceName } from '../client/audit-name.ts'
+import { OverviewFeed } from '../client/overview-feed.ts'
 import type { AuditEntry } from '../contract/audit.ts'
 import { connect } from './connection.ts'
 import { define, formats } from './define.ts'
 import { requireMoment } from './moment.ts'
-import { print } from './output.ts'
+import { chosenFormat, print } from './output.ts'
 
 interface AuditOptions {
   since?: string
@@ -32,7 +34,11 @@ export function addAuditCommand(program: Command): void {
       command.option('--json', 'the same as -o json')
     },
     action: async (_, options) => {
-      const { body, text } = await (await connect(options)).audit(queryOf(options))
+      const client = await connect(options)
+      const { body, text } = await client.audit(queryOf(options))
+      // Only a table has names; without them it has ids.
+      const isTable = options.json !== true && chosenFormat(options.output) === 'table'
+      const overview = isTable ? await new OverviewFeed(client).next().catch(() => null) : null
       const view = {
         json: text,
         items: () => body.audit.map((one) => JSON.stringify(one)),
@@ -44,7 +50,7 @@ export function addAuditCommand(program: Command): void {
             { label: 'WHO', shrinksTo: 12 },
             { label: 'FROM', gives: 4 },
             'OPERATION',
-            { label: 'ON', shrinksTo: 14, keepsEnd: true },
+            { label: 'ON', shrinksTo: 20, keepsEnd: true },
             { label: 'CHANGED', shrinksTo: 10, gives: 2 },
           ],
           rows: body.audit.map((one) => [
@@ -53,7 +59,7 @@ export function addAuditCommand(program: Command): void {
             whoOf(one),
             one.address ?? 'this machine',
             one.operation,
-            one.resource_id ?? '-',
+            resourceName(one, overview),
             changeOf(one),
           ]),
           empty: 'nothing was changed',

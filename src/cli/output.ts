@@ -42,7 +42,7 @@ export function show(value: unknown): string {
 }
 
 /** `table` on a terminal, `json` in a pipe or file, unless asked otherwise. */
-function chosenFormat(asked: Format | undefined): Format {
+export function chosenFormat(asked: Format | undefined): Format {
   return asked ?? (process.stdout.isTTY === true ? 'table' : 'json')
 }
 

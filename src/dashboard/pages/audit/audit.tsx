@@ -1,8 +1,10 @@
 /** Who changed what, and from where. Admins alone see it. */
 import { useState } from 'react'
+import { resourceName } from '../../../client/audit-name.ts'
 import { command } from '../../../client/cli-twin.ts'
 import { printableJson } from '../../../client/printable.ts'
 import type { AuditEntry } from '../../../contract/audit.ts'
+import { useOverview } from '../../data/overview.ts'
 import { useAudit } from '../../data/queries.ts'
 import { useMayChange } from '../../data/session-context.ts'
 import { Button } from '../../ui/controls.tsx'
@@ -25,6 +27,7 @@ function Entries() {
   const [after, setAfter] = useState<number | null>(null)
   const [shown, setShown] = useState<AuditEntry | null>(null)
   const { data, error } = useAudit(after)
+  const { data: overview } = useOverview()
   if (data === undefined) return error === null ? <Skeleton /> : <FailureNotice failure={error} />
   const { audit, next } = data
   return (
@@ -43,6 +46,7 @@ function Entries() {
             { label: 'Who', cell: (entry) => <Outside text={whoOf(entry)} /> },
             { label: 'From', cell: (entry) => entry.address ?? 'the machine itself' },
             { label: 'Operation', cell: (entry) => <code>{entry.operation}</code> },
+            { label: 'On', cell: (entry) => <Outside text={resourceName(entry, overview ?? null)} /> },
             { label: 'Changed', cell: (entry) => <Outside text={changeOf(entry)} /> },
             {
               label: '',

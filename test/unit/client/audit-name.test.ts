@@ -1,0 +1,37 @@
+import t from 'tap'
+import { resourceName } from '../../../src/client/audit-name.ts'
+import type { AuditEntry } from '../../../src/contract/audit.ts'
+import type { Overview } from '../../../src/contract/overview.ts'
+
+const lanes = [{ destination_id: 'd1', destination_name: 'warehouse' }]
+const overview = { pipes: [{ pipe_id: 'p1', pipe_name: 'orders', lanes }] } as unknown as Overview
+
+function entry(given: Partial<AuditEntry>): AuditEntry {
+  return {
+    ...{ audit_id: 1, audit_ts: '', operation: 'x', address: null },
+    ...{ actor: { kind: 'local', id: null, name: null }, resource_id: null, pipe_id: null },
+    ...{ before: null, after: null },
+    ...given,
+  }
+}
+
+t.test('an entry is about what people call it, whether it is still there or not', async (t) => {
+  const cases: [Partial<AuditEntry>, string][] = [
+    [{ resource_id: 'd1', pipe_id: 'p1', after: { status: 'skipped' } }, 'orders/warehouse'],
+    [{ resource_id: 'd2', pipe_id: 'p1', before: { destination_name: 'old' } }, 'orders/old'],
+    [{ resource_id: 'd3', pipe_id: 'p9', before: { destination_name: 'old' } }, '(deleted)/old'],
+    [{ resource_id: 'p1', pipe_id: 'p1', before: {}, after: { pipe_status: 'paused' } }, 'orders'],
+    [{ resource_id: 'p9', pipe_id: 'p9', before: { pipe_name: 'gone' } }, 'gone'],
+    [{ resource_id: 'k1', after: { api_key_name: 'shop' } }, 'shop'],
+    [{ resource_id: 'u1', after: { user_email: 'ada@example.com' } }, 'ada@example.com'],
+    [{ resource_id: 'w1', after: { workspace_name: 'default' } }, 'default'],
+    [{ resource_id: 'x1' }, 'x1'],
+    [{}, '-'],
+  ]
+  for (const [given, name] of cases) t.equal(resourceName(entry(given), overview), name)
+  t.equal(
+    resourceName(entry({ resource_id: 'd1', pipe_id: 'p1' }), null),
+    'd1',
+    'what nobody knows is its id',
+  )
+})
