@@ -70,6 +70,9 @@ export function openClient({ url, dataUrl = url, apiKey, keySource = null, chang
   const destination = (pipeId: string, destinationId: string) =>
     `${pipe(pipeId)}/destinations/${encodeURIComponent(destinationId)}`
 
+  const parked = (pipeId: string, destinationId: string, parkedId?: string) =>
+    `${destination(pipeId, destinationId)}/parked${parkedId === undefined ? '' : `/${encodeURIComponent(parkedId)}`}`
+
   return {
     url,
     ingestUrl: (pipeId: string) => `${dataUrl}/v1/ingest/${pipeId}`,
@@ -149,6 +152,28 @@ export function openClient({ url, dataUrl = url, apiKey, keySource = null, chang
         }),
       blockingMessage: (pipeId: string, destinationId: string) =>
         call<'getBlockingMessage'>('GET', `${destination(pipeId, destinationId)}/blocking-message`),
+    },
+    parked: {
+      /** `query`: as the operation takes it. */
+      list: (pipeId: string, destinationId: string, query: Record<string, string>, signal?: AbortSignal) =>
+        call<'listParked'>('GET', `${parked(pipeId, destinationId)}?${new URLSearchParams(query)}`, {
+          signal,
+        }),
+      get: (pipeId: string, destinationId: string, parkedId: string, signal?: AbortSignal) =>
+        call<'getParked'>('GET', parked(pipeId, destinationId, parkedId), { signal }),
+      /** `records`: each one's JSON text, which goes out as it is; null: as they are stored. */
+      replay: (pipeId: string, destinationId: string, parkedId: string, records: readonly string[] | null) =>
+        call<'replayParked'>('POST', `${parked(pipeId, destinationId, parkedId)}/replay`, {
+          body: new TextEncoder().encode(records === null ? '{}' : `{"records":[${records.join(',')}]}`),
+          headers: { 'content-type': 'application/json' },
+        }),
+      replayMany: (
+        pipeId: string,
+        destinationId: string,
+        body: { ids?: string[]; all?: true; error_code?: string },
+      ) => call<'replayManyParked'>('POST', `${parked(pipeId, destinationId)}/replay`, { body }),
+      discard: (pipeId: string, destinationId: string, parkedId: string) =>
+        call<'deleteParked'>('DELETE', parked(pipeId, destinationId, parkedId)),
     },
     limits: {
       put: (pipeId: string, body: PipeLimits) => call<'putLimits'>('PUT', `${pipe(pipeId)}/limits`, { body }),

@@ -104,6 +104,8 @@ const hints: Record<string, string> = {
   origin_not_found: '`pipectl origins list PIPE` shows the allowed origins',
   api_key_not_found: '`pipectl keys list` shows the keys; a revoked key cannot be revoked again',
   no_blocking_message: 'nothing to do: `pipectl lanes list` shows the state of every lane',
+  parked_not_found: '`pipectl parked list DEST` shows what is parked now',
+  parked_replaying: 'wait for the outcome: `pipectl parked show DEST PARKED_ID` shows it',
   duplicate_pipe_name: 'choose another name, or change the existing pipe with `pipectl pipes update`',
   duplicate_destination_name: 'choose another name, or change the destination that has it',
   duplicate_origin: 'nothing to do: the origin is allowed already',

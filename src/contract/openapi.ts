@@ -28,6 +28,7 @@ import { openapiDefinition, openapiSchema, type SchemaObject } from './openapi-s
 import { type Operation, scopeOf } from './operation.ts'
 import { operationTable } from './operations.ts'
 import { Overview, OverviewLane, OverviewPipe } from './overview.ts'
+import { ParkedDetail, ParkedRecord } from './parked.ts'
 import { AllowedOrigin, Pipe, PipeCreate, PipeLimits, PipeUpdate, PipeUsage, pipeDefaults } from './pipe.ts'
 import { responseBodies, StoredLimits } from './responses.ts'
 import { SetupLink, User, UserCreate, UserUpdate } from './user.ts'
@@ -105,6 +106,8 @@ const names = new Map<object, string>([
   [Overview, 'Overview'],
   [OverviewPipe, 'OverviewPipe'],
   [OverviewLane, 'OverviewLane'],
+  [ParkedRecord, 'ParkedRecord'],
+  [ParkedDetail, 'ParkedDetail'],
   [User, 'User'],
   [UserCreate, 'UserCreate'],
   [UserUpdate, 'UserUpdate'],

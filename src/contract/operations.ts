@@ -9,6 +9,7 @@ import { healthOperations, ingestOperations, pullOperations } from './data-opera
 import { destinationOperations } from './destination-operations.ts'
 import { messageOperations } from './message-operations.ts'
 import type { Operation } from './operation.ts'
+import { parkedOperations } from './parked-operations.ts'
 import { userOperations } from './user-operations.ts'
 import { apiKeyOperations, pipeOperations, pipeSettingOperations } from './workspace-operations.ts'
 
@@ -16,6 +17,7 @@ import { apiKeyOperations, pipeOperations, pipeSettingOperations } from './works
 export const operations = [
   ...pipeOperations,
   ...destinationOperations,
+  ...parkedOperations,
   ...pipeSettingOperations,
   ...messageOperations,
   ...apiKeyOperations,

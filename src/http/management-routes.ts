@@ -9,6 +9,7 @@ import { type ManagementOperationId, operationTable } from '../contract/operatio
 import { isForPipe, type Principal } from '../directory/principal.ts'
 import { actorOf } from '../management/audit.ts'
 import type { Management } from '../management/management.ts'
+import { recordTextsAt } from './record-texts.ts'
 import type { ApiRequest, Route } from './route.ts'
 
 /** A request of a known caller. A path parameter that the path does not have is the empty string: it finds nothing. */
@@ -16,9 +17,11 @@ interface Call {
   principal: Principal
   workspaceId: string
   body: unknown
+  bodyBytes: Buffer | null
   query: URLSearchParams
   pipe: string
   destination: string
+  parked: string
   origin: string
   apiKey: string
   user: string
@@ -103,6 +106,19 @@ function handlersOf(m: Management): Record<ManagementOperationId, Handler> {
     getBlockingMessage: ofDestination(m.getBlockingMessage),
     rewindDestination: ofDestination(m.rewindDestination),
     resetTlsPin: ofDestination(m.resetTlsPin),
+    listParked: (c) => m.listParked(c.workspaceId, c.pipe, c.destination, c.query),
+    getParked: (c) => m.getParked(c.workspaceId, c.pipe, c.destination, c.parked),
+    replayParked: (c) =>
+      m.replayParked(
+        c.workspaceId,
+        c.pipe,
+        c.destination,
+        c.parked,
+        c.body,
+        c.bodyBytes && recordTextsAt(c.bodyBytes, 'records'),
+      ),
+    replayManyParked: ofDestination(m.replayManyParked),
+    deleteParked: (c) => m.deleteParked(c.workspaceId, c.pipe, c.destination, c.parked),
     putLimits: ofPipe(m.putLimits),
     deleteLimits: ofPipe(m.deleteLimits),
     addAllowedOrigin: ofPipe(m.addAllowedOrigin),
@@ -143,16 +159,18 @@ function lasting(handler: Handler): Handler {
   }
 }
 
-function callOf({ params, principal, body, query }: ApiRequest): Call {
+function callOf({ params, principal, body, bodyBytes, query }: ApiRequest): Call {
   assert(principal !== null, 'a management route has a caller')
   return {
     principal,
     workspaceId: principal.workspaceId,
     body,
+    bodyBytes: bodyBytes ?? null,
     query,
     // Another pipe than those of the key is as good as none: the resource's 404.
     pipe: isForPipe(principal, params.pipe_id?.toLowerCase() ?? '') ? (params.pipe_id ?? '') : '',
     destination: params.destination_id ?? '',
+    parked: params.parked_id ?? '',
     origin: params.origin_id ?? '',
     apiKey: params.api_key_id ?? '',
     user: params.user_id ?? '',

@@ -11,6 +11,8 @@ export interface ApiRequest {
   headers: Record<string, string>
   /** The parsed JSON body; undefined when there was none. */
   body: unknown
+  /** Its bytes, for what must not pass through a parser. Absent: there was none. */
+  bodyBytes?: Buffer
   /** Who makes the request; null on routes without authentication. */
   principal: Principal | null
   /** Of the client, behind a trusted proxy too; null: not known. */

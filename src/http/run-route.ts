@@ -140,6 +140,7 @@ async function reply(
     query,
     headers,
     body: bytes === undefined ? undefined : parseBody(route, headers['content-type'], bytes),
+    ...(bytes === undefined ? {} : { bodyBytes: bytes }),
     principal: await admission,
     address,
     visit,

@@ -41,6 +41,11 @@ const decisions: Record<OperationId, readonly [scope: ApiKeyScope | null, bound:
   getBlockingMessage: ['read', 'its_pipe'],
   rewindDestination: ['manage', 'its_pipe'],
   resetTlsPin: ['manage', 'its_pipe'],
+  listParked: ['read', 'its_pipe'],
+  getParked: ['read', 'its_pipe'],
+  replayParked: ['manage', 'its_pipe'],
+  replayManyParked: ['manage', 'its_pipe'],
+  deleteParked: ['manage', 'its_pipe'],
   putLimits: ['manage', 'its_pipe'],
   deleteLimits: ['manage', 'its_pipe'],
   addAllowedOrigin: ['manage', 'its_pipe'],
@@ -123,6 +128,7 @@ async function call(operation: Operation, where: Place, key: string): Promise<An
     .replace('{destination_id}', where.destination)
     .replace('{origin_id}', where.origin)
     .replace('{api_key_id}', where.apiKey)
+    .replace('{parked_id}', unknownId)
     .replace('{user_id}', unknownId)
     .replace('{msg_id}', unknownId)
   const query = operation.operationId === 'pullMessage' ? '?wait_ms=0' : ''
