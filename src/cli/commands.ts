@@ -16,6 +16,7 @@ import { addLanesCommands } from './lanes.ts'
 import { addLimitsCommands } from './limits.ts'
 import { addMessageCommands } from './messages.ts'
 import { addOriginsCommands } from './origins.ts'
+import { addParkedCommands } from './parked.ts'
 import { addPipesCommands } from './pipes.ts'
 import { addProfileCommands } from './profile.ts'
 import { addPullCommand } from './pull.ts'
@@ -28,6 +29,7 @@ export function registerCommands(program: Command): void {
   addPipesCommands(program)
   addDestinationsCommands(program)
   addLanesCommands(program)
+  addParkedCommands(program)
   addLimitsCommands(program)
   addOriginsCommands(program)
   addKeysCommands(program)

@@ -1,5 +1,6 @@
 /** What could come next on a command line: sub-commands, options, their choices, and live names from the daemon. */
 import type { Command, Option } from 'commander'
+import type { Client } from '../client/client.ts'
 import { allDestinations, type DestinationOfPipe, fullName } from '../client/workspace.ts'
 import { userRoles } from '../contract/user.ts'
 import { connect } from './connection.ts'
@@ -26,7 +27,7 @@ function isPlain(candidate: string): boolean {
 
 async function candidatesAt(
   command: Command,
-  given: number,
+  given: readonly string[],
   previous: string | undefined,
   current: string,
   env: NodeJS.ProcessEnv,
@@ -42,8 +43,10 @@ async function candidatesAt(
   }
   const visible = command.commands.filter((one) => !one.name().startsWith('__'))
   if (visible.length > 0) return [...visible.map((one) => one.name()), 'help']
-  const argument = command.registeredArguments[given]?.name()
-  return argument === undefined ? [] : liveNames(argument, command, env)
+  const { registeredArguments: all } = command
+  // The last one may take several.
+  const argument = all[given.length] ?? (all.at(-1)?.variadic ? all.at(-1) : undefined)
+  return argument === undefined ? [] : liveNames(argument.name(), given, command, env)
 }
 
 /** Stands for every file name: the shell knows them. Free text completes to nothing. */
@@ -53,10 +56,10 @@ function namesFile(option: Option): boolean {
   return option.flags.includes('<file>') || option.long === '--data-dir'
 }
 
-/** The command that the words lead to, and how many of its arguments are there already. */
-function walk(program: Command, words: readonly string[]): { command: Command; given: number } {
+/** The command that the words lead to, and those of its arguments that are there already. */
+function walk(program: Command, words: readonly string[]): { command: Command; given: string[] } {
   let command = program
-  let given = 0
+  let given: string[] = []
   for (let index = 0; index < words.length; index += 1) {
     const word = words[index] ?? ''
     if (word.startsWith('-')) {
@@ -65,10 +68,10 @@ function walk(program: Command, words: readonly string[]): { command: Command; g
       continue
     }
     const next = command.commands.find((one) => one.name() === word || one.aliases().includes(word))
-    if (next === undefined) given += 1
+    if (next === undefined) given.push(word)
     else {
       command = next
-      given = 0
+      given = []
     }
   }
   return { command, given }
@@ -82,24 +85,39 @@ function takesValue(option: Option): boolean {
   return option.required || option.optional
 }
 
-async function liveNames(argument: string, command: Command, env: NodeJS.ProcessEnv): Promise<string[]> {
+async function liveNames(
+  argument: string,
+  given: readonly string[],
+  command: Command,
+  env: NodeJS.ProcessEnv,
+): Promise<string[]> {
   if (argument === 'file') return [filesMark]
   if (argument === 'shell') return ['bash', 'zsh', 'fish']
   if (argument === 'role') return [...userRoles]
   if (argument === 'name' && command.parent?.name() === 'profile') return profileNames(env)
-  if (!['pipe', 'destination', 'key'].includes(argument)) return []
+  if (!['pipe', 'destination', 'key', 'parked'].includes(argument)) return []
   try {
     const client = await connect({}, env)
     if (argument === 'key') {
       const { api_keys: keys } = (await client.keys.list()).body
       return keys.filter((one) => one.api_key_status === 'active').map((one) => one.api_key_name)
     }
+    if (argument === 'parked') return await parkedIds(client, given)
     const { pipes } = (await client.pipes.list()).body
     if (argument === 'pipe') return pipes.map((one) => one.pipe_name)
     return (await allDestinations(client, pipes)).map(destinationWord)
   } catch {
     return []
   }
+}
+
+/** Of the destination that is named already, without those that are. */
+async function parkedIds(client: Client, [reference, ...ids]: readonly string[]): Promise<string[]> {
+  if (reference === undefined) return []
+  const { findPlace } = await import('./parked/references.ts')
+  const { pipeId, destinationId } = await findPlace(client, reference)
+  const { parked } = (await client.parked.list(pipeId, destinationId, { limit: '500' })).body
+  return parked.map((one) => one.parked_id).filter((id) => !ids.includes(id))
 }
 
 /** `orders/warehouse`; of one that has to be quoted `orders/` and the start of its id. */

@@ -57,9 +57,10 @@ export function define<T = unknown>(parent: Command, definition: CommandDefiniti
   const heading = definition.examples.length === 1 ? 'Example' : 'Examples'
   if (definition.help) command.addHelpText('after', `\n${definition.help}`)
   command.addHelpText('after', `\n${heading}:\n${examples}`)
-  // commander calls with the arguments, then the options, then the command.
+  // commander calls with the arguments (a list where there may be several), then the options, then the command.
   return command.action(async (...received: unknown[]) => {
-    const args = received.slice(0, -2).filter((one): one is string => typeof one === 'string')
+    const words = received.slice(0, -2).flat()
+    const args = words.filter((one): one is string => typeof one === 'string')
     await run(() => definition.action(args, command.opts<T & CommonOptions>()))
   })
 }

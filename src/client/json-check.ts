@@ -50,7 +50,7 @@ type State = 'value' | 'first value' | 'key' | 'first key' | 'colon' | 'after va
  */
 function findProblem(text: string, onRecord: (start: number, end: number) => void): Problem | null {
   const open: ('{' | '[')[] = []
-  let state: State = 'value'
+  let state = 'value' as State
   let recordStart = 0
   let recordDepth = 0
   let at = skipSpace(text, 0)
