@@ -4,6 +4,7 @@
  *   board ──enter──▶ detail      any page ──?──▶ keys ──any key──▶ back
  *     │ /  filter: typing narrows the board; enter keeps it, esc clears it
  *     │ s, b, p  question: only y does it
+ *     │ x  the parked records of the lane (use-parked.ts)
  *     └ w  rewind: typing says where to; enter does it, esc does not
  *
  * On a wide terminal the detail is shown beside the board, which stays.
@@ -23,10 +24,12 @@ import { count, counted } from '../quantities.ts'
 import * as actions from './actions.ts'
 import { Board } from './board.tsx'
 import { type Blocking, Detail } from './detail.tsx'
-import { KeysHelp, keyLine } from './keys-help.tsx'
+import { KeysHelp, keyLine, parkedKeyLine } from './keys-help.tsx'
+import { ParkedPage } from './parked.tsx'
 import { nextStuck, type Row, rowsOf } from './rows.ts'
 import { useAlerts } from './use-alerts.ts'
 import { type KeyPress, useKeys } from './use-keys.ts'
+import { useParked } from './use-parked.ts'
 import { useSnapshot } from './use-snapshot.ts'
 
 export interface AppProps {
@@ -58,7 +61,7 @@ export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000
   const feed = useSnapshot(client, everyMs)
   const alerts = useAlerts(client)
   const [selectedId, select] = useState<string | null>(null)
-  const [page, setPage] = useState<'board' | 'detail' | 'keys'>('board')
+  const [page, setPage] = useState<'board' | 'detail' | 'parked' | 'keys'>('board')
   const [filter, setFilter] = useState('')
   const [entry, setEntry] = useState<Entry | null>(null)
   const [typed, setTyped] = useState('')
@@ -80,6 +83,12 @@ export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000
     setNotice('…')
     what.then(setNotice, (error) => setNotice(actions.failureLine(error))).finally(feed.refresh)
   }
+  const parked = useParked(client, page === 'parked' ? lane : null, takenMs, {
+    readOnly,
+    act,
+    notify: setNotice,
+    close: () => setPage('board'),
+  })
   const endEntry = () => {
     setEntry(null)
     setTyped('')
@@ -119,6 +128,10 @@ export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000
       if (current.kind === 'filter') setFilter(text)
     }
   }
+  const showParked = () => {
+    if (lane === null) setNotice('Choose a lane first: a line below a pipe.')
+    else setPage('parked')
+  }
   const changes: Record<string, () => void> = {
     s: () =>
       onLane((chosen) => {
@@ -146,9 +159,11 @@ export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000
   useKeys((pressed) => {
     if (entry !== null) return onEntryKey(entry, pressed)
     setNotice('')
-    if (pressed === 'q') exit()
+    if (pressed === 'q' && parked.question === null) exit()
     else if (page === 'keys') setPage('board')
-    else if (pressed === '?') setPage('keys')
+    else if (pressed === '?' && parked.question === null) setPage('keys')
+    else if (page === 'parked') parked.onKey(pressed)
+    else if (pressed === 'x') showParked()
     else if (pressed === 'escape' || pressed === 'left') setPage('board')
     else if (pressed === 'return' || pressed === 'right') setPage('detail')
     else if (pressed === '/') {
@@ -171,6 +186,8 @@ export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000
         </Box>
       ) : page === 'keys' ? (
         <KeysHelp height={bodyHeight} readOnly={readOnly} />
+      ) : page === 'parked' && lane !== null ? (
+        <ParkedPage name={actions.laneName(lane)} view={parked} height={bodyHeight} nowMs={takenMs} />
       ) : page === 'detail' && row !== null && width < splitWidth ? (
         <Detail row={row} blocking={blocking} height={bodyHeight} nowMs={takenMs} />
       ) : rows.length === 0 ? (
@@ -196,10 +213,14 @@ export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000
           ) : null}
         </Box>
       )}
-      <Footer
-        {...{ entry, typed, notice, filter, readOnly, width }}
-        canSkip={lane === null || skipHelps(lane.destination.lane)}
-      />
+      {page === 'parked' && entry === null ? (
+        <ParkedFooter question={parked.question} notice={notice} readOnly={readOnly} width={width} />
+      ) : (
+        <Footer
+          {...{ entry, typed, notice, filter, readOnly, width }}
+          canSkip={lane === null || skipHelps(lane.destination.lane)}
+        />
+      )}
     </Box>
   )
 }
@@ -273,6 +294,15 @@ function Footer(props: {
   return (
     <Text wrap="truncate" dimColor={entry === null && notice === ''} bold={entry !== null}>
       {text}
+    </Text>
+  )
+}
+
+function ParkedFooter(props: { question: string | null; notice: string; readOnly: boolean; width: number }) {
+  const { question, notice, readOnly, width } = props
+  return (
+    <Text wrap="truncate" dimColor={question === null && notice === ''} bold={question !== null}>
+      {question ?? (notice || parkedKeyLine(readOnly, width))}
     </Text>
   )
 }

@@ -36,7 +36,8 @@ const longestName = 40
 const shortestError = 20
 
 type Column = keyof typeof columns
-type Cells = Record<'name' | Column, string>
+/** `parked`: behind the name, and never cut. */
+type Cells = Record<'name' | 'parked' | Column, string>
 
 /** The columns that fit. */
 function columnsFor(width: number): Column[] {
@@ -52,6 +53,7 @@ const widthOf = (shown: readonly Column[]) => shown.reduce((sum, one) => sum + c
 
 const headings: Cells = {
   name: 'PIPE / LANE',
+  parked: '',
   state: 'STATE',
   backlog: 'BACKLOG',
   size: 'SIZE',
@@ -139,6 +141,7 @@ function pipeCells({ pipe }: Row): CountedCells {
   const pending = pipe.pending_messages
   return {
     name: printable(pipe.pipe_name),
+    parked: '',
     state: pipe.pipe_status,
     backlog: count(pending),
     size: pending === 0 ? '' : bytes(pipe.pending_bytes),
@@ -151,6 +154,7 @@ function laneCells(destination: OverviewLane, state: string): CountedCells {
   const isIdle = lane.pending_messages === 0
   return {
     name: `  ${printable(destination.destination_name)}`,
+    parked: lane.parked_records ? ` ${count(lane.parked_records)} parked` : '',
     // What it last saved: delivery does not respond.
     state: lane.stale === true ? `${state}?` : state,
     backlog: count(lane.pending_messages),
@@ -161,10 +165,15 @@ function laneCells(destination: OverviewLane, state: string): CountedCells {
 
 function line(cells: Cells, nameWidth: number, shown: readonly Column[]): string {
   const parts = shown.map((column) => fit(cells[column], columns[column], column !== 'state'))
-  return [fit(cells.name, nameWidth, false), ...parts].join(' ')
+  const name = cut(cells.name, nameWidth - cells.parked.length) + cells.parked
+  return [fit(name, nameWidth, false), ...parts].join(' ')
 }
 
 function fit(text: string, width: number, toTheRight: boolean): string {
-  const short = text.length > width ? `${text.slice(0, width - 1)}…` : text
+  const short = cut(text, width)
   return toTheRight ? short.padStart(width) : short.padEnd(width)
+}
+
+function cut(text: string, width: number): string {
+  return text.length > width ? `${text.slice(0, width - 1)}…` : text
 }

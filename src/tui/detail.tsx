@@ -86,6 +86,7 @@ function laneLines(pipe: OverviewPipe, destination: OverviewLane, nowMs: number)
     ['cursor', `${lane.cursor_seq} of ${lane.head_seq}`],
     ['delivered', `${count(lane.delivered_records)} records, last ${ago(lane.last_delivered_ts, nowMs)}`],
     ['skipped, dropped', `${lane.skipped_messages}, ${lane.dropped_messages} messages`],
+    ['parked', lane.parked_records ? `${count(lane.parked_records)}; x shows them` : '-'],
     ['id', destination.destination_id],
   ]
 }

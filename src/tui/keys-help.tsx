@@ -11,6 +11,8 @@ const keyTable = [
   ['b', 'block the destination (asks), or unblock it'],
   ['w', 'rewind the lane: earliest, a stream_seq or a time'],
   ['p', 'pause the pipe, or resume it (asks)'],
+  ['x', 'the parked records of a lane: enter shows one, r replays it,'],
+  ['', 'd discards it (asks), R replays all (asks), esc goes back'],
   ['/', 'filter by name, state or kind'],
   ['?', 'these keys'],
   ['q', 'quit'],
@@ -20,21 +22,30 @@ export function KeysHelp({ height, readOnly }: { height: number; readOnly: boole
   return (
     <Box flexDirection="column" height={height}>
       {keyTable.slice(0, height - 1).map(([key, text]) => (
-        <Text key={key} wrap="truncate">
+        <Text key={text} wrap="truncate">
           <Text bold>{`  ${key.padEnd(13)}`}</Text>
           {text}
         </Text>
       ))}
-      {readOnly ? <Text color="yellow">{'  --read-only: s, r, b, w and p do nothing'}</Text> : null}
+      {readOnly ? <Text color="yellow">{'  --read-only: s, r, b, w, p, d and R do nothing'}</Text> : null}
     </Box>
   )
 }
 
 /** The keys that fit, whole; `?` shows all. */
 export function keyLine(readOnly: boolean, width: number, canSkip = true): string {
-  const always = ['? keys', 'q quit', '↑↓ choose', 'n next stuck', 'enter detail', '/ filter']
+  const always = ['? keys', 'q quit', '↑↓ choose', 'n next stuck', 'enter detail', '/ filter', 'x parked']
   const writing = [...(canSkip ? ['s skip'] : []), 'r retry', 'b block', 'p pause', 'w rewind']
-  const all = readOnly ? always : [...always, ...writing]
+  return thoseThatFit(readOnly ? always : [...always, ...writing], width)
+}
+
+/** The same of the page of parked records. */
+export function parkedKeyLine(readOnly: boolean, width: number): string {
+  const always = ['esc back', '↑↓ choose', 'enter show']
+  return thoseThatFit(readOnly ? always : [...always, 'r replay', 'd discard', 'R replay all'], width)
+}
+
+function thoseThatFit(all: readonly string[], width: number): string {
   const fits = all.filter((_, index) => all.slice(0, index + 1).join('  ').length <= width)
   return fits.join('  ')
 }
