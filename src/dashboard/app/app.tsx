@@ -25,6 +25,10 @@ const EditDestinationPage = lazy(() =>
   import('../pages/destination/edit.tsx').then((m) => ({ default: m.EditDestinationPage })),
 )
 const LanePage = lazy(() => import('../pages/lane/lane.tsx').then((m) => ({ default: m.LanePage })))
+const ParkedListPage = lazy(() =>
+  import('../pages/parked/list.tsx').then((m) => ({ default: m.ParkedListPage })),
+)
+const ParkedPage = lazy(() => import('../pages/parked/one.tsx').then((m) => ({ default: m.ParkedPage })))
 const KeysPage = lazy(() => import('../pages/keys/keys.tsx').then((m) => ({ default: m.KeysPage })))
 const UsersPage = lazy(() => import('../pages/users/users.tsx').then((m) => ({ default: m.UsersPage })))
 const AuditPage = lazy(() => import('../pages/audit/audit.tsx').then((m) => ({ default: m.AuditPage })))
@@ -91,6 +95,8 @@ function PageAt() {
       <Route path="/pipes/:pipeId/destinations/new">{page(NewDestinationPage)}</Route>
       <Route path="/pipes/:pipeId/destinations/:destinationId">{page(LanePage)}</Route>
       <Route path="/pipes/:pipeId/destinations/:destinationId/edit">{page(EditDestinationPage)}</Route>
+      <Route path="/pipes/:pipeId/destinations/:destinationId/parked">{page(ParkedListPage)}</Route>
+      <Route path="/pipes/:pipeId/destinations/:destinationId/parked/:parkedId">{page(ParkedPage)}</Route>
       <Route path="/keys">
         <KeysPage />
       </Route>

@@ -3,7 +3,7 @@ import { Link } from 'wouter'
 import { severity } from '../../client/workspace.ts'
 import type { LaneStatus } from '../../contract/destination.ts'
 import type { DestinationType } from '../../contract/destination-words.ts'
-import { bytes, counted, duration } from '../../quantities.ts'
+import { bytes, count, counted, duration } from '../../quantities.ts'
 import { Ago, Outside, Until } from './text.tsx'
 
 interface Named {
@@ -33,6 +33,23 @@ export function LaneLink({
         </>
       )}
       <Outside text={nameOf(destination)} />
+    </Link>
+  )
+}
+
+/** How many of its records are parked, where they are; nothing when there are none. */
+export function ParkedLink({
+  pipeId,
+  destination,
+}: {
+  pipeId: string
+  destination: { destination_id: string; lane: LaneStatus }
+}) {
+  const { parked_records: parked = 0 } = destination.lane
+  if (parked === 0) return null
+  return (
+    <Link to={`/pipes/${pipeId}/destinations/${destination.destination_id}/parked`}>
+      {count(parked)} parked
     </Link>
   )
 }

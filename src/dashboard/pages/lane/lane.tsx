@@ -10,7 +10,7 @@ import { usePipeOverview, useRate } from '../../data/overview.ts'
 import { useBlockingMessage, useDestination } from '../../data/queries.ts'
 import { ButtonLink, formStyles } from '../../ui/controls.tsx'
 import { FailureNotice } from '../../ui/failure.tsx'
-import { Cause, isUrgent, nameOf, Since, Waiting } from '../../ui/lane-words.tsx'
+import { Cause, isUrgent, nameOf, ParkedLink, Since, Waiting } from '../../ui/lane-words.tsx'
 import { Facts, Notice, Page, Section, Skeleton, Soft, Table } from '../../ui/layout.tsx'
 import { RatesChart } from '../../ui/rates-chart.tsx'
 import { LaneState } from '../../ui/state.tsx'
@@ -150,7 +150,8 @@ function RecordText({ lines }: { lines: readonly RecordLine[] }) {
   )
 }
 
-function Numbers({ destination: { destination_id: id, lane } }: { destination: Destination }) {
+function Numbers({ destination }: { destination: Destination }) {
+  const { destination_id: id, lane } = destination
   const rate = useRate(id)
   return (
     <Section title="Now">
@@ -172,6 +173,14 @@ function Numbers({ destination: { destination_id: id, lane } }: { destination: D
         facts={[
           ['Records delivered', count(lane.delivered_records)],
           ['Messages skipped', count(lane.skipped_messages)],
+          [
+            'Parked',
+            lane.parked_records ? (
+              <ParkedLink key="parked" pipeId={destination.pipe_id} destination={destination} />
+            ) : (
+              'nothing'
+            ),
+          ],
           ['Messages dropped by age', count(lane.dropped_messages)],
           ['Cursor', `${lane.cursor_seq} of ${lane.head_seq}`],
         ]}

@@ -6,7 +6,7 @@ import { bytes, count, counted } from '../../../quantities.ts'
 import { useNow } from '../../data/clock.ts'
 import { useOverview, useRates } from '../../data/overview.ts'
 import { ButtonLink } from '../../ui/controls.tsx'
-import { Cause, isUrgent, LaneLink, Since, Waiting } from '../../ui/lane-words.tsx'
+import { Cause, isUrgent, LaneLink, ParkedLink, Since, Waiting } from '../../ui/lane-words.tsx'
 import { Empty, Facts, Notice, Page, Section, Skeleton, Soft } from '../../ui/layout.tsx'
 import { RatesChart } from '../../ui/rates-chart.tsx'
 import { LaneState } from '../../ui/state.tsx'
@@ -63,6 +63,7 @@ function Everything({ overview }: { overview: Overview }) {
   return (
     <>
       <Troubled lanes={troubled} />
+      <Parked overview={overview} />
       <Numbers overview={overview} />
       <LastDay pipeId={null} />
       <Section title="Since this page was opened">
@@ -103,6 +104,24 @@ function Troubled({ lanes }: { lanes: readonly LaneOfPipe[] }) {
         </Soft>
       ) : null}
     </section>
+  )
+}
+
+/** Lanes that put something aside: they get on, and somebody has to look at it all the same. */
+function Parked({ overview }: { overview: Overview }) {
+  const lanes = overview.pipes.flatMap((pipe) => pipe.lanes.map((destination) => ({ pipe, destination })))
+  const parked = lanes.filter(({ destination }) => (destination.lane.parked_records ?? 0) > 0)
+  if (parked.length === 0) return null
+  return (
+    <Notice kind="warn">
+      {parked.slice(0, lanesShown).map(({ pipe, destination }) => (
+        <div key={destination.destination_id}>
+          <LaneLink pipeId={pipe.pipe_id} pipeName={pipe.pipe_name} destination={destination} />{' '}
+          <ParkedLink pipeId={pipe.pipe_id} destination={destination} />
+        </div>
+      ))}
+      {parked.length > lanesShown ? `and ${counted(parked.length - lanesShown, 'more lane')}` : null}
+    </Notice>
   )
 }
 

@@ -14,7 +14,7 @@ import { useChange, usePipe } from '../../data/queries.ts'
 import { Button, ButtonLink, formStyles } from '../../ui/controls.tsx'
 import { Confirm } from '../../ui/dialog.tsx'
 import { FailureNotice } from '../../ui/failure.tsx'
-import { Cause, isUrgent, LaneLink } from '../../ui/lane-words.tsx'
+import { Cause, isUrgent, LaneLink, ParkedLink } from '../../ui/lane-words.tsx'
 import { type Column, Empty, Facts, Notice, Page, Section, Skeleton, Soft, Table } from '../../ui/layout.tsx'
 import { RatesChart } from '../../ui/rates-chart.tsx'
 import { LaneState, PipeStatus } from '../../ui/state.tsx'
@@ -197,6 +197,9 @@ function Destinations({ pipeId, destinations }: { pipeId: string; destinations: 
               <Cause lane={one.lane} />
             </div>
           ) : null}
+          <div>
+            <ParkedLink pipeId={pipeId} destination={one} />
+          </div>
         </>
       ),
     },

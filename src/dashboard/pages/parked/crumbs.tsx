@@ -1,0 +1,45 @@
+/** Where the pages of parked records stand, and how the command line names their lane. */
+import { Link } from 'wouter'
+import { destinationName } from '../../../client/cli-twin.ts'
+import type { ParkedPlace } from '../../../client/parked.ts'
+import { usePipeOverview } from '../../data/overview.ts'
+import { nameOf } from '../../ui/lane-words.tsx'
+import { Outside } from '../../ui/text.tsx'
+import { PipeCrumb } from '../pipe/crumbs.tsx'
+
+export function parkedPath({ pipeId, destinationId }: ParkedPlace, parkedId?: string): string {
+  return `/pipes/${pipeId}/destinations/${destinationId}/parked${parkedId === undefined ? '' : `/${parkedId}`}`
+}
+
+/** `withList`: the list of what is parked is one of them too. */
+export function LaneCrumb({ place, withList = false }: { place: ParkedPlace; withList?: boolean }) {
+  const { pipeId, destinationId } = place
+  const lane = useLane(place)
+  return (
+    <>
+      <PipeCrumb pipeId={pipeId} /> /{' '}
+      <Link to={`/pipes/${pipeId}/destinations/${destinationId}`}>
+        <Outside text={lane === undefined ? 'lane' : nameOf(lane)} />
+      </Link>
+      {withList ? (
+        <>
+          {' '}
+          / <Link to={parkedPath(place)}>Parked</Link>
+        </>
+      ) : null}
+    </>
+  )
+}
+
+export function useLane({ pipeId, destinationId }: ParkedPlace) {
+  return usePipeOverview(pipeId)?.lanes.find((one) => one.destination_id === destinationId)
+}
+
+/** As commands name the lane. */
+export function useReference(place: ParkedPlace): string {
+  const pipe = usePipeOverview(place.pipeId)
+  const lane = useLane(place)
+  return pipe === undefined || lane === undefined
+    ? place.destinationId
+    : destinationName(pipe.pipe_name, lane)
+}

@@ -1,0 +1,46 @@
+/** What the pages of parked records ask for. */
+import { useQuery } from '@tanstack/react-query'
+import { ApiFailure } from '../../../client/failure.ts'
+import type { ParkedFilter, ParkedPlace } from '../../../client/parked.ts'
+import { api } from '../../data/api.ts'
+
+const replayingEveryMs = 1_000
+const otherwiseEveryMs = 10_000
+const perPage = '50'
+
+/** One page of them; asked for every second while any is being replayed. `after` null: the first. */
+export function useParkedPage(
+  { pipeId, destinationId }: ParkedPlace,
+  { error_code, reason }: ParkedFilter,
+  after: string | null,
+) {
+  const query = {
+    limit: perPage,
+    ...(error_code && { error_code }),
+    ...(reason && { reason }),
+    ...(after !== null && { after }),
+  }
+  return useQuery({
+    queryKey: ['pipe', pipeId, 'parked', destinationId, query],
+    queryFn: async ({ signal }) => (await api.parked.list(pipeId, destinationId, query, signal)).body,
+    refetchInterval: ({ state }) =>
+      state.data?.parked.some((one) => one.state === 'replaying') ? replayingEveryMs : otherwiseEveryMs,
+  })
+}
+
+/** With its text, because records are shown as they were sent. Null: it is not parked, or not any more. */
+export function useParked({ pipeId, destinationId }: ParkedPlace, parkedId: string) {
+  return useQuery({
+    queryKey: ['pipe', pipeId, 'parked', destinationId, 'one', parkedId],
+    queryFn: async ({ signal }) => {
+      try {
+        return await api.parked.get(pipeId, destinationId, parkedId, signal)
+      } catch (error) {
+        if (error instanceof ApiFailure && error.code === 'parked_not_found') return null
+        throw error
+      }
+    },
+    refetchInterval: ({ state }) =>
+      state.data?.body.state === 'replaying' ? replayingEveryMs : otherwiseEveryMs,
+  })
+}
