@@ -1,5 +1,5 @@
 /** What is parked of a lane: which errors, how often, and may it be replayed or discarded? */
-import { useState } from 'react'
+import { type ReactNode, useState } from 'react'
 import { Link } from 'wouter'
 import { command } from '../../../client/cli-twin.ts'
 import {
@@ -139,19 +139,32 @@ function Records({ place, parked, filter, reference }: RecordsProps) {
     {
       label: 'Choose',
       cell: (one) => (
-        <Check
-          label={short.get(one.parked_id) ?? one.parked_id}
-          checked={chosen.has(one.parked_id)}
-          onValue={(isChosen) => toggle([one.parked_id], isChosen)}
-        />
+        <div className={styles.whole}>
+          <Check
+            label={short.get(one.parked_id) ?? one.parked_id}
+            checked={chosen.has(one.parked_id)}
+            onValue={(isChosen) => toggle([one.parked_id], isChosen)}
+          />
+        </div>
       ),
     },
-    { label: 'Parked', cell: (one) => <Ago at={one.parked_ts} /> },
+    {
+      label: 'Parked',
+      cell: (one) => (
+        <Whole>
+          <Ago at={one.parked_ts} />
+        </Whole>
+      ),
+    },
     {
       label: 'Record',
-      cell: (one) => <Link to={parkedPath(place, one.parked_id)}>{placeWords(one)}</Link>,
+      cell: (one) => (
+        <Whole>
+          <Link to={parkedPath(place, one.parked_id)}>{placeWords(one)}</Link>
+        </Whole>
+      ),
     },
-    { label: 'State', cell: stateWords },
+    { label: 'State', cell: (one) => <Whole>{stateWords(one)}</Whole> },
     { label: 'Error', cell: (one) => <Outside text={errorWords(one.error)} /> },
     { label: 'Attempts', cell: (one) => count(one.attempts), isNumber: true },
   ]
@@ -217,6 +230,11 @@ function Records({ place, parked, filter, reference }: RecordsProps) {
       ) : null}
     </>
   )
+}
+
+/** On one line. */
+function Whole({ children }: { children: ReactNode }) {
+  return <span className={styles.whole}>{children}</span>
 }
 
 function stateWords({ state, reason }: ParkedRecord): string {

@@ -42,7 +42,7 @@ export function ParkedPage(params: { pipeId: string; destinationId: string; park
       crumbs={<LaneCrumb place={place} withList />}
     >
       {outcome === null ? null : <Outcome outcome={outcome} place={place} />}
-      {data === undefined ? (
+      {outcome?.kind === 'stored' ? null : data === undefined ? (
         error === null ? (
           <Skeleton lines={10} />
         ) : (
