@@ -64,6 +64,7 @@ interface DestinationFields {
   flush?: { max_records: number; max_bytes: number; max_seconds: number } | null
   rate?: { requests_per_second: number } | null
   concurrency?: number | null
+  on_permanent_error?: string | null
   start_from?: string
 }
 
@@ -91,7 +92,7 @@ export function destinationOptions(type: DestinationType, fields: DestinationFie
     options.push('--max-retry-seconds', String(fields.destination_max_retry_seconds))
   }
   if (fields.destination_name !== undefined) options.push('--name', fields.destination_name ?? '')
-  const { flush, rate, concurrency, start_from: startFrom } = fields
+  const { flush, rate, concurrency, on_permanent_error: onError, start_from: startFrom } = fields
   if (flush === null) options.push('--no-flush')
   else if (flush !== undefined) {
     options.push('--flush-records', String(flush.max_records), '--flush-bytes', String(flush.max_bytes))
@@ -99,6 +100,7 @@ export function destinationOptions(type: DestinationType, fields: DestinationFie
   }
   if (rate !== undefined) options.push('--rate', rate === null ? 'none' : String(rate.requests_per_second))
   if (typeof concurrency === 'number') options.push('--concurrency', String(concurrency))
+  if (typeof onError === 'string') options.push('--on-permanent-error', onError)
   if (startFrom === 'earliest') options.push('--start-from', startFrom)
   return options
 }

@@ -4,7 +4,7 @@
  */
 import type { AlertsPut } from '../contract/alerts.ts'
 import type { ApiKeyCreate, ApiKeyRotate } from '../contract/api-key.ts'
-import type { DestinationFlush, DestinationRate } from '../contract/delivery-settings.ts'
+import type { DestinationFlush, DestinationRate, OnPermanentError } from '../contract/delivery-settings.ts'
 import type { ColumnMapping, DestinationStatus } from '../contract/destination.ts'
 import type { OperationId, SuccessBody } from '../contract/operations.ts'
 import type { PipeCreate, PipeLimits, PipeUpdate } from '../contract/pipe.ts'
@@ -32,6 +32,7 @@ export interface DestinationBody {
   flush?: DestinationFlush | null
   rate?: DestinationRate | null
   concurrency?: number | null
+  on_permanent_error?: OnPermanentError | null
   start_from?: 'now' | 'earliest'
 }
 export type DestinationPatch = Partial<Omit<DestinationBody, 'destination_type' | 'start_from'>>

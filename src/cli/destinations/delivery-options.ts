@@ -1,8 +1,12 @@
-/** `--name`, `--flush-…`, `--rate`, `--concurrency`: a destination's name and its own delivery settings. */
-import type { Command } from 'commander'
+/** `--name`, `--flush-…`, `--rate`, `--concurrency`, `--on-permanent-error`: a destination's name and its own delivery settings. */
+import { type Command, Option } from 'commander'
 import type { DestinationPatch } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
-import type { DestinationFlush } from '../../contract/delivery-settings.ts'
+import {
+  type DestinationFlush,
+  type OnPermanentError,
+  onPermanentErrors,
+} from '../../contract/delivery-settings.ts'
 import { type DestinationType, destinationTypes, wordsOf } from '../../contract/destination-words.ts'
 import { bytes, count } from '../../quantities.ts'
 
@@ -14,6 +18,7 @@ export interface DeliveryOptions {
   flushSeconds?: string
   rate?: string
   concurrency?: string
+  onPermanentError?: OnPermanentError
 }
 
 export function addDeliveryOptions(command: Command): void {
@@ -28,6 +33,12 @@ export function addDeliveryOptions(command: Command): void {
     .option('--no-flush', "no batch limits of its own: the pipe's limits or the defaults hold")
     .option('--rate <number>', 'most requests (statements, objects) per second; `none` for no limit')
     .option('--concurrency <number>', 'HTTP: requests of one batch at the same time (1 to 32; default 1)')
+    .addOption(
+      new Option(
+        '--on-permanent-error <what>',
+        'what is refused for good blocks the lane (default), or is parked and the lane goes on',
+      ).choices(onPermanentErrors),
+    )
 }
 
 /** Default batch limits by type, for `--help`. */
@@ -61,6 +72,7 @@ export function deliverySettings(
   if (options.concurrency !== undefined) {
     settings.concurrency = numberFrom('--concurrency', options.concurrency, /^\d{1,3}$/)
   }
+  if (options.onPermanentError !== undefined) settings.on_permanent_error = options.onPermanentError
   return settings
 }
 

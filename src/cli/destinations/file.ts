@@ -22,6 +22,7 @@ export async function bodyFromFile(name: string): Promise<Partial<DestinationBod
     'flush',
     'rate',
     'concurrency',
+    'on_permanent_error',
     'start_from',
   ]
   rejectUnknownKeys(file, [], known, file.value)

@@ -59,8 +59,8 @@ export interface DeclaredDestination {
   secrets(places: readonly string[]): Record<string, unknown>
 }
 
-export type DeliverySettings = Pick<DestinationBody, 'destination_name' | 'flush' | 'rate' | 'concurrency'>
-const settingKeys = ['destination_name', 'flush', 'rate', 'concurrency'] as const
+const settingKeys = ['destination_name', 'flush', 'rate', 'concurrency', 'on_permanent_error'] as const
+export type DeliverySettings = Pick<DestinationBody, (typeof settingKeys)[number]>
 
 const pipeKeys = [...Object.keys(PipeCreate.properties), 'limits', 'allowed_origins', 'destinations']
 const destinationKeys = [

@@ -76,7 +76,7 @@ function exportedDestination(
         : escaped
     }
   }
-  const { destination_name, flush, rate, concurrency = defaultConcurrency } = destination
+  const { destination_name, flush, rate, concurrency = defaultConcurrency, on_permanent_error } = destination
   return {
     destination_name,
     destination_type: destination.destination_type,
@@ -88,6 +88,7 @@ function exportedDestination(
       : { destination_max_retry_seconds: destination.destination_max_retry_seconds }),
     ...withoutNulls({ flush, rate }),
     ...(concurrency === defaultConcurrency ? {} : { concurrency }),
+    ...(on_permanent_error === 'block' ? {} : { on_permanent_error }),
     destination_config: config,
     ...(destination.columns?.length ? { columns: destination.columns.map(exportedColumn) } : {}),
   }

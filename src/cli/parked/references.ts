@@ -2,7 +2,7 @@
 import type { Client } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
 import { errorWords, type ParkedFilter, type ParkedPlace, parkedRecords } from '../../client/parked.ts'
-import { type DestinationOfPipe, kindOf } from '../../client/workspace.ts'
+import { fullName } from '../../client/workspace.ts'
 import type { ParkedRecord } from '../../contract/parked.ts'
 import { isUuid } from '../../contract/uuid.ts'
 import { findDestination } from '../references.ts'
@@ -21,12 +21,8 @@ export async function findPlace(client: Client, reference: string): Promise<Foun
   return {
     pipeId: pipe.pipe_id,
     destinationId: destination.destination_id,
-    name: nameOf({ pipe, destination }),
+    name: fullName(pipe, destination),
   }
-}
-
-function nameOf({ pipe, destination }: DestinationOfPipe): string {
-  return `${pipe.pipe_name}/${destination.destination_name ?? kindOf(destination)}`
 }
 
 /** The ids that these references name. Throws Failure: not found for none, usage for several. */

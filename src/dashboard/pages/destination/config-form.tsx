@@ -86,6 +86,14 @@ function errorOf(errors: FieldErrors, key: string): string | undefined {
     .join(' ')
 }
 
+const ownFields = [
+  'destination_name',
+  'destination_max_retry_seconds',
+  'concurrency',
+  'on_permanent_error',
+  'start_from',
+]
+
 /** The paths of errors that stand at a field of this form. */
 export function shownPaths(errors: FieldErrors, draft: DestinationDraft): string[] {
   const keys = configFields[draft.type].map(({ key }) => `destination_config.${key}`)
@@ -93,7 +101,7 @@ export function shownPaths(errors: FieldErrors, draft: DestinationDraft): string
     (path) =>
       keys.some((key) => path === key || path.startsWith(`${key}.`)) ||
       /^(columns\.\d+\.|flush\.|rate\.)/.test(path) ||
-      ['destination_name', 'destination_max_retry_seconds', 'concurrency', 'start_from'].includes(path),
+      ownFields.includes(path),
   )
 }
 
@@ -196,6 +204,19 @@ function Delivery({ draft, errors, onChange, isStored }: Omit<Props, 'table'>) {
           onValue={(maxRetrySeconds) => onChange({ maxRetrySeconds })}
           error={errors.destination_max_retry_seconds}
         />
+        {draft.type === 'destination_pull' ? null : (
+          <Choice
+            label="What it refuses for good"
+            hint="Parked records can be corrected and replayed; what comes behind them is delivered meanwhile."
+            value={draft.onPermanentError}
+            options={[
+              ['block', 'blocks the lane'],
+              ['park', 'is parked, and the lane goes on'],
+            ]}
+            onValue={(onPermanentError) => onChange({ onPermanentError })}
+            error={errors.on_permanent_error}
+          />
+        )}
       </div>
     </Section>
   )

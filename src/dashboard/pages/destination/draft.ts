@@ -25,6 +25,7 @@ export interface DestinationDraft {
   flush: { records: string; bytes: string; seconds: string }
   rate: string
   concurrency: string
+  onPermanentError: Destination['on_permanent_error']
   startFrom: 'now' | 'earliest'
 }
 
@@ -40,6 +41,7 @@ export function emptyDraft(type: DestinationType): DestinationDraft {
     flush: noFlush,
     rate: '',
     concurrency: '',
+    onPermanentError: 'block',
     startFrom: 'now',
   }
 }
@@ -69,19 +71,21 @@ export function draftOf(destination: Destination): DestinationDraft {
           },
     rate: rate === null ? '' : String(rate.requests_per_second),
     concurrency: concurrency === undefined ? '' : String(concurrency),
+    onPermanentError: destination.on_permanent_error,
     startFrom: 'now',
   }
 }
 
 /** What was typed is sent as it is: the API says what is wrong with it, at its field. */
 export function createBody(draft: DestinationDraft): DestinationBody {
-  const { columns, concurrency, ...rest } = settingsOf(draft)
+  const { columns, concurrency, on_permanent_error, ...rest } = settingsOf(draft)
   const body = {
     destination_type: draft.type,
     destination_config: newConfig(draft.type, draft.config),
     ...rest,
     ...(draft.columns.length > 0 ? { columns } : {}),
     ...(draft.concurrency === '' ? {} : { concurrency }),
+    ...(draft.onPermanentError === 'block' ? {} : { on_permanent_error }),
     ...(draft.startFrom === 'earliest' ? { start_from: 'earliest' } : {}),
   }
   const given = Object.entries(body).filter(([, value]) => value !== null && value !== undefined)
@@ -113,6 +117,7 @@ function settingsOf(draft: DestinationDraft): Record<string, unknown> {
       ? { max_records: numberOr(records), max_bytes: numberOr(bytes), max_seconds: numberOr(seconds) }
       : null,
     rate: draft.rate.trim() === '' ? null : { requests_per_second: numberOr(draft.rate) },
+    ...(draft.type === 'destination_pull' ? {} : { on_permanent_error: draft.onPermanentError }),
     ...(hasColumns ? { columns: draft.columns.map(mappingOf) } : {}),
     ...(hasConcurrency
       ? { concurrency: draft.concurrency.trim() === '' ? null : numberOr(draft.concurrency) }

@@ -211,6 +211,10 @@ function Config({ destination }: { destination: Destination }) {
               : `${count(flush.max_records)} records, ${bytes(flush.max_bytes)}, ${flush.max_seconds} s`,
           ],
           ['Requests per second', rate === null ? 'no limit' : String(rate.requests_per_second)],
+          [
+            'What it refuses for good',
+            destination.on_permanent_error === 'park' ? 'is parked' : 'blocks the lane',
+          ],
           ...(concurrency === undefined ? [] : [['At the same time', String(concurrency)] as const]),
           ...(pin
             ? [
