@@ -14,6 +14,7 @@ import { readiness } from './http/readiness.ts'
 import type { Route } from './http/route.ts'
 import { openHttpServer } from './http/server.ts'
 import { serviceRoutes } from './http/service-routes.ts'
+import { Tails } from './http/tail-routes.ts'
 import type { BodyMemory } from './ingest/body-memory.ts'
 import type { ClientIp } from './ingest/client-ip.ts'
 import type { Ingest } from './ingest/ingest.ts'
@@ -85,7 +86,13 @@ export async function openServer(
       service: { ...service, ...ready, is_ready: ready.reasons.length === 0, delivery_restarts },
     }
   }
-  const v1 = [...routesOf({ ...parts, passwords, serviceFacts }, log), ...services]
+  const tails = new Tails({
+    history: parts.history,
+    hasPipe: (workspaceId, pipeId) => parts.directory.pipe(pipeId)?.workspaceId === workspaceId,
+    log,
+  })
+  shutdown.set('end tails', () => tails.end())
+  const v1 = [...routesOf({ ...parts, passwords, serviceFacts }, log), tails.route, ...services]
   const dashboard = openDashboard(settings, { ...parts, passwords }, v1, log)
   const server = await openHttpServer({
     engine,

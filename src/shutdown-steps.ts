@@ -11,6 +11,7 @@ import type { Logger } from './log.ts'
 export const shutdownDeadlinesMs = {
   'stop accepting': 1_000,
   'end waiting pulls': 2_000,
+  'end tails': 1_000,
   /** Records whose fsync is under way: their 202 or 503 is still sent. */
   'drain ingest': 10_000,
   'finish responses': 2_000,

@@ -133,6 +133,10 @@ export const errorCatalogue = {
   },
   cursor_ahead: { status: 409, message: 'after_seq is beyond the newest message of the pipe.' },
   cursor_expired: { status: 410, message: 'Messages after after_seq are no longer kept.' },
+  tail_concurrency_exceeded: {
+    status: 429,
+    message: `Too many live tails: at most ${resourceLimits.tailsPerWorkspace} of a workspace at a time, and ${resourceLimits.tails} in all.`,
+  },
   pull_concurrency_exceeded: { status: 429, message: 'Too many waiting pulls in this workspace.' },
 } as const satisfies Record<string, { status: number; message: string }>
 

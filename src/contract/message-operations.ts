@@ -1,6 +1,8 @@
 /** Looking at messages: served by `management/`. */
-import { messageListParameters } from './message.ts'
+import Type from 'typebox'
+import { messageListParameters, tailParameters } from './message.ts'
 import { everyKeyed, type Operation, onePipe } from './operation.ts'
+import { resourceLimits } from './resource-limits.ts'
 import { responseBodies } from './responses.ts'
 
 export const messageOperations = [
@@ -28,5 +30,23 @@ export const messageOperations = [
     parameters: messageListParameters,
     success: { status: 200, description: 'The messages', schema: responseBodies.messageList },
     errors: ['pipe_not_found', 'validation_error', ...everyKeyed],
+  },
+  {
+    operationId: 'tailPipe',
+    method: 'GET',
+    path: `${onePipe}/tail`,
+    area: 'tail',
+    summary: 'Follow the records of a pipe as they are stored: Server-Sent Events',
+    description: `Events: \`record\` with \`{msg_id, stream_seq, index, received_ts, record}\`, of which \`record\` is as it was sent; \`dropped\` with \`{records}\`, how many were left out because more came than \`sample\`, or are larger than ${resourceLimits.tailRecordBytes / 1024} KiB; \`end\` with \`{reason}\`: \`shutdown\`, \`pipe_deleted\` or \`access_ended\`. The \`id\` of an event as \`Last-Event-ID\` goes on behind it.`,
+    auth: 'key',
+    boundKeys: 'its_pipe',
+    parameters: tailParameters,
+    success: {
+      status: 200,
+      description: 'The events, until the client goes',
+      contentType: 'text/event-stream',
+      schema: Type.String(),
+    },
+    errors: ['pipe_not_found', 'validation_error', 'tail_concurrency_exceeded', ...everyKeyed],
   },
 ] as const satisfies readonly Operation[]

@@ -98,3 +98,24 @@ export const messageListParameters = [
     description: 'Messages that are older than the one with this stream_seq.',
   },
 ] as const
+
+export const tailParameters = [
+  {
+    in: 'query',
+    name: 'sample',
+    schema: Type.Integer({ minimum: 1, maximum: tailSample.max, default: tailSample.default }),
+    description: 'Records a second at most.',
+  },
+  {
+    in: 'query',
+    name: 'after_seq',
+    schema: Type.Integer({ minimum: 0 }),
+    description: 'From just after this stream_seq on, as far as it is kept, instead of from now on.',
+  },
+  {
+    in: 'header',
+    name: 'Last-Event-ID',
+    schema: Type.String(),
+    description: 'The id of the last event: goes on behind it. Wins over after_seq.',
+  },
+] as const

@@ -106,14 +106,14 @@ const cors = [
 export function responses(operation: Operation, names: Names): Responses {
   const { success, otherResponses, errors } = operation
   const result: Responses = {}
-  for (const [status, { description, schema }] of [
+  for (const [status, { description, schema, contentType }] of [
     [success.status, success] as const,
     ...Object.entries(otherResponses ?? {}),
   ])
     result[status] = {
       description,
       ...headersOf(operation, Number(status)),
-      ...(schema ? json(openapiSchema(schema, names)) : {}),
+      ...(schema ? content(openapiSchema(schema, names), contentType) : {}),
     }
   for (const [status, codes] of byStatus(errors)) {
     const withoutBody = otherResponses?.[status]?.description
@@ -158,7 +158,7 @@ function errorResponse(codes: readonly ErrorCode[]): { description: string; cont
   const extra: Record<string, SchemaObject> = Object.assign({}, ...codes.map((code) => details[code] ?? {}))
   return {
     description: codes.map((code) => `${code}: ${errorCatalogue[code].message}`).join(' '),
-    ...json({
+    ...content({
       allOf: [
         { $ref: '#/components/schemas/Error' },
         { type: 'object', properties: { error: { type: 'string', enum: [...codes] }, ...extra } },
@@ -189,6 +189,6 @@ function headerRefs(names: readonly string[]): Responses {
   }
 }
 
-function json(schema: SchemaObject): { content: unknown } {
-  return { content: { 'application/json': { schema } } }
+function content(schema: SchemaObject, type = 'application/json'): { content: unknown } {
+  return { content: { [type]: { schema } } }
 }

@@ -80,6 +80,7 @@ export function openapiDocument(urls = localUrls): Record<string, unknown> {
 }
 
 const areas: Record<Operation['area'], { description: string; onDataUrl: boolean }> = {
+  tail: { description: 'Records as they are stored.', onDataUrl: false },
   management: {
     description: 'Pipes, destinations, limits, origins and API keys of a workspace',
     onDataUrl: false,

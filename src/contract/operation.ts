@@ -19,7 +19,7 @@ export interface Operation {
   /** Parameters in braces; each is a UUID. */
   path: string
   /** Which module serves it. `health` is on every address; `ingest` and `pull` are on `{data_url}`. */
-  area: 'management' | 'health' | 'ingest' | 'pull'
+  area: 'management' | 'tail' | 'health' | 'ingest' | 'pull'
   summary: string
   description?: string
   /** `key`: Bearer key required. `pipe`: as the pipe says. */
@@ -37,9 +37,10 @@ export interface Operation {
   request?: TSchema
   /** Further content types of the body, beside application/json. */
   requestContentTypes?: readonly string[]
-  success: { status: number; description: string; schema?: TSchema }
+  /** `contentType`: where it is not application/json. */
+  success: { status: number; description: string; schema?: TSchema; contentType?: string }
   /** Further statuses that are no error of the catalogue, e.g. 204 of an empty pull. */
-  otherResponses?: Readonly<Record<number, { description: string; schema?: TSchema }>>
+  otherResponses?: Readonly<Record<number, Omit<Operation['success'], 'status'>>>
   errors: readonly ErrorCode[]
 }
 
@@ -59,6 +60,7 @@ export function scopeOf({
     case 'pull':
       return area
     case 'management':
+    case 'tail':
       return method === 'GET' ? 'read' : 'manage'
     case 'health':
       return null

@@ -13,10 +13,11 @@ export interface FoundMessage extends ListedMessage {
   isTruncated: boolean
 }
 
-/** Where a tail is in a pipe: just after a message, and that many records of the next one were given already. */
+/** Where a tail is in a pipe: just after a message. */
 export interface TailPlace {
   cursor: Cursor
-  records: number
+  /** Of that message the first records were given already. */
+  given?: { seq: number; records: number }
 }
 
 export interface TailedRecord {

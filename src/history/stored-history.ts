@@ -30,7 +30,7 @@ export function openStoredHistory(reader: BufferReader, lookup: MessageLookup, c
     list: (pipeId, query) => list(pipeId, query, reader, lookup),
     async placeAt(pipeId, afterSeq) {
       const cursor = await (afterSeq === null ? reader.head(pipeId) : reader.cursorAt(pipeId, afterSeq))
-      return { cursor, records: 0 }
+      return { cursor }
     },
     async follow(pipeId, from, most, waitMs) {
       // Listened for before the look: what is committed in between is not missed.
@@ -96,7 +96,7 @@ async function readRun(
   from: TailPlace,
   most: number,
 ): Promise<TailedRun> {
-  const limits = { maxRecords: from.records + most, maxBytes: tailRunBytes }
+  const limits = { maxRecords: (from.given?.records ?? 0) + most, maxBytes: tailRunBytes }
   const run = await reader.read(pipeId, from.cursor.seq, limits)
   const taken = takeRecords(run, from, most)
   const passed = taken.place ?? afterGap(run, from)
@@ -105,7 +105,7 @@ async function readRun(
   const head = await reader.head(pipeId)
   const { records: behind } = await reader.backlog(pipeId, passed.cursor, head.seq)
   const leftOut = taken.leftOut + taken.rest + behind
-  return { records: taken.records, place: { cursor: head, records: 0 }, leftOut }
+  return { records: taken.records, place: { cursor: head }, leftOut }
 }
 
 interface Taken {
@@ -124,8 +124,8 @@ function takeRecords({ messages }: MessageRun, from: TailPlace, most: number): T
   let bytes = 0
   let leftOut = 0
   let all = 0
-  for (const [nth, { msgId, seq, receivedMs, recordCount, body, mark }] of messages.entries()) {
-    const given = nth === 0 ? from.records : 0
+  for (const { msgId, seq, receivedMs, recordCount, body, mark } of messages) {
+    const given = from.given?.seq === seq ? from.given.records : 0
     all += Math.max(0, recordCount - given)
     let index = -1
     for (const record of records(body)) {
@@ -139,7 +139,7 @@ function takeRecords({ messages }: MessageRun, from: TailPlace, most: number): T
       bytes += record.length
       taken.push({ msgId, seq, index, receivedMs, text: record.toString('utf8') })
     }
-    place = { cursor: { seq, mark }, records: 0 }
+    place = { cursor: { seq, mark } }
   }
   return { records: taken, place, leftOut, rest: all - taken.length - leftOut }
 }
@@ -147,5 +147,5 @@ function takeRecords({ messages }: MessageRun, from: TailPlace, most: number): T
 /** Nothing but damaged or lost messages may follow: they are passed. */
 function afterGap({ damaged, lost }: MessageRun, from: TailPlace): TailPlace {
   const gap: Cursor | undefined = lost.at(-1)?.to ?? damaged.at(-1)
-  return gap === undefined ? from : { cursor: { seq: gap.seq, mark: gap.mark }, records: 0 }
+  return gap === undefined ? from : { cursor: { seq: gap.seq, mark: gap.mark } }
 }

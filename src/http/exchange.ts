@@ -18,6 +18,14 @@ export interface RequestHead {
   eachHeader(take: (name: string, value: string) => void): void
 }
 
+/** A response that is written piece by piece, for as long as its client stays. */
+export interface ResponseStream {
+  /** Resolves when the client can take more. False: it has gone, now or before. One piece at a time. */
+  write(piece: Buffer): Promise<boolean>
+  /** The end of the response, and of the connection. */
+  end(): void
+}
+
 export interface Exchange extends BodySource {
   /** True once the client has gone. */
   readonly isAborted: boolean
@@ -31,4 +39,6 @@ export interface Exchange extends BodySource {
   sendAndCut(response: HttpResponse): void
   /** `onSent` once: true when the whole response went to the socket, false when the client went away before. */
   sendTracked(response: HttpResponse, onSent: (wasSent: boolean) => void): void
+  /** The head of a response; its body follows. A client that takes nothing of a piece for half a minute is cut off. */
+  stream(response: HttpResponse): ResponseStream
 }

@@ -2,6 +2,7 @@
 import type { ApiKeyScope } from '../contract/api-key.ts'
 import type { ErrorCode } from '../contract/errors.ts'
 import type { Principal } from '../directory/principal.ts'
+import type { ResponseStream } from './exchange.ts'
 
 export interface ApiRequest {
   /** Path parameters, as sent (not decoded, not checked). */
@@ -21,6 +22,8 @@ export interface ApiRequest {
   visit?: Visit | null
   /** True once the client has gone. Absent: not known. */
   isAborted?(): boolean
+  /** Whether who made the request would be let in now: of one that goes on. Absent: as before. */
+  isStillAdmitted?(): Promise<boolean>
 }
 
 /** How a browser reaches the dashboard. */
@@ -41,6 +44,8 @@ export interface ApiReply {
   headers?: readonly (readonly [name: string, value: string])[]
   /** Called once: true when the response was wholly handed to the socket, false when the client went away before. */
   onSent?(wasSent: boolean): void
+  /** Instead of a body: writes it piece by piece. `gone` resolves when the client has gone. */
+  stream?(stream: ResponseStream, gone: Promise<void>): void
 }
 
 export interface Route {

@@ -41,11 +41,19 @@ export function runRoute(route: Route, context: RouteContext): Handler {
     reply(route, context, head, exchange, headers).then(
       (given) => {
         if (given === null) return
-        if (given.onSent) exchange.sendTracked(complete(toResponse(given)), given.onSent)
+        if (given.stream) given.stream(exchange.stream(complete(toResponse(given))), gone(exchange))
+        else if (given.onSent) exchange.sendTracked(complete(toResponse(given)), given.onSent)
         else exchange.send(complete(toResponse(given)), isStopping())
       },
       (error) => exchange.send(complete(errorResponse(error, log, route.operationId)), isStopping()),
     )
+  })
+}
+
+function gone(exchange: Exchange): Promise<void> {
+  return new Promise((resolve) => {
+    if (exchange.isAborted) resolve()
+    else exchange.onGone(resolve)
   })
 }
 
@@ -111,6 +119,7 @@ async function reply(
 ): Promise<ApiReply | null> {
   // Read now: after the first wait the head may be gone.
   const params = paramsOf(route, head)
+  const { method } = head
   const query = new URLSearchParams(head.query)
   // Two of them are none: which one would a proxy have looked at?
   const authorization = framing.authorizations > 1 ? '' : (headers.authorization ?? '')
@@ -145,8 +154,21 @@ async function reply(
     address,
     visit,
     isAborted: () => exchange.isAborted,
+    isStillAdmitted: async () => {
+      try {
+        if (route.auth === 'key')
+          requireRight(route, await admit(context.authenticate, authorization, (again) => again))
+        else if (route.auth === 'session')
+          requireRight(route, await admitSession(context, visit, method, headers))
+        return true
+      } catch (error) {
+        return !(error instanceof ApiError) || !lockedOut.includes(error.code)
+      }
+    },
   })
 }
+
+const lockedOut: readonly ErrorCode[] = ['unauthorized', 'session_required', 'forbidden']
 
 /** Throws `forbidden`. */
 function requireRight(

@@ -1,6 +1,6 @@
 /** On main: a request that came in over an ingest thread, as any other is served. */
 import { payloadTooLarge } from '../contract/errors.ts'
-import type { Exchange, RequestHead } from '../http/exchange.ts'
+import type { Exchange, RequestHead, ResponseStream } from '../http/exchange.ts'
 import type { HttpResponse } from '../http/response.ts'
 import type { BodyReceiver } from '../ingest/body-source.ts'
 import type { ForwardedHead, SendHow, ToIngestThread } from './protocol.ts'
@@ -28,6 +28,7 @@ export class ForwardedExchange implements Exchange {
   #resolveBody: (body: Uint8Array | 'too_large' | null) => void = () => {}
   #onSent: ((wasSent: boolean) => void) | null = null
   #onGone: () => void = () => {}
+  #taken: ((isOpen: boolean) => void) | null = null
   #isOver = false
   #isAborted = false
 
@@ -94,6 +95,29 @@ export class ForwardedExchange implements Exchange {
     this.#respond('tracked', response)
   }
 
+  stream(response: HttpResponse): ResponseStream {
+    if (!this.#isOver) this.#post({ kind: 'stream', id: this.#id, response })
+    return {
+      write: (piece) => {
+        if (this.#isOver) return Promise.resolve(false)
+        const bytes = ownMemory(piece)
+        this.#post({ kind: 'piece', id: this.#id, bytes }, [bytes.buffer as ArrayBuffer])
+        return new Promise((resolve) => {
+          this.#taken = resolve
+        })
+      },
+      end: () => {
+        if (!this.#isOver) this.#post({ kind: 'stream_end', id: this.#id })
+        this.#over()
+      },
+    }
+  }
+
+  taken(): void {
+    this.#taken?.(true)
+    this.#taken = null
+  }
+
   received(body: Uint8Array | 'too_large' | null): void {
     this.#resolveBody(body)
   }
@@ -109,6 +133,7 @@ export class ForwardedExchange implements Exchange {
     this.#isAborted = true
     this.#resolveBody(null)
     this.#onGone()
+    this.#taken?.(false)
     this.sent(false)
   }
 

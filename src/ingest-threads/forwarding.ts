@@ -5,18 +5,20 @@
  */
 import { ApiError } from '../contract/errors.ts'
 import type { Handler, ServedPath } from '../http/engine.ts'
-import type { Exchange, RequestHead } from '../http/exchange.ts'
+import type { Exchange, RequestHead, ResponseStream } from '../http/exchange.ts'
 import { errorResponse } from '../http/response.ts'
 import { guarded, maxRouteBodyBytes, type RouteContext } from '../http/run-route.ts'
 import { wholeBody } from '../ingest/body-source.ts'
 import type { ForwardedPath, FromIngestThread, ToIngestThread } from './protocol.ts'
 
 type Respond = Extract<ToIngestThread, { kind: 'respond' }>
+type Streamed = Extract<ToIngestThread, { kind: 'stream' | 'piece' | 'stream_end' }>
 type PostToMain = (message: FromIngestThread, transfer?: ArrayBuffer[]) => void
 
 export class Forwarding {
   readonly #post: PostToMain
   readonly #open = new Map<number, Exchange>()
+  readonly #streams = new Map<number, ResponseStream>()
   #lastId = 0
 
   constructor(post: PostToMain) {
@@ -57,11 +59,35 @@ export class Forwarding {
     else exchange.send(response, how === 'last')
   }
 
+  /** Of a client that has gone main knows. */
+  stream(message: Streamed): void {
+    const { id } = message
+    switch (message.kind) {
+      case 'stream': {
+        const { status, headers } = message.response
+        const stream = this.#open.get(id)?.stream({ status, headers, body: null })
+        if (stream !== undefined) this.#streams.set(id, stream)
+        break
+      }
+      case 'piece': {
+        const { buffer, byteOffset, byteLength } = message.bytes
+        const written = this.#streams.get(id)?.write(Buffer.from(buffer, byteOffset, byteLength))
+        void written?.then((isOpen) => isOpen && this.#post({ kind: 'taken', id }))
+        break
+      }
+      case 'stream_end':
+        this.#open.delete(id)
+        this.#streams.get(id)?.end()
+        this.#streams.delete(id)
+    }
+  }
+
   #handler(path: number, names: readonly string[]): Handler {
     return (head, exchange) => {
       const id = ++this.#lastId
       this.#open.set(id, exchange)
       exchange.onGone(() => {
+        this.#streams.delete(id)
         if (this.#open.delete(id)) this.#post({ kind: 'gone', id })
       })
       const { headers, announcedBytes, hasBody } = headersOf(head)

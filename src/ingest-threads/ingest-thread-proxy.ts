@@ -122,6 +122,9 @@ export class IngestThread {
       case 'sent':
         this.#exchanges.get(message.id)?.sent(message.wasSent)
         break
+      case 'taken':
+        this.#exchanges.get(message.id)?.taken()
+        break
       case 'rejected':
         this.#countRejected(message.counts)
         break

@@ -96,6 +96,11 @@ function receive(message: ToIngestThread): void {
     case 'respond':
       forwarding.respond(message)
       break
+    case 'stream':
+    case 'piece':
+    case 'stream_end':
+      forwarding.stream(message)
+      break
     case 'answer':
       source.answered(message.id, message.value)
       break

@@ -63,6 +63,10 @@ export type ToIngestThread =
   | { kind: 'answer'; id: number; value: unknown }
   | { kind: 'no_answer'; id: number; message: string }
   | { kind: 'respond'; id: number; how: SendHow; response: HttpResponse }
+  /** The head of a response that follows piece by piece. */
+  | { kind: 'stream'; id: number; response: HttpResponse }
+  | { kind: 'piece'; id: number; bytes: Uint8Array }
+  | { kind: 'stream_end'; id: number }
   | { kind: 'geo'; bytes: SharedArrayBuffer }
   /** Connections are closed after their response from now on. */
   | { kind: 'stopping' }
@@ -103,6 +107,8 @@ export type FromIngestThread =
   | { kind: 'body'; id: number; body: Uint8Array | 'too_large' | null }
   | { kind: 'gone'; id: number }
   | { kind: 'sent'; id: number; wasSent: boolean }
+  /** The client can take the next piece. */
+  | { kind: 'taken'; id: number }
   | { kind: 'rejected'; counts: RejectedCount[] }
   | { kind: 'keys_used'; apiKeyIds: string[] }
   /** It has closed its sockets and does nothing any more: the process must end. */

@@ -52,6 +52,7 @@ const decisions: Record<OperationId, readonly [scope: ApiKeyScope | null, bound:
   removeAllowedOrigin: ['manage', 'its_pipe'],
   getMessage: ['read', 'its_part'],
   listMessages: ['read', 'its_pipe'],
+  tailPipe: ['read', 'its_pipe'],
   listApiKeys: ['read', 'its_part'],
   createApiKey: ['manage', 'its_part'],
   rotateApiKey: ['manage', 'its_part'],
@@ -131,7 +132,8 @@ async function call(operation: Operation, where: Place, key: string): Promise<An
     .replace('{parked_id}', unknownId)
     .replace('{user_id}', unknownId)
     .replace('{msg_id}', unknownId)
-  const query = operation.operationId === 'pullMessage' ? '?wait_ms=0' : ''
+  const queries: Partial<Record<string, string>> = { pullMessage: '?wait_ms=0', tailPipe: '?sample=0' }
+  const query = queries[operation.operationId] ?? ''
   const takesBody = operation.request !== undefined
   const body = takesBody ? (bodies[operation.operationId as OperationId] ?? {}) : undefined
   return await daemon.api(operation.method, `${path}${query}`, body, { key })

@@ -61,6 +61,7 @@ const allowed: Record<string, string[]> = {
     'ingest',
     'management',
     'delivery/delivery.ts',
+    'history/history.ts',
     'metadata/key-tokens.ts',
     'metadata/session-tokens.ts',
   ],

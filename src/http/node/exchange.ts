@@ -8,9 +8,10 @@
  * that is not read the client's end is not seen.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import { resourceLimits } from '../../contract/resource-limits.ts'
 import type { BodyReceiver } from '../../ingest/body-source.ts'
 import { BodyCollector } from '../body-collector.ts'
-import type { Exchange } from '../exchange.ts'
+import type { Exchange, ResponseStream } from '../exchange.ts'
 import type { HttpResponse } from '../response.ts'
 import type { Connection, OpenExchange } from './connection.ts'
 
@@ -22,6 +23,9 @@ export class NodeExchange implements Exchange, OpenExchange {
   #collector: BodyCollector | null = null
   #awaitsContinue: boolean
   #hasResponded = false
+  /** It has no length, and its client takes what comes when it comes. */
+  #isStreaming = false
+  #whenGone: () => void = () => {}
   #isOver = false
   #isAborted = false
   #onGone: () => void = () => {}
@@ -49,7 +53,8 @@ export class NodeExchange implements Exchange, OpenExchange {
   }
 
   get isSending(): boolean {
-    return this.#hasResponded && !this.#isOver && this.#response.socket !== null
+    const isWhole = this.#hasResponded && !this.#isStreaming
+    return isWhole && !this.#isOver && this.#response.socket !== null
   }
 
   get isUnanswered(): boolean {
@@ -125,6 +130,40 @@ export class NodeExchange implements Exchange, OpenExchange {
     this.send(response, false)
   }
 
+  stream({ status, headers }: HttpResponse): ResponseStream {
+    const response = this.#response
+    if (!this.#hasResponded && !this.#isOver && !this.#connection.socket.destroyed) {
+      this.#hasResponded = true
+      this.#isStreaming = true
+      this.#collector?.abandon()
+      response.writeHead(status, [...headers.flat(), 'Connection', 'close'])
+      response.prependOnceListener('finish', () => this.#finished())
+    }
+    return {
+      write: async (piece) => {
+        if (this.#isOver || this.#connection.socket.destroyed) return false
+        return response.write(piece) || (await this.#drained())
+      },
+      end: () => {
+        if (!this.#isOver) response.end()
+      },
+    }
+  }
+
+  #drained(): Promise<boolean> {
+    return new Promise((resolve) => {
+      const settle = (isOpen: boolean) => {
+        clearTimeout(timer)
+        this.#response.off('drain', drained)
+        resolve(isOpen)
+      }
+      const drained = () => settle(true)
+      const timer = setTimeout(() => this.#connection.socket.destroy(), resourceLimits.readWindowMs)
+      this.#whenGone = () => settle(false)
+      this.#response.once('drain', drained)
+    })
+  }
+
   /** It also comes when the connection was closed with a part of the response still to be written. */
   #finished(): void {
     if (this.#connection.socket.destroyed) this.gone()
@@ -135,6 +174,7 @@ export class NodeExchange implements Exchange, OpenExchange {
     if (this.#isOver) return
     this.#isAborted = true
     this.#onGone()
+    this.#whenGone()
     this.#collector?.abandon()
     this.#over(false)
   }

@@ -35,6 +35,8 @@ export interface UwsResponse {
   /** Hands over what the socket takes; [all of `body` taken, the response is complete]. */
   tryEnd(body: Uint8Array, totalBytes: number): [boolean, boolean]
   getWriteOffset(): number
+  /** Of a response whose length is not known. False: the client has not taken all of it, `onWritable` says when. */
+  write(piece: Uint8Array): boolean
   /** Closes the connection at once: what is in its buffer, read or to be written, is dropped. */
   close(): UwsResponse
   cork(write: () => void): UwsResponse

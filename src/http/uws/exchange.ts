@@ -9,7 +9,7 @@
  */
 import type { BodyReceiver } from '../../ingest/body-source.ts'
 import { BodyCollector } from '../body-collector.ts'
-import type { Exchange } from '../exchange.ts'
+import type { Exchange, ResponseStream } from '../exchange.ts'
 import { watchReading } from '../read-watch.ts'
 import { type HttpResponse, statusLine } from '../response.ts'
 import type { UwsResponse } from './binding.ts'
@@ -136,6 +136,37 @@ export class UwsExchange implements Exchange {
         () => res.close(),
       )
     })
+  }
+
+  /** The binding itself cuts a client that takes nothing. */
+  stream(response: HttpResponse): ResponseStream {
+    const res = this.#res
+    let settle: ((isOpen: boolean) => void) | null = null
+    this.#whenAborted = () => settle?.(false)
+    if (!this.#isOver) res.cork(() => writeHead(res, response))
+    return {
+      write: (piece) => {
+        if (this.#isOver) return Promise.resolve(false)
+        let isTaken = false
+        res.cork(() => {
+          isTaken = res.write(piece)
+        })
+        if (isTaken) return Promise.resolve(true)
+        return new Promise((resolve) => {
+          settle = resolve
+          res.onWritable(() => {
+            settle = null
+            resolve(true)
+            return true
+          })
+        })
+      },
+      end: () => {
+        if (this.#isOver) return
+        res.cork(() => res.end(new Uint8Array(0), true))
+        this.#over()
+      },
+    }
   }
 
   #over(): void {
