@@ -200,7 +200,7 @@ function admitted(t: Test, { operationId }: Operation, answer: Answer): void {
   if (answer.status === 404) t.ok(notThere.has(operationId), `${operationId} finds it: ${answer.text}`)
 }
 /** What is not there for anybody in this test. */
-const notThere = new Set(['getBlockingMessage', 'updateUser', 'deleteUser', 'testAlerts'])
+const notThere = new Set(['getBlockingMessage', 'getMessage', 'updateUser', 'deleteUser', 'testAlerts'])
 
 function lacks(t: Test, { operationId }: Operation, answer: Answer, scope: ApiKeyScope): void {
   t.equal(answer.status, 403, `${operationId}: ${answer.text.slice(0, 200)}`)
@@ -209,7 +209,7 @@ function lacks(t: Test, { operationId }: Operation, answer: Answer, scope: ApiKe
 }
 
 function refused(t: Test, { operationId, area }: Operation, answer: Answer): void {
-  if (area === 'management') {
+  if (area === 'management' || area === 'tail') {
     t.equal(answer.status, errorCatalogue.pipe_not_found.status, `${operationId}: ${answer.text}`)
     t.match(answer.body.error, /^(pipe|destination|origin)_not_found$/, operationId)
   } else {
