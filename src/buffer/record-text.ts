@@ -37,11 +37,24 @@ export function recordTexts(body: Buffer): string[] {
   return body.length === 0 ? [] : body.toString('utf8').split('\n')
 }
 
-/** The texts of the first `count` records; the rest of the body is not decoded. */
-export function firstRecordTexts(body: Buffer, count: number): string[] {
+/** At most so many records, from the place `from` on, and no more bytes together: but one in any case. */
+export interface RecordPage {
+  from: number
+  limit: number
+  maxBytes: number
+}
+
+/** The texts of some of a body's records; the others are not decoded. */
+export function recordTextsIn(body: Buffer, { from, limit, maxBytes }: RecordPage): string[] {
   const texts: string[] = []
-  if (count <= 0) return texts
-  for (const record of records(body)) if (texts.push(record.toString('utf8')) === count) break
+  let place = 0
+  let bytes = 0
+  for (const record of records(body)) {
+    if (place++ < from) continue
+    bytes += record.length
+    if (texts.length === limit || (texts.length > 0 && bytes > maxBytes)) break
+    texts.push(record.toString('utf8'))
+  }
   return texts
 }
 

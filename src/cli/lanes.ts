@@ -1,7 +1,6 @@
 /** `pipectl lanes …`: how far delivery has come, and the commands to unblock a lane. */
 import type { Command } from 'commander'
 import { exitCodes, Failure } from '../client/failure.ts'
-import { elementTexts, singleLine, valueText } from '../client/json-text.ts'
 import { errorLine, faultWords, skipHelps } from '../client/lane-error.ts'
 import {
   allDestinations,
@@ -14,6 +13,7 @@ import {
 } from '../client/workspace.ts'
 import { isFailing } from '../contract/lane-failing.ts'
 import { ago, bytes, count, counted, duration } from '../quantities.ts'
+import { addBlockingMessageCommand } from './blocking-message.ts'
 import { connect } from './connection.ts'
 import { define, formats, group } from './define.ts'
 import { oneView, print, type Table } from './output.ts'
@@ -133,32 +133,7 @@ export function addLanesCommands(program: Command): void {
       await print(oneView(reply.text, cursor, [['cursor_seq', cursor]]), options.output)
     },
   })
-  define(lanes, {
-    usage: 'blocking-message <destination>',
-    summary: 'show the message that blocks a lane: its error and its first 20 records',
-    examples: ['pipectl lanes blocking-message orders/database -o json'],
-    output: formats,
-    daemon: true,
-    action: async ([reference], options) => {
-      const client = await connect(options)
-      const { pipe, destination } = await findDestination(client, reference!)
-      const reply = await client.lanes.blockingMessage(pipe.pipe_id, destination.destination_id)
-      const { body, text } = reply
-      const records = elementTexts(valueText(text, 'records') ?? '[]')
-      const { last_error: error, attempts, next_attempt_ts: next } = destination.lane
-      const rows = [
-        ['msg_id', body.msg_id],
-        ['stream_seq', String(body.stream_seq)],
-        ['received', body.received_ts],
-        ['error', error === null ? '-' : `${error.class} ${error.code}: ${error.message}`],
-        ['attempts', `${attempts}${next === null ? '' : `, next at ${next}`}`],
-        ['records', `${count(body.records_count)}${body.truncated ? ' (the first 20 are shown)' : ''}`],
-        ...records.map((record, index) => [`record ${index}`, singleLine(record)]),
-      ]
-      const view = oneView(text, body.msg_id, rows)
-      await print({ ...view, items: () => records }, options.output)
-    },
-  })
+  addBlockingMessageCommand(lanes)
 }
 
 function noRecordAtFault(name: string, { lane }: DestinationOfPipe['destination']): Failure {

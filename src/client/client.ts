@@ -151,8 +151,18 @@ export function openClient({ url, dataUrl = url, apiKey, keySource = null, chang
         call<'rewindDestination'>('POST', `${destination(pipeId, destinationId)}/rewind`, {
           body: { to },
         }),
-      blockingMessage: (pipeId: string, destinationId: string) =>
-        call<'getBlockingMessage'>('GET', `${destination(pipeId, destinationId)}/blocking-message`),
+      /** With `from`: some of its records, from that place on. */
+      blockingMessage: (
+        pipeId: string,
+        destinationId: string,
+        page: { from?: number; limit?: number } = {},
+      ) =>
+        call<'getBlockingMessage'>(
+          'GET',
+          `${destination(pipeId, destinationId)}/blocking-message?${new URLSearchParams(
+            Object.entries(page).map(([name, value]): [string, string] => [name, String(value)]),
+          )}`,
+        ),
     },
     parked: {
       /** `query`: as the operation takes it. */

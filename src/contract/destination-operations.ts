@@ -1,5 +1,6 @@
 /** Destinations and their lanes: served by `management/`. */
 import Type from 'typebox'
+import { blockingPage } from './blocking-page.ts'
 import {
   DestinationCreate,
   DestinationStatusBody,
@@ -162,11 +163,26 @@ export const destinationOperations = [
     method: 'GET',
     path: `${oneDestination}/blocking-message`,
     area: 'management',
-    summary: 'Show the message that blocks the lane, with its first 20 records as sent',
+    summary: 'Show the message that blocks the lane, with its records as sent, some at a time',
     auth: 'key',
     boundKeys: 'its_pipe',
+    parameters: [
+      {
+        in: 'query',
+        name: 'from',
+        schema: Type.Integer({ default: 0, minimum: 0 }),
+        description:
+          'The place of the first record to show, from 0. `failing.record_index` shows the refused one.',
+      },
+      {
+        in: 'query',
+        name: 'limit',
+        schema: Type.Integer({ default: blockingPage.default, minimum: 1, maximum: blockingPage.max }),
+        description: 'How many records at most.',
+      },
+    ],
     success: { status: 200, description: 'The blocking message', schema: responseBodies.blockingMessage },
-    errors: ['destination_not_found', 'no_blocking_message', ...everyKeyed],
+    errors: ['validation_error', 'destination_not_found', 'no_blocking_message', ...everyKeyed],
   },
   {
     operationId: 'rewindDestination',

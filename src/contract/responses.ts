@@ -3,6 +3,7 @@ import Type from 'typebox'
 import { AlertsShown, AlertsTested } from './alerts.ts'
 import { ApiKey } from './api-key.ts'
 import { AuditList } from './audit.ts'
+import { blockingPage } from './blocking-page.ts'
 import { Destination, TableColumn } from './destination.ts'
 import { MessageDetail, MessageList } from './message.ts'
 import { Overview } from './overview.ts'
@@ -64,8 +65,27 @@ export const responseBodies = {
     stream_seq: seq(),
     received_ts: timestamp(),
     records_count: Type.Integer({ minimum: 1 }),
-    records: Type.Array(anyRecord(), { maxItems: 20 }),
-    truncated: Type.Boolean({ description: 'True when the message has more records than shown.' }),
+    failing: nullable(
+      Type.Object(
+        {
+          record_index: Type.Integer({ minimum: 0 }),
+          column: nullable(Type.String()),
+          value: nullable(Type.String()),
+        },
+        {
+          description:
+            'The first refused record of the message, from 0, as far as the destination names it; null where it tells no records apart.',
+        },
+      ),
+    ),
+    records: Type.Array(anyRecord(), {
+      maxItems: blockingPage.max,
+      description: `Those from \`from\` on, as sent: fewer than \`limit\` where they hold more than ${resourceLimits.shownRecordBytes / 1024 / 1024} MiB together.`,
+    }),
+    truncated: Type.Boolean({ description: 'True when the message has more records than these.' }),
+    next: nullable(
+      Type.Integer({ minimum: 1, description: 'The `from` of the page after this one; null at the end.' }),
+    ),
   }),
   pinReset: Type.Object({
     reset: Type.Boolean(),

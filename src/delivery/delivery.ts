@@ -72,6 +72,11 @@ export interface TroubleQuery {
 
 /** As the API shows it; of its records (the first 20) each one's own JSON text, never re-serialized. */
 export type BlockingMessage = Omit<SuccessBody<'getBlockingMessage'>, 'records'> & { recordTexts: string[] }
+/** Which of its records; 20 from the first one on where not given. */
+export interface BlockingPage {
+  from: number
+  limit: number
+}
 
 /** As a driver gets it; without a sample the pipe's newest records are looked at. */
 export type TableInferenceRequest = Omit<InferRequest, 'bodies' | 'source'> & { sample: string | null }
@@ -120,7 +125,8 @@ export interface Delivery {
   skip(destinationId: string): Promise<SkipResult>
   /** The `msg_id` that is retried now, or null when nothing was blocking or the destination is blocked. */
   retryNow(destinationId: string): Promise<string | null>
-  blockingMessage(destinationId: string): Promise<BlockingMessage | null>
+  /** A page from beyond its last record has no records. */
+  blockingMessage(destinationId: string, page?: BlockingPage): Promise<BlockingMessage | null>
   /** To an earlier cursor, clamped to what is kept. */
   rewind(destinationId: string, target: RewindTarget): Promise<RewindResult>
   /** `sample`: a database also inserts the pipe's newest record, or a made-up one, and rolls it back. */

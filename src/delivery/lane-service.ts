@@ -3,14 +3,17 @@
  * receives the calls.
  */
 import type { BufferReader, StoredMessage } from '../buffer/buffer.ts'
-import { firstRecordTexts } from '../buffer/record-text.ts'
+import { recordTextsIn } from '../buffer/record-text.ts'
+import { blockingPage } from '../contract/blocking-page.ts'
 import type { DestinationType, LaneStatus } from '../contract/destination.ts'
+import { resourceLimits } from '../contract/resource-limits.ts'
 import type { TableProposal } from '../contract/table-proposal.ts'
 import type { DestinationCheck, DestinationSpec, InferRequest, Sample } from '../destinations/driver.ts'
 import type { AttemptHistograms } from './attempts-observed.ts'
 import type { Clock } from './clock.ts'
 import type {
   BlockingMessage,
+  BlockingPage,
   Delivery,
   LaneTrouble,
   PipeBacklog,
@@ -21,6 +24,7 @@ import type {
 import { DriverDiedError } from './driver-protocol.ts'
 import type { AttemptCounts, Lane, LaneBacklog } from './lane.ts'
 import type { LaneSet } from './lane-set.ts'
+import type { LaneError } from './lane-state.ts'
 import { troublesOf } from './lane-troubles.ts'
 import { LaneViews } from './lane-views.ts'
 import { newestBodies } from './newest-records.ts'
@@ -63,7 +67,6 @@ export interface LaneServiceDeps {
   forget(spec: DestinationSpec, signal: AbortSignal): Promise<void>
 }
 
-const shownRecords = 20
 const checkDeadlineMs = 10_000
 /** A change of a large table takes its time. */
 const inferDeadlineMs = 60_000
@@ -101,7 +104,7 @@ export function openLaneService({
     parkedChanged: async (destinationId) => await lanes.lane(destinationId)?.parkedChanged(),
     skip: async (destinationId) => (await lanes.lane(destinationId)?.skip()) ?? false,
     retryNow: async (destinationId) => (await lanes.lane(destinationId)?.retryNow()) ?? null,
-    blockingMessage: async (destinationId) => blockingMessage(lanes.lane(destinationId)),
+    blockingMessage: async (destinationId, page) => blockingMessage(lanes.lane(destinationId), page),
     rewind: async (destinationId, target) => rewind(lanes.lane(destinationId), target, reader),
     async test(spec, options) {
       const sample = options?.sample ? { recent: await newestMessage(spec.pipeId, reader) } : null
@@ -142,9 +145,9 @@ export function openLaneService({
   }
 }
 
-async function blockingMessage(lane: Lane | undefined): Promise<BlockingMessage | null> {
+async function blockingMessage(lane: Lane | undefined, page?: BlockingPage): Promise<BlockingMessage | null> {
   const message = await lane?.blockingMessage()
-  return message ? shownBlockingMessage(message) : null
+  return lane && message ? shownBlockingMessage(message, lane.row.lastError, page) : null
 }
 
 /** Of a pipe with these lanes' backlogs. */
@@ -165,15 +168,29 @@ export async function pipeBacklog(
   }
 }
 
-export function shownBlockingMessage(message: StoredMessage): BlockingMessage {
+export function shownBlockingMessage(
+  message: StoredMessage,
+  error: LaneError | null,
+  { from, limit }: BlockingPage = { from: 0, limit: blockingPage.default },
+): BlockingMessage {
+  const recordTexts = recordTextsIn(message.body, { from, limit, maxBytes: resourceLimits.shownRecordBytes })
+  const next = from + recordTexts.length
+  const isWhole = next >= message.recordCount
   return {
     msg_id: message.msgId,
     stream_seq: message.seq,
     received_ts: new Date(message.receivedMs).toISOString(),
     records_count: message.recordCount,
-    recordTexts: firstRecordTexts(message.body, shownRecords),
-    truncated: message.recordCount > shownRecords,
+    failing: failingRecord(error),
+    recordTexts,
+    truncated: !isWhole,
+    next: isWhole ? null : next,
   }
+}
+
+function failingRecord(error: LaneError | null): BlockingMessage['failing'] {
+  if (error === null || error.recordIndex === null) return null
+  return { record_index: error.recordIndex, column: error.column, value: error.value }
 }
 
 async function rewind(

@@ -8,7 +8,7 @@ import type { BufferReader } from '../buffer/buffer.ts'
 import type { LaneStatus } from '../contract/destination.ts'
 import { BatchReader } from './batch-reader.ts'
 import { systemClock } from './clock.ts'
-import type { BlockingMessage, ChangedLanes, PipeBacklog } from './delivery.ts'
+import type { BlockingMessage, BlockingPage, ChangedLanes, PipeBacklog } from './delivery.ts'
 import { pipeBacklog, shownBlockingMessage } from './lane-service.ts'
 import {
   type LaneSource,
@@ -62,8 +62,8 @@ export class StoredLanes {
     return this.#reading((reader) => this.#backlogs(pipeIds, reader))
   }
 
-  blockingMessage(destinationId: string): Promise<BlockingMessage | null> {
-    return this.#reading((reader) => this.#blockingMessage(destinationId, reader))
+  blockingMessage(destinationId: string, page?: BlockingPage): Promise<BlockingMessage | null> {
+    return this.#reading((reader) => this.#blockingMessage(destinationId, page, reader))
   }
 
   async #reading<T>(read: (reader: BufferReader) => Promise<T>): Promise<T> {
@@ -94,14 +94,18 @@ export class StoredLanes {
     return found
   }
 
-  async #blockingMessage(destinationId: string, reader: BufferReader): Promise<BlockingMessage | null> {
+  async #blockingMessage(
+    destinationId: string,
+    page: BlockingPage | undefined,
+    reader: BufferReader,
+  ): Promise<BlockingMessage | null> {
     const spec = (await this.#lanes()).get(destinationId.toLowerCase())
     if (spec === undefined) return null
-    const { blockingMsgId, cursorSeq } = await this.#row(spec)
+    const { blockingMsgId, cursorSeq, lastError } = await this.#row(spec)
     if (blockingMsgId === null) return null
     const run = await reader.read(spec.pipeId, cursorSeq, { maxRecords: 1, maxBytes: 1 })
     const first = run.messages[0]
-    return first?.msgId === blockingMsgId ? shownBlockingMessage(first) : null
+    return first?.msgId === blockingMsgId ? shownBlockingMessage(first, lastError, page) : null
   }
 
   async #status(spec: LaneSpec, reader: BufferReader): Promise<LaneStatus> {

@@ -103,7 +103,7 @@ function handlersOf(m: Management): Record<ManagementOperationId, Handler> {
     setDestinationStatus: ofDestination(m.setDestinationStatus),
     skipBlockingMessage: ofDestination(m.skipBlockingMessage),
     retryNow: ofDestination(m.retryNow),
-    getBlockingMessage: ofDestination(m.getBlockingMessage),
+    getBlockingMessage: (c) => m.getBlockingMessage(c.workspaceId, c.pipe, c.destination, c.query),
     rewindDestination: ofDestination(m.rewindDestination),
     resetTlsPin: ofDestination(m.resetTlsPin),
     listParked: (c) => m.listParked(c.workspaceId, c.pipe, c.destination, c.query),

@@ -1,11 +1,13 @@
 /** What people do to a lane: skip, retry, look at what blocks it, rewind (spec "States"; contract "Management bodies"). */
+import { blockingPage, mostRecords } from '../contract/blocking-page.ts'
 import { RewindRequest } from '../contract/destination-requests.ts'
 import { ApiError, validationError } from '../contract/errors.ts'
-import { requireObject, validate } from '../contract/validate.ts'
-import type { BlockingMessage, RewindTarget } from '../delivery/delivery.ts'
+import { type FieldErrors, requireObject, throwIfErrors, validate } from '../contract/validate.ts'
+import type { BlockingMessage, BlockingPage, RewindTarget } from '../delivery/delivery.ts'
 import { auditedOnLane } from './audit.ts'
 import type { ManagementDeps } from './deps.ts'
 import { requireDestination } from './lookup.ts'
+import { wholeNumber } from './query-parameters.ts'
 
 export function laneUseCases({ metadata, delivery }: Pick<ManagementDeps, 'metadata' | 'delivery'>) {
   const laneOf = async (workspaceId: string, pipeId: string, destinationId: string) =>
@@ -30,9 +32,19 @@ export function laneUseCases({ metadata, delivery }: Pick<ManagementDeps, 'metad
     },
 
     /** The body itself: the records' own text must not pass through a parser again. */
-    async getBlockingMessage(workspaceId: string, pipeId: string, destinationId: string): Promise<Buffer> {
-      const message = await delivery.blockingMessage(await laneOf(workspaceId, pipeId, destinationId))
+    async getBlockingMessage(
+      workspaceId: string,
+      pipeId: string,
+      destinationId: string,
+      query: URLSearchParams,
+    ): Promise<Buffer> {
+      const lane = await laneOf(workspaceId, pipeId, destinationId)
+      const page = pageOf(query)
+      const message = await delivery.blockingMessage(lane, page)
       if (message === null) throw new ApiError('no_blocking_message')
+      if (page.from >= message.records_count) {
+        throw validationError({ from: `must be less than the message's ${message.records_count} records` })
+      }
       return blockingMessageBody(message)
     },
 
@@ -51,10 +63,20 @@ export function laneUseCases({ metadata, delivery }: Pick<ManagementDeps, 'metad
   }
 }
 
-/** `{msg_id, stream_seq, received_ts, records_count, records, truncated}` with each record's text as it was sent. */
-function blockingMessageBody({ recordTexts, truncated, ...rest }: BlockingMessage): Buffer {
+function pageOf(query: URLSearchParams): BlockingPage {
+  const errors: FieldErrors = {}
+  const { default: few, max } = blockingPage
+  const from = wholeNumber(query.get('from'), 'from', { min: 0, max: mostRecords }, errors) ?? 0
+  const limit = wholeNumber(query.get('limit'), 'limit', { min: 1, max }, errors) ?? few
+  throwIfErrors(errors)
+  return { from, limit }
+}
+
+/** `{msg_id, …, failing, records, truncated, next}` with each record's text as it was sent. */
+function blockingMessageBody({ recordTexts, truncated, next, ...rest }: BlockingMessage): Buffer {
   const head = JSON.stringify(rest).slice(0, -1)
-  return Buffer.from(`${head},"records":[${recordTexts.join(',')}],"truncated":${truncated}}`)
+  const tail = JSON.stringify({ truncated, next }).slice(1)
+  return Buffer.from(`${head},"records":[${recordTexts.join(',')}],${tail}`)
 }
 
 const isoTime = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:\d{2})$/i

@@ -63,12 +63,18 @@ export async function togglePaused(client: Client, pipe: OverviewPipe): Promise<
 export async function blockingMessage(client: Client, lane: Lane): Promise<Blocking | null> {
   try {
     const { pipe, destination } = lane
-    const { body, text } = await client.lanes.blockingMessage(pipe.pipe_id, destination.destination_id)
+    // The refused record first.
+    const from = destination.lane.last_error?.record_index ?? 0
+    const { body, text } = await client.lanes.blockingMessage(pipe.pipe_id, destination.destination_id, {
+      from,
+    })
     return {
       msgId: body.msg_id,
       streamSeq: body.stream_seq,
       receivedTs: body.received_ts,
       recordsCount: body.records_count,
+      from,
+      refused: body.failing?.record_index ?? null,
       records: elementTexts(valueText(text, 'records') ?? '[]').map(singleLine),
     }
   } catch (error) {

@@ -13,6 +13,10 @@ export interface Blocking {
   streamSeq: number
   receivedTs: string
   recordsCount: number
+  /** The place of the first record shown, from 0. */
+  from: number
+  /** The place of the record that the destination refuses; null: it tells none apart. */
+  refused: number | null
   /** Each record's own text, one line each. */
   records: string[]
 }
@@ -101,6 +105,9 @@ function blockingLines(blocking: Blocking, nowMs: number): DetailLine[] {
     ['blocking message', `${blocking.msgId}  stream_seq ${blocking.streamSeq}`],
     ['received', withTime(blocking.receivedTs, nowMs)],
     ['records', count(blocking.recordsCount)],
-    ...blocking.records.map((record, index): DetailLine => [`  ${index}`, record]),
+    ...blocking.records.map((record, index): DetailLine => {
+      const place = blocking.from + index
+      return [`  ${place}${place === blocking.refused ? ' refused' : ''}`, record]
+    }),
   ]
 }

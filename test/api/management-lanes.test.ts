@@ -139,7 +139,53 @@ t.test('a blocking message of more than 20 records: the first 20, truncated', as
   await pipe.blockedBy(bad)
   const { body } = await api('GET', `${pipe.path}/blocking-message`)
   t.same(body.records, records.slice(0, 20))
-  t.match(body, { records_count: 25, truncated: true, received_ts: /Z$/ })
+  t.match(body, { records_count: 25, truncated: true, next: 20, failing: null, received_ts: /Z$/ })
+  const rest = (await api('GET', `${pipe.path}/blocking-message?from=20`)).body
+  t.same(rest.records, records.slice(20))
+  t.match(rest, { records_count: 25, truncated: false, next: null })
+  const some = (await api('GET', `${pipe.path}/blocking-message?from=3&limit=2`)).body
+  t.same(some.records, records.slice(3, 5))
+  t.equal(some.next, 5)
+})
+
+t.test('pages of a blocking message: what is wrong with `from` and `limit` is said by name', async (t) => {
+  const pipe = await hookedPipe()
+  const bad = await pipe.send([{ bad: true }, { n: 2 }])
+  await pipe.blockedBy(bad)
+  for (const from of ['-1', 'x', '1.5', '2', '99999999999999999999', ''])
+    t.same(
+      Object.keys(errorsIn(await api('GET', `${pipe.path}/blocking-message?from=${from}`))),
+      ['from'],
+      from,
+    )
+  for (const limit of ['0', '1001', 'all'])
+    t.same(Object.keys(errorsIn(await api('GET', `${pipe.path}/blocking-message?limit=${limit}`))), ['limit'])
+  t.match(errorsIn(await api('GET', `${pipe.path}/blocking-message?from=2`)), { from: /2 records/ })
+})
+
+t.test('a page is bounded by its bytes too: at least one record, and `next` goes on', async (t) => {
+  const pipe = await hookedPipe()
+  const records = Array.from({ length: 6 }, (_, n) => ({ n, bad: 'x'.repeat(1_500_000) }))
+  await pipe.blockedBy(await pipe.send(records.map((record) => ({ ...record, '"bad"': 1 }))))
+  const seen: number[] = []
+  for (let from: number | null = 0; from !== null; ) {
+    const reply = await api('GET', `${pipe.path}/blocking-message?from=${from}&limit=1000`)
+    const body = reply.body as { records: { n: number }[]; next: number | null }
+    t.equal(body.records.length, 2, '4 MiB')
+    seen.push(...body.records.map(({ n }) => n))
+    from = body.next
+  }
+  t.same(seen, [0, 1, 2, 3, 4, 5])
+})
+
+t.test('json_object: the refused record is marked, and is in the lane’s last error', async (t) => {
+  const pipe = await hookedPipe({ body_format: 'json_object' })
+  const bad = await pipe.send([{ n: 0 }, { n: 1 }, { bad: true, n: 2 }, { n: 3 }])
+  const lane = await pipe.blockedBy(bad)
+  t.match(lane.last_error, { fault: 'records', record_index: 2, column: null, value: null })
+  const { body } = await api('GET', `${pipe.path}/blocking-message?from=2&limit=1`)
+  t.match(body, { failing: { record_index: 2, column: null, value: null }, next: 3 })
+  t.same(body.records, [{ bad: true, n: 2 }])
 })
 
 t.test(

@@ -61,13 +61,18 @@ export function useIngestUrl(pipeId: string): string {
 }
 
 /** With its text, because records are shown as they were sent. Null: nothing is blocking. */
-export function useBlockingMessage(pipeId: string, destinationId: string, msgId: string | null) {
+export function useBlockingMessage(
+  pipeId: string,
+  destinationId: string,
+  msgId: string | null,
+  from: number,
+) {
   return useQuery({
-    queryKey: ['pipe', pipeId, 'blocking', destinationId, msgId],
+    queryKey: ['pipe', pipeId, 'blocking', destinationId, msgId, from],
     enabled: msgId !== null,
     queryFn: async () => {
       try {
-        return await api.lanes.blockingMessage(pipeId, destinationId)
+        return { ...(await api.lanes.blockingMessage(pipeId, destinationId, { from })), from }
       } catch (error) {
         if (error instanceof ApiFailure && error.code === 'no_blocking_message') return null
         throw error

@@ -1,10 +1,10 @@
 import t from 'tap'
 import {
-  firstRecordTexts,
   members,
   pickMembers,
   records,
   recordTexts,
+  recordTextsIn,
   stringValue,
   toJsonArray,
   toNdjson,
@@ -42,7 +42,9 @@ t.test('the records of a body are its lines, as views and as strings', async (t)
   t.ok([...records(body)].every((record) => record.buffer === body.buffer))
   t.same(recordTexts(body), hostile)
   for (const count of [0, 1, 3, hostile.length, 100]) {
-    t.same(firstRecordTexts(body, count), hostile.slice(0, count))
+    t.same(recordTextsIn(body, { from: 0, limit: count, maxBytes: 1e9 }), hostile.slice(0, count))
+    t.same(recordTextsIn(body, { from: count, limit: 2, maxBytes: 1e9 }), hostile.slice(count, count + 2))
+    t.same(recordTextsIn(body, { from: count, limit: 9, maxBytes: 0 }), hostile.slice(count, count + 1))
   }
   t.same([...records(Buffer.alloc(0))], [])
   t.same(recordTexts(Buffer.alloc(0)), [])

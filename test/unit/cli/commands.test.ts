@@ -323,6 +323,19 @@ t.test('a lane that is blocked: shown, looked into, retried, skipped, rewound', 
   const shown = await pipectl('lanes', 'blocking-message', 'lanes/http-endpoint', '-o', 'ndjson')
   t.equal(shown.stdout, '{"n": 12345678901234567890, "v": 1.10}\n', 'the record as it was sent')
   t.match((await pipectl('lanes', 'blocking-message', 'lanes', '-o', 'table')).stdout, /permanent http_422/)
+  const piped = await pipectl('lanes', 'blocking-message', 'lanes', '--export', '-')
+  t.equal(piped.stdout, '{"n": 12345678901234567890, "v": 1.10}\n')
+  const file = `${t.testdir()}/refused.ndjson`
+  const exported = await pipectl('lanes', 'blocking-message', 'lanes', '--export', file)
+  t.match(exported, { code: 0, stdout: '', stderr: /Wrote 1 record of message / })
+  t.equal(readFileSync(file, 'utf8'), piped.stdout)
+  t.match(await pipectl('lanes', 'blocking-message', 'lanes', '--export', file), {
+    code: 2,
+    stderr: /it exists already/,
+  })
+  const wrong = await pipectl('lanes', 'blocking-message', 'lanes', '--from', 'x')
+  t.match(wrong, { code: 2, stderr: /--from is "x"/ })
+  t.match(await pipectl('lanes', 'blocking-message', 'lanes', '--from', '1'), { code: 2, stderr: /from/ })
   t.equal((await pipectl('status', '--check')).code, 1)
   const check = await pipectl('status', '--check', '-o', 'name')
   t.match(check, { code: 1, stdout: 'lanes/http-endpoint\n' }, 'what is stuck, not ok')

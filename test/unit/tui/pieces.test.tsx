@@ -171,11 +171,16 @@ t.test('the detail of a lane shows error and records, harmless for the terminal'
     records: ['{"n":1.10}'],
   }
   const { lastFrame } = render(
-    <Detail row={row} blocking={blocking} height={22} nowMs={Date.parse('2026-01-01T00:05:00Z')} />,
+    <Detail
+      row={row}
+      blocking={{ ...blocking, from: 17, refused: 17 }}
+      height={22}
+      nowMs={Date.parse('2026-01-01T00:05:00Z')}
+    />,
   )
   t.match(lastFrame(), /error +permanent 22P02: bad \ufffd\[2Jnumber/)
   t.match(lastFrame(), /blocking message +m-1 {2}stream_seq 6/)
-  t.match(lastFrame(), /0 +\{"n":1\.10\}/)
+  t.match(lastFrame(), /17 refused +\{"n":1\.10\}/)
   t.match(lastFrame(), /received +5m ago \(2026-01-01T00:00:00Z\)/)
 })
 

@@ -7,13 +7,27 @@ export interface RecordLine {
   isNamed: boolean
 }
 
+/** What is known of the failure. */
+export interface NamedFailure {
+  /** The error's words. */
+  error: string | null
+  /** The refused record and its column, where the destination names them. */
+  failing: { record_index: number; column: string | null } | null
+  /** The place of the first record shown. */
+  from: number
+}
+
 /** The records of a blocking message's response, each as lines of its own text. */
 export function recordsOf(
   response: string,
-  error: string | null,
+  { error, failing, from }: NamedFailure,
   columns: readonly ColumnMapping[],
 ): RecordLine[][] {
-  return elementTexts(valueText(response, 'records') ?? '[]').map((record) => linesOf(record, error, columns))
+  return elementTexts(valueText(response, 'records') ?? '[]').map((record, index) => {
+    // Of a known record nothing is marked in the others.
+    const isAnother = failing !== null && failing.record_index !== from + index
+    return linesOf(record, isAnother ? null : (failing?.column ?? error), columns)
+  })
 }
 
 function linesOf(record: string, error: string | null, columns: readonly ColumnMapping[]): RecordLine[] {

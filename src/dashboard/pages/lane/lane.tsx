@@ -1,9 +1,9 @@
 /** One lane: why does it not get on, and what may I do? */
-import type { ReactNode } from 'react'
+import { type ReactNode, useState } from 'react'
 import type { Rates } from '../../../client/overview.ts'
 import { describeTarget } from '../../../client/workspace.ts'
 import type { Destination } from '../../../contract/destination.ts'
-import { bytes, count, counted, duration } from '../../../quantities.ts'
+import { bytes, count, duration } from '../../../quantities.ts'
 import { isNotFound } from '../../data/api.ts'
 import { useNow } from '../../data/clock.ts'
 import { usePipeOverview, useRate } from '../../data/overview.ts'
@@ -11,14 +11,14 @@ import { useBlockingMessage, useDestination } from '../../data/queries.ts'
 import { ButtonLink, formStyles } from '../../ui/controls.tsx'
 import { FailureNotice } from '../../ui/failure.tsx'
 import { Cause, isUrgent, nameOf, ParkedLink, Since, Waiting } from '../../ui/lane-words.tsx'
-import { Facts, Notice, Page, Section, Skeleton, Soft, Table } from '../../ui/layout.tsx'
+import { Facts, Notice, Page, Section, Skeleton, Table } from '../../ui/layout.tsx'
 import { RatesChart } from '../../ui/rates-chart.tsx'
 import { LaneState } from '../../ui/state.tsx'
 import { Ago, exactTime, Outside } from '../../ui/text.tsx'
 import { LastDayOfLane } from '../../ui/usage-chart.tsx'
 import { Gone, PipeCrumb } from '../pipe/crumbs.tsx'
+import { Blocking } from './blocking.tsx'
 import { DriftSection } from './drift.tsx'
-import { type RecordLine, recordsOf } from './failing-field.ts'
 import styles from './lane.module.css'
 import { LaneActions } from './lane-actions.tsx'
 
@@ -58,7 +58,10 @@ function Lane({ destination }: { destination: Destination }) {
   const { lane, pipe_id: pipeId, destination_id: id } = destination
   const pipeName = usePipeOverview(pipeId)?.pipe_name ?? 'PIPE'
   const isBlocked = destination.destination_status === 'blocked'
-  const { data: blocking } = useBlockingMessage(pipeId, id, isBlocked ? null : lane.blocking_msg_id)
+  const msgId = isBlocked ? null : lane.blocking_msg_id
+  const [chosen, setChosen] = useState<{ msgId: string | null; from: number } | null>(null)
+  const from = chosen !== null && chosen.msgId === msgId ? chosen.from : (lane.last_error?.record_index ?? 0)
+  const { data: blocking } = useBlockingMessage(pipeId, id, msgId, from)
   const hasTrouble = isBlocked || lane.blocking_msg_id !== null
   const nowMs = useNow()
   const lines = [{ name: 'Records delivered per second', of: (rates: Rates) => rates.byId.get(id) ?? 0 }]
@@ -73,7 +76,15 @@ function Lane({ destination }: { destination: Destination }) {
         destination={destination}
         blockingRecords={blocking?.body.records_count ?? null}
       />
-      {blocking ? <Blocking response={blocking.text} body={blocking.body} destination={destination} /> : null}
+      {blocking ? (
+        <Blocking
+          response={blocking.text}
+          body={blocking.body}
+          from={blocking.from}
+          onFrom={(place) => setChosen({ msgId, from: place })}
+          destination={destination}
+        />
+      ) : null}
       <Numbers destination={destination} />
       <LastDayOfLane pipeId={pipeId} destinationId={id} />
       <Section title="Since this page was opened">
@@ -87,66 +98,6 @@ function Lane({ destination }: { destination: Destination }) {
       ) : null}
       <Config destination={destination} />
     </>
-  )
-}
-
-function Blocking({
-  response,
-  body,
-  destination,
-}: {
-  response: string
-  body: { msg_id: string; stream_seq: number; received_ts: string; records_count: number; truncated: boolean }
-  destination: Destination
-}) {
-  const error = destination.lane.last_error?.message ?? null
-  const records = recordsOf(response, error, destination.columns ?? [])
-  const isMarked = records.some((lines) => lines.some((line) => line.isNamed))
-  return (
-    <Section title="The message that blocks">
-      <Facts
-        facts={[
-          ['Message', <code key="id">{body.msg_id}</code>],
-          ['stream_seq', count(body.stream_seq)],
-          ['Received', <Ago key="at" at={body.received_ts} />],
-          ['Records', count(body.records_count)],
-        ]}
-      />
-      {isMarked ? <Soft>Marked: what the error names.</Soft> : null}
-      <div className={styles.records}>
-        {records.map((lines, index) => (
-          // biome-ignore lint/suspicious/noArrayIndexKey: a record's place in its message is what it is known by
-          <details key={index} open={index === 0 || lines.some((line) => line.isNamed)}>
-            <summary>Record {index + 1}</summary>
-            <RecordText lines={lines} />
-          </details>
-        ))}
-      </div>
-      {body.truncated ? (
-        <Soft>
-          The first {records.length} of {counted(body.records_count, 'record')}.
-        </Soft>
-      ) : null}
-    </Section>
-  )
-}
-
-/** As it was sent: every digit, line by line. */
-function RecordText({ lines }: { lines: readonly RecordLine[] }) {
-  return (
-    <pre className={styles.record}>
-      {lines.map((line, at) =>
-        line.isNamed ? (
-          // biome-ignore lint/suspicious/noArrayIndexKey: lines have nothing else
-          <mark key={at} className={styles.named}>
-            <Outside text={line.text} />
-          </mark>
-        ) : (
-          // biome-ignore lint/suspicious/noArrayIndexKey: lines have nothing else
-          <Outside key={at} text={line.text} />
-        ),
-      )}
-    </pre>
   )
 }
 
