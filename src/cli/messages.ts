@@ -100,7 +100,14 @@ function describe(body: MessageDetail, names: Names): void {
 
 function laneTable({ lanes }: MessageDetail, names: Names): Table {
   return {
-    columns: ['LANE', 'STATE', 'DELIVERED', 'ATTEMPTS', 'BATCH', 'LAST ERROR'],
+    columns: [
+      { label: 'LANE', shrinksTo: 20, keepsEnd: true },
+      'STATE',
+      { label: 'DELIVERED', gives: 1 },
+      { label: 'ATTEMPTS', gives: 2 },
+      { label: 'BATCH', isSpare: true },
+      { label: 'LAST ERROR', wraps: true },
+    ],
     rows: lanes.map((lane) => [
       nameOf(names, lane),
       lane.state,
@@ -144,7 +151,14 @@ function nextStep({ state, last_error }: MessageLane, name: string): string | nu
 function listTable({ messages }: MessageList, names: Names): Table {
   const now = Date.now()
   return {
-    columns: ['MSG ID', 'RECEIVED', 'RECORDS', 'SIZE', 'LANES', 'STREAM SEQ'],
+    columns: [
+      'MSG ID',
+      'RECEIVED',
+      { label: 'RECORDS', gives: 2 },
+      { label: 'SIZE', gives: 3 },
+      { label: 'LANES', shrinksTo: 14, gives: 1 },
+      { label: 'STREAM SEQ', gives: 4 },
+    ],
     rows: messages.map((message) => [
       message.msg_id,
       ago(message.received_ts, now),

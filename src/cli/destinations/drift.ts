@@ -30,7 +30,13 @@ export function addDriftCommand(destinations: Command): void {
         items: () => keys.map((key) => JSON.stringify(key)),
         names: () => keys.map(({ key }) => key),
         table: () => ({
-          columns: ['KEY', 'RECORDS', 'TYPE', 'EXAMPLE', 'LAST SEEN'],
+          columns: [
+            { label: 'KEY', shrinksTo: 20 },
+            'RECORDS',
+            'TYPE',
+            { label: 'EXAMPLE', shrinksTo: 12 },
+            { label: 'LAST SEEN', gives: 1 },
+          ],
           rows: keys.map((one) => [one.key, count(one.records), one.type, one.example, one.last_seen_ts]),
           empty: records_seen === 0 ? 'no record was looked at yet' : 'every key has a column',
         }),
