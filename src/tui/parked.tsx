@@ -53,6 +53,9 @@ function stateOf({ state, reason }: Pick<ParkedRecord, 'state' | 'reason'>): str
   return reason === 'skipped' ? 'skipped' : 'refused'
 }
 
+/** So many characters of an id tell it from others of the same moment, and fit the line. */
+const distinctId = 18
+
 function One({ name, shown, height, nowMs }: Omit<ParkedPageProps, 'view'> & { shown: ShownRecord }) {
   const { parked, records } = shown
   const lines: [name: string, value: string][] = [
@@ -66,7 +69,7 @@ function One({ name, shown, height, nowMs }: Omit<ParkedPageProps, 'view'> & { s
       `failed ${ago(one.failed_ts, nowMs)}`,
       errorWords(one.error),
     ]),
-    ['to edit', `pipectl parked edit ${name} ${parked.parked_id}`],
+    ['to edit', `pipectl parked edit ${name} ${parked.parked_id.slice(0, distinctId)}`],
     ['', ''],
     ...records.map((record, index): [string, string] => [`  ${parked.record_index ?? index}`, record]),
   ]
@@ -75,7 +78,7 @@ function One({ name, shown, height, nowMs }: Omit<ParkedPageProps, 'view'> & { s
       {lines.slice(0, height).map(([label, value], index) => (
         // biome-ignore lint/suspicious/noArrayIndexKey: the lines have no identity but their place
         <Box key={index} flexShrink={0}>
-          <Text wrap={label === 'to edit' || label === '' ? 'truncate' : 'wrap'}>
+          <Text wrap={label === '' ? 'truncate' : 'wrap'}>
             <Text dimColor>{label.padEnd(18)}</Text>
             <Text color={label === 'error' ? 'red' : undefined}>{printable(value)}</Text>
           </Text>

@@ -57,7 +57,7 @@ t.test('found, looked into, replayed, discarded after a question, replayed all',
   await shows(/▶ [0-9a-f-]{8,} .* \d+ #0 +refused +http_422/)
   press('\r')
   await shows(/parked record +[0-9a-f-]{36}/)
-  await shows(/to edit +pipectl parked edit orders\/shop [0-9a-f-]{36}/)
+  await shows(/to edit +pipectl parked edit orders\/shop [0-9a-f-]{18}/)
   await shows(/"big":12345678901234567890/)
   press('\x1b')
   await shows(/3 records/)
