@@ -200,7 +200,10 @@ function admitted(t: Test, { operationId }: Operation, answer: Answer): void {
   if (answer.status === 404) t.ok(notThere.has(operationId), `${operationId} finds it: ${answer.text}`)
 }
 /** What is not there for anybody in this test. */
-const notThere = new Set(['getBlockingMessage', 'getMessage', 'updateUser', 'deleteUser', 'testAlerts'])
+const notThere = new Set([
+  ...['getBlockingMessage', 'getMessage', 'getParked', 'replayParked', 'deleteParked'],
+  ...['updateUser', 'deleteUser', 'testAlerts'],
+])
 
 function lacks(t: Test, { operationId }: Operation, answer: Answer, scope: ApiKeyScope): void {
   t.equal(answer.status, 403, `${operationId}: ${answer.text.slice(0, 200)}`)
