@@ -1,5 +1,6 @@
 /** Alerts as they are sent: one JSON object each (docs/alerts.md), or the same as a message of Slack. Pure. */
 import type { AlertEvent, AlertFormat, testAlert } from '../contract/alert-words.ts'
+import type { DeliveryFault } from '../destinations/driver.ts'
 import { counted, duration } from '../quantities.ts'
 import type { AlertFact } from './rules.ts'
 
@@ -33,7 +34,7 @@ export interface StandardAlert {
     attempts: number
     first_failed_ts: string
     msg_id: string
-    error: { code: string; message: string } | null
+    error: { code: string; message: string; fault: DeliveryFault | null } | null
   }
   count?: number
   oldest_pending_ts?: string
@@ -114,7 +115,7 @@ function details(fact: AlertFact, undeliveredMs: number): Partial<StandardAlert>
           attempts,
           first_failed_ts: isoTime(firstFailedMs),
           msg_id: msgId,
-          error: error === null ? null : { code: error.code, message: error.message },
+          error: error === null ? null : { code: error.code, message: error.message, fault: error.fault },
         },
       }
     }
@@ -144,8 +145,10 @@ function sentence(fact: AlertFact, where: string, nowMs: number, undeliveredMs: 
       const { failure } = fact.lane
       const error = failure?.error == null ? '' : `: ${failure.error.message}`
       const since = failure === null ? '' : ` for ${ago(failure.firstFailedMs)}`
-      if (fact.type === 'lane.stuck')
-        return `${where} is stuck: the destination refused a message for good${error}`
+      if (fact.type === 'lane.stuck') {
+        const isOfRecords = failure?.error?.fault === 'records'
+        return `${where} is stuck: the destination ${isOfRecords ? 'refuses a message' : 'takes nothing'}${error}`
+      }
       if (fact.type === 'lane.stalled') return `${where} is stalled: it has failed${since}${error}`
       return `${where} has been failing${since}${error}`
     }

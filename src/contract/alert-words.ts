@@ -6,7 +6,7 @@ import { redactedUrl } from './secret-url.ts'
 export const alertEvents = {
   'lane.failing':
     'The next message of a lane could not be delivered for 60 s, whatever the error. Not told where lane.stuck or lane.stalled was.',
-  'lane.stuck': 'A destination refused a message for good: somebody has to act.',
+  'lane.stuck': 'A destination refuses a message, or everything, for good: somebody has to act.',
   'lane.stalled': 'A lane has failed for longer than destination_max_retry_seconds.',
   'lane.recovered': 'A lane that one of these was told of delivers again, or has nothing left to deliver.',
   'message.parked': 'Messages or records were put aside; counted for a minute.',

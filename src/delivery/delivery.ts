@@ -10,6 +10,7 @@ import type { SuccessBody } from '../contract/operations.ts'
 import type { TableProposal } from '../contract/table-proposal.ts'
 import type {
   DeliveryErrorClass,
+  DeliveryFault,
   DestinationCheck,
   DestinationSpec,
   InferRequest,
@@ -58,7 +59,7 @@ export interface LaneFailure {
   isStuck: boolean
   /** For longer than `destination_max_retry_seconds`. */
   isStalled: boolean
-  error: { class: DeliveryErrorClass; code: string; message: string } | null
+  error: { class: DeliveryErrorClass; code: string; message: string; fault: DeliveryFault | null } | null
 }
 
 export interface TroubleQuery {

@@ -52,7 +52,12 @@ function failureOf(row: LaneState, { isStalled }: Lane): LaneFailure | null {
     error:
       lastError === null
         ? null
-        : { class: lastError.class, code: lastError.code, message: lastError.message },
+        : {
+            class: lastError.class,
+            code: lastError.code,
+            message: lastError.message,
+            fault: lastError.fault,
+          },
   }
 }
 

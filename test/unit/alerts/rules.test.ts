@@ -19,7 +19,7 @@ const healthy: LaneTrouble = {
 }
 const failure: LaneFailure = {
   ...{ msgId: 'm', attempts: 3, firstFailedMs: 0, isStuck: false, isStalled: false },
-  error: { class: 'transient', code: 'ECONNREFUSED', message: 'refused' },
+  error: { class: 'transient', code: 'ECONNREFUSED', message: 'refused', fault: null },
 }
 const failing = (more: Partial<LaneFailure> = {}): LaneTrouble => ({
   ...healthy,
