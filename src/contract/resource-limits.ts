@@ -38,11 +38,11 @@ export const resourceLimits = {
   /** What a destination says of itself, as it is stored, logged and shown. */
   errorMessageBytes: 1_024,
   errorCodeCharacters: 64,
-  /** What a test of a database tells of its table: more columns than a person maps; a longer name is no name of a column. */
   /** Characters of a refused record's value, where a destination names it: enough to recognise it. */
   rejectedValueCharacters: 200,
   /** Refused records that a driver hands to its lane in one call. */
   setAsideAtOnce: 1_000,
+  /** What a test of a database tells of its table: more columns than a person maps; a longer name is no name of a column. */
   shownTableColumns: 500,
   tableColumnCharacters: 128,
   /**

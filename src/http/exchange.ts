@@ -6,6 +6,7 @@
  */
 import type { BodySource } from '../ingest/body-source.ts'
 import type { HttpResponse } from './response.ts'
+import type { ResponseStream } from './response-stream.ts'
 
 /** Readable until the handler first returns: an engine may keep nothing of it. */
 export interface RequestHead {
@@ -16,14 +17,6 @@ export interface RequestHead {
   param(name: string): string
   /** Every header in its order, one that is there twice twice; names in lower case. */
   eachHeader(take: (name: string, value: string) => void): void
-}
-
-/** A response that is written piece by piece, for as long as its client stays. */
-export interface ResponseStream {
-  /** Resolves when the client can take more. False: it has gone, now or before. One piece at a time. */
-  write(piece: Buffer): Promise<boolean>
-  /** The end of the response, and of the connection. */
-  end(): void
 }
 
 export interface Exchange extends BodySource {

@@ -2,7 +2,7 @@
 import type { ApiKeyScope } from '../contract/api-key.ts'
 import type { ErrorCode } from '../contract/errors.ts'
 import type { Principal } from '../directory/principal.ts'
-import type { ResponseStream } from './exchange.ts'
+import type { ResponseStream } from './response-stream.ts'
 
 export interface ApiRequest {
   /** Path parameters, as sent (not decoded, not checked). */

@@ -14,7 +14,7 @@ import { resourceLimits } from '../contract/resource-limits.ts'
 import { isForPipe } from '../directory/principal.ts'
 import type { History, TailedRecord, TailPlace } from '../history/history.ts'
 import type { Logger } from '../log.ts'
-import type { ResponseStream } from './exchange.ts'
+import type { ResponseStream } from './response-stream.ts'
 import type { ApiReply, ApiRequest, Route } from './route.ts'
 
 export interface TailDeps {

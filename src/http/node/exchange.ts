@@ -11,8 +11,9 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import type { BodyReceiver } from '../../ingest/body-source.ts'
 import { BodyCollector } from '../body-collector.ts'
-import type { Exchange, ResponseStream } from '../exchange.ts'
+import type { Exchange } from '../exchange.ts'
 import type { HttpResponse } from '../response.ts'
+import type { ResponseStream } from '../response-stream.ts'
 import type { Connection, OpenExchange } from './connection.ts'
 
 export class NodeExchange implements Exchange, OpenExchange {

@@ -9,9 +9,10 @@
  */
 import type { BodyReceiver } from '../../ingest/body-source.ts'
 import { BodyCollector } from '../body-collector.ts'
-import type { Exchange, ResponseStream } from '../exchange.ts'
+import type { Exchange } from '../exchange.ts'
 import { watchReading } from '../read-watch.ts'
 import { type HttpResponse, statusLine } from '../response.ts'
+import type { ResponseStream } from '../response-stream.ts'
 import type { UwsResponse } from './binding.ts'
 
 export class UwsExchange implements Exchange {
