@@ -17,7 +17,7 @@ export const messageOperations = [
     auth: 'key',
     boundKeys: 'its_part',
     success: { status: 200, description: 'The message', schema: responseBodies.message },
-    errors: ['message_not_found', ...everyKeyed],
+    errors: ['message_not_found', 'storage_unavailable', ...everyKeyed],
   },
   {
     operationId: 'listMessages',
@@ -29,7 +29,7 @@ export const messageOperations = [
     boundKeys: 'its_pipe',
     parameters: messageListParameters,
     success: { status: 200, description: 'The messages', schema: responseBodies.messageList },
-    errors: ['pipe_not_found', 'validation_error', ...everyKeyed],
+    errors: ['pipe_not_found', 'validation_error', 'storage_unavailable', ...everyKeyed],
   },
   {
     operationId: 'tailPipe',
@@ -37,7 +37,7 @@ export const messageOperations = [
     path: `${onePipe}/tail`,
     area: 'tail',
     summary: 'Follow the records of a pipe as they are stored: Server-Sent Events',
-    description: `Events: \`record\` with \`{msg_id, stream_seq, index, received_ts, record}\`, of which \`record\` is as it was sent; \`dropped\` with \`{records}\`, how many were left out because more came than \`sample\`, or are larger than ${resourceLimits.tailRecordBytes / 1024} KiB; \`end\` with \`{reason}\`: \`shutdown\`, \`pipe_deleted\` or \`access_ended\`. The \`id\` of an event as \`Last-Event-ID\` goes on behind it.`,
+    description: `Events: \`record\` with \`{msg_id, stream_seq, index, received_ts, record}\`, of which \`record\` is as it was sent; \`dropped\` with \`{records}\`, how many were left out because more came than \`sample\`, or are larger than ${resourceLimits.tailRecordBytes / 1024} KiB; \`end\` with \`{reason}\`: \`shutdown\`, \`pipe_deleted\` or \`access_ended\`. The \`id\` of an event as \`Last-Event-ID\` goes on behind it; the first id comes alone, before any event.`,
     auth: 'key',
     boundKeys: 'its_pipe',
     parameters: tailParameters,

@@ -141,7 +141,8 @@ export class Tails {
     let filledAt = performance.now()
     let spokenAt = filledAt
     let checkedAt = filledAt
-    let isOpen = await client.write(Buffer.from('retry: 2000\n\n'))
+    // An id without an event: a client that is cut off before the first one knows where to go on.
+    let isOpen = await client.write(Buffer.from(`retry: 2000\nid: ${idOf(place)}\n\n`))
     while (isOpen && !isGone) {
       const now = performance.now()
       const reason = await this.#endOf(tail, now - checkedAt > checkEveryMs)
@@ -185,6 +186,10 @@ export class Tails {
 function event(name: string, id: string | null, data: string): Buffer {
   const idLine = id === null ? '' : `id: ${id}\n`
   return Buffer.from(`event: ${name}\n${idLine}data: ${data.replaceAll('\r', ' ')}\n\n`)
+}
+
+function idOf({ cursor, given }: TailPlace): string {
+  return given === undefined ? String(cursor.seq) : `${given.seq}.${given.records - 1}`
 }
 
 function recordEvent({ msgId, seq, index, receivedMs, text }: TailedRecord): Buffer {
