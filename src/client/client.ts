@@ -10,7 +10,7 @@ import type { OperationId, SuccessBody } from '../contract/operations.ts'
 import type { PipeCreate, PipeLimits, PipeUpdate } from '../contract/pipe.ts'
 import type { InferenceOptions } from '../contract/table-proposal.ts'
 import { UnreachableFailure } from './failure.ts'
-import { type HttpResponse, type SendOptions, send } from './http.ts'
+import { type HttpResponse, openEvents, type SendOptions, send } from './http.ts'
 
 export interface Reply<T> {
   status: number
@@ -112,6 +112,17 @@ export function openClient({ url, dataUrl = url, apiKey, keySource = null, chang
       list: (pipeId: string, query: Record<string, string>, signal?: AbortSignal) =>
         call<'listMessages'>('GET', `${pipe(pipeId)}/messages?${new URLSearchParams(query)}`, { signal }),
     },
+    /** The records of a pipe as they are stored, as Server-Sent Events. `lastEventId`: goes on behind that event. */
+    tail: (
+      pipeId: string,
+      query: Record<string, string>,
+      lastEventId: string | null,
+      signal: AbortSignal,
+    ): Promise<ReadableStream<Uint8Array>> =>
+      openEvents(url, credentials, `${pipe(pipeId)}/tail?${new URLSearchParams(query)}`, {
+        headers: lastEventId === null ? {} : { 'last-event-id': lastEventId },
+        signal,
+      }),
     destinations: {
       create: (pipeId: string, body: DestinationBody) =>
         call<'createDestination'>('POST', `${pipe(pipeId)}/destinations`, { body }),

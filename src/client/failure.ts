@@ -115,6 +115,8 @@ const hints: Record<string, string> = {
   batch_too_large: 'send fewer records in a request, or raise the limit with `pipectl limits set`',
   payload_too_large: 'send fewer records in a request; the message says which limit it was',
   rate_limit_exceeded: 'wait a moment, or raise the limit with `pipectl limits set`',
+  tail_concurrency_exceeded:
+    'end a `pipectl tail`, or a page of the dashboard, that is no longer watched; then try again',
   daily_quota_exceeded: 'wait until midnight UTC, or raise the quota with `pipectl limits set`',
   missing_required_fields: 'add the missing keys, or make the columns nullable on the destination',
   buffer_unavailable: 'it is safe to send again; `pipectl doctor` on the daemon host shows disk space',

@@ -43,9 +43,12 @@ export async function send(
   path: string,
   options: SendOptions = {},
 ): Promise<HttpResponse> {
-  const headers: Record<string, string> = { accept: 'application/json', ...options.headers }
+  const headers: Record<string, string> = {
+    accept: 'application/json',
+    ...options.headers,
+    ...authorization(apiKey),
+  }
   if (method !== 'GET') Object.assign(headers, changeHeaders?.())
-  if (apiKey !== null) headers.authorization = `Bearer ${headerSafe(apiKey)}`
   const init: RequestInit = { method, headers, redirect: 'manual' }
   if (isBytes(options.body)) init.body = options.body
   else if (options.body !== undefined) {
@@ -65,6 +68,45 @@ export async function send(
   const { status } = received
   if (status >= 200 && status < 300) return received
   throw failureOf(baseUrl, received, keySource)
+}
+
+/**
+ * The body of a GET as it comes, an event stream without an end. Resolves when its headers are there. Throws as `send` does.
+ * Reading it throws the signal's reason, or what the platform says of a connection that broke: `brokenStream` words it.
+ */
+export async function openEvents(
+  baseUrl: string,
+  { apiKey, keySource = null }: Credentials,
+  path: string,
+  { headers, signal }: { headers: Record<string, string>; signal: AbortSignal },
+): Promise<ReadableStream<Uint8Array>> {
+  const late = new AbortController()
+  const timer = setTimeout(() => late.abort(new DOMException('', 'TimeoutError')), 30_000)
+  try {
+    const response = await fetch(baseUrl + path, {
+      headers: { accept: 'text/event-stream, application/json', ...headers, ...authorization(apiKey) },
+      redirect: 'manual',
+      signal: AbortSignal.any([signal, late.signal]),
+    })
+    const isStream = /^text\/event-stream\b/.test(response.headers.get('content-type') ?? '')
+    if (response.status === 200 && isStream && response.body !== null) return response.body
+    const received = { status: response.status, headers: response.headers, text: await response.text() }
+    throw failureOf(baseUrl, received, keySource)
+  } catch (error) {
+    if (signal.aborted) throw signal.reason
+    throw error instanceof Failure ? error : brokenStream(baseUrl, error)
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+/** What became of a connection that broke, in words. */
+export function brokenStream(baseUrl: string, error: unknown): UnreachableFailure {
+  return new UnreachableFailure(baseUrl, why(error), error)
+}
+
+function authorization(apiKey: string | null): Record<string, string> {
+  return apiKey === null ? {} : { authorization: `Bearer ${headerSafe(apiKey)}` }
 }
 
 /** Bytes in memory of their own: what is shared between threads is nothing that browsers send. */
