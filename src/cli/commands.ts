@@ -21,6 +21,7 @@ import { addPipesCommands } from './pipes.ts'
 import { addProfileCommands } from './profile.ts'
 import { addPullCommand } from './pull.ts'
 import { addStatusCommands } from './status.ts'
+import { addTailCommand } from './tail.ts'
 import { addTopCommand } from './top.ts'
 import { addUsageCommand } from './usage.ts'
 import { addUsersCommands } from './users.ts'
@@ -38,6 +39,7 @@ export function registerCommands(program: Command): void {
   addAuditCommand(program)
   addIngestCommand(program)
   addMessageCommands(program)
+  addTailCommand(program)
   addPullCommand(program)
   addStatusCommands(program)
   addUsageCommand(program)

@@ -180,7 +180,8 @@ function broken(word: string, width: number): string[] {
 }
 
 /** What fits, with `…` where something is missing. */
-function cut(text: string, width: number): string {
+/** To the columns of a terminal that it may take. */
+export function cut(text: string, width: number): string {
   if (stringWidth(text) <= width) return text
   let kept = ''
   for (const { segment } of segments.segment(text)) {

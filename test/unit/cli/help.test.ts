@@ -24,10 +24,11 @@ t.test('there is every command that people were promised', async (t) => {
   const names = visible.map((one) => fullName(one).replace('pipectl ', ''))
   const promised = [
     ...['list', 'get', 'create', 'update', 'pause', 'resume', 'delete'].map((one) => `pipes ${one}`),
-    ...['list', 'get', 'create', 'update', 'block', 'unblock', 'reset-pin', 'test', 'delete'].map(
+    ...['list', 'get', 'create', 'update', 'block', 'unblock', 'reset-pin', 'test', 'drift', 'delete'].map(
       (one) => `destinations ${one}`,
     ),
     ...['list', 'skip', 'retry', 'rewind', 'blocking-message'].map((one) => `lanes ${one}`),
+    ...['list', 'show', 'edit', 'replay', 'discard', 'export'].map((one) => `parked ${one}`),
     ...['get', 'set', 'clear'].map((one) => `limits ${one}`),
     ...['list', 'add', 'remove'].map((one) => `origins ${one}`),
     ...['list', 'create', 'revoke', 'rotate', 'purge'].map((one) => `keys ${one}`),
@@ -37,6 +38,9 @@ t.test('there is every command that people were promised', async (t) => {
     ...[
       'ingest',
       'pull',
+      'why',
+      'messages',
+      'tail',
       'status',
       'usage',
       'audit',
