@@ -34,9 +34,9 @@ export function KeysHelp({ height, readOnly }: { height: number; readOnly: boole
 
 /** The keys that fit, whole; `?` shows all. */
 export function keyLine(readOnly: boolean, width: number, canSkip = true): string {
-  const always = ['? keys', 'q quit', '↑↓ choose', 'n next stuck', 'enter detail', '/ filter', 'x parked']
-  const writing = [...(canSkip ? ['s skip'] : []), 'r retry', 'b block', 'p pause', 'w rewind']
-  return thoseThatFit(readOnly ? always : [...always, ...writing], width)
+  const always = ['? keys', 'q quit', '↑↓ choose', 'n next stuck', 'enter detail', '/ filter']
+  const writing = [...(canSkip ? ['s skip'] : []), 'r retry', 'b block', 'x parked', 'p pause', 'w rewind']
+  return thoseThatFit([...always, ...(readOnly ? ['x parked'] : writing)], width)
 }
 
 /** The same of the page of parked records. */

@@ -92,7 +92,7 @@ t.test('block, pause, rewind, filter and the page of keys', async (t) => {
   press('\r')
   await shows(/Not changed/)
   press('by')
-  await shows(/http-endpoint +blocked/)
+  await shows(/http-endpoint( 1 parked)? +blocked/)
   press('b')
   await shows(/http-endpoint is active/)
   press('wearliest\r')

@@ -68,7 +68,7 @@ t.test('top in a terminal of 80×24: skip, retry, resize without ghosts, quit', 
   await shows(/1 stuck/)
   await tmux('send-keys', '-t', 'top', 'r')
   await until('the retried message is delivered', async () => (await lane()).pending_messages === 0)
-  await shows(/http-endpoint +idle/)
+  await shows(/ 1 parked +idle/)
 
   // The next key takes the notice away, and the line of keys is back.
   await tmux('send-keys', '-t', 'top', 'k')
