@@ -8,10 +8,12 @@
 import { CompiledQuery, sql } from 'kysely'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import type { PassedMessages } from '../delivery/lane-state.ts'
-import { type Connection, inWriteTransaction, normaliseId } from './database.ts'
+import { type Connection, inWriteTransaction, normaliseId, type ParkedRow } from './database.ts'
 
 /** Rows that one transaction removes at most: saves of lanes wait for it. */
 const pruneBatch = 2_000
+
+type PutAside = Pick<ParkedRow, 'destination_id' | 'stream_seq' | 'record_index'>
 
 interface Passed {
   destinationId: string
@@ -55,6 +57,27 @@ async function voidHistory(trx: Connection, destinationId: string, fromSeq: numb
     .set({ last_seq: fromSeq - 1 })
     .where('destination_id', '=', destinationId)
     .where('last_seq', '>=', fromSeq)
+    .execute()
+}
+
+/**
+ * A message that was put aside whole is so no more: a replay has stored it, somebody has discarded it, or it was too old.
+ * What became of a single record says nothing of the others.
+ */
+export async function recordOutcome(
+  trx: Connection,
+  { destination_id, stream_seq, record_index }: PutAside,
+  kind: 'delivered' | 'skipped' | 'dropped',
+  atMs: number,
+): Promise<void> {
+  if (Number(record_index) >= 0) return
+  await trx
+    .updateTable('lane_history')
+    .set({ kind, at_ms: atMs })
+    .where('destination_id', '=', destination_id)
+    .where('first_seq', '=', stream_seq)
+    .where('last_seq', '=', stream_seq)
+    .where('kind', 'in', ['parked', 'skipped'])
     .execute()
 }
 

@@ -97,7 +97,7 @@ export async function openMetadata(
       workspaces: workspaces(db, now, inAudited),
       pipes: pipes(db, now, quotas, inAudited),
       destinations: destinations(db, sealer, now, quotas, inAudited),
-      parked: parked(db, inAudited),
+      parked: parked(db, now, inAudited),
       limits: limits(db, inAudited),
       origins: origins(db, quotas, inAudited),
       apiKeys: apiKeys(db, now, quotas, inAudited),

@@ -2,6 +2,7 @@
 import type { ParkedChange, ParkedStore, Replay } from '../delivery/parked.ts'
 import { parkedRowBytes } from '../delivery/parked.ts'
 import { type Connection, inSnapshot, inWriteTransaction, normaliseId, type ParkedRow } from './database.ts'
+import { recordOutcome } from './lane-history.ts'
 import {
   bodyOf,
   causeColumns,
@@ -135,7 +136,9 @@ export async function applyParkedChange(
     }
     case 'replayed': {
       const row = await find(trx, change.parkedId)
-      if (row !== undefined) await removeParked(trx, destinationId, [row])
+      if (row === undefined) break
+      await removeParked(trx, destinationId, [row])
+      await recordOutcome(trx, row, 'delivered', nowMs)
     }
   }
 }

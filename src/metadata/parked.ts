@@ -9,6 +9,7 @@ import {
   normaliseId,
   type ParkedRow,
 } from './database.ts'
+import { recordOutcome } from './lane-history.ts'
 import { bodyOf, parsedHistory, removeParked, replaceBody } from './parked-rows.ts'
 import type { Metadata, ParkedPlace, ParkedQuery } from './store.ts'
 
@@ -17,7 +18,7 @@ const rowsAtOnce = 1_000
 /** In the list of a statement. */
 const idsAtOnce = 500
 
-export function parked(db: Connection, inAudited: Audited): Metadata['parked'] {
+export function parked(db: Connection, now: () => number, inAudited: Audited): Metadata['parked'] {
   return {
     async list(workspaceId, destinationId, query) {
       const rows = await pageOf(db, workspaceId, destinationId, query)
@@ -101,6 +102,7 @@ export function parked(db: Connection, inAudited: Audited): Metadata['parked'] {
         if (row === undefined) return 'not_found'
         if (row.is_replaying === 1) return 'replaying'
         await removeParked(trx, row.destination_id, [row])
+        await recordOutcome(trx, row, 'skipped', now())
         const { parked_id, msg_id, reason, error_code } = row
         await record({
           ...{ workspaceId, operation: 'deleteParked', resourceId: row.destination_id, pipeId: row.pipe_id },
@@ -112,7 +114,7 @@ export function parked(db: Connection, inAudited: Audited): Metadata['parked'] {
 
     async prune(beforeMs) {
       const dropped = new Map<string, number>()
-      while (await pruneSome(db, beforeMs, dropped));
+      while (await pruneSome(db, beforeMs, now(), dropped));
       return dropped
     },
   }
@@ -205,11 +207,16 @@ function one(trx: Connection, workspaceId: string, destinationId: string, parked
 }
 
 /** One step, so that whoever waits for the database waits for no more: true when there may be more to remove. */
-async function pruneSome(db: Connection, beforeMs: number, dropped: Map<string, number>): Promise<boolean> {
+async function pruneSome(
+  db: Connection,
+  beforeMs: number,
+  nowMs: number,
+  dropped: Map<string, number>,
+): Promise<boolean> {
   const removed = await inWriteTransaction(db, async (trx) => {
     const old = await trx
       .selectFrom('parked')
-      .select(['parked_id', 'destination_id', 'records_count', 'body_bytes'])
+      .select(['parked_id', 'destination_id', 'stream_seq', 'record_index', 'records_count', 'body_bytes'])
       // What somebody asked to have replayed waits for it, however long.
       .where('is_replaying', '=', 0)
       .where('parked_ms', '<', beforeMs)
@@ -220,6 +227,7 @@ async function pruneSome(db: Connection, beforeMs: number, dropped: Map<string, 
     for (const id of new Set(old.map((row) => row.destination_id))) {
       const rows = old.filter((row) => row.destination_id === id)
       counts.push([id, await removeParked(trx, id, rows, { areDropped: true })])
+      for (const row of rows) await recordOutcome(trx, row, 'dropped', nowMs)
     }
     return { counts, isFull: old.length === rowsAtOnce }
   })

@@ -116,7 +116,10 @@ t.test(
     const { msg_id: next } = await daemon.ingest(pipeId, { n: 1 })
     t.match(await lanesOf(next), [{ state: 'pending', attempts: 0, last_error: null }])
     t.match((await api('POST', `${path}/skip`)).body, { skipped: true })
-    t.match(await untilState(bad, 'skipped'), { delivered_ts: null, batch_id: null })
+    t.match(await untilState(bad, 'parked'), { delivered_ts: null, batch_id: null }, 'it is put aside')
+    const { parked } = (await api('GET', `${path}/parked`)).body as { parked: { parked_id: string }[] }
+    t.equal((await api('DELETE', `${path}/parked/${parked[0]?.parked_id}`)).status, 204)
+    t.match(await lanesOf(bad), [{ state: 'skipped', delivered_ts: null, batch_id: null }], 'discarded')
     await untilState(next, 'delivered')
     const listed = (await api('GET', `/v1/pipes/${pipeId}/messages`)).body.messages as {
       msg_id: string
