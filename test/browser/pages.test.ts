@@ -1,8 +1,7 @@
 /** What holds for every page: nothing against the policy, usable by everybody, text from outside is text, keys, long lists. */
-import { readFileSync } from 'node:fs'
 import type { Page } from 'playwright-core'
 import t from 'tap'
-import { axeFile, openDashboard } from '../support/dashboard.ts'
+import { axeFindings, openDashboard } from '../support/dashboard.ts'
 import { startHttpSink } from '../support/http-sink.ts'
 import { until } from '../support/until.ts'
 
@@ -40,6 +39,8 @@ const places: Record<string, string> = {
   [`/pipes/${pipeId}/destinations/new`]: 'New destination',
   [`/pipes/${pipeId}/destinations/${destinationId}`]: '<u>under',
   [`/pipes/${pipeId}/destinations/${destinationId}/edit`]: 'Change <u>under',
+  '/messages': 'Messages',
+  '/messages/nonsense': 'This message is not there',
   '/keys': 'API keys',
   '/users': 'Users',
   '/audit': 'Audit log',
@@ -47,24 +48,6 @@ const places: Record<string, string> = {
   '/service': 'Service',
   '/reference': 'API reference',
   '/nowhere': 'There is no such page',
-}
-
-interface Finding {
-  id: string
-  impact: string | null
-  nodes: { html: string; failureSummary: string }[]
-}
-
-/** What axe-core finds that some people could not use: WCAG 2.2, levels A and AA. */
-async function findings(page: Page): Promise<string[]> {
-  await page.evaluate(readFileSync(axeFile, 'utf8'))
-  const tags = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']
-  const found: Finding[] = await page.evaluate(
-    `axe.run({ runOnly: ${JSON.stringify(tags)} }).then((result) => result.violations)`,
-  )
-  return found
-    .filter(({ impact }) => impact === 'serious' || impact === 'critical')
-    .map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html).join(' | ')}`)
 }
 
 /** The page and its data are there. */
@@ -82,7 +65,7 @@ for (const { width, colourScheme } of [
     const { page, problems, close } = await dashboard.visit('admin', { width, colourScheme })
     for (const place of Object.keys(places)) {
       await open(page, place)
-      t.same(await findings(page), [], `${place}: no serious finding`)
+      t.same(await axeFindings(page), [], `${place}: no serious finding`)
       const overflow = await page.evaluate('document.documentElement.scrollWidth - innerWidth')
       t.ok(Number(overflow) <= 0, `${place}: nothing beside the screen (${overflow} px)`)
       t.equal(await page.title().then((title) => title.includes('owned')), false)
@@ -127,7 +110,7 @@ t.test('the checks of this file can fail', async (t) => {
   await until('the policy was heard of', () =>
     problems.some((one) => one.includes('Content Security Policy')),
   )
-  t.match(await findings(page), [/image-alt/])
+  t.match(await axeFindings(page), [/image-alt/])
   await close()
 })
 
@@ -149,7 +132,7 @@ t.test('dialogs are usable by everybody too', async (t) => {
   for (const name of ['Skip the message …', 'Rewind …', 'Block …', 'Delete …']) {
     await page.getByRole('button', { name }).click()
     await page.getByRole('dialog').waitFor()
-    t.same(await findings(page), [], name)
+    t.same(await axeFindings(page), [], name)
     await page.keyboard.press('Escape')
     await page.getByRole('dialog').waitFor({ state: 'detached' })
     // It moves back just after the dialog is gone.

@@ -3,7 +3,7 @@
  * is kept: a violation of the Content-Security-Policy, a script that failed, a request to another host each fail the test.
  */
 import assert from 'node:assert/strict'
-import { existsSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { createServer } from 'node:net'
 import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core'
@@ -102,7 +102,25 @@ async function launch(): Promise<Browser> {
 }
 
 /** Its source, to be run in a page. */
-export const axeFile = createRequire(import.meta.url).resolve('axe-core/axe.min.js')
+const axeFile = createRequire(import.meta.url).resolve('axe-core/axe.min.js')
+
+interface Finding {
+  id: string
+  impact: string | null
+  nodes: { html: string; failureSummary: string }[]
+}
+
+/** What axe-core finds that some people could not use: WCAG 2.2, levels A and AA. */
+export async function axeFindings(page: Page): Promise<string[]> {
+  await page.evaluate(readFileSync(axeFile, 'utf8'))
+  const tags = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']
+  const found: Finding[] = await page.evaluate(
+    `axe.run({ runOnly: ${JSON.stringify(tags)} }).then((result) => result.violations)`,
+  )
+  return found
+    .filter(({ impact }) => impact === 'serious' || impact === 'critical')
+    .map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html).join(' | ')}`)
+}
 
 async function freePort(): Promise<number> {
   const server = createServer()

@@ -29,6 +29,13 @@ const ParkedListPage = lazy(() =>
   import('../pages/parked/list.tsx').then((m) => ({ default: m.ParkedListPage })),
 )
 const ParkedPage = lazy(() => import('../pages/parked/one.tsx').then((m) => ({ default: m.ParkedPage })))
+const TailPage = lazy(() => import('../pages/tail/tail.tsx').then((m) => ({ default: m.TailPage })))
+const MessagePage = lazy(() =>
+  import('../pages/message/message.tsx').then((m) => ({ default: m.MessagePage })),
+)
+const FindMessagePage = lazy(() =>
+  import('../pages/message/find.tsx').then((m) => ({ default: m.FindMessagePage })),
+)
 const KeysPage = lazy(() => import('../pages/keys/keys.tsx').then((m) => ({ default: m.KeysPage })))
 const UsersPage = lazy(() => import('../pages/users/users.tsx').then((m) => ({ default: m.UsersPage })))
 const AuditPage = lazy(() => import('../pages/audit/audit.tsx').then((m) => ({ default: m.AuditPage })))
@@ -92,11 +99,16 @@ function PageAt() {
       </Route>
       <Route path="/pipes/:pipeId">{page(PipePage)}</Route>
       <Route path="/pipes/:pipeId/settings">{page(PipeSettingsPage)}</Route>
+      <Route path="/pipes/:pipeId/tail">{page(TailPage)}</Route>
       <Route path="/pipes/:pipeId/destinations/new">{page(NewDestinationPage)}</Route>
       <Route path="/pipes/:pipeId/destinations/:destinationId">{page(LanePage)}</Route>
       <Route path="/pipes/:pipeId/destinations/:destinationId/edit">{page(EditDestinationPage)}</Route>
       <Route path="/pipes/:pipeId/destinations/:destinationId/parked">{page(ParkedListPage)}</Route>
       <Route path="/pipes/:pipeId/destinations/:destinationId/parked/:parkedId">{page(ParkedPage)}</Route>
+      <Route path="/messages">
+        <FindMessagePage />
+      </Route>
+      <Route path="/messages/:msgId">{page(MessagePage)}</Route>
       <Route path="/keys">
         <KeysPage />
       </Route>

@@ -43,6 +43,9 @@ export function Shell({ children }: { children: ReactNode }) {
           <Place to="/pipes" pattern="/pipes/*?">
             Pipes
           </Place>
+          <Place to="/messages" pattern="/messages/*?">
+            Messages
+          </Place>
           <Place to="/keys" pattern="/keys">
             API keys
           </Place>

@@ -6,6 +6,7 @@ import { count, counted } from '../../../quantities.ts'
 import { Button, formStyles } from '../../ui/controls.tsx'
 import { Facts, Section, Soft } from '../../ui/layout.tsx'
 import { Ago, Outside } from '../../ui/text.tsx'
+import { MessageLink } from '../message/words.tsx'
 import { type RecordLine, recordsOf } from './failing-field.ts'
 import styles from './lane.module.css'
 
@@ -31,7 +32,7 @@ export function Blocking({ response, body, from, onFrom, destination }: Blocking
     <Section title="The message that blocks">
       <Facts
         facts={[
-          ['Message', <code key="id">{body.msg_id}</code>],
+          ['Message', <MessageLink key="id" msgId={body.msg_id} />],
           ['stream_seq', count(body.stream_seq)],
           ['Received', <Ago key="at" at={body.received_ts} />],
           ['Records', count(body.records_count)],

@@ -165,6 +165,7 @@ function Records({ place, parked, filter, reference }: RecordsProps) {
       ),
     },
     { label: 'State', cell: (one) => <Whole>{stateWords(one)}</Whole> },
+    { label: 'Message', cell: (one) => <Link to={`/messages/${one.msg_id}`}>Its message</Link> },
     { label: 'Error', cell: (one) => <Outside text={errorWords(one.error)} /> },
     { label: 'Attempts', cell: (one) => count(one.attempts), isNumber: true },
   ]

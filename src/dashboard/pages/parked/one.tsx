@@ -24,6 +24,7 @@ import { FailureNotice } from '../../ui/failure.tsx'
 import { CliTwin, Empty, Facts, Notice, Page, Section, Skeleton, Soft, Table } from '../../ui/layout.tsx'
 import { Ago, Outside } from '../../ui/text.tsx'
 import { say } from '../../ui/toasts.tsx'
+import { MessageLink } from '../message/words.tsx'
 import { LaneCrumb, parkedPath, useReference } from './crumbs.tsx'
 import { Diff } from './diff.tsx'
 import { JsonEditor } from './editor.tsx'
@@ -97,7 +98,7 @@ function One({ place, body, text, onOutcome }: OneProps) {
       </Notice>
       <Facts
         facts={[
-          ['Message', <code key="id">{body.msg_id}</code>],
+          ['Message', <MessageLink key="id" msgId={body.msg_id} />],
           ['Record', body.record_index === null ? 'the whole message' : placeWords(body)],
           ['Parked', <Ago key="at" at={body.parked_ts} />],
           ['Attempts', `${count(body.attempts)}, of them ${counted(body.replays, 'replay')}`],

@@ -21,6 +21,7 @@ import { LaneState, PipeStatus } from '../../ui/state.tsx'
 import { Ago, Outside } from '../../ui/text.tsx'
 import { say } from '../../ui/toasts.tsx'
 import { LastDay } from '../../ui/usage-chart.tsx'
+import { RecentMessages } from '../message/recent.tsx'
 import { Gone, PipesCrumb } from './crumbs.tsx'
 import { Snippets, WaitingForRecords } from './send.tsx'
 
@@ -81,6 +82,7 @@ export function PipePage({ pipeId }: { pipeId: string }) {
       <Section title="Send records">
         <Snippets key={pipeId} pipe={pipe} destinations={destinations} />
       </Section>
+      <RecentMessages pipeId={pipeId} pipeName={pipe.pipe_name} />
       <LastDay pipeId={pipeId} />
       {live === undefined ? null : <Traffic pipe={live} />}
     </Page>
@@ -103,6 +105,7 @@ function Actions({ pipe, live }: { pipe: Pipe; live: OverviewPipe | undefined })
       <Button changes disabled={toggle.isPending} onClick={() => setAsking(true)}>
         {isPaused ? 'Resume' : 'Pause'}
       </Button>
+      <ButtonLink to={`/pipes/${pipe.pipe_id}/tail`}>Live tail</ButtonLink>
       <ButtonLink to={`/pipes/${pipe.pipe_id}/settings`}>Settings</ButtonLink>
       {isAsking ? (
         <Confirm

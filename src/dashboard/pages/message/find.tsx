@@ -1,0 +1,38 @@
+/** A message by its id: who sent it knows it from the response to ingest. */
+import { useState } from 'react'
+import { useLocation } from 'wouter'
+import { Button, TextField } from '../../ui/controls.tsx'
+import { CliTwin, Page, Section, Soft } from '../../ui/layout.tsx'
+import styles from './message.module.css'
+
+export function FindMessage() {
+  const [text, setText] = useState('')
+  const [, go] = useLocation()
+  const msgId = text.trim()
+  return (
+    <form
+      className={styles.find}
+      onSubmit={(event) => {
+        event.preventDefault()
+        if (msgId !== '') go(`/messages/${encodeURIComponent(msgId)}`)
+      }}
+    >
+      <TextField label="Find a message" placeholder="msg_id" mono value={text} onValue={setText} />
+      <Button type="submit" disabled={msgId === ''}>
+        Find
+      </Button>
+    </form>
+  )
+}
+
+export function FindMessagePage() {
+  return (
+    <Page title="Messages" name="Messages">
+      <Section title="What became of a message?">
+        <FindMessage />
+        <Soft>The msg_id is in the response to ingest. The page of each pipe lists its newest messages.</Soft>
+        <CliTwin command="pipectl why MSG_ID" />
+      </Section>
+    </Page>
+  )
+}

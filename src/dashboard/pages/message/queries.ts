@@ -1,0 +1,44 @@
+/** What the pages of messages ask for. */
+import { useQuery } from '@tanstack/react-query'
+import type { ParkedPlace } from '../../../client/parked.ts'
+import { api } from '../../data/api.ts'
+
+const openEveryMs = 3_000
+const listEveryMs = 10_000
+const perPage = '20'
+const mostParked = '500'
+
+/** With its text, because records are shown as they were sent. Asked for again while a lane has not done with it. */
+export function useMessage(msgId: string) {
+  return useQuery({
+    queryKey: ['message', msgId],
+    queryFn: async ({ signal }) => await api.messages.get(msgId, signal),
+    refetchInterval: ({ state }) =>
+      state.data?.body.lanes.some((one) => one.state === 'pending' || one.state === 'stuck')
+        ? openEveryMs
+        : false,
+  })
+}
+
+/** Newest first; `after` null: the newest. */
+export function useMessages(pipeId: string, after: number | null) {
+  return useQuery({
+    queryKey: ['pipe', pipeId, 'messages', after],
+    queryFn: async ({ signal }) => {
+      const query = { limit: perPage, ...(after !== null && { after: String(after) }) }
+      return (await api.messages.list(pipeId, query, signal)).body
+    },
+    refetchInterval: after === null ? listEveryMs : false,
+  })
+}
+
+/** What of a message is parked, as far as it is among the first of its lane. */
+export function useParkedOf({ pipeId, destinationId }: ParkedPlace, msgId: string) {
+  return useQuery({
+    queryKey: ['pipe', pipeId, 'parked', destinationId, 'of', msgId],
+    queryFn: async ({ signal }) => {
+      const { body } = await api.parked.list(pipeId, destinationId, { limit: mostParked }, signal)
+      return body.parked.filter((one) => one.msg_id === msgId)
+    },
+  })
+}
