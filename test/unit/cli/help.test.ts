@@ -45,8 +45,6 @@ t.test('there is every command that people were promised', async (t) => {
       'usage',
       'audit',
       'top',
-      'why',
-      'messages',
       'config show',
       'openapi',
       'completion',
