@@ -2,6 +2,6 @@
 export interface ResponseStream {
   /** Resolves when the client can take more. False: it has gone, now or before. One piece at a time. */
   write(piece: Buffer): Promise<boolean>
-  /** The end of the response, and of the connection. */
+  /** The end of the response. */
   end(): void
 }

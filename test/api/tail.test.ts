@@ -23,6 +23,8 @@ interface OpenTail {
   named(name: string): Event[]
   body(): Promise<string>
   isOver(): boolean
+  /** Over, as HTTP ends a response. */
+  isWhole(): boolean
   close(): void
 }
 
@@ -51,8 +53,10 @@ async function tail(
   })
   const events: Event[] = []
   let isOver = false
+  let isWhole = false
   if (response.status === 200)
     void read()
+      .then(() => (isWhole = true))
       .catch(() => {})
       .finally(() => (isOver = true))
   async function read() {
@@ -81,6 +85,7 @@ async function tail(
     named: (name) => events.filter((event) => event.name === name),
     body: () => response.text(),
     isOver: () => isOver,
+    isWhole: () => isWhole,
     close: () => abort.abort(),
   }
 }
@@ -195,6 +200,7 @@ t.test('it ends with its key and with its pipe, and says why', async (t) => {
   await api('DELETE', `/v1/pipes/${pipeId}`)
   await until('the one of the pipe is over', () => ofPipe.isOver())
   t.match(ofPipe.named('end'), [{ data: { reason: 'pipe_deleted' } }])
+  t.ok(ofKey.isWhole() && ofPipe.isWhole(), 'nothing of it is lost to who reads slowly')
 })
 
 t.test('a client that reads nothing holds nobody up and costs no memory', async (t) => {
@@ -223,4 +229,5 @@ t.test('at shutdown every tail ends and says so', async (t) => {
   t.equal(await own.stop(), 0)
   await until('it is over', () => open.isOver())
   t.match(open.named('end'), [{ data: { reason: 'shutdown' } }])
+  t.ok(open.isWhole())
 })

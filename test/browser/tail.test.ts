@@ -103,7 +103,7 @@ t.test('a daemon that is started again is followed on', async (t) => {
   await close()
 })
 
-t.test('why it ended: too many are open, until there is room again', async (t) => {
+t.test('why it ended: too many are open, the pipe is gone', async (t) => {
   const pipeId = await newPipe('short')
   const { page, problems, close } = await dashboard.visit('viewer')
   await openTail(page, pipeId)
@@ -122,6 +122,8 @@ t.test('why it ended: too many are open, until there is room again', async (t) =
     if (await button.isVisible()) await button.click()
     return page.locator('dd', { hasText: 'running' }).isVisible()
   })
+  t.equal((await daemon.api('DELETE', `/v1/pipes/${pipeId}`)).status, 204)
+  await page.getByText('Ended: The pipe was deleted.').waitFor()
   t.same(problems, [])
   await close()
 })

@@ -164,7 +164,8 @@ export class UwsExchange implements Exchange {
       },
       end: () => {
         if (this.#isOver) return
-        res.cork(() => res.end(new Uint8Array(0), true))
+        // Asked to close, the binding writes `Connection: close` where the next piece would begin: no client can read that.
+        res.cork(() => res.end(new Uint8Array(0)))
         this.#over()
       },
     }
