@@ -47,6 +47,12 @@ export const messageOperations = [
       contentType: 'text/event-stream',
       schema: Type.String(),
     },
-    errors: ['pipe_not_found', 'validation_error', 'tail_concurrency_exceeded', ...everyKeyed],
+    errors: [
+      'pipe_not_found',
+      'validation_error',
+      'tail_concurrency_exceeded',
+      'storage_unavailable',
+      ...everyKeyed,
+    ],
   },
 ] as const satisfies readonly Operation[]
