@@ -1,6 +1,7 @@
 /** Contract "Looking at one message, and at all of them": the tail of a pipe as Server-Sent Events, on the real daemon. */
 import { connect } from 'node:net'
 import t, { type Test } from 'tap'
+import { observe } from '../support/coverage.ts'
 import { createWorkspace, startDaemon } from '../support/daemon.ts'
 import { until } from '../support/until.ts'
 import { checkedApi, created, errorsIn } from './management-client.ts'
@@ -51,6 +52,7 @@ async function tail(
     headers: { authorization: `Bearer ${of.apiKey}`, ...headers },
     signal: abort.signal,
   })
+  if (response.status === 200) observe('GET', `/v1/pipes/${pipeId}/tail`, response.status)
   const events: Event[] = []
   let isOver = false
   let isWhole = false
@@ -185,6 +187,8 @@ t.test('a ninth tail of a workspace is too many, until one of the eight ends', a
 
 t.test('it ends with its key and with its pipe, and says why', async (t) => {
   const pipeId = await newPipe()
+  const without = await daemon.api('GET', `/v1/pipes/${pipeId}/tail`, undefined, { key: null })
+  t.match(without, { status: 401, body: { error: 'unauthorized' } })
   const made = await api('POST', '/v1/api-keys', { api_key_name: 'watcher', api_key_scopes: ['read'] })
   await until('there is room', async () => {
     const open = await tail(t, pipeId)
