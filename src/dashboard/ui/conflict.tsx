@@ -1,5 +1,6 @@
 /** Two people change the same thing: the one who saves second is told, and decides. */
 import { Button } from './controls.tsx'
+import { FailureNotice } from './failure.tsx'
 import { Notice } from './layout.tsx'
 import { Outside } from './text.tsx'
 
@@ -22,16 +23,19 @@ export class ChangedMeanwhile extends Error {
   }
 }
 
-export function ConflictNotice({
+/** Why nothing was saved. `shown`: as FailureNotice has it. */
+export function SaveFailure({
   failure,
+  shown,
   onOverwrite,
   onReload,
 }: {
   failure: unknown
+  shown: readonly string[]
   onOverwrite: () => void
   onReload: () => void
 }) {
-  if (!(failure instanceof ChangedMeanwhile)) return null
+  if (!(failure instanceof ChangedMeanwhile)) return <FailureNotice failure={failure} shown={shown} />
   return (
     <Notice
       kind="warn"

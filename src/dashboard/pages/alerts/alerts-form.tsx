@@ -6,9 +6,9 @@ import type { Alerts, AlertsPut } from '../../../contract/alerts.ts'
 import { hasUrlSecrets } from '../../../contract/secret-url.ts'
 import { api } from '../../data/api.ts'
 import { useChange } from '../../data/queries.ts'
-import { ChangedMeanwhile, ConflictNotice, changedKeys } from '../../ui/conflict.tsx'
+import { ChangedMeanwhile, changedKeys, SaveFailure } from '../../ui/conflict.tsx'
 import { Button, Check, Choice, formStyles, TextField } from '../../ui/controls.tsx'
-import { FailureNotice, fieldErrors } from '../../ui/failure.tsx'
+import { fieldErrors } from '../../ui/failure.tsx'
 import { CliTwin, Section } from '../../ui/layout.tsx'
 import { say } from '../../ui/toasts.tsx'
 
@@ -76,14 +76,12 @@ export function AlertsForm({ stored }: { stored: Alerts | null }) {
           submit(false)
         }}
       >
-        <ConflictNotice
+        <SaveFailure
           failure={save.error}
+          shown={['url', 'secret', 'format', 'events']}
           onOverwrite={() => submit(true)}
           onReload={() => void api.alerts.get().then(({ body }) => reset(body.alerts))}
         />
-        {save.error instanceof ChangedMeanwhile ? null : (
-          <FailureNotice failure={save.error} shown={['url', 'secret', 'format', 'events']} />
-        )}
         <Choice
           label="Format"
           value={draft.format}

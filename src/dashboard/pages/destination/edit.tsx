@@ -7,7 +7,7 @@ import { wordsOf } from '../../../contract/destination-words.ts'
 import { api, isNotFound } from '../../data/api.ts'
 import { usePipeOverview } from '../../data/overview.ts'
 import { useChange, useDestination } from '../../data/queries.ts'
-import { ChangedMeanwhile, ConflictNotice, changedKeys } from '../../ui/conflict.tsx'
+import { ChangedMeanwhile, changedKeys, SaveFailure } from '../../ui/conflict.tsx'
 import { ButtonLink, formStyles } from '../../ui/controls.tsx'
 import { FailureNotice, fieldErrors } from '../../ui/failure.tsx'
 import { nameOf } from '../../ui/lane-words.tsx'
@@ -94,14 +94,12 @@ function EditForm({ pipeId, destination }: { pipeId: string; destination: Destin
   const errors = fieldErrors(failure)
   return (
     <form className={formStyles.form} onSubmit={(event) => event.preventDefault()} noValidate>
-      <ConflictNotice
+      <SaveFailure
         failure={failure}
+        shown={shownPaths(errors, draft)}
         onOverwrite={() => void save(true)}
         onReload={() => void reload().catch(setFailure)}
       />
-      {failure instanceof ChangedMeanwhile ? null : (
-        <FailureNotice failure={failure} shown={shownPaths(errors, draft)} />
-      )}
       <ConfigForm
         draft={draft}
         table={table}

@@ -4,10 +4,10 @@ import { command, limitWords } from '../../../client/cli-twin.ts'
 import type { Pipe, PipeLimits } from '../../../contract/pipe.ts'
 import { api } from '../../data/api.ts'
 import { useChange } from '../../data/queries.ts'
-import { ChangedMeanwhile, ConflictNotice, changedKeys } from '../../ui/conflict.tsx'
+import { ChangedMeanwhile, changedKeys, SaveFailure } from '../../ui/conflict.tsx'
 import { Button, formStyles, TextField } from '../../ui/controls.tsx'
 import { Confirm } from '../../ui/dialog.tsx'
-import { FailureNotice, fieldErrors } from '../../ui/failure.tsx'
+import { fieldErrors } from '../../ui/failure.tsx'
 import { CliTwin, Section, Soft } from '../../ui/layout.tsx'
 import { say } from '../../ui/toasts.tsx'
 
@@ -89,12 +89,12 @@ export function LimitsForm({ pipe, limits }: { pipe: Pipe; limits: PipeLimits | 
           submit(false)
         }}
       >
-        <ConflictNotice
+        <SaveFailure
           failure={save.error}
+          shown={names}
           onOverwrite={() => submit(true)}
           onReload={() => void api.pipes.get(pipe.pipe_id).then(({ body: now }) => reset(now.limits))}
         />
-        {save.error instanceof ChangedMeanwhile ? null : <FailureNotice failure={save.error} shown={names} />}
         <div className={formStyles.pair}>
           {fields.map(([name, label]) => (
             <TextField

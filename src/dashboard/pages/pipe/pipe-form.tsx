@@ -4,9 +4,9 @@ import { command, pipeOptions } from '../../../client/cli-twin.ts'
 import type { Pipe, PipeUpdate } from '../../../contract/pipe.ts'
 import { api } from '../../data/api.ts'
 import { useChange } from '../../data/queries.ts'
-import { ChangedMeanwhile, ConflictNotice, changedKeys } from '../../ui/conflict.tsx'
+import { ChangedMeanwhile, changedKeys, SaveFailure } from '../../ui/conflict.tsx'
 import { Button, formStyles, TextArea } from '../../ui/controls.tsx'
-import { FailureNotice, fieldErrors } from '../../ui/failure.tsx'
+import { fieldErrors } from '../../ui/failure.tsx'
 import { CliTwin, Section } from '../../ui/layout.tsx'
 import { say } from '../../ui/toasts.tsx'
 import { EnrichmentFields, type PipeFields, pipeFieldNames } from './pipe-fields.tsx'
@@ -57,14 +57,12 @@ export function PipeForm({ pipe }: { pipe: Pipe }) {
         submit(false)
       }}
     >
-      <ConflictNotice
+      <SaveFailure
         failure={save.error}
+        shown={[...names]}
         onOverwrite={() => submit(true)}
         onReload={() => void api.pipes.get(pipe.pipe_id).then(({ body }) => reset(body.pipe))}
       />
-      {save.error instanceof ChangedMeanwhile ? null : (
-        <FailureNotice failure={save.error} shown={[...names]} />
-      )}
       <Section title="Description">
         <TextArea
           label="What the pipe is for"
