@@ -1,5 +1,6 @@
 /** What each part of the daemon takes from the settings. */
 import { randomUUID } from 'node:crypto'
+import type { KnownBuffer } from './buffer/buffer.ts'
 import type { BufferSpec } from './buffer/open.ts'
 import { current } from './contract/epochs.ts'
 import type { DataDir } from './data-dir/data-dir.ts'
@@ -33,9 +34,7 @@ export function bufferSpec(settings: Settings, dir: DataDir): BufferSpec {
 }
 
 /** What metadata knows of the buffer: whose it is, and which seqs are given out. */
-export async function knownBuffer(
-  metadata: Metadata,
-): Promise<Required<Pick<BufferSpec, 'identity' | 'knownSeq' | 'nextSeqAtLeast'>>> {
+export async function knownBuffer(metadata: Metadata): Promise<Required<KnownBuffer>> {
   const { dataDirId, epochs } = await metadata.identity()
   const { epoch, first_seq: nextSeqAtLeast } = current(epochs)
   return { identity: { dataDirId, epoch }, knownSeq: await metadata.knownSeq(), nextSeqAtLeast }

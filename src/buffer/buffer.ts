@@ -85,6 +85,16 @@ export interface BufferIdentity {
   epoch: number
 }
 
+/** What metadata knows of the buffer. */
+export interface KnownBuffer {
+  /** Whose it is. Without one it belongs to no data directory. */
+  identity?: BufferIdentity
+  /** The newest seq that anyone else has seen, lanes for example: no seq up to it is given out again. */
+  knownSeq?: number
+  /** New messages have at least this seq: the first of the epoch. */
+  nextSeqAtLeast?: number
+}
+
 /** The append could not be made durable (disk full, over the quota, shutting down). Nothing was kept. */
 export class BufferUnavailableError extends Error {
   /** `pipe_share`: this pipe, or its workspace, holds more than its share of an almost full buffer; others do not. */

@@ -4,6 +4,7 @@
  */
 import type { Logger, LogSettings } from '../log.ts'
 import type { Appender, AppenderPort, BufferFeed, BufferReader, MessageLookup, OpenBuffer } from './buffer.ts'
+import type { JetStreamSpec } from './jetstream/spec.ts'
 import { giveUpBallastWhenFull, leaveBallast } from './segments/disk-guard.ts'
 import { openSegmentFeed } from './segments/feed.ts'
 import { MessageSearch } from './segments/message-search.ts'
@@ -13,7 +14,7 @@ import { openSegmentReader } from './segments/reader.ts'
 import * as writerClient from './segments/writer-client.ts'
 
 /** Plain data: can be sent to another thread, or another process. */
-export type BufferSpec = SegmentsSpec
+export type BufferSpec = SegmentsSpec | JetStreamSpec
 
 export interface BufferWriterDeps {
   log: LogSettings
@@ -26,7 +27,7 @@ export interface BufferWriterDeps {
 
 /** Opens it for writing; once per spec. Rejects when it cannot be opened. */
 export async function openBuffer(spec: BufferSpec, deps: BufferWriterDeps): Promise<OpenBuffer> {
-  return await openSegmentBuffer(spec, deps)
+  return await openSegmentBuffer(segments(spec), deps)
 }
 
 /** In the thread that the port of `OpenBuffer.shareAppender` was transferred to. */
@@ -35,25 +36,35 @@ export function openPortAppender(port: AppenderPort): Appender {
 }
 
 /** For reading, in any thread, once it has been opened for writing. */
-export function openBufferReader(spec: BufferSpec, log: Logger): BufferReader {
-  return openSegmentReader(spec, log)
+export async function openBufferReader(spec: BufferSpec, log: Logger): Promise<BufferReader> {
+  return openSegmentReader(segments(spec), log)
 }
 
-/** In any thread, once it has been opened for writing. It holds nothing open. */
-export function openMessageLookup(spec: BufferSpec): MessageLookup {
-  return new MessageSearch(spec.dir)
+/** In any thread, once it has been opened for writing. */
+export async function openMessageLookup(spec: BufferSpec): Promise<MessageLookup> {
+  return new MessageSearch(segments(spec).dir)
 }
 
-export function openBufferFeed(spec: BufferSpec): BufferFeed {
-  return openSegmentFeed(spec)
+export async function openBufferFeed(spec: BufferSpec): Promise<BufferFeed> {
+  return openSegmentFeed(segments(spec))
 }
 
 /** Before anything else of the data directory is opened: on a full disk, makes the room that opening needs. */
 export function makeRoomToOpen(spec: BufferSpec): void {
-  giveUpBallastWhenFull(spec.dir)
+  if (spec.kind === 'segments') giveUpBallastWhenFull(spec.dir)
 }
 
 /** When everything is closed: on a full disk, holds what room is left for the next opening. */
 export function keepRoomToOpen(spec: BufferSpec): void {
-  leaveBallast(spec.dir)
+  if (spec.kind === 'segments') leaveBallast(spec.dir)
+}
+
+/** For messages: where it is. */
+export function bufferPlace(spec: BufferSpec): string {
+  return spec.kind === 'segments' ? spec.dir : spec.nats.servers.join(', ')
+}
+
+function segments(spec: BufferSpec): SegmentsSpec {
+  if (spec.kind !== 'segments') throw new Error(`no buffer of kind ${spec.kind}`)
+  return spec
 }

@@ -10,7 +10,7 @@
  */
 import assert from 'node:assert'
 import { parentPort, workerData } from 'node:worker_threads'
-import { openBufferFeed, openBufferReader } from '../buffer/open.ts'
+import { bufferPlace, openBufferFeed, openBufferReader } from '../buffer/open.ts'
 import { current, timelineOf } from '../contract/epochs.ts'
 import type { PinServerKey } from '../destinations/driver.ts'
 import { openDriver } from '../destinations/drivers.ts'
@@ -43,7 +43,7 @@ assert(parentPort !== null)
 const port = parentPort
 const data = workerData as DeliveryThreadData
 const log = openLog(data.log, 'delivery')
-const doing = ['delivering from the buffer in', data.buffer.dir] as const
+const doing = ['delivering from the buffer in', bufferPlace(data.buffer)] as const
 const board = new WorkerBoard(data.board)
 board.beat()
 setInterval(() => board.beat(), beatEveryMs).unref()
@@ -74,8 +74,8 @@ const driverSettings = {
   timeline: timelineOf(dataDirId, epochs),
 }
 const isolated = isolatedDrivers(driverSettings)
-const reader = openBufferReader(data.buffer, log)
-const feed = openBufferFeed(data.buffer)
+const reader = await openBufferReader(data.buffer, log)
+const feed = await openBufferFeed(data.buffer)
 const drift = new DriftWatch(metadata.driftStore, systemClock, log)
 const lanes = new LaneSet({
   source: data.isSafe ? allBlocked(metadata.laneSource) : metadata.laneSource,

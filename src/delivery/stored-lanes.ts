@@ -27,14 +27,14 @@ export interface StoredLanesOptions {
   source: LaneSource
   store: LaneStore
   parked: Pick<ParkedStore, 'counts'>
-  openReader(): BufferReader
+  openReader(): Promise<BufferReader>
 }
 
 const specsKeptMs = 1_000
 
 export class StoredLanes {
   readonly #options: StoredLanesOptions
-  #reader: BufferReader | null = null
+  #reader: Promise<BufferReader> | null = null
   #readers = 0
   #specs: { specs: Map<string, LaneSpec>; readAt: number } | null = null
 
@@ -68,15 +68,15 @@ export class StoredLanes {
 
   async #reading<T>(read: (reader: BufferReader) => Promise<T>): Promise<T> {
     this.#reader ??= this.#options.openReader()
+    const opened = this.#reader
     this.#readers += 1
     try {
-      return await read(this.#reader)
+      return await read(await opened)
     } finally {
       this.#readers -= 1
-      const reader = this.#reader
       if (this.#readers === 0) {
         this.#reader = null
-        await reader.close()
+        await opened.then((reader) => reader.close())
       }
     }
   }

@@ -19,18 +19,19 @@ interface Waiting {
 }
 
 export class Commits {
-  readonly #openFeed: () => BufferFeed
+  readonly #openFeed: () => Promise<BufferFeed>
   readonly #waiting = new Set<Waiting>()
-  #feed: BufferFeed | null = null
+  #feed: Promise<BufferFeed> | null = null
   #closing: NodeJS.Timeout | null = null
   #isEnded = false
 
-  constructor(openFeed: () => BufferFeed) {
+  constructor(openFeed: () => Promise<BufferFeed>) {
     this.#openFeed = openFeed
   }
 
-  after(pipeId: string, waitMs: number): CommitWait {
-    this.#listen()
+  /** Resolves when it is listened for. */
+  async after(pipeId: string, waitMs: number): Promise<CommitWait> {
+    await this.#listen()
     let resolve: (isCommitted: boolean) => void = () => {}
     const settled = new Promise<boolean>((settle) => {
       resolve = settle
@@ -59,15 +60,21 @@ export class Commits {
     this.#close()
   }
 
-  #listen(): void {
+  async #listen(): Promise<void> {
     if (this.#closing !== null) clearTimeout(this.#closing)
     this.#closing = null
-    if (this.#feed !== null || this.#isEnded) return
-    this.#feed = this.#openFeed()
-    this.#feed.onCommitted((pipes) => {
+    if (this.#isEnded) return
+    this.#feed ??= this.#openListening()
+    await this.#feed
+  }
+
+  async #openListening(): Promise<BufferFeed> {
+    const feed = await this.#openFeed()
+    feed.onCommitted((pipes) => {
       for (const [pipeId] of pipes)
         for (const one of [...this.#waiting]) if (one.pipeId === pipeId) one.done(true)
     })
+    return feed
   }
 
   #closeLater(): void {
@@ -76,7 +83,7 @@ export class Commits {
   }
 
   #close(): void {
-    this.#feed?.close()
+    void this.#feed?.then((feed) => feed.close())
     this.#feed = null
   }
 }

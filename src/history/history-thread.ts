@@ -1,7 +1,7 @@
 /** The history thread: serves looks at the buffer, beside the thread that delivers. It ends when main asks it to. */
 import assert from 'node:assert'
 import { parentPort, workerData } from 'node:worker_threads'
-import { openBufferFeed, openBufferReader, openMessageLookup } from '../buffer/open.ts'
+import { bufferPlace, openBufferFeed, openBufferReader, openMessageLookup } from '../buffer/open.ts'
 import { openLog } from '../log.ts'
 import { describeFatalErrors } from '../storage-error.ts'
 import { Commits } from './commits.ts'
@@ -11,11 +11,11 @@ import { openStoredHistory } from './stored-history.ts'
 assert(parentPort !== null)
 const port = parentPort
 const { buffer, log: settings } = workerData as HistoryThreadData
-describeFatalErrors('looking at the buffer in', buffer.dir)
+describeFatalErrors('looking at the buffer in', bufferPlace(buffer))
 const log = openLog(settings, 'history')
-const reader = openBufferReader(buffer, log)
+const reader = await openBufferReader(buffer, log)
 const commits = new Commits(() => openBufferFeed(buffer))
-const history = openStoredHistory(reader, openMessageLookup(buffer), commits)
+const history = openStoredHistory(reader, await openMessageLookup(buffer), commits)
 
 port.on('message', (message: ToHistory) => {
   if (message.kind === 'call') void respond(message)

@@ -34,7 +34,7 @@ export function openStoredHistory(reader: BufferReader, lookup: MessageLookup, c
     },
     async follow(pipeId, from, most, waitMs) {
       // Listened for before the look: what is committed in between is not missed.
-      const committed = commits.after(pipeId, waitMs)
+      const committed = await commits.after(pipeId, waitMs)
       try {
         const run = await readRun(reader, pipeId, from, most)
         if (run.records.length > 0 || run.leftOut > 0 || !(await committed.wait())) return run

@@ -57,7 +57,7 @@ export async function openMetadata(
   sealingKey: Uint8Array,
   { now = Date.now, onNoSpace = () => {}, quotas = noQuotas, onAudited = () => {} }: MetadataOptions = {},
 ): Promise<Metadata> {
-  const opened = await openSqliteDatabase(spec.file)
+  const opened = await openDatabase(spec)
   const { db } = opened
   const sealer = createSealer(Buffer.from(sealingKey))
   try {
@@ -107,6 +107,11 @@ export async function openMetadata(
     }
   }
   return as(aCommand)
+}
+
+async function openDatabase(spec: MetadataSpec): Promise<OpenedDatabase> {
+  if (spec.kind === 'postgresql') throw new Error('no metadata of kind postgresql')
+  return await openSqliteDatabase(spec.file)
 }
 
 const aCommand: Actor = { kind: 'local', id: null, name: null, address: null, operation: null }

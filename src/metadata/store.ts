@@ -42,11 +42,11 @@ import type { ParkedStore } from '../delivery/parked.ts'
 import type { DirectorySource } from '../directory/directory.ts'
 
 /** Where the metadata is. Serialisable: every thread that needs metadata opens it from the same spec. */
-export interface MetadataSpec {
-  kind: 'sqlite'
-  /** Made when missing. */
-  file: string
-}
+export type MetadataSpec =
+  /** `file` is made when it is missing. */
+  | { kind: 'sqlite'; file: string }
+  /** `url`: with user and password, so never for a log or a message. */
+  | { kind: 'postgresql'; url: string }
 
 /** As responses show it, but for its lane; with secrets in the clear and every key present. */
 export type StoredDestination = Omit<Destination, 'lane' | 'columns' | 'concurrency' | 'tls_pin'> &

@@ -5,7 +5,8 @@ import { mkdirSync } from 'node:fs'
 import path from 'node:path'
 import { v7 } from 'uuid'
 import type { OpenBuffer } from '../../src/buffer/buffer.ts'
-import { type BufferSpec, openBuffer } from '../../src/buffer/open.ts'
+import { openBuffer } from '../../src/buffer/open.ts'
+import type { SegmentsSpec } from '../../src/buffer/segments/protocol.ts'
 import { pipeDefaults } from '../../src/contract/pipe.ts'
 import { type DeliveryHandle, openDelivery } from '../../src/delivery/delivery-proxy.ts'
 import { openMetadata } from '../../src/metadata/open.ts'
@@ -34,7 +35,7 @@ export async function openDeliveryStack(
   {
     maxInFlightBytes = 64 * 1024 * 1024,
     ...buffering
-  }: Partial<BufferSpec & { maxInFlightBytes: number }> = {},
+  }: Partial<SegmentsSpec & { maxInFlightBytes: number }> = {},
 ): Promise<DeliveryStack> {
   mkdirSync(root, { recursive: true })
   const fatal: Error[] = []
@@ -42,7 +43,7 @@ export async function openDeliveryStack(
   const onFatal = (error: Error) => void fatal.push(error)
   const metadata = await openMetadata(metadataSpec, sealingKey)
   const { workspaceId, pipeId } = await foundPipe(metadata)
-  const spec: BufferSpec = {
+  const spec: SegmentsSpec = {
     kind: 'segments',
     dir: path.join(root, 'buffer'),
     quarantineDir: path.join(root, 'quarantine'),

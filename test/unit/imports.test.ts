@@ -21,7 +21,8 @@ const everywhere = [
 
 const allowed: Record<string, string[]> = {
   contract: [],
-  buffer: ['contract'],
+  nats: [],
+  buffer: ['contract', 'nats'],
   destinations: ['contract', 'buffer/buffer.ts', 'buffer/record-text.ts'],
   metadata: ['contract', 'delivery/lane-state.ts', 'delivery/parked.ts', 'directory/directory.ts'],
   directory: ['contract', 'metadata/store.ts', 'metadata/key-tokens.ts'],
@@ -92,6 +93,19 @@ const allowed: Record<string, string[]> = {
     'destinations/http-endpoint/post.ts',
     'metadata/store.ts',
   ],
+  // What nodes of a cluster settle among themselves; it knows the stores by their ports alone.
+  cluster: [
+    'contract',
+    'nats',
+    'buffer/buffer.ts',
+    'delivery/delivery.ts',
+    'delivery/lane-ownership.ts',
+    'delivery/lane-service.ts',
+    'directory/directory.ts',
+    'ingest/quota.ts',
+    'metadata/changes.ts',
+    'metadata/store.ts',
+  ],
   client: ['contract'],
   tui: ['contract', 'client'],
   cli: ['contract', 'client', 'tui'],
@@ -107,6 +121,7 @@ const composing: Record<string, string[] | 'everything'> = {
   'open-listeners.ts': 'everything',
   'open-stores.ts': 'everything',
   'part-settings.ts': [
+    'buffer/buffer.ts',
     'buffer/open.ts',
     'contract',
     'data-dir/data-dir.ts',
@@ -140,7 +155,9 @@ const packageHomes: Record<string, RegExp> = {
   'hyper-express': /^http\/uws\/engine\.ts$/,
   'better-sqlite3': /^(buffer\/segments\/|metadata\/sqlite\/|data-dir\/)/,
   kysely: /^metadata\//,
-  pg: /^destinations\/postgresql\//,
+  pg: /^(destinations|metadata)\/postgresql\//,
+  '@nats-io/transport-node': /^nats\//,
+  '@nats-io/jetstream': /^(nats|buffer\/jetstream)\//,
   mysql2: /^destinations\/mysql\//,
   '@aws-sdk/client-s3': /^destinations\//,
   maxmind: /^ingest\/geo\.ts$/,

@@ -4,17 +4,18 @@ import {
   type Appended,
   type AppenderPort,
   type Backlog,
-  type BufferIdentity,
   type BufferStatus,
   BufferUnavailableError,
   type Idempotency,
+  type KnownBuffer,
   type SharedAppends,
 } from '../buffer.ts'
 import type { Frame } from '../frame.ts'
 import type { RetentionLimits } from './retention.ts'
 import type { ObservedCommits } from './writer-observed.ts'
 
-export interface SegmentsSpec extends RetentionLimits {
+/** Its identity is written into every segment and the high-water mark. */
+export interface SegmentsSpec extends RetentionLimits, KnownBuffer {
   kind: 'segments'
   /** Holds the buffer and nothing else; made when it is missing. */
   dir: string
@@ -28,12 +29,6 @@ export interface SegmentsSpec extends RetentionLimits {
   quarantineDir: string
   /** The feed's name; no two buffers of a process share one. */
   channel: string
-  /** Written into every segment and the high-water mark. Without one the buffer belongs to no data directory. */
-  identity?: BufferIdentity
-  /** The newest seq that anyone else has seen, lanes for example: no seq up to it is given out again. */
-  knownSeq?: number
-  /** New messages have at least this seq: the first of the epoch. */
-  nextSeqAtLeast?: number
 }
 
 export interface ScrubberData {

@@ -7,7 +7,7 @@ const [root = '', pipeId = '', throughSeq = ''] = process.argv.slice(2)
 const spec = { dir: path.join(root, 'buffer'), quarantineDir: path.join(root, 'quarantine') }
 const plain = { kind: 'segments', channel: 'read-program', maxBytes: 0, minFreeBytes: 0 } as const
 const limits = { segmentMaxBytes: 0, segmentMaxSeconds: 0, undeliveredHours: 0, deliveredHours: 0 }
-const reader = openBufferReader(
+const reader = await openBufferReader(
   { ...plain, ...limits, ...spec, deliveredMaxBytes: 0 },
   openLog({ level: 'fatal', format: 'json' }, 'read'),
 )

@@ -1,13 +1,10 @@
 /** The buffer as the fault programs use it: the one place here that knows how it is opened. */
 import path from 'node:path'
 import { v4, v7 } from 'uuid'
-import {
-  type BufferSpec,
-  makeRoomToOpen,
-  openBuffer,
-  openBufferFeed,
-  openBufferReader,
-} from '../../../src/buffer/open.ts'
+import { makeRoomToOpen, openBuffer } from '../../../src/buffer/open.ts'
+import { openSegmentFeed } from '../../../src/buffer/segments/feed.ts'
+import type { SegmentsSpec } from '../../../src/buffer/segments/protocol.ts'
+import { openSegmentReader } from '../../../src/buffer/segments/reader.ts'
 import { openLog } from '../../../src/log.ts'
 
 /** Tiny: a few messages fill a segment, a few segments the quota, so that rolls and drops come at once. */
@@ -57,7 +54,7 @@ export async function openStore(
   onFatal: (error: Error) => void,
 ): Promise<Store> {
   const [dir, quarantineDir] = [path.join(root, 'buffer'), path.join(root, 'quarantine')]
-  const spec: BufferSpec = {
+  const spec: SegmentsSpec = {
     ...{ kind: 'segments', channel: `faults-${v4()}`, dir, quarantineDir },
     ...tiny,
     ...settings,
@@ -65,8 +62,8 @@ export async function openStore(
   // As the daemon does.
   makeRoomToOpen(spec)
   const handle = await openBuffer(spec, { log: quiet, onFatal })
-  const feed = openBufferFeed(spec)
-  const reader = openBufferReader(spec, openLog(quiet, 'faults'))
+  const feed = openSegmentFeed(spec)
+  const reader = openSegmentReader(spec, openLog(quiet, 'faults'))
   return {
     append(pipeId, text, key) {
       const plain = { pipeId, msgId: v7(), receivedMs: Date.now(), recordCount: 1, body: Buffer.from(text) }

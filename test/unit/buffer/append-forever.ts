@@ -44,7 +44,7 @@ const buffer = await openBuffer(spec, {
     process.exit(70)
   },
 })
-const feed = openBufferFeed(spec)
+const feed = await openBufferFeed(spec)
 say('open')
 let next = task.from
 

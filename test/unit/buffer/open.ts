@@ -14,14 +14,17 @@ import type {
   OpenBuffer,
   StoredMessage,
 } from '../../../src/buffer/buffer.ts'
-import { type BufferSpec, openBuffer, openBufferFeed, openBufferReader } from '../../../src/buffer/open.ts'
+import { openBuffer } from '../../../src/buffer/open.ts'
+import { openSegmentFeed } from '../../../src/buffer/segments/feed.ts'
+import type { SegmentsSpec } from '../../../src/buffer/segments/protocol.ts'
+import { openSegmentReader } from '../../../src/buffer/segments/reader.ts'
 import { openLog } from '../../../src/log.ts'
 
 export const KiB = 1024
 export const MiB = 1024 * KiB
 export const quiet = { level: 'fatal', format: 'json' } as const
 
-export type Overrides = Partial<Omit<BufferSpec, 'kind' | 'dir' | 'quarantineDir'>>
+export type Overrides = Partial<Omit<SegmentsSpec, 'kind' | 'dir' | 'quarantineDir'>>
 
 export interface OpenedBuffer {
   handle: OpenBuffer
@@ -36,7 +39,7 @@ export function temporaryDirectory(t: Test): string {
   return root
 }
 
-export function specAt(root: string, overrides: Overrides = {}): BufferSpec {
+export function specAt(root: string, overrides: Overrides = {}): SegmentsSpec {
   return {
     kind: 'segments',
     channel: `buffer-${v4()}`,
@@ -67,8 +70,8 @@ export async function openBufferAt(root: string, overrides: Overrides = {}): Pro
     throw error
   }
   const handle = await openBuffer(spec, { log: quiet, onFatal })
-  const reader = openBufferReader(spec, openLog(quiet, 'test'))
-  const feed = openBufferFeed(spec)
+  const reader = openSegmentReader(spec, openLog(quiet, 'test'))
+  const feed = openSegmentFeed(spec)
   let closing: Promise<void> | null = null
   const close = () => {
     closing ??= reader
@@ -81,7 +84,7 @@ export async function openBufferAt(root: string, overrides: Overrides = {}): Pro
 }
 
 export function openReaderAt(root: string): BufferReader {
-  return openBufferReader(specAt(root), openLog(quiet, 'test'))
+  return openSegmentReader(specAt(root), openLog(quiet, 'test'))
 }
 
 export const newPipeId = () => v4()

@@ -15,7 +15,7 @@ t.test('the stand-in answers as the real buffer does', async (t) => {
   const root = t.testdir()
   const spec = specAt(root)
   const real = await openBuffer(spec, { log: quiet, onFatal: (error) => t.fail(error.message) })
-  const reader = openBufferReader(spec, pino({ level: 'silent' }))
+  const reader = await openBufferReader(spec, pino({ level: 'silent' }))
   const standIn = new MemoryBuffer()
   const [a, b, never] = [randomUUID(), randomUUID(), randomUUID()]
   const start = Date.now()
