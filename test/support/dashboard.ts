@@ -5,9 +5,9 @@
 import assert from 'node:assert/strict'
 import { existsSync, readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
-import { createServer } from 'node:net'
 import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core'
 import { type DaemonOptions, startDaemon, type TestDaemon } from './daemon.ts'
+import { freePort } from './free-port.ts'
 
 export const password = 'correct horse battery'
 /** The machine may be busy: this only ends a test that hangs. */
@@ -120,13 +120,4 @@ export async function axeFindings(page: Page): Promise<string[]> {
   return found
     .filter(({ impact }) => impact === 'serious' || impact === 'critical')
     .map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html).join(' | ')}`)
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer()
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const address = server.address()
-  await new Promise((resolve) => server.close(resolve))
-  assert(address !== null && typeof address === 'object')
-  return address.port
 }

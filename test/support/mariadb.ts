@@ -4,10 +4,10 @@
  */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { chmodSync, chownSync, existsSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createConnection, type RowDataPacket } from 'mysql2/promise'
+import { freePort } from './free-port.ts'
 import { until } from './until.ts'
 
 export interface MariadbOptions {
@@ -235,13 +235,4 @@ function selfSignedPair(dir: string, account: Account | null): string[] {
   )
   if (account !== null) for (const file of [key, cert]) chownSync(file, account.uid, account.gid)
   return [`--ssl-key=${key}`, `--ssl-cert=${cert}`]
-}
-
-async function freePort(): Promise<number> {
-  const probe = createServer()
-  await new Promise<void>((resolve) => probe.listen(0, '127.0.0.1', resolve))
-  const address = probe.address()
-  await new Promise((resolve) => probe.close(resolve))
-  if (address === null || typeof address === 'string') throw new Error('no free port')
-  return address.port
 }

@@ -13,6 +13,8 @@ export type ProxyMode =
   | { kind: 'black_hole' }
   /** From now on nothing passes on existing connections either, but they stay open: a half-open connection. */
   | { kind: 'freeze' }
+  /** Nothing passes until another mode is set; then everything that was held does: a network that is gone for a while. */
+  | { kind: 'hold' }
   /** One byte a second from the server. */
   | { kind: 'trickle' }
   /** Cut after this many bytes from the server. */
@@ -26,6 +28,8 @@ export interface TcpProxy {
   port: number
   /** Holds for new connections and for what existing ones carry next. */
   setMode(mode: ProxyMode): void
+  /** Resets the connections that are open now. */
+  cut(): void
   /** Connections that are open now. */
   connections(): number
   /** Connections made so far. */
@@ -78,6 +82,8 @@ export async function startProxy(
       end()
     })
     upstream.on('data', carry)
+    // A `data` listener makes a stream flow.
+    if (mode.kind === 'hold') for (const socket of pair) socket.pause()
   })
 
   function replyCarrier(client: Socket, cut: () => void): (chunk: Buffer) => void {
@@ -124,6 +130,16 @@ export async function startProxy(
     port: (server.address() as AddressInfo).port,
     setMode(next) {
       mode = next
+      for (const socket of [...pairs].flat()) {
+        if (next.kind === 'hold') socket.pause()
+        else socket.resume()
+      }
+    },
+    cut() {
+      for (const [client, upstream] of pairs) {
+        client.resetAndDestroy()
+        upstream.destroy()
+      }
     },
     connections: () => pairs.size,
     accepted: () => accepted,
