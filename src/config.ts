@@ -6,6 +6,7 @@ import { readFileSync } from 'node:fs'
 import path from 'node:path'
 import ipaddr from 'ipaddr.js'
 import { parse as parseToml, TomlError } from 'smol-toml'
+import { databaseUrl, natsServers, shownUrl } from './server-urls.ts'
 import {
   type ListenAddress,
   type SettingDefinition,
@@ -70,7 +71,27 @@ export function loadSettings(sources: SettingSources): LoadedSettings {
     settings[definition.key] = parseSetting(definition, given, label)
     origins[definition.key] = origin
   }
-  return { settings: settings as unknown as Settings, origins, file }
+  const loaded = settings as unknown as Settings
+  requireBothServers(loaded)
+  return { settings: loaded, origins, file }
+}
+
+/** Metadata and buffer are both of this machine or both of the cluster. */
+function requireBothServers(settings: Settings): void {
+  const keys = ['metadata.url', 'buffer.nats'] as const
+  const [missing, ...others] = keys.filter((key) => settings[key] === null)
+  if (missing === undefined || others.length > 0) return
+  const [given] = keys.filter((key) => key !== missing)
+  throw new ConfigError(
+    `${missing}: is not set, but ${given} is: a node of a cluster needs both, a single machine neither`,
+  )
+}
+
+/** As it may be shown: without passwords. */
+export function shownSetting(key: string, value: unknown): unknown {
+  if (value === null) return null
+  if (key === 'metadata.url') return shownUrl(String(value))
+  return key === 'buffer.nats' ? (value as string[]).map(shownUrl) : value
 }
 
 function readSettingsFile(file: string): Map<string, unknown> {
@@ -133,6 +154,25 @@ function parseSetting(definition: SettingDefinition, value: unknown, label: stri
     case 'cidrs':
     case 'names':
       return parseList(definition.kind, value, label)
+    // What is wrong in these may be a password: it is not repeated.
+    case 'database_url':
+      return (
+        databaseUrl(value) ??
+        fault(`${label}: must be a URL such as postgres://user:password@host:5432/database`)
+      )
+    case 'nats_servers':
+      return (
+        natsServers(value) ??
+        fault(
+          `${label}: must be nats:// or tls:// URLs with commas, such as nats://a:4222,b:4222, with one user`,
+        )
+      )
+    case 'replicas':
+      if (['1', '3'].includes(String(value))) return Number(value)
+      throw new ConfigError(`${label}: must be 1 or 3, not ${show(value)}`)
+    case 'name':
+      if (typeof value === 'string' && definition.pattern?.test(value)) return value
+      throw new ConfigError(`${label}: must be ${definition.allowed}, not ${show(value)}`)
   }
 }
 
@@ -232,6 +272,10 @@ function parseList(kind: 'cidrs' | 'names', value: unknown, label: string): stri
     }
   }
   return list
+}
+
+function fault(message: string): never {
+  throw new ConfigError(message)
 }
 
 function show(value: unknown): string {

@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto'
 import type { KnownBuffer } from './buffer/buffer.ts'
 import type { BufferSpec } from './buffer/open.ts'
 import { current } from './contract/epochs.ts'
+import { clusterSettings, jetStreamSpec } from './data-dir/cluster-settings.ts'
 import type { DataDir } from './data-dir/data-dir.ts'
 import type { DriverSettings } from './destinations/driver.ts'
 import type { Surface } from './http/server.ts'
@@ -17,6 +18,8 @@ export function logSettings(settings: Settings): LogSettings {
 
 /** `channel` is this run's: two daemons of one process must not hear each other's commits. */
 export function bufferSpec(settings: Settings, dir: DataDir): BufferSpec {
+  const cluster = clusterSettings(settings)
+  if (cluster !== null) return jetStreamSpec(settings, cluster, dir.quarantineDir)
   return {
     kind: 'segments',
     channel: `buffer-${randomUUID()}`,

@@ -18,6 +18,10 @@ type Kind =
   | 'cidrs'
   | 'names'
   | 'enum'
+  | 'database_url'
+  | 'nats_servers'
+  | 'replicas'
+  | 'name'
 
 export interface SettingDefinition {
   key: string
@@ -27,6 +31,9 @@ export interface SettingDefinition {
   values?: readonly string[]
   min?: number
   max?: number
+  /** Of a name: which are allowed, and that in words. */
+  pattern?: RegExp
+  allowed?: string
   flag?: string
   /** Takes effect on SIGHUP, without a restart. */
   reloads?: boolean
@@ -236,6 +243,59 @@ export const settingDefinitions = [
     doc: 'How often sealed buffer files are read, slowly, and compared with their checksums; 0: never.',
   },
   {
+    key: 'buffer.nats',
+    env: 'PIPECTL_BUFFER_NATS',
+    kind: 'nats_servers',
+    fallback: null,
+    doc: 'Clustered mode, with metadata.url: the NATS servers whose JetStream holds the buffer, with commas. User and password may stand in it.',
+  },
+  {
+    key: 'buffer.nats_credentials',
+    env: 'PIPECTL_BUFFER_NATS_CREDENTIALS',
+    kind: 'path',
+    fallback: null,
+    doc: 'A NATS credentials file (.creds), where the servers want one.',
+  },
+  {
+    key: 'buffer.nats_ca',
+    env: 'PIPECTL_BUFFER_NATS_CA',
+    kind: 'path',
+    fallback: null,
+    doc: "PEM file with the CA of the NATS servers' certificates. Default: those of the system.",
+  },
+  {
+    key: 'metadata.url',
+    env: 'PIPECTL_METADATA_URL',
+    kind: 'database_url',
+    fallback: null,
+    doc: 'Clustered mode, with buffer.nats: the PostgreSQL database that holds the metadata, the same for every node. A password in it is shown nowhere.',
+  },
+  {
+    key: 'cluster.name',
+    env: 'PIPECTL_CLUSTER_NAME',
+    kind: 'name',
+    pattern: /^[a-z0-9_-]{1,32}$/,
+    allowed: '1 to 32 of a-z, 0-9, _ and -',
+    fallback: 'pipectl',
+    doc: "The cluster's name: part of the names of its stream and subjects in NATS. The same on every node.",
+  },
+  {
+    key: 'cluster.replicas',
+    env: 'PIPECTL_CLUSTER_REPLICAS',
+    kind: 'replicas',
+    fallback: 1,
+    doc: 'NATS servers that hold each message: 1, or 3 for no loss while two of three live. The same on every node.',
+  },
+  {
+    key: 'node.name',
+    env: 'PIPECTL_NODE_NAME',
+    kind: 'name',
+    pattern: /^[A-Za-z0-9._-]{1,64}$/,
+    allowed: '1 to 64 letters, digits, ., _ and -',
+    fallback: null,
+    doc: 'What this node is called in its cluster. Default: the name of this host.',
+  },
+  {
     key: 'delivery.max_in_flight_bytes',
     env: 'PIPECTL_DELIVERY_MAX_IN_FLIGHT_BYTES',
     kind: 'bytes',
@@ -406,6 +466,15 @@ export interface Settings {
   'buffer.delivered_hours': number
   'buffer.delivered_max_bytes': number
   'buffer.scrub_hours': number
+  /** URLs, each with its port; with user and password where they were given. */
+  'buffer.nats': string[] | null
+  'buffer.nats_credentials': string | null
+  'buffer.nats_ca': string | null
+  /** With user and password where they were given. Both this and `buffer.nats`, or neither. */
+  'metadata.url': string | null
+  'cluster.name': string
+  'cluster.replicas': 1 | 3
+  'node.name': string | null
   'delivery.max_in_flight_bytes': number
   'parked.days': number
   'parked.max_bytes': number

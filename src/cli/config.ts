@@ -20,7 +20,7 @@ export function addConfigCommand(program: Command): void {
         .option('-c, --config <file>', 'TOML file with settings of the daemon (PIPECTL_CONFIG)')
         .option('--origin', 'show where each value came from'),
     action: async (_, options) => {
-      const { ConfigError, formatAddress, loadSettings } = await import('../config.ts')
+      const { ConfigError, formatAddress, loadSettings, shownSetting } = await import('../config.ts')
       const load = () => {
         try {
           return loadSettings({ env: process.env, file: options.config })
@@ -34,7 +34,7 @@ export function addConfigCommand(program: Command): void {
       const rule = await ruleInEffect(loaded.settings)
       const daemon = Object.entries(loaded.settings).map(([setting, value]) => ({
         setting,
-        value: isAddress(value) ? formatAddress(value) : value,
+        value: isAddress(value) ? formatAddress(value) : shownSetting(setting, value),
         ...(setting === 'egress.private' && rule !== null ? { in_effect: rule } : {}),
         origin: originOf(loaded.origins[setting] ?? 'default', loaded.file),
       }))

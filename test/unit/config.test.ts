@@ -1,5 +1,6 @@
 import t from 'tap'
-import { ConfigError, formatAddress, loadSettings } from '../../src/config.ts'
+import { ConfigError, formatAddress, loadSettings, shownSetting } from '../../src/config.ts'
+import { clusterSettings } from '../../src/data-dir/cluster-settings.ts'
 import { settingDefinitions } from '../../src/settings.ts'
 
 t.test('without flag, environment and file every setting has its default', async (t) => {
@@ -69,6 +70,97 @@ t.test('a wrong setting is one line that names it and says what is allowed', asy
   t.throws(() => loadSettings({ file: `${dir}/b.toml` }), /not valid TOML at line 1/)
   t.throws(() => loadSettings({ file: `${dir}/c.toml` }), /^buffer\.max_bytes \(in .*\): must be a size/)
 })
+
+t.test('the servers of a cluster: URLs as people write them', async (t) => {
+  const url = 'postgres://pipectl:pw@db.example:5433/pipectl?sslmode=require'
+  const read = (nats: string) =>
+    loadSettings({ env: { PIPECTL_METADATA_URL: url, PIPECTL_BUFFER_NATS: nats } }).settings
+  t.equal(read('nats://a')['metadata.url'], url)
+  t.same(read('nats://a')['buffer.nats'], ['nats://a:4222'])
+  t.same(read('a, b:4333,[::1]')['buffer.nats'], ['nats://a:4222', 'nats://b:4333', 'nats://[::1]:4222'])
+  t.same(read('tls://me:p%40w@a,b')['buffer.nats'], ['tls://me:p%40w@a:4222', 'tls://b:4222'])
+  const dir = t.testdir({
+    'pipectl.toml': `[metadata]\nurl = "${url}"\n[buffer]\nnats = ["nats://a", "nats://b"]\n[cluster]\nreplicas = 3\n`,
+  })
+  const { settings } = loadSettings({ file: `${dir}/pipectl.toml` })
+  t.same(settings['buffer.nats'], ['nats://a:4222', 'nats://b:4222'])
+  t.match(settings, { 'cluster.replicas': 3, 'cluster.name': 'pipectl', 'node.name': null })
+  t.match(loadSettings({}).settings, { 'metadata.url': null, 'buffer.nats': null, 'cluster.replicas': 1 })
+})
+
+t.test('a wrong URL of a cluster is named, and not repeated: a password may be in it', async (t) => {
+  const good = { PIPECTL_METADATA_URL: 'postgres://a/b', PIPECTL_BUFFER_NATS: 'a' }
+  const wrong: [Record<string, string>, RegExp][] = [
+    [
+      { PIPECTL_METADATA_URL: 'mysql://me:hidden@a/b' },
+      /^PIPECTL_METADATA_URL: must be a URL such as postgres:/,
+    ],
+    [{ PIPECTL_METADATA_URL: 'postgres://me:hidden@a' }, /^PIPECTL_METADATA_URL: must be/],
+    [{ PIPECTL_METADATA_URL: 'postgres://me:hidden%@a/b' }, /^PIPECTL_METADATA_URL: must be/],
+    [{ PIPECTL_METADATA_URL: 'hidden' }, /^PIPECTL_METADATA_URL: must be/],
+    [{ PIPECTL_BUFFER_NATS: 'http://me:hidden@a' }, /^PIPECTL_BUFFER_NATS: must be nats:/],
+    [{ PIPECTL_BUFFER_NATS: 'nats://me:hidden@a,nats://you:hidden@b' }, /with one user$/],
+    [{ PIPECTL_BUFFER_NATS: 'a,,b' }, /^PIPECTL_BUFFER_NATS: must be/],
+    [{ PIPECTL_CLUSTER_REPLICAS: '2' }, /^PIPECTL_CLUSTER_REPLICAS: must be 1 or 3, not "2"$/],
+    [{ PIPECTL_CLUSTER_NAME: 'A b' }, /^PIPECTL_CLUSTER_NAME: must be 1 to 32 of a-z/],
+    [{ PIPECTL_NODE_NAME: 'a/b' }, /^PIPECTL_NODE_NAME: must be 1 to 64 letters/],
+  ]
+  for (const [env, message] of wrong) {
+    try {
+      loadSettings({ env: { ...good, ...env } })
+      t.fail(JSON.stringify(env))
+    } catch (error) {
+      t.type(error, ConfigError)
+      t.match((error as Error).message, message)
+      t.notMatch((error as Error).message, /hidden/)
+    }
+  }
+})
+
+t.test('metadata and buffer are both of a cluster, or neither', async (t) => {
+  t.throws(
+    () => loadSettings({ env: { PIPECTL_METADATA_URL: 'postgres://a/b' } }),
+    /^buffer\.nats: is not set, but metadata\.url is: a node of a cluster needs both, a single machine neither$/,
+  )
+  t.throws(
+    () => loadSettings({ env: { PIPECTL_BUFFER_NATS: 'a' } }),
+    /^metadata\.url: is not set, but buffer\.nats is/,
+  )
+})
+
+t.test('what is shown of the servers of a cluster has no password', async (t) => {
+  t.equal(
+    shownSetting('metadata.url', 'postgres://me:hidden@a:1/b?sslpassword=hidden&sslmode=require'),
+    'postgres://me:***@a:1/b?sslpassword=***&sslmode=require',
+  )
+  t.same(shownSetting('buffer.nats', ['nats://me:hidden@a:4222', 'nats://b:4222']), [
+    'nats://me:***@a:4222',
+    'nats://b:4222',
+  ])
+  t.equal(shownSetting('metadata.url', null), null)
+  t.equal(shownSetting('node.name', 'a'), 'a')
+})
+
+t.test(
+  'a node takes user and password out of the URLs of its NATS servers, and its name from the host',
+  async (t) => {
+    const env = { PIPECTL_METADATA_URL: 'postgres://me:pw@a/b', PIPECTL_BUFFER_NATS: 'nats://me:p%40w@a,b' }
+    const cluster = clusterSettings(loadSettings({ env }).settings)
+    t.match(cluster, {
+      name: 'pipectl',
+      replicas: 1,
+      metadata: { kind: 'postgresql', url: 'postgres://me:pw@a/b' },
+      nats: { servers: ['nats://a:4222', 'nats://b:4222'], user: 'me', password: 'p@w', caFile: null },
+    })
+    t.match(cluster?.nodeName, /^[A-Za-z0-9._-]+$/)
+    const named = { ...env, PIPECTL_NODE_NAME: 'node-a', PIPECTL_BUFFER_NATS: 'a' }
+    t.match(clusterSettings(loadSettings({ env: named }).settings), {
+      nodeName: 'node-a',
+      nats: { user: null, password: null, name: 'pipectl pipectl node-a' },
+    })
+    t.equal(clusterSettings(loadSettings({}).settings), null)
+  },
+)
 
 t.test('keys and environment variables are unique', async (t) => {
   const definitions = settingDefinitions

@@ -12,6 +12,7 @@ const everywhere = [
   'error-code.ts',
   'histogram.ts',
   'quantities.ts',
+  'server-urls.ts',
   'settings.ts',
   'log.ts',
   'node-bugs.ts',
@@ -69,6 +70,7 @@ const allowed: Record<string, string[]> = {
   'data-dir': [
     'contract',
     'metadata',
+    'nats',
     'buffer',
     'destinations/driver.ts',
     'destinations/egress-addresses.ts',
@@ -124,6 +126,7 @@ const composing: Record<string, string[] | 'everything'> = {
     'buffer/buffer.ts',
     'buffer/open.ts',
     'contract',
+    'data-dir/cluster-settings.ts',
     'data-dir/data-dir.ts',
     'destinations/driver.ts',
     'http/server.ts',
