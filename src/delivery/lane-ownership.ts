@@ -1,16 +1,26 @@
 /**
  * Which lanes this process may run. The unit is the pipe: one process owns all of a pipe's lanes at a time.
  *
- * The epoch grows with every change of owner, and every save of a lane carries it: a process that lost a pipe without
- * noticing cannot overwrite what its successor saved (`LaneOwnershipLostError`).
+ * The epoch grows with every change of owner. A lane that is opened raises the epoch of its row first, and every save of it
+ * carries the epoch: a process that lost a pipe without noticing can save nothing any more (`LaneOwnershipLostError`).
  */
 export interface LaneOwnership {
-  /** The epoch under which this process owns the pipe; null: it does not. */
+  /**
+   * The epoch under which this process owns the pipe; null: it does not. Asked before every attempt: what is true now may
+   * have ended while the process stood still.
+   */
   owned(pipeId: string): number | null
   /** The pipe is this process's from now on: its lanes are loaded and started. */
   onGained(listener: (pipeId: string) => void): void
   /** The pipe is another's from now on: its lanes stop without saving. */
   onLost(listener: (pipeId: string) => void): void
+  /**
+   * Another process shall have the pipe, and gets it when the listener resolves: its lanes finish what is under way, as far as
+   * that takes no longer than `graceMs`, and save. `owned` is null from then on.
+   */
+  onReleased(listener: (pipeId: string, graceMs: number) => Promise<void>): void
+  /** The pipe was made or changed: resolves when it has its owner, as far as that is for this process to see to. */
+  changed(pipeId: string): Promise<void>
 }
 
 /** One process alone: everything is its own, always. */
@@ -18,4 +28,6 @@ export const ownsEverything: LaneOwnership = {
   owned: () => 1,
   onGained: () => {},
   onLost: () => {},
+  onReleased: () => {},
+  changed: async () => {},
 }

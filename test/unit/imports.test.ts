@@ -25,7 +25,13 @@ const allowed: Record<string, string[]> = {
   nats: [],
   buffer: ['contract', 'nats'],
   destinations: ['contract', 'buffer/buffer.ts', 'buffer/record-text.ts'],
-  metadata: ['contract', 'delivery/lane-state.ts', 'delivery/parked.ts', 'directory/directory.ts'],
+  metadata: [
+    'contract',
+    'cluster/cluster-store.ts',
+    'delivery/lane-state.ts',
+    'delivery/parked.ts',
+    'directory/directory.ts',
+  ],
   directory: ['contract', 'metadata/store.ts', 'metadata/key-tokens.ts'],
   ingest: ['contract', 'directory', 'buffer/buffer.ts', 'buffer/record-text.ts', 'metadata/store.ts'],
   delivery: [

@@ -19,6 +19,8 @@ class Owner implements LaneOwnership {
   onLost(listener: (pipeId: string) => void): void {
     this.#lost = listener
   }
+  onReleased(): void {}
+  async changed(): Promise<void> {}
   gain(pipeId: string, epoch: number): void {
     this.#epochs.set(pipeId, epoch)
     this.#gained(pipeId)

@@ -1,0 +1,140 @@
+/**
+ * What nodes of a cluster share in the metadata database: who is there, which changes each has seen, which node delivers
+ * which pipe. Kept by metadata as `metadata.cluster`.
+ *
+ * Time: every `…expires…` is set and compared by the database, with its own clock. A node never compares its clock with
+ * another's; what it knows of its own leases it measures on its monotonic clock, from before the request was sent, so it
+ * believes in a lease for a shorter time than the database does.
+ *
+ * A lease that is over never comes back: whoever finds it expired removes its row (waiting for a renewal that is under way,
+ * which then wins), a renewal of a removed row renews nothing, and the next lease has another id. So "its row is gone"
+ * is final, and the one condition under which what a lease held may be taken.
+ *
+ *   lease of a node      ── heartbeat of main: accepts requests, holds duties
+ *   lease of a worker    ── heartbeat of the delivery thread: holds pipes
+ */
+import type { Change } from '../metadata/changes.ts'
+
+/** How long a lease is valid after it was renewed, by the database's clock. */
+export const leaseMs = 6_000
+/** So much before that its holder stops believing in it. */
+export const leaseMarginMs = 1_000
+
+export interface NodeEntry {
+  /** Of one run of the process. */
+  nodeId: string
+  /** As configured; unique only if the operator sees to it. */
+  name: string
+  version: string
+  /** Where it listens, for people; null: not known. */
+  address: string | null
+}
+
+export interface NodeRecord extends NodeEntry {
+  /** By the database's clock, ms since the epoch. */
+  startedMs: number
+  /** How long it is still valid; 0: expired, and nobody has removed it yet. */
+  leftMs: number
+  /** The newest change that it has applied, with all before. */
+  seenChange: number
+  /** It hands its pipes over and takes none. */
+  isDraining: boolean
+  /** It delivers: its delivery thread has a valid lease. */
+  isDelivering: boolean
+  ownedPipes: number
+}
+
+/** One change of metadata with its place: whoever has seen a number has missed none below it. */
+export interface NumberedChange {
+  seq: number
+  change: Change
+}
+
+export interface OwnedPipe {
+  pipeId: string
+  /** Grows with every change of owner. */
+  epoch: number
+}
+
+/** A delivery thread with a valid lease. */
+export interface LiveWorker {
+  leaseId: string
+  nodeId: string
+  isDraining: boolean
+}
+
+/** A pipe whose owner is gone, or that has none yet. */
+export interface FreePipe {
+  pipeId: string
+  /** Of the owner that is gone: taking it over is a compare-and-set with this. */
+  heldBy: string | null
+}
+
+export interface ClusterStore {
+  /** The database's clock, ms since the epoch. */
+  now(): Promise<number>
+
+  readonly nodes: {
+    /** Joins under a new lease, having seen these changes. A node that is there already (its lease expired) is replaced. */
+    join(node: NodeEntry, leaseId: string, seenChange: number): Promise<void>
+    /**
+     * `forMs`: from now, at most `leaseMs`. False: the lease expired or is gone, and with it everything that was held under it;
+     * the node may join again.
+     */
+    renew(leaseId: string, forMs: number): Promise<boolean>
+    /** The node has applied this change and all before. */
+    seen(leaseId: string, seenChange: number): Promise<void>
+    leave(leaseId: string): Promise<void>
+    /** Those that are there or expired a moment ago, by name. */
+    list(): Promise<NodeRecord[]>
+    /** False: no such node. */
+    setDraining(nodeId: string, isDraining: boolean): Promise<boolean>
+    /** Removes nodes whose lease is over. */
+    removeExpired(): Promise<void>
+  }
+
+  readonly changes: {
+    /** The number of the newest change; 0: there was none. */
+    newest(): Promise<number>
+    /** After that number, in order, at most `limit`. Null: some of them are no longer kept; everything must be read again. */
+    since(seq: number, limit: number): Promise<NumberedChange[] | null>
+    /** Whether a node other than this one that is valid has not seen it yet. */
+    isAwaited(seq: number, exceptLeaseId: string): Promise<boolean>
+    /** Removes those that every valid node has seen and that are older than this. */
+    prune(olderThanMs: number): Promise<void>
+    /**
+     * Calls back when there may be something new: a change, or a node that has seen one. Best effort, from a connection of its
+     * own: notifications may be lost, so whoever waits looks from time to time. Returns how to end it.
+     */
+    listen(onNotified: () => void): () => Promise<void>
+  }
+
+  readonly pipes: {
+    /** The lease of a delivery thread. Earlier ones of the same node end: main runs one delivery thread at a time. */
+    join(nodeId: string, leaseId: string): Promise<void>
+    /** How many pipes it holds; null: the lease expired or is gone, and with it every pipe. */
+    renew(leaseId: string): Promise<number | null>
+    /** Ends the lease; its pipes are free. */
+    leave(leaseId: string): Promise<void>
+    /** Removes leases that are over. */
+    removeExpired(): Promise<void>
+    workers(): Promise<LiveWorker[]>
+    /** Pipes that nobody holds; `pipeId`: whether that one is among them. */
+    free(pipeId?: string): Promise<FreePipe[]>
+    /** Takes those that are still as they were found; of each with an epoch above all before. */
+    claim(leaseId: string, pipes: readonly FreePipe[]): Promise<OwnedPipe[]>
+    /** What the lease holds. */
+    held(leaseId: string): Promise<OwnedPipe[]>
+    /** Gives one up. */
+    release(leaseId: string, pipe: OwnedPipe): Promise<void>
+    /** By pipe, the node that delivers it. A pipe that nobody holds is left out. */
+    owners(): Promise<Map<string, string>>
+  }
+
+  /** What one node of all does: each by its name. */
+  readonly duties: {
+    /** True: the node whose lease this is has it, from before or from now on. */
+    claim(duty: string, leaseId: string): Promise<boolean>
+    release(duty: string, leaseId: string): Promise<void>
+  }
+}
