@@ -14,6 +14,7 @@ import type { ColumnMapping, DestinationStatus, DestinationType } from '../contr
 import type { ParkedReason } from '../contract/parked.ts'
 import type { GeoFieldKey } from '../contract/pipe.ts'
 import type { UserRole } from '../contract/user.ts'
+import { StorageUnavailableError } from '../error-code.ts'
 import type { Decided } from './store.ts'
 
 export type Flag = 0 | 1
@@ -410,15 +411,22 @@ export interface OpenedDatabase {
   version(): Promise<string>
   /** Throws when a commit would not be durable. Called after the first write. */
   assertDurable(): void
+  /**
+   * Runs what brings the tables up to date, on a connection that waits for other processes which do so and has no limit of
+   * time for a statement.
+   */
+  prepare<T>(work: (db: Connection) => Promise<T>): Promise<T>
+  /** What ended the opening, as a ConfigError where somebody has to put something right. */
+  openingError(error: unknown): unknown
 }
 
 /**
  * Another transaction changed what this one had read: nothing of it was stored, and it may run again. Thrown by a
  * dialect of a database that lets write transactions run side by side.
  */
-export class WriteConflictError extends Error {
+export class WriteConflictError extends StorageUnavailableError {
   constructor(cause: unknown) {
-    super('metadata: another transaction changed the same rows', { cause })
+    super('metadata: another transaction changed the same rows', cause)
     this.name = 'WriteConflictError'
   }
 }

@@ -64,7 +64,7 @@ export async function openMetadata(
     await prepare(opened, sealer, now(), onNoSpace)
   } catch (error) {
     await db.destroy()
-    throw error
+    throw opened.openingError(error)
   }
   let closing: Promise<void> | undefined
   const whole = {
@@ -110,8 +110,10 @@ export async function openMetadata(
 }
 
 async function openDatabase(spec: MetadataSpec): Promise<OpenedDatabase> {
-  if (spec.kind === 'postgresql') throw new Error('no metadata of kind postgresql')
-  return await openSqliteDatabase(spec.file)
+  if (spec.kind === 'sqlite') return await openSqliteDatabase(spec.file)
+  // Whoever keeps metadata in a file loads nothing of it.
+  const { openPostgresDatabase } = await import('./postgresql/open.ts')
+  return await openPostgresDatabase(spec.url)
 }
 
 const aCommand: Actor = { kind: 'local', id: null, name: null, address: null, operation: null }
@@ -124,16 +126,18 @@ async function close(db: Connection): Promise<void> {
 
 /** One transaction: tables up to date, sealing key right, or everything as it was. Then a write. */
 async function prepare(
-  { db, label, assertDurable }: OpenedDatabase,
+  { db, label, assertDurable, prepare: alone }: OpenedDatabase,
   sealer: Sealer,
   now: number,
   onNoSpace: (error: StorageUnavailableError) => void,
 ): Promise<void> {
-  await inWriteTransaction(db, async (trx) => {
-    const wasThere = await migrate(trx, label, now)
-    await requireIdentity(trx, wasThere)
-    await checkSealingKey(trx, sealer, label)
-  })
+  await alone((connection) =>
+    inWriteTransaction(connection, async (trx) => {
+      const wasThere = await migrate(trx, label, now)
+      await requireIdentity(trx, wasThere)
+      await checkSealingKey(trx, sealer, label)
+    }),
+  )
   try {
     await writeLastOpened(db, now)
   } catch (error) {

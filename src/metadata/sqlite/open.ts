@@ -21,5 +21,8 @@ export async function openSqliteDatabase(file: string): Promise<OpenedDatabase> 
       return `${rows[0]?.own}.${rows[0]?.others}`
     },
     assertDurable: () => assertFullSync(database),
+    // Its write transactions wait for each other.
+    prepare: (work) => work(db),
+    openingError: (error) => error,
   }
 }

@@ -1,0 +1,74 @@
+/**
+ * The few connections of one thread. Each is opened when it is needed, kept while it is alive, and whoever finds all of
+ * them in use waits in line. A session that has died is not used again; nothing is retried here.
+ */
+import { StorageUnavailableError } from '../../error-code.ts'
+import type { Session } from './session.ts'
+
+/** How long somebody waits for a connection: what SQLite gives a locked file. */
+const waitMs = 10_000
+
+type Waiting = (session: Promise<Session>) => void
+
+export class SessionPool {
+  readonly #open: () => Promise<Session>
+  readonly #most: number
+  readonly #idle: Session[] = []
+  readonly #waiting: Waiting[] = []
+  #used = 0
+  #onEmpty: (() => void) | null = null
+
+  constructor(open: () => Promise<Session>, most: number) {
+    this.#open = open
+    this.#most = most
+  }
+
+  /** Rejects with the pg client's error, or StorageUnavailableError when all stay in use. */
+  acquire(): Promise<Session> {
+    if (this.#used < this.#most) return this.#take()
+    return new Promise((resolve, reject) => {
+      const timer = setTimeout(() => {
+        this.#waiting.splice(this.#waiting.indexOf(waiting), 1)
+        reject(new StorageUnavailableError(`metadata: no connection was free for ${waitMs / 1000} s`))
+      }, waitMs)
+      const waiting: Waiting = (session) => {
+        clearTimeout(timer)
+        resolve(session)
+      }
+      this.#waiting.push(waiting)
+    })
+  }
+
+  /** A dead one is closed. */
+  release(session: Session): void {
+    if (session.isDead) void session.close()
+    else this.#idle.push(session)
+    this.#free()
+  }
+
+  /** Resolves when everything under way has ended and every connection is closed. */
+  async close(): Promise<void> {
+    if (this.#used > 0) await new Promise<void>((resolve) => (this.#onEmpty = resolve))
+    await Promise.all(this.#idle.splice(0).map((session) => session.close()))
+  }
+
+  async #take(): Promise<Session> {
+    this.#used += 1
+    for (let session = this.#idle.pop(); session !== undefined; session = this.#idle.pop()) {
+      if (!session.isDead) return session
+      void session.close()
+    }
+    try {
+      return await this.#open()
+    } catch (error) {
+      this.#free()
+      throw error
+    }
+  }
+
+  #free(): void {
+    this.#used -= 1
+    this.#waiting.shift()?.(this.#take())
+    if (this.#used === 0) this.#onEmpty?.()
+  }
+}
