@@ -91,10 +91,14 @@ export function appendToFrame(frame: OpenFrame, message: NewMessage): void {
 }
 
 /** The frame's messages in the order they were appended. */
-export function* readFrame(frame: Frame): Generator<FramedMessage> {
-  const buffer = Buffer.from(frame.buffer, 0, frame.length)
+export function readFrame(frame: Frame): Generator<FramedMessage> {
+  return readFramed(Buffer.from(frame.buffer, 0, frame.length), frame.count)
+}
+
+/** The messages of a whole frame, each body a view into it. Throws when the frame has another length than its messages. */
+export function* readFramed(buffer: Buffer<ArrayBuffer>, count: number): Generator<FramedMessage> {
   let at = 0
-  for (let index = 0; index < frame.count; index += 1) {
+  for (let index = 0; index < count; index += 1) {
     const keyStart = at + headBytes
     const hashStart = keyStart + buffer.readUInt16LE(at + 20)
     const bodyStart = hashStart + buffer.readUInt16LE(at + 22)
@@ -107,11 +111,11 @@ export function* readFrame(frame: Frame): Generator<FramedMessage> {
       idempotencyKey: hashStart === keyStart ? null : buffer.toString('utf8', keyStart, hashStart),
       bodyHash: bodyStart === hashStart ? null : buffer.toString('latin1', hashStart, bodyStart),
       crc: buffer.readUInt32LE(at + 4),
-      body: new Uint8Array(frame.buffer, bodyStart, bodyEnd - bodyStart),
+      body: new Uint8Array(buffer.buffer, buffer.byteOffset + bodyStart, bodyEnd - bodyStart),
     }
     at = bodyEnd
   }
-  assert(at === frame.length, 'a frame ends with its last message')
+  assert(at === buffer.length, 'a frame ends with its last message')
 }
 
 function grow(frame: OpenFrame, neededBytes: number): void {
