@@ -5,6 +5,7 @@
 import { readFileSync } from 'node:fs'
 import type { ConnectionOptions, NatsConnection } from '@nats-io/transport-node'
 import { ConfigError } from '../config.ts'
+import { StorageUnavailableError } from '../error-code.ts'
 
 /** Plain data, for any thread. */
 export interface NatsSpec {
@@ -27,8 +28,8 @@ const reconnectWaitMs = 250
 const pingIntervalMs = 2_000
 
 /**
- * Connects, and from then on again whenever the connection is lost, for as long as it is not closed. Throws ConfigError when no
- * server is there, or they do not let us in: one line, without a secret.
+ * Connects, and from then on again whenever the connection is lost, for as long as it is not closed. Throws
+ * StorageUnavailableError when no server answers, ConfigError when they do not let us in: one line, without a secret.
  */
 export async function connectNats(spec: NatsSpec): Promise<NatsConnection> {
   const { connect, credsAuthenticator, errors } = await import('@nats-io/transport-node')
@@ -61,8 +62,17 @@ export async function connectNats(spec: NatsSpec): Promise<NatsConnection> {
     const all = [error, ...errorsOfEach]
     const isRefusal = (one: unknown) => one instanceof errors.AuthorizationError
     const telling = all.find(isRefusal) ?? all.find((one) => isAboutCertificate(errorCode(one))) ?? error
-    throw new ConfigError(reasonOf(telling, isRefusal(telling), spec), telling)
+    throw connectError(telling, isRefusal(telling), spec)
   }
+}
+
+function connectError(error: unknown, isRefused: boolean, spec: NatsSpec): Error {
+  const reason = whatToCorrect(error, isRefused, spec)
+  if (reason !== null) return new ConfigError(reason, error)
+  return new StorageUnavailableError(
+    `buffer.nats: no server answers at ${spec.servers.join(', ')}: ${errorText(error)}`,
+    error,
+  )
 }
 
 /** Why this server alone cannot be used; null: it can. */
@@ -92,7 +102,8 @@ function readFile(setting: string, file: string): Buffer {
   }
 }
 
-function reasonOf(error: unknown, isRefused: boolean, spec: NatsSpec): string {
+/** Null: nothing, the servers may come. */
+function whatToCorrect(error: unknown, isRefused: boolean, spec: NatsSpec): string | null {
   const { servers, user, credentialsFile, caFile } = spec
   const where = servers.join(', ')
   if (credentialsFile !== null && errorText(error) === 'unable to parse credentials')
@@ -108,7 +119,7 @@ function reasonOf(error: unknown, isRefused: boolean, spec: NatsSpec): string {
     return `buffer.nats_ca: the certificate of ${where} is not verified by ${caFile === null ? "the system's CAs (set buffer.nats_ca to the file of its own)" : caFile}: ${errorText(error)}`
   if (errorText(error).includes("'tls'"))
     return `buffer.nats: ${where} offers no TLS, and ${caFile === null ? 'tls:// asks' : 'buffer.nats_ca asks'} for it`
-  return `buffer.nats: no server answers at ${where}: ${errorText(error)}`
+  return null
 }
 
 /** What Node calls a certificate that is not the right one, or not verified. */
