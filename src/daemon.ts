@@ -13,7 +13,8 @@
 import { keepRoomToOpen, makeRoomToOpen } from './buffer/open.ts'
 import { requireSoundSqlite } from './buffer/segments/sqlite-version.ts'
 import { formatAddress, type SettingOrigin } from './config.ts'
-import { dataDirAt, requirePrivate, requireSetUp } from './data-dir/data-dir.ts'
+import { clusterSettings } from './data-dir/cluster-settings.ts'
+import { dataDirAt, requireDirectory } from './data-dir/data-dir.ts'
 import { lockDataDir } from './data-dir/lock.ts'
 import { markRunning } from './data-dir/run-marker.ts'
 import { startHousekeeping } from './housekeeping.ts'
@@ -39,6 +40,7 @@ import { bufferSpec, logSettings } from './part-settings.ts'
 import { openServiceManager } from './service-manager.ts'
 import type { Settings } from './settings.ts'
 import { ShutdownSteps } from './shutdown-steps.ts'
+import { startWhenReachable } from './start-when-reachable.ts'
 import { startWhenSpace } from './start-when-space.ts'
 import { inWords } from './storage-error.ts'
 
@@ -72,8 +74,11 @@ export async function runDaemon(settings: Settings, options: DaemonOptions): Pro
   const untilStopped = () => (stopped ??= stopSignal())
   const daemon = await startWhenSpace(
     async () => {
-      shutdown = new ShutdownSteps(log)
-      return await startDaemon(settings, { ...options, log, shutdown })
+      const start = async () => {
+        shutdown = new ShutdownSteps(log)
+        return await startDaemon(settings, { ...options, log, shutdown })
+      }
+      return clusterSettings(settings) === null ? await start() : await startWhenReachable(start, log)
     },
     { directory: settings.data_dir, log, serviceManager, stopSignal: untilStopped },
   )
@@ -158,14 +163,13 @@ async function openParts(settings: Settings, context: StartContext): Promise<Dae
   // First of all: on a disk filled to the last byte nothing below would open.
   makeRoomToOpen(spec)
   await context.setUp?.()
-  requireSetUp(dir)
-  requirePrivate(dir)
+  requireDirectory(settings)
   shutdown.set('release data directory', lockDataDir(dir))
   const marker = markRunning(dir.root, Date.now(), (err) => context.log.warn({ err }, 'daemon.not_marked'))
   shutdown.set('note the stop', () => marker.stop())
   const followsCrash = marker.crash !== null
   if (followsCrash) context.log.warn('daemon.restarted_after_crash')
-  const stores = await openStores(settings, dir, spec, context)
+  const stores = await openStores(settings, spec, context)
   const accounting = await openAccounting(stores, context)
   startHousekeeping({ ...stores, ...accounting }, settings['parked.days'], context)
   const clientIp = createClientIp(settings.trusted_proxies)

@@ -7,7 +7,7 @@ import type { OpenBuffer } from './buffer/buffer.ts'
 import { type BufferSpec, openBuffer } from './buffer/open.ts'
 import type { SettingOrigin } from './config.ts'
 import type { AuditEntry } from './contract/audit.ts'
-import { type DataDir, metadataSpec, openDataDirMetadata, requireWorkspace } from './data-dir/data-dir.ts'
+import { metadataSpec, openDataDirMetadata, requireWorkspace } from './data-dir/data-dir.ts'
 import { type DeliveryHandle, openDelivery } from './delivery/delivery-proxy.ts'
 import type { DriverSettings, EgressPolicy } from './destinations/driver.ts'
 import { type Authenticate, createAuthenticate } from './directory/authenticate.ts'
@@ -60,7 +60,6 @@ export interface Stores {
 /** Metadata, the buffer with its writer thread, and the delivery worker with every lane. */
 export async function openStores(
   settings: Settings,
-  dir: DataDir,
   bare: BufferSpec,
   context: StartContext,
 ): Promise<Stores> {
@@ -76,7 +75,7 @@ export async function openStores(
     endWatch()
     return metadata.close()
   })
-  await requireWorkspace(dir, metadata)
+  await requireWorkspace(settings, metadata)
   await workspaces.refresh()
   const drivers = driverSettings(settings, workspaces.memory)
   if (drivers.egress.private === 'auto')
@@ -92,7 +91,7 @@ export async function openStores(
   shutdown.set('drain ingest', () => buffer.appender.drain())
   const delivery = await openDelivery({
     buffer: spec,
-    metadata: metadataSpec(dir),
+    metadata: metadataSpec(settings),
     stored: metadata,
     sealingKey,
     driverSettings: drivers,

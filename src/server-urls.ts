@@ -8,7 +8,7 @@ const natsPort = 4222
 export function databaseUrl(value: unknown): string | null {
   const url = typeof value === 'string' ? parse(value.trim()) : null
   if (url === null || !['postgres:', 'postgresql:'].includes(url.protocol)) return null
-  return url.hostname !== '' && /^\/[^/]+$/.test(url.pathname) && url.hash === '' ? url.href : null
+  return /^\/[^/]+$/.test(url.pathname) && url.hash === '' ? url.href : null
 }
 
 /**

@@ -2,6 +2,7 @@
  * The daemon's own commands: `serve`, `init`, `workspaces create`. Their flags are made from the settings table, so that
  * they cannot differ from it. What a command does is imported when it runs.
  */
+import { rmSync } from 'node:fs'
 import { Command } from 'commander'
 import { formatAddress, type LoadedSettings, loadSettings } from '../config.ts'
 import type { CreatedWorkspace } from '../data-dir/data-dir.ts'
@@ -137,9 +138,11 @@ async function setUpWhereNeeded(settings: Settings): Promise<void> {
   )
   const dir = dataDirAt(settings.data_dir)
   const hasTerminal = process.stderr.isTTY === true
+  let isWritten = false
   try {
     const created = await setUpDataDir(settings, process.env, (apiKey) => {
-      if (!hasTerminal) writeFirstKey(dir, apiKey)
+      isWritten = !hasTerminal
+      if (isWritten) writeFirstKey(dir, apiKey)
     })
     const setupUrl = setupUrlOf(created, settings)
     if (hasTerminal) {
@@ -156,6 +159,8 @@ async function setUpWhereNeeded(settings: Settings): Promise<void> {
     )
   } catch (error) {
     if (!(error instanceof AlreadySetUpError)) throw error
+    // Another node of the cluster was quicker: this key was never valid.
+    if (isWritten) rmSync(dir.firstKeyFile, { force: true })
   }
 }
 

@@ -21,7 +21,12 @@ const dataDirProblems: Record<DataDirProblem, number> = {
   damaged: exitCodes.failed,
 }
 
-const tryAgainErrors = new Set(['DataDirInUseError', 'AddressInUseError'])
+const tryAgainErrors = new Set([
+  'AddressInUseError',
+  'DataDirInUseError',
+  'ServersUnreachableError',
+  'StorageUnavailableError',
+])
 
 /** Prints the error and returns the exit code. Expected errors are one line; only our own bugs show a stack. */
 export function reportFailure(error: unknown): number {

@@ -8,6 +8,8 @@
  *   buffer/        the log of accepted messages
  *   quarantine/    damaged messages, put aside
  *   daemon.lock    held by the running daemon (lock.ts)
+ *
+ * A node of a cluster keeps metadata and buffer elsewhere: node-dir.ts.
  */
 import { chmodSync, existsSync, mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
@@ -19,9 +21,11 @@ import { type MetadataOptions, openMetadata } from '../metadata/open.ts'
 import { loadSealingKey } from '../metadata/sealing-key.ts'
 import type { Metadata, MetadataSpec } from '../metadata/store.ts'
 import type { Settings } from '../settings.ts'
+import { clusterSettings } from './cluster-settings.ts'
 import { DataDirError } from './errors.ts'
 import { firstSetupLink } from './first-setup-link.ts'
 import { requireMatchingStores } from './matching-stores.ts'
+import { clusterNotSetUp, copyKey, isClusterSetUp, nodeFiles, requireNoStores } from './node-dir.ts'
 
 export interface DataDir {
   root: string
@@ -33,10 +37,10 @@ export interface DataDir {
   firstLinkFile: string
 }
 
-/** The data directory was set up before: init changes nothing. */
+/** The data directory, or the cluster, was set up before: init changes nothing. */
 export class AlreadySetUpError extends Error {
-  constructor(root: string) {
-    super(`data directory ${root} is already set up; nothing was changed`)
+  constructor(what: string) {
+    super(`${what} is already set up; nothing was changed`)
     this.name = 'AlreadySetUpError'
   }
 }
@@ -53,9 +57,10 @@ export function dataDirAt(root: string): DataDir {
   }
 }
 
-/** Where the metadata of this directory is: what each thread opens. */
-export function metadataSpec(dir: DataDir): MetadataSpec {
-  return { kind: 'sqlite', file: dir.metadataFile }
+/** Where the metadata is: what each thread opens. */
+export function metadataSpec(settings: Settings): MetadataSpec {
+  const { metadataFile } = dataDirAt(settings.data_dir)
+  return clusterSettings(settings)?.metadata ?? { kind: 'sqlite', file: metadataFile }
 }
 
 /** What `init` and `workspaces create` print; the full key is seen here once and never again. */
@@ -81,9 +86,18 @@ export async function setUpDataDir(
   const dir = dataDirAt(settings.data_dir)
   createDirectory(dir)
   const { metadata } = await openDataDirMetadata(settings, env, { create: true })
+  const requireNew = async () => {
+    if ((await metadata.workspaces.list()).length === 0) return
+    const cluster = clusterSettings(settings)
+    throw new AlreadySetUpError(cluster ? `the cluster ${cluster.name}` : `data directory ${dir.root}`)
+  }
   try {
-    if ((await metadata.workspaces.list()).length > 0) throw new AlreadySetUpError(dir.root)
+    await requireNew()
     return await createWorkspace(metadata, 'default', keep)
+  } catch (error) {
+    // Another node of the cluster was quicker.
+    await requireNew()
+    throw error
   } finally {
     await metadata.close()
   }
@@ -131,7 +145,8 @@ export function makeDirectory(directory: string): void {
 export function requirePrivate({ root, metadataFile }: DataDir): void {
   if ((statSync(root).mode & 0o077) === 0) return
   const instead = `give a directory inside it, such as ${path.join(root, 'pipectl')}, which is then made`
-  if (!existsSync(metadataFile) && readdirSync(root).some((name) => name !== 'lost+found'))
+  const ours = new Set(['lost+found', ...nodeFiles])
+  if (!existsSync(metadataFile) && readdirSync(root).some((name) => !ours.has(name)))
     throw new ConfigError(`data_dir: ${root} is open to other users and holds other files; ${instead}`)
   try {
     chmodSync(root, 0o700)
@@ -173,6 +188,18 @@ export async function createWorkspace(
   return { ...ids, api_key: apiKey, setup_path }
 }
 
+/** Before a daemon opens anything in it. Throws ConfigError unless it is set up; a node's is made where it is missing. */
+export function requireDirectory(settings: Settings): void {
+  const dir = dataDirAt(settings.data_dir)
+  if (clusterSettings(settings) === null) {
+    requireSetUp(dir)
+    requirePrivate(dir)
+  } else {
+    requireNoStores(dir)
+    createDirectory(dir)
+  }
+}
+
 /** Throws ConfigError unless `init` has made the metadata file. */
 export function requireSetUp(dir: DataDir): void {
   if (existsSync(dir.metadataFile)) return
@@ -181,10 +208,11 @@ export function requireSetUp(dir: DataDir): void {
 }
 
 /** Throws ConfigError when `init` was cut short: the first key was never made. */
-export async function requireWorkspace(dir: DataDir, metadata: Metadata): Promise<void> {
-  if ((await metadata.workspaces.list()).length === 0) {
-    throw notSetUp(dir, 'has no workspace and no API key: its set-up was not finished')
-  }
+export async function requireWorkspace(settings: Settings, metadata: Metadata): Promise<void> {
+  if ((await metadata.workspaces.list()).length > 0) return
+  const what = 'has no workspace and no API key: its set-up was not finished'
+  if (clusterSettings(settings) !== null) throw clusterNotSetUp(what)
+  throw notSetUp(dataDirAt(settings.data_dir), what)
 }
 
 function notSetUp({ root }: DataDir, what: string): ConfigError {
@@ -198,8 +226,8 @@ export interface OpenOptions extends Pick<MetadataOptions, 'onNoSpace' | 'onAudi
 }
 
 /**
- * Opens key and metadata of a data directory. Throws ConfigError when it is not set up and `create` is false, or when its
- * metadata and its buffer do not belong together.
+ * Opens key and metadata: of a data directory, or of the cluster that its node is of. Throws ConfigError when it is not set up
+ * and `create` is false, or when its metadata and its buffer do not belong together; StorageUnavailableError.
  */
 export async function openDataDirMetadata(
   settings: Settings,
@@ -207,13 +235,15 @@ export async function openDataDirMetadata(
   { create, ...options }: OpenOptions,
 ): Promise<{ metadata: Metadata; sealingKey: Buffer }> {
   const dir = dataDirAt(settings.data_dir)
-  requireMatchingStores(dir)
-  if (!create) requireSetUp(dir)
+  const isSetUp = await isMetadataSetUp(settings, dir)
+  if (!create && !isSetUp) throw notSetUpYet(settings, dir)
+  const isNode = clusterSettings(settings) !== null
   const sealingKey = await loadSealingKey({
     file: settings['secrets.key_file'],
     dataDir: dir.root,
     // A new key beside existing metadata could open none of its secrets.
-    create: create && !existsSync(dir.metadataFile),
+    create: create && !isSetUp,
+    ...(isNode ? { whenMissing: copyKey } : {}),
     env,
   })
   const quotas = {
@@ -222,5 +252,22 @@ export async function openDataDirMetadata(
     apiKeys: settings['workspace.max_api_keys'],
     origins: settings['workspace.max_origins'],
   }
-  return { metadata: await openMetadata(metadataSpec(dir), sealingKey, { ...options, quotas }), sealingKey }
+  const metadata = await openMetadata(metadataSpec(settings), sealingKey, { ...options, quotas })
+  return { metadata, sealingKey }
+}
+
+async function isMetadataSetUp(settings: Settings, dir: DataDir): Promise<boolean> {
+  const cluster = clusterSettings(settings)
+  if (cluster === null) {
+    requireMatchingStores(dir)
+    return existsSync(dir.metadataFile)
+  }
+  requireNoStores(dir)
+  return await isClusterSetUp(cluster)
+}
+
+function notSetUpYet(settings: Settings, dir: DataDir): ConfigError {
+  return clusterSettings(settings) === null
+    ? notSetUp(dir, 'is not set up')
+    : clusterNotSetUp('holds no pipectl yet')
 }

@@ -25,27 +25,32 @@ export interface SealingKeyOptions {
   dataDir: string
   /** Make `sealing.key` in the data directory when there is no key anywhere. */
   create: boolean
+  /** What to do where there is none. */
+  whenMissing?: string
   env: Readonly<Record<string, string | undefined>>
 }
 
+const putBack = 'put back the key this data directory was made with, or set secrets.key_file'
 const keyBytes = 32
 const credentialName = 'pipectl-sealing-key'
 
 /** Throws ConfigError: missing, unreadable, open to others, or not 32 bytes (raw, or as base64 text). */
 export async function loadSealingKey(options: SealingKeyOptions): Promise<Buffer> {
-  if (options.file !== null) return readKey('secrets.key_file', options.file, 0o077)
+  const { whenMissing = putBack } = options
+  if (options.file !== null) return readKey('secrets.key_file', options.file, 0o077, whenMissing)
   const credentials = options.env.CREDENTIALS_DIRECTORY
   if (credentials) {
     const credential = path.join(credentials, credentialName)
     // systemd may give access through an ACL, whose mask is in the group bits.
-    if (existsSync(credential)) return readKey(`systemd credential ${credentialName}`, credential, 0o007)
+    if (existsSync(credential))
+      return readKey(`systemd credential ${credentialName}`, credential, 0o007, whenMissing)
   }
   const own = path.join(options.dataDir, 'sealing.key')
   if (options.create && !existsSync(own)) makeSealingKey(own)
-  return readKey('sealing key', own, 0o077)
+  return readKey('sealing key', own, 0o077, whenMissing)
 }
 
-function readKey(label: string, file: string, forbiddenBits: number): Buffer {
+function readKey(label: string, file: string, forbiddenBits: number, whenMissing: string): Buffer {
   let content: Buffer
   let mode: number
   try {
@@ -54,9 +59,7 @@ function readKey(label: string, file: string, forbiddenBits: number): Buffer {
   } catch (error) {
     const code = errorCode(error) ?? 'unknown error'
     if (code === 'ENOENT') {
-      throw new ConfigError(
-        `${label}: ${file} does not exist; put back the key this data directory was made with, or set secrets.key_file`,
-      )
+      throw new ConfigError(`${label}: ${file} does not exist; ${whenMissing}`)
     }
     throw new ConfigError(`${label}: ${file} cannot be read (${code})`)
   }

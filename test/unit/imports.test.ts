@@ -141,6 +141,7 @@ const composing: Record<string, string[] | 'everything'> = {
   'service-manager.ts': [],
   'settings.ts': ['contract/resource-limits.ts'],
   'shutdown-steps.ts': [],
+  'start-when-reachable.ts': ['buffer/buffer.ts'],
   'start-when-space.ts': ['service-manager.ts'],
   'workspace-count.ts': ['metadata/store.ts'],
   'alerts/post-thread.ts': 'everything',
