@@ -76,16 +76,16 @@ export interface ClusterStore {
 
   readonly nodes: {
     /** Joins under a new lease, having seen these changes. A node that is there already (its lease expired) is replaced. */
-    join(node: NodeEntry, leaseId: string, seenChange: number): Promise<void>
+    join(node: NodeEntry, leaseId: string, seenChange: number, isDraining: boolean): Promise<void>
     /**
-     * `forMs`: from now, at most `leaseMs`. False: the lease expired or is gone, and with it everything that was held under it;
+     * `forMs`: from now, at most `leaseMs`. Null: the lease expired or is gone, and with it everything that was held under it;
      * the node may join again.
      */
-    renew(leaseId: string, forMs: number): Promise<boolean>
+    renew(leaseId: string, forMs: number): Promise<{ isDraining: boolean } | null>
     /** The node has applied this change and all before. */
     seen(leaseId: string, seenChange: number): Promise<void>
     leave(leaseId: string): Promise<void>
-    /** Those that are there or expired a moment ago, by name. */
+    /** Those that are there, by name; one that ended without leaving for some seconds more. */
     list(): Promise<NodeRecord[]>
     /** False: no such node. */
     setDraining(nodeId: string, isDraining: boolean): Promise<boolean>

@@ -10,6 +10,7 @@ import { isDeepStrictEqual } from 'node:util'
 import type { Transaction } from 'kysely'
 import type { AuditEntry } from '../contract/audit.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
+import type { NoteChange } from './cluster/changes.ts'
 import {
   type AuditRow,
   type Connection,
@@ -30,6 +31,7 @@ export function audited(
   db: Connection,
   now: () => number,
   actor: Actor,
+  noteChange: NoteChange,
   onRecorded: (workspaceId: string, entry: AuditEntry) => void,
 ): Audited {
   return async (work) => {
@@ -40,6 +42,8 @@ export function audited(
       return work(trx, async (change) => {
         const entry = await insert(trx, actor, change, now())
         if (entry !== null) recorded.push([change.workspaceId, entry])
+        // Also where nothing that is shown is different: a secret has been set again, say.
+        await noteChange(trx, change)
         return entry
       })
     })

@@ -364,6 +364,51 @@ export interface AlertQueueRow {
   alert_json: string
 }
 
+/** A node of a cluster, under the lease that its heartbeat renews. */
+export interface ClusterNodeRow {
+  lease_id: string
+  node_id: string
+  node_name: string
+  node_version: string
+  node_address: string | null
+  /** These two by the database's clock. */
+  started_ms: number
+  expires_ms: number
+  /** The newest change that it has applied, with all before. */
+  seen_change: number
+  is_draining: Flag
+}
+
+/** A delivery thread, under its own lease. */
+export interface ClusterWorkerRow {
+  lease_id: string
+  node_id: string
+  expires_ms: number
+}
+
+export interface PipeOwnerRow {
+  pipe_id: string
+  /** Of a worker; null: nobody's. */
+  lease_id: string | null
+  epoch: number
+}
+
+export interface ClusterDutyRow {
+  duty: string
+  /** Of a node; null: nobody's. */
+  lease_id: string | null
+}
+
+/** Of a pipe or of a key: copies of it must be read again. */
+export interface ChangeRow {
+  change_seq: number
+  pipe_id: string | null
+  api_key_id: string | null
+  is_revoked: Flag
+  /** By the database's clock. */
+  change_ms: number
+}
+
 export interface MigrationRow {
   number: number
   name: string
@@ -395,6 +440,11 @@ export interface Tables {
   alert_settings: AlertSettingsRow
   alert_marks: AlertMarkRow
   alert_queue: AlertQueueRow
+  cluster_nodes: ClusterNodeRow
+  cluster_workers: ClusterWorkerRow
+  pipe_owners: PipeOwnerRow
+  cluster_duties: ClusterDutyRow
+  changes: ChangeRow
   metadata_settings: SettingRow
   metadata_migrations: MigrationRow
 }
@@ -416,6 +466,16 @@ export interface OpenedDatabase {
    * time for a statement.
    */
   prepare<T>(work: (db: Connection) => Promise<T>): Promise<T>
+  /**
+   * For the leases of a cluster: where the database has several connections, few of their own, whose statements end soon. What
+   * waits for the others does not hold up a heartbeat.
+   */
+  readonly leases: Connection
+  /**
+   * Calls back when any process has notified that channel; null: this database cannot. From a connection of its own, which is
+   * made again when it is lost.
+   */
+  readonly listen: ((channel: string, onNotified: () => void) => () => Promise<void>) | null
   /** What ended the opening, as a ConfigError where somebody has to put something right. */
   openingError(error: unknown): unknown
 }

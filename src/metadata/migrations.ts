@@ -25,6 +25,7 @@ import { laneErrorRecord } from './migrations/15-lane-error-record.ts'
 import { parked } from './migrations/16-parked.ts'
 import { alerts } from './migrations/17-alerts.ts'
 import { destinationDrift } from './migrations/18-destination-drift.ts'
+import { cluster } from './migrations/19-cluster.ts'
 
 export interface Migration {
   number: number
@@ -51,6 +52,7 @@ export const migrations: readonly Migration[] = [
   { number: 16, name: 'parked records', up: parked },
   { number: 17, name: 'alerts', up: alerts },
   { number: 18, name: 'destination drift', up: destinationDrift },
+  { number: 19, name: 'cluster', up: cluster },
 ]
 
 /**

@@ -12,6 +12,9 @@ import { alertStore } from './alert-store.ts'
 import { alerts } from './alerts.ts'
 import { apiKeys } from './api-keys.ts'
 import { audit, audited } from './audit.ts'
+import { changeNotes, type ListenForNotifications, notifyChannel, notShared } from './cluster/changes.ts'
+import { databaseClock } from './cluster/database-clock.ts'
+import { clusterStore } from './cluster/store.ts'
 import { type Connection, inWriteTransaction, type OpenedDatabase } from './database.ts'
 import { destinations } from './destinations.ts'
 import { directorySource } from './directory.ts'
@@ -46,6 +49,8 @@ export interface MetadataOptions {
   quotas?: WorkspaceQuotas
   /** An entry of the audit log is durable. */
   onAudited?: (workspaceId: string, entry: AuditEntry) => void
+  /** Other processes keep copies of what it holds and follow its changes. Default: in PostgreSQL. */
+  isShared?: boolean
 }
 
 /**
@@ -55,7 +60,13 @@ export interface MetadataOptions {
 export async function openMetadata(
   spec: MetadataSpec,
   sealingKey: Uint8Array,
-  { now = Date.now, onNoSpace = () => {}, quotas = noQuotas, onAudited = () => {} }: MetadataOptions = {},
+  {
+    now = Date.now,
+    onNoSpace = () => {},
+    quotas = noQuotas,
+    onAudited = () => {},
+    isShared = spec.kind === 'postgresql',
+  }: MetadataOptions = {},
 ): Promise<Metadata> {
   const opened = await openDatabase(spec)
   const { db } = opened
@@ -67,6 +78,10 @@ export async function openMetadata(
     throw opened.openingError(error)
   }
   let closing: Promise<void> | undefined
+  const clock = databaseClock(spec.kind, now)
+  const listen: ListenForNotifications = (onNotified) =>
+    opened.listen?.(notifyChannel, onNotified) ?? (async () => {})
+  const noteChange = isShared ? changeNotes(clock, opened.listen !== null) : notShared
   const whole = {
     async identity() {
       const identity = await loadIdentity(db)
@@ -86,10 +101,11 @@ export async function openMetadata(
     alertStore: alertStore(db, sealer),
     drift: drift(db),
     driftStore: driftStore(db),
-    close: () => (closing ??= close(db)),
+    cluster: clusterStore(opened.leases, clock, listen),
+    close: () => (closing ??= close(opened)),
   }
   const as = (actor: Actor): Metadata => {
-    const inAudited = audited(db, now, actor, onAudited)
+    const inAudited = audited(db, now, actor, noteChange, onAudited)
     return {
       ...whole,
       as,
@@ -119,7 +135,8 @@ async function openDatabase(spec: MetadataSpec): Promise<OpenedDatabase> {
 const aCommand: Actor = { kind: 'local', id: null, name: null, address: null, operation: null }
 
 /** Behind whatever is under way: its transaction would lose the file under its feet. The last connection checkpoints. */
-async function close(db: Connection): Promise<void> {
+async function close({ db, leases }: OpenedDatabase): Promise<void> {
+  if (leases !== db) await leases.destroy()
   await db.connection().execute(async () => undefined)
   await db.destroy()
 }

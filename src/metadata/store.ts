@@ -11,6 +11,7 @@
  * - Uniqueness is decided by the database: a second name throws ApiError `duplicate_…`, also in a race.
  */
 
+import type { ClusterStore } from '../cluster/cluster-store.ts'
 import type { AlertEvent, AlertFormat } from '../contract/alert-words.ts'
 import type { AlertsStatus } from '../contract/alerts.ts'
 import type { ApiKey, KeyRights } from '../contract/api-key.ts'
@@ -446,6 +447,8 @@ export interface Metadata {
   readonly pinStore: PinStore
   readonly alertStore: AlertStore
   readonly driftStore: DriftStore
+  /** What nodes of a cluster share; on one machine nobody asks it anything. */
+  readonly cluster: ClusterStore
   /** As it was saved last; null: never, or the destination is of another workspace. */
   drift(workspaceId: string, destinationId: string): Promise<SavedDrift | null>
   close(): Promise<void>

@@ -4,6 +4,7 @@ import { ConfigError } from '../../config.ts'
 import type { Connection, OpenedDatabase, Tables } from '../database.ts'
 import { postgresDialect } from './dialect.ts'
 import { openingError, storageError } from './errors.ts'
+import { listenOn } from './listen.ts'
 import { SessionPool } from './pool.ts'
 import { Session, type SessionLimits } from './session.ts'
 import { type PostgresTarget, parsePostgresUrl } from './url.ts'
@@ -11,6 +12,9 @@ import { type PostgresTarget, parsePostgresUrl } from './url.ts'
 /** Connections of one thread. */
 const mostSessions = 4
 const limits: SessionLimits = { statementMs: 10_000, lockMs: 5_000 }
+/** What takes longer than the rest of a lease is of no use to it. */
+const mostLeaseSessions = 2
+const leaseLimits: SessionLimits = { statementMs: 1_500, lockMs: 1_000 }
 /** One connection that waits for another node's migration, and runs its own however long it takes. */
 const migrationLimits: SessionLimits = { statementMs: 0, lockMs: 60_000 }
 
@@ -31,8 +35,11 @@ export async function openPostgresDatabase(url: string): Promise<OpenedDatabase>
   const { label } = target
   const settings = await checkServer(target)
   const db = kyselyOf(target, limits, mostSessions)
+  const leases = kyselyOf(target, leaseLimits, mostLeaseSessions)
   return {
     db,
+    leases,
+    listen: (channel, onNotified) => listenOn(() => Session.open(target, leaseLimits), channel, onNotified),
     label,
     async version() {
       const { rows } = await db.executeQuery<{ version: string }>(stateOfServer)

@@ -79,6 +79,13 @@ export class Session {
     }
   }
 
+  /** From now on, for as long as the session lives; `onEnd`: it does not any more. Rejects with the pg client's own error. */
+  async listen(channel: string, onNotified: () => void, onEnd: () => void): Promise<void> {
+    this.#client.on('notification', onNotified)
+    this.#client.on('end', onEnd)
+    await this.query(`LISTEN ${pg.escapeIdentifier(channel)}`)
+  }
+
   /** What is under way rejects. */
   destroy(): void {
     this.#isDead = true

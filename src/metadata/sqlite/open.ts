@@ -24,5 +24,7 @@ export async function openSqliteDatabase(file: string): Promise<OpenedDatabase> 
     // Its write transactions wait for each other.
     prepare: (work) => work(db),
     openingError: (error) => error,
+    leases: db,
+    listen: null,
   }
 }

@@ -28,6 +28,7 @@ const released: Record<number, string> = {
   16: '4bd475204de0f86e466a4545be54e4ac68f7be9ee5c93e77c83f72a2ce34b5ea',
   17: 'a08d4043cb3cb057e05f9f2de86dd876ecb63705f332957ece08e6d0c23c2309',
   18: 'c1f66194939fd3420c51de36b20f5e958012829ac50eda4b668e4eee378b6fe4',
+  19: '345eb1c1e269f42217c1cfc08be788104e83aa4161f082fd5a6acfe259c6cc28',
 }
 
 t.test('the migrations are numbered from 1 without a gap, and none has changed', async (t) => {

@@ -1,0 +1,53 @@
+/**
+ * Notifications of the server (LISTEN), over a connection of their own. They are a hint that there may be something new: what
+ * was sent while there was no connection is lost, so each new one is a notification too.
+ */
+import type { Session } from './session.ts'
+
+const reconnectMs = 1_000
+/** A half-open connection would listen for ever. */
+const probeEveryMs = 5_000
+
+/** Returns what ends it. */
+export function listenOn(
+  open: () => Promise<Session>,
+  channel: string,
+  onNotified: () => void,
+): () => Promise<void> {
+  let isEnding = false
+  let session: Session | null = null
+  let cancelWait = () => {}
+  const wait = (ms: number) =>
+    new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, ms)
+      timer.unref()
+      cancelWait = () => {
+        clearTimeout(timer)
+        resolve()
+      }
+    })
+  const run = async () => {
+    while (!isEnding) {
+      try {
+        session = await open()
+        await session.listen(channel, onNotified, () => cancelWait())
+        onNotified()
+        while (!isEnding && !session.isDead) {
+          await wait(probeEveryMs)
+          if (!isEnding && !session.isDead) await session.query('SELECT 1')
+        }
+      } catch {
+        // Whoever listens looks from time to time anyway; that the database is away is said by who needs it.
+      }
+      await session?.close()
+      session = null
+      if (!isEnding) await wait(reconnectMs)
+    }
+  }
+  const ended = run()
+  return async () => {
+    isEnding = true
+    cancelWait()
+    await ended
+  }
+}
