@@ -167,6 +167,7 @@ function routesOf(parts: ManagementParts, log: Logger): Route[] {
     checkTarget: (type, config) => targetFault(type, config, egress),
     isPrivateDenied: () => isPrivateDenied(egress),
     now: Date.now,
+    cluster: null,
     pendingUsage: () => usage.pending(),
   }
   const management = openManagement(deps)

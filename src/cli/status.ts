@@ -2,11 +2,13 @@
 import type { Command } from 'commander'
 import { alertsInWords } from '../client/alerts.ts'
 import { type Client, openClient } from '../client/client.ts'
+import { clusterOf, nodeInWords, unownedInWords } from '../client/cluster.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { OverviewFeed } from '../client/overview-feed.ts'
 import { fullName, severity, stateOf } from '../client/workspace.ts'
 import type { AlertsShown } from '../contract/alerts.ts'
 import { isFailing } from '../contract/lane-failing.ts'
+import type { OverviewCluster } from '../contract/overview.ts'
 import { usageStatsWindowHours } from '../contract/pipe.ts'
 import { bytes, count, counted, duration } from '../quantities.ts'
 import { connect, findTarget } from './connection.ts'
@@ -43,6 +45,17 @@ async function alertsOf(client: Client): Promise<AlertsShown | null> {
   }
 }
 
+function clusterRows(cluster: OverviewCluster): string[][] {
+  const unowned = unownedInWords(cluster)
+  return [
+    ...cluster.nodes.map((node) => [
+      'node',
+      `${node.node_name}${node.is_this ? ' (this one)' : ''}: ${nodeInWords(node)}`,
+    ]),
+    ...(unowned === null ? [] : [['nodes', `${unowned}: their records are taken and wait`]]),
+  ]
+}
+
 export function addStatusCommands(program: Command): void {
   define<{ check?: boolean }>(program, {
     usage: 'status',
@@ -57,11 +70,13 @@ export function addStatusCommands(program: Command): void {
       ),
     action: async (_, options) => {
       const client = await connect(options)
-      const [{ pipes, service, server_ts }, { body: usage }, alerts] = await Promise.all([
+      const [overview, { body: usage }, alerts] = await Promise.all([
         new OverviewFeed(client).next(),
         client.usage(null, String(usageStatsWindowHours)),
         alertsOf(client),
       ])
+      const { pipes, service, server_ts } = overview
+      const cluster = clusterOf(overview)
       // By the daemon's clock, as are the times that are compared with it.
       const nowMs = Date.parse(server_ts)
       const { reasons, warnings, egress_private: egress } = service
@@ -91,6 +106,7 @@ export function addStatusCommands(program: Command): void {
           ...lanes.map(({ destination }) => destination.lane.oldest_pending_age_seconds),
         ),
         alerts: alerts?.status ?? null,
+        cluster,
         stuck_lanes: stuck.map(({ pipe, destination }) => ({
           pipe_name: pipe.pipe_name,
           destination_id: destination.destination_id,
@@ -105,6 +121,7 @@ export function addStatusCommands(program: Command): void {
         ...reasons.map((reason) => ['not ready', notReadyWords[reason] ?? reason]),
         ...warnings.map((warning) => ['warning', warningWords[warning] ?? warning]),
         ['private addresses', egressWords[egress] ?? egress],
+        ...(cluster === null ? [] : clusterRows(cluster)),
         ['pipes', `${status.pipes_count}, ${status.paused_pipes_count} paused`],
         ['records in, 24 h', count(status.ingest_records_24h)],
         ['records delivered, 24 h', count(status.delivered_records_24h)],

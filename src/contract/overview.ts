@@ -6,6 +6,7 @@
 import Type, { type Static } from 'typebox'
 import { destinationStatus, LaneStatus } from './destination.ts'
 import { destinationTypes } from './destination-words.ts'
+import { nodeStates } from './node-words.ts'
 import { notReadyReasons, readyWarnings } from './ready-words.ts'
 import { ingestCountFields, usageCountFields } from './usage.ts'
 
@@ -45,9 +46,38 @@ export const OverviewPipe = Type.Object({
   last_ingest_ts: nullable(timestamp()),
   pending_messages: count(),
   pending_bytes: count(),
+  node_name: nullable(
+    Type.String({
+      description:
+        'The node of the cluster that delivers what the pipe takes in; null: none at this moment, or there is no cluster.',
+    }),
+  ),
   lanes: Type.Array(OverviewLane),
 })
 export type OverviewPipe = Static<typeof OverviewPipe>
+
+export const OverviewNode = Type.Object({
+  node_name: Type.String(),
+  node_state: Type.Enum([...nodeStates], {
+    description:
+      'live: it takes records and delivers. draining: it takes records, and hands over its pipes. expired: it ended without a word, or is cut off; others take over its pipes.',
+  }),
+  owned_pipes: Type.Integer({
+    minimum: 0,
+    description: 'Of the pipes that this key may see: those whose records the node delivers.',
+  }),
+  is_this: Type.Boolean({ description: 'It is the node that made this response.' }),
+})
+export type OverviewNode = Static<typeof OverviewNode>
+
+export const OverviewCluster = Type.Object({
+  nodes: Type.Array(OverviewNode, { description: 'By name.' }),
+  unowned_pipes: Type.Integer({
+    minimum: 0,
+    description: 'Pipes that no node delivers at this moment: their records are taken and wait.',
+  }),
+})
+export type OverviewCluster = Static<typeof OverviewCluster>
 
 export const Overview = Type.Object({
   revision: Type.String({ description: 'Names this state of the pipes: for `since` of the next request.' }),
@@ -83,6 +113,9 @@ export const Overview = Type.Object({
     ingest_workers: Type.Integer({ minimum: 1 }),
     delivery_restarts: count(),
     egress_private: Type.Enum(['allow', 'deny']),
+  }),
+  cluster: Type.Union([OverviewCluster, Type.Null()], {
+    description: 'The nodes that serve together; null: it is one machine.',
   }),
 })
 export type Overview = Static<typeof Overview>

@@ -1,5 +1,6 @@
 /** What the use cases of management work with. */
 import type { DestinationType } from '../contract/destination.ts'
+import type { NodeState } from '../contract/node-words.ts'
 import type { Overview } from '../contract/overview.ts'
 import type { Delivery } from '../delivery/delivery.ts'
 import type { History } from '../history/history.ts'
@@ -34,6 +35,8 @@ export interface ManagementDeps {
     workspaceId: string,
     settings: StoredAlerts,
   ) => Promise<{ ok: boolean; status: number | null; message: string }>
+  /** Null: it is one machine. */
+  cluster: (() => Promise<ClusterFacts>) | null
   /** What ingest has counted but not yet written to metadata; without it the roll-ups alone are shown. */
   pendingUsage?: () => readonly IngestCounts[]
 }
@@ -41,6 +44,20 @@ export interface ManagementDeps {
 export interface ServiceFacts {
   buffer: Overview['buffer']
   service: Omit<Overview['service'], 'egress_private'>
+}
+
+export interface ClusterFacts {
+  nodes: readonly ClusterNodeFacts[]
+  /** Pipe → id of the node that owns it now; a pipe that none owns is not in it. Of all workspaces. */
+  owners: ReadonlyMap<string, string>
+}
+
+export interface ClusterNodeFacts {
+  nodeId: string
+  nodeName: string
+  state: NodeState
+  /** It is this process. */
+  isThis: boolean
 }
 
 /** Call it when a change of this pipe is durable: resolves when requests and lanes see it. */

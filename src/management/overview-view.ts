@@ -53,6 +53,7 @@ interface Entry {
   stored: StoredOverviewPipe
   counted: Counted
   backlog: PipeBacklog | null
+  nodeName: string | null
   shown: OverviewPipe
   revision: number
 }
@@ -80,7 +81,11 @@ export class OverviewView {
     this.#workspaceId = workspaceId
   }
 
-  async look({ metadata, delivery, now, pendingUsage, ingestTotals }: Deps): Promise<void> {
+  /** `nodeNames`: pipe → the node of the cluster that delivers it. */
+  async look(
+    { metadata, delivery, now, pendingUsage, ingestTotals }: Deps,
+    nodeNames: ReadonlyMap<string, string>,
+  ): Promise<void> {
     const nowMs = now()
     const sinceMs = nowMs - (nowMs % dayMs)
     // Taken before the roll-ups are read: a flush between the two would otherwise hide counts from both.
@@ -100,7 +105,11 @@ export class OverviewView {
       const ofRequests = counted.get(pipeId)?.counters.ingest_requests ?? 0
       this.#backlogs.set(pipeId, { backlog, ofRequests, askedMs: nowMs })
     }
-    this.#update(stored, counted, new Set(Object.keys(lanes.lanes)))
+    this.#update(stored, counted, new Set(Object.keys(lanes.lanes)), nodeNames)
+  }
+
+  pipeIds(): string[] {
+    return [...this.#entries.keys()]
   }
 
   /** Everything when `since` is null, or is no revision that this view can go on from. */
@@ -167,18 +176,21 @@ export class OverviewView {
     { pipes }: StoredPipes,
     counted: ReadonlyMap<string, Counted>,
     changedLanes: ReadonlySet<string>,
+    nodeNames: ReadonlyMap<string, string>,
   ): void {
     const next = this.#revision + 1
     for (const stored of pipes) {
       const id = stored.pipe_id
       const hasLanes = stored.destinations.length > 0
       const backlog = hasLanes ? null : (this.#backlogs.get(id)?.backlog ?? null)
-      const inputs = { stored, counted: counted.get(id) ?? nothingCounted, backlog }
+      const nodeName = nodeNames.get(id) ?? null
+      const inputs = { stored, counted: counted.get(id) ?? nothingCounted, backlog, nodeName }
       const known = this.#entries.get(id)
       const isSame =
         known !== undefined &&
         known.stored === stored &&
         known.backlog === backlog &&
+        known.nodeName === nodeName &&
         isDeepStrictEqual(known.counted, inputs.counted) &&
         !stored.destinations.some((one) => changedLanes.has(one.destination_id))
       if (isSame) continue
@@ -206,7 +218,7 @@ export class OverviewView {
     }
   }
 
-  #show({ stored, counted, backlog }: Pick<Entry, 'stored' | 'counted' | 'backlog'>): OverviewPipe {
+  #show({ stored, counted, backlog, nodeName }: Omit<Entry, 'shown' | 'revision'>): OverviewPipe {
     const { destinations, last_ingest_ts, usage_today, ...pipe } = stored
     const lanes = destinations.map((destination) => ({
       ...destination,
@@ -228,6 +240,7 @@ export class OverviewView {
         ...lanes.map(({ lane }) => lane.pending_messages),
       ),
       pending_bytes: Math.max(backlog?.pending_bytes ?? 0, ...lanes.map(({ lane }) => lane.pending_bytes)),
+      node_name: nodeName,
       lanes,
     }
   }

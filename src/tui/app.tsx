@@ -15,6 +15,7 @@ import { Box, Text, useApp } from 'ink'
 import { useEffect, useState } from 'react'
 import { areAlertsFailing } from '../client/alerts.ts'
 import type { Client } from '../client/client.ts'
+import { clusterOf } from '../client/cluster.ts'
 import { skipHelps } from '../client/lane-error.ts'
 import { printable } from '../client/printable.ts'
 import { severity } from '../client/workspace.ts'
@@ -23,6 +24,7 @@ import type { OverviewPipe } from '../contract/overview.ts'
 import { count, counted } from '../quantities.ts'
 import * as actions from './actions.ts'
 import { Board } from './board.tsx'
+import { ClusterLine } from './cluster-line.tsx'
 import { type Blocking, Detail } from './detail.tsx'
 import { KeysHelp, keyLine, parkedKeyLine } from './keys-help.tsx'
 import { ParkedPage } from './parked.tsx'
@@ -175,11 +177,14 @@ export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000
     else changes[pressed]?.()
   })
 
-  // Header, status line, and the line that the terminal keeps for itself.
-  const bodyHeight = Math.max(3, height - 3)
+  const cluster = feed.snapshot === null ? null : clusterOf(feed.snapshot)
+  // Header (of a cluster two lines), status line, and the line that the terminal keeps for itself.
+  const headHeight = cluster === null ? 1 : 2
+  const bodyHeight = Math.max(3, height - 2 - headHeight)
   return (
-    <Box flexDirection="column" width={width} height={bodyHeight + 2} overflow="hidden">
+    <Box flexDirection="column" width={width} height={bodyHeight + 1 + headHeight} overflow="hidden">
       <Header url={client.url} {...{ feed, alerts, readOnly, wiped }} />
+      {cluster === null ? null : <ClusterLine cluster={cluster} />}
       {feed.snapshot === null ? (
         <Box height={bodyHeight}>
           <Text>{feed.staleBecause === null ? 'Asking the daemon…' : ''}</Text>
@@ -202,6 +207,7 @@ export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000
             rows={rows}
             rates={feed.rates}
             nowMs={takenMs}
+            showsNodes={cluster !== null}
             selectedId={row?.id ?? null}
             width={page === 'detail' ? boardWidth(width) : width}
             height={bodyHeight}

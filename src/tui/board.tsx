@@ -13,6 +13,8 @@ export interface BoardProps {
   rates: Rates
   /** When the snapshot was taken. */
   nowMs: number
+  /** There is a cluster: each pipe's line says which node has it. */
+  showsNodes?: boolean
   selectedId: string | null
   width: number
   height: number
@@ -28,9 +30,9 @@ const stateColours: Record<string, string> = {
   active: 'green',
 }
 /** Widths of everything but the name, which gets what is left. */
-const columns = { state: 9, backlog: 9, size: 10, age: 8, rate: 8, chart: 12 } as const
+const columns = { state: 9, node: 10, backlog: 9, size: 10, age: 8, rate: 8, chart: 12 } as const
 /** What a narrow terminal does without, the first first. */
-const dispensable = ['chart', 'size', 'rate', 'age', 'backlog'] as const
+const dispensable = ['chart', 'size', 'rate', 'node', 'age', 'backlog'] as const
 const shortestName = 14
 const longestName = 40
 const shortestError = 20
@@ -40,11 +42,12 @@ type Column = keyof typeof columns
 type Cells = Record<'name' | 'parked' | Column, string>
 
 /** The columns that fit. */
-function columnsFor(width: number): Column[] {
-  const shown: Column[] = ['state', 'backlog', 'size', 'age', 'rate', 'chart']
+function columnsFor(width: number, showsNodes: boolean): Column[] {
+  const nodes: Column[] = showsNodes ? ['node'] : []
+  const shown: Column[] = ['state', ...nodes, 'backlog', 'size', 'age', 'rate', 'chart']
   for (const one of dispensable) {
     if (width - 2 - widthOf(shown) >= shortestName) break
-    shown.splice(shown.indexOf(one), 1)
+    if (shown.includes(one)) shown.splice(shown.indexOf(one), 1)
   }
   return shown
 }
@@ -55,6 +58,7 @@ const headings: Cells = {
   name: 'PIPE / LANE',
   parked: '',
   state: 'STATE',
+  node: 'NODE',
   backlog: 'BACKLOG',
   size: 'SIZE',
   age: 'OLDEST',
@@ -62,13 +66,13 @@ const headings: Cells = {
   chart: '',
 }
 
-export function Board({ rows, rates, nowMs, selectedId, width, height }: BoardProps) {
+export function Board({ rows, rates, nowMs, showsNodes = false, selectedId, width, height }: BoardProps) {
   const selected = Math.max(
     0,
     rows.findIndex((row) => row.id === selectedId),
   )
   const { from, to } = visible(rows.length, selected, Math.max(1, height - 1))
-  const shown = columnsFor(width)
+  const shown = columnsFor(width, showsNodes)
   const rest = width - 2 - widthOf(shown)
   // What a wide terminal has left over shows the errors.
   const errorWidth = rest - longestName >= shortestError ? rest - longestName - 1 : 0
@@ -143,6 +147,7 @@ function pipeCells({ pipe }: Row): CountedCells {
     name: printable(pipe.pipe_name),
     parked: '',
     state: pipe.pipe_status,
+    node: printable(pipe.node_name ?? '-'),
     backlog: count(pending),
     size: pending === 0 ? '' : bytes(pipe.pending_bytes),
     age: '',
@@ -157,6 +162,7 @@ function laneCells(destination: OverviewLane, state: string): CountedCells {
     parked: lane.parked_records ? ` ${count(lane.parked_records)} parked` : '',
     // What it last saved: delivery does not respond.
     state: lane.stale === true ? `${state}?` : state,
+    node: '',
     backlog: count(lane.pending_messages),
     size: isIdle ? '' : bytes(lane.pending_bytes),
     age: isIdle ? '' : duration(lane.oldest_pending_age_seconds),
@@ -164,7 +170,9 @@ function laneCells(destination: OverviewLane, state: string): CountedCells {
 }
 
 function line(cells: Cells, nameWidth: number, shown: readonly Column[]): string {
-  const parts = shown.map((column) => fit(cells[column], columns[column], column !== 'state'))
+  const parts = shown.map((column) =>
+    fit(cells[column], columns[column], column !== 'state' && column !== 'node'),
+  )
   const name = cut(cells.name, nameWidth - cells.parked.length) + cells.parked
   return [fit(name, nameWidth, false), ...parts].join(' ')
 }

@@ -27,7 +27,7 @@ function pipe(id: string, ingested: number, lanes: OverviewLane[] = []): Overvie
     ...{ pipe_id: id, pipe_name: `name-${id}`, pipe_description: 'greenhouse', pipe_status: 'active' },
     usage_today: usage,
     counters: { ...usage, ingest_records: ingested },
-    ...{ last_ingest_ts: null, pending_messages: 0, pending_bytes: 0, lanes },
+    ...{ last_ingest_ts: null, pending_messages: 0, pending_bytes: 0, node_name: null, lanes },
   }
 }
 
@@ -36,6 +36,7 @@ function overview(second: number, pipes: OverviewPipe[], startedTs = '2026-01-01
     ...{ revision: `r.${second}`, since: null, removed_pipe_ids: [] },
     server_ts: new Date(Date.UTC(2026, 0, 2, 0, 0, second)).toISOString(),
     pipes,
+    cluster: null,
     buffer: {
       ...{ size_bytes: 0, max_bytes: 1, free_disk_bytes: 1, min_free_disk_bytes: 0 },
       ...{ oldest_ts: null, unavailable_reason: null },

@@ -6,6 +6,7 @@ import { stateOf } from '../../../src/client/workspace.ts'
 import type { LaneStatus } from '../../../src/contract/destination.ts'
 import type { Overview, OverviewLane, OverviewPipe } from '../../../src/contract/overview.ts'
 import { Board } from '../../../src/tui/board.tsx'
+import { ClusterLine } from '../../../src/tui/cluster-line.tsx'
 import { Detail } from '../../../src/tui/detail.tsx'
 import { keyLine } from '../../../src/tui/keys-help.tsx'
 import { nextRates } from '../../../src/tui/rates.ts'
@@ -64,7 +65,7 @@ function pipe(name: string, ...lanes: OverviewLane[]): OverviewPipe {
   return {
     ...{ pipe_id: `id-${name}`, pipe_name: name, pipe_description: '', pipe_status: 'active' },
     ...{ usage_today: noUsage, counters: noUsage, last_ingest_ts: null },
-    ...{ pending_messages: 0, pending_bytes: 0, lanes },
+    ...{ pending_messages: 0, pending_bytes: 0, node_name: null, lanes },
   }
 }
 const pipes = [
@@ -215,11 +216,49 @@ t.test('a detail that is too long for the screen loses its last lines, not its f
   t.ok(lines.length <= 8)
 })
 
+t.test('of a cluster: its nodes on a line, and in the line of a pipe the one that has it', async (t) => {
+  const { lastFrame, unmount } = render(
+    <Box width={80}>
+      <ClusterLine
+        cluster={{
+          nodes: [
+            { node_name: 'a', node_state: 'live', owned_pipes: 2, is_this: true },
+            { node_name: 'b', node_state: 'draining', owned_pipes: 1, is_this: false },
+            { node_name: 'c\u001b[2J', node_state: 'expired', owned_pipes: 3, is_this: false },
+          ],
+          unowned_pipes: 1,
+        }}
+      />
+    </Box>,
+  )
+  const line = lastFrame() ?? ''
+  t.match(line, 'nodes  ● a 2  ▲ b 1 draining  ■ c')
+  t.match(line, ' 3 expired  1 pipe without a node')
+  t.notMatch(line, '\u001b[2J', 'what a name holds acts on no terminal')
+  unmount()
+  const rows = rowsOf(
+    { pipes: [{ ...pipe('alpha', destination('d-a', idle)), node_name: 'a' }, pipe('beta')], server_ts },
+    '',
+  )
+  const board = (width: number, showsNodes: boolean) => {
+    const shown = render(
+      <Board rows={rows} rates={new Map()} selectedId="d-a" height={6} {...{ nowMs, width, showsNodes }} />,
+    )
+    const lines = (shown.lastFrame() ?? '').split('\n')
+    shown.unmount()
+    return lines
+  }
+  t.match(board(80, true), [/STATE +NODE +BACKLOG/, /alpha +active +a +0/, /pull|hook/, /beta +active +- +0/])
+  t.notMatch(board(80, false)[0], 'NODE')
+  t.notMatch(board(40, true)[0], 'NODE', 'on a narrow screen it gives way')
+})
+
 t.test('rates are differences over time; a counter that goes back is no movement', async (t) => {
   const at = (ms: number, delivered: number): Overview => ({
     ...{ revision: '', since: null, removed_pipe_ids: [] },
     server_ts: new Date(ms).toISOString(),
     pipes: [pipe('a', destination('d', { ...idle, delivered_records: delivered }))],
+    cluster: null,
     buffer: {
       ...{ size_bytes: 0, max_bytes: 1, free_disk_bytes: 1, min_free_disk_bytes: 0 },
       ...{ oldest_ts: null, unavailable_reason: null },

@@ -62,6 +62,7 @@ function Everything({ overview }: { overview: Overview }) {
   const troubled = troubledLanes(overview)
   return (
     <>
+      <LostNodes overview={overview} />
       <Troubled lanes={troubled} />
       <Parked overview={overview} />
       <Numbers overview={overview} />
@@ -104,6 +105,17 @@ function Troubled({ lanes }: { lanes: readonly LaneOfPipe[] }) {
         </Soft>
       ) : null}
     </section>
+  )
+}
+
+/** Of a cluster: the rest is on the page of the service. */
+function LostNodes({ overview }: { overview: Overview }) {
+  const lost = overview.cluster?.nodes.filter(({ node_state }) => node_state === 'expired') ?? []
+  if (lost.length === 0) return null
+  return (
+    <Notice kind="bad">
+      <Link to="/service">{counted(lost.length, 'node')} expired</Link>: stopped without a word, or cut off.
+    </Notice>
   )
 }
 

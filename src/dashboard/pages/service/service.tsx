@@ -1,10 +1,12 @@
 /** How the daemon is. Read only: settings are in its file, which the page names. */
+import { clusterOf } from '../../../client/cluster.ts'
 import type { Overview } from '../../../contract/overview.ts'
 import { bytes, count } from '../../../quantities.ts'
 import { useOverview } from '../../data/overview.ts'
 import { useSession } from '../../data/session-context.ts'
 import { Code, Facts, Notice, Page, Section, Skeleton, Soft } from '../../ui/layout.tsx'
 import { Ago, Outside } from '../../ui/text.tsx'
+import { Cluster } from './cluster.tsx'
 
 const warningWords: Record<string, string> = {
   segments_damaged: 'Parts of the log are damaged and wait to be salvaged: `pipectl repair`.',
@@ -28,8 +30,10 @@ export function ServicePage() {
   )
 }
 
-function Service({ overview: { service, buffer } }: { overview: Overview }) {
+function Service({ overview }: { overview: Overview }) {
   const session = useSession()
+  const { service, buffer } = overview
+  const cluster = clusterOf(overview)
   return (
     <>
       <Notice kind={service.is_ready ? 'good' : 'bad'}>
@@ -42,7 +46,8 @@ function Service({ overview: { service, buffer } }: { overview: Overview }) {
           {warningWords[warning] ?? warning}
         </Notice>
       ))}
-      <Section title="Daemon">
+      {cluster === null ? null : <Cluster cluster={cluster} />}
+      <Section title={cluster === null ? 'Daemon' : 'The node that answers'}>
         <Facts
           facts={[
             ['Version', service.version],
