@@ -1,8 +1,8 @@
 /** The audit log in the file: neither a change nor its entry without the other, bounded in size, number and age. */
-import Database from 'better-sqlite3'
 import t from 'tap'
 import { resourceLimits } from '../../../src/contract/resource-limits.ts'
 import type { AuditQuery } from '../../../src/metadata/store.ts'
+import { refuseRows, rowsOf } from './database.ts'
 import { newPipe, newWorkspace, open, testFile } from './fixture.ts'
 
 const everything: AuditQuery = {
@@ -24,8 +24,7 @@ t.test(
     const before = (await metadata.audit.list(own, everything)).entries.length
     await t.rejects(newPipe(metadata, own, 'taken'), { code: 'duplicate_pipe_name' })
     t.equal((await metadata.audit.list(own, everything)).entries.length, before)
-    const file = new Database(options.file)
-    file.exec(`CREATE TRIGGER full BEFORE INSERT ON audit_log BEGIN SELECT RAISE(ABORT, 'no entry'); END`)
+    const allow = await refuseRows(options, 'audit_log', 'no entry')
     await t.rejects(newPipe(metadata, own, 'unseen'))
     await t.rejects(
       metadata.users.createSetupLink(own, { role: 'admin', hash: 'h', expiresMs: Date.now() + 1e6 }),
@@ -35,8 +34,7 @@ t.test(
       (await metadata.pipes.list(own)).map((pipe) => pipe.pipe_name),
       ['taken'],
     )
-    file.exec('DROP TRIGGER full')
-    file.close()
+    await allow()
     await newPipe(metadata, own, 'unseen')
     t.match(
       (await metadata.audit.list(own, everything)).entries,
@@ -67,13 +65,13 @@ t.test('of more entries than a workspace keeps the oldest goes; those of another
   const options = testFile(t)
   const metadata = await open(t, options)
   const [own, other] = [await newWorkspace(metadata, 'own'), await newWorkspace(metadata, 'other')]
-  const file = new Database(options.file)
   const most = resourceLimits.auditEntriesPerWorkspace
-  const insert = file.prepare(
+  await rowsOf(
+    options,
     `INSERT INTO audit_log (workspace_id, audit_id, audit_ms, operation, actor_kind) VALUES (?, ?, 5, 'old', 'local')`,
+    own,
+    most,
   )
-  insert.run(own, most)
-  file.close()
   const ids = async () => (await metadata.audit.list(own, everything)).entries.map((entry) => entry.audit_id)
   t.strictSame(await ids(), [most, 1], 'control')
   await newPipe(metadata, own, 'one-more')
@@ -85,16 +83,15 @@ t.test('what is older goes, in steps, and nothing that is not', async (t) => {
   const options = testFile(t)
   const metadata = await open(t, options)
   const own = await newWorkspace(metadata, 'own')
-  const file = new Database(options.file)
-  file.prepare('DELETE FROM audit_log').run()
-  const insert = file.prepare(
-    `INSERT INTO audit_log (workspace_id, audit_id, audit_ms, operation, actor_kind) VALUES (?, ?, ?, 'old', 'local')`,
-  )
+  await rowsOf(options, 'DELETE FROM audit_log')
   const many = resourceLimits.auditPrunedAtOnce * 2 + 3
-  file.transaction(() => {
-    for (let id = 1; id <= many; id += 1) insert.run(own, id, id)
-  })()
-  file.close()
+  await rowsOf(
+    options,
+    `WITH RECURSIVE n (id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n WHERE id < ?)
+    INSERT INTO audit_log (workspace_id, audit_id, audit_ms, operation, actor_kind) SELECT ?, id, id, 'old', 'local' FROM n`,
+    many,
+    own,
+  )
   await metadata.audit.prune(many)
   t.match((await metadata.audit.list(own, everything)).entries, [{ audit_id: many }])
   t.equal((await metadata.audit.list(own, everything)).entries.length, 1)

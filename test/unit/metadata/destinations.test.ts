@@ -1,9 +1,9 @@
 /** Destinations: stored whole, changed in part, secrets sealed in the file and bound to their place. */
-import Database from 'better-sqlite3'
 import t from 'tap'
 import { destinationTypes, destinationWords } from '../../../src/contract/destination-words.ts'
 import { ApiError } from '../../../src/contract/errors.ts'
 import type { DestinationChange, NewDestination } from '../../../src/metadata/store.ts'
+import { onlySqlite, refuseRows, rowsOf } from './database.ts'
 import {
   column,
   databaseDestination,
@@ -140,18 +140,15 @@ t.test('a destination that cannot be stored whole leaves nothing', async (t) => 
   const workspaceId = await newWorkspace(metadata, 'default')
   const { pipe_id: pipeId } = await newPipe(metadata, workspaceId, 'events')
   // A trigger stands in for whatever may fail at the last step, the lane row.
-  const database = new Database(options.file)
-  database.exec(
-    "CREATE TRIGGER no_lanes BEFORE INSERT ON lanes BEGIN SELECT RAISE(ABORT, 'no lanes today'); END",
-  )
+  const allow = await refuseRows(options, 'lanes', 'no lanes today')
+  const count = async (table: string) => (await rowsOf(options, `SELECT count(*) AS count FROM ${table}`))[0]
   const given = databaseDestination({ columns: [column('id')] })
   await t.rejects(metadata.destinations.create(workspaceId, pipeId, given), /no lanes today/)
-  t.equal(database.prepare('SELECT count(*) FROM destinations').pluck().get(), 0)
-  t.equal(database.prepare('SELECT count(*) FROM destination_columns').pluck().get(), 0)
-  database.exec('DROP TRIGGER no_lanes')
+  t.strictSame(await count('destinations'), { count: 0 })
+  t.strictSame(await count('destination_columns'), { count: 0 })
+  await allow()
   t.ok(await metadata.destinations.create(workspaceId, pipeId, given))
-  t.equal(database.prepare('SELECT count(*) FROM destination_columns').pluck().get(), 1, 'control: it counts')
-  database.close()
+  t.strictSame(await count('destination_columns'), { count: 1 }, 'control: it counts')
 })
 
 t.test('an update changes what it names and moves destination_updated_ts', async (t) => {
@@ -224,7 +221,9 @@ function withSecrets(type: NewDestination['destination_type']): NewDestination {
   }
 }
 
-t.test('secret values are never in the files in the clear, before or after a change', async (t) => {
+const inFiles = { skip: onlySqlite('reads the files') }
+
+t.test('secret values are never in the files in the clear, before or after a change', inFiles, async (t) => {
   const options = testFile(t)
   const metadata = await openFile(options)
   const workspaceId = await newWorkspace(metadata, 'default')
@@ -268,37 +267,37 @@ t.test('a sealed value opens nowhere but where it was put', async (t) => {
   const { pipe_id: pipeId } = await newPipe(metadata, workspaceId, 'events')
   const mine = await metadata.destinations.create(workspaceId, pipeId, databaseDestination())
   const theirs = await metadata.destinations.create(workspaceId, pipeId, databaseDestination())
-  const database = new Database(options.file)
-  t.teardown(() => database.close())
-  const configOf = database
-    .prepare('SELECT destination_config FROM destinations WHERE destination_id = ?')
-    .pluck()
-  const setConfig = database.prepare(
-    'UPDATE destinations SET destination_config = ? WHERE destination_id = ?',
-  )
-  const original = String(configOf.get(mine.destination_id))
-  t.not(
-    original,
-    String(configOf.get(theirs.destination_id)),
-    'the same secret is sealed separately for each',
-  )
+  const configOf = async (id: string) => {
+    const found = await rowsOf(
+      options,
+      'SELECT destination_config FROM destinations WHERE destination_id = ?',
+      id,
+    )
+    return String(found[0]?.destination_config)
+  }
+  const setConfig = (config: string) =>
+    rowsOf(
+      options,
+      'UPDATE destinations SET destination_config = ? WHERE destination_id = ?',
+      config,
+      mine.destination_id,
+    )
+  const original = await configOf(mine.destination_id)
+  t.not(original, await configOf(theirs.destination_id), 'the same secret is sealed separately for each')
 
   const isUnreadable = async () =>
     t.match(await metadata.destinations.find(workspaceId, mine.destination_id), {
       destination_config: { password: '' },
       unreadable_secrets: ['password'],
     })
-  setConfig.run(configOf.get(theirs.destination_id), mine.destination_id)
+  await setConfig(await configOf(theirs.destination_id))
   await isUnreadable()
   const stored = JSON.parse(original)
-  setConfig.run(
-    JSON.stringify({ ...stored, password: `${stored.password.slice(0, -6)}AAAAAA` }),
-    mine.destination_id,
-  )
+  await setConfig(JSON.stringify({ ...stored, password: `${stored.password.slice(0, -6)}AAAAAA` }))
   await isUnreadable()
-  setConfig.run(JSON.stringify({ ...stored, password: 'plain text' }), mine.destination_id)
+  await setConfig(JSON.stringify({ ...stored, password: 'plain text' }))
   await isUnreadable()
-  setConfig.run(original, mine.destination_id)
+  await setConfig(original)
   t.strictSame(
     await metadata.destinations.find(workspaceId, mine.destination_id),
     mine,

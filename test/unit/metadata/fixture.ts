@@ -1,34 +1,36 @@
-/** A metadata file of a test's own: opened, with workspaces and pipes as the test asks; removed at the end. */
+/** A metadata database of a test's own: opened, with workspaces and pipes as the test asks; removed at the end. */
 import { randomBytes } from 'node:crypto'
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
-import os from 'node:os'
+import { readdirSync, readFileSync } from 'node:fs'
 import path from 'node:path'
 import type { Test } from 'tap'
 import type { ColumnMapping } from '../../../src/contract/destination.ts'
 import type { PipeLimits } from '../../../src/contract/pipe.ts'
 import { type Pipe, pipeDefaults } from '../../../src/contract/pipe.ts'
 import { mintApiKey } from '../../../src/metadata/key-tokens.ts'
-import { openMetadata } from '../../../src/metadata/open.ts'
+import { type MetadataOptions, openMetadata } from '../../../src/metadata/open.ts'
 import type { Metadata, NewDestination } from '../../../src/metadata/store.ts'
+import { type TestDatabase, testDatabase } from './database.ts'
 
 type Scope = Pick<Test, 'teardown'>
 
-export interface TestFile {
-  dir: string
-  file: string
+export interface TestFile extends TestDatabase, Pick<MetadataOptions, 'now' | 'quotas'> {
   sealingKey: Buffer
-  now?: () => number
 }
 
 export function testFile(t: Scope): TestFile {
-  const dir = mkdtempSync(path.join(os.tmpdir(), 'pipectl-metadata-'))
-  t.teardown(() => rmSync(dir, { recursive: true, force: true }))
-  return { dir, file: path.join(dir, 'metadata.db'), sealingKey: randomBytes(32) }
+  return { ...testDatabase(t), sealingKey: randomBytes(32) }
 }
 
 /** Without closing it at the end of the test. */
-export function openFile({ file, sealingKey, now }: Omit<TestFile, 'dir'>): Promise<Metadata> {
-  return openMetadata({ kind: 'sqlite', file }, sealingKey, { now })
+export async function openFile({
+  spec,
+  ready,
+  sealingKey,
+  now,
+  quotas,
+}: Omit<TestFile, 'dir' | 'file'>): Promise<Metadata> {
+  await ready()
+  return await openMetadata(spec, sealingKey, { now, quotas })
 }
 
 export async function open(t: Scope, options: TestFile = testFile(t)): Promise<Metadata> {

@@ -1,16 +1,16 @@
 /**
  * A process that moves one lane on, save by save, and prints the cursor of each save that resolved:
- * `together|apart file sealing-key-hex pipe-id destination-id`. It goes on until it is killed. `apart` saves row and
+ * `together|apart spec-as-json sealing-key-hex pipe-id destination-id`. It goes on until it is killed. `apart` saves row and
  * counts in two calls and kills itself between them. A save that fails does not end it: only the store may.
  */
 import { writeSync } from 'node:fs'
 import { openMetadata } from '../../../src/metadata/open.ts'
 
-const [mode, file, keyHex, pipeId, destinationId] = process.argv.slice(2)
-if (file === undefined || keyHex === undefined || pipeId === undefined || destinationId === undefined) {
+const [mode, spec, keyHex, pipeId, destinationId] = process.argv.slice(2)
+if (spec === undefined || keyHex === undefined || pipeId === undefined || destinationId === undefined) {
   throw new Error('five arguments expected')
 }
-const metadata = await openMetadata({ kind: 'sqlite', file }, Buffer.from(keyHex, 'hex'))
+const metadata = await openMetadata(JSON.parse(spec), Buffer.from(keyHex, 'hex'))
 const row = await metadata.laneStore.load(destinationId)
 if (row === null) throw new Error('no lane row')
 

@@ -1,8 +1,8 @@
 /** What became of messages: found by any of their seqs, pruned with the buffer and beyond what a lane may have on record. */
-import Database from 'better-sqlite3'
 import t from 'tap'
 import { resourceLimits } from '../../../src/contract/resource-limits.ts'
 import type { PassedMessages } from '../../../src/delivery/lane-state.ts'
+import { rowsOf } from './database.ts'
 import { newPipe, newWorkspace, open, pullDestination, testFile } from './fixture.ts'
 
 const run = (firstSeq: number, lastSeq: number, more: Partial<PassedMessages> = {}): PassedMessages => ({
@@ -99,16 +99,17 @@ t.test('what is no longer kept is forgotten, in steps; what reaches into what is
 })
 
 t.test('a lane has so many runs on record and no more', async (t) => {
-  const { at, metadata, file, destinationId } = await scene(t)
+  const { at, metadata, spec, destinationId } = await scene(t)
   const beyond = 2_500
-  const db = new Database(file)
-  db.prepare(
+  await rowsOf(
+    { spec },
     `INSERT INTO lane_history WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
      SELECT ?, i, i, 'delivered', 1, i, 1 FROM n`,
-  ).run(resourceLimits.historyRowsPerLane + beyond, destinationId)
+    ...[resourceLimits.historyRowsPerLane + beyond, destinationId],
+  )
   await metadata.laneStore.pruneHistory(destinationId, 0)
-  t.equal(db.prepare('SELECT count(*) FROM lane_history').pluck().get(), resourceLimits.historyRowsPerLane)
-  db.close()
+  const count = resourceLimits.historyRowsPerLane
+  t.strictSame(await rowsOf({ spec }, 'SELECT count(*) AS count FROM lane_history'), [{ count }])
   t.strictSame(await at(beyond), [], 'the oldest go')
   t.strictSame(await at(beyond + 1), [['delivered', beyond + 1, beyond + 1]])
 })

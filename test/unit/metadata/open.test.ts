@@ -30,6 +30,12 @@ async function refusal(t: Test, options: TestFile): Promise<string> {
   return message
 }
 
+const at = (options: TestFile, file: string): TestFile => ({
+  ...options,
+  file,
+  spec: { kind: 'sqlite', file },
+})
+
 /** Every table's text and rows, but for the time of the last opening. */
 function contentOf(file: string): unknown {
   const database = new Database(file, { readonly: true })
@@ -107,9 +113,9 @@ t.test('what is no metadata file or cannot be opened is a configuration error', 
     'this is a text file, long enough to be looked at as a database header by SQLite'.repeat(20),
   )
   t.match(await refusal(t, options), /is not a pipectl metadata file/)
-  t.match(await refusal(t, { ...options, file: options.dir }), /cannot be opened for writing \(EISDIR\)/)
+  t.match(await refusal(t, at(options, options.dir)), /cannot be opened for writing \(EISDIR\)/)
   const nowhere = path.join(options.dir, 'nowhere', 'metadata.db')
-  t.match(await refusal(t, { ...options, file: nowhere }), /cannot be opened for writing \(ENOENT\)/)
+  t.match(await refusal(t, at(options, nowhere)), /cannot be opened for writing \(ENOENT\)/)
 })
 
 t.test('several processes may open a new file at once: one makes the tables, all work', async (t) => {
@@ -128,7 +134,7 @@ async function createInChild(options: TestFile, name: string): Promise<unknown> 
   const script = new URL('./workspace-child.ts', import.meta.url).pathname
   const child = spawn(
     process.execPath,
-    [...childFlags, script, options.file, options.sealingKey.toString('hex'), name],
+    [...childFlags, script, JSON.stringify(options.spec), options.sealingKey.toString('hex'), name],
     { stdio: ['ignore', 'ignore', 'inherit'] },
   )
   const [code] = await once(child, 'exit')

@@ -1,9 +1,9 @@
 /** Parked records as stored: one row a record, sums that are what counting gives, replays in order, age. */
 import { randomUUID } from 'node:crypto'
-import Database from 'better-sqlite3'
 import t, { type Test } from 'tap'
 import type { NewParked } from '../../../src/delivery/parked.ts'
 import { newLaneState } from '../../../src/delivery/transitions.ts'
+import { rowsOf } from './database.ts'
 import { databaseDestination, newPipe, newWorkspace, open, openFile, testFile } from './fixture.ts'
 
 const cause = {
@@ -36,16 +36,16 @@ async function fixture(t: Test) {
     databaseDestination(),
   )
   /** What the sums say, and what counting says. */
-  const sums = () => {
-    const database = new Database(options.file, { readonly: true })
-    const kept = database.prepare('SELECT rows, records, body_bytes FROM parked_sums').get()
-    const counted = database
-      .prepare('SELECT count(*) rows, sum(records_count) records, sum(body_bytes) body_bytes FROM parked')
-      .get()
-    const bodies = database
-      .prepare('SELECT sum(length(CAST(body AS blob))) bytes, count(*) rows FROM parked_bodies')
-      .get()
-    database.close()
+  const sums = async () => {
+    const [kept] = await rowsOf(options, 'SELECT "rows", records, body_bytes FROM parked_sums')
+    const [counted] = await rowsOf(
+      options,
+      'SELECT count(*) "rows", sum(records_count) records, sum(body_bytes) body_bytes FROM parked',
+    )
+    const [bodies] = await rowsOf(
+      options,
+      'SELECT sum(octet_length(body)) bytes, count(*) "rows" FROM parked_bodies',
+    )
     return { kept, counted, bodies } as Record<string, Record<string, number>>
   }
   const list = async (change = {}) =>
@@ -87,7 +87,7 @@ t.test(
         ['1970-01-01T00:00:01.000Z', '22003'],
       ],
     )
-    const { kept, counted, bodies } = sums()
+    const { kept, counted, bodies } = await sums()
     t.match(counted, kept as object)
     t.equal(bodies?.bytes, kept?.body_bytes)
     t.strictSame(await metadata.parkedStore.counts(id), { rows: 2, isReplaying: false, droppedRecords: 0 })
@@ -140,7 +140,7 @@ t.test(
       { stream_seq: 7, record_index: null, records_count: 2, reason: 'skipped' },
       { stream_seq: 8, record_index: 0 },
     ])
-    t.match(sums().counted, sums().kept as object)
+    t.match((await sums()).counted, (await sums()).kept as object)
 
     const other = new Map([[id, [{ kind: 'passed', parked: refused(9, null) } as const]]])
     await t.rejects(metadata.laneStore.save([{ ...row, ownerEpoch: 4 }], [], other))
@@ -189,7 +189,7 @@ t.test('replays: in order, one that was begun first, numbered upwards', async (t
   const done = new Map([[id, [{ kind: 'replayed', parkedId: second?.parkedId ?? '' } as const]]])
   await metadata.laneStore.save([newLaneState(id, 9)], [], done)
   t.equal((await parkedStore.nextReplay(id, 100))?.message.seq, 9)
-  t.match(sums().counted, sums().kept as object)
+  t.match((await sums()).counted, (await sums()).kept as object)
 })
 
 t.test('a replay that was stored in part goes on behind it', async (t) => {
@@ -201,7 +201,7 @@ t.test('a replay that was stored in part goes on behind it', async (t) => {
   t.strictSame(found?.recordTexts, ['{"n":2}'])
   await metadata.parked.replay(workspaceId, id, parkedId, null)
   t.match(await metadata.parkedStore.nextReplay(id, 7), { firstIndex: 1, message: { recordCount: 1 } })
-  t.match(sums().counted, sums().kept as object)
+  t.match((await sums()).counted, (await sums()).kept as object)
 })
 
 t.test('edited records take the place of the stored ones; not more of them', async (t) => {
@@ -223,7 +223,7 @@ t.test('edited records take the place of the stored ones; not more of them', asy
   t.strictSame(found?.recordTexts, ['{"a":12345678901234567890}'])
   t.equal(await parked.discard(workspaceId, id, single ?? ''), 'discarded')
   t.equal(await parked.discard(workspaceId, id, single ?? ''), 'not_found')
-  t.match(sums().counted, sums().kept as object)
+  t.match((await sums()).counted, (await sums()).kept as object)
   const { entries } = await metadata.audit.list(workspaceId, {
     ...{ limit: 10, after: null, operation: null, resourceId: null, sinceMs: null, pipeIds: null },
   })
@@ -250,7 +250,7 @@ t.test('what is too old goes, is counted, and what waits for its replay stays', 
     (await list()).parked.map((row) => row.stream_seq),
     [9, 10],
   )
-  t.match(sums().counted, sums().kept as object)
+  t.match((await sums()).counted, (await sums()).kept as object)
 })
 
 t.test('all of it goes with the destination, and a lane that is late parks nothing', async (t) => {
@@ -262,10 +262,8 @@ t.test('all of it goes with the destination, and a lane that is late parks nothi
   const late = new Map([[id, [{ kind: 'passed', parked: refused(9, null) } as const]]])
   await metadata.laneStore.save([newLaneState(id, 9)], [], late)
   t.match(await metadata.parkedStore.taken(workspaceId), { bytes: 0, ofWorkspace: 0 })
-  const database = new Database(options.file, { readonly: true })
   for (const table of ['parked', 'parked_bodies', 'parked_sums'])
-    t.strictSame(database.prepare(`SELECT count(*) n FROM ${table}`).get(), { n: 0 }, table)
-  database.close()
+    t.strictSame(await rowsOf(options, `SELECT count(*) n FROM ${table}`), [{ n: 0 }], table)
 })
 
 t.test('what each workspace takes is known without counting rows', async (t) => {

@@ -1,8 +1,8 @@
 /** Workspaces, API keys, pipes, limits and allowed origins as stored. */
-import Database from 'better-sqlite3'
 import t from 'tap'
 import { ApiError } from '../../../src/contract/errors.ts'
 import { hashApiKey, mintApiKey } from '../../../src/metadata/key-tokens.ts'
+import { rowsOf, type TestDatabase, tablesOf } from './database.ts'
 import {
   column,
   databaseDestination,
@@ -250,11 +250,11 @@ t.test('deleting a pipe removes everything of it and nothing else', async (t) =>
   )
   t.equal((await metadata.laneStore.load(stays.destinationId))?.cursorSeq, 3)
   t.strictSame(
-    rowsNaming(options.file, gone),
+    await rowsNaming(options, gone),
     ['deleted_pipes', 'audit_log'],
     'a row says that it is deleted, and the audit log what it was',
   )
-  t.ok(rowsNaming(options.file, stays).length >= 8, 'the pipe that stays is named by rows of eight tables')
+  t.ok((await rowsNaming(options, stays)).length >= 8, 'the pipe that stays is named by rows of eight tables')
   t.ok(await newPipe(metadata, workspaceId, 'gone'), 'its name is free again')
 
   async function fullPipe(name: string): Promise<{ pipeId: string; destinationId: string }> {
@@ -275,15 +275,14 @@ t.test('deleting a pipe removes everything of it and nothing else', async (t) =>
 })
 
 /** Tables with a row that holds one of the ids. */
-function rowsNaming(file: string, ids: { pipeId: string; destinationId: string }): string[] {
-  const database = new Database(file, { readonly: true })
-  try {
-    const tables = database.prepare("SELECT name FROM sqlite_master WHERE type = 'table'").pluck().all()
-    return tables.map(String).filter((table) => {
-      const rows = JSON.stringify(database.prepare(`SELECT * FROM "${table}"`).all())
-      return rows.includes(ids.pipeId) || rows.includes(ids.destinationId)
-    })
-  } finally {
-    database.close()
+async function rowsNaming(
+  database: TestDatabase,
+  ids: { pipeId: string; destinationId: string },
+): Promise<string[]> {
+  const naming: string[] = []
+  for (const table of await tablesOf(database)) {
+    const rows = JSON.stringify(await rowsOf(database, `SELECT * FROM "${table}"`))
+    if (rows.includes(ids.pipeId) || rows.includes(ids.destinationId)) naming.push(table)
   }
+  return naming
 }

@@ -1,4 +1,4 @@
-/** SQLite keeps the metadata port. */
+/** SQLite keeps the metadata port, and PostgreSQL does (`on-postgresql.test.ts`). */
 import t from 'tap'
 import { testMetadataPort } from './conformance.ts'
 import { openFile, testFile } from './fixture.ts'

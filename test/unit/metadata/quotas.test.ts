@@ -1,16 +1,13 @@
 /** How many pipes, destinations, keys and origins a workspace may have. */
-import Database from 'better-sqlite3'
 import t from 'tap'
 import { resourceLimits } from '../../../src/contract/resource-limits.ts'
 import { mintApiKey } from '../../../src/metadata/key-tokens.ts'
-import { openMetadata } from '../../../src/metadata/open.ts'
-import { newPipe, newWorkspace, pullDestination, testFile } from './fixture.ts'
+import { rowsOf } from './database.ts'
+import { newPipe, newWorkspace, open, pullDestination, testFile } from './fixture.ts'
 
 t.test('a full workspace takes no more until something is gone; others go on', async (t) => {
-  const { file, sealingKey } = testFile(t)
   const quotas = { pipes: 2, destinations: 2, apiKeys: 2, origins: 2 }
-  const metadata = await openMetadata({ kind: 'sqlite', file }, sealingKey, { quotas })
-  t.teardown(() => metadata.close())
+  const metadata = await open(t, { ...testFile(t), quotas })
   const [mine, other] = [await newWorkspace(metadata, 'mine'), await newWorkspace(metadata, 'other')]
   const full = (setting: string) => ({
     code: 'workspace_full',
@@ -50,10 +47,8 @@ t.test('a full workspace takes no more until something is gone; others go on', a
 })
 
 t.test('two at once do not go beyond', async (t) => {
-  const { file, sealingKey } = testFile(t)
   const quotas = { pipes: 1, destinations: 1, apiKeys: 1, origins: 1 }
-  const metadata = await openMetadata({ kind: 'sqlite', file }, sealingKey, { quotas })
-  t.teardown(() => metadata.close())
+  const metadata = await open(t, { ...testFile(t), quotas })
   const workspaceId = await newWorkspace(metadata, 'mine')
   const made = await Promise.allSettled(['a', 'b', 'c'].map((name) => newPipe(metadata, workspaceId, name)))
   t.same(made.map(({ status }) => status).sort(), ['fulfilled', 'rejected', 'rejected'])
@@ -61,18 +56,16 @@ t.test('two at once do not go beyond', async (t) => {
 
 t.test('a workspace makes no more pipes while too many that it deleted are remembered', async (t) => {
   const options = testFile(t)
-  const metadata = await openMetadata({ kind: 'sqlite', file: options.file }, options.sealingKey)
-  t.teardown(() => metadata.close())
+  const metadata = await open(t, options)
   const [mine, other] = [await newWorkspace(metadata, 'mine'), await newWorkspace(metadata, 'other')]
   const most = resourceLimits.deletedPipesPerWorkspace
-  const file = new Database(options.file)
-  const insert = file.prepare(
-    'INSERT INTO deleted_pipes (pipe_id, workspace_id, deleted_ms) VALUES (?, ?, 0)',
+  await rowsOf(
+    options,
+    `WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < ?)
+    INSERT INTO deleted_pipes (pipe_id, workspace_id, deleted_ms) SELECT 'gone-' || n, ?, 0 FROM n`,
+    most - 1,
+    mine,
   )
-  file.transaction(() => {
-    for (let n = 1; n < most; n += 1) insert.run(`gone-${n}`, mine)
-  })()
-  file.close()
   const last = await newPipe(metadata, mine, 'last')
   await metadata.pipes.delete(mine, last.pipe_id)
   await t.rejects(newPipe(metadata, mine, 'one too many'), {

@@ -1,9 +1,9 @@
 /** Rows of revoked keys are kept for a while, and not more than so many. */
-import Database from 'better-sqlite3'
 import t from 'tap'
 import { resourceLimits } from '../../../src/contract/resource-limits.ts'
 import { mintApiKey } from '../../../src/metadata/key-tokens.ts'
 import type { Metadata } from '../../../src/metadata/store.ts'
+import { rowsOf } from './database.ts'
 import { newWorkspace, open, testFile } from './fixture.ts'
 
 const most = resourceLimits.revokedApiKeysPerWorkspace
@@ -26,14 +26,14 @@ t.test('the oldest row goes with the revocation that is one too many; others kee
   await revokedKey(metadata, mine, 'oldest')
   clock += 1
   // As many as are kept, less the one above: written at once, each of them would be two transactions.
-  const file = new Database(options.file)
-  const insert =
-    file.prepare(`INSERT INTO api_keys (api_key_id, workspace_id, api_key_name, api_key_prefix, api_key_hash,
-    api_key_status, api_key_created_ms, api_key_revoked_ms, creation_order) VALUES (?, ?, 'many', '', ?, 'revoked', 0, ?, ?)`)
-  file.transaction(() => {
-    for (let n = 1; n < most; n += 1) insert.run(`id-${n}`, mine, `hash-${n}`, clock, n + 2)
-  })()
-  file.close()
+  await rowsOf(
+    options,
+    `WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < ?)
+    INSERT INTO api_keys (api_key_id, workspace_id, api_key_name, api_key_prefix, api_key_hash, api_key_status,
+      api_key_created_ms, api_key_revoked_ms, creation_order)
+    SELECT 'id-' || n, ?, 'many', '', 'hash-' || n, 'revoked', 0, CAST(? AS bigint), n + 2 FROM n`,
+    ...[most - 1, mine, clock],
+  )
   const before = await namesOf(metadata, mine)
   t.equal(before.length, most + 1, 'all of them and the active one')
   t.ok(before.includes('oldest'), 'control: as long as there is room')

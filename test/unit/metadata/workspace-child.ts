@@ -1,10 +1,10 @@
-/** A process of its own that opens a metadata file and creates one workspace: `file sealing-key-hex name`. */
+/** A process of its own that opens a metadata file and creates one workspace: `spec-as-json sealing-key-hex name`. */
 import { mintApiKey } from '../../../src/metadata/key-tokens.ts'
 import { openMetadata } from '../../../src/metadata/open.ts'
 
-const [file, keyHex, name] = process.argv.slice(2)
-if (file === undefined || keyHex === undefined || name === undefined)
+const [spec, keyHex, name] = process.argv.slice(2)
+if (spec === undefined || keyHex === undefined || name === undefined)
   throw new Error('three arguments expected')
-const metadata = await openMetadata({ kind: 'sqlite', file }, Buffer.from(keyHex, 'hex'))
+const metadata = await openMetadata(JSON.parse(spec), Buffer.from(keyHex, 'hex'))
 await metadata.workspaces.create(name, mintApiKey('first').key)
 await metadata.close()
