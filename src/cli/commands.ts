@@ -15,6 +15,7 @@ import { addKeysCommands } from './keys.ts'
 import { addLanesCommands } from './lanes.ts'
 import { addLimitsCommands } from './limits.ts'
 import { addMessageCommands } from './messages.ts'
+import { addNodesCommands } from './nodes.ts'
 import { addOriginsCommands } from './origins.ts'
 import { addParkedCommands } from './parked.ts'
 import { addPipesCommands } from './pipes.ts'
@@ -48,5 +49,6 @@ export function registerCommands(program: Command): void {
   addConfigCommand(program)
   addProfileCommands(program)
   addDataDirCommands(program)
+  addNodesCommands(program)
   addCompletionCommands(program)
 }

@@ -19,6 +19,7 @@ const dataDirProblems: Record<DataDirProblem, number> = {
   missing: exitCodes.notFound,
   conflict: exitCodes.conflict,
   damaged: exitCodes.failed,
+  unfit: exitCodes.usage,
 }
 
 const tryAgainErrors = new Set([

@@ -35,6 +35,8 @@ export interface NodeRecord extends NodeEntry {
   startedMs: number
   /** How long it is still valid; 0: expired, and nobody has removed it yet. */
   leftMs: number
+  /** When its lease ends, or ended, by the database's clock: ms since the epoch. */
+  expiresMs: number
   /** The newest change that it has applied, with all before. */
   seenChange: number
   /** It hands its pipes over and takes none. */

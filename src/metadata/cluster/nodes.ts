@@ -86,6 +86,7 @@ export function nodes(db: Connection, clock: DatabaseClock): ClusterStore['nodes
           address: row.node_address,
           startedMs: Number(row.started_ms),
           leftMs: Math.max(0, Number(row.expires_ms) - Number(row.now_ms)),
+          expiresMs: Number(row.expires_ms),
           seenChange: Number(row.seen_change),
           isDraining: Number(row.is_draining) === 1,
           isDelivering: Number(row.workers) > 0,
