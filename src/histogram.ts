@@ -66,10 +66,16 @@ export class Histogram {
 
   /** Of all slots together. */
   countsOfAll(): HistogramCounts {
-    const all = Array.from({ length: this.slots }, (_, slot) => this.countsOf(slot))
-    const counts = Array.from({ length: this.#width - 1 }, (_, index) =>
-      all.reduce((sum, one) => sum + one.counts[index]!, 0),
-    )
-    return { bounds: this.#bounds, counts, sum: all.reduce((sum, one) => sum + one.sum, 0) }
+    return sumOfCounts(Array.from({ length: this.slots }, (_, slot) => this.countsOf(slot)))
+  }
+}
+
+/** At least one, all with the same bounds. */
+export function sumOfCounts(all: readonly HistogramCounts[]): HistogramCounts {
+  const { bounds, counts } = all[0]!
+  return {
+    bounds,
+    counts: counts.map((_, index) => all.reduce((sum, one) => sum + one.counts[index]!, 0)),
+    sum: all.reduce((sum, one) => sum + one.sum, 0),
   }
 }

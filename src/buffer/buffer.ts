@@ -97,8 +97,17 @@ export interface KnownBuffer {
 
 /** The append could not be made durable (disk full, over the quota, shutting down). Nothing was kept. */
 export class BufferUnavailableError extends Error {
-  /** `pipe_share`: this pipe, or its workspace, holds more than its share of an almost full buffer; others do not. */
-  readonly reason: 'over_quota' | 'pipe_share' | 'low_disk_space' | 'write_failed' | 'closing'
+  /**
+   * `pipe_share`: this pipe, or its workspace, holds more than its share of an almost full buffer; others do not.
+   * `not_in_cluster`: the node could not renew its place in the cluster, and the others count it out.
+   */
+  readonly reason:
+    | 'over_quota'
+    | 'pipe_share'
+    | 'low_disk_space'
+    | 'write_failed'
+    | 'not_in_cluster'
+    | 'closing'
   constructor(reason: BufferUnavailableError['reason'], message: string) {
     super(message)
     this.name = 'BufferUnavailableError'

@@ -2,8 +2,10 @@
  * Opens the buffer that a spec describes. Callers pass the spec around, also to other threads, and know nothing of
  * what kind it is; each kind has one line per function here.
  */
+import { receiveMessageOnPort } from 'node:worker_threads'
 import type { Logger, LogSettings } from '../log.ts'
 import type { Appender, AppenderPort, BufferFeed, BufferReader, MessageLookup, OpenBuffer } from './buffer.ts'
+import type { ToAppendingThread } from './jetstream/protocol.ts'
 import type { JetStreamSpec } from './jetstream/spec.ts'
 import { giveUpBallastWhenFull, leaveBallast } from './segments/disk-guard.ts'
 import { openSegmentFeed } from './segments/feed.ts'
@@ -18,6 +20,8 @@ export type BufferSpec = SegmentsSpec | JetStreamSpec
 
 export interface BufferWriterDeps {
   log: LogSettings
+  /** Of a node of a cluster: until when it may accept, see ClusterNode. */
+  liveness?: SharedArrayBuffer | null
   /**
    * The writer has died: nothing is appended any more, and what was not settled may or may not be kept. The process
    * must end.
@@ -27,12 +31,19 @@ export interface BufferWriterDeps {
 
 /** Opens it for writing; once per spec. Rejects when it cannot be opened. */
 export async function openBuffer(spec: BufferSpec, deps: BufferWriterDeps): Promise<OpenBuffer> {
-  return await openSegmentBuffer(segments(spec), deps)
+  if (spec.kind === 'segments') return await openSegmentBuffer(spec, deps)
+  // Whoever is alone loads nothing of it.
+  const { openJetStreamBuffer } = await import('./jetstream/open-buffer.ts')
+  return await openJetStreamBuffer(spec, deps)
 }
 
 /** In the thread that the port of `OpenBuffer.shareAppender` was transferred to. */
-export function openPortAppender(port: AppenderPort): Appender {
-  return writerClient.openPortAppender(port)
+export async function openPortAppender(port: AppenderPort): Promise<Appender> {
+  // The kind of the buffer is told first; it is there before the port is.
+  const first: ToAppendingThread | { kind: 'segments' } | undefined = receiveMessageOnPort(port)?.message
+  if (first?.kind !== 'jetstream') return writerClient.openPortAppender(port)
+  const { openJetStreamPortAppender } = await import('./jetstream/port-appender.ts')
+  return await openJetStreamPortAppender(port, first)
 }
 
 /** For reading, in any thread, once it has been opened for writing. */

@@ -27,6 +27,7 @@ const tryAgainErrors = new Set([
   'DataDirInUseError',
   'ServersUnreachableError',
   'StorageUnavailableError',
+  'StreamUnavailableError',
 ])
 
 /** Prints the error and returns the exit code. Expected errors are one line; only our own bugs show a stack. */

@@ -60,7 +60,7 @@ process.on('uncaughtException', (error) => {
 const counters = new SharedCounters(data.counters)
 const geo = createSharedGeo(data.geo)
 const clientIp = createClientIp(data.trustedProxies)
-const appender = openPortAppender(data.appender)
+const appender = await openPortAppender(data.appender)
 const parsers = openBodyParsers(data.maxBodyBytes * resourceLimits.parserHeapPerBodyByte, data.parsers)
 // Before the directory is asked for: main answers over it.
 port.on('message', receive)

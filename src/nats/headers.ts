@@ -1,2 +1,2 @@
-/** Headers of NATS messages: the library's own, which only this folder imports. */
-export { headers, type MsgHdrs } from '@nats-io/transport-node'
+/** What writers need of the library, which only this folder imports. Loaded in clustered mode alone. */
+export { headers, type Msg as NatsMessage, type MsgHdrs, type NatsConnection } from '@nats-io/transport-node'

@@ -288,7 +288,7 @@ t.test('there is no cycle of imports', async (t) => {
 t.test('the lane and everything pure know no threads', async (t) => {
   const threads = imports.filter((one) => one.to === 'node:worker_threads').map((one) => one.from)
   const allowedFiles =
-    /^(alerts\/post|buffer\/segments\/|delivery\/(delivery-(thread|proxy|protocol|worker)|driver-thread|isolated-driver)|ingest\/(body-parsers|parser-thread)|ingest-threads\/ingest-(thread|threads|thread-proxy)|history\/history-(proxy|thread)|http\/free-now|daemon\.ts)/
+    /^(alerts\/post|buffer\/(open\.ts|segments\/|jetstream\/open-buffer)|delivery\/(delivery-(thread|proxy|protocol|worker)|driver-thread|isolated-driver)|ingest\/(body-parsers|parser-thread)|ingest-threads\/ingest-(thread|threads|thread-proxy)|history\/history-(proxy|thread)|http\/free-now|daemon\.ts)/
   t.same(
     threads.filter((file) => !allowedFiles.test(file)),
     [],

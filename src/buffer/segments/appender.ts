@@ -17,9 +17,9 @@
  * This is the hottest code of main: an append is one copy, one CRC and one promise.
  */
 import { resourceLimits } from '../../contract/resource-limits.ts'
+import { AppendQueue } from '../append-queue.ts'
 import { type Appended, type Idempotency, IdempotencyKeyReusedError, type NewMessage } from '../buffer.ts'
 import { appendToFrame, type Frame, framedBytes, type OpenFrame, openFrame } from '../frame.ts'
-import { AppendQueue } from './append-queue.ts'
 import { type FrameResult, type SkippedResult, type UnavailableReason, unavailable } from './protocol.ts'
 
 const KiB = 1024

@@ -13,10 +13,10 @@ import type {
   SharedAppends,
   WriterHistograms,
 } from '../buffer.ts'
+import { WriterObserved } from '../writer-observed.ts'
 import type { FromWriter, SegmentsSpec, ToWriter, WriterData } from './protocol.ts'
 import { Scrubber } from './scrubber.ts'
 import { WriterClient } from './writer-client.ts'
-import { WriterObserved } from './writer-observed.ts'
 
 export interface SegmentWriterDeps {
   log: LogSettings
@@ -78,6 +78,8 @@ class WriterProxy implements OpenBuffer {
 
   shareAppender(): AppenderPort {
     const { port1, port2 } = new MessageChannel()
+    // See openPortAppender.
+    port1.postMessage({ kind: 'segments' })
     this.#worker.postMessage({ kind: 'share', port: port1 } satisfies ToWriter, [port1])
     return port2
   }

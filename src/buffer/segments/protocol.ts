@@ -11,8 +11,8 @@ import {
   type SharedAppends,
 } from '../buffer.ts'
 import type { Frame } from '../frame.ts'
+import type { ObservedCommits } from '../writer-observed.ts'
 import type { RetentionLimits } from './retention.ts'
-import type { ObservedCommits } from './writer-observed.ts'
 
 /** Its identity is written into every segment and the high-water mark. */
 export interface SegmentsSpec extends RetentionLimits, KnownBuffer {
@@ -76,6 +76,7 @@ const messages: Record<UnavailableReason, string> = {
   pipe_share: 'the buffer is almost full, and this pipe or its workspace holds more than its share of it',
   low_disk_space: 'free disk space is below buffer.min_free_bytes',
   write_failed: 'the buffer could not be written',
+  not_in_cluster: 'this node has lost its place in the cluster',
   closing: 'the service is shutting down',
 }
 

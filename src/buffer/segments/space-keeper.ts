@@ -3,11 +3,11 @@
  * append when it runs short. It decides and carries out; when to look is the writer's business.
  */
 import type { Logger } from '../../log.ts'
+import { FairShare, pressedFrom } from '../fair-share.ts'
 import type { Compaction } from './compaction.ts'
 import type { DamagedSegments } from './damaged-segments.ts'
 import { lookUpDelivered, undeliveredBytes } from './delivered-part.ts'
 import type { DiskGuard } from './disk-guard.ts'
-import { FairShare, pressedFrom } from './fair-share.ts'
 import type { IdempotencyKeys } from './idempotency.ts'
 import { fileBytes, type SegmentName } from './layout.ts'
 import type { SegmentsSpec, UnavailableReason } from './protocol.ts'
@@ -136,7 +136,7 @@ export class SpaceKeeper {
     else {
       const facts = segments.facts()
       for (const segment of facts) this.#lookUp(segment)
-      this.#share.measured(undeliveredBytes(facts, watermarks), watermarks)
+      this.#share.measured(undeliveredBytes(facts, watermarks), watermarks.workspaces())
     }
   }
 

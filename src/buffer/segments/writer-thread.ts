@@ -15,12 +15,12 @@ import { parentPort, workerData } from 'node:worker_threads'
 import { openLog } from '../../log.ts'
 import { describeFatalErrors } from '../../storage-error.ts'
 import type { Frame } from '../frame.ts'
+import { WriterObserved } from '../writer-observed.ts'
 import { openBufferWriter } from './buffer-writer.ts'
 import { FeedChannel } from './feed.ts'
 import type { SkippedAppend } from './frame-commit.ts'
 import { countAppends, joinedMaxBytes, joinFrames, splitCommitted } from './joined-frames.ts'
 import type { FromWriter, SkippedResult, ToWriter, WriterData } from './protocol.ts'
-import { WriterObserved } from './writer-observed.ts'
 
 const housekeepingEveryMs = 1_000
 

@@ -1,7 +1,7 @@
 /** Contract "Fair share of the buffer": above 80 % one pipe or workspace cannot keep the others out. */
 import t from 'tap'
 import { v4 } from 'uuid'
-import { FairShare } from '../../../src/buffer/segments/fair-share.ts'
+import { FairShare } from '../../../src/buffer/fair-share.ts'
 import { LowWatermarks } from '../../../src/buffer/segments/retention.ts'
 import { until } from '../../support/until.ts'
 import { KiB, MiB, message, newPipeId, openAt, temporaryDirectory, watermark } from './open.ts'
@@ -101,11 +101,11 @@ t.test('a workspace with many pipes gets no more than its share either', async (
   ])
   const share = new FairShare(1_000)
   t.ok(share.take(ofOne[0]!, 1e9), 'nothing is counted while there is room')
-  share.measured(new Map(ofOne.map((pipeId) => [pipeId, 124])), watermarks)
+  share.measured(new Map(ofOne.map((pipeId) => [pipeId, 124])), watermarks.workspaces())
   t.ok(share.take(ofOne[0]!, 10), '496 of 500, and no pipe over 200')
   t.notOk(share.take(ofOne[1]!, 10), 'the workspace holds 506')
   t.ok(share.take(ofTwo, 10))
-  share.measured(new Map([[ofOne[0]!, 201]]), watermarks)
+  share.measured(new Map([[ofOne[0]!, 201]]), watermarks.workspaces())
   t.notOk(share.take(ofOne[0]!, 1), 'a pipe over a fifth, since there are five')
   t.ok(share.take(ofOne[1]!, 1))
   const unknown = newPipeId()

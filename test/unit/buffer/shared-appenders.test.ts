@@ -16,7 +16,7 @@ t.test('an appender of another thread keeps the port', async (t) =>
         await close()
         return open()
       }
-      const appender = openPortAppender(handle.shareAppender())
+      const appender = await openPortAppender(handle.shareAppender())
       return { appender, headSeq: () => handle.headSeq(), reader, feed, reopen }
     }
     return open()
@@ -29,7 +29,7 @@ t.test(
     const { handle, reader } = await openAt(t, temporaryDirectory(t), { segmentMaxBytes: 256 * KiB })
     const counted: SharedAppends[] = []
     handle.onSharedAppends((appends) => counted.push(...appends))
-    const others = [1, 2, 3].map(() => openPortAppender(handle.shareAppender()))
+    const others = await Promise.all([1, 2, 3].map(() => openPortAppender(handle.shareAppender())))
     const appenders = [handle.appender, ...others]
     const pipes = [newPipeId(), newPipeId()]
     const size = 300
@@ -88,7 +88,7 @@ t.test('an Idempotency-Key is one message over all appenders, and only that is c
   handle.onSharedAppends((appends) => {
     for (const { messages } of appends) counted += messages
   })
-  const appenders = [1, 2, 3].map(() => openPortAppender(handle.shareAppender()))
+  const appenders = await Promise.all([1, 2, 3].map(() => openPortAppender(handle.shareAppender())))
   const pipeId = newPipeId()
   const append = (index: number, key: string, hash?: string) =>
     appenders[index]!.append(message(pipeId, `${index}`, idempotent(key, hash)))
@@ -106,8 +106,8 @@ t.test('a buffer that is full says so to every appender', async (t) => {
     maxBytes: 300 * KiB,
     segmentMaxBytes: 64 * KiB,
   })
-  const one = openPortAppender(handle.shareAppender())
-  const other = openPortAppender(handle.shareAppender())
+  const one = await openPortAppender(handle.shareAppender())
+  const other = await openPortAppender(handle.shareAppender())
   const pipeId = newPipeId()
   const isFull = async () => {
     const refused = await one.append(message(pipeId, 'x'.repeat(16 * KiB))).catch((error) => error)

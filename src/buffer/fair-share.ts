@@ -6,8 +6,6 @@
  * Every pipe that exists counts, idle ones too: it is for them that the space is kept. What is held is measured by the
  * writer now and then, and counted on from message to message in between.
  */
-import type { LowWatermarks } from './retention.ts'
-
 /** Of buffer.max_bytes, without what is delivered and can go. */
 export const pressedFrom = 0.8
 
@@ -27,11 +25,14 @@ export class FairShare {
     this.#isPressed = false
   }
 
-  /** `held`: undelivered bytes on disk, of every pipe that has messages. */
-  measured(held: Map<string, number>, watermarks: LowWatermarks): void {
+  /** `held`: undelivered bytes on disk, of every pipe that has messages. `workspaces`: of every pipe that exists. */
+  measured(
+    held: ReadonlyMap<string, number>,
+    workspaces: Iterable<[pipeId: string, workspaceId: string]>,
+  ): void {
     this.#isPressed = true
     this.#pipes = new Map(held)
-    this.#workspaceOf = new Map(watermarks.workspaces())
+    this.#workspaceOf = new Map(workspaces)
     this.#workspaces = new Map()
     for (const [pipeId, workspaceId] of this.#workspaceOf) {
       const bytes = held.get(pipeId) ?? 0

@@ -1,6 +1,6 @@
 /** What the writer observes of its commits for `/metrics`: it adds to its own numbers, main reads them. */
-import { bytesBounds, countBounds, Histogram, secondsBounds } from '../../histogram.ts'
-import type { WriterHistograms } from '../buffer.ts'
+import { bytesBounds, countBounds, Histogram, secondsBounds, sumOfCounts } from '../histogram.ts'
+import type { WriterHistograms } from './buffer.ts'
 
 /** As it is handed to the writer thread. */
 export interface ObservedCommits {
@@ -40,5 +40,14 @@ export class WriterObserved {
       frameBytes: this.#frameBytes.countsOf(0),
       frameMessages: this.#frameMessages.countsOf(0),
     }
+  }
+}
+
+/** Of several who commit. At least one. */
+export function sumOfHistograms(all: readonly WriterHistograms[]): WriterHistograms {
+  return {
+    syncSeconds: sumOfCounts(all.map(({ syncSeconds }) => syncSeconds)),
+    frameBytes: sumOfCounts(all.map(({ frameBytes }) => frameBytes)),
+    frameMessages: sumOfCounts(all.map(({ frameMessages }) => frameMessages)),
   }
 }

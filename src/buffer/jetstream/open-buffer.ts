@@ -1,0 +1,198 @@
+/**
+ * The buffer in JetStream as main opens it for appending. There is no writer thread: the servers write. A lost connection is no
+ * end: appends are rejected until it is back.
+ */
+import { MessageChannel, type MessagePort } from 'node:worker_threads'
+import { type JetStreamManager, jetstreamManager } from '@nats-io/jetstream'
+import { type LogSettings, openLog } from '../../log.ts'
+import { connectNats } from '../../nats/connect.ts'
+import type { NatsConnection } from '../../nats/headers.ts'
+import type {
+  Appender,
+  AppenderPort,
+  Backlog,
+  BufferStatus,
+  OpenBuffer,
+  SharedAppends,
+  WriterHistograms,
+} from '../buffer.ts'
+import { sumOfHistograms, WriterObserved } from '../writer-observed.ts'
+import { JetStreamAppender } from './appender.ts'
+import { decodeHead, frameSubject, messagesPerFrame, pipeIdOf, seqOf, streamName } from './frames.ts'
+import type { FromAppendingThread, ToAppendingThread } from './protocol.ts'
+import { Shares } from './shares.ts'
+import type { JetStreamSpec } from './spec.ts'
+import { openStreams } from './stream.ts'
+import { StreamWatch } from './stream-watch.ts'
+
+const requestTimeoutMs = 5_000
+/** A stream that refused a frame for want of room is called full until it has this part of `max_bytes` free. */
+const roomShare = 0.05
+
+export interface JetStreamWriterDeps {
+  log: LogSettings
+  /** See AppenderDeps. */
+  liveness?: SharedArrayBuffer | null
+  onFatal(error: Error): void
+}
+
+/** Throws ConfigError, and StreamUnavailableError when JetStream is not ready in time. */
+export async function openJetStreamBuffer(
+  spec: JetStreamSpec,
+  deps: JetStreamWriterDeps,
+): Promise<OpenBuffer> {
+  const connection = await connectNats(spec.nats)
+  try {
+    const info = await openStreams(connection, spec)
+    const manager = await jetstreamManager(connection, { checkAPI: false, timeout: requestTimeoutMs })
+    const watch = new StreamWatch(manager, spec, info)
+    return new JetStreamBuffer({ spec, deps, connection, manager, watch, lastStreamSeq: info.state.last_seq })
+  } catch (error) {
+    await connection.close()
+    throw error
+  }
+}
+
+interface Parts {
+  spec: JetStreamSpec
+  deps: JetStreamWriterDeps
+  connection: NatsConnection
+  manager: JetStreamManager
+  watch: StreamWatch
+  lastStreamSeq: number
+}
+
+class JetStreamBuffer implements OpenBuffer {
+  readonly #parts: Parts
+  readonly #shares: Shares
+  readonly #appender: JetStreamAppender
+  /** Main's own first, then one for each shared appender. */
+  readonly #observed = [new WriterObserved()]
+  readonly #ports: MessagePort[] = []
+  #onSharedAppends: (appends: readonly SharedAppends[]) => void = () => {}
+  #closing: Promise<void> | null = null
+
+  constructor(parts: Parts) {
+    this.#parts = parts
+    const { spec, deps, connection, lastStreamSeq } = parts
+    this.#shares = new Shares(connection, spec.cluster, spec.maxBytes)
+    this.#appender = new JetStreamAppender(connection, {
+      cluster: spec.cluster,
+      log: openLog(deps.log, 'buffer'),
+      liveness: deps.liveness ?? null,
+      observed: this.#observed[0]!,
+      shares: this.#shares,
+      lastStreamSeq,
+      // Who appends here counts by itself.
+      onAppended: () => {},
+      onFatal: (error) => deps.onFatal(error),
+    })
+  }
+
+  get appender(): Appender {
+    return this.#appender
+  }
+
+  shareAppender(): AppenderPort {
+    const { spec, deps, lastStreamSeq } = this.#parts
+    const { port1, port2 } = new MessageChannel()
+    const appender = this.#ports.push(port1) - 1
+    const observed = new WriterObserved()
+    this.#observed.push(observed)
+    port1.on('message', (message: FromAppendingThread) => {
+      if (message.kind === 'failed') deps.onFatal(new Error(message.message))
+      else this.#onSharedAppends(message.appends.map((appends) => ({ appender, ...appends })))
+    })
+    // The other thread decides how long it lives.
+    port1.unref()
+    const first: ToAppendingThread = {
+      kind: 'jetstream',
+      spec,
+      log: deps.log,
+      liveness: deps.liveness ?? null,
+      observed: observed.memory,
+      lastStreamSeq,
+    }
+    port1.postMessage(first)
+    return port2
+  }
+
+  onSharedAppends(listener: (appends: readonly SharedAppends[]) => void): void {
+    this.#onSharedAppends = listener
+  }
+
+  async headSeq(): Promise<number> {
+    const { manager, spec } = this.#parts
+    const name = streamName(spec.cluster)
+    const { last_seq: lastSeq } = (await manager.streams.info(name)).state
+    if (lastSeq === 0) return 0
+    const last = await manager.streams.getMessage(name, { seq: lastSeq }).catch(() => null)
+    // Dropped already: the frame's last place, then. Nothing can come between.
+    return seqOf(lastSeq, (last === null ? messagesPerFrame : decodeHead(last.header).messages) - 1)
+  }
+
+  /** The servers' silence is no fault of this process: it shows in `status`. */
+  silentMs(): number {
+    return 0
+  }
+
+  async status(): Promise<BufferStatus> {
+    const { watch } = this.#parts
+    const { bytes, frames, oldestMs, freeBytes, lostFrames } = watch.room
+    return {
+      bytes,
+      segments: frames,
+      oldestMs,
+      freeBytes,
+      unavailableReason: this.#unavailableReason(),
+      missingAcknowledged: 0,
+      damagedSegments: 0,
+      missingSegments: 0,
+      lostMessages: lostFrames,
+    }
+  }
+
+  histograms(): WriterHistograms {
+    return sumOfHistograms(this.#observed.map((observed) => observed.histograms()))
+  }
+
+  /**
+   * The pipes that have messages here, those with nothing but keyed ones aside: keys are far too many to list. Without totals: other nodes append too, and what they have not yet added to usage must not
+   * be added by this one.
+   */
+  async appended(): Promise<Map<string, Backlog>> {
+    const { manager, spec } = this.#parts
+    const none: Backlog = { messages: 0, records: 0, bytes: 0 }
+    const { state } = await manager.streams.info(streamName(spec.cluster), {
+      subjects_filter: frameSubject(spec.cluster, '*'),
+    })
+    const subjects = Object.keys(state.subjects ?? {})
+    return new Map(subjects.map((subject) => [pipeIdOf(spec.cluster, subject), none]))
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= this.#close()
+    return this.#closing
+  }
+
+  async #close(): Promise<void> {
+    const { connection, watch } = this.#parts
+    await this.#appender.drain()
+    this.#appender.close()
+    this.#shares.close()
+    watch.close()
+    for (const port of this.#ports) port.close()
+    // Commits that were announced last are on their way.
+    await connection.drain().catch(() => connection.close())
+  }
+
+  #unavailableReason(): BufferStatus['unavailableReason'] {
+    const { watch, spec } = this.#parts
+    const reason = this.#appender.unavailableReason
+    if (reason !== null) return reason
+    if (!watch.isAnswering) return 'write_failed'
+    const isFull =
+      this.#appender.lastFailure === 'over_quota' && watch.room.freeBytes < spec.maxBytes * roomShare
+    return isFull ? 'over_quota' : null
+  }
+}

@@ -1,0 +1,19 @@
+/** What main and the threads that append say to each other over the port that `shareAppender` gives out. */
+import type { LogSettings } from '../../log.ts'
+import type { SharedAppends } from '../buffer.ts'
+import type { ObservedCommits } from '../writer-observed.ts'
+import type { JetStreamSpec } from './spec.ts'
+
+/** The first message, there before the port is: what the thread appends with. */
+export interface ToAppendingThread {
+  kind: 'jetstream'
+  spec: JetStreamSpec
+  log: LogSettings
+  liveness: SharedArrayBuffer | null
+  observed: ObservedCommits
+  lastStreamSeq: number
+}
+
+export type FromAppendingThread =
+  | { kind: 'appended'; appends: Omit<SharedAppends, 'appender'>[] }
+  | { kind: 'failed'; message: string }

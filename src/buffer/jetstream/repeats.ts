@@ -1,0 +1,92 @@
+/**
+ * Which idempotency keys have been used: the stream itself knows. A message with a key is a frame of its own under a subject of its
+ * own, and says which frame it expects to be that subject's last: none. Where there is one the stream refuses it, atomically for
+ * all nodes, and names the one that is there.
+ *
+ *   nothing there                      stored: the first
+ *   younger than 24 h, same body       its answer is repeated
+ *   younger than 24 h, another body    IdempotencyKeyReusedError
+ *   older                              published again, expecting exactly that one
+ *   gone meanwhile                     published again, expecting none
+ *
+ * The 24 h are between the times at which the two requests were received, by their nodes' clocks.
+ */
+import { type JetStreamManager, jetstreamManager } from '@nats-io/jetstream'
+import type { NatsConnection } from '../../nats/headers.ts'
+import type { Appended, Idempotency } from '../buffer.ts'
+import { decodeFrame, decodeHead, keySubject, seqOf, streamName } from './frames.ts'
+import { apiCode } from './stream.ts'
+
+export const keyLifetimeMs = 24 * 3_600_000
+const requestTimeoutMs = 5_000
+const noMessageFound = 10_037
+/** Each holds a whole message for the time of its answer. */
+const lookUpsAtOnce = 8
+
+/** The first message with a key, as far as an answer needs it. */
+export interface FirstUse {
+  streamSeq: number
+  msgId: string
+  receivedMs: number
+  recordCount: number
+  bodyHash: string
+}
+
+export class Repeats {
+  readonly #connection: NatsConnection
+  readonly #cluster: string
+  readonly #stream: string
+  #manager: Promise<JetStreamManager> | null = null
+  #underWay = 0
+  readonly #waiting: (() => void)[] = []
+
+  constructor(connection: NatsConnection, cluster: string) {
+    this.#connection = connection
+    this.#cluster = cluster
+    this.#stream = streamName(cluster)
+  }
+
+  /**
+   * The frame that is the newest of the key's subject; null: there is none. `streamSeq`: the one that the stream named. Asks the
+   * leader. Rejects when it does not answer, or the frame is damaged.
+   */
+  async firstUse(pipeId: string, key: string, streamSeq?: number): Promise<FirstUse | null> {
+    await this.#turn()
+    try {
+      const subject = keySubject(this.#cluster, pipeId, key)
+      this.#manager ??= jetstreamManager(this.#connection, { checkAPI: false, timeout: requestTimeoutMs })
+      const query = streamSeq === undefined ? { last_by_subj: subject } : { seq: streamSeq }
+      const found = await (await this.#manager).streams.getMessage(this.#stream, query)
+      if (found === null) return null
+      const [message] = decodeFrame(new Uint8Array(found.data), decodeHead(found.header).messages)
+      if (message === undefined || message.idempotencyKey !== key || message.bodyHash === null)
+        throw new Error(`the frame ${found.seq} is not of the key that its subject names`)
+      const { msgId, receivedMs, recordCount, bodyHash } = message
+      return { streamSeq: found.seq, msgId, receivedMs, recordCount, bodyHash }
+    } catch (error) {
+      if (apiCode(error) === noMessageFound) return null
+      throw error
+    } finally {
+      this.#underWay -= 1
+      this.#waiting.shift()?.()
+    }
+  }
+
+  async #turn(): Promise<void> {
+    while (this.#underWay >= lookUpsAtOnce) await new Promise<void>((resolve) => this.#waiting.push(resolve))
+    this.#underWay += 1
+  }
+}
+
+/** What a request that was received at `receivedMs` is told; null: the first use is too old to count. */
+export function repeated(
+  first: FirstUse,
+  { bodyHash }: Idempotency,
+  receivedMs: number,
+): Appended | 'reused' | null {
+  const { streamSeq, msgId, recordCount } = first
+  if (receivedMs - first.receivedMs >= keyLifetimeMs) return null
+  return first.bodyHash === bodyHash
+    ? { seq: seqOf(streamSeq, 0), msgId, recordCount, repeated: true }
+    : 'reused'
+}
