@@ -40,5 +40,7 @@ export async function startWhenReachable<T>(
 }
 
 function isForServers(error: unknown): error is Error {
-  return error instanceof StorageUnavailableError || error instanceof BufferUnavailableError
+  if (error instanceof StorageUnavailableError || error instanceof BufferUnavailableError) return true
+  // Of JetStream, whose code is loaded in a cluster alone.
+  return error instanceof Error && error.name === 'StreamUnavailableError'
 }

@@ -26,9 +26,11 @@ import { confusedKeysInWords, confusesEscapedKeys, otherNode, requireSoundSqlite
 import { bytes, count, counted } from '../quantities.ts'
 import type { ListenAddress, Settings } from '../settings.ts'
 import { type Check, fail, ok, warn } from './check.ts'
+import { type ClusterSettings, clusterSettings } from './cluster-settings.ts'
 import { dataDirAt } from './data-dir.ts'
 import { bufferChecks } from './doctor-buffer.ts'
 import { egressCheck } from './egress.ts'
+import { requireNoStores } from './node-dir.ts'
 import { isDaemonRunning } from './running.ts'
 
 const openFilesWanted = 65_536
@@ -38,22 +40,67 @@ const fsyncRounds = 20
 
 export async function diagnose(settings: Settings, env: NodeJS.ProcessEnv): Promise<Check[]> {
   const isRunning = isDaemonRunning(settings.data_dir)
+  const cluster = clusterSettings(settings)
   return [
-    dataDirCheck(settings.data_dir, isRunning),
-    ...(existsSync(settings.data_dir) ? [diskCheck(settings), fsyncCheck(settings.data_dir)] : []),
-    ...bufferChecks(settings.data_dir),
-    await keyCheck(settings, env),
-    ...alertsChecks(settings.data_dir),
+    ...(cluster === null
+      ? await storeChecks(settings, env, isRunning)
+      : await ofNode(settings, cluster, { env, isRunning })),
     geoCheck(settings['geoip.database']),
     await portCheck('listen', settings.listen, isRunning),
     ...(settings.data_listen ? [await portCheck('data_listen', settings.data_listen, isRunning)] : []),
     ...(settings['metrics.listen']
       ? [await portCheck('metrics.listen', settings['metrics.listen'], isRunning)]
       : []),
-    egressCheck(settings),
+    ...(cluster === null ? [egressCheck(settings)] : []),
     openFilesCheck(),
     nodeCheck(),
   ]
+}
+
+/** Of a single machine: everything is in its data directory. */
+async function storeChecks(settings: Settings, env: NodeJS.ProcessEnv, isRunning: boolean): Promise<Check[]> {
+  const { data_dir: root } = settings
+  return [
+    dataDirCheck(root, isRunning),
+    ...(existsSync(root) ? [diskCheck(settings), fsyncCheck(root)] : []),
+    ...bufferChecks(root),
+    await keyCheck(settings, env),
+    ...alertsChecks(root),
+  ]
+}
+
+async function ofNode(
+  settings: Settings,
+  cluster: ClusterSettings,
+  host: { env: NodeJS.ProcessEnv; isRunning: boolean },
+): Promise<Check[]> {
+  const { clusterChecks } = await import('./doctor-cluster.ts')
+  return [nodeDirCheck(settings.data_dir), ...(await clusterChecks(settings, cluster, host))]
+}
+
+function nodeDirCheck(root: string): Check {
+  const name = 'data directory'
+  try {
+    requireNoStores(dataDirAt(root))
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error
+    return fail(name, error.message, 'run `pipectl migrate`, or give this node another data_dir')
+  }
+  if (!existsSync(root)) return ok(name, `${root} is made by the daemon; it holds no messages`)
+  const denied = notWritable(root)
+  return denied === null ? ok(name, `${root}; it holds no messages`) : fail(name, ...denied)
+}
+
+function notWritable(root: string): [string, string] | null {
+  try {
+    accessSync(root, constants.R_OK | constants.W_OK | constants.X_OK)
+    return null
+  } catch {
+    return [
+      `${root} cannot be written by this user`,
+      'run doctor as the user of the daemon, or change the owner of the directory',
+    ]
+  }
 }
 
 function nodeCheck(): Check {
@@ -71,15 +118,8 @@ function nodeCheck(): Check {
 function dataDirCheck(root: string, isRunning: boolean): Check {
   const name = 'data directory'
   if (!existsSync(root)) return warn(name, `${root} does not exist`, `run: pipectl init --data-dir ${root}`)
-  try {
-    accessSync(root, constants.R_OK | constants.W_OK | constants.X_OK)
-  } catch {
-    return fail(
-      name,
-      `${root} cannot be written by this user`,
-      'run doctor as the user of the daemon, or change the owner of the directory',
-    )
-  }
+  const denied = notWritable(root)
+  if (denied !== null) return fail(name, ...denied)
   if (!existsSync(dataDirAt(root).metadataFile)) {
     return warn(name, `${root} is not set up`, `run: pipectl init --data-dir ${root}`)
   }

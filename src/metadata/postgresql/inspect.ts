@@ -21,6 +21,8 @@ export interface InspectedDatabase {
     isSealedWith(key: Uint8Array): boolean
     workspaces: number
     workspacesWithAlerts: number
+    /** Those whose lease is valid; with their addresses, for people. */
+    nodes: { name: string; version: string; address: string | null }[]
   } | null
 }
 
@@ -56,8 +58,9 @@ async function inspect(session: Session, label: string): Promise<InspectedDataba
   }
 }
 
-/** Since this migration there are alerts. */
+/** Since these migrations there are alerts, and nodes. */
 const alertsFormat = 17
+const nodesFormat = 19
 
 async function inspectTables(session: Session): Promise<InspectedDatabase['metadata']> {
   const [found] = await rows(
@@ -70,13 +73,23 @@ async function inspectTables(session: Session): Promise<InspectedDatabase['metad
   const { sealed } = found
   const hasAlerts = Number(found.format) >= alertsFormat
   const [alerts] = hasAlerts ? await rows(session, 'SELECT count(*) AS count FROM alert_settings') : []
+  const hasNodes = Number(found.format) >= nodesFormat
+  const nodes = hasNodes ? await rows(session, liveNodes) : []
   return {
     format: Number(found.format),
     isSealedWith: (key) => opens(sealed, key),
     workspaces: Number(found.workspaces),
     workspacesWithAlerts: Number(alerts?.count ?? 0),
+    nodes: nodes.map(({ node_name, node_version, node_address }) => ({
+      name: String(node_name),
+      version: String(node_version),
+      address: node_address === null ? null : String(node_address),
+    })),
   }
 }
+
+const liveNodes = `SELECT node_name, node_version, node_address FROM cluster_nodes
+  WHERE expires_ms > extract(epoch FROM clock_timestamp()) * 1000 ORDER BY node_name`
 
 function opens(sealed: string, key: Uint8Array): boolean {
   try {
