@@ -234,6 +234,7 @@ export async function openMetricsServer(
       },
       buffer: { status: () => buffer.status(), histograms: () => buffer.histograms() },
       delivery: () => delivery.metrics(),
+      cluster: null,
     },
     log,
   )

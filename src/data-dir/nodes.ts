@@ -1,6 +1,7 @@
 /** The nodes of the cluster that the settings name: for whoever runs its machines. Works on its databases, through no node. */
 import { openBufferReader } from '../buffer/open.ts'
 import { leaseMs, type NodeRecord } from '../cluster/cluster-store.ts'
+import { stateOf } from '../cluster/cluster-view.ts'
 import type { NodeState } from '../contract/node-words.ts'
 import { StoredLanes } from '../delivery/stored-lanes.ts'
 import { openLog } from '../log.ts'
@@ -94,7 +95,7 @@ function listed(one: NodeRecord): Omit<ListedNode, 'lag_seconds'> {
   return {
     node_name: one.name,
     node_id: one.nodeId,
-    node_state: nodeState(one),
+    node_state: stateOf(one),
     is_delivering: one.isDelivering,
     version: one.version,
     address: one.address,
@@ -102,11 +103,6 @@ function listed(one: NodeRecord): Omit<ListedNode, 'lag_seconds'> {
     last_heartbeat_ts: new Date(one.expiresMs - leaseMs).toISOString(),
     owned_pipes: one.ownedPipes,
   }
-}
-
-export function nodeState({ leftMs, isDraining }: Pick<NodeRecord, 'leftMs' | 'isDraining'>): NodeState {
-  if (leftMs === 0) return 'expired'
-  return isDraining ? 'draining' : 'live'
 }
 
 /** From what lanes have last saved. Null: the buffer cannot be read. */

@@ -12,6 +12,7 @@ import { formatAddress } from '../config.ts'
 import type { Logger } from '../log.ts'
 import type { ListenAddress } from '../settings.ts'
 import { type BufferSources, registerBuffer } from './buffer-metrics.ts'
+import { type ClusterSource, registerCluster } from './cluster-metrics.ts'
 import { FoldedSeries } from './families.ts'
 import { type IngestSources, registerIngest } from './ingest-metrics.ts'
 import { type DeliverySources, registerLanes } from './lane-metrics.ts'
@@ -23,6 +24,8 @@ export interface MetricsSources extends BufferSources, DeliverySources {
   /** The run before this one ended without stopping. */
   followsCrash: boolean
   ingest: IngestSources
+  /** Null: it is a single machine. */
+  cluster: ClusterSource | null
 }
 
 export interface MetricsServer {
@@ -44,6 +47,7 @@ export async function openMetrics(
     registerIngest(registry, sources.ingest, folded),
     registerBuffer(registry, sources),
     registerLanes(registry, sources, folded),
+    ...(sources.cluster === null ? [] : [registerCluster(registry, sources.cluster)]),
   ]
   const server = createServer((request, response) => {
     if (!isOwnHost(request.headers.host, listen.host)) {

@@ -3,9 +3,11 @@ import { spawnSync } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import type { Command } from 'commander'
+import { Registry } from 'prom-client'
 import t from 'tap'
 import { parse } from 'yaml'
 import { buildProgram } from '../../src/cli/program.ts'
+import { registerCluster } from '../../src/metrics/cluster-metrics.ts'
 import { startDaemon } from '../support/daemon.ts'
 import { startHttpSink } from '../support/http-sink.ts'
 import { until } from '../support/until.ts'
@@ -102,7 +104,7 @@ t.test('metrics.md lists what a daemon with lanes of all kinds exposes, and noth
   const look = async () => (await fetch(daemon.metricsUrl)).text()
   await until('attempts were made', async () => /attempt_seconds_count\{.*database/.test(await look()))
   const text = await look()
-  const found = exposed(text)
+  const found = exposed(`${text}${await clusterText()}`)
   const listed = documented()
   t.ok(listed.size > 60)
   // Some appear only now and then: no resource of a kind, no collection of garbage yet.
@@ -121,6 +123,18 @@ t.test('metrics.md lists what a daemon with lanes of all kinds exposes, and noth
     t.match(differences, [/attempt_seconds .* result/, /attempts_total .* result/, /^pipectl_new gauge/])
   })
 })
+
+/** What a node of a cluster has beside that. */
+async function clusterText(): Promise<string> {
+  const registry = new Registry()
+  const measured = {
+    nodes: { live: 2, draining: 0, expired: 1 },
+    ...{ ownedPipes: 3, unownedPipes: 0, gainedPipes: 4, heartbeatAgeSeconds: 1 },
+    ...{ changesBehind: 0, clockOffsetSeconds: -0.5 },
+  }
+  await registerCluster(registry, async () => measured)()
+  return await registry.metrics()
+}
 
 t.test('the rules are valid, and each fires and is silent where its tests say so', async (t) => {
   const checked = promtool('check', 'rules', 'alerts.yml')
@@ -166,7 +180,8 @@ t.test('each rule says what happened and what to do, with commands that exist', 
 })
 
 function isCommand(command: Command, [word, ...rest]: string[]): boolean {
-  if (word === undefined) return command.commands.length === 0
+  // `pipectl nodes` does something and has commands too.
+  if (word === undefined) return command.commands.length === 0 || command.name() === 'nodes'
   if (word.startsWith('--'))
     return command.options.some((one) => one.long === word) && isCommand(command, rest)
   const next = command.commands.find((one) => one.name() === word)

@@ -88,6 +88,7 @@ const allowed: Record<string, string[]> = {
   ],
   metrics: [
     'contract',
+    'cluster/cluster-view.ts',
     'buffer/buffer.ts',
     'delivery/lane-service.ts',
     'ingest/observed.ts',
@@ -149,7 +150,7 @@ const composing: Record<string, string[] | 'everything'> = {
   'delivery/driver-thread.ts': 'everything',
   'history/history-thread.ts': 'everything',
   'ingest-threads/ingest-thread.ts': 'everything',
-  'data-dir/nodes.ts': ['cluster/cluster-store.ts', 'delivery/stored-lanes.ts', 'part-settings.ts'],
+  'data-dir/nodes.ts': ['cluster', 'delivery/stored-lanes.ts', 'part-settings.ts'],
   'cli/main.ts': ['cli'],
   'cli/config.ts': ['data-dir/egress.ts'],
   'cli/daemon-commands.ts': ['daemon.ts', 'data-dir', 'metadata/store.ts'],

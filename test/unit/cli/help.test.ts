@@ -56,6 +56,7 @@ t.test('there is every command that people were promised', async (t) => {
     ],
     ...['apply', 'diff', 'export'],
     ...['forget', 'rotate-key'].map((one) => `secrets ${one}`),
+    ...['drain', 'undrain'].map((one) => `nodes ${one}`),
   ]
   t.same([...names].sort(), promised.sort())
 })

@@ -1,0 +1,192 @@
+/**
+ * The nodes as this one sees them, for people: overview, dashboard, metrics, log. It decides nothing.
+ *
+ * A node that ended without a word is in the database for seconds only. It is remembered here as expired for an hour, or until a
+ * node of its name is there again:
+ *
+ *   listed ── its row is gone while its lease had time left ──▶ it left, and is forgotten
+ *      └──── its row is gone after its lease had ended ───────▶ expired
+ */
+import type { NodeState } from '../contract/node-words.ts'
+import type { Logger } from '../log.ts'
+import type { ClusterNode } from './cluster-node.ts'
+import { type ClusterStore, leaseMs, type NodeRecord } from './cluster-store.ts'
+
+export interface ClusterViewOptions {
+  node: Pick<ClusterNode, 'nodeId' | 'nodes' | 'owners' | 'clock'>
+  store: Pick<ClusterStore, 'pipes' | 'changes'>
+  log: Logger
+  /** Default: the process's own clock. */
+  monotonicMs?: () => number
+}
+
+export interface SeenNode {
+  nodeId: string
+  nodeName: string
+  state: NodeState
+  isThis: boolean
+}
+
+export interface SeenCluster {
+  nodes: SeenNode[]
+  /** Pipe → the node that delivers it. Of all workspaces. */
+  owners: ReadonlyMap<string, string>
+}
+
+/** As of the last look that succeeded, but for the age of the heartbeat. */
+export interface ClusterMeasured {
+  nodes: Record<NodeState, number>
+  ownedPipes: number
+  unownedPipes: number
+  /** Pipes that this node took since its start, as far as looks have seen. */
+  gainedPipes: number
+  heartbeatAgeSeconds: number
+  /** Changes that this node has not applied yet. */
+  changesBehind: number
+  clockOffsetSeconds: number
+}
+
+const lookEveryMs = 2_000
+/** Screens ask more often than anything changes. */
+const freshMs = 900
+/** Over a longer gap between two looks nobody can tell who left from who was lost. */
+const longestGapMs = 3_000
+const lostKeptMs = 3_600_000
+/** Two clocks measure the end of a lease. */
+const clockSlackMs = 500
+
+interface Look {
+  atMs: number
+  records: readonly NodeRecord[]
+  owners: ReadonlyMap<string, string>
+}
+
+export class ClusterView {
+  readonly #options: ClusterViewOptions
+  readonly #nowMs: () => number
+  /** When this node's lease was renewed, as far as it is known. */
+  #beatMs: number
+  readonly #lost = new Map<string, { name: string; lostMs: number }>()
+  #last: Look | null = null
+  #looking: Promise<Look> | null = null
+  #timer: NodeJS.Timeout | null = null
+  #gained = 0
+  #unowned = 0
+  #behind = 0
+
+  constructor(options: ClusterViewOptions) {
+    this.#options = options
+    this.#nowMs = options.monotonicMs ?? (() => performance.now())
+    this.#beatMs = this.#nowMs()
+  }
+
+  /** From now on it looks by itself. */
+  open(): void {
+    const again = async () => {
+      await this.#look().catch((err: unknown) => this.#options.log.debug({ err }, 'cluster.not_seen'))
+      if (this.#timer !== null) this.#timer = setTimeout(again, lookEveryMs).unref()
+    }
+    this.#timer = setTimeout(again, 0).unref()
+  }
+
+  close(): void {
+    if (this.#timer !== null) clearTimeout(this.#timer)
+    this.#timer = null
+  }
+
+  /** Rejects when the database cannot be reached. */
+  async facts(): Promise<SeenCluster> {
+    const { records, owners } = await this.#look()
+    const { nodeId: own } = this.#options.node
+    const listed = records.map((one) => ({
+      nodeId: one.nodeId,
+      nodeName: one.name,
+      state: stateOf(one),
+      isThis: one.nodeId === own,
+    }))
+    const lost = [...this.#lost].map(([nodeId, { name }]) => ({
+      ...{ nodeId, nodeName: name, isThis: false },
+      state: 'expired' as const,
+    }))
+    return { nodes: [...listed, ...lost], owners }
+  }
+
+  /** Never rejects: what cannot be read stays as it was. */
+  async measured(): Promise<ClusterMeasured> {
+    const { node, store } = this.#options
+    try {
+      const [newest, free] = await Promise.all([store.changes.newest(), store.pipes.free(), this.#look()])
+      this.#unowned = free.length
+      this.#behind = Math.max(0, newest - (this.#own()?.seenChange ?? newest))
+    } catch (err) {
+      this.#options.log.debug({ err }, 'cluster.not_seen')
+    }
+    const nodes = { live: 0, draining: 0, expired: this.#lost.size }
+    for (const one of this.#last?.records ?? []) nodes[stateOf(one)] += 1
+    const own = this.#own()
+    return {
+      nodes,
+      ownedPipes: own?.ownedPipes ?? 0,
+      unownedPipes: this.#unowned,
+      gainedPipes: this.#gained,
+      heartbeatAgeSeconds: Math.max(0, this.#nowMs() - this.#beatMs) / 1000,
+      changesBehind: this.#behind,
+      clockOffsetSeconds: node.clock.offsetMs / 1000,
+    }
+  }
+
+  #own(): NodeRecord | undefined {
+    return this.#last?.records.find(({ nodeId }) => nodeId === this.#options.node.nodeId)
+  }
+
+  /** One at a time. */
+  #look(): Promise<Look> {
+    const last = this.#last
+    if (last !== null && this.#nowMs() - last.atMs < freshMs) return Promise.resolve(last)
+    this.#looking ??= this.#lookNow().finally(() => {
+      this.#looking = null
+    })
+    return this.#looking
+  }
+
+  async #lookNow(): Promise<Look> {
+    const { node } = this.#options
+    const [records, owners] = await Promise.all([node.nodes(), node.owners()])
+    const look = { atMs: this.#nowMs(), records, owners }
+    if (this.#last !== null) this.#compare(this.#last, look)
+    this.#last = look
+    const own = this.#own()
+    if (own !== undefined && own.leftMs > 0) this.#beatMs = look.atMs - (leaseMs - own.leftMs)
+    return look
+  }
+
+  #compare(before: Look, now: Look): void {
+    const { node, log } = this.#options
+    const own = node.nodeId
+    const isThere = new Set(now.records.map(({ nodeId }) => nodeId))
+    const names = new Set(now.records.filter(({ leftMs }) => leftMs > 0).map(({ name }) => name))
+    const passedMs = now.atMs - before.atMs
+    for (const one of before.records) {
+      if (isThere.has(one.nodeId) || one.nodeId === own) continue
+      const isLost = passedMs <= longestGapMs && one.leftMs - passedMs <= clockSlackMs
+      const fields = { node: one.name, node_id: one.nodeId }
+      if (isLost) {
+        this.#lost.set(one.nodeId, { name: one.name, lostMs: now.atMs })
+        log.warn(fields, 'cluster.node_lost')
+      } else log.info(fields, 'cluster.node_left')
+    }
+    const known = new Set(before.records.map(({ nodeId }) => nodeId))
+    for (const { nodeId, name } of now.records)
+      if (!known.has(nodeId)) log.info({ node: name, node_id: nodeId }, 'cluster.node_joined')
+    for (const [nodeId, { name, lostMs }] of this.#lost) {
+      if (isThere.has(nodeId) || names.has(name) || now.atMs - lostMs > lostKeptMs) this.#lost.delete(nodeId)
+    }
+    for (const [pipeId, owner] of now.owners)
+      if (owner === own && before.owners.get(pipeId) !== own) this.#gained += 1
+  }
+}
+
+export function stateOf({ leftMs, isDraining }: Pick<NodeRecord, 'leftMs' | 'isDraining'>): NodeState {
+  if (leftMs === 0) return 'expired'
+  return isDraining ? 'draining' : 'live'
+}
