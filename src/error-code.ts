@@ -37,3 +37,22 @@ export class DeliveryUnavailableError extends StorageUnavailableError {
     this.name = 'DeliveryUnavailableError'
   }
 }
+
+/** In a cluster: no node could be asked, or the one that was has not answered. `message` is for the log. */
+export class DeliveryElsewhereError extends DeliveryUnavailableError {
+  /** Nothing was done; else nobody knows. */
+  readonly isUndone: boolean
+  constructor(isUndone: boolean, message: string, cause?: unknown) {
+    super(message, cause)
+    this.name = 'DeliveryElsewhereError'
+    this.isUndone = isUndone
+  }
+}
+
+/** In a cluster: this node does not run the lane. Nothing was done. */
+export class LaneElsewhereError extends Error {
+  constructor(destinationId: string) {
+    super(`destination ${destinationId} is delivered by another node`)
+    this.name = 'LaneElsewhereError'
+  }
+}

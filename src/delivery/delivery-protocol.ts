@@ -40,8 +40,12 @@ export type FromDeliveryWorker =
   /** The first message: the lanes are loaded. */
   | { kind: 'ready' }
   | { kind: 'result'; id: number; value: unknown }
-  /** `isUnavailable`: nothing can be saved for now. Else an internal error: `message` for the log. */
-  | { kind: 'failure'; id: number; message: string; isUnavailable: boolean }
+  /**
+   * `unavailable`: nothing can be saved for now. `elsewhere`: the lane of this destination is another node's. Else an internal
+   * error: `message` for the log.
+   */
+  | { kind: 'failure'; id: number; message: string; reason: 'unavailable' | 'internal' }
+  | { kind: 'elsewhere'; id: number; destinationId: string }
   /** A suspect has finished an attempt. */
   | { kind: 'finished'; destinationId: string }
   /** A quarantined lane has delivered in a thread of its own. */

@@ -14,7 +14,7 @@ import { bufferPlace, openBufferFeed, openBufferReader } from '../buffer/open.ts
 import { current, timelineOf } from '../contract/epochs.ts'
 import type { PinServerKey } from '../destinations/driver.ts'
 import { openDriver } from '../destinations/drivers.ts'
-import { errorCode, isNoSpace, StorageUnavailableError } from '../error-code.ts'
+import { errorCode, isNoSpace, LaneElsewhereError, StorageUnavailableError } from '../error-code.ts'
 import { openLog } from '../log.ts'
 import { openMetadata } from '../metadata/open.ts'
 import { describeFatalErrors, inWords, isStorageError } from '../storage-error.ts'
@@ -30,10 +30,11 @@ import { DriftWatch } from './drift.ts'
 import { keepHistoryShort } from './history-keeper.ts'
 import { isolatedDrivers } from './isolated-driver.ts'
 import { namesOf } from './lane-log.ts'
-import { ownsEverything } from './lane-ownership.ts'
+import { type LaneOwnership, ownsEverything } from './lane-ownership.ts'
 import { openLaneService } from './lane-service.ts'
 import { LaneSet } from './lane-set.ts'
 import { type LaneSpec, type LaneState, LaneStoreUnavailableError } from './lane-state.ts'
+import { ownedLanes } from './owned-lanes.ts'
 import type { NewParked } from './parked.ts'
 import { driverCrashed } from './retry.ts'
 import { allBlocked } from './safe-mode.ts'
@@ -77,10 +78,11 @@ const isolated = isolatedDrivers(driverSettings)
 const reader = await openBufferReader(data.buffer, log)
 const feed = await openBufferFeed(data.buffer)
 const drift = new DriftWatch(metadata.driftStore, systemClock, log)
+const ownership: LaneOwnership = ownsEverything
 const lanes = new LaneSet({
   source: data.isSafe ? allBlocked(metadata.laneSource) : metadata.laneSource,
   store: { ...metadata.laneStore, load: loadLane },
-  ownership: ownsEverything,
+  ownership,
   reader,
   feed,
   openDriver: (spec) => drift.watched(spec, drivers.openDriver(spec)),
@@ -92,7 +94,7 @@ const lanes = new LaneSet({
   epochs,
   onFatal: fail,
 })
-const service = openLaneService({
+const allLanes = openLaneService({
   lanes,
   reader,
   clock: systemClock,
@@ -107,6 +109,7 @@ const service = openLaneService({
     }
   },
 })
+const service = ownership === ownsEverything ? allLanes : ownedLanes(allLanes, lanes, ownership)
 if (data.endsPulls) lanes.endPulls()
 await lanes.open()
 const endHistoryKeeper = keepHistoryShort({
@@ -159,12 +162,16 @@ async function respond({ id, method, args }: Extract<ToDeliveryWorker, { kind: '
     // Nothing keeps the thread after this.
     if (method === 'close') port.close()
   } catch (error) {
+    if (error instanceof LaneElsewhereError) {
+      post({ kind: 'elsewhere', id, destinationId: String(args[0]) })
+      return
+    }
     const isUnavailable =
       error instanceof StorageUnavailableError || error instanceof LaneStoreUnavailableError
     if (isUnavailable) log.warn({ err: error, method }, 'delivery.call_waits')
     else log.error({ err: error, method }, 'delivery.call_failed')
     const message = error instanceof Error ? error.message : String(error)
-    post({ kind: 'failure', id, message, isUnavailable })
+    post({ kind: 'failure', id, message, reason: isUnavailable ? 'unavailable' : 'internal' })
     if (isIoError(error)) fail(error)
   }
 }

@@ -10,7 +10,7 @@
  */
 import { Worker } from 'node:worker_threads'
 import { resourceLimits } from '../contract/resource-limits.ts'
-import { DeliveryUnavailableError, StorageUnavailableError } from '../error-code.ts'
+import { DeliveryUnavailableError, LaneElsewhereError, StorageUnavailableError } from '../error-code.ts'
 import {
   beatEveryMs,
   type DeliveryMethod,
@@ -139,11 +139,15 @@ export class DeliveryWorker {
         this.#take(message.id)?.resolve(message.value)
         break
       case 'failure': {
-        const { id, isUnavailable, message: text } = message
+        const { id, reason, message: text } = message
+        const isUnavailable = reason === 'unavailable'
         this.#take(id)?.reject(
           isUnavailable ? new StorageUnavailableError(text) : new Error(`delivery: ${text}`),
         )
+        break
       }
+      case 'elsewhere':
+        this.#take(message.id)?.reject(new LaneElsewhereError(message.destinationId))
     }
   }
 

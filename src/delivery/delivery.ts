@@ -30,6 +30,8 @@ export interface ChangedLanes {
   /** For the next look. */
   revision: string
   lanes: Record<string, LaneStatus>
+  /** In a cluster: those that the node which was asked does not run. */
+  absent?: readonly string[]
 }
 
 /** What alerts are made of, of one lane. Times are ms since the epoch. */

@@ -143,6 +143,11 @@ export class LaneSet {
     return [...(this.#pipes.get(pipeId.toLowerCase())?.values() ?? [])]
   }
 
+  /** All lanes of the pipe are there, should it have any. */
+  runs(pipeId: string): boolean {
+    return this.#pipes.has(pipeId.toLowerCase())
+  }
+
   /** The newest message of the pipe that is known of without a query: at most a few seconds old. */
   headSeq(pipeId: string): number {
     return Math.max(this.#committedSeqs.get(pipeId) ?? 0, this.#heads.pipes.get(pipeId) ?? 0)

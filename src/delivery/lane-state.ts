@@ -62,6 +62,8 @@ export interface LaneSource {
   allPipes(): Promise<PipeLanes[]>
   /** Null when the pipe no longer exists. */
   pipe(pipeId: string): Promise<PipeLanes | null>
+  /** By destination, its pipe. A destination that does not exist is left out. */
+  pipesOf(destinationIds: readonly string[]): Promise<Map<string, string>>
   /**
    * The pipes that were deleted (before that time) while the buffer may have held messages of them: what it holds may go.
    */

@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import { STATUS_CODES } from 'node:http'
 import { ApiError } from '../contract/errors.ts'
-import { DeliveryUnavailableError, StorageUnavailableError } from '../error-code.ts'
+import { DeliveryElsewhereError, DeliveryUnavailableError, StorageUnavailableError } from '../error-code.ts'
 import type { Logger } from '../log.ts'
 import type { ApiReply } from './route.ts'
 
@@ -54,6 +54,10 @@ export function knownErrorResponse(known: ApiError): HttpResponse {
 function unexpected(error: unknown, log: Logger, where: string): ApiError {
   if (error instanceof StorageUnavailableError) {
     log.warn({ where, err: error }, 'http.storage_unavailable')
+    if (error instanceof DeliveryElsewhereError) {
+      const message = error.isUndone ? noOwner : ownerSilent
+      return new ApiError('storage_unavailable', { message, headers: { 'Retry-After': '2' } })
+    }
     const message = error instanceof DeliveryUnavailableError ? deliveryRestarts : undefined
     return new ApiError('storage_unavailable', { message, headers: { 'Retry-After': '5' } })
   }
@@ -64,6 +68,11 @@ function unexpected(error: unknown, log: Logger, where: string): ApiError {
 
 const deliveryRestarts =
   'Delivery is being restarted; whether this was done is unknown. Look at the lane, then try again.'
+
+/** In a cluster. */
+const noOwner = 'No node delivers this pipe for the moment; nothing was done. Try again.'
+const ownerSilent =
+  'The node that delivers this pipe does not answer; whether this was done is unknown. Look at the lane, then try again.'
 
 /** Status line and headers as HTTP/1.1 has them, without the version before and the newline after. */
 export function encodedHead(status: number, headers: readonly Header[]): Buffer {

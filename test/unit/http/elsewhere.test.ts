@@ -1,0 +1,33 @@
+/** What a client is told when no node could be asked, or the one that was asked has not answered. */
+import { pino } from 'pino'
+import t from 'tap'
+import { DeliveryElsewhereError, DeliveryUnavailableError } from '../../../src/error-code.ts'
+import { errorResponse } from '../../../src/http/response.ts'
+
+const log = pino({ level: 'silent' })
+
+function told(error: Error) {
+  const { status, headers, body } = errorResponse(error, log, 'test')
+  return { status, retryAfter: new Map(headers).get('Retry-After'), body: String(body) }
+}
+
+t.test('no owner: nothing was done, and it takes two seconds', (t) => {
+  const { status, retryAfter, body } = told(new DeliveryElsewhereError(true, 'no owner'))
+  t.strictSame([status, retryAfter], [503, '2'])
+  t.match(body, /storage_unavailable.*nothing was done/)
+  t.end()
+})
+
+t.test('an owner that does not answer: nobody knows', (t) => {
+  const { status, retryAfter, body } = told(new DeliveryElsewhereError(false, 'silent'))
+  t.strictSame([status, retryAfter], [503, '2'])
+  t.match(body, /whether this was done is unknown/)
+  t.end()
+})
+
+t.test('on one machine as ever', (t) => {
+  const { status, retryAfter, body } = told(new DeliveryUnavailableError('restarting'))
+  t.strictSame([status, retryAfter], [503, '5'])
+  t.match(body, /Delivery is being restarted/)
+  t.end()
+})
