@@ -11,6 +11,9 @@ import { readableConfig } from './destination-config.ts'
 import { loadLimits } from './limits.ts'
 import type { Sealer } from './secrets.ts'
 
+/** A statement takes only so many parameters. */
+const destinationsAtOnce = 500
+
 export function laneSource(db: Connection, sealer: Sealer): LaneSource {
   return {
     allPipes: () => inSnapshot(db, (trx) => loadLanes(trx, sealer, null)),
@@ -18,6 +21,20 @@ export function laneSource(db: Connection, sealer: Sealer): LaneSource {
     async pipe(pipeId) {
       const [pipe] = await inSnapshot(db, (trx) => loadLanes(trx, sealer, normaliseId(pipeId)))
       return pipe ?? null
+    },
+
+    async pipesOf(destinationIds) {
+      const found = new Map<string, string>()
+      for (let from = 0; from < destinationIds.length; from += destinationsAtOnce) {
+        const ids = destinationIds.slice(from, from + destinationsAtOnce).map(normaliseId)
+        const rows = await db
+          .selectFrom('destinations')
+          .select(['destination_id', 'pipe_id'])
+          .where('destination_id', 'in', ids)
+          .execute()
+        for (const { destination_id, pipe_id } of rows) found.set(destination_id, pipe_id)
+      }
+      return found
     },
 
     async deletedPipes(beforeMs = Number.MAX_SAFE_INTEGER) {

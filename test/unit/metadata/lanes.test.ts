@@ -1,4 +1,5 @@
 /** What delivery loads: every pipe with its lanes, flush limits, and a revision that changes with anything of it. */
+import { randomUUID } from 'node:crypto'
 import t from 'tap'
 import { resolveConfig } from '../../../src/contract/destination.ts'
 import type { LaneSpec } from '../../../src/delivery/lane-state.ts'
@@ -60,6 +61,9 @@ t.test('every pipe comes with its lanes, secrets opened; one without destination
   })
   t.equal(await metadata.laneSource.pipe(database.destination_id), null)
   t.strictSame((await metadata.laneSource.pipe(empty.pipe_id))?.lanes, [])
+  const unknown = Array.from({ length: 1_200 }, () => randomUUID())
+  const pipes = await metadata.laneSource.pipesOf([...unknown, database.destination_id.toUpperCase()])
+  t.strictSame([...pipes], [[database.destination_id, first.pipe_id]])
 })
 
 t.test("flush limits are the destination's own, else the pipe's, else the type's", async (t) => {
