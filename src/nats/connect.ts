@@ -7,6 +7,8 @@ import type { ConnectionOptions, NatsConnection } from '@nats-io/transport-node'
 import { ConfigError } from '../config.ts'
 import { StorageUnavailableError } from '../error-code.ts'
 
+export type { NatsConnection }
+
 /** Plain data, for any thread. */
 export interface NatsSpec {
   /** `nats://host:port` or `tls://…`, each; without user and password. */
