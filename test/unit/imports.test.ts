@@ -107,6 +107,7 @@ const allowed: Record<string, string[]> = {
     'contract',
     'nats',
     'buffer/buffer.ts',
+    'delivery/delivery-proxy.ts',
     'delivery/delivery.ts',
     'delivery/lane-ownership.ts',
     'delivery/lane-service.ts',

@@ -1,0 +1,433 @@
+/**
+ * Delivery as main of each node of a cluster sees it: every call goes to the node that delivers the pipe it is about.
+ *
+ *   this node's own       refresh, test, infer, forget, metrics, silence, close, the end of pulls
+ *   the lane's owner      skip, retryNow, rewind, acknowledge, parkedChanged, pull; pulled and abandoned: who gave the message
+ *   the owner, or stored  blockingMessage
+ *   by owner, together    lanes, lanesSince, backlogs; what no owner tells is read from what is stored (`stale`)
+ *   all nodes             troubles; null unless all of them have answered
+ *
+ * An owner that is gone, or that has just given the pipe away, is looked for again for two seconds; then nobody delivers the
+ * pipe for the moment (DeliveryElsewhereError). A pull looks for as long as it may wait. What a node was asked to do and has
+ * not answered is never asked again: whether it was done is not known.
+ */
+import { setMaxListeners } from 'node:events'
+import { setTimeout as pause } from 'node:timers/promises'
+import type { LaneStatus } from '../contract/destination.ts'
+import type {
+  BlockingMessage,
+  BlockingPage,
+  ChangedLanes,
+  Delivery,
+  LaneTrouble,
+  PipeBacklog,
+  PullRequest,
+  PullResult,
+  RewindResult,
+  RewindTarget,
+  SkipResult,
+  TroubleQuery,
+} from '../delivery/delivery.ts'
+import type { DeliveryHandle } from '../delivery/delivery-proxy.ts'
+import { DeliveryElsewhereError, LaneElsewhereError, StorageUnavailableError } from '../error-code.ts'
+import type { Logger } from '../log.ts'
+import { NodeRequestError, type NodeRequests, type RequestOptions } from './node-requests.ts'
+import { PipeRoutes, type PipeRoutesOptions } from './pipe-routes.ts'
+import { type SeenAtNode, SeenLanesKept } from './seen-lanes.ts'
+import { holdingEveryMs } from './serve-delivery.ts'
+
+export interface ClusterDeliveryOptions extends PipeRoutesOptions {
+  local: DeliveryHandle
+  requests: NodeRequests
+  /** Lanes as they were last saved. */
+  stored: Pick<Delivery, 'lanes' | 'backlogs' | 'blockingMessage'>
+  log: Logger
+}
+
+/** How long a call looks for an owner. */
+const ownerWithinMs = 2_000
+const lookAgainMs = 100
+/** A pull's wait at an owner: what an owner that is stopped, or a client that has gone, can hold up. */
+const pullSliceMs = 2_000
+/** Reads have something to fall back on. */
+const readSilenceMs = 2_000
+const tellAgainEveryMs = 1_000
+const idsAtOnce = 8_000
+
+export function clusterDelivery(options: ClusterDeliveryOptions): DeliveryHandle {
+  return new ClusterDelivery(options)
+}
+
+class ClusterDelivery implements DeliveryHandle {
+  readonly #options: ClusterDeliveryOptions
+  readonly #local: DeliveryHandle
+  readonly #requests: NodeRequests
+  readonly #routes: PipeRoutes
+  readonly #seen = new SeenLanesKept()
+  readonly #pullsEnd = new AbortController()
+  /** Pulled from other nodes and not settled yet: the pull's id there, and the node. */
+  readonly #held = new Map<string, string>()
+  /** Whose parked records changed while no owner could be told. */
+  readonly #untold = new Set<string>()
+  readonly #holding: NodeJS.Timeout
+  readonly #telling: NodeJS.Timeout
+
+  constructor(options: ClusterDeliveryOptions) {
+    this.#options = options
+    this.#local = options.local
+    this.#requests = options.requests
+    this.#routes = new PipeRoutes(options)
+    setMaxListeners(0, this.#pullsEnd.signal)
+    this.#holding = setInterval(() => this.#tellHeld(), holdingEveryMs)
+    this.#telling = setInterval(() => void this.#tellUntold(), tellAgainEveryMs)
+    this.#holding.unref()
+    this.#telling.unref()
+  }
+
+  refresh: Delivery['refresh'] = (pipeId) => this.#local.refresh(pipeId)
+  test: Delivery['test'] = (spec, options) => this.#local.test(spec, options)
+  infer: Delivery['infer'] = (spec, request) => this.#local.infer(spec, request)
+  forget: Delivery['forget'] = (spec) => this.#local.forget(spec)
+  metrics: DeliveryHandle['metrics'] = () => this.#local.metrics()
+  silentMs: DeliveryHandle['silentMs'] = () => this.#local.silentMs()
+
+  get workerRestarts(): number {
+    return this.#local.workerRestarts
+  }
+
+  async close(graceMs?: number): Promise<void> {
+    clearInterval(this.#holding)
+    clearInterval(this.#telling)
+    await this.#local.close(graceMs)
+  }
+
+  async endPulls(): Promise<void> {
+    this.#pullsEnd.abort()
+    await this.#local.endPulls()
+  }
+
+  skip(destinationId: string): Promise<SkipResult> {
+    return this.#command<SkipResult>('skip', destinationId, [], false)
+  }
+
+  retryNow(destinationId: string): Promise<string | null> {
+    return this.#command('retryNow', destinationId, [], null)
+  }
+
+  rewind(destinationId: string, target: RewindTarget): Promise<RewindResult> {
+    return this.#command<RewindResult>('rewind', destinationId, [target], { kind: 'rewound', cursorSeq: 0 })
+  }
+
+  acknowledge(destinationId: string, msgId: string, done: boolean): Promise<boolean> {
+    return this.#command('acknowledge', destinationId, [msgId, done], false)
+  }
+
+  /** A node that takes the pipe over reads it by itself: told is only who delivers it now. */
+  async parkedChanged(destinationId: string): Promise<void> {
+    try {
+      await this.#command('parkedChanged', destinationId, [], undefined)
+    } catch (error) {
+      if (!(error instanceof DeliveryElsewhereError)) throw error
+      this.#untold.add(destinationId)
+    }
+  }
+
+  async blockingMessage(destinationId: string, page?: BlockingPage): Promise<BlockingMessage | null> {
+    try {
+      const run = (node: string) =>
+        this.#at<BlockingMessage | null>(node, 'blockingMessage', [destinationId, page], {
+          silenceMs: readSilenceMs,
+        })
+      return await this.#onOwner(destinationId, null, run)
+    } catch (error) {
+      if (!isElsewhere(error)) throw error
+      return await this.#options.stored.blockingMessage(destinationId, page)
+    }
+  }
+
+  async lanes(destinationIds: readonly string[]): Promise<Record<string, LaneStatus>> {
+    const groups = await this.#routes.byNode(destinationIds)
+    const found = await this.#ofEach<LaneStatus>('lanes', groups)
+    const missing = destinationIds.filter((id) => found[id] === undefined)
+    return missing.length === 0 ? found : { ...found, ...(await this.#options.stored.lanes(missing)) }
+  }
+
+  async backlogs(pipeIds: readonly string[]): Promise<Record<string, PipeBacklog>> {
+    const found = await this.#ofEach<PipeBacklog>('backlogs', await this.#routes.pipesByNode(pipeIds))
+    const missing = pipeIds.filter((id) => found[id] === undefined)
+    return missing.length === 0 ? found : { ...found, ...(await this.#options.stored.backlogs(missing)) }
+  }
+
+  async lanesSince(destinationIds: readonly string[], since: string | null): Promise<ChangedLanes> {
+    const before = this.#seen.find(since)
+    const groups = await this.#routes.byNode(destinationIds)
+    const seen = new Map<string, SeenAtNode>()
+    const lanes: Record<string, LaneStatus> = {}
+    const told = new Set<string>()
+    const look = async ([node, ids]: [string, string[]]) => {
+      const changed = await this.#changedAt(node, ids, before.get(node)).catch(unlessElsewhere)
+      if (changed === undefined) return
+      const absent = new Set(changed.absent)
+      const present = ids.filter((id) => !absent.has(id))
+      for (const id of present) told.add(id)
+      Object.assign(lanes, changed.lanes)
+      seen.set(node, { revision: changed.revision, destinationIds: new Set(present) })
+    }
+    await Promise.all([...groups].map(look))
+    const missing = destinationIds.filter((id) => !told.has(id))
+    if (missing.length > 0) Object.assign(lanes, await this.#options.stored.lanes(missing))
+    return { revision: this.#seen.keep(seen), lanes }
+  }
+
+  async troubles(query: TroubleQuery): Promise<LaneTrouble[] | null> {
+    const nodes = new Set([...(await this.#routes.nodes()), this.#requests.nodeId])
+    const asked = await Promise.all([...nodes].map((node) => this.#troublesAt(node, query)))
+    const found = new Map<string, LaneTrouble>()
+    for (const ofNode of asked) {
+      if (ofNode === null) return null
+      for (const lane of ofNode) found.set(lane.destinationId, lane)
+    }
+    // A lane that was asked for and that nobody runs is just moving, unless it was deleted: nothing is known of it.
+    for (const id of query.destinationIds)
+      if (!found.has(id) && (await this.#routes.of(id)) !== 'gone') return null
+    return [...found.values()]
+  }
+
+  async pull(destinationId: string, { waitMs, afterSeq }: PullRequest): Promise<PullResult> {
+    const { signal } = this.#pullsEnd
+    const deadline = performance.now() + waitMs
+    let freshSinceMs: number | undefined
+    for (;;) {
+      const begunMs = performance.now()
+      const leftMs = Math.max(0, deadline - begunMs)
+      const route = await this.#routes.of(destinationId, freshSinceMs)
+      if (route === 'gone') return { kind: 'not_found' }
+      const request = { waitMs: Math.min(leftMs, pullSliceMs), afterSeq }
+      const found = route === 'nobody' ? null : await this.#pullAt(route.node, destinationId, request)
+      if (found !== null && found.kind !== 'empty') return found
+      if (signal.aborted || performance.now() >= deadline) return { kind: 'empty' }
+      // Earlier than that, its node ends all pulls: it is stopping, and another will have the pipe.
+      if (found !== null && performance.now() - begunMs >= request.waitMs - lookAgainMs) continue
+      this.#routes.forget(destinationId)
+      freshSinceMs = performance.now()
+      await pause(Math.min(lookAgainMs, Math.max(0, deadline - freshSinceMs)), undefined, { signal }).catch(
+        () => {},
+      )
+    }
+  }
+
+  async pulled(destinationId: string, pullId: string): Promise<void> {
+    await this.#settle('pulled', destinationId, pullId)
+  }
+
+  async abandoned(destinationId: string, pullId: string): Promise<void> {
+    await this.#settle('abandoned', destinationId, pullId)
+  }
+
+  /** Null: it must be looked for elsewhere, or again. */
+  async #pullAt(node: string, destinationId: string, request: PullRequest): Promise<PullResult | null> {
+    try {
+      if (node === this.#requests.nodeId) return await this.#local.pull(destinationId, request)
+      const { signal } = this.#pullsEnd
+      const options = { waitMs: request.waitMs, silenceMs: readSilenceMs, signal }
+      const { value, bytes } = await this.#requests.request(
+        node,
+        'delivery.pull',
+        [destinationId, { ...request, waitMs: Math.ceil(request.waitMs) }],
+        options,
+      )
+      const found = value as Exclude<PullResult, { kind: 'message' }> | Omit<PulledMessage, 'json'>
+      if (found.kind !== 'message') return found
+      if (bytes === null) return null
+      // Nothing is in flight there after a pull with after_seq.
+      if (request.afterSeq !== null) return { ...found, pullId: `${node}/-`, json: bytes }
+      this.#held.set(found.pullId, node)
+      return { ...found, pullId: `${node}/${found.pullId}`, json: bytes }
+    } catch (error) {
+      if (!isElsewhere(asDeliveryError(error))) throw error
+      return null
+    }
+  }
+
+  async #settle(method: 'pulled' | 'abandoned', destinationId: string, pullId: string): Promise<void> {
+    const [node, idThere] = pullId.split('/')
+    if (node === undefined || idThere === undefined) return await this.#local[method](destinationId, pullId)
+    if (!this.#held.has(idThere)) return
+    try {
+      await this.#requests.request(node, `delivery.${method}`, [destinationId, idThere])
+    } catch (error) {
+      // Whoever has the lane now redelivers the message.
+      this.#options.log.warn(
+        { destination_id: destinationId, node_id: node, err: error },
+        'pull.not_settled_elsewhere',
+      )
+    } finally {
+      this.#held.delete(idThere)
+    }
+  }
+
+  /** `nothing`: of a destination that does not exist. */
+  #command<Result>(
+    method: 'skip' | 'retryNow' | 'rewind' | 'acknowledge' | 'parkedChanged',
+    destinationId: string,
+    args: readonly unknown[],
+    nothing: Result,
+  ): Promise<Result> {
+    return this.#onOwner(destinationId, nothing, (node) =>
+      this.#at<Result>(node, method, [destinationId, ...args], { confirm: true }),
+    )
+  }
+
+  async #onOwner<Result>(
+    destinationId: string,
+    nothing: Result,
+    run: (node: string) => Promise<Result>,
+  ): Promise<Result> {
+    const deadline = performance.now() + ownerWithinMs
+    let freshSinceMs: number | undefined
+    let last: unknown
+    for (;;) {
+      const route = await this.#routes.of(destinationId, freshSinceMs)
+      if (route === 'gone') return nothing
+      try {
+        if (route !== 'nobody') return await run(route.node)
+      } catch (error) {
+        if (!isWorthAnotherLook(error)) throw asDeliveryError(error)
+        last = error
+      }
+      if (performance.now() >= deadline) {
+        throw new DeliveryElsewhereError(true, `no node delivers destination ${destinationId}`, last)
+      }
+      this.#routes.forget(destinationId)
+      await pause(lookAgainMs)
+      freshSinceMs = performance.now()
+    }
+  }
+
+  /** A method of the lane service, at that node. */
+  async #at<Result>(
+    node: string,
+    method: LaneMethod,
+    args: readonly unknown[],
+    options: RequestOptions = {},
+  ): Promise<Result> {
+    if (node === this.#requests.nodeId) return await Reflect.apply(this.#local[method], this.#local, args)
+    const { value } = await this.#requests.request(node, `delivery.${method}`, args, options)
+    return value as Result
+  }
+
+  /** What each node says of its own, by id; of a node that does not answer nothing. */
+  async #ofEach<Found>(
+    method: 'lanes' | 'backlogs',
+    groups: ReadonlyMap<string, readonly string[]>,
+  ): Promise<Record<string, Found>> {
+    const asked: Promise<Record<string, Found> | undefined>[] = []
+    for (const [node, ids] of groups)
+      for (const some of slices(ids)) {
+        const found = this.#at<Record<string, Found>>(node, method, [some], { silenceMs: readSilenceMs })
+        asked.push(found.catch(unlessElsewhere))
+      }
+    return Object.assign({}, ...(await Promise.all(asked)))
+  }
+
+  /** The lanes that were looked at there before are asked for first: what changes meanwhile is told again. */
+  async #changedAt(
+    node: string,
+    ids: readonly string[],
+    before: SeenAtNode | undefined,
+  ): Promise<ChangedLanes> {
+    const known = ids.filter((id) => before?.destinationIds.has(id))
+    const isKnown = new Set(known)
+    const others = ids.filter((id) => !isKnown.has(id))
+    const all: { revision: string; lanes: Record<string, LaneStatus>; absent: string[] } = {
+      ...{ revision: '', lanes: {}, absent: [] },
+    }
+    const look = async (some: readonly string[], since: string | null) => {
+      const options = { silenceMs: readSilenceMs }
+      const found = await this.#at<ChangedLanes>(node, 'lanesSince', [some, since], options)
+      if (all.revision === '') all.revision = found.revision
+      Object.assign(all.lanes, found.lanes)
+      all.absent.push(...(found.absent ?? []))
+    }
+    for (const some of slices(known)) await look(some, before?.revision ?? null)
+    for (const some of slices(others)) await look(some, null)
+    return all
+  }
+
+  async #troublesAt(node: string, query: TroubleQuery): Promise<LaneTrouble[] | null> {
+    if (node === this.#requests.nodeId) return await this.#local.troubles(query)
+    const found: LaneTrouble[] = []
+    const { workspaceIds, destinationIds, withAges } = query
+    for (const workspaces of slices(workspaceIds))
+      for (const destinations of destinationIds.length === 0 ? [[]] : slices(destinationIds)) {
+        const part = { workspaceIds: workspaces, destinationIds: destinations, withAges }
+        const asked = this.#at<LaneTrouble[] | null>(node, 'troubles', [part])
+        const some = (await asked.catch(unlessElsewhere)) ?? null
+        if (some === null) return null
+        found.push(...some)
+      }
+    return found
+  }
+
+  #tellHeld(): void {
+    const byNode = new Map<string, string[]>()
+    for (const [pullId, node] of this.#held) byNode.set(node, [...(byNode.get(node) ?? []), pullId])
+    // A node that does not hear it redelivers the message.
+    for (const [node, pullIds] of byNode)
+      for (const some of slices(pullIds))
+        this.#requests.request(node, 'delivery.holding', [some]).catch(() => {})
+  }
+
+  async #tellUntold(): Promise<void> {
+    for (const destinationId of [...this.#untold]) {
+      this.#untold.delete(destinationId)
+      await this.parkedChanged(destinationId).catch((err) =>
+        this.#options.log.warn({ destination_id: destinationId, err }, 'lane.parked_not_told'),
+      )
+    }
+  }
+}
+
+/** Those that one node asks of another. */
+type LaneMethod =
+  | 'lanes'
+  | 'lanesSince'
+  | 'backlogs'
+  | 'troubles'
+  | 'blockingMessage'
+  | 'skip'
+  | 'retryNow'
+  | 'rewind'
+  | 'acknowledge'
+  | 'parkedChanged'
+
+type PulledMessage = Extract<PullResult, { kind: 'message' }>
+
+function slices<T>(list: readonly T[]): T[][] {
+  const all: T[][] = []
+  for (let from = 0; from < list.length; from += idsAtOnce) all.push(list.slice(from, from + idsAtOnce))
+  return all
+}
+
+/** Nothing was done there: the pipe has moved, the node has gone, or it is busy. */
+function isWorthAnotherLook(error: unknown): boolean {
+  if (error instanceof LaneElsewhereError) return true
+  if (!(error instanceof NodeRequestError)) return false
+  return error.reason === 'not_owner' || error.reason === 'unreachable' || error.reason === 'busy'
+}
+
+/** As the port has it: `failed` is an internal error there. */
+function asDeliveryError(error: unknown): unknown {
+  if (error instanceof LaneElsewhereError) return new DeliveryElsewhereError(true, error.message, error)
+  if (!(error instanceof NodeRequestError) || error.reason === 'failed') return error
+  return new DeliveryElsewhereError(error.isUndone, error.message, error)
+}
+
+function isElsewhere(error: unknown): boolean {
+  return error instanceof StorageUnavailableError || error instanceof LaneElsewhereError
+}
+
+function unlessElsewhere(error: unknown): undefined {
+  const known = asDeliveryError(error)
+  if (!isElsewhere(known)) throw known
+}
