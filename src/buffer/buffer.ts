@@ -16,6 +16,7 @@
  *   other than those retention dropped and those found damaged or missing (all are reported, never silent).
  * - Counting a backlog never scans messages.
  */
+import { StorageUnavailableError } from '../error-code.ts'
 import type { HistogramCounts } from '../histogram.ts'
 
 export interface NewMessage {
@@ -115,6 +116,17 @@ export class BufferUnavailableError extends Error {
   }
 }
 
+/**
+ * The buffer cannot be read for now (it is elsewhere, and does not answer): nothing is wrong with what was asked, which may be
+ * asked again. A reader that keeps files of its own never rejects with it.
+ */
+export class BufferReadUnavailableError extends StorageUnavailableError {
+  constructor(message: string, cause?: unknown) {
+    super(message, cause)
+    this.name = 'BufferReadUnavailableError'
+  }
+}
+
 /** The idempotency key was used for another body. Nothing was kept. */
 export class IdempotencyKeyReusedError extends Error {
   constructor() {
@@ -181,7 +193,7 @@ export interface Heads {
   pipes: ReadonlyMap<string, number>
 }
 
-/** The reading side, used by the delivery thread. */
+/** The reading side, used by the delivery thread. Every method may reject with BufferReadUnavailableError. */
 export interface BufferReader {
   /** The run of a pipe's messages after `afterSeq`, whole messages only. */
   read(pipeId: string, afterSeq: number, limits: ReadLimits): Promise<MessageRun>

@@ -29,6 +29,11 @@ export interface BufferWriterDeps {
   onFatal(error: Error): void
 }
 
+export interface BufferReaderOptions {
+  /** The pipes that this process delivers, in a cluster: their totals are this reader's to keep. Without it none are. */
+  owns?(pipeId: string): boolean
+}
+
 /** Opens it for writing; once per spec. Rejects when it cannot be opened. */
 export async function openBuffer(spec: BufferSpec, deps: BufferWriterDeps): Promise<OpenBuffer> {
   if (spec.kind === 'segments') return await openSegmentBuffer(spec, deps)
@@ -47,17 +52,27 @@ export async function openPortAppender(port: AppenderPort): Promise<Appender> {
 }
 
 /** For reading, in any thread, once it has been opened for writing. */
-export async function openBufferReader(spec: BufferSpec, log: Logger): Promise<BufferReader> {
-  return openSegmentReader(segments(spec), log)
+export async function openBufferReader(
+  spec: BufferSpec,
+  log: Logger,
+  options: BufferReaderOptions = {},
+): Promise<BufferReader> {
+  if (spec.kind === 'segments') return openSegmentReader(spec, log)
+  const { openJetStreamReader } = await import('./jetstream/reader.ts')
+  return await openJetStreamReader(spec, log, options)
 }
 
 /** In any thread, once it has been opened for writing. */
 export async function openMessageLookup(spec: BufferSpec): Promise<MessageLookup> {
-  return new MessageSearch(segments(spec).dir)
+  if (spec.kind === 'segments') return new MessageSearch(spec.dir)
+  const { openJetStreamLookup } = await import('./jetstream/lookup.ts')
+  return await openJetStreamLookup(spec)
 }
 
 export async function openBufferFeed(spec: BufferSpec): Promise<BufferFeed> {
-  return openSegmentFeed(segments(spec))
+  if (spec.kind === 'segments') return openSegmentFeed(spec)
+  const { openJetStreamFeed } = await import('./jetstream/feed.ts')
+  return await openJetStreamFeed(spec)
 }
 
 /** Before anything else of the data directory is opened: on a full disk, makes the room that opening needs. */
@@ -73,9 +88,4 @@ export function keepRoomToOpen(spec: BufferSpec): void {
 /** For messages: where it is. */
 export function bufferPlace(spec: BufferSpec): string {
   return spec.kind === 'segments' ? spec.dir : spec.nats.servers.join(', ')
-}
-
-function segments(spec: BufferSpec): SegmentsSpec {
-  if (spec.kind !== 'segments') throw new Error(`no buffer of kind ${spec.kind}`)
-  return spec
 }

@@ -73,6 +73,11 @@ export function commitsSubject(cluster: string): string {
   return `pipectl.${cluster}.commits`
 }
 
+/** Core NATS: by whoever has purged a part of the stream, without a body. */
+export function droppedSubject(cluster: string): string {
+  return `pipectl.${cluster}.dropped`
+}
+
 /** Core NATS: what the pipes hold, by their owners (fair share). */
 export function sharesSubject(cluster: string): string {
   return `pipectl.${cluster}.shares`

@@ -1,0 +1,83 @@
+/**
+ * The oldest frame that is kept of each pipe. The stream drops from its beginning (`max_age`), and a pipe's owner purges what is
+ * delivered: neither is announced to everybody, so what is known holds as long as the stream's first sequence says so.
+ */
+import { pipeSubjects, seqOf } from './frames.ts'
+import type { PipePosition } from './position.ts'
+import type { StreamClient, StreamState } from './stream-client.ts'
+import type { Totals } from './totals.ts'
+
+/** A lane compares its cursor after each read; that the stream has dropped something is known so late at most. */
+const freshMs = 1_000
+/** A purge moves the stream's first sequence only when nothing older is left of anybody. */
+const purgeCheckMs = 60_000
+const mostPipes = 20_000
+
+interface Known {
+  /** Of the oldest frame; null: there is none. */
+  firstSeq: number | null
+  position: PipePosition
+  /** When it was found, and since when it may be otherwise: on the monotonic clock. */
+  foundAt: number
+  doubtedAt: number
+}
+
+export class Earliest {
+  readonly #client: StreamClient
+  readonly #totals: Totals
+  readonly #cluster: string
+  readonly #known = new Map<string, Known>()
+  #state: { at: number; found: Promise<StreamState> } | null = null
+
+  constructor(client: StreamClient, totals: Totals, cluster: string) {
+    this.#client = client
+    this.#totals = totals
+    this.#cluster = cluster
+  }
+
+  /** Just before the pipe's oldest frame. */
+  async of(pipeId: string): Promise<PipePosition> {
+    const known = this.#known.get(pipeId)
+    const now = performance.now()
+    if (known !== undefined && known.firstSeq !== null && now - known.foundAt < purgeCheckMs) {
+      const { firstSeq } = await this.#stateSince(Math.max(known.doubtedAt, now - freshMs))
+      if (firstSeq <= known.firstSeq) return known.position
+    }
+    return await this.#find(pipeId)
+  }
+
+  /** What is dropped from now on counts: for who has read so near to the end of its life that it matters. */
+  doubt(pipeId: string): void {
+    const known = this.#known.get(pipeId)
+    if (known !== undefined) known.doubtedAt = performance.now()
+  }
+
+  /** Somebody has purged: of these pipes, or of any. */
+  forget(): void {
+    this.#known.clear()
+    this.#state = null
+  }
+
+  async #find(pipeId: string): Promise<PipePosition> {
+    const foundAt = performance.now()
+    const { firstSeq } = await this.#stateSince(foundAt - freshMs)
+    const first = await this.#client.nextOfLeader(pipeSubjects(this.#cluster, pipeId), firstSeq)
+    const position = await (first === null
+      ? this.#totals.head(pipeId)
+      : this.#totals.at(pipeId, seqOf(first.streamSeq, 0) - 1))
+    if (this.#known.size >= mostPipes) this.#known.clear()
+    this.#known.set(pipeId, { firstSeq: first?.streamSeq ?? null, position, foundAt, doubtedAt: 0 })
+    return position
+  }
+
+  /** Not older than this. */
+  #stateSince(since: number): Promise<StreamState> {
+    if (this.#state !== null && this.#state.at >= since) return this.#state.found
+    const asked = { at: performance.now(), found: this.#client.state() }
+    this.#state = asked
+    asked.found.catch(() => {
+      if (this.#state === asked) this.#state = null
+    })
+    return asked.found
+  }
+}
