@@ -81,7 +81,7 @@ const drift = new DriftWatch(metadata.driftStore, systemClock, log)
 const ownership: LaneOwnership = ownsEverything
 const lanes = new LaneSet({
   source: data.isSafe ? allBlocked(metadata.laneSource) : metadata.laneSource,
-  store: { ...metadata.laneStore, load: loadLane },
+  store: { ...metadata.laneStore, take: takeLane },
   ownership,
   reader,
   feed,
@@ -148,8 +148,8 @@ async function setAside(destinationId: string, parked: readonly NewParked[]): Pr
 }
 
 /** A lane that was quarantined when the process ended still is. */
-async function loadLane(destinationId: string): Promise<LaneState | null> {
-  const row = await metadata.laneStore.load(destinationId)
+async function takeLane(destinationId: string, epoch: number): Promise<LaneState | null> {
+  const row = await metadata.laneStore.take(destinationId, epoch)
   if (row?.lastError?.code === driverCrashed) quarantined.add(destinationId)
   return row
 }

@@ -5,18 +5,20 @@
  * carries the epoch: a process that lost a pipe without noticing can save nothing any more (`LaneOwnershipLostError`).
  */
 export interface LaneOwnership {
-  /**
-   * The epoch under which this process owns the pipe; null: it does not. Asked before every attempt: what is true now may
-   * have ended while the process stood still.
-   */
+  /** The epoch under which this process owns the pipe; null: it does not. */
   owned(pipeId: string): number | null
+  /**
+   * Whether lanes that were opened under this epoch may go on. Asked before every attempt: what is true now may have ended while
+   * the process stood still.
+   */
+  holds(pipeId: string, epoch: number): boolean
   /** The pipe is this process's from now on: its lanes are loaded and started. */
   onGained(listener: (pipeId: string) => void): void
   /** The pipe is another's from now on: its lanes stop without saving. */
   onLost(listener: (pipeId: string) => void): void
   /**
    * Another process shall have the pipe, and gets it when the listener resolves: its lanes finish what is under way, as far as
-   * that takes no longer than `graceMs`, and save. `owned` is null from then on.
+   * that takes no longer than `graceMs`, and save. `owned` is null from then on; `holds` stays true until it resolves.
    */
   onReleased(listener: (pipeId: string, graceMs: number) => Promise<void>): void
   /** The pipe was made or changed: resolves when it has its owner, as far as that is for this process to see to. */
@@ -26,6 +28,7 @@ export interface LaneOwnership {
 /** One process alone: everything is its own, always. */
 export const ownsEverything: LaneOwnership = {
   owned: () => 1,
+  holds: () => true,
   onGained: () => {},
   onLost: () => {},
   onReleased: () => {},

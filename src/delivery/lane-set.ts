@@ -14,6 +14,7 @@ import type { BufferFeed, BufferReader, Heads, LowWatermark } from '../buffer/bu
 import type { Epoch } from '../contract/epochs.ts'
 import type { DestinationDriver } from '../destinations/driver.ts'
 import type { Logger } from '../log.ts'
+import { AtMost } from './at-most.ts'
 import { AttemptsObserved } from './attempts-observed.ts'
 import { type Clock, pollIntervalMs } from './clock.ts'
 import { EventLoopTurns } from './event-loop-turns.ts'
@@ -24,6 +25,7 @@ import type { LaneOwnership } from './lane-ownership.ts'
 import { LaneSaver } from './lane-saver.ts'
 import {
   type LaneDeps,
+  LaneOwnershipLostError,
   type LaneSource,
   type LaneSpec,
   type LaneState,
@@ -59,6 +61,8 @@ export interface LaneSetOptions {
 const reportAfterMoveMs = 2_000
 const reportAnywayMs = 5_000
 const readerLagMs = 1_000
+/** Pipes: their lanes are loaded over the few connections that a thread has. */
+const openedAtOnce = 8
 
 export class LaneSet {
   readonly budget: MemoryBudget
@@ -71,6 +75,13 @@ export class LaneSet {
   /** Pipe → its lanes, by destination; a pipe without any has an empty map. */
   readonly #pipes = new Map<string, Map<string, Lane>>()
   readonly #workspaces = new Map<string, string>()
+  /** Under which the lanes of a pipe were opened. */
+  readonly #epochs = new Map<string, number>()
+  /** Pipes of which a lane is another owner's: soon the whole pipe is. */
+  readonly #incomplete = new Set<string>()
+  /** Lanes of pipes that another process gets: they finish what is under way. */
+  readonly #releasing = new Map<string, readonly Lane[]>()
+  readonly #opening = new AtMost(openedAtOnce)
   readonly #lanes = new Map<string, Lane>()
   /** By pipe: the last of its changes that are still being applied. */
   readonly #reconciling = new Map<string, Promise<void>>()
@@ -104,11 +115,20 @@ export class LaneSet {
       clock.wake(readerLagMs, () => this.#notifyDropped())
     })
     feed.onReportWanted(() => this.#reportLowWatermarks())
-    const refresh = (pipeId: string) => void this.refresh(pipeId).catch(this.#options.onFatal)
-    ownership.onGained(refresh)
-    ownership.onLost(refresh)
+    const { onFatal } = this.#options
+    ownership.onGained((pipeId) => {
+      // A node that ended may leave thousands.
+      this.#opening.run(() => this.#refresh(pipeId)).catch(onFatal)
+    })
+    ownership.onLost((pipeId) => {
+      // Those that were being released have no time left either.
+      for (const lane of this.#releasing.get(pipeId) ?? []) lane.handOver().catch(onFatal)
+      this.#refresh(pipeId).catch(onFatal)
+    })
+    ownership.onReleased((pipeId, graceMs) => this.#release(pipeId.toLowerCase(), graceMs))
     const pipes = await source.allPipes()
-    for (const pipe of pipes) await this.#reconcile(pipe.pipeId, pipe)
+    const open = (pipe: PipeLanes) => this.#inTurn(pipe.pipeId, () => this.#open(pipe))
+    await Promise.all(pipes.map((pipe) => this.#opening.run(() => open(pipe))))
     await this.#reportDeleted(new Set(pipes.map(({ pipeId }) => pipeId)))
     this.#report()
     this.#lookLater()
@@ -153,12 +173,40 @@ export class LaneSet {
     return Math.max(this.#committedSeqs.get(pipeId) ?? 0, this.#heads.pipes.get(pipeId) ?? 0)
   }
 
-  /** Metadata or the owner of this pipe changed. One after the other: the last state read is the one in force. */
-  refresh(givenId: string): Promise<void> {
+  /** Metadata of this pipe changed; a new one gets its owner first. */
+  async refresh(pipeId: string): Promise<void> {
+    await this.#options.ownership.changed(pipeId)
+    await this.#refresh(pipeId)
+  }
+
+  #refresh(givenId: string): Promise<void> {
     const pipeId = givenId.toLowerCase()
-    const done = (this.#reconciling.get(pipeId) ?? Promise.resolve()).then(async () => {
+    return this.#inTurn(pipeId, async () => {
       if (!this.#isClosing) await this.#reconcile(pipeId, await this.#options.source.pipe(pipeId))
     })
+  }
+
+  /** Unless it was gained and opened in the meantime: that was read later. */
+  async #open(pipe: PipeLanes): Promise<void> {
+    if (!this.#isClosing && !this.#pipes.has(pipe.pipeId)) await this.#reconcile(pipe.pipeId, pipe)
+  }
+
+  /** Another process gets the pipe when this resolves: what its lanes did is saved. */
+  #release(pipeId: string, graceMs: number): Promise<void> {
+    return this.#inTurn(pipeId, async () => {
+      if (this.#isClosing || this.#options.ownership.owned(pipeId) !== null) return
+      const lanes = this.lanesOf(pipeId)
+      for (const lane of lanes) this.#forget(lane)
+      this.#forgetPipe(pipeId)
+      this.#releasing.set(pipeId, lanes)
+      await Promise.all(lanes.map((lane) => lane.close(graceMs)))
+      this.#releasing.delete(pipeId)
+    })
+  }
+
+  /** What concerns one pipe runs one after the other: the last state read is the one in force. */
+  #inTurn(pipeId: string, work: () => Promise<void>): Promise<void> {
+    const done = (this.#reconciling.get(pipeId) ?? Promise.resolve()).then(work)
     const settled = done
       .catch(() => {})
       .then(() => {
@@ -197,16 +245,16 @@ export class LaneSet {
       else await lane.remove()
     }
     if (pipe === null || epoch === null) {
-      this.#pipes.delete(pipeId)
-      this.#workspaces.delete(pipeId)
-      this.#committedSeqs.delete(pipeId)
-      // What another owner has is unknown here, not deleted.
+      this.#forgetPipe(pipeId)
+      // What another owner has is unknown here, not deleted. A deletion is metadata's word: any node may pass it on.
       if (pipe === null) this.#options.feed.pipeDeleted(pipeId)
       return
     }
+    this.#epochs.set(pipeId, epoch)
+    this.#incomplete.delete(pipeId)
     for (const [destinationId, spec] of wanted) {
       const lane = known.get(destinationId)
-      if (lane === undefined) known.set(destinationId, await this.#openLane(spec, epoch))
+      if (lane === undefined) await this.#addLane(known, spec, epoch)
       else if (lane.spec.revision !== spec.revision) await lane.reconfigure(spec)
     }
     // Not before all its lanes are there: the pipe's low watermark is the smallest of all their cursors.
@@ -217,10 +265,28 @@ export class LaneSet {
     this.#hasMoved = true
   }
 
+  async #addLane(lanes: Map<string, Lane>, spec: LaneSpec, epoch: number): Promise<void> {
+    try {
+      lanes.set(spec.destinationId, await this.#openLane(spec, epoch))
+    } catch (error) {
+      if (!(error instanceof LaneOwnershipLostError)) throw error
+      this.#incomplete.add(spec.pipeId)
+      this.#options.log.warn(namesOf(spec), 'lane.ownership_lost')
+    }
+  }
+
+  #forgetPipe(pipeId: string): void {
+    this.#pipes.delete(pipeId)
+    this.#workspaces.delete(pipeId)
+    this.#committedSeqs.delete(pipeId)
+    this.#epochs.delete(pipeId)
+    this.#incomplete.delete(pipeId)
+  }
+
   async #openLane(spec: LaneSpec, epoch: number): Promise<Lane> {
-    const row = await this.#relocated(spec, await this.#load(spec))
+    const row = await this.#relocated(spec, await this.#take(spec, epoch))
     const parking = await Parking.open(spec, this.#options.parked.store, this.#parkedRoom)
-    const deps = this.#depsOf(epoch, parking)
+    const deps = this.#depsOf(spec.pipeId, epoch, parking)
     const lane =
       spec.type === 'destination_pull' ? new PullLane(spec, row, deps) : new PushLane(spec, row, deps)
     if (this.#endsPulls) lane.consumers?.endPulls()
@@ -229,14 +295,14 @@ export class LaneSet {
     return lane
   }
 
-  async #load(spec: LaneSpec): Promise<LaneState> {
+  async #take(spec: LaneSpec, epoch: number): Promise<LaneState> {
     const { store, log } = this.#options
     const { destinationId } = spec
     try {
-      return (await store.load(destinationId)) ?? newLaneState(destinationId)
+      return (await store.take(destinationId, epoch)) ?? newLaneState(destinationId)
     } catch (error) {
       if (!(error instanceof LaneStateDamagedError)) throw error
-      const row = afterStateDamaged(error.found, this.#options.clock.now())
+      const row = { ...afterStateDamaged(error.found, this.#options.clock.now()), ownerEpoch: epoch }
       await store.repair(row)
       log.error(namesOf(spec), 'lane.state_damaged')
       return row
@@ -262,9 +328,15 @@ export class LaneSet {
     return { ...row, cursorMark: cursor.mark }
   }
 
-  /** Unless it was asked to end: another owner has it. */
+  /**
+   * Unless it was asked to end: another owner has it. Its cursor is no longer known here, so neither is what of its pipe is done
+   * with.
+   */
   #ended(lane: Lane): void {
-    if (!this.#isClosing) this.#forget(lane)
+    if (this.#isClosing) return
+    const { destinationId, pipeId } = lane.spec
+    if (this.#pipes.get(pipeId)?.get(destinationId) === lane) this.#incomplete.add(pipeId)
+    this.#forget(lane)
   }
 
   #forget(lane: Lane): void {
@@ -274,9 +346,10 @@ export class LaneSet {
     if (lanes?.get(destinationId) === lane) lanes.delete(destinationId)
   }
 
-  #depsOf(epoch: number, parking: Parking): LaneDeps {
-    const { reader, openDriver, clock, random, log, epochs } = this.#options
+  #depsOf(pipeId: string, epoch: number, parking: Parking): LaneDeps {
+    const { reader, openDriver, clock, random, log, epochs, ownership } = this.#options
     return {
+      isOwned: () => ownership.holds(pipeId, epoch),
       reader,
       openDriver,
       clock,
@@ -338,6 +411,10 @@ export class LaneSet {
     this.#reportedAt = this.#options.clock.monotonicMs()
     const watermarks: LowWatermark[] = []
     for (const [pipeId, lanes] of this.#pipes) {
+      const epoch = this.#epochs.get(pipeId)
+      assert(epoch !== undefined)
+      // One who no longer owns it may know less than its owner: a destination that was added, a rewind.
+      if (this.#incomplete.has(pipeId) || !this.#options.ownership.holds(pipeId, epoch)) continue
       const cursors = [...lanes.values()].map((lane) => lane.savedCursorSeq)
       const workspaceId = this.#workspaces.get(pipeId)
       assert(workspaceId !== undefined)

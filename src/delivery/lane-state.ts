@@ -188,6 +188,12 @@ export interface LaneStore {
   /** Null: there is no such lane. Rejects with LaneStateDamagedError. */
   load(destinationId: string): Promise<LaneState | null>
   /**
+   * The same for the owner under this epoch, which from then on is the only one that can save the row: what an owner before it
+   * has under way is either part of what is returned or rejects. Durable when it resolves. Rejects with
+   * LaneOwnershipLostError when there has been a newer owner.
+   */
+  take(destinationId: string, epoch: number): Promise<LaneState | null>
+  /**
    * A row whose stored `ownerEpoch` is newer than its own is not saved. Rejects with LaneOwnershipLostError naming every
    * such row; then nothing of this call was saved, so that the caller can save the others again. Rejects with
    * LaneStoreUnavailableError when repeating is worth while; any other error is final. `parked`: by destination, what is
@@ -246,6 +252,8 @@ export interface LaneDeps {
   readonly pullTurns: EventLoopTurns
   /** Of the data directory: what consumers name may be of a timeline that a restore has ended. */
   readonly epochs: readonly Epoch[]
+  /** Whether it still is the owner's lane. Asked before every attempt, and before a message is handed to a consumer. */
+  isOwned(): boolean
   /** Of the ownership under which the lane was opened: every save carries it. */
   readonly epoch: number
   /** The saved cursor may have moved. */

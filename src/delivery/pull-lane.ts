@@ -129,11 +129,13 @@ export class PullLane implements Lane, PullConsumers {
     const deadline = this.#deps.clock.monotonicMs() + waitMs
     for (;;) {
       const seen = this.#waiting.changes
-      const found = await this.#mailbox.ask<PullResult>({ kind: 'empty' }, () =>
-        afterSeq === null
-          ? this.#commands.fetch(this.#spec)
-          : this.#commands.fetchAfter(this.#spec, afterSeq),
-      )
+      const found = await this.#mailbox.ask<PullResult>({ kind: 'empty' }, async () => {
+        // Its owner has the message, and may have handed it out.
+        if (!this.#deps.isOwned()) return { kind: 'empty' }
+        return afterSeq === null
+          ? await this.#commands.fetch(this.#spec)
+          : await this.#commands.fetchAfter(this.#spec, afterSeq)
+      })
       if (this.#phase === 'removed') return { kind: 'not_found' }
       if (found.kind !== 'empty') return found
       const leftMs = deadline - this.#deps.clock.monotonicMs()

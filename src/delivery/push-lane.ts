@@ -243,6 +243,7 @@ export class PushLane implements Lane {
 
   async #step(): Promise<void> {
     this.#ahead.throwFailure()
+    this.#requireOwned()
     if (this.#isEarliestCheckDue) await this.#countLost()
     const now = this.#deps.clock.monotonicMs()
     const isBlocked = this.#spec.status === 'blocked'
@@ -265,10 +266,16 @@ export class PushLane implements Lane {
     await this.#state.saveForAttempt()
     // A command or the end may have come during the save: the range is fixed, it can wait.
     if (!this.#mailbox.isEmpty || this.#phase !== 'running') return
+    this.#requireOwned()
     const { messages } = this.#reserved!
     const attempt = this.#attempts.run(messages, this.#spec)
     void this.#readAhead(messages.at(-1)!)
     this.#keep(await attempt)
+  }
+
+  /** A process that stood still for longer than its lease finds out here, and sends nothing. */
+  #requireOwned(): void {
+    if (!this.#deps.isOwned()) throw new LaneOwnershipLostError([this.#spec.destinationId])
   }
 
   /** After the batch under way, whose messages are read again when its turn comes. */

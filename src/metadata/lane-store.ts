@@ -68,16 +68,25 @@ export function laneStore(db: Connection, now: () => number): LaneStore {
   const recordPassed = historyRecorder(db)
 
   return {
-    async load(destinationId) {
-      const row = await db
-        .selectFrom('lanes')
-        .selectAll()
-        .where('destination_id', '=', normaliseId(destinationId))
-        .executeTakeFirst()
-      if (row === undefined) return null
-      const state = decodeLane(row)
-      if (!isLaneRowIntact(row)) throw new LaneStateDamagedError(state)
-      return state
+    load: (destinationId) => loadLane(db, destinationId),
+
+    async take(destinationId, epoch) {
+      // Nobody can have owned it before, so there is nobody to keep from saving.
+      if (epoch <= 1) return await loadLane(db, destinationId)
+      return await inWriteTransaction(db, async (trx) => {
+        const state = await loadLane(trx, destinationId)
+        if (state === null) return null
+        if (state.ownerEpoch > epoch) throw new LaneOwnershipLostError([state.destinationId])
+        const taken = { ...state, ownerEpoch: epoch }
+        const { destination_id, owner_epoch, row_check } = encodeLane(taken)
+        // A save that is under way holds the row: this waits for it, and then runs again on what it saved.
+        await trx
+          .updateTable('lanes')
+          .set({ owner_epoch, row_check })
+          .where('destination_id', '=', destination_id)
+          .execute()
+        return taken
+      })
     },
 
     async save(rows, counts, parked = new Map()) {
@@ -121,6 +130,18 @@ export function laneStore(db: Connection, now: () => number): LaneStore {
 
     pruneHistory: (destinationId, throughSeq) => pruneHistory(db, destinationId, throughSeq),
   }
+}
+
+async function loadLane(db: Connection, destinationId: string): Promise<LaneState | null> {
+  const row = await db
+    .selectFrom('lanes')
+    .selectAll()
+    .where('destination_id', '=', normaliseId(destinationId))
+    .executeTakeFirst()
+  if (row === undefined) return null
+  const state = decodeLane(row)
+  if (!isLaneRowIntact(row)) throw new LaneStateDamagedError(state)
+  return state
 }
 
 /** A row that was not updated is gone with its destination, or a newer owner has saved it: that one must be known. */

@@ -213,6 +213,7 @@ export class LaneWorld {
       source: metadata.laneSource,
       store: {
         load: (id) => metadata.laneStore.load(id),
+        take: (id, epoch) => metadata.laneStore.take(id, epoch),
         repair: (row) => metadata.laneStore.repair(row),
         pruneHistory: (id, throughSeq) => metadata.laneStore.pruneHistory(id, throughSeq),
         save: async (rows, counts, parked) => {

@@ -181,8 +181,8 @@ for (const [name, jumpMs] of [
     await until('saved', async () => (await world.saved(restarted.id)).attempts > 0)
     await until('saved', async () => (await world.saved(failing.id)).cursorSeq === 2)
     world.clock.jumpWall(jumpMs)
-    await world.restart()
     restarted.destination.react = () => 'store'
+    await world.restart()
     await world.clock.advance(60_000)
     const lane = await world.untilLane(restarted.id, 'delivered', ({ lane_state }) => lane_state === 'idle')
     t.strictSame(restarted.destination.stored, [1, 2])

@@ -225,6 +225,7 @@ t.test('the saves of a tick, and all that come while one runs, are one transacti
   let finish = () => {}
   const store = {
     load: async () => null,
+    take: async () => null,
     repair: async () => {},
     pruneHistory: async () => {},
     save: (rows: readonly LaneState[], counts: readonly LaneCounts[]) => {
