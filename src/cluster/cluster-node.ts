@@ -19,6 +19,10 @@ export interface ClusterNodeOptions {
   /** Where it listens, for people. */
   address: string | null
   log: Logger
+  /** It cannot go on and must be started again: it was away for longer than changes are kept. */
+  onFatal(error: Error): void
+  /** This machine's clock, ms since the epoch. Default: Date.now. */
+  now?: () => number
 }
 
 export interface ClusterNode {

@@ -1,24 +1,329 @@
 /**
  * Which pipes this node delivers: the delivery thread's part of the cluster.
+ *
+ * The thread has one lease, renewed every second for six; every pipe that it holds is held under it. It believes in the
+ * lease for five seconds from before the renewal was sent, on the monotonic clock, so it stops a second before anybody may
+ * take over, and after a pause of any length the first look says that nothing is its own.
+ *
+ *   free ──claimed: epoch + 1──▶ owned ──no longer its share, draining──▶ being released ──lanes saved──▶ free
+ *                                  │                                            │
+ *                                  └────────── lease late or gone ──────────────┘──▶ lost: lanes stop without saving
+ *
+ * A tick, each second:  renew · remove leases that are over · see who is there · release what is another's share · claim what
+ * is free and its own.  Who shall have a pipe is computed by every node alike (`rendezvous.ts`); a moment of disagreement
+ * costs a hand-over, never two owners, because a pipe is claimed by comparing the holder as it was found.
+ *
+ * What a crash between any two statements leaves: a row whose lease is gone or will be (taken over after six seconds), or a
+ * row of this lease that it does not know of (found by its number at the next renewal, and given up).
+ *
+ * A lease that was late is never used again, even where nobody took over: saves that are still under way carry its epochs, and
+ * every lane that is opened again gets a greater one.
  */
+import { randomUUID } from 'node:crypto'
 import type { LaneOwnership } from '../delivery/lane-ownership.ts'
 import type { Logger } from '../log.ts'
-import type { ClusterStore } from './cluster-store.ts'
+import { monotonicNs, msOf, nsOf } from './clock.ts'
+import {
+  type ClusterStore,
+  type LiveWorker,
+  leaseMarginMs,
+  leaseMs,
+  type OwnedPipe,
+} from './cluster-store.ts'
+import { ownerOf } from './rendezvous.ts'
 
 export interface PipeLeasesOptions {
   /** Over the thread's own metadata connection. */
-  store: ClusterStore
+  store: Pick<ClusterStore, 'pipes'>
   /** `ClusterNode.nodeId`: main gives it to the thread. */
   nodeId: string
   log: Logger
 }
 
 export interface PipeLeases extends LaneOwnership {
-  /** Every pipe that this node shall deliver, in any order, as of now. */
+  /** What this node delivers now, with its epochs. */
   readonly ownedPipes: ReadonlyMap<string, number>
-  /** Frees every pipe: after the lanes were closed, so the rows are saved. */
+  /** Takes no more pipes: the thread is about to close its lanes. */
+  stopClaiming(): void
+  /** Frees every pipe: after the lanes were closed, so that their rows are saved. */
   close(): Promise<void>
 }
 
-/** Resolves when it holds its share of the pipes, so that the lanes can be opened. Rejects when the database cannot be reached. */
-export type OpenPipeLeases = (options: PipeLeasesOptions) => Promise<PipeLeases>
+/** Resolves when it holds its share of the pipes: then the lanes are opened. Rejects when the database cannot be reached. */
+export async function openPipeLeases(options: PipeLeasesOptions): Promise<PipeLeases> {
+  const leases = new Leases(options)
+  await leases.open()
+  return leases
+}
+
+const tickMs = 1_000
+/** For the batch under way, before its pipe goes to another node. */
+const releaseGraceMs = 4_000
+const releasedAtOnce = 16
+/**
+ * After the database was away all nodes join again, one a little before the others: it waits for them instead of taking
+ * everything and giving most of it back.
+ */
+const settleMs = 1_500
+
+class Leases implements PipeLeases {
+  readonly #store: ClusterStore['pipes']
+  readonly #nodeId: string
+  readonly #log: Logger
+  readonly #owned = new Map<string, number>()
+  /** Being released, with their epochs. */
+  readonly #releasing = new Map<string, number>()
+  readonly #gained: ((pipeId: string) => void)[] = []
+  readonly #lost: ((pipeId: string) => void)[] = []
+  readonly #released: ((pipeId: string, graceMs: number) => Promise<void>)[] = []
+  /** Null: it has none. */
+  #leaseId: string | null = null
+  #untilNs = 0n
+  /** Who shares the pipes, as of the last tick. */
+  #sharers: readonly string[] = []
+  /** Another node joined or left since it was last seen to: some of what is held may be another's share. */
+  #mayHaveOthers = false
+  #claimsFromNs = 0n
+  #isClaiming = true
+  #isClosing = false
+  #hasFailed = false
+  /** Statements that change what it holds run one after the other. */
+  #turn: Promise<unknown> = Promise.resolve()
+  #timer: NodeJS.Timeout | undefined
+  #endTimer: NodeJS.Timeout | undefined
+  #ticking: Promise<void> = Promise.resolve()
+
+  constructor({ store, nodeId, log }: PipeLeasesOptions) {
+    this.#store = store.pipes
+    this.#nodeId = nodeId
+    this.#log = log
+  }
+
+  async open(): Promise<void> {
+    await this.#inTurn(() => this.#tick())
+    this.#tickLater()
+  }
+
+  get ownedPipes(): ReadonlyMap<string, number> {
+    return this.#isValid ? new Map(this.#owned) : new Map()
+  }
+
+  owned(pipeId: string): number | null {
+    return this.#isValid ? (this.#owned.get(pipeId) ?? null) : null
+  }
+
+  holds(pipeId: string, epoch: number): boolean {
+    if (!this.#isValid) return false
+    return this.#owned.get(pipeId) === epoch || this.#releasing.get(pipeId) === epoch
+  }
+
+  onGained(listener: (pipeId: string) => void): void {
+    this.#gained.push(listener)
+  }
+
+  onLost(listener: (pipeId: string) => void): void {
+    this.#lost.push(listener)
+  }
+
+  onReleased(listener: (pipeId: string, graceMs: number) => Promise<void>): void {
+    this.#released.push(listener)
+  }
+
+  async changed(givenId: string): Promise<void> {
+    const pipeId = givenId.toLowerCase()
+    const isForOthers = ownerOf(pipeId, this.#sharers) !== this.#nodeId
+    if (this.#owned.has(pipeId) || this.#releasing.has(pipeId) || isForOthers) return
+    try {
+      await this.#inTurn(() => this.#claim(pipeId))
+    } catch (err) {
+      // The next tick finds it.
+      this.#log.warn({ err, pipe_id: pipeId }, 'cluster.pipe_waits')
+    }
+  }
+
+  stopClaiming(): void {
+    this.#isClaiming = false
+  }
+
+  async close(): Promise<void> {
+    this.#isClosing = true
+    this.#isClaiming = false
+    clearTimeout(this.#timer)
+    await this.#ticking
+    clearTimeout(this.#endTimer)
+    const leaseId = this.#leaseId
+    this.#forgetLease()
+    if (leaseId === null) return
+    try {
+      await this.#inTurn(() => this.#store.leave(leaseId))
+    } catch (err) {
+      // The others find it over in a few seconds.
+      this.#log.warn({ err }, 'cluster.pipes_not_freed')
+    }
+  }
+
+  get #isValid(): boolean {
+    return this.#leaseId !== null && monotonicNs() < this.#untilNs
+  }
+
+  #inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const done = this.#turn.then(work, work)
+    this.#turn = done.catch(() => {})
+    return done
+  }
+
+  #tickLater(): void {
+    if (this.#isClosing) return
+    this.#timer = setTimeout(() => {
+      this.#ticking = this.#inTurn(() => this.#tick())
+        .then(() => {
+          this.#hasFailed = false
+        })
+        .catch((err) => {
+          if (!this.#hasFailed) this.#log.warn({ err, pipes: this.#owned.size }, 'cluster.lease_waits')
+          this.#hasFailed = true
+        })
+        .finally(() => this.#tickLater())
+    }, tickMs)
+  }
+
+  async #tick(): Promise<void> {
+    if (this.#isClosing) return
+    if (this.#leaseId === null || !(await this.#renew(this.#leaseId))) await this.#join()
+    await this.#store.removeExpired()
+    const sharers = sharersOf(await this.#store.workers())
+    if (sharers.join() !== this.#sharers.join()) this.#mayHaveOthers = true
+    this.#sharers = sharers
+    this.#releaseOthers()
+    await this.#claim()
+  }
+
+  async #join(): Promise<void> {
+    const isFirst = this.#untilNs === 0n
+    const leaseId = randomUUID()
+    const sentAtNs = monotonicNs()
+    await this.#store.join(this.#nodeId, leaseId)
+    this.#leaseId = leaseId
+    this.#believeFrom(sentAtNs)
+    if (!isFirst) this.#claimsFromNs = sentAtNs + nsOf(settleMs)
+  }
+
+  /** False: the lease is over, and with it everything held under it. */
+  async #renew(leaseId: string): Promise<boolean> {
+    const before = new Map([...this.#owned, ...this.#releasing])
+    const sentAtNs = monotonicNs()
+    // A lease that this node has stopped believing in stays over.
+    const held = sentAtNs < this.#untilNs ? await this.#store.renew(leaseId) : null
+    if (held === null || this.#leaseId !== leaseId || !this.#isValid) {
+      this.#loseAll()
+      return false
+    }
+    this.#believeFrom(sentAtNs)
+    if (held !== before.size) await this.#compare(leaseId, before)
+    return true
+  }
+
+  /** A pipe was deleted, or a statement whose reply was lost has run. */
+  async #compare(leaseId: string, before: ReadonlyMap<string, number>): Promise<void> {
+    const rows = new Map((await this.#store.held(leaseId)).map(({ pipeId, epoch }) => [pipeId, epoch]))
+    for (const [pipeId, epoch] of this.#owned) {
+      if (rows.get(pipeId) === epoch || !before.has(pipeId)) continue
+      this.#owned.delete(pipeId)
+      this.#tell(this.#lost, pipeId)
+    }
+    for (const [pipeId, epoch] of rows) {
+      const isKnown = before.has(pipeId) || this.#owned.has(pipeId) || this.#releasing.has(pipeId)
+      // Free again, so that whoever claims it gets an epoch of its own.
+      if (!isKnown) await this.#store.release(leaseId, { pipeId, epoch })
+    }
+  }
+
+  #believeFrom(sentAtNs: bigint): void {
+    this.#untilNs = sentAtNs + nsOf(leaseMs - leaseMarginMs)
+    clearTimeout(this.#endTimer)
+    const leftMs = Math.max(0, msOf(this.#untilNs - monotonicNs()))
+    this.#endTimer = setTimeout(() => {
+      if (!this.#isValid) this.#loseAll()
+    }, Math.ceil(leftMs) + 1)
+  }
+
+  /** The lanes stop now, whatever the tick waits for. */
+  #loseAll(): void {
+    const lost = this.#forgetLease()
+    if (lost.length === 0) return
+    this.#log.warn({ node_id: this.#nodeId, pipes: lost.length }, 'cluster.pipes_lost')
+    for (const pipeId of lost) this.#tell(this.#lost, pipeId)
+  }
+
+  #forgetLease(): string[] {
+    const lost = [...this.#owned.keys(), ...this.#releasing.keys()]
+    this.#leaseId = null
+    this.#owned.clear()
+    this.#releasing.clear()
+    return lost
+  }
+
+  /** `pipeId`: that one alone. */
+  async #claim(pipeId?: string): Promise<void> {
+    const leaseId = this.#leaseId
+    if (leaseId === null || !this.#isClaiming || monotonicNs() < this.#claimsFromNs) return
+    const free = await this.#store.free(pipeId)
+    const mine = free.filter((pipe) => ownerOf(pipe.pipeId, this.#sharers) === this.#nodeId)
+    if (mine.length === 0) return
+    const claimed = await this.#store.claim(leaseId, mine)
+    // Lost while it asked: the rows are of a lease that will be over.
+    if (this.#leaseId !== leaseId || !this.#isValid) return
+    for (const { pipeId, epoch } of claimed) this.#owned.set(pipeId, epoch)
+    for (const { pipeId } of claimed) this.#tell(this.#gained, pipeId)
+  }
+
+  #releaseOthers(): void {
+    if (!this.#isClaiming || !this.#mayHaveOthers) return
+    for (const [pipeId, epoch] of this.#owned) {
+      if (this.#releasing.size >= releasedAtOnce) return
+      if (ownerOf(pipeId, this.#sharers) === this.#nodeId) continue
+      this.#owned.delete(pipeId)
+      this.#releasing.set(pipeId, epoch)
+      void this.#release({ pipeId, epoch })
+    }
+    this.#mayHaveOthers = false
+  }
+
+  async #release(pipe: OwnedPipe): Promise<void> {
+    const { pipeId, epoch } = pipe
+    const leaseId = this.#leaseId
+    try {
+      await Promise.all(this.#released.map((listener) => listener(pipeId, releaseGraceMs)))
+      // Lost meanwhile: it is free in any case.
+      while (leaseId !== null && this.#leaseId === leaseId) {
+        if (await this.#isReleased(leaseId, pipe)) break
+        await new Promise((resolve) => setTimeout(resolve, tickMs))
+      }
+    } catch (err) {
+      this.#log.error({ err, pipe_id: pipeId }, 'cluster.pipe_not_released')
+    }
+    if (this.#releasing.get(pipeId) === epoch) this.#releasing.delete(pipeId)
+    // The next one has its turn now, not at the next tick.
+    if (!this.#isClosing) this.#releaseOthers()
+  }
+
+  async #isReleased(leaseId: string, pipe: OwnedPipe): Promise<boolean> {
+    try {
+      await this.#store.release(leaseId, pipe)
+      return true
+    } catch (err) {
+      this.#log.warn({ err, pipe_id: pipe.pipeId }, 'cluster.release_waits')
+      return false
+    }
+  }
+
+  #tell(listeners: readonly ((pipeId: string) => void)[], pipeId: string): void {
+    for (const listener of listeners) listener(pipeId)
+  }
+}
+
+/** Nodes that deliver; when all of them drain there is nobody to drain to. */
+function sharersOf(workers: readonly LiveWorker[]): string[] {
+  const staying = workers.filter(({ isDraining }) => !isDraining)
+  return (staying.length > 0 ? staying : workers).map(({ nodeId }) => nodeId)
+}

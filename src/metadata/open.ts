@@ -12,7 +12,14 @@ import { alertStore } from './alert-store.ts'
 import { alerts } from './alerts.ts'
 import { apiKeys } from './api-keys.ts'
 import { audit, audited } from './audit.ts'
-import { changeNotes, type ListenForNotifications, notifyChannel, notShared } from './cluster/changes.ts'
+import {
+  changeNotes,
+  type ListenForNotifications,
+  notifyChannel,
+  notifyNobody,
+  notifyPostgres,
+  notShared,
+} from './cluster/changes.ts'
 import { databaseClock } from './cluster/database-clock.ts'
 import { clusterStore } from './cluster/store.ts'
 import { type Connection, inWriteTransaction, type OpenedDatabase } from './database.ts'
@@ -81,7 +88,8 @@ export async function openMetadata(
   const clock = databaseClock(spec.kind, now)
   const listen: ListenForNotifications = (onNotified) =>
     opened.listen?.(notifyChannel, onNotified) ?? (async () => {})
-  const noteChange = isShared ? changeNotes(clock, opened.listen !== null) : notShared
+  const notify = opened.listen === null ? notifyNobody : notifyPostgres
+  const noteChange = isShared ? changeNotes(clock, notify) : notShared
   const whole = {
     async identity() {
       const identity = await loadIdentity(db)
@@ -101,7 +109,7 @@ export async function openMetadata(
     alertStore: alertStore(db, sealer),
     drift: drift(db),
     driftStore: driftStore(db),
-    cluster: clusterStore(opened.leases, clock, listen),
+    cluster: clusterStore(opened.leases, clock, listen, notify),
     close: () => (closing ??= close(opened)),
   }
   const as = (actor: Actor): Metadata => {

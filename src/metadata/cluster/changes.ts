@@ -89,13 +89,22 @@ export type NoteChange = (trx: Connection, change: AuditedChange) => Promise<voi
 /** Of a database that this process has for itself: copies learn of changes where they are made (`changes.ts`). */
 export const notShared: NoteChange = async () => {}
 
-export function changeNotes(clock: DatabaseClock, notifies: boolean): NoteChange {
+export function changeNotes(clock: DatabaseClock, notify: Notify): NoteChange {
   return async (trx, audited) => {
-    for (const change of changesOf(audited)) await insertChange(trx, change, clock)
-    // Sent with the commit, and not without it.
-    if (notifies) await sql`SELECT pg_notify(${notifyChannel}, '')`.execute(trx)
+    const found = changesOf(audited)
+    for (const change of found) await insertChange(trx, change, clock)
+    if (found.length > 0) await notify(trx)
   }
 }
+
+/** To whoever listens, with the commit and not without it. */
+export type Notify = (trx: Connection) => Promise<void>
+
+export const notifyPostgres: Notify = async (trx) => {
+  await sql`SELECT pg_notify(${notifyChannel}, '')`.execute(trx)
+}
+/** Who shares an SQLite file looks from time to time. */
+export const notifyNobody: Notify = async () => {}
 
 /** What management publishes, by the operation that makes it. Everything else is in no copy. */
 const ofPipes = new Set([

@@ -1,10 +1,11 @@
 /** The nodes that are there, each with the lease that its heartbeat renews. */
 import { type ClusterStore, leaseMs, type NodeRecord } from '../../cluster/cluster-store.ts'
 import { type Connection, toFlag } from '../database.ts'
+import type { Notify } from './changes.ts'
 import type { DatabaseClock } from './database-clock.ts'
 import { inStatements } from './statements.ts'
 
-export function nodes(db: Connection, clock: DatabaseClock): ClusterStore['nodes'] {
+export function nodes(db: Connection, clock: DatabaseClock, notify: Notify): ClusterStore['nodes'] {
   return {
     async join({ nodeId, name, version, address }, leaseId, seenChange, isDraining) {
       await inStatements(db, async (trx) => {
@@ -40,14 +41,15 @@ export function nodes(db: Connection, clock: DatabaseClock): ClusterStore['nodes
     },
 
     async seen(leaseId, seenChange) {
-      await inStatements(db, (trx) =>
-        trx
+      await inStatements(db, async (trx) => {
+        await trx
           .updateTable('cluster_nodes')
           .set({ seen_change: seenChange })
           .where('lease_id', '=', leaseId)
           .where('seen_change', '<', seenChange)
-          .execute(),
-      )
+          .execute()
+        await notify(trx)
+      })
     },
 
     async leave(leaseId) {

@@ -1,7 +1,7 @@
 /** `ClusterStore` over the tables of migration 19. */
 import type { ClusterStore } from '../../cluster/cluster-store.ts'
 import type { Connection } from '../database.ts'
-import { changes, type ListenForNotifications } from './changes.ts'
+import { changes, type ListenForNotifications, type Notify } from './changes.ts'
 import type { DatabaseClock } from './database-clock.ts'
 import { duties } from './duties.ts'
 import { nodes } from './nodes.ts'
@@ -11,13 +11,14 @@ export function clusterStore(
   db: Connection,
   clock: DatabaseClock,
   listen: ListenForNotifications,
+  notify: Notify,
 ): ClusterStore {
   return {
     async now() {
       const row = await db.selectNoFrom(clock().as('now_ms')).executeTakeFirstOrThrow()
       return Number(row.now_ms)
     },
-    nodes: nodes(db, clock),
+    nodes: nodes(db, clock, notify),
     changes: changes(db, clock, listen),
     pipes: pipeOwners(db, clock),
     duties: duties(db),

@@ -1,0 +1,219 @@
+/**
+ * This node in the cluster: it joins, renews its heartbeat every two seconds, follows changes, and leaves.
+ *
+ *   opened ──join()──▶ valid ──▶ … ──close()──▶ left
+ *                       │  ▲
+ *     heartbeat late or │  │ joins again under a new lease, having applied every change since
+ *     changes not read  ▼  │
+ *                     counted out: accepts nothing, has no duty
+ *
+ * It counts itself out before the others do: `liveness` ends a second before the database's row does, measured on the
+ * monotonic clock from before the renewal was sent. So after a pause of any length (SIGSTOP, a frozen machine) the first
+ * look at it says no.
+ */
+import { randomUUID } from 'node:crypto'
+import type { Logger } from '../log.ts'
+import { ChangeFollower } from './changes.ts'
+import { MeasuredClock, monotonicNs, msOf, nsOf } from './clock.ts'
+import type { ClusterLease, ClusterNode, ClusterNodeOptions } from './cluster-node.ts'
+import { type ClusterStore, leaseMarginMs, leaseMs, type NodeRecord } from './cluster-store.ts'
+
+const heartbeatEveryMs = 2_000
+const measureEveryMs = 60_000
+const pruneEveryMs = 600_000
+const changesKeptMs = 3_600_000
+const ownersKeptMs = 1_000
+
+/** Rejects when the database cannot be reached. */
+export async function openClusterNode(options: ClusterNodeOptions): Promise<ClusterNode> {
+  const { store, log, now = Date.now } = options
+  const clock = new MeasuredClock(store, log, now)
+  await clock.measure()
+  return new Node(options, clock, await store.changes.newest())
+}
+
+class Node implements ClusterNode {
+  readonly nodeId = randomUUID()
+  readonly name: string
+  readonly liveness = new SharedArrayBuffer(BigInt64Array.BYTES_PER_ELEMENT)
+  readonly clock: MeasuredClock
+  readonly changes: ChangeFollower
+  readonly #options: ClusterNodeOptions
+  readonly #store: ClusterStore
+  readonly #log: Logger
+  readonly #until = new BigInt64Array(this.liveness)
+  readonly #duties = new Map<string, Duty>()
+  #leaseId = randomUUID() as string
+  #isDraining = false
+  #isClosing = false
+  #hasFailed = false
+  #beating: Promise<void> = Promise.resolve()
+  #timer: NodeJS.Timeout | undefined
+  #measuredAt = performance.now()
+  #prunedAt = performance.now()
+  #owners: { atMs: number; map: Promise<ReadonlyMap<string, string>> } | null = null
+
+  constructor(options: ClusterNodeOptions, clock: MeasuredClock, seen: number) {
+    this.#options = options
+    this.#store = options.store
+    this.#log = options.log
+    this.name = options.name
+    this.clock = clock
+    const onMissed = () =>
+      options.onFatal(new Error('cluster: this node was away for so long that changes are no longer kept'))
+    const { store, log } = options
+    this.changes = new ChangeFollower({ store, log, leaseId: () => this.#leaseId, onMissed }, seen)
+  }
+
+  get isLive(): boolean {
+    return monotonicNs() < Atomics.load(this.#until, 0)
+  }
+
+  async join(): Promise<void> {
+    await this.#join()
+    this.changes.start()
+    this.#beating = this.#beat()
+    const others = (await this.nodes()).filter(({ nodeId }) => nodeId !== this.nodeId)
+    this.#log.info({ node_id: this.nodeId, node: this.name, others: others.length }, 'cluster.joined')
+    if (others.some(({ name, leftMs }) => name === this.name && leftMs > 0)) {
+      this.#log.warn({ node: this.name }, 'cluster.name_taken')
+    }
+  }
+
+  /** The others wait for this node from the first statement on; it accepts after the last one. */
+  async #join(): Promise<void> {
+    const { name, version, address } = this.#options
+    const { nodeId } = this
+    this.#leaseId = randomUUID()
+    await this.#store.nodes.join(
+      { nodeId, name, version, address },
+      this.#leaseId,
+      this.changes.seen,
+      this.#isDraining,
+    )
+    await this.changes.catchUp()
+    await this.#renew()
+  }
+
+  owners(freshSinceMs = 0): Promise<ReadonlyMap<string, string>> {
+    const nowMs = performance.now()
+    const known = this.#owners
+    if (known !== null && known.atMs >= Math.max(nowMs - ownersKeptMs, freshSinceMs)) return known.map
+    const owners = { atMs: nowMs, map: this.#store.pipes.owners() }
+    this.#owners = owners
+    owners.map.catch(() => {
+      if (this.#owners === owners) this.#owners = null
+    })
+    return owners.map
+  }
+
+  nodes(): Promise<NodeRecord[]> {
+    return this.#store.nodes.list()
+  }
+
+  lease(duty: string): ClusterLease {
+    const known = this.#duties.get(duty)
+    if (known !== undefined) return known
+    const state = () => (this.isLive ? this.#leaseId : null)
+    const made = new Duty(duty, this.#store.duties, state, this.#log)
+    this.#duties.set(duty, made)
+    return made
+  }
+
+  async close(): Promise<void> {
+    this.#isClosing = true
+    clearTimeout(this.#timer)
+    await this.#beating
+    Atomics.store(this.#until, 0, 0n)
+    await this.changes.close()
+    try {
+      await this.#store.nodes.leave(this.#leaseId)
+    } catch (err) {
+      // The others find its lease over in a few seconds.
+      this.#log.warn({ err }, 'cluster.not_left')
+    }
+  }
+
+  async #beat(): Promise<void> {
+    if (this.#isClosing) return
+    const startedAt = performance.now()
+    try {
+      await this.#heartbeat()
+      this.#hasFailed = false
+    } catch (err) {
+      if (!this.#hasFailed && !this.#isClosing) this.#log.warn({ err }, 'cluster.heartbeat_failed')
+      this.#hasFailed = true
+    }
+    if (this.#isClosing) return
+    // While it is counted out there is nothing to wait for.
+    const everyMs = this.isLive ? heartbeatEveryMs : heartbeatEveryMs / 4
+    const waitMs = Math.max(0, everyMs - (performance.now() - startedAt))
+    this.#timer = setTimeout(() => {
+      this.#beating = this.#beat()
+    }, waitMs)
+  }
+
+  async #heartbeat(): Promise<void> {
+    if (!(await this.#renew())) {
+      Atomics.store(this.#until, 0, 0n)
+      await this.#join()
+      this.#log.warn({ node_id: this.nodeId, node: this.name }, 'cluster.joined_again')
+    }
+    await this.#store.nodes.removeExpired()
+    const nowMs = performance.now()
+    if (nowMs - this.#measuredAt >= measureEveryMs) {
+      this.#measuredAt = nowMs
+      await this.clock.measure()
+    }
+    if (nowMs - this.#prunedAt >= pruneEveryMs) {
+      this.#prunedAt = nowMs
+      await this.#store.changes.prune(changesKeptMs)
+    }
+  }
+
+  /** False: the lease is gone. */
+  async #renew(): Promise<boolean> {
+    const sentAtNs = monotonicNs()
+    // Valid no longer than leaseMs after the last time that all changes had been read.
+    const ageMs = Math.max(0, msOf(sentAtNs - this.changes.readAtNs))
+    const forMs = Math.floor(leaseMs - ageMs)
+    if (forMs <= 0) return true
+    const renewed = await this.#store.nodes.renew(this.#leaseId, forMs)
+    if (renewed === null) return false
+    this.#isDraining = renewed.isDraining
+    Atomics.store(this.#until, 0, sentAtNs + nsOf(forMs - leaseMarginMs))
+    return true
+  }
+}
+
+/** Held by the lease under which it was claimed: as long as that is valid, nobody else can have it. */
+class Duty implements ClusterLease {
+  readonly #name: string
+  readonly #store: ClusterStore['duties']
+  readonly #leaseId: () => string | null
+  readonly #log: Logger
+  #claimedBy: string | null = null
+
+  constructor(name: string, store: ClusterStore['duties'], leaseId: () => string | null, log: Logger) {
+    this.#name = name
+    this.#store = store
+    this.#leaseId = leaseId
+    this.#log = log
+  }
+
+  async isMine(): Promise<boolean> {
+    const leaseId = this.#leaseId()
+    if (leaseId === null) return false
+    if (this.#claimedBy !== leaseId) {
+      try {
+        if (!(await this.#store.claim(this.#name, leaseId))) return false
+      } catch (err) {
+        this.#log.warn({ err, duty: this.#name }, 'cluster.duty_not_claimed')
+        return false
+      }
+      this.#claimedBy = leaseId
+      this.#log.info({ duty: this.#name }, 'cluster.duty_taken')
+    }
+    return this.#leaseId() === leaseId
+  }
+}
