@@ -35,6 +35,9 @@ class Owner implements LaneOwnership {
   owned(pipeId: string): number | null {
     return this.epochs.get(pipeId) ?? null
   }
+  holds(pipeId: string, epoch: number): boolean {
+    return this.epochs.get(pipeId) === epoch
+  }
   onGained(listener: (pipeId: string) => void): void {
     this.#gained = listener
   }
