@@ -15,11 +15,9 @@ import { type JetStreamManager, jetstreamManager } from '@nats-io/jetstream'
 import type { NatsConnection } from '../../nats/headers.ts'
 import type { Appended, Idempotency } from '../buffer.ts'
 import { decodeFrame, decodeHead, keySubject, seqOf, streamName } from './frames.ts'
-import { apiCode } from './stream.ts'
 
 export const keyLifetimeMs = 24 * 3_600_000
 const requestTimeoutMs = 5_000
-const noMessageFound = 10_037
 /** Each holds a whole message for the time of its answer. */
 const lookUpsAtOnce = 8
 
@@ -63,9 +61,6 @@ export class Repeats {
         throw new Error(`the frame ${found.seq} is not of the key that its subject names`)
       const { msgId, receivedMs, recordCount, bodyHash } = message
       return { streamSeq: found.seq, msgId, receivedMs, recordCount, bodyHash }
-    } catch (error) {
-      if (apiCode(error) === noMessageFound) return null
-      throw error
     } finally {
       this.#underWay -= 1
       this.#waiting.shift()?.()

@@ -1,0 +1,59 @@
+/** What retention asks of the stream, and of its leader alone. */
+import { AckPolicy, DeliverPolicy, type JetStreamManager, type StreamInfo } from '@nats-io/jetstream'
+import { keyedSubjects, pipeSubjects, streamName, totalsStreamName, totalsSubject } from './frames.ts'
+
+export class StreamPurge {
+  readonly #manager: JetStreamManager
+  readonly #cluster: string
+  readonly #stream: string
+
+  constructor(manager: JetStreamManager, cluster: string) {
+    this.#manager = manager
+    this.#cluster = cluster
+    this.#stream = streamName(cluster)
+  }
+
+  info(): Promise<StreamInfo> {
+    return this.#manager.streams.info(this.#stream)
+  }
+
+  /** The newest sequence that was stored before this time; the one before the first when there is none. */
+  async lastBefore(timeMs: number): Promise<number> {
+    // A consumer finds its place when it is made; this one is asked for nothing.
+    const { name, delivered } = await this.#manager.consumers.add(this.#stream, {
+      deliver_policy: DeliverPolicy.StartTime,
+      opt_start_time: new Date(timeMs).toISOString(),
+      ack_policy: AckPolicy.None,
+      mem_storage: true,
+      num_replicas: 1,
+      inactive_threshold: 5_000 * 1_000_000,
+    })
+    await this.#manager.consumers.delete(this.#stream, name).catch(() => {})
+    return delivered.stream_seq
+  }
+
+  /** The oldest frame of a pipe that has a key; null: there is none. */
+  async oldestKeyed(pipeId: string): Promise<{ streamSeq: number; storedMs: number } | null> {
+    // The library's type does not know `next_by_subj`; the server has it since 2.9.
+    const query = { seq: 1, next_by_subj: keyedSubjects(this.#cluster, pipeId) }
+    const found = await this.#manager.streams.getMessage(this.#stream, query)
+    return found === null ? null : { streamSeq: found.seq, storedMs: found.time.getTime() }
+  }
+
+  /** A pipe's frames before this one. Returns how many went. */
+  async before(pipeId: string, streamSeq: number): Promise<number> {
+    const filter = pipeSubjects(this.#cluster, pipeId)
+    return (await this.#manager.streams.purge(this.#stream, { filter, seq: streamSeq })).purged
+  }
+
+  /** All that there is of a pipe. */
+  async pipe(pipeId: string): Promise<number> {
+    const { purged } = await this.#manager.streams.purge(this.#stream, {
+      filter: pipeSubjects(this.#cluster, pipeId),
+    })
+    await this.#manager.streams.purge(totalsStreamName(this.#cluster), {
+      filter: totalsSubject(this.#cluster, pipeId),
+    })
+    return purged
+  }
+}
