@@ -69,10 +69,19 @@ export async function openMessageLookup(spec: BufferSpec): Promise<MessageLookup
   return await openJetStreamLookup(spec)
 }
 
-export async function openBufferFeed(spec: BufferSpec): Promise<BufferFeed> {
+/** What a feed needs to keep the buffer within its limits. */
+export interface BufferKeeperDeps {
+  reader: BufferReader
+  log: Logger
+}
+
+/** `keeper`: of the thread whose lanes report low watermarks; elsewhere nothing is dropped. */
+export async function openBufferFeed(spec: BufferSpec, keeper?: BufferKeeperDeps): Promise<BufferFeed> {
   if (spec.kind === 'segments') return openSegmentFeed(spec)
   const { openJetStreamFeed } = await import('./jetstream/feed.ts')
-  return await openJetStreamFeed(spec)
+  if (keeper === undefined) return await openJetStreamFeed(spec)
+  const { openRetentionKeeper } = await import('./jetstream/retention.ts')
+  return await openJetStreamFeed(spec, await openRetentionKeeper(spec, keeper.reader, keeper.log))
 }
 
 /** Before anything else of the data directory is opened: on a full disk, makes the room that opening needs. */

@@ -76,7 +76,7 @@ const driverSettings = {
 }
 const isolated = isolatedDrivers(driverSettings)
 const reader = await openBufferReader(data.buffer, log)
-const feed = await openBufferFeed(data.buffer)
+const feed = await openBufferFeed(data.buffer, { reader, log })
 const drift = new DriftWatch(metadata.driftStore, systemClock, log)
 const ownership: LaneOwnership = ownsEverything
 const lanes = new LaneSet({

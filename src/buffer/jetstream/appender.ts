@@ -72,6 +72,7 @@ const expectedHeader = 'Nats-Expected-Last-Subject-Sequence'
 
 export interface AppenderDeps {
   cluster: string
+  replicas: number
   log: Logger
   /** Until when this node may accept, `process.hrtime` in ns; null: it is alone. */
   liveness: SharedArrayBuffer | null
@@ -151,7 +152,7 @@ export class JetStreamAppender implements Appender {
     this.#connection = connection
     this.#deps = deps
     this.#publisher = new Publisher(connection)
-    this.#repeats = new Repeats(connection, deps.cluster)
+    this.#repeats = new Repeats(connection, deps.cluster, deps.replicas)
     this.#livenessUntil = deps.liveness === null ? null : new BigInt64Array(deps.liveness)
     this.#newestStreamSeq = deps.lastStreamSeq
   }

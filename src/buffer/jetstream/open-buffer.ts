@@ -78,6 +78,7 @@ class JetStreamBuffer implements OpenBuffer {
     this.#shares = new Shares(connection, spec.cluster, spec.maxBytes)
     this.#appender = new JetStreamAppender(connection, {
       cluster: spec.cluster,
+      replicas: spec.replicas,
       log: openLog(deps.log, 'buffer'),
       liveness: deps.liveness ?? null,
       observed: this.#observed[0]!,

@@ -26,6 +26,7 @@ export async function openJetStreamPortAppender(
   let appends: Extract<FromAppendingThread, { kind: 'appended' }>['appends'] = []
   const appender = new JetStreamAppender(connection, {
     cluster: spec.cluster,
+    replicas: spec.replicas,
     log,
     liveness,
     observed: new WriterObserved(observed),

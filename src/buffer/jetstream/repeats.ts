@@ -11,13 +11,12 @@
  *
  * The 24 h are between the times at which the two requests were received, by their nodes' clocks.
  */
-import { type JetStreamManager, jetstreamManager } from '@nats-io/jetstream'
 import type { NatsConnection } from '../../nats/headers.ts'
 import type { Appended, Idempotency } from '../buffer.ts'
 import { decodeFrame, decodeHead, keySubject, seqOf, streamName } from './frames.ts'
+import { StreamClient } from './stream-client.ts'
 
 export const keyLifetimeMs = 24 * 3_600_000
-const requestTimeoutMs = 5_000
 /** Each holds a whole message for the time of its answer. */
 const lookUpsAtOnce = 8
 
@@ -31,17 +30,14 @@ export interface FirstUse {
 }
 
 export class Repeats {
-  readonly #connection: NatsConnection
   readonly #cluster: string
-  readonly #stream: string
-  #manager: Promise<JetStreamManager> | null = null
+  readonly #client: StreamClient
   #underWay = 0
   readonly #waiting: (() => void)[] = []
 
-  constructor(connection: NatsConnection, cluster: string) {
-    this.#connection = connection
+  constructor(connection: NatsConnection, cluster: string, replicas: number) {
     this.#cluster = cluster
-    this.#stream = streamName(cluster)
+    this.#client = new StreamClient(connection, streamName(cluster), replicas)
   }
 
   /**
@@ -52,15 +48,15 @@ export class Repeats {
     await this.#turn()
     try {
       const subject = keySubject(this.#cluster, pipeId, key)
-      this.#manager ??= jetstreamManager(this.#connection, { checkAPI: false, timeout: requestTimeoutMs })
-      const query = streamSeq === undefined ? { last_by_subj: subject } : { seq: streamSeq }
-      const found = await (await this.#manager).streams.getMessage(this.#stream, query)
+      const found = await (streamSeq === undefined
+        ? this.#client.last(subject)
+        : this.#client.nextOfLeader(subject, streamSeq))
       if (found === null) return null
-      const [message] = decodeFrame(new Uint8Array(found.data), decodeHead(found.header).messages)
+      const [message] = decodeFrame(found.data, decodeHead(found.headers).messages)
       if (message === undefined || message.idempotencyKey !== key || message.bodyHash === null)
-        throw new Error(`the frame ${found.seq} is not of the key that its subject names`)
+        throw new Error(`the frame ${found.streamSeq} is not of the key that its subject names`)
       const { msgId, receivedMs, recordCount, bodyHash } = message
-      return { streamSeq: found.seq, msgId, receivedMs, recordCount, bodyHash }
+      return { streamSeq: found.streamSeq, msgId, receivedMs, recordCount, bodyHash }
     } finally {
       this.#underWay -= 1
       this.#waiting.shift()?.()

@@ -20,6 +20,7 @@ import type { NatsConnection } from '../../nats/headers.ts'
 import { hourMs } from '../../quantities.ts'
 import type { Backlog, BufferReader, LowWatermark } from '../buffer.ts'
 import { pressedFrom } from '../fair-share.ts'
+import type { WatermarkKeeper } from './feed.ts'
 import { droppedSubject, messagesPerFrame, seqOf, sharesSubject, streamSeqOf } from './frames.ts'
 import { keyLifetimeMs } from './repeats.ts'
 import { messageHeadBytes, Shares, type SharesReport } from './shares.ts'
@@ -74,7 +75,7 @@ interface Deps {
   manager: JetStreamManager
 }
 
-export class RetentionKeeper {
+export class RetentionKeeper implements WatermarkKeeper {
   readonly #deps: Deps
   readonly #node = crypto.randomUUID()
   readonly #purge: StreamPurge
