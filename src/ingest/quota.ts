@@ -43,6 +43,15 @@ export interface Quota {
   count(pipeId: string, amount: DaySums, nowMs: number): void
 }
 
+/** Those limits that ingest goes by. */
+export type IngestLimits = Pick<
+  PipeLimits,
+  | 'pl_ingest_max_records_per_request'
+  | 'pl_ingest_max_records_per_second'
+  | 'pl_ingest_max_records_per_day'
+  | 'pl_ingest_max_bytes_per_day'
+>
+
 interface Bucket {
   tokens: number
 }
@@ -92,7 +101,7 @@ export function createQuota(
 }
 
 /** Under the entry's lock: all of it or nothing. `day` and `bucket` as they were found, the bucket as it is left. */
-function take(state: QuotaState, limits: PipeLimits, amount: DaySums, atMs: number) {
+function take(state: QuotaState, limits: IngestLimits, amount: DaySums, atMs: number) {
   refill(state, limits, atMs)
   const dayStartMs = startOfDay(atMs)
   const day = state.day(dayStartMs)
@@ -104,31 +113,39 @@ function take(state: QuotaState, limits: PipeLimits, amount: DaySums, atMs: numb
   return { day, bucket: { tokens: state.tokens }, isTaken }
 }
 
-function capacityOf(limits: PipeLimits): number {
+export function capacityOf(limits: IngestLimits): number {
   return Math.max(limits.pl_ingest_max_records_per_second, limits.pl_ingest_max_records_per_request)
 }
 
 /**
- * A clock that went back neither adds nor takes tokens. Less than `reorderedMs` is no clock but two threads, one of which
+ * `capacity`: less than the limits', where others hold a part of the bucket. A clock that went back neither adds nor takes tokens. Less than `reorderedMs` is no clock but two threads, one of which
  * looked at it before the other and came after it: were the bucket's time put back, the time between would count twice.
  */
-function refill(state: QuotaState, limits: PipeLimits, nowMs: number): void {
+export function refill(
+  state: Pick<QuotaState, 'tokens' | 'refilledMs' | 'hasBucket'>,
+  limits: IngestLimits,
+  nowMs: number,
+  capacity = capacityOf(limits),
+): void {
   if (!state.hasBucket) {
-    state.tokens = capacityOf(limits)
+    state.tokens = capacity
     state.refilledMs = nowMs
     return
   }
   const elapsedMs = nowMs - state.refilledMs
   const added = (Math.max(0, elapsedMs) * limits.pl_ingest_max_records_per_second) / 1000
-  state.tokens = Math.min(capacityOf(limits), state.tokens + added)
+  state.tokens = Math.min(capacity, state.tokens + added)
   if (elapsedMs > 0 || elapsedMs < -reorderedMs) state.refilledMs = nowMs
 }
 
-function requireRate(bucket: Bucket, limits: PipeLimits, records: number): void {
-  if (records <= bucket.tokens) return
+function requireRate(bucket: Bucket, limits: IngestLimits, records: number): void {
+  if (records > bucket.tokens) throw rateExceeded(bucket, limits, records)
+}
+
+export function rateExceeded(bucket: Bucket, limits: IngestLimits, records: number): ApiError {
   const rate = limits.pl_ingest_max_records_per_second
   const retryAfter = Math.max(1, Math.ceil((records - bucket.tokens) / rate))
-  throw exceeded('rate_limit_exceeded', {
+  return exceeded('rate_limit_exceeded', {
     limit: 'pl_ingest_max_records_per_second',
     state: bucketState(bucket, limits),
     current: capacityOf(limits) - Math.floor(bucket.tokens),
@@ -138,7 +155,11 @@ function requireRate(bucket: Bucket, limits: PipeLimits, records: number): void 
 
 type DayLimit = readonly [limit: keyof PipeLimits, max: number | null, current: number, more: number]
 
-function exceededDayLimit(day: DaySums, limits: PipeLimits, { records, bytes }: DaySums): DayLimit | null {
+export function exceededDayLimit(
+  day: DaySums,
+  limits: IngestLimits,
+  { records, bytes }: DaySums,
+): DayLimit | null {
   const dayLimits: DayLimit[] = [
     ['pl_ingest_max_records_per_day', limits.pl_ingest_max_records_per_day, day.records, records],
     ['pl_ingest_max_bytes_per_day', limits.pl_ingest_max_bytes_per_day, day.bytes, bytes],
@@ -146,16 +167,27 @@ function exceededDayLimit(day: DaySums, limits: PipeLimits, { records, bytes }: 
   return dayLimits.find(([, max, current, more]) => max !== null && current + more > max) ?? null
 }
 
-function requireDayQuota(day: DaySums, limits: PipeLimits, amount: DaySums, nowMs: number): void {
+function requireDayQuota(day: DaySums, limits: IngestLimits, amount: DaySums, nowMs: number): void {
+  const error = dayExceeded(day, limits, amount, nowMs)
+  if (error !== null) throw error
+}
+
+/** Null: it is not. */
+export function dayExceeded(
+  day: DaySums,
+  limits: IngestLimits,
+  amount: DaySums,
+  nowMs: number,
+): ApiError | null {
   const exceededLimit = exceededDayLimit(day, limits, amount)
-  if (exceededLimit === null) return
+  if (exceededLimit === null) return null
   const [limit, max, current] = exceededLimit
   const retryAfter = Math.max(1, Math.ceil((startOfDay(nowMs) + dayMs - nowMs) / 1000))
   const left = { limit: max ?? 0, remaining: Math.max(0, (max ?? 0) - current), resetSeconds: retryAfter }
-  throw exceeded('daily_quota_exceeded', { limit, state: left, current, retryAfter })
+  return exceeded('daily_quota_exceeded', { limit, state: left, current, retryAfter })
 }
 
-function bucketState({ tokens }: Bucket, limits: PipeLimits): LimitState {
+export function bucketState({ tokens }: Bucket, limits: IngestLimits): LimitState {
   const rate = limits.pl_ingest_max_records_per_second
   return {
     limit: rate,
@@ -187,6 +219,6 @@ export function rateLimitHeaders(state: LimitState): Record<string, string> {
   }
 }
 
-function startOfDay(ms: number): number {
+export function startOfDay(ms: number): number {
   return ms - (ms % dayMs)
 }
