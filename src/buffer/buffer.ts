@@ -238,11 +238,12 @@ export interface MessageListing {
   limit: number
 }
 
-/** For whoever looks messages up. It takes turns with other work of the thread, but each turn takes its time. */
+/** For whoever looks messages up. Both may reject with BufferReadUnavailableError. It takes turns with other work of the thread, but each turn takes its time. */
 export interface MessageLookup {
   /** Null: it is not kept. */
   find(msgId: string): Promise<StoredMessage | null>
   list(pipeId: string, listing: MessageListing): Promise<ListedMessage[]>
+  close(): Promise<void>
 }
 
 /** How far every lane of a pipe has come; retention keeps what lies after it. */

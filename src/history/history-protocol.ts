@@ -17,4 +17,4 @@ export type ToHistory =
 
 export type FromHistory =
   | { kind: 'result'; id: number; value: unknown }
-  | { kind: 'failure'; id: number; message: string }
+  | { kind: 'failure'; id: number; message: string; reason: 'unavailable' | 'internal' }

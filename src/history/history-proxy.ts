@@ -95,7 +95,10 @@ class HistoryProxy implements HistoryHandle {
       const caller = pending.get(message.id)
       pending.delete(message.id)
       if (message.kind === 'result') caller?.resolve(message.value)
-      else caller?.reject(new Error(`history: ${message.message}`))
+      else {
+        const text = `history: ${message.message}`
+        caller?.reject(message.reason === 'unavailable' ? new StorageUnavailableError(text) : new Error(text))
+      }
     })
     worker.once('error', (cause: Error) => {
       error = cause

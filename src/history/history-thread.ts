@@ -2,6 +2,7 @@
 import assert from 'node:assert'
 import { parentPort, workerData } from 'node:worker_threads'
 import { bufferPlace, openBufferFeed, openBufferReader, openMessageLookup } from '../buffer/open.ts'
+import { StorageUnavailableError } from '../error-code.ts'
 import { openLog } from '../log.ts'
 import { describeFatalErrors } from '../storage-error.ts'
 import { Commits } from './commits.ts'
@@ -15,7 +16,8 @@ describeFatalErrors('looking at the buffer in', bufferPlace(buffer))
 const log = openLog(settings, 'history')
 const reader = await openBufferReader(buffer, log)
 const commits = new Commits(() => openBufferFeed(buffer))
-const history = openStoredHistory(reader, await openMessageLookup(buffer), commits)
+const lookup = await openMessageLookup(buffer)
+const history = openStoredHistory(reader, lookup, commits)
 
 port.on('message', (message: ToHistory) => {
   if (message.kind === 'call') void respond(message)
@@ -26,14 +28,18 @@ async function respond({ id, method, args }: Extract<ToHistory, { kind: 'call' }
   try {
     post({ kind: 'result', id, value: await Reflect.apply(history[method], history, args) })
   } catch (error) {
-    log.error({ err: error, method }, 'history.call_failed')
-    post({ kind: 'failure', id, message: error instanceof Error ? error.message : String(error) })
+    const isUnavailable = error instanceof StorageUnavailableError
+    if (isUnavailable) log.warn({ err: error, method }, 'history.call_waits')
+    else log.error({ err: error, method }, 'history.call_failed')
+    const message = error instanceof Error ? error.message : String(error)
+    post({ kind: 'failure', id, message, reason: isUnavailable ? 'unavailable' : 'internal' })
   }
 }
 
 async function close(): Promise<void> {
   commits.end()
   await reader.close()
+  await lookup.close()
   port.close()
 }
 

@@ -38,9 +38,7 @@ interface Candidate {
   head: FrameHead
 }
 
-export async function openJetStreamLookup(
-  spec: JetStreamSpec,
-): Promise<MessageLookup & { close(): Promise<void> }> {
+export async function openJetStreamLookup(spec: JetStreamSpec): Promise<MessageLookup> {
   return new StreamLookup(await connectNats(spec.nats), spec)
 }
 

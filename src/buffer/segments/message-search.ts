@@ -83,6 +83,9 @@ export class MessageSearch {
     return listed
   }
 
+  /** Nothing is kept open between two looks. */
+  async close(): Promise<void> {}
+
   /** Newest first: it is the one that is being written. */
   #segments(): SegmentName[] {
     const names = listSegments(this.#dir).reverse()
