@@ -182,7 +182,8 @@ export class BatchReader {
   /** When the oldest undelivered message was received; null when nothing is pending. */
   async oldestReceivedMs(row: LaneState): Promise<number | null> {
     if (this.#oldest?.afterSeq !== row.cursorSeq) {
-      const run = await this.#reader.read(this.#pipeId, row.cursorSeq, { maxRecords: 1, maxBytes: 1 })
+      const limits = { maxRecords: 1, maxBytes: 1, afterMark: row.cursorMark }
+      const run = await this.#reader.read(this.#pipeId, row.cursorSeq, limits)
       const first = run.messages[0]
       if (first === undefined) return null
       this.#oldest = {

@@ -67,7 +67,7 @@
  * pending and the history does not know it; after the save both know it. A rewind's save moves the cursor and voids what
  * was on record behind it; a repair voids all of it.
  */
-import type { MarkedMessage } from '../buffer/buffer.ts'
+import type { BufferReader, MarkedMessage } from '../buffer/buffer.ts'
 import type { DroppedMessages } from './batch-reader.ts'
 import type { RewindResult } from './delivery.ts'
 import { type LaneLog, openLaneLog } from './lane-log.ts'
@@ -269,10 +269,10 @@ export class DurableState {
   }
 
   /** The message that blocks the lane, if it is still kept. */
-  async blockingMessage(): Promise<MarkedMessage | null> {
-    const { blockingMsgId, cursorSeq } = this.#row
+  async blockingMessage(reader: BufferReader = this.#deps.reader): Promise<MarkedMessage | null> {
+    const { blockingMsgId, cursorSeq, cursorMark } = this.#row
     if (blockingMsgId === null) return null
-    const run = await this.#deps.reader.read(this.#pipeId, cursorSeq, firstOnly)
+    const run = await reader.read(this.#pipeId, cursorSeq, { ...firstOnly, afterMark: cursorMark })
     const first = run.messages[0]
     return first?.msgId === blockingMsgId ? first : null
   }

@@ -105,7 +105,7 @@ export function openLaneService({
     skip: async (destinationId) => (await lanes.lane(destinationId)?.skip()) ?? false,
     retryNow: async (destinationId) => (await lanes.lane(destinationId)?.retryNow()) ?? null,
     blockingMessage: async (destinationId, page) => blockingMessage(lanes.lane(destinationId), page),
-    rewind: async (destinationId, target) => rewind(lanes.lane(destinationId), target, reader),
+    rewind: async (destinationId, target) => rewind(lanes.lane(destinationId), target, lanes.reader),
     async test(spec, options) {
       const sample = options?.sample ? { recent: await newestMessage(spec.pipeId, reader) } : null
       return await checkWithin((signal) => check(spec, signal, sample), clock)

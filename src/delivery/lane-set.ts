@@ -10,7 +10,13 @@
  * one look into the buffer.
  */
 import assert from 'node:assert'
-import type { BufferFeed, BufferReader, Heads, LowWatermark } from '../buffer/buffer.ts'
+import {
+  type BufferFeed,
+  type BufferReader,
+  BufferReadUnavailableError,
+  type Heads,
+  type LowWatermark,
+} from '../buffer/buffer.ts'
 import type { Epoch } from '../contract/epochs.ts'
 import type { DestinationDriver } from '../destinations/driver.ts'
 import type { Logger } from '../log.ts'
@@ -36,6 +42,7 @@ import {
 import { MemoryBudget } from './memory-budget.ts'
 import type { ParkedStore } from './parked.ts'
 import { ParkedRoom, Parking } from './parking.ts'
+import { PatientReader, ReadOutage } from './patient-reader.ts'
 import { PullLane } from './pull-lane.ts'
 import { PushLane } from './push-lane.ts'
 import { afterStateDamaged, newLaneState } from './transitions.ts'
@@ -70,6 +77,8 @@ export class LaneSet {
   readonly #options: LaneSetOptions
   readonly #pullTurns = new EventLoopTurns()
   readonly #saver: LaneSaver
+  readonly #outage: ReadOutage
+  readonly #reader: PatientReader
   readonly #parkedRoom: ParkedRoom
   readonly #failing: FailingLanes
   /** Pipe → its lanes, by destination; a pipe without any has an empty map. */
@@ -99,6 +108,8 @@ export class LaneSet {
     this.#options = options
     this.budget = new MemoryBudget(options.maxInFlightBytes)
     this.#saver = new LaneSaver(options.store, options.clock, options.log)
+    this.#outage = new ReadOutage(options.clock, options.log)
+    this.#reader = new PatientReader(options.reader, options.clock, this.#outage)
     this.#parkedRoom = new ParkedRoom(options.parked.store, options.parked.maxBytes)
     this.#failing = new FailingLanes(options.clock, options.log)
   }
@@ -115,7 +126,7 @@ export class LaneSet {
       clock.wake(readerLagMs, () => this.#notifyDropped())
     })
     feed.onReportWanted(() => this.#reportLowWatermarks())
-    const { onFatal } = this.#options
+    const onFatal = (error: unknown) => this.#failed(error)
     ownership.onGained((pipeId) => {
       // A node that ended may leave thousands.
       this.#opening.run(() => this.#refresh(pipeId)).catch(onFatal)
@@ -139,9 +150,9 @@ export class LaneSet {
    * all may be missing there by mistake, and what the buffer holds of it waits until it is too old.
    */
   async #reportDeleted(existing: ReadonlySet<string>): Promise<void> {
-    const { source, reader, log } = this.#options
+    const { source, log } = this.#options
     const deleted = new Set(await source.deletedPipes())
-    const inBuffer = await reader.pipeIds()
+    const inBuffer = await this.#reader.pipeIds()
     for (const pipeId of inBuffer) {
       if (existing.has(pipeId)) continue
       if (deleted.delete(pipeId)) await this.refresh(pipeId)
@@ -149,6 +160,11 @@ export class LaneSet {
     }
     // What is left has no message here any more.
     if (deleted.size > 0) await source.forgetDeletedPipes([...deleted])
+  }
+
+  /** For what a lane itself does when it is asked to: it waits while the buffer cannot be read. */
+  get reader(): BufferReader {
+    return this.#reader
   }
 
   lane(destinationId: string): Lane | undefined {
@@ -225,6 +241,7 @@ export class LaneSet {
   async close(graceMs: number): Promise<void> {
     this.#isClosing = true
     this.#saver.stopWaiting()
+    this.#reader.stopWaiting()
     await Promise.all(this.#reconciling.values())
     await Promise.all([...this.#lanes.values()].map((lane) => lane.close(graceMs)))
     await this.#saver.drain()
@@ -291,7 +308,10 @@ export class LaneSet {
       spec.type === 'destination_pull' ? new PullLane(spec, row, deps) : new PushLane(spec, row, deps)
     if (this.#endsPulls) lane.consumers?.endPulls()
     this.#lanes.set(spec.destinationId, lane)
-    lane.start().then(() => this.#ended(lane), this.#options.onFatal)
+    lane.start().then(
+      () => this.#ended(lane),
+      (error) => this.#failed(error),
+    )
     return lane
   }
 
@@ -314,10 +334,10 @@ export class LaneSet {
     const { pipeId } = spec
     const { cursorSeq, cursorMark } = row
     if (cursorMark === null) return row
-    const { reader, log } = this.#options
-    const { cursor, missing } = await reader.relocate(pipeId, { seq: cursorSeq, mark: cursorMark })
+    const { log } = this.#options
+    const { cursor, missing } = await this.#reader.relocate(pipeId, { seq: cursorSeq, mark: cursorMark })
     if (missing === 0) return row
-    const { seq } = await reader.cursorAt(pipeId, cursorSeq)
+    const { seq } = await this.#reader.cursorAt(pipeId, cursorSeq)
     log.error(
       {
         ...namesOf(spec),
@@ -348,9 +368,11 @@ export class LaneSet {
 
   #depsOf(pipeId: string, epoch: number, parking: Parking): LaneDeps {
     const { reader, openDriver, clock, random, log, epochs, ownership } = this.#options
+    // Of each lane its own: one that ends waits for nothing.
     return {
       isOwned: () => ownership.holds(pipeId, epoch),
-      reader,
+      reader: new PatientReader(reader, clock, this.#outage),
+      viewReader: reader,
       openDriver,
       clock,
       random,
@@ -368,6 +390,12 @@ export class LaneSet {
     }
   }
 
+  /** While it ends, a buffer that does not answer keeps nobody waiting. */
+  #failed(error: unknown): void {
+    if (this.#isClosing && error instanceof BufferReadUnavailableError) return
+    this.#options.onFatal(error)
+  }
+
   #committed(pipeId: string, seq: number): void {
     const lanes = this.#pipes.get(pipeId)
     if (lanes === undefined) return
@@ -377,12 +405,12 @@ export class LaneSet {
 
   #lookLater(): void {
     this.#cancelLook = this.#options.clock.wake(pollIntervalMs, () => {
-      this.#lookForMissed().catch(this.#options.onFatal)
+      this.#lookForMissed().catch((error) => this.#failed(error))
     })
   }
 
   async #lookForMissed(): Promise<void> {
-    const newer = await this.#options.reader.heads(this.#heads.newestSeq)
+    const newer = await this.#reader.heads(this.#heads.newestSeq)
     if (this.#isClosing) return
     if (newer !== null) this.#heads = newer
     // Also where nothing is new: a lane may have been notified in vain.

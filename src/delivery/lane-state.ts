@@ -20,6 +20,7 @@ import type { EventLoopTurns } from './event-loop-turns.ts'
 import type { MemoryBudget } from './memory-budget.ts'
 import type { ParkedChange } from './parked.ts'
 import type { Parking } from './parking.ts'
+import type { PatientReader } from './patient-reader.ts'
 
 /**
  * Settled by metadata, consumed by delivery: one destination as its lane needs it, secrets opened.
@@ -236,7 +237,10 @@ export interface PinStore {
 
 /** Everything outside a lane, so that tests can run one in-process and let time jump. */
 export interface LaneDeps {
-  readonly reader: BufferReader
+  /** For the lane itself: it waits while the buffer cannot be read. */
+  readonly reader: PatientReader
+  /** For who asks about the lane: it rejects instead. */
+  readonly viewReader: BufferReader
   openDriver(spec: LaneSpec): DestinationDriver
   /** Durable when it resolves. */
   save(row: LaneState, counts: LaneCounts | null, parked: readonly ParkedChange[]): Promise<void>

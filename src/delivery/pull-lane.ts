@@ -13,7 +13,7 @@
  * lease (which survives) is over. What the destination's status blocks is `not_found`.
  */
 import assert from 'node:assert'
-import type { MarkedMessage } from '../buffer/buffer.ts'
+import { BufferReadUnavailableError, type MarkedMessage } from '../buffer/buffer.ts'
 import type { LaneStatus } from '../contract/destination.ts'
 import { BatchReader } from './batch-reader.ts'
 import { ConsumerCommands } from './consumer-commands.ts'
@@ -41,6 +41,7 @@ export class PullLane implements Lane, PullConsumers {
   readonly #deps: LaneDeps
   readonly #state: DurableState
   readonly #batches: BatchReader
+  readonly #views: BatchReader
   readonly #cursor: PullCursor
   readonly #commands: ConsumerCommands
   readonly #retry: RetryWindow
@@ -54,7 +55,9 @@ export class PullLane implements Lane, PullConsumers {
     this.#spec = spec
     this.#deps = deps
     this.#state = new DurableState(spec, row, deps)
-    this.#batches = new BatchReader(spec.pipeId, deps.reader, deps.budget.of(spec.workspaceId), deps.clock)
+    const memory = deps.budget.of(spec.workspaceId)
+    this.#batches = new BatchReader(spec.pipeId, deps.reader, memory, deps.clock)
+    this.#views = new BatchReader(spec.pipeId, deps.viewReader, memory, deps.clock)
     this.#cursor = new PullCursor(
       spec.pipeId,
       deps.reader,
@@ -114,15 +117,15 @@ export class PullLane implements Lane, PullConsumers {
   async status(): Promise<LaneStatus> {
     const { spec, row, isStalled, parked } = this
     const nowMs = this.#deps.clock.now()
-    return laneStatus({ spec, row, batches: this.#batches, isStalled, parked, nowMs })
+    return laneStatus({ spec, row, batches: this.#views, isStalled, parked, nowMs })
   }
 
   backlog(): Promise<LaneBacklog> {
-    return laneBacklog(this.#spec, this.row, this.#batches)
+    return laneBacklog(this.#spec, this.row, this.#views)
   }
 
   blockingMessage(): Promise<MarkedMessage | null> {
-    return this.#state.blockingMessage()
+    return this.#state.blockingMessage(this.#deps.viewReader)
   }
 
   async pull({ waitMs, afterSeq }: PullRequest): Promise<PullResult> {
@@ -232,6 +235,7 @@ export class PullLane implements Lane, PullConsumers {
       this.#phase = phase
       this.#mailbox.close()
     }
+    this.#deps.reader.stopWaiting()
     await this.#command(undefined, async () => {
       this.#phase = phase
     })
@@ -247,12 +251,14 @@ export class PullLane implements Lane, PullConsumers {
       this.#mailbox.close()
     } catch (error) {
       this.#phase = 'ended'
-      if (error instanceof LaneStoreUnavailableError) this.#mailbox.close()
+      const isUnavailable =
+        error instanceof LaneStoreUnavailableError || error instanceof BufferReadUnavailableError
+      if (isUnavailable) this.#mailbox.close()
       else this.#mailbox.fail(error)
       this.endPulls()
       if (error instanceof LaneOwnershipLostError) this.#state.log.ownershipLost()
-      // Only while closing on a full disk: a restart begins with what was saved before.
-      else if (error instanceof LaneStoreUnavailableError) this.#state.log.notSaved()
+      // Only while closing, on a full disk or with a buffer that does not answer: a restart begins with what was saved before.
+      else if (isUnavailable) this.#state.log.notSaved()
       else throw error
     }
   }

@@ -23,7 +23,7 @@
  * What a crash leaves, line by line: `durable-state.ts`.
  */
 import assert from 'node:assert'
-import type { MarkedMessage } from '../buffer/buffer.ts'
+import { BufferReadUnavailableError, type MarkedMessage } from '../buffer/buffer.ts'
 import type { LaneStatus } from '../contract/destination.ts'
 import { bytesOf } from './batch.ts'
 import { aheadLimits, BatchReader, type DroppedMessages, type ReservedBatch } from './batch-reader.ts'
@@ -56,6 +56,7 @@ export class PushLane implements Lane {
   readonly #deps: LaneDeps
   readonly #state: DurableState
   readonly #batches: BatchReader
+  readonly #views: BatchReader
   readonly #ahead: ReadAhead
   readonly #retry: RetryWindow
   readonly #attempts: PushAttempts
@@ -80,6 +81,7 @@ export class PushLane implements Lane {
     this.#state = new DurableState(spec, row, deps)
     const memory = deps.budget.of(spec.workspaceId)
     this.#batches = new BatchReader(spec.pipeId, deps.reader, memory, deps.clock)
+    this.#views = new BatchReader(spec.pipeId, deps.viewReader, memory, deps.clock)
     this.#ahead = new ReadAhead(spec.pipeId, deps.reader, memory)
     this.#retry = new RetryWindow(row, deps.clock)
     this.#attempts = new PushAttempts(spec.destinationId, this.#state, this.#retry, deps)
@@ -133,21 +135,21 @@ export class PushLane implements Lane {
   async status(): Promise<LaneStatus> {
     const { spec, row, isStalled, parked } = this
     const nowMs = this.#deps.clock.now()
-    return laneStatus({ spec, row, batches: this.#batches, isStalled, parked, nowMs })
+    return laneStatus({ spec, row, batches: this.#views, isStalled, parked, nowMs })
   }
 
   backlog(): Promise<LaneBacklog> {
-    return laneBacklog(this.#spec, this.row, this.#batches)
+    return laneBacklog(this.#spec, this.row, this.#views)
   }
 
   blockingMessage(): Promise<MarkedMessage | null> {
-    return this.#state.blockingMessage()
+    return this.#state.blockingMessage(this.#deps.viewReader)
   }
 
   async skip(): Promise<SkipResult> {
     if (!isBlocking(this.#spec, this.row)) return false
     return await this.#ask<SkipResult>(false, async () => {
-      const message = isBlocking(this.#spec, this.row) ? await this.blockingMessage() : null
+      const message = isBlocking(this.#spec, this.row) ? await this.#state.blockingMessage() : null
       if (message === null) return false
       if (!(await this.#state.skipped(message))) return 'parked_full'
       this.#retry.clear()
@@ -214,6 +216,7 @@ export class PushLane implements Lane {
     if (this.#phase === 'running') this.#phase = phase
     this.#interruptStep?.()
     this.#sleep.interrupt()
+    this.#deps.reader.stopWaiting()
     if (graceMs <= 0) this.#attempts.abort()
     const cancel = this.#deps.clock.wake(graceMs, () => this.#attempts.abort())
     await this.#ended
@@ -232,12 +235,24 @@ export class PushLane implements Lane {
       this.#release()
       this.#mailbox.fail(error)
       if (error instanceof LaneOwnershipLostError) this.#state.log.ownershipLost()
+      // Only while closing: the buffer does not answer.
+      else if (error instanceof BufferReadUnavailableError) await this.#saveAtEnd()
       // Only while closing on a full disk: a restart begins with what was saved before.
       else if (error instanceof LaneStoreUnavailableError) this.#state.log.notSaved()
       else throw error
     } finally {
       this.#phase = 'ended'
       await this.#attempts.close()
+    }
+  }
+
+  async #saveAtEnd(): Promise<void> {
+    try {
+      if (this.#phase !== 'detached') await this.#state.saveIfDirty()
+    } catch (error) {
+      if (error instanceof LaneOwnershipLostError) this.#state.log.ownershipLost()
+      else if (error instanceof LaneStoreUnavailableError) this.#state.log.notSaved()
+      else throw error
     }
   }
 

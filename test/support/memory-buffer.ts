@@ -4,15 +4,16 @@
  * port is its own tests' business, and `delivery-thread.test.ts` runs on the real one.
  */
 import { randomUUID } from 'node:crypto'
-import type {
-  Backlog,
-  BufferReader,
-  Cursor,
-  Heads,
-  MarkedMessage,
-  MessageRun,
-  ReadLimits,
-  StoredMessage,
+import {
+  type Backlog,
+  type BufferReader,
+  BufferReadUnavailableError,
+  type Cursor,
+  type Heads,
+  type MarkedMessage,
+  type MessageRun,
+  type ReadLimits,
+  type StoredMessage,
 } from '../../src/buffer/buffer.ts'
 
 interface PipePosition extends Backlog {
@@ -32,6 +33,10 @@ export class MemoryBuffer implements BufferReader {
   #seq = 0
   /** Called before every read is answered: the place for what happens just then. */
   beforeRead = () => {}
+  /** Nothing is answered: the buffer is elsewhere, and cannot be reached. */
+  isUnavailable = false
+  /** What was asked in vain. */
+  refused = 0
   reads = 0
   backlogs = 0
   /** Readers see none of the messages after this one yet, whatever they were told of. */
@@ -80,6 +85,7 @@ export class MemoryBuffer implements BufferReader {
   }
 
   async read(pipeId: string, afterSeq: number, limits: ReadLimits): Promise<MessageRun> {
+    this.#answer()
     this.reads += 1
     this.beforeRead()
     const run: MessageRun = { messages: [], more: false, damaged: [], lost: [] }
@@ -120,24 +126,29 @@ export class MemoryBuffer implements BufferReader {
   }
 
   async head(pipeId: string): Promise<Cursor> {
+    this.#answer()
     return cursorOf(this.#pipe(pipeId).head)
   }
 
   async heads(afterSeq: number): Promise<Heads | null> {
+    this.#answer()
     if (this.#seq <= afterSeq) return null
     const pipes = new Map([...this.#pipes].map(([pipeId, { head }]) => [pipeId, head.seq]))
     return { newestSeq: this.#seq, pipes }
   }
 
   async earliest(pipeId: string): Promise<Cursor> {
+    this.#answer()
     return cursorOf(this.#pipe(pipeId).earliest)
   }
 
   async cursorAt(pipeId: string, seq: number): Promise<Cursor> {
+    this.#answer()
     return cursorOf(this.#positionAt(pipeId, seq))
   }
 
   async backlog(pipeId: string, after: Cursor, throughSeq?: number): Promise<Backlog> {
+    this.#answer()
     this.backlogs += 1
     const to = this.#positionAt(pipeId, Math.min(throughSeq ?? this.visibleSeq, this.visibleSeq))
     const from: Backlog = JSON.parse(after.mark)
@@ -149,6 +160,7 @@ export class MemoryBuffer implements BufferReader {
   }
 
   async relocate(pipeId: string, cursor: Cursor): Promise<{ cursor: Cursor; missing: number }> {
+    this.#answer()
     const counted = (JSON.parse(cursor.mark) as Backlog).messages
     const { kept, head } = this.#pipe(pipeId)
     const next = kept.find(({ message }) => message.seq > cursor.seq)
@@ -166,10 +178,12 @@ export class MemoryBuffer implements BufferReader {
   }
 
   async pipeIds(): Promise<string[]> {
+    this.#answer()
     return [...this.#pipes.keys()]
   }
 
   async cursorAtTime(pipeId: string, timeMs: number): Promise<number> {
+    this.#answer()
     const pipe = this.#pipe(pipeId)
     const first = pipe.kept.findIndex(({ message }) => message.receivedMs >= timeMs)
     if (first === -1) return pipe.head.seq
@@ -177,6 +191,12 @@ export class MemoryBuffer implements BufferReader {
   }
 
   async close(): Promise<void> {}
+
+  #answer(): void {
+    if (!this.isUnavailable) return
+    this.refused += 1
+    throw new BufferReadUnavailableError('nobody answers')
+  }
 
   #positionAt(pipeId: string, seq: number): PipePosition {
     const pipe = this.#pipe(pipeId)
