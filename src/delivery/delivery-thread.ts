@@ -75,7 +75,9 @@ const driverSettings = {
   timeline: timelineOf(dataDirId, epochs),
 }
 const isolated = isolatedDrivers(driverSettings)
-const reader = await openBufferReader(data.buffer, log)
+const reader = await openBufferReader(data.buffer, log, {
+  owns: (pipeId) => ownership.owned(pipeId) !== null,
+})
 const feed = await openBufferFeed(data.buffer, { reader, log })
 const drift = new DriftWatch(metadata.driftStore, systemClock, log)
 const ownership: LaneOwnership = ownsEverything
