@@ -14,8 +14,9 @@ import type { ColumnMapping, DestinationStatus, DestinationType } from '../contr
 import type { ParkedReason } from '../contract/parked.ts'
 import type { GeoFieldKey } from '../contract/pipe.ts'
 import type { UserRole } from '../contract/user.ts'
-import { StorageUnavailableError } from '../error-code.ts'
 import type { Decided } from './store.ts'
+import { WriteConflictError } from './write-errors.ts'
+import { WriteTurns } from './write-turns.ts'
 
 export type Flag = 0 | 1
 
@@ -480,23 +481,14 @@ export interface OpenedDatabase {
   openingError(error: unknown): unknown
 }
 
-/**
- * Another transaction changed what this one had read: nothing of it was stored, and it may run again. Thrown by a
- * dialect of a database that lets write transactions run side by side.
- */
-export class WriteConflictError extends StorageUnavailableError {
-  constructor(cause: unknown) {
-    super('metadata: another transaction changed the same rows', cause)
-    this.name = 'WriteConflictError'
-  }
-}
-
-const maxAttempts = 12
+const maxAttempts = 30
+/** From then on a transaction runs while no other one of this handle does: with many at once somebody always comes first. */
+const attemptsInCompany = 3
 
 /**
  * Runs `work` in one serialisable transaction: the result is as if write transactions ran one after the other, so what
  * is read inside may decide what is written. Every change goes this way, also one of a single statement. Durable when
- * it resolves; nothing of it stays when it rejects.
+ * it resolves; nothing of it stays when it rejects, unless with UnknownOutcomeError.
  *
  * `work` may run several times (WriteConflictError), so it changes nothing but the database. Inside, use `trx` alone:
  * the connection itself waits for the transaction to end.
@@ -505,15 +497,49 @@ export async function inWriteTransaction<T>(
   db: Connection,
   work: (trx: Transaction<Tables>) => Promise<T>,
 ): Promise<T> {
+  const turns = turnsOf(db)
+  return await untilNoConflict((attempt) =>
+    turns.run(attempt > attemptsInCompany, () =>
+      db.transaction().setIsolationLevel('serializable').execute(work),
+    ),
+  )
+}
+
+/**
+ * The same for work in which every statement decides by the rows that it changes, as they are at that moment, and by nothing
+ * that was read before: sums that grow, an UPDATE with its condition. Such transactions wait for each other's rows and do not
+ * conflict. Several rows that others change too must be changed in the order of their keys, or two wait for each other.
+ */
+export async function inRowTransaction<T>(
+  db: Connection,
+  work: (trx: Transaction<Tables>) => Promise<T>,
+): Promise<T> {
+  return await untilNoConflict(() => db.transaction().setIsolationLevel('read committed').execute(work))
+}
+
+/** Resolves when every write transaction that was begun before has ended. */
+export async function writesEnded(db: Connection): Promise<void> {
+  await turnsOf(db).run(true, async () => {})
+}
+
+async function untilNoConflict<T>(run: (attempt: number) => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt += 1) {
     try {
-      return await db.transaction().setIsolationLevel('serializable').execute(work)
+      return await run(attempt)
     } catch (error) {
       if (!(error instanceof WriteConflictError) || attempt === maxAttempts) throw error
       // A random pause: two that conflicted must not meet again at once.
-      await delay(Math.random() * Math.min(2 ** attempt, 200))
+      await delay(Math.random() * Math.min(2 ** attempt, 100))
     }
   }
+}
+
+const handles = new WeakMap<Connection, WriteTurns>()
+
+function turnsOf(db: Connection): WriteTurns {
+  const turns = handles.get(db) ?? new WriteTurns()
+  handles.set(db, turns)
+  return turns
 }
 
 /** Runs several reads on one snapshot of the database, without waiting for writers. */

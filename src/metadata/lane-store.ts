@@ -16,12 +16,19 @@ import {
   LaneStoreUnavailableError,
 } from '../delivery/lane-state.ts'
 import { StorageUnavailableError } from '../error-code.ts'
-import { type Connection, inWriteTransaction, type LaneRow, normaliseId } from './database.ts'
+import {
+  type Connection,
+  inRowTransaction,
+  inWriteTransaction,
+  type LaneRow,
+  normaliseId,
+} from './database.ts'
 import { isLaneRowIntact, laneRowCheck } from './lane-check.ts'
 import { forgetHistory, historyRecorder, pruneHistory } from './lane-history.ts'
 import { laneHourIncrement } from './lane-hours.ts'
 import { applyParkedChange } from './parked-store.ts'
 import { hourStart, type UsageIncrement, usageIncrement } from './usage.ts'
+import { UnknownOutcomeError } from './write-errors.ts'
 
 const stateColumns = [
   'cursor_seq',
@@ -66,6 +73,7 @@ export function laneStore(db: Connection, now: () => number): LaneStore {
   const addToHour = usageIncrement(db)
   const addToLaneHour = laneHourIncrement(db)
   const recordPassed = historyRecorder(db)
+  const unknown = new UnknownRows()
 
   return {
     load: (destinationId) => loadLane(db, destinationId),
@@ -89,11 +97,17 @@ export function laneStore(db: Connection, now: () => number): LaneStore {
       })
     },
 
-    async save(rows, counts, parked = new Map()) {
+    async save(given, givenCounts, parked = new Map()) {
+      const stored = await unknown.stored().catch(asUnavailable)
+      const rows = given.filter((row) => !stored.has(row))
+      const counts = rows.length === given.length ? givenCounts : ofRows(rows, givenCounts)
       if (rows.length === 0 && counts.length === 0) return
-      const saving = inWriteTransaction(db, async (trx) => {
+      const hasParked = rows.some((row) => (parked.get(row.destinationId)?.length ?? 0) > 0)
+      // What is parked is decided from what is stored of it; all else by the row that it changes.
+      const inTransaction = hasParked ? inWriteTransaction : inRowTransaction
+      const saving = inTransaction(db, async (trx) => {
         const unsaved: string[] = []
-        for (const row of rows) {
+        for (const row of rows.toSorted(byDestination)) {
           const values = encodeLane(row)
           const where = [values.destination_id, values.owner_epoch]
           const parameters = [...stateColumns.map((column) => values[column]), ...where]
@@ -101,9 +115,10 @@ export function laneStore(db: Connection, now: () => number): LaneStore {
           if (numAffectedRows === 0n) unsaved.push(values.destination_id)
         }
         await requireDeleted(trx, unsaved)
-        for (const [destinationId, changes] of parked) {
+        for (const { destinationId } of rows) {
           if (unsaved.includes(normaliseId(destinationId))) continue
-          for (const change of changes) await applyParkedChange(trx, destinationId, change, now())
+          for (const change of parked.get(destinationId) ?? [])
+            await applyParkedChange(trx, destinationId, change, now())
         }
         const hourMs = hourStart(now())
         const saved = new Set(rows.map(({ destinationId }) => normaliseId(destinationId)))
@@ -116,7 +131,8 @@ export function laneStore(db: Connection, now: () => number): LaneStore {
         for (const sum of sumsBy('pipeId', counts)) await trx.executeQuery(addToHour(delivered(sum, hourMs)))
       })
       await saving.catch((error: unknown) => {
-        throw error instanceof StorageUnavailableError ? new LaneStoreUnavailableError(error) : error
+        unknown.note(error, rows)
+        asUnavailable(error)
       })
     },
 
@@ -144,6 +160,44 @@ async function loadLane(db: Connection, destinationId: string): Promise<LaneStat
   return state
 }
 
+function asUnavailable(error: unknown): never {
+  throw error instanceof StorageUnavailableError ? new LaneStoreUnavailableError(error) : error
+}
+
+/**
+ * Rows whose save may have been committed, and may not. They are saved again as the same objects with the same counts, which
+ * would be added twice: what turns out to be stored is left out.
+ */
+class UnknownRows {
+  #rows: readonly LaneState[] = []
+  #error: UnknownOutcomeError | null = null
+
+  note(error: unknown, rows: readonly LaneState[]): void {
+    if (!(error instanceof UnknownOutcomeError)) return
+    this.#error = error
+    this.#rows = rows
+  }
+
+  /** Rejects with StorageUnavailableError while it cannot be said. */
+  async stored(): Promise<ReadonlySet<LaneState>> {
+    if (this.#error === null) return noRows
+    const wasCommitted = await this.#error.wasCommitted()
+    this.#error = null
+    return wasCommitted ? new Set(this.#rows) : noRows
+  }
+}
+
+const noRows: ReadonlySet<LaneState> = new Set()
+
+function byDestination(a: LaneState, b: LaneState): number {
+  return normaliseId(a.destinationId) < normaliseId(b.destinationId) ? -1 : 1
+}
+
+function ofRows(rows: readonly LaneState[], counts: readonly LaneCounts[]): LaneCounts[] {
+  const ids = new Set(rows.map(({ destinationId }) => destinationId))
+  return counts.filter(({ destinationId }) => ids.has(destinationId))
+}
+
 /** A row that was not updated is gone with its destination, or a newer owner has saved it: that one must be known. */
 async function requireDeleted(trx: Connection, destinationIds: readonly string[]): Promise<void> {
   if (destinationIds.length === 0) return
@@ -155,8 +209,11 @@ async function requireDeleted(trx: Connection, destinationIds: readonly string[]
   if (lost.length > 0) throw new LaneOwnershipLostError(lost.map((row) => row.destination_id))
 }
 
-/** What several lanes of a pipe did, or one lane since several saves, is added at once. */
-function sumsBy(id: 'destinationId' | 'pipeId', counts: readonly LaneCounts[]): Iterable<LaneCounts> {
+/**
+ * What several lanes of a pipe did, or one lane since several saves, is added at once; in the order of the keys, since ingest
+ * of other nodes adds to the same hours of pipes.
+ */
+function sumsBy(id: 'destinationId' | 'pipeId', counts: readonly LaneCounts[]): LaneCounts[] {
   const sums = new Map<string, LaneCounts>()
   for (const count of counts) {
     const sum = sums.get(count[id])
@@ -168,7 +225,7 @@ function sumsBy(id: 'destinationId' | 'pipeId', counts: readonly LaneCounts[]): 
     sum.failedAttempts += count.failedAttempts
     sum.skippedRecords += count.skippedRecords
   }
-  return sums.values()
+  return [...sums.values()].sort((a, b) => (normaliseId(a[id]) < normaliseId(b[id]) ? -1 : 1))
 }
 
 function delivered(count: LaneCounts, hourMs: number): UsageIncrement {

@@ -22,7 +22,7 @@ import {
 } from './cluster/changes.ts'
 import { databaseClock } from './cluster/database-clock.ts'
 import { clusterStore } from './cluster/store.ts'
-import { type Connection, inWriteTransaction, type OpenedDatabase } from './database.ts'
+import { type Connection, inWriteTransaction, type OpenedDatabase, writesEnded } from './database.ts'
 import { destinations } from './destinations.ts'
 import { directorySource } from './directory.ts'
 import { drift, driftStore } from './drift.ts'
@@ -145,6 +145,7 @@ const aCommand: Actor = { kind: 'local', id: null, name: null, address: null, op
 /** Behind whatever is under way: its transaction would lose the file under its feet. The last connection checkpoints. */
 async function close({ db, leases }: OpenedDatabase): Promise<void> {
   if (leases !== db) await leases.destroy()
+  await writesEnded(db)
   await db.connection().execute(async () => undefined)
   await db.destroy()
 }

@@ -10,6 +10,7 @@ import { CompiledQuery, sql } from 'kysely'
 import { noUsageCounts, type UsageCounts, usageCounts } from '../contract/usage.ts'
 import {
   type Connection,
+  inRowTransaction,
   inWriteTransaction,
   isoTime,
   normaliseId,
@@ -17,7 +18,8 @@ import {
   type UsageMarkRow,
 } from './database.ts'
 import { laneHours } from './lane-hours.ts'
-import type { Metadata, RolledUpUsage } from './store.ts'
+import type { IngestCounts, Metadata, RolledUpUsage } from './store.ts'
+import { UnknownOutcomeError } from './write-errors.ts'
 
 const hourLength = 3_600_000
 const dayLength = 24 * hourLength
@@ -30,6 +32,7 @@ export function hourStart(ms: number): number {
 export function usage(db: Connection): Metadata['usage'] {
   const addToHour = usageIncrement(db)
   const setMark = markUpsert(db)
+  const unknown = new UnknownCounts()
   return {
     byPipe: (workspaceId, sinceMs) => sumsByPipe(db, normaliseId(workspaceId), sinceMs),
 
@@ -48,10 +51,11 @@ export function usage(db: Connection): Metadata['usage'] {
 
     ofLane: laneHours(db),
 
-    async addIngest(counts, marks) {
+    async addIngest(given, marks) {
+      const counts = await unknown.without(given)
       if (counts.length === 0 && marks.length === 0) return
-      await inWriteTransaction(db, async (trx) => {
-        for (const count of counts) {
+      const adding = inRowTransaction(db, async (trx) => {
+        for (const count of inOrder(counts)) {
           await trx.executeQuery(
             addToHour({
               pipe_id: count.pipeId,
@@ -67,7 +71,7 @@ export function usage(db: Connection): Metadata['usage'] {
             }),
           )
         }
-        for (const mark of marks) {
+        for (const mark of inOrder(marks)) {
           await trx.executeQuery(
             setMark({
               pipe_id: mark.pipeId,
@@ -78,6 +82,7 @@ export function usage(db: Connection): Metadata['usage'] {
           )
         }
       })
+      await adding.catch((error: unknown) => unknown.note(error, counts))
     },
 
     async marks() {
@@ -130,6 +135,48 @@ export function usage(db: Connection): Metadata['usage'] {
           .execute()
       })
     },
+  }
+}
+
+/** Two nodes that add to the same rows wait for each other at the first of them, not crosswise. */
+function inOrder<T extends { pipeId: string; hourMs?: number }>(of: readonly T[]): T[] {
+  const keyOf = ({ pipeId, hourMs = 0 }: T) => `${normaliseId(pipeId)}/${hourMs}`
+  return of.toSorted((a, b) => (keyOf(a) < keyOf(b) ? -1 : 1))
+}
+
+/**
+ * Counts whose transaction may have been committed, and may not. Whoever adds keeps what could not be stored and adds it again
+ * with what came since: what turns out to be stored is taken out.
+ */
+class UnknownCounts {
+  #counts: readonly IngestCounts[] = []
+  #error: UnknownOutcomeError | null = null
+
+  note(error: unknown, counts: readonly IngestCounts[]): never {
+    if (error instanceof UnknownOutcomeError) {
+      this.#error = error
+      this.#counts = counts
+    }
+    throw error
+  }
+
+  async without(counts: readonly IngestCounts[]): Promise<readonly IngestCounts[]> {
+    if (this.#error === null || !(await this.#error.wasCommitted())) {
+      this.#error = null
+      return counts
+    }
+    this.#error = null
+    return counts.map((count) => {
+      const stored = this.#counts.find((one) => one.pipeId === count.pipeId && one.hourMs === count.hourMs)
+      if (stored === undefined) return count
+      return {
+        ...count,
+        requests: count.requests - stored.requests,
+        records: count.records - stored.records,
+        bytes: count.bytes - stored.bytes,
+        rejected: count.rejected - stored.rejected,
+      }
+    })
   }
 }
 

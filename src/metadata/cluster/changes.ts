@@ -6,8 +6,9 @@
 import { sql } from 'kysely'
 import type { ClusterStore, NumberedChange } from '../../cluster/cluster-store.ts'
 import type { Change } from '../changes.ts'
-import { type ChangeRow, type Connection, normaliseId, toFlag, WriteConflictError } from '../database.ts'
+import { type ChangeRow, type Connection, normaliseId, toFlag } from '../database.ts'
 import type { AuditedChange } from '../store.ts'
+import { WriteConflictError } from '../write-errors.ts'
 import type { DatabaseClock } from './database-clock.ts'
 import { inStatements } from './statements.ts'
 

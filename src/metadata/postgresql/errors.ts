@@ -8,7 +8,7 @@
  */
 import { ConfigError } from '../../config.ts'
 import { errorCode, StorageUnavailableError } from '../../error-code.ts'
-import { WriteConflictError } from '../database.ts'
+import { WriteConflictError } from '../write-errors.ts'
 
 /**
  * Serialisation failure, deadlock. A key or a parent that was free or there when the transaction looked is not any more
@@ -33,6 +33,10 @@ export function storageError(error: unknown, label: string): unknown {
   if (code !== null && conflicts.has(code)) return new WriteConflictError(error)
   if (code !== null && !unavailableClasses.has(code.slice(0, 2)) && !unavailable.has(code)) return error
   if (code === null && !isOfConnection(error)) return error
+  return unavailableError(error, label)
+}
+
+export function unavailableError(error: unknown, label: string): StorageUnavailableError {
   return new StorageUnavailableError(`metadata: ${label}: ${inWords(error)}`, error)
 }
 

@@ -3,11 +3,13 @@ import { CompiledQuery, Kysely } from 'kysely'
 import { ConfigError } from '../../config.ts'
 import type { Connection, OpenedDatabase, Tables } from '../database.ts'
 import { postgresDialect } from './dialect.ts'
+import { PostgresDriver } from './driver.ts'
 import { openingError, storageError } from './errors.ts'
 import { listenOn } from './listen.ts'
 import { SessionPool } from './pool.ts'
 import { Session, type SessionLimits } from './session.ts'
 import { type PostgresTarget, parsePostgresUrl } from './url.ts'
+import { forgetWriters, Writers, writersTable } from './writers.ts'
 
 /** Connections of one thread. */
 const mostSessions = 4
@@ -34,7 +36,8 @@ export async function openPostgresDatabase(url: string): Promise<OpenedDatabase>
   const target = parsePostgresUrl(url)
   const { label } = target
   const settings = await checkServer(target)
-  const db = kyselyOf(target, limits, mostSessions)
+  const writers = new Writers(() => Session.open(target, limits))
+  const db = kyselyOf(target, limits, mostSessions, writers)
   const leases = kyselyOf(target, leaseLimits, mostLeaseSessions)
   return {
     db,
@@ -56,9 +59,14 @@ export async function openPostgresDatabase(url: string): Promise<OpenedDatabase>
   }
 }
 
-function kyselyOf(target: PostgresTarget, sessionLimits: SessionLimits, most: number): Connection {
+function kyselyOf(
+  target: PostgresTarget,
+  sessionLimits: SessionLimits,
+  most: number,
+  writers: Writers | null = null,
+): Connection {
   const pool = new SessionPool(() => Session.open(target, sessionLimits), most)
-  return new Kysely<Tables>({ dialect: postgresDialect(pool, target.label) })
+  return new Kysely<Tables>({ dialect: postgresDialect(new PostgresDriver(pool, writers, target.label)) })
 }
 
 /** Runs `work` while no other node prepares the same database; with its own connection, whose end frees the lock. */
@@ -67,7 +75,10 @@ async function alone<T>(target: PostgresTarget, work: (db: Connection) => Promis
   try {
     return await db.connection().execute(async (connection) => {
       await connection.executeQuery(CompiledQuery.raw(`SELECT pg_advisory_lock(${migrationLock})`))
-      return await work(connection)
+      await connection.executeQuery(CompiledQuery.raw(writersTable))
+      const result = await work(connection)
+      await connection.executeQuery(CompiledQuery.raw(forgetWriters))
+      return result
     })
   } finally {
     await db.destroy()

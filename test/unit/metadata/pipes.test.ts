@@ -214,12 +214,13 @@ t.test('an origin is allowed once a pipe, whatever its letters, and kept as it w
   const second = await open(t, options)
   const workspaceId = await newWorkspace(metadata, 'default')
   const { pipe_id: pipeId } = await newPipe(metadata, workspaceId, 'events')
-  const race = ['https://App.Example', 'https://app.example', 'https://APP.EXAMPLE'].map((origin, index) =>
+  const race = ['https://App.Example', 'https://APP.example', 'https://APP.EXAMPLE'].map((origin, index) =>
     (index % 2 ? second : metadata).origins.add(workspaceId, pipeId, origin),
   )
   t.equal(await refusals('duplicate_origin', race), 2)
-  const [kept] = await metadata.origins.list(workspaceId, pipeId)
-  t.equal(kept?.origin_domain, 'https://App.Example')
+  const [kept, ...others] = await metadata.origins.list(workspaceId, pipeId)
+  t.strictSame(kept, await Promise.any(race))
+  t.strictSame(others, [])
   const other = await newPipe(metadata, workspaceId, 'other')
   t.ok(
     await metadata.origins.add(workspaceId, other.pipe_id, 'https://app.example'),
@@ -250,7 +251,8 @@ t.test('deleting a pipe removes everything of it and nothing else', async (t) =>
   )
   t.equal((await metadata.laneStore.load(stays.destinationId))?.cursorSeq, 3)
   t.strictSame(
-    await rowsNaming(options, gone),
+    // Where nodes share a database they also tell each other of it.
+    (await rowsNaming(options, gone)).filter((table) => table !== 'changes'),
     ['deleted_pipes', 'audit_log'],
     'a row says that it is deleted, and the audit log what it was',
   )

@@ -1,7 +1,8 @@
 /** Write transactions: run again after a conflict, with nothing left of the run before. */
 import t from 'tap'
-import { inWriteTransaction, WriteConflictError } from '../../../src/metadata/database.ts'
+import { inWriteTransaction } from '../../../src/metadata/database.ts'
 import { openSqliteDatabase } from '../../../src/metadata/sqlite/open.ts'
+import { WriteConflictError } from '../../../src/metadata/write-errors.ts'
 import { testFile } from './fixture.ts'
 
 async function settings(t: Parameters<typeof testFile>[0]) {

@@ -1,0 +1,49 @@
+/**
+ * Write transactions of one handle: several side by side, and one that has conflicted too often by itself. First come, first
+ * served: whoever waits to be alone holds up those behind it.
+ */
+
+/** Fewer than the handle has connections: reads find one. */
+const mostAtOnce = 3
+
+interface Waiting {
+  isAlone: boolean
+  start(): void
+}
+
+export class WriteTurns {
+  readonly #waiting: Waiting[] = []
+  #running = 0
+  #isAlone = false
+
+  /** Where nobody waits, `work` begins at once. */
+  async run<T>(isAlone: boolean, work: () => Promise<T>): Promise<T> {
+    let hasBegun = false
+    const turn = new Promise<void>((resolve) => {
+      const start = () => {
+        hasBegun = true
+        resolve()
+      }
+      this.#waiting.push({ isAlone, start })
+      this.#startNext()
+    })
+    if (!hasBegun) await turn
+    try {
+      return await work()
+    } finally {
+      this.#running -= 1
+      if (isAlone) this.#isAlone = false
+      this.#startNext()
+    }
+  }
+
+  #startNext(): void {
+    for (let next = this.#waiting[0]; next !== undefined; next = this.#waiting[0]) {
+      if (this.#isAlone || this.#running >= (next.isAlone ? 1 : mostAtOnce)) return
+      this.#waiting.shift()
+      this.#isAlone = next.isAlone
+      this.#running += 1
+      next.start()
+    }
+  }
+}
