@@ -20,8 +20,11 @@ export type ProxyMode =
   /** Cut after this many bytes from the server. */
   | { kind: 'cut_after'; bytes: number }
   /** What the server sends is looked through for `text`; the chunk that completes it is not passed on and the
-   *  connection is reset: the server has done its work and the reply is lost. `times` such cuts, then `pass`. */
-  | { kind: 'cut_at_reply'; text: string; times: number }
+   *  connection is reset: the server has done its work and the reply is lost. `times` such cuts, then `after` (default
+   *  `pass`). */
+  | { kind: 'cut_at_reply'; text: string; times: number; after?: ProxyMode }
+  /** The same for what the client sends: the server never gets it. */
+  | { kind: 'cut_at_request'; text: string; times: number; after?: ProxyMode }
 
 export interface TcpProxy {
   host: string
@@ -34,7 +37,7 @@ export interface TcpProxy {
   connections(): number
   /** Connections made so far. */
   accepted(): number
-  /** How often `cut_at_reply` or `cut_after` has cut. */
+  /** How often `cut_at_reply`, `cut_at_request` or `cut_after` has cut. */
   cuts(): number
   /** What the client of the last connection sent first. */
   firstBytes(): Buffer
@@ -74,14 +77,19 @@ export async function startProxy(
     }
     client.on('data', (chunk) => {
       if (firstBytes.length < 64) firstBytes = Buffer.concat([firstBytes, chunk])
+      if (mode.kind === 'cut_at_request' && chunk.includes(mode.text)) return cutOnce()
       if (mode.kind !== 'black_hole' && mode.kind !== 'freeze') upstream.write(chunk)
     })
-    const carry = replyCarrier(client, () => {
+    const cutOnce = () => {
       cuts += 1
+      if (mode.kind === 'cut_at_reply' || mode.kind === 'cut_at_request') {
+        const { times, after = { kind: 'pass' } } = mode
+        mode = times > 1 ? { ...mode, times: times - 1 } : after
+      }
       client.resetAndDestroy()
       end()
-    })
-    upstream.on('data', carry)
+    }
+    upstream.on('data', replyCarrier(client, cutOnce))
     // A `data` listener makes a stream flow.
     if (mode.kind === 'hold') for (const socket of pair) socket.pause()
   })
@@ -100,11 +108,7 @@ export async function startProxy(
       }
       if (mode.kind === 'cut_at_reply') {
         seen = (seen + chunk.toString('latin1')).slice(-4096)
-        if (seen.includes(mode.text)) {
-          const { times } = mode
-          mode = times > 1 ? { ...mode, times: times - 1 } : { kind: 'pass' }
-          return cut()
-        }
+        if (seen.includes(mode.text)) return cut()
       }
       client.write(chunk)
     }
