@@ -35,11 +35,12 @@ import {
   openThreadedIngest,
 } from './open-ingest.ts'
 import { openMetricsServer, openServer } from './open-listeners.ts'
-import { exitFailed, exitWhenDead, openStores, type StartContext, type Stores } from './open-stores.ts'
+import { openStores, type Stores } from './open-stores.ts'
 import { bufferSpec, logSettings } from './part-settings.ts'
 import { openServiceManager } from './service-manager.ts'
 import type { Settings } from './settings.ts'
 import { ShutdownSteps } from './shutdown-steps.ts'
+import { exitFailed, exitWhenDead, type StartContext } from './start-context.ts'
 import { startWhenReachable } from './start-when-reachable.ts'
 import { startWhenSpace } from './start-when-space.ts'
 import { inWords } from './storage-error.ts'
@@ -184,6 +185,8 @@ async function openParts(settings: Settings, context: StartContext): Promise<Dae
     ...{ ...stores, ...accounting, bodyMemory, clientIp, observed },
     context,
   })
+  // From now on the others wait for this node to see their changes: everything that follows them is there.
+  await stores.cluster?.node.join()
   const testAlert = openAlerts(settings, stores, marker, context)
   const { addresses } = await openServer(
     settings,
@@ -205,6 +208,7 @@ async function openParts(settings: Settings, context: StartContext): Promise<Dae
     ingest_workers: workers,
     metrics_url: metrics && `http://${formatAddress(metrics.address)}/metrics`,
     data_dir: dir.root,
+    ...(stores.cluster && { cluster: stores.cluster.settings.name, node: stores.cluster.node.name }),
   }
   const { buffer, delivery } = stores
   const silentPart = () => {

@@ -3,8 +3,9 @@ import { resourceLimits } from './contract/resource-limits.ts'
 import type { Delivery } from './delivery/delivery.ts'
 import type { Logger } from './log.ts'
 import type { Accounting } from './open-ingest.ts'
-import type { StartContext, Stores } from './open-stores.ts'
+import type { Stores } from './open-stores.ts'
 import { dayMs, hourMs, minuteMs } from './quantities.ts'
+import type { StartContext } from './start-context.ts'
 
 /** Roll-ups older than this are of no use to the 24 h window or the day quotas. */
 const usageKeptMs = 8 * dayMs
@@ -18,6 +19,11 @@ export function startHousekeeping(
   parkedDays: number,
   { log, shutdown }: StartContext,
 ): void {
+  // In a cluster one node of all does what is about the shared stores.
+  const duty = parts.cluster?.node.lease('housekeeping') ?? null
+  const onDuty = async (run: () => Promise<void>) => {
+    if (duty === null || (await duty.isMine())) await run()
+  }
   const every = (ms: number, run: () => Promise<void>) => {
     const timer = setInterval(() => {
       if (shutdown.isRunning) clearInterval(timer)
@@ -25,9 +31,12 @@ export function startHousekeeping(
     }, ms)
     timer.unref()
   }
-  every(hourMs, () => prune(parts))
-  every(hourMs, () => dropOldParked(parts, Date.now() - parkedDays * dayMs, log))
-  every(deletedPipesKeptMs, () => forgetDeletedPipes(parts, Date.now()))
+  every(hourMs, () => onDuty(() => prune(parts)))
+  every(hourMs, () => onDuty(() => dropOldParked(parts, Date.now() - parkedDays * dayMs, log)))
+  every(deletedPipesKeptMs, async () => {
+    forgetCounts(parts)
+    await onDuty(() => forgetDeletedPipes(parts, Date.now()))
+  })
 }
 
 async function prune({ metadata }: Stores): Promise<void> {
@@ -50,25 +59,25 @@ export async function dropOldParked(
   }
 }
 
+/** What this process counts of pipes that are no longer there. */
+export function forgetCounts({
+  directory,
+  usage,
+  ingestTotals,
+}: Pick<Stores, 'directory'> & Pick<Accounting, 'usage' | 'ingestTotals'>): void {
+  const isPipe = (pipeId: string) => directory.pipe(pipeId) !== undefined
+  usage.forget(isPipe)
+  ingestTotals.ofPipes(isPipe)
+}
+
 /**
  * The ids of deleted pipes are read before what the buffer holds: one that it does not hold then gets no message any more,
  * so a crash after its row is gone leaves nothing behind that nobody owns.
  */
 export async function forgetDeletedPipes(
-  {
-    metadata,
-    buffer,
-    directory,
-    usage,
-    ingestTotals,
-  }: Pick<Stores, 'metadata' | 'directory'> & {
-    buffer: Pick<Stores['buffer'], 'appended'>
-  } & Pick<Accounting, 'usage' | 'ingestTotals'>,
+  { metadata, buffer }: Pick<Stores, 'metadata'> & { buffer: Pick<Stores['buffer'], 'appended'> },
   nowMs: number,
 ): Promise<void> {
-  const isPipe = (pipeId: string) => directory.pipe(pipeId) !== undefined
-  usage.forget(isPipe)
-  ingestTotals.ofPipes(isPipe)
   const deleted = await metadata.laneSource.deletedPipes(nowMs - deletedPipesKeptMs)
   if (deleted.length === 0) return
   const inBuffer = await buffer.appended()

@@ -7,8 +7,9 @@ import { AlertWatch } from './alerts/watch.ts'
 import type { RunMarker } from './data-dir/run-marker.ts'
 import { StorageUnavailableError } from './error-code.ts'
 import type { ManagementDeps } from './management/deps.ts'
-import type { StartContext, Stores } from './open-stores.ts'
+import type { Stores } from './open-stores.ts'
 import type { Settings } from './settings.ts'
+import type { StartContext } from './start-context.ts'
 
 const lookEveryMs = 5_000
 
@@ -17,7 +18,7 @@ export type TestAlert = ManagementDeps['testAlert']
 /** In safe mode nothing but tests is sent: the directory may be a copy of another's. */
 export function openAlerts(
   settings: Settings,
-  { metadata, buffer, delivery, drivers }: Stores,
+  { cluster, metadata, buffer, delivery, drivers }: Stores,
   marker: RunMarker,
   { log, shutdown, isSafe = false }: StartContext,
 ): TestAlert {
@@ -40,11 +41,16 @@ export function openAlerts(
     log,
     now: Date.now,
   })
+  // In a cluster one node of all tells of the lanes.
+  const duty = cluster?.node.lease('alerts') ?? null
+  const lookAndSend = async () => {
+    if (duty !== null && !(await duty.isMine())) return
+    await watch.look()
+    await sender.run()
+  }
   let looking: Promise<void> | null = null
   const look = () => {
-    looking ??= watch
-      .look()
-      .then(() => sender.run())
+    looking ??= lookAndSend()
       .catch((error) => {
         if (error instanceof StorageUnavailableError) log.warn({ err: error }, 'alerts.not_stored')
         else if (!shutdown.isRunning) log.error({ err: error }, 'alerts.failed')

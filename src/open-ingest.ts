@@ -16,10 +16,11 @@ import { createIngestTotals, type IngestTotals } from './ingest/totals.ts'
 import { Turns } from './ingest/turns.ts'
 import { createUsageCounter, missedUsage, startUsageFlush, type UsageCounter } from './ingest/usage.ts'
 import { type IngestThreads, openIngestThreads } from './ingest-threads/ingest-threads.ts'
-import type { StartContext, Stores } from './open-stores.ts'
+import type { Stores } from './open-stores.ts'
 import { logSettings } from './part-settings.ts'
 import { dayMs } from './quantities.ts'
 import type { Settings } from './settings.ts'
+import type { StartContext } from './start-context.ts'
 
 export interface Accounting {
   usage: UsageCounter
@@ -31,15 +32,20 @@ export interface Accounting {
 
 /** What ingest counts: carried into metadata every few seconds. */
 export async function openAccounting(stores: Stores, { log, shutdown }: StartContext): Promise<Accounting> {
-  const { metadata, buffer, directory } = stores
-  const totals = await buffer.appended()
+  const { cluster, metadata, buffer, directory } = stores
+  // In a cluster others count what they append: the buffer's totals are nobody's own.
+  const totals = cluster === null ? await buffer.appended() : new Map()
+  const usageStore: typeof metadata.usage =
+    cluster === null
+      ? metadata.usage
+      : { ...metadata.usage, addIngest: (counts) => metadata.usage.addIngest(counts, []) }
   const ingestTotals = createIngestTotals()
   const counter = createUsageCounter(totals)
   const workers: UsageCounter[] = []
   const usageOf = (worker: number) => (workers[worker] ??= ingestTotals.observe(counter, worker))
   const usage = usageOf(0)
   usage.restore(await missedUsage(metadata.usage, totals, directory, Date.now()))
-  const usageFlush = startUsageFlush({ counter: usage, usage: metadata.usage, directory, log })
+  const usageFlush = startUsageFlush({ counter: usage, usage: usageStore, directory, log })
   await usageFlush.flush().catch((error) => {
     // On a full disk it is counted in memory until there is room.
     if (!(error instanceof StorageUnavailableError)) throw error

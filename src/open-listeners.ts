@@ -27,10 +27,12 @@ import { Sessions } from './management/sessions.ts'
 import { Passwords } from './metadata/password-hash.ts'
 import type { Actor } from './metadata/store.ts'
 import { type MetricsServer, openMetrics } from './metrics/server.ts'
+import { clusterFacts } from './open-cluster.ts'
 import type { Accounting } from './open-ingest.ts'
-import type { StartContext, Stores } from './open-stores.ts'
+import type { Stores } from './open-stores.ts'
 import { surfaces } from './part-settings.ts'
 import type { Settings } from './settings.ts'
+import type { StartContext } from './start-context.ts'
 import { version } from './version.ts'
 
 /** A client that is still sending when the daemon stops is cut off then. */
@@ -49,7 +51,7 @@ export async function openServer(
   parts: ServerParts,
   { isSafe = false, log, shutdown }: StartContext,
 ) {
-  const { metadata, buffer, engine, authenticate } = parts
+  const { cluster, metadata, buffer, engine, authenticate } = parts
   const threads = parts.ingest instanceof IngestThreads ? parts.ingest : null
   const ingest = parts.ingest instanceof IngestThreads ? null : parts.ingest
   let dataPort: number | null = null
@@ -62,6 +64,7 @@ export async function openServer(
     },
     readMetadata: () => metadata.workspaces.list(),
     isStopping: () => shutdown.isRunning,
+    isInCluster: () => cluster?.node.isLive ?? true,
     isSafe,
     log,
   }
@@ -153,7 +156,7 @@ function openDashboard(
 type ManagementParts = Stores & Accounting & Pick<ManagementDeps, 'passwords' | 'serviceFacts' | 'testAlert'>
 
 function routesOf(parts: ManagementParts, log: Logger): Route[] {
-  const { metadata, changes, buffer, delivery, history, directory, usage, egress } = parts
+  const { cluster, metadata, changes, buffer, delivery, history, directory, usage, egress } = parts
   const deps: ManagementDeps = {
     metadata,
     passwords: parts.passwords,
@@ -167,7 +170,7 @@ function routesOf(parts: ManagementParts, log: Logger): Route[] {
     checkTarget: (type, config) => targetFault(type, config, egress),
     isPrivateDenied: () => isPrivateDenied(egress),
     now: Date.now,
-    cluster: null,
+    cluster: cluster && (() => clusterFacts(cluster)),
     pendingUsage: () => usage.pending(),
   }
   const management = openManagement(deps)

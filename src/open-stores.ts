@@ -5,7 +5,6 @@
  */
 import type { OpenBuffer } from './buffer/buffer.ts'
 import { type BufferSpec, openBuffer } from './buffer/open.ts'
-import type { SettingOrigin } from './config.ts'
 import type { AuditEntry } from './contract/audit.ts'
 import { metadataSpec, openDataDirMetadata, requireWorkspace } from './data-dir/data-dir.ts'
 import { type DeliveryHandle, openDelivery } from './delivery/delivery-proxy.ts'
@@ -19,27 +18,18 @@ import type { Logger } from './log.ts'
 import { type Change, type Changes, localChanges } from './metadata/changes.ts'
 import type { MetadataOptions } from './metadata/open.ts'
 import type { Metadata } from './metadata/store.ts'
+import { authenticateWhileLive, type Cluster, openCluster } from './open-cluster.ts'
 import { driverSettings, knownBuffer, logSettings } from './part-settings.ts'
 import type { Settings } from './settings.ts'
-import type { ShutdownSteps } from './shutdown-steps.ts'
+import { exitWhenDead, type StartContext } from './start-context.ts'
 import { WorkspaceCount } from './workspace-count.ts'
 
-export const exitFailed = 70
 /** As long as a lane's own commands: lane-service.ts. */
 const refreshDeadlineMs = 10_000
 
-export interface StartContext {
-  env: NodeJS.ProcessEnv
-  origins: Record<string, SettingOrigin>
-  setUp: (() => Promise<void>) | null
-  /** Nothing is delivered: every destination counts as blocked. */
-  isSafe?: boolean
-  log: Logger
-  /** Takes a step for everything that is opened. */
-  shutdown: ShutdownSteps
-}
-
 export interface Stores {
+  /** Null: this is one machine. */
+  cluster: Cluster | null
   metadata: Metadata
   changes: Changes
   buffer: OpenBuffer
@@ -82,9 +72,11 @@ export async function openStores(
     endWatch = workspaces.watch(log, () =>
       log.info({ workspaces: workspaces.value }, 'egress.private_denied'),
     )
+  const cluster = await openCluster(settings, metadata, context)
   const spec: BufferSpec = { ...bare, ...(await knownBuffer(metadata)) }
   const buffer = await openBuffer(spec, {
     log: logSettings(settings),
+    liveness: cluster?.node.liveness ?? null,
     onFatal: exitWhenDead('buffer', context),
   })
   shutdown.set('close buffer', () => buffer.close())
@@ -94,6 +86,7 @@ export async function openStores(
     metadata: metadataSpec(settings),
     stored: metadata,
     sealingKey,
+    nodeId: cluster?.node.nodeId ?? null,
     driverSettings: drivers,
     maxInFlightBytes: settings['delivery.max_in_flight_bytes'],
     maxParkedBytes: settings['parked.max_bytes'],
@@ -118,12 +111,14 @@ export async function openStores(
   const directory = await openDirectory(directorySource, {
     onPipeDeleted: (pipeId) => counters.giveUp(pipeId),
   })
-  const changes = localChanges()
+  const changes = cluster?.node.changes ?? localChanges()
   changes.subscribe((change) => refreshDirectory(directory, change))
   changes.subscribe((change) => refreshLanes(delivery, change, log))
-  const authenticate = createAuthenticate(directory)
+  const byKey = createAuthenticate(directory)
+  const authenticate = cluster === null ? byKey : authenticateWhileLive(cluster, byKey)
   const { egress } = drivers
   return {
+    cluster,
     metadata,
     changes,
     buffer,
@@ -167,14 +162,6 @@ async function refreshLanes(delivery: DeliveryHandle, change: Change, log: Logge
   if (!isLate) return
   log.warn({ pipe_id: pipeId }, 'lanes.refresh_waits')
   refreshed.catch((error) => log.error({ pipe_id: pipeId, err: error }, 'lanes.refresh_failed'))
-}
-
-/** During shutdown a dead thread is only logged: the steps that remain save what can be saved. */
-export function exitWhenDead(part: string, { log, shutdown }: StartContext): (error: Error) => void {
-  return (error) => {
-    log.fatal({ part, err: error }, 'daemon.failed')
-    if (!shutdown.isRunning) process.exit(exitFailed)
-  }
 }
 
 function after(ms: number): Promise<void> {

@@ -25,7 +25,11 @@ export const shutdownDeadlinesMs = {
   'close history': 2_000,
   /** Attempts under way have 10 s, then they are aborted and every lane is saved: delivery-proxy.ts. */
   'close delivery': 22_000,
+  /** Nobody asks this node about lanes any more. */
+  'close node requests': 2_000,
   'close buffer': 10_000,
+  /** Its pipes are handed over by then. */
+  'leave cluster': 2_000,
   'close metadata': 2_000,
   /** The ballast, where it was given up: nothing of ours may want space after it. */
   'hold disk space': 3_000,

@@ -20,6 +20,8 @@ const notReadyWords: Record<string, string> = {
   disk_full: 'the disk is full: make room, or lower buffer.max_bytes (disk_full)',
   metadata_unreachable: 'metadata cannot be read: look at the log (metadata_unreachable)',
   shutting_down: 'it is stopping (shutting_down)',
+  not_in_cluster:
+    'this node has lost touch with its cluster and accepts nothing: look at its log (not_in_cluster)',
 }
 const warningWords: Record<string, string> = {
   segments_damaged:

@@ -4,6 +4,7 @@ export const notReadyReasons = [
   'disk_full',
   'metadata_unreachable',
   'shutting_down',
+  'not_in_cluster',
 ] as const
 export type NotReadyReason = (typeof notReadyReasons)[number]
 

@@ -9,6 +9,8 @@ export interface DeliveryThreadData {
   buffer: BufferSpec
   metadata: MetadataSpec
   sealingKey: Uint8Array
+  /** Of this node in its cluster: it delivers the pipes that it gets a lease for. Null: it delivers everything. */
+  nodeId: string | null
   driverSettings: DriverSettings
   maxInFlightBytes: number
   maxParkedBytes: number

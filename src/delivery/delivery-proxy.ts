@@ -28,6 +28,8 @@ export interface DeliveryOptions {
   /** Main's own: where lanes are looked up while no worker responds. */
   stored: Pick<Metadata, 'laneSource' | 'laneStore' | 'parkedStore'>
   sealingKey: Buffer
+  /** In a cluster: of this node. */
+  nodeId?: string | null
   driverSettings: DriverSettings
   /** Memory that all batches under way may take together. */
   maxInFlightBytes: number
@@ -209,6 +211,7 @@ class Supervisor implements DeliveryHandle {
       buffer,
       metadata,
       sealingKey,
+      nodeId = null,
       driverSettings,
       maxInFlightBytes,
       maxParkedBytes,
@@ -219,6 +222,7 @@ class Supervisor implements DeliveryHandle {
       buffer,
       metadata,
       sealingKey: Uint8Array.from(sealingKey),
+      nodeId,
       driverSettings,
       maxInFlightBytes,
       maxParkedBytes,

@@ -11,6 +11,7 @@
 import assert from 'node:assert'
 import { parentPort, workerData } from 'node:worker_threads'
 import { bufferPlace, openBufferFeed, openBufferReader } from '../buffer/open.ts'
+import type { PipeLeases } from '../cluster/leases.ts'
 import { current, timelineOf } from '../contract/epochs.ts'
 import type { PinServerKey } from '../destinations/driver.ts'
 import { openDriver } from '../destinations/drivers.ts'
@@ -79,8 +80,9 @@ const reader = await openBufferReader(data.buffer, log, {
   owns: (pipeId) => ownership.owned(pipeId) !== null,
 })
 const feed = await openBufferFeed(data.buffer, { reader, log })
+const leases = data.nodeId === null ? null : await openLeases(data.nodeId)
 const drift = new DriftWatch(metadata.driftStore, systemClock, log)
-const ownership: LaneOwnership = ownsEverything
+const ownership: LaneOwnership = leases ?? ownsEverything
 const lanes = new LaneSet({
   source: data.isSafe ? allBlocked(metadata.laneSource) : metadata.laneSource,
   store: { ...metadata.laneStore, take: takeLane },
@@ -123,6 +125,12 @@ port.on('message', (message: ToDeliveryWorker) => {
   else quarantined.delete(message.destinationId)
 })
 post({ kind: 'ready' })
+
+/** Loaded in a cluster alone. */
+async function openLeases(nodeId: string): Promise<PipeLeases> {
+  const { openPipeLeases } = await import('../cluster/leases.ts')
+  return await openPipeLeases({ store: metadata.cluster, nodeId, log })
+}
 
 /** What it rejects with becomes an error of the destination, so what ends the worker is seen to here. */
 function pinFor(spec: LaneSpec): PinServerKey {
@@ -180,7 +188,10 @@ async function respond({ id, method, args }: Extract<ToDeliveryWorker, { kind: '
 
 async function close(graceMs: number): Promise<void> {
   endHistoryKeeper()
+  leases?.stopClaiming()
   await lanes.close(graceMs)
+  // Saved: another node may go on from there.
+  await leases?.close()
   await reader.close()
   await metadata.close()
   feed.close()

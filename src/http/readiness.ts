@@ -20,6 +20,8 @@ export interface ReadinessSources {
   /** Rejects when metadata cannot be read. */
   readMetadata(): Promise<unknown>
   isStopping(): boolean
+  /** False: this node could not renew its lease for too long, and accepts nothing. */
+  isInCluster(): boolean
   /** Started with `serve --safe`: nothing is delivered. */
   isSafe: boolean
   log: Logger
@@ -44,6 +46,7 @@ async function notReadyReasons(sources: ReadinessSources): Promise<NotReadyReaso
     reasons.push('metadata_unreachable')
   }
   if (sources.isStopping()) reasons.push('shutting_down')
+  if (!sources.isInCluster()) reasons.push('not_in_cluster')
   return reasons
 }
 
