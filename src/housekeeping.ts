@@ -32,19 +32,19 @@ export function startHousekeeping(
     timer.unref()
   }
   every(hourMs, () => onDuty(() => prune(parts)))
-  every(hourMs, () => onDuty(() => dropOldParked(parts, Date.now() - parkedDays * dayMs, log)))
+  every(hourMs, () => onDuty(() => dropOldParked(parts, parts.now() - parkedDays * dayMs, log)))
   every(deletedPipesKeptMs, async () => {
     forgetCounts(parts)
-    await onDuty(() => forgetDeletedPipes(parts, Date.now()))
+    await onDuty(() => forgetDeletedPipes(parts, parts.now()))
   })
 }
 
-async function prune({ metadata }: Stores): Promise<void> {
-  await metadata.usage.prune(Date.now() - usageKeptMs)
-  await metadata.apiKeys.prune(Date.now() - revokedKeysKeptMs)
-  await metadata.audit.prune(Date.now() - auditKeptMs)
+async function prune({ metadata, now }: Stores): Promise<void> {
+  await metadata.usage.prune(now() - usageKeptMs)
+  await metadata.apiKeys.prune(now() - revokedKeysKeptMs)
+  await metadata.audit.prune(now() - auditKeptMs)
   const { sessionIdleSeconds, sessionSeconds } = resourceLimits
-  await metadata.sessions.prune(Date.now() - sessionIdleSeconds * 1_000, Date.now() - sessionSeconds * 1_000)
+  await metadata.sessions.prune(now() - sessionIdleSeconds * 1_000, now() - sessionSeconds * 1_000)
 }
 
 /** What nobody has replayed or discarded in all that time. Counted on its lane. */

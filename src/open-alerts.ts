@@ -18,13 +18,13 @@ export type TestAlert = ManagementDeps['testAlert']
 /** In safe mode nothing but tests is sent: the directory may be a copy of another's. */
 export function openAlerts(
   settings: Settings,
-  { cluster, metadata, buffer, delivery, drivers }: Stores,
+  { cluster, now, metadata, buffer, delivery, drivers }: Stores,
   marker: RunMarker,
   { log, shutdown, isSafe = false }: StartContext,
 ): TestAlert {
   const poster = new AlertPoster(drivers, log)
   const store = metadata.alertStore
-  const sender = new AlertSender({ store, poster, log, now: Date.now, random: Math.random })
+  const sender = new AlertSender({ store, poster, log, now, random: Math.random })
   const watch = new AlertWatch({
     metadata,
     troubles: (query) => delivery.troubles(query),
@@ -39,7 +39,7 @@ export function openAlerts(
     dashboardUrl: dashboardUrl(settings),
     onQueued: (workspaceId) => sender.notify(workspaceId),
     log,
-    now: Date.now,
+    now,
   })
   // In a cluster one node of all tells of the lanes.
   const duty = cluster?.node.lease('alerts') ?? null
@@ -71,7 +71,7 @@ export function openAlerts(
   return async (workspaceId, settingsOfAlerts) => {
     const workspaces = await metadata.workspaces.list()
     const name = workspaces.find((one) => one.workspaceId === workspaceId)?.name ?? ''
-    const alert = testMessage({ id: workspaceId, name }, randomUUID(), Date.now())
+    const alert = testMessage({ id: workspaceId, name }, randomUUID(), now())
     const { ok, status, message } = await sender.post(settingsOfAlerts, alert)
     return { ok, status, message }
   }

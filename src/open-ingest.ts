@@ -32,7 +32,7 @@ export interface Accounting {
 
 /** What ingest counts: carried into metadata every few seconds. */
 export async function openAccounting(stores: Stores, { log, shutdown }: StartContext): Promise<Accounting> {
-  const { cluster, metadata, buffer, directory } = stores
+  const { cluster, now, metadata, buffer, directory } = stores
   // In a cluster others count what they append: the buffer's totals are nobody's own.
   const totals = cluster === null ? await buffer.appended() : new Map()
   const usageStore: typeof metadata.usage =
@@ -44,7 +44,7 @@ export async function openAccounting(stores: Stores, { log, shutdown }: StartCon
   const workers: UsageCounter[] = []
   const usageOf = (worker: number) => (workers[worker] ??= ingestTotals.observe(counter, worker))
   const usage = usageOf(0)
-  usage.restore(await missedUsage(metadata.usage, totals, directory, Date.now()))
+  usage.restore(await missedUsage(metadata.usage, totals, directory, now()))
   const usageFlush = startUsageFlush({ counter: usage, usage: usageStore, directory, log })
   await usageFlush.flush().catch((error) => {
     // On a full disk it is counted in memory until there is room.
@@ -52,7 +52,7 @@ export async function openAccounting(stores: Stores, { log, shutdown }: StartCon
     log.warn({ err: error }, 'usage.flush_failed')
   })
   const store: KeyUseOptions['store'] = (ids, minuteMs) => metadata.apiKeys.used(ids, minuteMs)
-  const keyUse = new KeyUse({ directory, store, now: Date.now })
+  const keyUse = new KeyUse({ directory, store, now })
   const endKeyUse = keyUse.start(log)
   shutdown.set('save usage', async () => {
     endKeyUse()
@@ -77,7 +77,7 @@ export async function openIngest(
   const maxBodyBytes = settings['ingest.max_body_bytes']
   const parsers = openBodyParsers(maxBodyBytes * resourceLimits.parserHeapPerBodyByte)
   shutdown.set('close parsers', () => parsers.close())
-  const nowMs = Date.now()
+  const nowMs = parts.now()
   return createIngest({
     ...parts,
     appender: parts.buffer.appender,
@@ -88,7 +88,7 @@ export async function openIngest(
     maxBodyBytes,
     maxRecords: settings['ingest.max_records_per_request'],
     maxKeys: settings['ingest.max_keys_per_record'],
-    now: Date.now,
+    now: parts.now,
   })
 }
 
@@ -103,7 +103,7 @@ export async function openThreadedIngest(
   { log, shutdown, onThreadFailed }: StartContext & { onThreadFailed(error: Error): void },
 ): Promise<IngestThreads> {
   const { buffer, changes, counters, directorySource, usageOf } = parts
-  const nowMs = Date.now()
+  const nowMs = parts.now()
   // Gives the counters what the day has had.
   createQuota(await ingestedToday(parts, nowMs), nowMs, counters)
   let geoBytes: SharedArrayBuffer | null = null

@@ -69,7 +69,7 @@ export async function openServer(
     log,
   }
   const services = serviceRoutes({
-    now: Date.now,
+    now: parts.now,
     ...readinessSources,
     publicUrls: { management: settings.public_url, data: settings.public_data_url },
     dataPort: () => dataPort,
@@ -142,12 +142,12 @@ interface Dashboard {
 
 function openDashboard(
   settings: Settings,
-  { metadata, passwords, clientIp }: Stores & { passwords: Passwords; clientIp: ClientIp },
+  { metadata, now, passwords, clientIp }: Stores & { passwords: Passwords; clientIp: ClientIp },
   v1: readonly Route[],
   log: Logger,
 ): Dashboard {
   if (settings.dashboard === 'off') return { gate: null, routes: [] }
-  const sessions = new Sessions({ metadata, passwords, now: Date.now, log })
+  const sessions = new Sessions({ metadata, passwords, now, log })
   const { public_url: publicUrl, listen } = settings
   const gate = new DashboardGate({ publicUrl, listenHost: listen.host, clientIp, sessions })
   return { gate, routes: [...dashboardRoutes(sessions, v1), ...dashboardPages()] }
@@ -169,7 +169,7 @@ function routesOf(parts: ManagementParts, log: Logger): Route[] {
     headSeq: () => buffer.headSeq(),
     checkTarget: (type, config) => targetFault(type, config, egress),
     isPrivateDenied: () => isPrivateDenied(egress),
-    now: Date.now,
+    now: parts.now,
     cluster: cluster && (() => clusterFacts(cluster)),
     pendingUsage: () => usage.pending(),
   }

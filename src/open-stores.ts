@@ -30,6 +30,8 @@ const refreshDeadlineMs = 10_000
 export interface Stores {
   /** Null: this is one machine. */
   cluster: Cluster | null
+  /** The wall clock, ms; in a cluster, the database's as far as it is known. */
+  now(): number
   metadata: Metadata
   changes: Changes
   buffer: OpenBuffer
@@ -119,6 +121,7 @@ export async function openStores(
   const { egress } = drivers
   return {
     cluster,
+    now: cluster === null ? Date.now : () => cluster.node.clock.now(),
     metadata,
     changes,
     buffer,
