@@ -187,6 +187,7 @@ async function openParts(settings: Settings, context: StartContext): Promise<Dae
   })
   // From now on the others wait for this node to see their changes: everything that follows them is there.
   await stores.cluster?.node.join()
+  stores.cluster?.view.open()
   const testAlert = openAlerts(settings, stores, marker, context)
   const { addresses } = await openServer(
     settings,

@@ -1,13 +1,16 @@
 /**
- * What makes this daemon a node of a cluster, over metadata that is open: its place among the nodes. Loaded and opened where the
- * settings name a cluster; on one machine there is none of it.
+ * What makes this daemon a node of a cluster: its place among the nodes, and delivery across them. What it opens is loaded where
+ * the settings name a cluster; on one machine there is none of it.
  */
+import { type BufferSpec, openBufferReader } from './buffer/open.ts'
 import type { ClusterNode } from './cluster/cluster-node.ts'
+import type { ClusterView } from './cluster/cluster-view.ts'
 import { formatAddress } from './config.ts'
 import { ApiError } from './contract/errors.ts'
 import { type ClusterSettings, clusterSettings } from './data-dir/cluster-settings.ts'
+import type { DeliveryHandle } from './delivery/delivery-proxy.ts'
+import { StoredLanes } from './delivery/stored-lanes.ts'
 import type { Authenticate } from './directory/authenticate.ts'
-import type { ClusterFacts } from './management/deps.ts'
 import type { Metadata } from './metadata/store.ts'
 import type { Settings } from './settings.ts'
 import { exitWhenDead, type StartContext } from './start-context.ts'
@@ -16,6 +19,8 @@ import { version } from './version.ts'
 export interface Cluster {
   readonly settings: ClusterSettings
   readonly node: ClusterNode
+  /** For people. */
+  readonly view: ClusterView
 }
 
 /** Null on one machine. What is read of metadata after this is no older than what the node tells the others that it knows. */
@@ -27,7 +32,10 @@ export async function openCluster(
   const { log, shutdown } = context
   const cluster = clusterSettings(settings)
   if (cluster === null) return null
-  const { openClusterNode } = await import('./cluster/nodes.ts')
+  const [{ openClusterNode }, { ClusterView }] = await Promise.all([
+    import('./cluster/nodes.ts'),
+    import('./cluster/cluster-view.ts'),
+  ])
   const node = await openClusterNode({
     store: metadata.cluster,
     name: cluster.nodeName,
@@ -36,8 +44,12 @@ export async function openCluster(
     log,
     onFatal: exitWhenDead('cluster', context),
   })
-  shutdown.set('leave cluster', () => node.close())
-  return { settings: cluster, node }
+  const view = new ClusterView({ node, store: metadata.cluster, log })
+  shutdown.set('leave cluster', () => {
+    view.close()
+    return node.close()
+  })
+  return { settings: cluster, node, view }
 }
 
 const notInCluster =
@@ -54,13 +66,43 @@ export function authenticateWhileLive({ node }: Cluster, authenticate: Authentic
   }
 }
 
-export async function clusterFacts({ node }: Cluster): Promise<ClusterFacts> {
-  const [nodes, owners] = await Promise.all([node.nodes(), node.owners()])
-  const shown = nodes.map(({ nodeId, name, isDraining, leftMs }) => ({
-    nodeId,
-    nodeName: name,
-    state: leftMs === 0 ? ('expired' as const) : isDraining ? ('draining' as const) : ('live' as const),
-    isThis: nodeId === node.nodeId,
-  }))
-  return { nodes: shown, owners }
+/** What delivery is opened over, and main's own view of lanes. */
+export interface DeliveryParts {
+  local: DeliveryHandle
+  buffer: BufferSpec
+  metadata: Metadata
+}
+
+/** Calls about lanes of other nodes go to them, and theirs about this one's are answered. */
+export async function deliverAcrossNodes(
+  { node, settings }: Cluster,
+  { local, buffer, metadata }: DeliveryParts,
+  { log, shutdown }: StartContext,
+): Promise<DeliveryHandle> {
+  const [{ connectNats }, { openNodeLink }, { serveDelivery }, { clusterDelivery }] = await Promise.all([
+    import('./nats/connect.ts'),
+    import('./cluster/node-link.ts'),
+    import('./cluster/serve-delivery.ts'),
+    import('./cluster/remote-delivery.ts'),
+  ])
+  const nats = await connectNats(settings.nats)
+  const link = openNodeLink({ nats, cluster: settings.name, nodeId: node.nodeId, log })
+  const served = serveDelivery(local)
+  shutdown.set('close node requests', async () => {
+    served.close()
+    link.close()
+    await nats.close()
+  })
+  link.server.serve(served.methods)
+  return clusterDelivery({
+    ...{ local, log, requests: link.requests },
+    owners: (freshSinceMs) => node.owners(freshSinceMs),
+    pipesOf: (destinationIds) => metadata.laneSource.pipesOf(destinationIds),
+    stored: new StoredLanes({
+      source: metadata.laneSource,
+      store: metadata.laneStore,
+      parked: metadata.parkedStore,
+      openReader: () => openBufferReader(buffer, log),
+    }),
+  })
 }

@@ -27,7 +27,6 @@ import { Sessions } from './management/sessions.ts'
 import { Passwords } from './metadata/password-hash.ts'
 import type { Actor } from './metadata/store.ts'
 import { type MetricsServer, openMetrics } from './metrics/server.ts'
-import { clusterFacts } from './open-cluster.ts'
 import type { Accounting } from './open-ingest.ts'
 import type { Stores } from './open-stores.ts'
 import { surfaces } from './part-settings.ts'
@@ -170,7 +169,7 @@ function routesOf(parts: ManagementParts, log: Logger): Route[] {
     checkTarget: (type, config) => targetFault(type, config, egress),
     isPrivateDenied: () => isPrivateDenied(egress),
     now: parts.now,
-    cluster: cluster && (() => clusterFacts(cluster)),
+    cluster: cluster && (() => cluster.view.facts()),
     pendingUsage: () => usage.pending(),
   }
   const management = openManagement(deps)
@@ -192,6 +191,7 @@ function routesOf(parts: ManagementParts, log: Logger): Route[] {
 export async function openMetricsServer(
   settings: Settings,
   {
+    cluster,
     buffer,
     delivery,
     directory,
@@ -237,7 +237,7 @@ export async function openMetricsServer(
       },
       buffer: { status: () => buffer.status(), histograms: () => buffer.histograms() },
       delivery: () => delivery.metrics(),
-      cluster: null,
+      cluster: cluster && (() => cluster.view.measured()),
     },
     log,
   )

@@ -18,7 +18,7 @@ import type { Logger } from './log.ts'
 import { type Change, type Changes, localChanges } from './metadata/changes.ts'
 import type { MetadataOptions } from './metadata/open.ts'
 import type { Metadata } from './metadata/store.ts'
-import { authenticateWhileLive, type Cluster, openCluster } from './open-cluster.ts'
+import { authenticateWhileLive, type Cluster, deliverAcrossNodes, openCluster } from './open-cluster.ts'
 import { driverSettings, knownBuffer, logSettings } from './part-settings.ts'
 import type { Settings } from './settings.ts'
 import { exitWhenDead, type StartContext } from './start-context.ts'
@@ -83,7 +83,7 @@ export async function openStores(
   })
   shutdown.set('close buffer', () => buffer.close())
   shutdown.set('drain ingest', () => buffer.appender.drain())
-  const delivery = await openDelivery({
+  const local = await openDelivery({
     buffer: spec,
     metadata: metadataSpec(settings),
     stored: metadata,
@@ -96,6 +96,9 @@ export async function openStores(
     isSafe: context.isSafe ?? false,
     onFatal: exitWhenDead('delivery', context),
   })
+  shutdown.set('close delivery', () => local.close())
+  const parts = { local, buffer: spec, metadata }
+  const delivery = cluster === null ? local : await deliverAcrossNodes(cluster, parts, context)
   shutdown.set('close delivery', () => delivery.close())
   shutdown.set('end waiting pulls', () => delivery.endPulls())
   const history = openHistory({ buffer: spec, log: logSettings(settings) })
