@@ -1,7 +1,7 @@
 /** What is known of deleted pipes goes once the buffer holds nothing of them. */
 import t from 'tap'
 import { openDirectory } from '../../src/directory/directory-cache.ts'
-import { forgetDeletedPipes } from '../../src/housekeeping.ts'
+import { forgetCounts, forgetDeletedPipes } from '../../src/housekeeping.ts'
 import { createIngestTotals } from '../../src/ingest/totals.ts'
 import { createUsageCounter } from '../../src/ingest/usage.ts'
 import { message, openAt, temporaryDirectory } from './buffer/open.ts'
@@ -29,6 +29,7 @@ t.test(
     for (const { pipe_id } of [empty!, existing!]) parts.usage.accepted(pipe_id, 1, 1, Date.now())
     const both = [held!.pipe_id, empty!.pipe_id].sort()
 
+    forgetCounts(parts)
     await forgetDeletedPipes(parts, Date.now())
     t.strictSame(await metadata.laneSource.deletedPipes(), both, 'an append may still be under way')
     t.strictSame([...ingestTotals.ofPipes(() => true).keys()], [existing!.pipe_id])

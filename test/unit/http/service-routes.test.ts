@@ -11,6 +11,7 @@ const sound: ServiceRoutesOptions = {
   damage: async () => ({ damagedSegments: 0, missingSegments: 0, lostMessages: 0 }),
   readMetadata: async () => [],
   isStopping: () => false,
+  isInCluster: () => true,
   isSafe: false,
   publicUrls: { management: null, data: null },
   dataPort: () => null,
@@ -38,13 +39,14 @@ t.test('ready: 200, or 503 with every reason (contract "Health")', async (t) => 
   })
   const all = await ready({
     isStopping: () => true,
+    isInCluster: () => false,
     isBufferRejecting: async () => true,
     isDiskFull: async () => true,
     readMetadata: () => Promise.reject(new Error('gone')),
   })
   t.same(all.body, {
     status: 'not_ready',
-    reasons: ['buffer_unavailable', 'disk_full', 'metadata_unreachable', 'shutting_down'],
+    reasons: ['buffer_unavailable', 'disk_full', 'metadata_unreachable', 'shutting_down', 'not_in_cluster'],
   })
 })
 

@@ -1,5 +1,6 @@
 /** Three nodes: whichever is asked does what was asked, and another goes on when one is gone. */
 import t from 'tap'
+import { fullLimits } from '../../api/management-client.ts'
 import { startCluster, type TestNode } from '../../support/cluster.ts'
 import { startHttpSink } from '../../support/http-sink.ts'
 import { until } from '../../support/until.ts'
@@ -93,7 +94,7 @@ t.test('a key that was revoked on one node is known nowhere when the response is
 
 t.test('limits are one for all nodes', async (t) => {
   const pipeId = await newPipe()
-  const limits = { pl_ingest_max_records_per_request: 10, pl_ingest_max_records_per_day: 9 }
+  const limits = { ...fullLimits, pl_ingest_max_records_per_day: 9 }
   t.equal((await a.api('PUT', `/v1/pipes/${pipeId}/limits`, limits)).status, 200)
   const answers = await Promise.all(
     Array.from({ length: 30 }, (_, index) =>
