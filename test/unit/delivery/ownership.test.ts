@@ -9,12 +9,16 @@ class Owner implements LaneOwnership {
   readonly #epochs = new Map<string, number>()
   #gained: (pipeId: string) => void = () => {}
   #lost: (pipeId: string) => void = () => {}
+  #released: (pipeId: string, graceMs: number) => Promise<void> = async () => {}
+  readonly #releasing = new Map<string, number>()
+  /** Its time is over, and nobody has told the lanes. */
+  isOver = false
 
   owned(pipeId: string): number | null {
     return this.#epochs.get(pipeId) ?? null
   }
   holds(pipeId: string, epoch: number): boolean {
-    return this.#epochs.get(pipeId) === epoch
+    return !this.isOver && (this.#epochs.get(pipeId) === epoch || this.#releasing.get(pipeId) === epoch)
   }
   onGained(listener: (pipeId: string) => void): void {
     this.#gained = listener
@@ -22,14 +26,23 @@ class Owner implements LaneOwnership {
   onLost(listener: (pipeId: string) => void): void {
     this.#lost = listener
   }
-  onReleased(): void {}
+  onReleased(listener: (pipeId: string, graceMs: number) => Promise<void>): void {
+    this.#released = listener
+  }
   async changed(): Promise<void> {}
   gain(pipeId: string, epoch: number): void {
     this.#epochs.set(pipeId, epoch)
     this.#gained(pipeId)
   }
+  async release(pipeId: string, graceMs: number): Promise<void> {
+    this.#releasing.set(pipeId, this.#epochs.get(pipeId)!)
+    this.#epochs.delete(pipeId)
+    await this.#released(pipeId, graceMs)
+    this.#releasing.delete(pipeId)
+  }
   lose(pipeId: string): void {
     this.#epochs.delete(pipeId)
+    this.#releasing.delete(pipeId)
     this.#lost(pipeId)
   }
 }
@@ -119,5 +132,87 @@ t.test('a lane whose save finds a newer owner ends alone, without saving; the ot
   t.equal(lost.destination.attempts.length, 0, 'its range was not saved, so it was not attempted')
   t.match(world.events('lane.ownership_lost'), [{ destination_id: lost.id }])
   t.strictSame(world.fatal, [])
+  await world.close()
+})
+
+t.test('a pipe that is given up: the batch under way is stored and saved first', async (t) => {
+  const { world, owner } = await openOwned(2)
+  const { id, destination } = await world.addLane()
+  destination.react = () => 'slow'
+  world.send(2)
+  await until('an attempt is under way', () => destination.waiting === 1)
+  const released = owner.release(world.pipeId, 4_000)
+  destination.release()
+  await released
+  t.match(await world.saved(id), { cursorSeq: 2, ownerEpoch: 2 })
+  t.equal(world.lanes.lane(id), undefined)
+  world.send(1)
+  await world.clock.advance(10_000)
+  t.strictSame(destination.stored, [1, 2], 'nothing is begun any more')
+  t.notOk(reported(world).includes(world.pipeId))
+  destination.react = () => 'store'
+  owner.gain(world.pipeId, 3)
+  await until('it goes on where it was', () => destination.stored.length === 3)
+  t.strictSame(world.fatal, [])
+  await world.close()
+})
+
+t.test('a batch that takes longer than a hand-over may is aborted, and delivered again', async (t) => {
+  const { world, owner } = await openOwned(1)
+  const { destination } = await world.addLane()
+  destination.react = () => 'slow'
+  world.send(2)
+  await until('an attempt is under way', () => destination.waiting === 1)
+  const released = owner.release(world.pipeId, 4_000)
+  await world.clock.advance(4_000)
+  await released
+  t.equal(destination.aborts, 1)
+  destination.react = () => 'store'
+  owner.gain(world.pipeId, 2)
+  await until('delivered', () => destination.stored.length === 2)
+  await world.close()
+})
+
+t.test('a lease that ends during a hand-over aborts at once and saves nothing', async (t) => {
+  const { world, owner } = await openOwned(1)
+  const { id, destination } = await world.addLane()
+  destination.react = () => 'slow'
+  world.send(2)
+  await until('an attempt is under way', () => destination.waiting === 1)
+  const before = await world.saved(id)
+  const released = owner.release(world.pipeId, 4_000)
+  await until('it is asked to end', () => world.lanes.lane(id) === undefined)
+  owner.lose(world.pipeId)
+  await released
+  t.equal(destination.aborts, 1)
+  t.strictSame(await world.saved(id), before)
+  await world.close()
+})
+
+t.test('a process that stood still for longer than its lease sends nothing more', async (t) => {
+  const { world, owner } = await openOwned(1)
+  const push = await world.addLane()
+  const pull = await world.addLane({ destination_type: 'destination_pull', destination_config: {} })
+  owner.isOver = true
+  world.send(2)
+  await until('the lane has ended', () => world.lanes.lane(push.id) === undefined)
+  t.equal(push.destination.attempts.length, 0)
+  t.match(await world.service.pull(pull.id, { waitMs: 0, afterSeq: null }), { kind: 'empty' })
+  await world.clock.advance(5_000)
+  t.notOk(reported(world).includes(world.pipeId), 'nor does it say how far its lanes are')
+  t.strictSame(world.fatal, [])
+  await world.close()
+})
+
+t.test('a pipe of which one lane is lost is not reported: its smallest cursor is unknown', async (t) => {
+  const { world } = await openOwned(4)
+  const lost = await world.addLane()
+  const kept = await world.addLane()
+  await world.metadata.laneStore.take(lost.id, 5)
+  world.send(3)
+  await world.untilLane(kept.id, 'the other delivers', ({ cursor_seq }) => cursor_seq === 3)
+  await until('the lost lane is gone', () => world.lanes.lane(lost.id) === undefined)
+  await world.clock.advance(10_000)
+  t.notOk(reported(world).includes(world.pipeId))
   await world.close()
 })

@@ -229,6 +229,38 @@ export function testMetadataPort(t: Test, create: (t: Test) => Promise<MetadataU
       t.equal((await reader.usage.ofLane(workspaceId, id, 0, lastMs)).size, 0, 'what another lane did')
   })
 
+  t.test(
+    'a lane that is taken: its owner before saves nothing more, and nothing of it is unseen',
+    async (t) => {
+      const { writer, reader, workspaceId } = await twoHandles(await create(t))
+      const { pipe_id: pipeId } = await newPipe(writer, workspaceId, 'events')
+      const made = await writer.destinations.create(workspaceId, pipeId, pullDestination())
+      const id = made.destination_id
+      const old = (await reader.laneStore.take(id, 1))!
+      t.equal(old.ownerEpoch, 0, 'the first owner has nobody to keep out')
+      await writer.laneStore.save([{ ...old, cursorSeq: 1, ownerEpoch: 1 }], [])
+      const taken = (await reader.laneStore.take(id, 2))!
+      t.match(taken, { cursorSeq: 1, ownerEpoch: 2 })
+      t.strictSame(await reader.laneStore.load(id), taken, 'whole')
+      await t.rejects(writer.laneStore.save([{ ...old, cursorSeq: 2, ownerEpoch: 1 }], []), {
+        name: 'LaneOwnershipLostError',
+      })
+      t.equal((await reader.laneStore.load(id))?.cursorSeq, 1, 'before the new owner has saved anything')
+      await reader.laneStore.take(id, 3)
+      await t.rejects(writer.laneStore.take(id, 2), { name: 'LaneOwnershipLostError' })
+      t.equal(await reader.laneStore.take('00000000-0000-4000-8000-000000000000', 2), null)
+      // At the same moment: the save is part of what is taken, or fails.
+      for (let epoch = 4; epoch < 40; epoch += 1) {
+        const cursorSeq = epoch * 10
+        const save = writer.laneStore.save([{ ...taken, cursorSeq, ownerEpoch: epoch - 1 }], [])
+        const [saved, next] = await Promise.allSettled([save, reader.laneStore.take(id, epoch)])
+        const seen = next.status === 'fulfilled' ? next.value?.cursorSeq : null
+        t.equal(saved.status === 'fulfilled', seen === cursorSeq, `epoch ${epoch}`)
+        t.equal((await reader.laneStore.load(id))?.cursorSeq, seen)
+      }
+    },
+  )
+
   t.test('a data directory has one identity, and one known newest seq, for every handle', async (t) => {
     const { writer, reader, workspaceId } = await twoHandles(await create(t))
     const identity = await writer.identity()
