@@ -43,8 +43,8 @@ export interface TestCluster {
   /** The metadata database as the tests reach it. */
   metadataUrl: string
   workspace: CreatedWorkspace
-  /** Of one more node, without starting it. */
-  addNode(env?: Record<string, string>): Promise<TestNode>
+  /** Of one more node, without starting it. `databaseUser`: who it is in PostgreSQL, with the same password. */
+  addNode(env?: Record<string, string>, databaseUser?: string): Promise<TestNode>
   /** Stops the nodes, then the servers; removes everything. */
   close(): Promise<void>
 }
@@ -78,13 +78,13 @@ export async function startCluster(options: ClusterOptions = {}): Promise<TestCl
   const keyFile = path.join(root, names[0]!, 'sealing.key')
   try {
     const workspace = await initDataDir(path.dirname(keyFile), shared)
-    const addNode = async (own: Record<string, string> = {}) => {
+    const addNode = async (own: Record<string, string> = {}, databaseUser = postgres.user) => {
       const name = names[nodes.length] ?? `node-${nodes.length}`
       const dataDir = path.join(root, name)
       mkdirSync(dataDir, { recursive: true, mode: 0o700 })
       const key = path.join(dataDir, 'sealing.key')
       if (key !== keyFile) copyFileSync(keyFile, key)
-      const between = options.proxies === true ? await proxiesTo(postgres, nats) : null
+      const between = options.proxies === true ? await proxiesTo(postgres, nats, databaseUser) : null
       proxies.push(...(between?.all ?? []))
       const node = new ClusterNode(name, between?.all ?? null, {
         dataDir,
@@ -146,13 +146,13 @@ class ClusterNode extends TestDaemon implements TestNode {
   }
 }
 
-async function proxiesTo(postgres: TestPostgres, nats: TestNats) {
+async function proxiesTo(postgres: TestPostgres, nats: TestNats, user: string) {
   const database = await startProxy(postgres)
   const servers = await Promise.all(
     nats.servers.map((server) => startProxy({ host: '127.0.0.1', port: server.port })),
   )
   const env = {
-    PIPECTL_METADATA_URL: urlOf(postgres, database),
+    PIPECTL_METADATA_URL: urlOf({ ...postgres, user }, database),
     PIPECTL_BUFFER_NATS: servers.map(({ host, port }) => `nats://${host}:${port}`).join(','),
   }
   return { all: [database, ...servers], env }
