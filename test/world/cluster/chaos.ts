@@ -41,7 +41,10 @@ export interface Fault {
   toMs: number
 }
 
-/** Each kind for each victim in random order, then again in another, until the time is over. Resolves when all of it is undone. */
+/**
+ * A node's death first; then each kind for each victim in random order, and again in another, until the time is over. Resolves when
+ * all of it is undone.
+ */
 export async function runChaos(options: ChaosOptions, onFault: (fault: Fault) => void): Promise<Fault[]> {
   const { nodes, servers, seconds, everyMs, awayMs, seed } = options
   const random = seeded(seed)
@@ -49,7 +52,7 @@ export async function runChaos(options: ChaosOptions, onFault: (fault: Fault) =>
   const begun = performance.now()
   const endMs = begun + seconds * 1_000
   const restartsAt = [begun + (seconds * 1_000) / 3, begun + (seconds * 2_000) / 3]
-  let left: (() => Promise<Fault>)[] = []
+  let left = nodes.slice(0, 1).flatMap((victim) => faultsOf(victim, awayMs).slice(0, 1))
   while (performance.now() + everyMs <= endMs) {
     const fromMs = performance.now()
     if (left.length === 0) left = [...nodes, ...servers].flatMap((victim) => faultsOf(victim, awayMs))
