@@ -254,11 +254,13 @@ export class LaneSet {
     const epoch = this.#options.ownership.owned(pipeId)
     const known = this.#pipes.get(pipeId) ?? new Map<string, Lane>()
     const wanted = new Map((pipe?.lanes ?? []).map((spec) => [spec.destinationId, spec]))
+    // Lost and gained again before the loss was seen to: these lanes can save nothing any more.
+    const isOurs = epoch !== null && (this.#epochs.get(pipeId) ?? epoch) === epoch
     for (const [destinationId, lane] of known) {
       const spec = wanted.get(destinationId)
-      if (epoch !== null && spec !== undefined && spec.type === lane.spec.type) continue
+      if (isOurs && spec !== undefined && spec.type === lane.spec.type) continue
       this.#forget(lane)
-      if (epoch === null) await lane.handOver()
+      if (!isOurs) await lane.handOver()
       else await lane.remove()
     }
     if (pipe === null || epoch === null) {

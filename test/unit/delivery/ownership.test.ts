@@ -216,3 +216,17 @@ t.test('a pipe of which one lane is lost is not reported: its smallest cursor is
   t.notOk(reported(world).includes(world.pipeId))
   await world.close()
 })
+
+t.test('a pipe that is lost and gained again before its lanes were told has new lanes', async (t) => {
+  const { world, owner } = await openOwned(1)
+  const { id, destination } = await world.addLane()
+  const before = world.lanes.lane(id)
+  owner.gain(world.pipeId, 3)
+  await until('another lane runs', () => ![before, undefined].includes(world.lanes.lane(id)))
+  world.send(2)
+  await until('delivered', () => destination.stored.length === 2)
+  await until('saved', async () => (await world.saved(id)).cursorSeq === 2)
+  t.equal((await world.saved(id)).ownerEpoch, 3)
+  t.strictSame(world.fatal, [])
+  await world.close()
+})
