@@ -1,11 +1,14 @@
 /**
- * Epochs: the timelines of a data directory. The first begins when it is made, another with every restore from a backup.
+ * Epochs: the timelines of a data directory. The first begins when it is made, another with every restore from a backup and with
+ * every move into a cluster or out of one.
  * What was accepted after the backup is not in the restored buffer, but receivers have seen it; so a new epoch begins its
  * sequence numbers far above every one that can have been given out. No seq ever stands for two messages, and so no
  * batch identity and no object key does.
  *
  *   epoch 1   1 ──────────────▶ after_seq 900 ┄┄┄ lost with the restore ┄┄┄▶ 950
  *   epoch 2                              first_seq 1763765000000000 ──────▶
+ *
+ * What is moved gets new numbers, all of it: of the epoch before nothing is left, and its `after_seq` is 0.
  */
 export interface Epoch {
   epoch: number
@@ -32,6 +35,11 @@ export function nextEpoch(epochs: readonly Epoch[], headSeq: number, nowMs: numb
   }
 }
 
+/** Of a data directory that is moved: no seq of the epochs before it stands for anything any more. */
+export function movedEpoch(epochs: readonly Epoch[], headSeq: number, nowMs: number): Epoch {
+  return { ...nextEpoch(epochs, headSeq, nowMs), after_seq: 0 }
+}
+
 export function current(epochs: readonly Epoch[]): Epoch {
   return epochs.at(-1) ?? firstEpochs[0]!
 }
@@ -47,5 +55,6 @@ export function timelineOf(dataDirId: string, epochs: readonly Epoch[]): string 
  * epoch's first belongs to nobody: it is the cursor with which one goes on.
  */
 export function epochAfterLost(epochs: readonly Epoch[], seq: number): Epoch | null {
-  return epochs.find(({ after_seq, first_seq }) => seq > after_seq && seq < first_seq - 1) ?? null
+  // The last one: what an earlier epoch kept, a later one may have lost.
+  return epochs.findLast(({ after_seq, first_seq }) => seq > after_seq && seq < first_seq - 1) ?? null
 }
