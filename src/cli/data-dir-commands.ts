@@ -7,6 +7,7 @@ import { bytes, counted } from '../quantities.ts'
 import { addSettingFlags } from './daemon-commands.ts'
 import { daemonSettings } from './daemon-settings.ts'
 import { define, formats, group } from './define.ts'
+import { addMigrateCommand } from './migrate.ts'
 import { print } from './output.ts'
 import { addRepairCommand } from './repair.ts'
 import { confirm, say } from './terminal.ts'
@@ -16,6 +17,7 @@ export function addDataDirCommands(program: Command): void {
   addDoctorCommand(program)
   addVerifyCommand(program)
   addRepairCommand(program)
+  addMigrateCommand(program)
   addBackupCommands(program)
   addSecretsCommands(program)
 }

@@ -32,6 +32,7 @@ import { laneSource } from './lane-specs.ts'
 import { laneStore } from './lane-store.ts'
 import { limits } from './limits.ts'
 import { migrate } from './migrations.ts'
+import { requireNotMoved } from './move/state.ts'
 import { origins } from './origins.ts'
 import { overview } from './overview.ts'
 import { parked } from './parked.ts'
@@ -75,15 +76,12 @@ export async function openMetadata(
     isShared = spec.kind === 'postgresql',
   }: MetadataOptions = {},
 ): Promise<Metadata> {
-  const opened = await openDatabase(spec)
-  const { db } = opened
   const sealer = createSealer(Buffer.from(sealingKey))
-  try {
-    await prepare(opened, sealer, now(), onNoSpace)
-  } catch (error) {
-    await db.destroy()
-    throw opened.openingError(error)
-  }
+  const opened = await opening(spec, async (found) => {
+    await prepare(found, sealer, now(), onNoSpace)
+    await requireNotMoved(found.db, found.label)
+  })
+  const { db } = opened
   let closing: Promise<void> | undefined
   const clock = databaseClock(spec.kind, now)
   const listen: ListenForNotifications = (onNotified) =>
@@ -131,6 +129,30 @@ export async function openMetadata(
     }
   }
   return as(aCommand)
+}
+
+/** The database alone, its tables up to date and the sealing key its own, also one that is moved. Throws as `openMetadata`. */
+export async function openPrepared(spec: MetadataSpec, sealingKey: Uint8Array): Promise<OpenedDatabase> {
+  const sealer = createSealer(Buffer.from(sealingKey))
+  return await opening(spec, (opened) =>
+    prepare(opened, sealer, Date.now(), (error) => {
+      throw error
+    }),
+  )
+}
+
+async function opening(
+  spec: MetadataSpec,
+  work: (opened: OpenedDatabase) => Promise<void>,
+): Promise<OpenedDatabase> {
+  const opened = await openDatabase(spec)
+  try {
+    await work(opened)
+    return opened
+  } catch (error) {
+    await opened.db.destroy()
+    throw opened.openingError(error)
+  }
 }
 
 async function openDatabase(spec: MetadataSpec): Promise<OpenedDatabase> {

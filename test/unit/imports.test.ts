@@ -164,6 +164,7 @@ const composing: Record<string, string[] | 'everything'> = {
   'cli/nodes.ts': ['data-dir/nodes.ts'],
   'cli/verify.ts': ['data-dir'],
   'cli/repair.ts': ['data-dir'],
+  'cli/migrate.ts': ['data-dir'],
   'cli/keys.ts': ['data-dir/keys.ts'],
   'cli/users.ts': ['data-dir/users.ts'],
   'cli/failure.ts': ['data-dir/errors.ts'],

@@ -1,0 +1,149 @@
+/**
+ * Writes messages that were accepted elsewhere, for a move into a cluster that nobody else writes to. Frames carry the sequence that
+ * the stream must have before them: the server takes a frame only right behind the one before it. So many may be under way at
+ * once, and whatever happens to one of them, what is stored is the beginning of what was put, in order and once.
+ */
+import { type JetStreamClient, jetstream, jetstreamManager } from '@nats-io/jetstream'
+import { connectNats } from '../../nats/connect.ts'
+import { BufferUnavailableError, type NewMessage } from '../buffer.ts'
+import { appendToFrame, framedBytes, type OpenFrame, openFrame } from '../frame.ts'
+import {
+  encodeHead,
+  type FrameHead,
+  frameHeadBytes,
+  frameSubject,
+  keySubject,
+  messagesPerFrame,
+  streamName,
+} from './frames.ts'
+import type { JetStreamSpec } from './spec.ts'
+
+type NatsConnection = Awaited<ReturnType<typeof connectNats>>
+
+const publishTimeoutMs = 10_000
+/** Enough for round trips of a few ms. */
+const mostFramesUnderWay = 64
+const mostBytesUnderWay = 32 * 1024 * 1024
+
+/** The stream must be there. Throws ConfigError, BufferUnavailableError. */
+export async function openFrameImport(spec: JetStreamSpec): Promise<FrameImport> {
+  const connection = await connectNats(spec.nats)
+  try {
+    const manager = await jetstreamManager(connection, { timeout: publishTimeoutMs })
+    const { state } = await manager.streams.info(streamName(spec.cluster))
+    return new FrameImport(connection, spec.cluster, state.last_seq)
+  } catch (error) {
+    await connection.close()
+    throw unavailable(error)
+  }
+}
+
+export class FrameImport {
+  readonly #connection: NatsConnection
+  readonly #stream: JetStreamClient
+  readonly #cluster: string
+  readonly #mostBytes: number
+  readonly #underWay = new Set<Promise<void>>()
+  #bytesUnderWay = 0
+  /** Of the frame published last. */
+  #lastSeq: number
+  #failure: BufferUnavailableError | null = null
+
+  constructor(connection: NatsConnection, cluster: string, lastSeq: number) {
+    this.#connection = connection
+    this.#stream = jetstream(connection, { timeout: publishTimeoutMs })
+    this.#cluster = cluster
+    this.#lastSeq = lastSeq
+    this.#mostBytes = (connection.info?.max_payload ?? 0) - frameHeadBytes
+  }
+
+  /** Messages of one pipe, in order. Resolves when there is room for more. Rejects when any frame was not stored. */
+  async put(messages: readonly NewMessage[]): Promise<void> {
+    for (const frame of framesOf(messages, this.#mostBytes)) {
+      while (this.#underWay.size >= mostFramesUnderWay || this.#bytesUnderWay > mostBytesUnderWay) {
+        await Promise.race(this.#underWay)
+      }
+      this.#throwFailure()
+      this.#publish(frame)
+    }
+  }
+
+  /** Resolves when everything that was put is stored. */
+  async flush(): Promise<void> {
+    await Promise.all(this.#underWay)
+    this.#throwFailure()
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(this.#underWay)
+    await this.#connection.close()
+  }
+
+  #publish(messages: readonly NewMessage[]): void {
+    const first = messages[0]!
+    const frame = openFrame(messages.reduce((sum, message) => sum + framedBytes(message), 0))
+    for (const message of messages) appendToFrame(frame, message)
+    const { pipeId, idempotency } = first
+    const subject =
+      idempotency === undefined
+        ? frameSubject(this.#cluster, pipeId)
+        : keySubject(this.#cluster, pipeId, idempotency.key)
+    const sent = this.#send(subject, frame, headOf(messages), this.#lastSeq).finally(() => {
+      this.#underWay.delete(sent)
+      this.#bytesUnderWay -= frame.length
+    })
+    this.#lastSeq += 1
+    this.#bytesUnderWay += frame.length
+    this.#underWay.add(sent)
+  }
+
+  async #send(subject: string, frame: OpenFrame, head: FrameHead, lastSequence: number): Promise<void> {
+    const options = { headers: encodeHead(head), expect: { lastSequence } }
+    try {
+      await this.#stream.publish(subject, frame.buffer.subarray(0, frame.length), options)
+    } catch (error) {
+      // The first one says why; those behind it only that it is missing.
+      this.#failure ??= unavailable(error)
+    }
+  }
+
+  #throwFailure(): void {
+    if (this.#failure !== null) throw this.#failure
+  }
+}
+
+/** A message with a key is a frame of its own. */
+function* framesOf(messages: readonly NewMessage[], mostBytes: number): Generator<NewMessage[]> {
+  let frame: NewMessage[] = []
+  let bytes = 0
+  for (const message of messages) {
+    const size = framedBytes(message)
+    const isKeyed = message.idempotency !== undefined
+    const isFull = frame.length === messagesPerFrame || bytes + size > mostBytes
+    if (frame.length > 0 && (isKeyed || isFull || frame[0]!.idempotency !== undefined)) {
+      yield frame
+      frame = []
+      bytes = 0
+    }
+    frame.push(message)
+    bytes += size
+  }
+  if (frame.length > 0) yield frame
+}
+
+function headOf(messages: readonly NewMessage[]): FrameHead {
+  const times = messages.map(({ receivedMs }) => receivedMs)
+  return {
+    workspaceId: messages[0]!.workspaceId ?? '',
+    messages: messages.length,
+    records: messages.reduce((sum, { recordCount }) => sum + recordCount, 0),
+    bytes: messages.reduce((sum, { body }) => sum + body.length, 0),
+    firstMs: times.at(0) ?? 0,
+    lastMs: times.at(-1) ?? 0,
+  }
+}
+
+function unavailable(error: unknown): BufferUnavailableError {
+  const said = error instanceof Error ? error.message : String(error)
+  return new BufferUnavailableError('write_failed', `JetStream does not take frames: ${said}`)
+}

@@ -1,0 +1,30 @@
+/** The idempotency keys of a pipe's messages, by the stream's own seq: for a move out of a cluster that is stopped. */
+import { jetstream } from '@nats-io/jetstream'
+import { connectNats } from '../../nats/connect.ts'
+import type { Idempotency } from '../buffer.ts'
+import { decodeFrame, decodeHead, keyedSubjects, seqOf, streamName } from './frames.ts'
+import type { JetStreamSpec } from './spec.ts'
+
+export async function usedKeysOf(spec: JetStreamSpec, pipeId: string): Promise<Map<number, Idempotency>> {
+  const keys = new Map<number, Idempotency>()
+  const connection = await connectNats(spec.nats)
+  try {
+    const consumer = await jetstream(connection).consumers.get(streamName(spec.cluster), {
+      filter_subjects: keyedSubjects(spec.cluster, pipeId),
+    })
+    const { num_pending: pending } = await consumer.info()
+    if (pending === 0) return keys
+    let left = pending
+    for await (const frame of await consumer.consume({ max_messages: 256 })) {
+      const [message] = decodeFrame(frame.data, decodeHead(frame.headers).messages)
+      if (message?.idempotencyKey != null && message.bodyHash !== null) {
+        keys.set(seqOf(frame.seq, 0), { key: message.idempotencyKey, bodyHash: message.bodyHash })
+      }
+      left -= 1
+      if (left === 0) break
+    }
+    return keys
+  } finally {
+    await connection.close()
+  }
+}

@@ -1,0 +1,45 @@
+/** What a move needs of a buffer besides its ports: the keys that its messages came with, and a way in for many messages. */
+import type { Idempotency, NewMessage, OpenBuffer } from './buffer.ts'
+import { seqBaseOf } from './offset.ts'
+import type { BufferSpec } from './open.ts'
+import { usedKeysOf } from './segments/used-keys.ts'
+
+export interface MessageSink {
+  /**
+   * Takes messages of one pipe, which may be written later. Rejects with BufferUnavailableError when they, or earlier ones, could
+   * not be written; some of them may be there all the same.
+   */
+  put(messages: readonly NewMessage[]): Promise<void>
+  /** Resolves when everything is durable. */
+  flush(): Promise<void>
+  close(): Promise<void>
+}
+
+/** `buffer`: opened from the same spec. Nobody else may write to it. Rejects with BufferUnavailableError. */
+export async function openMessageSink(spec: BufferSpec, buffer: OpenBuffer): Promise<MessageSink> {
+  if (spec.kind === 'segments') return appenderSink(buffer)
+  const { openFrameImport } = await import('./jetstream/frame-import.ts')
+  return await openFrameImport(spec)
+}
+
+/** The idempotency keys of a pipe's messages, by seq. */
+export async function keysOfPipe(
+  spec: BufferSpec,
+  pipeId: string,
+): Promise<ReadonlyMap<number, Idempotency>> {
+  if (spec.kind === 'segments') return usedKeysOf(spec.dir, pipeId)
+  const { usedKeysOf: keysInStream } = await import('./jetstream/used-keys.ts')
+  const base = seqBaseOf(spec)
+  return new Map([...(await keysInStream(spec, pipeId))].map(([seq, key]) => [seq + base, key]))
+}
+
+/** Its writer commits frames in the order they come. */
+function appenderSink({ appender }: OpenBuffer): MessageSink {
+  return {
+    async put(messages) {
+      await Promise.all(messages.map((message) => appender.append(message)))
+    },
+    async flush() {},
+    async close() {},
+  }
+}
