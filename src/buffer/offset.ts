@@ -24,11 +24,9 @@ export function seqBaseOf({ nextSeqAtLeast = 1 }: KnownBuffer): number {
   return nextSeqAtLeast - 1
 }
 
-/** What the buffer itself is opened with. */
+/** What the buffer itself is opened with: it compares what is known with its own numbers. */
 export function withoutBase<Spec extends KnownBuffer>(spec: Spec): Spec {
-  const base = seqBaseOf(spec)
-  if (base === 0) return spec
-  return { ...spec, knownSeq: inner(base, spec.knownSeq ?? 0), nextSeqAtLeast: 1 }
+  return { ...spec, knownSeq: inner(seqBaseOf(spec), spec.knownSeq ?? 0) }
 }
 
 export function offsetReader(reader: BufferReader, base: number): BufferReader {

@@ -7,6 +7,7 @@ import type { Logger, LogSettings } from '../log.ts'
 import type { Appender, AppenderPort, BufferFeed, BufferReader, MessageLookup, OpenBuffer } from './buffer.ts'
 import type { ToAppendingThread } from './jetstream/protocol.ts'
 import type { JetStreamSpec } from './jetstream/spec.ts'
+import { offsetAppender, offsetBuffer, seqBaseOf, withoutBase } from './offset.ts'
 import { giveUpBallastWhenFull, leaveBallast } from './segments/disk-guard.ts'
 import { openSegmentFeed } from './segments/feed.ts'
 import { MessageSearch } from './segments/message-search.ts'
@@ -39,7 +40,7 @@ export async function openBuffer(spec: BufferSpec, deps: BufferWriterDeps): Prom
   if (spec.kind === 'segments') return await openSegmentBuffer(spec, deps)
   // Whoever is alone loads nothing of it.
   const { openJetStreamBuffer } = await import('./jetstream/open-buffer.ts')
-  return await openJetStreamBuffer(spec, deps)
+  return offsetBuffer(await openJetStreamBuffer(withoutBase(spec), deps), seqBaseOf(spec))
 }
 
 /** In the thread that the port of `OpenBuffer.shareAppender` was transferred to. */
@@ -48,7 +49,7 @@ export async function openPortAppender(port: AppenderPort): Promise<Appender> {
   const first: ToAppendingThread | { kind: 'segments' } | undefined = receiveMessageOnPort(port)?.message
   if (first?.kind !== 'jetstream') return writerClient.openPortAppender(port)
   const { openJetStreamPortAppender } = await import('./jetstream/port-appender.ts')
-  return await openJetStreamPortAppender(port, first)
+  return offsetAppender(await openJetStreamPortAppender(port, first), seqBaseOf(first.spec))
 }
 
 /** For reading, in any thread, once it has been opened for writing. */

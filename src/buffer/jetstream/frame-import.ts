@@ -5,6 +5,7 @@
  */
 import { type JetStreamClient, jetstream, jetstreamManager } from '@nats-io/jetstream'
 import { connectNats } from '../../nats/connect.ts'
+import type { NatsConnection } from '../../nats/headers.ts'
 import { BufferUnavailableError, type NewMessage } from '../buffer.ts'
 import { appendToFrame, framedBytes, type OpenFrame, openFrame } from '../frame.ts'
 import {
@@ -17,8 +18,6 @@ import {
   streamName,
 } from './frames.ts'
 import type { JetStreamSpec } from './spec.ts'
-
-type NatsConnection = Awaited<ReturnType<typeof connectNats>>
 
 const publishTimeoutMs = 10_000
 /** Enough for round trips of a few ms. */

@@ -242,13 +242,17 @@ async function moveContents(move: Move, { onProgress, log }: MoveOptions): Promi
     }
   }
   const mapOf = (pipeId: string) => maps.get(pipeId) ?? new SeqMap([])
+  const marks = new Map((await source.store.usageMarks()).map((row) => [row.pipe_id, row]))
   const [before, after] = [await from.buffer.appended(), await into.buffer.appended()]
   openLog(log, 'migrate').debug({ pipes: pipes.length, missing }, 'migrate.compared')
   await source.store.copyTo(target.store, moving, {
     lane: (row) => lanes.get(row.destination_id)?.(row) ?? row,
     history: (row, pipeId) => translatedRun(row, mapOf(pipeId)),
     parked: (row, pipeId) => translatedParked(row, mapOf(pipeId)),
-    usageMark: (row) => translatedMark(row, before.get(row.pipe_id), after.get(row.pipe_id)),
+    usageMarks: pipes.map(({ pipeId }) => ({
+      pipe_id: pipeId,
+      ...markOf(marks.get(pipeId), before.get(pipeId), after.get(pipeId)),
+    })),
   })
   return missing
 }
@@ -297,11 +301,15 @@ async function droppedBefore(
 }
 
 /** What was accepted and is in no hour yet stays so. */
-function translatedMark<Row extends Backlog>(row: Row, before?: Backlog, after?: Backlog): Row {
-  const moved = (name: keyof Backlog) =>
-    Math.max(0, (after?.[name] ?? 0) - Math.max(0, (before?.[name] ?? Number(row[name])) - Number(row[name])))
-  return { ...row, messages: moved('messages'), records: moved('records'), bytes: moved('bytes') }
+function markOf(counted: Backlog | undefined, before = nothing, after = nothing): Backlog {
+  const of = (name: keyof Backlog) => {
+    const missed = counted === undefined ? 0 : Math.max(0, before[name] - Number(counted[name]))
+    return Math.max(0, after[name] - missed)
+  }
+  return { messages: of('messages'), records: of('records'), bytes: of('bytes') }
 }
+
+const nothing: Backlog = { messages: 0, records: 0, bytes: 0 }
 
 async function finish(
   source: MoveSide,

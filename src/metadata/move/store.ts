@@ -46,7 +46,8 @@ export interface RowRules {
   lane(row: LaneRow, pipeId: string): LaneRow
   history(row: LaneHistoryRow, pipeId: string): LaneHistoryRow | null
   parked(row: ParkedRow, pipeId: string): ParkedRow
-  usageMark(row: UsageMarkRow): UsageMarkRow
+  /** Of every pipe. */
+  usageMarks: readonly UsageMarkRow[]
 }
 
 const pageRows = 500
@@ -148,6 +149,7 @@ export class MoveStore {
     const pipes = await this.#pipesOfDestinations()
     await inWriteTransaction(target.#db, async (trx) => {
       for (const table of copiedTables) await copyTable(this.#db, trx, table, rowRule(table, rules, pipes))
+      for (const mark of rules.usageMarks) await insertRows(trx, 'usage_marks', [mark])
       await setIdentity(trx, moving.dataDirId, moving.epochs)
       await deleteSetting(trx, moveSettings.moving)
     })
@@ -157,6 +159,11 @@ export class MoveStore {
     const { db, leases } = this.#opened
     if (leases !== db) await leases.destroy()
     await db.destroy()
+  }
+
+  /** How much of each pipe the usage has counted. */
+  async usageMarks(): Promise<UsageMarkRow[]> {
+    return await this.#db.selectFrom('usage_marks').selectAll().execute()
   }
 
   async #lane(row: LaneRow): Promise<MovedLane> {
@@ -210,8 +217,6 @@ function rowRule(
         rules.history(row as unknown as LaneHistoryRow, pipeOf(row as unknown as LaneHistoryRow))
     case 'parked':
       return (row) => rules.parked(row as unknown as ParkedRow, pipeOf(row as unknown as ParkedRow))
-    case 'usage_marks':
-      return (row) => rules.usageMark(row as unknown as UsageMarkRow)
     default:
       return (row) => row
   }

@@ -27,7 +27,6 @@ export const copiedTables: readonly CopiedTable[] = [
   { name: 'parked_bodies', key: ['parked_id'], page: 8 },
   { name: 'parked_sums', key: ['destination_id'] },
   { name: 'usage_hours', key: ['pipe_id', 'hour_ms'] },
-  { name: 'usage_marks', key: ['pipe_id'] },
   { name: 'audit_log', key: ['workspace_id', 'audit_id'] },
   { name: 'alert_settings', key: ['workspace_id'] },
   { name: 'alert_marks', key: ['workspace_id', 'subject', 'event'] },
@@ -35,10 +34,11 @@ export const copiedTables: readonly CopiedTable[] = [
 ]
 
 /**
- * Sessions and links end with a move: people sign in again. Of a deleted pipe nothing is copied, so nothing is to be forgotten. The
+ * How much of a pipe the usage has counted is said of the target's own totals. Sessions and links end with a move: people sign in again. Of a deleted pipe nothing is copied, so nothing is to be forgotten. The
  * settings and the format are the database's own; the identity is set by itself. What nodes share is of the nodes.
  */
 export const ownTables: readonly (keyof Tables)[] = [
-  ...(['sessions', 'setup_tokens', 'deleted_pipes', 'metadata_settings', 'metadata_migrations'] as const),
+  ...(['usage_marks', 'sessions', 'setup_tokens', 'deleted_pipes'] as const),
+  ...(['metadata_settings', 'metadata_migrations'] as const),
   ...(['cluster_nodes', 'cluster_workers', 'cluster_duties', 'pipe_owners', 'changes'] as const),
 ]
