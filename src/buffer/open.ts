@@ -7,7 +7,15 @@ import type { Logger, LogSettings } from '../log.ts'
 import type { Appender, AppenderPort, BufferFeed, BufferReader, MessageLookup, OpenBuffer } from './buffer.ts'
 import type { ToAppendingThread } from './jetstream/protocol.ts'
 import type { JetStreamSpec } from './jetstream/spec.ts'
-import { offsetAppender, offsetBuffer, seqBaseOf, withoutBase } from './offset.ts'
+import {
+  offsetAppender,
+  offsetBuffer,
+  offsetFeed,
+  offsetLookup,
+  offsetReader,
+  seqBaseOf,
+  withoutBase,
+} from './offset.ts'
 import { giveUpBallastWhenFull, leaveBallast } from './segments/disk-guard.ts'
 import { openSegmentFeed } from './segments/feed.ts'
 import { MessageSearch } from './segments/message-search.ts'
@@ -60,14 +68,14 @@ export async function openBufferReader(
 ): Promise<BufferReader> {
   if (spec.kind === 'segments') return openSegmentReader(spec, log)
   const { openJetStreamReader } = await import('./jetstream/reader.ts')
-  return await openJetStreamReader(spec, log, options)
+  return offsetReader(await openJetStreamReader(withoutBase(spec), log, options), seqBaseOf(spec))
 }
 
 /** In any thread, once it has been opened for writing. */
 export async function openMessageLookup(spec: BufferSpec): Promise<MessageLookup> {
   if (spec.kind === 'segments') return new MessageSearch(spec.dir)
   const { openJetStreamLookup } = await import('./jetstream/lookup.ts')
-  return await openJetStreamLookup(spec)
+  return offsetLookup(await openJetStreamLookup(withoutBase(spec)), seqBaseOf(spec))
 }
 
 /** What a feed needs to keep the buffer within its limits. */
@@ -80,9 +88,13 @@ export interface BufferKeeperDeps {
 export async function openBufferFeed(spec: BufferSpec, keeper?: BufferKeeperDeps): Promise<BufferFeed> {
   if (spec.kind === 'segments') return openSegmentFeed(spec)
   const { openJetStreamFeed } = await import('./jetstream/feed.ts')
-  if (keeper === undefined) return await openJetStreamFeed(spec)
+  const base = seqBaseOf(spec)
+  const own = withoutBase(spec)
+  if (keeper === undefined) return offsetFeed(await openJetStreamFeed(own), base)
   const { openRetentionKeeper } = await import('./jetstream/retention.ts')
-  return await openJetStreamFeed(spec, await openRetentionKeeper(spec, keeper.reader, keeper.log))
+  // What it reads with is the reader that this file opened: its base is taken off again.
+  const reader = offsetReader(keeper.reader, -base)
+  return offsetFeed(await openJetStreamFeed(own, await openRetentionKeeper(own, reader, keeper.log)), base)
 }
 
 /** Before anything else of the data directory is opened: on a full disk, makes the room that opening needs. */
