@@ -71,6 +71,7 @@ export function offsetLookup(lookup: MessageLookup, base: number): MessageLookup
       const listing = { beforeSeq: inner(base, beforeSeq), afterSeq: inner(base, afterSeq), limit }
       return (await lookup.list(pipeId, listing)).map((one) => seqOut(one, base))
     },
+    close: () => lookup.close(),
   }
 }
 

@@ -79,6 +79,8 @@ secrets of destinations cannot be opened without it.`,
     },
     action: async ([file], options) => {
       const settings = daemonSettings(options)
+      const { requireSingleMachine } = await import('../data-dir/single-machine.ts')
+      requireSingleMachine('backup', settings)
       const own = path.join(settings.data_dir, 'sealing.key')
       const keyFile = options.includeKey === true ? (settings['secrets.key_file'] ?? own) : null
       if (keyFile !== null && !existsSync(keyFile)) {
@@ -108,7 +110,10 @@ destination is blocked, so that you can look first; \`pipectl destinations unblo
       command.option('--paused', 'block every destination: nothing is delivered until you unblock it')
     },
     action: async ([file], options) => {
-      const { data_dir: dataDir } = daemonSettings(options)
+      const settings = daemonSettings(options)
+      const { requireSingleMachine } = await import('../data-dir/single-machine.ts')
+      requireSingleMachine('restore', settings)
+      const { data_dir: dataDir } = settings
       const { restoreBackup } = await import('../data-dir/restore.ts')
       const restored = await restoreBackup(file!, dataDir, { paused: options.paused === true })
       say(`Restored ${counted(restored.files, 'file')} to ${dataDir}.`)

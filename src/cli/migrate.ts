@@ -16,6 +16,7 @@ interface MigrateOptions {
   fromCluster?: boolean
   undo?: boolean
   dryRun?: boolean
+  allowRepeats?: boolean
 }
 
 export function addMigrateCommand(program: Command): void {
@@ -38,6 +39,10 @@ they may carry passwords. See docs/migrate.md.`,
       command.option('--to-cluster', 'from the data directory into the cluster')
       command.option('--from-cluster', 'from the cluster into a data directory that is empty')
       command.option('--dry-run', 'count what there is to move and estimate the time; change nothing')
+      command.option(
+        '--allow-repeats',
+        'move although a batch is under way to a destination with exactly_once: it may be stored twice',
+      )
       command.option('--undo', 'what was moved away may be served again from where it was')
     },
     action: async (_, options) => {
@@ -69,6 +74,7 @@ they may carry passwords. See docs/migrate.md.`,
           onProgress: (done, total) => progress.update(done, total),
           log: moveLog,
           now: Date.now,
+          allowRepeats: options.allowRepeats === true,
         }).finally(() => progress.end())
         await print(reportView({ ...places, report }), options.output)
         say(nextStep(direction))

@@ -33,7 +33,10 @@ is not touched. The daemon does the same by itself: stop it to look first. With 
       command.option('--json', 'the same as -o json')
     },
     action: async (_, options) => {
-      const { data_dir: dataDir } = daemonSettings(options)
+      const settings = daemonSettings(options)
+      const { requireSingleMachine } = await import('../data-dir/single-machine.ts')
+      requireSingleMachine('repair', settings)
+      const { data_dir: dataDir } = settings
       const { holdDataDir, planRepair, repairDataDir } = await import('../data-dir/repair.ts')
       const { requireDataDir, verifyDataDir } = await import('../data-dir/verify.ts')
       requireDataDir(dataDir)

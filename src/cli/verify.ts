@@ -23,7 +23,10 @@ its user; the daemon may run meanwhile. Exit code 0: all is as it was written; 1
       command.option('--json', 'the same as -o json')
     },
     action: async (_, options) => {
-      const { data_dir: dataDir } = daemonSettings(options)
+      const settings = daemonSettings(options)
+      const { requireSingleMachine } = await import('../data-dir/single-machine.ts')
+      requireSingleMachine('verify', settings)
+      const { data_dir: dataDir } = settings
       const { verifyDataDir } = await import('../data-dir/verify.ts')
       const progress = openByteProgress()
       const { report } = await verifyDataDir(dataDir, ({ doneBytes, totalBytes }) =>

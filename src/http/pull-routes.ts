@@ -79,7 +79,7 @@ async function pull(options: PullRoutesOptions, request: ApiRequest): Promise<Ap
 function cursorExpired({ earliestSeq, reason }: Extract<PullResult, { kind: 'cursor_expired' }>): ApiError {
   const details = { earliest_seq: earliestSeq, reason }
   if (reason === 'retention') return new ApiError('cursor_expired', { details })
-  const message = `A backup was restored: what followed it is lost. Go on with after_seq=${earliestSeq - 1}.`
+  const message = `The sequence numbers have changed since: a backup was restored, or the data moved to another place. Go on with after_seq=${earliestSeq - 1}.`
   return new ApiError('cursor_expired', { message, details })
 }
 

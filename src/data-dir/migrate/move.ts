@@ -62,6 +62,8 @@ export interface MoveOptions {
   onProgress(doneBytes: number, totalBytes: number): void
   log: LogSettings
   now(): number
+  /** Whether a batch under way may be stored twice although its destination has `exactly_once`. */
+  allowRepeats: boolean
 }
 
 /** Changes nothing. Throws DataDirError when it cannot be moved. */
@@ -77,6 +79,7 @@ export async function planMove(source: MoveSide, options: Pick<MoveOptions, 'log
 /** Throws DataDirError, ConfigError, StorageUnavailableError, BufferUnavailableError: run again, it goes on. */
 export async function moveAll(source: MoveSide, target: MoveSide, options: MoveOptions): Promise<MoveReport> {
   await requireUnmoved(source)
+  if (!options.allowRepeats) await requireNothingExactUnderWay(source)
   const from = await openSide(await currentSpec(source), options.log)
   try {
     const plan = await countAll(source.store, from)
@@ -114,6 +117,7 @@ async function openSide(spec: BufferSpec, log: LogSettings): Promise<OpenSide> {
   return {
     ...{ spec, buffer, reader, lookup },
     async close() {
+      await lookup.close()
       await reader.close()
       await buffer.close()
     },
@@ -144,6 +148,17 @@ async function requireUnmoved({ store, place }: MoveSide): Promise<void> {
     'conflict',
     `what ${place} held was moved to ${moved.place} on ${new Date(moved.movedMs).toISOString()}`,
     'serve from there; to go back to what was here then, `pipectl migrate --undo`',
+  )
+}
+
+/** How far such a lane has come stands in its table, in the numbers of the source. */
+async function requireNothingExactUnderWay({ store }: MoveSide): Promise<void> {
+  const names = await store.exactlyOnceUnderWay()
+  if (names.length === 0) return
+  throw new DataDirError(
+    'conflict',
+    `a batch is under way to destinations with exactly_once, and might be stored twice after the move: ${names.join(', ')}; nothing was changed`,
+    'serve from here until it is delivered, and stop in order; or give --allow-repeats',
   )
 }
 

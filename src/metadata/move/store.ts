@@ -161,6 +161,24 @@ export class MoveStore {
     await db.destroy()
   }
 
+  /** Destinations with `exactly_once` that have a batch under way: `pipe/name`. */
+  async exactlyOnceUnderWay(): Promise<string[]> {
+    const rows = await this.#db
+      .selectFrom('lanes')
+      .innerJoin('destinations', 'destinations.destination_id', 'lanes.destination_id')
+      .innerJoin('pipes', 'pipes.pipe_id', 'destinations.pipe_id')
+      .select(['pipe_name', 'destination_name', 'destination_config'])
+      .where('batch_first_seq', 'is not', null)
+      .orderBy('pipe_name')
+      .orderBy('destination_name')
+      .execute()
+    return rows
+      .filter(
+        (row) => (JSON.parse(row.destination_config) as { exactly_once?: unknown }).exactly_once === true,
+      )
+      .map((row) => `${row.pipe_name}/${row.destination_name}`)
+  }
+
   /** How much of each pipe the usage has counted. */
   async usageMarks(): Promise<UsageMarkRow[]> {
     return await this.#db.selectFrom('usage_marks').selectAll().execute()

@@ -51,6 +51,7 @@ t.test('there is every command that people were promised', async (t) => {
       'doctor',
       'verify',
       'repair',
+      'migrate',
       'backup',
       'restore',
     ],

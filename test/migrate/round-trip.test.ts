@@ -1,0 +1,78 @@
+/** A data directory moved into a cluster and out again: every pending message in order, and everything else as it was. */
+import path from 'node:path'
+import t from 'tap'
+import { everything, pullAll, startFilled, startMoved, startMoveTargets } from '../support/moving.ts'
+import { until } from '../support/until.ts'
+
+const messages = 300
+
+t.test('single machine, cluster, single machine', async (t) => {
+  const targets = await startMoveTargets()
+  const filled = await startFilled(messages)
+  const { daemon, sink, pull, pipes, parking, stuck } = filled
+  t.teardown(async () => {
+    await daemon.close()
+    await targets.stop()
+    await sink.stop()
+  })
+  await until('a record is parked and a range is stuck', async () => {
+    const lane = await daemon.lane(pipes[1]!, stuck)
+    return sink.deliveries.some((one) => one.path === '/stuck') && Number(lane.attempts ?? 1) > 0
+  })
+  await until('the shop has all', async () => {
+    return Number((await daemon.lane(pipes[0]!, parking)).delivered_records) === messages - 1
+  })
+  const before = await everything(daemon, filled)
+  t.equal(await daemon.stop(), 0)
+  const keyFile = path.join(daemon.dataDir, 'sealing.key')
+
+  const dry = await targets.migrate(['--to-cluster', '--dry-run'], daemon.dataDir)
+  t.equal(dry.code, 0, dry.stderr)
+  t.match(JSON.parse(dry.stdout), { is_dry_run: true, pipes: 2, lanes: 3, parked: 1, messages: 2 * messages })
+
+  const into = await targets.migrate(['--to-cluster'], daemon.dataDir)
+  t.equal(into.code, 0, into.stderr)
+  t.match(JSON.parse(into.stdout), { is_dry_run: false, messages: 2 * messages, missing_messages: 0 })
+  t.notMatch(into.stdout + into.stderr, targets.postgres.password)
+
+  t.test('nobody serves from the old place any more, until the move is undone', async (t) => {
+    await t.rejects(startMoved(daemon, daemon.dataDir), /ended with 78[\s\S]*was moved to cluster pipectl/)
+    const again = await targets.migrate(['--to-cluster'], daemon.dataDir)
+    t.equal(again.code, 5)
+    t.match(again.stderr, /was moved to[\s\S]*--undo/)
+  })
+
+  const node = await startMoved(daemon, targets.directory('node', keyFile), targets.env)
+  t.same(await everything(node, filled), before, 'the cluster says what the single machine said')
+  const repeated = await node.api('POST', `/v1/ingest/${pipes[1]}`, [{ n: 0, text: '' }], {
+    headers: { 'idempotency-key': 'key 0' },
+  })
+  t.equal(repeated.status, 202)
+  t.same(await everything(node, filled), before, 'a repeat of an earlier request is no new message')
+  t.same(
+    (await pullAll(node, pull)).slice(0, 100),
+    Array.from({ length: 100 }, (_, n) => n + 5),
+    'the pull lane goes on where it was',
+  )
+  const running = await targets.migrate(['--from-cluster'], targets.directory('too-early', keyFile))
+  t.equal(running.code, 5)
+  t.match(running.stderr, /nodes of the cluster pipectl .* are running/)
+  const inCluster = await everything(node, filled)
+  t.equal(await node.stop(), 0)
+
+  const back = targets.directory('back', keyFile)
+  const out = await targets.migrate(['--from-cluster'], back)
+  t.equal(out.code, 0, out.stderr)
+  const single = await startMoved(daemon, back)
+  t.teardown(() => single.close())
+  t.same(await everything(single, filled), inCluster, 'and so does the single machine that it goes back to')
+  sink.respondWith(() => ({ status: 200 }))
+  await single.api('POST', `/v1/pipes/${pipes[1]}/destinations/${stuck}/retry-now`)
+  const arrived = () =>
+    sink.deliveries
+      .filter((one) => one.path === '/stuck')
+      .slice(-20)
+      .flatMap((one) => JSON.parse(one.text) as { n: number }[])
+  await until('everything that waited has arrived', () => arrived().at(-1)?.n === messages - 1)
+  await targets.migrate(['--undo', '--yes'], targets.directory('undo', keyFile))
+})
