@@ -66,13 +66,23 @@ t.test('single machine, cluster, single machine', async (t) => {
   const single = await startMoved(daemon, back)
   t.teardown(() => single.close())
   t.same(await everything(single, filled), inCluster, 'and so does the single machine that it goes back to')
+  const sent = sink.deliveries.length
   sink.respondWith(() => ({ status: 200 }))
   await single.api('POST', `/v1/pipes/${pipes[1]}/destinations/${stuck}/retry-now`)
   const arrived = () =>
     sink.deliveries
+      .slice(sent)
       .filter((one) => one.path === '/stuck')
-      .slice(-20)
       .flatMap((one) => JSON.parse(one.text) as { n: number }[])
   await until('everything that waited has arrived', () => arrived().at(-1)?.n === messages - 1)
-  await targets.migrate(['--undo', '--yes'], targets.directory('undo', keyFile))
+  t.same(
+    arrived().map(({ n }) => n),
+    Array.from({ length: messages }, (_, n) => n),
+    'in order, each once',
+  )
+
+  const undone = await targets.migrate(['--undo', '--yes'], targets.directory('undo', keyFile))
+  t.match(undone, { code: 0, stderr: /can be served from here again/ })
+  const nodeAgain = await startMoved(daemon, targets.directory('again', keyFile), targets.env)
+  t.equal(await nodeAgain.stop(), 0, 'the cluster serves again')
 })

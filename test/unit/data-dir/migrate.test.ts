@@ -1,0 +1,155 @@
+/** What becomes of the numbers in lane rows when their messages get others. */
+import t from 'tap'
+import { SeqMap } from '../../../src/data-dir/migrate/seq-map.ts'
+import {
+  cursorOf,
+  namedSeqs,
+  translatedLane,
+  translatedParked,
+  translatedRun,
+} from '../../../src/data-dir/migrate/translate.ts'
+import type { LaneHistoryRow, LaneRow, ParkedRow, Tables } from '../../../src/metadata/database.ts'
+import { isLaneRowIntact, laneRowCheck } from '../../../src/metadata/lane-check.ts'
+import type { MovedLane } from '../../../src/metadata/move/store.ts'
+import { copiedTables, ownTables } from '../../../src/metadata/move/tables.ts'
+
+/** The messages of the pipe, before and after. */
+const pairs = [
+  [10, 1024],
+  [12, 1025],
+  [20, 1026],
+  [21, 2048],
+] as const
+
+function mapOf(named: number[], messages: readonly (readonly [number, number])[] = pairs): SeqMap {
+  const map = new SeqMap(named)
+  for (const [before, after] of messages) map.moved(before, after)
+  return map
+}
+
+function lane(changes: Partial<LaneRow>): MovedLane {
+  const row: LaneRow = {
+    ...{
+      destination_id: 'd',
+      cursor_seq: 0,
+      cursor_mark: '[0,0,0]',
+      batch_first_seq: null,
+      batch_last_seq: null,
+    },
+    ...{ bisect_last_seq: null, next_first_seq: null, next_last_seq: null, generation: 3, record_offset: 2 },
+    ...{ size_limit_records: 50, size_successes: 1, attempts: 4, first_failed_ms: 5, next_attempt_ms: 6 },
+    ...{
+      blocking_msg_id: 'm',
+      error_class: 'transient',
+      error_code: 'e',
+      error_message: 'x',
+      error_fault: null,
+    },
+    ...{ error_record_index: null, error_column: null, error_value: null, last_delivered_ms: 7 },
+    ...{
+      delivered_records: 8,
+      skipped_messages: 9,
+      dropped_messages: 1,
+      lease_msg_id: null,
+      lease_until_ms: null,
+    },
+    ...{ owner_epoch: 1, row_check: null },
+    ...changes,
+  }
+  return { row: { ...row, row_check: laneRowCheck(row) }, isIntact: true, history: [], parkedSeqs: [] }
+}
+
+const mark = '[5,5,5]'
+function moved(one: MovedLane, gaps: { throughSeq: number; messages: number }[] = []): LaneRow {
+  const map = mapOf(namedSeqs(one))
+  return translatedLane(one, { seq: cursorOf(one, map), mark }, map, gaps)
+}
+
+t.test('a seq becomes that of its message, or of its neighbours', async (t) => {
+  const map = mapOf([5, 10, 15, 21, 30])
+  t.same(map.of(5), { at: null, through: null, from: 1024 })
+  t.same(map.of(10), { at: 1024, through: 1024, from: 1024 })
+  t.same(map.of(15), { at: null, through: 1025, from: 1026 })
+  t.same(map.of(21), { at: 2048, through: 2048, from: 2048 })
+  t.same(map.of(30), { at: null, through: 2048, from: null })
+  t.same(mapOf([4], []).of(4), { at: null, through: null, from: null })
+  const behind = new SeqMap([10])
+  behind.beginsAfter(1000)
+  behind.moved(11, 1001)
+  t.same(behind.of(10), { at: null, through: 1000, from: 1001 }, 'the target had messages before')
+})
+
+t.test('a lane stands where it stood, with its range', async (t) => {
+  const ranges = {
+    batch_first_seq: 12,
+    batch_last_seq: 20,
+    bisect_last_seq: 20,
+    next_first_seq: 21,
+    next_last_seq: 21,
+  }
+  const row = moved(lane({ cursor_seq: 10, ...ranges }))
+  t.match(row, {
+    ...{
+      cursor_seq: 1024,
+      cursor_mark: mark,
+      batch_first_seq: 1025,
+      batch_last_seq: 1026,
+      bisect_last_seq: 1026,
+    },
+    ...{ next_first_seq: 2048, next_last_seq: 2048, record_offset: 2, generation: 3, attempts: 4 },
+    ...{ blocking_msg_id: 'm', size_limit_records: 50, delivered_records: 8, owner_epoch: 0 },
+  })
+  t.ok(isLaneRowIntact(row))
+  t.equal(moved(lane({ cursor_seq: 9 })).cursor_seq, 0, 'before the first message')
+  t.equal(
+    moved(lane({ cursor_seq: 99 })).cursor_seq,
+    2048,
+    'a lane that began at the head of the whole buffer',
+  )
+})
+
+t.test('a range whose messages are not kept is cut again, with its failure forgotten', async (t) => {
+  const gone = { batch_first_seq: 3, batch_last_seq: 12, next_first_seq: 20, next_last_seq: 21 }
+  const row = moved(lane({ cursor_seq: 2, ...gone }), [{ throughSeq: 9, messages: 4 }])
+  t.match(row, {
+    ...{ cursor_seq: 0, batch_first_seq: null, batch_last_seq: null, next_first_seq: null, record_offset: 0 },
+    ...{ attempts: 0, blocking_msg_id: null, error_code: null, dropped_messages: 5, skipped_messages: 9 },
+  })
+  const half = moved(
+    lane({ cursor_seq: 10, batch_first_seq: 12, batch_last_seq: 20, next_first_seq: 21, next_last_seq: 44 }),
+  )
+  t.match(half, { batch_first_seq: 1025, batch_last_seq: 1026, next_first_seq: null, next_last_seq: null })
+  const passed = moved(lane({ cursor_seq: 12 }), [{ throughSeq: 11, messages: 7 }])
+  t.equal(passed.dropped_messages, 1, 'what it had passed is not lost to it')
+})
+
+t.test('a damaged row stays damaged: its lane begins at the earliest message', async (t) => {
+  const row = moved({ ...lane({ cursor_seq: 20 }), isIntact: false })
+  t.equal(row.cursor_seq, 0)
+  t.notOk(isLaneRowIntact(row))
+})
+
+t.test('history and parked records go with their messages', async (t) => {
+  const run = { destination_id: 'd', kind: 'delivered', at_ms: 1, batch_last_seq: 20, attempts: 1 } as const
+  const history = (first_seq: number, last_seq: number): LaneHistoryRow => ({ ...run, first_seq, last_seq })
+  const map = mapOf([1, 9, 11, 20, 30, 40])
+  t.same(translatedRun(history(11, 20), map), { ...history(1025, 1026), batch_last_seq: null })
+  t.same(translatedRun(history(1, 9), map), null)
+  t.same(translatedRun(history(30, 40), map), null)
+  const parked = (stream_seq: number) => ({ parked_id: 'p', stream_seq }) as ParkedRow
+  t.equal(translatedParked(parked(20), map).stream_seq, 1026)
+  t.equal(translatedParked(parked(9), map).stream_seq, 9, 'the buffer keeps it no longer')
+})
+
+t.test('every table is either copied or named as one that is not', async (t) => {
+  const all: Record<keyof Tables, true> = {
+    ...{ workspaces: true, api_keys: true, pipes: true, destinations: true, destination_columns: true },
+    ...{ pipe_limits: true, pipe_allowed_origins: true, lanes: true, usage_hours: true, lane_hours: true },
+    ...{ lane_history: true, parked: true, parked_bodies: true, parked_sums: true, destination_drift: true },
+    ...{ usage_marks: true, deleted_pipes: true, users: true, sessions: true, setup_tokens: true },
+    ...{ audit_log: true, alert_settings: true, alert_marks: true, alert_queue: true, cluster_nodes: true },
+    ...{ cluster_workers: true, pipe_owners: true, cluster_duties: true, changes: true },
+    ...{ metadata_settings: true, metadata_migrations: true },
+  }
+  t.same([...copiedTables.map(({ name }) => name), ...ownTables].sort(), Object.keys(all).sort())
+})
