@@ -5,6 +5,7 @@
 import { type BufferSpec, openBufferReader } from './buffer/open.ts'
 import type { ClusterNode } from './cluster/cluster-node.ts'
 import type { ClusterView } from './cluster/cluster-view.ts'
+import type { QuotaGrants } from './cluster/quota-grants.ts'
 import { formatAddress } from './config.ts'
 import { ApiError } from './contract/errors.ts'
 import { type ClusterSettings, clusterSettings } from './data-dir/cluster-settings.ts'
@@ -73,30 +74,46 @@ export interface DeliveryParts {
   metadata: Metadata
 }
 
-/** Calls about lanes of other nodes go to them, and theirs about this one's are answered. */
-export async function deliverAcrossNodes(
+export interface AcrossNodes {
+  delivery: DeliveryHandle
+  /** Limits of pipes, decided by the node that owns each. */
+  quotas: QuotaGrants
+}
+
+/** Calls about lanes and limits of other nodes go to them, and theirs about this one's are answered. */
+export async function openAcrossNodes(
   { node, settings }: Cluster,
   { local, buffer, metadata }: DeliveryParts,
   { log, shutdown }: StartContext,
-): Promise<DeliveryHandle> {
-  const [{ connectNats }, { openNodeLink }, { serveDelivery }, { clusterDelivery }] = await Promise.all([
-    import('./nats/connect.ts'),
-    import('./cluster/node-link.ts'),
-    import('./cluster/serve-delivery.ts'),
-    import('./cluster/remote-delivery.ts'),
-  ])
+): Promise<AcrossNodes> {
+  const [{ connectNats }, { openNodeLink }, { serveDelivery }, { clusterDelivery }, grants] =
+    await Promise.all([
+      import('./nats/connect.ts'),
+      import('./cluster/node-link.ts'),
+      import('./cluster/serve-delivery.ts'),
+      import('./cluster/remote-delivery.ts'),
+      import('./cluster/quota-grants.ts'),
+    ])
   const nats = await connectNats(settings.nats)
   const link = openNodeLink({ nats, cluster: settings.name, nodeId: node.nodeId, log })
   const served = serveDelivery(local)
+  const owners = (freshSinceMs?: number) => node.owners(freshSinceMs)
+  const quotas = new grants.QuotaGrants({
+    ...{ link, nats, cluster: settings.name, owners, log },
+    nodeIds: async () => (await node.nodes()).filter(({ leftMs }) => leftMs > 0).map(({ nodeId }) => nodeId),
+    usedSince: async (pipeId, dayStartMs) =>
+      (await metadata.usage.ingestedSince(dayStartMs))[pipeId] ?? { records: 0, bytes: 0 },
+    now: () => node.clock.now(),
+  })
   shutdown.set('close node requests', async () => {
+    quotas.close()
     served.close()
     link.close()
     await nats.close()
   })
   link.server.serve(served.methods)
-  return clusterDelivery({
-    ...{ local, log, requests: link.requests },
-    owners: (freshSinceMs) => node.owners(freshSinceMs),
+  const delivery = clusterDelivery({
+    ...{ local, log, owners, requests: link.requests },
     pipesOf: (destinationIds) => metadata.laneSource.pipesOf(destinationIds),
     stored: new StoredLanes({
       source: metadata.laneSource,
@@ -105,4 +122,5 @@ export async function deliverAcrossNodes(
       openReader: () => openBufferReader(buffer, log),
     }),
   })
+  return { delivery, quotas }
 }

@@ -5,6 +5,7 @@ import { resourceLimits } from './contract/resource-limits.ts'
 import { KeyUse, type KeyUseOptions } from './directory/key-use.ts'
 import { StorageUnavailableError } from './error-code.ts'
 import type { HttpEngine } from './http/engine.ts'
+import { createBlockQuota } from './ingest/block-quota.ts'
 import type { BodyMemory } from './ingest/body-memory.ts'
 import { openBodyParsers } from './ingest/body-parsers.ts'
 import type { ClientIp } from './ingest/client-ip.ts'
@@ -72,6 +73,7 @@ export async function openIngest(
   parts: Stores & Accounting & { clientIp: ClientIp; bodyMemory: BodyMemory; observed: IngestObserved },
   { log, shutdown }: StartContext,
 ): Promise<Ingest> {
+  const { quotas } = parts
   const geo = await openGeo({ file: settings['geoip.database'], log })
   shutdown.set('close geolocation', () => geo.close())
   const maxBodyBytes = settings['ingest.max_body_bytes']
@@ -82,7 +84,9 @@ export async function openIngest(
     ...parts,
     appender: parts.buffer.appender,
     geo,
-    quota: createQuota(await ingestedToday(parts, nowMs), nowMs, parts.counters),
+    quota: quotas
+      ? createBlockQuota(quotas.asker(0), parts.now)
+      : createQuota(await ingestedToday(parts, nowMs), nowMs, parts.counters),
     decoders: new Turns(resourceLimits.decodersAtOnce),
     parsers,
     maxBodyBytes,
@@ -102,10 +106,10 @@ export async function openThreadedIngest(
   parts: Stores & Accounting & { observed: IngestObserved },
   { log, shutdown, onThreadFailed }: StartContext & { onThreadFailed(error: Error): void },
 ): Promise<IngestThreads> {
-  const { buffer, changes, counters, directorySource, usageOf } = parts
+  const { quotas, buffer, changes, counters, directorySource, usageOf } = parts
   const nowMs = parts.now()
   // Gives the counters what the day has had.
-  createQuota(await ingestedToday(parts, nowMs), nowMs, counters)
+  if (quotas === null) createQuota(await ingestedToday(parts, nowMs), nowMs, counters)
   let geoBytes: SharedArrayBuffer | null = null
   let threads: IngestThreads | null = null
   const geo = await openGeo({
@@ -138,6 +142,7 @@ export async function openThreadedIngest(
     },
     shareAppender: () => buffer.shareAppender(),
     source: directorySource,
+    quotaAsker: quotas && ((index) => quotas.asker(index)),
     usageOf,
     onKeysUsed: (apiKeyIds) => parts.keyUse.used(apiKeyIds),
     onFatal: onThreadFailed,

@@ -18,7 +18,13 @@ import type { Logger } from './log.ts'
 import { type Change, type Changes, localChanges } from './metadata/changes.ts'
 import type { MetadataOptions } from './metadata/open.ts'
 import type { Metadata } from './metadata/store.ts'
-import { authenticateWhileLive, type Cluster, deliverAcrossNodes, openCluster } from './open-cluster.ts'
+import {
+  type AcrossNodes,
+  authenticateWhileLive,
+  type Cluster,
+  openAcrossNodes,
+  openCluster,
+} from './open-cluster.ts'
 import { driverSettings, knownBuffer, logSettings } from './part-settings.ts'
 import type { Settings } from './settings.ts'
 import { exitWhenDead, type StartContext } from './start-context.ts'
@@ -30,6 +36,8 @@ const refreshDeadlineMs = 10_000
 export interface Stores {
   /** Null: this is one machine. */
   cluster: Cluster | null
+  /** In a cluster: who is asked for blocks of limits. */
+  quotas: AcrossNodes['quotas'] | null
   /** The wall clock, ms; in a cluster, the database's as far as it is known. */
   now(): number
   metadata: Metadata
@@ -98,7 +106,8 @@ export async function openStores(
   })
   shutdown.set('close delivery', () => local.close())
   const parts = { local, buffer: spec, metadata }
-  const delivery = cluster === null ? local : await deliverAcrossNodes(cluster, parts, context)
+  const across = cluster && (await openAcrossNodes(cluster, parts, context))
+  const delivery = across?.delivery ?? local
   shutdown.set('close delivery', () => delivery.close())
   shutdown.set('end waiting pulls', () => delivery.endPulls())
   const history = openHistory({ buffer: spec, log: logSettings(settings) })
@@ -114,7 +123,10 @@ export async function openStores(
   }
   const counters = new SharedCounters()
   const directory = await openDirectory(directorySource, {
-    onPipeDeleted: (pipeId) => counters.giveUp(pipeId),
+    onPipeDeleted: (pipeId) => {
+      counters.giveUp(pipeId)
+      across?.quotas.forget(pipeId)
+    },
   })
   const changes = cluster?.node.changes ?? localChanges()
   changes.subscribe((change) => refreshDirectory(directory, change))
@@ -124,6 +136,7 @@ export async function openStores(
   const { egress } = drivers
   return {
     cluster,
+    quotas: across?.quotas ?? null,
     now: cluster === null ? Date.now : () => cluster.node.clock.now(),
     metadata,
     changes,

@@ -76,13 +76,13 @@ const driverSettings = {
   timeline: timelineOf(dataDirId, epochs),
 }
 const isolated = isolatedDrivers(driverSettings)
+const leases = data.nodeId === null ? null : await openLeases(data.nodeId)
+const ownership: LaneOwnership = leases ?? ownsEverything
 const reader = await openBufferReader(data.buffer, log, {
   owns: (pipeId) => ownership.owned(pipeId) !== null,
 })
 const feed = await openBufferFeed(data.buffer, { reader, log })
-const leases = data.nodeId === null ? null : await openLeases(data.nodeId)
 const drift = new DriftWatch(metadata.driftStore, systemClock, log)
-const ownership: LaneOwnership = leases ?? ownsEverything
 const lanes = new LaneSet({
   source: data.isSafe ? allBlocked(metadata.laneSource) : metadata.laneSource,
   store: { ...metadata.laneStore, take: takeLane },

@@ -1,6 +1,8 @@
-/** The directory's source in an ingest thread: main is asked, which asks metadata. */
+/** What an ingest thread asks main: the directory's source, which asks metadata, and blocks of limits of their owners. */
 import type { DirectorySource } from '../directory/directory.ts'
-import type { DirectoryQuestion } from './protocol.ts'
+import type { QuotaAsk, QuotaGrant } from '../ingest/block-quota.ts'
+import type { IngestLimits } from '../ingest/quota.ts'
+import type { Question } from './protocol.ts'
 
 interface Asked {
   resolve(value: unknown): void
@@ -8,11 +10,11 @@ interface Asked {
 }
 
 export class AskedDirectorySource implements DirectorySource {
-  readonly #ask: (id: number, question: DirectoryQuestion) => void
+  readonly #ask: (id: number, question: Question) => void
   readonly #open = new Map<number, Asked>()
   #lastId = 0
 
-  constructor(ask: (id: number, question: DirectoryQuestion) => void) {
+  constructor(ask: (id: number, question: Question) => void) {
     this.#ask = ask
   }
 
@@ -21,6 +23,10 @@ export class AskedDirectorySource implements DirectorySource {
   pipe = (pipeId: string) => this.#question<'pipe'>('pipe', pipeId)
   key = (hash: string) => this.#question<'key'>('key', hash)
   keyById = (apiKeyId: string) => this.#question<'keyById'>('keyById', apiKeyId)
+
+  quota(pipeId: string, limits: IngestLimits, ask: QuotaAsk): Promise<QuotaGrant> {
+    return this.#asked({ method: 'quota', pipeId, limits, ask }) as Promise<QuotaGrant>
+  }
 
   answered(id: number, value: unknown): void {
     this.#take(id)?.resolve(value)
@@ -40,9 +46,13 @@ export class AskedDirectorySource implements DirectorySource {
     method: Method,
     about = '',
   ): ReturnType<DirectorySource[Method]> {
+    return this.#asked({ method, id: about }) as ReturnType<DirectorySource[Method]>
+  }
+
+  #asked(question: Question): Promise<unknown> {
     const id = ++this.#lastId
     const answer = new Promise<unknown>((resolve, reject) => this.#open.set(id, { resolve, reject }))
-    this.#ask(id, { method, id: about })
-    return answer as ReturnType<DirectorySource[Method]>
+    this.#ask(id, question)
+    return answer
   }
 }

@@ -3,19 +3,22 @@ import assert from 'node:assert'
 import type { Worker } from 'node:worker_threads'
 import type { DirectorySource } from '../directory/directory.ts'
 import type { ListenerOptions } from '../http/engine.ts'
+import type { AskQuota } from '../ingest/block-quota.ts'
 import type { UsageCounter } from '../ingest/usage.ts'
 import { ForwardedExchange, forwardedHead } from './forwarded-exchange.ts'
 import type {
   Command,
-  DirectoryQuestion,
   ForwardedHead,
   FromIngestThread,
+  Question,
   RejectedCount,
   ToIngestThread,
 } from './protocol.ts'
 
 export interface IngestThreadDeps {
   source: DirectorySource
+  /** Of this thread in a cluster; null: it has its limits in shared memory. */
+  askQuota: AskQuota | null
   usage: Pick<UsageCounter, 'rejected'>
   onKeysUsed(apiKeyIds: readonly string[]): void
   onFatal(error: Error): void
@@ -151,12 +154,19 @@ export class IngestThread {
     else waiting?.reject(new Error(error))
   }
 
-  async #answer(id: number, { method, id: about }: DirectoryQuestion): Promise<void> {
+  async #answer(id: number, question: Question): Promise<void> {
     try {
-      this.post({ kind: 'answer', id, value: await this.#deps.source[method](about) })
+      this.post({ kind: 'answer', id, value: await this.#ask(question) })
     } catch (error) {
       this.post({ kind: 'no_answer', id, message: String(error) })
     }
+  }
+
+  #ask(question: Question): Promise<unknown> {
+    const { source, askQuota } = this.#deps
+    if (question.method !== 'quota') return source[question.method](question.id)
+    assert(askQuota !== null, 'a thread asks for quotas in a cluster alone')
+    return askQuota(question.pipeId, question.limits, question.ask)
   }
 
   #serve(id: number, path: number, head: ForwardedHead): void {

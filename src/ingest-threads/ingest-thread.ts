@@ -20,13 +20,14 @@ import { ingestPath } from '../http/ingest-routes.ts'
 import { errorResponse } from '../http/response.ts'
 import { countTraffic } from '../http/traffic.ts'
 import { createEngine } from '../http/uws/engine.ts'
+import { createBlockQuota } from '../ingest/block-quota.ts'
 import { createBodyMemory } from '../ingest/body-memory.ts'
 import { openBodyParsers } from '../ingest/body-parsers.ts'
 import { createClientIp } from '../ingest/client-ip.ts'
 import { createSharedGeo } from '../ingest/geo.ts'
 import { createIngest } from '../ingest/ingest.ts'
 import { IngestObserved } from '../ingest/observed.ts'
-import { createQuota } from '../ingest/quota.ts'
+import { createQuota, type Quota } from '../ingest/quota.ts'
 import { SharedCounters } from '../ingest/shared-counters.ts'
 import { Turns } from '../ingest/turns.ts'
 import { openLog } from '../log.ts'
@@ -68,13 +69,16 @@ setInterval(() => post({ kind: 'alive' }), beatEveryMs)
 const opening = openDirectory(source, { onPipeDeleted: (pipeId) => counters.forget(pipeId) })
 const directory = await opening
 const authenticate = createAuthenticate(directory)
+const quota: Quota = data.asksForQuota
+  ? createBlockQuota((pipeId, limits, ask) => source.quota(pipeId, limits, ask))
+  : createQuota({}, 0, counters)
 const ingest = createIngest({
   directory,
   authenticate,
   appender,
   geo,
   clientIp,
-  quota: createQuota({}, 0, counters),
+  quota,
   observed: new IngestObserved({ slot: data.index, memory: data.observed }),
   usage: new RejectedCounts((counts) => post({ kind: 'rejected', counts })),
   bodyMemory: createBodyMemory(data.maxInFlightBytes, counters),

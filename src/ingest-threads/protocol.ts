@@ -5,7 +5,9 @@
 import type { AppenderPort } from '../buffer/buffer.ts'
 import type { DirectorySource } from '../directory/directory.ts'
 import type { HttpResponse } from '../http/response.ts'
+import type { QuotaAsk } from '../ingest/block-quota.ts'
 import type { ObservedMemory } from '../ingest/observed.ts'
+import type { IngestLimits } from '../ingest/quota.ts'
 import type { LogSettings } from '../log.ts'
 import type { ListenAddress } from '../settings.ts'
 
@@ -15,6 +17,8 @@ export interface IngestThreadData {
   log: LogSettings
   /** Of SharedCounters. */
   counters: SharedArrayBuffer
+  /** In a cluster limits are decided by a pipe's owner: main is asked for blocks. */
+  asksForQuota: boolean
   /** Of IngestObserved; the thread's slot is its index. */
   observed: ObservedMemory
   /** Transferred. */
@@ -88,6 +92,16 @@ export interface DirectoryQuestion {
   id: string
 }
 
+/** A block of a pipe's limits: main asks its owner. */
+export interface QuotaQuestion {
+  method: 'quota'
+  pipeId: string
+  limits: IngestLimits
+  ask: QuotaAsk
+}
+
+export type Question = DirectoryQuestion | QuotaQuestion
+
 export interface RejectedCount {
   pipeId: string
   atMs: number
@@ -100,7 +114,7 @@ export type FromIngestThread =
   | { kind: 'alive' }
   /** `error`: why the command could not be done. */
   | { kind: 'done'; id: number; error: string | null }
-  | { kind: 'ask'; id: number; question: DirectoryQuestion }
+  | { kind: 'ask'; id: number; question: Question }
   /** `path`: its index in `listen`; -1: none of them. */
   | { kind: 'request'; id: number; path: number; head: ForwardedHead }
   /** Null: the client has gone. */
