@@ -69,6 +69,8 @@ const wrongLastSequence = 10_071
 /** The stream's `max_bytes`, the account's limit, the servers' disks. */
 const fullCodes = new Set([10_077, 10_002, 10_023, 10_028, 10_047, 10_120, 10_122])
 const expectedHeader = 'Nats-Expected-Last-Subject-Sequence'
+/** See repeats.ts: a cluster compares an expected sequence other than 0 too early. */
+const idHeader = 'Nats-Msg-Id'
 
 export interface AppenderDeps {
   cluster: string
@@ -329,6 +331,7 @@ export class JetStreamAppender implements Appender {
     const { pipeId, workspaceId, frame, records, bytes, firstMs, lastMs, idempotency } = one
     const headers = encodeHead({ workspaceId, messages: frame.count, records, bytes, firstMs, lastMs })
     if (idempotency !== null) headers.append(expectedHeader, String(one.expectedSeq))
+    if (one.expectedSeq > 0) headers.append(idHeader, `${pipeId}/${one.expectedSeq}`)
     const before = this.#newestStreamSeq
     const startedAt = performance.now()
     this.#publisher.publish({
@@ -360,11 +363,12 @@ export class JetStreamAppender implements Appender {
         if (result.streamSeq > before) this.#acknowledge(one, result.streamSeq)
         else this.#die(one, result.streamSeq, before)
         break
+      case 'duplicate':
+        if (one.idempotency !== null) this.#settleRepeat(one, one.idempotency, result.streamSeq)
+        break
       case 'refused':
         if (result.code === wrongLastSequence && one.idempotency !== null) {
-          this.#settleRepeat(one, one.idempotency, result.description).catch((error: unknown) =>
-            this.#reject(one, unavailable('write_failed', textOf(error))),
-          )
+          this.#settleRepeat(one, one.idempotency, Number(/\d+$/.exec(result.description)?.[0] ?? 0))
           break
         }
         if (fullCodes.has(result.code)) {
@@ -397,11 +401,17 @@ export class JetStreamAppender implements Appender {
     this.#recycle(frame)
   }
 
-  /** Its key's subject has a frame already, or has none any more although one was expected. */
-  async #settleRepeat(one: PipeFrame, idempotency: Idempotency, description: string): Promise<void> {
+  /** `streamSeq`: the frame that its key's subject has already; 0: none any more, although one was expected. */
+  #settleRepeat(one: PipeFrame, idempotency: Idempotency, streamSeq: number): void {
+    this.#repeatOf(one, idempotency, streamSeq).catch((error: unknown) =>
+      this.#reject(one, unavailable('write_failed', textOf(error))),
+    )
+  }
+
+  async #repeatOf(one: PipeFrame, idempotency: Idempotency, streamSeq: number): Promise<void> {
     const [waiter] = one.waiters
-    const named = Number(/\d+$/.exec(description)?.[0] ?? 0)
-    const first = named === 0 ? null : await this.#repeats.firstUse(one.pipeId, idempotency.key, named)
+    const first =
+      streamSeq === 0 ? null : await this.#repeats.firstUse(one.pipeId, idempotency.key, streamSeq)
     const answer = first === null ? null : repeated(first, idempotency, one.firstMs)
     if (answer === 'reused') this.#reject(one, new IdempotencyKeyReusedError())
     else if (answer !== null) {
@@ -409,7 +419,7 @@ export class JetStreamAppender implements Appender {
       this.#settled(1)
     } else {
       one.attempts += 1
-      if (one.attempts === keyAttempts) throw new Error(description)
+      if (one.attempts === keyAttempts) throw new Error('the idempotency key is used and freed all the time')
       // Gone, or not yet known to a leader that has just been elected: only the stream itself may say which.
       if (first === null) await wait(one.attempts * retryMs)
       one.expectedSeq = first?.streamSeq ?? 0

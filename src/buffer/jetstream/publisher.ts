@@ -17,6 +17,8 @@ const lookEveryMs = 250
 
 export type PublishResult =
   | { kind: 'stored'; streamSeq: number }
+  /** The stream has this one with the same `Nats-Msg-Id`. */
+  | { kind: 'duplicate'; streamSeq: number }
   /** `code`: of NATS. */
   | { kind: 'refused'; code: number; description: string }
   | { kind: 'unknown'; description: string }
@@ -122,6 +124,7 @@ export class Publisher {
 
 interface Answer {
   seq?: unknown
+  duplicate?: unknown
   error?: { err_code?: unknown; description?: unknown }
 }
 
@@ -130,11 +133,11 @@ function resultOf(message: NatsMessage): PublishResult {
   if (message.data.length === 0)
     return { kind: 'refused', code: message.headers?.code ?? 0, description: 'nobody answers for the stream' }
   try {
-    const { seq, error } = message.json<Answer>()
+    const { seq, duplicate, error } = message.json<Answer>()
     if (error !== undefined)
       return { kind: 'refused', code: Number(error.err_code ?? 0), description: String(error.description) }
     if (typeof seq === 'number' && Number.isSafeInteger(seq) && seq > 0)
-      return { kind: 'stored', streamSeq: seq }
+      return { kind: duplicate === true ? 'duplicate' : 'stored', streamSeq: seq }
   } catch {
     // Below.
   }

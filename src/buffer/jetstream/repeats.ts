@@ -6,8 +6,13 @@
  *   nothing there                      stored: the first
  *   younger than 24 h, same body       its answer is repeated
  *   younger than 24 h, another body    IdempotencyKeyReusedError
- *   older                              published again, expecting exactly that one
+ *   older                              published again, expecting exactly that one, under an id made of it
  *   gone meanwhile                     published again, expecting none
+ *
+ * A cluster of nats-server 2.9 compares an expected sequence of 0 when it applies a message, in one order on all replicas, any
+ * other one only when the leader takes the message: of 20 at once that expected the same old frame, 8 were stored. So those have a
+ * `Nats-Msg-Id` too, which is compared when they are applied; it is remembered for `duplicate_window`, long enough for the leader
+ * to know of the one that was stored.
  *
  * The 24 h are between the times at which the two requests were received, by their nodes' clocks.
  */
