@@ -8,6 +8,7 @@ import { spawn } from 'node:child_process'
 import http from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { binary, cleanEnv, startDaemon, type TestDaemon } from '../test/support/daemon.ts'
+import { order, reading, some } from './demo-records.ts'
 
 if (!process.stdout.isTTY) {
   process.stderr.write('npm run demo shows a terminal interface: run it in a terminal\n')
@@ -82,33 +83,4 @@ async function breakSensors(target: TestDaemon, pipeId: string): Promise<void> {
 /** Ends early when the demo does. */
 async function pause(ms: number): Promise<void> {
   await sleep(ms, undefined, { signal: stopping.signal }).catch(() => {})
-}
-
-function some<T>(most: number, make: () => T): T[] {
-  return Array.from({ length: 1 + Math.floor(Math.random() * most) }, make)
-}
-
-function pick(values: string[]): string {
-  return values[Math.floor(Math.random() * values.length)] ?? ''
-}
-
-function order(): Record<string, unknown> {
-  const items = some(4, () => ({
-    sku: pick(['mug', 'tee', 'pen', 'bag']),
-    quantity: 1 + Math.floor(Math.random() * 3),
-  }))
-  return {
-    order_id: crypto.randomUUID(),
-    country: pick(['DE', 'FR', 'NL', 'SE']),
-    total: Math.round(Math.random() * 9000) / 100,
-    items,
-  }
-}
-
-function reading(): Record<string, unknown> {
-  return {
-    sensor: `bed-${1 + Math.floor(Math.random() * 6)}`,
-    celsius: 18 + Math.round(Math.random() * 80) / 10,
-    unit: 'C',
-  }
 }

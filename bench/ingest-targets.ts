@@ -5,6 +5,8 @@ import { startDaemon, type TestDaemon } from '../test/support/daemon.ts'
 export interface Target {
   name: string
   pid: number
+  /** Of the servers that it keeps its data in. */
+  serverPids?: readonly number[]
   url: string
   headers: Record<string, string>
   close(): Promise<void>

@@ -9,7 +9,7 @@ import { arrayOf100, type Case, single } from './ingest-cases.ts'
 import { type Goal, goalsTable } from './ingest-goals.ts'
 import { daemonTarget, floorTarget, type Target } from './ingest-targets.ts'
 import { type LoadResult, load } from './load.ts'
-import { cpuSeconds, peakRssMiB } from './process-stats.ts'
+import { cpuSeconds, cpuSecondsOfTrees, peakRssMiB } from './process-stats.ts'
 import { count, median, table } from './table.ts'
 
 /** Of each target and case, over all its slices. */
@@ -24,6 +24,8 @@ export interface Measured {
   p99Ms: number
   /** Of all threads, for each request: microseconds. */
   cpuUsPerRequest: number
+  /** The same of the servers that it keeps its data in; 0: it has none. */
+  serversCpuUsPerRequest: number
   /** Per cent of one core. */
   cpuPercent: number
   peakRssMiB: number
@@ -40,7 +42,7 @@ export async function benchIngest(): Promise<string> {
   const rows: string[][] = []
   const goals: Goal[] = []
   for (const one of [single, arrayOf100]) {
-    const measured = await inTurns(one, before)
+    const measured = await inTurns(one, await targetsOf(before))
     rows.push(...measured.flatMap((each) => throughputRow(one, each, measured)))
     goals.push(...throughputGoals(one, measured))
   }
@@ -49,13 +51,18 @@ export async function benchIngest(): Promise<string> {
   return [table([...head, ...more], rows), await goalsTable(goals)].join('\n\n')
 }
 
-async function inTurns(one: Case, before: string | undefined): Promise<Measured[]> {
+async function targetsOf(before: string | undefined): Promise<Target[]> {
   const targets: Target[] = [await floorTarget('uws'), await floorTarget('node')]
   for (const workers of workerCounts) {
     targets.push(await daemonTarget(workers === 1 ? 'uws, 1 worker' : `uws, ${workers} workers`, { workers }))
   }
   targets.push(await daemonTarget('node', { engine: 'node' }))
   if (before !== undefined) targets.push(await daemonTarget('before', { program: before }))
+  return targets
+}
+
+/** Closes them in the end. */
+export async function inTurns(one: Case, targets: readonly Target[]): Promise<Measured[]> {
   try {
     const found = targets.map(() => [] as Slice[])
     for (const target of targets) await slice(target, one, 1)
@@ -71,6 +78,7 @@ async function inTurns(one: Case, before: string | undefined): Promise<Measured[
 
 interface Slice extends LoadResult {
   cpuSeconds: number
+  serversCpuSeconds: number
   seconds: number
 }
 
@@ -78,11 +86,13 @@ async function slice(target: Target, one: Case, forSeconds: number): Promise<Sli
   const { url, headers, pid } = target
   const { bodies, connections } = one
   const cpuBefore = cpuSeconds(pid)
+  const serversBefore = cpuSecondsOfTrees(target.serverPids ?? [])
   const startedAt = performance.now()
   const result = await load({ url, headers, bodies, connections, seconds: forSeconds })
   return {
     ...result,
     cpuSeconds: cpuSeconds(pid) - cpuBefore,
+    serversCpuSeconds: cpuSecondsOfTrees(target.serverPids ?? []) - serversBefore,
     seconds: (performance.now() - startedAt) / 1000,
   }
 }
@@ -95,6 +105,7 @@ function summary(target: Target, all: readonly Slice[]): Measured {
     p50Ms: of((one) => one.p50Ms),
     p99Ms: of((one) => one.p99Ms),
     cpuUsPerRequest: of((one) => (one.cpuSeconds / one.seconds / one.requestsPerSecond) * 1e6),
+    serversCpuUsPerRequest: of((one) => (one.serversCpuSeconds / one.seconds / one.requestsPerSecond) * 1e6),
     cpuPercent: of((one) => (one.cpuSeconds / one.seconds) * 100),
     peakRssMiB: peakRssMiB(target.pid),
     failed: all.reduce((sum, { failed }) => sum + failed, 0),

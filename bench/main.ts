@@ -1,5 +1,5 @@
 /**
- * `npm run bench [-- ingest delivery beside lanes listing scale scanner] [--program PATH] [--before PATH]`: speed of the built
+ * `npm run bench [-- ingest delivery beside cluster lanes listing scale scanner] [--program PATH] [--before PATH]`: speed of the built
  * daemon, each figure from a fresh data directory on this machine, with its own load generator beside it. Prints tables; asserts
  * nothing. `--program` names another build's bin/pipectl.js, to compare two with the same load and records; `--before` one
  * that is measured beside this one.
@@ -13,6 +13,7 @@ const benches: Record<string, () => Promise<string>> = {
   ingest: async () => (await import('./ingest.ts')).benchIngest(),
   delivery: async () => (await import('./delivery.ts')).benchDelivery(),
   beside: async () => (await import('./beside.ts')).benchBeside(),
+  cluster: async () => (await import('./cluster.ts')).benchCluster(),
   lanes: async () => (await import('./lanes.ts')).benchLanes(),
   listing: async () => (await import('./listing.ts')).benchListing(),
   scale: async () => (await import('./scale.ts')).benchScale(),

@@ -1,5 +1,5 @@
 /** CPU time and memory of a process, as the kernel counts them (Linux). */
-import { readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 
 const ticksPerSecond = 100
 
@@ -7,6 +7,42 @@ const ticksPerSecond = 100
 export function cpuSeconds(pid: number): number {
   const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? []
   return (Number(fields[11]) + Number(fields[12])) / ticksPerSecond
+}
+
+/** Of these processes and all below them. */
+export function cpuSecondsOfTrees(pids: readonly number[]): number {
+  const children = childrenByParent()
+  const sum = (pid: number): number => {
+    const below = (children.get(pid) ?? []).reduce((total, child) => total + sum(child), 0)
+    try {
+      return below + cpuSeconds(pid)
+    } catch {
+      // It has ended since.
+      return below
+    }
+  }
+  return pids.reduce((total, pid) => total + sum(pid), 0)
+}
+
+/** The processes that this one has started and that run. */
+export function ownChildren(): number[] {
+  return childrenByParent().get(process.pid) ?? []
+}
+
+function childrenByParent(): Map<number, number[]> {
+  const children = new Map<number, number[]>()
+  for (const pid of readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number)) {
+    try {
+      // "pid (name) state parent …"
+      const parent = Number(readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ').at(-1)?.split(' ')[1])
+      children.set(parent, [...(children.get(parent) ?? []), pid])
+    } catch {
+      // It has ended since.
+    }
+  }
+  return children
 }
 
 /** Resident size, in MiB. */
