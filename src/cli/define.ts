@@ -61,7 +61,8 @@ export function define<T = unknown>(parent: Command, definition: CommandDefiniti
   return command.action(async (...received: unknown[]) => {
     const words = received.slice(0, -2).flat()
     const args = words.filter((one): one is string => typeof one === 'string')
-    await run(() => definition.action(args, command.opts<T & CommonOptions>()))
+    // With its parent's: an option that both have (`nodes --config`, `nodes drain … --config`) is kept by the parent.
+    await run(() => definition.action(args, command.optsWithGlobals<T & CommonOptions>()))
   })
 }
 

@@ -32,8 +32,6 @@ expired until others have its pipes, which takes some seconds.`,
       await print(nodesView(found, Date.now()), options.output)
     },
   })
-  // Both have --config: what follows `drain` is drain's.
-  nodes.enablePositionalOptions()
   define<{ wait: string }>(nodes, {
     usage: 'drain <node>',
     summary: 'have a node hand its pipes over to the others; waits until it has none',

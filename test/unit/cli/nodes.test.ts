@@ -18,12 +18,12 @@ const url = `postgres://postgres:${postgres.password}@127.0.0.1:${postgres.port}
 const dataDir = path.join(home, 'node')
 const env = {
   ...homeEnv(home),
-  PIPECTL_DATA_DIR: dataDir,
   PIPECTL_METADATA_URL: url,
   // Nobody listens there: nodes are listed without their lag.
   PIPECTL_BUFFER_NATS: 'nats://127.0.0.1:1',
 }
-const cli = (...args: string[]) => runCli(args, { env })
+/** By a flag, which `nodes` and its commands have alike. */
+const cli = (...args: string[]) => runCli([...args, '--data-dir', dataDir], { env })
 
 interface Joined {
   nodeId: string
