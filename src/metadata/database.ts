@@ -498,7 +498,7 @@ export async function inWriteTransaction<T>(
   work: (trx: Transaction<Tables>) => Promise<T>,
 ): Promise<T> {
   const turns = turnsOf(db)
-  return await untilNoConflict((attempt) =>
+  return await untilNoConflict(turns, (attempt) =>
     turns.run(attempt > attemptsInCompany, () =>
       db.transaction().setIsolationLevel('serializable').execute(work),
     ),
@@ -514,24 +514,28 @@ export async function inRowTransaction<T>(
   db: Connection,
   work: (trx: Transaction<Tables>) => Promise<T>,
 ): Promise<T> {
-  return await untilNoConflict(() => db.transaction().setIsolationLevel('read committed').execute(work))
+  return await untilNoConflict(turnsOf(db), () =>
+    db.transaction().setIsolationLevel('read committed').execute(work),
+  )
 }
 
-/** Resolves when every write transaction that was begun before has ended. */
+/** Resolves when no write transaction is under way. */
 export async function writesEnded(db: Connection): Promise<void> {
-  await turnsOf(db).run(true, async () => {})
+  await turnsOf(db).ended()
 }
 
-async function untilNoConflict<T>(run: (attempt: number) => Promise<T>): Promise<T> {
-  for (let attempt = 1; ; attempt += 1) {
-    try {
-      return await run(attempt)
-    } catch (error) {
-      if (!(error instanceof WriteConflictError) || attempt === maxAttempts) throw error
-      // A random pause: two that conflicted must not meet again at once.
-      await delay(Math.random() * Math.min(2 ** attempt, 100))
+function untilNoConflict<T>(turns: WriteTurns, run: (attempt: number) => Promise<T>): Promise<T> {
+  return turns.count(async () => {
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        return await run(attempt)
+      } catch (error) {
+        if (!(error instanceof WriteConflictError) || attempt === maxAttempts) throw error
+        // A random pause: two that conflicted must not meet again at once.
+        await delay(Math.random() * Math.min(2 ** attempt, 100))
+      }
     }
-  }
+  })
 }
 
 const handles = new WeakMap<Connection, WriteTurns>()

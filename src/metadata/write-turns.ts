@@ -13,8 +13,26 @@ interface Waiting {
 
 export class WriteTurns {
   readonly #waiting: Waiting[] = []
+  readonly #idle: (() => void)[] = []
   #running = 0
   #isAlone = false
+  #begun = 0
+
+  /** What `ended` waits for: a transaction with all its turns and the pauses between them. */
+  async count<T>(whole: () => Promise<T>): Promise<T> {
+    this.#begun += 1
+    try {
+      return await whole()
+    } finally {
+      this.#begun -= 1
+      if (this.#begun === 0) for (const resolve of this.#idle.splice(0)) resolve()
+    }
+  }
+
+  /** Resolves when nothing is under way. */
+  async ended(): Promise<void> {
+    if (this.#begun > 0) await new Promise<void>((resolve) => this.#idle.push(resolve))
+  }
 
   /** Where nobody waits, `work` begins at once. */
   async run<T>(isAlone: boolean, work: () => Promise<T>): Promise<T> {

@@ -9,7 +9,7 @@
  */
 import type { CompiledQuery, DatabaseConnection, Driver, QueryResult, TransactionSettings } from 'kysely'
 import { UnknownOutcomeError, WriteConflictError } from '../write-errors.ts'
-import { endsSession, storageError, unavailableError } from './errors.ts'
+import { endsSession, sqlState, storageError, unavailableError } from './errors.ts'
 import type { SessionPool } from './pool.ts'
 import type { Session } from './session.ts'
 import { beginWriting, type Writer, type Writers } from './writers.ts'
@@ -33,7 +33,7 @@ export class PostgresDriver implements Driver {
 
   async acquireConnection(): Promise<PostgresConnection> {
     try {
-      return new PostgresConnection(await this.#pool.acquire(), this.#label)
+      return new PostgresConnection(await this.#pool.acquire(), this.#pool, this.#label)
     } catch (error) {
       throw storageError(error, this.#label)
     }
@@ -90,16 +90,21 @@ export class PostgresDriver implements Driver {
   }
 }
 
+/** A primary that became a standby, or whose disk is full: the next connection may reach another server. */
+const readOnlyServer = '25006'
+
 const changing = new Set(['INSERT', 'UPDATE', 'DELETE', 'MERGE'])
 
 class PostgresConnection implements DatabaseConnection {
   readonly session: Session
   /** Of the write transaction under way. */
   writer: Writer | null = null
+  readonly #pool: SessionPool
   readonly #label: string
 
-  constructor(session: Session, label: string) {
+  constructor(session: Session, pool: SessionPool, label: string) {
     this.session = session
+    this.#pool = pool
     this.#label = label
   }
 
@@ -114,6 +119,7 @@ class PostgresConnection implements DatabaseConnection {
       return await this.session.query(text, values)
     } catch (error) {
       if (endsSession(error)) this.session.destroy()
+      if (sqlState(error) === readOnlyServer) this.#pool.renew()
       throw storageError(error, this.#label)
     }
   }

@@ -35,7 +35,7 @@ const stateOfServer = CompiledQuery.raw(
 export async function openPostgresDatabase(url: string): Promise<OpenedDatabase> {
   const target = parsePostgresUrl(url)
   const { label } = target
-  const settings = await checkServer(target)
+  await checkServer(target)
   const writers = new Writers(() => Session.open(target, limits))
   const db = kyselyOf(target, limits, mostSessions, writers)
   const leases = kyselyOf(target, leaseLimits, mostLeaseSessions)
@@ -48,12 +48,8 @@ export async function openPostgresDatabase(url: string): Promise<OpenedDatabase>
       const { rows } = await db.executeQuery<{ version: string }>(stateOfServer)
       return rows[0]?.version ?? ''
     },
-    assertDurable() {
-      if (settings.synchronous_commit !== 'off') return
-      throw new ConfigError(
-        `metadata: ${label}: synchronous_commit is off, changes would not be durable: set it to on for this user or database`,
-      )
-    },
+    // Checked before anything is stored.
+    assertDurable: () => {},
     prepare: (work) => alone(target, work),
     openingError: (error) => openingError(error, label),
   }
@@ -96,7 +92,7 @@ interface ServerSettings {
 
 const oldest = 15
 
-async function checkServer(target: PostgresTarget): Promise<ServerSettings> {
+async function checkServer(target: PostgresTarget): Promise<void> {
   const { label } = target
   const settings = await settingsOf(target).catch((error: unknown) => {
     throw openingError(storageError(error, label), label)
@@ -109,7 +105,11 @@ async function checkServer(target: PostgresTarget): Promise<ServerSettings> {
   }
   if (settings.is_standby) throw refuse('the server is a standby: name the primary in metadata.url')
   if (settings.schema === null) throw refuse('no schema of search_path is there, or the user may not use it')
-  return settings
+  if (settings.synchronous_commit === 'off') {
+    throw refuse(
+      'synchronous_commit is off, changes would not be durable: set it to on for this user or database',
+    )
+  }
 }
 
 async function settingsOf(target: PostgresTarget): Promise<ServerSettings> {

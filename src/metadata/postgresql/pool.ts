@@ -15,6 +15,7 @@ export class SessionPool {
   readonly #most: number
   readonly #idle: Session[] = []
   readonly #waiting: Waiting[] = []
+  #current = new Set<Session>()
   #used = 0
   #onEmpty: (() => void) | null = null
 
@@ -41,9 +42,15 @@ export class SessionPool {
 
   /** A dead one is closed. */
   release(session: Session): void {
-    if (session.isDead) void session.close()
+    if (session.isDead || !this.#current.has(session)) this.#end(session)
     else this.#idle.push(session)
     this.#free()
+  }
+
+  /** All that are open now are not used again: the server has become one that takes no writes. */
+  renew(): void {
+    this.#current = new Set()
+    for (const session of this.#idle.splice(0)) void session.close()
   }
 
   /** Resolves when everything under way has ended and every connection is closed. */
@@ -56,14 +63,21 @@ export class SessionPool {
     this.#used += 1
     for (let session = this.#idle.pop(); session !== undefined; session = this.#idle.pop()) {
       if (!session.isDead) return session
-      void session.close()
+      this.#end(session)
     }
     try {
-      return await this.#open()
+      const session = await this.#open()
+      this.#current.add(session)
+      return session
     } catch (error) {
       this.#free()
       throw error
     }
+  }
+
+  #end(session: Session): void {
+    this.#current.delete(session)
+    void session.close()
   }
 
   #free(): void {
