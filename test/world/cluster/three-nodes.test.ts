@@ -62,7 +62,7 @@ t.test('retry, skip and rewind may be asked of any node', async (t) => {
   const [one, two] = others(await ownerOf(pipeId)) as [TestNode, TestNode]
   const lane = `/v1/pipes/${pipeId}/destinations/${id}`
   await one.ingest(pipeId, { n: 1, bad: true })
-  await until('it blocks the lane', async () => (await two.lane(pipeId, id)).status === 'retrying')
+  await until('it blocks the lane', async () => (await two.lane(pipeId, id)).lane_state === 'retrying')
   const before = sink.deliveries.length
   t.equal((await one.api('POST', `${lane}/retry-now`)).status, 200)
   await until('it is tried again', () => sink.deliveries.length > before)
