@@ -82,6 +82,7 @@ export async function openIngest(
   const nowMs = parts.now()
   return createIngest({
     ...parts,
+    authenticate: parts.authenticateSender,
     appender: parts.buffer.appender,
     geo,
     quota: quotas

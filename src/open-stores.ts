@@ -49,6 +49,8 @@ export interface Stores {
   /** What the directory is filled from: for its copies in other threads. */
   directorySource: DirectorySource
   authenticate: Authenticate
+  /** For ingest, which the buffer rejects while this node is not in its cluster. */
+  authenticateSender: Authenticate
   /** Of ingest, shared by its threads. */
   counters: SharedCounters
   /** As it is now: with `egress.private = "auto"` a second workspace changes it. */
@@ -131,8 +133,9 @@ export async function openStores(
   const changes = cluster?.node.changes ?? localChanges()
   changes.subscribe((change) => refreshDirectory(directory, change))
   changes.subscribe((change) => refreshLanes(delivery, change, log))
-  const byKey = createAuthenticate(directory)
-  const authenticate = cluster === null ? byKey : authenticateWhileLive(cluster, byKey)
+  const authenticateSender = createAuthenticate(directory)
+  const authenticate =
+    cluster === null ? authenticateSender : authenticateWhileLive(cluster, authenticateSender)
   const { egress } = drivers
   return {
     cluster,
@@ -146,6 +149,7 @@ export async function openStores(
     directory,
     directorySource,
     authenticate,
+    authenticateSender,
     counters,
     egress,
     drivers,
