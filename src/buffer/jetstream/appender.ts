@@ -469,7 +469,7 @@ export class JetStreamAppender implements Appender {
   #die(one: PipeFrame, streamSeq: number, before: number): void {
     this.#isDead = true
     const error = new Error(
-      `the stream gave frame ${streamSeq} after frame ${before}: it was made anew, and lanes would take new messages for delivered ones`,
+      `the stream gave frame ${streamSeq} after frame ${before}: it was created again, and lanes would take new messages for delivered ones`,
     )
     this.#reject(one, unavailable('write_failed', error.message))
     this.#rejectWaiting(unavailable('write_failed'))
