@@ -73,7 +73,8 @@ try {
   cluster = await startCluster({ nodes: 3, replicas: 3 })
   if (!stopping.signal.aborted) await show(cluster)
 } catch (error) {
-  // Servers that a Ctrl-C ended as well.
+  // A Ctrl-C ends the servers as well; what they say of it may be here before the signal is.
+  await sleep(100)
   if (!stopping.signal.aborted) throw error
 } finally {
   process.stderr.write('stopping …\n')

@@ -42,6 +42,18 @@ export async function openDashboard(options: DaemonOptions = {}): Promise<Dashbo
     ...options,
     args: [...(options.args ?? []), '--listen', `127.0.0.1:${port}`],
   })
+  const { visit, close } = await openDashboardOf(daemon)
+  return {
+    ...{ daemon, visit },
+    close: async () => {
+      await close()
+      await daemon.close()
+    },
+  }
+}
+
+/** Of a daemon that runs; its closing is not ours. */
+export async function openDashboardOf(daemon: TestDaemon): Promise<Dashboard> {
   const browser = await launch()
   for (const role of ['admin', 'viewer']) {
     const answer = await daemon.api('POST', '/v1/users', {
@@ -52,10 +64,7 @@ export async function openDashboard(options: DaemonOptions = {}): Promise<Dashbo
   return {
     daemon,
     visit: (role, visitOptions) => visit(browser, daemon, role, visitOptions),
-    close: async () => {
-      await browser.close()
-      await daemon.close()
-    },
+    close: () => browser.close(),
   }
 }
 

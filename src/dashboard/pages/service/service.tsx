@@ -19,6 +19,7 @@ const reasonWords: Record<string, string> = {
   disk_full: 'The disk is full.',
   metadata_unreachable: 'Metadata cannot be reached.',
   shutting_down: 'It is shutting down.',
+  not_in_cluster: 'This node has lost touch with its cluster and accepts nothing; others deliver its pipes.',
 }
 
 export function ServicePage() {
