@@ -179,21 +179,27 @@ async function begin(
       'finish that one, or begin with an empty database and another cluster.name',
     )
   }
-  const found = await target.store.identity()
+  const newest = await newestSeq(source, from)
   if ((await target.store.countWorkspaces()) > 0) {
-    const isOurs = found.dataDirId === dataDirId && current(found.epochs).epoch === current(epochs).epoch + 1
-    if (isOurs) return null
+    const isOurs = (await target.store.identity()).dataDirId === dataDirId
+    // One that was served from since holds what the target does not.
+    if (isOurs && (await target.store.movedFrom()) === (await source.store.stateOf(newest))) return null
+    const why = isOurs
+      ? 'an earlier move from here, and here more was accepted or changed since'
+      : 'workspaces'
     throw new DataDirError(
       'conflict',
-      `${target.place} is in use: it has workspaces`,
-      'move into a database without any',
+      `${target.place} is in use: it has ${why}; nothing was changed`,
+      'move into an empty database, with another cluster.name (or into another directory)',
     )
   }
-  const heads = await from.reader.heads(0)
-  const newest = Math.max(heads?.newestSeq ?? 0, await source.store.knownSeq())
   const moving = { dataDirId, epochs: [...epochs, movedEpoch(epochs, newest, nowMs)] }
   await target.store.beginMove(moving)
   return moving
+}
+
+async function newestSeq({ store }: MoveSide, { reader }: OpenSide): Promise<number> {
+  return Math.max((await reader.heads(0))?.newestSeq ?? 0, await store.knownSeq())
 }
 
 async function countAll(store: MoveStore, { reader }: OpenSide): Promise<MovePlan> {
@@ -260,7 +266,8 @@ async function moveContents(move: Move, { onProgress, log }: MoveOptions): Promi
   const marks = new Map((await source.store.usageMarks()).map((row) => [row.pipe_id, row]))
   const [before, after] = [await from.buffer.appended(), await into.buffer.appended()]
   openLog(log, 'migrate').debug({ pipes: pipes.length, missing }, 'migrate.compared')
-  await source.store.copyTo(target.store, moving, {
+  const state = await source.store.stateOf(await newestSeq(source, from))
+  const rules: RowRules = {
     lane: (row) => lanes.get(row.destination_id)?.(row) ?? row,
     history: (row, pipeId) => translatedRun(row, mapOf(pipeId)),
     parked: (row, pipeId) => translatedParked(row, mapOf(pipeId)),
@@ -268,7 +275,8 @@ async function moveContents(move: Move, { onProgress, log }: MoveOptions): Promi
       pipe_id: pipeId,
       ...markOf(marks.get(pipeId), before.get(pipeId), after.get(pipeId)),
     })),
-  })
+  }
+  await source.store.copyTo(target.store, moving, rules, state)
   return missing
 }
 

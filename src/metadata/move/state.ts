@@ -2,6 +2,7 @@
  * How far a move of all data from one metadata database to another has come, in the settings of both:
  *
  *   the target   `moving`     from its beginning until its rows are there: whose data, and the epochs that it will have
+ *                `moved_from` from then on: how the source was, so that one that was served from since is not taken for it
  *   the source   `moved_to`   once everything is there: nobody serves from it any more
  *
  *   | the move ends …                           | source     | target                | run again                              |
@@ -20,7 +21,7 @@ import type { Epoch } from '../../contract/epochs.ts'
 import type { Connection } from '../database.ts'
 
 /** Names in `metadata_settings`. */
-export const moveSettings = { moving: 'moving', movedTo: 'moved_to' } as const
+export const moveSettings = { moving: 'moving', movedTo: 'moved_to', movedFrom: 'moved_from' } as const
 
 /** In the target. */
 export interface Moving {
@@ -39,6 +40,11 @@ export interface MovedTo {
 
 export async function loadMoving(db: Connection): Promise<Moving | null> {
   return parsed<Moving>(await setting(db, moveSettings.moving))
+}
+
+/** `MoveStore.stateOf`; null: nothing was moved here. */
+export async function loadMovedFrom(db: Connection): Promise<string | null> {
+  return await setting(db, moveSettings.movedFrom)
 }
 
 export async function loadMovedTo(db: Connection): Promise<MovedTo | null> {

@@ -18,6 +18,7 @@ import { openPrepared } from '../open.ts'
 import type { DataDirIdentity, MetadataSpec } from '../store.ts'
 import {
   deleteSetting,
+  loadMovedFrom,
   loadMovedTo,
   loadMoving,
   type MovedTo,
@@ -144,15 +145,28 @@ export class MoveStore {
     return await Promise.all(rows.map((row) => this.#lane(row)))
   }
 
-  /** Every row, in one transaction: afterwards all of them are there and the target is whole, or nothing is. */
-  async copyTo(target: MoveStore, moving: Moving, rules: RowRules): Promise<void> {
+  /**
+   * Every row, in one transaction: afterwards all of them are there and the target is whole, or nothing is. `state`: `stateOf` this
+   * one.
+   */
+  async copyTo(target: MoveStore, moving: Moving, rules: RowRules, state: string): Promise<void> {
     const pipes = await this.#pipesOfDestinations()
     await inWriteTransaction(target.#db, async (trx) => {
       for (const table of copiedTables) await copyTable(this.#db, trx, table, rowRule(table, rules, pipes))
       for (const mark of rules.usageMarks) await insertRows(trx, 'usage_marks', [mark])
       await setIdentity(trx, moving.dataDirId, moving.epochs)
       await deleteSetting(trx, moveSettings.moving)
+      await putSetting(trx, moveSettings.movedFrom, state)
     })
+  }
+
+  /** Changes with every message that is accepted and every change that people make. `newestSeq`: of the buffer. */
+  async stateOf(newestSeq: number): Promise<string> {
+    return `${newestSeq}/${await this.#count('audit_log')}`
+  }
+
+  movedFrom(): Promise<string | null> {
+    return loadMovedFrom(this.#db)
   }
 
   async close(): Promise<void> {
@@ -209,7 +223,7 @@ export class MoveStore {
     return new Map(rows.map((row) => [row.destination_id, row.pipe_id]))
   }
 
-  async #count(table: 'workspaces' | 'lanes' | 'parked'): Promise<number> {
+  async #count(table: 'workspaces' | 'lanes' | 'parked' | 'audit_log'): Promise<number> {
     const row = await this.#db
       .selectFrom(table)
       .select((eb) => eb.fn.countAll<number>().as('rows'))
