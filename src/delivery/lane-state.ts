@@ -199,6 +199,9 @@ export interface LaneStore {
    * such row; then nothing of this call was saved, so that the caller can save the others again. Rejects with
    * LaneStoreUnavailableError when repeating is worth while; any other error is final. `parked`: by destination, what is
    * saved with its row.
+   *
+   * Repeat it with the same row objects: whether it was stored may not have been known (the server went away during the
+   * commit), and a row that turns out to be stored is not saved again, nor are its counts added twice.
    */
   save(
     rows: readonly LaneState[],

@@ -420,7 +420,10 @@ export interface Metadata {
       firstMs: number,
       lastMs: number,
     ): Promise<Map<number, Omit<LaneHour, 'hour_ts'>>>
-    /** Adds what ingest counted; `marks` are the pipes' running totals that the sums now include. */
+    /**
+     * Adds what ingest counted; `marks` are the pipes' running totals that the sums now include. After it has rejected, the next
+     * call holds the same counts, grown by what came since: so they are added once also where the outcome was not known.
+     */
     addIngest(counts: readonly IngestCounts[], marks: readonly UsageMark[]): Promise<void>
     marks(): Promise<UsageMark[]>
     /** Accepted since the start of the UTC day, by pipe: what the day quotas start from. */
