@@ -46,6 +46,8 @@ export interface DeliveryHandle extends Delivery {
   metrics(): Promise<DeliveryMetrics>
   /** As the lane service has it; null: no worker responds. */
   troubles(query: TroubleQuery): Promise<LaneTrouble[] | null>
+  /** As the lane service has it. */
+  countUsage(pipeId: string): Promise<void>
   /** How often a worker was started again. */
   readonly workerRestarts: number
   /** How long delivery has given no sign of life; 0 while it is to be started again. */
@@ -121,6 +123,7 @@ class Supervisor implements DeliveryHandle {
   readonly acknowledge = this.#forward('acknowledge')
   readonly pulled = this.#forward('pulled')
   readonly abandoned = this.#forward('abandoned')
+  readonly countUsage = this.#forward('countUsage')
 
   /** The last ones, while no worker responds. */
   async metrics(): Promise<DeliveryMetrics> {

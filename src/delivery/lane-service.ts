@@ -56,6 +56,8 @@ export interface LaneService extends Delivery {
   metrics(): Promise<DeliveryMetrics>
   /** Lanes whose next message has failed, that have lost or parked messages, or that were asked for: without a look into the buffer. */
   troubles(query: TroubleQuery): Promise<LaneTrouble[]>
+  /** In a cluster: what was appended to the pipe so far is part of its usage. On one machine it is already. */
+  countUsage(pipeId: string): Promise<void>
 }
 
 export interface LaneServiceDeps {
@@ -65,6 +67,7 @@ export interface LaneServiceDeps {
   check(spec: DestinationSpec, signal: AbortSignal, sample: Sample | null): Promise<DestinationCheck[]>
   infer(spec: DestinationSpec, signal: AbortSignal, request: InferRequest): Promise<TableProposal>
   forget(spec: DestinationSpec, signal: AbortSignal): Promise<void>
+  countUsage?(pipeId: string): Promise<void>
 }
 
 const checkDeadlineMs = 10_000
@@ -78,6 +81,7 @@ export function openLaneService({
   check,
   infer,
   forget,
+  countUsage,
 }: LaneServiceDeps): LaneService {
   const consumers = (destinationId: string) => lanes.lane(destinationId)?.consumers
   const views = new LaneViews(lanes)
@@ -131,6 +135,7 @@ export function openLaneService({
       (await consumers(destinationId)?.acknowledge(msgId.toLowerCase(), done)) ?? false,
     endPulls: async () => lanes.endPulls(),
     troubles: (query) => troublesOf(lanes, query),
+    countUsage: async (pipeId) => await countUsage?.(pipeId),
     async metrics() {
       const inFlightBytes = lanes.budget.reservedBytes
       const attempts = lanes.observed.histograms()

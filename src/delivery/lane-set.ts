@@ -179,6 +179,11 @@ export class LaneSet {
     return [...(this.#pipes.get(pipeId.toLowerCase())?.values() ?? [])]
   }
 
+  /** Of the pipes that this process owns, whether they have lanes or not. */
+  pipeIds(): Iterable<string> {
+    return this.#pipes.keys()
+  }
+
   /** All lanes of the pipe are there, should it have any. */
   runs(pipeId: string): boolean {
     return this.#pipes.has(pipeId.toLowerCase())

@@ -425,6 +425,11 @@ export interface Metadata {
      * call holds the same counts, grown by what came since: so they are added once also where the outcome was not known.
      */
     addIngest(counts: readonly IngestCounts[], marks: readonly UsageMark[]): Promise<void>
+    /**
+     * Adds to the hour what these totals are more than what is marked, and marks them: however many count, and whatever they
+     * know, each message is counted once. Totals that are less than marked add nothing.
+     */
+    countUpTo(totals: readonly UsageMark[], hourMs: number): Promise<void>
     marks(): Promise<UsageMark[]>
     /** Accepted since the start of the UTC day, by pipe: what the day quotas start from. */
     ingestedSince(sinceMs: number): Promise<Record<string, { records: number; bytes: number }>>

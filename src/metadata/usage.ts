@@ -85,6 +85,36 @@ export function usage(db: Connection): Metadata['usage'] {
       await adding.catch((error: unknown) => unknown.note(error, counts))
     },
 
+    async countUpTo(totals, hourMs) {
+      if (totals.length === 0) return
+      await inWriteTransaction(db, async (trx) => {
+        for (const { pipeId, ...to } of totals) {
+          const marked = await trx
+            .selectFrom('usage_marks')
+            .select(['messages', 'records', 'bytes'])
+            .where('pipe_id', '=', normaliseId(pipeId))
+            .executeTakeFirst()
+          const requests = to.messages - Number(marked?.messages ?? 0)
+          if (requests <= 0) continue
+          await trx.executeQuery(
+            addToHour({
+              pipe_id: pipeId,
+              hour_ms: hourMs,
+              ingest_requests: requests,
+              ingest_records: Math.max(0, to.records - Number(marked?.records ?? 0)),
+              ingest_bytes: Math.max(0, to.bytes - Number(marked?.bytes ?? 0)),
+              rejected_requests: 0,
+              delivered_records: 0,
+              failed_attempts: 0,
+              skipped_records: 0,
+              last_ingest_ms: null,
+            }),
+          )
+          await trx.executeQuery(setMark({ pipe_id: pipeId, ...to }))
+        }
+      })
+    },
+
     async marks() {
       const rows = await db.selectFrom('usage_marks').selectAll().orderBy('pipe_id').execute()
       return rows.map((row) => ({

@@ -210,7 +210,14 @@ t.test('a session and a setup link are of the workspace they were made in', asyn
 
 t.test('the list of attempts covers every method that takes a workspace', async (t) => {
   const reads = ['list', 'get', 'find', 'byPipe', 'byHour', 'ofLane']
-  const own = ['pipes.create', 'apiKeys.create', 'workspaces.create', 'usage.addIngest', 'usage.marks']
+  const own = [
+    'pipes.create',
+    'apiKeys.create',
+    'workspaces.create',
+    'usage.addIngest',
+    'usage.countUpTo',
+    'usage.marks',
+  ]
   const other = ['apiKeys.prune', 'apiKeys.used', 'usage.ingestedSince', 'usage.prune', 'parked.prune']
   const people = ['users.byEmail', 'users.redeemSetupLink', 'users.createSetupLink', 'users.hasSetupLink']
   const nouns = [

@@ -208,3 +208,35 @@ t.test('by hour: of one pipe or of the workspace, within the hours asked for', a
     'control',
   )
 })
+
+t.test('totals are counted once, whoever counts them and whatever they know', async (t) => {
+  const metadata = await open(t)
+  const workspaceId = await newWorkspace(metadata, 'default')
+  const { pipe_id: pipeId } = await newPipe(metadata, workspaceId, 'events')
+  const { pipe_id: otherId } = await newPipe(metadata, workspaceId, 'others')
+  const upTo = (messages: number, hourMs = noon) =>
+    metadata.usage.countUpTo([{ pipeId, messages, records: messages * 2, bytes: messages * 10 }], hourMs)
+  await upTo(5)
+  await upTo(3)
+  await upTo(5)
+  await Promise.all([upTo(9), upTo(8), upTo(9), upTo(7)])
+  await upTo(11, noon + hour)
+  await metadata.usage.countUpTo(
+    [
+      { pipeId, messages: 12, records: 24, bytes: 120 },
+      { pipeId: otherId.toUpperCase(), messages: 1, records: 1, bytes: 1 },
+      { pipeId: '00000000-0000-7000-8000-000000000000', messages: 1, records: 1, bytes: 1 },
+    ],
+    noon + hour,
+  )
+  await metadata.usage.countUpTo([], noon)
+  const hours = await metadata.usage.byHour(workspaceId, [pipeId], noon, noon + hour)
+  t.match(hours.get(noon), { ingest_requests: 9, ingest_records: 18, ingest_bytes: 90 })
+  t.match(hours.get(noon + hour), { ingest_requests: 3, ingest_records: 6, ingest_bytes: 30 })
+  const usage = await metadata.usage.byPipe(workspaceId, noon)
+  t.match(usage[otherId], { ingest_requests: 1 })
+  t.match(await metadata.usage.marks(), [
+    { pipeId, messages: 12, records: 24, bytes: 120 },
+    { pipeId: otherId, messages: 1 },
+  ])
+})

@@ -1,0 +1,93 @@
+/**
+ * Usage in a cluster: what a pipe has taken in is counted by its owner, from the log. Many nodes append, and one that is killed
+ * takes with it what it had counted; the log has all of it. The totals of a pipe less what is marked as counted is what is
+ * still to be added; both move in one transaction, so nothing is counted twice, whoever owns the pipe, and nothing is lost.
+ *
+ * What is counted belongs to the hour in which it is counted: at most `everyMs` after it was accepted, or when the pipe has an
+ * owner again. What was rejected, and when the last request was, each node adds for itself.
+ */
+import type { Backlog } from '../buffer/buffer.ts'
+import type { Logger } from '../log.ts'
+import type { Metadata, UsageMark } from '../metadata/store.ts'
+import { hourMs } from '../quantities.ts'
+
+export interface LogUsageOptions {
+  /** The pipes that this node owns now. */
+  pipeIds(): Iterable<string>
+  /** The newest message that is known of without a query. */
+  headSeq(pipeId: string): number
+  /** Of everything that was ever appended to the pipe. */
+  totals(pipeId: string): Promise<Backlog>
+  usage: Pick<Metadata['usage'], 'countUpTo'>
+  now(): number
+  log: Logger
+}
+
+const everyMs = 2_000
+const pipesAtOnce = 100
+
+export class LogUsage {
+  readonly #options: LogUsageOptions
+  /** The head when the pipe was counted last. */
+  readonly #counted = new Map<string, number>()
+  #timer: NodeJS.Timeout | null = null
+  #turn: Promise<void> = Promise.resolve()
+
+  constructor(options: LogUsageOptions) {
+    this.#options = options
+  }
+
+  start(): void {
+    this.#timer = setInterval(() => {
+      this.count().catch((err) => this.#options.log.warn({ err }, 'usage.count_failed'))
+    }, everyMs)
+    this.#timer.unref()
+  }
+
+  /** Everything that has come since the last time; before the pipes are given to others. */
+  async close(): Promise<void> {
+    if (this.#timer !== null) clearInterval(this.#timer)
+    await this.count().catch((error) => {
+      // Whoever owns the pipes next counts it.
+      this.#options.log.warn({ err: error }, 'usage.count_failed')
+    })
+  }
+
+  /** Resolves when all that was appended before the call is counted. */
+  count(): Promise<void> {
+    return this.#inTurn(async () => {
+      const { pipeIds, headSeq } = this.#options
+      const owned = [...pipeIds()]
+      const isOwned = new Set(owned)
+      for (const pipeId of this.#counted.keys()) if (!isOwned.has(pipeId)) this.#counted.delete(pipeId)
+      const grown = owned.filter((pipeId) => headSeq(pipeId) !== (this.#counted.get(pipeId) ?? 0))
+      for (let from = 0; from < grown.length; from += pipesAtOnce)
+        await this.#add(grown.slice(from, from + pipesAtOnce))
+    })
+  }
+
+  /** The same of one pipe, whatever is known of it. */
+  countPipe(pipeId: string): Promise<void> {
+    return this.#inTurn(() => this.#add([pipeId]))
+  }
+
+  async #add(pipeIds: readonly string[]): Promise<void> {
+    const { headSeq, totals, usage, now } = this.#options
+    const marks: UsageMark[] = []
+    const heads = new Map<string, number>()
+    for (const pipeId of pipeIds) {
+      heads.set(pipeId, headSeq(pipeId))
+      const { messages, records, bytes } = await totals(pipeId)
+      if (messages > 0) marks.push({ pipeId, messages, records, bytes })
+    }
+    const nowMs = now()
+    await usage.countUpTo(marks, nowMs - (nowMs % hourMs))
+    for (const [pipeId, seq] of heads) this.#counted.set(pipeId, seq)
+  }
+
+  #inTurn(run: () => Promise<void>): Promise<void> {
+    const done = this.#turn.then(run)
+    this.#turn = done.catch(() => {})
+    return done
+  }
+}
