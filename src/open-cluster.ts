@@ -101,8 +101,10 @@ export async function openAcrossNodes(
   const quotas = new grants.QuotaGrants({
     ...{ link, nats, cluster: settings.name, owners, log },
     nodeIds: async () => (await node.nodes()).filter(({ leftMs }) => leftMs > 0).map(({ nodeId }) => nodeId),
-    usedSince: async (pipeId, dayStartMs) =>
-      (await metadata.usage.ingestedSince(dayStartMs))[pipeId] ?? { records: 0, bytes: 0 },
+    async usedSince(pipeId, dayStartMs) {
+      await local.countUsage(pipeId)
+      return (await metadata.usage.ingestedSince(dayStartMs))[pipeId] ?? { records: 0, bytes: 0 }
+    },
     now: () => node.clock.now(),
   })
   shutdown.set('close node requests', async () => {

@@ -34,19 +34,14 @@ export interface Accounting {
 /** What ingest counts: carried into metadata every few seconds. */
 export async function openAccounting(stores: Stores, { log, shutdown }: StartContext): Promise<Accounting> {
   const { cluster, now, metadata, buffer, directory } = stores
-  // In a cluster others count what they append: the buffer's totals are nobody's own.
-  const totals = cluster === null ? await buffer.appended() : new Map()
-  const usageStore: typeof metadata.usage =
-    cluster === null
-      ? metadata.usage
-      : { ...metadata.usage, addIngest: (counts) => metadata.usage.addIngest(counts, []) }
+  const totals = cluster === null ? await buffer.appended() : null
   const ingestTotals = createIngestTotals()
   const counter = createUsageCounter(totals)
   const workers: UsageCounter[] = []
   const usageOf = (worker: number) => (workers[worker] ??= ingestTotals.observe(counter, worker))
   const usage = usageOf(0)
-  usage.restore(await missedUsage(metadata.usage, totals, directory, now()))
-  const usageFlush = startUsageFlush({ counter: usage, usage: usageStore, directory, log })
+  if (totals !== null) usage.restore(await missedUsage(metadata.usage, totals, directory, now()))
+  const usageFlush = startUsageFlush({ counter: usage, usage: metadata.usage, directory, log })
   await usageFlush.flush().catch((error) => {
     // On a full disk it is counted in memory until there is room.
     if (!(error instanceof StorageUnavailableError)) throw error
@@ -80,14 +75,17 @@ export async function openIngest(
   const parsers = openBodyParsers(maxBodyBytes * resourceLimits.parserHeapPerBodyByte)
   shutdown.set('close parsers', () => parsers.close())
   const nowMs = parts.now()
+  const blocks = quotas && createBlockQuota(quotas.asker(0), parts.now)
+  shutdown.set('drain ingest', async () => {
+    await parts.buffer.appender.drain()
+    await blocks?.close()
+  })
   return createIngest({
     ...parts,
     authenticate: parts.authenticateSender,
     appender: parts.buffer.appender,
     geo,
-    quota: quotas
-      ? createBlockQuota(quotas.asker(0), parts.now)
-      : createQuota(await ingestedToday(parts, nowMs), nowMs, parts.counters),
+    quota: blocks ?? createQuota(await ingestedToday(parts, nowMs), nowMs, parts.counters),
     decoders: new Turns(resourceLimits.decodersAtOnce),
     parsers,
     maxBodyBytes,

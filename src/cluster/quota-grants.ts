@@ -51,6 +51,7 @@ const askAgainMs = 500
 const tellEveryMs = 50
 const toldAtOnce = 1_000
 const knownPipes = 100_000
+const nodesKeptMs = 5_000
 
 export class QuotaGrants {
   readonly #options: QuotaGrantsOptions
@@ -59,6 +60,8 @@ export class QuotaGrants {
   readonly #orphans = new Map<string, Orphan>()
   /** What owners last said, of pipes of any node, and when. */
   readonly #known = new Map<string, KnownQuota & { heardMs: number }>()
+  #nodes = 1
+  #nodesAskedMs = Number.NEGATIVE_INFINITY
   readonly #timer: NodeJS.Timeout
   readonly #unsubscribe: () => void
 
@@ -119,6 +122,7 @@ export class QuotaGrants {
     try {
       const grant = await this.#askOwner(asker, pipeId, limits, { ...ask, debt })
       if (orphan !== undefined && hasNone(orphan.debt)) this.#orphans.delete(pipeId)
+      void this.#nodeCount()
       this.#keepKnown(pipeId, { ...grant, day: sum(grant.day, grant), ageMs: 0 })
       return grant
     } catch (error) {
@@ -226,7 +230,7 @@ export class QuotaGrants {
 
   /** Of what is needed, as far as the share goes. */
   async #share(pipeId: string, limits: IngestLimits, { need }: QuotaAsk): Promise<QuotaGrant> {
-    const nodes = Math.max(1, (await this.#options.nodeIds().catch(() => [])).length)
+    const nodes = await this.#nodeCount()
     const nowMs = this.#now()
     const dayStartMs = startOfDay(nowMs)
     const orphan = this.#orphan(pipeId, nowMs, dayStartMs)
@@ -251,6 +255,16 @@ export class QuotaGrants {
     orphan.debt = sum(orphan.debt, granted)
     const tokens = orphan.tokens
     return { ...granted, tokens, day: sum(day, used), dayStartMs, dayLeftMs: dayStartMs + dayMs - nowMs }
+  }
+
+  /** As it was last known, while the database does not answer either. */
+  async #nodeCount(): Promise<number> {
+    if (performance.now() - this.#nodesAskedMs > nodesKeptMs) {
+      this.#nodesAskedMs = performance.now()
+      const ids = await this.#options.nodeIds().catch(() => null)
+      if (ids !== null) this.#nodes = Math.max(1, ids.length)
+    }
+    return this.#nodes
   }
 
   #orphan(pipeId: string, nowMs: number, dayStartMs: number): Orphan {

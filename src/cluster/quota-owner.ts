@@ -50,6 +50,8 @@ interface Owned {
 const heldForMs = 3_000
 /** Spare is granted while the bucket has more than this part of itself: the last tokens are for who needs them. */
 const plenty = 0.1
+/** And while so many times the spare is left of the day. */
+const plentyOfDay = 100
 
 export class QuotaOwner {
   readonly #options: QuotaOwnerOptions
@@ -163,11 +165,14 @@ function take(
   if (counted.dayStartMs === dayStartMs) state.add(dayStartMs, counted, 1)
   state.add(dayStartMs, debt, 1)
   const day = state.day(dayStartMs)
-  const hasPlenty = state.tokens > plenty * capacityOf(limits)
   const left = {
     records: Math.max(0, leftOf(limits.pl_ingest_max_records_per_day, day.records)),
     bytes: Math.max(0, leftOf(limits.pl_ingest_max_bytes_per_day, day.bytes)),
   }
+  const hasPlenty =
+    state.tokens > plenty * capacityOf(limits) &&
+    left.records > plentyOfDay * spare.records &&
+    left.bytes > plentyOfDay * spare.bytes
   const wanted = hasPlenty ? { records: need.records + spare.records, bytes: need.bytes + spare.bytes } : need
   const granted = {
     records: Math.min(wanted.records, Math.max(0, Math.floor(state.tokens)), left.records),

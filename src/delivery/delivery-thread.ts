@@ -12,6 +12,7 @@ import assert from 'node:assert'
 import { parentPort, workerData } from 'node:worker_threads'
 import { bufferPlace, openBufferFeed, openBufferReader } from '../buffer/open.ts'
 import type { PipeLeases } from '../cluster/leases.ts'
+import type { LogUsage } from '../cluster/log-usage.ts'
 import { current, timelineOf } from '../contract/epochs.ts'
 import type { PinServerKey } from '../destinations/driver.ts'
 import { openDriver } from '../destinations/drivers.ts'
@@ -98,10 +99,14 @@ const lanes = new LaneSet({
   epochs,
   onFatal: fail,
 })
+const usage = leases === null ? null : await openLogUsage()
 const allLanes = openLaneService({
   lanes,
   reader,
   clock: systemClock,
+  countUsage: async (pipeId) => {
+    if (lanes.runs(pipeId)) await usage?.countPipe(pipeId)
+  },
   check: (spec, signal, sample) => isolated.check(spec, signal, sample),
   infer: (spec, signal, request) => isolated.infer(spec, signal, request),
   forget: async ({ destinationId, ...spec }, signal) => {
@@ -116,6 +121,7 @@ const allLanes = openLaneService({
 const service = ownership === ownsEverything ? allLanes : ownedLanes(allLanes, lanes, ownership)
 if (data.endsPulls) lanes.endPulls()
 await lanes.open()
+usage?.start()
 const endHistoryKeeper = keepHistoryShort({
   ...{ lanes, reader, store: metadata.laneStore },
   ...{ clock: systemClock, log },
@@ -130,6 +136,21 @@ post({ kind: 'ready' })
 async function openLeases(nodeId: string): Promise<PipeLeases> {
   const { openPipeLeases } = await import('../cluster/leases.ts')
   return await openPipeLeases({ store: metadata.cluster, nodeId, log })
+}
+
+/** The same. */
+async function openLogUsage(): Promise<LogUsage> {
+  const [{ LogUsage }, { markOf, zeroCounts }] = await Promise.all([
+    import('../cluster/log-usage.ts'),
+    import('../buffer/jetstream/position.ts'),
+  ])
+  const start = { seq: 0, mark: markOf(zeroCounts) }
+  return new LogUsage({
+    ...{ usage: metadata.usage, log, now: Date.now },
+    pipeIds: () => lanes.pipeIds(),
+    headSeq: (pipeId) => lanes.headSeq(pipeId),
+    totals: (pipeId) => reader.backlog(pipeId, start),
+  })
 }
 
 /** What it rejects with becomes an error of the destination, so what ends the worker is seen to here. */
@@ -190,6 +211,7 @@ async function close(graceMs: number): Promise<void> {
   endHistoryKeeper()
   leases?.stopClaiming()
   await lanes.close(graceMs)
+  await usage?.close()
   // Saved: another node may go on from there.
   await leases?.close()
   await reader.close()

@@ -27,7 +27,7 @@ import { createClientIp } from '../ingest/client-ip.ts'
 import { createSharedGeo } from '../ingest/geo.ts'
 import { createIngest } from '../ingest/ingest.ts'
 import { IngestObserved } from '../ingest/observed.ts'
-import { createQuota, type Quota } from '../ingest/quota.ts'
+import { createQuota } from '../ingest/quota.ts'
 import { SharedCounters } from '../ingest/shared-counters.ts'
 import { Turns } from '../ingest/turns.ts'
 import { openLog } from '../log.ts'
@@ -69,16 +69,16 @@ setInterval(() => post({ kind: 'alive' }), beatEveryMs)
 const opening = openDirectory(source, { onPipeDeleted: (pipeId) => counters.forget(pipeId) })
 const directory = await opening
 const authenticate = createAuthenticate(directory)
-const quota: Quota = data.asksForQuota
+const blocks = data.asksForQuota
   ? createBlockQuota((pipeId, limits, ask) => source.quota(pipeId, limits, ask))
-  : createQuota({}, 0, counters)
+  : null
 const ingest = createIngest({
   directory,
   authenticate,
   appender,
   geo,
   clientIp,
-  quota,
+  quota: blocks ?? createQuota({}, 0, counters),
   observed: new IngestObserved({ slot: data.index, memory: data.observed }),
   usage: new RejectedCounts((counts) => post({ kind: 'rejected', counts })),
   bodyMemory: createBodyMemory(data.maxInFlightBytes, counters),
@@ -150,6 +150,7 @@ async function run(command: Command): Promise<void> {
       break
     case 'drain':
       await appender.drain()
+      await blocks?.close()
       break
     case 'idle':
       await traffic.idle()

@@ -29,10 +29,13 @@ export interface UsageCounter {
   forget(isPipe: (pipeId: string) => boolean): void
 }
 
-/** `totals`: each pipe's running totals in the buffer at start, all of them counted already. */
-export function createUsageCounter(totals: ReadonlyMap<string, Backlog>): UsageCounter {
+/**
+ * `totals`: each pipe's running totals in the buffer at start, all of them counted already. Null: in a cluster, where the owner of
+ * a pipe counts what is accepted from the log (cluster/log-usage.ts); here remain when, and what was rejected.
+ */
+export function createUsageCounter(totals: ReadonlyMap<string, Backlog> | null): UsageCounter {
   const running = new Map<string, Backlog>()
-  for (const [pipeId, { messages, records, bytes }] of totals)
+  for (const [pipeId, { messages, records, bytes }] of totals ?? [])
     running.set(pipeId, { messages, records, bytes })
   let pending = new Map<string, IngestCounts>()
   let marked = new Set<string>()
@@ -64,10 +67,11 @@ export function createUsageCounter(totals: ReadonlyMap<string, Backlog>): UsageC
   return {
     accepted: (pipeId, records, bytes, atMs, messages = 1) => {
       const counts = countsOf(pipeId, atMs - (atMs % hourMs))
+      counts.lastIngestMs = Math.max(atMs, counts.lastIngestMs ?? 0)
+      if (totals === null) return
       counts.requests += messages
       counts.records += records
       counts.bytes += bytes
-      counts.lastIngestMs = Math.max(atMs, counts.lastIngestMs ?? 0)
       const total = totalsOf(pipeId)
       total.messages += messages
       total.records += records
