@@ -1,0 +1,44 @@
+/** Usage counts what was acknowledged, also by a node that was killed before it could tell. */
+import t from 'tap'
+import { startCluster, type TestNode } from '../../support/cluster.ts'
+import { until } from '../../support/until.ts'
+
+const cluster = await startCluster({ nodes: 3 })
+const [a, b, c] = cluster.nodes as [TestNode, TestNode, TestNode]
+t.teardown(() => cluster.close())
+
+interface Overview {
+  pipes: { pipe_id: string; usage_today: { ingest_requests: number; ingest_records: number } }[]
+}
+const none = { ingest_requests: 0, ingest_records: 0 }
+async function usageOf(node: TestNode, pipeId: string) {
+  const { body } = await node.api<Overview>('GET', '/v1/overview')
+  return body.pipes.find(({ pipe_id }) => pipe_id === pipeId)?.usage_today ?? none
+}
+
+t.test('what three nodes take in is counted once', async (t) => {
+  const pipeId = await a.createPipe({ pipe_name: 'one', pipe_add_ingest_ts: false })
+  for (const node of cluster.nodes) for (const n of [1, 2, 3]) await node.ingest(pipeId, [{ n }, { n }])
+  await until('all of it is counted', async () => (await usageOf(b, pipeId)).ingest_records >= 18)
+  t.match(await usageOf(c, pipeId), { ingest_requests: 9, ingest_records: 18 })
+})
+
+t.test('a killed node takes nothing of it along, whoever owned the pipe', async (t) => {
+  const pipeIds: string[] = []
+  for (let index = 0; index < 6; index++)
+    pipeIds.push(await a.createPipe({ pipe_name: `p${index}`, pipe_add_ingest_ts: false }))
+  const accepted = await Promise.all(
+    pipeIds.flatMap((pipeId) => [1, 2, 3, 4].map((n) => c.ingest(pipeId, { n }))),
+  )
+  await c.kill()
+  t.equal(accepted.length, 24)
+  for (const pipeId of pipeIds)
+    await until('it is counted', async () => (await usageOf(a, pipeId)).ingest_records === 4)
+  for (const pipeId of pipeIds) await b.ingest(pipeId, { n: 5 })
+  for (const pipeId of pipeIds)
+    await until('the next too, and nothing twice', async () => {
+      const { ingest_records: records } = await usageOf(b, pipeId)
+      if (records > 5) throw new Error(`${records} records were counted`)
+      return records === 5
+    })
+})
