@@ -12,6 +12,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { startCluster, type TestCluster, type TestNode } from '../test/support/cluster.ts'
 import { binary, cleanEnv } from '../test/support/daemon.ts'
 import { order, some } from './demo-records.ts'
+import { ownChildren } from './process-stats.ts'
 
 const pipes = [
   'orders',
@@ -37,16 +38,22 @@ if (!process.stdout.isTTY) {
 const place = mkdtempSync(path.join(os.tmpdir(), 'pipectl-demo-'))
 chmodSync(place, 0o755)
 process.env.TMPDIR = place
-process.once('exit', () => rmSync(place, { recursive: true, force: true }))
+process.once('exit', () => rmSync(place, { recursive: true, force: true, maxRetries: 5 }))
 
 const stopping = new AbortController()
 let tui: ChildProcess | null = null
-// Ctrl-C before the screen is there, or a signal from outside: whatever has been started goes.
 for (const signal of ['SIGHUP', 'SIGINT', 'SIGTERM'] as const) {
   process.on(signal, () => {
     stopping.abort()
-    tui?.kill()
+    if (tui !== null) tui.kill()
+    else endAtOnce()
   })
+}
+
+/** While servers are being started some may wait for others that a Ctrl-C has ended: nothing of value is lost. */
+function endAtOnce(): void {
+  for (const pid of ownChildren()) process.kill(pid, 'SIGKILL')
+  process.exit(130)
 }
 
 const arrived = new Set<string>()

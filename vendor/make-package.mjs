@@ -25,6 +25,7 @@ try {
     'config',
     'systemd',
     'monitoring',
+    'examples',
     'openapi',
     'LICENSE',
     'README.md',
