@@ -31,7 +31,7 @@ async function clusterOn(t: Test, nats: TestNats, overrides: Partial<JetStreamSp
   const spec = jetStreamSpec(t, nats, overrides)
   const onFatal = (error: Error) => t.fail(error.message)
   await (await openBuffer(spec, { log: quiet, onFatal })).close()
-  const connection = await nats.connect()
+  const connection = await connectNats(spec.nats)
   t.teardown(() => connection.close())
   const manager = await jetstreamManager(connection)
   const send = (pipeId: string, ...texts: string[]) =>
@@ -381,6 +381,16 @@ t.test('one server', async (t) => {
       Array.from({ length: 300 }, (_, n) => `${n}`),
     )
     t.same(rest.lost, [])
+    // With checkpoints to write for many pipes: it does not wait for each of them.
+    const owned = await openJetStreamReader(spec, openLog(quiet, 'test'), { owns: owner })
+    for (let n = 0; n < 20; n += 1) {
+      const one = newPipeId()
+      await send(one, 'x')
+      await owned.head(one)
+    }
+    await nats.servers[0]!.kill()
+    await owned.close()
+    t.pass('it ends all the same')
   })
 })
 
