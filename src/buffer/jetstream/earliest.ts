@@ -2,6 +2,7 @@
  * The oldest frame that is kept of each pipe. The stream drops from its beginning (`max_age`), and a pipe's owner purges what is
  * delivered: neither is announced to everybody, so what is known holds as long as the stream's first sequence says so.
  */
+import assert from 'node:assert'
 import { pipeSubjects, seqOf } from './frames.ts'
 import type { PipePosition } from './position.ts'
 import type { StreamClient, StreamState } from './stream-client.ts'
@@ -61,10 +62,16 @@ export class Earliest {
   async #find(pipeId: string): Promise<PipePosition> {
     const foundAt = performance.now()
     const { firstSeq } = await this.#stateSince(foundAt - freshMs)
-    const first = await this.#client.nextOfLeader(pipeSubjects(this.#cluster, pipeId), firstSeq)
-    const position = await (first === null
-      ? this.#totals.head(pipeId)
-      : this.#totals.at(pipeId, seqOf(first.streamSeq, 0) - 1))
+    const look = () => this.#client.nextOfLeader(pipeSubjects(this.#cluster, pipeId), firstSeq)
+    let first = await look()
+    let position: PipePosition | null = null
+    if (first === null) {
+      // What is appended from here on is not before it: a head asked for last would pass over the pipe's first message.
+      position = await this.#totals.head(pipeId)
+      first = await look()
+    }
+    if (first !== null) position = await this.#totals.at(pipeId, seqOf(first.streamSeq, 0) - 1)
+    assert(position !== null)
     if (this.#known.size >= mostPipes) this.#known.clear()
     this.#known.set(pipeId, { firstSeq: first?.streamSeq ?? null, position, foundAt, doubtedAt: 0 })
     return position
