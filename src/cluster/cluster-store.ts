@@ -123,7 +123,7 @@ export interface ClusterStore {
     workers(): Promise<LiveWorker[]>
     /** Pipes that nobody holds; `pipeId`: whether that one is among them. */
     free(pipeId?: string): Promise<FreePipe[]>
-    /** Takes those that are still as they were found; of each with an epoch above all before. */
+    /** Takes those that are still as they were found, each with an epoch above all before. Hundreds at once, not thousands. */
     claim(leaseId: string, pipes: readonly FreePipe[]): Promise<OwnedPipe[]>
     /** What the lease holds. */
     held(leaseId: string): Promise<OwnedPipe[]>

@@ -9,8 +9,10 @@
  *                                  │                                            │
  *                                  └────────── lease late or gone ──────────────┘──▶ lost: lanes stop without saving
  *
- * A tick, each second:  renew · remove leases that are over · see who is there · release what is another's share · claim what
- * is free and its own.  Who shall have a pipe is computed by every node alike (`rendezvous.ts`); a moment of disagreement
+ * Each second, apart from each other:
+ *   renew the lease, or join under a new one
+ *   remove leases that are over · see who is there · release what is another's share · claim what is free and its own
+ * Who shall have a pipe is computed by every node alike (`rendezvous.ts`); a moment of disagreement
  * costs a hand-over, never two owners, because a pipe is claimed by comparing the holder as it was found.
  *
  * What a crash between any two statements leaves: a row whose lease is gone or will be (taken over after six seconds), or a
@@ -56,10 +58,12 @@ export async function openPipeLeases(options: PipeLeasesOptions): Promise<PipeLe
   return leases
 }
 
-const tickMs = 1_000
+const everyMs = 1_000
 /** For the batch under way, before its pipe goes to another node. */
 const releaseGraceMs = 4_000
 const releasedAtOnce = 16
+/** Pipes of one statement: their lanes begin while the next are claimed. */
+const claimedAtOnce = 500
 /**
  * After the database was away all nodes join again, one a little before the others: it waits for them instead of taking
  * everything and giving most of it back.
@@ -79,19 +83,21 @@ class Leases implements PipeLeases {
   /** Null: it has none. */
   #leaseId: string | null = null
   #untilNs = 0n
-  /** Who shares the pipes, as of the last tick. */
+  /** Who shares the pipes, as of the last look. */
   #sharers: readonly string[] = []
-  /** Another node joined or left since it was last seen to: some of what is held may be another's share. */
-  #mayHaveOthers = false
+  /** Owned, and another's share since the sharers changed. */
+  #toRelease: string[] = []
   #claimsFromNs = 0n
   #isClaiming = true
   #isClosing = false
   #hasFailed = false
   /** Statements that change what it holds run one after the other. */
   #turn: Promise<unknown> = Promise.resolve()
-  #timer: NodeJS.Timeout | undefined
+  #renewTimer: NodeJS.Timeout | undefined
+  #shareTimer: NodeJS.Timeout | undefined
   #endTimer: NodeJS.Timeout | undefined
-  #ticking: Promise<void> = Promise.resolve()
+  #renewing: Promise<void> = Promise.resolve()
+  #sharing: Promise<void> = Promise.resolve()
 
   constructor({ store, nodeId, log }: PipeLeasesOptions) {
     this.#store = store.pipes
@@ -100,8 +106,10 @@ class Leases implements PipeLeases {
   }
 
   async open(): Promise<void> {
-    await this.#inTurn(() => this.#tick())
-    this.#tickLater()
+    await this.#join()
+    this.#renewLater()
+    await this.#inTurn(() => this.#share())
+    this.#shareLater()
   }
 
   get ownedPipes(): ReadonlyMap<string, number> {
@@ -131,12 +139,11 @@ class Leases implements PipeLeases {
 
   async changed(givenId: string): Promise<void> {
     const pipeId = givenId.toLowerCase()
-    const isForOthers = ownerOf(pipeId, this.#sharers) !== this.#nodeId
-    if (this.#owned.has(pipeId) || this.#releasing.has(pipeId) || isForOthers) return
+    if (this.#owned.has(pipeId) || this.#releasing.has(pipeId) || !this.#isMine(pipeId)) return
     try {
       await this.#inTurn(() => this.#claim(pipeId))
     } catch (err) {
-      // The next tick finds it.
+      // The next look finds it.
       this.#log.warn({ err, pipe_id: pipeId }, 'cluster.pipe_waits')
     }
   }
@@ -148,8 +155,9 @@ class Leases implements PipeLeases {
   async close(): Promise<void> {
     this.#isClosing = true
     this.#isClaiming = false
-    clearTimeout(this.#timer)
-    await this.#ticking
+    clearTimeout(this.#renewTimer)
+    clearTimeout(this.#shareTimer)
+    await Promise.all([this.#renewing, this.#sharing])
     clearTimeout(this.#endTimer)
     const leaseId = this.#leaseId
     this.#forgetLease()
@@ -166,34 +174,58 @@ class Leases implements PipeLeases {
     return this.#leaseId !== null && monotonicNs() < this.#untilNs
   }
 
+  /** Its share, as far as is known who is there. */
+  #isMine(pipeId: string): boolean {
+    return ownerOf(pipeId, this.#sharers) === this.#nodeId
+  }
+
   #inTurn<T>(work: () => Promise<T>): Promise<T> {
     const done = this.#turn.then(work, work)
     this.#turn = done.catch(() => {})
     return done
   }
 
-  #tickLater(): void {
+  /** Apart from all else: taking over thousands of pipes must not make it late. */
+  #renewLater(): void {
     if (this.#isClosing) return
-    this.#timer = setTimeout(() => {
-      this.#ticking = this.#inTurn(() => this.#tick())
-        .then(() => {
-          this.#hasFailed = false
-        })
-        .catch((err) => {
-          if (!this.#hasFailed) this.#log.warn({ err, pipes: this.#owned.size }, 'cluster.lease_waits')
-          this.#hasFailed = true
-        })
-        .finally(() => this.#tickLater())
-    }, tickMs)
+    this.#renewTimer = setTimeout(() => {
+      this.#renewing = this.#renewOrJoin()
+        .then(
+          () => {
+            this.#hasFailed = false
+          },
+          (err) => {
+            if (!this.#hasFailed) this.#log.warn({ err, pipes: this.#owned.size }, 'cluster.lease_waits')
+            this.#hasFailed = true
+          },
+        )
+        .finally(() => this.#renewLater())
+    }, everyMs)
   }
 
-  async #tick(): Promise<void> {
+  async #renewOrJoin(): Promise<void> {
     if (this.#isClosing) return
     if (this.#leaseId === null || !(await this.#renew(this.#leaseId))) await this.#join()
+  }
+
+  #shareLater(): void {
+    if (this.#isClosing) return
+    this.#shareTimer = setTimeout(() => {
+      this.#sharing = this.#inTurn(() => this.#share())
+        // Said by the renewal, which fails as well, or found again by the next look.
+        .catch((err) => this.#log.debug({ err }, 'cluster.share_waits'))
+        .finally(() => this.#shareLater())
+    }, everyMs)
+  }
+
+  async #share(): Promise<void> {
+    if (this.#isClosing || !this.#isValid) return
     await this.#store.removeExpired()
     const sharers = sharersOf(await this.#store.workers())
-    if (sharers.join() !== this.#sharers.join()) this.#mayHaveOthers = true
-    this.#sharers = sharers
+    if (sharers.join() !== this.#sharers.join()) {
+      this.#sharers = sharers
+      this.#toRelease = [...this.#owned.keys()].filter((pipeId) => !this.#isMine(pipeId))
+    }
     this.#releaseOthers()
     await this.#claim()
   }
@@ -210,7 +242,6 @@ class Leases implements PipeLeases {
 
   /** False: the lease is over, and with it everything held under it. */
   async #renew(leaseId: string): Promise<boolean> {
-    const before = new Map([...this.#owned, ...this.#releasing])
     const sentAtNs = monotonicNs()
     // A lease that this node has stopped believing in stays over.
     const held = sentAtNs < this.#untilNs ? await this.#store.renew(leaseId) : null
@@ -219,22 +250,28 @@ class Leases implements PipeLeases {
       return false
     }
     this.#believeFrom(sentAtNs)
-    if (held !== before.size) await this.#compare(leaseId, before)
+    if (held !== this.#owned.size + this.#releasing.size) {
+      this.#inTurn(() => this.#compare(leaseId)).catch((err) =>
+        this.#log.debug({ err }, 'cluster.share_waits'),
+      )
+    }
     return true
   }
 
-  /** A pipe was deleted, or a statement whose reply was lost has run. */
-  async #compare(leaseId: string, before: ReadonlyMap<string, number>): Promise<void> {
+  /** A pipe was deleted, or a statement whose reply was lost has run. While this runs nothing is claimed. */
+  async #compare(leaseId: string): Promise<void> {
+    if (this.#leaseId !== leaseId) return
+    const before = new Map([...this.#owned, ...this.#releasing])
     const rows = new Map((await this.#store.held(leaseId)).map(({ pipeId, epoch }) => [pipeId, epoch]))
+    if (this.#leaseId !== leaseId) return
     for (const [pipeId, epoch] of this.#owned) {
-      if (rows.get(pipeId) === epoch || !before.has(pipeId)) continue
+      if (rows.get(pipeId) === epoch) continue
       this.#owned.delete(pipeId)
       this.#tell(this.#lost, pipeId)
     }
     for (const [pipeId, epoch] of rows) {
-      const isKnown = before.has(pipeId) || this.#owned.has(pipeId) || this.#releasing.has(pipeId)
       // Free again, so that whoever claims it gets an epoch of its own.
-      if (!isKnown) await this.#store.release(leaseId, { pipeId, epoch })
+      if (!before.has(pipeId)) await this.#store.release(leaseId, { pipeId, epoch })
     }
   }
 
@@ -247,7 +284,7 @@ class Leases implements PipeLeases {
     }, Math.ceil(leftMs) + 1)
   }
 
-  /** The lanes stop now, whatever the tick waits for. */
+  /** The lanes stop now, whatever is waited for. */
   #loseAll(): void {
     const lost = this.#forgetLease()
     if (lost.length === 0) return
@@ -268,25 +305,26 @@ class Leases implements PipeLeases {
     const leaseId = this.#leaseId
     if (leaseId === null || !this.#isClaiming || monotonicNs() < this.#claimsFromNs) return
     const free = await this.#store.free(pipeId)
-    const mine = free.filter((pipe) => ownerOf(pipe.pipeId, this.#sharers) === this.#nodeId)
-    if (mine.length === 0) return
-    const claimed = await this.#store.claim(leaseId, mine)
-    // Lost while it asked: the rows are of a lease that will be over.
-    if (this.#leaseId !== leaseId || !this.#isValid) return
-    for (const { pipeId, epoch } of claimed) this.#owned.set(pipeId, epoch)
-    for (const { pipeId } of claimed) this.#tell(this.#gained, pipeId)
+    const mine = free.filter((pipe) => this.#isMine(pipe.pipeId))
+    for (let at = 0; at < mine.length; at += claimedAtOnce) {
+      const claimed = await this.#store.claim(leaseId, mine.slice(at, at + claimedAtOnce))
+      // Lost while it asked: the rows are of a lease that will be over.
+      if (this.#leaseId !== leaseId || !this.#isValid) return
+      for (const { pipeId, epoch } of claimed) this.#owned.set(pipeId, epoch)
+      for (const { pipeId } of claimed) this.#tell(this.#gained, pipeId)
+    }
   }
 
   #releaseOthers(): void {
-    if (!this.#isClaiming || !this.#mayHaveOthers) return
-    for (const [pipeId, epoch] of this.#owned) {
-      if (this.#releasing.size >= releasedAtOnce) return
-      if (ownerOf(pipeId, this.#sharers) === this.#nodeId) continue
+    while (this.#isClaiming && this.#releasing.size < releasedAtOnce) {
+      const pipeId = this.#toRelease.pop()
+      if (pipeId === undefined) return
+      const epoch = this.#owned.get(pipeId)
+      if (epoch === undefined || this.#isMine(pipeId)) continue
       this.#owned.delete(pipeId)
       this.#releasing.set(pipeId, epoch)
       void this.#release({ pipeId, epoch })
     }
-    this.#mayHaveOthers = false
   }
 
   async #release(pipe: OwnedPipe): Promise<void> {
@@ -297,13 +335,13 @@ class Leases implements PipeLeases {
       // Lost meanwhile: it is free in any case.
       while (leaseId !== null && this.#leaseId === leaseId) {
         if (await this.#isReleased(leaseId, pipe)) break
-        await new Promise((resolve) => setTimeout(resolve, tickMs))
+        await new Promise((resolve) => setTimeout(resolve, everyMs))
       }
     } catch (err) {
       this.#log.error({ err, pipe_id: pipeId }, 'cluster.pipe_not_released')
     }
     if (this.#releasing.get(pipeId) === epoch) this.#releasing.delete(pipeId)
-    // The next one has its turn now, not at the next tick.
+    // The next one has its turn now, not at the next look.
     if (!this.#isClosing) this.#releaseOthers()
   }
 

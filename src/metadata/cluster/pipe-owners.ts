@@ -8,9 +8,6 @@ import { type Connection, normaliseId } from '../database.ts'
 import type { DatabaseClock } from './database-clock.ts'
 import { inStatements } from './statements.ts'
 
-/** Parameters of one statement: both databases take far more. */
-const atOnce = 1_000
-
 export function pipeOwners(db: Connection, clock: DatabaseClock): ClusterStore['pipes'] {
   return {
     async join(nodeId, leaseId) {
@@ -81,13 +78,7 @@ export function pipeOwners(db: Connection, clock: DatabaseClock): ClusterStore['
       return rows.map((row) => ({ pipeId: row.pipe_id, heldBy: row.lease_id }))
     },
 
-    async claim(leaseId, pipes) {
-      const claimed: OwnedPipe[] = []
-      for (let at = 0; at < pipes.length; at += atOnce) {
-        claimed.push(...(await claimSome(db, leaseId, pipes.slice(at, at + atOnce))))
-      }
-      return claimed
-    },
+    claim: (leaseId, pipes) => claim(db, leaseId, pipes),
 
     async held(leaseId) {
       const rows = await db
@@ -122,7 +113,7 @@ export function pipeOwners(db: Connection, clock: DatabaseClock): ClusterStore['
   }
 }
 
-async function claimSome(db: Connection, leaseId: string, pipes: readonly FreePipe[]): Promise<OwnedPipe[]> {
+async function claim(db: Connection, leaseId: string, pipes: readonly FreePipe[]): Promise<OwnedPipe[]> {
   return await inStatements(db, async (trx) => {
     await insertRows(
       trx,

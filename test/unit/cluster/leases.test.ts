@@ -1,5 +1,6 @@
 /** Which node delivers which pipe: spread, taken over, handed over, given up in time. On a real PostgreSQL. */
 import { randomUUID } from 'node:crypto'
+import pg from 'pg'
 import t, { type Test } from 'tap'
 import { openPipeLeases, type PipeLeases } from '../../../src/cluster/leases.ts'
 import { openClusterNode } from '../../../src/cluster/nodes.ts'
@@ -222,3 +223,42 @@ t.test(
     for (const [n, id] of pipes.entries()) t.ok(ownedBy(nodes, id)[0]!.leases.owned(id)! > epochs[n]!)
   },
 )
+
+t.test('ten thousand pipes: held by one lease, given up and taken over in a few statements', async (t) => {
+  const database = await server.create(t)
+  const [pattern] = (await database.pipes(1)) as [string]
+  const own = new pg.Client({ connectionString: database.url })
+  await own.connect()
+  t.teardown(() => own.end())
+  const { rows } = await own.query('SELECT * FROM pipes WHERE pipe_id = $1', [pattern])
+  const columns = Object.keys(rows[0]).filter((name) => !['pipe_id', 'pipe_name'].includes(name))
+  await own.query(
+    `INSERT INTO pipes (pipe_id, pipe_name, ${columns.join()})
+     SELECT gen_random_uuid()::text, 'p' || n, ${columns.join()} FROM pipes, generate_series(1, 9999) n`,
+  )
+  const openedAt = performance.now()
+  const first = await openNode(t, await database.open())
+  t.comment(`claimed in ${Math.round(performance.now() - openedAt)} ms`)
+  t.equal(first.leases.ownedPipes.size, 10_000)
+  const { cluster } = first.metadata
+  const [{ leaseId } = { leaseId: '' }] = await cluster.pipes.workers()
+  const times: Record<string, number> = {}
+  for (const [what, work] of Object.entries({
+    renew: () => cluster.pipes.renew(leaseId),
+    free: () => cluster.pipes.free(),
+    owners: () => cluster.pipes.owners(),
+  })) {
+    const at = performance.now()
+    for (let n = 0; n < 5; n += 1) await work()
+    times[what] = Math.round((performance.now() - at) / 5)
+  }
+  t.comment('ms each', times)
+  const second = await openNode(t, await database.open())
+  await until('each has its share', () => second.leases.ownedPipes.size > 4_500)
+  t.comment(`half handed over in ${Math.round(performance.now() - openedAt)} ms since the first opened`)
+  t.strictSame(first.lost, [])
+  const leftAt = performance.now()
+  await first.leases.close()
+  await until('the other has all', () => second.leases.ownedPipes.size === 10_000)
+  t.comment(`taken over in ${Math.round(performance.now() - leftAt)} ms`)
+})
