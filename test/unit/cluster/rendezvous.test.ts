@@ -7,7 +7,7 @@ const pipes = Array.from({ length: 3_000 }, () => randomUUID())
 const nodes = Array.from({ length: 5 }, () => randomUUID())
 
 t.test('every node has about as many pipes', async (t) => {
-  const counts = new Map(nodes.map((node) => [node, 0]))
+  const counts = new Map<string, number>(nodes.map((node) => [node, 0]))
   for (const pipe of pipes) {
     const owner = ownerOf(pipe, nodes) ?? ''
     counts.set(owner, (counts.get(owner) ?? 0) + 1)
