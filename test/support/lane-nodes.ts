@@ -203,6 +203,7 @@ export class LaneNodes {
     const link = openNodeLink({ nats, cluster: 'test', nodeId, log })
     const served: ServedDelivery = serveDelivery(local)
     link.server.serve(served.methods)
+    await nats.flush()
     const delivery = clusterDelivery({
       ...{ local, log, requests: link.requests },
       owners: async () => this.owners,

@@ -20,6 +20,8 @@ async function openLink(t: Test, url = nats.url): Promise<NodeLink & { logged: s
   const logged: string[] = []
   const log = pino({ base: null }, { write: (line: string) => void logged.push(line) })
   const link = openNodeLink({ nats: connection, cluster: 'test', nodeId: randomUUID(), log })
+  // Its subscriptions are with the server: a request that comes before finds nobody.
+  await connection.flush()
   t.teardown(async () => {
     link.close()
     await connection.close()

@@ -58,6 +58,7 @@ class Cluster {
       nodeIds: async () => this.nodes.map((node) => node.nodeId),
       usedSince: async (pipeId) => this.used.get(pipeId) ?? { records: 0, bytes: 0 },
     })
+    await connection.flush()
     const quotas = [0, 1].map((thread) => createBlockQuota(grants.asker(thread), this.now))
     const kill = async () => {
       if (connection.isClosed()) return
