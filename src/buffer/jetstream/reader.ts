@@ -126,8 +126,10 @@ class JetStreamReader implements BufferReader {
   }
 
   async cursorAtTime(pipeId: string, timeMs: number): Promise<number> {
+    // Before it is looked for: what comes meanwhile is of a later time.
+    const head = await this.#totals.head(pipeId)
     const first = await firstReceivedFrom(this.#client, this.#room, this.#cluster, pipeId, timeMs)
-    const cursor = first === null ? (await this.#totals.head(pipeId)).seq : first - 1
+    const cursor = first === null ? head.seq : first - 1
     return Math.max(cursor, (await this.#earliest.of(pipeId)).seq)
   }
 
