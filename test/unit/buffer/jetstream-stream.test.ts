@@ -154,7 +154,7 @@ t.test('one server', async (t) => {
       t.equal(fatal.length, 0, 'no stream is no new stream')
       await open(t, spec)
       await t.rejects(buffer.appender.append(message(newPipeId(), 'x')), BufferUnavailableError)
-      t.match(fatal[0]?.message, /was made anew/)
+      t.match(fatal[0]?.message, /was created again/)
       await t.rejects(buffer.appender.append(message(newPipeId(), 'x')), BufferUnavailableError)
     },
   )
