@@ -264,7 +264,8 @@ function checkMaxPayload(connection: NatsConnection, { maxBodyBytes }: JetStream
  * Appending to it would give out sequences that lanes take for delivered: what was acknowledged from then on would never arrive.
  * On one machine, where a disk has lost its end, the buffer goes on behind the gap and says how much is missing. Here an empty
  * stream is far more often the wrong server, account or cluster.name, behind which everything still is; so it is a person who
- * says that it is lost, by moving the stream on. `purge --seq` does that on an empty stream, and lanes then report what they miss.
+ * says that it is lost, by moving what is left, which begins new numbers. (Trap: `nats stream purge --seq` on an empty stream looks
+ * like a way to go on; with three replicas nats-server 2.9.10 then forgot messages that it had acknowledged.)
  */
 async function refuseLostStream(
   manager: JetStreamManager,
@@ -281,7 +282,7 @@ async function refuseLostStream(
   }
   if (lastSeq >= knownStreamSeq) return
   throw new ConfigError(
-    `the stream ${name} at ${spec.nats.servers.join(', ')} ends with frame ${lastSeq}, and lanes have delivered frame ${knownStreamSeq}: messages are lost, or this is another stream. Check buffer.nats and cluster.name, or restore the stream. To go on without what is missing: stop every node, run \`nats stream purge ${name} --seq=${knownStreamSeq + 1}\`, and start them again`,
+    `the stream ${name} at ${spec.nats.servers.join(', ')} ends with frame ${lastSeq}, and lanes have delivered frame ${knownStreamSeq}: messages are lost, or this is another stream. Check buffer.nats and cluster.name, or restore the stream. To go on without what is missing: stop every node and move what is left with \`pipectl migrate --from-cluster\`, which begins new numbers`,
   )
 }
 
