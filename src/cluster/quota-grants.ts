@@ -139,7 +139,7 @@ export class QuotaGrants {
     limits: IngestLimits,
     ask: QuotaAsk & { debt: DaySums },
   ): Promise<QuotaGrant> {
-    let node = (await this.#options.owners()).get(pipeId)
+    let node = await this.#ownerOf(pipeId)
     for (let looks = 0; ; looks++) {
       if (node === undefined) throw new NodeRequestError('not_owner', `no node owns pipe ${pipeId}`)
       if (node === this.#nodeId) return await this.#grantHere(pipeId, limits, asker, ask)
@@ -154,6 +154,12 @@ export class QuotaGrants {
         node = (await this.#options.owners(performance.now())).get(pipeId)
       }
     }
+  }
+
+  /** A pipe that was made a moment ago has an owner that what is cached does not know. */
+  async #ownerOf(pipeId: string): Promise<string | undefined> {
+    const known = (await this.#options.owners()).get(pipeId)
+    return known ?? (await this.#options.owners(performance.now())).get(pipeId)
   }
 
   async #grantHere(
@@ -176,7 +182,7 @@ export class QuotaGrants {
         if (typeof asker !== 'string' || !asker.startsWith(`${from}/`) || asker.length > 100)
           throw badRequest()
         if (typeof pipeId !== 'string' || !isUuid(pipeId)) throw badRequest()
-        const node = (await this.#options.owners()).get(pipeId)
+        const node = await this.#ownerOf(pipeId)
         if (node !== this.#nodeId && !this.#owner.decides(pipeId))
           throw new RefusedRequestError('not_owner', `pipe ${pipeId} is another node's`)
         return { value: await this.#grantHere(pipeId, limitsOf(limits), asker, askOf(ask)) }

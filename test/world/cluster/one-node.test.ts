@@ -152,11 +152,13 @@ t.test('usage, the newest messages and the state of the service', async (t) => {
   const pipeId = await pipe('counted')
   await node.ingest(pipeId, numbers(3))
   await node.ingest(pipeId, numbers(4))
-  const usage = await node.api<{ hours: { ingest_records: number }[] }>('GET', `/v1/pipes/${pipeId}/usage`)
-  t.equal(
-    usage.body.hours.reduce((sum, hour) => sum + hour.ingest_records, 0),
-    7,
-  )
+  await until('usage has them', async () => {
+    const { body } = await node.api<{ hours: { ingest_records: number }[] }>(
+      'GET',
+      `/v1/pipes/${pipeId}/usage`,
+    )
+    return body.hours.reduce((sum, hour) => sum + hour.ingest_records, 0) === 7
+  })
   const list = await node.api<{ messages: unknown[] }>('GET', `/v1/pipes/${pipeId}/messages`)
   t.equal(list.body.messages.length, 2)
   t.match(await node.api('GET', '/v1/ready'), { status: 200, body: { status: 'ready' } })
