@@ -1,0 +1,83 @@
+/** Who delivers a pipe changes: part of the lanes' conformance, where several processes share a back end. */
+import type { Test } from 'tap'
+import type { Sent } from '../../support/lane-stack.ts'
+import { until } from '../../support/until.ts'
+import { countsExactly, isIdle, isInOrder, type OpenBackEnd, openStack, seqsOf } from './lane-conformance.ts'
+
+export async function testTakeOver(t: Test, open: OpenBackEnd): Promise<void> {
+  await t.test(
+    'another goes on at the saved place; who lost the pipe without noticing saves nothing',
+    async (t) => {
+      const { stack, process: first } = await openStack(t, await open(t))
+      const pipeId = await stack.pipe(first)
+      const { id, destination } = await stack.lane(pipeId, [], { batch: 4 })
+      destination.react = (_, attempt) => (attempt === 2 ? 'slow' : 'store')
+      const sent = await stack.send(pipeId, 12)
+      await first.lanes.refresh(pipeId)
+      await until('the second batch is under way', () => destination.waiting === 1)
+      const epoch = first.ownership.owned(pipeId)!
+      first.believes.set(pipeId, epoch)
+      await first.ownership.close()
+      const second = await stack.start()
+      await stack.untilSaved(id, 'the other has it', ({ ownerEpoch }) => ownerEpoch > epoch)
+      await stack.untilSaved(id, 'all is delivered', ({ cursorSeq }) => cursorSeq === sent[11]!.seq)
+      const [, before, again] = destination.attempts
+      t.strictSame(again, before, 'the range under way, under the same identity')
+      const row = await stack.saved(id)
+      // Its reply is there now: without the fence it would save the end of its batch, which lies far behind.
+      destination.release()
+      await until('it noticed', () => first.events('lane.ownership_lost').length > 0)
+      t.strictSame(await stack.saved(id), row)
+      t.equal(first.lanes.lane(id), undefined)
+      t.strictSame(first.fatal, [])
+      isInOrder(t, destination, sent)
+      sent.push(...(await stack.send(pipeId, 3)))
+      await second.untilLane(id, 'it goes on', ({ cursor_seq }) => cursor_seq === sent.at(-1)!.seq)
+      await stack.untilSaved(id, 'that is saved', ({ cursorSeq }) => cursorSeq === sent.at(-1)!.seq)
+      await countsExactly(t, stack, second, { id, pipeId }, sent)
+    },
+  )
+
+  await t.test('negative control: as long as the lease is its own, the same save is taken', async (t) => {
+    const { stack, process } = await openStack(t, await open(t))
+    const pipeId = await stack.pipe(process)
+    const { id, destination } = await stack.lane(pipeId, [process], { batch: 4 })
+    destination.react = () => 'slow'
+    const sent = await stack.send(pipeId, 4)
+    await until('a batch is under way', () => destination.waiting === 1)
+    destination.react = () => 'store'
+    destination.release()
+    const row = await stack.untilSaved(id, 'saved', ({ cursorSeq }) => cursorSeq === sent[3]!.seq)
+    t.equal(row.ownerEpoch, process.ownership.owned(pipeId))
+  })
+
+  await t.test('a node that comes gets its share in order: nothing twice, nothing missing', async (t) => {
+    const { stack, process: first } = await openStack(t, await open(t))
+    const lanes = await Promise.all(
+      Array.from({ length: 12 }, async () => {
+        const pipeId = await stack.pipe(first)
+        return { pipeId, ...(await stack.lane(pipeId, [first], { batch: 5 })), sent: [] as Sent[] }
+      }),
+    )
+    const write = async () => {
+      for (const { pipeId, sent } of lanes) sent.push(...(await stack.send(pipeId, 8)))
+    }
+    await write()
+    const second = await stack.start()
+    await until('it has its share', async () => {
+      await write()
+      return lanes.some(({ pipeId }) => second.ownership.owned(pipeId) !== null)
+    })
+    await write()
+    for (const { id, pipeId, destination, sent } of lanes) {
+      await stack.untilSaved(id, 'all is saved', ({ cursorSeq }) => cursorSeq === sent.at(-1)!.seq)
+      t.strictSame(destination.stored, seqsOf(sent), 'handed over between two batches')
+      isInOrder(t, destination, sent)
+      const owner = await until('it has an owner', () =>
+        [first, second].find(({ ownership, lanes: set }) => ownership.owned(pipeId) !== null && set.lane(id)),
+      )
+      await owner.untilLane(id, 'idle', isIdle)
+      await countsExactly(t, stack, owner, { id, pipeId }, sent)
+    }
+  })
+}
