@@ -132,8 +132,9 @@ export class LaneSet {
       this.#opening.run(() => this.#refresh(pipeId)).catch(onFatal)
     })
     ownership.onLost((pipeId) => {
-      // Those that were being released have no time left either.
-      for (const lane of this.#releasing.get(pipeId) ?? []) lane.handOver().catch(onFatal)
+      // At once: metadata, which is asked below, may be what does not answer. Those that were being released have no time left either.
+      const lanes = [...this.lanesOf(pipeId), ...(this.#releasing.get(pipeId) ?? [])]
+      for (const lane of lanes) lane.handOver().catch(onFatal)
       this.#refresh(pipeId).catch(onFatal)
     })
     ownership.onReleased((pipeId, graceMs) => this.#release(pipeId.toLowerCase(), graceMs))

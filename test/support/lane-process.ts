@@ -16,6 +16,7 @@ import type { Logger } from '../../src/log.ts'
 import type { Metadata } from '../../src/metadata/store.ts'
 import type { LogEntry } from './lane-world.ts'
 import type { RecordingDestination } from './recording-driver.ts'
+import type { TcpProxy } from './tcp-proxy.ts'
 import { until } from './until.ts'
 
 /** What the lanes run on. */
@@ -24,6 +25,8 @@ export interface LaneBackEnd {
   workspaceId: string
   /** One more connection. The caller closes it. */
   openMetadata(): Promise<Metadata>
+  /** One that the test can cut. Closed by itself. */
+  openCuttable?(): Promise<{ metadata: Metadata; proxy: TcpProxy }>
   /** Of one process, over its own metadata. `close` frees what it owns. */
   openOwnership(metadata: Metadata, log: Logger): Promise<LaneOwnership & { close(): Promise<void> }>
 }

@@ -50,8 +50,11 @@ export class LaneStack {
     return new LaneStack(backEnd, await backEnd.openMetadata(), buffer, [buffer.appender, ...others])
   }
 
-  async start(): Promise<LaneProcess> {
-    const process = await LaneProcess.open(this.backEnd, (id) => this.#destination(id).open())
+  /** `metadata`: its way to it, when that is another. It closes it. */
+  async start(metadata?: Metadata): Promise<LaneProcess> {
+    const { backEnd } = this
+    const openMetadata = metadata === undefined ? backEnd.openMetadata : async () => metadata
+    const process = await LaneProcess.open({ ...backEnd, openMetadata }, (id) => this.#destination(id).open())
     this.#processes.push(process)
     return process
   }

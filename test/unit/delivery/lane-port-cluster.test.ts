@@ -15,11 +15,12 @@ const postgres = await startClusterServer(t)
 const nats = await natsFor(t)
 
 async function open(t: Test, undeliveredSeconds = 168 * 3600): Promise<LaneBackEnd> {
-  const { url, sealingKey, workspaceId } = await postgres.create(t)
+  const { url, sealingKey, workspaceId, openCuttable } = await postgres.create(t)
   const hours = undeliveredSeconds / 3600
   return {
     buffer: jetStreamSpec(t, nats, { undeliveredHours: hours, deliveredHours: Math.min(hours, 24) }),
     workspaceId,
+    openCuttable,
     openMetadata: () => openMetadata({ kind: 'postgresql', url }, sealingKey),
     openOwnership: ({ cluster }, log) => openPipeLeases({ store: cluster, nodeId: randomUUID(), log }),
   }

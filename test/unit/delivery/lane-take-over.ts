@@ -1,6 +1,6 @@
 /** Who delivers a pipe changes: part of the lanes' conformance, where several processes share a back end. */
 import type { Test } from 'tap'
-import type { Sent } from '../../support/lane-stack.ts'
+import { LaneStack, type Sent } from '../../support/lane-stack.ts'
 import { until } from '../../support/until.ts'
 import { countsExactly, isIdle, isInOrder, type OpenBackEnd, openStack, seqsOf } from './lane-conformance.ts'
 
@@ -49,6 +49,38 @@ export async function testTakeOver(t: Test, open: OpenBackEnd): Promise<void> {
     destination.release()
     const row = await stack.untilSaved(id, 'saved', ({ cursorSeq }) => cursorSeq === sent[3]!.seq)
     t.equal(row.ownerEpoch, process.ownership.owned(pipeId))
+  })
+
+  await t.test('who cannot reach metadata stops before another may begin', async (t) => {
+    const backEnd = await open(t)
+    const { metadata, proxy } = await backEnd.openCuttable!()
+    const stack = await LaneStack.open(backEnd)
+    t.teardown(() => stack.close())
+    const first = await stack.start(metadata)
+    const pipeId = await stack.pipe(first)
+    const { id, destination } = await stack.lane(pipeId, [], { batch: 4 })
+    const abortsAt: number[] = []
+    destination.react = (_, attempt) => {
+      abortsAt.push(destination.aborts)
+      return attempt === 2 ? 'slow' : 'store'
+    }
+    const sent = await stack.send(pipeId, 12)
+    await first.lanes.refresh(pipeId)
+    await until('the second batch is under way', () => destination.waiting === 1)
+    const epoch = first.ownership.owned(pipeId)!
+    proxy.setMode({ kind: 'hold' })
+    const second = await stack.start()
+    await stack.untilSaved(id, 'all is delivered', ({ cursorSeq }) => cursorSeq === sent[11]!.seq)
+    t.strictSame(abortsAt.slice(0, 3), [0, 0, 1], 'aborted when the other began')
+    t.strictSame(destination.attempts[2], destination.attempts[1], 'with the range that was under way')
+    t.ok((await stack.saved(id)).ownerEpoch > epoch)
+    t.equal(first.ownership.holds(pipeId, epoch), false)
+    proxy.setMode({ kind: 'pass' })
+    sent.push(...(await stack.send(pipeId, 9)))
+    await stack.untilSaved(id, 'it goes on', ({ cursorSeq }) => cursorSeq === sent.at(-1)!.seq)
+    isInOrder(t, destination, sent)
+    t.strictSame(destination.stored, seqsOf(sent), 'what was aborted was not stored: each once')
+    t.strictSame([first.fatal, second.fatal], [[], []])
   })
 
   await t.test('a node that comes gets its share in order: nothing twice, nothing missing', async (t) => {
