@@ -136,6 +136,66 @@ export async function testRestarts(t: Test, open: OpenBackEnd): Promise<void> {
     },
   )
 
+  await t.test(
+    'whatever comes together: nothing is lost, nothing overtakes, every count is exact',
+    async (t) => {
+      const pipeId = await stack.pipe(process)
+      const lanes = [
+        await stack.lane(pipeId, [process], { batch: 5 }),
+        await stack.lane(pipeId, [process], { batch: 16 }),
+      ]
+      const sent: Sent[] = []
+      const steps: string[] = []
+      const pick = (count: number) => Math.floor(Math.random() * count)
+      for (const { destination } of lanes) {
+        let failures = 4
+        destination.react = () => {
+          if (failures === 0 || pick(8) > 0) return 'store'
+          failures -= 1
+          // What is stored although the reply is lost comes again.
+          return failures % 2 === 0 ? transient('http_503') : 'lost'
+        }
+      }
+      const doing: Record<string, () => Promise<void>> = {
+        die: async () => {
+          process.dieAtSave = pick(2) === 0 ? 'before' : 'after'
+          sent.push(...(await stack.send(pipeId, 3)))
+          await until('it died', () => !process.isAlive)
+          await restart()
+        },
+        kill: restart,
+        rewind: async () => {
+          const { id } = lanes[pick(2)]!
+          const { seq } = sent[pick(sent.length)] ?? { seq: 0 }
+          await process.service.rewind(id, { to: 'seq', seq })
+        },
+        retry: async () => void (await process.service.retryNow(lanes[pick(2)]!.id)),
+        done: async () => {
+          for (const { id } of lanes) await untilDone(id, sent)
+        },
+      }
+      for (let step = 0; step < 24; step += 1) {
+        const appenders = stack.appenders.slice(0, 1 + pick(3))
+        const writing = appenders.map((appender) =>
+          stack.send(pipeId, 1 + pick(30), { appender, records: 1 + pick(3) }),
+        )
+        const what = Object.keys(doing)[pick(5)]!
+        steps.push(what)
+        if (pick(2) === 0) await Promise.all(writing)
+        if (what !== 'done') await doing[what]!()
+        sent.push(...(await Promise.all(writing)).flat())
+        sent.sort((a, b) => a.seq - b.seq)
+        if (what === 'done') await doing[what]!()
+      }
+      t.comment(steps.join(' '))
+      await doing.done!()
+      for (const { id, destination } of lanes) {
+        isInOrder(t, destination, sent)
+        await countsExactly(t, stack, process, { id, pipeId }, sent)
+      }
+    },
+  )
+
   await t.test('what retention dropped is counted, and the counts stay exact behind it', async (t) => {
     const { stack, process: first } = await openStack(t, await open(t, 4))
     const process = first
