@@ -1,6 +1,6 @@
 /** Alerts of a workspace: served by `management/`. */
 import { AlertsPut } from './alerts.ts'
-import { everyChange, everyKeyed, type Operation, withBody } from './operation.ts'
+import { everyKeyed, type Operation, withBody } from './operation.ts'
 import { responseBodies } from './responses.ts'
 
 const shared = { area: 'management', auth: 'key', boundKeys: 'nothing' } as const
@@ -38,7 +38,7 @@ export const alertOperations = [
     path: '/v1/alerts',
     summary: 'Send no alerts any more, also not those that are pending',
     success: { status: 204, description: 'Done, also when there were none' },
-    errors: everyChange,
+    errors: everyKeyed,
   },
   {
     ...shared,

@@ -1,6 +1,6 @@
 /** Records in and out, and whether the service is up. */
 import Type from 'typebox'
-import { everyChange, type Operation, type OperationParameter } from './operation.ts'
+import { everyKeyed, type Operation, type OperationParameter } from './operation.ts'
 import { responseBodies } from './responses.ts'
 
 const idempotencyKey: OperationParameter = {
@@ -142,7 +142,7 @@ export const pullOperations = [
       'cursor_ahead',
       'cursor_expired',
       'pull_concurrency_exceeded',
-      ...everyChange,
+      ...everyKeyed,
     ],
   },
   {
@@ -160,7 +160,7 @@ export const pullOperations = [
       'invalid_msg_id',
       'destination_not_found',
       'lease_expired',
-      ...everyChange,
+      ...everyKeyed,
     ],
   },
   {
@@ -178,7 +178,7 @@ export const pullOperations = [
       'invalid_msg_id',
       'destination_not_found',
       'lease_expired',
-      ...everyChange,
+      ...everyKeyed,
     ],
   },
 ] as const satisfies readonly Operation[]

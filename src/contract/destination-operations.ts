@@ -9,7 +9,7 @@ import {
   RewindRequest,
 } from './destination-requests.ts'
 import { Drift } from './drift.ts'
-import { everyChange, everyKeyed, type Operation, oneDestination, onePipe, withBody } from './operation.ts'
+import { everyKeyed, type Operation, oneDestination, onePipe, withBody } from './operation.ts'
 import { responseBodies } from './responses.ts'
 import { TableInference, TableProposal } from './table-proposal.ts'
 import { hoursParameter } from './usage.ts'
@@ -122,7 +122,7 @@ export const destinationOperations = [
     auth: 'key',
     boundKeys: 'its_pipe',
     success: { status: 204, description: 'Deleted' },
-    errors: ['destination_not_found', ...everyChange],
+    errors: ['destination_not_found', ...everyKeyed],
   },
   {
     operationId: 'setDestinationStatus',

@@ -94,7 +94,8 @@ export const errorCatalogue = {
   payload_too_large: { status: 413, message: 'The request body exceeds the limit.' },
   storage_unavailable: {
     status: 503,
-    message: 'The change could not be stored yet: the disk of the service is full or busy. Try again later.',
+    message:
+      'The service cannot use its storage for now: a full or busy disk, or a server of its cluster that is away. Try again later.',
   },
   server_error: { status: 500, message: 'Internal server error. The request can be retried.' },
   // Ingest

@@ -17,7 +17,7 @@ export const messageOperations = [
     auth: 'key',
     boundKeys: 'its_part',
     success: { status: 200, description: 'The message', schema: responseBodies.message },
-    errors: ['message_not_found', 'storage_unavailable', ...everyKeyed],
+    errors: ['message_not_found', ...everyKeyed],
   },
   {
     operationId: 'listMessages',
@@ -29,7 +29,7 @@ export const messageOperations = [
     boundKeys: 'its_pipe',
     parameters: messageListParameters,
     success: { status: 200, description: 'The messages', schema: responseBodies.messageList },
-    errors: ['pipe_not_found', 'validation_error', 'storage_unavailable', ...everyKeyed],
+    errors: ['pipe_not_found', 'validation_error', ...everyKeyed],
   },
   {
     operationId: 'tailPipe',
@@ -47,12 +47,6 @@ export const messageOperations = [
       contentType: 'text/event-stream',
       schema: Type.String(),
     },
-    errors: [
-      'pipe_not_found',
-      'validation_error',
-      'tail_concurrency_exceeded',
-      'storage_unavailable',
-      ...everyKeyed,
-    ],
+    errors: ['pipe_not_found', 'validation_error', 'tail_concurrency_exceeded', ...everyKeyed],
   },
 ] as const satisfies readonly Operation[]

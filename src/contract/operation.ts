@@ -67,8 +67,8 @@ export function scopeOf({
   }
 }
 
-export const everyKeyed = ['unauthorized', 'forbidden', 'server_error'] as const
-export const everyChange = ['storage_unavailable', ...everyKeyed] as const
-export const withBody = ['validation_error', 'payload_too_large', ...everyChange] as const
+/** Reads too: a node of a cluster answers nothing while it is cut off. */
+export const everyKeyed = ['storage_unavailable', 'unauthorized', 'forbidden', 'server_error'] as const
+export const withBody = ['validation_error', 'payload_too_large', ...everyKeyed] as const
 export const onePipe = '/v1/pipes/{pipe_id}'
 export const oneDestination = `${onePipe}/destinations/{destination_id}` as const

@@ -1,5 +1,5 @@
 /** Parked records of a destination: served by `management/`. */
-import { everyChange, everyKeyed, type Operation, oneDestination, withBody } from './operation.ts'
+import { everyKeyed, type Operation, oneDestination, withBody } from './operation.ts'
 import {
   ParkedDetail,
   ParkedList,
@@ -72,6 +72,6 @@ export const parkedOperations = [
     auth: 'key',
     boundKeys: 'its_pipe',
     success: { status: 204, description: 'Discarded' },
-    errors: ['destination_not_found', 'parked_not_found', 'parked_replaying', ...everyChange],
+    errors: ['destination_not_found', 'parked_not_found', 'parked_replaying', ...everyKeyed],
   },
 ] as const satisfies readonly Operation[]

@@ -1,5 +1,5 @@
 /** The people of a workspace: served by `management/`. */
-import { everyChange, everyKeyed, type Operation, withBody } from './operation.ts'
+import { everyKeyed, type Operation, withBody } from './operation.ts'
 import { responseBodies } from './responses.ts'
 import { SetupLinkCreate, UserCreate, UserUpdate } from './user.ts'
 
@@ -53,7 +53,7 @@ export const userOperations = [
     auth: 'key',
     boundKeys: 'nothing',
     success: { status: 204, description: 'Deleted' },
-    errors: ['user_not_found', 'last_admin', ...everyChange],
+    errors: ['user_not_found', 'last_admin', ...everyKeyed],
   },
   {
     operationId: 'createSetupLink',

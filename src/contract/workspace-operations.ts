@@ -1,6 +1,6 @@
 /** Pipes, what is set on one, and the keys of the workspace: served by `management/`. */
 import { ApiKeyCreate, ApiKeyRotate } from './api-key.ts'
-import { everyChange, everyKeyed, type Operation, onePipe, withBody } from './operation.ts'
+import { everyKeyed, type Operation, onePipe, withBody } from './operation.ts'
 import { sinceParameter } from './overview.ts'
 import { OriginCreate, PipeCreate, PipeLimits, PipeUpdate } from './pipe.ts'
 import { resourceLimits } from './resource-limits.ts'
@@ -102,7 +102,7 @@ export const pipeOperations = [
     auth: 'key',
     boundKeys: 'its_pipe',
     success: { status: 204, description: 'Deleted' },
-    errors: ['pipe_not_found', ...everyChange],
+    errors: ['pipe_not_found', ...everyKeyed],
   },
 ] as const satisfies readonly Operation[]
 
@@ -128,7 +128,7 @@ export const pipeSettingOperations = [
     auth: 'key',
     boundKeys: 'its_pipe',
     success: { status: 204, description: 'The pipe has no limits' },
-    errors: ['pipe_not_found', ...everyChange],
+    errors: ['pipe_not_found', ...everyKeyed],
   },
   {
     operationId: 'addAllowedOrigin',
@@ -151,7 +151,7 @@ export const pipeSettingOperations = [
     auth: 'key',
     boundKeys: 'its_pipe',
     success: { status: 204, description: 'Removed' },
-    errors: ['origin_not_found', ...everyChange],
+    errors: ['origin_not_found', ...everyKeyed],
   },
 ] as const satisfies readonly Operation[]
 
@@ -215,7 +215,7 @@ export const apiKeyOperations = [
     auth: 'key',
     boundKeys: 'its_part',
     success: { status: 200, description: 'How many', schema: responseBodies.apiKeysPurged },
-    errors: everyChange,
+    errors: everyKeyed,
   },
   {
     operationId: 'revokeApiKey',
@@ -226,6 +226,6 @@ export const apiKeyOperations = [
     auth: 'key',
     boundKeys: 'its_part',
     success: { status: 204, description: 'Revoked' },
-    errors: ['cannot_revoke_current_key', 'api_key_not_found', ...everyChange],
+    errors: ['cannot_revoke_current_key', 'api_key_not_found', ...everyKeyed],
   },
 ] as const satisfies readonly Operation[]
