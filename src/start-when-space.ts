@@ -33,6 +33,8 @@ export async function startWhenSpace<T>(start: () => Promise<T>, wait: SpaceWait
       return await start()
     } catch (error) {
       if (!isForSpace(error, wait.directory)) throw error
+      // Before it is said: whoever reads the line may send a signal at once.
+      const stopped = wait.stopSignal()
       if (tries === 1) {
         const fields = { directory: wait.directory, free_bytes: freeBytes(wait.directory), err: error }
         wait.log.warn(fields, 'daemon.waiting_for_space')
@@ -40,7 +42,7 @@ export async function startWhenSpace<T>(start: () => Promise<T>, wait: SpaceWait
       if (tries % notifyEvery === 1) {
         wait.serviceManager.starting('waiting for disk space', 4 * notifyEvery * retryMs)
       }
-      const isStopped = await Promise.race([wait.stopSignal().then(() => true), after(retryMs)])
+      const isStopped = await Promise.race([stopped.then(() => true), after(retryMs)])
       if (isStopped) return null
     }
   }
