@@ -8,6 +8,7 @@
  *   4 metadata  every row in one transaction (`translate.ts`), which ends the move on that side
  *   5 mark      the source is not served from any more
  */
+import { randomUUID } from 'node:crypto'
 import { setTimeout as wait } from 'node:timers/promises'
 import { type Backlog, BufferUnavailableError, type OpenBuffer } from '../../buffer/buffer.ts'
 import { type BufferSpec, openBuffer, openBufferReader, openMessageLookup } from '../../buffer/open.ts'
@@ -264,7 +265,7 @@ async function moveContents(move: Move, { onProgress, log }: MoveOptions): Promi
   }
   const mapOf = (pipeId: string) => maps.get(pipeId) ?? new SeqMap([])
   const marks = new Map((await source.store.usageMarks()).map((row) => [row.pipe_id, row]))
-  const [before, after] = [await from.buffer.appended(), await into.buffer.appended()]
+  const [before, after] = [await totalsOf(pipes, from), await totalsOf(pipes, into)]
   openLog(log, 'migrate').debug({ pipes: pipes.length, missing }, 'migrate.compared')
   const state = await source.store.stateOf(await newestSeq(source, from))
   const rules: RowRules = {
@@ -324,6 +325,17 @@ async function droppedBefore(
 }
 
 /** What was accepted and is in no hour yet stays so. */
+/** Of everything that was ever appended to each pipe: a pipe that has had nothing begins before all messages. */
+async function totalsOf(
+  pipes: readonly MovedPipe[],
+  { reader }: OpenSide,
+): Promise<ReadonlyMap<string, Backlog>> {
+  const beginning = await reader.head(randomUUID())
+  const totals = new Map<string, Backlog>()
+  for (const { pipeId } of pipes) totals.set(pipeId, await reader.backlog(pipeId, beginning))
+  return totals
+}
+
 function markOf(counted: Backlog | undefined, before = nothing, after = nothing): Backlog {
   const of = (name: keyof Backlog) => {
     const missed = counted === undefined ? 0 : Math.max(0, before[name] - Number(counted[name]))
