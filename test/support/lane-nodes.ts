@@ -14,7 +14,7 @@ import { type ServedDelivery, serveDelivery } from '../../src/cluster/serve-deli
 import { fullRights } from '../../src/contract/api-key.ts'
 import { firstEpochs } from '../../src/contract/epochs.ts'
 import { pipeDefaults } from '../../src/contract/pipe.ts'
-import { systemClock } from '../../src/delivery/clock.ts'
+import { type Clock, systemClock } from '../../src/delivery/clock.ts'
 import type { DeliveryHandle } from '../../src/delivery/delivery-proxy.ts'
 import type { LaneOwnership } from '../../src/delivery/lane-ownership.ts'
 import { openLaneService } from '../../src/delivery/lane-service.ts'
@@ -158,6 +158,20 @@ export class LaneNodes {
     const nodeId = randomUUID()
     const owner = new Owner()
     let isAlive = true
+    const timers = new Set<() => void>()
+    // A node that is killed wakes up no more; its timers would keep the test's process.
+    const clock: Clock = {
+      ...systemClock,
+      wake(afterMs, callback) {
+        if (!isAlive) return () => {}
+        const cancel = systemClock.wake(afterMs, () => {
+          timers.delete(cancel)
+          callback()
+        })
+        timers.add(cancel)
+        return cancel
+      },
+    }
     const never = () => new Promise<never>(() => {})
     const log = pino(
       { base: { node: nodeId } },
@@ -178,7 +192,7 @@ export class LaneNodes {
         close: () => {},
       },
       openDriver: (spec) => this.#destination(spec.destinationId).open(),
-      clock: systemClock,
+      clock,
       random: () => 0.5,
       log,
       maxInFlightBytes: 256 * 1024 * 1024,
@@ -187,7 +201,7 @@ export class LaneNodes {
       onFatal: (error) => this.fatal.push(error),
     })
     const service = openLaneService({
-      ...{ lanes, reader: buffer, clock: systemClock },
+      ...{ lanes, reader: buffer, clock },
       check: async () => [],
       infer: () => Promise.reject(new Error('there are no tables here')),
       forget: async () => {},
@@ -224,6 +238,7 @@ export class LaneNodes {
       ...{ nodeId, owner, lanes, link, nats, local, delivery },
       kill: async () => {
         isAlive = false
+        for (const cancel of timers) cancel()
         await stop()
       },
     }
