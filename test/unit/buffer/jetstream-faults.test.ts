@@ -155,7 +155,9 @@ t.test('a cluster of three', async (t) => {
     t.ok(ledger.slowestMs < 9_000, `nobody waits much longer than 5 s: ${Math.round(ledger.slowestMs)} ms`)
   })
 
-  t.test('its leader is paused for longer than anybody waits', async (t) => {
+  // It is killed before it goes on: nats-server 2.9.10 that goes on after it was counted out keeps the frames that it had proposed
+  // alone, in place of those that the others have (docs/cluster.md).
+  t.test('its leader is paused for longer than anybody waits, and started again', async (t) => {
     await nats.ready()
     const spec = jetStreamSpec(t, nats)
     const buffers = await Promise.all([open(t, spec), open(t, spec)])
@@ -166,7 +168,7 @@ t.test('a cluster of three', async (t) => {
       try {
         await moreAcknowledged(ledger, 1_000)
       } finally {
-        leader.resume()
+        await leader.restart()
       }
       await moreAcknowledged(ledger, 1_000)
     })

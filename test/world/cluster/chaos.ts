@@ -14,10 +14,10 @@ export interface Victim {
   start(): Promise<unknown>
   /** SIGSTOP. */
   pause(): void
-  resume(): void
+  resume(): unknown
   /** Its connections hang and new ones are refused. */
   cut(): void
-  mend(): void
+  mend(): unknown
 }
 
 export interface ChaosOptions {
