@@ -10,6 +10,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
+import { setTimeout } from 'node:timers/promises'
 import { jetstreamManager } from '@nats-io/jetstream'
 import { connect, type NatsConnection } from '@nats-io/transport-node'
 import { freePort } from './free-port.ts'
@@ -118,8 +119,20 @@ export async function startNats(options: NatsOptions = {}): Promise<TestNats> {
       resume: () => child?.kill('SIGCONT'),
       async restart() {
         await kill()
-        child = spawn('nats-server', ['-c', file], { env: environment, stdio: ['ignore', 'ignore', 'pipe'] })
-        await taking(child)
+        for (let attempt = 1; ; attempt += 1) {
+          child = spawn('nats-server', ['-c', file], {
+            env: environment,
+            stdio: ['ignore', 'ignore', 'pipe'],
+          })
+          try {
+            await taking(child)
+            return
+          } catch (error) {
+            // Another process may have been given the port for a connection of its own: that ends.
+            if (attempt === 20 || !/address already in use/.test(String(error))) throw error
+            await setTimeout(250)
+          }
+        }
       },
       isolate: () => setModes('hold'),
       rejoin: () => setModes('pass'),

@@ -235,8 +235,8 @@ t.test('totals are counted once, whoever counts them and whatever they know', as
   t.match(hours.get(noon + hour), { ingest_requests: 3, ingest_records: 6, ingest_bytes: 30 })
   const usage = await metadata.usage.byPipe(workspaceId, noon)
   t.match(usage[otherId], { ingest_requests: 1 })
-  t.match(await metadata.usage.marks(), [
-    { pipeId, messages: 12, records: 24, bytes: 120 },
-    { pipeId: otherId, messages: 1 },
-  ])
+  const marks = new Map((await metadata.usage.marks()).map((mark) => [mark.pipeId, mark]))
+  t.equal(marks.size, 2)
+  t.match(marks.get(pipeId), { messages: 12, records: 24, bytes: 120 })
+  t.match(marks.get(otherId), { messages: 1 })
 })
