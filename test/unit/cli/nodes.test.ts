@@ -42,15 +42,17 @@ async function join({ cluster }: Metadata, name: string): Promise<Joined> {
 /** Renews both leases until the test ends. */
 function keepAlive(t: Pick<Test, 'teardown'>, { cluster }: Metadata, node: Joined): void {
   let isOver = false
-  const renew = async () => {
-    await cluster.nodes.renew(node.leaseId, 6_000)
-    await cluster.pipes.renew(node.workerId)
-    if (!isOver) timer = setTimeout(renew, 1_000)
-  }
-  let timer = setTimeout(renew, 0)
+  const renewing = (async () => {
+    while (!isOver) {
+      await cluster.nodes.renew(node.leaseId, 6_000)
+      await cluster.pipes.renew(node.workerId)
+      await new Promise((resolve) => setTimeout(resolve, 1_000))
+    }
+  })()
+  // Before the connection is closed under it.
   t.teardown(() => {
     isOver = true
-    clearTimeout(timer)
+    return renewing
   })
 }
 
