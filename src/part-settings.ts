@@ -1,10 +1,9 @@
 /** What each part of the daemon takes from the settings. */
-import { randomUUID } from 'node:crypto'
 import type { KnownBuffer } from './buffer/buffer.ts'
 import type { BufferSpec } from './buffer/open.ts'
 import { current } from './contract/epochs.ts'
 import { clusterSettings, jetStreamSpec } from './data-dir/cluster-settings.ts'
-import type { DataDir } from './data-dir/data-dir.ts'
+import { type DataDir, segmentsSpec } from './data-dir/data-dir.ts'
 import type { DriverSettings } from './destinations/driver.ts'
 import type { Surface } from './http/server.ts'
 import { type LogSettings, resolveLogFormat } from './log.ts'
@@ -16,24 +15,9 @@ export function logSettings(settings: Settings): LogSettings {
   return { level: settings['log.level'], format: resolveLogFormat(settings['log.format']) }
 }
 
-/** `channel` is this run's: two daemons of one process must not hear each other's commits. */
 export function bufferSpec(settings: Settings, dir: DataDir): BufferSpec {
   const cluster = clusterSettings(settings)
-  if (cluster !== null) return jetStreamSpec(settings, cluster, dir.quarantineDir)
-  return {
-    kind: 'segments',
-    channel: `buffer-${randomUUID()}`,
-    dir: dir.bufferDir,
-    quarantineDir: dir.quarantineDir,
-    maxBytes: settings['buffer.max_bytes'],
-    minFreeBytes: settings['buffer.min_free_bytes'],
-    segmentMaxBytes: settings['buffer.segment_max_bytes'],
-    segmentMaxSeconds: settings['buffer.segment_max_seconds'],
-    undeliveredHours: settings['buffer.undelivered_hours'],
-    deliveredHours: settings['buffer.delivered_hours'],
-    deliveredMaxBytes: settings['buffer.delivered_max_bytes'],
-    scrubHours: settings['buffer.scrub_hours'],
-  }
+  return cluster === null ? segmentsSpec(settings, dir) : jetStreamSpec(settings, cluster, dir.quarantineDir)
 }
 
 /** What metadata knows of the buffer: whose it is, and which seqs are given out. */

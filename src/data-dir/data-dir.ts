@@ -11,9 +11,11 @@
  *
  * A node of a cluster keeps metadata and buffer elsewhere: node-dir.ts.
  */
+import { randomUUID } from 'node:crypto'
 import { chmodSync, existsSync, mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { fsyncDirectory, fsyncFile } from '../buffer/segments/layout.ts'
+import type { SegmentsSpec } from '../buffer/segments/protocol.ts'
 import { ConfigError } from '../config.ts'
 import { isNoSpace } from '../error-code.ts'
 import { mintApiKey } from '../metadata/key-tokens.ts'
@@ -61,6 +63,24 @@ export function dataDirAt(root: string): DataDir {
 export function metadataSpec(settings: Settings): MetadataSpec {
   const { metadataFile } = dataDirAt(settings.data_dir)
   return clusterSettings(settings)?.metadata ?? { kind: 'sqlite', file: metadataFile }
+}
+
+/** The buffer of a directory. `channel` is this run's: two daemons of one process must not hear each other's commits. */
+export function segmentsSpec(settings: Settings, dir: DataDir): SegmentsSpec {
+  return {
+    kind: 'segments',
+    channel: `buffer-${randomUUID()}`,
+    dir: dir.bufferDir,
+    quarantineDir: dir.quarantineDir,
+    maxBytes: settings['buffer.max_bytes'],
+    minFreeBytes: settings['buffer.min_free_bytes'],
+    segmentMaxBytes: settings['buffer.segment_max_bytes'],
+    segmentMaxSeconds: settings['buffer.segment_max_seconds'],
+    undeliveredHours: settings['buffer.undelivered_hours'],
+    deliveredHours: settings['buffer.delivered_hours'],
+    deliveredMaxBytes: settings['buffer.delivered_max_bytes'],
+    scrubHours: settings['buffer.scrub_hours'],
+  }
 }
 
 /** What `init` and `workspaces create` print; the full key is seen here once and never again. */

@@ -1,7 +1,5 @@
 /** The two sides of a move, from the settings of the cluster's nodes: the cluster, and a data directory that no daemon runs on. */
-import { randomUUID } from 'node:crypto'
 import { existsSync, readdirSync } from 'node:fs'
-import type { SegmentsSpec } from '../../buffer/segments/protocol.ts'
 import { ConfigError } from '../../config.ts'
 import type { LogSettings } from '../../log.ts'
 import { openMoveStore } from '../../metadata/move/store.ts'
@@ -9,7 +7,7 @@ import { loadSealingKey } from '../../metadata/sealing-key.ts'
 import type { MetadataSpec } from '../../metadata/store.ts'
 import type { Settings } from '../../settings.ts'
 import { clusterSettings, jetStreamSpec } from '../cluster-settings.ts'
-import { type DataDir, dataDirAt, makeDirectory, requirePrivate } from '../data-dir.ts'
+import { type DataDir, dataDirAt, makeDirectory, requirePrivate, segmentsSpec } from '../data-dir.ts'
 import { DataDirError } from '../errors.ts'
 import { lockDataDir } from '../lock.ts'
 import { requireMatchingStores } from '../matching-stores.ts'
@@ -87,7 +85,11 @@ async function sealingKey(settings: Settings, env: NodeJS.ProcessEnv): Promise<B
 async function machineSide(dir: DataDir, settings: Settings, key: Buffer): Promise<MoveSide> {
   const metadata: MetadataSpec = { kind: 'sqlite', file: dir.metadataFile }
   const store = await openMoveStore(metadata, key)
-  return { place: `data directory ${dir.root}`, store, buffer: segmentsSpec(dir, settings) }
+  return {
+    place: `data directory ${dir.root}`,
+    store,
+    buffer: { ...segmentsSpec(settings, dir), scrubHours: 0 },
+  }
 }
 
 async function clusterSide(settings: Settings, key: Buffer): Promise<MoveSide> {
@@ -101,23 +103,6 @@ async function clusterSide(settings: Settings, key: Buffer): Promise<MoveSide> {
   const { quarantineDir } = dataDirAt(settings.data_dir)
   const place = `cluster ${cluster.name} (${store.label}, ${cluster.nats.servers.join(', ')})`
   return { place, store, buffer: jetStreamSpec(settings, cluster, quarantineDir) }
-}
-
-function segmentsSpec(dir: DataDir, settings: Settings): SegmentsSpec {
-  return {
-    kind: 'segments',
-    channel: `migrate-${randomUUID()}`,
-    dir: dir.bufferDir,
-    quarantineDir: dir.quarantineDir,
-    maxBytes: settings['buffer.max_bytes'],
-    minFreeBytes: settings['buffer.min_free_bytes'],
-    segmentMaxBytes: settings['buffer.segment_max_bytes'],
-    segmentMaxSeconds: settings['buffer.segment_max_seconds'],
-    undeliveredHours: settings['buffer.undelivered_hours'],
-    deliveredHours: settings['buffer.delivered_hours'],
-    deliveredMaxBytes: settings['buffer.delivered_max_bytes'],
-    scrubHours: 0,
-  }
 }
 
 function requireSource(dir: DataDir): void {
