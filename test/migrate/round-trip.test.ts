@@ -22,6 +22,11 @@ t.test('single machine, cluster, single machine', async (t) => {
   await until('the shop has all', async () => {
     return Number((await daemon.lane(pipes[0]!, parking)).delivered_records) === messages - 1
   })
+  await until('usage counts them too: the 5 that were pulled, and all but the parked one', async () => {
+    const { body } = await daemon.api('GET', '/v1/pipes')
+    const usage = body.usage_by_pipe as Record<string, { delivered_records: number }>
+    return usage[pipes[0]!]?.delivered_records === 5 + messages - 1
+  })
   const before = await everything(daemon, filled)
   t.equal(await daemon.stop(), 0)
   const keyFile = path.join(daemon.dataDir, 'sealing.key')
