@@ -11,7 +11,7 @@ const { version } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'ut
 const stage = mkdtempSync(path.join(os.tmpdir(), 'pipectl-package-'))
 try {
   say('1/2 collecting the program and its dependencies')
-  stagePackage(stage)
+  await stagePackage(stage)
   say('2/2 packing')
   const file = `pipectl-${version}-${process.platform}-${process.arch}-node${process.versions.node.split('.')[0]}.tgz`
   const packed = execFileSync('npm', ['pack', '--silent', '--ignore-scripts'], {

@@ -20,7 +20,7 @@ const items = [
 ]
 
 /** `stage` is an empty folder; `npm run build` has run. */
-export function stagePackage(stage) {
+export async function stagePackage(stage) {
   for (const item of items) cpSync(path.join(root, item), path.join(stage, item), { recursive: true })
   copyDependencies(stage)
   keepOneBinding(stage)
