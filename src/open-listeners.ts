@@ -5,6 +5,7 @@ import { isPrivateDenied } from './destinations/egress-addresses.ts'
 import { dashboardPages } from './http/dashboard-files.ts'
 import { DashboardGate } from './http/dashboard-gate.ts'
 import { dashboardRoutes } from './http/dashboard-routes.ts'
+import { docsPages } from './http/docs-files.ts'
 import type { HttpEngine } from './http/engine.ts'
 import { AddressInUseError, requireFreeAddress } from './http/listen.ts'
 import { LongPoll } from './http/long-poll.ts'
@@ -149,7 +150,7 @@ function openDashboard(
   const sessions = new Sessions({ metadata, passwords, now, log })
   const { public_url: publicUrl, listen } = settings
   const gate = new DashboardGate({ publicUrl, listenHost: listen.host, clientIp, sessions })
-  return { gate, routes: [...dashboardRoutes(sessions, v1), ...dashboardPages()] }
+  return { gate, routes: [...dashboardRoutes(sessions, v1), ...dashboardPages(), ...docsPages()] }
 }
 
 type ManagementParts = Stores & Accounting & Pick<ManagementDeps, 'passwords' | 'serviceFacts' | 'testAlert'>

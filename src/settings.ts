@@ -90,7 +90,7 @@ export const settingDefinitions = [
     kind: 'enum',
     values: ['on', 'off'],
     fallback: 'on',
-    doc: 'Whether the web dashboard is served at /dashboard of listen, under the host of public_url, the listen address and localhost.',
+    doc: 'Whether the web dashboard is served at /dashboard of listen, under the host of public_url, the listen address and localhost, and the guides at /docs.',
   },
   {
     key: 'trusted_proxies',

@@ -3,6 +3,7 @@
  *
  *   management surface   /v1/pipes… /v1/api-keys… /openapi/…           (routes as data, contract's route table)
  *                        /dashboard  /dashboard/api/v1/…               (the same and the sessions of people, for browsers)
+ *                        /docs/…                                       (the guides)
  *   data surface         /v1/ingest/{pipe_id}  /v1/pull/…
  *   both                 /v1/health  /v1/ready
  */

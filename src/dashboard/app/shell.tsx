@@ -64,6 +64,7 @@ export function Shell({ children }: { children: ReactNode }) {
           <Place to="/reference" pattern="/reference">
             API reference
           </Place>
+          <a href="/docs/">Guides</a>
         </nav>
         <div className={styles.foot}>
           <UserMenu />
