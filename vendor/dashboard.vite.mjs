@@ -2,6 +2,7 @@
  * How src/dashboard becomes dist/dashboard: by `npm run build`, and by `npm run dev:dashboard`, which serves it as it is
  * written and hands requests to a daemon (PIPECTL_URL, or the default address).
  */
+import { writeFileSync } from 'node:fs'
 import path from 'node:path'
 
 const root = path.resolve(import.meta.dirname, '..')
@@ -13,6 +14,7 @@ export default {
   publicDir: false,
   cacheDir: path.join(root, 'node_modules', '.cache', 'vite'),
   logLevel: 'warn',
+  plugins: [{ name: 'modules', writeBundle: (_, bundle) => noteModules(bundle) }],
   resolve: {
     alias: {
       // It writes <style> elements, which the pages' Content-Security-Policy does not allow.
@@ -38,4 +40,11 @@ export default {
     host: '127.0.0.1',
     proxy: Object.fromEntries(['/dashboard/api', '/v1', '/openapi'].map((place) => [place, daemon])),
   },
+}
+
+/** Their licenses go with a package of this program. */
+function noteModules(bundle) {
+  const modules = Object.values(bundle).flatMap(({ moduleIds = [] }) => moduleIds)
+  const names = modules.filter((one) => one.startsWith(root)).map((one) => path.relative(root, one))
+  writeFileSync(path.join(root, 'dist', 'dashboard-modules.json'), JSON.stringify(names))
 }
