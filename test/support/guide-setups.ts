@@ -1,0 +1,68 @@
+/**
+ * What a guide takes as given, by the name in its info string (`sh setup=NAME`): real servers, started for the guide alone.
+ * `env` holds what a setup block may export; the guide shows values of its own.
+ */
+import { startDaemon } from './daemon.ts'
+import { startHttpSink } from './http-sink.ts'
+import { startMariadb } from './mariadb.ts'
+import { startPostgres } from './postgres.ts'
+import { startS3 } from './s3.ts'
+
+export interface Started {
+  env: Record<string, string>
+  stop(): Promise<unknown>
+}
+
+/** `directory`: of this guide, for files of the server's own. */
+export const setups: Record<string, (directory: string) => Promise<Started>> = {
+  /** A daemon with a fresh data directory and one workspace. */
+  daemon: async () => {
+    const daemon = await startDaemon()
+    const env = { PIPECTL_URL: daemon.url, PIPECTL_API_KEY: daemon.apiKey, PIPECTL_DATA_DIR: daemon.dataDir }
+    return { env, stop: () => daemon.close() }
+  },
+  /** PostgreSQL, an empty database. */
+  postgresql: async () => {
+    const { host, port, user, password, database, stop } = await startPostgres()
+    const address = `${host}:${port}/${database}`
+    const env = {
+      /** For psql, with the password. */
+      DATABASE_URL: `postgres://${user}:${password}@${address}`,
+      /** For --url, without it. */
+      DATABASE_ADDRESS: `postgres://${user}@${address}`,
+      PIPECTL_DESTINATION_PASSWORD: password,
+    }
+    return { env, stop }
+  },
+  /** MariaDB, an empty database. */
+  mariadb: async () => {
+    const { host, port, user, password, database, stop } = await startMariadb()
+    const env = {
+      MYSQL_HOST: host,
+      MYSQL_TCP_PORT: String(port),
+      MYSQL_USER: user,
+      MYSQL_PWD: password,
+      MYSQL_DATABASE: database,
+      /** For --url. */
+      DATABASE_ADDRESS: `mysql://${user}@${host}:${port}/${database}`,
+      PIPECTL_DESTINATION_PASSWORD: password,
+    }
+    return { env, stop }
+  },
+  /** An HTTP endpoint that takes everything. */
+  'http-endpoint': async () => {
+    const sink = await startHttpSink()
+    return { env: { ENDPOINT_URL: sink.url }, stop: () => sink.stop() }
+  },
+  /** An S3 server with the bucket `events`. */
+  'object-store': async () => {
+    const { endpoint, stop } = await startS3('events')
+    const env = {
+      BUCKET: 'events',
+      S3_ENDPOINT: endpoint,
+      PIPECTL_DESTINATION_ACCESS_KEY: 'S3RVER',
+      PIPECTL_DESTINATION_SECRET_KEY: 'S3RVER',
+    }
+    return { env, stop }
+  },
+}
