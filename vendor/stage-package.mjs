@@ -4,7 +4,7 @@
  *   bin, dist           the program, bundled (bundle-program.mjs), the dashboard and the scanner
  *   node_modules        packages with a native part: better-sqlite3 as it was built here, and the loader of uWebSockets with
  *                       the one binding that loads, if any
- *   config, systemd, monitoring, examples, docs, openapi
+ *   config, systemd, monitoring, examples, docs, openapi, dist/man (the man page)
  *
  * npm would rebuild native packages while it installs: they are without their sources and install steps, so that it works
  * offline. What is here is for this platform and this version of Node.js.
@@ -19,7 +19,7 @@ const root = path.resolve(import.meta.dirname, '..')
 const manifest = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8'))
 const platform = `${process.platform}_${process.arch}_${process.versions.modules}`
 const items = [
-  ...['bin', 'config', 'systemd', 'monitoring', 'examples', 'docs', 'openapi'],
+  ...['bin', 'config', 'systemd', 'monitoring', 'examples', 'docs', 'openapi', 'dist/man'],
   ...['LICENSE', 'README.md', 'CHANGELOG.md'],
 ]
 /** In the order in which the loader tries them. */

@@ -1,0 +1,220 @@
+/**
+ * Part of `npm run build`, and `npm run man`: the man page of the built program, dist/man/pipectl.1. Commands and options are
+ * read from the program itself, settings from their table; environment, files and exit codes are written here.
+ */
+import { mkdirSync, writeFileSync } from 'node:fs'
+import path from 'node:path'
+import { buildProgram } from '../dist/cli/program.js'
+import { settingDefinitions } from '../dist/settings.js'
+import { version } from '../dist/version.js'
+
+const connection = 'Connection:'
+const target = path.resolve(import.meta.dirname, '..', 'dist', 'man', 'pipectl.1')
+
+const signs = { '\\': '\\e', '-': '\\-', '~': '\\(ti', '^': '\\(ha', '`': '\\(ga', "'": '\\(aq', '…': '...' }
+
+const program = await buildProgram()
+function page() {
+  const commands = leaves(program).filter(({ command }) => command.name() !== '__complete')
+  const shared = sharedOptions(commands)
+  return `${[
+    `.TH PIPECTL 1 "" ${quoted(`pipectl ${version()}`)} "User Commands"`,
+    // Long options and addresses: neither hyphenated nor stretched. The register, since .TP sets hyphenation again.
+    '.nr HY 0',
+    '.nh',
+    '.ad l',
+    section('NAME', text(`pipectl - ${lowerFirst(program.description()).replace(/\.$/, '')}`)),
+    section('SYNOPSIS', '.B pipectl', '.I command', '[\\fIarguments\\fR] [\\fIoptions\\fR]'),
+    section('DESCRIPTION', ...description()),
+    section('COMMANDS', ...commands.flatMap((one) => commandPart(one))),
+    section('CONNECTION OPTIONS', text(connectionWords), ...shared.flatMap(tagged)),
+    section('SETTINGS', text(settingsWords), ...settingDefinitions.flatMap(settingPart)),
+    section('ENVIRONMENT', text('Besides those of the settings:'), ...environment.flatMap(tagged)),
+    section('FILES', ...files.flatMap(tagged)),
+    section('EXIT STATUS', text(exitWords), ...exits.flatMap(tagged)),
+    section(
+      'SEE ALSO',
+      text('The guides, which a running daemon serves at /docs/ of its management address.'),
+    ),
+  ].join('\n')}\n`
+}
+
+const connectionWords = 'Commands that speak to a daemon have these options:'
+const settingsWords =
+  'A flag wins over an environment variable, the variable over the file (--config or PIPECTL_CONFIG, TOML), and the file over the default.'
+const exitWords =
+  'Commands end with 0 to 7, 130 or 141; serve, and what works on a data directory, also with the others.'
+
+const environment = [
+  ['PIPECTL_CONFIG', 'The file with settings.'],
+  ['PIPECTL_URL', 'Address of the daemon that commands speak to. Default: http://127.0.0.1:8080.'],
+  ['PIPECTL_DATA_URL', 'Address of ingest and pull, where it is another.'],
+  ['PIPECTL_API_KEY', 'The API key.'],
+  ['PIPECTL_PROFILE', 'The stored profile to use.'],
+  [
+    'PIPECTL_DESTINATION_PASSWORD, PIPECTL_DESTINATION_SECRET_KEY, PIPECTL_DESTINATION_AUTH_HEADER, …',
+    'Secrets of a destination that is created, updated or tested.',
+  ],
+  ['PIPECTL_FORWARD_AUTH_HEADER', 'The Authorization header that pull --forward-to sends.'],
+  ['VISUAL, EDITOR', 'The editor of parked edit. Default: vi.'],
+  ['NO_COLOR', 'Set to anything: no colours.'],
+  ['XDG_CONFIG_HOME, XDG_STATE_HOME', 'Where profiles and the state of resumable commands are kept.'],
+]
+
+const files = [
+  ['/etc/pipectl/pipectl.toml', 'Settings of the service, where a package installed it.'],
+  ['~/.config/pipectl/profiles.toml', 'Profiles: addresses with their API keys. Mode 0600.'],
+  ['~/.local/state/pipectl/', 'How far pull and ingest have come, so that they can go on.'],
+  ['DATA_DIR/metadata.db', 'Workspaces, pipes, destinations, users, lanes, parked records, the audit log.'],
+  ['DATA_DIR/buffer/', 'The messages.'],
+  ['DATA_DIR/sealing.key', 'The key that seals stored secrets, unless secrets.key_file names another.'],
+  ['DATA_DIR/first-key, DATA_DIR/first-link', 'What serve --init could not show on a terminal. Delete them.'],
+  ['DATA_DIR/quarantine/', 'What was damaged, or moved aside by repair.'],
+]
+
+/** Of src/client/failure.ts and src/cli/failure.ts. */
+const exits = [
+  ['0', 'It worked; serve: stopped as asked.'],
+  ['1', 'It failed.'],
+  ['2', 'Wrong usage.'],
+  ['3', 'Not found.'],
+  ['4', 'Not authorised.'],
+  ['5', 'Conflict.'],
+  ['6', 'Nothing to do.'],
+  ['7', 'The daemon cannot be reached.'],
+  ['70', 'A part of the daemon failed and it ended, or a step of its shutdown failed.'],
+  [
+    '75',
+    'The data directory or an address is in use, or servers that it needs do not answer: try again later.',
+  ],
+  ['78', 'A setting is wrong.'],
+  ['130', 'Interrupted.'],
+  ['141', 'The reader of the output went away.'],
+]
+
+function description() {
+  const words = afterHelp(program).help.split('\n')
+  return [
+    text(program.description()),
+    '.PP',
+    text(
+      'pipectl serve runs the daemon. Most other commands speak to a daemon that runs; some work on a data directory.',
+    ),
+    '.PP',
+    text('Pipes are named by name, id or a unique beginning of the id; destinations by PIPE/NAME.'),
+    ...words.flatMap((line) => {
+      const word = /^ {2}(\w+) {2,}(.*)$/.exec(line)
+      return word === null ? [] : tagged([word[1], word[2]])
+    }),
+  ]
+}
+
+/** `.SS` with usage, options, help and examples. */
+function commandPart({ command, name }) {
+  const helper = command.createHelp()
+  const words = command.registeredArguments.map(argumentText)
+  const options = helper.visibleOptions(command).filter((one) => one.long !== '--help')
+  const own = options.filter((one) => one.helpGroupHeading !== connection)
+  const { help, examples } = afterHelp(command)
+  const described = command.registeredArguments.filter((one) => one.description !== '')
+  return [
+    `.SS ${quoted([name, ...words, ...(options.length > 0 ? ['[options]'] : [])].join(' '))}`,
+    text(sentence(command.description())),
+    ...described.flatMap((one) => tagged([argumentText(one), helper.argumentDescription(one)])),
+    ...own.flatMap((one) => tagged([one.flags, helper.optionDescription(one)])),
+    ...(options.length > own.length ? ['.PP', text('Also the connection options.')] : []),
+    ...paragraphs(help),
+    ...(examples.length > 0 ? ['.PP', 'Examples:', ...literal(examples.map((line) => line.trim()))] : []),
+  ]
+}
+
+function argumentText(argument) {
+  const name = `${argument.name()}${argument.variadic ? '...' : ''}`
+  return argument.required ? `<${name}>` : `[${name}]`
+}
+
+function sharedOptions(commands) {
+  const found = new Map()
+  for (const { command } of commands) {
+    const helper = command.createHelp()
+    for (const one of helper.visibleOptions(command))
+      if (one.helpGroupHeading === connection) found.set(one.flags, helper.optionDescription(one))
+  }
+  return [...found]
+}
+
+function settingPart({ key, env, flag, fallback, doc }) {
+  const names = [key, flag, env].filter((one) => one !== undefined).join(', ')
+  const ending = fallback === null || fallback === '' ? '' : ` Default: ${fallback}.`
+  return tagged([names, `${doc}${ending}`])
+}
+
+/** What the command adds below its options, in two parts. */
+function afterHelp(command) {
+  let whole = ''
+  const context = { error: false, command, write: (part) => (whole += part) }
+  command.emit('afterHelp', context)
+  const [help, examples = ''] = whole.split(/\n?Examples?:\n/)
+  return { help: help.trim(), examples: examples.split('\n').filter((line) => line.trim() !== '') }
+}
+
+function leaves(command, parents = '') {
+  const name = `${parents}${command.name()}`
+  // `pipectl nodes` is a command with commands below it.
+  const children = command.commands.flatMap((child) => leaves(child, `${name} `))
+  const isRun = command !== program && (children.length === 0 || command.options.length > 0)
+  return [...(isRun ? [{ command, name }] : []), ...children]
+}
+
+/** Text with some indented lines, which stay as they are. */
+function paragraphs(help) {
+  if (help === '') return []
+  return help.split(/\n\n+/).flatMap((part) => {
+    const lines = part.split('\n')
+    const at = lines.findIndex((line) => /^\s|\S {2,}\S/.test(line))
+    const [running, kept] = at === -1 ? [lines, []] : [lines.slice(0, at), lines.slice(at)]
+    return ['.PP', ...running.map(text), ...(kept.length > 0 ? literal(kept) : [])]
+  })
+}
+
+function literal(lines) {
+  return ['.RS 4', '.EX', ...lines.map(text), '.EE', '.RE']
+}
+
+function section(name, ...lines) {
+  return [`.SH ${quoted(name)}`, ...lines].join('\n')
+}
+
+function tagged([term, meaning]) {
+  return ['.TP', `.B ${quoted(term)}`, text(meaning)]
+}
+
+function quoted(words) {
+  return `"${inline(words).replaceAll('"', '\\(dq')}"`
+}
+
+/** A line of its own: a dot or quote at its beginning would be a request. */
+function text(line) {
+  return inline(line).replace(/^(?=[.'])/, '\\&')
+}
+
+/** Every character as it is typed: a hyphen that can be copied, and no quote turned into another. */
+function inline(words) {
+  return words.replaceAll(/[\\\-~^`'…]|[^\n\x20-\x7e]/gu, (sign) => signs[sign] ?? named(sign))
+}
+
+function named(sign) {
+  return `\\[u${sign.codePointAt(0).toString(16).toUpperCase().padStart(4, '0')}]`
+}
+
+function sentence(words) {
+  const whole = `${words.charAt(0).toUpperCase()}${words.slice(1)}`
+  return /[.)]$/.test(whole) ? whole : `${whole}.`
+}
+
+function lowerFirst(words) {
+  return /^[A-Z][a-z]/.test(words) ? `${words.charAt(0).toLowerCase()}${words.slice(1)}` : words
+}
+
+mkdirSync(path.dirname(target), { recursive: true })
+writeFileSync(target, page())
