@@ -69,7 +69,9 @@ export async function openStores(
   const onNoSpace = (error: Error) => log.warn({ err: error }, 'metadata.no_space')
   const onAudited: MetadataOptions['onAudited'] = (workspaceId, entry) =>
     log.info(auditLine(workspaceId, entry), 'audit')
-  const options = { create: false, onNoSpace, onAudited }
+  const onUpgraded: MetadataOptions['onUpgraded'] = ({ fromFormat, toFormat, copy }) =>
+    log.info({ from_format: fromFormat, to_format: toFormat, copy }, 'metadata.upgraded')
+  const options = { create: false, onNoSpace, onUpgraded, onAudited }
   const { metadata, sealingKey } = await openDataDirMetadata(settings, env, options)
   const workspaces = new WorkspaceCount(metadata.workspaces)
   let endWatch = () => {}

@@ -26,6 +26,7 @@ import { addTailCommand } from './tail.ts'
 import { addTopCommand } from './top.ts'
 import { addUsageCommand } from './usage.ts'
 import { addUsersCommands } from './users.ts'
+import { addVersionCommand } from './version.ts'
 
 export function registerCommands(program: Command): void {
   addPipesCommands(program)
@@ -50,5 +51,6 @@ export function registerCommands(program: Command): void {
   addProfileCommands(program)
   addDataDirCommands(program)
   addNodesCommands(program)
+  addVersionCommand(program)
   addCompletionCommands(program)
 }

@@ -2,6 +2,7 @@
  * The data directory: its layout and its setting up.
  *
  *   metadata.db    workspaces, keys, pipes, destinations, lane state
+ *   before-upgrade/  copies of it, each kept before a new version changed its tables
  *   sealing.key    seals stored secrets (mode 0600; not here when it comes from a file or a credential)
  *   first-link     the first setup link of the dashboard, likewise
  *   first-key      the first API key, where `serve --init` had no terminal to show it on (mode 0600)
@@ -14,10 +15,10 @@
 import { randomUUID } from 'node:crypto'
 import { chmodSync, existsSync, mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
-import { fsyncDirectory, fsyncFile } from '../buffer/segments/layout.ts'
 import type { SegmentsSpec } from '../buffer/segments/protocol.ts'
 import { ConfigError } from '../config.ts'
 import { isNoSpace } from '../error-code.ts'
+import { fsyncDirectory, fsyncFile } from '../fsync.ts'
 import { mintApiKey } from '../metadata/key-tokens.ts'
 import { type MetadataOptions, openMetadata } from '../metadata/open.ts'
 import { loadSealingKey } from '../metadata/sealing-key.ts'
@@ -241,7 +242,7 @@ function notSetUp({ root }: DataDir, what: string): ConfigError {
   )
 }
 
-export interface OpenOptions extends Pick<MetadataOptions, 'onNoSpace' | 'onAudited'> {
+export interface OpenOptions extends Pick<MetadataOptions, 'onNoSpace' | 'onUpgraded' | 'onAudited'> {
   create: boolean
 }
 

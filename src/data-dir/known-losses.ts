@@ -4,8 +4,8 @@
  */
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
-import { fsyncDirectory, fsyncFile } from '../buffer/segments/layout.ts'
 import type { SeqRange } from '../buffer/segments/segment-file.ts'
+import { fsyncDirectory, fsyncFile } from '../fsync.ts'
 
 export const knownLossesName = 'known-losses.json'
 

@@ -12,10 +12,11 @@
  */
 import { existsSync, mkdirSync, renameSync } from 'node:fs'
 import path from 'node:path'
-import { fsyncDirectory, type SegmentName, segmentFile } from '../buffer/segments/layout.ts'
+import { type SegmentName, segmentFile } from '../buffer/segments/layout.ts'
 import { repairSegments } from '../buffer/segments/repair-segments.ts'
 import type { SeqRange } from '../buffer/segments/segment-file.ts'
 import { current } from '../contract/epochs.ts'
+import { fsyncDirectory } from '../fsync.ts'
 import { openLog } from '../log.ts'
 import { dataDirAt } from './data-dir.ts'
 import { DataDirError } from './errors.ts'

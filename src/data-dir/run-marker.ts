@@ -9,8 +9,8 @@
  */
 import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
-import { fsyncDirectory, fsyncFile } from '../buffer/segments/layout.ts'
 import { errorCode } from '../error-code.ts'
+import { fsyncDirectory, fsyncFile } from '../fsync.ts'
 
 export interface RunMarker {
   /** The run before this one ended without stopping; null: it stopped, or there was none, or somebody was told. */

@@ -468,6 +468,11 @@ export interface OpenedDatabase {
    */
   prepare<T>(work: (db: Connection) => Promise<T>): Promise<T>
   /**
+   * Before tables of an earlier format are brought up to date: keeps a copy of them. Returns where; null: they are up to date, or
+   * this database is backed up by other means. Throws StorageUnavailableError where there is no room.
+   */
+  keepCopy(newestFormat: number, now: number): string | null
+  /**
    * For the leases of a cluster: where the database has several connections, few of their own, whose statements end soon. What
    * waits for the others does not hold up a heartbeat.
    */

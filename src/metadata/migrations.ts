@@ -55,8 +55,11 @@ export const migrations: readonly Migration[] = [
   { number: 19, name: 'cluster', up: cluster },
 ]
 
+/** Of a database that this version has brought up to date. */
+export const newestFormat = migrations.at(-1)?.number ?? 0
+
 /**
- * Brings the tables up to date inside `trx`. True when there were any before. Throws ConfigError for a database that a newer version has
+ * Brings the tables up to date inside `trx`. Returns the newest migration of before; 0: there were no tables. Throws ConfigError for a database that a newer version has
  * written.
  */
 export async function migrate(
@@ -64,7 +67,7 @@ export async function migrate(
   label: string,
   now: number,
   steps: readonly Migration[] = migrations,
-): Promise<boolean> {
+): Promise<number> {
   await trx.schema
     .createTable('metadata_migrations')
     .ifNotExists()
@@ -88,5 +91,5 @@ export async function migrate(
       .values({ number: migration.number, name: migration.name, applied_ms: now })
       .execute()
   }
-  return last > 0
+  return last
 }

@@ -8,6 +8,7 @@ import assert from 'node:assert'
 import { ConfigError } from '../config.ts'
 import type { AuditEntry } from '../contract/audit.ts'
 import { isNoSpace, StorageUnavailableError } from '../error-code.ts'
+import { version } from '../version.ts'
 import { alertStore } from './alert-store.ts'
 import { alerts } from './alerts.ts'
 import { apiKeys } from './api-keys.ts'
@@ -31,7 +32,7 @@ import { laneRecords } from './lane-records.ts'
 import { laneSource } from './lane-specs.ts'
 import { laneStore } from './lane-store.ts'
 import { limits } from './limits.ts'
-import { migrate } from './migrations.ts'
+import { migrate, newestFormat } from './migrations.ts'
 import { requireNotMoved } from './move/state.ts'
 import { origins } from './origins.ts'
 import { overview } from './overview.ts'
@@ -53,12 +54,21 @@ export interface MetadataOptions {
   now?: () => number
   /** The disk is full: what is there can be read, nothing can be changed until there is space. */
   onNoSpace?: (error: StorageUnavailableError) => void
+  /** An earlier version wrote the database; its tables were brought up to date. */
+  onUpgraded?: (upgrade: Upgrade) => void
   /** Of each workspace. Default: none. */
   quotas?: WorkspaceQuotas
   /** An entry of the audit log is durable. */
   onAudited?: (workspaceId: string, entry: AuditEntry) => void
   /** Other processes keep copies of what it holds and follow its changes. Default: in PostgreSQL. */
   isShared?: boolean
+}
+
+/** `fromFormat`, `toFormat`: migrations.ts. `copy`: the file that keeps what was there before; null: none is made of PostgreSQL. */
+export interface Upgrade {
+  fromFormat: number
+  toFormat: number
+  copy: string | null
 }
 
 /**
@@ -71,6 +81,7 @@ export async function openMetadata(
   {
     now = Date.now,
     onNoSpace = () => {},
+    onUpgraded = () => {},
     quotas = noQuotas,
     onAudited = () => {},
     isShared = spec.kind === 'postgresql',
@@ -78,7 +89,7 @@ export async function openMetadata(
 ): Promise<Metadata> {
   const sealer = createSealer(Buffer.from(sealingKey))
   const opened = await opening(spec, async (found) => {
-    await prepare(found, sealer, now(), onNoSpace)
+    await prepare(found, sealer, now(), { onNoSpace, onUpgraded })
     await requireNotMoved(found.db, found.label)
   })
   const { db } = opened
@@ -135,8 +146,11 @@ export async function openMetadata(
 export async function openPrepared(spec: MetadataSpec, sealingKey: Uint8Array): Promise<OpenedDatabase> {
   const sealer = createSealer(Buffer.from(sealingKey))
   return await opening(spec, (opened) =>
-    prepare(opened, sealer, Date.now(), (error) => {
-      throw error
+    prepare(opened, sealer, Date.now(), {
+      onNoSpace(error) {
+        throw error
+      },
+      onUpgraded: () => {},
     }),
   )
 }
@@ -172,20 +186,23 @@ async function close({ db, leases }: OpenedDatabase): Promise<void> {
   await db.destroy()
 }
 
-/** One transaction: tables up to date, sealing key right, or everything as it was. Then a write. */
+/** A copy of old tables; one transaction: tables up to date, sealing key right, or everything as it was. Then a write. */
 async function prepare(
-  { db, label, assertDurable, prepare: alone }: OpenedDatabase,
+  { db, label, assertDurable, prepare: alone, keepCopy }: OpenedDatabase,
   sealer: Sealer,
   now: number,
-  onNoSpace: (error: StorageUnavailableError) => void,
+  { onNoSpace, onUpgraded }: Required<Pick<MetadataOptions, 'onNoSpace' | 'onUpgraded'>>,
 ): Promise<void> {
-  await alone((connection) =>
-    inWriteTransaction(connection, async (trx) => {
-      const wasThere = await migrate(trx, label, now)
-      await requireIdentity(trx, wasThere)
+  await alone(async (connection) => {
+    const copy = keepCopy(newestFormat, now)
+    const fromFormat = await inWriteTransaction(connection, async (trx) => {
+      const before = await migrate(trx, label, now)
+      await requireIdentity(trx, before > 0)
       await checkSealingKey(trx, sealer, label)
-    }),
-  )
+      return before
+    })
+    if (fromFormat > 0 && fromFormat < newestFormat) onUpgraded({ fromFormat, toFormat: newestFormat, copy })
+  })
   try {
     await writeLastOpened(db, now)
   } catch (error) {
@@ -197,15 +214,23 @@ async function prepare(
 
 /** A write at every open: a database that cannot be written is found here and not by the first change. */
 async function writeLastOpened(db: Connection, now: number): Promise<void> {
-  const lastOpened = { name: 'last_opened_ms', value: String(now) }
+  const lastOpened = [
+    { name: 'last_opened_ms', value: String(now) },
+    { name: lastOpenedBy, value: version() },
+  ]
   await inWriteTransaction(db, (trx) =>
     trx
       .insertInto('metadata_settings')
       .values(lastOpened)
-      .onConflict((conflict) => conflict.column('name').doUpdateSet({ value: lastOpened.value }))
+      .onConflict((conflict) =>
+        conflict.column('name').doUpdateSet((row) => ({ value: row.ref('excluded.value') })),
+      )
       .execute(),
   )
 }
+
+/** The setting that says which version of the program had the database open last. */
+export const lastOpenedBy = 'last_opened_by'
 
 const checkName = 'sealing_check'
 

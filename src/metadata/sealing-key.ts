@@ -18,6 +18,7 @@ import {
 import path from 'node:path'
 import { ConfigError } from '../config.ts'
 import { errorCode, isNoSpace } from '../error-code.ts'
+import { fsyncDirectory } from '../fsync.ts'
 
 export interface SealingKeyOptions {
   /** Setting `secrets.key_file`. */
@@ -110,15 +111,6 @@ function writeDurably(file: string, text: string): void {
   const descriptor = openSync(file, 'wx', 0o600)
   try {
     writeSync(descriptor, text)
-    fsyncSync(descriptor)
-  } finally {
-    closeSync(descriptor)
-  }
-}
-
-function fsyncDirectory(directory: string): void {
-  const descriptor = openSync(directory, 'r')
-  try {
     fsyncSync(descriptor)
   } finally {
     closeSync(descriptor)

@@ -17,6 +17,7 @@ const everywhere = [
   'log.ts',
   'node-bugs.ts',
   'storage-error.ts',
+  'fsync.ts',
   'version.ts',
 ]
 
@@ -164,6 +165,7 @@ const composing: Record<string, string[] | 'everything'> = {
   'cli/nodes.ts': ['data-dir/nodes.ts'],
   'cli/verify.ts': ['data-dir'],
   'cli/repair.ts': ['data-dir'],
+  'cli/version.ts': ['data-dir/format-check.ts'],
   'cli/migrate.ts': ['data-dir'],
   'cli/keys.ts': ['data-dir/keys.ts'],
   'cli/users.ts': ['data-dir/users.ts'],

@@ -18,6 +18,8 @@ export interface FoundBuffer {
   lastSeq: number
   /** An earlier version wrote the newest segment that can be read. */
   isUnmarked: boolean
+  /** Of the newest segment that can be read; null when none can be. One that is not known was written by a newer version. */
+  format: number | null
 }
 
 /** The directory need not be there. */
@@ -29,6 +31,7 @@ export function findBuffer(dir: string): FoundBuffer {
     identity: null,
     lastSeq: typeof mark === 'string' ? 0 : mark.seq,
     isUnmarked: false,
+    format: null,
   }
   for (const name of names.toReversed()) {
     const segment = readHead(dir, name)
@@ -41,6 +44,7 @@ export function findBuffer(dir: string): FoundBuffer {
     found.holdsMessages ||= segment.lastSeq !== null || name.firstSeq > 1
     found.lastSeq = Math.max(found.lastSeq, segment.lastSeq ?? name.firstSeq - 1)
     found.isUnmarked = segment.isUnmarked
+    found.format = segment.format
     found.identity = newer(segment.identity, typeof mark === 'string' ? null : mark.identity)
     return found
   }
@@ -56,6 +60,7 @@ function newer(segment: BufferIdentity | null, mark: BufferIdentity | null): Buf
 interface Head {
   lastSeq: number | null
   isUnmarked: boolean
+  format: number
   identity: BufferIdentity | null
 }
 
@@ -65,13 +70,22 @@ function readHead(dir: string, name: SegmentName): Head | null {
     const db = openReadOnly(dir, name)
     try {
       const lastSeq = db.prepare('SELECT max(seq) FROM message').pluck().get() as number | null
-      if (!hasColumn(db, 'segment', 'data_dir_id')) return { lastSeq, isUnmarked: true, identity: null }
+      const format = hasColumn(db, 'segment', 'format')
+        ? Number(db.prepare('SELECT format FROM segment').pluck().get())
+        : 1
+      if (!hasColumn(db, 'segment', 'data_dir_id'))
+        return { lastSeq, isUnmarked: true, format, identity: null }
       const row = db.prepare('SELECT data_dir_id AS dataDirId, epoch FROM segment').get() as {
         dataDirId: string | null
         epoch: number
       }
       const { dataDirId, epoch } = row
-      return { lastSeq, isUnmarked: false, identity: dataDirId === null ? null : { dataDirId, epoch } }
+      return {
+        lastSeq,
+        isUnmarked: false,
+        format,
+        identity: dataDirId === null ? null : { dataDirId, epoch },
+      }
     } finally {
       db.close()
     }

@@ -52,7 +52,7 @@
  *   Killed within 1, the messages can be in a WAL that was never synced: the start makes them durable before anything
  *   reads them. See open-segment-log.ts.
  */
-import { closeSync, existsSync, fsyncSync, openSync, readdirSync, rmSync, statSync } from 'node:fs'
+import { existsSync, readdirSync, rmSync, statSync } from 'node:fs'
 import path from 'node:path'
 
 const segmentName = /^(\d{20})(?:\.([1-9]\d{0,8}))?\.db$/
@@ -154,23 +154,4 @@ export function segmentBytes(dir: string, name: SegmentName): number {
 
 export function fileBytes(file: string): number {
   return statSync(file, { throwIfNoEntry: false })?.size ?? 0
-}
-
-/** Makes renames and new files in the directory survive a power cut. */
-export function fsyncDirectory(dir: string): void {
-  const fd = openSync(dir, 'r')
-  try {
-    fsyncSync(fd)
-  } finally {
-    closeSync(fd)
-  }
-}
-
-export function fsyncFile(file: string): void {
-  const fd = openSync(file, 'r+')
-  try {
-    fsyncSync(fd)
-  } finally {
-    closeSync(fd)
-  }
 }

@@ -18,12 +18,11 @@
  */
 import path from 'node:path'
 import type Database from 'better-sqlite3'
+import { fsyncDirectory, fsyncFile } from '../../fsync.ts'
 import type { Logger } from '../../log.ts'
 import type { BufferIdentity } from '../buffer.ts'
 import { openHighWater } from './high-water.ts'
 import {
-  fsyncDirectory,
-  fsyncFile,
   listSegments,
   pageBytesFor,
   removeHollow,

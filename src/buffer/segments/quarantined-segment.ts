@@ -6,7 +6,8 @@
 import { copyFileSync, linkSync, mkdirSync, statSync } from 'node:fs'
 import path from 'node:path'
 import { errorCode } from '../../error-code.ts'
-import { fileBytes, fsyncDirectory, fsyncFile, type SegmentName, segmentFile } from './layout.ts'
+import { fsyncDirectory, fsyncFile } from '../../fsync.ts'
+import { fileBytes, type SegmentName, segmentFile } from './layout.ts'
 
 /** Where hard links cannot be made: another file system, or one that has none. */
 const linklessCodes = new Set(['EXDEV', 'EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'EMLINK'])

@@ -19,13 +19,13 @@
  */
 import { existsSync, readdirSync, renameSync, rmSync } from 'node:fs'
 import path from 'node:path'
+import { fsyncDirectory } from '../../fsync.ts'
 import type { Logger } from '../../log.ts'
 import type { BufferIdentity } from '../buffer.ts'
 import { findHead } from './found-rows.ts'
 import {
   allSegmentFiles,
   fileBytes,
-  fsyncDirectory,
   parseSegmentName,
   type SegmentName,
   segmentFile,

@@ -7,7 +7,8 @@
  */
 import { renameSync, rmSync } from 'node:fs'
 import Database from 'better-sqlite3'
-import { fsyncDirectory, fsyncFile, type SegmentName, segmentFile } from './layout.ts'
+import { fsyncDirectory, fsyncFile } from '../../fsync.ts'
+import { type SegmentName, segmentFile } from './layout.ts'
 import { segmentSchema } from './segment-file.ts'
 
 export class RewriteFile {

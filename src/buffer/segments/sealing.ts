@@ -11,8 +11,9 @@
  */
 import { existsSync, rmSync } from 'node:fs'
 import Database from 'better-sqlite3'
+import { fsyncFile } from '../../fsync.ts'
 import { onFile } from '../../storage-error.ts'
-import { fileBytes, fsyncFile, type SegmentName, segmentFile } from './layout.ts'
+import { fileBytes, type SegmentName, segmentFile } from './layout.ts'
 import { closeReadable, openReadable, readAt } from './readable-file.ts'
 import { leaveWal } from './segment-file.ts'
 import type { SegmentWriter } from './segment-writer.ts'

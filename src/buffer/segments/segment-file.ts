@@ -19,9 +19,10 @@ import { randomUUID } from 'node:crypto'
 import { readFileSync, renameSync, rmSync } from 'node:fs'
 import path from 'node:path'
 import Database from 'better-sqlite3'
+import { fsyncDirectory, fsyncFile } from '../../fsync.ts'
 import { onFile } from '../../storage-error.ts'
 import type { BufferIdentity } from '../buffer.ts'
-import { fsyncDirectory, fsyncFile, type SegmentName, segmentFile, unfinishedName } from './layout.ts'
+import { type SegmentName, segmentFile, unfinishedName } from './layout.ts'
 import type { PipePosition } from './position.ts'
 import type { SegmentFormat } from './row-checksum.ts'
 import { isBusy, isDiskFull, UnknownFormatError } from './sqlite-errors.ts'
@@ -53,8 +54,8 @@ const synchronousFull = 2
 /** The size of a WAL at which SQLite checkpoints by itself, inside COMMIT: a backstop only, see checkpoint(). */
 const backstopWalBytes = 64 * 1024 * 1024
 
-/** Of every segment that is begun. */
-const writtenFormat: SegmentFormat = 2
+/** Of every segment that is begun, and the newest that can be read. */
+export const newestSegmentFormat: SegmentFormat = 2
 
 /** Both ends belong to it. */
 export interface SeqRange {
@@ -152,7 +153,7 @@ export function insertSegmentRow(db: Database.Database, identity: SegmentIdentit
   const { segmentId, dataDirId, epoch, firstSeq, previousSegmentId } = identity
   const { begunClockMs, lastClockMs, lastSeq } = ends
   db.prepare('INSERT INTO segment VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)').run(
-    ...[begunClockMs, lastClockMs, lastSeq, writtenFormat],
+    ...[begunClockMs, lastClockMs, lastSeq, newestSegmentFormat],
     ...[segmentId, dataDirId, epoch, firstSeq, previousSegmentId],
   )
 }

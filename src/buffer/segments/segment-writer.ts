@@ -1,7 +1,8 @@
 /** Writing a segment: messages in transactions of their own, checkpoints, and the last words when it is sealed. */
 import type Database from 'better-sqlite3'
+import { fsyncDirectory } from '../../fsync.ts'
 import type { FramedMessage } from '../frame.ts'
-import { fsyncDirectory, unlinkSegment } from './layout.ts'
+import { unlinkSegment } from './layout.ts'
 import { insertMessage } from './message-row.ts'
 import type { PipePosition } from './position.ts'
 import { rowChecksum, type SegmentFormat } from './row-checksum.ts'

@@ -17,6 +17,8 @@ export interface InspectedDatabase {
   metadata: {
     /** The newest migration. */
     format: number
+    /** The version that opened it last; null: it was before 0.2.0. */
+    lastOpenedBy: string | null
     /** Whether its secrets were sealed with this key. */
     isSealedWith(key: Uint8Array): boolean
     workspaces: number
@@ -67,6 +69,7 @@ async function inspectTables(session: Session): Promise<InspectedDatabase['metad
     session,
     `SELECT (SELECT max(number) FROM metadata_migrations) AS format,
       (SELECT value FROM metadata_settings WHERE name = 'sealing_check') AS sealed,
+      (SELECT value FROM metadata_settings WHERE name = 'last_opened_by') AS last_opened_by,
       (SELECT count(*) FROM workspaces) AS workspaces`,
   )
   if (found === undefined || typeof found.sealed !== 'string') return null
@@ -77,6 +80,7 @@ async function inspectTables(session: Session): Promise<InspectedDatabase['metad
   const nodes = hasNodes ? await rows(session, liveNodes) : []
   return {
     format: Number(found.format),
+    lastOpenedBy: found.last_opened_by === null ? null : String(found.last_opened_by),
     isSealedWith: (key) => opens(sealed, key),
     workspaces: Number(found.workspaces),
     workspacesWithAlerts: Number(alerts?.count ?? 0),

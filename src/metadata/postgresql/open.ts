@@ -51,6 +51,8 @@ export async function openPostgresDatabase(url: string): Promise<OpenedDatabase>
     // Checked before anything is stored.
     assertDurable: () => {},
     prepare: (work) => alone(target, work),
+    // The database is its operator's to back up: docs/upgrading.md.
+    keepCopy: () => null,
     openingError: (error) => openingError(error, label),
   }
 }

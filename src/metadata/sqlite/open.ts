@@ -3,6 +3,7 @@ import { CompiledQuery, Kysely } from 'kysely'
 import type { OpenedDatabase, Tables } from '../database.ts'
 import { sqliteDialect } from './dialect.ts'
 import { assertFullSync, openSqliteFile } from './file.ts'
+import { keepCopy } from './upgrade-copy.ts'
 
 /** Rows that this connection has changed, and how often another one has changed the file: 10 µs, whatever is in it. */
 const changesOfFile = CompiledQuery.raw(
@@ -23,6 +24,7 @@ export async function openSqliteDatabase(file: string): Promise<OpenedDatabase> 
     assertDurable: () => assertFullSync(database),
     // Its write transactions wait for each other.
     prepare: (work) => work(db),
+    keepCopy: (newestFormat, now) => keepCopy(database, newestFormat, now),
     openingError: (error) => error,
     leases: db,
     listen: null,

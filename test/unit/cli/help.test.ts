@@ -50,6 +50,7 @@ t.test('there is every command that people were promised', async (t) => {
       'completion',
       'doctor',
       'verify',
+      'version',
       'repair',
       'migrate',
       'backup',

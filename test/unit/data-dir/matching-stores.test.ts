@@ -12,7 +12,7 @@ import { beginEpoch } from '../../../src/metadata/sqlite/offline.ts'
 import { message, newPipeId, openAt } from '../buffer/open.ts'
 
 const key = Buffer.alloc(32, 1)
-const previous = new URL('../../support/fixtures/previous-version.tar.gz', import.meta.url).pathname
+const previous = new URL('../../support/fixtures/format-1.tar.gz', import.meta.url).pathname
 
 function temporaryDirectory(t: Test): string {
   const root = mkdtempSync(path.join(os.tmpdir(), 'pipectl-stores-'))

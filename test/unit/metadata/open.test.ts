@@ -46,7 +46,10 @@ function contentOf(file: string): unknown {
     return tables.map((table) => {
       const { name } = table as { name: string }
       const rows = database.prepare(`SELECT * FROM "${name}"`).all()
-      return { table, rows: rows.filter((row) => (row as { name?: string }).name !== 'last_opened_ms') }
+      return {
+        table,
+        rows: rows.filter((row) => !String((row as { name?: string }).name).startsWith('last_opened_')),
+      }
     })
   } finally {
     database.close()

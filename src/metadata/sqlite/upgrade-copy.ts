@@ -1,0 +1,98 @@
+/**
+ * The copy of a metadata file that is kept before its tables are changed: migrations only go forward, and the earlier
+ * version cannot read what they leave (docs/upgrading.md says how to go back to the copy).
+ *
+ *   before-upgrade/metadata-format-18.db      beside the file: one file without a WAL, readable by its owner alone
+ *   before-upgrade/metadata-format-18.PID.tmp the same, being made
+ *
+ * What a crash leaves, and what the next start does:
+ *
+ *   1 write the .tmp, fsync it     a .tmp: removed once it is an hour old; the copy is made again
+ *   2 rename it, fsync the folder  the copy, of a file that has not changed yet: it is replaced
+ *   3 migrate, in one transaction  nothing has changed, or everything: then no copy is made any more
+ */
+import { closeSync, mkdirSync, openSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs'
+import path from 'node:path'
+import Database from 'better-sqlite3'
+import { isNoSpace, StorageUnavailableError } from '../../error-code.ts'
+import { fsyncDirectory, fsyncFile } from '../../fsync.ts'
+import { bytes, hourMs } from '../../quantities.ts'
+import { inWords, onFile } from '../../storage-error.ts'
+
+/** Parked records are in the file, which can have a gigabyte of them: two upgrades back is enough. */
+const copiesKept = 2
+const copyName = /^metadata-format-\d+\.db$/
+
+export function copyFolder(file: string): string {
+  return path.join(path.dirname(file), 'before-upgrade')
+}
+
+/**
+ * Copies a file that an earlier version has written. Null: it is empty, or up to date. Throws StorageUnavailableError where there
+ * is no room for the copy: then nothing is migrated.
+ */
+export function keepCopy(database: Database.Database, newestFormat: number, now: number): string | null {
+  const format = onFile('opening', database.name, () => formatOf(database))
+  if (format === 0 || format >= newestFormat) return null
+  const folder = copyFolder(database.name)
+  const copy = path.join(folder, `metadata-format-${format}.db`)
+  const unfinished = path.join(folder, `metadata-format-${format}.${process.pid}.tmp`)
+  try {
+    mkdirSync(folder, { recursive: true, mode: 0o700 })
+    removeAbandoned(folder, now)
+    rmSync(unfinished, { force: true })
+    // SQLite takes an empty file for the target as it is, with its mode.
+    closeSync(openSync(unfinished, 'wx', 0o600))
+    database.prepare('VACUUM INTO ?').run(unfinished)
+    if (formatIn(unfinished) !== format) {
+      // Another process was quicker, and has brought the file up to date.
+      rmSync(unfinished)
+      return null
+    }
+    fsyncFile(unfinished)
+    renameSync(unfinished, copy)
+    fsyncDirectory(folder)
+    fsyncDirectory(path.dirname(folder))
+  } catch (error) {
+    rmSync(unfinished, { force: true })
+    if (!isNoSpace(error)) throw inWords(error, 'copying before an upgrade', database.name)
+    throw new StorageUnavailableError(
+      `no room for the copy of ${database.name} (${bytes(statSync(database.name).size)}) that is kept before an upgrade`,
+      error,
+    )
+  }
+  removeOldest(folder)
+  return copy
+}
+
+/** The newest migration that has run; 0: none. Changes nothing. */
+export function formatOf(database: Database.Database): number {
+  const table = database.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'metadata_migrations'").get()
+  if (table === undefined) return 0
+  return Number(database.prepare('SELECT max(number) FROM metadata_migrations').pluck().get())
+}
+
+function formatIn(file: string): number {
+  const database = new Database(file, { readonly: true })
+  try {
+    return formatOf(database)
+  } finally {
+    database.close()
+  }
+}
+
+function removeAbandoned(folder: string, now: number): void {
+  for (const name of readdirSync(folder).filter((one) => one.endsWith('.tmp'))) {
+    const file = path.join(folder, name)
+    if ((statSync(file, { throwIfNoEntry: false })?.mtimeMs ?? now) < now - hourMs)
+      rmSync(file, { force: true })
+  }
+}
+
+function removeOldest(folder: string): void {
+  const copies = readdirSync(folder)
+    .filter((name) => copyName.test(name))
+    .map((name) => ({ name, madeMs: statSync(path.join(folder, name)).mtimeMs }))
+    .sort((a, b) => b.madeMs - a.madeMs)
+  for (const { name } of copies.slice(copiesKept)) rmSync(path.join(folder, name))
+}

@@ -1,0 +1,100 @@
+/** The copy of a metadata file that is kept before an upgrade. */
+import { existsSync, mkdirSync, readdirSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs'
+import path from 'node:path'
+import Database from 'better-sqlite3'
+import { Kysely } from 'kysely'
+import t, { type Test } from 'tap'
+import { StorageUnavailableError } from '../../../src/error-code.ts'
+import type { Tables } from '../../../src/metadata/database.ts'
+import { migrate, migrations, newestFormat } from '../../../src/metadata/migrations.ts'
+import { openMetadata, type Upgrade } from '../../../src/metadata/open.ts'
+import { sqliteDialect } from '../../../src/metadata/sqlite/dialect.ts'
+import { formatOf } from '../../../src/metadata/sqlite/upgrade-copy.ts'
+import { fillDisk, smallDisk } from '../../support/small-disk.ts'
+import { testFile } from './fixture.ts'
+
+const key = Buffer.alloc(32, 1)
+
+async function fileOfFormat(file: string, format: number): Promise<void> {
+  const db = new Kysely<Tables>({ dialect: sqliteDialect(new Database(file)) })
+  await db.transaction().execute((trx) => migrate(trx, file, 0, migrations.slice(0, format)))
+  await db.destroy()
+}
+
+async function upgraded(file: string): Promise<Upgrade[]> {
+  const upgrades: Upgrade[] = []
+  const onUpgraded = (upgrade: Upgrade) => void upgrades.push(upgrade)
+  const metadata = await openMetadata({ kind: 'sqlite', file }, key, { onUpgraded })
+  await metadata.close()
+  return upgrades
+}
+
+function formatIn(file: string): number {
+  const database = new Database(file, { readonly: true })
+  try {
+    return formatOf(database)
+  } finally {
+    database.close()
+  }
+}
+
+const onSmallDisk = (t: Test) => path.join(smallDisk(t), 'metadata.db')
+
+t.test('of a new file, and of one that is up to date, none is made', async (t) => {
+  const { file } = testFile(t)
+  t.same(await upgraded(file), [])
+  t.same(await upgraded(file), [])
+  t.notOk(existsSync(path.join(path.dirname(file), 'before-upgrade')))
+})
+
+t.test('the copies of the last two upgrades are kept', async (t) => {
+  const { file } = testFile(t)
+  const folder = path.join(path.dirname(file), 'before-upgrade')
+  for (const format of [newestFormat - 3, newestFormat - 2, newestFormat - 1]) {
+    for (const end of ['', '-wal', '-shm']) rmSync(`${file}${end}`, { force: true })
+    await fileOfFormat(file, format)
+    const copy = path.join(folder, `metadata-format-${format}.db`)
+    t.same(await upgraded(file), [{ fromFormat: format, toFormat: newestFormat, copy }])
+    t.equal(formatIn(copy), format)
+    // In the order in which they were made, however quickly.
+    utimesSync(copy, format, format)
+  }
+  t.same(
+    readdirSync(folder).sort(),
+    [newestFormat - 2, newestFormat - 1].map((format) => `metadata-format-${format}.db`).sort(),
+  )
+})
+
+t.test('what a killed start left of a copy goes when it is an hour old', async (t) => {
+  const { file } = testFile(t)
+  await fileOfFormat(file, newestFormat - 1)
+  const folder = path.join(path.dirname(file), 'before-upgrade')
+  mkdirSync(folder)
+  const [old, young] = ['metadata-format-3.1.tmp', 'metadata-format-3.2.tmp'] as const
+  for (const name of [old, young]) writeFileSync(path.join(folder, name), 'unfinished')
+  utimesSync(path.join(folder, old), 0, 0)
+  await upgraded(file)
+  t.same(readdirSync(folder).sort(), [young, `metadata-format-${newestFormat - 1}.db`].sort())
+})
+
+t.test('without room for the copy nothing is migrated, and the next start does both', async (t) => {
+  const file = onSmallDisk(t)
+  await fileOfFormat(file, newestFormat - 1)
+  const fill = path.join(path.dirname(file), 'somebody-elses')
+  // The files that SQLite keeps beside an open one are there: room for the copy alone is missing.
+  const open = new Database(file)
+  open.pragma('journal_mode = WAL')
+  open.prepare('SELECT count(*) FROM metadata_migrations').get()
+  fillDisk(fill)
+  await t.rejects(upgraded(file), StorageUnavailableError)
+  t.equal(formatOf(open), newestFormat - 1)
+  t.same(readdirSync(path.join(path.dirname(file), 'before-upgrade')), [])
+  open.close()
+  rmSync(fill)
+  t.match(await upgraded(file), [{ fromFormat: newestFormat - 1 }])
+  t.equal(
+    statSync(path.join(path.dirname(file), `before-upgrade/metadata-format-${newestFormat - 1}.db`)).mode &
+      0o777,
+    0o600,
+  )
+})
