@@ -10,6 +10,13 @@ const idempotencyKey: OperationParameter = {
   description:
     'For 24 hours a request with the same key and body on the same pipe returns the first 202 again and stores nothing. The same key with another body is rejected.',
 }
+const idempotencyKeyInUrl: OperationParameter = {
+  in: 'query',
+  name: 'idempotency_key',
+  schema: Type.String({ minLength: 1, maxLength: 255 }),
+  description:
+    'The same as Idempotency-Key, for requests that can have no header, such as those of navigator.sendBeacon. One of the two.',
+}
 const origin: OperationParameter = {
   in: 'header',
   name: 'Origin',
@@ -54,12 +61,12 @@ export const ingestOperations = [
     area: 'ingest',
     summary: 'Send one record or an array of records into a pipe',
     description:
-      '202 means the message is on disk and fsynced; it is delivered afterwards. Content-Encoding may be gzip, deflate or br. A body that arrives slower than about 16 KB/s is cut off after 10 seconds without a response: send smaller bodies over slow links.',
+      '202 means the message is on disk and fsynced; it is delivered afterwards. Content-Encoding may be gzip, deflate or br. A body of type text/plain is read as JSON; browsers send it to another origin without a preflight. A body that arrives slower than about 16 KB/s is cut off after 10 seconds without a response: send smaller bodies over slow links.',
     auth: 'pipe',
     boundKeys: 'its_pipe',
-    parameters: [idempotencyKey, origin],
+    parameters: [idempotencyKey, idempotencyKeyInUrl, origin],
     request: Type.Union([ingestRecord, Type.Array(ingestRecord, { minItems: 1 })]),
-    requestContentTypes: ['application/x-ndjson'],
+    requestContentTypes: ['application/x-ndjson', 'text/plain'],
     success: { status: 202, description: 'Durably buffered', schema: responseBodies.accepted },
     errors: [
       'invalid_pipe_id',

@@ -61,6 +61,7 @@ export class IngestExchange implements IngestRequest {
           break
       }
     })
+    this.idempotencyKey = keyOf(this.idempotencyKey, head.query)
     this.fault = framingFault(framing)
   }
 
@@ -91,6 +92,14 @@ export class IngestExchange implements IngestRequest {
   sendAndCut(response: HttpResponse): void {
     this.#exchange.sendAndCut(response)
   }
+}
+
+/** `?idempotency_key=` is for requests that can have no header of their own (`sendBeacon`). '' where there are two. */
+function keyOf(header: string | undefined, query: string): string | undefined {
+  if (query === '') return header
+  const given = new URLSearchParams(query).getAll('idempotency_key')
+  if (given.length === 0) return header
+  return given.length === 1 && header === undefined ? given[0] : ''
 }
 
 /** A list header may be spread over several lines. */

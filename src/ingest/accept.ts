@@ -165,7 +165,10 @@ export class Acceptance implements BodyReceiver {
     this.#encoding = bodyEncoding(contentEncoding)
     this.#format = bodyFormat(contentType)
     if (idempotencyKey !== undefined && !/^[\x20-\x7e]{1,255}$/.test(idempotencyKey)) {
-      throw new ApiError('invalid_payload', { message: 'Idempotency-Key must be 1 to 255 ASCII characters.' })
+      throw new ApiError('invalid_payload', {
+        message:
+          'Idempotency-Key must be 1 to 255 ASCII characters, given once: as a header or as ?idempotency_key=.',
+      })
     }
   }
 

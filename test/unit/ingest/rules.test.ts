@@ -230,9 +230,10 @@ t.test('content type: JSON and NDJSON in UTF-8, nothing else', async (t) => {
   t.equal(bodyFormat('Application/JSON; charset="UTF-8"'), 'json')
   t.equal(bodyFormat('application/json;charset=utf8;x=y'), 'json')
   t.equal(bodyFormat('application/x-ndjson'), 'ndjson')
+  t.equal(bodyFormat('text/plain;charset=UTF-8'), 'json')
   for (const type of [
     '',
-    'text/plain',
+    'text/html',
     'application/jsonx',
     'application/json; charset=latin1',
     'application/x-www-form-urlencoded',
