@@ -2,6 +2,7 @@
 import { formatAddress } from './config.ts'
 import { targetFault } from './destinations/descriptors.ts'
 import { isPrivateDenied } from './destinations/egress-addresses.ts'
+import { browserFiles } from './http/browser-files.ts'
 import { dashboardPages } from './http/dashboard-files.ts'
 import { DashboardGate } from './http/dashboard-gate.ts'
 import { dashboardRoutes } from './http/dashboard-routes.ts'
@@ -101,7 +102,7 @@ export async function openServer(
     engine,
     dataEngine: threads?.engine ?? null,
     surfaces: surfaces(settings),
-    routes: [...v1, ...dashboard.routes],
+    routes: [...v1, ...browserFiles(), ...dashboard.routes],
     ingest,
     authenticate,
     gate: dashboard.gate,

@@ -7,20 +7,15 @@
  *
  * Beside a file may be its `.br` and `.gz`, which browsers get that take them.
  */
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync } from 'node:fs'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { Header } from './response.ts'
 import type { ApiReply, Route } from './route.ts'
+import { readStoredFile, type StoredFile, storedBody } from './stored-file.ts'
 
 /** Of this package, built or run from its sources. */
 const built = fileURLToPath(new URL('../../dist/dashboard/', import.meta.url))
-
-type Encoding = 'br' | 'gzip'
-const suffixes: readonly (readonly [suffix: string, encoding: Encoding])[] = [
-  ['.br', 'br'],
-  ['.gz', 'gzip'],
-]
 
 const contentTypes: Record<string, string> = {
   '.css': 'text/css; charset=utf-8',
@@ -35,9 +30,7 @@ const contentTypes: Record<string, string> = {
   '.woff2': 'font/woff2',
 }
 
-interface StoredFile {
-  plain: Buffer
-  encoded: ReadonlyMap<Encoding, Buffer>
+interface Page extends StoredFile {
   headers: readonly Header[]
 }
 
@@ -61,8 +54,8 @@ function route(name: string, handler: Route['handler']): Route {
 }
 
 /** By its name below the directory, with slashes. */
-function readFiles(directory: string): Map<string, StoredFile> {
-  const files = new Map<string, StoredFile>()
+function readFiles(directory: string): Map<string, Page> {
+  const files = new Map<string, Page>()
   if (!existsSync(directory)) return files
   for (const entry of readdirSync(directory, { recursive: true, withFileTypes: true })) {
     const extension = path.extname(entry.name)
@@ -71,8 +64,7 @@ function readFiles(directory: string): Map<string, StoredFile> {
     const name = path.relative(directory, file).split(path.sep).join('/')
     const isHashed = name.startsWith('assets/')
     files.set(name, {
-      plain: readFileSync(file),
-      encoded: readEncoded(file),
+      ...readStoredFile(file),
       headers: [
         ['Content-Type', contentTypes[extension]],
         ['Cache-Control', isHashed ? 'public, max-age=31536000, immutable' : 'no-store'],
@@ -83,30 +75,10 @@ function readFiles(directory: string): Map<string, StoredFile> {
   return files
 }
 
-function readEncoded(file: string): Map<Encoding, Buffer> {
-  const encoded = new Map<Encoding, Buffer>()
-  for (const [suffix, encoding] of suffixes) {
-    if (existsSync(`${file}${suffix}`)) encoded.set(encoding, readFileSync(`${file}${suffix}`))
-  }
-  return encoded
-}
-
-function fileReply({ plain, encoded, headers }: StoredFile, accepted: string): ApiReply {
-  const encoding = suffixes
-    .map(([, name]) => name)
-    .find((name) => encoded.has(name) && accepts(accepted, name))
-  const body = encoding === undefined ? undefined : encoded.get(encoding)
-  const own: Header[] = body === undefined || encoding === undefined ? [] : [['Content-Encoding', encoding]]
-  // A copy: with ingest threads, the memory of a body goes to the thread that sends it.
-  return { status: 200, body: Buffer.from(body ?? plain), headers: [...headers, ...own] }
-}
-
-/** `Accept-Encoding: gzip, br;q=0` takes gzip. */
-function accepts(header: string, encoding: Encoding): boolean {
-  return header.split(',').some((part) => {
-    const [name = '', ...parameters] = part.split(';').map((one) => one.trim().toLowerCase())
-    return name === encoding && !parameters.some((one) => /^q=0(\.0*)?$/.test(one))
-  })
+function fileReply(page: Page, accepted: string): ApiReply {
+  const { encoding, body } = storedBody(page, accepted)
+  const own: Header[] = encoding === null ? [] : [['Content-Encoding', encoding]]
+  return { status: 200, body, headers: [...page.headers, ...own] }
 }
 
 const notBuilt: ApiReply = {

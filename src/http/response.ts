@@ -81,6 +81,11 @@ export function encodedHead(status: number, headers: readonly Header[]): Buffer 
   )
 }
 
+/** False where there is never a body, and a Content-Length would be wrong (RFC 9110, section 8.6). */
+export function hasLength({ status }: Pick<HttpResponse, 'status'>): boolean {
+  return status !== 204 && status !== 304
+}
+
 /** `404 Not Found`. */
 export function statusLine(status: number): string {
   return `${status} ${STATUS_CODES[status] ?? 'Unknown'}`

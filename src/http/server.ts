@@ -5,7 +5,7 @@
  *                        /dashboard  /dashboard/api/v1/…               (the same and the sessions of people, for browsers)
  *                        /docs/…                                       (the guides)
  *   data surface         /v1/ingest/{pipe_id}  /v1/pull/…
- *   both                 /v1/health  /v1/ready
+ *   both                 /v1/health  /v1/ready  /v1/pipectl.js  /v1/pipectl.mjs
  */
 import { ApiError } from '../contract/errors.ts'
 import type { Authenticate } from '../directory/authenticate.ts'

@@ -124,6 +124,8 @@ const allowed: Record<string, string[]> = {
   tui: ['contract', 'client'],
   cli: ['contract', 'client', 'tui'],
   dashboard: ['contract', 'client'],
+  // One file, for pages of others.
+  browser: [],
 }
 
 /** Files that put parts together, or work on a data directory itself, and so see more than their folder. */

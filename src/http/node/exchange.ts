@@ -12,7 +12,7 @@ import { resourceLimits } from '../../contract/resource-limits.ts'
 import type { BodyReceiver } from '../../ingest/body-source.ts'
 import { BodyCollector } from '../body-collector.ts'
 import type { Exchange } from '../exchange.ts'
-import type { HttpResponse } from '../response.ts'
+import { type HttpResponse, hasLength } from '../response.ts'
 import type { ResponseStream } from '../response-stream.ts'
 import type { Connection, OpenExchange } from './connection.ts'
 
@@ -108,7 +108,7 @@ export class NodeExchange implements Exchange, OpenExchange {
     const isLast = closeConnection || this.#awaitsContinue
     const { status, headers, body } = response
     const fields = headers.flat()
-    if (status !== 204) fields.push('Content-Length', String(body?.byteLength ?? 0))
+    if (hasLength(response)) fields.push('Content-Length', String(body?.byteLength ?? 0))
     if (isLast) fields.push('Connection', 'close')
     this.#response.writeHead(status, fields)
     // Before node's own listener, which may close the connection.

@@ -11,7 +11,7 @@ import type { BodyReceiver } from '../../ingest/body-source.ts'
 import { BodyCollector } from '../body-collector.ts'
 import type { Exchange } from '../exchange.ts'
 import { watchReading } from '../read-watch.ts'
-import { type HttpResponse, statusLine } from '../response.ts'
+import { type HttpResponse, hasLength, statusLine } from '../response.ts'
 import type { ResponseStream } from '../response-stream.ts'
 import type { UwsResponse } from './binding.ts'
 
@@ -82,8 +82,8 @@ export class UwsExchange implements Exchange {
       writeHead(res, response)
       if (this.#isHead) endHead(res, response, closeConnection)
       else if (response.body !== null) res.end(response.body, closeConnection)
-      else if (response.status !== 204 || closeConnection) res.endWithoutBody(0, closeConnection)
-      // No Content-Length on 204. No argument either: `undefined` for one is written as 9223372036854775808.
+      else if (hasLength(response) || closeConnection) res.endWithoutBody(0, closeConnection)
+      // No Content-Length on 204 and 304. No argument either: `undefined` for one is written as 9223372036854775808.
       else res.endWithoutBody()
     })
     this.#over()
@@ -204,7 +204,7 @@ function endHead(res: UwsResponse, { status, body }: HttpResponse, closeConnecti
   const length = body?.byteLength ?? 0
   if (closeConnection) res.endWithoutBody(length, true)
   else {
-    if (status !== 204) res.writeHeader('Content-Length', String(length))
+    if (hasLength({ status })) res.writeHeader('Content-Length', String(length))
     res.endWithoutBody()
   }
 }

@@ -1,0 +1,268 @@
+/**
+ * What a page sends records with, served as /v1/pipectl.js and /v1/pipectl.mjs. No dependency, and small: a test holds it under 2 KB.
+ *
+ *   send ──▶ open batch ──full, a second old, page hidden──▶ batch ──202──▶ gone
+ *                                                            │  ▲
+ *                              408, 429, 5xx, offline … ─────┴──┘   400, 413, 422 ──▶ two halves … ──▶ the one record is dropped
+ *
+ * Each batch is an item of localStorage from its first record on: its name ends with the batch's Idempotency-Key, its value is
+ * a time and the body, `1790000000000[{…},\n{…}]`, which never changes once it was sent. Until that time the batch is left to
+ * the tab that wrote it; afterwards any page of this origin sends it. So what a closed tab has left goes with the next page. Two
+ * tabs that take the same batch send the same bytes under the same key, and the daemon stores them once.
+ *
+ * A negative time says when the batch was given to sendBeacon, whose outcome nobody learns: it is sent again, under its key.
+ * Without localStorage (private windows, a full quota) the items are in memory, and live as long as the page.
+ */
+
+export interface PipectlOptions {
+  /** Of a pipe that requires one. Whoever opens the page can read it: give it the scope `ingest` for this pipe alone. */
+  key?: string
+  /**
+   * Records that are given up. `full`: more waited than is kept, the oldest went. `rejected`: the daemon never takes them.
+   * `expired`: handed to the browser more than 23 hours ago while the page closed; whether they arrived is not known.
+   */
+  onDrop?: (records: unknown[], reason: DropReason) => void
+}
+
+export type DropReason = 'full' | 'rejected' | 'expired'
+
+export interface PipectlSender {
+  /** Keeps the record until the daemon has it. False: it is too large to be kept, and dropped. Throws for what is no JSON object. */
+  send(record: object): boolean
+  /** Sends what waits now instead of within a second. */
+  flush(): void
+}
+
+/** Four of them fit into what a browser takes from a page that closes (64 KiB). */
+const batchBytes = 16_384
+const batchRecords = 100
+const batchMs = 1_000
+/** What is kept at most for one address, of all tabs together. */
+const keptChars = 1_000_000
+const keptBatches = 200
+/** How long a batch is left to the tab that sends it. */
+const leaseMs = 60_000
+const timeoutMs = 30_000
+/** How long a beacon may be under way before its batch is sent again. */
+const beaconMs = 5_000
+/** The daemon knows an Idempotency-Key for 24 hours: afterwards a batch that had arrived would be stored twice. */
+const unknownMs = 23 * 3_600_000
+const longestPauseSeconds = 3_600
+const longestBackoffSeconds = 60
+
+/** `url`: of the pipe, `https://…/v1/ingest/PIPE_ID`. Throws for what is no URL. */
+export function pipectl(url: string, { key, onDrop }: PipectlOptions = {}): PipectlSender {
+  const address = new URL(url, location.href).href
+  const prefix = `pipectl ${address} `
+  const memory: Record<string, string> = {}
+  /** The batch that records are added to; '' when there is none. */
+  let open = ''
+  let openBody = ''
+  let openBytes = 0
+  let openRecords = 0
+  /** The batch whose request is under way. */
+  let sending = ''
+  let failures = 0
+  let resumeAt = 0
+  let lastId = 0
+  let isLeaving = false
+  let timer: ReturnType<typeof setTimeout> | 0 = 0
+
+  const onDisk = <T>(use: (storage: Storage) => T): T | undefined => {
+    try {
+      return use(localStorage)
+    } catch {}
+  }
+  const store = (name: string, value: string) =>
+    onDisk((disk) => {
+      disk.setItem(name, value)
+      return delete memory[name]
+    })
+  const save = (name: string, value: string) => {
+    if (!store(name, value)) memory[name] = value
+  }
+  const read = (name: string) => memory[name] || onDisk((disk) => disk.getItem(name)) || ''
+  const remove = (name: string) => {
+    delete memory[name]
+    onDisk((disk) => disk.removeItem(name))
+  }
+  /** The oldest first. */
+  const names = () =>
+    [...new Set(Object.keys(memory).concat(onDisk((disk) => Object.keys(disk)) || []))]
+      .filter((name) => name.startsWith(prefix))
+      .sort()
+  const timeOf = (name: string) => Number.parseInt(read(name), 10)
+  const bodyOf = (name: string) => read(name).replace(/^[^[]*/, '')
+  const waitOf = (name: string) => {
+    const time = timeOf(name)
+    return (time < 0 ? beaconMs - time : time) - Date.now()
+  }
+  /** Nobody writes a time so far ahead: the clock was set back. */
+  const isFree = (name: string) => name !== open && (waitOf(name) <= 0 || waitOf(name) > 7_200_000)
+
+  const drop = (name: string, reason: DropReason, body = bodyOf(name)) => {
+    remove(name)
+    if (onDrop) setTimeout(() => onDrop(JSON.parse(body), reason))
+  }
+  const split = (name: string, body: string) => {
+    const texts = body.slice(1, -1).split(',\n')
+    if (texts.length < 2) return drop(name, 'rejected', body)
+    const half = texts.length >> 1
+    // Under names that follow from its own: a page that ends in between does it once more, and nothing is there twice.
+    save(`${name}0`, `0[${texts.slice(0, half).join(',\n')}]`)
+    save(`${name}1`, `0[${texts.slice(half).join(',\n')}]`)
+    remove(name)
+  }
+
+  const leaseOpen = () => Math.max(Date.now(), resumeAt) + leaseMs
+  /** False: what is on disk stays as it is, and may not grow. */
+  const grow = (value: string) => {
+    if (!memory[open]) return store(open, value)
+    save(open, value)
+    return true
+  }
+  const seal = () => {
+    if (open) save(open, 0 + openBody)
+    open = ''
+  }
+  const trim = () => {
+    let chars = keptChars
+    let batches = keptBatches
+    for (const name of names().reverse()) {
+      chars -= read(name).length
+      if ((--batches < 0 || chars < 0) && isFree(name)) drop(name, 'full')
+    }
+  }
+
+  // Text without a header of ours: no preflight, unless there is a key.
+  const target = (name: string) => `${address}?idempotency_key=${name.slice(prefix.length)}`
+  const request = (name: string, body: string, init: RequestInit) =>
+    fetch(target(name), {
+      method: 'POST',
+      body,
+      headers: key ? { Authorization: `Bearer ${key}` } : {},
+      credentials: 'omit',
+      ...init,
+    })
+
+  const post = async (name: string) => {
+    const time = timeOf(name)
+    const body = bodyOf(name)
+    // Another tab was faster.
+    if (!body) return
+    if (time < 0 && Date.now() + time > unknownMs) return drop(name, 'expired', body)
+    save(name, Date.now() + leaseMs + body)
+    sending = name
+    const abort = new AbortController()
+    const deadline = setTimeout(() => abort.abort(), timeoutMs)
+    let status = 0
+    let after = 0
+    try {
+      const response = await request(name, body, { signal: abort.signal })
+      status = response.status
+      after = Number(response.headers.get('Retry-After')) || 0
+    } catch {}
+    clearTimeout(deadline)
+    sending = ''
+    if (status === 202) {
+      failures = 0
+      remove(name)
+    } else if (status === 400 || status === 413 || status === 422) split(name, body)
+    else {
+      const backoff = Math.min(2 ** failures++, longestBackoffSeconds) * (0.5 + Math.random() / 2)
+      resumeAt = Date.now() + Math.ceil(1000 * (Math.min(after, longestPauseSeconds) + backoff))
+      save(name, (status ? resumeAt : 0) + body)
+      if (open) save(open, leaseOpen() + openBody)
+    }
+  }
+
+  const schedule = (ms: number) => {
+    timer = timer || setTimeout(flush, Math.min(ms, leaseMs))
+  }
+  const flush = async (): Promise<void> => {
+    clearTimeout(timer)
+    timer = 0
+    if (sending) return
+    if (Date.now() < resumeAt) return schedule(resumeAt - Date.now())
+    if (!names().some(isFree)) seal()
+    const next = names().find(isFree)
+    if (next) return post(next).then(flush)
+    const waits = names().map(waitOf)
+    if (waits.length) schedule(Math.min(...waits))
+  }
+
+  /** The page may end now: what can be is handed to the browser, and everything is left to whoever comes next. */
+  const hide = () => {
+    isLeaving = true
+    setTimeout(() => {
+      isLeaving = false
+    })
+    seal()
+    for (const name of names()) {
+      if (timeOf(name) < 0 || !(name === sending || isFree(name))) continue
+      const body = bodyOf(name)
+      const release = () => save(name, 0 + body)
+      release()
+      // Where the last request failed a beacon would too, and say nothing.
+      if (failures || !navigator.onLine) continue
+      if (key) request(name, body, { keepalive: true }).catch(release)
+      else if (!navigator.sendBeacon?.(target(name), body)) continue
+      save(name, -Date.now() + body)
+    }
+    schedule(beaconMs)
+  }
+  const look = () => {
+    if (document.visibilityState === 'hidden') hide()
+    else flush()
+  }
+
+  document.addEventListener('visibilitychange', look)
+  document.addEventListener('freeze', hide)
+  addEventListener('pagehide', hide)
+  addEventListener('pageshow', look)
+  addEventListener('online', () => {
+    resumeAt = 0
+    flush()
+  })
+  trim()
+  flush()
+
+  return {
+    send: (record) => {
+      const text = JSON.stringify(record)
+      if (!/^{/.test(text)) throw new TypeError('pipectl: a record is an object')
+      const bytes = new Blob([text]).size + 2
+      if (bytes > keptChars) {
+        if (onDrop) setTimeout(() => onDrop([record], 'full'))
+        return false
+      }
+      const grown = `${openBody.slice(0, -1)},\n${text}]`
+      const isAdded =
+        open &&
+        openRecords < batchRecords &&
+        openBytes + bytes <= batchBytes &&
+        grow(`${leaseOpen()}${grown}`)
+      if (isAdded) {
+        openBody = grown
+        openBytes += bytes
+        openRecords++
+      } else {
+        const wasOpen = open
+        seal()
+        trim()
+        lastId = Math.max(lastId + 1, Date.now())
+        open = `${prefix}${lastId.toString(36)}-${crypto.getRandomValues(new Uint32Array(4)).join('')}`
+        openBody = `[${text}]`
+        openBytes = bytes
+        openRecords = 1
+        save(open, leaseOpen() + openBody)
+        if (wasOpen) flush()
+      }
+      // Of another listener of the event that was told to us before.
+      if (isLeaving) hide()
+      else schedule(batchMs)
+      return true
+    },
+    flush,
+  }
+}

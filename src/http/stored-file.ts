@@ -1,0 +1,47 @@
+/** A file that its build left beside its `.br` and `.gz`, in memory: browsers get the one that they take. */
+import { existsSync, readFileSync } from 'node:fs'
+
+export type Encoding = 'br' | 'gzip'
+/** The better one first. */
+const suffixes: readonly (readonly [suffix: string, encoding: Encoding])[] = [
+  ['.br', 'br'],
+  ['.gz', 'gzip'],
+]
+
+export interface StoredFile {
+  plain: Buffer
+  encoded: ReadonlyMap<Encoding, Buffer>
+}
+
+export function readStoredFile(file: string): StoredFile {
+  const encoded = new Map<Encoding, Buffer>()
+  for (const [suffix, encoding] of suffixes) {
+    if (existsSync(`${file}${suffix}`)) encoded.set(encoding, readFileSync(`${file}${suffix}`))
+  }
+  return { plain: readFileSync(file), encoded }
+}
+
+/** `encoding`: null for the file as it is. `body` is a copy: with ingest threads, its memory goes to the thread that sends it. */
+export function storedBody(
+  { plain, encoded }: StoredFile,
+  accepted: string,
+): { encoding: Encoding | null; body: Buffer } {
+  for (const [encoding, body] of encoded) {
+    if (accepts(accepted, encoding)) return { encoding, body: Buffer.from(body) }
+  }
+  return { encoding: null, body: Buffer.from(plain) }
+}
+
+/** `Accept-Encoding: gzip, br;q=0` takes gzip. */
+function accepts(header: string, encoding: Encoding): boolean {
+  return header.split(',').some((part) => {
+    const [name = '', ...parameters] = part.split(';').map((one) => one.trim().toLowerCase())
+    return name === encoding && !parameters.some((one) => /^q=0(\.0*)?$/.test(one))
+  })
+}
+
+/** `If-None-Match: "a", W/"b"` or `*` has this tag; a proxy that compresses makes a tag weak. */
+export function isKnownTag(tag: string, header: string | undefined): boolean {
+  if (header === undefined) return false
+  return header.split(',').some((one) => ['*', tag].includes(one.trim().replace(/^W\//, '')))
+}
