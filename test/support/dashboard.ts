@@ -54,7 +54,7 @@ export async function openDashboard(options: DaemonOptions = {}): Promise<Dashbo
 
 /** Of a daemon that runs; its closing is not ours. */
 export async function openDashboardOf(daemon: TestDaemon): Promise<Dashboard> {
-  const browser = await launch()
+  const browser = await launchChromium()
   for (const role of ['admin', 'viewer']) {
     const answer = await daemon.api('POST', '/v1/users', {
       ...{ user_email: `${role}@example.com`, user_role: role, password },
@@ -103,7 +103,7 @@ export async function signIn(page: Page, email: string, given = password): Promi
 }
 
 /** Chromium as root needs to be told that there is no sandbox. */
-async function launch(): Promise<Browser> {
+export async function launchChromium(): Promise<Browser> {
   const executablePath = programs.find((program) => existsSync(program))
   if (executablePath === undefined)
     throw new Error(`Chromium is not installed: none of ${programs.join(', ')}`)
