@@ -1,0 +1,40 @@
+/** docs/ingest.md: walked, and its table of errors is the contract's. */
+import { readFileSync } from 'node:fs'
+import t from 'tap'
+import { ingestOperations } from '../../../src/contract/data-operations.ts'
+import { errorCatalogue } from '../../../src/contract/errors.ts'
+import { resourceLimits } from '../../../src/contract/resource-limits.ts'
+import { walk } from '../../support/guide-walker.ts'
+
+const page = readFileSync(new URL('../../../docs/ingest.md', import.meta.url), 'utf8')
+
+t.test('the table of errors has each error of ingest with its status, and no other', async (t) => {
+  const rows = [...page.matchAll(/^\| (\d{3}) \| `(\w+)` \|/gm)].map(([, status, code]) => [
+    code,
+    Number(status),
+  ])
+  const ingest = ingestOperations.find(({ operationId }) => operationId === 'ingestRecords')!
+  const expected = ingest.errors.map((code) => [code, errorCatalogue[code].status])
+  t.same([...rows].sort(), [...expected].sort())
+})
+
+t.test('the reasons for which the buffer takes nothing are those that there are', async (t) => {
+  const buffer = readFileSync(new URL('../../../src/buffer/buffer.ts', import.meta.url), 'utf8')
+  const [, union = ''] = /class BufferUnavailableError[\s\S]*?readonly reason:([\s\S]*?)constructor/.exec(
+    buffer,
+  )!
+  const reasons = [...union.matchAll(/'(\w+)'/g)].map(([, one]) => one!)
+  t.ok(reasons.length > 3)
+  const [sentence = ''] = /^The `details\.reason`[\s\S]*?\n\n/m.exec(page)!
+  const named = [...sentence.matchAll(/`(\w+)` \(/g)].map(([, one]) => one!)
+  t.same(named.sort(), [...reasons, 'too_many_bytes_in_flight'].sort())
+})
+
+t.test('its limits are the defaults', async (t) => {
+  t.match(page, `| ${resourceLimits.recordsPerRequest.toLocaleString('en-US')} (`)
+  t.match(page, `| ${resourceLimits.keysPerRecord.toLocaleString('en-US')} (`)
+  t.match(page, `| ${resourceLimits.storedBytesPerMessage / 2 ** 20} MiB | 413 `)
+  t.match(page, `| ${resourceLimits.headBytes / 1024} KiB | 431`)
+})
+
+await walk('ingest')
