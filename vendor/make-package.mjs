@@ -1,4 +1,8 @@
-/** `npm run package`: a tarball that `npm install -g` takes offline, for this platform and Node.js ABI. */
+/**
+ * `npm run package`: a tarball that `npm install -g` takes offline, for this platform and Node.js ABI.
+ *
+ *   node vendor/make-package.mjs [FOLDER]     leaves it there instead of in the checkout
+ */
 import { execFileSync } from 'node:child_process'
 import { cpSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import os from 'node:os'
@@ -6,6 +10,7 @@ import path from 'node:path'
 import { stagePackage } from './stage-package.mjs'
 
 const root = path.resolve(import.meta.dirname, '..')
+const target = path.resolve(process.argv[2] ?? root)
 const { version } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8'))
 
 const stage = mkdtempSync(path.join(os.tmpdir(), 'pipectl-package-'))
@@ -18,8 +23,8 @@ try {
     cwd: stage,
     encoding: 'utf8',
   }).trim()
-  cpSync(path.join(stage, packed.split('\n').pop()), path.join(root, file))
-  say(`made ${file}; install it with: npm install -g ./${file}`)
+  cpSync(path.join(stage, packed.split('\n').pop()), path.join(target, file))
+  say(`made ${file}; install it with: npm install -g ${path.join(target, file)}`)
 } finally {
   rmSync(stage, { recursive: true, force: true })
 }
