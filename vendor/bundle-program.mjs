@@ -13,6 +13,7 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { build } from 'esbuild'
+import { exportsOf } from './exports-of.mjs'
 
 const root = path.resolve(import.meta.dirname, '..')
 const src = path.join(root, 'src')
@@ -75,6 +76,7 @@ export async function bundleProgram(stage) {
     },
     plugins: [
       { name: 'places', setup: (build) => keepPlaces(build, assets) },
+      { name: 'names', setup: keepNamesOfPackages },
       { name: 'devtools', setup: leaveOutDevtools },
     ],
   })
@@ -92,6 +94,7 @@ export async function bundleProgram(stage) {
   }
   const modules = [program, pretty].flatMap(({ metafile }) => usedInputs(metafile))
   checkPlaces(modules)
+  checkDynamicImports(program.metafile)
   return { assets: [...assets], modules }
 }
 
@@ -121,6 +124,19 @@ function keepPlaces(build, assets) {
       .replaceAll("(import.meta.url)('pino-pretty')", "(import.meta.url)('./pino-pretty.cjs')")
       .replaceAll('import.meta.url', `placeOf__(${JSON.stringify(name)})`)
     return { contents, loader: file.endsWith('x') ? 'tsx' : 'ts' }
+  })
+}
+
+/** What `import()` gives of a CommonJS package would have nothing but a default export. */
+function keepNamesOfPackages(build) {
+  build.onResolve({ filter: /^[^./]/ }, ({ kind, importer, path: name }) => {
+    const isOurs = kind === 'dynamic-import' && importer.startsWith(src) && !name.startsWith('node:')
+    // By its ending: with Node's rules for what the default of a CommonJS module is.
+    return isOurs ? { path: `${name}.mjs`, namespace: 'names' } : undefined
+  })
+  build.onLoad({ filter: /./, namespace: 'names' }, async ({ path: file }) => {
+    const name = file.slice(0, -'.mjs'.length)
+    return { contents: exportsOf(name, await import(name)), resolveDir: root }
   })
 }
 
@@ -175,5 +191,16 @@ function checkPlaces(modules) {
     throw new Error(
       `${name} asks for its own place: see to it that it works bundled, then add it to the list`,
     )
+  }
+}
+
+/** The same between packages. Throws, since nobody noticed before the code is needed. */
+function checkDynamicImports({ inputs }) {
+  for (const [name, { imports }] of Object.entries(inputs)) {
+    const nameless = imports.find(
+      (one) => one.kind === 'dynamic-import' && inputs[one.path]?.format === 'cjs',
+    )
+    if (nameless !== undefined)
+      throw new Error(`${name} would get no names of ${nameless.path}, which is CommonJS`)
   }
 }

@@ -9,6 +9,7 @@
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { build } from 'esbuild'
+import { exportsOf } from './exports-of.mjs'
 
 const names = [
   ...['typebox', 'typebox/error', 'typebox/system', 'typebox/value', 'kysely', 'uuid', 'commander'],
@@ -62,16 +63,6 @@ async function joinModules() {
       },
     },
   })
-}
-
-/** A CommonJS module has no names to export: those that Node finds in it are said one by one. */
-function exportsOf(name, module) {
-  const hasDefault = 'default' in module
-  const names = Object.keys(module).filter((key) => key !== 'default' && key !== 'module.exports')
-  const isCommonJs = hasDefault && names.every((key) => module.default[key] === module[key])
-  if (!isCommonJs)
-    return `export * from '${name}'\n${hasDefault ? `export { default } from '${name}'\n` : ''}`
-  return `import whole from '${name}'\nexport const { ${names.join(', ')} } = whole\nexport default whole\n`
 }
 
 function pointToJoined(file) {
