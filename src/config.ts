@@ -73,6 +73,7 @@ export function loadSettings(sources: SettingSources): LoadedSettings {
   }
   const loaded = settings as unknown as Settings
   requireBothServers(loaded)
+  requireWholePairs(loaded)
   return { settings: loaded, origins, file }
 }
 
@@ -85,6 +86,19 @@ function requireBothServers(settings: Settings): void {
   throw new ConfigError(
     `${missing}: is not set, but ${given} is: a node of a cluster needs both, a single machine neither`,
   )
+}
+
+/** A certificate and its key; those of `data_listen` only where there is one. */
+function requireWholePairs(settings: Settings): void {
+  for (const prefix of ['tls.', 'tls.data_'] as const) {
+    const keys = [`${prefix}cert_file`, `${prefix}key_file`] as const
+    const [missing, ...others] = keys.filter((key) => settings[key] === null)
+    const [given] = keys.filter((key) => settings[key] !== null)
+    if (missing !== undefined && others.length === 0)
+      throw new ConfigError(`${missing}: is not set, but ${given} is: TLS needs both`)
+    if (given === 'tls.data_cert_file' && settings.data_listen === null)
+      throw new ConfigError(`${given}: needs data_listen; of one listener the certificate is tls.cert_file`)
+  }
 }
 
 /** As it may be shown: without passwords. */

@@ -36,7 +36,7 @@ import {
 } from './open-ingest.ts'
 import { openMetricsServer, openServer } from './open-listeners.ts'
 import { openStores, type Stores } from './open-stores.ts'
-import { bufferSpec, logSettings } from './part-settings.ts'
+import { bufferSpec, logSettings, surfaces } from './part-settings.ts'
 import { openServiceManager } from './service-manager.ts'
 import type { Settings } from './settings.ts'
 import { ShutdownSteps } from './shutdown-steps.ts'
@@ -44,6 +44,8 @@ import { exitFailed, exitWhenDead, type StartContext } from './start-context.ts'
 import { startWhenReachable } from './start-when-reachable.ts'
 import { startWhenSpace } from './start-when-space.ts'
 import { inWords } from './storage-error.ts'
+import type { ListenerCertificate } from './tls/listener-certificate.ts'
+import { openCertificates, reloadCertificates } from './tls/open-certificates.ts'
 
 /** Then the service manager is no longer told that the daemon is alive. */
 const longestSilenceMs = 10_000
@@ -120,10 +122,15 @@ function stopSignal(): Promise<NodeJS.Signals> {
 }
 
 /** What can change without a restart; a wrong file leaves the settings as they are. */
-async function reloadSettings(reload: () => Settings, { trust }: Daemon, log: Logger): Promise<void> {
+async function reloadSettings(
+  reload: () => Settings,
+  { trust, certificates }: Daemon,
+  log: Logger,
+): Promise<void> {
   try {
     const settings = reload()
     await trust(settings.trusted_proxies)
+    reloadCertificates(certificates, settings)
     setLogLevel(settings['log.level'])
     log.info(
       { trusted_proxies: settings.trusted_proxies, log_level: settings['log.level'] },
@@ -137,6 +144,7 @@ async function reloadSettings(reload: () => Settings, { trust }: Daemon, log: Lo
 export interface Daemon {
   /** Resolves when requests see the new `trusted_proxies`. */
   trust(cidrs: readonly string[]): Promise<void>
+  certificates: readonly ListenerCertificate[]
   /** A part that has given no sign of life for too long; null: all are alive. */
   silentPart(): string | null
   /** For the log: where what is served. */
@@ -160,6 +168,7 @@ async function openParts(settings: Settings, context: StartContext): Promise<Dae
   if (confusesEscapedKeys())
     context.log.warn({ node: process.versions.node, reason: confusedKeysInWords }, 'daemon.node_bug')
   const dir = dataDirAt(settings.data_dir)
+  const certificates = openCertificates(settings, context)
   const spec = bufferSpec(settings, dir)
   // First of all: on a disk filled to the last byte nothing below would open.
   makeRoomToOpen(spec)
@@ -174,10 +183,13 @@ async function openParts(settings: Settings, context: StartContext): Promise<Dae
   const accounting = await openAccounting(stores, context)
   startHousekeeping({ ...stores, ...accounting }, settings['parked.days'], context)
   const clientIp = createClientIp(settings.trusted_proxies)
-  const engine = await openEngine(settings['http.engine'], context.log, {
+  const crowds = {
     perAddress: settings['http.max_connections_per_address'],
     isTrusted: clientIp.isTrusted,
-  })
+  }
+  const onlyTls = certificates.length === surfaces(settings).length
+  const engine = await openEngine(onlyTls ? 'node' : settings['http.engine'], context.log, crowds)
+  const tlsEngine = engine.name === 'node' ? engine : await openEngine('node', context.log, crowds)
   const workers = ingestWorkers(settings, engine.name)
   const bodyMemory = createBodyMemory(settings['ingest.max_in_flight_bytes'], stores.counters)
   const observed = new IngestObserved({ slots: workers })
@@ -191,20 +203,34 @@ async function openParts(settings: Settings, context: StartContext): Promise<Dae
   const testAlert = openAlerts(settings, stores, marker, context)
   const { addresses } = await openServer(
     settings,
-    { ...stores, ...accounting, engine, ingest, ingestWorkers: workers, clientIp, testAlert },
+    {
+      ...stores,
+      ...accounting,
+      engine,
+      tlsEngine,
+      certificates,
+      ingest,
+      ingestWorkers: workers,
+      clientIp,
+      testAlert,
+    },
     context,
   )
   const metrics = await openMetricsServer(
     settings,
-    { ...stores, ...accounting, bodyMemory, observed, httpEngine: engine.name, followsCrash },
+    { ...stores, ...accounting, bodyMemory, observed, httpEngine: engine.name, certificates, followsCrash },
     context,
   )
   // Now, because a start that fails for lack of space must not hold any itself.
   shutdown.set('hold disk space', () => keepRoomToOpen(spec))
   const [main, data = main] = addresses
+  const urlOf = (address: (typeof addresses)[number]) => {
+    const hasTls = certificates.some(({ listener }) => listener === address.name)
+    return `${hasTls ? 'https' : 'http'}://${formatAddress(address)}`
+  }
   const served = {
-    url: `http://${formatAddress(main!)}`,
-    data_url: `http://${formatAddress(data!)}`,
+    url: urlOf(main!),
+    data_url: urlOf(data!),
     http_engine: engine.name,
     ingest_workers: workers,
     metrics_url: metrics && `http://${formatAddress(metrics.address)}/metrics`,
@@ -218,7 +244,7 @@ async function openParts(settings: Settings, context: StartContext): Promise<Dae
     if (silentMs() > longestSilenceMs) return 'ingest'
     return delivery.silentMs() > longestSilenceMs ? 'delivery' : null
   }
-  return { trust, silentPart, served }
+  return { trust, certificates, silentPart, served }
 }
 
 interface IngestParts {

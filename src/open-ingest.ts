@@ -18,7 +18,7 @@ import { Turns } from './ingest/turns.ts'
 import { createUsageCounter, missedUsage, startUsageFlush, type UsageCounter } from './ingest/usage.ts'
 import { type IngestThreads, openIngestThreads } from './ingest-threads/ingest-threads.ts'
 import type { Stores } from './open-stores.ts'
-import { logSettings } from './part-settings.ts'
+import { logSettings, servesDataOverTls } from './part-settings.ts'
 import { dayMs } from './quantities.ts'
 import type { Settings } from './settings.ts'
 import type { StartContext } from './start-context.ts'
@@ -168,10 +168,16 @@ function shareOf(all: number, threads: number): number {
 /** Throws ConfigError where the engine cannot share an address between threads. */
 export function ingestWorkers(settings: Settings, engine: HttpEngine['name']): number {
   const wanted = settings['ingest.workers']
+  const isOverTls = servesDataOverTls(settings)
   if (wanted === 'auto') {
+    if (isOverTls) return 1
     if (engine !== 'uws' || process.platform !== 'linux') return 1
     return Math.min(resourceLimits.ingestWorkersByItself, Math.max(1, availableParallelism() - 1))
   }
+  if (wanted > 1 && isOverTls)
+    throw new ConfigError(
+      `ingest.workers: must be 1 or auto where ingest is served over TLS, whose connections main takes, not ${wanted}`,
+    )
   if (wanted > 1 && engine !== 'uws')
     throw new ConfigError(
       `ingest.workers: must be 1 or auto with http.engine node, whose threads cannot share an address, not ${wanted}`,

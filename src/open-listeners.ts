@@ -34,6 +34,7 @@ import type { Stores } from './open-stores.ts'
 import { surfaces } from './part-settings.ts'
 import type { Settings } from './settings.ts'
 import type { StartContext } from './start-context.ts'
+import type { ListenerCertificate } from './tls/listener-certificate.ts'
 import { version } from './version.ts'
 
 /** A client that is still sending when the daemon stops is cut off then. */
@@ -41,6 +42,8 @@ const responseGraceMs = 1_000
 
 interface ServerParts extends Stores, Accounting {
   engine: HttpEngine
+  tlsEngine: HttpEngine
+  certificates: readonly ListenerCertificate[]
   ingest: Ingest | IngestThreads
   ingestWorkers: number
   clientIp: ClientIp
@@ -52,7 +55,8 @@ export async function openServer(
   parts: ServerParts,
   { isSafe = false, log, shutdown }: StartContext,
 ) {
-  const { cluster, metadata, buffer, engine, authenticate } = parts
+  const { cluster, metadata, buffer, engine, tlsEngine, certificates, authenticate } = parts
+  const certificateOf = (listener: string) => certificates.find((one) => one.listener === listener) ?? null
   const threads = parts.ingest instanceof IngestThreads ? parts.ingest : null
   const ingest = parts.ingest instanceof IngestThreads ? null : parts.ingest
   let dataPort: number | null = null
@@ -67,13 +71,16 @@ export async function openServer(
     isStopping: () => shutdown.isRunning,
     isInCluster: () => cluster?.node.isLive ?? true,
     isSafe,
+    certificates,
     log,
   }
+  const hasTls = certificateOf('listen') !== null
   const services = serviceRoutes({
     now: parts.now,
     ...readinessSources,
     publicUrls: { management: settings.public_url, data: settings.public_data_url },
     dataPort: () => dataPort,
+    tls: { management: hasTls, data: certificateOf('data_listen') !== null },
   })
   const passwords = new Passwords()
   const service = {
@@ -97,11 +104,12 @@ export async function openServer(
   })
   shutdown.set('end tails', () => tails.end())
   const v1 = [...routesOf({ ...parts, passwords, serviceFacts }, log), tails.route, ...services]
-  const dashboard = openDashboard(settings, { ...parts, passwords }, v1, log)
+  const dashboard = openDashboard(settings, { ...parts, passwords, hasTls }, v1, log)
   const server = await openHttpServer({
     engine,
     dataEngine: threads?.engine ?? null,
-    surfaces: surfaces(settings),
+    tlsEngine,
+    surfaces: surfaces(settings).map((one) => ({ ...one, certificate: certificateOf(one.name) })),
     routes: [...v1, ...browserFiles(), ...dashboard.routes],
     ingest,
     authenticate,
@@ -143,14 +151,20 @@ interface Dashboard {
 
 function openDashboard(
   settings: Settings,
-  { metadata, now, passwords, clientIp }: Stores & { passwords: Passwords; clientIp: ClientIp },
+  {
+    metadata,
+    now,
+    passwords,
+    clientIp,
+    hasTls,
+  }: Stores & { passwords: Passwords; clientIp: ClientIp; hasTls: boolean },
   v1: readonly Route[],
   log: Logger,
 ): Dashboard {
   if (settings.dashboard === 'off') return { gate: null, routes: [] }
   const sessions = new Sessions({ metadata, passwords, now, log })
   const { public_url: publicUrl, listen } = settings
-  const gate = new DashboardGate({ publicUrl, listenHost: listen.host, clientIp, sessions })
+  const gate = new DashboardGate({ publicUrl, listenHost: listen.host, hasTls, clientIp, sessions })
   return { gate, routes: [...dashboardRoutes(sessions, v1), ...dashboardPages(), ...docsPages()] }
 }
 
@@ -201,12 +215,14 @@ export async function openMetricsServer(
     bodyMemory,
     observed,
     httpEngine,
+    certificates,
     followsCrash,
   }: Stores &
     Accounting & {
       bodyMemory: BodyMemory
       observed: IngestObserved
       httpEngine: string
+      certificates: readonly ListenerCertificate[]
       followsCrash: boolean
     },
   { origins, log, shutdown }: StartContext,
@@ -224,6 +240,7 @@ export async function openMetricsServer(
     listen,
     {
       followsCrash,
+      certificates,
       build: { version: version(), node: process.versions.node, http_engine: httpEngine },
       limits: {
         bufferBytes: settings['buffer.max_bytes'],

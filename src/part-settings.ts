@@ -9,6 +9,7 @@ import type { Surface } from './http/server.ts'
 import { type LogSettings, resolveLogFormat } from './log.ts'
 import type { Metadata } from './metadata/store.ts'
 import type { Settings } from './settings.ts'
+import type { CertificateFiles } from './tls/certificate-files.ts'
 
 /** `auto` is decided here, on the main thread: the others cannot see whether stderr is a terminal. */
 export function logSettings(settings: Settings): LogSettings {
@@ -41,6 +42,21 @@ export function driverSettings(settings: Settings, workspaces: SharedArrayBuffer
       workspaces,
     },
   }
+}
+
+/** By the listener's setting: where its certificate lies; null: it speaks plain HTTP. */
+export function certificateFiles(settings: Settings, listener: string): CertificateFiles | null {
+  const own = listener === 'data_listen' && settings['tls.data_cert_file'] !== null
+  const certSetting = own ? 'tls.data_cert_file' : 'tls.cert_file'
+  const keySetting = own ? 'tls.data_key_file' : 'tls.key_file'
+  const certFile = settings[certSetting]
+  const keyFile = settings[keySetting]
+  return certFile === null || keyFile === null ? null : { certFile, keyFile, certSetting, keySetting }
+}
+
+/** Whether ingest and pull are on a listener with TLS. */
+export function servesDataOverTls(settings: Settings): boolean {
+  return surfaces(settings).some(({ name, data }) => data && certificateFiles(settings, name) !== null)
 }
 
 /** With a second listener, ingest and pull leave the first: the public listener must not expose management. */

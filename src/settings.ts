@@ -122,6 +122,38 @@ export const settingDefinitions = [
     doc: 'Whether the first connection over TLS pins the key of a database server, so that one with another key is refused. Off, for fail-over between servers with keys of their own, and for servers that make themselves a key at each start.',
   },
   {
+    key: 'tls.cert_file',
+    env: 'PIPECTL_TLS_CERT_FILE',
+    kind: 'path',
+    fallback: null,
+    reloads: true,
+    doc: 'PEM file with the certificate and its chain, for HTTPS on listen and data_listen. Read again when it changes. Such a listener runs on node:https.',
+  },
+  {
+    key: 'tls.key_file',
+    env: 'PIPECTL_TLS_KEY_FILE',
+    kind: 'path',
+    fallback: null,
+    reloads: true,
+    doc: 'PEM file with its private key, without a passphrase, not readable by everybody.',
+  },
+  {
+    key: 'tls.data_cert_file',
+    env: 'PIPECTL_TLS_DATA_CERT_FILE',
+    kind: 'path',
+    fallback: null,
+    reloads: true,
+    doc: 'Another certificate for data_listen; without tls.cert_file, data_listen alone speaks HTTPS.',
+  },
+  {
+    key: 'tls.data_key_file',
+    env: 'PIPECTL_TLS_DATA_KEY_FILE',
+    kind: 'path',
+    fallback: null,
+    reloads: true,
+    doc: 'PEM file with the private key of tls.data_cert_file.',
+  },
+  {
     key: 'http.engine',
     env: 'PIPECTL_HTTP_ENGINE',
     kind: 'enum',
@@ -451,6 +483,12 @@ export interface Settings {
   destination_db_ssl: boolean
   destination_db_cleartext_auth: boolean
   destination_db_tls_pin: boolean
+  /** Both of a pair, or neither. */
+  'tls.cert_file': string | null
+  'tls.key_file': string | null
+  /** Only with `data_listen`. */
+  'tls.data_cert_file': string | null
+  'tls.data_key_file': string | null
   'http.engine': 'auto' | 'uws' | 'node'
   'http.max_connections_per_address': number
   'ingest.workers': 'auto' | number

@@ -20,6 +20,7 @@ export const shutdownDeadlinesMs = {
   'save usage': 5_000,
   'close metrics': 1_000,
   'close connections': 1_000,
+  'close certificates': 500,
   'close geolocation': 1_000,
   'close parsers': 1_000,
   'close history': 2_000,

@@ -208,10 +208,11 @@ function setupUrlOf({ setup_path }: CreatedWorkspace, settings: Settings): strin
 }
 
 /** As far as the settings tell: with port 0 the daemon's log says which one it is. */
-export function dashboardOrigin({ public_url, listen }: Settings): string {
+export function dashboardOrigin({ public_url, listen, ...settings }: Settings): string {
   if (public_url !== null) return public_url
   const host = ['0.0.0.0', '::'].includes(listen.host) ? '127.0.0.1' : listen.host
-  return `http://${formatAddress({ ...listen, host })}`
+  const scheme = settings['tls.cert_file'] === null ? 'http' : 'https'
+  return `${scheme}://${formatAddress({ ...listen, host })}`
 }
 
 function inWords(created: CreatedWorkspace, setupUrl: string | null): string {

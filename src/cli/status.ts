@@ -29,6 +29,10 @@ const warningWords: Record<string, string> = {
   segments_missing: 'parts of the buffer are missing: `pipectl verify` says which (segments_missing)',
   messages_lost: 'the disk has lost messages: the log says how many, lanes count theirs (messages_lost)',
   safe_mode: 'it was started with --safe: nothing is delivered until it is started without (safe_mode)',
+  tls_certificate_expires:
+    'the certificate of a listener ends within two days, or has: `pipectl doctor` says which (tls_certificate_expires)',
+  tls_certificate_rejected:
+    'a new certificate cannot be used, the one before is served: `pipectl doctor` says why (tls_certificate_rejected)',
 }
 const staleWords = 'delivery is being restarted or does not respond; they are shown as they were last saved'
 

@@ -158,6 +158,9 @@ export function parseObject(text: string): Record<string, unknown> | null {
   }
 }
 
+const unknownAuthority =
+  'its certificate is of an authority that is not trusted here; name that in NODE_EXTRA_CA_CERTS=FILE'
+
 const reasons: Record<string, string> = {
   ECONNREFUSED: 'connection refused',
   ECONNRESET: 'the connection was cut',
@@ -168,6 +171,13 @@ const reasons: Record<string, string> = {
   ENETUNREACH: 'no route to the network',
   ETIMEDOUT: 'the connection timed out',
   UND_ERR_CONNECT_TIMEOUT: 'the connection timed out',
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: unknownAuthority,
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: unknownAuthority,
+  SELF_SIGNED_CERT_IN_CHAIN: unknownAuthority,
+  DEPTH_ZERO_SELF_SIGNED_CERT: unknownAuthority,
+  CERT_HAS_EXPIRED: 'its certificate has expired',
+  ERR_TLS_CERT_ALTNAME_INVALID: 'its certificate is for another name',
+  ERR_SSL_WRONG_VERSION_NUMBER: 'it does not speak TLS: try http://',
 }
 
 function why(error: unknown): string {

@@ -23,8 +23,10 @@ import { loadSealingKey } from '../metadata/sealing-key.ts'
 import { isSealedWith } from '../metadata/sqlite/offline.ts'
 import { countAlerts } from '../metadata/sqlite/offline-alerts.ts'
 import { confusedKeysInWords, confusesEscapedKeys, otherNode, requireSoundSqliteAddon } from '../node-bugs.ts'
+import { certificateFiles, surfaces } from '../part-settings.ts'
 import { bytes, count, counted } from '../quantities.ts'
 import type { ListenAddress, Settings } from '../settings.ts'
+import { readCertificate } from '../tls/certificate-files.ts'
 import { type Check, fail, ok, warn } from './check.ts'
 import { type ClusterSettings, clusterSettings } from './cluster-settings.ts'
 import { dataDirAt } from './data-dir.ts'
@@ -52,6 +54,7 @@ export async function diagnose(settings: Settings, env: NodeJS.ProcessEnv): Prom
       ? [await portCheck('metrics.listen', settings['metrics.listen'], isRunning)]
       : []),
     ...(cluster === null ? [egressCheck(settings)] : []),
+    ...surfaces(settings).flatMap(({ name }) => certificateCheck(settings, name)),
     openFilesCheck(),
     nodeCheck(),
   ]
@@ -102,6 +105,29 @@ function notWritable(root: string): [string, string] | null {
     ]
   }
 }
+
+/** Of the files as they are now: what the running daemon serves is in its metrics. */
+function certificateCheck(settings: Settings, listener: string): Check[] {
+  const files = certificateFiles(settings, listener)
+  if (files === null) return []
+  const name = `certificate of ${listener}`
+  const renew = 'renew it; the daemon takes the new files by itself'
+  try {
+    const { expiresMs } = readCertificate(files)
+    const at = new Date(expiresMs).toISOString()
+    const days = Math.floor((expiresMs - Date.now()) / 86_400_000)
+    if (days < 0) return [fail(name, `${files.certFile} expired on ${at}`, renew)]
+    const words = `${files.certFile} expires on ${at}, in ${counted(days, 'day')}`
+    return [days < warnDays ? warn(name, words, renew) : ok(name, words)]
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error
+    return [
+      fail(name, error.message, 'put right what it says; a running daemon serves the certificate before'),
+    ]
+  }
+}
+
+const warnDays = 14
 
 function nodeCheck(): Check {
   const name = 'Node.js'

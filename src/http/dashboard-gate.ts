@@ -6,7 +6,7 @@
  *   3. a cookie that is a session                                        else 401
  *   4. what changes something carries the token of that session          else 403   (forged requests, once more)
  *
- * Over TLS is: reached under the host of `public_url` where that is https, or through a proxy of `trusted_proxies` that says
+ * Over TLS is: reached on a listener with a certificate, or under the host of `public_url` where that is https, or through a proxy of `trusted_proxies` that says
  * `X-Forwarded-Proto: https`. Then the cookie is `__Host-pipectl`, which browsers take over TLS alone and for this host
  * alone; otherwise it is `pipectl`, without Secure. Only the one of the two that fits is ever looked at.
  */
@@ -25,6 +25,8 @@ export interface DashboardGateOptions {
   publicUrl: string | null
   /** The host that management listens on. */
   listenHost: string
+  /** Whether it speaks TLS itself. */
+  hasTls?: boolean
   clientIp: ClientIp
   sessions: Pick<Sessions, 'authenticate'>
 }
@@ -65,6 +67,7 @@ export class DashboardGate {
   }
 
   isSecure(headers: Headers, peer: Uint8Array): boolean {
+    if (this.#options.hasTls === true) return true
     const host = withoutDefaultPort(headers.host ?? '')
     if (this.#public?.protocol === 'https:' && host === this.#public.host) return true
     // The right-most one is what the proxy itself has seen.

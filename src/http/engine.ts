@@ -3,12 +3,14 @@
  * served, and every rule about it, is the same on all of them.
  *
  * What an engine promises, whatever comes from outside:
+ * - of TLS a handshake that takes longer than 10 s ends with its connection, as does one that is none;
  * - a connection that says nothing for 10 s, a head that is not whole by then, a body slower than 16 KiB/s and a response
  *   that its client reads slower than that over 30 s end with their connection; a handler may take as long as it likes;
  * - of a head larger than `headBytes` no more than twice that is kept;
  * - nothing is executed that comes after a request whose connection is cut.
  */
 import type { ListenAddress } from '../settings.ts'
+import type { ListenerCertificate } from '../tls/listener-certificate.ts'
 import type { Exchange, RequestHead } from './exchange.ts'
 import type { HttpResponse } from './response.ts'
 
@@ -45,6 +47,8 @@ export interface ListenerOptions {
   failed(error: unknown): HttpResponse
   /** Called when a request begins; what it returns, when its response is handed over or its client has gone. */
   begin(): () => void
+  /** Speaks TLS with it, and with what follows it to connections from then on; null or none: plain HTTP. */
+  certificate?: ListenerCertificate | null
 }
 
 /** One surface's listen socket, which can be closed and opened again while connections go on. */

@@ -1,6 +1,7 @@
 /** Whether the service can do its work now, and what its disk has cost (contract "Health"). */
 import type { NotReadyReason, ReadyWarning } from '../contract/ready-words.ts'
 import type { Logger } from '../log.ts'
+import type { ListenerCertificate } from '../tls/listener-certificate.ts'
 
 /** Since the start. */
 export interface Damage {
@@ -24,6 +25,8 @@ export interface ReadinessSources {
   isInCluster(): boolean
   /** Started with `serve --safe`: nothing is delivered. */
   isSafe: boolean
+  /** Of the listeners that speak TLS. */
+  certificates?: readonly Pick<ListenerCertificate, 'expiresSoon' | 'rejection'>[]
   log: Logger
 }
 
@@ -32,7 +35,7 @@ export async function readiness(
   sources: ReadinessSources,
 ): Promise<{ reasons: NotReadyReason[]; warnings: ReadyWarning[] }> {
   const reasons = await notReadyReasons(sources)
-  return { reasons, warnings: warningsOf(await sources.damage(), sources.isSafe) }
+  return { reasons, warnings: warningsOf(await sources.damage(), sources) }
 }
 
 async function notReadyReasons(sources: ReadinessSources): Promise<NotReadyReason[]> {
@@ -52,12 +55,14 @@ async function notReadyReasons(sources: ReadinessSources): Promise<NotReadyReaso
 
 function warningsOf(
   { damagedSegments, missingSegments, lostMessages }: Damage,
-  isSafe: boolean,
+  { isSafe, certificates = [] }: ReadinessSources,
 ): ReadyWarning[] {
   const warnings: ReadyWarning[] = []
   if (damagedSegments > 0) warnings.push('segments_damaged')
   if (missingSegments > 0) warnings.push('segments_missing')
   if (lostMessages > 0) warnings.push('messages_lost')
   if (isSafe) warnings.push('safe_mode')
+  if (certificates.some(({ expiresSoon }) => expiresSoon)) warnings.push('tls_certificate_expires')
+  if (certificates.some(({ rejection }) => rejection !== null)) warnings.push('tls_certificate_rejected')
   return warnings
 }

@@ -13,6 +13,7 @@ import type { ClientIp } from '../ingest/client-ip.ts'
 import type { Ingest } from '../ingest/ingest.ts'
 import type { Logger } from '../log.ts'
 import type { ListenAddress } from '../settings.ts'
+import type { ListenerCertificate } from '../tls/listener-certificate.ts'
 import type { DashboardGate } from './dashboard-gate.ts'
 import { type DescriptorGuard, descriptorLimit, guardDescriptors } from './descriptor-guard.ts'
 import type { HttpEngine, Listener, ListenerOptions } from './engine.ts'
@@ -29,12 +30,16 @@ export interface Surface {
   listen: ListenAddress
   management: boolean
   data: boolean
+  /** Null or none: plain HTTP. */
+  certificate?: ListenerCertificate | null
 }
 
 export interface HttpServerOptions {
   engine: HttpEngine
   /** Where the surfaces with ingest are listened on; it serves ingest itself. Without one: `engine`, and `ingest` is here. */
   dataEngine?: HttpEngine | null
+  /** Where the surfaces with a certificate are listened on. */
+  tlsEngine?: HttpEngine
   surfaces: readonly Surface[]
   /** All of them; each says which surfaces serve it. */
   routes: readonly Route[]
@@ -74,8 +79,7 @@ export async function openHttpServer(options: HttpServerOptions): Promise<HttpSe
   try {
     for (const surface of options.surfaces) await requireFreeAddress(surface.name, surface.listen)
     for (const surface of options.surfaces) {
-      const engine = (surface.data ? options.dataEngine : null) ?? options.engine
-      const listener = engine.createListener(listenerOptions(surface, options, traffic))
+      const listener = engineOf(surface, options).createListener(listenerOptions(surface, options, traffic))
       opened.push({ surface, listener })
       await listener.listen()
     }
@@ -108,6 +112,15 @@ export async function openHttpServer(options: HttpServerOptions): Promise<HttpSe
   }
 }
 
+/** uWebSockets reads a certificate once: to change it, it would have to listen anew, and the system resets who waits there. */
+function engineOf(
+  surface: Surface,
+  { engine, dataEngine, tlsEngine = engine }: HttpServerOptions,
+): HttpEngine {
+  if (surface.certificate != null) return tlsEngine
+  return (surface.data ? dataEngine : null) ?? engine
+}
+
 function listenerOptions(surface: Surface, options: HttpServerOptions, traffic: Traffic): ListenerOptions {
   const { log, ingest } = options
   const context = { ...options, isStopping: traffic.isStopping }
@@ -123,6 +136,7 @@ function listenerOptions(surface: Surface, options: HttpServerOptions, traffic: 
     notFound: rejectWith(context, () => new ApiError('not_found')),
     failed: (error) => errorResponse(error, log, 'server'),
     begin: traffic.begin,
+    certificate: surface.certificate ?? null,
   }
 }
 

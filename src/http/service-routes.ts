@@ -9,6 +9,8 @@ export interface ServiceRoutesOptions extends ReadinessSources {
   publicUrls: { management: string | null; data: string | null }
   /** The port of ingest and pull where it is not the one of management; else null. Known once it listens. */
   dataPort(): number | null
+  /** Which of them speak TLS. */
+  tls?: { management: boolean; data: boolean }
 }
 
 export function serviceRoutes(options: ServiceRoutesOptions): Route[] {
@@ -64,10 +66,14 @@ function openapiDocument(): (urls: { management: string; data: string }) => Buff
 const hostPattern = /^([a-z0-9._-]+|\[[0-9a-f:.]+\])(:\d{1,5})?$/i
 
 /** The settings, else the request's own Host. */
-function serverUrls({ publicUrls, dataPort }: ServiceRoutesOptions, host: string) {
+function serverUrls({ publicUrls, dataPort, tls }: ServiceRoutesOptions, host: string) {
   const [given = '127.0.0.1:8080', name = '127.0.0.1'] = hostPattern.exec(host) ?? []
-  const management = publicUrls.management ?? `http://${given}`
+  const management = publicUrls.management ?? `${schemeOf(tls?.management)}://${given}`
   const port = dataPort()
-  const data = publicUrls.data ?? (port === null ? management : `http://${name}:${port}`)
+  const data = publicUrls.data ?? (port === null ? management : `${schemeOf(tls?.data)}://${name}:${port}`)
   return { management, data }
+}
+
+function schemeOf(hasTls = false): string {
+  return hasTls ? 'https' : 'http'
 }

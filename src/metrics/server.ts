@@ -12,6 +12,7 @@ import { formatAddress } from '../config.ts'
 import type { Logger } from '../log.ts'
 import type { ListenAddress } from '../settings.ts'
 import { type BufferSources, registerBuffer } from './buffer-metrics.ts'
+import { type CertificateSource, registerCertificates } from './certificate-metrics.ts'
 import { type ClusterSource, registerCluster } from './cluster-metrics.ts'
 import { FoldedSeries } from './families.ts'
 import { type IngestSources, registerIngest } from './ingest-metrics.ts'
@@ -23,6 +24,8 @@ export interface MetricsSources extends BufferSources, DeliverySources {
   build: Record<string, string>
   /** The run before this one ended without stopping. */
   followsCrash: boolean
+  /** Of the listeners that speak TLS. */
+  certificates: readonly CertificateSource[]
   ingest: IngestSources
   /** Null: it is a single machine. */
   cluster: ClusterSource | null
@@ -42,6 +45,7 @@ export async function openMetrics(
   const registry = new Registry()
   collectDefaultMetrics({ register: registry })
   registerProcess(registry, sources)
+  registerCertificates(registry, sources.certificates)
   const folded = new FoldedSeries(registry)
   const readers = [
     registerIngest(registry, sources.ingest, folded),

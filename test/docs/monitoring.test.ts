@@ -7,6 +7,7 @@ import { Registry } from 'prom-client'
 import t from 'tap'
 import { parse } from 'yaml'
 import { buildProgram } from '../../src/cli/program.ts'
+import { registerCertificates } from '../../src/metrics/certificate-metrics.ts'
 import { registerCluster } from '../../src/metrics/cluster-metrics.ts'
 import { startDaemon } from '../support/daemon.ts'
 import { startHttpSink } from '../support/http-sink.ts'
@@ -104,7 +105,7 @@ t.test('metrics.md lists what a daemon with lanes of all kinds exposes, and noth
   const look = async () => (await fetch(daemon.metricsUrl)).text()
   await until('attempts were made', async () => /attempt_seconds_count\{.*database/.test(await look()))
   const text = await look()
-  const found = exposed(`${text}${await clusterText()}`)
+  const found = exposed(`${text}${await clusterText()}${await tlsText()}`)
   const listed = documented()
   t.ok(listed.size > 60)
   // Some appear only now and then: no resource of a kind, no collection of garbage yet.
@@ -133,6 +134,13 @@ async function clusterText(): Promise<string> {
     ...{ changesBehind: 0, clockOffsetSeconds: -0.5 },
   }
   await registerCluster(registry, async () => measured)()
+  return await registry.metrics()
+}
+
+/** And a listener with a certificate. */
+async function tlsText(): Promise<string> {
+  const registry = new Registry()
+  registerCertificates(registry, [{ listener: 'listen', current: { expiresMs: 1 }, rejection: null }])
   return await registry.metrics()
 }
 

@@ -155,7 +155,8 @@ function takenBytes(socket: Socket): number {
   return socket.bytesWritten - socket.writableLength - (handle?.writeQueueSize ?? 0)
 }
 
-function addressBytes(address: string | undefined): Uint8Array {
+/** 4 or 16 bytes; none of a socket that does not say. */
+export function addressBytes(address: string | undefined): Uint8Array {
   if (address === undefined || !ipaddr.isValid(address)) return new Uint8Array(0)
   return Uint8Array.from(ipaddr.parse(address).toByteArray())
 }

@@ -9,29 +9,33 @@
  * - its `close` also ends connections that are idle: to stop listening is what net's own does;
  * - at most as many connections are taken as leave descriptors to everything else, however many come at once.
  */
+import { constants } from 'node:crypto'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { createServer as createTlsServer, type Server as TlsServer } from 'node:https'
 import { Server as NetServer, type Socket } from 'node:net'
 import { ApiError } from '../../contract/errors.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import { errorCode } from '../../error-code.ts'
+import type { ServedCertificate } from '../../tls/certificate-files.ts'
 import type { ConnectionQuota } from '../connection-quota.ts'
 import { mostConnections } from '../descriptor-guard.ts'
 import { type Handler, type HttpEngine, type Listener, type ListenerOptions, patienceMs } from '../engine.ts'
 import type { RequestHead } from '../exchange.ts'
 import { AddressInUseError, ListenError } from '../listen.ts'
 import { type HttpResponse, statusLine } from '../response.ts'
-import { Connection } from './connection.ts'
+import { addressBytes, Connection } from './connection.ts'
 import { NodeExchange } from './exchange.ts'
 import { PathTable } from './path-table.ts'
 
 export function createEngine(quota: ConnectionQuota): HttpEngine {
-  const crowd = { connections: new Map<Socket, Connection>(), most: mostConnections(), quota }
+  const crowd = { open: new Set<Socket>(), most: mostConnections(), quota }
   return { name: 'node', createListener: (options) => new NodeListener(options, crowd) }
 }
 
 /** The connections of all listeners. */
 interface Crowd {
-  connections: Map<Socket, Connection>
+  /** Those of the system, whether or not they have shaken hands. */
+  open: Set<Socket>
   most: number
   quota: ConnectionQuota
 }
@@ -42,8 +46,10 @@ class NodeListener implements Listener {
   readonly #options: ListenerOptions
   readonly #paths: PathTable
   readonly #crowd: Crowd
-  readonly #own = new Set<Connection>()
-  readonly #server: Server
+  readonly #own = new Set<Socket>()
+  /** By the socket that HTTP is spoken on. */
+  readonly #connections = new Map<Socket, Connection>()
+  readonly #server: Server | TlsServer
   readonly #checks: NodeJS.Timeout
   #port: number
 
@@ -52,25 +58,17 @@ class NodeListener implements Listener {
     this.#paths = new PathTable(options.paths)
     this.#crowd = crowd
     this.#port = options.address.port
-    this.#server = createServer({
-      maxHeaderSize: 2 * resourceLimits.headBytes,
-      headersTimeout: patienceMs,
-      keepAliveTimeout: patienceMs,
-      // `connection.ts` knows better: a large body may take its time as long as it comes.
-      requestTimeout: 0,
-      connectionsCheckingInterval: checkEveryMs,
-      requireHostHeader: false,
-      insecureHTTPParser: false,
-    })
+    this.#server = this.#createServer()
     this.#server.maxHeadersCount = 0
     this.#server.on('connection', (socket) => this.#accept(socket))
+    this.#server.on(options.certificate ? 'secureConnection' : 'connection', (socket) => this.#open(socket))
     this.#server.on('request', (request, response) => this.#serve(request, response, false))
     this.#server.on('checkContinue', (request, response) => this.#serve(request, response, true))
     this.#server.on('checkExpectation', (request, response) => this.#serve(request, response, false))
     this.#server.on('clientError', (error, socket) => this.#reject(error, socket as Socket))
     this.#checks = setInterval(() => {
       const nowMs = performance.now()
-      for (const connection of this.#own) connection.check(nowMs)
+      for (const connection of this.#connections.values()) connection.check(nowMs)
     }, checkEveryMs)
     this.#checks.unref()
   }
@@ -107,33 +105,56 @@ class NodeListener implements Listener {
   close(): void {
     this.stop()
     clearInterval(this.#checks)
-    for (const { socket } of this.#own) socket.destroy()
+    for (const socket of this.#own) socket.destroy()
     this.#server.close()
   }
 
-  #accept(socket: Socket): void {
-    const { connections, most, quota } = this.#crowd
-    if (connections.size >= most) {
-      socket.destroy()
-      return
+  #createServer(): Server | TlsServer {
+    const { certificate } = this.#options
+    const limits = {
+      maxHeaderSize: 2 * resourceLimits.headBytes,
+      headersTimeout: patienceMs,
+      keepAliveTimeout: patienceMs,
+      // `connection.ts` knows better: a large body may take its time as long as it comes.
+      requestTimeout: 0,
+      connectionsCheckingInterval: checkEveryMs,
+      requireHostHeader: false,
+      insecureHTTPParser: false,
     }
-    const connection = new Connection(socket)
-    const release = quota.take(connection.peer)
+    if (certificate == null) return createServer(limits)
+    const server = createTlsServer({
+      ...limits,
+      ...secureOptions(certificate.current),
+      handshakeTimeout: patienceMs,
+    })
+    certificate.onChange((next) => server.setSecureContext(secureOptions(next)))
+    return server
+  }
+
+  #accept(socket: Socket): void {
+    const { open, most, quota } = this.#crowd
+    const release = open.size < most ? quota.take(addressBytes(socket.remoteAddress)) : null
     if (release === null) {
       socket.destroy()
       return
     }
-    connections.set(socket, connection)
-    this.#own.add(connection)
+    open.add(socket)
+    this.#own.add(socket)
     socket.once('close', () => {
       release()
-      connections.delete(socket)
-      this.#own.delete(connection)
+      open.delete(socket)
+      this.#own.delete(socket)
     })
   }
 
+  #open(socket: Socket): void {
+    if (socket.destroyed) return
+    this.#connections.set(socket, new Connection(socket))
+    socket.once('close', () => this.#connections.delete(socket))
+  }
+
   #serve(request: IncomingMessage, response: ServerResponse, awaitsContinue: boolean): void {
-    const connection = this.#crowd.connections.get(request.socket)
+    const connection = this.#connections.get(request.socket)
     if (connection === undefined || !connection.mayServe()) return
     const { begin, failed } = this.#options
     const exchange = new NodeExchange(request, response, connection, awaitsContinue, begin())
@@ -162,7 +183,7 @@ class NodeListener implements Listener {
     const isFault = code?.startsWith('HPE_') === true
     const fault = code === 'HPE_HEADER_OVERFLOW' ? 'headers_too_large' : 'bad_request'
     const response = isFault ? asBytes(this.#options.failed(new ApiError(fault))) : null
-    const connection = this.#crowd.connections.get(socket)
+    const connection = this.#connections.get(socket)
     if (connection === undefined) socket.destroy()
     else connection.reject(response)
   }
@@ -194,6 +215,11 @@ class NodeHead implements RequestHead {
     const raw = this.#rawHeaders
     for (let at = 0; at + 1 < raw.length; at += 2) take(raw[at]!.toLowerCase(), raw[at + 1]!)
   }
+}
+
+/** Renegotiation costs the server more than its client, and nobody needs it. */
+function secureOptions({ cert, key }: ServedCertificate) {
+  return { cert, key, minVersion: 'TLSv1.2' as const, secureOptions: constants.SSL_OP_NO_RENEGOTIATION }
 }
 
 function asBytes({ status, headers, body }: HttpResponse): Buffer {

@@ -13,6 +13,10 @@ const warningWords: Record<string, string> = {
   segments_missing: 'Parts of the log are missing: `pipectl verify` says which.',
   messages_lost: 'Acknowledged messages are lost: `pipectl doctor` says which.',
   safe_mode: 'Started with `serve --safe`: nothing is delivered.',
+  tls_certificate_expires:
+    'The certificate of a listener ends within two days, or has: `pipectl doctor` says which.',
+  tls_certificate_rejected:
+    'A new certificate cannot be used, the one before is served: `pipectl doctor` says why.',
 }
 const reasonWords: Record<string, string> = {
   buffer_unavailable: 'The buffer takes no records.',

@@ -1,0 +1,30 @@
+/** Until when each listener's certificate holds, and whether it could be replaced. */
+import { Gauge, type Registry } from 'prom-client'
+
+export interface CertificateSource {
+  readonly listener: string
+  readonly current: { expiresMs: number }
+  readonly rejection: string | null
+}
+
+export function registerCertificates(registry: Registry, certificates: readonly CertificateSource[]): void {
+  const labelNames = ['listener']
+  new Gauge({
+    name: 'pipectl_tls_certificate_expiry_seconds',
+    help: 'When the certificate that is served expires, as Unix time. None without TLS.',
+    labelNames,
+    registers: [registry],
+    collect() {
+      for (const { listener, current } of certificates) this.set({ listener }, current.expiresMs / 1000)
+    },
+  })
+  new Gauge({
+    name: 'pipectl_tls_certificate_rejected',
+    help: '1: the files hold a certificate that cannot be used, and the one before is served.',
+    labelNames,
+    registers: [registry],
+    collect() {
+      for (const { listener, rejection } of certificates) this.set({ listener }, rejection === null ? 0 : 1)
+    },
+  })
+}

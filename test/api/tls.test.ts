@@ -1,0 +1,459 @@
+/** HTTPS on the daemon's own listeners: what is served, how a certificate changes, and what a client cannot do to it. */
+import { spawnSync } from 'node:child_process'
+import {
+  chmodSync,
+  copyFileSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import https from 'node:https'
+import net from 'node:net'
+import os from 'node:os'
+import path from 'node:path'
+import tls from 'node:tls'
+import t, { type Test } from 'tap'
+import { type IssuedCertificate, openssl, TestAuthority } from '../support/certificates.ts'
+import {
+  binary,
+  cleanEnv,
+  copyFreshDataDir,
+  type DaemonOptions,
+  makeDataDir,
+  TestDaemon,
+} from '../support/daemon.ts'
+import { until } from '../support/until.ts'
+
+const authority = new TestAuthority()
+const { ca } = authority
+const first = authority.issue({ days: 20 })
+t.teardown(() => authority.close())
+
+interface Reply {
+  status: number
+  headers: Record<string, string | string[] | undefined>
+  text: string
+  serial: string
+}
+
+interface CallOptions {
+  key?: string
+  body?: string
+  headers?: Record<string, string>
+  agent?: https.Agent
+}
+
+function call(method: string, url: string, { key, body, headers, agent }: CallOptions = {}): Promise<Reply> {
+  return new Promise((resolve, reject) => {
+    const all = {
+      ...(key && { authorization: `Bearer ${key}` }),
+      'content-type': 'application/json',
+      ...headers,
+    }
+    const request = https.request(url, { method, ca, headers: all, agent: agent ?? false })
+    request.once('error', reject).once('response', (response) => {
+      const { serialNumber: serial } = (response.socket as tls.TLSSocket).getPeerCertificate()
+      let text = ''
+      response.setEncoding('utf8').on('data', (piece) => {
+        text += piece
+      })
+      response.once('end', () =>
+        resolve({ status: response.statusCode!, headers: response.headers, text, serial }),
+      )
+    })
+    request.end(body)
+  })
+}
+
+const serialOf = ({ certFile }: IssuedCertificate) =>
+  openssl('x509', '-in', certFile, '-noout', '-serial').trim().replace('serial=', '')
+
+interface Served {
+  daemon: TestDaemon
+  key: string
+}
+
+async function serve(t: Test, env: Record<string, string>, options: DaemonOptions = {}): Promise<Served> {
+  const dataDir = makeDataDir()
+  const { api_key: key } = await copyFreshDataDir(dataDir)
+  const daemon = new TestDaemon({ dataDir, ...options, env })
+  t.teardown(async () => {
+    await daemon.close()
+    rmSync(path.dirname(dataDir), { recursive: true, force: true })
+  })
+  await daemon.start()
+  return { daemon, key }
+}
+
+const pairOf = ({ certFile, keyFile }: IssuedCertificate) => ({
+  PIPECTL_TLS_CERT_FILE: certFile,
+  PIPECTL_TLS_KEY_FILE: keyFile,
+})
+
+async function pipeOf({ daemon, key }: Served): Promise<string> {
+  const made = await call('POST', `${daemon.url}/v1/pipes`, { key, body: '{"pipe_name":"secure"}' })
+  return JSON.parse(made.text).pipe_id
+}
+
+const portOf = (url: string) => Number(new URL(url).port)
+const connectTls = (url: string, options: tls.ConnectionOptions = {}) =>
+  tls.connect({ host: '127.0.0.1', port: portOf(url), ca, ...options })
+const closed = (socket: net.Socket) =>
+  new Promise<void>((resolve) => socket.on('error', () => {}).once('close', () => resolve()))
+const openSockets = (pid: number) => readdirSync(`/proc/${pid}/fd`).length
+
+t.test('one listener with a certificate serves everything over TLS 1.2 and 1.3', async (t) => {
+  const served = await serve(t, {
+    ...pairOf(first),
+    PIPECTL_INGEST_WORKERS: 'auto',
+    PIPECTL_HTTP_ENGINE: 'auto',
+  })
+  const { daemon, key } = served
+  t.match(daemon.url, /^https:/)
+  t.equal(daemon.dataUrl, daemon.url)
+  t.match(
+    daemon.log.find(({ msg }) => msg === 'daemon.ready'),
+    { http_engine: 'node', ingest_workers: 1 },
+  )
+  t.equal((await call('GET', `${daemon.url}/v1/health`)).status, 200)
+  t.equal((await call('GET', `${daemon.url}/v1/ready`)).status, 200)
+  const pipeId = await pipeOf(served)
+  const taken = await call('POST', `${daemon.url}/v1/ingest/${pipeId}`, { key, body: '[{"a":1},{"a":2}]' })
+  t.match(taken, { status: 202, text: /"records_count":2/ })
+  const document = await call('GET', `${daemon.url}/openapi/management-v1.openapi.yaml`, { key })
+  t.match(document.text, `default: ${daemon.url}`)
+
+  t.test('a client that knows no newer version than TLS 1.1 is turned away', async (t) => {
+    const old = connectTls(daemon.url, {
+      maxVersion: 'TLSv1.1',
+      minVersion: 'TLSv1',
+      ciphers: 'DEFAULT@SECLEVEL=0',
+    })
+    await closed(old)
+    for (const version of ['TLSv1.2', 'TLSv1.3'] as const) {
+      const socket = connectTls(daemon.url, { maxVersion: version, minVersion: version })
+      await new Promise((resolve) => socket.once('secureConnect', resolve))
+      t.equal(socket.getProtocol(), version)
+      socket.destroy()
+    }
+  })
+
+  t.test('the cookie of the dashboard is Secure, and its pages are for TLS alone', async (t) => {
+    const headers = { origin: daemon.url, 'sec-fetch-site': 'same-origin' }
+    const page = await call('GET', `${daemon.url}/dashboard`, { headers })
+    t.match(page.headers, { 'strict-transport-security': /max-age/ })
+    const out = await call('DELETE', `${daemon.url}/dashboard/api/v1/session`, { headers })
+    t.match(String(out.headers['strict-transport-security']), /max-age/)
+  })
+})
+
+t.test('with two listeners each may have its own certificate, or one none', async (t) => {
+  const data = authority.issue()
+  const both = await serve(t, {
+    ...pairOf(first),
+    PIPECTL_DATA_LISTEN: '127.0.0.1:0',
+    PIPECTL_TLS_DATA_CERT_FILE: data.certFile,
+    PIPECTL_TLS_DATA_KEY_FILE: data.keyFile,
+  })
+  t.equal((await call('GET', `${both.daemon.url}/v1/health`)).serial, serialOf(first))
+  t.equal((await call('GET', `${both.daemon.dataUrl}/v1/health`)).serial, serialOf(data))
+  const dataOnly = await serve(t, {
+    PIPECTL_DATA_LISTEN: '127.0.0.1:0',
+    PIPECTL_TLS_DATA_CERT_FILE: data.certFile,
+    PIPECTL_TLS_DATA_KEY_FILE: data.keyFile,
+  })
+  t.match(dataOnly.daemon.url, /^http:/)
+  t.equal((await fetch(`${dataOnly.daemon.url}/v1/health`)).status, 200)
+  t.equal((await call('GET', `${dataOnly.daemon.dataUrl}/v1/health`)).serial, serialOf(data))
+  const same = await serve(t, { ...pairOf(first), PIPECTL_DATA_LISTEN: '127.0.0.1:0' })
+  t.equal((await call('GET', `${same.daemon.dataUrl}/v1/health`)).serial, serialOf(first))
+})
+
+/** As certbot has it: `live` has links into `archive`. */
+function liveDirectory(t: Test) {
+  const root = mkdtempSync(path.join(os.tmpdir(), 'pipectl-live-'))
+  t.teardown(() => rmSync(root, { recursive: true, force: true }))
+  const certFile = path.join(root, 'live', 'fullchain.pem')
+  const keyFile = path.join(root, 'live', 'privkey.pem')
+  mkdirSync(path.join(root, 'live'))
+  mkdirSync(path.join(root, 'archive'))
+  let version = 0
+  const swap = (link: string, from: string) => {
+    const target = path.join(root, 'archive', `${path.basename(link)}.${version}`)
+    copyFileSync(from, target)
+    symlinkSync(target, `${link}.new`)
+    renameSync(`${link}.new`, link)
+  }
+  const install = (certificate: IssuedCertificate) => {
+    version++
+    swap(certFile, certificate.certFile)
+    swap(keyFile, certificate.keyFile)
+  }
+  return { certFile, keyFile, install }
+}
+
+t.test(
+  'a renewed certificate is served to new connections; open ones go on; nothing is refused or lost',
+  async (t) => {
+    const live = liveDirectory(t)
+    live.install(first)
+    const served = await serve(t, pairOf({ ...first, ...live }))
+    const { daemon, key } = served
+    const pipeId = await pipeOf(served)
+    const url = `${daemon.dataUrl}/v1/ingest/${pipeId}`
+    const kept = new https.Agent({ keepAlive: true, maxSockets: 1 })
+    t.teardown(() => kept.destroy())
+    const before = await call('POST', url, { key, body: '{"n":0}', agent: kept })
+    t.equal(before.serial, serialOf(first))
+
+    let isRunning = true
+    let sent = 0
+    const serials = new Set<string>()
+    const client = async (agent?: https.Agent) => {
+      while (isRunning) {
+        const { status, serial } = await call('POST', url, { key, body: '{"n":1}', ...(agent && { agent }) })
+        if (status !== 202) throw new Error(`ingest answered ${status}`)
+        if (!agent) serials.add(serial)
+        sent++
+      }
+    }
+    const clients = [client(), client(), client(), client(kept)]
+    const renewals = [authority.issue(), authority.issue(), authority.issue()]
+    for (const [index, renewed] of renewals.entries()) {
+      live.install(renewed)
+      // The first by its files alone, the others at once.
+      if (index > 0) daemon.signal('SIGHUP')
+      await until(
+        'the new one is served',
+        async () => (await call('GET', `${daemon.url}/v1/health`)).serial === serialOf(renewed),
+      )
+    }
+    isRunning = false
+    await Promise.all(clients)
+    const after = await call('POST', url, { key, body: '{"n":2}', agent: kept })
+    t.equal(after.serial, serialOf(first), 'the open connection goes on with what it began with')
+    t.ok(serials.has(serialOf(renewals[0]!)))
+    const metrics = await (await fetch(daemon.metricsUrl)).text()
+    t.equal(Number(/^pipectl_ingest_records_total\{.*\} (\d+)$/m.exec(metrics)?.[1]), sent + 2)
+    t.equal(daemon.log.filter(({ msg }) => msg === 'tls.certificate_loaded').length, 3)
+    t.same(
+      daemon.log.filter(({ level }) => level === 'error'),
+      [],
+    )
+  },
+)
+
+t.test('a new certificate that cannot be used leaves the old one, and says so', async (t) => {
+  const live = liveDirectory(t)
+  live.install(first)
+  const { daemon } = await serve(t, pairOf({ ...first, ...live }))
+  const rejected = () => daemon.log.filter(({ msg }) => msg === 'tls.certificate_rejected')
+  const warnings = async () => JSON.parse((await call('GET', `${daemon.url}/v1/ready`)).text).warnings ?? []
+  const metric = async (name: string) =>
+    Number(
+      new RegExp(`^${name}\\{listener="listen"\\} (\\S+)$`, 'm').exec(
+        await (await fetch(daemon.metricsUrl)).text(),
+      )?.[1],
+    )
+  t.equal(await metric('pipectl_tls_certificate_rejected'), 0)
+  const expires = openssl('x509', '-in', first.certFile, '-noout', '-enddate').replace('notAfter=', '')
+  t.equal(await metric('pipectl_tls_certificate_expiry_seconds'), Date.parse(expires) / 1000)
+
+  live.install({ ...first, keyFile: authority.issue().keyFile })
+  await until('the log says so', () => rejected().length > 0)
+  t.match(
+    rejected()[0]?.reason,
+    /^tls\.key_file: .*privkey\.pem is not the key of the certificate in .*fullchain\.pem$/,
+  )
+  t.equal((await call('GET', `${daemon.url}/v1/health`)).serial, serialOf(first))
+  t.same(await warnings(), ['tls_certificate_rejected'])
+  t.equal(await metric('pipectl_tls_certificate_rejected'), 1)
+  daemon.signal('SIGHUP')
+  await until('it is tried again at once', () => rejected().length > 1)
+  live.install(authority.issue({ days: -1 }))
+  daemon.signal('SIGHUP')
+  await until('an expired one is rejected', () => /expired on/.test(String(rejected().at(-1)?.reason)))
+  const renewed = authority.issue()
+  live.install(renewed)
+  daemon.signal('SIGHUP')
+  await until(
+    'a good one is served',
+    async () => (await call('GET', `${daemon.url}/v1/health`)).serial === serialOf(renewed),
+  )
+  t.same(await warnings(), [])
+  t.equal(await metric('pipectl_tls_certificate_rejected'), 0)
+})
+
+t.test('wrong settings: exit 78 and one line that names the setting', async (t) => {
+  const directory = mkdtempSync(path.join(os.tmpdir(), 'pipectl-wrong-'))
+  t.teardown(() => rmSync(directory, { recursive: true, force: true }))
+  const file = (name: string, content: string, mode = 0o600) => {
+    const full = path.join(directory, name)
+    writeFileSync(full, content)
+    chmodSync(full, mode)
+    return full
+  }
+  const other = authority.issue()
+  const encrypted = path.join(directory, 'encrypted.key')
+  openssl('pkey', '-in', first.keyFile, '-aes256', '-passout', 'pass:secret', '-out', encrypted)
+  chmodSync(encrypted, 0o600)
+  const unreadable =
+    process.getuid?.() === 0 ? [] : [[first.certFile, file('none.key', first.key, 0), /cannot be read/]]
+  const cases: [cert: string, key: string, line: RegExp][] = [
+    [first.certFile, '', /^pipectl: tls\.key_file: is not set, but tls\.cert_file is: TLS needs both$/],
+    ['', first.keyFile, /^pipectl: tls\.cert_file: is not set, but tls\.key_file is/],
+    [`${directory}/none`, first.keyFile, /tls\.cert_file: \S+ does not exist/],
+    [first.certFile, directory, /tls\.key_file: \S+ is not a file/],
+    [first.certFile, other.keyFile, /tls\.key_file: \S+ is not the key of the certificate in \S+/],
+    [first.certFile, encrypted, /tls\.key_file: \S+ is encrypted; the daemon has no passphrase/],
+    [first.certFile, file('text.key', 'no key'), /tls\.key_file: \S+ holds no private key in PEM/],
+    [first.keyFile, first.keyFile, /tls\.cert_file: \S+ holds no certificate in PEM/],
+    [
+      first.certFile,
+      file('open.key', first.key, 0o644),
+      /tls\.key_file: \S+ is open to others \(mode 0644\); run `chmod o-rwx/,
+    ],
+    [file('order.pem', ca + first.certificate), first.keyFile, /tls\.cert_file: \S+ is in the wrong order/],
+    [
+      file('damaged.pem', first.certificate.replace(/\n\w{10}/, '\nAAAAAAAAAA')),
+      first.keyFile,
+      /tls\.cert_file: \S+: certificate 1 of 1 in it is damaged/,
+    ],
+    [file('large.pem', 'x'.repeat(1_100_000)), first.keyFile, /tls\.cert_file: \S+ is larger than 1 MiB/],
+    ...(unreadable as [string, string, RegExp][]),
+  ]
+  const dataDir = makeDataDir()
+  await copyFreshDataDir(dataDir)
+  t.teardown(() => rmSync(path.dirname(dataDir), { recursive: true, force: true }))
+  const start = (env: Record<string, string>) =>
+    spawnSync(process.execPath, [binary, 'serve', '--data-dir', dataDir, '--listen', '127.0.0.1:0'], {
+      env: cleanEnv({ PIPECTL_METRICS_LISTEN: 'off', ...env }),
+      encoding: 'utf8',
+    })
+  for (const [cert, key, line] of cases) {
+    const { status, stderr } = start({ PIPECTL_TLS_CERT_FILE: cert, PIPECTL_TLS_KEY_FILE: key })
+    t.equal(status, 78, stderr)
+    const lines = stderr.split('\n').filter((one) => one.includes('tls.'))
+    t.equal(lines.length, 1, stderr)
+    t.match(lines[0], line)
+    t.notMatch(stderr, first.key.split('\n')[1]!)
+  }
+  t.match(start({ PIPECTL_TLS_DATA_CERT_FILE: first.certFile, PIPECTL_TLS_DATA_KEY_FILE: first.keyFile }), {
+    status: 78,
+    stderr: /tls\.data_cert_file: needs data_listen/,
+  })
+  t.match(start({ ...pairOf(first), PIPECTL_INGEST_WORKERS: '3' }), {
+    status: 78,
+    stderr: /ingest\.workers: must be 1 or auto/,
+  })
+})
+
+t.test(
+  'an expired certificate does not keep the daemon from delivering: it starts, and says so',
+  async (t) => {
+    const expired = authority.issue({ days: -1 })
+    const { daemon } = await serve(t, pairOf(expired))
+    t.match(
+      daemon.log.find(({ msg }) => msg === 'tls.certificate_expired'),
+      { level: 'error', reason: /^tls\.cert_file: \S+ expired on \S+; clients will refuse it$/ },
+    )
+    await t.rejects(call('GET', `${daemon.url}/v1/health`), { code: 'CERT_HAS_EXPIRED' })
+    const { stdout } = spawnSync(process.execPath, [binary, 'doctor', '--data-dir', daemon.dataDir], {
+      env: cleanEnv(pairOf(expired)),
+      encoding: 'utf8',
+    })
+    t.match(stdout, /certificate of listen.*expired on/)
+  },
+)
+
+t.test(
+  'what clients do instead of shaking hands ends with their connection, and nobody waits for it',
+  async (t) => {
+    const { daemon } = await serve(t, pairOf(first))
+    const before = openSockets(daemon.pid)
+    const tcp = (first = '') => {
+      const socket = net.connect(portOf(daemon.url), '127.0.0.1')
+      socket.on('connect', () => socket.write(first)).resume()
+      return socket
+    }
+    const hello = Buffer.from('1603010200010001fc0303', 'hex').toString('latin1')
+    const plain = tcp('GET /v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n')
+    const garbage = tcp('\0'.repeat(100_000))
+    const silent = Array.from({ length: 1_000 }, () => tcp())
+    const half = Array.from({ length: 50 }, () => tcp(hello))
+    const handshaken = Array.from({ length: 20 }, () => connectTls(daemon.url))
+    const ends = [plain, garbage, ...silent, ...half, ...handshaken].map(closed)
+    await Promise.all(ends.slice(0, 2))
+    await until('they are all connected', () => openSockets(daemon.pid) > before + 1_000)
+    t.equal((await call('GET', `${daemon.url}/v1/health`)).status, 200, 'others are served meanwhile')
+    await Promise.all(ends)
+    await until('nothing is left of them', () => openSockets(daemon.pid) <= before + 2)
+    t.equal((await call('GET', `${daemon.url}/v1/health`)).status, 200)
+    t.same(
+      daemon.log.filter(({ level }) => level === 'error' || level === 'fatal'),
+      [],
+    )
+  },
+)
+
+t.test('a client of TLS 1.2 cannot have the handshake done again', async (t) => {
+  const { daemon } = await serve(t, pairOf(first))
+  const socket = connectTls(daemon.url, { maxVersion: 'TLSv1.2' })
+  await new Promise((resolve) => socket.once('secureConnect', resolve))
+  const outcome = await new Promise<string>((resolve) => {
+    socket.once('error', (error) => resolve(error.message))
+    socket.once('close', () => resolve('closed'))
+    socket.renegotiate({ rejectUnauthorized: false }, (error) => resolve(error?.message ?? 'done'))
+  })
+  t.not(outcome, 'done')
+  socket.destroy()
+  t.equal((await call('GET', `${daemon.url}/v1/health`)).status, 200)
+})
+
+t.test('a client that sends a body too slowly is cut off over TLS too', async (t) => {
+  const served = await serve(t, pairOf(first))
+  const pipeId = await pipeOf(served)
+  const slow = connectTls(served.daemon.url)
+  slow.write(
+    `POST /v1/ingest/${pipeId} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${served.key}\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n[`,
+  )
+  slow.resume()
+  await closed(slow)
+  t.pass()
+})
+
+t.test('the limit of connections per address counts handshakes too', async (t) => {
+  const { daemon } = await serve(t, {
+    ...pairOf(first),
+    PIPECTL_HTTP_ENGINE: 'node',
+    PIPECTL_HTTP_MAX_CONNECTIONS_PER_ADDRESS: '5',
+  })
+  const silent = Array.from({ length: 5 }, () =>
+    net.connect(portOf(daemon.url), '127.0.0.1').on('error', () => {}),
+  )
+  await Promise.all(silent.map((socket) => new Promise((resolve) => socket.once('connect', resolve))))
+  await t.rejects(call('GET', `${daemon.url}/v1/health`))
+  for (const socket of silent) socket.destroy()
+  await until(
+    'there is room again',
+    async () => (await call('GET', `${daemon.url}/v1/health`)).status === 200,
+  )
+})
+
+t.test('the command line trusts a CA of its own by NODE_EXTRA_CA_CERTS', async (t) => {
+  const { daemon, key } = await serve(t, pairOf(first))
+  const list = (env: Record<string, string>) =>
+    spawnSync(process.execPath, [binary, 'pipes', 'list', '--server', daemon.url], {
+      env: cleanEnv({ PIPECTL_URL: daemon.url, PIPECTL_API_KEY: key, ...env }),
+      encoding: 'utf8',
+    })
+  t.match(list({ NODE_EXTRA_CA_CERTS: authority.caFile }), { status: 0 })
+  t.match(list({}), {
+    status: 7,
+    stderr: /of an authority that is not trusted here; name that in NODE_EXTRA_CA_CERTS/,
+  })
+})
