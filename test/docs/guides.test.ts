@@ -77,6 +77,16 @@ t.test('output: stdout and stderr as a terminal shows them, wholly', async (t) =
   t.match(await output('one 2', '…'), /^docs\/x\.md:4: /)
 })
 
+t.test(
+  'a line that is written over, as progress is, is its last text; no other control characters are left',
+  async (t) => {
+    const block = ['```sh', "printf '10 %%\\r20 %%\\r\\033[Kdone\\n\\a\\b\\000end\\n'", '```']
+    t.equal(await walked(...block, '```output', 'done', 'end', '```'), null)
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what must not be there
+    t.notMatch(await walked(...block, '```output', 'none', '```'), /[\x00-\x09\x0b-\x1f]/)
+  },
+)
+
 t.test('what may take a moment is looked at again', async (t) => {
   const block = ['```sh', 'echo a >> n', '```', '```sh eventually', 'echo x >> n; wc -l < n', '```']
   t.equal(await walked(...block, '```output', '4', '```'), null)

@@ -56,8 +56,9 @@ export async function walk(name: string): Promise<void> {
     for (const step of guide.steps) {
       const problem = await guide.take(step)
       if (problem !== null) {
+        t.fail(problem.split('\n')[0]!)
         t.comment(problem)
-        return t.fail(problem.split('\n')[0]!)
+        return
       }
       run++
     }
@@ -303,7 +304,15 @@ function readIfThere(file: string): string | null {
   }
 }
 
+/** As a person sees it at the end: a line that was written over (progress) is its last text. Other control characters would upset TAP. */
 function withoutTerminalCodes(text: string): string {
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is removed
-  return text.replaceAll('\r\n', '\n').replaceAll(/\x1b\[[0-9;?]*[A-Za-z]/g, '')
+  const lines = text.replaceAll('\r\n', '\n').split('\n')
+  return (
+    lines
+      .map((line) => line.slice(line.lastIndexOf('\r') + 1))
+      .join('\n')
+      // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is removed
+      .replaceAll(/\u001b\[[0-9;?]*[A-Za-z]/g, '')
+      .replaceAll(/[^\n\t\P{Cc}]/gu, '')
+  )
 }
