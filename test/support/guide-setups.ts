@@ -60,7 +60,7 @@ export const setups: Record<string, (directory: string) => Promise<Started>> = {
     const env = {
       BUCKET: 'events',
       S3_ENDPOINT: endpoint,
-      PIPECTL_DESTINATION_ACCESS_KEY: 'S3RVER',
+      ACCESS_KEY: 'S3RVER',
       PIPECTL_DESTINATION_SECRET_KEY: 'S3RVER',
     }
     return { env, stop }
