@@ -2,6 +2,9 @@
  * What a guide takes as given, by the name in its info string (`sh setup=NAME`): real servers, started for the guide alone.
  * `env` holds what a setup block may export; the guide shows values of its own.
  */
+import { execFileSync } from 'node:child_process'
+import { mkdirSync } from 'node:fs'
+import path from 'node:path'
 import { startDaemon } from './daemon.ts'
 import { startHttpSink } from './http-sink.ts'
 import { startMariadb } from './mariadb.ts'
@@ -20,6 +23,14 @@ export const setups: Record<string, (directory: string) => Promise<Started>> = {
     const daemon = await startDaemon()
     const env = { PIPECTL_URL: daemon.url, PIPECTL_API_KEY: daemon.apiKey, PIPECTL_DATA_DIR: daemon.dataDir }
     return { env, stop: () => daemon.close() }
+  },
+  /** A data directory as an earlier version has left it. */
+  'earlier-data-dir': async (directory) => {
+    const archive = new URL('./fixtures/format-18.tar.gz', import.meta.url).pathname
+    const place = path.join(directory, 'earlier')
+    mkdirSync(place)
+    execFileSync('tar', ['-xzf', archive, '-C', place])
+    return { env: { PIPECTL_DATA_DIR: path.join(place, 'data') }, stop: async () => {} }
   },
   /** PostgreSQL, an empty database. */
   postgresql: async () => {
