@@ -7,7 +7,7 @@ const [page, readme] = ['docs/comparison.md', 'README.md'].map((name) =>
   readFileSync(new URL(name, root), 'utf8'),
 ) as [string, string]
 const [, speed = ''] = /\n## Speed\n([\s\S]*?)\n## /.exec(readme) ?? []
-const figuresOf = (text: string) => text.match(/\d{1,3}(?:,\d{3})+|\d+ MB/g) ?? []
+const figuresOf = (text: string): string[] => text.match(/\d{1,3}(?:,\d{3})+|\d+ MB/g) ?? []
 
 t.test('every figure of its table is in the tables of the README', async (t) => {
   const [, table = ''] = /^Measured, [\s\S]*?\n\n([\s\S]*?)\n\n/m.exec(page) ?? []
