@@ -22,13 +22,14 @@ const permissive = [
 ]
 const rule = `\n\n${'-'.repeat(80)}\n\n`
 
-/** `files` are names below the root, of which those in node_modules count. */
-export function thirdPartyLicenses(files) {
+/** `files` are names below `from`, of which those in node_modules count. */
+export function thirdPartyLicenses(files, from = root) {
   const packagesOf = new Map()
   for (const folder of packageFolders(files)) {
-    const manifest = JSON.parse(readFileSync(path.join(root, folder, 'package.json'), 'utf8'))
+    const place = path.join(from, folder)
+    const manifest = JSON.parse(readFileSync(path.join(place, 'package.json'), 'utf8'))
     const license = licenseOf(manifest)
-    const text = textsOf(folder, manifest.name, license).join('\n\n').trim()
+    const text = textsOf(place, manifest.name, license).join('\n\n').trim()
     if (!packagesOf.has(text)) packagesOf.set(text, new Set())
     packagesOf.get(text).add(`${manifest.name} ${manifest.version} (${license})`)
   }
@@ -54,10 +55,10 @@ function licenseOf({ name, license, licenses = [] }) {
 
 /** From its own file, the end of its README.md, or vendor/licenses where the package has neither. */
 function textsOf(folder, name, license) {
-  const own = readdirSync(path.join(root, folder))
+  const own = readdirSync(folder)
     .filter((file) => /^(licen[cs]e|copying|notice)/i.test(file))
     .sort()
-    .map((file) => readFileSync(path.join(root, folder, file), 'utf8').trim())
+    .map((file) => readFileSync(path.join(folder, file), 'utf8').trim())
   if (own.length > 0) return own
   // It is one text for all; packages of AWS leave it out now and then.
   if (license === 'Apache-2.0') return [readFileSync(path.join(root, 'LICENSE'), 'utf8').trim()]
@@ -67,7 +68,7 @@ function textsOf(folder, name, license) {
 }
 
 function readmeSection(folder) {
-  const readme = readIfThere(path.join(root, folder, 'README.md')) ?? ''
+  const readme = readIfThere(path.join(folder, 'README.md')) ?? ''
   const section = /^#+ *licen[cs]e\s*?$([\s\S]*)/im.exec(readme)?.[1]
   return section?.includes('Permission is hereby granted') ? section.trim() : undefined
 }
