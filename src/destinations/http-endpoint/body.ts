@@ -2,9 +2,9 @@
 import { createHmac } from 'node:crypto'
 import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'
-import { v5 } from 'uuid'
-import { records, toJsonArray, toNdjson } from '../../buffer/record-text.ts'
+import { toJsonArray, toNdjson } from '../../buffer/record-text.ts'
 import type { Batch, HttpEndpointSpec } from '../driver.ts'
+import { singleRecords } from '../one-by-one.ts'
 
 export type BodyFormat = HttpEndpointSpec['config']['body_format']
 
@@ -33,28 +33,10 @@ export function batchBody(
   }
 }
 
-/**
- * One request per record, in order, without those that are stored already. The id is the record's own: a batch that
- * failed half-way goes on with another range, and so under another identity. Of a replay it is the replay's: the endpoint may
- * have seen, and refused, the record under its own.
- */
-export function* recordBodies(batch: Batch, destinationId: string): Generator<RequestBody> {
-  let place = 0
-  const namespace = batch.isReplay ? batch.identity : destinationId
-  for (const { body, msgId, seq, firstIndex = 0 } of batch.messages) {
-    let index = firstIndex
-    for (const record of records(body)) {
-      if (place >= batch.recordOffset)
-        yield {
-          webhookId: v5(`${msgId}:${index}`, namespace),
-          body: record,
-          firstSeq: seq,
-          only: { seq, recordIndex: index },
-        }
-      place += 1
-      index += 1
-    }
-  }
+/** One request per record: see `singleRecords`. */
+export function* recordBodies(batch: Batch, destinationId: string): Generator<RequestBody, void> {
+  for (const { id, body, seq, recordIndex } of singleRecords(batch, destinationId))
+    yield { webhookId: id, body, firstSeq: seq, only: { seq, recordIndex } }
 }
 
 export function contentType(format: BodyFormat): string {

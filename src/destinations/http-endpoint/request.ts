@@ -10,6 +10,7 @@ import { DeliveryError, type DriverSettings, type HttpEndpointSpec } from '../dr
 import { ellipsis } from '../error-text.ts'
 import { protocolError, ReadLimit } from '../guarded-socket.ts'
 import { networkError } from '../network-error.ts'
+import { aborted } from '../one-by-one.ts'
 import { untilStopped } from '../until-stopped.ts'
 import { egressConnector } from './egress-connector.ts'
 import type { EndpointResponse } from './errors.ts'
@@ -77,10 +78,6 @@ export function openEndpoint(spec: HttpEndpointSpec, settings: DriverSettings): 
       }
     },
   }
-}
-
-export function aborted(): DeliveryError {
-  return new DeliveryError('transient', 'aborted', 'The attempt was stopped before it was done.')
 }
 
 /** The endpoint may have stored the request all the same. */

@@ -1,0 +1,150 @@
+/**
+ * Sends a batch one record at a time, for destinations that take records alone.
+ *
+ *   record 1 ─┐  up to `concurrency` under way; the first failure starts no more of them
+ *   record 2 ─┼▶ destination   stored = the records from the start without a gap: the next attempt goes on after them,
+ *   record 3 ─┘                and repeats those stored behind the gap
+ *
+ * A record that is sent again has the same id again. Where the lane sets records aside, one that is refused counts as
+ * stored once it is kept, and the others go on.
+ */
+import { v5 } from 'uuid'
+import { records } from '../buffer/record-text.ts'
+import { type AttemptProgress, type Batch, DeliveryError, type RejectedRecord } from './driver.ts'
+import { type SetAside, setAsideAll } from './set-aside.ts'
+
+export interface SingleRecord {
+  /** UUID version 5: the same whenever this record is sent, so that the receiver can detect a repetition. */
+  id: string
+  body: Buffer
+  /** Of its message. */
+  seq: number
+  /** Its place in that message. */
+  recordIndex: number
+}
+
+/**
+ * In order, without those that are stored already. The id is the record's own: a batch that failed half-way goes on with
+ * another range, and so under another identity. Of a replay it is the replay's: the receiver may have seen, and refused,
+ * the record under its own.
+ */
+export function* singleRecords(batch: Batch, destinationId: string): Generator<SingleRecord, void> {
+  let place = 0
+  const namespace = batch.isReplay ? batch.identity : destinationId
+  for (const { body, msgId, seq, firstIndex = 0 } of batch.messages) {
+    let index = firstIndex
+    for (const record of records(body)) {
+      if (place >= batch.recordOffset)
+        yield { id: v5(`${msgId}:${index}`, namespace), body: record, seq, recordIndex: index }
+      place += 1
+      index += 1
+    }
+  }
+}
+
+export interface Sending<One> {
+  batch: Batch
+  /** Those of the batch that are not stored yet. */
+  records: Iterator<One, void>
+  concurrency: number
+  /** Resolves once the record is stored. What it does before its first await is done in the order of the records. */
+  send(record: One): Promise<void>
+}
+
+/** Rejects with the error of the first record that is not stored, and with how many before it are. */
+export async function sendOneByOne<One>(
+  { batch, records, concurrency, send }: Sending<One>,
+  signal: AbortSignal,
+  progress: AttemptProgress | undefined,
+): Promise<void> {
+  /** Places of records that are stored behind one that is not yet. */
+  const ahead = new Set<number>()
+  const failures: { place: number; error: unknown }[] = []
+  let stored = batch.recordOffset
+  let begun = batch.recordOffset
+  let next = batch.recordOffset
+  const isOver = () => failures.length > 0 || refused.hasFailed || signal.aborted
+  const isDone = (place: number) => {
+    ahead.add(place)
+    while (ahead.delete(stored)) stored += 1
+    progress?.stored(stored)
+  }
+  const refused = new RefusedRecords(progress?.setAside, isDone)
+
+  const worker = async () => {
+    while (begun < batch.recordCount && !isOver()) {
+      begun += 1
+      if (begun > batch.recordOffset + 1) await progress?.beforeRequest()
+      if (isOver()) return
+      // Place and record are taken together: who passes the gate first sends the earlier record.
+      const place = next++
+      const { value: record } = records.next()
+      if (record === undefined) return
+      try {
+        await send(record)
+        isDone(place)
+      } catch (error) {
+        if (!refused.takes(place, error)) failures.push({ place, error })
+      }
+    }
+  }
+  await Promise.all(Array.from({ length: concurrency }, worker))
+  await refused.kept().catch((error: unknown) => failures.push({ place: stored, error }))
+  const [first] = failures.sort((one, other) => one.place - other.place)
+  if (first?.error instanceof DeliveryError) throw first.error.with({ storedRecords: stored })
+  if (first !== undefined) throw first.error
+  if (signal.aborted && stored < batch.recordCount) throw aborted().with({ storedRecords: stored })
+}
+
+export function aborted(): DeliveryError {
+  return new DeliveryError('transient', 'aborted', 'The attempt was stopped before it was done.')
+}
+
+/**
+ * Records that are set aside while others are sent: those that were refused during one call go together in the next. Each
+ * counts as stored once it is kept, not before: until then it would be sent again.
+ */
+class RefusedRecords {
+  readonly #setAside: SetAside | undefined
+  readonly #onKept: (place: number) => void
+  #waiting: { place: number; rejected: RejectedRecord }[] = []
+  #keeping: Promise<void> | null = null
+  /** Some could not be kept. */
+  hasFailed = false
+
+  constructor(setAside: SetAside | undefined, onKept: (place: number) => void) {
+    this.#setAside = setAside
+    this.#onKept = onKept
+  }
+
+  /** True: the error is of this record alone, which is set aside. */
+  takes(place: number, error: unknown): boolean {
+    const rejected = error instanceof DeliveryError ? error.rejected : undefined
+    if (this.#setAside === undefined || rejected === undefined) return false
+    this.#waiting.push({ place, rejected })
+    this.#keeping ??= this.#keep(this.#setAside)
+    // Whoever waits for all of them is told.
+    this.#keeping.catch(() => {
+      this.hasFailed = true
+    })
+    return true
+  }
+
+  /** Rejects when some could not be kept. */
+  async kept(): Promise<void> {
+    await this.#keeping
+  }
+
+  async #keep(setAside: SetAside): Promise<void> {
+    while (this.#waiting.length > 0) {
+      const taken = this.#waiting
+      this.#waiting = []
+      await setAsideAll(
+        setAside,
+        taken.map(({ rejected }) => rejected),
+      )
+      for (const { place } of taken) this.#onKept(place)
+    }
+    this.#keeping = null
+  }
+}
