@@ -13,7 +13,7 @@ const DestinationName = Type.String({
   maxLength: 100,
   pattern: destinationNamePattern,
   description:
-    'Unique in its pipe: PIPE/NAME names the destination wherever people do. Without one, and for null, it is the kind (`database`, `object-store`, `http-endpoint`, `pull`), with -2, -3 … where that is taken.',
+    'Unique in its pipe: PIPE/NAME names the destination wherever people do. Without one, and for null, it is the kind (`database`, `object-store`, `http-endpoint`, `nats`, `pull`), with -2, -3 … where that is taken.',
 })
 
 export const DestinationFlush = Type.Object(
@@ -41,7 +41,7 @@ export const DestinationConcurrency = Type.Integer({
   minimum: 1,
   maximum: mostConcurrency,
   description:
-    'HTTP endpoints: requests of one batch that are sent at the same time. More than 1 keeps order only between batches.',
+    'HTTP endpoints and NATS: requests (messages) of one batch that are under way at the same time. More than 1 keeps order only between batches.',
 })
 export const defaultConcurrency = 1
 
@@ -72,7 +72,7 @@ export const givenOnPermanentError = {
   on_permanent_error: Type.Optional(nullable(OnPermanentError)),
 } as const
 
-/** For HTTP endpoints alone. */
+/** For HTTP endpoints and NATS alone. */
 export const givenConcurrency = { concurrency: Type.Optional(nullable(DestinationConcurrency)) } as const
 
 /** Null: the default. Left out: it stays as it is. */

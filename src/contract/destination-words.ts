@@ -62,6 +62,17 @@ export const destinationWords = {
     defaultFlush: sendAtOnce,
     target: ({ url }) => String(url),
   },
+  destination_nats: {
+    kind: 'nats',
+    secrets: { password: 'text', token: 'text', nkey_seed: 'text', credentials: 'text', tls_key: 'text' },
+    emptyIsUnset: ['password', 'token', 'nkey_seed', 'credentials', 'tls_key'],
+    numbers: ['timeout_ms'],
+    booleans: ['tls_verify'],
+    hasColumns: false,
+    hasConcurrency: true,
+    defaultFlush: sendAtOnce,
+    target: ({ url, subject }) => `${url} ${subject}`,
+  },
   destination_pull: {
     kind: 'pull',
     secrets: {},

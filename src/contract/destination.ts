@@ -5,6 +5,7 @@ import { type DestinationType, destinationTypes, redacted } from './destination-
 import { DatabaseConfig, resolveDatabaseConfig } from './destinations/database.ts'
 import { closed, nullable, text } from './destinations/fields.ts'
 import { HttpEndpointConfig, resolveHttpEndpointConfig } from './destinations/http-endpoint.ts'
+import { NatsConfig, resolveNatsConfig } from './destinations/nats.ts'
 import { ObjectStoreConfig, resolveObjectStoreConfig } from './destinations/object-store.ts'
 import { PullConfig, resolvePullConfig } from './destinations/pull.ts'
 
@@ -16,6 +17,7 @@ const configs = {
   destination_database: { schema: DatabaseConfig, resolve: resolveDatabaseConfig },
   destination_object_store: { schema: ObjectStoreConfig, resolve: resolveObjectStoreConfig },
   destination_http_endpoint: { schema: HttpEndpointConfig, resolve: resolveHttpEndpointConfig },
+  destination_nats: { schema: NatsConfig, resolve: resolveNatsConfig },
   destination_pull: { schema: PullConfig, resolve: resolvePullConfig },
 } as const satisfies Record<DestinationType, { schema: Type.TSchema; resolve(config: never): object }>
 
@@ -154,7 +156,7 @@ export const TlsPin = Type.Object(
 )
 export type TlsPin = Static<typeof TlsPin>
 
-/** As responses show it: secrets redacted, `columns` and `tls_pin` on database destinations alone, `concurrency` on HTTP endpoints. */
+/** As responses show it: secrets redacted, `columns` and `tls_pin` on database destinations alone, `concurrency` on HTTP endpoints and NATS. */
 export const Destination = Type.Object({
   destination_id: Type.String({ format: 'uuid' }),
   pipe_id: Type.String({ format: 'uuid' }),

@@ -55,6 +55,8 @@ function serverOf(type: DestinationType, config: Config): string | null {
       return typeof config.endpoint === 'string' ? originOf(config.endpoint) : null
     case 'destination_http_endpoint':
       return originOf(String(config.url))
+    case 'destination_nats':
+      return String(config.url).toLowerCase()
     case 'destination_pull':
       return null
   }

@@ -53,7 +53,9 @@ function neededMs(spec: LaneSpec, batch: Batch): number {
 
 /** With one request per record each waits for its turn in the destination's rate. */
 function rateWaitMs(spec: LaneSpec, batch: Batch): number {
-  const isOneByOne = spec.type === 'destination_http_endpoint' && spec.config.body_format === 'json_object'
+  const isOneByOne =
+    spec.type === 'destination_nats' ||
+    (spec.type === 'destination_http_endpoint' && spec.config.body_format === 'json_object')
   return spec.rate === null || !isOneByOne ? 0 : (batch.recordCount * 1000) / spec.rate.requestsPerSecond
 }
 

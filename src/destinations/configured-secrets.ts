@@ -13,6 +13,7 @@ export function configuredSecrets(spec: DestinationSpec): string[] {
   // Shown in responses of the management API, but nobody's business in an error.
   if (spec.type === 'destination_object_store') values.push(spec.config.access_key ?? '')
   if (spec.type === 'destination_http_endpoint') values.push(...httpSecrets(spec.config))
+  if (spec.type === 'destination_nats') values.push(...natsSecrets(spec.config))
   return values.filter((value) => value !== '')
 }
 
@@ -25,6 +26,16 @@ function httpSecrets(
   const signing = config.signing_secret?.split(' ').flatMap((one) => [one, one.replace(/^whsec_/, '')]) ?? []
   const basic = basicAuthorization(config.url)?.split(' ') ?? []
   return [token, ...signing, ...basic, ...Object.values(config.headers)]
+}
+
+/** Of a credentials file and a key each line too: a server may echo the JWT alone. */
+function natsSecrets({
+  credentials,
+  tls_key,
+  headers,
+}: Extract<DestinationSpec, { type: 'destination_nats' }>['config']): string[] {
+  const lines = [credentials, tls_key].flatMap((text) => text?.split(/\s+/) ?? [])
+  return [...lines.filter((line) => /^[\w+/=.-]{32,}$/.test(line)), ...Object.values(headers)]
 }
 
 /** The Authorization value of a URL with user information. */

@@ -3,6 +3,7 @@ import { type DestinationType, resolveConfig } from '../contract/destination.ts'
 import type { DestinationDescriptor, EgressPolicy } from './driver.ts'
 import { checkTargetHost, checkTargetUrl } from './egress.ts'
 import { httpEndpoint } from './http-endpoint/descriptor.ts'
+import { nats } from './nats/descriptor.ts'
 import { objectStore } from './object-store/descriptor.ts'
 import { pull } from './pull/descriptor.ts'
 import { database } from './sql/descriptor.ts'
@@ -11,6 +12,7 @@ const descriptors: Record<DestinationType, DestinationDescriptor> = {
   destination_database: database,
   destination_object_store: objectStore,
   destination_http_endpoint: httpEndpoint,
+  destination_nats: nats,
   destination_pull: pull,
 }
 
@@ -24,9 +26,10 @@ export function targetFault(
   config: Readonly<Record<string, unknown>>,
   policy: EgressPolicy,
 ): [key: string, message: string] | null {
-  const target = descriptorOf(type).target(resolveConfig(type, config).config)
-  if (target === null) return null
-  const fault =
-    'host' in target ? checkTargetHost(target.host, policy, 'database') : checkTargetUrl(target.url, policy)
-  return fault === null ? null : [target.key, fault.message]
+  for (const target of descriptorOf(type).targets(resolveConfig(type, config).config)) {
+    const fault =
+      'host' in target ? checkTargetHost(target.host, policy, 'database') : checkTargetUrl(target.url, policy)
+    if (fault !== null) return [target.key, fault.message]
+  }
+  return null
 }

@@ -84,7 +84,7 @@ export type DestinationSpec = ResolvedConfig & {
   readonly columns: readonly ColumnMapping[]
   /** The pipe's timestamp key (`pipe_ingest_ts_field`): the source of a `record_ts` column without source_field. */
   readonly timestampField: string
-  /** HTTP endpoints with one request per record: how many may be under way at once; 1 where not given. */
+  /** HTTP endpoints with one request per record, and NATS: how many may be under way at once; 1 where not given. */
   readonly concurrency?: number
   /** For checks of a stored database destination: the key that is pinned of its server (see `PinServerKey`). */
   readonly pinnedKey?: string | null
@@ -96,6 +96,7 @@ export type DestinationSpec = ResolvedConfig & {
 export type DatabaseSpec = Extract<DestinationSpec, { type: 'destination_database' }>
 export type ObjectStoreSpec = Extract<DestinationSpec, { type: 'destination_object_store' }>
 export type HttpEndpointSpec = Extract<DestinationSpec, { type: 'destination_http_endpoint' }>
+export type NatsSpec = Extract<DestinationSpec, { type: 'destination_nats' }>
 export type PullSpec = Extract<DestinationSpec, { type: 'destination_pull' }>
 
 /** Settings that drivers share; from `config.ts`. */
@@ -195,8 +196,8 @@ export interface DestinationDescriptor<Spec extends DestinationSpec = Destinatio
   readonly type: Spec['type']
   /** Everything wrong with a config whose shape is right: its key and a sentence that goes after the key's name. */
   rules(config: Spec['config']): [key: string, message: string][]
-  /** What would be dialled, and the key that names it; null: nothing that the policy has a say in. */
-  target(config: Spec['config']): ConfigTarget | null
+  /** What may be dialled, and the key that names it; none: nothing that the policy has a say in. */
+  targets(config: Spec['config']): readonly ConfigTarget[]
   /** Longest time one attempt may take: the driver's own deadlines. */
   attemptLimitMs(spec: Spec, batch: Batch): number
   load(spec: Spec): Promise<DriverModule<Spec>>

@@ -1,6 +1,6 @@
 /** Whether a stored destination would be denied, without dialling it: its spelling, then what its name resolves to. */
 import { descriptorOf, targetFault } from './descriptors.ts'
-import type { DestinationSpec, EgressPolicy } from './driver.ts'
+import type { ConfigTarget, DestinationSpec, EgressPolicy } from './driver.ts'
 import { isAddressAllowed, normaliseHost, parseLiteral } from './egress-addresses.ts'
 import { lookUp } from './resolver.ts'
 
@@ -10,9 +10,13 @@ export async function isTargetDenied(
   policy: EgressPolicy,
   stop: AbortSignal,
 ): Promise<boolean> {
-  const target = descriptorOf(type).target(config)
-  if (target === null) return false
   if (targetFault(type, { ...config }, policy) !== null) return true
+  const targets = descriptorOf(type).targets(config)
+  const denied = await Promise.all(targets.map((target) => isDenied(target, policy, stop)))
+  return denied.includes(true)
+}
+
+async function isDenied(target: ConfigTarget, policy: EgressPolicy, stop: AbortSignal): Promise<boolean> {
   const host = normaliseHost('host' in target ? target.host : new URL(target.url).hostname)
   if (parseLiteral(host) !== null) return false
   const use = 'host' in target ? 'database' : 'url'

@@ -307,7 +307,7 @@ function rejectFieldsOfOtherTypes(
   if (!wordsOf(type).hasColumns && Object.hasOwn(body, 'columns'))
     errors.columns = 'Only a destination_database has columns.'
   if (!wordsOf(type).hasConcurrency && Object.hasOwn(body, 'concurrency'))
-    errors.concurrency = 'Only a destination_http_endpoint has concurrency.'
+    errors.concurrency = 'Only a destination_http_endpoint and a destination_nats have concurrency.'
   if (type === 'destination_pull' && body.on_permanent_error === 'park')
     errors.on_permanent_error = 'A destination_pull refuses nothing: its on_permanent_error is block.'
 }

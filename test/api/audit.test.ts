@@ -116,63 +116,91 @@ t.test('what was refused, and what changes nothing, leaves none', async (t) => {
   t.equal((await entries()).length, before + 1, 'control')
 })
 
-/** Every place of every type that holds a secret, each with the mark in it. */
-const configs: Record<DestinationType, Record<string, unknown>> = {
-  destination_database: { host: '127.0.0.1', database: 'd', username: 'u', password: secretMark, table: 't' },
-  destination_object_store: {
-    bucket: 'b',
-    endpoint: 'http://127.0.0.1:9',
-    access_key: 'AKIA',
-    secret_key: secretMark,
-    session_token: secretMark,
-  },
-  destination_http_endpoint: {
-    url: `http://127.0.0.1:9/hook?token=${secretMark}`,
-    auth_header: `Bearer ${secretMark}`,
-    secret_headers: { 'x-token': secretMark },
-    signing_secret: `whsec_${Buffer.from(`${secretMark}-and-as-long-as-it-has-to-be`).toString('base64')}`,
-  },
-  destination_pull: {},
+/** Every place of every type that holds a secret, each with the mark in it, if it takes that. */
+const configs: Record<DestinationType, Record<string, unknown>[]> = {
+  destination_database: [
+    { host: '127.0.0.1', database: 'd', username: 'u', password: secretMark, table: 't' },
+  ],
+  destination_object_store: [
+    {
+      bucket: 'b',
+      endpoint: 'http://127.0.0.1:9',
+      access_key: 'AKIA',
+      secret_key: secretMark,
+      session_token: secretMark,
+    },
+  ],
+  destination_http_endpoint: [
+    {
+      url: `http://127.0.0.1:9/hook?token=${secretMark}`,
+      auth_header: `Bearer ${secretMark}`,
+      secret_headers: { 'x-token': secretMark },
+      signing_secret: signingSecret(`${secretMark}-and-as-long-as-it-has-to-be`),
+    },
+  ],
+  // One way to sign in each.
+  destination_nats: [
+    { username: 'u', password: secretMark },
+    { token: secretMark },
+    { nkey_seed: `SU${'A'.repeat(56)}` },
+    { credentials: credentials(secretMark) },
+    { tls_cert: pem('CERTIFICATE', 'AA'), tls_key: pem('PRIVATE KEY', secretMark) },
+  ].map((secrets) => ({ url: 'tls://127.0.0.1:9', subject: 'events', ...secrets })),
+  destination_pull: [{}],
+}
+
+/** Another value of the same form. */
+const others: Record<string, unknown> = {
+  secret_headers: { 'x-token': `${secretMark}-2` },
+  signing_secret: signingSecret(`${secretMark}-another-one-of-the-same-length`),
+  nkey_seed: `SU${'B'.repeat(56)}`,
+  credentials: credentials(`${secretMark}-2`),
+  tls_key: pem('PRIVATE KEY', `${secretMark}2`),
+}
+
+function signingSecret(text: string): string {
+  return `whsec_${Buffer.from(text).toString('base64')}`
+}
+
+function pem(name: string, text: string): string {
+  return `-----BEGIN ${name}-----\n${text}\n-----END ${name}-----\n`
+}
+
+function credentials(text: string): string {
+  const seed = `SU${'A'.repeat(56)}`
+  return `-----BEGIN NATS USER JWT-----\na.b.${text}\n------END NATS USER JWT------\n-----BEGIN USER NKEY SEED-----\n${seed}\n------END USER NKEY SEED------\n`
 }
 
 t.test('no secret of any kind of destination is in it; that one was changed is', async (t) => {
   const pipe = await created(api, '/v1/pipes', { pipe_name: 'secretive' }, 'pipe_id')
   for (const type of destinationTypes) {
-    const config = configs[type]
     const secrets = Object.keys(wordsOf(type).secrets)
+    const tried = new Set(configs[type].flatMap((config) => Object.keys(config)))
     t.strictSame(
-      secrets.filter((key) => !Object.hasOwn(config, key)),
+      secrets.filter((key) => !tried.has(key)),
       [],
       `${type}: each is tried`,
     )
     const path = `/v1/pipes/${pipe}/destinations`
-    const id = await created(
-      api,
-      path,
-      { destination_type: type, destination_config: config },
-      'destination_id',
-    )
-    for (const key of secrets) {
-      const value = config[key]
-      const next =
-        typeof value === 'object'
-          ? { 'x-token': `${secretMark}-2` }
-          : key === 'signing_secret'
-            ? `whsec_${Buffer.from(`${secretMark}-another-one-of-the-same-length`).toString('base64')}`
-            : `${String(value)}-2`
-      const answer = await api('PATCH', `${path}/${id}`, { destination_config: { [key]: next } })
-      assert.equal(answer.status, 200, answer.text)
-      const [entry] = await entries(`&resource_id=${id}&operation=updateDestination`)
-      t.match(JSON.stringify(entry?.after?.secrets_changed), key, `${type}.${key}`)
+    for (const config of configs[type]) {
+      const body = { destination_type: type, destination_config: config }
+      const id = await created(api, path, body, 'destination_id')
+      for (const key of secrets.filter((one) => Object.hasOwn(config, one))) {
+        const next = others[key] ?? `${String(config[key])}-2`
+        const answer = await api('PATCH', `${path}/${id}`, { destination_config: { [key]: next } })
+        assert.equal(answer.status, 200, answer.text)
+        const [entry] = await entries(`&resource_id=${id}&operation=updateDestination`)
+        t.match(JSON.stringify(entry?.after?.secrets_changed), key, `${type}.${key}`)
+      }
+      await api('DELETE', `${path}/${id}`)
     }
-    await api('DELETE', `${path}/${id}`)
   }
   const all = await daemon.api('GET', '/v1/audit?limit=500')
   t.notMatch(all.text, secretMark)
   t.notMatch(all.text, Buffer.from(secretMark).toString('base64').slice(0, 7))
   t.notMatch(all.text, password)
   t.notMatch(all.text, /ppl1_[0-9A-Za-z]{20}/)
-  t.notMatch(all.text, /scrypt/)
+  t.notMatch(all.text, /scrypt|SU[AB]{56}/)
   t.match(all.text, /\[redacted\]/, 'control: they are shown as set')
 })
 

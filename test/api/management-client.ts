@@ -79,6 +79,15 @@ export const httpDestination = {
     signing_secret: `whsec_${Buffer.alloc(32, 7).toString('base64')}`,
   },
 }
+export const natsDestination = {
+  destination_type: 'destination_nats',
+  destination_config: {
+    url: 'nats://127.0.0.1:9',
+    subject: 'events.{pipe_name}',
+    username: 'loader',
+    password: secretMark,
+  },
+}
 export const pullDestination = { destination_type: 'destination_pull', destination_config: {} }
 
 export const fullLimits = {

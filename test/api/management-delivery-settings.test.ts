@@ -9,6 +9,7 @@ import {
   databaseDestination,
   errorsIn,
   httpDestination,
+  natsDestination,
   objectStoreDestination,
   pullDestination,
 } from './management-client.ts'
@@ -24,6 +25,7 @@ const byType = {
   destination_database: databaseDestination,
   destination_object_store: objectStoreDestination,
   destination_http_endpoint: httpDestination,
+  destination_nats: natsDestination,
   destination_pull: pullDestination,
 }
 const flush = { max_records: 10, max_bytes: 1_000_000, max_seconds: 0 }
@@ -38,14 +40,17 @@ t.test('every type takes a name, flush and rate; without them it has its kind fo
   }
 })
 
-t.test('concurrency is of HTTP endpoints alone: 1 unless it is set', async (t) => {
+t.test('concurrency is of HTTP endpoints and NATS alone: 1 unless it is set', async (t) => {
+  t.equal((await shown(await attach({ ...natsDestination, concurrency: 8 }))).concurrency, 8)
   t.equal((await shown(await attach(httpDestination))).concurrency, 1)
   const id = await attach({ ...httpDestination, concurrency: 32 })
   t.equal((await shown(id)).concurrency, 32)
   const patched = await api('PATCH', `${base}/${id}`, { concurrency: null })
   t.equal(Object(patched.body.destination).concurrency, 1)
   const others = [databaseDestination, objectStoreDestination, pullDestination]
-  const expected = { concurrency: 'Only a destination_http_endpoint has concurrency.' }
+  const expected = {
+    concurrency: 'Only a destination_http_endpoint and a destination_nats have concurrency.',
+  }
   for (const other of others) {
     t.notOk('concurrency' in (await shown(await attach(other))))
     t.same(errorsIn(await api('POST', base, { ...other, concurrency: 2 })), expected)

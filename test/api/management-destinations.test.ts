@@ -46,6 +46,10 @@ const minimal = {
     destination_type: 'destination_http_endpoint',
     destination_config: { url: 'https://example.test/hook' },
   },
+  destination_nats: {
+    destination_type: 'destination_nats',
+    destination_config: { url: 'nats://nats.example.test:4222', subject: 'events' },
+  },
   destination_pull: pullDestination,
 }
 
@@ -64,7 +68,7 @@ t.test('a new destination is active, with the defaults and a lane, of every type
   t.match(await attach({ destination_type: 'destination_pull' }), /-/, 'a pull destination needs no config')
 })
 
-t.test('destination_type: required and one of the four', async (t) => {
+t.test('destination_type: required and one of those there are', async (t) => {
   t.same(await refused({ destination_config: {} }), { destination_type: 'is required' })
   for (const destination_type of ['database', '', null, 5, 'destination_kafka'])
     t.same(Object.keys(await refused({ destination_type, destination_config: {} })), ['destination_type'])
@@ -89,6 +93,10 @@ t.test('required config keys are named one by one', async (t) => {
   t.same(await refused(withoutConfigKey(minimal.destination_http_endpoint, 'url')), {
     'destination_config.url': 'is required',
   })
+  for (const key of ['url', 'subject'])
+    t.same(await refused(withoutConfigKey(minimal.destination_nats, key)), {
+      [`destination_config.${key}`]: 'is required',
+    })
 })
 
 t.test('destination_max_retry_seconds: whole, at least 1', async (t) => {
@@ -177,6 +185,29 @@ const wrongConfigs: [type: keyof typeof minimal, key: string, values: unknown[]]
     'headers',
     ['x', [], 5, Object.fromEntries(Array.from({ length: 21 }, (_, n) => [`x-${n}`, '']))],
   ],
+  [
+    'destination_nats',
+    'url',
+    ['', 5, 'nats.test', 'http://a', 'nats://', 'nats://u:p@a', 'nats://a/b', 'nats://a:0', 'nats://a:65536'],
+  ],
+  [
+    'destination_nats',
+    'url',
+    ['nats://a,', 'nats://a,tls://b', 'nats://a b', Array(9).fill('nats://a').join()],
+  ],
+  [
+    'destination_nats',
+    'subject',
+    ['', 5, 'a b', 'a.*', '>', '.a', 'a..b', 'a.', '{pipe}', 'a{', 'é', 'x'.repeat(201)],
+  ],
+  ['destination_nats', 'subject', ['$JS.API.STREAM.DELETE.EVENTS', '$SYS.x', '_INBOX.x']],
+  ['destination_nats', 'stream', ['', 5, 'a.b', 'a b', 'a>']],
+  ['destination_nats', 'nkey_seed', [5, 'SU', `SA${'A'.repeat(56)}`, '[redacted]']],
+  ['destination_nats', 'credentials', [5, 'no', '[redacted]']],
+  ['destination_nats', 'tls_ca', ['', 5, 'no PEM']],
+  ['destination_nats', 'tls_verify', ['yes', 1, false]],
+  ['destination_nats', 'timeout_ms', [999, 60_001, 1500.5, '1500']],
+  ['destination_nats', 'headers', ['x', [], 5]],
   ['destination_pull', 'ack_mode', ['manual', 5]],
   ['destination_pull', 'lease_seconds', [4, 601, 10.5, '30']],
 ]

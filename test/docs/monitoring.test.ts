@@ -97,6 +97,7 @@ t.test('metrics.md lists what a daemon with lanes of all kinds exposes, and noth
     ['destination_database', { dialect: 'postgresql', ...database }],
     ['destination_database', { dialect: 'mysql', ...database }],
     ['destination_object_store', { bucket: 'bucket', endpoint: 'http://127.0.0.1:9' }],
+    ['destination_nats', { url: 'nats://127.0.0.1:9', subject: 'events' }],
   ]
   for (const [destination_type, destination_config] of kinds)
     await daemon.createDestination(pipeId, { destination_type, destination_config })

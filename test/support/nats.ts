@@ -12,7 +12,7 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { jetstreamManager } from '@nats-io/jetstream'
-import { connect, type NatsConnection } from '@nats-io/transport-node'
+import { type ConnectionOptions, connect, type NatsConnection } from '@nats-io/transport-node'
 import { freePort } from './free-port.ts'
 import { startProxy, type TcpProxy } from './tcp-proxy.ts'
 import { selfSignedCertificate } from './tls.ts'
@@ -25,6 +25,12 @@ export interface NatsOptions {
   auth?: { user: string; password: string }
   /** Only TLS connections: with a certificate for 127.0.0.1 that `caFile` verifies. */
   tls?: boolean
+  /** With `tls`: only clients that show a certificate, which is the servers' own (`keyFile`). */
+  asksForCertificates?: boolean
+  /** How the tests' own connections sign in, where it is neither of the above. */
+  signIn?: Pick<ConnectionOptions, 'authenticator' | 'token' | 'user' | 'pass'>
+  /** More lines of the servers' configuration. */
+  more?: readonly string[]
   /** The servers of a cluster reach each other through proxies, so that `isolate` can cut one off. */
   proxyRoutes?: boolean
 }
@@ -59,8 +65,9 @@ export interface TestNats {
   proxyUrl: string
   user: string | null
   password: string | null
-  /** The certificate of the servers, PEM; null without TLS. */
+  /** The certificate of the servers and its key, PEM; null without TLS. */
   caFile: string | null
+  keyFile: string | null
   /** A connection of the test's own, to any server that runs. The caller closes it. */
   connect(): Promise<NatsConnection>
   /** The server that leads the stream now; null while nobody does. */
@@ -144,7 +151,8 @@ export async function startNats(options: NatsOptions = {}): Promise<TestNats> {
     return await connect({
       servers: servers.flatMap(({ server }) => (server.isRunning() ? [server.url] : [])),
       ...(auth === undefined ? {} : { user: auth.user, pass: auth.password }),
-      ...(caFile === null ? {} : { tls: { caFile } }),
+      ...(caFile === null ? {} : { tls: { caFile, certFile: caFile, keyFile: keyFileOf(caFile) } }),
+      ...options.signIn,
       timeout: 5_000,
       reconnect: false,
     })
@@ -189,6 +197,7 @@ export async function startNats(options: NatsOptions = {}): Promise<TestNats> {
     user: auth?.user ?? null,
     password: auth?.password ?? null,
     caFile,
+    keyFile: caFile === null ? null : keyFileOf(caFile),
     connect: connectAny,
     async leaderOf(stream) {
       const connection = await connectAny()
@@ -244,7 +253,7 @@ function touches({ from, to }: Route, name: string): boolean {
 }
 
 function configuration(plan: ServerPlan, routes: Route[], directory: string, options: NatsOptions): string {
-  const { maxPayload, auth, tls = false } = options
+  const { maxPayload, auth, tls = false, asksForCertificates = false, more = [] } = options
   const text = JSON.stringify
   const lines = [
     `server_name: ${plan.name}`,
@@ -258,8 +267,9 @@ function configuration(plan: ServerPlan, routes: Route[], directory: string, opt
     lines.push(`authorization { user: ${text(auth.user)}, password: ${text(auth.password)} }`)
   if (tls)
     lines.push(
-      `tls { cert_file: ${text(path.join(directory, 'cert.pem'))}, key_file: ${text(path.join(directory, 'key.pem'))} }`,
+      `tls { cert_file: ${text(path.join(directory, 'cert.pem'))}, key_file: ${text(path.join(directory, 'key.pem'))}${asksForCertificates ? `, ca_file: ${text(path.join(directory, 'cert.pem'))}, verify: true` : ''} }`,
     )
+  lines.push(...more)
   if (routes.length > 0) {
     const urls = routes.map(({ port }) => text(`nats-route://127.0.0.1:${port}`)).join(', ')
     // Nobody listens where it is advertised: servers keep to the routes that are written here, which may be proxies.
@@ -268,6 +278,10 @@ function configuration(plan: ServerPlan, routes: Route[], directory: string, opt
     )
   }
   return `${lines.join('\n')}\n`
+}
+
+function keyFileOf(caFile: string): string {
+  return path.join(path.dirname(caFile), 'key.pem')
 }
 
 function writeCertificate(directory: string): string {

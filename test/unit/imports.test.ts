@@ -25,7 +25,7 @@ const allowed: Record<string, string[]> = {
   contract: [],
   nats: [],
   buffer: ['contract', 'nats'],
-  destinations: ['contract', 'buffer/buffer.ts', 'buffer/record-text.ts'],
+  destinations: ['contract', 'buffer/buffer.ts', 'buffer/record-text.ts', 'nats/sign-in.ts'],
   metadata: [
     'contract',
     'cluster/cluster-store.ts',

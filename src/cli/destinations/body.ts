@@ -62,7 +62,7 @@ export function addBodyOptions(command: Command): void {
   command
     .option(
       '--url <url>',
-      'the destination as a URL: postgres://user@host/db?table=events, mysql://…, https://…, s3://bucket',
+      'the destination as a URL: postgres://user@host/db?table=events, mysql://…, https://…, nats://host?subject=events, s3://bucket',
     )
     .option(
       '-f, --file <file>',
@@ -90,7 +90,7 @@ export function addBodyOptions(command: Command): void {
   addDeliveryOptions(command)
   command.addHelpText(
     'after',
-    `\n${columnHelp}\n\n${flushHelp()}\n\nConfig keys by type, for --set and -f (* needed):\n${configKeysHelp}\n\nSecrets come from PIPECTL_DESTINATION_PASSWORD, …_SECRET_KEY, …_SESSION_TOKEN, …_AUTH_HEADER,\n…_SIGNING_SECRET; with --secret …_SECRET_HEADERS_NAME and …_URL too; or they are asked for on a terminal.`,
+    `\n${columnHelp}\n\n${flushHelp()}\n\nConfig keys by type, for --set and -f (* needed):\n${configKeysHelp}\n\nSecrets come from PIPECTL_DESTINATION_PASSWORD, …_SECRET_KEY, …_SESSION_TOKEN, …_AUTH_HEADER,\n…_SIGNING_SECRET, …_TOKEN, …_NKEY_SEED, …_CREDENTIALS, …_TLS_KEY; with --secret …_SECRET_HEADERS_NAME and …_URL too; or they are asked for on a terminal.`,
   )
 }
 

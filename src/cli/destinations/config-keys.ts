@@ -31,6 +31,10 @@ export const configKeys: Record<DestinationType, readonly string[]> = {
     ],
     'signing_secret',
   ],
+  destination_nats: [
+    ...['url*', 'subject*', 'stream', 'username', 'password', 'token', 'nkey_seed', 'credentials'],
+    ...['tls_ca', 'tls_verify', 'tls_cert', 'tls_key', 'headers', 'timeout_ms'],
+  ],
   destination_pull: ['ack_mode', 'lease_seconds'],
 }
 

@@ -3,6 +3,7 @@
  *
  *   postgres://user@host:5432/database?table=schema.table     also postgresql, mysql, mariadb; &exactly_once=true
  *   https://example.com/hook?any=thing                        an HTTP endpoint, the URL as it is
+ *   nats://user@host:4222?subject=orders.new&stream=ORDERS    a subject of NATS JetStream; tls:// with TLS
  *   s3://bucket?region=eu-central-1&endpoint=https://…        an object store
  *
  * A secret inside the URL is rejected: command lines are seen by others and kept in histories.
@@ -21,6 +22,7 @@ const dialects: Record<string, string> = {
   'mysql:': 'mysql',
   'mariadb:': 'mariadb',
 }
+const natsParameters = ['subject', 'stream']
 const objectStoreParameters = ['region', 'endpoint', 'key_template', 'format', 'compression', 'access_key']
 
 /** Type and config, secrets left out. Throws Failure (usage); its text never repeats a password. */
@@ -41,9 +43,10 @@ export function parseDestinationUrl(text: string): NamedDestination {
   if (dialect !== undefined) return database(url, dialect)
   if (url.protocol === 'http:' || url.protocol === 'https:') return httpEndpoint(url, text)
   if (url.protocol === 's3:') return objectStore(url)
+  if (url.protocol === 'nats:' || url.protocol === 'tls:') return natsSubject(url)
   throw wrong(
     `${url.protocol}// is not a kind of destination`,
-    'use postgres://, mysql://, mariadb://, http://, https:// or s3://',
+    'use postgres://, mysql://, mariadb://, http://, https://, nats://, tls:// or s3://',
   )
 }
 
@@ -80,6 +83,19 @@ function httpEndpoint(url: URL, text: string): NamedDestination {
     throw wrong('it holds credentials', 'give the Authorization header in PIPECTL_DESTINATION_AUTH_HEADER')
   }
   return { destination_type: 'destination_http_endpoint', destination_config: { url: text } }
+}
+
+function natsSubject(url: URL): NamedDestination {
+  const subject = url.searchParams.get('subject')
+  if (url.host === '' || url.pathname.replace(/\/$/, '') !== '' || !subject) {
+    throw wrong('it names no host or no subject', `write it as ${url.protocol}//host:4222?subject=orders.new`)
+  }
+  rejectUnknown(url, natsParameters)
+  const config: Record<string, unknown> = { url: `${url.protocol}//${url.host}`, subject }
+  if (url.username !== '') config.username = decodeURIComponent(url.username)
+  const stream = url.searchParams.get('stream')
+  if (stream) config.stream = stream
+  return { destination_type: 'destination_nats', destination_config: config }
 }
 
 function objectStore(url: URL): NamedDestination {

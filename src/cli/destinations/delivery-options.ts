@@ -32,7 +32,10 @@ export function addDeliveryOptions(command: Command): void {
     .option('--flush-seconds <number>', 'seconds that close a batch')
     .option('--no-flush', "no batch limits of its own: the pipe's limits or the defaults hold")
     .option('--rate <number>', 'most requests (statements, objects) per second; `none` for no limit')
-    .option('--concurrency <number>', 'HTTP: requests of one batch at the same time (1 to 32; default 1)')
+    .option(
+      '--concurrency <number>',
+      'HTTP and NATS: requests of one batch at the same time (1 to 32; default 1)',
+    )
     .addOption(
       new Option(
         '--on-permanent-error <what>',

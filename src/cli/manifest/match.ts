@@ -159,6 +159,7 @@ function targetOf(type: string, config: Record<string, unknown>): string {
     ],
     destination_object_store: [config.endpoint ?? null, config.bucket, config.key_template ?? null],
     destination_http_endpoint: [config.url],
+    destination_nats: [config.url, config.subject],
     destination_pull: [],
   }
   return JSON.stringify([type, ...(keys[type] ?? [])])

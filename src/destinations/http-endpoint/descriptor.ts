@@ -20,7 +20,7 @@ export const httpEndpoint: DestinationDescriptor<HttpEndpointSpec> = {
     if (config.signing_secret !== null) add('signing_secret', signingSecretsFault(config.signing_secret))
     return faults
   },
-  target: ({ url }) => ({ key: 'url', url }),
+  targets: ({ url }) => [{ key: 'url', url }],
   // `timeout_ms` is a request's. With json_object each record has one.
   attemptLimitMs: ({ config }, batch) =>
     config.timeout_ms * (config.body_format === 'json_object' ? batch.recordCount - batch.recordOffset : 1),

@@ -32,7 +32,7 @@ export const objectStore: DestinationDescriptor<ObjectStoreSpec> = {
       faults.push(['kms_key_id', 'goes with sse "aws:kms" only'])
     return faults
   },
-  target: ({ endpoint }) => (endpoint === null ? null : { key: 'endpoint', url: endpoint }),
+  targets: ({ endpoint }) => (endpoint === null ? [] : [{ key: 'endpoint', url: endpoint }]),
   // Above the 110 s that a request may take.
   attemptLimitMs: () => 120_000,
   load: async () => (await import('./driver.ts')).objectStore,

@@ -4,7 +4,7 @@ import type { DestinationDescriptor, PullSpec } from '../driver.ts'
 export const pull: DestinationDescriptor<PullSpec> = {
   type: 'destination_pull',
   rules: () => [],
-  target: () => null,
+  targets: () => [],
   attemptLimitMs: () => 0,
   load: async () => (await import('./driver.ts')).pull,
 }

@@ -19,7 +19,7 @@ export const database: DestinationDescriptor<DatabaseSpec> = {
     }
     return faults
   },
-  target: ({ host }) => ({ key: 'host', host }),
+  targets: ({ host }) => [{ key: 'host', host }],
   // Drivers end a statement before this by themselves.
   attemptLimitMs: () => 60_000,
   load: async ({ config }) =>

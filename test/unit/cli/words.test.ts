@@ -106,6 +106,17 @@ t.test('a destination as a URL: the scheme says the type', async (t) => {
     bucket: 'bucket',
     region: 'eu-central-1',
   })
+  t.same(parseDestinationUrl('tls://me@[::1]:4223?subject=events.{pipe_name}&stream=EVENTS'), {
+    destination_type: 'destination_nats',
+    destination_config: {
+      url: 'tls://[::1]:4223',
+      subject: 'events.{pipe_name}',
+      username: 'me',
+      stream: 'EVENTS',
+    },
+  })
+  failsWith(t, () => parseDestinationUrl('nats://host'), /no subject/)
+  failsWith(t, () => parseDestinationUrl('nats://host?subject=a&token=b'), /unknown parameter "token"/)
   failsWith(t, () => parseDestinationUrl('ftp://x/y'), /not a kind of destination/)
   failsWith(t, () => parseDestinationUrl('postgres://u@h/db?sslmode=require'), /TLS is decided by the daemon/)
   failsWith(t, () => parseDestinationUrl('postgres://u@h'), /no database/)

@@ -1,8 +1,10 @@
 /** The driver port's promises, kept by each driver against a real server. */
 import { gunzipSync } from 'node:zlib'
+import { jetstreamManager } from '@nats-io/jetstream'
 import t from 'tap'
 import { startHttpSink } from '../../support/http-sink.ts'
 import { startMariadb } from '../../support/mariadb.ts'
+import { startNats } from '../../support/nats.ts'
 import { startPostgres } from '../../support/postgres.ts'
 import { startSigV4Receiver } from '../../support/s3.ts'
 import { conform } from './conformance.ts'
@@ -115,6 +117,41 @@ t.test('object store', async (t) => {
     // A store does not look into objects.
     poison: null,
     connections: () => store.connections(),
+  })
+})
+
+t.test('NATS JetStream', async (t) => {
+  const nats = await startNats({ auth: { user: 'loader', password: 'known' } })
+  t.teardown(() => nats.stop())
+  const [server] = nats.servers
+  const connection = await nats.connect()
+  t.teardown(() => connection.close())
+  const manager = await jetstreamManager(connection)
+  await conform(t, {
+    type: 'destination_nats',
+    config: { url: server?.proxyUrl, subject: 'events', username: 'loader', password: 'known' },
+    nobodyThere: { url: 'nats://127.0.0.1:1' },
+    stranger: { password: 'wrong' },
+    strangerClass: 'permanent',
+    // With the stream goes what it remembers of ids.
+    async clear() {
+      await manager.streams.delete('EVENTS').catch(() => false)
+      await manager.streams.add({ name: 'EVENTS', subjects: ['events'] })
+    },
+    async stored() {
+      const { state } = await manager.streams.info('EVENTS')
+      const all = Array.from({ length: state.messages }, (_, at) => state.first_seq + at)
+      const messages = await Promise.all(all.map((seq) => manager.streams.getMessage('EVENTS', { seq })))
+      return messages.map((message) => message?.json<{ n: number }>().n ?? -1)
+    },
+    isIdempotent: true,
+    async stall() {
+      server?.proxy.setMode({ kind: 'hold' })
+      return () => server?.proxy.setMode({ kind: 'pass' })
+    },
+    // Records before the one that is refused are stored.
+    poison: null,
+    connections: async () => server?.proxy.connections() ?? 0,
   })
 })
 

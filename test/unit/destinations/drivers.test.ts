@@ -5,6 +5,7 @@ import t from 'tap'
 import { descriptorOf } from '../../../src/destinations/descriptors.ts'
 import { httpEndpoint } from '../../../src/destinations/http-endpoint/driver.ts'
 import { mysql } from '../../../src/destinations/mysql/driver.ts'
+import { nats } from '../../../src/destinations/nats/driver.ts'
 import { objectStore } from '../../../src/destinations/object-store/driver.ts'
 import { postgresql } from '../../../src/destinations/postgresql/driver.ts'
 import { makeSpec } from '../../support/batches.ts'
@@ -26,6 +27,7 @@ t.test('destination_type, and for databases dialect or sql_dialect, choose the d
   }
   t.equal(await load('destination_object_store'), objectStore)
   t.equal(await load('destination_http_endpoint'), httpEndpoint)
+  t.equal(await load('destination_nats'), nats)
 })
 
 t.test('descriptors load no driver and no client library', async (t) => {

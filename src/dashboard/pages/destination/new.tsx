@@ -24,6 +24,7 @@ const kinds: readonly (readonly [DestinationType, string, string])[] = [
   ['destination_database', 'Database', 'Rows of a table in PostgreSQL, MySQL or MariaDB.'],
   ['destination_object_store', 'Object store', 'Files in a bucket of S3 or a compatible store.'],
   ['destination_http_endpoint', 'HTTP endpoint', 'Signed requests to an address of yours.'],
+  ['destination_nats', 'NATS JetStream', 'Messages of a stream, one for each record.'],
   ['destination_pull', 'Pull', 'Nothing is sent: consumers come for the messages.'],
 ]
 

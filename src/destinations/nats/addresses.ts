@@ -1,0 +1,86 @@
+/** Texts of a NATS destination's config: its servers, the subject, credentials, certificates. Pure. */
+import type { NatsSpec } from '../driver.ts'
+
+export interface NatsAddress {
+  host: string
+  port: number
+  isTls: boolean
+  /** As it was written. */
+  url: string
+}
+
+const defaultPort = 4222
+const mostAddresses = 8
+
+/** Throws a RangeError whose message goes after the name of the key. */
+export function parseAddresses(urls: string): NatsAddress[] {
+  const addresses = urls.split(',').map((url) => parseAddress(url.trim()))
+  if (addresses.length > mostAddresses) throw new RangeError(`must name at most ${mostAddresses} servers`)
+  if (new Set(addresses.map(({ isTls }) => isTls)).size > 1)
+    throw new RangeError('must begin with nats:// everywhere, or with tls:// everywhere')
+  return addresses
+}
+
+function parseAddress(url: string): NatsAddress {
+  const found = /^(nats|tls):\/\/(\[[0-9a-f:.]+\]|[^\s:/?#@[\]\\]+)(?::(\d{1,5}))?\/?$/i.exec(url)
+  if (found === null) {
+    const hasUser = /^[a-z]+:\/\/[^/]*@/i.test(url)
+    throw new RangeError(
+      hasUser
+        ? 'must not hold a user name or password: set username and password'
+        : 'must be nats://host:4222 or tls://host:4222, servers of one cluster with commas between them',
+    )
+  }
+  const [, scheme = '', host = '', port] = found
+  const number = port === undefined ? defaultPort : Number(port)
+  if (number < 1 || number > 65_535) throw new RangeError('must have a port from 1 to 65535')
+  return { host: host.replace(/^\[|\]$/g, ''), port: number, isTls: scheme.toLowerCase() === 'tls', url }
+}
+
+const subjectTokens = ['pipe_name', 'pipe_id', 'destination_id'] as const
+
+/** Null: it can be published to. Else a sentence after the key's name. */
+export function subjectFault(template: string): string | null {
+  const unknown = [...template.matchAll(/\{([^{}]*)\}/g)].find(([, name]) => !isSubjectToken(name ?? ''))
+  if (unknown !== undefined)
+    return `has the unknown ${unknown[0]}: use ${subjectTokens.map((one) => `{${one}}`).join(', ')}`
+  const plain = template.replace(/\{[^{}]*\}/g, 'x')
+  if (/[^\x21-\x7e]|[{}*>]/.test(plain)) return 'must be visible ASCII without spaces, *, > and single braces'
+  if (plain.split('.').includes('')) return 'must not have an empty part between its dots'
+  // `$JS.API.…` and `$SYS.…` are commands to the servers, `_INBOX.…` answers to clients.
+  return /^[$_]/.test(plain) ? 'must not begin with $ or _: those subjects belong to the servers' : null
+}
+
+function isSubjectToken(name: string): name is (typeof subjectTokens)[number] {
+  return subjectTokens.some((one) => one === name)
+}
+
+export function subjectOf({ config, pipeName, pipeId, destinationId }: NatsSpec): string {
+  const values = { pipe_name: pipeName, pipe_id: pipeId, destination_id: destinationId }
+  return config.subject.replace(/\{([^{}]*)\}/g, (whole, name) =>
+    isSubjectToken(name) ? values[name] : whole,
+  )
+}
+
+/** The parts of a credentials file, whatever became of its line breaks; null: it is none. */
+export function parseCredentials(text: string): { jwt: string; seed: string } | null {
+  const jwt = /-----BEGIN NATS USER JWT-----\s*([\w-]+\.[\w-]+\.[\w-]+)\s*-+END NATS USER JWT-+/.exec(text)
+  const seed = /-----BEGIN USER NKEY SEED-----\s*(SU[A-Z2-7]{56})\s*-+END USER NKEY SEED-+/.exec(text)
+  return jwt?.[1] === undefined || seed?.[1] === undefined ? null : { jwt: jwt[1], seed: seed[1] }
+}
+
+export function isUserSeed(text: string): boolean {
+  return /^SU[A-Z2-7]{56}$/.test(text)
+}
+
+/** PEM with its line breaks where they belong, wherever a form or a prompt has lost them; null: no block in it. */
+export function normalPem(text: string): string | null {
+  const blocks = [...text.matchAll(/-----BEGIN ([A-Z0-9 ]+)-----([A-Za-z0-9+/=\s]+)-----END \1-----/g)]
+  if (blocks.length === 0) return null
+  return blocks
+    .map(([, name, body = '']) => {
+      const lines = body.replace(/\s+/g, '').match(/.{1,64}/g) ?? []
+      return [`-----BEGIN ${name}-----`, ...lines, `-----END ${name}-----`, ''].join('\n')
+    })
+    .join('')
+}

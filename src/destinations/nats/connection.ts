@@ -1,0 +1,364 @@
+/**
+ * One connection to one nats-server. A client of its own, because that of NATS dials by itself, follows what a server says
+ * of other servers, and keeps whatever a server sends: none of that may be here.
+ *
+ *   dial ── INFO ── TLS where either side asks for it ── CONNECT, PING ── PONG ─▶ open: publications and their answers
+ *     └───────┴─────────────────┴───────── 10 s ────────────┴── -ERR, end, nonsense, silence ─▶ over: everything under
+ *                                                                                             way fails, it is made anew
+ *
+ * Answers come to `_INBOX.<random>.<number>`, which nobody else can guess.
+ */
+import { randomBytes } from 'node:crypto'
+import type net from 'node:net'
+import tls from 'node:tls'
+import { version } from '../../version.ts'
+import { DeliveryError, type DriverSettings, type NatsSpec } from '../driver.ts'
+import { dial } from '../egress.ts'
+import { guardSocket, protocolError, type ReadLimit } from '../guarded-socket.ts'
+import { networkError } from '../network-error.ts'
+import { aborted } from '../one-by-one.ts'
+import { type NatsAddress, normalPem, parseCredentials } from './addresses.ts'
+import { notAcknowledged, permanent, serverError } from './errors.ts'
+import { connectLimitMs } from './limits.ts'
+import { publishHead, type ServerInfo, ServerReader, type ServerSaid } from './wire.ts'
+
+type NatsConfig = NatsSpec['config']
+
+export interface Answer {
+  /** 503: nobody listens there. */
+  status: number | null
+  payload: Buffer
+}
+
+interface Waiting {
+  resolve(answer: Answer): void
+  reject(error: DeliveryError): void
+  timer: NodeJS.Timeout
+}
+
+const subject = 'The NATS server'
+/** Beyond this a PING is not answered: the server asks for what it does not read. */
+const mostUnsentBytes = 64 * 1024
+
+/** Rejects with a DeliveryError; nothing stays open then. */
+export async function connectNats(
+  address: NatsAddress,
+  config: NatsConfig,
+  settings: DriverSettings,
+  reads: ReadLimit,
+  signal: AbortSignal,
+): Promise<NatsLink> {
+  const deadline = AbortSignal.timeout(connectLimitMs)
+  const stop = AbortSignal.any([signal, deadline])
+  let socket: net.Socket | undefined
+  try {
+    const { host, port } = address
+    socket = await dial({ host, port }, settings.egress, { reads, signal: stop, timeoutMs: connectLimitMs })
+    return await openLink(socket, address, config, reads, stop)
+  } catch (error) {
+    socket?.destroy()
+    if (signal.aborted) throw aborted()
+    if (reads.error) throw reads.error
+    if (deadline.aborted)
+      throw new DeliveryError(
+        'transient',
+        'timeout',
+        `${subject} did not let pipectl in within ${connectLimitMs / 1000} s.`,
+      )
+    throw networkError(error, subject)
+  }
+}
+
+async function openLink(
+  raw: net.Socket,
+  address: NatsAddress,
+  config: NatsConfig,
+  reads: ReadLimit,
+  stop: AbortSignal,
+): Promise<NatsLink> {
+  const reader = new ServerReader()
+  const info = await infoOf(raw, reader, stop)
+  if (!info.takesHeaders)
+    throw permanent(
+      'no_headers',
+      'The NATS server takes no headers: it must be version 2.2 or later, with JetStream.',
+    )
+  if (address.isTls && !info.offersTls)
+    throw permanent('no_tls', 'The NATS server offers no TLS, and tls:// asks for it.')
+  const isTls = address.isTls || info.needsTls
+  // What came in clear after INFO would count as said under TLS.
+  if (isTls && !reader.isEmpty) throw protocolError('The server sent more before TLS than its greeting.')
+  const socket = isTls ? await secured(raw, address, config, reads, stop) : raw
+  const link = new NatsLink(socket, reader, info)
+  try {
+    await link.enter(await connectMessage(config, info, isTls), stop)
+    return link
+  } catch (error) {
+    link.close()
+    throw error
+  }
+}
+
+/** The first line. Nothing else may come before CONNECT. */
+function infoOf(socket: net.Socket, reader: ServerReader, stop: AbortSignal): Promise<ServerInfo> {
+  return untilSettled(socket, stop, (resolve) => (chunk) => {
+    for (const said of reader.read(chunk)) {
+      if (said.kind === 'error') throw serverError(said.text)
+      if (said.kind !== 'info')
+        throw protocolError('The server began with something else than the greeting of NATS.')
+      socket.pause()
+      // What follows in this chunk stays in the reader.
+      return resolve(said.info)
+    }
+  })
+}
+
+async function secured(
+  raw: net.Socket,
+  { host }: NatsAddress,
+  { tls_ca, tls_cert, tls_key, tls_verify }: NatsConfig,
+  reads: ReadLimit,
+  stop: AbortSignal,
+): Promise<tls.TLSSocket> {
+  const pem = (text: string | null) => (text === null ? {} : (normalPem(text) ?? {}))
+  const options: tls.ConnectionOptions = {
+    socket: raw,
+    host,
+    rejectUnauthorized: tls_verify,
+    ...(/^[\d.]+$|:/.test(host) ? {} : { servername: host }),
+    ...(tls_ca === null ? {} : { ca: String(pem(tls_ca)) }),
+    ...(tls_cert === null ? {} : { cert: String(pem(tls_cert)), key: String(pem(tls_key)) }),
+  }
+  const socket = guardSocket(connectTls(options), reads)
+  await new Promise<void>((resolve, reject) => {
+    const settle = (error?: unknown) => {
+      stop.removeEventListener('abort', onStop)
+      if (error === undefined) resolve()
+      else reject(error)
+    }
+    const onStop = () => settle(stop.reason)
+    stop.addEventListener('abort', onStop, { once: true })
+    socket.once('secureConnect', () => settle())
+    socket.once('error', settle)
+    socket.once('close', () => settle(closed()))
+    if (stop.aborted) onStop()
+  }).catch((error: unknown) => {
+    socket.destroy()
+    throw error
+  })
+  return socket
+}
+
+/** A certificate or key that OpenSSL cannot read is the config's fault. */
+function connectTls(options: tls.ConnectionOptions): tls.TLSSocket {
+  try {
+    return tls.connect(options)
+  } catch (cause) {
+    const message =
+      'tls_cert, tls_key or tls_ca cannot be used: they are no certificates, or the key is of another one.'
+    throw new DeliveryError('permanent', 'tls_config', message, { cause })
+  }
+}
+
+async function connectMessage(config: NatsConfig, { nonce }: ServerInfo, isTls: boolean): Promise<Buffer> {
+  const options = {
+    verbose: false,
+    pedantic: false,
+    tls_required: isTls,
+    name: 'pipectl',
+    lang: 'pipectl',
+    version: version(),
+    protocol: 1,
+    headers: true,
+    no_responders: true,
+    echo: true,
+    ...(await signIn(config, nonce)),
+  }
+  return Buffer.from(`CONNECT ${JSON.stringify(options)}\r\nPING\r\n`)
+}
+
+async function signIn(config: NatsConfig, nonce: string | undefined): Promise<object> {
+  const { username, password, token, nkey_seed, credentials } = config
+  if (username !== null) return { user: username, pass: password ?? '' }
+  if (token !== null) return { auth_token: token }
+  if (nkey_seed === null && credentials === null) return {}
+  const { signedByCredentials, signedBySeed } = await import('../../nats/sign-in.ts')
+  try {
+    if (nkey_seed !== null) return signedBySeed(nkey_seed, nonce)
+    const { jwt = '', seed = '' } = parseCredentials(credentials ?? '') ?? {}
+    return signedByCredentials(jwt, seed, nonce)
+  } catch (cause) {
+    const key = nkey_seed === null ? 'credentials' : 'nkey_seed'
+    throw new DeliveryError(
+      'permanent',
+      'bad_seed',
+      `The seed in ${key} is not valid: a character of it is wrong.`,
+      { cause },
+    )
+  }
+}
+
+/** Entered by `connectNats`. */
+export class NatsLink {
+  readonly info: ServerInfo
+  readonly #socket: net.Socket
+  readonly #reader: ServerReader
+  readonly #inbox = `_INBOX.${randomBytes(16).toString('hex')}`
+  readonly #waiting = new Map<string, Waiting>()
+  #lastNumber = 0
+  #error: DeliveryError | null = null
+  #isLeaving = false
+  #onPong: (() => void) | null = null
+  #onOver: ((error: DeliveryError) => void) | null = null
+
+  constructor(socket: net.Socket, reader: ServerReader, info: ServerInfo) {
+    this.#socket = socket
+    this.#reader = reader
+    this.info = info
+  }
+
+  /** False: it is over, or the server has said that it is about to end. */
+  get isUsable(): boolean {
+    return this.#error === null && !this.#isLeaving
+  }
+
+  /** Resolves once the server has let us in. */
+  enter(connectMessage: Buffer, stop: AbortSignal): Promise<void> {
+    const socket = this.#socket
+    socket.on('data', (chunk: Buffer) => this.#read(chunk))
+    socket.on('error', (error) => this.#fail(networkError(error, subject)))
+    socket.on('close', () => this.#fail(networkError(closed(), subject)))
+    return new Promise((resolve, reject) => {
+      const settle = (error?: unknown) => {
+        stop.removeEventListener('abort', onStop)
+        this.#onPong = null
+        this.#onOver = null
+        if (error === undefined) resolve()
+        else reject(error)
+      }
+      const onStop = () => settle(stop.reason)
+      stop.addEventListener('abort', onStop, { once: true })
+      this.#onPong = () => settle()
+      this.#onOver = settle
+      if (stop.aborted) return onStop()
+      // What came with the greeting, such as that there are too many connections.
+      this.#read(Buffer.alloc(0))
+      socket.write(connectMessage)
+      socket.write(`SUB ${this.#inbox}.* 1\r\n`)
+      socket.resume()
+    })
+  }
+
+  /** Publishes before it returns. Rejects with a DeliveryError; after a timeout the connection is over. */
+  request(
+    to: string,
+    headers: readonly (readonly [string, string])[],
+    payload: Buffer,
+    timeoutMs: number,
+  ): Promise<Answer> {
+    if (this.#error !== null) return Promise.reject(this.#error)
+    this.#lastNumber += 1
+    const number = String(this.#lastNumber)
+    const replyTo = `${this.#inbox}.${number}`
+    return new Promise((resolve, reject) => {
+      const timer = setTimeout(() => this.#fail(notAcknowledged(timeoutMs)), timeoutMs)
+      this.#waiting.set(number, { resolve, reject, timer })
+      this.#socket.cork()
+      this.#socket.write(publishHead({ subject: to, replyTo, headers, payload }))
+      this.#socket.write(payload)
+      this.#socket.write('\r\n')
+      this.#socket.uncork()
+    })
+  }
+
+  /** Everything under way fails with the error. */
+  close(error: DeliveryError = aborted()): void {
+    this.#fail(error)
+  }
+
+  #read(chunk: Buffer): void {
+    try {
+      let isAsked = false
+      for (const said of this.#reader.read(chunk)) {
+        if (said.kind === 'ping') isAsked = true
+        else this.#hear(said)
+        if (this.#error !== null) return
+      }
+      if (isAsked) this.#pong()
+    } catch (error) {
+      this.#fail(networkError(error, subject))
+    }
+  }
+
+  #hear(said: Exclude<ServerSaid, { kind: 'ping' }>): void {
+    if (said.kind === 'pong') this.#onPong?.()
+    else if (said.kind === 'info') this.#isLeaving ||= said.info.isLeaving
+    else if (said.kind === 'error') this.#fail(serverError(said.text))
+    else this.#answered(said)
+  }
+
+  #answered({ subject: to, status, payload }: Extract<ServerSaid, { kind: 'message' }>): void {
+    const number = to.startsWith(`${this.#inbox}.`) ? to.slice(this.#inbox.length + 1) : ''
+    const waiting = this.#waiting.get(number)
+    if (waiting === undefined) return
+    this.#waiting.delete(number)
+    clearTimeout(waiting.timer)
+    waiting.resolve({ status, payload })
+  }
+
+  /** One for all that were asked for at once; none to a server that does not read them. */
+  #pong(): void {
+    if (this.#socket.writableLength <= mostUnsentBytes) this.#socket.write('PONG\r\n')
+  }
+
+  #fail(error: DeliveryError): void {
+    if (this.#error !== null) return
+    this.#error = error
+    this.#socket.destroy()
+    this.#onOver?.(error)
+    for (const { reject, timer } of this.#waiting.values()) {
+      clearTimeout(timer)
+      reject(error)
+    }
+    this.#waiting.clear()
+  }
+}
+
+/** What is read goes to `reading(resolve)`, until it resolves, throws, or the socket or the attempt is over. */
+function untilSettled<T>(
+  socket: net.Socket,
+  stop: AbortSignal,
+  reading: (resolve: (value: T) => void) => (chunk: Buffer) => void,
+): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const settle = () => {
+      stop.removeEventListener('abort', onStop)
+      socket.off('data', onData).off('error', onError).off('close', onClose)
+    }
+    const fail = (error: unknown) => {
+      settle()
+      reject(error)
+    }
+    const onStop = () => fail(stop.reason)
+    const onError = (error: Error) => fail(error)
+    const onClose = () => fail(closed())
+    const read = reading((value) => {
+      settle()
+      resolve(value)
+    })
+    const onData = (chunk: Buffer) => {
+      try {
+        read(chunk)
+      } catch (error) {
+        fail(error)
+      }
+    }
+    stop.addEventListener('abort', onStop, { once: true })
+    socket.on('data', onData).on('error', onError).on('close', onClose)
+    if (stop.aborted) onStop()
+  })
+}
+
+function closed(): Error {
+  return Object.assign(new Error('the connection was closed'), { code: 'ECONNRESET' })
+}

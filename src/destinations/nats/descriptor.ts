@@ -1,0 +1,82 @@
+/** Subjects of NATS JetStream. */
+import type { DestinationDescriptor, NatsSpec } from '../driver.ts'
+import { hasControlCharacters } from '../url-rules.ts'
+import { isUserSeed, normalPem, parseAddresses, parseCredentials, subjectFault } from './addresses.ts'
+import { connectLimitMs } from './limits.ts'
+
+type NatsConfig = NatsSpec['config']
+
+export const nats: DestinationDescriptor<NatsSpec> = {
+  type: 'destination_nats',
+  rules: (config) => [
+    ...urlFaults(config),
+    ...onlyIf(subjectFault(config.subject), 'subject'),
+    ...signInFaults(config),
+    ...tlsFaults(config),
+    ...headerFaults(config.headers),
+  ],
+  targets: ({ url }) => url.split(',').map((one) => ({ key: 'url', url: one.trim() })),
+  // `timeout_ms` is a record's.
+  attemptLimitMs: ({ config }, batch) =>
+    config.url.split(',').length * connectLimitMs +
+    config.timeout_ms * (batch.recordCount - batch.recordOffset),
+  load: async () => (await import('./driver.ts')).nats,
+}
+
+type Fault = [key: string, message: string]
+
+function onlyIf(message: string | null, key: string): Fault[] {
+  return message === null ? [] : [[key, message]]
+}
+
+function urlFaults({ url }: NatsConfig): Fault[] {
+  try {
+    parseAddresses(url)
+    return []
+  } catch (error) {
+    if (error instanceof RangeError) return [['url', error.message]]
+    throw error
+  }
+}
+
+function signInFaults(config: NatsConfig): Fault[] {
+  const { username, password, token, nkey_seed, credentials } = config
+  const faults: Fault[] = []
+  const ways = Object.entries({ username, token, nkey_seed, credentials }).filter(
+    ([, value]) => value !== null,
+  )
+  const [first, second] = ways.map(([key]) => key)
+  if (first !== undefined && second !== undefined)
+    faults.push([second, `cannot be given beside ${first}: there is one way to sign in`])
+  if (username !== null && hasControlCharacters(username))
+    faults.push(['username', 'must not hold control characters'])
+  if (username !== null && password === null) faults.push(['password', 'is required with username'])
+  if (username === null && password !== null) faults.push(['username', 'is required with password'])
+  if (nkey_seed !== null && !isUserSeed(nkey_seed))
+    faults.push(['nkey_seed', "must be a user's seed: SU and 56 capital letters and digits"])
+  if (credentials !== null && parseCredentials(credentials) === null)
+    faults.push(['credentials', 'must be the content of a .creds file, with the JWT and the seed of a user'])
+  return faults
+}
+
+function tlsFaults(config: NatsConfig): Fault[] {
+  const { url, tls_ca, tls_cert, tls_key, tls_verify } = config
+  const faults: Fault[] = []
+  for (const [key, value] of Object.entries({ tls_ca, tls_cert, tls_key }))
+    if (value !== null && normalPem(value) === null) faults.push([key, 'must be PEM'])
+  if (tls_cert !== null && tls_key === null) faults.push(['tls_key', 'is required with tls_cert'])
+  if (tls_key !== null && tls_cert === null) faults.push(['tls_cert', 'is required with tls_key'])
+  const isClear = !/^\s*tls:/i.test(url)
+  const given = Object.entries({ tls_ca, tls_cert, tls_verify: tls_verify ? null : false })
+  for (const [key, value] of given)
+    if (isClear && value !== null) faults.push([key, 'goes with tls:// addresses only'])
+  return faults
+}
+
+function headerFaults(headers: NatsConfig['headers']): Fault[] {
+  return Object.entries(headers).flatMap(([name, value]): Fault[] => {
+    if (!/^[!#$%&'*+.^_`|~0-9a-z-]{1,100}$/i.test(name)) return [[`headers.${name}`, 'is not a header name']]
+    if (/^nats-/i.test(name)) return [[`headers.${name}`, 'belongs to the protocol and cannot be given']]
+    return hasControlCharacters(value) ? [[`headers.${name}`, 'must not hold control characters']] : []
+  })
+}

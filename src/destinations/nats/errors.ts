@@ -1,0 +1,81 @@
+/** What a nats-server and its JetStream say, as a DeliveryError. Pure. */
+import { DeliveryError, type DeliveryFault } from '../driver.ts'
+
+/** `-ERR`: the connection is over. */
+export function serverError(text: string): DeliveryError {
+  const lower = text.toLowerCase()
+  if (lower.startsWith('permissions violation'))
+    return permanent(
+      'permissions_violation',
+      `The NATS server refuses it: ${text}. Allow this user to publish to the subject and to subscribe to _INBOX.>.`,
+    )
+  if (
+    /^(authorization violation|user authentication (expired|revoked)|account authentication expired)/.test(
+      lower,
+    )
+  )
+    return permanent(
+      'authorization_violation',
+      `The NATS server refuses the log-in (${text}): check username and password, token, nkey_seed or credentials.`,
+    )
+  if (lower.startsWith('maximum payload'))
+    return new DeliveryError(
+      'transient',
+      'max_payload',
+      `The NATS server refuses a message (${text}): it takes smaller ones now than when it was connected to.`,
+    )
+  return new DeliveryError('transient', 'nats_error', `The NATS server ended the connection: ${text}`)
+}
+
+export interface ApiError {
+  code: number
+  err_code: number
+  description: string
+}
+
+/** An acknowledgement that is none. */
+export function publishError(
+  { code, err_code: number, description }: ApiError,
+  subject: string,
+): DeliveryError {
+  const said = `JetStream refuses the message (${description || `error ${number}`})`
+  const name = `jetstream_${number || code}`
+  if (number === codes.tooLarge)
+    return permanent(name, `${said}: the stream's max_msg_size is smaller than the record.`, 'records')
+  if (number === codes.otherStream)
+    return permanent(
+      name,
+      `${said}: the subject ${subject} is kept by another stream than the one that stream names.`,
+    )
+  if (number === codes.notEnabled || number === codes.notEnabledForAccount)
+    return permanent(name, `${said}: enable JetStream on the server, for this account too.`)
+  if (number === codes.sealed) return permanent(name, `${said}: the stream is sealed.`)
+  // A stream without room, a leader that is being elected: in time it takes the same message.
+  return new DeliveryError('transient', name, `${said}.`)
+}
+
+const codes = {
+  tooLarge: 10054,
+  otherStream: 10060,
+  sealed: 10109,
+  notEnabledForAccount: 10039,
+  notEnabled: 10076,
+}
+
+export function noStream(subject: string): DeliveryError {
+  const message = `No stream keeps the subject ${subject}: make one (\`nats stream add\`), or wait for the servers of its cluster.`
+  return new DeliveryError('transient', 'no_stream', message)
+}
+
+export function notAcknowledged(timeoutMs: number): DeliveryError {
+  const message = `The NATS server did not acknowledge a message within ${timeoutMs / 1000} s (timeout_ms).`
+  return new DeliveryError('transient', 'timeout', message, { timedOut: 'unknown' })
+}
+
+export function permanent(
+  code: string,
+  message: string,
+  fault: DeliveryFault = 'destination',
+): DeliveryError {
+  return new DeliveryError('permanent', code, message, { fault })
+}

@@ -1,0 +1,153 @@
+/**
+ * The client protocol of NATS, as far as publishing needs it: what a server sends, taken apart, and what is sent to it.
+ *
+ *   INFO {…}␍␊      MSG subject sid [reply] bytes␍␊ payload ␍␊      HMSG subject sid [reply] header-bytes bytes␍␊ … ␍␊
+ *   PING␍␊  PONG␍␊  +OK␍␊  -ERR 'text'␍␊
+ *
+ * The server may be a rogue: lines and payloads are bounded, and whatever else it sends is an error. What it says of other
+ * servers (`connect_urls`) is not even read.
+ */
+import { protocolError } from '../guarded-socket.ts'
+
+export interface ServerInfo {
+  /** Bytes of a message, its headers included. */
+  maxPayload: number
+  nonce: string | undefined
+  takesHeaders: boolean
+  offersTls: boolean
+  needsTls: boolean
+  /** It is about to end: new connections go to others. */
+  isLeaving: boolean
+}
+
+export type ServerSaid =
+  | { kind: 'info'; info: ServerInfo }
+  | { kind: 'ping' }
+  | { kind: 'pong' }
+  | { kind: 'error'; text: string }
+  /** `status`: of its headers, such as 503; null where it has none. */
+  | { kind: 'message'; subject: string; status: number | null; payload: Buffer }
+
+/** Of nats-server: 4 KiB, but for INFO, which lists the servers of a cluster. */
+const mostInfoBytes = 64 * 1024
+const mostLineBytes = 4 * 1024
+/** Acknowledgements have some hundred bytes; lists of streams that a test asks for, a little more. */
+const mostMessageBytes = 64 * 1024
+const lineEnd = Buffer.from('\r\n')
+
+/** Takes what is read, in pieces of any size. Throws a DeliveryError (`protocol_error`). */
+export class ServerReader {
+  #unread: Buffer = Buffer.alloc(0)
+  #message: { subject: string; headerBytes: number; bytes: number } | null = null
+
+  /** Nothing is left of what was read. */
+  get isEmpty(): boolean {
+    return this.#unread.length === 0 && this.#message === null
+  }
+
+  *read(chunk: Buffer): Generator<ServerSaid> {
+    this.#unread = this.#unread.length === 0 ? chunk : Buffer.concat([this.#unread, chunk])
+    for (;;) {
+      const said = this.#message === null ? this.#line() : this.#payload()
+      if (said === null) return
+      if (said !== 'nothing') yield said
+    }
+  }
+
+  /** Null: there is no whole line yet. */
+  #line(): ServerSaid | 'nothing' | null {
+    const end = this.#unread.indexOf(lineEnd)
+    const length = end === -1 ? this.#unread.length : end
+    const most = this.#unread[0] === 0x49 ? mostInfoBytes : mostLineBytes
+    if (length > most) throw notNats()
+    if (end === -1) return null
+    const line = this.#unread.toString('utf8', 0, end)
+    this.#unread = this.#unread.subarray(end + lineEnd.length)
+    return this.#said(line)
+  }
+
+  #said(line: string): ServerSaid | 'nothing' {
+    if (line === 'PING') return { kind: 'ping' }
+    if (line === 'PONG') return { kind: 'pong' }
+    if (line === '+OK') return 'nothing'
+    if (line.startsWith('INFO ')) return { kind: 'info', info: parseInfo(line.slice('INFO '.length)) }
+    if (line.startsWith('-ERR')) return { kind: 'error', text: line.slice(4).trim().replace(/^'|'$/g, '') }
+    this.#message = parseMessage(line)
+    return 'nothing'
+  }
+
+  #payload(): ServerSaid | null {
+    if (this.#message === null) return null
+    const { subject, headerBytes, bytes } = this.#message
+    if (this.#unread.length < bytes + lineEnd.length) return null
+    if (this.#unread.compare(lineEnd, 0, 2, bytes, bytes + 2) !== 0) throw notNats()
+    const head = this.#unread.toString('latin1', 0, headerBytes)
+    const [, status] = /^NATS\/1\.0[ \t]+(\d{3})/.exec(head) ?? []
+    // A copy: a view would keep all that was read with it.
+    const payload = Buffer.from(this.#unread.subarray(headerBytes, bytes))
+    this.#unread = this.#unread.subarray(bytes + lineEnd.length)
+    this.#message = null
+    return { kind: 'message', subject, status: status === undefined ? null : Number(status), payload }
+  }
+}
+
+export interface Publication {
+  subject: string
+  replyTo: string
+  /** Names and values without line breaks. */
+  headers: readonly (readonly [string, string])[]
+  payload: Buffer
+}
+
+/** What stands before the payload; `\r\n` follows it. */
+export function publishHead({ subject, replyTo, headers, payload }: Publication): Buffer {
+  if (headers.length === 0) return Buffer.from(`PUB ${subject} ${replyTo} ${payload.length}\r\n`)
+  const block = headerBlock(headers)
+  const sizes = `${block.length} ${block.length + payload.length}`
+  return Buffer.concat([Buffer.from(`HPUB ${subject} ${replyTo} ${sizes}\r\n`), block])
+}
+
+/** As `max_payload` counts it. */
+export function messageBytes({ headers, payload }: Pick<Publication, 'headers' | 'payload'>): number {
+  return (headers.length === 0 ? 0 : headerBlock(headers).length) + payload.length
+}
+
+function headerBlock(headers: Publication['headers']): Buffer {
+  const lines = headers.map(([name, value]) => `${name}: ${value}\r\n`)
+  return Buffer.from(`NATS/1.0\r\n${lines.join('')}\r\n`)
+}
+
+/** `MSG subject sid [reply] bytes`, `HMSG subject sid [reply] header-bytes bytes`. */
+function parseMessage(line: string): { subject: string; headerBytes: number; bytes: number } {
+  const [verb, subject = '', ...rest] = line.split(' ')
+  const sizes = verb === 'HMSG' ? rest.slice(-2) : ['0', ...rest.slice(-1)]
+  const isKnown = verb === 'MSG' || verb === 'HMSG'
+  if (!isKnown || subject === '' || rest.length - sizes.length > 2) throw notNats()
+  if (!sizes.every((size) => /^\d{1,9}$/.test(size))) throw notNats()
+  const [headerBytes = 0, bytes = 0] = sizes.map(Number)
+  if (headerBytes > bytes || bytes > mostMessageBytes) throw notNats()
+  return { subject, headerBytes, bytes }
+}
+
+function parseInfo(text: string): ServerInfo {
+  let info: Record<string, unknown>
+  try {
+    info = Object(JSON.parse(text))
+  } catch (error) {
+    throw notNats(error)
+  }
+  const { max_payload: maxPayload, nonce } = info
+  if (typeof maxPayload !== 'number' || !Number.isSafeInteger(maxPayload) || maxPayload < 1) throw notNats()
+  return {
+    maxPayload,
+    nonce: typeof nonce === 'string' ? nonce : undefined,
+    takesHeaders: info.headers === true,
+    offersTls: info.tls_required === true || info.tls_available === true,
+    needsTls: info.tls_required === true,
+    isLeaving: info.ldm === true,
+  }
+}
+
+function notNats(cause?: unknown) {
+  return protocolError('The server sent something that the protocol of NATS does not allow.', cause)
+}
