@@ -5,9 +5,11 @@
 import { execFileSync } from 'node:child_process'
 import { mkdirSync } from 'node:fs'
 import path from 'node:path'
+import { jetstreamManager } from '@nats-io/jetstream'
 import { startDaemon } from './daemon.ts'
 import { startHttpSink } from './http-sink.ts'
 import { startMariadb } from './mariadb.ts'
+import { startNats } from './nats.ts'
 import { startPostgres } from './postgres.ts'
 import { startS3 } from './s3.ts'
 
@@ -64,6 +66,23 @@ export const setups: Record<string, (directory: string) => Promise<Started>> = {
   'http-endpoint': async () => {
     const sink = await startHttpSink()
     return { env: { ENDPOINT_URL: sink.url }, stop: () => sink.stop() }
+  },
+  /** A nats-server with a user and the stream EVENTS of `events.>`. */
+  nats: async () => {
+    const nats = await startNats({ auth: { user: 'loader', password: 'a word of its own' } })
+    const connection = await nats.connect()
+    const manager = await jetstreamManager(connection)
+    await manager.streams.add({ name: 'EVENTS', subjects: ['events.>'] })
+    const stop = async () => {
+      await connection.close()
+      await nats.stop()
+    }
+    const env = {
+      /** For --url. */
+      NATS_ADDRESS: `nats://loader@127.0.0.1:${nats.servers[0]?.port}`,
+      PIPECTL_DESTINATION_PASSWORD: nats.password ?? '',
+    }
+    return { env, stop }
   },
   /** An S3 server with the bucket `events`. */
   'object-store': async () => {
