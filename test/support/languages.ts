@@ -7,6 +7,8 @@ import { promisify } from 'node:util'
 import { cleanEnv } from './daemon.ts'
 
 export const examplesDir = new URL('../../examples/', import.meta.url).pathname
+/** What Go compiles of its library is the same each time. */
+const goCache = new URL('../../node_modules/.cache/pipectl-go', import.meta.url).pathname
 const run = promisify(execFile)
 /** Only ends what hangs. */
 const compileMs = 300_000
@@ -28,7 +30,7 @@ export function openLanguages(): Compiled {
       await run('gcc', [...flags, '-o', program, source], { timeout: compileMs })
     } else {
       // Without a network: its standard library is all it has.
-      const env = cleanEnv({ GOCACHE: path.join(built, 'cache'), GOFLAGS: '-mod=mod', GOPROXY: 'off' })
+      const env = cleanEnv({ GOCACHE: goCache, GOFLAGS: '-mod=mod', GOPROXY: 'off' })
       await run('go', ['vet', source], { env, timeout: compileMs })
       await run('go', ['build', '-o', program, source], { env, timeout: compileMs })
     }
