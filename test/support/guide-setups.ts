@@ -23,7 +23,12 @@ export const setups: Record<string, (directory: string) => Promise<Started>> = {
   /** A daemon with a fresh data directory and one workspace. */
   daemon: async () => {
     const daemon = await startDaemon()
-    const env = { PIPECTL_URL: daemon.url, PIPECTL_API_KEY: daemon.apiKey, PIPECTL_DATA_DIR: daemon.dataDir }
+    const env = {
+      PIPECTL_URL: daemon.url,
+      PIPECTL_API_KEY: daemon.apiKey,
+      PIPECTL_DATA_DIR: daemon.dataDir,
+      METRICS_URL: daemon.metricsUrl,
+    }
     return { env, stop: () => daemon.close() }
   },
   /** A data directory as an earlier version has left it. */
