@@ -6,7 +6,8 @@ import { errorCatalogue } from '../../../src/contract/errors.ts'
 import { resourceLimits } from '../../../src/contract/resource-limits.ts'
 import { walk } from '../../support/guide-walker.ts'
 
-const page = readFileSync(new URL('../../../docs/ingest.md', import.meta.url), 'utf8')
+const root = new URL('../../../', import.meta.url)
+const page = readFileSync(new URL('docs/ingest.md', root), 'utf8')
 
 t.test('the table of errors has each error of ingest with its status, and no other', async (t) => {
   const rows = [...page.matchAll(/^\| (\d{3}) \| `(\w+)` \|/gm)].map(([, status, code]) => [
@@ -19,7 +20,7 @@ t.test('the table of errors has each error of ingest with its status, and no oth
 })
 
 t.test('the reasons for which the buffer takes nothing are those that there are', async (t) => {
-  const buffer = readFileSync(new URL('../../../src/buffer/buffer.ts', import.meta.url), 'utf8')
+  const buffer = readFileSync(new URL('src/buffer/buffer.ts', root), 'utf8')
   const [, union = ''] = /class BufferUnavailableError[\s\S]*?readonly reason:([\s\S]*?)constructor/.exec(
     buffer,
   )!
