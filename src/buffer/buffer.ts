@@ -72,6 +72,8 @@ export interface StoredMessage {
   body: Buffer
   /** Place in the message of the body's first record: more than 0 where only a part of a message is replayed. */
   firstIndex?: number
+  /** Of each record in the body, its place in the message, where some were left out (`recordPlace`). */
+  places?: readonly number[]
 }
 
 /** As a reader gets it, with the mark of the cursor just after it. */

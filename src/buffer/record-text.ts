@@ -37,6 +37,14 @@ export function recordTexts(body: Buffer): string[] {
   return body.length === 0 ? [] : body.toString('utf8').split('\n')
 }
 
+/** The place in its message of a body's record. */
+export function recordPlace(
+  { firstIndex = 0, places }: { firstIndex?: number; places?: readonly number[] },
+  at: number,
+): number {
+  return places?.[at] ?? firstIndex + at
+}
+
 /** At most so many records, from the place `from` on, and no more bytes together: but one in any case. */
 export interface RecordPage {
   from: number
@@ -56,6 +64,11 @@ export function recordTextsIn(body: Buffer, { from, limit, maxBytes }: RecordPag
     texts.push(record.toString('utf8'))
   }
   return texts
+}
+
+/** Of messages that have any records: one may have been left without. */
+export function filledBodies(messages: readonly { body: Buffer }[]): Buffer[] {
+  return messages.map(({ body }) => body).filter(({ length }) => length > 0)
 }
 
 /** The bodies' records as NDJSON, a newline between two, `before` and `after` around them. In one allocation. */

@@ -12,6 +12,7 @@ import {
 } from './destination.ts'
 import { wordsOf } from './destination-words.ts'
 import { closed } from './destinations/fields.ts'
+import { givenTransform } from './transform.ts'
 
 const maxRetrySeconds = (options: Type.TNumberOptions = {}) =>
   Type.Optional(Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER, ...options }))
@@ -28,6 +29,7 @@ const common = {
   start_from: startFrom,
   ...givenDeliverySettings,
   ...givenOnPermanentError,
+  ...givenTransform,
 }
 
 /** POST …/destinations, by type: `destination_type` decides the shape of the rest. */
@@ -90,6 +92,7 @@ export const DestinationUpdate = Type.Object(
     ...givenDeliverySettings,
     ...givenConcurrency,
     ...givenOnPermanentError,
+    ...givenTransform,
   },
   closed,
 )

@@ -8,6 +8,7 @@ import { HttpEndpointConfig, resolveHttpEndpointConfig } from './destinations/ht
 import { NatsConfig, resolveNatsConfig } from './destinations/nats.ts'
 import { ObjectStoreConfig, resolveObjectStoreConfig } from './destinations/object-store.ts'
 import { PullConfig, resolvePullConfig } from './destinations/pull.ts'
+import { ShownTransform } from './transform.ts'
 
 export type { DestinationType }
 export { destinationTypes, redacted }
@@ -117,6 +118,12 @@ export const LaneStatus = Type.Object({
   ),
   last_delivered_ts: nullable(timestamp),
   delivered_records: Type.Integer({ minimum: 0 }),
+  filtered_records: Type.Optional(
+    Type.Integer({
+      minimum: 0,
+      description: "Left out by the destination's transform: not delivered, and not in `delivered_records`.",
+    }),
+  ),
   skipped_messages: Type.Integer({ minimum: 0 }),
   dropped_messages: Type.Integer({ minimum: 0 }),
   parked_records: Type.Optional(
@@ -170,6 +177,7 @@ export const Destination = Type.Object({
   ...shownDeliverySettings,
   concurrency: Type.Optional(DestinationConcurrency),
   on_permanent_error: OnPermanentError,
+  transform: Type.Optional(nullable(ShownTransform)),
   tls_pin: Type.Optional(nullable(TlsPin)),
   destination_created_ts: timestamp,
   destination_updated_ts: timestamp,

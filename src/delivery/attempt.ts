@@ -66,6 +66,7 @@ export interface AttemptDeps {
   beforeRequest(signal: AbortSignal): Promise<void>
   messageIdAt?: AttemptProgress['messageIdAt']
   setAside?: AttemptProgress['setAside']
+  filtered?: AttemptProgress['filtered']
 }
 
 /** Each of an attempt's requests, and of their steps, may wait for its end: without this, Node.js warns of a leak. */
@@ -76,7 +77,7 @@ export async function attemptDelivery(
   deliver: (signal: AbortSignal, progress: AttemptProgress) => Promise<void>,
   limitMs: number,
   interrupt: AbortSignal,
-  { clock, log, beforeRequest, messageIdAt, setAside }: AttemptDeps,
+  { clock, log, beforeRequest, messageIdAt, setAside, filtered }: AttemptDeps,
 ): Promise<AttemptOutcome> {
   const controller = new AbortController()
   setMaxListeners(mostListeners, controller.signal)
@@ -101,6 +102,7 @@ export async function attemptDelivery(
     },
     ...(messageIdAt === undefined ? {} : { messageIdAt }),
     ...(setAside === undefined ? {} : { setAside }),
+    ...(filtered === undefined ? {} : { filtered }),
   }
   const settled = await Promise.race([settle(deliver, controller.signal, progress), hung])
   for (const cancel of cancels) cancel()

@@ -20,6 +20,7 @@ import { errorCode, isNoSpace, LaneElsewhereError, StorageUnavailableError } fro
 import { openLog } from '../log.ts'
 import { openMetadata } from '../metadata/open.ts'
 import { describeFatalErrors, inWords, isStorageError } from '../storage-error.ts'
+import { TransformThreads } from '../transform/transform-threads.ts'
 import { systemClock } from './clock.ts'
 import { ContainedDrivers } from './contained-driver.ts'
 import {
@@ -40,6 +41,7 @@ import { ownedLanes } from './owned-lanes.ts'
 import type { NewParked } from './parked.ts'
 import { driverCrashed } from './retry.ts'
 import { allBlocked } from './safe-mode.ts'
+import { transformedDriver } from './transformed-driver.ts'
 import { WorkerBoard } from './worker-board.ts'
 
 assert(parentPort !== null)
@@ -84,13 +86,14 @@ const reader = await openBufferReader(data.buffer, log, {
 })
 const feed = await openBufferFeed(data.buffer, { reader, log })
 const drift = new DriftWatch(metadata.driftStore, systemClock, log)
+const transforms = new TransformThreads()
 const lanes = new LaneSet({
   source: data.isSafe ? allBlocked(metadata.laneSource) : metadata.laneSource,
   store: { ...metadata.laneStore, take: takeLane },
   ownership,
   reader,
   feed,
-  openDriver: (spec) => drift.watched(spec, drivers.openDriver(spec)),
+  openDriver: (spec) => transformedDriver(spec, drift.watched(spec, drivers.openDriver(spec)), transforms),
   clock: systemClock,
   random: Math.random,
   log,
@@ -211,6 +214,7 @@ async function close(graceMs: number): Promise<void> {
   endHistoryKeeper()
   leases?.stopClaiming()
   await lanes.close(graceMs)
+  await transforms.close()
   await usage?.close()
   // Saved: another node may go on from there.
   await leases?.close()

@@ -209,10 +209,13 @@ export class DurableState {
     this.park({ kind: 'delivered_again', afterSeq, throughSeq, generation })
   }
 
-  /** The cursor moves past what was delivered; `aside` of its records are parked instead. */
-  delivered(row: LaneState, aside: number): void {
-    const records = row.deliveredRecords - this.#row.deliveredRecords - aside
-    this.change(aside === 0 ? row : { ...row, deliveredRecords: row.deliveredRecords - aside })
+  /** The cursor moves past what was delivered; `aside` of its records are parked instead, `filtered` are not for the destination. */
+  delivered(row: LaneState, { aside, filtered }: { aside: number; filtered: number }): void {
+    const left = aside + filtered
+    const records = row.deliveredRecords - this.#row.deliveredRecords - left
+    const deliveredRecords = row.deliveredRecords - left
+    const filteredRecords = row.filteredRecords + filtered
+    this.change(left === 0 ? row : { ...row, deliveredRecords, filteredRecords })
     this.count({ deliveredRecords: records })
   }
 
@@ -223,11 +226,16 @@ export class DurableState {
     await this.save()
   }
 
-  /** What was parked is stored: no longer parked, and counted. */
-  async replayed(parkedId: string, records: number): Promise<void> {
-    const { deliveredRecords } = this.#row
+  /** What was parked is stored, or by now filtered out: no longer parked, and counted. */
+  async replayed(parkedId: string, records: number, filtered: number): Promise<void> {
+    const { deliveredRecords, filteredRecords } = this.#row
     const lastDeliveredMs = this.#deps.clock.now()
-    this.change({ ...this.#row, deliveredRecords: deliveredRecords + records, lastDeliveredMs })
+    this.change({
+      ...this.#row,
+      deliveredRecords: deliveredRecords + records,
+      filteredRecords: filteredRecords + filtered,
+      lastDeliveredMs,
+    })
     this.count({ deliveredRecords: records })
     this.park({ kind: 'replayed', parkedId })
     await this.save()

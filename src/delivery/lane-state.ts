@@ -107,6 +107,8 @@ export interface LaneState {
   lastError: LaneError | null
   lastDeliveredMs: number | null
   deliveredRecords: number
+  /** Left out by the destination's transform. */
+  filteredRecords: number
   skippedMessages: number
   droppedMessages: number
   /** Pull lanes with explicit ack: the message out on lease and until when. */

@@ -41,6 +41,7 @@ export async function laneStatus({
     last_error: shownError(row.lastError),
     last_delivered_ts: isoTime(row.lastDeliveredMs),
     delivered_records: row.deliveredRecords,
+    filtered_records: row.filteredRecords,
     skipped_messages: row.skippedMessages,
     dropped_messages: row.droppedMessages,
     parked_records: parked.rows,

@@ -16,6 +16,7 @@ import * as transition from './attempt-transitions.ts'
 import { recordsOf } from './batch.ts'
 import type { Clock } from './clock.ts'
 import type { DurableState } from './durable-state.ts'
+import type { FilteredRecords } from './filtered-records.ts'
 import type { AttemptCounts } from './lane.ts'
 import type { LaneSpec } from './lane-state.ts'
 import { asParkedFull, type RefusedRecords } from './refused-records.ts'
@@ -35,14 +36,22 @@ export class Progress {
   readonly #state: DurableState
   readonly #retry: RetryWindow
   readonly #refused: RefusedRecords
+  readonly #filtered: FilteredRecords
   readonly #deps: ProgressDeps
   /** Of the range under way, with an unknown outcome. */
   #timeouts = 0
 
-  constructor(state: DurableState, retry: RetryWindow, refused: RefusedRecords, deps: ProgressDeps) {
+  constructor(
+    state: DurableState,
+    retry: RetryWindow,
+    refused: RefusedRecords,
+    filtered: FilteredRecords,
+    deps: ProgressDeps,
+  ) {
     this.#state = state
     this.#retry = retry
     this.#refused = refused
+    this.#filtered = filtered
     this.#deps = deps
   }
 
@@ -95,8 +104,8 @@ export class Progress {
   ): MarkedMessage[] {
     const { row } = this.#state
     const now = this.#deps.clock.now()
-    const aside = this.#refused.takeAside(messages)
-    this.#state.delivered(transition.afterDelivered(row, messages, rest, spec.flush.maxRecords, now), aside)
+    const left = this.#leftOut(messages)
+    this.#state.delivered(transition.afterDelivered(row, messages, rest, spec.flush.maxRecords, now), left)
     this.attempts.delivered += 1
     this.#timeouts = 0
     this.#retry.resetBackoff()
@@ -107,12 +116,17 @@ export class Progress {
     return [...rest]
   }
 
+  /** Of messages that are done with. */
+  #leftOut(messages: readonly MarkedMessage[]): { aside: number; filtered: number } {
+    return { aside: this.#refused.takeAside(messages), filtered: this.#filtered.take(messages) }
+  }
+
   /** Returns the messages that are not stored, or not whole. */
   #keepStored(messages: readonly MarkedMessage[], storedRecords: number): readonly MarkedMessage[] {
     if (storedRecords <= this.#state.row.recordOffset) return messages
     const now = this.#deps.clock.now()
     const { row, stored, left } = transition.afterPartlyStored(this.#state.row, messages, storedRecords, now)
-    this.#state.delivered(row, this.#refused.takeAside(stored))
+    this.#state.delivered(row, this.#leftOut(stored))
     this.#timeouts = 0
     this.#retry.clear()
     return left

@@ -4,9 +4,17 @@
  */
 import type { MarkedMessage } from '../buffer/buffer.ts'
 import type { Batch } from '../destinations/driver.ts'
-import { type AttemptOutcome, attemptDelivery, attemptLimitMs, isCutShort, LaneDriver } from './attempt.ts'
+import {
+  type AttemptDeps,
+  type AttemptOutcome,
+  attemptDelivery,
+  attemptLimitMs,
+  isCutShort,
+  LaneDriver,
+} from './attempt.ts'
 import { batchOf } from './batch.ts'
 import type { DurableState } from './durable-state.ts'
+import { FilteredRecords } from './filtered-records.ts'
 import type { AttemptCounts } from './lane.ts'
 import type { LaneDeps, LaneSpec } from './lane-state.ts'
 import { Progress } from './progress.ts'
@@ -23,6 +31,7 @@ export class PushAttempts {
   readonly #progress: Progress
   readonly #rate: RateGate
   readonly #refused: RefusedRecords
+  readonly #filtered = new FilteredRecords()
   #abort: (() => void) | null = null
 
   constructor(destinationId: string, state: DurableState, retry: RetryWindow, deps: LaneDeps) {
@@ -31,7 +40,7 @@ export class PushAttempts {
     this.#driver = new LaneDriver(deps.clock, deps.log)
     this.#replayDriver = new LaneDriver(deps.clock, deps.log)
     this.#refused = new RefusedRecords(destinationId, deps.parking, state)
-    this.#progress = new Progress(state, retry, this.#refused, deps)
+    this.#progress = new Progress(state, retry, this.#refused, this.#filtered, deps)
     this.#rate = new RateGate(deps.clock)
   }
 
@@ -54,19 +63,18 @@ export class PushAttempts {
     const rest = inMemory.slice(messages.length)
     const batch = batchOf(spec.destinationId, messages, row.recordOffset, row.generation)
     const requestsPerSecond = spec.rate?.requestsPerSecond ?? null
-    const { clock, log, openDriver } = this.#deps
+    const { clock, openDriver } = this.#deps
     const interrupt = new AbortController()
     this.#abort = () => interrupt.abort()
     const startedAt = clock.monotonicMs()
+    this.#filtered.clear()
     this.#rate.take(requestsPerSecond)
     const ended = await attemptDelivery(
       (signal, progress) => this.#driver.deliver(batch, signal, progress, () => openDriver(spec)),
       attemptLimitMs(spec, batch),
       interrupt.signal,
       {
-        clock,
-        log,
-        beforeRequest: (signal) => this.#rate.wait(requestsPerSecond, signal),
+        ...this.#servicesOf(spec, this.#filtered),
         messageIdAt: (seq) => this.#messageIdAt(spec.pipeId, seq),
         ...(spec.onPermanentError === 'park'
           ? { setAside: (rejected) => this.#refused.setAside(rejected, messages, row) }
@@ -86,13 +94,18 @@ export class PushAttempts {
     return isUnfinished ? [] : left
   }
 
-  /** One attempt at parked records. Nothing is saved of its outcome here. */
-  async replay(batch: Batch, spec: LaneSpec, attempt: number): Promise<AttemptOutcome> {
+  /** One attempt at parked records. Nothing is saved of its outcome here. `filtered`: so many are not for this destination. */
+  async replay(
+    batch: Batch,
+    spec: LaneSpec,
+    attempt: number,
+  ): Promise<{ outcome: AttemptOutcome; filtered: number }> {
     const requestsPerSecond = spec.rate?.requestsPerSecond ?? null
-    const { clock, log, openDriver } = this.#deps
+    const { clock, openDriver } = this.#deps
     const interrupt = new AbortController()
     this.#abort = () => interrupt.abort()
     const startedAt = clock.monotonicMs()
+    const filtered = new FilteredRecords()
     this.#rate.take(requestsPerSecond)
     const outcome = await attemptDelivery(
       (signal, progress) =>
@@ -101,7 +114,7 @@ export class PushAttempts {
         ),
       attemptLimitMs(spec, batch),
       interrupt.signal,
-      { clock, log, beforeRequest: (signal) => this.#rate.wait(requestsPerSecond, signal) },
+      this.#servicesOf(spec, filtered),
     )
     this.#abort = null
     const tookMs = clock.monotonicMs() - startedAt
@@ -109,7 +122,17 @@ export class PushAttempts {
     this.#deps.observed.attempted(spec.type, batch, outcome.kind, tookMs)
     if (outcome.kind === 'delivered') this.counts.delivered += 1
     if (outcome.isHung) await this.#replayDriver.close()
-    return outcome
+    return { outcome, filtered: filtered.take(batch.messages) }
+  }
+
+  #servicesOf({ rate }: LaneSpec, filtered: FilteredRecords): AttemptDeps {
+    const { clock, log } = this.#deps
+    return {
+      clock,
+      log,
+      beforeRequest: (signal) => this.#rate.wait(rate?.requestsPerSecond ?? null, signal),
+      filtered: (seq, records) => filtered.note(seq, records),
+    }
   }
 
   async #messageIdAt(pipeId: string, seq: number): Promise<string | null> {

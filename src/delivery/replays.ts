@@ -93,8 +93,8 @@ export class Replays {
     if (reservation === null) return
     try {
       const batch = replayBatch(replay, await this.#numberOf(replay, spec))
-      const outcome = await this.#attempts.replay(batch, spec, this.#tries + 1)
-      await this.#settle(outcome, replay, spec)
+      const { outcome, filtered } = await this.#attempts.replay(batch, spec, this.#tries + 1)
+      await this.#settle(outcome, replay, filtered, spec)
     } finally {
       reservation.release()
     }
@@ -107,11 +107,11 @@ export class Replays {
     return replayNo ?? (await this.#deps.parking.store.beginReplay(this.#destinationId, parkedId))
   }
 
-  async #settle(outcome: AttemptOutcome, replay: Replay, spec: LaneSpec): Promise<void> {
+  async #settle(outcome: AttemptOutcome, replay: Replay, filtered: number, spec: LaneSpec): Promise<void> {
     const { parkedId, message } = replay
     if (outcome.kind === 'delivered' || outcome.storedRecords >= message.recordCount) {
       this.#end()
-      await this.#state.replayed(parkedId, message.recordCount)
+      await this.#state.replayed(parkedId, message.recordCount - filtered, filtered)
       this.#state.log.replayed(parkedId, message)
       return
     }

@@ -34,6 +34,7 @@ export function newLaneState(destinationId: string, cursorSeq = 0): LaneState {
     sizeSuccesses: 0,
     lastDeliveredMs: null,
     deliveredRecords: 0,
+    filteredRecords: 0,
     skippedMessages: 0,
     droppedMessages: 0,
     ...noLease,
@@ -46,12 +47,19 @@ export function newLaneState(destinationId: string, cursorSeq = 0): LaneState {
  * messages are repeated and none is lost. What it has counted is shown on; `lastError` stays until a batch is delivered.
  */
 export function afterStateDamaged(found: LaneState, nowMs: number): LaneState {
-  const { destinationId, lastDeliveredMs, deliveredRecords, skippedMessages, droppedMessages } = found
+  const {
+    destinationId,
+    lastDeliveredMs,
+    deliveredRecords,
+    filteredRecords,
+    skippedMessages,
+    droppedMessages,
+  } = found
   const message =
     'The stored position of this lane was damaged: it delivers again from the earliest message kept.'
   return {
     ...newLaneState(destinationId),
-    ...{ lastDeliveredMs, deliveredRecords, skippedMessages, droppedMessages },
+    ...{ lastDeliveredMs, deliveredRecords, filteredRecords, skippedMessages, droppedMessages },
     generation: nextGeneration(0, nowMs),
     lastError: ownError('lane_state_damaged', message),
   }
@@ -114,7 +122,9 @@ export function isOnlyRenamed(before: LaneSpec, after: LaneSpec): boolean {
 /** A range is kept only while destination and limits are the same: unblocking one sends the same batch again. */
 export function afterReconfigured(row: LaneState, before: LaneSpec, after: LaneSpec): LaneState {
   if (targetOf(before) !== targetOf(after)) return afterChangedDestination(row)
-  if (JSON.stringify(before.flush) !== JSON.stringify(after.flush)) return afterChangedLimits(row)
+  // What is stored of half a message stays so: the transform applies to what is not delivered yet.
+  const isSame = (key: 'flush' | 'transform') => JSON.stringify(before[key]) === JSON.stringify(after[key])
+  if (!isSame('flush') || !isSame('transform')) return afterChangedLimits(row)
   return row.nextAttemptMs === null ? row : { ...row, nextAttemptMs: null }
 }
 

@@ -9,6 +9,7 @@ import type { StoredMessage } from '../buffer/buffer.ts'
 import type { ColumnMapping, ResolvedConfig, TableColumn } from '../contract/destination.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import type { TableProposal } from '../contract/table-proposal.ts'
+import type { Transform } from '../contract/transform.ts'
 import { cleanCode, cleanText, cutToCharacters, withoutSecrets } from './error-text.ts'
 
 /** The run of messages that one attempt carries. Its range is fixed before the first attempt. */
@@ -50,6 +51,8 @@ export interface AttemptProgress {
    * nothing and rejects with that. At most 1,000 records a call.
    */
   setAside?(rejected: readonly RejectedRecord[]): Promise<void>
+  /** So many records of the message at this seq are not for this destination, by its transform: they are not delivered. */
+  filtered?(seq: number, records: number): void
 }
 
 /** A record of a batch that the destination refuses for what it holds. */
@@ -86,6 +89,8 @@ export type DestinationSpec = ResolvedConfig & {
   readonly timestampField: string
   /** HTTP endpoints with one request per record, and NATS: how many may be under way at once; 1 where not given. */
   readonly concurrency?: number
+  /** What is done to records before the driver gets them: drivers do not look at it. */
+  readonly transform?: Transform | null
   /** For checks of a stored database destination: the key that is pinned of its server (see `PinServerKey`). */
   readonly pinnedKey?: string | null
   /** It delivers replays alone: how far they have come is no part of how far the lane has. */

@@ -9,7 +9,7 @@
  * stored once it is kept, and the others go on.
  */
 import { v5 } from 'uuid'
-import { records } from '../buffer/record-text.ts'
+import { recordPlace, records } from '../buffer/record-text.ts'
 import { type AttemptProgress, type Batch, DeliveryError, type RejectedRecord } from './driver.ts'
 import { type SetAside, setAsideAll } from './set-aside.ts'
 
@@ -31,13 +31,15 @@ export interface SingleRecord {
 export function* singleRecords(batch: Batch, destinationId: string): Generator<SingleRecord, void> {
   let place = 0
   const namespace = batch.isReplay ? batch.identity : destinationId
-  for (const { body, msgId, seq, firstIndex = 0 } of batch.messages) {
-    let index = firstIndex
+  for (const message of batch.messages) {
+    const { body, msgId, seq } = message
+    let at = 0
     for (const record of records(body)) {
+      const recordIndex = recordPlace(message, at)
       if (place >= batch.recordOffset)
-        yield { id: v5(`${msgId}:${index}`, namespace), body: record, seq, recordIndex: index }
+        yield { id: v5(`${msgId}:${recordIndex}`, namespace), body: record, seq, recordIndex }
       place += 1
-      index += 1
+      at += 1
     }
   }
 }

@@ -23,6 +23,7 @@ import { ApiError, validationError } from '../contract/errors.ts'
 import { isObject } from '../contract/is-object.ts'
 import type { Pipe } from '../contract/pipe.ts'
 import { isSameServer, misdirectedSecrets } from '../contract/secret-server.ts'
+import { shownTransform } from '../contract/transform.ts'
 import { explain, type FieldErrors, requireObject, throwIfErrors, validate } from '../contract/validate.ts'
 import type { Delivery } from '../delivery/delivery.ts'
 import type { DestinationSpec } from '../destinations/driver.ts'
@@ -31,6 +32,7 @@ import type { ManagementDeps, PublishChange } from './deps.ts'
 import { givenConfig, storedColumn } from './destination-config.ts'
 import { type CheckTarget, columnErrors, configErrors } from './destination-rules.ts'
 import { requireDestination, requirePipe, resourceId } from './lookup.ts'
+import { type FilterFault, filterFaultFor, givenTransform, shapeErrors } from './transform-rules.ts'
 
 type Deps = Pick<ManagementDeps, 'metadata' | 'delivery' | 'headSeq' | 'checkTarget'> & {
   publishChange: PublishChange
@@ -46,7 +48,11 @@ export function destinationUseCases({ metadata, delivery, headSeq, checkTarget, 
       // "Now" is when the request came: what is accepted while it is worked on is delivered.
       const head = await headSeq()
       const pipe = await requirePipe(metadata, workspaceId, pipeId)
-      const { startFrom, ...destination } = newDestination(requireObject(body), checkTarget)
+      const { startFrom, ...destination } = newDestination(
+        requireObject(body),
+        checkTarget,
+        await filterFaultFor(body),
+      )
       const made = await metadata.destinations.create(workspaceId, pipe.pipe_id, {
         ...destination,
         startAfterSeq: startFrom === 'earliest' ? 0 : head,
@@ -61,13 +67,19 @@ export function destinationUseCases({ metadata, delivery, headSeq, checkTarget, 
       const pipe = await requirePipe(metadata, workspaceId, pipeId)
       const { destination_id, ...given } = requireObject(body)
       const sample = requireFlag('sample', wantsSample)
+      const filterFault = await filterFaultFor(body)
       const destination =
         destination_id === undefined
-          ? { ...newDestination(given, checkTarget), destination_id: randomUUID(), pinnedKey: null }
+          ? {
+              ...newDestination(given, checkTarget, filterFault),
+              destination_id: randomUUID(),
+              pinnedKey: null,
+            }
           : changed(
               await requireDestination(metadata, workspaceId, pipe.pipe_id, String(destination_id)),
               given,
               checkTarget,
+              filterFault,
             )
       const checks = await delivery.test(specOf(pipe, destination, destination.pinnedKey), { sample })
       const columns = checks.find((check) => check.tableColumns !== undefined)?.tableColumns
@@ -83,11 +95,12 @@ export function destinationUseCases({ metadata, delivery, headSeq, checkTarget, 
     },
 
     async updateDestination(workspaceId: string, pipeId: string, destinationId: string, body: unknown) {
+      const filterFault = await filterFaultFor(body)
       const updated = await metadata.destinations.update(
         workspaceId,
         resourceId(pipeId, 'destination_not_found'),
         resourceId(destinationId, 'destination_not_found'),
-        (current) => destinationChange(current, requireObject(body), checkTarget),
+        (current) => destinationChange(current, requireObject(body), checkTarget, filterFault),
       )
       if (updated === null) throw new ApiError('destination_not_found')
       await publishChange(updated.pipe_id)
@@ -157,7 +170,7 @@ export function specOf(
   destination: Pick<
     StoredDestination,
     'destination_id' | 'destination_type' | 'destination_config' | 'columns'
-  >,
+  > & { transform?: StoredDestination['transform'] },
   pinnedKey: string | null,
 ): DestinationSpec {
   return {
@@ -166,6 +179,7 @@ export function specOf(
     pipeName: pipe.pipe_name,
     ...resolveConfig(destination.destination_type, destination.destination_config),
     columns: destination.columns,
+    transform: destination.transform ?? null,
     timestampField: pipe.pipe_ingest_ts_field,
     pinnedKey,
   }
@@ -178,13 +192,22 @@ export async function shownDestinations(
 ): Promise<Destination[]> {
   const lanes = await delivery.lanes(stored.map((destination) => destination.destination_id))
   return stored.map(
-    ({ columns, concurrency, tls_pin, destination_config, unreadable_secrets: _, ...destination }) => ({
+    ({
+      columns,
+      concurrency,
+      tls_pin,
+      destination_config,
+      transform,
+      unreadable_secrets: _,
+      ...destination
+    }) => ({
       ...destination,
       destination_config: redactedConfig(destination.destination_type, destination_config),
       ...(wordsOf(destination.destination_type).hasColumns ? { columns, tls_pin } : {}),
       ...(wordsOf(destination.destination_type).hasConcurrency
         ? { concurrency: concurrency ?? defaultConcurrency }
         : {}),
+      transform: shownTransform(transform),
       lane: lanes[destination.destination_id] ?? initialLaneStatus(destination.destination_status),
     }),
   )
@@ -194,6 +217,7 @@ export async function shownDestinations(
 export function newDestination(
   body: Record<string, unknown>,
   checkTarget: CheckTarget,
+  filterFault: FilterFault | null = null,
 ): Omit<NewDestination, 'startAfterSeq'> & { startFrom: 'now' | 'earliest' } {
   const type = typeOf(body)
   const config = isObject(body.destination_config)
@@ -201,11 +225,12 @@ export function newDestination(
     : body.destination_config
   const schema = destinationCreateSchema(type)
   const candidate = { ...body, ...(config === undefined ? {} : { destination_config: config }) }
-  const errors = explain(schema, candidate)
+  const errors = withStepErrors(explain(schema, candidate), body)
   rejectFieldsOfOtherTypes(type, body, errors)
   if (isObject(config)) addMissing(errors, configErrors(type, config, checkTarget))
   throwIfErrors(errors)
   const given = validate(NewDestinationFields, candidate)
+  const transform = givenTransform(body, null, filterFault) ?? null
   const columns = (given.columns ?? []).map(storedColumn)
   throwIfErrors(columnErrors(type, columns, isObject(config) ? config : {}))
   return {
@@ -213,6 +238,7 @@ export function newDestination(
     destination_max_retry_seconds: given.destination_max_retry_seconds ?? defaultMaxRetrySeconds,
     destination_config: { ...given.destination_config },
     columns,
+    transform,
     ...deliverySettings(given),
     startFrom: given.start_from ?? 'now',
   }
@@ -223,9 +249,10 @@ function destinationChange(
   current: StoredDestination,
   body: Record<string, unknown>,
   checkTarget: CheckTarget,
+  filterFault: FilterFault | null = null,
 ): DestinationChange {
   const type = current.destination_type
-  const errors = explain(DestinationUpdate, body)
+  const errors = withStepErrors(explain(DestinationUpdate, body), body)
   if (Object.hasOwn(body, 'destination_type')) errors.destination_type = 'destination_type cannot be changed.'
   rejectFieldsOfOtherTypes(type, body, errors)
   const change = isObject(body.destination_config) ? body.destination_config : undefined
@@ -238,6 +265,7 @@ function destinationChange(
       errors[`destination_config.${place}`] = message
   throwIfErrors(errors)
   const given = validate(DestinationUpdate, body)
+  const transform = givenTransform(body, current.transform, filterFault)
   const columns: ColumnMapping[] | undefined = given.columns?.map(storedColumn)
   // Mappings are looked at again when the dialect may have changed under them.
   if (columns || config)
@@ -247,6 +275,7 @@ function destinationChange(
     ...(destination_max_retry_seconds === undefined ? {} : { destination_max_retry_seconds }),
     ...(config ? { destination_config: config } : {}),
     ...(columns ? { columns } : {}),
+    ...(transform === undefined ? {} : { transform }),
     ...deliverySettings(given),
   }
 }
@@ -262,10 +291,19 @@ export function changed(
   current: StoredDestination,
   body: Record<string, unknown>,
   checkTarget: CheckTarget,
-): Pick<StoredDestination, 'destination_id' | 'destination_type' | 'destination_config' | 'columns'> & {
+  filterFault: FilterFault | null = null,
+): Pick<
+  StoredDestination,
+  'destination_id' | 'destination_type' | 'destination_config' | 'columns' | 'transform'
+> & {
   pinnedKey: string | null
 } {
-  const { destination_config, columns } = destinationChange(current, body, checkTarget)
+  const { destination_config, columns, transform } = destinationChange(
+    current,
+    body,
+    checkTarget,
+    filterFault,
+  )
   throwIfErrors(stillUnreadable(current, destination_config ?? current.destination_config))
   const { destination_id, destination_type, destination_config: before } = current
   const after = destination_config ?? before
@@ -274,6 +312,7 @@ export function changed(
     destination_type,
     destination_config: after,
     columns: columns ?? current.columns,
+    transform: transform === undefined ? current.transform : transform,
     pinnedKey: isSameServer(destination_type, before, after) ? (current.tls_pin?.sha256 ?? null) : null,
   }
 }
@@ -308,8 +347,18 @@ function rejectFieldsOfOtherTypes(
     errors.columns = 'Only a destination_database has columns.'
   if (!wordsOf(type).hasConcurrency && Object.hasOwn(body, 'concurrency'))
     errors.concurrency = 'Only a destination_http_endpoint and a destination_nats have concurrency.'
+  if (type === 'destination_pull' && body.transform !== undefined && body.transform !== null)
+    errors.transform =
+      'A destination_pull hands out messages as they were received, to be acknowledged whole: it takes no transform.'
   if (type === 'destination_pull' && body.on_permanent_error === 'park')
     errors.on_permanent_error = 'A destination_pull refuses nothing: its on_permanent_error is block.'
+}
+
+/** Of a step, what its own `op` asks for. */
+function withStepErrors(errors: FieldErrors, { transform }: Record<string, unknown>): FieldErrors {
+  if (!isObject(transform)) return errors
+  for (const path of Object.keys(errors)) if (path.startsWith('transform.')) delete errors[path]
+  return Object.assign(errors, shapeErrors(transform))
 }
 
 function addMissing(errors: FieldErrors, more: FieldErrors): void {
@@ -332,6 +381,7 @@ export function initialLaneStatus(status: StoredDestination['destination_status'
     last_error: null,
     last_delivered_ts: null,
     delivered_records: 0,
+    filtered_records: 0,
     skipped_messages: 0,
     dropped_messages: 0,
     parked_records: 0,

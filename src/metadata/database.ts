@@ -83,6 +83,8 @@ export interface DestinationRow {
   rate_requests_per_second: number | null
   concurrency: number | null
   on_permanent_error: OnPermanentError
+  /** JSON; the salt is a sealed text. Null: there is none. */
+  transform: string | null
   /** Of the server's key, lower-case hex, and when it was pinned; null: none is. */
   tls_pin_sha256: string | null
   tls_pin_first_seen_ms: number | null
@@ -152,6 +154,7 @@ export interface LaneRow {
   error_value: string | null
   last_delivered_ms: number | null
   delivered_records: number
+  filtered_records: number
   skipped_messages: number
   dropped_messages: number
   lease_msg_id: string | null

@@ -8,6 +8,7 @@ import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import { mapSecrets, redactedConfig } from '../contract/destination-secrets.ts'
 import { isSameServer } from '../contract/secret-server.ts'
+import { maskSaltPlace, shownTransform } from '../contract/transform.ts'
 import type { Audited } from './audit.ts'
 import { columnsOf, insertColumns } from './columns.ts'
 import {
@@ -21,6 +22,7 @@ import {
 import { decodeDeliverySettings, deliverySettingColumns, noDeliverySettings } from './delivery-settings.ts'
 import { readableConfig, sealConfig } from './destination-config.ts'
 import { freeName } from './destination-names.ts'
+import { readableTransform, sealTransform } from './destination-transform.ts'
 import { laneRowCheck } from './lane-check.ts'
 import { recordBefore } from './lane-history.ts'
 import { requirePipe } from './pipes.ts'
@@ -67,6 +69,7 @@ export function destinations(
           tls_pin_generation: 0,
           ...noDeliverySettings,
           ...deliverySettingColumns(destination),
+          transform: sealTransform(sealer, destinationId, destination.transform ?? null),
           destination_created_ms: now(),
           destination_updated_ms: now(),
         })
@@ -123,8 +126,12 @@ function auditedState(
   { unreadable_secrets: _, ...destination }: StoredDestination,
   before?: StoredDestination,
 ): Record<string, unknown> {
-  const { destination_type: type, destination_config: config } = destination
-  const shown = { ...destination, destination_config: redactedConfig(type, config) }
+  const { destination_type: type, destination_config: config, transform } = destination
+  const shown = {
+    ...destination,
+    destination_config: redactedConfig(type, config),
+    transform: shownTransform(transform),
+  }
   if (before === undefined) return shown
   const [was, is] = [secretsOf(before), secretsOf(destination)]
   const changed = [...new Set([...was.keys(), ...is.keys()])].filter(
@@ -136,8 +143,10 @@ function auditedState(
 function secretsOf({
   destination_type: type,
   destination_config: config,
-}: Pick<StoredDestination, 'destination_type' | 'destination_config'>): Map<string, string> {
+  transform,
+}: Pick<StoredDestination, 'destination_type' | 'destination_config' | 'transform'>): Map<string, string> {
   const found = new Map<string, string>()
+  if (transform !== null && transform.mask_salt !== null) found.set(maskSaltPlace, transform.mask_salt)
   mapSecrets(type, config, (value, place) => {
     found.set(place, value)
     return value
@@ -174,7 +183,9 @@ async function load(trx: Connection, sealer: Sealer, wanted: Wanted): Promise<St
     rows.map((row) => row.destination_id),
   )
   return rows.map((row) => {
-    const { config, unreadable } = readableConfig(sealer, row)
+    const { config, unreadable: inConfig } = readableConfig(sealer, row)
+    const { transform, unreadable: inTransform } = readableTransform(sealer, row)
+    const unreadable = [...inConfig, ...inTransform]
     return {
       destination_id: row.destination_id,
       pipe_id: row.pipe_id,
@@ -184,6 +195,7 @@ async function load(trx: Connection, sealer: Sealer, wanted: Wanted): Promise<St
       destination_config: config,
       ...(unreadable.length > 0 ? { unreadable_secrets: unreadable } : {}),
       columns: columns.get(row.destination_id) ?? [],
+      transform,
       destination_name: row.destination_name,
       ...decodeDeliverySettings(row),
       tls_pin: pinOf(row),
@@ -238,6 +250,7 @@ async function insertLane(trx: Connection, destinationId: string, cursorSeq: num
       size_successes: 0,
       attempts: 0,
       delivered_records: 0,
+      filtered_records: 0,
       skipped_messages: 0,
       dropped_messages: 0,
     })
@@ -266,6 +279,9 @@ async function updateDestination(
       before.destination_type,
       change.destination_config,
     )
+  }
+  if (change.transform !== undefined) {
+    values.transform = sealTransform(sealer, before.destination_id, change.transform)
   }
   if (change.tls_pin === null || changesServer(before, change)) {
     values.tls_pin_sha256 = null

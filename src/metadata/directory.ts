@@ -78,7 +78,10 @@ async function loadOrigins(trx: Connection, pipeId: string | null): Promise<Map<
   return origins
 }
 
-/** By pipe: the columns of its active database destinations, in creation order. */
+/**
+ * By pipe: the columns of its active database destinations, in creation order. Of those with a transform none: what they are
+ * filled from may be made by it, and a record that lacks it may be filtered out.
+ */
 async function activeDatabaseColumns(
   trx: Connection,
   pipeId: string | null,
@@ -88,6 +91,7 @@ async function activeDatabaseColumns(
     .select(['destination_id', 'pipe_id'])
     .where('destination_type', '=', 'destination_database')
     .where('destination_status', '=', 'active')
+    .where('transform', 'is', null)
     .orderBy('creation_order')
     .orderBy('destination_id')
   if (pipeId !== null) query = query.where('pipe_id', '=', pipeId)

@@ -8,6 +8,7 @@ import { allColumns, columnsOf } from './columns.ts'
 import { type Connection, inSnapshot, inWriteTransaction, normaliseId } from './database.ts'
 import { ownFlush } from './delivery-settings.ts'
 import { readableConfig } from './destination-config.ts'
+import { readableTransform } from './destination-transform.ts'
 import { loadLimits } from './limits.ts'
 import type { Sealer } from './secrets.ts'
 
@@ -88,7 +89,9 @@ async function loadLanes(trx: Connection, sealer: Sealer, pipeId: string | null)
   for (const row of destinations) {
     const owner = result.get(row.pipe_id)
     if (owner === undefined) continue
-    const { config, unreadable } = readableConfig(sealer, row)
+    const { config, unreadable: inConfig } = readableConfig(sealer, row)
+    const { transform, unreadable: inTransform } = readableTransform(sealer, row)
+    const unreadable = [...inConfig, ...inTransform]
     const spec = {
       destinationId: row.destination_id,
       pipeId: row.pipe_id,
@@ -97,6 +100,7 @@ async function loadLanes(trx: Connection, sealer: Sealer, pipeId: string | null)
       ...resolveConfig(row.destination_type, config),
       ...(unreadable.length > 0 ? { unreadableSecrets: unreadable } : {}),
       columns: columns.get(row.destination_id) ?? [],
+      transform,
       timestampField: owner.pipe.pipe_ingest_ts_field,
       status: row.destination_status,
       maxRetrySeconds: Number(row.destination_max_retry_seconds),

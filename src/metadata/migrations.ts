@@ -26,6 +26,7 @@ import { parked } from './migrations/16-parked.ts'
 import { alerts } from './migrations/17-alerts.ts'
 import { destinationDrift } from './migrations/18-destination-drift.ts'
 import { cluster } from './migrations/19-cluster.ts'
+import { transforms } from './migrations/20-transforms.ts'
 
 export interface Migration {
   number: number
@@ -53,6 +54,7 @@ export const migrations: readonly Migration[] = [
   { number: 17, name: 'alerts', up: alerts },
   { number: 18, name: 'destination drift', up: destinationDrift },
   { number: 19, name: 'cluster', up: cluster },
+  { number: 20, name: 'transforms', up: transforms },
 ]
 
 /** Of a database that this version has brought up to date. */

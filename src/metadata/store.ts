@@ -29,6 +29,7 @@ import type { Epoch } from '../contract/epochs.ts'
 import type { OverviewLane, OverviewPipe } from '../contract/overview.ts'
 import type { ParkedDetail, ParkedReason, ParkedRecord } from '../contract/parked.ts'
 import type { AllowedOrigin, Pipe, PipeLimits, PipeUsage } from '../contract/pipe.ts'
+import type { Transform } from '../contract/transform.ts'
 import type { LaneHour, UsageHour } from '../contract/usage.ts'
 import type { User, UserRole } from '../contract/user.ts'
 import type {
@@ -50,9 +51,13 @@ export type MetadataSpec =
   | { kind: 'postgresql'; url: string }
 
 /** As responses show it, but for its lane; with secrets in the clear and every key present. */
-export type StoredDestination = Omit<Destination, 'lane' | 'columns' | 'concurrency' | 'tls_pin'> &
+export type StoredDestination = Omit<
+  Destination,
+  'lane' | 'columns' | 'concurrency' | 'tls_pin' | 'transform'
+> &
   Pick<DeliverySettings, 'concurrency'> & {
     columns: ColumnMapping[]
+    transform: Transform | null
     /** The key of its database server; null: none is pinned. */
     tls_pin: TlsPin | null
     /** Places in the config whose stored value does not open: they are empty there. */
@@ -64,6 +69,7 @@ export interface NewDestination extends GivenDeliverySettings {
   destination_max_retry_seconds: number
   destination_config: Record<string, unknown>
   columns: ColumnMapping[]
+  transform?: Transform | null
   /** Where its lane starts: the cursor. 0: the earliest message that is kept. */
   startAfterSeq: number
 }
@@ -73,6 +79,7 @@ export interface DestinationChange extends GivenDeliverySettings {
   destination_max_retry_seconds?: number
   destination_config?: Record<string, unknown>
   columns?: ColumnMapping[]
+  transform?: Transform | null
   destination_status?: DestinationStatus
   /** Removes the pin. A change of the server (host, port) does so by itself. */
   tls_pin?: null

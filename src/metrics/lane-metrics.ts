@@ -66,6 +66,12 @@ const families: Family<LaneMetrics>[] = [
   ),
   one(
     'counter',
+    'pipectl_lane_filtered_records_total',
+    "Records left out by the destination's transform.",
+    (lane) => lane.filtered_records ?? 0,
+  ),
+  one(
+    'counter',
     'pipectl_lane_skipped_messages_total',
     'Messages passed over by skip.',
     (lane) => lane.skipped_messages,

@@ -2,7 +2,7 @@
 import { createHmac } from 'node:crypto'
 import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'
-import { toJsonArray, toNdjson } from '../../buffer/record-text.ts'
+import { filledBodies, toJsonArray, toNdjson } from '../../buffer/record-text.ts'
 import type { Batch, HttpEndpointSpec } from '../driver.ts'
 import { singleRecords } from '../one-by-one.ts'
 
@@ -24,7 +24,7 @@ export function batchBody(
   { identity, firstSeq, messages }: Batch,
   format: 'json_array' | 'ndjson',
 ): RequestBody {
-  const bodies = messages.map(({ body }) => body)
+  const bodies = filledBodies(messages)
   return {
     webhookId: identity,
     body: format === 'ndjson' ? toNdjson(bodies) : toJsonArray(bodies),

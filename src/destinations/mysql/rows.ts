@@ -1,5 +1,5 @@
 /** A batch's records as rows of bound values, each knowing its message, so that a failure can name it. */
-import { pickMembers, recordTexts, stringValue } from '../../buffer/record-text.ts'
+import { pickMembers, recordPlace, recordTexts, stringValue } from '../../buffer/record-text.ts'
 import type { ColumnRule } from '../../contract/column-rules.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import { type Batch, DeliveryError, type RejectedRecord } from '../driver.ts'
@@ -30,10 +30,10 @@ export function rowsOf(batch: Batch, plan: InsertPlan, refuse?: (rejected: Rejec
   const scanned: (string | undefined)[] = new Array(plan.slots.size)
   const shapes = shapers.get(plan) ?? shapesOf(plan)
   shapers.set(plan, shapes)
-  for (const { body, receivedMs, msgId, seq, firstIndex = 0 } of batch.messages) {
-    let index = firstIndex - 1
-    for (const record of recordTexts(body)) {
-      index += 1
+  for (const message of batch.messages) {
+    const { body, receivedMs, msgId, seq } = message
+    for (const [at, record] of recordTexts(body).entries()) {
+      const index = recordPlace(message, at)
       pickMembers(record, plan.slots, scanned)
       try {
         rows.push(rowOf(scanned, plan, shapes, { seq, msgId, index }, receivedMs))

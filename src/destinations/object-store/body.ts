@@ -4,7 +4,7 @@
  */
 import { promisify } from 'node:util'
 import { gzip as gzipWithCallback } from 'node:zlib'
-import { toJsonArray, toNdjson } from '../../buffer/record-text.ts'
+import { filledBodies, toJsonArray, toNdjson } from '../../buffer/record-text.ts'
 import { keyInEpoch, parseKeyTemplate, renderKey } from '../../contract/key-template.ts'
 import { type Batch, DeliveryError, type ObjectStoreSpec } from '../driver.ts'
 
@@ -21,7 +21,7 @@ export async function objectOf(batch: Batch, spec: ObjectStoreSpec, epoch = 1): 
   const isGzip = compression === 'gzip'
   const extension = `${format === 'ndjson' ? 'ndjson' : 'json'}${isGzip ? '.gz' : ''}`
   const key = keyOf(batch, spec, { template: key_template, extension, epoch })
-  const bodies = batch.messages.map(({ body }) => body)
+  const bodies = filledBodies(batch.messages)
   // NDJSON ends with a line break, so that objects can be put one after another.
   const plain = format === 'ndjson' ? toNdjson(bodies, '', '\n') : toJsonArray(bodies)
   return {

@@ -10,7 +10,7 @@
  * found too. Deferred constraints are checked at once, or they would fail only at a COMMIT.
  */
 import type { StoredMessage } from '../../buffer/buffer.ts'
-import { records } from '../../buffer/record-text.ts'
+import { recordPlace, records } from '../../buffer/record-text.ts'
 import type { DeliveryError, RejectedRecord } from '../driver.ts'
 import { refusalOf } from '../set-aside.ts'
 import type { PostgresSession } from './connection.ts'
@@ -136,10 +136,11 @@ export async function insertOthers(
 export function singleRecords(messages: readonly StoredMessage[], statement: InsertStatement): RecordRun[] {
   const runs: RecordRun[] = []
   for (const message of messages) {
-    let firstIndex = 0
+    let at = 0
     for (const body of records(message.body)) {
-      runs.push({ ...message, body, recordCount: 1, firstIndex })
-      firstIndex += 1
+      const { places: _, ...whole } = message
+      runs.push({ ...whole, body, recordCount: 1, firstIndex: recordPlace(message, at) })
+      at += 1
     }
   }
   return withMappedKeysOnly(runs, statement.rules)

@@ -20,6 +20,7 @@ import {
   openBrace,
   openBracket,
   pickMembers,
+  recordPlace,
   records,
   recordTexts,
 } from '../../buffer/record-text.ts'
@@ -101,8 +102,8 @@ export function rulesByName(
   const slots = new Map(names.map((name, slot) => [name, slot]))
   const values: (string | undefined)[] = new Array(names.length)
   const present = new Set<string>()
-  for (const { body, seq } of messages) {
-    for (const [recordIndex, record] of recordTexts(body).entries()) {
+  for (const message of messages) {
+    for (const [at, record] of recordTexts(message.body).entries()) {
       pickMembers(record, slots, values)
       let matching = 0
       for (let slot = 0; slot < names.length; slot++) {
@@ -111,8 +112,9 @@ export function rulesByName(
         present.add(names[slot]!)
       }
       if (matching === 0) {
-        const message = `No key of the record is a column of ${table.name}, and the destination has no column mappings.`
-        refuse({ seq, recordIndex, code: 'no_matching_column', message })
+        const text = `No key of the record is a column of ${table.name}, and the destination has no column mappings.`
+        const place = { seq: message.seq, recordIndex: recordPlace(message, at) }
+        refuse({ ...place, code: 'no_matching_column', message: text })
       }
     }
   }
@@ -163,8 +165,9 @@ export function recordsParameter(messages: readonly RecordRun[], rules: readonly
   const bytes = messages.reduce((sum, { body }) => sum + body.length, 0)
   const whole = Buffer.allocUnsafe(bytes + count * (1 + extras.length * 120) + messages.length + 2)
   let at = 0
-  for (const { body, msgId, receivedMs, firstIndex = 0 } of messages) {
-    let index = firstIndex
+  for (const message of messages) {
+    const { body, msgId, receivedMs } = message
+    let place = 0
     for (const record of records(body)) {
       whole[at] = at === 0 ? openBracket : comma
       at += 1
@@ -172,10 +175,11 @@ export function recordsParameter(messages: readonly RecordRun[], rules: readonly
       else {
         const brace = record.lastIndexOf(closeBrace)
         at += record.copy(whole, at, 0, brace)
+        const index = recordPlace(message, place)
         const text = extras.map(({ rule, key }) => member(rule, key, msgId, index, receivedMs)).join(',')
         at += whole.write(`${isEmptyObject(record, brace) ? '' : ','}${text}}`, at, 'latin1')
       }
-      index += 1
+      place += 1
     }
   }
   if (at === 0) whole[at++] = openBracket

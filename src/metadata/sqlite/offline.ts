@@ -8,8 +8,10 @@ import { statSync } from 'node:fs'
 import Database from 'better-sqlite3'
 import { type DestinationType, wordsOf } from '../../contract/destination-words.ts'
 import { nextEpoch } from '../../contract/epochs.ts'
+import { maskSaltPlace } from '../../contract/transform.ts'
 import type { DestinationRow } from '../database.ts'
 import { openConfig, sealConfig } from '../destination-config.ts'
+import { openTransform, sealTransform, withoutSalt } from '../destination-transform.ts'
 import { identityOf, identityRows, newIdentity } from '../identity.ts'
 import { createSealer, type Sealer, UnsealError } from '../secrets.ts'
 import type { DataDirIdentity } from '../store.ts'
@@ -29,7 +31,7 @@ export interface LostSecrets {
 
 type StoredDestination = Pick<
   DestinationRow,
-  'destination_id' | 'destination_type' | 'destination_config'
+  'destination_id' | 'destination_type' | 'destination_config' | 'transform'
 > & {
   workspace_name: string
   pipe_name: string
@@ -89,7 +91,10 @@ export function forgetSecrets(file: string, sealingKey: Buffer, command: LocalCo
       const found = lostOf(sealer, row)
       if (found === null) continue
       const config: Record<string, unknown> = JSON.parse(row.destination_config)
-      for (const key of found.secrets) config[key] = forgotten(row.destination_type, key)
+      for (const key of found.secrets) {
+        if (key === maskSaltPlace) setTransform(database, row.destination_id, withoutSalt(row))
+        else config[key] = forgotten(row.destination_type, key)
+      }
       block.run(JSON.stringify(config), command.nowMs, row.destination_id)
       lost.push(found)
       recordLocally(database, command, {
@@ -121,8 +126,10 @@ export function resealSecrets(file: string, oldKey: Buffer, newKey: Buffer, comm
     for (const row of readDestinations(database)) {
       const config = openConfig(from, row)
       const sealed = sealConfig(to, row.destination_id, row.destination_type, config)
-      if (sealed === JSON.stringify(config)) continue
+      const transform = sealTransform(to, row.destination_id, openTransform(from, row))
+      if (sealed === JSON.stringify(config) && transform === row.transform) continue
       update.run(sealed, row.destination_id)
+      if (transform !== row.transform) setTransform(database, row.destination_id, transform)
       resealed += 1
     }
     resealAlerts(database, from, to)
@@ -233,9 +240,12 @@ function changeFile<T>(file: string, change: (database: Database.Database) => T)
 }
 
 function readDestinations(database: Database.Database): StoredDestination[] {
+  // An earlier version, without transforms, has written the file.
+  const columns = database.prepare("SELECT name FROM pragma_table_info('destinations')").pluck().all()
+  const transform = columns.includes('transform') ? 'transform' : 'NULL AS transform'
   return database
     .prepare<[], StoredDestination>(
-      `SELECT destination_id, destination_type, destination_config, pipe_id, pipe_name, workspace_id, workspace_name
+      `SELECT destination_id, destination_type, destination_config, ${transform}, pipe_id, pipe_name, workspace_id, workspace_name
        FROM destinations JOIN pipes USING (pipe_id) JOIN workspaces USING (workspace_id)
        ORDER BY workspace_name, pipe_name, destinations.creation_order`,
     )
@@ -267,9 +277,28 @@ function lostOf(sealer: Sealer, row: StoredDestination): LostSecrets | null {
       return [key]
     }
   })
+  if (!opensSalt(sealer, row)) secrets.push(maskSaltPlace)
   return secrets.length === 0
     ? null
     : { workspace_name, pipe_name, destination_id, destination_type, secrets }
+}
+
+/** A salt that was forgotten is empty, and lost no more. */
+function opensSalt(sealer: Sealer, row: StoredDestination): boolean {
+  if (row.transform === withoutSalt(row)) return true
+  try {
+    openTransform(sealer, row)
+    return true
+  } catch (error) {
+    if (error instanceof UnsealError) return false
+    throw error
+  }
+}
+
+function setTransform(database: Database.Database, destinationId: string, transform: string | null): void {
+  database
+    .prepare('UPDATE destinations SET transform = ? WHERE destination_id = ?')
+    .run(transform, destinationId)
 }
 
 function checkOpens(database: Database.Database, sealer: Sealer): boolean {

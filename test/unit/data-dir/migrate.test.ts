@@ -48,6 +48,7 @@ function lane(changes: Partial<LaneRow>): MovedLane {
     ...{ error_record_index: null, error_column: null, error_value: null, last_delivered_ms: 7 },
     ...{
       delivered_records: 8,
+      filtered_records: 3,
       skipped_messages: 9,
       dropped_messages: 1,
       lease_msg_id: null,

@@ -63,6 +63,7 @@ t.test('a destination is stored whole, with its columns in order and a lane wher
     lastError: null,
     lastDeliveredMs: null,
     deliveredRecords: 0,
+    filteredRecords: 0,
     skippedMessages: 0,
     droppedMessages: 0,
     leaseMsgId: null,

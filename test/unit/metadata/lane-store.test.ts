@@ -68,6 +68,7 @@ function fullRow(destinationId: string): LaneState {
     },
     lastDeliveredMs: 1_700_000_000_012,
     deliveredRecords: 13,
+    filteredRecords: 5,
     skippedMessages: 14,
     droppedMessages: 15,
     leaseMsgId: '0190b0a0-0000-7000-8000-000000000002',

@@ -1,0 +1,140 @@
+/**
+ * A destination's transform: which records of its pipe it gets (`filter`, an expression), and what is changed in them on the
+ * way (`map`, steps in order). How it is applied: `transform/`.
+ */
+import Type, { type Static } from 'typebox'
+import { redacted } from './destination-words.ts'
+import { closed, nullable } from './destinations/fields.ts'
+
+/**
+ * What a transform may be. Everything that is paid for by each record is bounded here; what an expression does with a large
+ * record is bounded where it runs (`transform/transform-threads.ts`).
+ */
+export const transformLimits = {
+  filterCharacters: 2_000,
+  filterNodes: 500,
+  filterDepth: 40,
+  steps: 50,
+  pathsPerStep: 100,
+  pathCharacters: 500,
+  pathKeys: 20,
+  constantCharacters: 1_000,
+  /** Of `map` as JSON: what it adds to each of a message's records at most. */
+  mapCharacters: 8_000,
+  saltCharacters: 200,
+} as const
+
+const { steps, pathsPerStep, pathCharacters, constantCharacters } = transformLimits
+
+const path = (description: string) => Type.String({ minLength: 1, maxLength: pathCharacters, description })
+const paths = (description: string) => Type.Array(path(description), { minItems: 1, maxItems: pathsPerStep })
+const key = Type.String({
+  minLength: 1,
+  maxLength: pathCharacters,
+  description: 'A key at the top level, as it is: dots are part of it.',
+})
+const aPath =
+  'A key, or keys with dots between them: `user.address.city`. A dot within a key is written `\\.`.'
+
+const stepSchemas = {
+  rename: Type.Object({ op: Type.Enum(['rename']), from: key, to: key }, closed),
+  drop: Type.Object({ op: Type.Enum(['drop']), paths: paths(aPath) }, closed),
+  keep: Type.Object({ op: Type.Enum(['keep']), paths: paths(aPath) }, closed),
+  mask: Type.Object({ op: Type.Enum(['mask']), paths: paths(aPath) }, closed),
+  constant: Type.Object(
+    {
+      op: Type.Enum(['constant']),
+      key,
+      value: Type.Union([
+        Type.String({ maxLength: constantCharacters }),
+        Type.Number({ minimum: Number.MIN_SAFE_INTEGER, maximum: Number.MAX_SAFE_INTEGER }),
+        Type.Boolean(),
+        Type.Null(),
+      ]),
+    },
+    closed,
+  ),
+  move: Type.Object({ op: Type.Enum(['move']), from: path(aPath), to: key }, closed),
+} as const
+export const transformOps = ['rename', 'drop', 'keep', 'mask', 'constant', 'move'] as const
+export type TransformOp = (typeof transformOps)[number]
+
+/** By its `op`, which decides the rest of a step. */
+export const transformStepSchemas: Readonly<Record<TransformOp, Type.TObject>> = stepSchemas
+
+const { rename, drop, keep, mask, constant, move } = stepSchemas
+export const TransformStep = Type.Union([rename, drop, keep, mask, constant, move])
+export type TransformStep = Static<typeof TransformStep>
+
+const filter = Type.String({
+  minLength: 1,
+  maxLength: transformLimits.filterCharacters,
+  description:
+    'CEL, with the record as `record`; true: the destination gets it. `record.status == "paid" && record.total > 10`.',
+})
+
+/** As clients send it. */
+export const GivenTransform = Type.Object(
+  {
+    filter: Type.Optional(nullable(filter)),
+    map: Type.Optional(Type.Array(TransformStep, { maxItems: steps })),
+    mask_salt: Type.Optional(
+      Type.String({
+        maxLength: transformLimits.saltCharacters,
+        description: `A secret, needed by \`mask\`: 8 characters or more. Left out, "" or "${redacted}": the stored one is kept.`,
+      }),
+    ),
+  },
+  {
+    ...closed,
+    description:
+      'Which records the destination gets, and what is changed in them on the way: the filter first, then the steps of `map` in order. Replaces the stored one as a whole; null removes it. Not for pull destinations. It applies to all that is not delivered yet.',
+  },
+)
+export type GivenTransform = Static<typeof GivenTransform>
+
+/** As requests give it. */
+export const givenTransform = { transform: Type.Optional(nullable(GivenTransform)) } as const
+
+/** As responses show it. */
+export const ShownTransform = Type.Object({
+  filter: nullable(Type.String()),
+  map: Type.Array(TransformStep),
+  mask_salt: Type.Optional(Type.String({ description: `"${redacted}" where one is set.` })),
+})
+export type ShownTransform = Static<typeof ShownTransform>
+
+/** As it is applied: the salt in the clear. */
+export interface Transform {
+  readonly filter: string | null
+  readonly map: readonly TransformStep[]
+  readonly mask_salt: string | null
+}
+
+/** Where its secret stands among a destination's secrets. */
+export const maskSaltPlace = 'transform.mask_salt'
+
+export function shownTransform(transform: Transform | null): ShownTransform | null {
+  if (transform === null) return null
+  const { mask_salt, ...shown } = transform
+  return { ...shown, map: [...shown.map], ...(mask_salt === null ? {} : { mask_salt: redacted }) }
+}
+
+/** The keys of a path, or what is wrong with it: a sentence that goes after its field's name. */
+export function pathKeys(text: string): string[] | { wrong: string } {
+  const keys: string[] = ['']
+  for (let at = 0; at < text.length; at += 1) {
+    const character = text[at]!
+    if (character === '\\') {
+      const next = text[at + 1]
+      if (next !== '.' && next !== '\\')
+        return { wrong: 'may have a backslash only before a dot or a backslash' }
+      keys[keys.length - 1] += next
+      at += 1
+    } else if (character === '.') keys.push('')
+    else keys[keys.length - 1] += character
+  }
+  if (keys.includes('')) return { wrong: 'has an empty key: dots stand between keys' }
+  const { pathKeys: most } = transformLimits
+  return keys.length > most ? { wrong: `may have at most ${most} keys` } : keys
+}

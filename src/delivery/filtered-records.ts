@@ -1,0 +1,25 @@
+/** How many records of each message of an attempt its destination's transform filters out: they are not counted as delivered. */
+import type { StoredMessage } from '../buffer/buffer.ts'
+
+export class FilteredRecords {
+  readonly #counts = new Map<number, number>()
+
+  /** Of a whole message, whatever of it is stored already. */
+  note(seq: number, records: number): void {
+    this.#counts.set(seq, records)
+  }
+
+  /** Of these messages together; they are forgotten here. */
+  take(messages: readonly Pick<StoredMessage, 'seq'>[]): number {
+    let sum = 0
+    for (const { seq } of messages) {
+      sum += this.#counts.get(seq) ?? 0
+      this.#counts.delete(seq)
+    }
+    return sum
+  }
+
+  clear(): void {
+    this.#counts.clear()
+  }
+}

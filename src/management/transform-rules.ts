@@ -1,0 +1,100 @@
+/**
+ * What a transform must be beyond its shape, and what a PATCH makes of a stored one. Errors carry the paths of the request body
+ * (`transform.map.2.from`).
+ */
+import { redacted } from '../contract/destination-words.ts'
+import { isObject } from '../contract/is-object.ts'
+import {
+  GivenTransform,
+  pathKeys,
+  type Transform,
+  type TransformStep,
+  transformLimits,
+  transformOps,
+  transformStepSchemas,
+} from '../contract/transform.ts'
+import { explain, type FieldErrors, throwIfErrors } from '../contract/validate.ts'
+
+/** What is wrong with an expression; its module is loaded where a transform is given. */
+export type FilterFault = (filter: string) => string | null
+
+/** The expressions' compiler is loaded with the first filter that is given. */
+export async function filterFaultFor(body: unknown): Promise<FilterFault | null> {
+  const filter = isObject(body) && isObject(body.transform) ? body.transform.filter : undefined
+  if (typeof filter !== 'string') return null
+  return (await import('../transform/compile.ts')).filterFault
+}
+
+const leastSaltCharacters = 8
+
+/**
+ * A body's `transform`: undefined where it has none, null to remove it. A salt that is not given is the stored one's. Throws
+ * `validation_error`.
+ */
+export function givenTransform(
+  body: Record<string, unknown>,
+  stored: Transform | null,
+  filterFault: FilterFault | null,
+): Transform | null | undefined {
+  const { transform: given } = body
+  if (given === undefined || given === null) return given
+  throwIfErrors(shapeErrors(given))
+  // Its shape was just checked.
+  const { filter = null, map = [], mask_salt } = given as GivenTransform
+  const isKept = mask_salt === undefined || mask_salt === '' || mask_salt === redacted
+  const transform: Transform = { filter, map, mask_salt: isKept ? (stored?.mask_salt ?? null) : mask_salt }
+  throwIfErrors(ruleErrors(transform, isKept, filterFault))
+  return filter === null && map.length === 0 ? null : transform
+}
+
+/** Each step by its own `op`: a union would say what is wrong with all of them. */
+export function shapeErrors(given: unknown): FieldErrors {
+  const steps = isObject(given) && Array.isArray(given.map) ? given.map : []
+  const withoutSteps = isObject(given) && Array.isArray(given.map) ? { ...given, map: [] } : given
+  const errors = explain(GivenTransform, withoutSteps, 'transform')
+  if (steps.length > transformLimits.steps) {
+    errors['transform.map'] = `must hold at most ${transformLimits.steps}, not ${steps.length}`
+    return errors
+  }
+  steps.forEach((step: unknown, at) => {
+    const place = `transform.map.${at}`
+    const op = transformOps.find((one) => isObject(step) && step.op === one)
+    if (!isObject(step)) errors[place] = 'must be an object with an op'
+    else if (op === undefined) errors[`${place}.op`] = `must be one of ${transformOps.join(', ')}`
+    else Object.assign(errors, explain(transformStepSchemas[op], step, place))
+  })
+  return errors
+}
+
+function ruleErrors(
+  { filter, map, mask_salt }: Transform,
+  isSaltKept: boolean,
+  filterFault: FilterFault | null,
+): FieldErrors {
+  const errors: FieldErrors = {}
+  const fault = filter === null ? null : (filterFault?.(filter) ?? null)
+  if (fault !== null) errors['transform.filter'] = fault
+  const characters = JSON.stringify(map).length
+  if (characters > transformLimits.mapCharacters)
+    errors['transform.map'] =
+      `may have at most ${transformLimits.mapCharacters} characters as JSON, not ${characters}`
+  map.forEach((step, at) => {
+    for (const [place, path] of pathsOf(step)) {
+      const keys = pathKeys(path)
+      if (!Array.isArray(keys)) errors[`transform.map.${at}.${place}`] = keys.wrong
+    }
+  })
+  const needsSalt = map.some(({ op }) => op === 'mask')
+  // One that cannot be read any more is empty.
+  if (needsSalt && (mask_salt === null || mask_salt === ''))
+    errors['transform.mask_salt'] = 'is required by mask'
+  else if (!isSaltKept && mask_salt !== null && mask_salt.length < leastSaltCharacters)
+    errors['transform.mask_salt'] =
+      `must be at least ${leastSaltCharacters} characters, not ${mask_salt.length}`
+  return errors
+}
+
+function pathsOf(step: TransformStep): [place: string, path: string][] {
+  if (step.op === 'move') return [['from', step.from]]
+  return 'paths' in step ? step.paths.map((path, at) => [`paths.${at}`, path]) : []
+}

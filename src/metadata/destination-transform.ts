@@ -1,0 +1,50 @@
+/** A destination's transform as stored: JSON, its salt replaced by a sealed text. */
+import { maskSaltPlace, type Transform } from '../contract/transform.ts'
+import type { DestinationRow } from './database.ts'
+import { type Sealer, UnsealError } from './secrets.ts'
+
+export function sealTransform(
+  sealer: Sealer,
+  destinationId: string,
+  transform: Transform | null,
+): string | null {
+  if (transform === null) return null
+  const { mask_salt } = transform
+  return JSON.stringify({
+    ...transform,
+    mask_salt: mask_salt === null ? null : sealer.seal(mask_salt, belongsTo(destinationId)),
+  })
+}
+
+type SealedRow = Pick<DestinationRow, 'destination_id' | 'transform'>
+
+/** The salt in the clear. Throws UnsealError. */
+export function openTransform(sealer: Sealer, row: SealedRow): Transform | null {
+  if (row.transform === null) return null
+  const stored: Transform = JSON.parse(row.transform)
+  const { mask_salt } = stored
+  if (mask_salt === null) return stored
+  return { ...stored, mask_salt: sealer.open(mask_salt, belongsTo(row.destination_id)) }
+}
+
+/** The same where the salt may not open: it is empty then, and `unreadable` has its place. */
+export function readableTransform(
+  sealer: Sealer,
+  row: SealedRow,
+): { transform: Transform | null; unreadable: string[] } {
+  try {
+    return { transform: openTransform(sealer, row), unreadable: [] }
+  } catch (error) {
+    if (!(error instanceof UnsealError) || row.transform === null) throw error
+    return { transform: { ...JSON.parse(row.transform), mask_salt: '' }, unreadable: [maskSaltPlace] }
+  }
+}
+
+/** Without a salt: for a destination whose key is lost. */
+export function withoutSalt(row: SealedRow): string | null {
+  return row.transform === null ? null : JSON.stringify({ ...JSON.parse(row.transform), mask_salt: '' })
+}
+
+function belongsTo(destinationId: string): string {
+  return `destination ${destinationId} ${maskSaltPlace}`
+}

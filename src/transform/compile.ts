@@ -1,0 +1,132 @@
+/**
+ * A transform, compiled: the filter's expression (CEL) and the steps of the map, for one record at a time. What an expression
+ * may be is bounded here; how long it may take and how much memory, by the thread that runs it.
+ */
+import { createHash } from 'node:crypto'
+import { Environment } from '@marcbachmann/cel-js'
+import { pathKeys, type Transform, type TransformStep, transformLimits } from '../contract/transform.ts'
+import { recordValue } from './json-value.ts'
+import { RecordTree } from './record-tree.ts'
+
+/** What becomes of a record: its text (the same string where nothing is mapped), or null: it is filtered out. */
+export type RecordTransform = (text: string) => string | null
+
+/** A record that the transform cannot be applied to. The message is one line, without the record's own values. */
+export class TransformError extends Error {
+  readonly code: 'filter_error' | 'filter_not_boolean'
+
+  constructor(code: TransformError['code'], message: string) {
+    super(message)
+    this.name = 'TransformError'
+    this.code = code
+  }
+}
+
+const environment = new Environment({
+  enableOptionalTypes: true,
+  homogeneousAggregateLiterals: false,
+  limits: {
+    maxAstNodes: transformLimits.filterNodes,
+    maxDepth: transformLimits.filterDepth,
+    maxListElements: transformLimits.filterNodes,
+    maxMapEntries: transformLimits.filterNodes,
+    maxCallArguments: 16,
+  },
+}).registerVariable('record', 'map')
+
+/** What is wrong with a filter, in a sentence that goes after the field's name; null: nothing that can be known before it runs. */
+export function filterFault(filter: string): string | null {
+  const { valid, type, error } = environment.check(filter)
+  if (!valid) return `is no expression that can be used: ${firstLine(error)}`
+  if (type === 'bool' || type === 'dyn') return null
+  return `must give true or false, and gives ${type}`
+}
+
+/** Of a transform that was checked. */
+export function compileTransform({ filter, map, mask_salt }: Transform): RecordTransform {
+  const matches = filter === null ? null : compileFilter(filter)
+  const steps = map.map((step) => compileStep(step, mask_salt ?? ''))
+  return (text) => {
+    if (matches !== null && !matches(text)) return null
+    if (steps.length === 0) return text
+    const record = new RecordTree(text)
+    for (const step of steps) step(record)
+    return record.text
+  }
+}
+
+function compileFilter(filter: string): (text: string) => boolean {
+  const evaluate = environment.parse(filter)
+  // Types are looked at once, not with each record.
+  evaluate.check()
+  return (text) => {
+    const record = recordValue(text)
+    let result: unknown
+    try {
+      result = evaluate({ record })
+    } catch (error) {
+      throw new TransformError('filter_error', `The filter cannot be applied to it: ${firstLine(error)}.`)
+    }
+    if (typeof result === 'boolean') return result
+    throw new TransformError('filter_not_boolean', 'The filter gives neither true nor false for it.')
+  }
+}
+
+function compileStep(step: TransformStep, salt: string): (record: RecordTree) => void {
+  switch (step.op) {
+    case 'rename':
+      return (record) => record.rename(step.from, step.to)
+    case 'drop': {
+      const paths = step.paths.map(keysOf)
+      return (record) => {
+        for (const path of paths) record.delete(path)
+      }
+    }
+    case 'keep': {
+      const paths = step.paths.map(keysOf)
+      return (record) => record.keep(paths)
+    }
+    case 'mask': {
+      const paths = step.paths.map(keysOf)
+      return (record) => {
+        for (const path of paths) {
+          const text = record.get(path)
+          if (text !== undefined && text !== 'null') record.replace(path, `"${masked(text, salt)}"`)
+        }
+      }
+    }
+    case 'constant': {
+      const text = JSON.stringify(step.value)
+      return (record) => record.set(step.key, text)
+    }
+    case 'move': {
+      const from = keysOf(step.from)
+      return (record) => {
+        const text = record.get(from)
+        if (text === undefined || (from.length === 1 && from[0] === step.to)) return
+        record.delete(from)
+        record.set(step.to, text)
+      }
+    }
+  }
+}
+
+/** Of a string its characters, of anything else its JSON text, after the salt: SHA-256 in lower-case hex. */
+function masked(text: string, salt: string): string {
+  const value: unknown = text.startsWith('"') ? JSON.parse(text) : text
+  return createHash('sha256')
+    .update(`${salt}${String(value)}`)
+    .digest('hex')
+}
+
+function keysOf(path: string): string[] {
+  const keys = pathKeys(path)
+  if (Array.isArray(keys)) return keys
+  throw new Error(`a path that was not checked: it ${keys.wrong}`)
+}
+
+/** Without the excerpt of the expression that follows it. */
+function firstLine(error: unknown): string {
+  const message = error instanceof Error ? error.message : String(error)
+  return message.split('\n')[0]!.slice(0, 300)
+}

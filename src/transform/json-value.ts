@@ -1,0 +1,94 @@
+/**
+ * A record as an expression sees it. Numbers are doubles, but an integer that a double does not hold exactly is a bigint (CEL's
+ * int) if 64 bits hold it: ids compare by every digit. Objects have no prototype, so that no key means anything else there.
+ */
+
+/** An integer of 16 digits or more: all others are exact as doubles. */
+const mayBeInexact = /[0-9]{16}/
+
+/** `text`: JSON that was validated when it was accepted. */
+export function recordValue(text: string): unknown {
+  return mayBeInexact.test(text) ? new Reader(text).value() : JSON.parse(text)
+}
+
+const mostInt = 2n ** 63n - 1n
+const leastInt = -(2n ** 63n)
+
+/** For the rare text with long numbers; strings are left to JSON.parse. */
+class Reader {
+  readonly #text: string
+  #at = 0
+
+  constructor(text: string) {
+    this.#text = text
+  }
+
+  value(): unknown {
+    this.#skip()
+    const first = this.#text[this.#at]
+    if (first === '{') return this.#object()
+    if (first === '[') return this.#array()
+    if (first === '"') return this.#string()
+    return scalar(this.#token())
+  }
+
+  #object(): Record<string, unknown> {
+    const result: Record<string, unknown> = {}
+    this.#at += 1
+    while (!this.#ends('}')) {
+      const key = this.#string()
+      this.#skip()
+      this.#at += 1
+      // As JSON.parse: a member of its own, whatever it is called.
+      Object.defineProperty(result, key, {
+        value: this.value(),
+        ...{ configurable: true, enumerable: true, writable: true },
+      })
+    }
+    return result
+  }
+
+  #array(): unknown[] {
+    const result: unknown[] = []
+    this.#at += 1
+    while (!this.#ends(']')) result.push(this.value())
+    return result
+  }
+
+  /** Past the closing bracket: true. Otherwise at the next element, past the comma before it. */
+  #ends(closing: string): boolean {
+    this.#skip()
+    if (this.#text[this.#at] === ',') {
+      this.#at += 1
+      this.#skip()
+    }
+    if (this.#at < this.#text.length && this.#text[this.#at] !== closing) return false
+    this.#at += 1
+    return true
+  }
+
+  #string(): string {
+    const start = this.#at
+    for (this.#at += 1; this.#text[this.#at] !== '"'; this.#at += 1)
+      if (this.#text[this.#at] === '\\') this.#at += 1
+    this.#at += 1
+    return JSON.parse(this.#text.slice(start, this.#at))
+  }
+
+  #token(): string {
+    const start = this.#at
+    while (this.#at < this.#text.length && !/[\s,\]}]/.test(this.#text[this.#at]!)) this.#at += 1
+    return this.#text.slice(start, this.#at)
+  }
+
+  #skip(): void {
+    while (this.#text.charCodeAt(this.#at) <= 0x20) this.#at += 1
+  }
+}
+
+function scalar(token: string): unknown {
+  const value: unknown = JSON.parse(token)
+  if (typeof value !== 'number' || Number.isSafeInteger(value) || !/^-?[0-9]{1,19}$/.test(token)) return value
+  const exact = BigInt(token)
+  return exact >= leastInt && exact <= mostInt ? exact : value
+}

@@ -1,0 +1,192 @@
+/**
+ * A thread that applies transforms, for many lanes. Jobs take turns of a few milliseconds, so that a lane with large batches, or a
+ * slow expression, does not hold the others up. A single record may still hang it: whoever started it sees on the board
+ * which one, and ends it (`transform-threads.ts`).
+ */
+import assert from 'node:assert'
+import { parentPort, workerData } from 'node:worker_threads'
+import { records } from '../buffer/record-text.ts'
+import { compileTransform, type RecordTransform, TransformError } from './compile.ts'
+import {
+  boardWords,
+  type FromTransformThread,
+  type GivenUp,
+  type ToTransformThread,
+  type TransformedBody,
+} from './thread-protocol.ts'
+
+assert(parentPort !== null)
+const port = parentPort
+const board = new Int32Array(workerData as SharedArrayBuffer)
+
+const turnMs = 10
+/** A lane with a record that takes longer goes on in another thread. */
+const slowRecordMs = 100
+/** Of one job's own time: a larger batch is sent in parts. */
+const jobMs = 8_000
+/** What a transform adds (constants, longer keys, hashes) may take so much more than what was given. */
+const sizeFactor = 4
+const sizeAllowance = 4 * 1024 * 1024
+const keptPrograms = 500
+
+interface Job {
+  id: number
+  steps: Generator<void, FromTransformThread>
+}
+const jobs: Job[] = []
+const programs = new Map<string, RecordTransform>()
+let isTurning = false
+
+port.on('message', (message: ToTransformThread) => {
+  if (message.kind === 'run') {
+    jobs.push({ id: message.job, steps: run(message) })
+    turnLater()
+  } else {
+    const at = jobs.findIndex(({ id }) => id === message.job)
+    if (at >= 0) jobs.splice(at, 1)
+  }
+})
+
+function turnLater(): void {
+  if (isTurning) return
+  isTurning = true
+  setImmediate(turn)
+}
+
+/** One turn of the first job, which then stands last. */
+function turn(): void {
+  isTurning = false
+  const job = jobs.shift()
+  if (job === undefined) return
+  Atomics.store(board, boardWords.job, job.id)
+  const endsAt = performance.now() + turnMs
+  let step = job.steps.next()
+  while (!step.done && performance.now() < endsAt) step = job.steps.next()
+  Atomics.store(board, boardWords.job, 0)
+  if (step.done) post(step.value)
+  else jobs.push(job)
+  if (jobs.length > 0) turnLater()
+}
+
+/** A step is a record. */
+function* run({
+  job,
+  transform,
+  bodies,
+  givenUp,
+}: Extract<ToTransformThread, { kind: 'run' }>): Generator<void, FromTransformThread> {
+  let apply: RecordTransform
+  try {
+    apply = programOf(JSON.stringify(transform), () => compileTransform(transform))
+  } catch (error) {
+    return { kind: 'failed', job, message: error instanceof Error ? error.message : String(error) }
+  }
+  const given = bodies.reduce((sum, { length }) => sum + length, 0)
+  let left = given * sizeFactor + sizeAllowance
+  let tookMs = 0
+  let isSlow = false
+  const results: TransformedBody[] = []
+  for (const [messageAt, body] of bodies.entries()) {
+    const made = new BodyMaker()
+    let place = 0
+    for (const record of records(Buffer.from(body.buffer, body.byteOffset, body.byteLength))) {
+      Atomics.store(board, boardWords.message, messageAt)
+      Atomics.store(board, boardWords.record, place)
+      Atomics.add(board, boardWords.steps, 1)
+      const startedAt = performance.now()
+      left -= made.add(record, place, apply, givenUp.find(isAt(messageAt, place)))
+      const ms = performance.now() - startedAt
+      tookMs += ms
+      isSlow ||= ms > slowRecordMs
+      if (left < 0) return { kind: 'exceeded', job, what: 'size', messageAt }
+      if (tookMs > jobMs) return { kind: 'exceeded', job, what: 'time', messageAt }
+      place += 1
+      yield
+    }
+    results.push(made.result(place))
+  }
+  return { kind: 'done', job, results, isSlow }
+}
+
+/** What becomes of one message. */
+class BodyMaker {
+  readonly #parts: Buffer[] = []
+  readonly #places: number[] = []
+  readonly #failed: TransformedBody['failed'] = []
+  #filtered = 0
+  #isChanged = false
+
+  /** Returns how many bytes it has become larger by. */
+  add(record: Buffer, place: number, apply: RecordTransform, givenUp: GivenUp | undefined): number {
+    if (givenUp !== undefined) {
+      this.#failed.push({ place, code: givenUp.code, message: givenUp.message })
+      return 0
+    }
+    const text = record.toString('utf8')
+    let made: string | null
+    try {
+      made = apply(text)
+    } catch (error) {
+      const code = error instanceof TransformError ? error.code : 'transform_error'
+      const said = error instanceof Error ? error.message : String(error)
+      const message =
+        error instanceof TransformError ? said : `The transform cannot be applied to it: ${said}`
+      this.#failed.push({ place, code, message: message.slice(0, 500) })
+      return 0
+    }
+    if (made === null) {
+      this.#filtered += 1
+      return 0
+    }
+    const isSame = made === text
+    const part = isSame ? record : Buffer.from(made)
+    this.#isChanged ||= !isSame
+    this.#parts.push(part)
+    this.#places.push(place)
+    return part.length + 1
+  }
+
+  result(count: number): TransformedBody {
+    const isWhole = this.#places.length === count
+    return {
+      body: isWhole && !this.#isChanged ? null : joined(this.#parts),
+      places: isWhole ? null : this.#places,
+      filtered: this.#filtered,
+      failed: this.#failed,
+    }
+  }
+}
+
+/** As a stored body, in memory of its own. */
+function joined(parts: readonly Buffer[]): Uint8Array {
+  const bytes = parts.reduce((sum, { length }) => sum + length, Math.max(0, parts.length - 1))
+  const whole = new Uint8Array(bytes)
+  let at = 0
+  for (const [index, part] of parts.entries()) {
+    if (index > 0) whole[at++] = 0x0a
+    whole.set(part, at)
+    at += part.length
+  }
+  return whole
+}
+
+function isAt(messageAt: number, place: number): (one: GivenUp) => boolean {
+  return (one) => one.messageAt === messageAt && one.place === place
+}
+
+function programOf(text: string, compile: () => RecordTransform): RecordTransform {
+  const known = programs.get(text)
+  if (known !== undefined) return known
+  if (programs.size >= keptPrograms) programs.clear()
+  const program = compile()
+  programs.set(text, program)
+  return program
+}
+
+function post(message: FromTransformThread): void {
+  const buffers =
+    message.kind === 'done'
+      ? message.results.flatMap(({ body }) => (body === null ? [] : [body.buffer as ArrayBuffer]))
+      : []
+  port.postMessage(message, buffers)
+}

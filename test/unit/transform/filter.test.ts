@@ -1,0 +1,93 @@
+import t from 'tap'
+import { transformLimits } from '../../../src/contract/transform.ts'
+import { compileTransform, filterFault, TransformError } from '../../../src/transform/compile.ts'
+import { recordValue } from '../../../src/transform/json-value.ts'
+
+const isKept = (filter: string, record: string) =>
+  compileTransform({ filter, map: [], mask_salt: null })(record) === record
+
+t.test('expressions over what records hold', async (t) => {
+  const record =
+    '{"status":"paid","total":12.50,"n":3,"tags":["a","b"],"user":{"name":"ada"},"none":null,"yes":true}'
+  const kept = [
+    'record.status == "paid"',
+    'record.total > 10 && record.total < 12.6',
+    'record.n == 3 && int(record.n) % 2 == 1',
+    '"a" in record.tags && size(record.tags) == 2',
+    'record.tags.exists(tag, tag.startsWith("b"))',
+    'has(record.user.name) && !has(record.user.age)',
+    'record.?missing.orValue("x") == "x"',
+    'record.none == null',
+    'record.yes',
+    'record["status"].matches("^pa.d$")',
+    'record.status in ["paid", "open"]',
+  ]
+  for (const filter of kept) {
+    t.equal(filterFault(filter), null, filter)
+    t.ok(isKept(filter, record), filter)
+  }
+  t.notOk(isKept('record.status == "open"', record))
+})
+
+t.test('long integers are compared by every digit', async (t) => {
+  t.ok(isKept('record.id == 12345678901234567', '{"id":12345678901234567}'))
+  t.notOk(isKept('record.id == 12345678901234568', '{"id":12345678901234567}'))
+  t.ok(isKept('record.ids[1] == -9223372036854775808', '{"ids":[1,-9223372036854775808]}'))
+  t.ok(isKept('record.id > 9.2e18', '{"id":12345678901234567890}'), 'beyond 64 bits it is a double')
+})
+
+t.test('a text with long numbers is read as JSON.parse reads it', async (t) => {
+  const texts = [
+    '{"a":[ ],"b":{ },"c":"1234567890123456\\"\\\\","d":[1,[2,{"e":null}],true,false],"f":-1.5e3}',
+    ' {"a" : "x" , "a":"y\\u00e9", "long":1234567890123456}',
+    '{"0.12345678901234567":0.5}',
+  ]
+  for (const text of texts) t.strictSame(recordValue(text), JSON.parse(text), text)
+  t.equal((recordValue('{"__proto__":{"a":12345678901234567}}') as object).constructor, Object)
+})
+
+t.test('what does not apply to a record is an error of that record', async (t) => {
+  const code = (filter: string, record = '{"a":1,"s":"x"}') => {
+    try {
+      isKept(filter, record)
+      return 'none'
+    } catch (error) {
+      if (!(error instanceof TransformError)) throw error
+      t.notMatch(error.message, '\n')
+      return error.code
+    }
+  }
+  t.equal(code('record.missing == 1'), 'filter_error')
+  t.equal(code('record.a + record.s == "1x"'), 'filter_error')
+  t.equal(code('record.s.matches("(")'), 'filter_error')
+  t.equal(code('record.a'), 'filter_not_boolean')
+  t.equal(code('record.constructor != null'), 'filter_error')
+  t.equal(code('record.s.length == 1'), 'filter_error')
+  t.equal(code('record.a == 1 || record.missing == 1'), 'none')
+})
+
+t.test('what cannot be an expression is named', async (t) => {
+  t.match(filterFault('record.a =='), /^is no expression that can be used: /)
+  t.match(filterFault('process.exit()'), /is no expression/)
+  t.match(filterFault('globalThis'), /Unknown variable/)
+  t.match(filterFault('import("fs")'), /is no expression/)
+  t.match(filterFault('(() => 1)()'), /is no expression/)
+  t.match(filterFault('"text"'), /must give true or false, and gives string/)
+  t.match(filterFault('record.tags.map(x, x)'), /must give true or false, and gives list/)
+  t.match(filterFault('x'.repeat(10)), /Unknown variable/)
+})
+
+t.test('an expression is bounded in size and depth', async (t) => {
+  const nodes = Array.from({ length: transformLimits.filterNodes }, () => '1').join('+')
+  t.match(filterFault(`${nodes} == 1`), /is no expression/)
+  t.match(filterFault(`${'('.repeat(200)}true${')'.repeat(200)}`), /is no expression/)
+  t.match(filterFault(`${'!'.repeat(transformLimits.filterNodes)}true`), /is no expression/)
+  t.match(filterFault(`${'['.repeat(100)}1${']'.repeat(100)} == 1`), /is no expression/)
+})
+
+t.test('keys that mean something to JavaScript are keys', async (t) => {
+  const record = '{"__proto__":{"admin":true},"hasOwnProperty":1,"toString":2}'
+  t.ok(isKept('record.__proto__.admin && record.hasOwnProperty == 1 && record["toString"] == 2', record))
+  t.notOk(isKept('has(record.admin)', record))
+  t.notOk(isKept('"constructor" in record || "valueOf" in record', record))
+})

@@ -1,0 +1,112 @@
+import t from 'tap'
+import type { Transform } from '../../../src/contract/transform.ts'
+import { ExceededError } from '../../../src/transform/thread-protocol.ts'
+import { TransformThreads } from '../../../src/transform/transform-threads.ts'
+
+const ever = new AbortController().signal
+const transform = (filter: string | null, map: Transform['map'] = []): Transform => ({
+  filter,
+  map,
+  mask_salt: null,
+})
+const body = (...records: string[]) => Buffer.from(records.join('\n'))
+const text = (made: { body: Uint8Array | null } | undefined) =>
+  made?.body === null || made === undefined ? null : Buffer.from(made.body).toString()
+
+/** The threads keep no process alive. */
+const alive = setInterval(() => {}, 1_000)
+const threads = new TransformThreads()
+t.teardown(async () => {
+  clearInterval(alive)
+  await threads.close()
+})
+
+/** Backtracks for longer than anybody waits. */
+const hangs = 'record.s.matches("^(a+)+$")'
+const hanging = `{"s":"${'a'.repeat(40)}!"}`
+
+t.test('messages, and what is left of them', async (t) => {
+  const bodies = [
+    body('{"n":1}', '{"n":2}', '{"n":3}'),
+    body('{"n":2}'),
+    body('{"n":9}'),
+    body('{"m":2}', '{"n":2}'),
+  ]
+  const [some, all, none, failed] = await threads.run('d', transform('record.n == 2'), bodies, ever)
+  t.match([text(some), some?.places, some?.filtered], ['{"n":2}', [1], 2])
+  t.match(
+    all,
+    { body: null, places: null, filtered: 0, failed: [] },
+    'a message that stays as it is is not sent back',
+  )
+  t.match([text(none), none?.places, none?.filtered], ['', [], 1])
+  t.match([text(failed), failed?.places, failed?.filtered], ['{"n":2}', [1], 0])
+  t.match(failed?.failed, [{ place: 0, code: 'filter_error' }])
+  const [mapped] = await threads.run(
+    'd',
+    transform(null, [{ op: 'drop', paths: ['n'] }]),
+    [body('{"n":1}', '{"a":2}')],
+    ever,
+  )
+  t.match([text(mapped), mapped?.places], ['{}\n{"a":2}', null])
+})
+
+t.test('an expression that hangs costs its own record, and no other lane waits for it', async (t) => {
+  const bad = threads.run('bad', transform(hangs), [body('{"s":"aa"}', hanging, '{"s":"a"}')], ever)
+  let isBadDone = false
+  void bad.then(() => {
+    isBadDone = true
+  })
+  const good = await threads.run('good', transform('record.n == 1'), [body('{"n":1}')], ever)
+  t.match(good, [{ places: null }])
+  const [made] = await bad
+  t.ok(isBadDone)
+  t.match([text(made), made?.places], ['{"s":"aa"}\n{"s":"a"}', [0, 2]])
+  t.match(made?.failed, [{ place: 1, code: 'transform_timeout' }])
+  // It has its own thread by now: the shared one is not ended again.
+  const again = threads.run('bad', transform(hangs), [body(hanging)], ever)
+  t.match(await threads.run('good', transform('record.n == 1'), [body('{"n":1}')], ever), [{ places: null }])
+  t.match((await again)[0]?.failed, [{ code: 'transform_timeout' }])
+})
+
+t.test('a batch of records that hang goes in parts', async (t) => {
+  const run = threads.run(
+    'many',
+    transform(hangs),
+    [body('{"s":"a"}'), body(...Array(9).fill(hanging))],
+    ever,
+  )
+  await t.rejects(run, { name: 'ExceededError', messageAt: 1 })
+})
+
+t.test('memory is bounded: text, lists and nested macros', async (t) => {
+  const list = `[${Array.from({ length: 3_000 }, (_, n) => n).join(',')}]`
+  const doubled =
+    'cel.bind(a, record.s+record.s+record.s+record.s, cel.bind(b, a+a+a+a+a+a+a+a, cel.bind(c, b+b+b+b+b+b+b+b, size(c+c+c+c+c+c+c+c) > 0)))'
+  const cases: [string, string, string][] = [
+    ['text', doubled, `{"s":"${'x'.repeat(100_000)}"}`],
+    ['lists', 'size(record.l.map(a, record.l.map(b, record.l.map(c, [a, b, c])))) > 0', `{"l":${list}}`],
+    ['loops', 'record.l.all(a, record.l.all(b, record.l.all(c, a + b + c >= 0.0)))', `{"l":${list}}`],
+  ]
+  for (const [name, filter, record] of cases) {
+    const [made] = await threads.run(name, transform(filter), [body(record, '{"s":"","l":[]}')], ever)
+    t.match(made?.failed[0], { place: 0, code: /^(transform_(timeout|memory|error)|filter_error)$/ }, name)
+    t.ok((made?.failed.length ?? 0) + (made?.filtered ?? 0) + (made?.places?.length ?? 0) === 2, name)
+  }
+})
+
+t.test('what a transform adds is bounded', async (t) => {
+  const value = 'x'.repeat(1_000)
+  const map = Array.from({ length: 7 }, (_, n) => ({ op: 'constant' as const, key: `k${n}`, value }))
+  const tiny = body(...Array<string>(10_000).fill('{}'))
+  await t.rejects(threads.run('large', transform(null, map), [body('{}'), tiny], ever), ExceededError)
+})
+
+t.test('an attempt that is aborted waits for nothing', async (t) => {
+  const stop = new AbortController()
+  const run = threads.run('stopped', transform(hangs), [body(hanging)], stop.signal)
+  stop.abort(new Error('stopped'))
+  await t.rejects(run, /stopped/)
+  await t.rejects(threads.run('stopped', transform(null), [body('{}')], stop.signal), /stopped/)
+  t.match(await threads.run('next', transform('record.n == 1'), [body('{"n":1}')], ever), [{ places: null }])
+})
