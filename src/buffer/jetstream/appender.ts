@@ -60,12 +60,14 @@ const smallRoundBytes = 128 * KiB
 const sparesKept = 16
 const spareMaxBytes = 512 * KiB
 /** A key that is used, freed and used again all the time: then nobody knows. */
-const keyAttempts = 5
+const keyAttempts = 8
 const retryMs = 50
 /** After the stream was full, for so long nothing is published. */
 const fullForMs = 250
 
 const wrongLastSequence = 10_071
+/** From 2.11 on: of the same subject, or with the same `Nats-Msg-Id`, one is being stored. */
+const busyKeyCodes = new Set([10_164, 10_158])
 /** The stream's `max_bytes`, the account's limit, the servers' disks. */
 const fullCodes = new Set([10_077, 10_002, 10_023, 10_028, 10_047, 10_120, 10_122])
 const expectedHeader = 'Nats-Expected-Last-Subject-Sequence'
@@ -371,6 +373,10 @@ export class JetStreamAppender implements Appender {
           this.#settleRepeat(one, one.idempotency, Number(/\d+$/.exec(result.description)?.[0] ?? 0))
           break
         }
+        if (busyKeyCodes.has(result.code) && one.idempotency !== null) {
+          this.#settleRepeat(one, one.idempotency, 0)
+          break
+        }
         if (fullCodes.has(result.code)) {
           this.#fullUntil = performance.now() + fullForMs
           this.#failed('over_quota', result.description)
@@ -401,7 +407,7 @@ export class JetStreamAppender implements Appender {
     this.#recycle(frame)
   }
 
-  /** `streamSeq`: the frame that its key's subject has already; 0: none any more, although one was expected. */
+  /** `streamSeq`: the frame that its key's subject has already; 0: none any more although one was expected, or none yet. */
   #settleRepeat(one: PipeFrame, idempotency: Idempotency, streamSeq: number): void {
     this.#repeatOf(one, idempotency, streamSeq).catch((error: unknown) =>
       this.#reject(one, unavailable('write_failed', textOf(error))),

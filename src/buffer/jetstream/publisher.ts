@@ -17,7 +17,7 @@ const lookEveryMs = 250
 
 export type PublishResult =
   | { kind: 'stored'; streamSeq: number }
-  /** The stream has this one with the same `Nats-Msg-Id`. */
+  /** The stream has this one with the same `Nats-Msg-Id`; 0: it is storing it. */
   | { kind: 'duplicate'; streamSeq: number }
   /** `code`: of NATS. */
   | { kind: 'refused'; code: number; description: string }
@@ -136,8 +136,10 @@ function resultOf(message: NatsMessage): PublishResult {
     const { seq, duplicate, error } = message.json<Answer>()
     if (error !== undefined)
       return { kind: 'refused', code: Number(error.err_code ?? 0), description: String(error.description) }
-    if (typeof seq === 'number' && Number.isSafeInteger(seq) && seq > 0)
-      return { kind: duplicate === true ? 'duplicate' : 'stored', streamSeq: seq }
+    if (typeof seq === 'number' && Number.isSafeInteger(seq) && seq >= 0) {
+      if (duplicate === true) return { kind: 'duplicate', streamSeq: seq }
+      if (seq > 0) return { kind: 'stored', streamSeq: seq }
+    }
   } catch {
     // Below.
   }
