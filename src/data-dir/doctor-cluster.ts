@@ -156,7 +156,37 @@ async function natsChecks(settings: Settings, cluster: ClusterSettings): Promise
       ...checks,
       fail('JetStream', jetStream, 'start nats-server with jetstream in its configuration (or -js)'),
     ]
-  return [...checks, streamCheck(stream, jetStream.stream, cluster), durabilityCheck(cluster, version)]
+  return [
+    ...checks,
+    ...(cluster.replicas === 1 ? [] : [await versionsCheck(cluster, jetStream.stream)]),
+    streamCheck(stream, jetStream.stream, cluster),
+    durabilityCheck(cluster, version),
+  ]
+}
+
+async function versionsCheck({ nats, replicas }: ClusterSettings, stream: FoundStream): Promise<Check> {
+  const { oldServersText, serverVersions, tooOldForReplicas } = await import('../nats/versions.ts')
+  const name = 'NATS versions'
+  const found = await serverVersions(nats)
+  const old = tooOldForReplicas(found)
+  const next = 'install a newer nats-server on them, one after the other'
+  if (old.length > 0)
+    return stream !== null && stream.replicas >= replicas
+      ? warn(name, oldServersText(old), next)
+      : fail(
+          name,
+          `${oldServersText(old)}: no stream is made, the daemon does not start`,
+          `${next}, or set cluster.replicas = 1`,
+        )
+  const known = found.flatMap(({ version }) => version ?? [])
+  const versions = [...new Set(known)].join(', ')
+  const silent = found.flatMap(({ server, version }) => (version === null ? [server] : []))
+  if (silent.length === 0) return ok(name, versions)
+  return warn(
+    name,
+    `${versions === '' ? 'none answers' : versions}; not known of ${silent.join(', ')}`,
+    'start the nats-servers that are down',
+  )
 }
 
 function payloadCheck(maxPayload: number, needed: number): Check {
@@ -209,12 +239,12 @@ function durabilityCheck({ replicas }: ClusterSettings, version: string): Check 
   if (replicas === 3)
     return ok(
       name,
-      `two of three nats-servers have written the message. Their disks are synced every sync_interval (2 minutes unless set): only a power cut of two at once loses what came since. ${always} ends that too`,
+      `two of three nats-servers have written the message, and with ${always} in their configuration synced it to their disks. Without it they sync every sync_interval (2 minutes unless set), and a power cut of two at once loses what came since`,
     )
   return warn(
     name,
-    'the one nats-server has written the message. Its crash loses nothing; a power cut of its machine loses what came since its disk was synced, every sync_interval (2 minutes unless set)',
-    `use three nats-servers and cluster.replicas = 3, or ${always}`,
+    `the one nats-server has written the message, and with ${always} in its configuration synced it to its disk. Without it a power cut of its machine loses what came since it synced, every sync_interval (2 minutes unless set)`,
+    'set sync_interval: always, or use three nats-servers and cluster.replicas = 3',
   )
 }
 

@@ -22,6 +22,8 @@ export interface ClusterOptions {
   proxies?: boolean
   /** Between the nats-servers, for `nats.servers[n].isolate()`. */
   proxyRoutes?: boolean
+  /** The nats-servers sync every write: `sync_interval: always`. */
+  syncAlways?: boolean
   /** Settings of every node, as variables. */
   env?: Record<string, string>
 }
@@ -53,11 +55,18 @@ const names = ['a', 'b', 'c', 'd', 'e', 'f']
 const mib = 1024 * 1024
 
 export async function startCluster(options: ClusterOptions = {}): Promise<TestCluster> {
-  const { nodes: count = 1, replicas = 1, maxPayload = 16 * mib, proxyRoutes = false, env = {} } = options
+  const {
+    nodes: count = 1,
+    replicas = 1,
+    maxPayload = 16 * mib,
+    proxyRoutes = false,
+    syncAlways = false,
+    env = {},
+  } = options
   const root = mkdtempSync(path.join(os.tmpdir(), 'pipectl-cluster-'))
   const [postgres, nats] = await Promise.all([
     startPostgres({ ssl: false }),
-    startNats({ replicas, maxPayload, proxyRoutes }),
+    startNats({ replicas, maxPayload, proxyRoutes, syncAlways }),
   ])
   await nats.ready()
   const nodes: TestNode[] = []

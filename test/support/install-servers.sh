@@ -6,13 +6,49 @@
 # the commands of the guides use: psql, curl, jq, script (a terminal). man and groff (man-db) check the man page.
 # go and php run the examples in their languages, as python3, gcc and curl do.
 # (PostgreSQL and the S3 server come with npm.) Never starts or changes the machine's own services.
+#
+# nats-server must be one that keeps what it acknowledged when a paused leader goes on (docs/cluster.md). Debian 12 has an older
+# one: there it is taken from Debian 13 and put beside it, for the tests alone.
 set -eu
-PATH="$PATH:/usr/sbin:/usr/local/sbin"
+nats_oldest=2.10.27
+nats_suite=trixie
+nats_place=/usr/local/lib/pipectl-tests/bin
+PATH="$nats_place:$PATH:/usr/sbin:/usr/local/sbin"
+
+is_at_least() {
+  [ "$(printf '%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]
+}
+has_nats_server() {
+  version=$(nats-server --version 2>/dev/null | sed -n 's/^nats-server: v//p')
+  [ -n "$version" ] && is_at_least "$version" "$nats_oldest"
+}
+# apt with sources, lists and archives in a directory of its own; it verifies the suite's signature with Debian's keyring.
+fetch_nats_server() {
+  keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+  mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Origin: Debian' 'Label: Debian' 'Created-By: Packages' | head -n 1)
+  if [ -z "$mirror" ] || [ ! -e "$keyring" ]; then
+    echo "The tests need nats-server $nats_oldest or newer, which this machine's apt does not have: put one on the PATH." >&2
+    return 1
+  fi
+  own=$(mktemp -d)
+  mkdir -p "$own/lists/partial" "$own/archives/partial" "$own/unpacked" "$nats_place"
+  # apt downloads as a user without rights.
+  chmod 755 "$own"
+  chown -R _apt "$own" 2>/dev/null || true
+  echo "deb [signed-by=$keyring] $mirror $nats_suite main" >"$own/sources.list"
+  set -- -qq -o "Dir::Etc::sourcelist=$own/sources.list" -o Dir::Etc::sourceparts=- -o "Dir::State::lists=$own/lists" \
+    -o "Dir::Cache=$own" -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache=
+  apt-get "$@" update >&2 && (cd "$own/archives" && apt-get "$@" download nats-server >&2) &&
+    dpkg-deb -x "$own"/archives/nats-server_*.deb "$own/unpacked" &&
+    install -m 755 "$own/unpacked/usr/sbin/nats-server" "$nats_place/nats-server" || { rm -rf "$own"; return 1; }
+  rm -rf "$own"
+}
 
 missing=
-for name in mariadbd mariadb-install-db openssl strace faketime tmux systemd-analyze python3 gcc chromium promtool nats-server psql curl jq script man groff go php; do
+for name in mariadbd mariadb-install-db openssl strace faketime tmux systemd-analyze python3 gcc chromium promtool psql curl jq script man groff go php; do
   command -v "$name" >/dev/null || missing="$missing $name"
 done
+has_nats_server || missing="$missing nats-server"
 build_fault_library() {
   sh "$(dirname "$0")/faults/build.sh" >/dev/null
 }
@@ -22,9 +58,10 @@ if [ -z "$missing" ]; then
 fi
 
 if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
-  echo "The tests need MariaDB 10.6 or newer, openssl, strace, faketime, tmux, systemd-analyze, python3, gcc, Chromium, promtool, nats-server, psql, curl, jq, script, man, Go and PHP; missing:$missing. Install them:" >&2
+  echo "The tests need MariaDB 10.6 or newer, openssl, strace, faketime, tmux, systemd-analyze, python3, gcc, Chromium, promtool, nats-server $nats_oldest or newer, psql, curl, jq, script, man, Go and PHP; missing:$missing. Install them:" >&2
   cat >&2 <<'TEXT'
-  Debian, Ubuntu:  sudo apt-get install --no-install-recommends mariadb-server openssl strace faketime tmux systemd python3 gcc libc6-dev chromium prometheus nats-server postgresql-client curl jq bsdutils man-db golang-go php-cli
+  Debian 13:       sudo apt-get install --no-install-recommends mariadb-server openssl strace faketime tmux systemd python3 gcc libc6-dev chromium prometheus nats-server postgresql-client curl jq bsdutils man-db golang-go php-cli
+  Debian 12:       run this script as root: its own nats-server is too old, so that one comes from Debian 13
   Fedora:          sudo dnf install mariadb-server openssl strace libfaketime tmux systemd python3 gcc chromium golang-github-prometheus nats-server postgresql curl jq util-linux man-db groff-base golang php-cli
   macOS:           the tests of failing disks and clocks need Linux; run them in a Debian container
 The tests start their own private server: the system service need not run.
@@ -42,6 +79,15 @@ fi
 
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq >&2
-apt-get install -y -qq --no-install-recommends mariadb-server openssl strace faketime tmux systemd python3 gcc libc6-dev chromium fonts-dejavu-core prometheus nats-server postgresql-client curl jq bsdutils man-db golang-go php-cli >&2
+apt-get install -y -qq --no-install-recommends mariadb-server openssl strace faketime tmux systemd python3 gcc libc6-dev chromium fonts-dejavu-core prometheus postgresql-client curl jq bsdutils man-db golang-go php-cli >&2
+if ! has_nats_server; then
+  offered=$(apt-cache policy nats-server | sed -n 's/^ *Candidate: *//p')
+  if [ "$offered" != "(none)" ] && [ -n "$offered" ] && is_at_least "$offered" "$nats_oldest"; then
+    apt-get install -y -qq --no-install-recommends nats-server >&2
+  else
+    fetch_nats_server
+  fi
+fi
+has_nats_server
 command -v mariadbd >/dev/null
 build_fault_library

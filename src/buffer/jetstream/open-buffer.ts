@@ -7,6 +7,7 @@ import { type JetStreamManager, jetstreamManager } from '@nats-io/jetstream'
 import { type LogSettings, openLog } from '../../log.ts'
 import { connectNats } from '../../nats/connect.ts'
 import type { NatsConnection } from '../../nats/headers.ts'
+import { oldestWithReplicas } from '../../nats/versions.ts'
 import type {
   Appender,
   AppenderPort,
@@ -43,7 +44,12 @@ export async function openJetStreamBuffer(
 ): Promise<OpenBuffer> {
   const connection = await connectNats(spec.nats)
   try {
-    const info = await openStreams(connection, spec)
+    const { info, oldServers } = await openStreams(connection, spec)
+    if (oldServers.length > 0)
+      openLog(deps.log, 'buffer').warn(
+        { servers: oldServers, needed: oldestWithReplicas },
+        'buffer.nats_server_too_old',
+      )
     const manager = await jetstreamManager(connection, { checkAPI: false, timeout: requestTimeoutMs })
     const watch = new StreamWatch(manager, spec, info)
     return new JetStreamBuffer({ spec, deps, connection, manager, watch, lastStreamSeq: info.state.last_seq })

@@ -24,6 +24,7 @@ import {
 } from '@nats-io/jetstream'
 import { ConfigError } from '../../config.ts'
 import type { NatsConnection } from '../../nats/headers.ts'
+import { oldServersText, type ServerVersion, serverVersions, tooOldForReplicas } from '../../nats/versions.ts'
 import { hourMs } from '../../quantities.ts'
 import {
   bufferSubjects,
@@ -68,14 +69,36 @@ export class StreamUnavailableError extends Error {
   }
 }
 
-/** Makes or checks both streams. Throws ConfigError, StreamUnavailableError. Returns what the buffer's stream holds. */
-export async function openStreams(connection: NatsConnection, spec: JetStreamSpec): Promise<StreamInfo> {
+export interface OpenedStreams {
+  /** What the buffer's stream holds. */
+  info: StreamInfo
+  /** Servers of a stream with three replicas that should not have one; none as a rule. */
+  oldServers: ServerVersion[]
+}
+
+/** Makes or checks both streams. Throws ConfigError, StreamUnavailableError. */
+export async function openStreams(connection: NatsConnection, spec: JetStreamSpec): Promise<OpenedStreams> {
   checkMaxPayload(connection, spec)
   const manager = await withinStart(spec, () => jetstreamManager(connection, { timeout: requestTimeoutMs }))
+  const oldServers = spec.replicas === 1 ? [] : tooOldForReplicas(await serverVersions(spec.nats))
+  if (oldServers.length > 0) await withinStart(spec, () => refuseNewReplicas(manager, spec, oldServers))
   await withinStart(spec, () => openStream(manager, spec, totalsConfig(spec)))
   const info = await withinStart(spec, () => openStream(manager, spec, bufferConfig(spec)))
   await refuseLostStream(manager, spec, info)
-  return info
+  return { info, oldServers }
+}
+
+/** Replicas that are there go on: a start that is refused would not make their servers newer, and ingest would stop. */
+async function refuseNewReplicas(
+  manager: JetStreamManager,
+  { cluster, replicas }: JetStreamSpec,
+  oldServers: readonly ServerVersion[],
+): Promise<void> {
+  const found = await find(manager, streamName(cluster))
+  if (found !== null && found.config.num_replicas >= replicas) return
+  throw new ConfigError(
+    `buffer.nats: ${oldServersText(oldServers)}. Install a newer nats-server, or set cluster.replicas = 1`,
+  )
 }
 
 type WantedConfig = Pick<

@@ -9,8 +9,9 @@ import { streamName, totalsStreamName } from '../../../src/buffer/jetstream/fram
 import { openJetStreamBuffer } from '../../../src/buffer/jetstream/open-buffer.ts'
 import type { JetStreamSpec } from '../../../src/buffer/jetstream/spec.ts'
 import { ConfigError } from '../../../src/config.ts'
+import { announcing } from '../../support/announced-version.ts'
 import { freePort } from '../../support/free-port.ts'
-import { startNats, type TestNats } from '../../support/nats.ts'
+import { natsEnvironment, startNats, type TestNats } from '../../support/nats.ts'
 import { until } from '../../support/until.ts'
 import { jetStreamSpec, natsFor } from './jetstream-open.ts'
 import { MiB, message, newPipeId, quiet } from './open.ts'
@@ -182,7 +183,10 @@ t.test('a server that wants a password says so, and the password is in no messag
 
 t.test('a server without JetStream is named', async (t) => {
   const port = await freePort()
-  const child = spawn('nats-server', ['-a', '127.0.0.1', '-p', String(port)], { stdio: 'ignore' })
+  const child = spawn('nats-server', ['-a', '127.0.0.1', '-p', String(port)], {
+    env: natsEnvironment,
+    stdio: 'ignore',
+  })
   t.teardown(() => child.kill('SIGKILL'))
   await until('it takes connections', () => connects(port))
   const one = { url: `nats://127.0.0.1:${port}`, servers: [{}] } as TestNats
@@ -203,6 +207,31 @@ t.test('a cluster of three', async (t) => {
     await nodes[0]!.appender.append(message(newPipeId(), 'x'))
     await refused(t, one, /cluster\.replicas is 1/, /has 3/)
   })
+
+  t.test(
+    'an old server: replicas are not begun on it, those that are there go on, with a warning',
+    async (t) => {
+      const [first, second, third] = nats.servers.map(({ port, url }) => ({ port, url }))
+      const withOld = async (spec: JetStreamSpec) => {
+        const servers = [first!.url, await announcing(t, second!.port, '2.9.10'), third!.url]
+        return { ...spec, nats: { ...spec.nats, servers } }
+      }
+      const spec = jetStreamSpec(t, nats, { identity })
+      await refused(
+        t,
+        await withOld(spec),
+        /:\d+ is nats-server 2\.9\.10: three replicas need 2\.10\.27 or newer/,
+        /cluster\.replicas = 1/,
+      )
+      const manager = await managerOf(t, nats)
+      await t.rejects(manager.streams.info(streamName(spec.cluster)), 'nothing is made')
+      await open(t, await withOld({ ...spec, replicas: 1 })).then((buffer) => buffer.close())
+      await refused(t, await withOld(spec), /three replicas need/)
+      await open(t, spec).then((buffer) => buffer.close())
+      const buffer = await open(t, await withOld(spec))
+      await buffer.appender.append(message(newPipeId(), 'x'))
+    },
+  )
 
   t.test('without a majority a start waits, and says what it waits for', async (t) => {
     const spec = jetStreamSpec(t, nats, { identity })

@@ -1,11 +1,13 @@
 /** `pipectl doctor` on a node of a cluster: what its servers are, what prevents a start, and what a 202 means. */
 import { mkdirSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
+import { jetstreamManager } from '@nats-io/jetstream'
 import t from 'tap'
 import { loadSettings } from '../../../src/config.ts'
 import type { Check } from '../../../src/data-dir/check.ts'
 import { setUpDataDir } from '../../../src/data-dir/data-dir.ts'
 import { diagnose } from '../../../src/data-dir/doctor.ts'
+import { announcing } from '../../support/announced-version.ts'
 import { startNats } from '../../support/nats.ts'
 import { startPostgres } from '../../support/postgres.ts'
 
@@ -92,6 +94,43 @@ t.test('what prevents a start is a failed check', async (t) => {
   )
   t.match(away('PostgreSQL'), { result: 'fail', detail: /ECONNREFUSED/ })
   t.match(away('NATS'), { result: 'fail', detail: /no server answers at nats:\/\/127\.0\.0\.1:1/ })
+})
+
+t.test('three replicas and the versions of their servers', async (t) => {
+  const three = await startNats({ replicas: 3, maxPayload: 16 * 1024 * 1024 })
+  t.teardown(() => three.stop())
+  const [first, second, third] = three.servers
+  const old = await announcing(t, second!.port, '2.9.10')
+  const withServers = (servers: string[]) =>
+    settingsOf(`${t.testdir()}/a`, {
+      PIPECTL_BUFFER_NATS: servers.join(','),
+      PIPECTL_CLUSTER_REPLICAS: '3',
+      PIPECTL_CLUSTER_NAME: 'versions',
+    })
+  const all = await checksOf(withServers(three.url.split(',')))
+  t.match(all('NATS versions'), { result: 'ok', detail: /^\d+\.\d+\.\d+$/ })
+  t.match(all('what 202 means'), { result: 'ok', detail: /two of three .* sync_interval: always/ })
+  const before = await checksOf(withServers([first!.url, old, third!.url]))
+  t.match(before('NATS versions'), {
+    result: 'fail',
+    detail: /is nats-server 2\.9\.10: three replicas need .* does not start/,
+    next: /cluster\.replicas = 1/,
+  })
+  const connection = await three.connect()
+  await (await jetstreamManager(connection)).streams.add({
+    name: 'pipectl-versions',
+    subjects: ['pipectl.versions.buffer.>'],
+    num_replicas: 3,
+  })
+  await connection.close()
+  const after = await checksOf(withServers([first!.url, old, 'nats://127.0.0.1:1']))
+  t.match(after('NATS versions'), {
+    result: 'warn',
+    detail: /three replicas need/,
+    next: /one after the other/,
+  })
+  const silent = await checksOf(withServers([first!.url, 'nats://127.0.0.1:1']))
+  t.match(silent('NATS versions'), { result: 'warn', detail: /; not known of nats:\/\/127\.0\.0\.1:1$/ })
 })
 
 t.test("two hosts with one node's name", async (t) => {

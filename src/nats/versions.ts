@@ -1,0 +1,85 @@
+/**
+ * Versions of the nats-servers, and which of them may keep several copies of a stream. A server says its version to whoever
+ * connects, before it asks for a password or for TLS, so a plain socket learns it of each one.
+ */
+import { connect } from 'node:net'
+import type { NatsSpec } from './connect.ts'
+
+/**
+ * The oldest that gave every copy back as it was acknowledged when its leader was paused or cut off and went on. 2.9.10 did not: in
+ * half of 12 such rounds its copy had other messages in place of those that the two others had acknowledged (docs/cluster.md).
+ */
+export const oldestWithReplicas = '2.10.27'
+
+export interface ServerVersion {
+  /** As in `buffer.nats`. */
+  server: string
+  /** Null: it does not answer, or says none. */
+  version: string | null
+}
+
+const answerWithinMs = 2_000
+/** Of what a server says first; it is about 1 KiB. */
+const greetingMaxBytes = 64 * 1024
+const defaultPort = 4222
+
+/** In the order of `spec.servers`. */
+export function serverVersions({ servers }: Pick<NatsSpec, 'servers'>): Promise<ServerVersion[]> {
+  return Promise.all(servers.map(async (server) => ({ server, version: await versionAt(server) })))
+}
+
+/** Those that are known to be older than `oldestWithReplicas`. */
+export function tooOldForReplicas(found: readonly ServerVersion[]): ServerVersion[] {
+  return found.filter(({ version }) => version !== null && isOlder(version, oldestWithReplicas))
+}
+
+/** For people: which they are, what may happen and what to do. */
+export function oldServersText(old: readonly ServerVersion[]): string {
+  const list = old.map(({ server, version }) => `${server} is nats-server ${version}`).join(', ')
+  return `${list}: three replicas need ${oldestWithReplicas} or newer on every one of them. A leader of an older one that is paused or cut off and goes on may lose messages that were acknowledged`
+}
+
+function versionAt(server: string): Promise<string | null> {
+  const { hostname, port } = new URL(server)
+  // An IPv6 address stands in brackets there.
+  const host = hostname.replace(/^\[|\]$/g, '')
+  return new Promise((resolve) => {
+    const socket = connect({ host, port: Number(port || defaultPort), timeout: answerWithinMs })
+    const deadline = setTimeout(() => end(null), answerWithinMs)
+    let said = ''
+    const end = (version: string | null) => {
+      clearTimeout(deadline)
+      socket.destroy()
+      resolve(version)
+    }
+    socket.setEncoding('utf8').on('data', (text: string) => {
+      said += text
+      const line = /^INFO (\{.*\})\s*\r?\n/.exec(said)?.[1]
+      if (line !== undefined) end(versionIn(line))
+      else if (said.length > greetingMaxBytes || said.includes('\n')) end(null)
+    })
+    socket.once('error', () => end(null))
+    socket.once('close', () => end(null))
+  })
+}
+
+function versionIn(info: string): string | null {
+  try {
+    const { version } = JSON.parse(info) as { version?: unknown }
+    return typeof version === 'string' && numbersOf(version) !== null ? version.slice(0, 40) : null
+  } catch {
+    return null
+  }
+}
+
+function isOlder(version: string, than: string): boolean {
+  const [own, other] = [numbersOf(version), numbersOf(than)]
+  if (own === null || other === null) return false
+  const at = own.findIndex((number, index) => number !== other[index])
+  return at >= 0 && own[at]! < other[at]!
+}
+
+function numbersOf(version: string): number[] | null {
+  const found = /^v?(\d{1,6})\.(\d{1,6})\.(\d{1,6})(?!\d)/.exec(version)
+  return found === null ? null : found.slice(1).map(Number)
+}
