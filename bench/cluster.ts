@@ -37,6 +37,8 @@ async function ingestTable(): Promise<string> {
       await daemonTarget('single machine'),
       await clusterTarget('one node, R1', 1),
       await clusterTarget('one node, R3', 3),
+      await clusterTarget('one node, R1, synced', 1, true),
+      await clusterTarget('one node, R3, synced', 3, true),
     ])
     const [alone, r1] = measured
     rows.push(...measured.map((each) => ingestRow(one, each, alone!)))
@@ -72,10 +74,10 @@ function ingestRow(one: Case, each: Measured, alone: Measured): string[] {
   ]
 }
 
-/** One node with servers of its own. */
-async function clusterTarget(name: string, replicas: 1 | 3): Promise<Target> {
+/** One node with servers of its own; `syncAlways`: a 202 waits for their disks too. */
+async function clusterTarget(name: string, replicas: 1 | 3, syncAlways = false): Promise<Target> {
   const before = new Set(ownChildren())
-  const cluster = await startCluster({ nodes: 1, replicas, env })
+  const cluster = await startCluster({ nodes: 1, replicas, syncAlways, env })
   const node = cluster.nodes[0]!
   const pipeId = await node.createPipe({ pipe_name: 'bench' })
   return {

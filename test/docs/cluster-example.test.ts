@@ -7,6 +7,7 @@ import { runCli } from '../support/cli.ts'
 import { cleanEnv, initDataDir, TestDaemon } from '../support/daemon.ts'
 import { freePort } from '../support/free-port.ts'
 import { startHttpSink } from '../support/http-sink.ts'
+import { natsEnvironment } from '../support/nats.ts'
 import { startPostgres } from '../support/postgres.ts'
 import { selfSignedCertificate } from '../support/tls.ts'
 import { until } from '../support/until.ts'
@@ -46,8 +47,10 @@ function configuration(at: number): string {
 for (const [at, name] of names.entries()) {
   const file = path.join(dir, `${name}.conf`)
   writeFileSync(file, configuration(at), { mode: 0o600 })
-  const env = { ...process.env, PATH: `${process.env.PATH}:/usr/sbin` }
-  const server = spawn('nats-server', ['-c', file], { env, stdio: ['ignore', 'ignore', 'pipe'] })
+  const server = spawn('nats-server', ['-c', file], {
+    env: natsEnvironment,
+    stdio: ['ignore', 'ignore', 'pipe'],
+  })
   servers.push(server)
   let log = ''
   server.stderr.setEncoding('utf8').on('data', (text: string) => {

@@ -233,22 +233,14 @@ function victimOf(node: TestNode): Victim {
   }
 }
 
-/**
- * One that was paused or cut off is started again before the others see it: nats-server 2.9.10 that goes on keeps the frames that
- * it had proposed alone, in place of those that the others have (docs/cluster.md).
- */
 function serverVictim(server: TestNatsServer): Victim {
   return {
     name: `NATS server ${server.name}`,
     kill: () => server.kill(),
     start: () => server.restart(),
     pause: () => server.pause(),
-    resume: () => server.restart(),
+    resume: () => server.resume(),
     cut: () => server.isolate(),
-    mend: async () => {
-      await server.kill()
-      server.rejoin()
-      await server.restart()
-    },
+    mend: () => server.rejoin(),
   }
 }

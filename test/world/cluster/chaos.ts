@@ -14,10 +14,10 @@ export interface Victim {
   start(): Promise<unknown>
   /** SIGSTOP. */
   pause(): void
-  resume(): unknown
+  resume(): void
   /** Its connections hang and new ones are refused. */
   cut(): void
-  mend(): unknown
+  mend(): void
 }
 
 export interface ChaosOptions {
