@@ -1,0 +1,247 @@
+/**
+ * The Debian package, from its making to its purge, in a fresh Debian that has nothing else: no Node.js, no systemd.
+ * What is delivered to, an HTTP endpoint and PostgreSQL, is outside of it on loopback.
+ */
+import { execFileSync, spawnSync } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import { copyFileSync, existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import path from 'node:path'
+import t from 'tap'
+import { freshDebian, namesIn } from '../support/debian-root.ts'
+import { freePort } from '../support/free-port.ts'
+import { startHttpSink } from '../support/http-sink.ts'
+import { startPostgres } from '../support/postgres.ts'
+import { until } from '../support/until.ts'
+
+const project = new URL('../../', import.meta.url).pathname
+const manifest = JSON.parse(readFileSync(path.join(project, 'package.json'), 'utf8'))
+const directory = t.testdir()
+const architecture = execFileSync('dpkg', ['--print-architecture'], { encoding: 'utf8' }).trim()
+const root = freshDebian(t)
+const inRoot = (name: string) => path.join(root.directory, name)
+const settings = '/etc/pipectl/pipectl.toml'
+const before = root.list()
+
+/** Hardly compressed, which changes no file in it. */
+function build(revision: string, folder = directory): string {
+  const script = path.join(project, 'vendor/debian/make-deb.mjs')
+  execFileSync(
+    process.execPath,
+    [script, '--revision', revision, '--compression-level', '0', '--directory', folder],
+    {
+      stdio: 'pipe',
+    },
+  )
+  return path.join(folder, `pipectl_${manifest.version.replace('-', '~')}-${revision}_${architecture}.deb`)
+}
+
+async function apt(...args: string[]): Promise<string> {
+  const { code, stdout, stderr } = await root.run(['apt-get', '-y', '-q', ...args])
+  if (code !== 0) throw new Error(`apt-get ${args.join(' ')} ended with ${code}: ${stderr}`)
+  return stdout + stderr
+}
+
+/** As `apt-get install ./FILE` there. */
+async function install(file: string, ...options: string[]): Promise<string> {
+  copyFileSync(file, inRoot('tmp/pipectl.deb'))
+  return await apt('install', ...options, '/tmp/pipectl.deb')
+}
+
+async function pipectl(args: string[], env: Record<string, string> = {}): Promise<string> {
+  const { code, stdout, stderr } = await root.run(['pipectl', ...args], { user: 'pipectl:pipectl', env })
+  if (code !== 0) throw new Error(`pipectl ${args.join(' ')} ended with ${code}: ${stderr}`)
+  return stdout
+}
+
+/** What the unit starts, as its user and with its settings, but for the ports, which may be taken on this machine. */
+async function serve() {
+  const port = await freePort()
+  const child = root.start(
+    ['pipectl', 'serve', '--init', '--listen', `127.0.0.1:${port}`, '--metrics-listen', 'off'],
+    { user: 'pipectl:pipectl', env: { PIPECTL_CONFIG: settings, PIPECTL_BUFFER_MIN_FREE_BYTES: '0' } },
+  )
+  let log = ''
+  child.stderr?.setEncoding('utf8').on('data', (text: string) => {
+    log += text
+  })
+  const exit = new Promise<number | string>((resolve) =>
+    child.once('exit', (code, signal) => resolve(code ?? signal ?? 'gone')),
+  )
+  t.teardown(() => child.kill('SIGKILL'))
+  const url = `http://127.0.0.1:${port}`
+  await until('the daemon of the package is ready', async () => {
+    if (child.exitCode !== null) throw new Error(`it ended with ${child.exitCode}: ${log}`)
+    return (await fetch(`${url}/v1/ready`)).ok
+  })
+  const key = readFileSync(inRoot('var/lib/pipectl/first-key'), 'utf8').trim()
+  return {
+    url,
+    pid: child.pid ?? 0,
+    env: { PIPECTL_URL: url, PIPECTL_API_KEY: key },
+    stop: async () => {
+      child.kill('SIGTERM')
+      return await exit
+    },
+  }
+}
+
+const sink = await startHttpSink()
+t.teardown(() => sink.stop())
+const first = build('1')
+const second = build('2')
+
+t.test('two builds are the same file', async (t) => {
+  const other = t.testdir()
+  const sum = (file: string) => createHash('sha256').update(readFileSync(file)).digest('hex')
+  t.equal(sum(build('1', other)), sum(first))
+  t.not(sum(second), sum(first))
+})
+
+t.test('lintian finds no error', async (t) => {
+  const { status, stdout, stderr } = spawnSync('lintian', ['--allow-root', first], { encoding: 'utf8' })
+  t.same(
+    stdout.split('\n').filter((line) => line.startsWith('E:')),
+    [],
+  )
+  t.equal(status, 0, stderr)
+})
+
+t.test('apt-get install needs nothing else and puts everything in its place', async (t) => {
+  const output = await install(first)
+  t.match(output, /0 upgraded, 1 newly installed/)
+  t.equal(await pipectl(['--version']), `${manifest.version}\n`)
+  t.equal((await root.run(['sh', '-c', 'command -v node'])).code, 127, 'there is no other Node.js')
+  for (const name of [
+    'usr/lib/systemd/system/pipectl.service',
+    'usr/share/bash-completion/completions/pipectl',
+    'usr/share/zsh/vendor-completions/_pipectl',
+    'usr/share/fish/vendor_completions.d/pipectl.fish',
+    'usr/share/doc/pipectl/copyright',
+    'usr/share/doc/pipectl/changelog.gz',
+    'usr/share/doc/pipectl/README.md',
+    'usr/share/doc/pipectl/LICENSE.node',
+    'etc/systemd/system/multi-user.target.wants/pipectl.service',
+  ]) {
+    t.ok((await root.run(['test', '-e', `/${name}`])).code === 0, name)
+  }
+})
+
+t.test('the sealing key is the daemon’s alone, and the settings are read by it alone', async (t) => {
+  const { uid } = statSync(inRoot('var/lib/pipectl'))
+  const key = statSync(inRoot('etc/pipectl/sealing.key'))
+  t.equal(key.mode & 0o777, 0o600)
+  t.equal(key.uid, uid)
+  t.equal(Buffer.from(readFileSync(inRoot('etc/pipectl/sealing.key'), 'utf8'), 'base64').length, 32)
+  t.equal(statSync(inRoot('var/lib/pipectl')).mode & 0o777, 0o700)
+  t.equal(statSync(inRoot(settings)).mode & 0o777, 0o640)
+  t.equal(statSync(inRoot(settings)).uid, 0)
+  t.not(uid, 0)
+  const doctor = JSON.parse(await pipectl(['doctor', '--config', settings, '-o', 'json'])).checks
+  const found = doctor.find((one: { name: string }) => one.name === 'sealing key')
+  t.match(found, { result: 'ok', detail: /\/etc\/pipectl\/sealing\.key/ })
+})
+
+t.test('systemd accepts the unit of the package, as closed as the one for every system', async (t) => {
+  const unit = inRoot('usr/lib/systemd/system/pipectl.service')
+  const verified = spawnSync(
+    'systemd-analyze',
+    ['verify', '--man=no', `--root=${root.directory}`, 'pipectl.service'],
+    {
+      encoding: 'utf8',
+    },
+  )
+  t.equal(verified.status, 0, verified.stdout + verified.stderr)
+  const { stdout } = spawnSync('systemd-analyze', ['security', '--offline=true', '--no-pager', unit], {
+    encoding: 'utf8',
+  })
+  t.ok(Number(/Overall exposure level for \S+: ([\d.]+)/.exec(stdout)?.[1]) <= 1.3, stdout.slice(-200))
+  const text = readFileSync(unit, 'utf8')
+  for (const line of ['User=pipectl', 'StateDirectory=pipectl', 'ExecStart=/usr/bin/pipectl serve --init'])
+    t.ok(text.includes(`\n${line}\n`), line)
+  t.notMatch(text, /DynamicUser|LoadCredential|PIPECTL_DATA_DIR/)
+})
+
+t.test('it serves and delivers; an upgrade loses nothing; a purge leaves nothing but data', async (t) => {
+  const postgres = await startPostgres()
+  t.teardown(() => postgres.stop())
+  await postgres.query('CREATE TABLE events (id bigint PRIMARY KEY, name text)')
+  const daemon = await serve()
+  t.equal(readFileSync(`/proc/${daemon.pid}/cmdline`, 'utf8').split('\0')[0], '/usr/lib/pipectl/node')
+  const ingest = async (of: { url: string; env: Record<string, string> }, ids: number[]) => {
+    const { pipes } = JSON.parse(await pipectl(['pipes', 'list', '-o', 'json'], of.env))
+    const response = await fetch(`${of.url}/v1/ingest/${pipes[0].pipe_id}`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${of.env.PIPECTL_API_KEY}`, 'content-type': 'application/json' },
+      body: JSON.stringify(ids.map((id) => ({ id, name: `record ${id}` }))),
+    })
+    t.equal(response.status, 202)
+  }
+  await pipectl(['pipes', 'create', 'events'], daemon.env)
+  await pipectl(['destinations', 'create', 'events', '--type', 'pull'], daemon.env)
+  await pipectl(['destinations', 'create', 'events', '--url', `${sink.url}/records`], daemon.env)
+  const database = `postgres://postgres@127.0.0.1:${postgres.port}/postgres?table=events`
+  await pipectl(
+    [
+      'destinations',
+      'create',
+      'events',
+      '--url',
+      database,
+      '--column',
+      'id:number:dedupe_id',
+      '--column',
+      'name:string',
+    ],
+    { ...daemon.env, PIPECTL_DESTINATION_PASSWORD: postgres.password },
+  )
+  await ingest(daemon, [1, 2, 3])
+  const stored = async () =>
+    (await postgres.query('SELECT id FROM events ORDER BY id')).map((row) => Number(row.id))
+  const sent = () => [...new Set(sink.records().map((record) => record.id))].sort()
+  const isEverywhere = async (count: number) => (await stored()).length === count && sent().length === count
+  await until('three records are in the table and at the endpoint', () => isEverywhere(3))
+
+  // While nothing can be delivered two more are accepted, and the package is replaced.
+  await sink.halt()
+  await ingest(daemon, [4, 5])
+  await until('the table has them', async () => (await stored()).length === 5)
+  t.equal(await daemon.stop(), 0)
+  const key = readFileSync(inRoot('etc/pipectl/sealing.key'), 'utf8')
+  writeFileSync(inRoot(settings), '# ours\n', { flag: 'a' })
+  await install(second)
+  t.match(readFileSync(inRoot(settings), 'utf8'), /# ours\n$/, 'changed settings stay')
+  t.equal(statSync(inRoot(settings)).mode & 0o777, 0o640)
+  t.equal(readFileSync(inRoot('etc/pipectl/sealing.key'), 'utf8'), key)
+  await sink.listen()
+  const upgraded = await serve()
+  await until('all five are everywhere', () => isEverywhere(5))
+  const pulled = (await pipectl(['pull', 'events', '--once'], upgraded.env)).trim().split('\n')
+  t.same(
+    pulled.map((line) => JSON.parse(line).id),
+    [1, 2, 3, 4, 5],
+  )
+  t.equal(await upgraded.stop(), 0)
+
+  const back = await install(first, '--allow-downgrades')
+  t.match(back, /going back from \S+-2 to \S+-1/)
+  await apt('remove', 'pipectl')
+  t.notOk(existsSync(inRoot('usr/lib/pipectl')))
+  t.ok(existsSync(inRoot('var/lib/pipectl/metadata.db')))
+
+  t.match(await apt('purge', 'pipectl'), /\/var\/lib\/pipectl is kept/)
+  t.ok(existsSync(inRoot('var/lib/pipectl/metadata.db')))
+  t.same(namesIn(root, 'etc/pipectl'), ['sealing.key'])
+  await install(second)
+  t.equal(readFileSync(inRoot('etc/pipectl/sealing.key'), 'utf8'), key, 'what opens the kept data is kept')
+  const again = await serve()
+  t.match(await pipectl(['pipes', 'list', '-o', 'json'], again.env), /"pipe_name": ?"events"/)
+  t.equal(await again.stop(), 0)
+})
+
+t.test('once the data is deleted a purge leaves nothing behind', async (t) => {
+  for (const name of readdirSync(inRoot('var/lib/pipectl')))
+    rmSync(inRoot(path.join('var/lib/pipectl', name)), { recursive: true })
+  await apt('purge', 'pipectl')
+  t.same(root.list(), before)
+  t.notMatch(readFileSync(inRoot('etc/passwd'), 'utf8'), /pipectl/)
+})

@@ -1,0 +1,273 @@
+/**
+ * `npm run package:deb`: a .deb that needs nothing but a Debian 12 or newer: the program, its dependencies and its Node.js.
+ *
+ *   /usr/lib/pipectl             the program as `npm run package` packs it, and `node`, which alone runs it
+ *   /usr/bin/pipectl             starts the one with the other
+ *   /usr/lib/systemd/system      the unit (service-files.mjs makes it of systemd/pipectl.service)
+ *   /etc/pipectl/pipectl.toml    the settings, a conffile
+ *   /usr/share/…                 manual, completions, documentation, copyright
+ *
+ * Two builds of one commit are the same file, byte for byte: every time is SOURCE_DATE_EPOCH (default: the commit's),
+ * every mode is normalised, owners are root.
+ */
+import { execFileSync } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import {
+  chmodSync,
+  cpSync,
+  existsSync,
+  lstatSync,
+  lutimesSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
+import os from 'node:os'
+import path from 'node:path'
+import { parseArgs } from 'node:util'
+import { gzipSync } from 'node:zlib'
+import { stagePackage } from '../stage-package.mjs'
+import { copyright } from './copyright.mjs'
+import { bundleNode } from './node-runtime.mjs'
+import { packagedConfig, packagedUnit } from './service-files.mjs'
+
+const root = path.resolve(import.meta.dirname, '../..')
+const manifest = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8'))
+const architectures = { x64: 'amd64', arm64: 'arm64' }
+const home = 'usr/lib/pipectl'
+const documentation = 'usr/share/doc/pipectl'
+const maintainer = `${process.env.DEBFULLNAME ?? 'pipectl maintainers'} <${process.env.DEBEMAIL ?? 'maintainers@pipectl.example'}>`
+
+const { values: options } = parseArgs({
+  options: {
+    /** Debian's revision: a package of the same program with a higher one is an upgrade. */
+    revision: { type: 'string', default: '1' },
+    /** Of xz. 0 is quick and takes half as much space again. */
+    'compression-level': { type: 'string', default: '6' },
+    /** Where the file goes. */
+    directory: { type: 'string', default: root },
+  },
+})
+const version = `${manifest.version.replace('-', '~')}-${options.revision}`
+const architecture = architectures[process.arch]
+if (process.platform !== 'linux' || architecture === undefined) {
+  say(
+    `there is no Debian package for ${process.platform} on ${process.arch}: build it on Linux, on x64 or arm64`,
+  )
+  process.exit(1)
+}
+const sourceDate = Number(process.env.SOURCE_DATE_EPOCH ?? commitTime())
+
+const stage = mkdtempSync(path.join(os.tmpdir(), 'pipectl-deb-'))
+try {
+  say('1/4 collecting the program and its dependencies')
+  await stageProgram()
+  say('2/4 adding Node.js')
+  await bundleNode(at(home, 'node'), at(documentation, 'LICENSE.node'))
+  stripBinaries()
+  say('3/4 adding unit, settings, manual, completions, documentation')
+  stageService()
+  stageDocumentation()
+  stageControl()
+  normalise(stage)
+  say('4/4 packing')
+  const file = path.resolve(options.directory, `pipectl_${version}_${architecture}.deb`)
+  pack(file)
+  say(`made ${file}; install it with: apt-get install ${path.isAbsolute(file) ? file : `./${file}`}`)
+} finally {
+  rmSync(stage, { recursive: true, force: true })
+}
+
+function say(line) {
+  process.stderr.write(`${line}\n`)
+}
+
+function at(...names) {
+  return path.join(stage, ...names)
+}
+
+function write(name, content) {
+  mkdirSync(path.dirname(at(name)), { recursive: true })
+  writeFileSync(at(name), content)
+}
+
+/** Without a name and a time in its header. */
+function writeCompressed(name, content) {
+  write(`${name}.gz`, gzipSync(content, { level: 9 }))
+}
+
+function run(command, args, env = {}) {
+  return execFileSync(command, args, {
+    cwd: stage,
+    encoding: 'utf8',
+    maxBuffer: 1 << 26,
+    stdio: 'pipe',
+    env: { ...process.env, ...env },
+  })
+}
+
+function commitTime() {
+  try {
+    const stdio = ['ignore', 'pipe', 'ignore']
+    return execFileSync('git', ['log', '-1', '--format=%ct'], { cwd: root, encoding: 'utf8', stdio }).trim()
+  } catch {
+    return Math.floor(statSync(path.join(root, 'package.json')).mtimeMs / 1000)
+  }
+}
+
+/** What nothing but people read goes where Debian's documentation is; what tells tools of developers what to do is left out. */
+async function stageProgram() {
+  mkdirSync(at(home), { recursive: true })
+  mkdirSync(at(documentation), { recursive: true })
+  await stagePackage(at(home))
+  for (const item of [
+    'README.md',
+    'docs',
+    'examples',
+    'monitoring',
+    'systemd',
+    'config',
+    'CHANGELOG.md',
+    'LICENSE',
+  ]) {
+    if (existsSync(at(home, item))) renameSync(at(home, item), at(documentation, item))
+    else if (item === 'docs') cpSync(path.join(root, item), at(documentation, item), { recursive: true })
+  }
+  for (const item of ['systemd', 'config', 'LICENSE'])
+    rmSync(at(documentation, item), { recursive: true, force: true })
+  for (const file of files(at(home, 'node_modules'))) if (path.basename(file).startsWith('.')) rmSync(file)
+  write('usr/bin/pipectl', '#!/bin/sh\nexec /usr/lib/pipectl/node /usr/lib/pipectl/bin/pipectl.js "$@"\n')
+  chmodSync(at('usr/bin/pipectl'), 0o755)
+}
+
+/**
+ * Symbols are for debuggers. The binding of uWebSockets stays as it is: its loader compares its checksum. What else is
+ * native has an equivalent in JavaScript and is mostly for other systems.
+ */
+function stripBinaries() {
+  for (const file of files(at(home)).filter((one) => one.endsWith('.node')))
+    if (!isBinding(file) || file.includes('/obj.target/')) rmSync(file)
+  for (const file of binaries().filter((one) => !path.basename(one).startsWith('uws_')))
+    run('strip', ['--strip-unneeded', '--remove-section=.comment', file])
+}
+
+function isBinding(file) {
+  return /^(better_sqlite3|uws_\w+)\.node$/.test(path.basename(file))
+}
+
+function binaries() {
+  return [at(home, 'node'), ...files(at(home)).filter(isBinding).sort()]
+}
+
+function stageService() {
+  write('usr/lib/systemd/system/pipectl.service', packagedUnit(source('systemd/pipectl.service')))
+  write('etc/pipectl/pipectl.toml', packagedConfig(source('config/pipectl.toml')))
+  const completions = {
+    bash: 'usr/share/bash-completion/completions/pipectl',
+    zsh: 'usr/share/zsh/vendor-completions/_pipectl',
+    fish: 'usr/share/fish/vendor_completions.d/pipectl.fish',
+  }
+  for (const [shell, name] of Object.entries(completions))
+    write(name, run(process.execPath, [at(home, 'bin/pipectl.js'), 'completion', shell]))
+}
+
+function stageDocumentation() {
+  writeCompressed(`${documentation}/changelog`, readFileSync(at(documentation, 'CHANGELOG.md')))
+  rmSync(at(documentation, 'CHANGELOG.md'))
+  writeCompressed(`${documentation}/changelog.Debian`, packageChangelog())
+  write(`${documentation}/copyright`, copyright(root))
+  write('usr/share/lintian/overrides/pipectl', source('vendor/debian/lintian-overrides'))
+}
+
+function packageChangelog() {
+  const date = new Date(sourceDate * 1000).toUTCString().replace('GMT', '+0000')
+  return `pipectl (${version}) unstable; urgency=medium\n\n  * pipectl ${manifest.version}; changelog.gz says what changed.\n\n -- ${maintainer}  ${date}\n`
+}
+
+function source(name) {
+  return readFileSync(path.join(root, name), 'utf8')
+}
+
+function stageControl() {
+  const installed = files(stage).filter((file) => !file.startsWith(at('DEBIAN')))
+  const size = installed.reduce((sum, file) => sum + Math.max(1, Math.ceil(lstatSync(file).size / 1024)), 0)
+  const lines = [
+    'Package: pipectl',
+    `Version: ${version}`,
+    `Architecture: ${architecture}`,
+    `Maintainer: ${maintainer}`,
+    'Section: net',
+    'Priority: optional',
+    `Installed-Size: ${size}`,
+    `Depends: ${libraries()}, adduser`,
+    'Description: durable HTTP ingest for JSON records, delivered in order',
+    ' pipectl takes JSON records over HTTP from browsers, apps and devices, writes',
+    ' them to a log on disk, answers 202 once it is synced, and delivers them in',
+    ' order to PostgreSQL and MySQL tables, object stores, HTTP endpoints and',
+    ' consumers that poll.',
+    ' .',
+    ' The package brings its own Node.js. Where systemd runs, the daemon is started',
+    ' as user pipectl, with its data in /var/lib/pipectl.',
+  ]
+  write('DEBIAN/md5sums', installed.map(checksum).sort(byName).join(''))
+  write('DEBIAN/control', `${lines.join('\n')}\n`)
+  write('DEBIAN/conffiles', '/etc/pipectl/pipectl.toml\n')
+  for (const name of ['preinst', 'postinst', 'prerm', 'postrm']) {
+    write(`DEBIAN/${name}`, source(`vendor/debian/${name}`).replaceAll('@VERSION@', version))
+    chmodSync(at('DEBIAN', name), 0o755)
+  }
+}
+
+function checksum(file) {
+  return `${createHash('md5').update(readFileSync(file)).digest('hex')}  ${path.relative(stage, file)}\n`
+}
+
+function byName(one, other) {
+  return one.slice(34) < other.slice(34) ? -1 : 1
+}
+
+/** The C and C++ libraries that the binaries are linked to, in the versions that they need. */
+function libraries() {
+  write('debian/control', `Source: pipectl\n\nPackage: pipectl\nArchitecture: ${architecture}\n`)
+  const found = run('dpkg-shlibdeps', ['-O', '--warnings=0', ...binaries().map((file) => `-e${file}`)])
+  rmSync(at('debian'), { recursive: true })
+  return found.trim().replace('shlibs:Depends=', '')
+}
+
+/** Every file below, no folders. */
+function files(folder) {
+  return readdirSync(folder, { recursive: true, withFileTypes: true })
+    .filter((entry) => !entry.isDirectory())
+    .map((entry) => path.join(entry.parentPath, entry.name))
+}
+
+/** What a umask and a clock put into the tree. */
+function normalise(folder) {
+  for (const entry of readdirSync(folder, { recursive: true, withFileTypes: true })) {
+    const file = path.join(entry.parentPath, entry.name)
+    if (entry.isDirectory()) chmodSync(file, 0o755)
+    else if (!entry.isSymbolicLink()) chmodSync(file, isProgram(file) ? 0o755 : 0o644)
+  }
+  for (const file of readdirSync(folder, { recursive: true, encoding: 'utf8' }))
+    lutimesSync(path.join(folder, file), sourceDate, sourceDate)
+  chmodSync(folder, 0o755)
+  lutimesSync(folder, sourceDate, sourceDate)
+}
+
+function isProgram(file) {
+  const name = path.relative(stage, file)
+  return name === `${home}/node` || name === 'usr/bin/pipectl' || /^DEBIAN\/p/.test(name)
+}
+
+/** With one number of threads everywhere: xz cuts the archive into other blocks for one than for several. */
+function pack(file) {
+  const compression = ['-Zxz', `-z${options['compression-level']}`, '--threads-max=2']
+  run('dpkg-deb', ['--root-owner-group', ...compression, '--build', stage, file], {
+    SOURCE_DATE_EPOCH: String(sourceDate),
+  })
+}

@@ -1,0 +1,46 @@
+/**
+ * The unit and the settings of the Debian package, made of the ones for every system. What differs there:
+ * the user is a real one, so that commands can be run as it (`runuser -u pipectl`); the settings are in
+ * /etc/pipectl/pipectl.toml, which those commands read too, and so the places of data and sealing key are there: a variable of the
+ * unit would win over the file, and a credential is nothing that a command has.
+ */
+export function packagedUnit(unit) {
+  return replaceEach(unit, [
+    ['ExecStart=/usr/bin/env pipectl serve', 'ExecStart=/usr/bin/pipectl serve'],
+    ['Documentation=', 'Documentation=man:pipectl(1) '],
+    ['DynamicUser=yes\n', 'User=pipectl\nGroup=pipectl\n'],
+    ['Environment=PIPECTL_DATA_DIR=%S/pipectl\n', 'Environment=PIPECTL_CONFIG=/etc/pipectl/pipectl.toml\n'],
+    ['Environment=PIPECTL_LOG_FORMAT=json\n', ''],
+    [
+      '# Settings as variables, or PIPECTL_CONFIG=/etc/pipectl/pipectl.toml for a file.\n',
+      '# Settings as variables, which win over the file.\n',
+    ],
+    [
+      /^# The key that seals stored secrets.*\n#.*\nLoadCredential=.*\n/m,
+      '# The key that seals stored secrets is secrets.key_file of pipectl.toml, which the package has made.\n',
+    ],
+  ])
+}
+
+export function packagedConfig(config) {
+  return replaceEach(config, [
+    [
+      '\n\n',
+      '\n# The daemon reads this file when it starts: systemctl restart pipectl. Another place for the data also needs\n' +
+        '# ReadWritePaths= with it in the unit (systemctl edit pipectl).\n\n',
+    ],
+    ['#data_dir = "./data"', 'data_dir = "/var/lib/pipectl"'],
+    [/^# Not set by default\.\n#key_file = .*$/m, 'key_file = "/etc/pipectl/sealing.key"'],
+  ])
+}
+
+/** Each must be there; its first place is replaced. */
+function replaceEach(text, pairs) {
+  let changed = text
+  for (const [from, to] of pairs) {
+    const before = changed
+    changed = before.replace(from, () => to)
+    if (changed === before) throw new Error(`what the Debian package replaces is not there: ${from}`)
+  }
+  return changed
+}
