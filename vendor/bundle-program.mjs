@@ -171,7 +171,11 @@ function withPlaces(text, place) {
 function withSources({ path: file, text }, place) {
   const map = JSON.parse(text)
   const below = (source) => path.relative(root, path.resolve(path.dirname(file), source))
-  map.sources = map.sources.map((source) => path.relative(path.dirname(place), below(source)))
+  // A module that was made here has a name and no place; esbuild puts it beside the output.
+  const named = (source) => /names:.*$/.exec(source)?.[0]
+  map.sources = map.sources.map(
+    (source) => named(source) ?? path.relative(path.dirname(place), below(source)),
+  )
   return JSON.stringify(map)
 }
 

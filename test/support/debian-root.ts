@@ -97,9 +97,9 @@ function packageSource(): { release: string; source: string } {
   return { release, source }
 }
 
-/** dpkg's and apt's own records, and what others derive from all packages. */
+/** dpkg's, apt's and adduser's own records, and what others derive from all packages. */
 const records =
-  /^(var\/(lib\/(dpkg|apt|systemd\/deb-systemd-helper[^/]*)|cache|log)|etc\/(passwd|group|shadow|gshadow)-|etc\/ld\.so\.cache|proc|tmp)(\/|$)/
+  /^(var\/(lib\/(dpkg|apt|systemd\/deb-systemd-helper[^/]*)|cache|log)|etc\/(passwd|group|shadow|gshadow)-|etc\/ld\.so\.cache|proc|run|tmp)(\/|$)/
 
 function listed(directory: string): string[] {
   const printed = execFileSync('find', ['.', '-printf', '%P %m %U:%G %l\n'], {

@@ -14,7 +14,6 @@ import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import {
   chmodSync,
-  cpSync,
   existsSync,
   lstatSync,
   lutimesSync,
@@ -68,7 +67,7 @@ try {
   say('1/4 collecting the program and its dependencies')
   await stageProgram()
   say('2/4 adding Node.js')
-  await bundleNode(at(home, 'node'), at(documentation, 'LICENSE.node'))
+  await bundleNode(at(home, 'node'), at('LICENSE.node'))
   stripBinaries()
   say('3/4 adding unit, settings, manual, completions, documentation')
   stageService()
@@ -120,48 +119,26 @@ function commitTime() {
   }
 }
 
-/** What nothing but people read goes where Debian's documentation is; what tells tools of developers what to do is left out. */
+/** What nothing but people read goes where Debian's documentation is; what the package has in a place of its own is left out. */
 async function stageProgram() {
   mkdirSync(at(home), { recursive: true })
   mkdirSync(at(documentation), { recursive: true })
   await stagePackage(at(home))
-  for (const item of [
-    'README.md',
-    'docs',
-    'examples',
-    'monitoring',
-    'systemd',
-    'config',
-    'CHANGELOG.md',
-    'LICENSE',
-  ]) {
-    if (existsSync(at(home, item))) renameSync(at(home, item), at(documentation, item))
-    else if (item === 'docs') cpSync(path.join(root, item), at(documentation, item), { recursive: true })
-  }
-  for (const item of ['systemd', 'config', 'LICENSE'])
-    rmSync(at(documentation, item), { recursive: true, force: true })
-  for (const file of files(at(home, 'node_modules'))) if (path.basename(file).startsWith('.')) rmSync(file)
+  for (const item of ['README.md', 'docs', 'examples', 'monitoring'])
+    renameSync(at(home, item), at(documentation, item))
+  for (const item of ['systemd', 'config', 'LICENSE']) rmSync(at(home, item), { recursive: true })
   write('usr/bin/pipectl', '#!/bin/sh\nexec /usr/lib/pipectl/node /usr/lib/pipectl/bin/pipectl.js "$@"\n')
-  chmodSync(at('usr/bin/pipectl'), 0o755)
 }
 
-/**
- * Symbols are for debuggers. The binding of uWebSockets stays as it is: its loader compares its checksum. What else is
- * native has an equivalent in JavaScript and is mostly for other systems.
- */
+/** Symbols are for debuggers. The binding of uWebSockets stays as it is: its loader compares its checksum. */
 function stripBinaries() {
-  for (const file of files(at(home)).filter((one) => one.endsWith('.node')))
-    if (!isBinding(file) || file.includes('/obj.target/')) rmSync(file)
   for (const file of binaries().filter((one) => !path.basename(one).startsWith('uws_')))
     run('strip', ['--strip-unneeded', '--remove-section=.comment', file])
 }
 
-function isBinding(file) {
-  return /^(better_sqlite3|uws_\w+)\.node$/.test(path.basename(file))
-}
-
 function binaries() {
-  return [at(home, 'node'), ...files(at(home)).filter(isBinding).sort()]
+  const bindings = files(at(home)).filter((file) => file.endsWith('.node'))
+  return [at(home, 'node'), ...bindings.sort()]
 }
 
 function stageService() {
@@ -177,11 +154,21 @@ function stageService() {
 }
 
 function stageDocumentation() {
-  writeCompressed(`${documentation}/changelog`, readFileSync(at(documentation, 'CHANGELOG.md')))
-  rmSync(at(documentation, 'CHANGELOG.md'))
+  writeCompressed(`${documentation}/changelog`, taken(at(home, 'CHANGELOG.md')))
   writeCompressed(`${documentation}/changelog.Debian`, packageChangelog())
-  write(`${documentation}/copyright`, copyright(root))
+  const licenses = taken(at(home, 'THIRD-PARTY-LICENSES'))
+  writeCompressed(`${documentation}/THIRD-PARTY-LICENSES`, licenses)
+  write(`${documentation}/copyright`, copyright(licenses))
+  writeCompressed(`${documentation}/LICENSE.node`, taken(at('LICENSE.node')))
+  const manual = at(home, 'dist/man/pipectl.1')
+  if (existsSync(manual)) writeCompressed('usr/share/man/man1/pipectl.1', taken(manual))
   write('usr/share/lintian/overrides/pipectl', source('vendor/debian/lintian-overrides'))
+}
+
+function taken(file) {
+  const text = readFileSync(file, 'utf8')
+  rmSync(file)
+  return text
 }
 
 function packageChangelog() {
@@ -219,7 +206,6 @@ function stageControl() {
   write('DEBIAN/conffiles', '/etc/pipectl/pipectl.toml\n')
   for (const name of ['preinst', 'postinst', 'prerm', 'postrm']) {
     write(`DEBIAN/${name}`, source(`vendor/debian/${name}`).replaceAll('@VERSION@', version))
-    chmodSync(at('DEBIAN', name), 0o755)
   }
 }
 

@@ -30,7 +30,10 @@ export function packagedConfig(config) {
         '# ReadWritePaths= with it in the unit (systemctl edit pipectl).\n\n',
     ],
     ['#data_dir = "./data"', 'data_dir = "/var/lib/pipectl"'],
-    [/^# Not set by default\.\n#key_file = .*$/m, 'key_file = "/etc/pipectl/sealing.key"'],
+    [
+      /(?<=\n\[secrets\]\n(?:#.*\n)*?)# Not set by default\.\n#key_file = .*/,
+      'key_file = "/etc/pipectl/sealing.key"',
+    ],
   ])
 }
 
