@@ -16,14 +16,19 @@ export const keyPlace = 'YOUR_API_KEY'
 export interface Snippet {
   label: string
   text: string
+  /** The guide that says more; `name`: of its file in docs/, without the ending. */
+  guide: { name: string; title: string }
 }
+
+const sending = { name: 'ingest', title: 'Sending records' }
+const fromPages = { name: 'browser', title: 'Records from web pages' }
 
 /** `key`: null where the pipe needs none. */
 export function snippets(url: string, key: string | null, record: Sample): Snippet[] {
   return [
-    { label: 'curl', text: curl(url, key, record) },
-    { label: 'JavaScript (fetch)', text: fetchCall(url, key, record) },
-    { label: 'HTML (browser)', text: html(url, key) },
+    { label: 'curl', text: curl(url, key, record), guide: sending },
+    { label: 'JavaScript (fetch)', text: fetchCall(url, key, record), guide: sending },
+    { label: 'HTML (browser)', text: html(url, key, record), guide: fromPages },
   ]
 }
 
@@ -63,19 +68,18 @@ function fetchCall(url: string, key: string | null, record: Sample): string {
 })`
 }
 
-function html(url: string, key: string | null): string {
-  const header =
-    key === null
-      ? ''
-      : `\n      // Everybody who opens the page can read this key.\n      Authorization: 'Bearer ${key}',`
-  return `<script>
-  fetch('${url}', {
-    method: 'POST',
-    keepalive: true,
-    headers: {${header}
-      'Content-Type': 'application/json',
-    },
-    body: JSON.stringify({ event: 'page_view', path: location.pathname }),
-  })
+/** With the script that the daemon serves beside ingest. */
+function html(url: string, key: string | null, record: Sample): string {
+  const options =
+    key === null ? '' : `, {\n    // Everybody who opens the page can read this key.\n    key: '${key}',\n  }`
+  return `<script src="${new URL('/v1/pipectl.js', url)}"></script>
+<script>
+  const records = pipectl('${url}'${options})
+  records.send(${inScript(record)})
 </script>`
+}
+
+/** No key of a record ends the element. */
+function inScript(record: Sample): string {
+  return JSON.stringify(record).replaceAll('<', '\\u003c')
 }

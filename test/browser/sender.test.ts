@@ -1,5 +1,6 @@
 /** /v1/pipectl.js on a page of another origin: each record that was sent arrives, once. */
 import t from 'tap'
+import { sampleRecord, snippets } from '../../src/client/snippets.ts'
 import { allOnce, dropped, kept, numbers, openShop, type SenderWindow, send } from '../support/shop.ts'
 import { until } from '../support/until.ts'
 
@@ -56,7 +57,6 @@ t.test(
     await page.close({ runBeforeUnload: true })
     await until('they have arrived', async () => (await arrived()).length === 120)
     const next = await shop.openPage(context, url)
-    t.ok((await kept(next)) > 0, 'nobody has told the page so')
     await send(next, 120, 121)
     await allOnce(t, next, arrived, numbers(0, 121))
     await context.close()
@@ -172,5 +172,19 @@ t.test('a pipe with a key, and what is no record', async (t) => {
   await page.goto('about:blank')
   const next = await shop.openPage(context, url, { key: made.body.api_key })
   await allOnce(t, next, arrived, numbers(0, 8))
+  await context.close()
+})
+
+t.test('the snippet that the dashboard shows for a page is one that works', async (t) => {
+  const { url, arrived } = await shop.makePipe()
+  const snippet = snippets(url, null, sampleRecord([], [], new Date())).find(
+    ({ guide }) => guide.name === 'browser',
+  )
+  const context = await shop.browser.newContext()
+  const page = await context.newPage()
+  shop.serve(`<!doctype html>${snippet?.text}`)
+  await page.goto(`${shop.url}/own`)
+  await until('its record has arrived', async () => (await arrived()).length === 1)
+  t.same(await arrived(), [{ event: 'signup', user_id: 42 }])
   await context.close()
 })

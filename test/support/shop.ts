@@ -38,6 +38,8 @@ export interface Shop {
     change?: Record<string, unknown>,
   ): Promise<{ pipeId: string; url: string; arrived(): Promise<SentRecord[]> }>
   openPage(context: BrowserContext, pipeUrl: string, options?: PageOptions): Promise<Page>
+  /** Of a page of its own, at `/own`. */
+  serve(html: string): void
   load(page: Page, pipeUrl: string, options?: PageOptions): Promise<void>
   close(): Promise<void>
 }
@@ -58,7 +60,7 @@ export async function openShop(): Promise<Shop> {
     }`)
   }
   return {
-    ...{ daemon, browser, url: site.url, load },
+    ...{ daemon, browser, url: site.url, load, serve: site.serve },
     makePipe: (change) => makePipe(daemon, site.url, { pipe_name: `shop${made++}`, ...change }),
     openPage: async (context, pipeUrl, options) => {
       const page = await context.newPage()
@@ -76,8 +78,13 @@ export async function openShop(): Promise<Shop> {
 /** Its pages' policy allows what docs/browser.md says, and nothing else. */
 async function openSite(daemon: TestDaemon, integrity: string) {
   const tag = `<script src="${daemon.url}/v1/pipectl.js" integrity="${integrity}" crossorigin></script>`
+  let own = ''
   const server = createServer((request, response) => {
     const { pathname, searchParams } = new URL(request.url ?? '/', 'http://localhost')
+    if (pathname === '/own') {
+      response.writeHead(200, { 'Content-Type': 'text/html; charset=utf-8' }).end(own)
+      return
+    }
     if (searchParams.has('referrer')) response.setHeader('Referrer-Policy', 'no-referrer')
     response.writeHead(pathname === '/' ? 200 : 404, {
       'Content-Type': 'text/html; charset=utf-8',
@@ -88,6 +95,9 @@ async function openSite(daemon: TestDaemon, integrity: string) {
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', () => resolve()))
   return {
     url: `http://localhost:${(server.address() as AddressInfo).port}`,
+    serve: (html: string) => {
+      own = html
+    },
     close: () => {
       server.close()
       server.closeAllConnections()

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import t from 'tap'
 import { sampleRecord, snippets } from '../../../src/client/snippets.ts'
 import type { ColumnMapping } from '../../../src/contract/destination.ts'
@@ -28,4 +29,20 @@ t.test('whatever a key is called, the command is one command', async (t) => {
   const record = sampleRecord([{ columns: [column({ column_name: "o'clock $(id)" })] }], [], now)
   const [curl] = snippets('http://127.0.0.1:1/v1/ingest/x', 'ppl1_key', record)
   t.match(curl?.text, `-d '{"o'\\''clock $(id)":"text"}'`)
+})
+
+t.test('a page loads the script from where it sends to; no key of a record ends its element', async (t) => {
+  const record = sampleRecord([{ columns: [column({ column_name: '</script><b>' })] }], [], now)
+  const text = snippets('https://pipes.example:8443/v1/ingest/x', null, record)[2]?.text ?? ''
+  t.match(text, '<script src="https://pipes.example:8443/v1/pipectl.js"></script>')
+  t.match(text, "pipectl('https://pipes.example:8443/v1/ingest/x')")
+  t.equal(text.split('</script>').length, 3)
+  const keyed = snippets('https://pipes.example/v1/ingest/x', 'ppl1_key', record)[2]?.text
+  t.match(keyed, "key: 'ppl1_key',")
+})
+
+t.test('each snippet leads to a guide that there is', async (t) => {
+  const index = readFileSync(new URL('../../../docs/index.md', import.meta.url), 'utf8')
+  for (const { guide } of snippets('http://127.0.0.1:1/v1/ingest/x', null, {}))
+    t.match(index, `[${guide.title}](${guide.name}.md)`)
 })

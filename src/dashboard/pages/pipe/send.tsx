@@ -60,7 +60,14 @@ export function Snippets({ pipe, destinations }: { pipe: Pipe; destinations: rea
         </Soft>
       )}
       <div role="tabpanel" id="send-panel" aria-labelledby={`send-tab-${at}`}>
-        {shown === undefined ? null : <Code label={shown.label} text={shown.text} />}
+        {shown === undefined ? null : (
+          <>
+            <Code label={shown.label} text={shown.text} />
+            <Soft>
+              More in the guide <a href={`/docs/${shown.guide.name}.html`}>{shown.guide.title}</a>.
+            </Soft>
+          </>
+        )}
       </div>
       {pipe.pipe_api_key_required ? (
         <div className={styles.key}>
