@@ -290,6 +290,7 @@ function detailRows(one: DestinationOfPipe): string[][] {
     ['rate', show(destination.rate)],
     ...(destination.concurrency === undefined ? [] : [['concurrency', String(destination.concurrency)]]),
     ['on_permanent_error', destination.on_permanent_error],
+    ['transform', show(destination.transform)],
     ...Object.entries(destination.destination_config).map(([key, value]) => [`config ${key}`, show(value)]),
     ...pinRows(destination),
     ...(destination.columns ?? []).map((column) => ['column', columnText(column)]),

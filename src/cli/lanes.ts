@@ -185,6 +185,7 @@ export function laneRows(one: Pick<DestinationOfPipe, 'destination'>, nowMs: num
     ['oldest pending', duration(lane.oldest_pending_age_seconds)],
     ['cursor', `${lane.cursor_seq} of ${lane.head_seq}`],
     ['delivered records', count(lane.delivered_records)],
+    ['filtered records', count(lane.filtered_records ?? 0)],
     ['skipped, dropped messages', `${lane.skipped_messages}, ${lane.dropped_messages}`],
     ['last delivered', ago(lane.last_delivered_ts, nowMs)],
     ['last error', errorLine(lane.last_error)],

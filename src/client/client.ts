@@ -2,6 +2,7 @@
  * The client of `/v1`: one method for each operation, typed by the contract. Every method returns both the parsed
  * body and its text, because the text is what `-o json` prints. Failures: `failure.ts`.
  */
+
 import type { AlertsPut } from '../contract/alerts.ts'
 import type { ApiKeyCreate, ApiKeyRotate } from '../contract/api-key.ts'
 import type { DestinationFlush, DestinationRate, OnPermanentError } from '../contract/delivery-settings.ts'
@@ -9,6 +10,7 @@ import type { ColumnMapping, DestinationStatus } from '../contract/destination.t
 import type { OperationId, SuccessBody } from '../contract/operations.ts'
 import type { PipeCreate, PipeLimits, PipeUpdate } from '../contract/pipe.ts'
 import type { InferenceOptions } from '../contract/table-proposal.ts'
+import type { GivenTransform } from '../contract/transform.ts'
 import { UnreachableFailure } from './failure.ts'
 import { type HttpResponse, openEvents, type SendOptions, send } from './http.ts'
 
@@ -33,6 +35,7 @@ export interface DestinationBody {
   rate?: DestinationRate | null
   concurrency?: number | null
   on_permanent_error?: OnPermanentError | null
+  transform?: GivenTransform | null
   start_from?: 'now' | 'earliest'
 }
 export type DestinationPatch = Partial<Omit<DestinationBody, 'destination_type' | 'start_from'>>

@@ -88,6 +88,9 @@ function laneLines(pipe: OverviewPipe, destination: OverviewLane, nowMs: number)
       `${counted(lane.pending_messages, 'message')}, ${bytes(lane.pending_bytes)}, oldest ${duration(lane.oldest_pending_age_seconds)}`,
     ],
     ['cursor', `${lane.cursor_seq} of ${lane.head_seq}`],
+    ...(lane.filtered_records
+      ? [['filtered', `${count(lane.filtered_records)} records`] as [string, string]]
+      : []),
     ['delivered', `${count(lane.delivered_records)} records, last ${ago(lane.last_delivered_ts, nowMs)}`],
     ['skipped, dropped', `${lane.skipped_messages}, ${lane.dropped_messages} messages`],
     ['parked', lane.parked_records ? `${count(lane.parked_records)}; x shows them` : '-'],

@@ -13,8 +13,9 @@ import { parseDestinationUrl } from './connection-url.ts'
 import { addDeliveryOptions, type DeliveryOptions, deliverySettings, flushHelp } from './delivery-options.ts'
 import { bodyFromFile } from './file.ts'
 import { needSecret, secretKeysOf, secretsFromEnvironment, splitPlace } from './secrets.ts'
+import { addTransformOptions, type TransformOptions, transformSettings } from './transform-options.ts'
 
-export interface BodyOptions extends DeliveryOptions {
+export interface BodyOptions extends DeliveryOptions, TransformOptions {
   type?: string
   url?: string
   file?: string
@@ -88,6 +89,7 @@ export function addBodyOptions(command: Command): void {
       repeated,
     )
   addDeliveryOptions(command)
+  addTransformOptions(command)
   command.addHelpText(
     'after',
     `\n${columnHelp}\n\n${flushHelp()}\n\nConfig keys by type, for --set and -f (* needed):\n${configKeysHelp}\n\nSecrets come from PIPECTL_DESTINATION_PASSWORD, …_SECRET_KEY, …_SESSION_TOKEN, …_AUTH_HEADER,\n…_SIGNING_SECRET, …_TOKEN, …_NKEY_SEED, …_CREDENTIALS, …_TLS_KEY; with --secret …_SECRET_HEADERS_NAME and …_URL too; or they are asked for on a terminal.`,
@@ -105,13 +107,17 @@ export async function destinationBody(options: BodyOptions): Promise<Destination
   await addSecrets(type, config, options.secret ?? [])
   if (type === 'destination_database') config.password ??= await needSecret(type, 'password')
   const body: DestinationBody = { ...file, destination_type: type, destination_config: config }
-  const settings = { ...sharedFields(options), ...deliverySettings(type, options, null) }
+  const settings = {
+    ...sharedFields(options),
+    ...deliverySettings(type, options, null),
+    ...transformSettings(options, null),
+  }
   return { ...body, ...settings, ...(options.startFrom && { start_from: options.startFrom }) }
 }
 
 /** Only what was given, for a change of a stored destination. Secrets only those named with --secret or in the file. */
 export async function destinationPatch(
-  stored: Pick<Destination, 'destination_type' | 'columns' | 'flush'>,
+  stored: Pick<Destination, 'destination_type' | 'columns' | 'flush' | 'transform'>,
   options: PatchOptions,
 ): Promise<DestinationPatch> {
   const { destination_type: type } = stored
@@ -140,6 +146,7 @@ export async function destinationPatch(
     ...sharedFields(options),
     ...changedColumns(stored.columns ?? [], options),
     ...deliverySettings(type, options, stored.flush),
+    ...transformSettings(options, stored.transform),
   }
   if (Object.keys(config).length > 0) patch.destination_config = config
   else delete patch.destination_config

@@ -23,10 +23,15 @@ export async function bodyFromFile(name: string): Promise<Partial<DestinationBod
     'rate',
     'concurrency',
     'on_permanent_error',
+    'transform',
     'start_from',
   ]
   rejectUnknownKeys(file, [], known, file.value)
   const body: Partial<DestinationBody> = { ...file.value }
+  if (isObject(body.transform) && typeof body.transform.mask_salt === 'string') {
+    const mask_salt = expand(file, ['transform', 'mask_salt'], body.transform.mask_salt, process.env)
+    body.transform = { ...body.transform, mask_salt }
+  }
   if (!isObject(body.destination_config)) return body
   const expanded = (path: readonly string[], value: unknown): unknown => {
     if (typeof value === 'string') return expand(file, path, value, process.env)

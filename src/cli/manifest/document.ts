@@ -22,6 +22,7 @@ import { redacted, wordsOf } from '../../contract/destination-words.ts'
 import { isObject } from '../../contract/is-object.ts'
 import { OriginCreate, PipeCreate, PipeLimits, type PipeUpdate, pipeStatus } from '../../contract/pipe.ts'
 import { hasUrlSecrets, redactedUrl } from '../../contract/secret-url.ts'
+import type { GivenTransform } from '../../contract/transform.ts'
 import { explain, validate } from '../../contract/validate.ts'
 import { splitPlace } from '../destinations/secrets.ts'
 import {
@@ -53,6 +54,11 @@ export interface DeclaredDestination {
   /** Name and delivery settings, those that the file mentions. */
   settings: DeliverySettings
   startFrom: 'now' | 'earliest' | null
+  /** Without its salt; undefined: not mentioned. */
+  transform: GivenTransform | null | undefined
+  hasMaskSalt: boolean
+  /** Read now. Throws Failure naming the variable that is not set. */
+  maskSalt(): string
   /** Where the file mentions a secret: its key, or `secret_headers.NAME`, or `url`. */
   secretPlaces: string[]
   /** The config with those of these places, read now. Throws Failure naming the variable that is not set. */
@@ -69,6 +75,7 @@ const destinationKeys = [
   'destination_status',
   'destination_max_retry_seconds',
   'columns',
+  'transform',
   ...settingKeys,
   'start_from',
 ]
@@ -183,6 +190,7 @@ function declaredDestination(
   }
   const given = body.destination_config ?? {}
   if (!isObject(given)) throw wrongAt(file.name, line, 'destination_config must be a mapping', 'correct it')
+  const { transform, salt } = separateSalt(file, path, body.transform)
   const { config, secrets } = separateSecrets(file, [...path, 'destination_config'], type, given, env)
   // For the check of shapes every secret counts as there: its variable is read only when it is needed.
   const shaped = { ...config, ...nested([...secrets.keys()].map((place) => [place, 'set'])) }
@@ -194,6 +202,9 @@ function declaredDestination(
       typeof body.destination_max_retry_seconds === 'number' ? body.destination_max_retry_seconds : null,
     config,
     columns: Array.isArray(body.columns) ? body.columns : null,
+    transform,
+    hasMaskSalt: salt !== null,
+    maskSalt: () => expand(file, [...path, 'transform', 'mask_salt'], salt ?? '', env),
     settings: Object.fromEntries(settingKeys.filter((key) => key in body).map((key) => [key, body[key]])),
     startFrom: body.start_from === 'earliest' || body.start_from === 'now' ? body.start_from : null,
     secretPlaces: [...secrets.keys()],
@@ -205,6 +216,26 @@ function declaredDestination(
         }),
       ),
   }
+}
+
+/** The salt is a secret: a reference to a variable, read when it is needed. Its shape is checked with the destination's. */
+function separateSalt(
+  file: YamlFile,
+  path: YamlPath,
+  given: unknown,
+): { transform: GivenTransform | null | undefined; salt: string | null } {
+  if (given === null || given === undefined) return { transform: given, salt: null }
+  if (!isObject(given) || !('mask_salt' in given)) return { transform: given as GivenTransform, salt: null }
+  const { mask_salt: salt, ...transform } = given
+  if (typeof salt === 'string' && referencesIn(salt).length > 0) {
+    return { transform: transform as GivenTransform, salt }
+  }
+  throw wrongAt(
+    file.name,
+    file.lineOf([...path, 'transform', 'mask_salt']),
+    'mask_salt must be a reference: secrets do not belong into this file',
+    `write e.g. \${MASK_SALT}`,
+  )
 }
 
 /** The config as the daemon shows it, and its secrets by place: references, or a URL with secret parts. */

@@ -1,4 +1,5 @@
 /** A workspace as a `pipectl.yaml`: what is default is left out, secrets become references to variables. */
+
 import { Document } from 'yaml'
 import type { PipeDetail } from '../../client/client.ts'
 import { defaultConcurrency } from '../../contract/delivery-settings.ts'
@@ -7,6 +8,7 @@ import { defaultMaxRetrySeconds, redacted } from '../../contract/destination.ts'
 import { isObject } from '../../contract/is-object.ts'
 import { type Pipe, pipeDefaults } from '../../contract/pipe.ts'
 import { filledUrl } from '../../contract/secret-url.ts'
+import type { ShownTransform } from '../../contract/transform.ts'
 import { yamlText } from '../yaml-text.ts'
 
 /** YAML text that `apply` takes, and the variables it refers to. */
@@ -76,7 +78,14 @@ function exportedDestination(
         : escaped
     }
   }
-  const { destination_name, flush, rate, concurrency = defaultConcurrency, on_permanent_error } = destination
+  const {
+    destination_name,
+    flush,
+    rate,
+    concurrency = defaultConcurrency,
+    on_permanent_error,
+    transform,
+  } = destination
   return {
     destination_name,
     destination_type: destination.destination_type,
@@ -89,8 +98,20 @@ function exportedDestination(
     ...withoutNulls({ flush, rate }),
     ...(concurrency === defaultConcurrency ? {} : { concurrency }),
     ...(on_permanent_error === 'block' ? {} : { on_permanent_error }),
+    ...(transform ? { transform: exportedTransform(transform, reference) } : {}),
     destination_config: config,
     ...(destination.columns?.length ? { columns: destination.columns.map(exportedColumn) } : {}),
+  }
+}
+
+function exportedTransform(
+  { filter, map, mask_salt }: ShownTransform,
+  reference: (...keys: string[]) => string,
+): Record<string, unknown> {
+  return {
+    ...withoutNulls({ filter }),
+    ...(map.length === 0 ? {} : { map }),
+    ...(mask_salt === undefined ? {} : { mask_salt: reference('mask_salt') }),
   }
 }
 

@@ -163,6 +163,10 @@ function createStep(name: string, declared: DeclaredDestination): Step {
   }
   if (declared.maxRetrySeconds !== null) body.destination_max_retry_seconds = declared.maxRetrySeconds
   if (declared.columns !== null) body.columns = declared.columns
+  if (declared.transform) {
+    const salt = declared.hasMaskSalt ? { mask_salt: declared.maskSalt() } : {}
+    body.transform = { ...declared.transform, ...salt }
+  }
   if (declared.startFrom !== null) body.start_from = declared.startFrom
   const shown = {
     destination_type: declared.type,
@@ -222,6 +226,11 @@ function changeSteps(
     patch.columns = columns
     parts.push(`${columns.length} columns replace ${existing.columns?.length ?? 0}`)
   }
+  const transform = changedTransform(declared, existing, updateSecrets)
+  if (transform !== undefined) {
+    patch.transform = transform
+    parts.push(transform === null ? 'transform removed' : 'transform set')
+  }
   if (parts.length > 0) {
     const summary = `~ ${what}: ${parts.join('; ')}`
     steps.push({ kind: 'update-destination', name, destinationId, patch, summary, destroys: false })
@@ -231,6 +240,21 @@ function changeSteps(
     steps.push({ kind: 'set-status', name, destinationId, status: declared.status, summary, destroys: false })
   }
   return steps
+}
+
+/** Undefined: it is as the file says. Whether a stored salt differs cannot be seen. */
+function changedTransform(
+  declared: DeclaredDestination,
+  { transform: has = null }: Destination,
+  updateSecrets: boolean,
+): DestinationPatch['transform'] {
+  const { transform: wanted, hasMaskSalt } = declared
+  if (wanted === undefined) return undefined
+  const whole = (one: typeof wanted) =>
+    one === null ? null : { filter: one.filter ?? null, map: one.map ?? [] }
+  const needsSalt = hasMaskSalt && (updateSecrets || has?.mask_salt === undefined)
+  if (equal(whole(wanted), whole(has)) && !needsSalt) return undefined
+  return wanted === null ? null : { ...wanted, ...(needsSalt ? { mask_salt: declared.maskSalt() } : {}) }
 }
 
 function isSet(config: Record<string, unknown>, place: string): boolean {

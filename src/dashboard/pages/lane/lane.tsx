@@ -123,6 +123,9 @@ function Numbers({ destination }: { destination: Destination }) {
       <Facts
         facts={[
           ['Records delivered', count(lane.delivered_records)],
+          ...(lane.filtered_records
+            ? [['Records filtered out', count(lane.filtered_records)] as [string, string]]
+            : []),
           ['Messages skipped', count(lane.skipped_messages)],
           [
             'Parked',
