@@ -31,8 +31,8 @@ const sendAtOnce = { maxRecords: 1_000, maxBytes: 4 * 1024 * 1024, maxSeconds: 0
 export const destinationWords = {
   destination_database: {
     kind: 'database',
-    secrets: { password: 'text' },
-    emptyIsUnset: [],
+    secrets: { password: 'text', tls_key: 'text' },
+    emptyIsUnset: ['tls_verify', 'tls_ca', 'tls_cert', 'tls_key'],
     numbers: ['port'],
     booleans: ['exactly_once'],
     hasColumns: true,

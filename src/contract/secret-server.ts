@@ -19,7 +19,8 @@ export function misdirectedSecrets(
   change: Config,
   merged: Config,
 ): [place: string, message: string][] {
-  if (isSameServer(type, stored, merged)) return []
+  const isMoved = !isSameServer(type, stored, merged)
+  if (!isMoved && !isLessVerified(type, stored, merged)) return []
   const given = new Set<string>()
   mapSecrets(type, change, (value, place) => {
     if (value !== '' && !value.includes(redacted)) given.add(place)
@@ -28,7 +29,7 @@ export function misdirectedSecrets(
   const kept: [string, string][] = []
   mapSecrets(type, merged, (value, place, kind) => {
     const isSecret = kind === 'url' ? hasUrlSecrets(value) : value !== ''
-    if (isSecret && !given.has(place)) kept.push([place, sendAgain])
+    if (isSecret && !given.has(place)) kept.push([place, isMoved ? sendAgain : sendAgainUnverified])
     return value
   })
   return kept
@@ -36,6 +37,19 @@ export function misdirectedSecrets(
 
 const sendAgain =
   'must be sent again with this change: a stored secret is not sent to another server than the one it was given for'
+
+const sendAgainUnverified =
+  'must be sent again with this change: a stored secret is not sent to a server that is verified less, or by another CA, than it was given for'
+
+/** Whether somebody else might take the server's place who could not before. */
+function isLessVerified(type: DestinationType, before: Config, after: Config): boolean {
+  if (type !== 'destination_database') return false
+  const rank = ({ tls_verify: verify, tls_ca: ca }: Config) =>
+    ['none', 'ca', 'full'].indexOf(String(verify ?? (ca ? 'full' : 'none')))
+  return (
+    rank(after) < rank(before) || (rank(before) > 0 && (before.tls_ca ?? null) !== (after.tls_ca ?? null))
+  )
+}
 
 /** Whether both configs have their secrets sent to one server. */
 export function isSameServer(type: DestinationType, one: Config, other: Config): boolean {

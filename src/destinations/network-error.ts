@@ -20,6 +20,10 @@ const sentences: Record<string, string> = {
   UNABLE_TO_VERIFY_LEAF_SIGNATURE: 'shows a TLS certificate whose issuer is not known here.',
   UNABLE_TO_GET_ISSUER_CERT_LOCALLY: 'shows a TLS certificate whose issuer is not known here.',
   CERT_HAS_EXPIRED: 'shows a TLS certificate that has expired.',
+  ERR_SSL_TLSV13_ALERT_CERTIFICATE_REQUIRED: 'wants a client certificate: set tls_cert and tls_key.',
+  ERR_SSL_TLSV1_ALERT_UNKNOWN_CA: 'does not trust the client certificate (tls_cert).',
+  ERR_SSL_SSLV3_ALERT_BAD_CERTIFICATE: 'refuses the client certificate (tls_cert).',
+  ERR_SSL_SSLV3_ALERT_CERTIFICATE_EXPIRED: 'refuses the client certificate (tls_cert): it has expired.',
   ERR_TLS_CERT_ALTNAME_INVALID: 'shows a TLS certificate for another host name.',
 }
 

@@ -3,7 +3,16 @@
  * service. As root the server runs as an unprivileged user (mariadbd refuses root); `stop()` removes everything.
  */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
-import { chmodSync, chownSync, existsSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs'
+import {
+  chmodSync,
+  chownSync,
+  existsSync,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createConnection, type RowDataPacket } from 'mysql2/promise'
@@ -13,6 +22,8 @@ import { until } from './until.ts'
 export interface MariadbOptions {
   /** Offer TLS with a self-signed pair. */
   tls?: boolean
+  /** With `tls`, PEM: the CA of the certificates that users with REQUIRE X509 show. */
+  clientCa?: string
   /** Further `mariadbd` options, e.g. `--max-allowed-packet=1M`. */
   args?: readonly string[]
 }
@@ -36,6 +47,8 @@ export interface Mariadb {
   halt(): Promise<void>
   /** Starts it again after `shutDown` or `halt`, on the same port. */
   start(): Promise<void>
+  /** With `tls`: the certificate that new connections see from then on. */
+  show(pair: { key: string; certificate: string }): Promise<void>
   /** Ends the server and removes its data. */
   stop(): Promise<void>
 }
@@ -51,6 +64,10 @@ export async function startMariadb(options: MariadbOptions = {}): Promise<Mariad
   if (account !== null) chownSync(dir, account.uid, account.gid)
   chmodSync(dir, 0o755)
   const tlsArgs = options.tls === true ? selfSignedPair(dir, account) : []
+  if (options.clientCa !== undefined) {
+    writeFileSync(join(dir, 'client-ca.pem'), options.clientCa)
+    tlsArgs.push(`--ssl-ca=${join(dir, 'client-ca.pem')}`)
+  }
   installDatabase(dir, account)
 
   const [host, port, user, password, database] = [
@@ -113,7 +130,7 @@ GRANT ALL ON *.* TO 'root'@'127.0.0.1' WITH GRANT OPTION;
 CREATE DATABASE ${database} CHARACTER SET utf8mb4;`,
   )
   await start()
-  return {
+  const opened: Mariadb = {
     host,
     port,
     user,
@@ -132,6 +149,11 @@ CREATE DATABASE ${database} CHARACTER SET utf8mb4;`,
         await connection.end()
       }
     },
+    async show({ key, certificate }) {
+      writeFileSync(join(dir, 'key.pem'), key)
+      writeFileSync(join(dir, 'cert.pem'), certificate)
+      await opened.query('FLUSH SSL')
+    },
     pause: () => void server?.kill('SIGSTOP'),
     resume: () => void server?.kill('SIGCONT'),
     async stop() {
@@ -139,6 +161,7 @@ CREATE DATABASE ${database} CHARACTER SET utf8mb4;`,
       rmSync(dir, { recursive: true, force: true })
     },
   }
+  return opened
 }
 
 interface Account {

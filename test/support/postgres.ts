@@ -17,7 +17,7 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import pg from 'pg'
 import { freePort } from './free-port.ts'
-import { selfSignedCertificate } from './tls.ts'
+import { type KeyAndCertificate, selfSignedCertificate } from './tls.ts'
 
 export interface TestPostgres {
   host: string
@@ -36,6 +36,8 @@ export interface TestPostgres {
   shutDown(): Promise<void>
   /** After `halt` or `shutDown`: the same data on the same port. */
   start(): Promise<void>
+  /** The certificate that new connections see from then on. */
+  show(pair: KeyAndCertificate): Promise<void>
   /** Ends the server and removes its data. */
   stop(): Promise<void>
 }
@@ -43,9 +45,11 @@ export interface TestPostgres {
 export interface PostgresOptions {
   /** Offer TLS with a self-signed certificate. Default true. */
   ssl?: boolean
+  /** PEM: the user `certified` must show a certificate of this CA. */
+  clientCa?: string
 }
 
-export async function startPostgres({ ssl = true }: PostgresOptions = {}): Promise<TestPostgres> {
+export async function startPostgres({ ssl = true, clientCa }: PostgresOptions = {}): Promise<TestPostgres> {
   const account = unprivilegedAccount()
   const directory = mkdtempSync(path.join(tmpdir(), 'pipectl-pg-'))
   const binaries = reachableBinaries(account, directory)
@@ -53,7 +57,8 @@ export async function startPostgres({ ssl = true }: PostgresOptions = {}): Promi
   const password = randomBytes(12).toString('hex')
   own(directory, account)
   initialise(binaries, data, directory, password, account)
-  if (ssl) writeTlsPair(data, account)
+  if (ssl) writeTlsPair(data, account, selfSignedCertificate())
+  if (clientCa !== undefined) requireCertificates(data, account, clientCa)
   const port = await freePort()
   let server = await launch()
   let client: pg.Client | undefined
@@ -61,10 +66,14 @@ export async function startPostgres({ ssl = true }: PostgresOptions = {}): Promi
   process.once('exit', killAll)
 
   async function launch(): Promise<ChildProcess> {
-    const child = spawn(path.join(binaries, 'postgres'), ['-D', data, ...serverOptions(port, ssl)], {
-      ...account,
-      stdio: ['ignore', 'ignore', 'pipe'],
-    })
+    const child = spawn(
+      path.join(binaries, 'postgres'),
+      ['-D', data, ...serverOptions(port, ssl, clientCa !== undefined)],
+      {
+        ...account,
+        stdio: ['ignore', 'ignore', 'pipe'],
+      },
+    )
     await ready(child)
     return child
   }
@@ -78,7 +87,7 @@ export async function startPostgres({ ssl = true }: PostgresOptions = {}): Promi
     await ended
   }
   const halt = () => end('SIGQUIT')
-  return {
+  const opened: TestPostgres = {
     host: '127.0.0.1',
     port,
     user: 'postgres',
@@ -101,6 +110,10 @@ export async function startPostgres({ ssl = true }: PostgresOptions = {}): Promi
       }
       return (await client.query(sql, values)).rows
     },
+    async show(pair) {
+      writeTlsPair(data, account, pair)
+      await opened.query('SELECT pg_reload_conf()')
+    },
     pause: () => signalTree(server, 'SIGSTOP'),
     resume: () => signalTree(server, 'SIGCONT'),
     halt,
@@ -115,6 +128,7 @@ export async function startPostgres({ ssl = true }: PostgresOptions = {}): Promi
       rmSync(directory, { recursive: true, force: true })
     },
   }
+  return opened
 }
 
 interface Account {
@@ -170,8 +184,7 @@ function initialise(
   if (done.status !== 0) throw new Error(`initdb failed: ${done.error?.message ?? ''} ${done.stderr}`)
 }
 
-function writeTlsPair(data: string, account: Account): void {
-  const { key, certificate } = selfSignedCertificate()
+function writeTlsPair(data: string, account: Account, { key, certificate }: KeyAndCertificate): void {
   for (const [name, content] of [
     ['server.key', key],
     ['server.crt', certificate],
@@ -182,9 +195,21 @@ function writeTlsPair(data: string, account: Account): void {
   }
 }
 
-function serverOptions(port: number, ssl: boolean): string[] {
+function requireCertificates(data: string, account: Account, ca: string): void {
+  writeFileSync(path.join(data, 'client-ca.crt'), ca, { mode: 0o600 })
+  own(path.join(data, 'client-ca.crt'), account)
+  const rules = path.join(data, 'pg_hba.conf')
+  const before = readFileSync(rules, 'utf8')
+  writeFileSync(
+    rules,
+    `hostssl all certified 127.0.0.0/8 scram-sha-256 clientcert=verify-ca\nhost all certified 127.0.0.0/8 reject\n${before}host all all 127.0.0.2/32 scram-sha-256\n`,
+  )
+}
+
+function serverOptions(port: number, ssl: boolean, asksForCertificates: boolean): string[] {
   const settings = {
     port,
+    ...(asksForCertificates && { ssl_ca_file: 'client-ca.crt' }),
     listen_addresses: '127.0.0.1,127.0.0.2',
     unix_socket_directories: '',
     ssl: ssl ? 'on' : 'off',

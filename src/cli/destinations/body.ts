@@ -1,12 +1,14 @@
 /**
  * The body of a destination from a file, a URL and flags; later ones win. Used by create, update and test.
  */
+import { readFileSync } from 'node:fs'
 import type { Command } from 'commander'
 import type { DestinationBody, DestinationPatch } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
 import type { ColumnMapping, Destination } from '../../contract/destination.ts'
 import { type DestinationType, destinationTypes, wordsOf } from '../../contract/destination-words.ts'
 import { isObject } from '../../contract/is-object.ts'
+import { errorCode } from '../../error-code.ts'
 import { columnHelp, parseColumn } from './columns.ts'
 import { configKeysHelp } from './config-keys.ts'
 import { parseDestinationUrl } from './connection-url.ts'
@@ -25,6 +27,10 @@ export interface BodyOptions extends DeliveryOptions, TransformOptions {
   username?: string
   table?: string
   dialect?: string
+  tlsVerify?: string
+  tlsCa?: string
+  tlsCert?: string
+  tlsKey?: string
   set?: string[]
   column?: string[]
   maxRetrySeconds?: string
@@ -76,6 +82,13 @@ export function addBodyOptions(command: Command): void {
     .option('--username <name>', 'database user')
     .option('--table <table>', 'table or schema.table')
     .option('--dialect <dialect>', 'postgresql, mysql or mariadb')
+    .option(
+      '--tls-verify <how>',
+      "what the server's certificate must be: none, ca or full; of NATS true or false",
+    )
+    .option('--tls-ca <file>', 'PEM file with the CA of that certificate')
+    .option('--tls-cert <file>', 'PEM file with the certificate that the server is shown')
+    .option('--tls-key <file>', 'PEM file with its private key')
     .option(
       '--set <key=value>',
       'any other key of the config, may be repeated; headers.NAME=value for a header',
@@ -270,6 +283,10 @@ function configFlags(options: BodyOptions): Record<string, unknown> {
   for (const key of ['host', 'database', 'username', 'table', 'dialect'] as const) {
     if (options[key] !== undefined) config[key] = options[key]
   }
+  if (options.tlsVerify !== undefined) config.tls_verify = typed('tls_verify', options.tlsVerify)
+  for (const [key, flag, file] of pemFlags(options)) {
+    if (file !== undefined) config[key] = readPem(flag, file)
+  }
   if (options.port !== undefined) config.port = wholeNumber('--port', options.port)
   const headers: Record<string, string> = {}
   for (const pair of options.set ?? []) {
@@ -295,6 +312,29 @@ function configFlags(options: BodyOptions): Record<string, unknown> {
   }
   if (Object.keys(headers).length > 0) config.headers = headers
   return config
+}
+
+function pemFlags({ tlsCa, tlsCert, tlsKey }: BodyOptions) {
+  return [
+    ['tls_ca', '--tls-ca', tlsCa],
+    ['tls_cert', '--tls-cert', tlsCert],
+    ['tls_key', '--tls-key', tlsKey],
+  ] as const
+}
+
+/** The file's name may be seen by others; what is in it is not. */
+function readPem(flag: string, file: string): string {
+  try {
+    const text = readFileSync(file, 'utf8')
+    if (text.includes('-----BEGIN ')) return text
+  } catch (error) {
+    throw new Failure(
+      exitCodes.usage,
+      `${flag} ${file}: cannot be read (${errorCode(error) ?? 'unknown error'})`,
+      'name a PEM file',
+    )
+  }
+  throw new Failure(exitCodes.usage, `${flag} ${file}: is not a PEM file`, 'it has a line -----BEGIN …-----')
 }
 
 function typed(key: string, value: string): unknown {

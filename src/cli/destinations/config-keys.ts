@@ -13,6 +13,7 @@ export const configKeys: Record<DestinationType, readonly string[]> = {
     'dialect',
     'sql_dialect',
     'exactly_once',
+    ...['tls_verify', 'tls_ca', 'tls_cert', 'tls_key'],
   ],
   destination_object_store: [
     ...['bucket*', 'region', 'endpoint', 'force_path_style', 'access_key', 'secret_key', 'session_token'],

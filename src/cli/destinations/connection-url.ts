@@ -58,7 +58,7 @@ function database(url: URL, dialect: string): NamedDestination {
       `write it as ${url.protocol}//user@host/database?table=events`,
     )
   }
-  rejectUnknown(url, ['table', 'exactly_once'])
+  rejectUnknown(url, ['table', 'exactly_once', 'tls_verify'])
   const config: Record<string, unknown> = {
     host: url.hostname.replace(/^\[|\]$/g, ''),
     database: name,
@@ -68,6 +68,8 @@ function database(url: URL, dialect: string): NamedDestination {
   if (url.username !== '') config.username = decodeURIComponent(url.username)
   const table = url.searchParams.get('table')
   if (table) config.table = table
+  const verify = url.searchParams.get('tls_verify')
+  if (verify !== null) config.tls_verify = verify
   const once = url.searchParams.get('exactly_once')
   if (once !== null) {
     if (once !== 'true' && once !== 'false') {

@@ -1,6 +1,6 @@
 /** A SQL database: its config as clients send it, and as its drivers work with it. Rules: spec "Destination". */
 import Type, { type Static } from 'typebox'
-import { closed, text } from './fields.ts'
+import { closed, nullable, text } from './fields.ts'
 
 const dialectNames = {
   postgresql: 'postgresql',
@@ -17,6 +17,10 @@ const databaseDialects = [
   'mysql',
   'mariadb',
 ] as const satisfies (keyof typeof dialectNames)[]
+
+const tlsVerifyModes = ['none', 'ca', 'full'] as const
+const pem = (maxLength: number, description: string) =>
+  Type.Optional(nullable(Type.String({ maxLength, description })))
 
 export const DatabaseConfig = Type.Object(
   {
@@ -39,6 +43,23 @@ export const DatabaseConfig = Type.Object(
           'Every record is stored once, also after a crash or a lost reply and without a dedupe_id column: how far the lane has come is kept in the table _pipectl_lanes beside the destination table, in the same transaction.',
       }),
     ),
+    tls_verify: Type.Optional(
+      nullable(
+        Type.Enum([...tlsVerifyModes], {
+          description:
+            'none: whose certificate the server shows is not looked at; the first one’s key is pinned. ca: it must be of a trusted authority. full: and for host. Default: full with tls_ca, else none. ca and full need TLS on loopback too.',
+        }),
+      ),
+    ),
+    tls_ca: pem(
+      65_536,
+      'PEM: the authorities whose certificates are trusted, instead of the public ones. Needs tls_verify ca or full.',
+    ),
+    tls_cert: pem(
+      65_536,
+      'PEM: the certificate that the server is shown, and those that lead to its authority. Needs tls_key, and TLS on loopback too.',
+    ),
+    tls_key: pem(16_384, 'PEM: the private key of tls_cert, without a passphrase. Secret.'),
   },
   closed,
 )
@@ -53,6 +74,17 @@ export interface ResolvedDatabaseConfig {
   table: string
   dialect: Dialect
   exactly_once: boolean
+  /** Which certificates the server must show and is shown; none: the spec's rule. */
+  tls?: DatabaseTls
+}
+
+export interface DatabaseTls {
+  verify: (typeof tlsVerifyModes)[number]
+  /** PEM. Null: the public authorities. */
+  ca: string | null
+  /** Both, or neither. */
+  cert: string | null
+  key: string | null
 }
 
 const defaultPorts: Record<Dialect, number> = { postgresql: 5432, mysql: 3306 }
@@ -69,5 +101,11 @@ export function resolveDatabaseConfig(config: DatabaseConfig): ResolvedDatabaseC
     table,
     dialect,
     exactly_once: config.exactly_once ?? false,
+    tls: {
+      verify: config.tls_verify ?? (config.tls_ca ? 'full' : 'none'),
+      ca: config.tls_ca ?? null,
+      cert: config.tls_cert ?? null,
+      key: config.tls_key ?? null,
+    },
   }
 }

@@ -1,6 +1,6 @@
 /** POST …/destinations/test for MySQL-family databases: connects and looks; nothing is stored. */
 import type { DatabaseSpec, DeliveryError, DestinationCheck, DriverSettings, Sample } from '../driver.ts'
-import { usesTls } from '../sql/columns.ts'
+import { usesTls } from '../sql/certificates.ts'
 import { sampleBatch, sampleCheck } from '../sql/sample.ts'
 import { comparedWithPin } from '../sql/server-key.ts'
 import { connectMysql, type MysqlConnection } from './connection.ts'
@@ -18,7 +18,6 @@ export async function checkMysql(
   signal: AbortSignal,
   sample: Sample | null = null,
 ): Promise<DestinationCheck[]> {
-  const { host } = spec.config
   const certificate: DestinationCheck[] = []
   const admit = comparedWithPin(spec, settings, (check) => certificate.push(check))
   let connection: MysqlConnection
@@ -27,13 +26,13 @@ export async function checkMysql(
   } catch (error) {
     // The server responded, so connecting worked: it is the log-in that failed.
     const isAnswered = serverErrorOf(error) !== null || certificate.length > 0
-    const answered = isAnswered ? [connected(host, settings), ...certificate] : []
+    const answered = isAnswered ? [connected(spec.config, settings), ...certificate] : []
     if (certificate.some(({ ok }) => !ok)) return answered
     return [...answered, failed(isAnswered ? 'authenticate' : 'connect', mysqlError(error, 0))]
   }
   const onAbort = () => connection.destroy()
   signal.addEventListener('abort', onAbort, { once: true })
-  const checks = [connected(host, settings), ...certificate, passed('authenticate', 'Authenticated.')]
+  const checks = [connected(spec.config, settings), ...certificate, passed('authenticate', 'Authenticated.')]
   try {
     const table = await connection.describe(spec.config.table)
     checks.push(tableCheck(table))
@@ -166,8 +165,8 @@ function unfilled(table: TableDescription, { columns }: DatabaseSpec): Destinati
   return { name: 'columns', ok: false, message }
 }
 
-function connected(host: string, settings: DriverSettings): DestinationCheck {
-  return passed('connect', `The server answers${usesTls(host, settings.databaseTls) ? ' over TLS' : ''}.`)
+function connected(config: DatabaseSpec['config'], settings: DriverSettings): DestinationCheck {
+  return passed('connect', `The server answers${usesTls(config, settings.databaseTls) ? ' over TLS' : ''}.`)
 }
 function passed(name: string, message: string): DestinationCheck {
   return { name, ok: true, message }

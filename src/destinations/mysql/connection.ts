@@ -7,7 +7,8 @@ import { type Connection, createConnection, type ResultSetHeader, type RowDataPa
 import { type DatabaseSpec, DeliveryError, type DriverSettings } from '../driver.ts'
 import { dial } from '../egress.ts'
 import { filterData, guardSocket, protocolError, ReadLimit } from '../guarded-socket.ts'
-import { isOwnHost, usesTls } from '../sql/columns.ts'
+import { isCertainlyHost, tlsOptions, usesTls } from '../sql/certificates.ts'
+import { isOwnHost } from '../sql/columns.ts'
 import type { AdmitServer } from '../sql/server-key.ts'
 import { provingPlugins } from './authentication.ts'
 import { splitTableName } from './identifiers.ts'
@@ -109,8 +110,9 @@ function connected(core: Core): Promise<void> {
 }
 
 function openSession({ config }: DatabaseSpec, settings: DriverSettings, socket: Socket): Core {
-  const isTls = usesTls(config.host, settings.databaseTls)
-  const mustProve = isTls && !isOwnHost(config.host) && settings.databasePasswordInClear !== true
+  const isTls = usesTls(config, settings.databaseTls)
+  const mustProve =
+    isTls && !isOwnHost(config.host) && !isCertainlyHost(config) && settings.databasePasswordInClear !== true
   return createConnection({
     stream: socket,
     host: config.host,
@@ -130,8 +132,8 @@ function openSession({ config }: DatabaseSpec, settings: DriverSettings, socket:
     flags: ['-LOCAL_FILES'],
     // A lane uses a handful of statements; inserts by name of varied records some more. The server's limit is shared.
     maxPreparedStatements: 64,
-    // Spec "Delivery rules": encrypted, and the certificate is not verified.
-    ...(isTls ? { ssl: { rejectUnauthorized: false } } : {}),
+    // Spec "Delivery rules": encrypted; where the certificate is to be verified, `admit` does so.
+    ...(isTls ? { ssl: tlsOptions(config) } : {}),
     ...(mustProve ? { authPlugins: provingPlugins } : {}),
   }) as Core
 }

@@ -42,7 +42,7 @@ export const mysql: DriverModule<DatabaseSpec> = {
 }
 
 function openMysql(spec: DatabaseSpec, settings: DriverSettings, pin: PinServerKey): DestinationDriver {
-  const admit = pinnedOnFirstUse(pin, settings)
+  const admit = pinnedOnFirstUse(spec, pin, settings)
   let connection: MysqlConnection | null = null
   let plan: InsertPlan | null = null
   let row: LaneRow | null = null

@@ -57,8 +57,8 @@ export async function checkPostgres(
       connected()
       step = 'authenticate'
     }
-    // Its own check says so already.
-    if (code !== 'certificate_changed') add(step, false, message)
+    const isSaid = checks.some((check) => check.name === 'certificate' && !check.ok)
+    if (!isSaid) add(step, false, message)
   } finally {
     session?.destroy()
   }

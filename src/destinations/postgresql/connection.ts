@@ -10,7 +10,8 @@ import pg from 'pg'
 import { type DatabaseSpec, DeliveryError, type DriverSettings } from '../driver.ts'
 import { dial } from '../egress.ts'
 import { filterData, guardSocket, protocolError, ReadLimit } from '../guarded-socket.ts'
-import { isOwnHost, usesTls } from '../sql/columns.ts'
+import { isCertainlyHost, tlsOptions, usesTls } from '../sql/certificates.ts'
+import { isOwnHost } from '../sql/columns.ts'
 import type { AdmitServer } from '../sql/server-key.ts'
 import { tlsUnavailable } from './errors.ts'
 import { MessageGate, wrongServer } from './message-gate.ts'
@@ -48,17 +49,17 @@ export async function openSession(
   try {
     const target = { host: config.host, port: config.port }
     socket = await dial(target, settings.egress, { signal: stop, reads, use: 'database' })
-    const isTls = usesTls(config.host, settings.databaseTls)
+    const isTls = usesTls(config, settings.databaseTls)
     if (isTls) {
       const raw = socket
       socket = await untilAborted(
         stop,
-        () => admittedTls(raw, config.host, reads, admit),
+        () => admittedTls(raw, config, reads, admit),
         () => raw.destroy(),
       )
     }
     const allowsPasswordInClear =
-      !isTls || isOwnHost(config.host) || settings.databasePasswordInClear === true
+      !isTls || isOwnHost(config.host) || isCertainlyHost(config) || settings.databasePasswordInClear === true
     const session = startSession(socket, config, reads, allowsPasswordInClear)
     await session.connect(stop)
     await session.run(stop, `SET statement_timeout = ${statementTimeoutMs}`)
@@ -78,11 +79,11 @@ export async function openSession(
 /** Nobody reads the socket yet: what a server sends before it is asked waits. One that has gone by now says no more. */
 async function admittedTls(
   socket: Socket,
-  host: string,
+  config: DatabaseConfig,
   reads: ReadLimit,
   admit: AdmitServer,
 ): Promise<Socket> {
-  const secure = await startTls(socket, host, reads)
+  const secure = await startTls(socket, config, reads)
   await admit(secure)
   if (secure.destroyed) throw lost()
   return secure
@@ -90,9 +91,9 @@ async function admittedTls(
 
 /**
  * The client's own negotiation takes whatever begins with S for consent, a MySQL greeting of 83 bytes too. Spec
- * "Delivery rules": the certificate is not verified.
+ * "Delivery rules": the certificate is not verified here; where it is to be, `admit` does so.
  */
-async function startTls(socket: Socket, host: string, reads: ReadLimit): Promise<Socket> {
+async function startTls(socket: Socket, config: DatabaseConfig, reads: ReadLimit): Promise<Socket> {
   const answer = firstChunk(socket)
   socket.write(sslRequest)
   const chunk = await answer
@@ -101,8 +102,9 @@ async function startTls(socket: Socket, host: string, reads: ReadLimit): Promise
   if (letter !== 'S')
     throw wrongServer(chunk) ?? protocolError('The database server did not answer to the request for TLS.')
   return new Promise((resolve, reject) => {
-    const servername = isIP(host) === 0 ? { servername: host } : {}
-    const secure = guardSocket(tls.connect({ socket, rejectUnauthorized: false, ...servername }), reads)
+    const servername = isIP(config.host) === 0 ? { servername: config.host } : {}
+    const options = { socket, ...tlsOptions(config), ...servername, checkServerIdentity: () => undefined }
+    const secure = guardSocket(tls.connect(options), reads)
     secure.once('error', reject)
     secure.once('close', () => reject(lost()))
     secure.once('secureConnect', () => resolve(secure))

@@ -56,7 +56,7 @@ interface Connection {
 }
 
 function open(spec: DatabaseSpec, settings: DriverSettings, pin: PinServerKey): DestinationDriver {
-  const admit = pinnedOnFirstUse(pin, settings)
+  const admit = pinnedOnFirstUse(spec, pin, settings)
   let connection: Connection | undefined
   const disconnect = () => {
     connection?.session.destroy()

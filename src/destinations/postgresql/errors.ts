@@ -26,7 +26,7 @@ const advice: Record<string, string> = {
 
 /** These concern every record alike: there is no failing message to look for. */
 const wholeDestination =
-  /^(28|3D|3F|25006|42P01|42703|42P10|egress_denied|invalid_identifier|tls_unavailable|certificate_changed|wrong_server|unsafe_authentication|lane_|table_not_transactional)/
+  /^(28|3D|3F|25006|42P01|42703|42P10|egress_denied|invalid_identifier|tls_unavailable|certificate_|wrong_server|unsafe_authentication|lane_|table_not_transactional)/
 
 export function concernsWholeDestination(error: DeliveryError): boolean {
   return error.class === 'permanent' && wholeDestination.test(error.code)

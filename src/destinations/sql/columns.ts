@@ -11,11 +11,6 @@ export function receivedAtValue(type: ColumnMapping['column_type'], receivedMs: 
   return type === 'number' ? receivedMs : new Date(receivedMs).toISOString()
 }
 
-/** Spec "Delivery rules": TLS unless the host is this very machine; the setting turns it on there too. */
-export function usesTls(host: string, databaseTls: boolean): boolean {
-  return databaseTls || !isOwnHost(host)
-}
-
 /** The spec's words for this very machine: nobody sits on the path to it. */
 export function isOwnHost(host: string): boolean {
   return host === 'localhost' || host === '127.0.0.1'

@@ -1,11 +1,13 @@
 /** SQL databases of either dialect. */
 import type { DatabaseSpec, DestinationDescriptor } from '../driver.ts'
 import { hasControlCharacters } from '../url-rules.ts'
+import { certificateFaults } from './certificates.ts'
 import { identifierFault } from './identifiers.ts'
 
 export const database: DestinationDescriptor<DatabaseSpec> = {
   type: 'destination_database',
-  rules({ host, port, database, username, table, dialect }) {
+  rules(config) {
+    const { host, port, database, username, table, dialect } = config
     const faults: [string, string][] = []
     if (!(port >= 1 && port <= 65_535)) faults.push(['port', 'must be a port number from 1 to 65535'])
     if (/[\s/\\@\p{Cc}]/u.test(host)) faults.push(['host', 'must be a host name or an address'])
@@ -17,6 +19,7 @@ export const database: DestinationDescriptor<DatabaseSpec> = {
       const fault = identifierFault(dialect, part)
       if (fault !== null) faults.push(['table', `must be table or schema.table: a part ${fault}`])
     }
+    faults.push(...certificateFaults(config))
     return faults
   },
   targets: ({ host }) => [{ key: 'host', host }],

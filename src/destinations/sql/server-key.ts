@@ -1,5 +1,5 @@
 /**
- * Who a database server is while its certificate is not verified (spec "Delivery rules"): the one that has the private
+ * Who a database server is. With `tls_verify` its certificate says so; without, it is not verified (spec "Delivery rules"): the one that has the private
  * key of the first connection. Its public key is pinned, durably, before anything is said to it, and a server with another
  * key is refused before the log-in.
  *
@@ -20,15 +20,19 @@ import {
   type PinServerKey,
 } from '../driver.ts'
 import { protocolError } from '../guarded-socket.ts'
+import { isVerified, requireVerified } from './certificates.ts'
 
 /** Called once TLS is up and nothing has been sent over it. Rejects with a DeliveryError: send nothing, drop the socket. */
 export type AdmitServer = (socket: unknown) => Promise<void>
 
 /** For delivery. */
 export function pinnedOnFirstUse(
+  { config }: DatabaseSpec,
   pin: PinServerKey,
   { pinsDatabaseKeys = true }: DriverSettings,
 ): AdmitServer {
+  // Who it is, is known: another key of the same server is nobody else's.
+  if (isVerified(config)) return async (socket) => requireVerified(socket, config)
   if (!pinsDatabaseKeys) return async () => {}
   return async (socket) => {
     const seen = keyFingerprint(socket)
@@ -46,6 +50,7 @@ export function comparedWithPin(
   { pinsDatabaseKeys = true }: DriverSettings,
   report: (check: DestinationCheck) => void,
 ): AdmitServer {
+  if (isVerified(spec.config)) return verified(spec.config, report)
   const pinned = pinsDatabaseKeys ? (spec.pinnedKey ?? null) : null
   const next = pinsDatabaseKeys ? 'delivery pins the first key that it meets' : 'it is not pinned'
   return async (socket) => {
@@ -57,6 +62,24 @@ export function comparedWithPin(
         : `The server has the pinned key (SHA-256 ${seen}).`
     report({ name: 'certificate', ok: changed === null, message: changed?.message ?? message })
     if (changed !== null) throw changed
+  }
+}
+
+function verified(config: DatabaseSpec['config'], report: (check: DestinationCheck) => void): AdmitServer {
+  return async (socket) => {
+    const name = 'certificate'
+    try {
+      requireVerified(socket, config)
+    } catch (error) {
+      if (error instanceof DeliveryError) report({ name, ok: false, message: error.message })
+      throw error
+    }
+    const forHost = config.tls?.verify === 'full' ? `, and for ${config.host}` : ''
+    report({
+      name,
+      ok: true,
+      message: `The certificate is verified: it is of a trusted authority${forHost}.`,
+    })
   }
 }
 

@@ -121,7 +121,8 @@ function Field({
   const { label, hint, kind, options = [], required = false, placeholder } = field
   const common = { label, hint, error, value, onValue }
   if (kind === 'choice') return <Choice {...common} options={options} />
-  if (kind === 'headers') return <TextArea {...common} mono optional />
+  if (kind === 'headers' || kind === 'lines' || field.hasLines === true)
+    return <TextArea {...common} mono optional />
   if (kind === 'secret') {
     return (
       <TextField

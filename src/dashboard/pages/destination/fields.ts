@@ -7,12 +7,14 @@ import { type DestinationType, redacted, wordsOf } from '../../../contract/desti
 export interface ConfigField {
   key: string
   label: string
-  /** `headers`: `Name: value`, one a line. */
-  kind: 'text' | 'secret' | 'number' | 'choice' | 'switch' | 'headers'
+  /** `headers`: `Name: value`, one a line; `lines`: text of several. */
+  kind: 'text' | 'lines' | 'secret' | 'number' | 'choice' | 'switch' | 'headers'
   required?: boolean
   hint?: string
   placeholder?: string
   options?: readonly (readonly [string, string])[]
+  /** A secret of several lines. */
+  hasLines?: boolean
   /** Seldom needed: below "More". */
   more?: boolean
 }
@@ -56,6 +58,40 @@ export const configFields: Record<DestinationType, readonly ConfigField[]> = {
         ['true', 'there once'],
       ],
       hint: 'Twice: unless a column has the role unique id. Once: how far delivery has come is kept in the table _pipectl_lanes beside yours, which pipectl makes.',
+    },
+    {
+      key: 'tls_verify',
+      label: 'Certificate of the server',
+      kind: 'choice',
+      more: true,
+      options: [
+        ['', 'not verified (full with a CA)'],
+        ['none', 'not verified, its key is pinned'],
+        ['ca', 'of a trusted authority'],
+        ['full', 'of a trusted authority, and for the host'],
+      ],
+    },
+    {
+      key: 'tls_ca',
+      label: 'CA of that certificate',
+      kind: 'lines',
+      more: true,
+      hint: 'PEM. Empty: the public authorities.',
+    },
+    {
+      key: 'tls_cert',
+      label: 'Client certificate',
+      kind: 'lines',
+      more: true,
+      hint: 'PEM, where the server asks for one.',
+    },
+    {
+      key: 'tls_key',
+      label: 'Key of the client certificate',
+      kind: 'secret',
+      hasLines: true,
+      more: true,
+      hint: 'PEM. Once saved it is not shown again; empty: stays as it is.',
     },
   ],
   destination_object_store: [

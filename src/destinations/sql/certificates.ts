@@ -1,0 +1,109 @@
+/**
+ * The certificates of a connection to a database: which the server must show (`tls_verify`, `tls_ca`), and which is shown to it
+ * (`tls_cert`, `tls_key`). Without them the spec's rule holds: TLS but to this very machine, and nothing is verified.
+ */
+import { createPrivateKey, X509Certificate } from 'node:crypto'
+import { checkServerIdentity, type PeerCertificate, TLSSocket } from 'node:tls'
+import { type DatabaseSpec, DeliveryError } from '../driver.ts'
+import { protocolError } from '../guarded-socket.ts'
+import { isOwnHost } from './columns.ts'
+
+type DatabaseConfig = DatabaseSpec['config']
+
+/** Spec "Delivery rules": TLS unless the host is this very machine; `databaseTls` and certificates turn it on there too. */
+export function usesTls({ host, tls }: Pick<DatabaseConfig, 'host' | 'tls'>, databaseTls: boolean): boolean {
+  return databaseTls || !isOwnHost(host) || isVerified({ tls }) || tls?.cert != null
+}
+
+export function isVerified({ tls }: Pick<DatabaseConfig, 'tls'>): boolean {
+  return tls !== undefined && tls.verify !== 'none'
+}
+
+/** Whether the server that answers is certainly the one of this name: what is sent to it reaches nobody else. */
+export function isCertainlyHost({ tls }: Pick<DatabaseConfig, 'tls'>): boolean {
+  return tls?.verify === 'full'
+}
+
+/** For `tls.connect`, which only encrypts: `requireVerified` says who may answer, before anything is sent. */
+export function tlsOptions({ tls }: Pick<DatabaseConfig, 'tls'>) {
+  const { ca, cert, key } = tls ?? { ca: null, cert: null, key: null }
+  return {
+    rejectUnauthorized: false,
+    ...(ca !== null && { ca }),
+    ...(cert !== null && key !== null && { cert, key }),
+  }
+}
+
+/** Throws a DeliveryError: the server is not who it should be, and nothing was sent to it. */
+export function requireVerified(socket: unknown, { host, tls }: DatabaseConfig): void {
+  if (!(socket instanceof TLSSocket)) throw protocolError('The connection to the database server has no TLS.')
+  if (!socket.authorized) throw untrusted(codeOf(socket.authorizationError), tls?.ca != null)
+  if (tls?.verify !== 'full') return
+  const certificate = socket.getPeerCertificate()
+  if (checkServerIdentity(host, certificate) !== undefined) throw otherHost(host, certificate)
+}
+
+function codeOf(error: unknown): string {
+  return error instanceof Error ? ((error as { code?: string }).code ?? error.message) : String(error)
+}
+
+function untrusted(code: string, hasOwnCa: boolean): DeliveryError {
+  if (code === 'CERT_HAS_EXPIRED' || code === 'CERT_NOT_YET_VALID') {
+    const when = code === 'CERT_HAS_EXPIRED' ? 'has expired' : 'is not valid yet'
+    return refused('certificate_expired', `shows a certificate that ${when}`, 'it must be renewed there')
+  }
+  const authority = hasOwnCa
+    ? 'tls_ca does not hold its CA'
+    : 'without tls_ca the public authorities alone are trusted'
+  return refused('certificate_untrusted', `shows a certificate that is not trusted (${code})`, authority)
+}
+
+function otherHost(host: string, { subjectaltname, subject }: PeerCertificate): DeliveryError {
+  const names = (subjectaltname ?? String(subject?.CN ?? 'nobody'))
+    .slice(0, 200)
+    .replace(/[^\x20-\x7e]/g, '?')
+  const advice = 'correct host, or set tls_verify to ca if other names are to be taken'
+  return refused('certificate_other_host', `shows a certificate for ${names}, not for ${host}`, advice)
+}
+
+function refused(code: string, what: string, advice: string): DeliveryError {
+  const message = `The database server ${what}, and nothing was sent to it: ${advice}.`
+  return new DeliveryError('permanent', code, message)
+}
+
+/** What is wrong with them as they are to be stored. Never repeats what is in them. */
+export function certificateFaults({ tls }: DatabaseConfig): [key: string, message: string][] {
+  if (tls === undefined) return []
+  const faults: [string, string][] = []
+  if (tls.ca !== null) {
+    if (!isVerified({ tls })) faults.push(['tls_ca', 'is for tls_verify ca or full, not for none'])
+    else if (certificatesIn(tls.ca) === null) faults.push(['tls_ca', mustBeCertificates])
+  }
+  if (tls.cert === null && tls.key !== null) faults.push(['tls_cert', 'must be set with tls_key'])
+  if (tls.key === null && tls.cert !== null) faults.push(['tls_key', 'must be set with tls_cert'])
+  if (tls.cert !== null && tls.key !== null) faults.push(...pairFaults(tls.cert, tls.key))
+  return faults
+}
+
+function pairFaults(cert: string, key: string): [string, string][] {
+  const leaf = certificatesIn(cert)?.[0]
+  if (leaf === undefined) return [['tls_cert', mustBeCertificates]]
+  if (/ENCRYPTED/.test(key)) return [['tls_key', 'must not be encrypted: store it without a passphrase']]
+  try {
+    if (leaf.checkPrivateKey(createPrivateKey({ key, format: 'pem' }))) return []
+    return [['tls_key', 'must be the key of the first certificate in tls_cert']]
+  } catch {
+    return [['tls_key', 'must be a private key in PEM (-----BEGIN PRIVATE KEY-----)']]
+  }
+}
+
+const mustBeCertificates = 'must be one or more certificates in PEM (-----BEGIN CERTIFICATE-----)'
+
+function certificatesIn(text: string): X509Certificate[] | null {
+  const blocks = text.match(/-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g) ?? []
+  try {
+    return blocks.length === 0 ? null : blocks.map((block) => new X509Certificate(block))
+  } catch {
+    return null
+  }
+}
