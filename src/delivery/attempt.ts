@@ -11,6 +11,7 @@
  */
 import { setMaxListeners } from 'node:events'
 import { mostConcurrency } from '../contract/delivery-settings.ts'
+import { isOneByOne } from '../contract/destinations/http-endpoint.ts'
 import { descriptorOf } from '../destinations/descriptors.ts'
 import {
   type AttemptProgress,
@@ -53,10 +54,10 @@ function neededMs(spec: LaneSpec, batch: Batch): number {
 
 /** With one request per record each waits for its turn in the destination's rate. */
 function rateWaitMs(spec: LaneSpec, batch: Batch): number {
-  const isOneByOne =
+  const isEach =
     spec.type === 'destination_nats' ||
-    (spec.type === 'destination_http_endpoint' && spec.config.body_format === 'json_object')
-  return spec.rate === null || !isOneByOne ? 0 : (batch.recordCount * 1000) / spec.rate.requestsPerSecond
+    (spec.type === 'destination_http_endpoint' && isOneByOne(spec.config.body_format))
+  return spec.rate === null || !isEach ? 0 : (batch.recordCount * 1000) / spec.rate.requestsPerSecond
 }
 
 export interface AttemptDeps {

@@ -166,6 +166,8 @@ const wrongConfigs: [type: keyof typeof minimal, key: string, values: unknown[]]
   ['destination_http_endpoint', 'auth_header', [5, 'a\r\nb', '[redacted]']],
   ['destination_http_endpoint', 'method', ['GET', 'post', 5]],
   ['destination_http_endpoint', 'body_format', ['xml', 5]],
+  ['destination_http_endpoint', 'labels', ['x', 5, { app: 'shop' }]],
+  ['destination_http_endpoint', 'text_template', [5, 'x'.repeat(2001), '{id}']],
   ['destination_http_endpoint', 'compression', ['br', 5]],
   ['destination_http_endpoint', 'timeout_ms', [999, 60_001, 1500.5, '1500']],
   [
@@ -261,6 +263,10 @@ const rightConfigs: [type: keyof typeof minimal, config: Record<string, unknown>
     },
   ],
   ['destination_http_endpoint', { body_format: 'json_object', timeout_ms: 1000 }],
+  ['destination_http_endpoint', { body_format: 'es_bulk' }],
+  ['destination_http_endpoint', { body_format: 'loki', labels: { app: 'shop', _b2: 'x' } }],
+  ['destination_http_endpoint', { body_format: 'slack', text_template: '{id}' }],
+  ['destination_nats', { url: 'tls://a.test,tls://[::1]:4223', tls_verify: false, subject: 'a.{pipe_name}' }],
   ['destination_pull', { ack_mode: 'explicit', lease_seconds: 600 }],
   ['destination_pull', { ack_mode: 'auto', lease_seconds: 5 }],
 ]

@@ -12,6 +12,7 @@ import { startMariadb } from './mariadb.ts'
 import { startNats } from './nats.ts'
 import { startPostgres } from './postgres.ts'
 import { startS3 } from './s3.ts'
+import { startClickHouseSink, startIndexSink, startLokiSink, startSlackSink } from './vendor-sinks.ts'
 
 export interface Started {
   env: Record<string, string>
@@ -71,6 +72,25 @@ export const setups: Record<string, (directory: string) => Promise<Started>> = {
   'http-endpoint': async () => {
     const sink = await startHttpSink()
     return { env: { ENDPOINT_URL: sink.url }, stop: () => sink.stop() }
+  },
+  /** What the recipes send to. */
+  elasticsearch: async () => {
+    const { sink } = await startIndexSink('ApiKey word')
+    const env = { ES_URL: sink.url, PIPECTL_DESTINATION_AUTH_HEADER: 'ApiKey word' }
+    return { env, stop: () => sink.stop() }
+  },
+  clickhouse: async () => {
+    const { sink } = await startClickHouseSink('loader', 'word')
+    const env = { CLICKHOUSE_URL: sink.url, PIPECTL_DESTINATION_SECRET_HEADERS_X_CLICKHOUSE_KEY: 'word' }
+    return { env, stop: () => sink.stop() }
+  },
+  loki: async () => {
+    const { sink } = await startLokiSink('shop')
+    return { env: { LOKI_URL: sink.url }, stop: () => sink.stop() }
+  },
+  slack: async () => {
+    const { sink, url } = await startSlackSink()
+    return { env: { PIPECTL_DESTINATION_URL: url }, stop: () => sink.stop() }
   },
   /** A nats-server with a user and the stream EVENTS of `events.>`. */
   nats: async () => {

@@ -91,7 +91,7 @@ export function addBodyOptions(command: Command): void {
     .option('--tls-key <file>', 'PEM file with its private key')
     .option(
       '--set <key=value>',
-      'any other key of the config, may be repeated; headers.NAME=value for a header',
+      'any other key of the config, may be repeated; headers.NAME=value for a header, labels.NAME=value',
       repeated,
     )
     .option('--column <column>', 'a column mapping (see below), may be repeated', repeated)
@@ -289,6 +289,7 @@ function configFlags(options: BodyOptions): Record<string, unknown> {
   }
   if (options.port !== undefined) config.port = wholeNumber('--port', options.port)
   const headers: Record<string, string> = {}
+  const labels: Record<string, string> = {}
   for (const pair of options.set ?? []) {
     const at = pair.indexOf('=')
     const key = pair.slice(0, at)
@@ -308,9 +309,11 @@ function configFlags(options: BodyOptions): Record<string, unknown> {
       )
     }
     if (key.startsWith('headers.')) headers[key.slice('headers.'.length)] = value
+    else if (key.startsWith('labels.')) labels[key.slice('labels.'.length)] = value
     else config[key] = typed(key, value)
   }
   if (Object.keys(headers).length > 0) config.headers = headers
+  if (Object.keys(labels).length > 0) config.labels = labels
   return config
 }
 

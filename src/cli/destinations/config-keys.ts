@@ -27,6 +27,8 @@ export const configKeys: Record<DestinationType, readonly string[]> = {
       'secret_headers',
       'method',
       'body_format',
+      'labels',
+      'text_template',
       'compression',
       'timeout_ms',
     ],

@@ -3,7 +3,14 @@ import Type, { type Static } from 'typebox'
 import { closed, nullable, text } from './fields.ts'
 
 const methods = ['POST', 'PUT'] as const
-const bodyFormats = ['json_array', 'ndjson', 'json_object'] as const
+const bodyFormats = ['json_array', 'ndjson', 'json_object', 'es_bulk', 'loki', 'slack'] as const
+export type BodyFormat = (typeof bodyFormats)[number]
+
+/** One request per record. */
+export function isOneByOne(format: BodyFormat): boolean {
+  return format === 'json_object' || format === 'slack'
+}
+
 const compressions = ['none', 'gzip'] as const
 const defaultTimeoutMs = 15_000
 
@@ -26,8 +33,23 @@ export const HttpEndpointConfig = Type.Object(
     body_format: Type.Optional(
       Type.Enum([...bodyFormats], {
         default: 'json_array',
-        description: 'json_object: one request per record.',
+        description:
+          'json_object: one request per record. es_bulk: the _bulk API of Elasticsearch and OpenSearch, whose answer is read item by item. loki: the push API of Grafana Loki. slack: an incoming webhook, one message per record.',
       }),
+    ),
+    labels: Type.Optional(
+      Type.Record(Type.String(), Type.String({ minLength: 1, maxLength: 1024 }), {
+        maxProperties: 15,
+        description: 'With body_format loki: the labels of its stream. Default: pipe, the name of the pipe.',
+      }),
+    ),
+    text_template: Type.Optional(
+      nullable(
+        text(
+          2000,
+          "With body_format slack: the message, with {key} for a record's top-level value. Default: the record.",
+        ),
+      ),
     ),
     compression: Type.Optional(Type.Enum([...compressions], { default: 'none' })),
     timeout_ms: Type.Optional(Type.Integer({ minimum: 1000, maximum: 60000, default: defaultTimeoutMs })),
@@ -51,7 +73,9 @@ export interface ResolvedHttpEndpointConfig {
   headers: Readonly<Record<string, string>>
   secret_headers: Readonly<Record<string, string>>
   method: (typeof methods)[number]
-  body_format: (typeof bodyFormats)[number]
+  body_format: BodyFormat
+  labels: Readonly<Record<string, string>>
+  text_template: string | null
   compression: (typeof compressions)[number]
   timeout_ms: number
   signing_secret: string | null
@@ -65,6 +89,8 @@ export function resolveHttpEndpointConfig(config: HttpEndpointConfig): ResolvedH
     secret_headers: config.secret_headers ?? {},
     method: config.method ?? 'POST',
     body_format: config.body_format ?? 'json_array',
+    labels: config.labels ?? {},
+    text_template: config.text_template ?? null,
     compression: config.compression ?? 'none',
     timeout_ms: config.timeout_ms ?? defaultTimeoutMs,
     signing_secret: config.signing_secret ?? null,

@@ -3,10 +3,11 @@ import { createHmac } from 'node:crypto'
 import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'
 import { filledBodies, toJsonArray, toNdjson } from '../../buffer/record-text.ts'
+import type { BodyFormat } from '../../contract/destinations/http-endpoint.ts'
 import type { Batch, HttpEndpointSpec } from '../driver.ts'
 import { singleRecords } from '../one-by-one.ts'
-
-export type BodyFormat = HttpEndpointSpec['config']['body_format']
+import { toBulk } from './es-bulk.ts'
+import { toLokiPush, toSlackMessage } from './vendor-bodies.ts'
 
 /** One request of an attempt. */
 export interface RequestBody {
@@ -20,27 +21,39 @@ export interface RequestBody {
 }
 
 /** A batch as one request. Records keep their own text. */
-export function batchBody(
-  { identity, firstSeq, messages }: Batch,
-  format: 'json_array' | 'ndjson',
-): RequestBody {
+export function batchBody(batch: Batch, { config, pipeName, destinationId }: HttpEndpointSpec): RequestBody {
+  const { identity, firstSeq, messages } = batch
   const bodies = filledBodies(messages)
   return {
     webhookId: identity,
-    body: format === 'ndjson' ? toNdjson(bodies) : toJsonArray(bodies),
+    body: bodyOf(),
     firstSeq,
     ...(messages.length === 1 ? { only: { seq: firstSeq, recordIndex: null } } : {}),
+  }
+
+  function bodyOf(): Buffer {
+    const { body_format: format, labels } = config
+    if (format === 'ndjson') return toNdjson(bodies)
+    if (format === 'es_bulk') return toBulk(batch, destinationId)
+    if (format === 'loki') return toLokiPush(messages, labels, pipeName)
+    return toJsonArray(bodies)
   }
 }
 
 /** One request per record: see `singleRecords`. */
-export function* recordBodies(batch: Batch, destinationId: string): Generator<RequestBody, void> {
-  for (const { id, body, seq, recordIndex } of singleRecords(batch, destinationId))
+export function* recordBodies(
+  batch: Batch,
+  { config, destinationId }: HttpEndpointSpec,
+): Generator<RequestBody, void> {
+  const { body_format: format, text_template: template } = config
+  for (const { id, body: record, seq, recordIndex } of singleRecords(batch, destinationId)) {
+    const body = format === 'slack' ? toSlackMessage(record, template) : record
     yield { webhookId: id, body, firstSeq: seq, only: { seq, recordIndex } }
+  }
 }
 
 export function contentType(format: BodyFormat): string {
-  return format === 'ndjson' ? 'application/x-ndjson' : 'application/json'
+  return format === 'ndjson' || format === 'es_bulk' ? 'application/x-ndjson' : 'application/json'
 }
 
 /** Off the event loop. A low level: batches are compressed once and the network is rarely that slow. */

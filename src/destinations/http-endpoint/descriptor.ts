@@ -1,4 +1,5 @@
 /** HTTP endpoints. */
+import { isOneByOne } from '../../contract/destinations/http-endpoint.ts'
 import type { DestinationDescriptor, HttpEndpointSpec } from '../driver.ts'
 import { httpUrlFault } from '../url-rules.ts'
 import { headerErrors, headerValueError } from './header-rules.ts'
@@ -17,14 +18,32 @@ export const httpEndpoint: DestinationDescriptor<HttpEndpointSpec> = {
     const open = new Set(Object.keys(config.headers).map((name) => name.toLowerCase()))
     for (const name of Object.keys(config.secret_headers))
       if (open.has(name.toLowerCase())) add(`secret_headers.${name}`, 'is given in headers too')
+    for (const [name, message] of formatErrors(config)) add(name, message)
     if (config.signing_secret !== null) add('signing_secret', signingSecretsFault(config.signing_secret))
     return faults
   },
   targets: ({ url }) => [{ key: 'url', url }],
-  // `timeout_ms` is a request's. With json_object each record has one.
+  // `timeout_ms` is a request's. With json_object and slack each record has one.
   attemptLimitMs: ({ config }, batch) =>
-    config.timeout_ms * (config.body_format === 'json_object' ? batch.recordCount - batch.recordOffset : 1),
+    config.timeout_ms * (isOneByOne(config.body_format) ? batch.recordCount - batch.recordOffset : 1),
   load: async () => (await import('./driver.ts')).httpEndpoint,
+}
+
+/** What belongs to one format alone. */
+function formatErrors({
+  body_format,
+  labels,
+  text_template,
+}: HttpEndpointSpec['config']): [string, string][] {
+  const faults: [string, string][] = []
+  if (Object.keys(labels).length > 0 && body_format !== 'loki')
+    faults.push(['labels', 'goes with body_format loki only'])
+  for (const name of Object.keys(labels))
+    if (!/^[a-zA-Z_][a-zA-Z0-9_]{0,99}$/.test(name))
+      faults.push([`labels.${name}`, 'is not the name of a label: letters, digits and _, no digit first'])
+  if (text_template !== null && body_format !== 'slack')
+    faults.push(['text_template', 'goes with body_format slack only'])
+  return faults
 }
 
 function urlFault({ url: text, auth_header }: HttpEndpointSpec['config']): string | null {

@@ -1,14 +1,16 @@
 /**
- * HTTP endpoint driver: a batch is one request (`json_array`, `ndjson`) or one request per record (`json_object`), with the
+ * HTTP endpoint driver: a batch is one request (`json_array`, `ndjson`) or one request per record (`json_object`, `slack`), with the
  * same `webhook-id` whenever it is sent.
  */
+import { isOneByOne } from '../../contract/destinations/http-endpoint.ts'
 import type { AttemptProgress, Batch, DriverModule, HttpEndpointSpec } from '../driver.ts'
 import { DeliveryError } from '../driver.ts'
 import { sendOneByOne } from '../one-by-one.ts'
 import { refusalOf } from '../set-aside.ts'
 import { batchBody, compress, contentType, type RequestBody, recordBodies, webhookHeaders } from './body.ts'
 import { checkHttpEndpoint } from './check.ts'
-import { concernsEndpoint, responseError } from './errors.ts'
+import { concernsEndpoint, type EndpointResponse, responseError } from './errors.ts'
+import { settleBulk } from './es-bulk.ts'
 import { type Endpoint, openEndpoint } from './request.ts'
 
 export const httpEndpoint: DriverModule<HttpEndpointSpec> = {
@@ -31,9 +33,17 @@ async function deliver(
 ): Promise<void> {
   const { body_format: format } = spec.config
   const send = (body: RequestBody) => sendBody(endpoint, spec, body, signal)
-  if (format !== 'json_object') return await send(batchBody(batch, format))
-  const records = recordBodies(batch, spec.destinationId)
-  await sendOneByOne({ batch, records, concurrency: spec.concurrency ?? 1, send }, signal, progress)
+  if (format === 'es_bulk') {
+    const { excerpt } = await send(batchBody(batch, spec))
+    return await settleBulk(excerpt, batch, spec.destinationId, progress)
+  }
+  if (!isOneByOne(format)) return void (await send(batchBody(batch, spec)))
+  const records = recordBodies(batch, spec)
+  await sendOneByOne(
+    { batch, records, concurrency: spec.concurrency ?? 1, send: async (body) => void (await send(body)) },
+    signal,
+    progress,
+  )
 }
 
 async function sendBody(
@@ -41,7 +51,7 @@ async function sendBody(
   { config }: HttpEndpointSpec,
   body: RequestBody,
   signal: AbortSignal,
-): Promise<void> {
+): Promise<EndpointResponse> {
   const isGzip = config.compression === 'gzip'
   const sent = isGzip ? await compress(body.body) : body.body
   const headers = {
@@ -49,7 +59,8 @@ async function sendBody(
     ...(isGzip ? { 'content-encoding': 'gzip' } : {}),
     ...webhookHeaders(body, Date.now(), config.signing_secret),
   }
-  const request = { method: config.method, headers, body: sent }
+  const isWhole = config.body_format === 'es_bulk'
+  const request = { method: config.method, headers, body: sent, isWhole }
   const response = await endpoint.send(request, signal).catch((error: unknown) => {
     // The egress policy rejects the endpoint, not a message.
     const isDenied = error instanceof DeliveryError && error.class === 'permanent'
@@ -57,7 +68,7 @@ async function sendBody(
   })
   const failedSeq = concernsEndpoint(response.status) ? body.firstSeq : body.only?.seq
   const error = responseError(response, Date.now(), { secrets: endpoint.secrets, failedSeq })
-  if (error === null) return
+  if (error === null) return response
   if (error.fault !== 'records' || body.only === undefined) throw error
   throw error.with({ rejected: refusalOf(error, body.only) })
 }

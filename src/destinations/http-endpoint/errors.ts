@@ -5,7 +5,7 @@ import { withoutSecrets } from '../error-text.ts'
 export interface EndpointResponse {
   status: number
   headers: Readonly<Record<string, string | string[] | undefined>>
-  /** The beginning of the body. */
+  /** The beginning of the body; all of it where that was asked for. */
   excerpt: string
 }
 

@@ -30,6 +30,8 @@ export interface EndpointRequest {
   method: 'POST' | 'PUT' | 'HEAD'
   headers?: Record<string, string>
   body?: Buffer
+  /** All of the response's body is read, in the time and the bytes of the attempt: it decides. */
+  isWhole?: boolean
 }
 
 export function openEndpoint(spec: HttpEndpointSpec, settings: DriverSettings): Endpoint {
@@ -57,7 +59,7 @@ export function openEndpoint(spec: HttpEndpointSpec, settings: DriverSettings): 
       closing.abort()
       await pool.destroy()
     },
-    async send({ method, headers, body = null }, signal) {
+    async send({ method, headers, body = null, isWhole = false }, signal) {
       const deadline = AbortSignal.timeout(config.timeout_ms)
       const stop = AbortSignal.any([signal, deadline])
       // An attempt may be a thousand requests, each with a response of its own.
@@ -66,7 +68,10 @@ export function openEndpoint(spec: HttpEndpointSpec, settings: DriverSettings): 
         const request = { path, method, body, signal: stop, headers: { ...own, ...headers } }
         // undici ends what it has sent; a request that waits for its connection would wait on, and is then not sent.
         const response = await untilStopped(pool.request(request), stop)
-        const excerpt = await readExcerpt(response.body)
+        const isRead = isWhole && response.statusCode >= 200 && response.statusCode < 300
+        const excerpt = isRead
+          ? await untilStopped(response.body.text(), stop)
+          : await readExcerpt(response.body)
         return { status: response.statusCode, headers: response.headers, excerpt }
       } catch (error) {
         if (signal.aborted) throw aborted()

@@ -18,7 +18,7 @@ import {
   withMappedKeysOnly,
 } from '../../../src/destinations/postgresql/statement.ts'
 import type { Table } from '../../../src/destinations/postgresql/table.ts'
-import { destinationId, makeBatch, makeSpec } from '../../support/batches.ts'
+import { makeBatch, makeSpec } from '../../support/batches.ts'
 
 const kinds: ColumnKind[] = ['integer', 'bit', 'number', 'datetime', 'date', 'time', 'json', 'enum', 'text']
 
@@ -159,6 +159,8 @@ t.test('every driver makes its statement or body of such records in linear time'
       },
     ],
   }
+  const httpSpec = (body_format: string) =>
+    makeSpec('destination_http_endpoint', { url: 'http://127.0.0.1:9', body_format })
   type HostileBatch = ReturnType<typeof makeBatch>
   const spec = makeSpec('destination_object_store', { bucket: 'b', compression: 'none' })
   const makers: Record<string, (batch: HostileBatch) => unknown> = {
@@ -173,9 +175,14 @@ t.test('every driver makes its statement or body of such records in linear time'
       withMappedKeysOnly(messages, [
         { name: 'v', type: 'string', source: { kind: 'key', key: 'v' }, isDedupe: false },
       ]),
-    'HTTP json_array': (batch) => batchBody(batch, 'json_array'),
-    'HTTP ndjson': (batch) => batchBody(batch, 'ndjson'),
-    'HTTP json_object': (batch) => [...recordBodies(batch, destinationId)],
+    ...Object.fromEntries(
+      (['json_array', 'ndjson', 'es_bulk', 'loki'] as const).map((format) => [
+        `HTTP ${format}`,
+        (batch: HostileBatch) => batchBody(batch, httpSpec(format)),
+      ]),
+    ),
+    'HTTP json_object': (batch) => [...recordBodies(batch, httpSpec('json_object'))],
+    'HTTP slack': (batch) => [...recordBodies(batch, httpSpec('slack'))],
     'object store': (batch) => objectOf(batch, spec),
   }
   const hostileRecords: Record<string, (size: number) => string> = {

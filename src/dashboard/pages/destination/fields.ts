@@ -178,6 +178,9 @@ export const configFields: Record<DestinationType, readonly ConfigField[]> = {
         ['json_array', 'a JSON array of records'],
         ['ndjson', 'one record a line'],
         ['json_object', 'one request for each record'],
+        ['es_bulk', '_bulk of Elasticsearch, OpenSearch'],
+        ['loki', 'push to Grafana Loki'],
+        ['slack', 'a message to Slack for each record'],
       ],
     },
     {
@@ -209,6 +212,22 @@ export const configFields: Record<DestinationType, readonly ConfigField[]> = {
       more: true,
       placeholder: 'X-Api-Key: …',
       hint: `Stored sealed. ${redacted} keeps what is stored.`,
+    },
+    {
+      key: 'labels',
+      label: 'Labels (Loki)',
+      kind: 'headers',
+      more: true,
+      placeholder: 'app: shop',
+      hint: 'Of the stream. Name: value, one a line.',
+    },
+    {
+      key: 'text_template',
+      label: 'Message (Slack)',
+      kind: 'text',
+      more: true,
+      placeholder: 'Order {id}: {total}',
+      hint: "{key} for a record's value; empty: the whole record.",
     },
     { key: 'compression', label: 'Compression', kind: 'choice', more: true, options: compressions },
     {

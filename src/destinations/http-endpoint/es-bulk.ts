@@ -1,0 +1,96 @@
+/**
+ * The `_bulk` API of Elasticsearch and OpenSearch: an action and a record a line, and an answer of 200 that says of each record
+ * what became of it.
+ *
+ *   201, and 409 (the id is there)   stored: every record has an id of its own, so a batch that is sent again changes nothing
+ *   429, 5xx                         the batch is sent again
+ *   another 4xx                      the record is refused: set aside, or the batch ends with it
+ */
+import type { AttemptProgress, Batch, RejectedRecord } from '../driver.ts'
+import { DeliveryError } from '../driver.ts'
+import { protocolError } from '../guarded-socket.ts'
+import { singleRecords } from '../one-by-one.ts'
+import { setAsideAll } from '../set-aside.ts'
+
+export function toBulk(batch: Batch, destinationId: string): Buffer {
+  const parts: Buffer[] = []
+  for (const { id, body } of singleRecords(batch, destinationId))
+    parts.push(Buffer.from(`{"create":{"_id":"${id}"}}\n`), body, lineEnd)
+  return Buffer.concat(parts)
+}
+
+const lineEnd = Buffer.from('\n')
+
+interface ItemResult {
+  status: number
+  type: string
+  reason: string
+}
+
+/** Resolves once every record is stored or set aside. Rejects with a DeliveryError. */
+export async function settleBulk(
+  answer: string,
+  batch: Batch,
+  destinationId: string,
+  progress: AttemptProgress | undefined,
+): Promise<void> {
+  const sent = [...singleRecords(batch, destinationId)]
+  const results = parseResults(answer, sent.length)
+  const refused: RejectedRecord[] = []
+  let later: ItemResult | null = null
+  for (const [place, result] of results.entries()) {
+    const { status, type, reason } = result
+    const { seq, recordIndex } = sent[place]!
+    if ((status >= 200 && status < 300) || status === 409) continue
+    if (status >= 400 && status < 500 && status !== 429 && status !== 408)
+      refused.push({
+        seq,
+        recordIndex,
+        code: type,
+        message: `The index refuses the record (${status}): ${reason}`,
+      })
+    else later ??= result
+  }
+  const [first] = refused
+  if (first !== undefined && progress?.setAside === undefined)
+    throw new DeliveryError('permanent', first.code, first.message, {
+      fault: 'records',
+      failedSeq: first.seq,
+      rejected: first,
+    })
+  if (first !== undefined) await setAsideAll(progress?.setAside, refused)
+  if (later !== null) {
+    const { status, type, reason } = later
+    throw new DeliveryError(
+      'transient',
+      type,
+      `The index takes some of the records later (${status}): ${reason}`,
+    )
+  }
+}
+
+/** Throws where it is not certain what became of each record. */
+function parseResults(answer: string, count: number): ItemResult[] {
+  let items: unknown
+  try {
+    items = Object(JSON.parse(answer)).items
+  } catch (error) {
+    throw unclear(error)
+  }
+  if (!Array.isArray(items) || items.length !== count) throw unclear()
+  return items.map((item) => {
+    const { status, error } = Object(Object(item).create)
+    if (!Number.isInteger(status)) throw unclear()
+    const { type, reason } = Object(error)
+    return {
+      status,
+      type: typeof type === 'string' ? type : `http_${status}`,
+      reason: typeof reason === 'string' ? reason : 'no reason is given.',
+    }
+  })
+}
+
+function unclear(cause?: unknown): DeliveryError {
+  const message = 'The answer of _bulk does not say what became of each record: does url end with /_bulk?'
+  return protocolError(message, cause)
+}

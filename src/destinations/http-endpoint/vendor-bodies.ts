@@ -1,0 +1,45 @@
+/** Bodies that the APIs of other programs take. Records keep their own text; pure. */
+
+import type { StoredMessage } from '../../buffer/buffer.ts'
+import { members, recordPlace, records, stringValue } from '../../buffer/record-text.ts'
+
+/**
+ * Grafana Loki, POST /loki/api/v1/push: one stream, each record a line at the nanosecond of its message's time and its place.
+ * So a batch that is sent again has the same entries again, which Loki drops.
+ */
+export function toLokiPush(
+  messages: readonly StoredMessage[],
+  labels: Readonly<Record<string, string>>,
+  pipeName: string,
+): Buffer {
+  const stream = Object.keys(labels).length === 0 ? { pipe: pipeName } : labels
+  const values: [time: string, line: string][] = []
+  for (const message of messages) {
+    const begin = BigInt(message.receivedMs) * 1_000_000n
+    let at = 0
+    for (const record of records(message.body))
+      values.push([String(begin + BigInt(recordPlace(message, at++))), record.toString('utf8')])
+  }
+  return Buffer.from(JSON.stringify({ streams: [{ stream, values }] }))
+}
+
+/** An incoming webhook of Slack. `{key}` stands for the value of a top-level key, empty where the record has none. */
+export function toSlackMessage(record: Buffer, template: string | null): Buffer {
+  if (template === null) return slackMessage(escaped(record.toString('utf8')))
+  const values = new Map<string, string>()
+  for (const { key, value } of members(record)) {
+    const literal = value.toString('utf8')
+    values.set(stringValue(key.toString('utf8')), literal.startsWith('"') ? stringValue(literal) : literal)
+  }
+  return slackMessage(template.replace(/\{([^{}]+)\}/g, (_, key: string) => escaped(values.get(key) ?? '')))
+}
+
+function slackMessage(text: string): Buffer {
+  // Slack refuses a message of nothing.
+  return Buffer.from(JSON.stringify({ text: text.trim() === '' ? '(empty)' : text }))
+}
+
+/** What a record holds must not become a mention or a link. */
+function escaped(text: string): string {
+  return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;')
+}
