@@ -6,8 +6,9 @@ import { execFile } from 'node:child_process'
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { SourceMap, type SourceMapPayload } from 'node:module'
 import path from 'node:path'
-import { pathToFileURL } from 'node:url'
+import { fileURLToPath, pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
+import { jetstreamManager } from '@nats-io/jetstream'
 import t from 'tap'
 import { installPackage } from '../support/package.ts'
 
@@ -32,6 +33,7 @@ const { startCluster } = await import('../support/cluster.ts')
 const { startHttpSink } = await import('../support/http-sink.ts')
 const { startMariadb } = await import('../support/mariadb.ts')
 const { cityRecord, writeMmdb } = await import('../support/mmdb.ts')
+const { startNats } = await import('../support/nats.ts')
 const { startPostgres } = await import('../support/postgres.ts')
 const { startSigV4Receiver } = await import('../support/s3.ts')
 const { until } = await import('../support/until.ts')
@@ -134,6 +136,51 @@ t.test('the daemons and commands of this test are the installed ones', async (t)
   t.match(readFileSync(`/proc/${daemon.pid}/cmdline`, 'utf8'), installed.folder)
 })
 
+t.test(
+  'a daemon loads drivers and clusters, and a command the terminal interface, only when they are needed',
+  async (t) => {
+    const hooks = new URL('../support/loaded-modules.mjs', import.meta.url).href
+    const loadedBy = async (use: (env: Record<string, string>) => Promise<unknown>) => {
+      const file = path.join(t.testdir(), 'loaded')
+      await use({ NODE_OPTIONS: `--import=${hooks}`, PIPECTL_TEST_LOADED: file })
+      return sourcesOf(readFileSync(file, 'utf8').split('\n'))
+    }
+    const ofDaemon = await loadedBy(async (env) => {
+      const idle = await startDaemon({ env })
+      await idle.createPipe({ pipe_name: 'events' })
+      await idle.close()
+    })
+    t.ok(ofDaemon.includes('src/delivery/delivery-thread.ts') && ofDaemon.includes('src/daemon.ts'))
+    const lazy =
+      /node_modules\/(@nats-io|@aws-sdk|@smithy|mysql2|pg|ink|react|pino-pretty)\/|src\/destinations\/\w+\/driver\.ts/
+    t.same(
+      ofDaemon.filter((source) => lazy.test(source)),
+      [],
+    )
+    const ofVersion = await loadedBy((env) => runCli(['--version'], { env }))
+    t.ok(ofVersion.includes('src/version.ts'))
+    t.same(
+      ofVersion.filter((source) => /node_modules\/(?!(commander|smol-toml|ipaddr\.js)\/)/.test(source)),
+      [],
+    )
+  },
+)
+
+/** What is in these chunks, as their source maps say. */
+function sourcesOf(urls: string[]): string[] {
+  const maps = urls
+    .filter((url) => url.startsWith(pathToFileURL(installed.folder).href))
+    .map((url) => `${fileURLToPath(url)}.map`)
+  return [...new Set(maps)].filter((file) => existsSync(file)).flatMap(sourcesIn)
+}
+
+function sourcesIn(file: string): string[] {
+  const map: SourceMapPayload = JSON.parse(readFileSync(file, 'utf8'))
+  return map.sources.map((source) =>
+    path.relative(installed.folder, path.resolve(path.dirname(file), source)),
+  )
+}
+
 t.test('--version, and completion for each shell, by the name on the PATH', async (t) => {
   const { stdout } = await run(installed.command, ['--version'], { env: cleanEnv() })
   t.equal(stdout.trim(), manifest.version)
@@ -162,13 +209,20 @@ function placeOf(wanted: string, text: string): [number, number] {
 }
 
 t.test('every kind of destination passes its test and delivers', async (t) => {
-  const [postgres, mariadb, store, sink] = await Promise.all([
+  const [postgres, mariadb, store, sink, nats] = await Promise.all([
     startPostgres(),
     startMariadb(),
     startSigV4Receiver(account),
     startHttpSink(),
+    startNats({ maxPayload: 4 * mib }),
   ])
-  t.teardown(() => Promise.all([postgres.stop(), mariadb.stop(), store.stop(), sink.stop()]))
+  const servers = [postgres, mariadb, store, sink, nats]
+  t.teardown(() => Promise.all(servers.map((server) => server.stop())))
+  await nats.ready()
+  const connection = await nats.connect()
+  const streams = (await jetstreamManager(connection)).streams
+  await streams.add({ name: 'EVENTS', subjects: ['events'] })
+  t.teardown(() => connection.close())
   const table = 'CREATE TABLE events (id int, country varchar(10))'
   await Promise.all([postgres.query(table), mariadb.query(table)])
 
@@ -202,6 +256,7 @@ t.test('every kind of destination passes its test and delivers', async (t) => {
       flush: { max_records: 1000, max_bytes: mib, max_seconds: 0 },
     },
     { destination_type: 'destination_http_endpoint', destination_config: { url: `${sink.url}/` } },
+    { destination_type: 'destination_nats', destination_config: { url: nats.url, subject: 'events' } },
     { destination_type: 'destination_pull', destination_config: {} },
   ]
   const ids: string[] = []
@@ -215,14 +270,17 @@ t.test('every kind of destination passes its test and delivers', async (t) => {
   await daemon.ingest(pipe, [{ id: 3, text: 'x'.repeat(2 * mib) }], {
     headers: { 'x-forwarded-for': '192.0.2.1' },
   })
-  for (const id of ids.slice(0, -1))
-    await until('it is delivered', async () => (await daemon.lane(pipe, id)).delivered_records === 3)
+  for (const [index, id] of ids.slice(0, -1).entries()) {
+    const what = destinations[index]?.destination_type
+    await until(`${what} delivers`, async () => (await daemon.lane(pipe, id)).delivered_records === 3)
+  }
 
   const rows = [1, 2, 3].map((id) => ({ id, country: 'DE' }))
   t.same(await postgres.query('SELECT id, country FROM events ORDER BY id'), rows)
   t.match(await mariadb.query('SELECT id, country FROM events ORDER BY id'), rows)
   t.equal(store.objects.size > 0, true)
   t.match(sink.records(), rows)
+  t.equal((await streams.info('EVENTS')).state.messages, 3)
   t.match(await pipectl('pull', 'events/pull'), /"id":1,.*\n.*"id":2,.*\n.*"id":3,/)
 })
 
