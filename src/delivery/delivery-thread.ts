@@ -110,6 +110,8 @@ const allLanes = openLaneService({
   countUsage: async (pipeId) => {
     if (lanes.runs(pipeId)) await usage?.countPipe(pipeId)
   },
+  runTransform: (destinationId, transform, bodies, signal) =>
+    transforms.run(destinationId, transform, bodies, signal),
   check: (spec, signal, sample) => isolated.check(spec, signal, sample),
   infer: (spec, signal, request) => isolated.infer(spec, signal, request),
   forget: async ({ destinationId, ...spec }, signal) => {

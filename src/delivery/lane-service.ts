@@ -28,6 +28,7 @@ import type { LaneError } from './lane-state.ts'
 import { troublesOf } from './lane-troubles.ts'
 import { LaneViews } from './lane-views.ts'
 import { newestBodies } from './newest-records.ts'
+import { checkTransform, type RunTransform } from './transform-check.ts'
 
 /** The delivery thread's numbers, as they cross to the main thread for Prometheus. */
 export interface DeliveryMetrics {
@@ -68,6 +69,7 @@ export interface LaneServiceDeps {
   infer(spec: DestinationSpec, signal: AbortSignal, request: InferRequest): Promise<TableProposal>
   forget(spec: DestinationSpec, signal: AbortSignal): Promise<void>
   countUsage?(pipeId: string): Promise<void>
+  runTransform?: RunTransform
 }
 
 const checkDeadlineMs = 10_000
@@ -82,6 +84,7 @@ export function openLaneService({
   infer,
   forget,
   countUsage,
+  runTransform,
 }: LaneServiceDeps): LaneService {
   const consumers = (destinationId: string) => lanes.lane(destinationId)?.consumers
   const views = new LaneViews(lanes)
@@ -112,7 +115,14 @@ export function openLaneService({
     rewind: async (destinationId, target) => rewind(lanes.lane(destinationId), target, lanes.reader),
     async test(spec, options) {
       const sample = options?.sample ? { recent: await newestMessage(spec.pipeId, reader) } : null
-      return await checkWithin((signal) => check(spec, signal, sample), clock)
+      const { destinationId, transform } = spec
+      const isTried = transform !== null && transform !== undefined && runTransform !== undefined
+      const bodies = isTried ? await newestBodies(spec.pipeId, reader) : []
+      return await checkWithin(async (signal) => {
+        const checks = await check(spec, signal, sample)
+        if (!isTried) return checks
+        return [...checks, await checkTransform(destinationId, transform, bodies, runTransform, signal)]
+      }, clock)
     },
     async infer(spec, { sample, ...request }) {
       const bodies = sample === null ? await newestBodies(spec.pipeId, reader) : [Buffer.from(sample)]

@@ -230,6 +230,25 @@ t.test('an expression that hangs parks its record, and other lanes go on', async
   t.equal(at('hanging').at(-1)?.text.trim(), '{"s":"aaa"}')
 })
 
+t.test('a test of a destination tries its transform on the newest records', async (t) => {
+  const pipeId = await pipe('tried')
+  const body = { ...endpoint('tried'), transform: { filter: 'record.n > 1' } }
+  const tried = async (filter = 'record.n > 1') => {
+    const { body: found } = await api('POST', `/v1/pipes/${pipeId}/destinations/test`, {
+      ...body,
+      transform: { filter },
+    })
+    return Object(found).checks.find((one: { name: string }) => one.name === 'transform')
+  }
+  t.match(await tried(), { ok: true, message: /no records yet/ })
+  await daemon.ingest(pipeId, [{ n: 1 }, { n: 2 }, { m: 1 }])
+  t.match(await tried(), {
+    ok: true,
+    message: /3 newest records 1 are kept, 1 filtered out, and 1 fail, the first: .*No such key: n/,
+  })
+  t.match(await tried('record.x > 1'), { ok: false, message: /0 are kept, 0 filtered out, and 3 fail/ })
+})
+
 t.test('what cannot be a transform is refused, and the field is named', async (t) => {
   const pipeId = await pipe('refused')
   const wrong = async (transform: unknown, errors: object, more: object = endpoint('refused')) => {
