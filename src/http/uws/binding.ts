@@ -17,8 +17,8 @@ export function loadBinding(): void {
 export interface UwsRequest {
   /** Not percent-decoded. */
   getParameter(index: number): string
-  /** Without the question mark; of the whole query. */
-  getQuery(): string
+  /** Without the question mark; of the whole query. Undefined where there is none. */
+  getQuery(): string | undefined
   /** The first of that name only: duplicates show in `forEach` alone. */
   forEach(each: (name: string, value: string) => void): void
 }

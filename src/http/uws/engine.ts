@@ -173,7 +173,7 @@ class DirectHead implements RequestHead {
   }
 
   get query(): string {
-    return this.#request.getQuery()
+    return this.#request.getQuery() ?? ''
   }
 
   param(name: string): string {
