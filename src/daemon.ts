@@ -27,6 +27,7 @@ import type { IngestThreads } from './ingest-threads/ingest-threads.ts'
 import { type Logger, openLog, setLogLevel } from './log.ts'
 import { confusedKeysInWords, confusesEscapedKeys, requireSoundSqliteAddon } from './node-bugs.ts'
 import { openAlerts } from './open-alerts.ts'
+import { openCertificates, reloadCertificates } from './open-certificates.ts'
 import {
   type Accounting,
   ingestWorkers,
@@ -45,7 +46,6 @@ import { startWhenReachable } from './start-when-reachable.ts'
 import { startWhenSpace } from './start-when-space.ts'
 import { inWords } from './storage-error.ts'
 import type { ListenerCertificate } from './tls/listener-certificate.ts'
-import { openCertificates, reloadCertificates } from './tls/open-certificates.ts'
 
 /** Then the service manager is no longer told that the daemon is alive. */
 const longestSilenceMs = 10_000

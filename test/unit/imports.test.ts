@@ -67,8 +67,12 @@ const allowed: Record<string, string[]> = {
     'transform/compile.ts',
   ],
   'ingest-threads': ['contract', 'buffer/buffer.ts', 'directory', 'http', 'ingest', 'metadata/changes.ts'],
+  // Certificates of the listeners.
+  tls: [],
   http: [
     'contract',
+    'tls/certificate-files.ts',
+    'tls/listener-certificate.ts',
     'buffer/record-text.ts',
     'directory',
     'ingest',
@@ -90,6 +94,8 @@ const allowed: Record<string, string[]> = {
     'ingest/geo.ts',
     'management/api-keys.ts',
     'management/users.ts',
+    'part-settings.ts',
+    'tls/certificate-files.ts',
   ],
   metrics: [
     'contract',
@@ -137,6 +143,7 @@ const composing: Record<string, string[] | 'everything'> = {
   'daemon.ts': 'everything',
   'housekeeping.ts': 'everything',
   'open-alerts.ts': 'everything',
+  'open-certificates.ts': 'everything',
   'open-cluster.ts': 'everything',
   'open-ingest.ts': 'everything',
   'open-listeners.ts': 'everything',
@@ -150,6 +157,7 @@ const composing: Record<string, string[] | 'everything'> = {
     'destinations/driver.ts',
     'http/server.ts',
     'metadata/store.ts',
+    'tls/certificate-files.ts',
   ],
   'service-manager.ts': [],
   'settings.ts': ['contract/resource-limits.ts'],

@@ -1,8 +1,8 @@
 /** The certificates of all listeners, by the settings; followed until they are closed. */
-import { certificateFiles, surfaces } from '../part-settings.ts'
-import type { Settings } from '../settings.ts'
-import type { StartContext } from '../start-context.ts'
-import { ListenerCertificate } from './listener-certificate.ts'
+import { certificateFiles, surfaces } from './part-settings.ts'
+import type { Settings } from './settings.ts'
+import type { StartContext } from './start-context.ts'
+import { ListenerCertificate } from './tls/listener-certificate.ts'
 
 /** Of the listeners that speak TLS. Throws ConfigError. */
 export function openCertificates(
