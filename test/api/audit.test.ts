@@ -5,6 +5,7 @@ import { type DestinationType, destinationTypes } from '../../src/contract/desti
 import { wordsOf } from '../../src/contract/destination-words.ts'
 import { operationTable } from '../../src/contract/operations.ts'
 import { Browser, password } from '../support/browser.ts'
+import { TestAuthority } from '../support/certificates.ts'
 import { createWorkspace, startDaemon } from '../support/daemon.ts'
 import { until } from '../support/until.ts'
 import { checkedApi, created, errorsIn, fullLimits, secretMark } from './management-client.ts'
@@ -116,10 +117,17 @@ t.test('what was refused, and what changes nothing, leaves none', async (t) => {
   t.equal((await entries()).length, before + 1, 'control')
 })
 
+const authority = new TestAuthority()
+t.teardown(() => authority.close())
+const client = authority.issue()
+
 /** Every place of every type that holds a secret, each with the mark in it, if it takes that. */
 const configs: Record<DestinationType, Record<string, unknown>[]> = {
   destination_database: [
-    { host: '127.0.0.1', database: 'd', username: 'u', password: secretMark, table: 't' },
+    {
+      ...{ host: '127.0.0.1', database: 'd', username: 'u', password: secretMark, table: 't' },
+      ...{ tls_cert: client.certificate, tls_key: client.key },
+    },
   ],
   destination_object_store: [
     {
@@ -186,7 +194,9 @@ t.test('no secret of any kind of destination is in it; that one was changed is',
       const body = { destination_type: type, destination_config: config }
       const id = await created(api, path, body, 'destination_id')
       for (const key of secrets.filter((one) => Object.hasOwn(config, one))) {
-        const next = others[key] ?? `${String(config[key])}-2`
+        // Of a database the key must go with the certificate: the same one, written differently.
+        const next =
+          config[key] === client.key ? `${client.key}\n` : (others[key] ?? `${String(config[key])}-2`)
         const answer = await api('PATCH', `${path}/${id}`, { destination_config: { [key]: next } })
         assert.equal(answer.status, 200, answer.text)
         const [entry] = await entries(`&resource_id=${id}&operation=updateDestination`)
@@ -197,6 +207,7 @@ t.test('no secret of any kind of destination is in it; that one was changed is',
   }
   const all = await daemon.api('GET', '/v1/audit?limit=500')
   t.notMatch(all.text, secretMark)
+  t.notMatch(all.text, client.key.split('\n')[1])
   t.notMatch(all.text, Buffer.from(secretMark).toString('base64').slice(0, 7))
   t.notMatch(all.text, password)
   t.notMatch(all.text, /ppl1_[0-9A-Za-z]{20}/)
