@@ -167,7 +167,8 @@ async function balance(t: Test, { cluster, destinations, sink }: Fleet, pipe: Pi
 /** In the order of the log itself. */
 async function numbersInLog(t: Test, { nats }: TestCluster, pipeId: string): Promise<number[]> {
   const reader = await readerOf(t, jetStreamSpec(t, nats, { cluster: 'pipectl' }))
-  const messages = await readAll(reader, pipeId, 0, 10_000)
+  // A reader rejects while a stream has no leader; lanes try again.
+  const messages = await until('the log is read', () => readAll(reader, pipeId, 0, 10_000))
   return messages.map(({ body }) => (JSON.parse(body.toString()) as { n: number }).n)
 }
 
