@@ -54,6 +54,7 @@ t.test('every pipe comes with its lanes, secrets opened; one without destination
     name: 'database',
     flush: { maxRecords: 1_000, maxBytes: 4_194_304, maxSeconds: 0 },
     rate: null,
+    transform: null,
     onPermanentError: 'block',
     concurrency: 1,
     pinGeneration: 0,
