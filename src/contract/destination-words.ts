@@ -13,8 +13,10 @@ export interface DestinationWords {
   /** Config keys that are not text, for command lines. */
   numbers: readonly string[]
   booleans: readonly string[]
-  /** Database destinations have column mappings. */
+  /** Has column mappings; object stores with format parquet alone. */
   hasColumns: boolean
+  /** Has a table, and a server whose key is pinned. */
+  isDatabase: boolean
   /** Requests of one batch may be under way at the same time. */
   hasConcurrency: boolean
   /** Contract "Delivery": the flush plan where neither the destination nor its pipe has one. */
@@ -36,6 +38,7 @@ export const destinationWords = {
     numbers: ['port'],
     booleans: ['exactly_once'],
     hasColumns: true,
+    isDatabase: true,
     hasConcurrency: false,
     defaultFlush: sendAtOnce,
     target: ({ host, database, table }) => `${host}/${database} ${table}`,
@@ -46,7 +49,8 @@ export const destinationWords = {
     emptyIsUnset: ['access_key', 'secret_key', 'session_token'],
     numbers: [],
     booleans: ['force_path_style'],
-    hasColumns: false,
+    hasColumns: true,
+    isDatabase: false,
     hasConcurrency: false,
     defaultFlush: { maxRecords: 50_000, maxBytes: 32 * 1024 * 1024, maxSeconds: 60 },
     target: ({ endpoint, bucket }) => `${endpoint ?? 's3'} ${bucket}`,
@@ -58,6 +62,7 @@ export const destinationWords = {
     numbers: ['timeout_ms'],
     booleans: [],
     hasColumns: false,
+    isDatabase: false,
     hasConcurrency: true,
     defaultFlush: sendAtOnce,
     target: ({ url }) => String(url),
@@ -69,6 +74,7 @@ export const destinationWords = {
     numbers: ['timeout_ms'],
     booleans: ['tls_verify'],
     hasColumns: false,
+    isDatabase: false,
     hasConcurrency: true,
     defaultFlush: sendAtOnce,
     target: ({ url, subject }) => `${url} ${subject}`,
@@ -80,6 +86,7 @@ export const destinationWords = {
     numbers: ['lease_seconds'],
     booleans: [],
     hasColumns: false,
+    isDatabase: false,
     hasConcurrency: false,
     defaultFlush: { maxRecords: 1, maxBytes: 1, maxSeconds: 0 },
     target: ({ ack_mode }) => (ack_mode === 'explicit' ? 'pull, explicit ack' : 'pull'),

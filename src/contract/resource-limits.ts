@@ -23,6 +23,12 @@ export const resourceLimits = {
   tailRecordBytes: 256 * KiB,
   /** Of one lane in one response; a page of messages has no more. */
   shownHistoryRuns: 250,
+  /** Of a Parquet object, encoded at once: bytes of values, and cells. Other lanes of the thread wait meanwhile. */
+  parquetGroupBytes: 8 * MiB,
+  parquetGroupCells: 1_000_000,
+  /** Columns of a Parquet object, each with room of its own in every row group; and those that take the same key, so that it is at most so often as large. */
+  parquetColumns: 256,
+  parquetColumnsOfKey: 4,
   /** A number, or text for a numeric column, longer than this is no value of such a column. */
   numericTextCharacters: 1_000,
   /**

@@ -13,6 +13,7 @@ import {
 import { mapSecrets } from '../contract/destination-secrets.ts'
 import { explain, type FieldErrors } from '../contract/validate.ts'
 import { descriptorOf } from '../destinations/descriptors.ts'
+import { parquetColumnFaults } from '../destinations/object-store/parquet-columns.ts'
 import { columnKey, identifierFault } from '../destinations/sql/identifiers.ts'
 
 type Config = Record<string, unknown>
@@ -40,13 +41,14 @@ export function configErrors(type: DestinationType, config: Config, checkTarget:
   return errors
 }
 
-/** Everything wrong with the mappings of a database destination; their shape and the config are right already. */
+/** Everything wrong with a destination's mappings; their shape and the config are right already. */
 export function columnErrors(
   type: DestinationType,
   columns: readonly ColumnMapping[],
   config: Config,
 ): FieldErrors {
   const resolved = resolveConfig(type, config)
+  if (resolved.type === 'destination_object_store') return objectColumnErrors(columns, resolved.config)
   if (resolved.type !== 'destination_database') return {}
   const { dialect } = resolved.config
   const errors: FieldErrors = {}
@@ -65,4 +67,13 @@ export function columnErrors(
     else errors[`${path}.semantic_role`] = `only one column may be the dedupe_id; columns.${dedupeAt} is`
   })
   return errors
+}
+
+/** The columns are the schema of a Parquet object; other formats hold records as they are. */
+function objectColumnErrors(columns: readonly ColumnMapping[], { format }: { format: string }): FieldErrors {
+  if (format === 'parquet')
+    return Object.fromEntries(
+      parquetColumnFaults(columns).map(([path, message]) => [`columns${path}`, message]),
+    )
+  return columns.length === 0 ? {} : { columns: 'go with format "parquet" only' }
 }

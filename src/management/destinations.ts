@@ -185,7 +185,7 @@ export function specOf(
   }
 }
 
-/** As responses show them: secrets redacted, `columns` and `tls_pin` on database destinations alone, each with its lane. */
+/** As responses show them: secrets redacted, `tls_pin` on databases alone, `columns` there and where there are any, each with its lane. */
 export async function shownDestinations(
   delivery: Delivery,
   stored: readonly StoredDestination[],
@@ -200,16 +200,18 @@ export async function shownDestinations(
       transform,
       unreadable_secrets: _,
       ...destination
-    }) => ({
-      ...destination,
-      destination_config: redactedConfig(destination.destination_type, destination_config),
-      ...(wordsOf(destination.destination_type).hasColumns ? { columns, tls_pin } : {}),
-      ...(wordsOf(destination.destination_type).hasConcurrency
-        ? { concurrency: concurrency ?? defaultConcurrency }
-        : {}),
-      transform: shownTransform(transform),
-      lane: lanes[destination.destination_id] ?? initialLaneStatus(destination.destination_status),
-    }),
+    }) => {
+      const { isDatabase, hasConcurrency } = wordsOf(destination.destination_type)
+      return {
+        ...destination,
+        destination_config: redactedConfig(destination.destination_type, destination_config),
+        ...(isDatabase || columns.length > 0 ? { columns } : {}),
+        ...(isDatabase ? { tls_pin } : {}),
+        ...(hasConcurrency ? { concurrency: concurrency ?? defaultConcurrency } : {}),
+        transform: shownTransform(transform),
+        lane: lanes[destination.destination_id] ?? initialLaneStatus(destination.destination_status),
+      }
+    },
   )
 }
 
@@ -344,7 +346,7 @@ function rejectFieldsOfOtherTypes(
   errors: FieldErrors,
 ): void {
   if (!wordsOf(type).hasColumns && Object.hasOwn(body, 'columns'))
-    errors.columns = 'Only a destination_database has columns.'
+    errors.columns = 'Only a destination_database and a destination_object_store have columns.'
   if (!wordsOf(type).hasConcurrency && Object.hasOwn(body, 'concurrency'))
     errors.concurrency = 'Only a destination_http_endpoint and a destination_nats have concurrency.'
   if (type === 'destination_pull' && body.transform !== undefined && body.transform !== null)

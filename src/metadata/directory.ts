@@ -54,7 +54,7 @@ async function loadPipes(trx: Connection, pipeId: string | null): Promise<Direct
   const pipes = await pipeQuery.execute()
   const limits = await loadLimits(trx, pipeId)
   const origins = await loadOrigins(trx, pipeId)
-  const columns = await activeDatabaseColumns(trx, pipeId)
+  const columns = await activeColumns(trx, pipeId)
   return pipes.map((row) => ({
     workspaceId: row.workspace_id,
     pipe: decodePipe(row),
@@ -79,17 +79,14 @@ async function loadOrigins(trx: Connection, pipeId: string | null): Promise<Map<
 }
 
 /**
- * By pipe: the columns of its active database destinations, in creation order. Of those with a transform none: what they are
+ * By pipe: the columns of its active databases and object stores, in creation order. Of those with a transform none: what they are
  * filled from may be made by it, and a record that lacks it may be filtered out.
  */
-async function activeDatabaseColumns(
-  trx: Connection,
-  pipeId: string | null,
-): Promise<Map<string, ColumnMapping[]>> {
+async function activeColumns(trx: Connection, pipeId: string | null): Promise<Map<string, ColumnMapping[]>> {
   let query = trx
     .selectFrom('destinations')
     .select(['destination_id', 'pipe_id'])
-    .where('destination_type', '=', 'destination_database')
+    .where('destination_type', 'in', ['destination_database', 'destination_object_store'])
     .where('destination_status', '=', 'active')
     .where('transform', 'is', null)
     .orderBy('creation_order')

@@ -5,8 +5,8 @@ import { closed, nullable, text } from './fields.ts'
 export const defaultKeyTemplate =
   '{pipe_name}/date={yyyy}-{MM}-{dd}/hour={HH}/{first_seq}-{last_seq}-{destination_id}.{ext}'
 
-const formats = ['ndjson', 'json_array'] as const
-const compressions = ['gzip', 'none'] as const
+const formats = ['ndjson', 'json_array', 'parquet'] as const
+const compressions = ['gzip', 'none', 'snappy', 'zstd'] as const
 
 export const ObjectStoreConfig = Type.Object(
   {
@@ -18,8 +18,17 @@ export const ObjectStoreConfig = Type.Object(
     secret_key: Type.Optional(nullable(Type.String({ maxLength: 4096 }))),
     session_token: Type.Optional(nullable(Type.String({ maxLength: 8192 }))),
     key_template: Type.Optional(Type.String({ minLength: 1, maxLength: 900, default: defaultKeyTemplate })),
-    format: Type.Optional(Type.Enum([...formats], { default: 'ndjson' })),
-    compression: Type.Optional(Type.Enum([...compressions], { default: 'gzip' })),
+    format: Type.Optional(
+      Type.Enum([...formats], {
+        default: 'ndjson',
+        description: 'parquet takes its schema from columns, which it needs.',
+      }),
+    ),
+    compression: Type.Optional(
+      Type.Enum([...compressions], {
+        description: 'Default: gzip; snappy with format parquet. snappy and zstd go with parquet only.',
+      }),
+    ),
     storage_class: Type.Optional(nullable(text(100))),
     sse: Type.Optional(nullable(Type.Enum(['AES256', 'aws:kms']))),
     kms_key_id: Type.Optional(nullable(text(2048))),
@@ -46,6 +55,7 @@ export interface ResolvedObjectStoreConfig {
 
 export function resolveObjectStoreConfig(config: ObjectStoreConfig): ResolvedObjectStoreConfig {
   const endpoint = config.endpoint ?? null
+  const format = config.format ?? 'ndjson'
   return {
     bucket: config.bucket,
     region: config.region ?? 'us-east-1',
@@ -55,8 +65,8 @@ export function resolveObjectStoreConfig(config: ObjectStoreConfig): ResolvedObj
     secret_key: config.secret_key ?? null,
     session_token: config.session_token ?? null,
     key_template: config.key_template ?? defaultKeyTemplate,
-    format: config.format ?? 'ndjson',
-    compression: config.compression ?? 'gzip',
+    format,
+    compression: config.compression ?? (format === 'parquet' ? 'snappy' : 'gzip'),
     storage_class: config.storage_class ?? null,
     sse: config.sse ?? null,
     kms_key_id: config.kms_key_id ?? null,

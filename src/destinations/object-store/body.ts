@@ -6,7 +6,7 @@ import { promisify } from 'node:util'
 import { gzip as gzipWithCallback } from 'node:zlib'
 import { filledBodies, toJsonArray, toNdjson } from '../../buffer/record-text.ts'
 import { keyInEpoch, parseKeyTemplate, renderKey } from '../../contract/key-template.ts'
-import { type Batch, DeliveryError, type ObjectStoreSpec } from '../driver.ts'
+import { type Batch, DeliveryError, type ObjectStoreSpec, type RejectedRecord } from '../driver.ts'
 
 export interface StoredObject {
   key: string
@@ -15,17 +15,52 @@ export interface StoredObject {
   contentEncoding: string | undefined
 }
 
-/** Compression runs on a thread of the pool. Rejects with a permanent DeliveryError when the key template is wrong. */
-export async function objectOf(batch: Batch, spec: ObjectStoreSpec, epoch = 1): Promise<StoredObject> {
-  const { format, compression, key_template } = spec.config
+interface ObjectOptions {
+  epoch?: number | undefined
+  /** Where given, it gets all records that do not fit, and the others are the object. Otherwise the first one is the error. */
+  setAside?: ((refused: readonly RejectedRecord[]) => Promise<void>) | undefined
+  signal?: AbortSignal
+}
+
+/**
+ * Compression of text runs on a thread of the pool. Null: no record is left for an object. Rejects with a permanent
+ * DeliveryError when the key template is wrong, or a record does not fit the columns.
+ */
+export async function objectOf(
+  batch: Batch,
+  spec: ObjectStoreSpec,
+  { epoch, setAside, signal }: ObjectOptions = {},
+): Promise<StoredObject | null> {
+  const key = objectKey(batch, spec, epoch)
+  if (spec.config.format !== 'parquet') return { key, ...(await textOf(batch, spec)) }
+  // The writer is loaded with the first Parquet object.
+  const { parquetOf, refusalError } = await import('./parquet.ts')
+  const { rowCount, bytes, refused } = await parquetOf(batch, spec, {
+    endsAtRefusal: setAside === undefined,
+    ...(signal && { signal }),
+  })
+  if (setAside === undefined && refused[0] !== undefined) throw refusalError(refused[0])
+  if (refused.length > 0) await setAside?.(refused)
+  if (rowCount === 0) return null
+  return { key, body: bytes, contentType: 'application/vnd.apache.parquet', contentEncoding: undefined }
+}
+
+/** Of the batch's object. Throws a permanent DeliveryError when the key template is wrong. */
+export function objectKey(batch: Batch, spec: ObjectStoreSpec, epoch = 1): string {
+  const { format, compression, key_template: template } = spec.config
+  const names = { ndjson: 'ndjson', json_array: 'json', parquet: 'parquet' }
+  // What compresses a Parquet file is inside it.
+  const isGzip = compression === 'gzip' && format !== 'parquet'
+  return keyOf(batch, spec, { template, extension: `${names[format]}${isGzip ? '.gz' : ''}`, epoch })
+}
+
+async function textOf(batch: Batch, spec: ObjectStoreSpec): Promise<Omit<StoredObject, 'key'>> {
+  const { format, compression } = spec.config
   const isGzip = compression === 'gzip'
-  const extension = `${format === 'ndjson' ? 'ndjson' : 'json'}${isGzip ? '.gz' : ''}`
-  const key = keyOf(batch, spec, { template: key_template, extension, epoch })
   const bodies = filledBodies(batch.messages)
   // NDJSON ends with a line break, so that objects can be put one after another.
   const plain = format === 'ndjson' ? toNdjson(bodies, '', '\n') : toJsonArray(bodies)
   return {
-    key,
     // Node's gzip header holds no time. Level 6 of 500-byte records keeps up with more than 100,000 records/s.
     body: isGzip ? await gzip(plain, { level: 6 }) : plain,
     contentType: format === 'ndjson' ? 'application/x-ndjson' : 'application/json',

@@ -1,7 +1,7 @@
 /** POST destinations/test for object stores: looks at the bucket, and writes and removes an empty object. */
 import { randomUUID } from 'node:crypto'
-import type { Batch, DestinationCheck, DriverSettings, ObjectStoreSpec } from '../driver.ts'
-import { objectOf } from './body.ts'
+import type { Batch, DestinationCheck, DriverSettings, ObjectStoreSpec, Sample } from '../driver.ts'
+import { objectKey } from './body.ts'
 import { openStore } from './connection.ts'
 
 /** A zero-byte object is written where the first one of now would go, and removed: only that shows the right to write. */
@@ -9,6 +9,7 @@ export async function checkObjectStore(
   spec: ObjectStoreSpec,
   settings: DriverSettings,
   signal: AbortSignal,
+  sample: Sample | null = null,
 ): Promise<DestinationCheck[]> {
   const { config } = spec
   const store = openStore(config, settings)
@@ -27,7 +28,7 @@ export async function checkObjectStore(
     }
   }
   try {
-    const { key } = await objectOf(emptyBatch(Date.now()), spec, settings.epoch)
+    const key = objectKey(emptyBatch(Date.now()), spec, settings.epoch)
     const probe = `${key.slice(0, key.lastIndexOf('/') + 1)}.pipectl-check-${randomUUID()}`
     await store.put({ Key: probe, Body: Buffer.alloc(0) }, signal)
     const isRemoved = await store.remove(probe, signal).then(
@@ -40,7 +41,28 @@ export async function checkObjectStore(
     failed('write', error)
   }
   store.close()
+  if (config.format === 'parquet') checks.push(...(await checkSchema(spec, sample)))
   return checks
+}
+
+/** A Parquet object of no records is made, and with a sample one of the pipe's newest message. Nothing is stored. */
+async function checkSchema(spec: ObjectStoreSpec, sample: Sample | null): Promise<DestinationCheck[]> {
+  const { parquetOf } = await import('./parquet.ts')
+  const { columnText, parquetColumns } = await import('./parquet-columns.ts')
+  await parquetOf(emptyBatch(Date.now()), spec, { endsAtRefusal: false })
+  const columns = parquetColumns(spec.columns, spec.timestampField).map(columnText)
+  const schema = { name: 'schema', ok: true, message: `Objects have the columns ${columns.join(', ')}.` }
+  if (sample === null) return [schema]
+  const { recent } = sample
+  if (recent === null) return [schema, { name: 'sample', ok: true, message: 'The pipe has no record yet.' }]
+  const batch = { ...emptyBatch(Date.now()), messages: [recent], recordCount: recent.recordCount }
+  const { refused, rowCount } = await parquetOf(batch, spec, { endsAtRefusal: false })
+  const [first] = refused
+  const message =
+    first === undefined
+      ? `The ${rowCount} records of the pipe's newest message fit.`
+      : `Of the ${rowCount + refused.length} records of the pipe's newest message ${refused.length} do not fit: ${first.message}`
+  return [schema, { name: 'sample', ok: first === undefined, message }]
 }
 
 function isForbidden(error: unknown): boolean {

@@ -30,6 +30,9 @@ export const objectStore: DestinationDescriptor<ObjectStoreSpec> = {
     if (!template.ok) faults.push(['key_template', template.message])
     if (config.kms_key_id !== null && config.sse !== 'aws:kms')
       faults.push(['kms_key_id', 'goes with sse "aws:kms" only'])
+    const { format, compression } = config
+    if (format !== 'parquet' && (compression === 'snappy' || compression === 'zstd'))
+      faults.push(['compression', `must be gzip or none: ${compression} goes with format "parquet" only`])
     return faults
   },
   targets: ({ endpoint }) => (endpoint === null ? [] : [{ key: 'endpoint', url: endpoint }]),

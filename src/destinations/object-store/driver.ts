@@ -1,10 +1,18 @@
 /**
  * Driver of S3-compatible object stores: one object per batch, under a key that the batch alone determines. Overwriting
- * is harmless, since the same key always gets the same bytes.
+ * is harmless, since the same key always gets the same bytes. Records that do not fit the columns of a Parquet object are
+ * set aside where the lane does so, before the object with the others is put.
  */
-import type { Batch, DestinationDriver, DriverModule, DriverSettings, ObjectStoreSpec } from '../driver.ts'
+import type {
+  AttemptProgress,
+  Batch,
+  DestinationDriver,
+  DriverModule,
+  DriverSettings,
+  ObjectStoreSpec,
+} from '../driver.ts'
 import { DeliveryError } from '../driver.ts'
-import { refusalOf } from '../set-aside.ts'
+import { refusalOf, setAsideAll } from '../set-aside.ts'
 import { untilStopped } from '../until-stopped.ts'
 import { objectOf } from './body.ts'
 import { checkObjectStore } from './check.ts'
@@ -23,15 +31,23 @@ export function openObjectStore(
   const { config } = spec
   const store = openStore(config, settings, sizes)
   return {
-    async deliver(batch: Batch, signal: AbortSignal) {
+    async deliver(batch: Batch, signal: AbortSignal, progress?: AttemptProgress) {
       store.beginAttempt()
       try {
-        const { key, body, contentType, contentEncoding } = await objectOf(batch, spec, settings.epoch)
+        const setAside = progress?.setAside
+        const stored = await objectOf(batch, spec, {
+          epoch: settings.epoch,
+          setAside: setAside && ((refused) => setAsideAll(setAside, refused)),
+          signal,
+        })
+        if (stored === null) return
+        const { key, body, contentType, contentEncoding } = stored
         const object = { Key: key, Body: body, ContentType: contentType, ContentEncoding: contentEncoding }
         // node:http drops a connection that is upgraded (101) without an error, and the SDK waits on.
         await untilStopped(store.put(object, signal), signal)
       } catch (error) {
         if (signal.aborted) throw new DeliveryError('transient', 'aborted', 'The attempt was stopped.')
+        if (error instanceof DeliveryError && error.rejected !== undefined) throw error
         const failure = store.deliveryError(error, batch.firstSeq)
         if (failure.fault !== 'records' || batch.messages.length > 1) throw failure
         throw failure.with({ rejected: refusalOf(failure, { seq: batch.firstSeq, recordIndex: null }) })

@@ -19,11 +19,14 @@ const roles: readonly (readonly [ColumnDraft['role'], string])[] = [
 const unmapped = { name: '', type: 'string', source: '', role: '', isRequired: false } as const
 
 export function ColumnFields({
+  hasTable,
   columns,
   table,
   errors,
   onChange,
 }: {
+  /** Otherwise they are those of a Parquet object. */
+  hasTable: boolean
   columns: readonly ColumnDraft[]
   table: KnownTable
   errors: FieldErrors
@@ -47,8 +50,9 @@ export function ColumnFields({
     >
       {columns.length === 0 ? (
         <Soft>
-          None mapped: each key of a record goes to the column of its name, and keys without a column are left
-          out.
+          {hasTable
+            ? 'None mapped: each key of a record goes to the column of its name, and keys without a column are left out.'
+            : 'None mapped: a Parquet object needs at least one. Keys without a column are left out.'}
         </Soft>
       ) : null}
       <div className={styles.rows}>
@@ -66,9 +70,11 @@ export function ColumnFields({
       </div>
       {columns.length === 0 ? null : (
         <Soft>
-          A record whose unique id is in the table already replaces that row, so that what is sent twice is
-          stored once. Required: a record without that key is rejected when it is sent. Record time and
-          arrival time without a key are those that pipectl has noted.
+          {hasTable
+            ? 'A record whose unique id is in the table already replaces that row, so that what is sent twice is stored once. '
+            : 'A number is a 64-bit float; one that would lose a digit does not fit, and goes in a column of strings. '}
+          Required: a record without that key is rejected when it is sent. Record time and arrival time
+          without a key are those that pipectl has noted.
         </Soft>
       )}
       <TableColumns table={table} mapped={columns} onMap={add} />

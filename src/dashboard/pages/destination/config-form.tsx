@@ -4,7 +4,7 @@ import { Check, Choice, formStyles, TextArea, TextField } from '../../ui/control
 import type { FieldErrors } from '../../ui/failure.tsx'
 import { Section, Soft } from '../../ui/layout.tsx'
 import { ColumnFields } from './columns.tsx'
-import type { DestinationDraft } from './draft.ts'
+import { type DestinationDraft, hasColumns } from './draft.ts'
 import { type ConfigField, configFields } from './fields.ts'
 import type { KnownTable } from './table-columns.tsx'
 
@@ -18,7 +18,6 @@ interface Props {
 }
 
 export function ConfigForm({ draft, table, errors, isStored, onChange }: Props) {
-  const words = wordsOf(draft.type)
   const fields = configFields[draft.type]
   const field = (one: ConfigField) => (
     <Field
@@ -50,8 +49,9 @@ export function ConfigForm({ draft, table, errors, isStored, onChange }: Props) 
           </details>
         )}
       </Section>
-      {words.hasColumns ? (
+      {hasColumns(draft) ? (
         <ColumnFields
+          hasTable={wordsOf(draft.type).isDatabase}
           columns={draft.columns}
           table={table}
           errors={errors}

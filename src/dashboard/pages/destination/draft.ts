@@ -76,6 +76,12 @@ export function draftOf(destination: Destination): DestinationDraft {
   }
 }
 
+/** Of an object store with a Parquet object alone, unless some are there that must go. */
+export function hasColumns({ type, config, columns }: DestinationDraft): boolean {
+  const words = wordsOf(type)
+  return words.isDatabase || (words.hasColumns && (config.format === 'parquet' || columns.length > 0))
+}
+
 /** What was typed is sent as it is: the API says what is wrong with it, at its field. */
 export function createBody(draft: DestinationDraft): DestinationBody {
   const { columns, concurrency, on_permanent_error, ...rest } = settingsOf(draft)
@@ -108,7 +114,7 @@ export function updateBody(before: DestinationDraft, draft: DestinationDraft): D
 function settingsOf(draft: DestinationDraft): Record<string, unknown> {
   const { records, bytes, seconds } = draft.flush
   const hasFlush = `${records}${bytes}${seconds}`.trim() !== ''
-  const { hasColumns, hasConcurrency } = wordsOf(draft.type)
+  const { hasConcurrency, ...words } = wordsOf(draft.type)
   return {
     destination_name: draft.name.trim() === '' ? null : draft.name.trim(),
     destination_max_retry_seconds:
@@ -118,7 +124,7 @@ function settingsOf(draft: DestinationDraft): Record<string, unknown> {
       : null,
     rate: draft.rate.trim() === '' ? null : { requests_per_second: numberOr(draft.rate) },
     ...(draft.type === 'destination_pull' ? {} : { on_permanent_error: draft.onPermanentError }),
-    ...(hasColumns ? { columns: draft.columns.map(mappingOf) } : {}),
+    ...(words.hasColumns ? { columns: draft.columns.map(mappingOf) } : {}),
     ...(hasConcurrency
       ? { concurrency: draft.concurrency.trim() === '' ? null : numberOr(draft.concurrency) }
       : {}),

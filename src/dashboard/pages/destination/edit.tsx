@@ -107,7 +107,7 @@ function EditForm({ pipeId, destination }: { pipeId: string; destination: Destin
         isStored
         onChange={(next) => setDraft((now) => ({ ...now, ...next }))}
       />
-      {wordsOf(type).hasColumns ? (
+      {wordsOf(type).isDatabase ? (
         <ProposeTable
           pipeId={pipeId}
           body={{
@@ -123,7 +123,7 @@ function EditForm({ pipeId, destination }: { pipeId: string; destination: Destin
       <TestAndSave
         pipeId={pipeId}
         body={{ destination_id: id, ...patch }}
-        hasSample={wordsOf(type).hasColumns}
+        hasSample={wordsOf(type).isDatabase}
         isSaving={update.isPending}
         saveWord="save"
         save={() => save(false)}

@@ -113,6 +113,7 @@ export const configFields: Record<DestinationType, readonly ConfigField[]> = {
       options: [
         ['ndjson', 'one record a line'],
         ['json_array', 'a JSON array'],
+        ['parquet', 'Parquet, by the columns below'],
       ],
     },
     {
@@ -120,8 +121,11 @@ export const configFields: Record<DestinationType, readonly ConfigField[]> = {
       label: 'Compression',
       kind: 'choice',
       options: [
+        ['', 'usual: gzip, snappy in Parquet'],
         ['gzip', 'gzip'],
         ['none', 'none'],
+        ['snappy', 'snappy, Parquet alone'],
+        ['zstd', 'zstd, Parquet alone'],
       ],
     },
     {

@@ -110,7 +110,7 @@ function NewForm({
       </div>
       <FailureNotice failure={failure} shown={shownPaths(errors, draft)} />
       <ConfigForm draft={draft} table={table} errors={errors} isStored={false} onChange={onChange} />
-      {wordsOf(draft.type).hasColumns ? (
+      {wordsOf(draft.type).isDatabase ? (
         <ProposeTable
           pipeId={pipeId}
           body={{ destination_type: draft.type, destination_config: body.destination_config }}
@@ -121,7 +121,7 @@ function NewForm({
       <TestAndSave
         pipeId={pipeId}
         body={body}
-        hasSample={wordsOf(draft.type).hasColumns}
+        hasSample={wordsOf(draft.type).isDatabase}
         isSaving={create.isPending}
         saveWord="save"
         save={save}

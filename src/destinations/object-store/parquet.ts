@@ -1,0 +1,206 @@
+/**
+ * A batch as one Parquet file. Its bytes depend on the batch and the config alone: what compresses them is the same on every
+ * Node.js, and nothing in the file is of now.
+ *
+ *   records ──cells──▶ row group, up to 8 MiB of values ──encode, compress──▶ file
+ *               └─ does not fit a column ──▶ refused, the others go on
+ *
+ * The thread is free between two row groups: other lanes wait for one at most.
+ */
+import { setImmediate as turn } from 'node:timers/promises'
+import { gzipSync } from 'node:zlib'
+import { ByteWriter, ParquetWriter } from 'hyparquet-writer'
+import { pickMembers, recordPlace, recordTexts, stringValue } from '../../buffer/record-text.ts'
+import { resourceLimits } from '../../contract/resource-limits.ts'
+import { type Batch, DeliveryError, type ObjectStoreSpec, type RejectedRecord } from '../driver.ts'
+import { cutToCharacters } from '../error-text.ts'
+import { generatedId } from '../sql/columns.ts'
+import {
+  type Cell,
+  cellOf,
+  Misfit,
+  type ParquetColumn,
+  type ParquetKind,
+  parquetColumns,
+  receivedAtCell,
+} from './parquet-columns.ts'
+
+type WriterOptions = ConstructorParameters<typeof ParquetWriter>[0]
+type SchemaElement = WriterOptions['schema'][number]
+type Codec = NonNullable<WriterOptions['codec']>
+
+export interface ParquetFile {
+  rowCount: number
+  bytes: Buffer
+  refused: RejectedRecord[]
+}
+
+interface Place {
+  seq: number
+  msgId: string
+  receivedMs: number
+  recordIndex: number
+}
+
+/** `endsAtRefusal`: the first record that does not fit ends it; what is made by then is of no use. */
+export async function parquetOf(
+  { messages }: Batch,
+  { config, columns, timestampField }: ObjectStoreSpec,
+  { endsAtRefusal, signal }: { endsAtRefusal: boolean; signal?: AbortSignal },
+): Promise<ParquetFile> {
+  const group = new RowGroup(parquetColumns(columns, timestampField))
+  const writer = new ByteWriter()
+  const file = new ParquetWriter({
+    writer,
+    schema: schemaOf(group.columns),
+    createdBy: 'pipectl',
+    ...(await compression(config.compression)),
+  })
+  const refused: RejectedRecord[] = []
+  let rowCount = 0
+  const end = async () => {
+    file.write({ columnData: group.data(), rowGroupSize: group.rows })
+    rowCount += group.rows
+    group.clear()
+    await turn()
+    signal?.throwIfAborted()
+  }
+  for (const message of messages) {
+    const { seq, msgId, receivedMs } = message
+    for (const [at, text] of recordTexts(message.body).entries()) {
+      const misfit = group.add(text, { seq, msgId, receivedMs, recordIndex: recordPlace(message, at) })
+      if (misfit !== null) refused.push(misfit)
+      if (misfit !== null && endsAtRefusal) return { rowCount, bytes: Buffer.alloc(0), refused }
+      if (group.isFull) await end()
+    }
+  }
+  if (group.rows > 0) await end()
+  file.finish()
+  const { buffer, byteOffset, byteLength } = writer.getBytes()
+  return { rowCount, bytes: Buffer.from(buffer, byteOffset, byteLength), refused }
+}
+
+/** A record that does not fit, as an error of its message. */
+export function refusalError(refused: RejectedRecord): DeliveryError {
+  const { code, message, seq } = refused
+  return new DeliveryError('permanent', code, message, {
+    fault: 'records',
+    failedSeq: seq,
+    rejected: refused,
+  })
+}
+
+/** Rows of a file that are encoded together. */
+class RowGroup {
+  readonly columns: readonly ParquetColumn[]
+  readonly #slots: Map<string, number>
+  readonly #found: (string | undefined)[]
+  readonly #row: Cell[]
+  #cells: Cell[][] = []
+  #characters = 0
+  rows = 0
+
+  constructor(columns: readonly ParquetColumn[]) {
+    this.columns = columns
+    const keys = columns.flatMap(({ source }) => (source.kind === 'key' ? [source.key] : []))
+    this.#slots = new Map([...new Set(keys)].map((key, slot) => [key, slot]))
+    this.#found = new Array(this.#slots.size)
+    this.#row = new Array(columns.length)
+    this.clear()
+  }
+
+  get isFull(): boolean {
+    const { parquetGroupBytes, parquetGroupCells } = resourceLimits
+    return this.#characters >= parquetGroupBytes || this.rows * this.columns.length >= parquetGroupCells
+  }
+
+  clear(): void {
+    this.#cells = this.columns.map(() => [])
+    this.#characters = 0
+    this.rows = 0
+  }
+
+  /** Not null: the record does not fit, and nothing was added. */
+  add(record: string, place: Place): RejectedRecord | null {
+    pickMembers(record, this.#slots, this.#found)
+    for (const [at, column] of this.columns.entries()) {
+      const json = column.source.kind === 'key' ? this.#found[this.#slots.get(column.source.key)!] : undefined
+      const cell = this.#cell(column, json, place)
+      if (cell instanceof Misfit) return rejectedRecord(cell, column, json, place)
+      this.#row[at] = cell
+    }
+    for (const [at, cell] of this.#row.entries()) {
+      this.#cells[at]!.push(cell)
+      this.#characters += typeof cell === 'string' ? cell.length : 8
+    }
+    this.rows += 1
+    return null
+  }
+
+  data(): { name: string; data: Cell[] }[] {
+    return this.columns.map(({ name }, at) => ({ name, data: this.#cells[at]! }))
+  }
+
+  #cell(column: ParquetColumn, json: string | undefined, place: Place): Cell | Misfit {
+    switch (column.source.kind) {
+      case 'received_at':
+        return receivedAtCell(column.kind, place.receivedMs)
+      case 'generated_id':
+        return generatedId(place.msgId, place.recordIndex)
+      case 'key':
+        return cellOf(column, json)
+    }
+  }
+}
+
+function rejectedRecord(
+  { code, message }: Misfit,
+  { name }: ParquetColumn,
+  json: string | undefined,
+  { seq, recordIndex }: Place,
+): RejectedRecord {
+  const value = json?.startsWith('"') ? stringValue(json) : json
+  const shown =
+    value === undefined ? {} : { value: cutToCharacters(value, resourceLimits.rejectedValueCharacters) }
+  return { seq, recordIndex, code, message, column: name, ...shown }
+}
+
+const elements: Record<ParquetKind, Omit<SchemaElement, 'name'>> = {
+  string: { type: 'BYTE_ARRAY', converted_type: 'UTF8', logical_type: { type: 'STRING' } },
+  // With the older converted_type the writer would parse the values and write them anew.
+  json: { type: 'BYTE_ARRAY', logical_type: { type: 'JSON' } },
+  boolean: { type: 'BOOLEAN' },
+  double: { type: 'DOUBLE' },
+  timestamp: {
+    type: 'INT64',
+    converted_type: 'TIMESTAMP_MICROS',
+    logical_type: { type: 'TIMESTAMP', isAdjustedToUTC: true, unit: 'MICROS' },
+  },
+}
+
+function schemaOf(columns: readonly ParquetColumn[]): SchemaElement[] {
+  const leaves = columns.map(({ name, kind, isRequired }): SchemaElement => {
+    return { name, repetition_type: isRequired ? 'REQUIRED' : 'OPTIONAL', ...elements[kind] }
+  })
+  return [{ name: 'schema', num_children: leaves.length }, ...leaves]
+}
+
+async function compression(
+  name: ObjectStoreSpec['config']['compression'],
+): Promise<Pick<WriterOptions, 'codec' | 'compressors'>> {
+  const codecs: Record<typeof name, Codec> = {
+    zstd: 'ZSTD',
+    snappy: 'SNAPPY',
+    gzip: 'GZIP',
+    none: 'UNCOMPRESSED',
+  }
+  const codec = codecs[name]
+  if (name === 'gzip') return { codec, compressors: { GZIP: (page) => gzipSync(page, { level: 6 }) } }
+  if (name !== 'zstd') return { codec }
+  const { init, compress } = await import('@bokuweb/zstd-wasm')
+  zstdIsThere ??= init()
+  await zstdIsThere
+  return { codec, compressors: { ZSTD: (page) => compress(page, 3) } }
+}
+
+let zstdIsThere: Promise<void> | undefined
