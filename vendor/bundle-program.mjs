@@ -26,6 +26,8 @@ const placeless = [
   ...['pino/lib/transport.js', 'thread-stream/index.js', 'undici/index.js'],
   // The WebAssembly is in its text.
   'yoga-layout/dist/binaries/yoga-wasm-base64-esm.js',
+  // See keepZstd.
+  '@bokuweb/zstd-wasm/dist/common/index.node.js',
   // With DEV=true.
   'ink/build/reconciler.js',
 ]
@@ -77,6 +79,7 @@ export async function bundleProgram(stage) {
     plugins: [
       { name: 'places', setup: (build) => keepPlaces(build, assets) },
       { name: 'names', setup: keepNamesOfPackages },
+      { name: 'zstd', setup: keepZstd },
       { name: 'devtools', setup: leaveOutDevtools },
     ],
   })
@@ -138,6 +141,20 @@ function keepNamesOfPackages(build) {
     const name = file.slice(0, -'.mjs'.length)
     return { contents: exportsOf(name, await import(name)), resolveDir: root }
   })
+}
+
+/** Its WebAssembly, which it reads from beside itself, goes into the text of the chunk. */
+function keepZstd(build) {
+  build.onLoad({ filter: /\/@bokuweb\/zstd-wasm\/dist\/common\/index\.node\.js$/ }, ({ path: file }) => {
+    const text = readFileSync(file, 'utf8')
+    const contents = text.replace("readFile(resolve(__dirname, './zstd.wasm'))", "require('./zstd.wasm')")
+    if (contents === text) throw new Error('@bokuweb/zstd-wasm reads its WebAssembly in another way')
+    return { contents, loader: 'js' }
+  })
+  build.onLoad({ filter: /\/zstd\.wasm$/ }, ({ path: file }) => ({
+    contents: readFileSync(file),
+    loader: 'binary',
+  }))
 }
 
 /** Ink connects to React's developer tools when the environment has DEV=true, over packages that nothing else needs. */

@@ -86,7 +86,7 @@ export const DestinationUpdate = Type.Object(
       Type.Array(ColumnMapping, {
         maxItems: 1600,
         description:
-          "Database destinations: replaces all column mappings. An empty list removes them: columns are then matched by name with the table's own.",
+          "Databases, and object stores with format parquet: replaces all column mappings. An empty list removes them: columns of a table are then matched by name with the table's own; parquet needs some.",
       }),
     ),
     ...givenDeliverySettings,

@@ -80,9 +80,13 @@ export function keyInEpoch(
   { epoch, extension }: { epoch: number; extension: string },
 ): string {
   const isTold = parts.some((part) => 'token' in part && ['last_seq', 'epoch'].includes(part.token))
-  if (epoch === 1 || isTold) return key
+  return epoch === 1 || isTold ? key : keyWith(`-e${epoch}`, key, extension)
+}
+
+/** Before the extension, or what stands for one. */
+export function keyWith(addition: string, key: string, extension: string): string {
   const suffix = key.endsWith(`.${extension}`) ? `.${extension}` : (/\.[^./]*$/.exec(key)?.[0] ?? '')
-  return `${key.slice(0, key.length - suffix.length)}-e${epoch}${suffix}`
+  return `${key.slice(0, key.length - suffix.length)}${addition}${suffix}`
 }
 
 const knownTokens = `known are ${keyTemplateTokens.map((token) => `{${token}}`).join(' ')}`

@@ -75,5 +75,5 @@ function objectColumnErrors(columns: readonly ColumnMapping[], { format }: { for
     return Object.fromEntries(
       parquetColumnFaults(columns).map(([path, message]) => [`columns${path}`, message]),
     )
-  return columns.length === 0 ? {} : { columns: 'go with format "parquet" only' }
+  return columns.length === 0 ? {} : { columns: 'go with format "parquet" only: send [] with another one' }
 }

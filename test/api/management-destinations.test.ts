@@ -154,7 +154,7 @@ const wrongConfigs: [type: keyof typeof minimal, key: string, values: unknown[]]
     ['', 5, '{pipe_name}', '{first_seq}/{year}', '{first_seq', 'x'.repeat(901)],
   ],
   ['destination_object_store', 'format', ['csv', 5]],
-  ['destination_object_store', 'compression', ['zip', 5]],
+  ['destination_object_store', 'compression', ['zip', 5, 'zstd', 'snappy']],
   ['destination_object_store', 'storage_class', ['', 5]],
   ['destination_object_store', 'sse', ['aes', 5]],
   ['destination_object_store', 'kms_key_id', ['a-key']],
@@ -421,12 +421,67 @@ t.test('a wrong column is an error on its own path', async (t) => {
   )
 })
 
-t.test('columns belong to database destinations only', async (t) => {
+t.test('columns belong to databases and Parquet objects only', async (t) => {
   for (const type of destinationTypes.filter((type) => type !== 'destination_database')) {
     t.same(Object.keys(await refused({ ...minimal[type], columns: [column] })), ['columns'])
     const id = await attach(minimal[type])
     t.same(Object.keys(errorsIn(await api('PATCH', `${base}/${id}`, { columns: [column] }))), ['columns'])
   }
+})
+
+t.test('format parquet takes its schema from columns, which it needs', async (t) => {
+  const { destination_config } = minimal.destination_object_store
+  const parquet = {
+    ...minimal.destination_object_store,
+    destination_config: { ...destination_config, format: 'parquet', compression: 'zstd' },
+  }
+  const needed = { columns: 'must map at least one column: format "parquet" takes its schema from them' }
+  t.same(await refused(parquet), needed)
+  const id = await attach({ ...parquet, columns: [column] })
+  const destination = await shown(id)
+  t.match(destination, { columns: [column], destination_config: { format: 'parquet', compression: 'zstd' } })
+  t.notOk('tls_pin' in destination)
+  const patch = async (body: object) => errorsIn(await api('PATCH', `${base}/${id}`, body))
+  t.same(await patch({ columns: [] }), needed)
+  t.same(await patch({ destination_config: { format: 'ndjson', compression: 'gzip' } }), {
+    columns: 'go with format "parquet" only: send [] with another one',
+  })
+  t.same(await patch({ destination_config: { format: 'ndjson' }, columns: [] }), {
+    'destination_config.compression': 'must be gzip or none: zstd goes with format "parquet" only',
+  })
+
+  const text = { column_type: 'string' as const }
+  const cases: [columns: object[], errors: Record<string, string>][] = [
+    [
+      [column, { ...column, column_name: column.column_name.toUpperCase() }],
+      { 'columns.1.column_name': 'is mapped already by columns.0' },
+    ],
+    [
+      [{ column_name: 'at', column_type: 'boolean', semantic_role: 'received_at' }],
+      { 'columns.0.column_type': 'must be string or number with the role received_at' },
+    ],
+    [
+      [{ column_name: 'id', column_type: 'number', semantic_role: 'dedupe_id' }],
+      { 'columns.0.column_type': 'must be string with the role dedupe_id and no source_field' },
+    ],
+    [
+      Array.from({ length: 6 }, (_, at) => ({ ...text, column_name: `c${at}`, source_field: 'key' })),
+      { 'columns.4.source_field': 'is that of 4 columns already' },
+    ],
+    [
+      Array.from({ length: 257 }, (_, at) => ({ ...text, column_name: `c${at}` })),
+      { columns: 'must be at most 256 columns with format "parquet"' },
+    ],
+  ]
+  for (const [columns, errors] of cases) t.same(await refused({ ...parquet, columns }), errors)
+
+  await api('PATCH', `${base}/${id}`, {
+    destination_config: { format: 'ndjson', compression: null },
+    columns: [],
+  })
+  const plain = await shown(id)
+  t.notOk('columns' in plain)
+  t.same((await api('GET', `${base}/${id}`)).status, 200)
 })
 
 t.test('PATCH with columns replaces all mappings; without, they stay (rule 2)', async (t) => {

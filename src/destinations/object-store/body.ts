@@ -5,7 +5,7 @@
 import { promisify } from 'node:util'
 import { gzip as gzipWithCallback } from 'node:zlib'
 import { filledBodies, toJsonArray, toNdjson } from '../../buffer/record-text.ts'
-import { keyInEpoch, parseKeyTemplate, renderKey } from '../../contract/key-template.ts'
+import { keyInEpoch, keyWith, parseKeyTemplate, renderKey } from '../../contract/key-template.ts'
 import { type Batch, DeliveryError, type ObjectStoreSpec, type RejectedRecord } from '../driver.ts'
 
 export interface StoredObject {
@@ -103,7 +103,9 @@ function keyOf(
     epoch: String(epoch),
     ext: extension,
   })
-  const key = keyInEpoch(rendered, parsed.parts, { epoch, extension })
+  const ofRange = keyInEpoch(rendered, parsed.parts, { epoch, extension })
+  // Of the same range there is an object already with the records that were not parked.
+  const key = batch.isReplay ? keyWith(`-replay-${batch.identity}`, ofRange, extension) : ofRange
   // The name of a pipe is free text.
   if (key.split('/').some((segment) => segment === '.' || segment === '..'))
     throw new DeliveryError(

@@ -273,6 +273,19 @@ t.test('of a batch whose records all do not fit there is no object', async (t) =
   t.equal(receiver.objects.size, 0)
 })
 
+t.test('the replay of a parked record is an object of its own beside that of the others', async (t) => {
+  const batch = makeBatch([['{"n":1}', '{"n":"b"}']])
+  await deliver(spec(n), batch, keeper().progress)
+  const replayed = { ...batch, ...makeBatch([['{"n":2}']]), identity: 'parked-1', isReplay: true }
+  await deliver(spec(n), replayed)
+  const beside = '0000000000000001-replay-parked-1.parquet'
+  t.same([...receiver.objects.keys()], [key, beside])
+  t.same(await rows(), [{ n: 1 }])
+  t.same(await parquetReadObjects({ file: fileOf(receiver.objects.get(beside)!.body), compressors }), [
+    { n: 2 },
+  ])
+})
+
 t.test('nothing is put where refused records cannot be kept', async (t) => {
   const progress = { ...keeper().progress, setAside: async () => Promise.reject(new Error('disk full')) }
   await t.rejects(deliver(spec(n), makeBatch([['{"n":1}', '{"n":"b"}']]), progress), {
