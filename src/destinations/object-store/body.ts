@@ -34,10 +34,12 @@ export async function objectOf(
   const key = objectKey(batch, spec, epoch)
   if (spec.config.format !== 'parquet') return { key, ...(await textOf(batch, spec)) }
   // The writer is loaded with the first Parquet object.
-  const { parquetOf, refusalError } = await import('./parquet.ts')
+  const { encodingError, parquetOf, refusalError } = await import('./parquet.ts')
   const { rowCount, bytes, refused } = await parquetOf(batch, spec, {
     endsAtRefusal: setAside === undefined,
     ...(signal && { signal }),
+  }).catch((error: unknown) => {
+    throw encodingError(error, batch)
   })
   if (setAside === undefined && refused[0] !== undefined) throw refusalError(refused[0])
   if (refused.length > 0) await setAside?.(refused)

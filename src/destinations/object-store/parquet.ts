@@ -75,9 +75,21 @@ export async function parquetOf(
     }
   }
   if (group.rows > 0) await end()
+  file.schema = withOlderNames(file.schema)
   file.finish()
   const { buffer, byteOffset, byteLength } = writer.getBytes()
   return { rowCount, bytes: Buffer.from(buffer, byteOffset, byteLength), refused }
+}
+
+/** What the writer threw: nothing is stored, and with fewer messages it may work. */
+export function encodingError(cause: unknown, { messages }: Batch): DeliveryError {
+  const what = cause instanceof Error ? cause.message : String(cause)
+  const message = `The Parquet object could not be made: ${what}.`
+  const isDivisible = messages.length > 1
+  return new DeliveryError('transient', 'parquet_failed', message, {
+    ...(isDivisible ? { timedOut: 'rolled_back' } : {}),
+    cause,
+  })
 }
 
 /** A record that does not fit, as an error of its message. */
@@ -137,8 +149,12 @@ class RowGroup {
     return null
   }
 
-  data(): { name: string; data: Cell[] }[] {
-    return this.columns.map(({ name }, at) => ({ name, data: this.#cells[at]! }))
+  data(): { name: string; data: Cell[]; statistics: boolean }[] {
+    // Of JSON they would be whole values, and tell a reader nothing.
+    return this.columns.map(({ name, kind }, at) => ({
+      ...{ name, data: this.#cells[at]! },
+      statistics: kind !== 'json',
+    }))
   }
 
   #cell(column: ParquetColumn, json: string | undefined, place: Place): Cell | Misfit {
@@ -167,7 +183,7 @@ function rejectedRecord(
 
 const elements: Record<ParquetKind, Omit<SchemaElement, 'name'>> = {
   string: { type: 'BYTE_ARRAY', converted_type: 'UTF8', logical_type: { type: 'STRING' } },
-  // With the older converted_type the writer would parse the values and write them anew.
+  // See withOlderNames.
   json: { type: 'BYTE_ARRAY', logical_type: { type: 'JSON' } },
   boolean: { type: 'BOOLEAN' },
   double: { type: 'DOUBLE' },
@@ -183,6 +199,13 @@ function schemaOf(columns: readonly ParquetColumn[]): SchemaElement[] {
     return { name, repetition_type: isRequired ? 'REQUIRED' : 'OPTIONAL', ...elements[kind] }
   })
   return [{ name: 'schema', num_children: leaves.length }, ...leaves]
+}
+
+/** For readers that know no logical types. While the writer sees this one it parses JSON values and writes them anew. */
+function withOlderNames(schema: readonly SchemaElement[]): SchemaElement[] {
+  return schema.map((element) =>
+    element.logical_type?.type === 'JSON' ? { ...element, converted_type: 'JSON' } : element,
+  )
 }
 
 async function compression(

@@ -84,13 +84,17 @@ t.test(
   },
 )
 
-t.test('HTTP, object-store and pull destinations ask for no field', async (t) => {
+t.test('HTTP and pull destinations ask for no field, an object store for those of its columns', async (t) => {
   const { pipe_id: pipeId } = await newPipe(metadata, workspaceId, 'others')
-  for (const type of ['destination_http_endpoint', 'destination_object_store', 'destination_pull'] as const) {
+  for (const type of ['destination_http_endpoint', 'destination_pull'] as const) {
     const given = { ...pullDestination(), destination_type: type, columns: [column('id', must)] }
     await metadata.destinations.create(workspaceId, pipeId, given)
   }
   t.strictSame((await metadata.directory.pipe(pipeId))?.requiredFields, [])
+  const store = { ...pullDestination(), destination_type: 'destination_object_store' as const }
+  await metadata.destinations.create(workspaceId, pipeId, { ...store, columns: [column('id', must)] })
+  await metadata.destinations.create(workspaceId, pipeId, store)
+  t.strictSame((await metadata.directory.pipe(pipeId))?.requiredFields, ['id'])
 })
 
 t.test('a pipe comes with its workspace, limits and origins in lower case; paused ones too', async (t) => {
