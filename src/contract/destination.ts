@@ -163,7 +163,7 @@ export const TlsPin = Type.Object(
 )
 export type TlsPin = Static<typeof TlsPin>
 
-/** As responses show it: secrets redacted, `columns` and `tls_pin` on database destinations alone, `concurrency` on HTTP endpoints and NATS. */
+/** As responses show it: secrets redacted, `columns` on databases and where Parquet objects have them, `tls_pin` on databases alone, `concurrency` on HTTP endpoints and NATS. */
 export const Destination = Type.Object({
   destination_id: Type.String({ format: 'uuid' }),
   pipe_id: Type.String({ format: 'uuid' }),

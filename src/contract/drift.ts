@@ -34,7 +34,7 @@ const timestamp = () => Type.String({ format: 'date-time' })
 export const Drift = Type.Object({
   mapping: Type.Enum(['columns', 'by_name', 'none'], {
     description:
-      '`columns`: what follows was counted. `by_name`: there are no mappings, keys without a column of their name are not counted. `none`: the destination takes whole records.',
+      '`columns`: what follows was counted. `by_name`: there are no mappings, keys without a column of their name are not counted. `none`: the destination is no database, and nothing is counted.',
   }),
   since_ts: nullable(
     Type.String({

@@ -56,7 +56,7 @@ export function addDriftCommand(destinations: Command): void {
 
 function nothingMapped(name: string, mapping: 'by_name' | 'none'): Failure {
   return mapping === 'none'
-    ? new Failure(exitCodes.nothingToDo, `${name} takes whole records`, 'drift is noted for databases alone')
+    ? new Failure(exitCodes.nothingToDo, `${name} is no database`, 'drift is noted for databases alone')
     : new Failure(
         exitCodes.nothingToDo,
         `${name} has no column mappings, so nothing is counted`,
