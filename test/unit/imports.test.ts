@@ -57,6 +57,7 @@ const allowed: Record<string, string[]> = {
     'history/history.ts',
     'destinations/driver.ts',
     'destinations/descriptors.ts',
+    'destinations/object-store/parquet-columns.ts',
     'destinations/sql/identifiers.ts',
     'directory/principal.ts',
     'metadata/changes.ts',
