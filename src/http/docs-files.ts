@@ -14,6 +14,7 @@ import { fileURLToPath } from 'node:url'
 import { ApiError } from '../contract/errors.ts'
 import type { Header } from './response.ts'
 import type { ApiReply, Route } from './route.ts'
+import { isKnownTag } from './stored-file.ts'
 
 /** Of this package, built or run from its sources. */
 const built = fileURLToPath(new URL('../../dist/docs/', import.meta.url))
@@ -76,14 +77,9 @@ async function fileReply(file: string, known?: string): Promise<ApiReply> {
   const body = await readFile(file)
   const tag = `"${createHash('sha256').update(body).digest('base64url').slice(0, 22)}"`
   const headers: Header[] = [...common, ['Cache-Control', 'no-cache'], ['ETag', tag]]
-  if (known !== undefined && isAmong(tag, known)) return { status: 304, headers }
+  if (isKnownTag(tag, known)) return { status: 304, headers }
   const type = contentTypes[path.extname(file)] ?? 'text/plain; charset=utf-8'
   return { status: 200, body, headers: [...headers, ['Content-Type', type]] }
-}
-
-/** `If-None-Match: "a", W/"b"`; a proxy that compresses makes a tag weak. */
-function isAmong(tag: string, header: string): boolean {
-  return header.split(',').some((one) => ['*', tag].includes(one.trim().replace(/^W\//, '')))
 }
 
 /** A checkout that was not built. */
