@@ -1,7 +1,6 @@
-/** The walker of guides itself: what it runs, what it notices, and that no guide with a setup goes without a test. */
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
+/** The walker of guides itself: what it runs, and what it notices. */
 import t from 'tap'
-import { blocksOf, fits, openGuide } from '../support/guide-walker.ts'
+import { fits, openGuide } from '../support/guide-walker.ts'
 
 /** What is wrong with a guide of these lines; null: nothing. */
 async function walked(...lines: string[]): Promise<string | null> {
@@ -16,19 +15,6 @@ async function walked(...lines: string[]): Promise<string | null> {
     await guide.close()
   }
 }
-
-t.test('every guide that says what it takes as given is walked by a test of its own', async (t) => {
-  const docs = new URL('../../docs/', import.meta.url)
-  const guides = readdirSync(docs).filter((name) => name.endsWith('.md'))
-  const withSetup = guides.filter((name) =>
-    blocksOf(readFileSync(new URL(name, docs), 'utf8')).some(({ options }) => 'setup' in options),
-  )
-  t.ok(withSetup.length > 0)
-  for (const name of withSetup) {
-    const test = new URL(`guides/${name.replace(/\.md$/, '')}.test`, import.meta.url).pathname
-    t.ok(existsSync(`${test}.ts`) || existsSync(`${test}.js`), name)
-  }
-})
 
 t.test('one session: variables, directory and functions stay; files are written', async (t) => {
   const problem = await walked(

@@ -13,7 +13,8 @@
  *   ```python file=check.py   any language: written to that file
  *
  * `pipectl` is the built program; stdin is empty, stdout and stderr are a terminal of 160 columns without colours. A failure
- * names guide and line. A guide with a `setup` block needs a test: test/docs/guides/NAME.test.ts, which is `await walk('NAME')`.
+ * names guide and line. The test of a guide is test/docs/guides/NAME.test.ts, with `await walk('NAME')`; test/docs/guide-blocks
+ * sees to it that no block of any guide goes without one, or without a reason.
  */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import {

@@ -1,0 +1,113 @@
+/**
+ * Every block of every guide is walked by the guide's test (guide-walker.ts), or has a reason here why not. Blocks of `sh` in a
+ * guide that is walked give theirs beside them, as `not-run="…"`. A new page, a new block and a block that is gone fail this test.
+ */
+import { readdirSync, readFileSync } from 'node:fs'
+import t from 'tap'
+import { type Block, blocksOf } from '../support/guide-walker.ts'
+
+/** By page: how a block's first line begins, and why nothing runs it. */
+const notWalked: Record<string, Record<string, string>> = {
+  alerts: {
+    '{': 'what an alert looks like',
+    'pipectl alerts set': 'to do',
+  },
+  browser: {
+    '<script src=': 'for a browser: test/browser sends from pages like it',
+    'import { pipectl } from': 'for a browser: test/browser imports it',
+    'const events = pipectl(': 'for a browser',
+    'Content-Security-Policy:': 'a header of the page',
+    '<script': 'for a browser',
+    'navigator.sendBeacon': 'for a browser',
+  },
+  cluster: {
+    ' clients ─▶ load balancer': 'a drawing',
+    '(umask 077; openssl': 'to do',
+    'backend pipectl': 'of HAProxy: test/world/proxies runs examples/proxies',
+    'pipectl nodes': 'to do',
+    pg_dump: 'to do',
+  },
+  concepts: { ' your clients': 'a drawing' },
+  'damaged-disk': {
+    'pipectl verify --data-dir /var/lib/pipectl': 'to do',
+    'pipectl repair': 'to do',
+    'pipectl restore': 'to do',
+  },
+  'exactly-once': {
+    'pipectl destinations create': 'to do',
+    'CREATE TABLE IF NOT EXISTS': 'to do',
+  },
+  'http-endpoint': { 'POST /orders HTTP/1.1': 'what an endpoint receives' },
+  install: {
+    'npm run package:deb': 'to do',
+    'sudo runuser -u pipectl -- pipectl doctor': 'to do',
+    'sudo runuser -u pipectl -- pipectl serve': 'to do',
+    '(umask 077; openssl': 'to do',
+  },
+  monitoring: { 'scrape_configs:': 'of Prometheus' },
+  parked: {
+    'pipectl destinations update': 'to do',
+    'pipectl parked list': 'to do',
+    'pipectl parked edit': 'to do',
+  },
+  pull: { ' pipe ──▶ lane': 'a drawing' },
+  tls: {
+    'listen = "0.0.0.0:443"': 'settings',
+    'listen = "127.0.0.1:8080"': 'settings',
+    'groupadd --system': 'to do',
+    '#!/bin/sh': 'to do',
+    'export NODE_EXTRA_CA_CERTS': 'to do',
+    'trusted_proxies =': 'settings',
+    'pipectl destinations create': 'to do',
+  },
+}
+
+const docs = new URL('../../docs/', import.meta.url)
+const pages = readdirSync(docs)
+  .filter((name) => name.endsWith('.md'))
+  .map((name) => name.replace(/\.md$/, ''))
+
+const guides = new URL('guides/', import.meta.url)
+const walks = readdirSync(guides).map((name) => readFileSync(new URL(name, guides), 'utf8'))
+const isWalked = (page: string) => walks.some((test) => test.includes(`await walk('${page}')`))
+const blocksOfPage = (page: string) => blocksOf(readFileSync(new URL(`${page}.md`, docs), 'utf8'))
+
+/** Those that the test of the page neither runs, writes nor compares. */
+function leftOut({ language, options }: Block, isWalkedPage: boolean): boolean {
+  if (!isWalkedPage) return true
+  if ('not-run' in options) return !options['not-run']
+  return !(['sh', 'output'].includes(language) || 'file' in options)
+}
+
+t.test('every block of every guide is walked, or has a reason why not', async (t) => {
+  t.ok(pages.length > 20)
+  const unexplained = pages.flatMap((page) =>
+    blocksOfPage(page)
+      .filter((block) => leftOut(block, isWalked(page)))
+      .filter(({ text }) => !Object.keys(notWalked[page] ?? {}).some((begin) => text.startsWith(begin)))
+      .map(({ line }) => `docs/${page}.md:${line}`),
+  )
+  t.same(unexplained, [])
+})
+
+t.test('every reason is of a block that is there and is left out', async (t) => {
+  const idle = Object.entries(notWalked).flatMap(([page, reasons]) => {
+    const blocks = pages.includes(page)
+      ? blocksOfPage(page).filter((block) => leftOut(block, isWalked(page)))
+      : []
+    return Object.keys(reasons)
+      .filter((begin) => !blocks.some(({ text }) => text.startsWith(begin)))
+      .map((begin) => `${page}: ${begin}`)
+  })
+  t.same(idle, [])
+})
+
+t.test('negative control: a block that nobody runs is noticed', async (t) => {
+  const block = (info: string) => blocksOf(`\`\`\`${info}\nls\n\`\`\`\n`)[0]!
+  t.ok(leftOut(block('sh'), false))
+  t.notOk(leftOut(block('sh'), true))
+  t.ok(leftOut(block('json'), true))
+  t.notOk(leftOut(block('js file=a.mjs'), true))
+  t.ok(leftOut(block('sh not-run'), true))
+  t.notOk(leftOut(block('sh not-run="a reason"'), true))
+})
