@@ -114,10 +114,11 @@ export interface Transform {
 /** Where its secret stands among a destination's secrets. */
 export const maskSaltPlace = 'transform.mask_salt'
 
+/** One that was forgotten, or cannot be read, is empty: shown as none, so that `apply` sends it again. */
 export function shownTransform(transform: Transform | null): ShownTransform | null {
   if (transform === null) return null
   const { mask_salt, ...shown } = transform
-  return { ...shown, map: [...shown.map], ...(mask_salt === null ? {} : { mask_salt: redacted }) }
+  return { ...shown, map: [...shown.map], ...(mask_salt ? { mask_salt: redacted } : {}) }
 }
 
 /** The keys of a path, or what is wrong with it: a sentence that goes after its field's name. */

@@ -123,7 +123,8 @@ function boundedColumns(columns: readonly TableColumn[], cleaned: (text: string)
 
 /** Nothing is sent without a secret that should be there. */
 function unusable(places: readonly string[]): DestinationDriver {
-  const message = `The stored ${places.join(' and ')} cannot be read: the sealed value was altered. Set it again.`
+  const flags = places.map((place) => `--secret ${place}`).join(' ')
+  const message = `The stored ${places.join(' and ')} cannot be read: the sealed value was altered, or its key is lost. Set it again: pipectl destinations update … ${flags}.`
   return {
     deliver: () => Promise.reject(new DeliveryError('permanent', 'secret_unreadable', message)),
     close: async () => {},

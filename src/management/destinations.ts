@@ -23,7 +23,7 @@ import { ApiError, validationError } from '../contract/errors.ts'
 import { isObject } from '../contract/is-object.ts'
 import type { Pipe } from '../contract/pipe.ts'
 import { isSameServer, misdirectedSecrets } from '../contract/secret-server.ts'
-import { shownTransform } from '../contract/transform.ts'
+import { maskSaltPlace, shownTransform } from '../contract/transform.ts'
 import { explain, type FieldErrors, requireObject, throwIfErrors, validate } from '../contract/validate.ts'
 import type { Delivery } from '../delivery/delivery.ts'
 import type { DestinationSpec } from '../destinations/driver.ts'
@@ -307,6 +307,9 @@ export function changed(
     filterFault,
   )
   throwIfErrors(stillUnreadable(current, destination_config ?? current.destination_config))
+  const used = transform === undefined ? current.transform : transform
+  if (used?.mask_salt === '' && used.map.some(({ op }) => op === 'mask'))
+    throw validationError({ [maskSaltPlace]: stillUnreadableText })
   const { destination_id, destination_type, destination_config: before } = current
   const after = destination_config ?? before
   return {
@@ -314,17 +317,19 @@ export function changed(
     destination_type,
     destination_config: after,
     columns: columns ?? current.columns,
-    transform: transform === undefined ? current.transform : transform,
+    transform: used,
     pinnedKey: isSameServer(destination_type, before, after) ? (current.tls_pin?.sha256 ?? null) : null,
   }
 }
+
+const stillUnreadableText = 'must be sent again: the stored value cannot be read'
 
 /** What does not open cannot be kept: it is given again, or removed. */
 function stillUnreadable(current: StoredDestination, config: Record<string, unknown>): FieldErrors {
   const errors: FieldErrors = {}
   mapSecrets(current.destination_type, config, (value, place) => {
     if (value === '' && current.unreadable_secrets?.includes(place))
-      errors[`destination_config.${place}`] = 'must be sent again: the stored value cannot be read'
+      errors[`destination_config.${place}`] = stillUnreadableText
     return value
   })
   return errors

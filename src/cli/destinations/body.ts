@@ -8,6 +8,7 @@ import { exitCodes, Failure } from '../../client/failure.ts'
 import type { ColumnMapping, Destination } from '../../contract/destination.ts'
 import { type DestinationType, destinationTypes, wordsOf } from '../../contract/destination-words.ts'
 import { isObject } from '../../contract/is-object.ts'
+import { maskSaltPlace } from '../../contract/transform.ts'
 import { errorCode } from '../../error-code.ts'
 import { columnHelp, parseColumn } from './columns.ts'
 import { configKeysHelp } from './config-keys.ts'
@@ -98,7 +99,7 @@ export function addBodyOptions(command: Command): void {
     .option('--max-retry-seconds <seconds>', 'how long a failing message is retried eagerly (default 86400)')
     .option(
       '--secret <key>',
-      'ask for this secret, or read it from its variable; secret_headers.NAME for a header; may be repeated',
+      'ask for this secret, or read it from its variable; secret_headers.NAME for a header, transform.mask_salt for the salt; may be repeated',
       repeated,
     )
   addDeliveryOptions(command)
@@ -123,7 +124,7 @@ export async function destinationBody(options: BodyOptions): Promise<Destination
   const settings = {
     ...sharedFields(options),
     ...deliverySettings(type, options, null),
-    ...transformSettings(options, null),
+    ...(await transformSettings(options, null)),
   }
   return { ...body, ...settings, ...(options.startFrom && { start_from: options.startFrom }) }
 }
@@ -159,7 +160,7 @@ export async function destinationPatch(
     ...sharedFields(options),
     ...changedColumns(stored.columns ?? [], options),
     ...deliverySettings(type, options, stored.flush),
-    ...transformSettings(options, stored.transform),
+    ...(await transformSettings(options, stored.transform)),
   }
   if (Object.keys(config).length > 0) patch.destination_config = config
   else delete patch.destination_config
@@ -226,6 +227,8 @@ async function addSecrets(
   places: readonly string[],
 ): Promise<void> {
   for (const place of places) {
+    // No part of the config: `transformSettings` sets it.
+    if (place === maskSaltPlace) continue
     const { key, member } = splitPlace(place)
     const value = await needSecret(type, place)
     if (member === null) config[key] = value

@@ -47,7 +47,8 @@ export async function needSecret(
   return env[variable] ?? (await askFor(member === null ? place : `header ${member}`, variable))
 }
 
-async function askFor(what: string, variable: string): Promise<string> {
+/** Throws Failure (usage) where nobody can be asked. */
+export async function askFor(what: string, variable: string): Promise<string> {
   if (canAsk()) return askSecret(`${what}: `)
   throw new Failure(
     exitCodes.usage,

@@ -2,12 +2,15 @@
 import type { Command } from 'commander'
 import type { DestinationPatch } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
-import type { ShownTransform } from '../../contract/transform.ts'
+import { maskSaltPlace, type ShownTransform } from '../../contract/transform.ts'
+import { askFor } from './secrets.ts'
 
 export interface TransformOptions {
   filter?: string
   map?: string[]
   transform?: boolean
+  /** With `transform.mask_salt` the salt alone is set. */
+  secret?: string[]
 }
 
 const saltVariable = 'PIPECTL_DESTINATION_MASK_SALT'
@@ -20,33 +23,39 @@ export function addTransformOptions(command: Command): void {
     )
     .option(
       '--map <step>',
-      `a change of each record, as JSON; may be repeated, in order: '{"op":"drop","paths":["user.email"]}'; mask takes its salt from ${saltVariable}`,
+      `a change of each record, as JSON; may be repeated, in order: '{"op":"drop","paths":["user.email"]}'; mask takes its salt from ${saltVariable}, or with --secret ${maskSaltPlace} from the terminal`,
       (step: string, before: string[] | undefined) => [...(before ?? []), step],
     )
     .option('--no-transform', 'all records as they are: neither filter nor map')
 }
 
 /** Only what was given. `before`: what the one that was not given keeps. Throws Failure (usage). */
-export function transformSettings(
-  { filter, map, transform }: TransformOptions,
+export async function transformSettings(
+  { filter, map, transform, secret = [] }: TransformOptions,
   before: ShownTransform | null | undefined,
-): Pick<DestinationPatch, 'transform'> {
-  const salt = process.env[saltVariable]
-  const isChanged = filter !== undefined || map !== undefined
+): Promise<Pick<DestinationPatch, 'transform'>> {
+  const asksForSalt = secret.includes(maskSaltPlace)
+  const isChanged = filter !== undefined || map !== undefined || asksForSalt
   if (transform === false) {
     if (!isChanged) return { transform: null }
     throw new Failure(
       exitCodes.usage,
-      '--no-transform contradicts --filter and --map',
+      `--no-transform contradicts --filter, --map and --secret ${maskSaltPlace}`,
       'leave one of them out',
     )
   }
   if (!isChanged) return {}
+  // The daemon says what is wrong with a step.
+  const steps = (map === undefined ? (before?.map ?? []) : map.map(parsedStep)) as ShownTransform['map']
+  if (asksForSalt && !steps.some((step) => step?.op === 'mask')) {
+    const problem = `--secret ${maskSaltPlace}: no step of the map masks anything`
+    throw new Failure(exitCodes.usage, problem, 'give the map with --map')
+  }
+  const salt = process.env[saltVariable] ?? (asksForSalt ? await askFor('salt', saltVariable) : undefined)
   return {
     transform: {
       filter: filter === undefined ? (before?.filter ?? null) : filter || null,
-      // The daemon says what is wrong with a step.
-      map: (map === undefined ? (before?.map ?? []) : map.map(parsedStep)) as ShownTransform['map'],
+      map: steps,
       ...(salt === undefined ? {} : { mask_salt: salt }),
     },
   }

@@ -126,7 +126,9 @@ export function resealSecrets(file: string, oldKey: Buffer, newKey: Buffer, comm
     for (const row of readDestinations(database)) {
       const config = openConfig(from, row)
       const sealed = sealConfig(to, row.destination_id, row.destination_type, config)
-      const transform = sealTransform(to, row.destination_id, openTransform(from, row))
+      const transform = isSaltForgotten(row)
+        ? row.transform
+        : sealTransform(to, row.destination_id, openTransform(from, row))
       if (sealed === JSON.stringify(config) && transform === row.transform) continue
       update.run(sealed, row.destination_id)
       if (transform !== row.transform) setTransform(database, row.destination_id, transform)
@@ -283,9 +285,13 @@ function lostOf(sealer: Sealer, row: StoredDestination): LostSecrets | null {
     : { workspace_name, pipe_name, destination_id, destination_type, secrets }
 }
 
-/** A salt that was forgotten is empty, and lost no more. */
+/** Empty, and not sealed: lost no more. */
+function isSaltForgotten(row: StoredDestination): boolean {
+  return row.transform === withoutSalt(row)
+}
+
 function opensSalt(sealer: Sealer, row: StoredDestination): boolean {
-  if (row.transform === withoutSalt(row)) return true
+  if (isSaltForgotten(row)) return true
   try {
     openTransform(sealer, row)
     return true

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import { existsSync, linkSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
@@ -115,3 +116,73 @@ t.test('forget: without its key the daemon starts again, destinations wait for t
     ],
   })
 })
+
+t.test(
+  'forget: nothing goes out under a mask without its salt; the next salt is used from there on',
+  async (t) => {
+    const { daemon, pipeId } = await daemonWithSecret()
+    t.teardown(() => daemon.close())
+    const transform = { map: [{ op: 'mask', paths: ['mail'] }], mask_salt: 'the first salt' }
+    const id = await daemon.createDestination(pipeId, {
+      destination_type: 'destination_http_endpoint',
+      destination_config: { url: `${sink.url}/masked` },
+      destination_name: 'masked',
+      transform,
+    })
+    const got = () =>
+      sink.deliveries
+        .filter((one) => one.path === '/masked' && one.method === 'POST')
+        .flatMap(({ text }) => JSON.parse(text))
+    const hash = (salt: string, value: string) => createHash('sha256').update(`${salt}${value}`).digest('hex')
+    await daemon.ingest(pipeId, { mail: 'a' })
+    await until('it is delivered masked', () => got().length === 1)
+    await daemon.stop()
+    const keyFile = path.join(daemon.dataDir, 'sealing.key')
+    t.equal((await secrets(daemon, 'rotate-key')).code, 0)
+    rmSync(keyFile)
+    const forgot = await secrets(daemon, 'forget', '--yes')
+    t.equal(forgot.code, 0, forgot.stderr)
+    t.match(forgot.stderr, new RegExp(`orders ${id}, without transform.mask_salt`))
+    const rotated = await secrets(daemon, 'rotate-key')
+    t.equal(rotated.code, 0, rotated.stderr)
+
+    await daemon.start()
+    const at = `/v1/pipes/${pipeId}/destinations/${id}`
+    const shown = async () => Object((await daemon.api('GET', at)).body.destination)
+    t.notOk('mask_salt' in (await shown()).transform, 'it is shown as one that is not set')
+    await daemon.api('PATCH', `${at}/status`, { destination_status: 'active' })
+    await daemon.ingest(pipeId, { mail: 'b' })
+    const lane = await until('the lane says why it stands', async () => {
+      const { lane } = await shown()
+      return lane.last_error === null ? null : lane
+    })
+    t.match(lane.last_error, {
+      class: 'permanent',
+      code: 'secret_unreadable',
+      message: /transform\.mask_salt/,
+    })
+    const tried = await daemon.api('POST', `/v1/pipes/${pipeId}/destinations/test`, { destination_id: id })
+    t.match(tried, { status: 400, body: { errors: { 'transform.mask_salt': /sent again/ } } })
+    const { mask_salt: _, ...unsalted } = transform
+    const kept = await daemon.api('PATCH', at, { transform: { ...unsalted, filter: 'true' } })
+    t.match(kept, { status: 400, body: { errors: { 'transform.mask_salt': /required by mask/ } } })
+    t.equal(got().length, 1, 'and nothing went out meanwhile')
+    const set = await runCli(['destinations', 'update', 'orders/masked', '--secret', 'transform.mask_salt'], {
+      env: {
+        ...homeEnv(home),
+        PIPECTL_URL: daemon.url,
+        PIPECTL_API_KEY: daemon.apiKey,
+        PIPECTL_DESTINATION_MASK_SALT: 'the second salt',
+      },
+    })
+    t.equal(set.code, 0, set.stderr)
+    await until('the backlog is delivered', () => got().length === 2)
+    t.strictSame(
+      got(),
+      [{ mail: hash('the first salt', 'a') }, { mail: hash('the second salt', 'b') }].map((one, at) => ({
+        ...got()[at],
+        ...one,
+      })),
+    )
+  },
+)
