@@ -6,6 +6,7 @@ import type { Command } from 'commander'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { define } from './define.ts'
 
+/** zsh runs a file of its fpath as the function of that name, at the first TAB: there the last line answers that TAB. */
 const scripts: Record<string, string> = {
   bash: `_pipectl() {
   local IFS=$'\\n'
@@ -21,7 +22,7 @@ _pipectl() {
   if [[ "\${candidates[1]}" == :files ]]; then _files
   elif [[ -n "\${candidates[1]}" ]]; then compadd -- "\${candidates[@]}"; fi
 }
-compdef _pipectl pipectl
+if [[ "\${funcstack[1]}" == _pipectl ]]; then _pipectl "$@"; else compdef _pipectl pipectl; fi
 `,
   fish: `function __pipectl_candidates
   set -l found (pipectl __complete -- (commandline -opc)[2..] (commandline -ct) 2>/dev/null)

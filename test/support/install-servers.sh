@@ -4,6 +4,7 @@
 # end of the notify socket), gcc (the library that makes a disk fail, which is built here), chromium (uses the dashboard), promtool
 # (tries the alert rules; it comes with Prometheus, 19 MB to load and 96 MB on disk), nats-server (the buffer of a cluster), and what
 # the commands of the guides use: psql, curl, jq, script (a terminal). man and groff (man-db) check the man page.
+# zsh and fish, beside bash, ask for completions.
 # go and php run the examples in their languages, as python3, gcc and curl do.
 # dpkg-shlibdeps and lintian make and check the Debian package, debootstrap makes the Debian that it is installed in.
 # caddy, nginx and haproxy stand before the daemon, with the files of examples/proxies.
@@ -47,7 +48,7 @@ fetch_nats_server() {
 }
 
 missing=
-for name in mariadbd mariadb-install-db openssl strace faketime tmux systemd-analyze python3 gcc chromium promtool psql curl jq script man groff go php dpkg-shlibdeps lintian debootstrap caddy nginx haproxy; do
+for name in mariadbd mariadb-install-db openssl strace faketime tmux systemd-analyze python3 gcc chromium promtool psql curl jq script man groff go php dpkg-shlibdeps lintian debootstrap caddy nginx haproxy zsh fish; do
   command -v "$name" >/dev/null || missing="$missing $name"
 done
 has_nats_server || missing="$missing nats-server"
@@ -60,11 +61,11 @@ if [ -z "$missing" ]; then
 fi
 
 if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
-  echo "The tests need MariaDB 10.6 or newer, openssl, strace, faketime, tmux, systemd-analyze, python3, gcc, Chromium, promtool, nats-server $nats_oldest or newer, psql, curl, jq, script, man, Go, PHP, dpkg-dev, lintian and debootstrap; missing:$missing. Install them:" >&2
+  echo "The tests need MariaDB 10.6 or newer, openssl, strace, faketime, tmux, zsh, fish, systemd-analyze, python3, gcc, Chromium, promtool, nats-server $nats_oldest or newer, psql, curl, jq, script, man, Go, PHP, dpkg-dev, lintian and debootstrap; missing:$missing. Install them:" >&2
   cat >&2 <<'TEXT'
-  Debian 13:       sudo apt-get install --no-install-recommends mariadb-server openssl strace faketime tmux systemd python3 gcc libc6-dev chromium prometheus nats-server postgresql-client caddy nginx-light haproxy curl jq bsdutils man-db golang-go php-cli dpkg-dev lintian debootstrap
+  Debian 13:       sudo apt-get install --no-install-recommends mariadb-server openssl strace faketime tmux systemd python3 gcc libc6-dev chromium prometheus nats-server postgresql-client caddy nginx-light haproxy curl jq bsdutils man-db golang-go php-cli dpkg-dev lintian debootstrap zsh fish
   Debian 12:       run this script as root: its own nats-server is too old, so that one comes from Debian 13
-  Fedora:          sudo dnf install mariadb-server openssl strace libfaketime tmux systemd python3 gcc chromium golang-github-prometheus nats-server postgresql curl jq util-linux man-db groff-base golang php-cli
+  Fedora:          sudo dnf install mariadb-server openssl strace libfaketime tmux systemd python3 gcc chromium golang-github-prometheus nats-server postgresql curl jq util-linux man-db groff-base golang php-cli zsh fish
   macOS:           the tests of failing disks and clocks, and of the Debian package, need Linux; run them in a Debian container
 The tests start their own private server: the system service need not run.
 TEXT
@@ -81,7 +82,7 @@ fi
 
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq >&2
-apt-get install -y -qq --no-install-recommends mariadb-server openssl strace faketime tmux systemd python3 gcc libc6-dev chromium fonts-dejavu-core prometheus postgresql-client caddy nginx-light haproxy curl jq bsdutils man-db golang-go php-cli dpkg-dev lintian debootstrap >&2
+apt-get install -y -qq --no-install-recommends mariadb-server openssl strace faketime tmux systemd python3 gcc libc6-dev chromium fonts-dejavu-core prometheus postgresql-client caddy nginx-light haproxy curl jq bsdutils man-db golang-go php-cli dpkg-dev lintian debootstrap zsh fish >&2
 if ! has_nats_server; then
   offered=$(apt-cache policy nats-server | sed -n 's/^ *Candidate: *//p')
   if [ "$offered" != "(none)" ] && [ -n "$offered" ] && is_at_least "$offered" "$nats_oldest"; then
