@@ -1,5 +1,6 @@
 /** The command that does what the page does: every change shows it. Pure. */
 import type { ColumnMapping } from '../contract/destination.ts'
+import { hasSecretPath } from '../contract/destination-secrets.ts'
 import { type DestinationType, redacted, wordsOf } from '../contract/destination-words.ts'
 import { hasUrlSecrets } from '../contract/secret-url.ts'
 import { printable } from './printable.ts'
@@ -68,10 +69,15 @@ interface DestinationFields {
   start_from?: string
 }
 
-/** Of `destinations create`, `update` and `test`. A secret is asked for by the command: it is never part of one. */
-export function destinationOptions(type: DestinationType, fields: DestinationFields): string[] {
+/** Of `destinations create`, `update` (of one with the config `stored`) and `test`. A secret is asked for by the command: it is never part of one. */
+export function destinationOptions(
+  type: DestinationType,
+  fields: DestinationFields,
+  stored: Readonly<Record<string, unknown>> = {},
+): string[] {
   const { secrets } = wordsOf(type)
   const options: string[] = []
+  const isPathSecret = hasSecretPath({ ...stored, ...fields.destination_config })
   for (const [key, value] of Object.entries(fields.destination_config ?? {})) {
     if (value === null || value === undefined) continue
     const kind = secrets[key]
@@ -83,7 +89,9 @@ export function destinationOptions(type: DestinationType, fields: DestinationFie
       for (const [name, one] of Object.entries(value)) options.push('--set', `${key}.${name}=${one}`)
     } else if (databaseOptions.has(key)) options.push(`--${key}`, String(value))
     else if (kind === 'url')
-      options.push(...(hasUrlSecrets(String(value)) ? ['--secret', key] : ['--url', String(value)]))
+      options.push(
+        ...(hasUrlSecrets(String(value), isPathSecret) ? ['--secret', key] : ['--url', String(value)]),
+      )
     else options.push('--set', `${key}=${value}`)
   }
   for (const column of fields.columns ?? []) options.push('--column', columnWord(column))

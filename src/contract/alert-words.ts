@@ -1,5 +1,4 @@
 /** What can be alerted of, and how. Free of schemas, as `destination-words.ts`. Contract: "Alerts". */
-import { redacted } from './destination-words.ts'
 import { redactedUrl } from './secret-url.ts'
 
 /** Event → what it says, in the order of lists and forms. */
@@ -29,6 +28,5 @@ export const testAlert = 'alert.test'
 
 /** As responses, logs and the audit log show it: the path of a Slack webhook is its secret. */
 export function redactedAlertUrl(url: string, format: AlertFormat): string {
-  if (format === 'standard') return redactedUrl(url)
-  return URL.canParse(url) ? `${new URL(url).origin}/${redacted}` : redacted
+  return redactedUrl(url, format === 'slack')
 }

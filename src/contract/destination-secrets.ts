@@ -30,8 +30,19 @@ export function mapSecrets(
 }
 
 /** As responses show it: a secret that is set stays present as `[redacted]`. */
-export function redactedConfig(type: DestinationType, config: Config): Record<string, unknown> {
-  return mapSecrets(type, config, (value, _, kind) => (kind === 'url' ? redactedUrl(value) : redacted))
+export function redactedConfig(
+  type: DestinationType,
+  config: Config,
+  isPathSecret = hasSecretPath(config),
+): Record<string, unknown> {
+  return mapSecrets(type, config, (value, _, kind) =>
+    kind === 'url' ? redactedUrl(value, isPathSecret) : redacted,
+  )
+}
+
+/** Of a whole config of an HTTP endpoint. What knows the path of a Slack webhook may post there: it is a secret whatever is said. */
+export function hasSecretPath({ body_format, secret_path }: Config): boolean {
+  return secret_path === true || body_format === 'slack'
 }
 
 /**
@@ -47,14 +58,16 @@ export function mergedConfig(type: DestinationType, stored: Config, change: Conf
     if (kind === 'text' && (value === '' || value === redacted)) continue
     if (value === null || (value === '' && emptyIsUnset.includes(key))) merged.delete(key)
     else if (kind === 'map') merged.set(key, mergedMembers(before, value))
-    else if (kind === 'url') merged.set(key, mergedUrl(before, value))
+    else if (kind === 'url') merged.set(key, mergedUrl(before, value, hasSecretPath(stored)))
     else merged.set(key, value)
   }
   return Object.fromEntries(merged)
 }
 
-function mergedUrl(before: unknown, value: unknown): unknown {
-  return typeof before === 'string' && typeof value === 'string' ? restoredUrl(value, before) : value
+function mergedUrl(before: unknown, value: unknown, isPathSecret: boolean): unknown {
+  return typeof before === 'string' && typeof value === 'string'
+    ? restoredUrl(value, before, isPathSecret)
+    : value
 }
 
 /** Names are those of headers: they differ in more than case. Anything but an object is left to the schema. */

@@ -25,7 +25,7 @@ export interface DestinationWords {
   target(config: Readonly<Record<string, unknown>>): string
 }
 
-/** `text`: the whole value. `map`: every value of an object. `url`: user information and query values. */
+/** `text`: the whole value. `map`: every value of an object. `url`: user information and query values, and where `hasSecretPath` the path. */
 export type SecretKind = 'text' | 'map' | 'url'
 
 const sendAtOnce = { maxRecords: 1_000, maxBytes: 4 * 1024 * 1024, maxSeconds: 0 }
@@ -60,7 +60,7 @@ export const destinationWords = {
     secrets: { auth_header: 'text', signing_secret: 'text', secret_headers: 'map', url: 'url' },
     emptyIsUnset: ['auth_header', 'signing_secret'],
     numbers: ['timeout_ms'],
-    booleans: [],
+    booleans: ['secret_path'],
     hasColumns: false,
     isDatabase: false,
     hasConcurrency: true,

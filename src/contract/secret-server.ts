@@ -3,9 +3,9 @@
  * its secrets must not be able to have them sent to a server of their own. So a change of the server needs them again.
  * Pure, and free of schemas (see `destination-words.ts`).
  */
-import { mapSecrets } from './destination-secrets.ts'
+import { hasSecretPath, mapSecrets } from './destination-secrets.ts'
 import { type DestinationType, redacted } from './destination-words.ts'
-import { hasUrlSecrets } from './secret-url.ts'
+import { hasUrlSecrets, isSamePath } from './secret-url.ts'
 
 type Config = Readonly<Record<string, unknown>>
 
@@ -20,19 +20,28 @@ export function misdirectedSecrets(
   merged: Config,
 ): [place: string, message: string][] {
   const isMoved = !isSameServer(type, stored, merged)
-  if (!isMoved && !isLessVerified(type, stored, merged)) return []
+  if (!isMoved && !isLessVerified(type, stored, merged)) return revealedPath(stored, change, merged)
   const given = new Set<string>()
   mapSecrets(type, change, (value, place) => {
     if (value !== '' && !value.includes(redacted)) given.add(place)
     return value
   })
   const kept: [string, string][] = []
+  const isPathSecret = hasSecretPath(stored) || hasSecretPath(merged)
   mapSecrets(type, merged, (value, place, kind) => {
-    const isSecret = kind === 'url' ? hasUrlSecrets(value) : value !== ''
+    const isSecret = kind === 'url' ? hasUrlSecrets(value, isPathSecret) : value !== ''
     if (isSecret && !given.has(place)) kept.push([place, isMoved ? sendAgain : sendAgainUnverified])
     return value
   })
   return kept
+}
+
+/** A path that was a secret and would be shown from now on: only to who knows it. */
+function revealedPath(stored: Config, change: Config, merged: Config): [place: string, message: string][] {
+  if (!hasSecretPath(stored) || hasSecretPath(merged)) return []
+  const [before, after] = [String(stored.url), String(merged.url)]
+  if (!hasUrlSecrets(before, true) || !isSamePath(before, after) || change.url === after) return []
+  return [['url', sendAgainShown]]
 }
 
 const sendAgain =
@@ -40,6 +49,8 @@ const sendAgain =
 
 const sendAgainUnverified =
   'must be sent again with this change: a stored secret is not sent to a server that is verified less, or by another CA, than it was given for'
+
+const sendAgainShown = 'must be sent again with this change: its path, a secret until now, would be shown'
 
 /** Whether somebody else might take the server's place who could not before. */
 function isLessVerified(type: DestinationType, before: Config, after: Config): boolean {

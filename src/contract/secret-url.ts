@@ -1,6 +1,7 @@
 /**
- * A URL that may carry secrets: user information and query values. Shown as `https://[redacted]@host/path?a=[redacted]`;
- * who sends that back keeps what is stored. Works on the text, so that what was given is stored as it was given. Pure.
+ * A URL that may carry secrets: user information, query values, and where its destination says so the path. Shown as
+ * `https://[redacted]@host/path?a=[redacted]` or `https://host/[redacted]`; who sends that back keeps what is stored.
+ * Works on the text, so that what was given is stored as it was given. Pure.
  */
 import { redacted } from './destination-words.ts'
 
@@ -8,8 +9,10 @@ interface Parts {
   scheme: string
   /** Without the @; null: none. */
   userInfo: string | null
-  /** Host, port and path. */
-  place: string
+  /** With the port. */
+  host: string
+  /** Begins with a slash, or is empty. */
+  path: string
   /** Between the & of the query; null: no query. */
   query: string[] | null
 }
@@ -18,38 +21,64 @@ interface Parts {
 function split(url: string): Parts | null {
   // User information ends at the last @ before the path, as URL parsers see it; a backslash would be a slash to them.
   const found =
-    /^(https?:\/\/)(?:([^/?#\\\s]*)@)?([^/?#@\\\s]+(?:\/[^?#\\\s]*)?)(?:\?([^#\s]*))?(?:#\S*)?$/i.exec(url)
+    /^(https?:\/\/)(?:([^/?#\\\s]*)@)?([^/?#@\\\s]+)(\/[^?#\\\s]*)?(?:\?([^#\s]*))?(?:#\S*)?$/i.exec(url)
   if (found === null) return null
-  const [, scheme = '', userInfo, place = '', query] = found
-  return { scheme, userInfo: userInfo ?? null, place, query: query === undefined ? null : query.split('&') }
+  const [, scheme = '', userInfo, host = '', path = '', query] = found
+  return {
+    scheme,
+    userInfo: userInfo ?? null,
+    host,
+    path,
+    query: query === undefined ? null : query.split('&'),
+  }
 }
 
-export function hasUrlSecrets(url: string): boolean {
+export function hasUrlSecrets(url: string, isPathSecret = false): boolean {
   const parts = split(url)
-  return parts === null || parts.userInfo !== null || parts.query !== null
+  if (parts === null || parts.userInfo !== null || parts.query !== null) return true
+  return isPathSecret && saysSomething(parts.path)
+}
+
+/** Whether both name the same path; that of a text that cannot be taken apart is like no other. */
+export function isSamePath(one: string, other: string): boolean {
+  const path = split(one)?.path
+  return path !== undefined && path === split(other)?.path
 }
 
 /** Every value that must not be shown, as it may come back in an error: as written and decoded. */
-export function urlSecrets(url: string): string[] {
+export function urlSecrets(url: string, isPathSecret = false): string[] {
   const parts = split(url)
   if (parts === null) return [url]
   const values = (parts.query ?? []).map((part) => part.slice(part.indexOf('=') + 1))
   const user = parts.userInfo === null ? [] : [parts.userInfo, ...parts.userInfo.split(':')]
-  return [...values, ...user].flatMap((value) => [value, decoded(value)]).filter((value) => value !== '')
+  const path = isPathSecret ? pathSecrets(parts.path) : []
+  return [...values, ...user, ...path]
+    .flatMap((value) => [value, decoded(value)])
+    .filter((value) => value !== '')
 }
 
-export function redactedUrl(url: string): string {
+/** The path as a whole, and each part that is long enough to be a token. */
+function pathSecrets(path: string): string[] {
+  return saysSomething(path) ? [path, ...path.split('/').filter((part) => part.length >= 6)] : []
+}
+
+function saysSomething(path: string): boolean {
+  return path !== '' && path !== '/'
+}
+
+export function redactedUrl(url: string, isPathSecret = false): string {
   const parts = split(url)
   if (parts === null) return redacted
   return joined({
     ...parts,
+    path: isPathSecret && saysSomething(parts.path) ? redactedPath : parts.path,
     userInfo: parts.userInfo === null ? null : redacted,
     query: parts.query?.map(redactedParameter) ?? null,
   })
 }
 
 /**
- * A redacted URL with something else in the place of each mark; `name` is that of the query parameter, `userinfo`,
+ * A redacted URL with something else in the place of each mark; `name` is that of the query parameter, `userinfo`, `path`,
  * `query` for a parameter without a name, null for a URL that is not shown at all.
  */
 export function filledUrl(shown: string, fill: (name: string | null) => string): string {
@@ -63,6 +92,7 @@ export function filledUrl(shown: string, fill: (name: string | null) => string):
   return joined({
     ...parts,
     userInfo: parts.userInfo === redacted ? fill('userinfo') : parts.userInfo,
+    path: parts.path === redactedPath ? `/${fill('path')}` : parts.path,
     query: parts.query?.map(filled) ?? null,
   })
 }
@@ -71,8 +101,8 @@ export function filledUrl(shown: string, fill: (name: string | null) => string):
  * `given` with the stored value in the place of each `[redacted]`: of the same parameter (the first of its name for
  * the first, and so on). A mark without a stored value stays, and is then no valid URL of a destination.
  */
-export function restoredUrl(given: string, stored: string): string {
-  if (given === redactedUrl(stored)) return stored
+export function restoredUrl(given: string, stored: string, isPathSecret = false): string {
+  if (given === redactedUrl(stored, isPathSecret)) return stored
   const [parts, kept] = [split(given), split(stored)]
   if (parts === null || kept === null) return given
   const left = [...(kept.query ?? [])]
@@ -83,6 +113,7 @@ export function restoredUrl(given: string, stored: string): string {
   return joined({
     ...parts,
     userInfo: parts.userInfo === redacted ? (kept.userInfo ?? redacted) : parts.userInfo,
+    path: isPathSecret && parts.path === redactedPath ? kept.path : parts.path,
     query: parts.query?.map(restore) ?? null,
   })
 }
@@ -94,8 +125,10 @@ function redactedParameter(parameter: string): string {
   return at === parameter.length - 1 ? parameter : `${parameter.slice(0, at)}=${redacted}`
 }
 
-function joined({ scheme, userInfo, place, query }: Parts): string {
-  return `${scheme}${userInfo === null ? '' : `${userInfo}@`}${place}${query === null ? '' : `?${query.join('&')}`}`
+const redactedPath = `/${redacted}`
+
+function joined({ scheme, userInfo, host, path, query }: Parts): string {
+  return `${scheme}${userInfo === null ? '' : `${userInfo}@`}${host}${path}${query === null ? '' : `?${query.join('&')}`}`
 }
 
 function decoded(value: string): string {

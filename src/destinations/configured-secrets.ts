@@ -1,12 +1,13 @@
 /** Every value of a destination's config that a server could send back to us and that must not be stored or shown. */
-import { mapSecrets } from '../contract/destination-secrets.ts'
+import { hasSecretPath, mapSecrets } from '../contract/destination-secrets.ts'
 import { urlSecrets } from '../contract/secret-url.ts'
 import type { DestinationSpec } from './driver.ts'
 
 export function configuredSecrets(spec: DestinationSpec): string[] {
   const values: string[] = []
+  const isPathSecret = hasSecretPath({ ...spec.config })
   mapSecrets(spec.type, { ...spec.config }, (value, _, kind) => {
-    if (kind === 'url') values.push(...urlSecrets(value))
+    if (kind === 'url') values.push(...urlSecrets(value, isPathSecret))
     else values.push(value)
     return value
   })

@@ -1,6 +1,6 @@
 /** A destination's config as stored: JSON, the secret values replaced by sealed texts, in place. */
 import type { DestinationType } from '../contract/destination.ts'
-import { mapSecrets } from '../contract/destination-secrets.ts'
+import { hasSecretPath, mapSecrets } from '../contract/destination-secrets.ts'
 import { hasUrlSecrets, redactedUrl } from '../contract/secret-url.ts'
 import type { DestinationRow } from './database.ts'
 import { type Sealer, UnsealError } from './secrets.ts'
@@ -11,9 +11,12 @@ export function sealConfig(
   type: DestinationType,
   config: Readonly<Record<string, unknown>>,
 ): string {
+  const isPathSecret = hasSecretPath(config)
   return JSON.stringify(
     mapSecrets(type, config, (value, place, kind) =>
-      kind === 'url' && !hasUrlSecrets(value) ? value : sealer.seal(value, belongsTo(destinationId, place)),
+      kind === 'url' && !hasUrlSecrets(value, isPathSecret)
+        ? value
+        : sealer.seal(value, belongsTo(destinationId, place)),
     ),
   )
 }
@@ -51,11 +54,13 @@ export function readableConfig(
 
 /** The config with its URLs as responses show them and all other secrets sealed: for saying where records go. */
 export function urlConfig(sealer: Sealer, row: SealedRow): Record<string, unknown> {
-  return mapSecrets(row.destination_type, storedConfig(row), (value, place, kind) => {
+  const stored = storedConfig(row)
+  const isPathSecret = hasSecretPath(stored)
+  return mapSecrets(row.destination_type, stored, (value, place, kind) => {
     if (kind !== 'url') return value
-    if (isInTheClear(value)) return redactedUrl(value)
+    if (isInTheClear(value)) return redactedUrl(value, isPathSecret)
     try {
-      return redactedUrl(sealer.open(value, belongsTo(row.destination_id, place)))
+      return redactedUrl(sealer.open(value, belongsTo(row.destination_id, place)), isPathSecret)
     } catch (error) {
       if (!(error instanceof UnsealError)) throw error
       return ''

@@ -6,7 +6,7 @@
 
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
-import { mapSecrets, redactedConfig } from '../contract/destination-secrets.ts'
+import { hasSecretPath, mapSecrets, redactedConfig } from '../contract/destination-secrets.ts'
 import { isSameServer } from '../contract/secret-server.ts'
 import { maskSaltPlace, shownTransform } from '../contract/transform.ts'
 import type { Audited } from './audit.ts'
@@ -89,7 +89,7 @@ export function destinations(
         if (before === null) return null
         await updateDestination(trx, sealer, before, decided(change, before), now())
         const after = required(await loadOne(trx, sealer, { workspaceId, destinationId }))
-        const states = { before: auditedState(before), after: auditedState(after, before) }
+        const states = { before: auditedState(before, after), after: auditedState(after, before) }
         await record({ ...of(workspaceId, before), operation: 'updateDestination', ...states })
         return after
       }),
@@ -121,19 +121,23 @@ function of(workspaceId: string, { destination_id, pipe_id }: StoredDestination)
   return { workspaceId, resourceId: destination_id, pipeId: pipe_id }
 }
 
-/** Without a secret. `before`: what is compared with it, to name the secrets that are others. */
+/**
+ * Without a secret; a path that the other state keeps as one is not shown in this one either. `other`: what it was before, or
+ * became, to name the secrets that are different.
+ */
 function auditedState(
   { unreadable_secrets: _, ...destination }: StoredDestination,
-  before?: StoredDestination,
+  other?: StoredDestination,
 ): Record<string, unknown> {
   const { destination_type: type, destination_config: config, transform } = destination
+  const isPathSecret = hasSecretPath(config) || hasSecretPath(other?.destination_config ?? {})
   const shown = {
     ...destination,
-    destination_config: redactedConfig(type, config),
+    destination_config: redactedConfig(type, config, isPathSecret),
     transform: shownTransform(transform),
   }
-  if (before === undefined) return shown
-  const [was, is] = [secretsOf(before), secretsOf(destination)]
+  if (other === undefined) return shown
+  const [was, is] = [secretsOf(other), secretsOf(destination)]
   const changed = [...new Set([...was.keys(), ...is.keys()])].filter(
     (place) => was.get(place) !== is.get(place),
   )

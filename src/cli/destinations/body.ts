@@ -6,8 +6,10 @@ import type { Command } from 'commander'
 import type { DestinationBody, DestinationPatch } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
 import type { ColumnMapping, Destination } from '../../contract/destination.ts'
+import { hasSecretPath } from '../../contract/destination-secrets.ts'
 import { type DestinationType, destinationTypes, wordsOf } from '../../contract/destination-words.ts'
 import { isObject } from '../../contract/is-object.ts'
+import { hasUrlSecrets } from '../../contract/secret-url.ts'
 import { maskSaltPlace } from '../../contract/transform.ts'
 import { errorCode } from '../../error-code.ts'
 import { columnHelp, parseColumn } from './columns.ts'
@@ -118,6 +120,7 @@ export async function destinationBody(options: BodyOptions): Promise<Destination
   const type = decideType(options, named?.destination_type, file.destination_type, flags)
   const fromFile = isObject(file.destination_config) ? file.destination_config : {}
   const config = { ...fromFile, ...named?.destination_config, ...flags, ...secretsFromEnvironment(type) }
+  rejectOpenSecret(options.url, config)
   await addSecrets(type, config, options.secret ?? [])
   if (type === 'destination_database') config.password ??= await needSecret(type, 'password')
   const body: DestinationBody = { ...file, destination_type: type, destination_config: config }
@@ -131,7 +134,7 @@ export async function destinationBody(options: BodyOptions): Promise<Destination
 
 /** Only what was given, for a change of a stored destination. Secrets only those named with --secret or in the file. */
 export async function destinationPatch(
-  stored: Pick<Destination, 'destination_type' | 'columns' | 'flush' | 'transform'>,
+  stored: Pick<Destination, 'destination_type' | 'destination_config' | 'columns' | 'flush' | 'transform'>,
   options: PatchOptions,
 ): Promise<DestinationPatch> {
   const { destination_type: type } = stored
@@ -154,6 +157,7 @@ export async function destinationPatch(
     ...named?.destination_config,
     ...configFlags(options),
   }
+  rejectOpenSecret(options.url, { ...stored.destination_config, ...config })
   await addSecrets(type, config, options.secret ?? [])
   const patch: DestinationPatch = {
     ...file,
@@ -278,6 +282,15 @@ function decideType(
     )
   }
   return type
+}
+
+function rejectOpenSecret(url: string | undefined, config: Record<string, unknown>): void {
+  if (url === undefined || !hasSecretPath(config) || !hasUrlSecrets(url, true)) return
+  throw new Failure(
+    exitCodes.usage,
+    '--url: its path is a secret with body_format slack or secret_path, and everyone on this machine can see it',
+    'give --secret url, which asks for it or reads PIPECTL_DESTINATION_URL',
+  )
 }
 
 /** The config keys among the flags, each with the type its key has. Throws for secrets: they never come from a flag. */

@@ -22,6 +22,7 @@ export const configKeys: Record<DestinationType, readonly string[]> = {
   destination_http_endpoint: [
     ...[
       'url*',
+      'secret_path',
       'auth_header',
       'headers',
       'secret_headers',

@@ -18,6 +18,7 @@
 import type { DestinationBody } from '../../client/client.ts'
 import { type DestinationType, destinationTypes } from '../../contract/destination.ts'
 import { destinationCreateSchema } from '../../contract/destination-requests.ts'
+import { hasSecretPath } from '../../contract/destination-secrets.ts'
 import { redacted, wordsOf } from '../../contract/destination-words.ts'
 import { isObject } from '../../contract/is-object.ts'
 import { OriginCreate, PipeCreate, PipeLimits, type PipeUpdate, pipeStatus } from '../../contract/pipe.ts'
@@ -249,6 +250,12 @@ function separateSecrets(
   const config: Record<string, unknown> = {}
   const secrets = new Map<string, string>()
   const { secrets: kinds } = wordsOf(type)
+  const expanded = (key: string, text: string) => expand(file, [...path, key], text, env)
+  const { body_format: format, secret_path } = given
+  const isPathSecret = hasSecretPath({
+    body_format: typeof format === 'string' ? expanded('body_format', format) : format,
+    secret_path,
+  })
   const addSecret = (place: string, value: unknown) => {
     if (typeof value === 'string' && referencesIn(value).length > 0) {
       secrets.set(place, value)
@@ -270,9 +277,9 @@ function separateSecrets(
       for (const [name, member] of Object.entries(value)) addSecret(`${key}.${name}`, member)
     } else if (typeof value !== 'string') config[key] = value
     else {
-      const expanded = (text: string) => expand(file, [...path, key], text, env)
-      config[key] = kind === 'url' ? shownUrl(value, expanded) : expanded(value)
-      if (kind === 'url' && hasUrlSecrets(String(config[key]))) secrets.set(key, value)
+      const known = (text: string) => expanded(key, text)
+      config[key] = kind === 'url' ? shownUrl(value, isPathSecret, known) : known(value)
+      if (kind === 'url' && hasUrlSecrets(String(config[key]), isPathSecret)) secrets.set(key, value)
     }
   }
   return { config, secrets }
@@ -282,9 +289,9 @@ function separateSecrets(
  * A URL as the daemon shows it. Only what is outside of its secret parts is read from variables here, unless the parts
  * cannot be known before (`${HOOK_URL}`).
  */
-function shownUrl(url: string, expanded: (text: string) => string): string {
-  const shown = redactedUrl(url)
-  return redactedUrl(expanded(shown === redacted ? url : shown))
+function shownUrl(url: string, isPathSecret: boolean, expanded: (text: string) => string): string {
+  const shown = redactedUrl(url, isPathSecret)
+  return redactedUrl(expanded(shown === redacted ? url : shown), isPathSecret)
 }
 
 function pathOf(place: string): string[] {

@@ -16,7 +16,17 @@ const defaultTimeoutMs = 15_000
 
 export const HttpEndpointConfig = Type.Object(
   {
-    url: text(4000, 'User information and query values are secret: they show as [redacted].'),
+    url: text(
+      4000,
+      'User information and query values are secret, with secret_path or body_format slack the path too: they show as [redacted].',
+    ),
+    secret_path: Type.Optional(
+      Type.Boolean({
+        default: false,
+        description:
+          'The path of the URL is a secret: who knows it may send. With body_format slack it always is. Where it no longer is, the URL has to be sent again.',
+      }),
+    ),
     auth_header: Type.Optional(
       nullable(Type.String({ maxLength: 8192, description: 'The whole Authorization value.' })),
     ),
@@ -69,6 +79,7 @@ export type HttpEndpointConfig = Static<typeof HttpEndpointConfig>
 
 export interface ResolvedHttpEndpointConfig {
   url: string
+  secret_path: boolean
   auth_header: string | null
   headers: Readonly<Record<string, string>>
   secret_headers: Readonly<Record<string, string>>
@@ -84,6 +95,7 @@ export interface ResolvedHttpEndpointConfig {
 export function resolveHttpEndpointConfig(config: HttpEndpointConfig): ResolvedHttpEndpointConfig {
   return {
     url: config.url,
+    secret_path: config.secret_path ?? false,
     auth_header: config.auth_header ?? null,
     headers: config.headers ?? {},
     secret_headers: config.secret_headers ?? {},

@@ -43,7 +43,7 @@ export async function postOnce(
   signal: AbortSignal,
 ): Promise<PostOutcome> {
   const endpoint = openEndpoint(specOf(post), settings)
-  const secrets = [...endpoint.secrets, ...pathSecrets(post)]
+  const secrets = [...endpoint.secrets, ...urlSecrets(post.url, post.isPathSecret)]
   const scrubbed = (text: string) => cleanText(withoutSecrets(text, secrets))
   try {
     const body = Buffer.from(post.body)
@@ -76,15 +76,6 @@ function specOf({ url, secret, timeoutMs }: Post): HttpEndpointSpec {
     ...{ destinationId: '', pipeId: '', pipeName: '', columns: [], timestampField: '' },
     config: resolveHttpEndpointConfig({ url, signing_secret: secret, timeout_ms: timeoutMs }),
   }
-}
-
-/** The path as a whole and each part that is long enough to be a token. */
-function pathSecrets({ url, isPathSecret }: Post): string[] {
-  if (!isPathSecret) return []
-  const { pathname } = new URL(url)
-  return [pathname, ...pathname.split('/').filter((part) => part.length >= 6), ...urlSecrets(url)].filter(
-    (one) => one !== '/',
-  )
 }
 
 function redirectNote({ status, headers }: EndpointResponse): string {

@@ -40,6 +40,29 @@ t.test('a redacted URL that is sent back keeps the stored values, also with anot
   t.equal(restoredUrl('https://example.org/', stored), 'https://example.org/')
 })
 
+t.test('a path is a secret where it is said to be one', async (t) => {
+  const shown: Record<string, string> = {
+    'https://h.test/services/T0/B0/x': 'https://h.test/[redacted]',
+    'https://me@h.test:8443/a?k=1#f': 'https://[redacted]@h.test:8443/[redacted]?k=[redacted]',
+    'https://h.test/[redacted]': 'https://h.test/[redacted]',
+    'https://h.test/': 'https://h.test/',
+    'https://h.test?k=1': 'https://h.test?k=[redacted]',
+  }
+  for (const [url, expected] of Object.entries(shown)) t.equal(redactedUrl(url, true), expected, url)
+  t.ok(hasUrlSecrets('https://h.test/a', true))
+  t.notOk(hasUrlSecrets('https://h.test/', true))
+  t.same(urlSecrets('https://h.test/api/t%6Fken01', true), [
+    '/api/t%6Fken01',
+    '/api/token01',
+    't%6Fken01',
+    'token01',
+  ])
+  const stored = 'https://h.test/secret/path?k=1'
+  t.equal(restoredUrl('https://h.test/[redacted]?n=2', stored, true), 'https://h.test/secret/path?n=2')
+  t.equal(restoredUrl('https://h.test/[redacted]?n=2', stored), 'https://h.test/[redacted]?n=2')
+  t.equal(restoredUrl('https://h.test/other', stored, true), 'https://h.test/other')
+})
+
 t.test('secret_headers are merged one by one; [redacted] and "" keep, null removes', async (t) => {
   const type = 'destination_http_endpoint'
   const stored = { url: 'https://h/?a=1', secret_headers: { 'X-One': '1', 'X-Two': '2' }, method: 'PUT' }

@@ -72,7 +72,7 @@ function EditForm({ pipeId, destination }: { pipeId: string; destination: Destin
   })
   const twin = command(
     ...['destinations', 'update', destinationName(pipeName, stored)],
-    ...destinationOptions(type, patch),
+    ...destinationOptions(type, patch, stored.destination_config),
     '--yes',
   )
   const save = async (isForced: boolean) => {

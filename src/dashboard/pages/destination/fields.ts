@@ -218,6 +218,16 @@ export const configFields: Record<DestinationType, readonly ConfigField[]> = {
       hint: `Stored sealed. ${redacted} keeps what is stored.`,
     },
     {
+      key: 'secret_path',
+      label: 'Path of the URL',
+      kind: 'choice',
+      more: true,
+      options: [
+        ['', 'is shown, but for Slack'],
+        ['true', 'is a secret'],
+      ],
+    },
+    {
       key: 'labels',
       label: 'Labels (Loki)',
       kind: 'headers',
