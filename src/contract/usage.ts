@@ -13,6 +13,7 @@ export const usageCounts = [
   'delivered_records',
   'failed_attempts',
   'skipped_records',
+  'filtered_records',
 ] as const
 export type UsageCounts = Record<(typeof usageCounts)[number], number>
 export const noUsageCounts: Readonly<UsageCounts> = {
@@ -23,6 +24,7 @@ export const noUsageCounts: Readonly<UsageCounts> = {
   delivered_records: 0,
   failed_attempts: 0,
   skipped_records: 0,
+  filtered_records: 0,
 }
 
 const count = () => Type.Integer({ minimum: 0 })
@@ -38,6 +40,10 @@ const laneCountFields = {
   delivered_records: count(),
   failed_attempts: count(),
   skipped_records: count(),
+  filtered_records: Type.Integer({
+    minimum: 0,
+    description: "Left out by the destinations' transforms: not in `delivered_records`.",
+  }),
 }
 export const usageCountFields = { ...ingestCountFields, ...laneCountFields }
 
@@ -56,7 +62,12 @@ export const LaneHour = Type.Object({
   ...laneCountFields,
 })
 export type LaneHour = Static<typeof LaneHour>
-export const noLaneCounts = { delivered_records: 0, failed_attempts: 0, skipped_records: 0 } as const
+export const noLaneCounts = {
+  delivered_records: 0,
+  failed_attempts: 0,
+  skipped_records: 0,
+  filtered_records: 0,
+} as const
 
 /** As UsageByHour. */
 export const LaneByHour = Type.Object({ hours: Type.Array(LaneHour) })

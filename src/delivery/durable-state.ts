@@ -131,6 +131,7 @@ export class DurableState {
     this.#counts.deliveredRecords += counts.deliveredRecords ?? 0
     this.#counts.failedAttempts += counts.failedAttempts ?? 0
     this.#counts.skippedRecords += counts.skippedRecords ?? 0
+    this.#counts.filteredRecords += counts.filteredRecords ?? 0
   }
 
   /** Rejects when the row cannot be saved: the lane must not go on. */
@@ -181,7 +182,8 @@ export class DurableState {
     this.#counts = noCounts({ destinationId: this.#row.destinationId, pipeId: this.#pipeId })
     const parked = this.#parked
     this.#parked = []
-    const hasCounts = counts.deliveredRecords + counts.failedAttempts + counts.skippedRecords > 0
+    const { deliveredRecords, failedAttempts, skippedRecords, filteredRecords } = counts
+    const hasCounts = deliveredRecords + failedAttempts + skippedRecords + filteredRecords > 0
     const isWorthSaving = hasCounts || counts.passed.length > 0
     await this.#deps.save(row, isWorthSaving ? counts : null, parked)
     this.#saved = row
@@ -216,7 +218,7 @@ export class DurableState {
     const deliveredRecords = row.deliveredRecords - left
     const filteredRecords = row.filteredRecords + filtered
     this.change(left === 0 ? row : { ...row, deliveredRecords, filteredRecords })
-    this.count({ deliveredRecords: records })
+    this.count({ deliveredRecords: records, filteredRecords: filtered })
   }
 
   /** The destination refuses the message for good: it is parked and passed, in one save. */
@@ -236,7 +238,7 @@ export class DurableState {
       filteredRecords: filteredRecords + filtered,
       lastDeliveredMs,
     })
-    this.count({ deliveredRecords: records })
+    this.count({ deliveredRecords: records, filteredRecords: filtered })
     this.park({ kind: 'replayed', parkedId })
     await this.save()
   }
@@ -292,5 +294,12 @@ function parkedRun({ lastSeq }: PassedMessages, { attempts }: LaneState) {
 }
 
 function noCounts({ destinationId, pipeId }: Pick<LaneSpec, 'destinationId' | 'pipeId'>): LaneCounts {
-  return { destinationId, pipeId, deliveredRecords: 0, failedAttempts: 0, skippedRecords: 0 }
+  return {
+    destinationId,
+    pipeId,
+    deliveredRecords: 0,
+    failedAttempts: 0,
+    skippedRecords: 0,
+    filteredRecords: 0,
+  }
 }

@@ -138,6 +138,8 @@ export interface LaneCounts {
   deliveredRecords: number
   failedAttempts: number
   skippedRecords: number
+  /** Left out by the destination's transform. */
+  filteredRecords: number
   /** In the order in which it happened. */
   passed?: readonly PassedMessages[]
 }

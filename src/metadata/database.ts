@@ -227,6 +227,7 @@ export interface UsageHourRow {
   delivered_records: number
   failed_attempts: number
   skipped_records: number
+  filtered_records: number
   last_ingest_ms: number | null
 }
 
@@ -236,6 +237,7 @@ export interface LaneHourRow {
   delivered_records: number
   failed_attempts: number
   skipped_records: number
+  filtered_records: number
 }
 
 /** What became of a run of messages of a lane; runs of a lane never overlap. */

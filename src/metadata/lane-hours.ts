@@ -10,16 +10,17 @@ import type { Metadata } from './store.ts'
 /** Adds counts to the lane's hour; those of a destination deleted meanwhile find no row, and are dropped with it. */
 export function laneHourIncrement(db: Connection): (counts: LaneCounts, hourMs: number) => CompiledQuery {
   const text = sql`
-    INSERT INTO lane_hours (destination_id, hour_ms, delivered_records, failed_attempts, skipped_records)
-    SELECT destination_id, ${sql.join([1, 2, 3, 4].map(() => sql`CAST(${null} AS bigint)`))}
+    INSERT INTO lane_hours (destination_id, hour_ms, delivered_records, failed_attempts, skipped_records, filtered_records)
+    SELECT destination_id, ${sql.join([1, 2, 3, 4, 5].map(() => sql`CAST(${null} AS bigint)`))}
     FROM destinations WHERE destination_id = ${null}
     ON CONFLICT (destination_id, hour_ms) DO UPDATE SET
       delivered_records = lane_hours.delivered_records + excluded.delivered_records,
       failed_attempts = lane_hours.failed_attempts + excluded.failed_attempts,
-      skipped_records = lane_hours.skipped_records + excluded.skipped_records`.compile(db).sql
-  return ({ destinationId, deliveredRecords, failedAttempts, skippedRecords }, hourMs) =>
+      skipped_records = lane_hours.skipped_records + excluded.skipped_records,
+      filtered_records = lane_hours.filtered_records + excluded.filtered_records`.compile(db).sql
+  return ({ destinationId, deliveredRecords, failedAttempts, skippedRecords, filteredRecords }, hourMs) =>
     CompiledQuery.raw(text, [
-      ...[hourMs, deliveredRecords, failedAttempts, skippedRecords],
+      ...[hourMs, deliveredRecords, failedAttempts, skippedRecords, filteredRecords],
       normaliseId(destinationId),
     ])
 }
@@ -31,7 +32,7 @@ export function laneHours(db: Connection): Metadata['usage']['ofLane'] {
       .selectFrom('lane_hours as hour')
       .innerJoin('destinations', 'destinations.destination_id', 'hour.destination_id')
       .innerJoin('pipes', 'pipes.pipe_id', 'destinations.pipe_id')
-      .select(['hour_ms', 'delivered_records', 'failed_attempts', 'skipped_records'])
+      .select(['hour_ms', 'delivered_records', 'failed_attempts', 'skipped_records', 'filtered_records'])
       .where('hour.destination_id', '=', normaliseId(destinationId))
       .where('pipes.workspace_id', '=', normaliseId(workspaceId))
       .where('hour_ms', '>=', firstMs)
@@ -45,6 +46,7 @@ export function laneHours(db: Connection): Metadata['usage']['ofLane'] {
           delivered_records: Number(row.delivered_records),
           failed_attempts: Number(row.failed_attempts),
           skipped_records: Number(row.skipped_records),
+          filtered_records: Number(row.filtered_records),
         },
       ]),
     )

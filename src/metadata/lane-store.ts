@@ -225,6 +225,7 @@ function sumsBy(id: 'destinationId' | 'pipeId', counts: readonly LaneCounts[]): 
     sum.deliveredRecords += count.deliveredRecords
     sum.failedAttempts += count.failedAttempts
     sum.skippedRecords += count.skippedRecords
+    sum.filteredRecords += count.filteredRecords
   }
   return [...sums.values()].sort((a, b) => (normaliseId(a[id]) < normaliseId(b[id]) ? -1 : 1))
 }
@@ -240,6 +241,7 @@ function delivered(count: LaneCounts, hourMs: number): UsageIncrement {
     delivered_records: count.deliveredRecords,
     failed_attempts: count.failedAttempts,
     skipped_records: count.skippedRecords,
+    filtered_records: count.filteredRecords,
     last_ingest_ms: null,
   }
 }

@@ -27,6 +27,7 @@ import { alerts } from './migrations/17-alerts.ts'
 import { destinationDrift } from './migrations/18-destination-drift.ts'
 import { cluster } from './migrations/19-cluster.ts'
 import { transforms } from './migrations/20-transforms.ts'
+import { filteredHours } from './migrations/21-filtered-hours.ts'
 
 export interface Migration {
   number: number
@@ -55,6 +56,7 @@ export const migrations: readonly Migration[] = [
   { number: 18, name: 'destination drift', up: destinationDrift },
   { number: 19, name: 'cluster', up: cluster },
   { number: 20, name: 'transforms', up: transforms },
+  { number: 21, name: 'filtered hours', up: filteredHours },
 ]
 
 /** Of a database that this version has brought up to date. */

@@ -67,6 +67,7 @@ export function usage(db: Connection): Metadata['usage'] {
               delivered_records: 0,
               failed_attempts: 0,
               skipped_records: 0,
+              filtered_records: 0,
               last_ingest_ms: count.lastIngestMs,
             }),
           )
@@ -107,6 +108,7 @@ export function usage(db: Connection): Metadata['usage'] {
               delivered_records: 0,
               failed_attempts: 0,
               skipped_records: 0,
+              filtered_records: 0,
               last_ingest_ms: null,
             }),
           )

@@ -62,6 +62,9 @@ function pipeLines(pipe: OverviewPipe, nowMs: number): DetailLine[] {
     ['taken in today', `${count(today.ingest_records)} records, ${bytes(today.ingest_bytes)} (UTC)`],
     ['rejected today', `${count(today.rejected_requests)} requests`],
     ['delivered today', `${count(today.delivered_records)} records`],
+    ...(today.filtered_records > 0
+      ? [['filtered today', `${count(today.filtered_records)} records`] as [string, string]]
+      : []),
     ['last record', ago(pipe.last_ingest_ts, nowMs)],
     ['waiting', counted(pipe.pending_messages, 'message')],
     ['lanes', String(pipe.lanes.length)],

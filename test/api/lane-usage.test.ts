@@ -46,7 +46,12 @@ t.test('one entry per hour, the current one last, zeros before anything happened
     const hours = await hoursOf(lane, query)
     t.equal(hours.length, wanted)
     t.ok(Date.now() - Date.parse(hours.at(-1)?.hour_ts ?? '') < 2 * 3_600_000)
-    t.ok(hours.every((hour) => hour.delivered_records + hour.failed_attempts + hour.skipped_records === 0))
+    t.ok(
+      hours.every(
+        (hour) =>
+          hour.delivered_records + hour.failed_attempts + hour.skipped_records + hour.filtered_records === 0,
+      ),
+    )
   }
   for (const hours of ['0', '169', 'all'])
     t.strictSame(errorsIn(await api('GET', `${at}/${lane}/usage?hours=${hours}`)), {

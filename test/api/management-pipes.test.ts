@@ -337,6 +337,7 @@ t.test('GET /v1/pipes: all pipes with the usage of 24 hours, zeros not left out'
     delivered_records: 0,
     failed_attempts: 0,
     skipped_records: 0,
+    filtered_records: 0,
     pending_messages: 0,
     pending_bytes: 0,
     blocked_lanes: 0,

@@ -4,6 +4,7 @@
  */
 import { createHash } from 'node:crypto'
 import t from 'tap'
+import type { LaneHour } from '../../src/contract/usage.ts'
 import { startDaemon } from '../support/daemon.ts'
 import { startHttpSink } from '../support/http-sink.ts'
 import { startPostgres } from '../support/postgres.ts'
@@ -286,3 +287,43 @@ t.test('what cannot be a transform is refused, and the field is named', async (t
     { destination_type: 'destination_pull' },
   )
 })
+
+t.test(
+  'what is filtered out is in the hours of its lane, of its pipe and of all, also after a restart',
+  async (t) => {
+    const pipeId = await pipe('hours')
+    const look = async () => {
+      const counts: number[][] = []
+      for (const place of [
+        `/v1/pipes/${pipeId}/destinations/${id}/usage`,
+        `/v1/pipes/${pipeId}/usage`,
+        '/v1/usage',
+      ]) {
+        const { hours }: { hours: LaneHour[] } = Object((await api('GET', place)).body)
+        const sum = (of: (hour: LaneHour) => number) => hours.reduce((total, hour) => total + of(hour), 0)
+        counts.push([sum((hour) => hour.delivered_records), sum((hour) => hour.filtered_records)])
+      }
+      return counts
+    }
+    const id = await attach(pipeId, { ...endpoint('hours'), transform: { filter: 'record.n > 2' } })
+    const before = (await look())[2] ?? []
+    await daemon.ingest(pipeId, [{ n: 1 }, { n: 2 }, { n: 3 }])
+    await daemon.ingest(pipeId, [{ n: 1 }])
+    t.match(await isThrough(pipeId, id), { delivered_records: 1, filtered_records: 3 })
+    const found = await until('it is saved', async () => {
+      const counts = await look()
+      return counts[0]?.[1] === 3 ? counts : null
+    })
+    t.strictSame(found, [
+      [1, 3],
+      [1, 3],
+      [(before[0] ?? 0) + 1, (before[1] ?? 0) + 3],
+    ])
+    const { pipes } = Object((await api('GET', '/v1/overview')).body)
+    const { usage_today } = pipes.find((one: { pipe_id: string }) => one.pipe_id === pipeId)
+    t.ok(usage_today.filtered_records <= 3, 'of today alone')
+    await daemon.stop()
+    await daemon.start()
+    t.strictSame(await look(), found)
+  },
+)

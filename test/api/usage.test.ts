@@ -34,6 +34,7 @@ function together(hours: readonly UsageHour[]): Omit<UsageHour, 'hour_ts'> {
     delivered_records: sum((hour) => hour.delivered_records),
     failed_attempts: sum((hour) => hour.failed_attempts),
     skipped_records: sum((hour) => hour.skipped_records),
+    filtered_records: sum((hour) => hour.filtered_records),
   }
 }
 
@@ -85,6 +86,7 @@ t.test('a pipe shows its own, the workspace what all pipes have, also after a re
     delivered_records: 2,
     failed_attempts: 0,
     skipped_records: 0,
+    filtered_records: 0,
   }
   const look = async () => ({
     own: together(await hoursAt(`/v1/pipes/${pipe}/usage`)),

@@ -40,6 +40,8 @@ export class RecordingDestination {
   readonly records: string[] = []
   /** It tells records apart: these are refused, and set aside where the lane does that. */
   setsAside: (batch: Batch) => RejectedRecord[] = () => []
+  /** How many records of each message its transform leaves out. */
+  filters = 0
   /** After what is refused was set aside. */
   afterAside: 'store' | 'hang' = 'store'
   react: (batch: Batch, attempt: number) => Reaction = () => 'store'
@@ -72,6 +74,7 @@ export class RecordingDestination {
     signal.addEventListener('abort', () => {
       this.aborts += 1
     })
+    for (const seq of seqs) progress?.filtered?.(seq, this.filters)
     const reaction = this.react(batch, this.attempts.length)
     if (reaction instanceof Error) throw reaction
     if (reaction === 'hang') await new Promise(() => {})

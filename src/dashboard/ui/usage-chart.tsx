@@ -17,11 +17,12 @@ const pipeLines: readonly Line<UsageHour>[] = [
   { name: 'Records in', of: (hour) => hour.ingest_records },
   { name: 'Records delivered', of: (hour) => hour.delivered_records },
 ]
-/** Failed attempts are a count of its own kind: they are in the table. */
 const laneLines: readonly Line<LaneHour>[] = [
   { name: 'Records delivered', of: (hour) => hour.delivered_records },
   { name: 'Records skipped', of: (hour) => hour.skipped_records },
 ]
+/** In the table: failed attempts are a count of its own kind, and what is filtered out can be many times what is delivered. */
+const filtered = { name: 'Records filtered out', of: (hour: LaneHour) => hour.filtered_records }
 const failedAttempts: Line<LaneHour> = { name: 'Failed attempts', of: (hour) => hour.failed_attempts }
 
 /**
@@ -50,7 +51,7 @@ export function LastDay({ pipeId }: { pipeId: string | null }) {
       hours={data}
       error={error}
       lines={pipeLines}
-      others={[]}
+      others={[filtered]}
       nothing="No record came in or was delivered, as of a minute ago at most."
     />
   )
@@ -60,8 +61,8 @@ export function LastDayOfLane({ pipeId, destinationId }: { pipeId: string; desti
   const { data, error, refetch } = useLaneUsage(pipeId, destinationId)
   const lane = usePipeOverview(pipeId)?.lanes.find((one) => one.destination_id === destinationId)?.lane
   useFirst(
-    data?.some((hour) => hour.delivered_records > 0) ?? true,
-    lane !== undefined && lane.delivered_records > 0,
+    data?.some((hour) => hour.delivered_records + hour.filtered_records > 0) ?? true,
+    lane !== undefined && lane.delivered_records + (lane.filtered_records ?? 0) > 0,
     refetch,
   )
   return (
@@ -69,8 +70,8 @@ export function LastDayOfLane({ pipeId, destinationId }: { pipeId: string; desti
       hours={data}
       error={error}
       lines={laneLines}
-      others={[failedAttempts]}
-      nothing="Nothing was delivered or skipped and no attempt failed, as of a minute ago at most."
+      others={[filtered, failedAttempts]}
+      nothing="Nothing was delivered, skipped or filtered out and no attempt failed, as of a minute ago at most."
     />
   )
 }

@@ -5,7 +5,7 @@ import type { Overview, OverviewLane, OverviewPipe } from '../../../src/contract
 
 const usage = {
   ...{ ingest_requests: 0, ingest_records: 0, ingest_bytes: 0, rejected_requests: 0 },
-  ...{ delivered_records: 0, failed_attempts: 0, skipped_records: 0 },
+  ...{ delivered_records: 0, failed_attempts: 0, skipped_records: 0, filtered_records: 0 },
 }
 
 function lane(id: string, status: Partial<LaneStatus>): OverviewLane {

@@ -238,7 +238,7 @@ t.test('the saves of a tick, and all that come while one runs, are one transacti
   const saver = new LaneSaver(store, new TestClock(), pino({ level: 'silent' }))
   const count = (destinationId: string) => ({
     ...{ destinationId, pipeId: 'p' },
-    ...{ deliveredRecords: 2, failedAttempts: 1, skippedRecords: 0 },
+    ...{ deliveredRecords: 2, failedAttempts: 1, skippedRecords: 0, filteredRecords: 0 },
   })
   const one = saver.save(newLaneState('a', 1), count('a'))
   const two = saver.save(newLaneState('b', 1), count('b'))

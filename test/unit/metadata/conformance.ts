@@ -202,7 +202,14 @@ export function testMetadataPort(t: Test, create: (t: Test) => Promise<MetadataU
     if (!first || !second || !gone) throw new Error('no lanes')
     await writer.destinations.delete(workspaceId, pipeId, gone.destinationId)
     const { destinationId } = first
-    const counts = { destinationId, pipeId, deliveredRecords: 7, failedAttempts: 1, skippedRecords: 2 }
+    const counts = {
+      destinationId,
+      pipeId,
+      deliveredRecords: 7,
+      failedAttempts: 1,
+      skippedRecords: 2,
+      filteredRecords: 4,
+    }
     const moved = { ...first, cursorSeq: 2 ** 53 - 1, cursorMark: '{"m":1}', ownerEpoch: 2 }
     const countsOfGone = { ...counts, destinationId: gone.destinationId, pipeId: 'gone' }
     await writer.laneStore.save([moved, { ...gone, cursorSeq: 9 }], [counts, countsOfGone])
@@ -218,12 +225,12 @@ export function testMetadataPort(t: Test, create: (t: Test) => Promise<MetadataU
     t.strictSame(await reader.laneStore.load(first.destinationId), moved)
     t.strictSame(await reader.laneStore.load(second.destinationId), second)
     t.match(await reader.usage.byPipe(workspaceId, 0), {
-      [pipeId]: { delivered_records: 7, failed_attempts: 1, skipped_records: 2 },
+      [pipeId]: { delivered_records: 7, failed_attempts: 1, skipped_records: 2, filtered_records: 4 },
     })
     const lastMs = Number.MAX_SAFE_INTEGER
     t.strictSame(
       [...(await reader.usage.ofLane(workspaceId, destinationId, 0, lastMs)).values()],
-      [{ delivered_records: 7, failed_attempts: 1, skipped_records: 2 }],
+      [{ delivered_records: 7, failed_attempts: 1, skipped_records: 2, filtered_records: 4 }],
     )
     for (const id of [second.destinationId, gone.destinationId])
       t.equal((await reader.usage.ofLane(workspaceId, id, 0, lastMs)).size, 0, 'what another lane did')

@@ -14,10 +14,13 @@ const metadata = await openMetadata(JSON.parse(spec), Buffer.from(keyHex, 'hex')
 const row = await metadata.laneStore.load(destinationId)
 if (row === null) throw new Error('no lane row')
 
-const counts = [{ destinationId, pipeId, deliveredRecords: 1, failedAttempts: 0, skippedRecords: 0 }]
+const counts = [
+  { destinationId, pipeId, deliveredRecords: 1, failedAttempts: 0, skippedRecords: 0, filteredRecords: 2 },
+]
 for (;;) {
   row.cursorSeq += 1
   row.deliveredRecords += 1
+  row.filteredRecords += 2
   if (mode === 'apart') {
     await metadata.laneStore.save([row], [])
     process.kill(process.pid, 'SIGKILL')

@@ -18,7 +18,14 @@ async function scene(t: Parameters<typeof testFile>[0], startAfterSeq = 0) {
   const made = await metadata.destinations.create(workspaceId, pipeId, pullDestination(startAfterSeq))
   const destinationId = made.destination_id
   const row = (await metadata.laneStore.load(destinationId))!
-  const counts = { destinationId, pipeId, deliveredRecords: 0, failedAttempts: 0, skippedRecords: 0 }
+  const counts = {
+    destinationId,
+    pipeId,
+    deliveredRecords: 0,
+    failedAttempts: 0,
+    skippedRecords: 0,
+    filteredRecords: 0,
+  }
   const pass = (cursorSeq: number, ...passed: PassedMessages[]) =>
     metadata.laneStore.save([{ ...row, cursorSeq }], [{ ...counts, passed }])
   const at = async (first: number, last = first) =>

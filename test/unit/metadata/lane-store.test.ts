@@ -39,6 +39,19 @@ async function loaded(metadata: Metadata, destinationId: string): Promise<LaneSt
   return row
 }
 
+async function filteredOf(metadata: Metadata, scene: Scene): Promise<number> {
+  const ofPipe = (await metadata.usage.byPipe(scene.workspaceId, 0))[scene.pipeId]?.filtered_records ?? 0
+  const hours = await metadata.usage.ofLane(
+    scene.workspaceId,
+    scene.destinationId,
+    0,
+    Number.MAX_SAFE_INTEGER,
+  )
+  const ofLane = [...hours.values()].reduce((sum, hour) => sum + hour.filtered_records, 0)
+  if (ofPipe !== ofLane) throw new Error(`${ofPipe} of the pipe, ${ofLane} of its only lane`)
+  return ofLane
+}
+
 async function deliveredOf(metadata: Metadata, scene: Scene): Promise<number> {
   const usage = await metadata.usage.byPipe(scene.workspaceId, 0)
   return usage[scene.pipeId]?.delivered_records ?? 0
@@ -146,7 +159,7 @@ t.test(
     ]
     const count = {
       ...{ destinationId: otherId, pipeId },
-      ...{ deliveredRecords: 1, failedAttempts: 0, skippedRecords: 0 },
+      ...{ deliveredRecords: 1, failedAttempts: 0, skippedRecords: 0, filteredRecords: 0 },
     }
     await t.rejects(metadata.laneStore.save(stale, [count]), {
       name: 'LaneOwnershipLostError',
@@ -169,7 +182,14 @@ t.test('the lane row and the roll-up move together: when one cannot be written, 
   const metadata = await open(t, scene.options)
   const row = await loaded(metadata, scene.destinationId)
   const { pipeId, destinationId } = scene
-  const broken = { destinationId, pipeId, deliveredRecords: Number.NaN, failedAttempts: 0, skippedRecords: 0 }
+  const broken = {
+    destinationId,
+    pipeId,
+    deliveredRecords: Number.NaN,
+    failedAttempts: 0,
+    skippedRecords: 0,
+    filteredRecords: 0,
+  }
   await t.rejects(metadata.laneStore.save([{ ...row, cursorSeq: 5 }], [broken]), /NOT NULL|bigint: "NaN"/)
   t.strictSame(await metadata.laneStore.load(scene.destinationId), row)
   t.equal(await deliveredOf(metadata, scene), 0)
@@ -193,6 +213,7 @@ t.test('counts of a pipe deleted meanwhile are dropped without failing the save'
         deliveredRecords: 1,
         failedAttempts: 0,
         skippedRecords: 0,
+        filteredRecords: 0,
       },
     ],
   )
@@ -242,7 +263,9 @@ t.test('kill -9 between and within saves loses no save that resolved, and never 
     const row = await loaded(metadata, scene.destinationId)
     t.ok(row.cursorSeq >= reported, `cursor ${row.cursorSeq} is not before the reported ${reported}`)
     t.equal(row.deliveredRecords, row.cursorSeq)
+    t.equal(row.filteredRecords, 2 * row.cursorSeq)
     t.equal(await deliveredOf(metadata, scene), row.cursorSeq, 'the roll-up tells the same')
+    t.equal(await filteredOf(metadata, scene), row.filteredRecords, 'of what is filtered out too')
     await metadata.close()
     before = row.cursorSeq
   }

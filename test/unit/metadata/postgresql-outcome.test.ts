@@ -36,7 +36,7 @@ async function scene(t: Test) {
   const row = (await metadata.laneStore.load(made.destination_id))!
   const counts = {
     ...{ destinationId: row.destinationId, pipeId },
-    ...{ deliveredRecords: 1, failedAttempts: 0, skippedRecords: 0 },
+    ...{ deliveredRecords: 1, failedAttempts: 0, skippedRecords: 0, filteredRecords: 0 },
   }
   const delivered = async () => (await metadata.usage.byPipe(workspaceId, 0))[pipeId]?.delivered_records ?? 0
   return { proxy, through, metadata, workspaceId, pipeId, row, counts, delivered }

@@ -27,6 +27,7 @@ const zeros: Omit<RolledUpUsage, 'last_ingest_ts'> = {
   delivered_records: 0,
   failed_attempts: 0,
   skipped_records: 0,
+  filtered_records: 0,
 }
 
 t.test('counts add up within their hour and over the hours asked for', async (t) => {
@@ -148,7 +149,14 @@ t.test('what lanes do is added to the hour that it is now, and old hours are pru
   const made = await metadata.destinations.create(workspaceId, pipeId, pullDestination())
   const other = await metadata.destinations.create(workspaceId, pipeId, pullDestination())
   const { destination_id: destinationId } = made
-  const did = { destinationId, pipeId, deliveredRecords: 3, failedAttempts: 2, skippedRecords: 1 }
+  const did = {
+    destinationId,
+    pipeId,
+    deliveredRecords: 3,
+    failedAttempts: 2,
+    skippedRecords: 1,
+    filteredRecords: 4,
+  }
   await metadata.laneStore.save([], [did, { ...did, destinationId: other.destination_id }])
   clock += 60_000
   await metadata.laneStore.save([], [did])
@@ -157,6 +165,7 @@ t.test('what lanes do is added to the hour that it is now, and old hours are pru
     delivered_records: 9,
     failed_attempts: 6,
     skipped_records: 3,
+    filtered_records: 12,
     last_ingest_ts: null,
   }
   t.strictSame(await metadata.usage.byPipe(workspaceId, noon), { [pipeId]: sums })

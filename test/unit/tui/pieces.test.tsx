@@ -59,7 +59,7 @@ function destination(id: string, lane: LaneStatus): OverviewLane {
 }
 const noUsage = {
   ...{ ingest_requests: 0, ingest_records: 0, ingest_bytes: 0, rejected_requests: 0 },
-  ...{ delivered_records: 0, failed_attempts: 0, skipped_records: 0 },
+  ...{ delivered_records: 0, failed_attempts: 0, skipped_records: 0, filtered_records: 0 },
 }
 function pipe(name: string, ...lanes: OverviewLane[]): OverviewPipe {
   return {

@@ -1,11 +1,13 @@
 /** Usage counts what was acknowledged, also by a node that was killed before it could tell. */
 import t from 'tap'
 import { startCluster, type TestNode } from '../../support/cluster.ts'
+import { startHttpSink } from '../../support/http-sink.ts'
 import { until } from '../../support/until.ts'
 
 const cluster = await startCluster({ nodes: 3 })
 const [a, b, c] = cluster.nodes as [TestNode, TestNode, TestNode]
-t.teardown(() => cluster.close())
+const sink = await startHttpSink()
+t.teardown(() => Promise.all([cluster.close(), sink.stop()]))
 
 interface Overview {
   pipes: { pipe_id: string; usage_today: { ingest_requests: number; ingest_records: number } }[]
@@ -42,3 +44,44 @@ t.test('a killed node takes nothing of it along, whoever owned the pipe', async 
       return records === 5
     })
 })
+
+t.test(
+  'what is filtered out is counted once, whichever node filters it and whichever is killed',
+  async (t) => {
+    const pipes: { pipeId: string; id: string }[] = []
+    for (let index = 0; index < 4; index += 1) {
+      const pipeId = await a.createPipe({ pipe_name: `f${index}`, pipe_add_ingest_ts: false })
+      const { body } = await a.api<{ destination_id: string }>('POST', `/v1/pipes/${pipeId}/destinations`, {
+        destination_type: 'destination_http_endpoint',
+        destination_config: { url: sink.url, body_format: 'ndjson' },
+        transform: { filter: 'record.n > 1' },
+      })
+      pipes.push({ pipeId, id: body.destination_id })
+    }
+    const send = (node: TestNode) =>
+      Promise.all(pipes.map(({ pipeId }) => node.ingest(pipeId, [{ n: 1 }, { n: 1 }, { n: 2 }])))
+    for (let round = 0; round < 10; round += 1) await send(a)
+    await b.kill()
+    for (let round = 0; round < 10; round += 1) await send(a)
+    interface Hours {
+      hours: { delivered_records: number; filtered_records: number }[]
+    }
+    for (const { pipeId, id } of pipes) {
+      const at = `/v1/pipes/${pipeId}`
+      const counts = async (path: string) => {
+        const { body } = await a.api<Hours>('GET', path)
+        const sum = (of: (hour: Hours['hours'][number]) => number) =>
+          body.hours.reduce((total, hour) => total + of(hour), 0)
+        return [sum((hour) => hour.delivered_records), sum((hour) => hour.filtered_records)]
+      }
+      await until('all of it is through', async () => {
+        const [delivered, filtered] = await counts(`${at}/destinations/${id}/usage`)
+        if (delivered! > 20 || filtered! > 40) throw new Error(`${delivered} and ${filtered} were counted`)
+        return delivered === 20 && filtered === 40
+      })
+      t.strictSame(await counts(`${at}/usage`), [20, 40])
+      const { body } = await a.api<{ destination: { lane: object } }>('GET', `${at}/destinations/${id}`)
+      t.match(body.destination.lane, { delivered_records: 20, filtered_records: 40 })
+    }
+  },
+)

@@ -168,6 +168,7 @@ function Traffic({ pipe }: { pipe: OverviewPipe }) {
           ['Records delivered today', count(today.delivered_records)],
           ['Failed attempts today', count(today.failed_attempts)],
           ['Records skipped today', count(today.skipped_records)],
+          ['Records filtered out today', count(today.filtered_records)],
         ]}
       />
     </Section>
