@@ -71,7 +71,7 @@ export function addLanesCommands(program: Command): void {
   })
   define<{ force?: boolean }>(lanes, {
     usage: 'skip <destination>',
-    summary: 'discard the blocking message and move on; it is not delivered to this destination',
+    summary: 'put the blocking message aside, among the parked records, and move on',
     examples: ['pipectl lanes skip orders/database --yes'],
     output: formats,
     daemon: true,
@@ -85,7 +85,7 @@ export function addLanesCommands(program: Command): void {
       const what = blocking === null ? 'the blocking message, if there is one,' : `message ${blocking}`
       const name = fullName(pipe, destination)
       if (options.force !== true && !skipHelps(destination.lane)) throw noRecordAtFault(name, destination)
-      await confirm(`Skip ${what} of ${name}? This destination never receives it.`, options.yes)
+      await confirm(`Skip ${what} of ${name}? It is parked, and the lane goes on.`, options.yes)
       const reply = await client.lanes.skip(pipe.pipe_id, destination.destination_id)
       await print(oneView(reply.text, reply.body.status, [['status', reply.body.status]]), options.output)
       if (!reply.body.skipped) throw nothingBlocks()

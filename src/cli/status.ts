@@ -89,6 +89,7 @@ export function addStatusCommands(program: Command): void {
       const lanes = pipes.flatMap((pipe) => pipe.lanes.map((destination) => ({ pipe, destination })))
       const stuck = lanes.filter((one) => severity(one.destination, nowMs) > 1)
       const stale = lanes.filter(({ destination }) => destination.lane.stale === true)
+      const parking = lanes.filter(({ destination }) => (destination.lane.parked_records ?? 0) > 0)
       const sum = <One>(all: readonly One[], pick: (one: One) => number) =>
         all.reduce((total, one) => total + pick(one), 0)
       const status = {
@@ -111,6 +112,7 @@ export function addStatusCommands(program: Command): void {
           0,
           ...lanes.map(({ destination }) => destination.lane.oldest_pending_age_seconds),
         ),
+        parked_records: sum(lanes, ({ destination }) => destination.lane.parked_records ?? 0),
         alerts: alerts?.status ?? null,
         cluster,
         stuck_lanes: stuck.map(({ pipe, destination }) => ({
@@ -140,6 +142,10 @@ export function addStatusCommands(program: Command): void {
         ...stuck.map(({ pipe, destination }) => [
           'stuck',
           `${fullName(pipe, destination)}, ${stateOf(destination, nowMs)}: ${destination.lane.last_error?.message ?? 'blocked by status'}`,
+        ]),
+        ...parking.map(({ pipe, destination }) => [
+          'parked',
+          `${fullName(pipe, destination)}: ${count(destination.lane.parked_records ?? 0)}`,
         ]),
       ]
       // For scripts: what needs attention, or that nothing does.
