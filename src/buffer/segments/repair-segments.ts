@@ -31,7 +31,12 @@ export function repairSegments(
     if (damaged.some(({ firstSeq }) => firstSeq === currentFirstSeq)) {
       segments.setAside(lastClockMs, () => false, { quarantineDir: spec.quarantineDir, error: null })
     }
-    const found = [...damaged, ...segments.sealed.takeDamage().map(({ name }) => name)]
+    // What could not be opened was written again on opening; a second time would put the sound copy aside.
+    const isDone = ({ firstSeq }: SegmentName) => repaired.some(({ name }) => name.firstSeq === firstSeq)
+    const found = [
+      ...damaged.filter((one) => !isDone(one)),
+      ...segments.sealed.takeDamage().map(({ name }) => name),
+    ]
     // Newest first: where a pipe stood behind a segment is asked of the next one.
     for (const firstSeq of new Set(found.map((one) => one.firstSeq).sort((a, b) => b - a))) {
       const name = segments.sealed.nameOf(firstSeq)
