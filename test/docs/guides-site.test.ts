@@ -61,7 +61,7 @@ t.test('what is code keeps every character, to be copied', async (t) => {
   const html = read('parked.html')
   t.match(
     html,
-    /<code class="language-sh">[^<]*pipectl parked export orders\/database &gt; parked\.ndjson\n<\/code>/,
+    /<code class="language-sh">[^<]*pipectl parked export orders\/database &gt; parked\.ndjson\n[^<]*<\/code>/,
   )
 })
 

@@ -9,6 +9,7 @@ import { jetstreamManager } from '@nats-io/jetstream'
 import { startDaemon } from './daemon.ts'
 import { startHttpSink } from './http-sink.ts'
 import { startMariadb } from './mariadb.ts'
+import { startMoveTargets } from './moving.ts'
 import { startNats } from './nats.ts'
 import { startPostgres } from './postgres.ts'
 import { startS3 } from './s3.ts'
@@ -20,7 +21,9 @@ export interface Started {
 }
 
 /** `directory`: of this guide, for files of the server's own. */
-export const setups: Record<string, (directory: string) => Promise<Started>> = {
+export type Setup = (directory: string) => Promise<Started>
+
+export const setups: Record<string, Setup> = {
   /** A daemon with a fresh data directory and one workspace. */
   daemon: async () => {
     const daemon = await startDaemon()
@@ -39,6 +42,20 @@ export const setups: Record<string, (directory: string) => Promise<Started>> = {
     mkdirSync(place)
     execFileSync('tar', ['-xzf', archive, '-C', place])
     return { env: { PIPECTL_DATA_DIR: path.join(place, 'data') }, stop: async () => {} }
+  },
+  /** A data directory with one pipe and three records that wait, whose daemon was stopped. */
+  'stopped-data-dir': async () => {
+    const daemon = await startDaemon()
+    const orders = await daemon.createPipe({ pipe_name: 'orders' })
+    await daemon.createDestination(orders, { destination_type: 'destination_pull', destination_config: {} })
+    for (const id of [1, 2, 3]) await daemon.ingest(orders, { id })
+    await daemon.stop()
+    return { env: { PIPECTL_DATA_DIR: daemon.dataDir }, stop: () => daemon.close() }
+  },
+  /** What a cluster needs: PostgreSQL, an empty database, and one nats-server with JetStream. */
+  'cluster-servers': async () => {
+    const { env, stop } = await startMoveTargets()
+    return { env, stop }
   },
   /** PostgreSQL, an empty database. */
   postgresql: async () => {
@@ -90,7 +107,7 @@ export const setups: Record<string, (directory: string) => Promise<Started>> = {
   },
   slack: async () => {
     const { sink, url } = await startSlackSink()
-    return { env: { PIPECTL_DESTINATION_URL: url }, stop: () => sink.stop() }
+    return { env: { PIPECTL_DESTINATION_URL: url, SLACK_WEBHOOK: url }, stop: () => sink.stop() }
   },
   /** A nats-server with a user and the stream EVENTS of `events.>`. */
   nats: async () => {

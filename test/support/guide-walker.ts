@@ -33,7 +33,7 @@ import path from 'node:path'
 import t from 'tap'
 import { homeEnv } from './cli.ts'
 import { binary, cleanEnv } from './daemon.ts'
-import { setups } from './guide-setups.ts'
+import { type Setup, setups } from './guide-setups.ts'
 import { until } from './until.ts'
 
 export interface Block {
@@ -47,11 +47,11 @@ export interface Block {
 const blockSeconds = 120
 const eventuallyMs = 60_000
 
-/** The test of one guide. */
-export async function walk(name: string): Promise<void> {
+/** The test of one guide. `own`: setups that its test has started, besides those of guide-setups.ts or in their place. */
+export async function walk(name: string, own: Record<string, Setup> = {}): Promise<void> {
   const file = new URL(`../../docs/${name}.md`, import.meta.url).pathname
   await t.test(`docs/${name}.md, block by block`, async (t) => {
-    const guide = await openGuide(`docs/${name}.md`, readFileSync(file, 'utf8'))
+    const guide = await openGuide(`docs/${name}.md`, readFileSync(file, 'utf8'), own)
     t.teardown(() => guide.close())
     let run = 0
     for (const step of guide.steps) {
@@ -105,7 +105,7 @@ export interface Guide {
 }
 
 /** Starts what the guide's setup blocks ask for. Throws, with the line, where a block cannot be understood. */
-export async function openGuide(name: string, text: string): Promise<Guide> {
+export async function openGuide(name: string, text: string, own: Record<string, Setup> = {}): Promise<Guide> {
   const blocks = blocksOf(text)
   const wrong = (block: Block, what: string) => new Error(`${name}:${block.line}: ${what}`)
   const steps: Step[] = []
@@ -128,7 +128,7 @@ export async function openGuide(name: string, text: string): Promise<Guide> {
   try {
     const env: Record<string, string> = {}
     for (const block of blocks.filter(({ options }) => 'setup' in options)) {
-      const start = setups[block.options.setup!]
+      const start = own[block.options.setup!] ?? setups[block.options.setup!]
       if (start === undefined) throw wrong(block, `there is no setup ${block.options.setup}`)
       const started = await start(dir)
       closing.push(() => started.stop())

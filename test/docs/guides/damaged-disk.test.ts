@@ -1,11 +1,12 @@
-/** docs/damaged-disk.md speaks of commands, options, events, settings and files that exist. */
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
+/** docs/damaged-disk.md: walked, and it speaks of commands, options, events and settings that exist. */
+import { readdirSync, readFileSync } from 'node:fs'
 import path from 'node:path'
 import t from 'tap'
-import { buildProgram } from '../../src/cli/program.ts'
-import { settingDefinitions } from '../../src/settings.ts'
+import { buildProgram } from '../../../src/cli/program.ts'
+import { settingDefinitions } from '../../../src/settings.ts'
+import { walk } from '../../support/guide-walker.ts'
 
-const root = new URL('../../', import.meta.url)
+const root = new URL('../../../', import.meta.url)
 const page = readFileSync(new URL('docs/damaged-disk.md', root), 'utf8')
 const source = readdirSync(new URL('src/', root), { recursive: true, encoding: 'utf8' })
   .filter((file) => file.endsWith('.ts'))
@@ -50,21 +51,9 @@ t.test('every event is one that is logged', async (t) => {
   )
 })
 
-t.test('every link leads somewhere', async (t) => {
-  const headings = [...page.matchAll(/^#+ (.*)$/gm)].map(([, text = '']) =>
-    text
-      .toLowerCase()
-      .replaceAll(/[^a-z0-9 -]/g, '')
-      .replaceAll(' ', '-'),
-  )
-  const links = [...page.matchAll(/\]\(([^)]+)\)/g)].map(([, link = '']) => link)
-  for (const link of links) {
-    if (link.startsWith('#')) t.ok(headings.includes(link.slice(1)), link)
-    else t.ok(existsSync(new URL(link, new URL('docs/', root))), link)
-  }
-})
-
 t.test('negative control: what does not exist is noticed', async (t) => {
   t.match(problemIn('verify --no-such-option'), /no --no-such-option/)
   t.match(problemIn('reparation --yes'), /no such command/)
 })
+
+await walk('damaged-disk')

@@ -1,0 +1,3 @@
+import { walk } from '../../support/guide-walker.ts'
+
+await walk('migrate')
