@@ -24,18 +24,25 @@ const notWalked: Record<string, Record<string, string>> = {
   concepts: { ' your clients': 'a drawing' },
   'http-endpoint': { 'POST /orders HTTP/1.1': 'what an endpoint receives' },
   install: {
-    'npm run package:deb': 'to do',
-    'sudo runuser -u pipectl -- pipectl doctor': 'to do',
-    'sudo runuser -u pipectl -- pipectl serve': 'to do',
-    '(umask 077; openssl': 'to do',
+    'npm run package:deb': 'test/package/deb.test.ts makes the package by the script that this runs',
+    'sudo apt-get install': 'test/package/deb.test.ts runs it, in a Debian of its own',
+    'sudo env MALLOC_MMAP_THRESHOLD_': 'test/package/deb.test.ts starts its daemons by it',
+    'sudo cat /var/lib/pipectl/first-key': 'test/package/deb.test.ts runs it',
+    'sudo runuser -u pipectl -- pipectl doctor': 'test/package/deb.test.ts runs it',
+    '(umask 077; openssl':
+      'test/package/container.test.ts makes the key; the rest needs Docker, which the tests do not have',
   },
   monitoring: { 'scrape_configs:': 'of Prometheus' },
   pull: { ' pipe ──▶ lane': 'a drawing' },
   tls: {
     'listen = "0.0.0.0:443"': 'settings',
     'listen = "127.0.0.1:8080"': 'settings',
-    'groupadd --system': 'to do',
-    '#!/bin/sh': 'to do',
+    'sudo groupadd --system': 'test/package/deb.test.ts runs it, in a Debian of its own',
+    '[Service]': 'test/package/deb.test.ts has systemd-analyze verify it with the unit',
+    '#!/bin/sh':
+      'test/package/deb.test.ts has it copy two certificates of one name, which the daemon then serves',
+    'sudo env RENEWED_LINEAGE':
+      'test/package/deb.test.ts runs it; restarting is written down by a systemctl of its own',
     'export NODE_EXTRA_CA_CERTS': 'to do',
     'trusted_proxies =': 'settings',
     'pipectl destinations create': 'to do',

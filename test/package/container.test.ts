@@ -1,9 +1,11 @@
 /** Dockerfile and compose.yaml as far as they can be checked without Docker. */
-import { spawn } from 'node:child_process'
+import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { readFileSync } from 'node:fs'
+import { readFileSync, statSync } from 'node:fs'
+import path from 'node:path'
 import t from 'tap'
 import { parse } from 'yaml'
+import { rootBlocks } from '../support/guide-sections.ts'
 import { startHttpSink } from '../support/http-sink.ts'
 
 const read = (name: string) => readFileSync(new URL(`../../${name}`, import.meta.url), 'utf8')
@@ -31,6 +33,18 @@ t.test('the Dockerfile has only instructions that there are, and lists that are 
   const { scripts } = JSON.parse(read('package.json'))
   for (const [, name] of read('Dockerfile').matchAll(/npm run ([\w:]+)/g))
     t.ok(String(name) in scripts, String(name))
+})
+
+t.test('the guide’s command makes the sealing key, for the user of the image alone', async (t) => {
+  const [block = ''] = rootBlocks('install', 'Containers')
+  const [command = ''] = block.split('\n')
+  t.match(read('compose.yaml'), `#   ${command}\n`)
+  const directory = t.testdir()
+  execFileSync('sh', ['-ec', command.replace('sudo ', '')], { cwd: directory, stdio: 'pipe' })
+  const file = path.join(directory, 'sealing.key')
+  t.equal(Buffer.from(readFileSync(file, 'utf8'), 'base64').length, 32)
+  const { mode, uid, gid } = statSync(file)
+  t.same([mode & 0o777, uid, gid], [0o600, 990, 990])
 })
 
 t.test('the image has no key, is not root, and puts data into a volume', async (t) => {

@@ -1,14 +1,30 @@
 /**
- * The Debian package, from its making to its purge, in a fresh Debian that has nothing else: no Node.js, no systemd.
+ * The Debian package, from its making to its purge, in a fresh Debian that has nothing else: no Node.js, no systemd. It is installed
+ * and started by the commands of docs/install.md, and gets certificates by those of docs/tls.md.
  * What is delivered to, an HTTP endpoint and PostgreSQL, is outside of it on loopback.
  */
 import { spawnSync } from 'node:child_process'
-import { copyFileSync, existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { X509Certificate } from 'node:crypto'
+import { once } from 'node:events'
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import path from 'node:path'
+import tls from 'node:tls'
 import t from 'tap'
+import { TestAuthority } from '../support/certificates.ts'
 import { buildDeb } from '../support/deb.ts'
 import { freshDebian, namesIn } from '../support/debian-root.ts'
 import { freePort } from '../support/free-port.ts'
+import { rootBlocks } from '../support/guide-sections.ts'
 import { startHttpSink } from '../support/http-sink.ts'
 import { startPostgres } from '../support/postgres.ts'
 import { until } from '../support/until.ts'
@@ -20,6 +36,16 @@ const root = freshDebian(t)
 const inRoot = (name: string) => path.join(root.directory, name)
 const settings = '/etc/pipectl/pipectl.toml'
 const before = root.list()
+const guide = rootBlocks('install', 'Debian')
+const [makePackage = '', installPackage = '', startDaemon = '', showKey = '', doctor = ''] = guide
+const certbotGuide = rootBlocks('tls', 'With systemd and certbot')
+
+/** A block of a guide, by root. */
+async function take(block: string, env: Record<string, string> = {}): Promise<string> {
+  const { code, stdout, stderr } = await root.run(['sh', '-ec', block], { env })
+  if (code !== 0) throw new Error(`${block} ended with ${code}: ${stdout}${stderr}`)
+  return stdout + stderr
+}
 
 async function apt(...args: string[]): Promise<string> {
   const { code, stdout, stderr } = await root.run(['apt-get', '-y', '-q', ...args])
@@ -42,13 +68,13 @@ async function pipectl(args: string[], env: Record<string, string> = {}): Promis
   return stdout
 }
 
-/** What the unit starts, as its user and with its settings, but for the ports, which may be taken on this machine. */
-async function serve() {
+/** As the guide starts it where there is no systemd, but for the ports, which may be taken on this machine, and its disk, which may be small. */
+async function serve(command = startDaemon, more: Record<string, string> = {}) {
   const port = await freePort()
-  const child = root.start(
-    ['pipectl', 'serve', '--init', '--listen', `127.0.0.1:${port}`, '--metrics-listen', 'off'],
-    { user: 'pipectl:pipectl', env: { PIPECTL_CONFIG: settings, PIPECTL_BUFFER_MIN_FREE_BYTES: '0' } },
-  )
+  const env = { PIPECTL_LISTEN: `127.0.0.1:${port}`, PIPECTL_METRICS_LISTEN: 'off', ...more }
+  const child = root.start(['sh', '-ec', `exec ${command}`], {
+    env: { ...env, PIPECTL_BUFFER_MIN_FREE_BYTES: '0' },
+  })
   let log = ''
   child.stderr?.setEncoding('utf8').on('data', (text: string) => {
     log += text
@@ -62,12 +88,14 @@ async function serve() {
   void exit.then((code) => {
     ended = code
   })
-  const isReady = async () => (await fetch(`${url}/v1/ready`)).ok
+  const isReady = async () =>
+    'PIPECTL_TLS_CERT_FILE' in more ? log.includes('daemon.ready') : (await fetch(`${url}/v1/ready`)).ok
   await until('the daemon of the package is ready or has ended', () => ended !== null || isReady())
   if (ended !== null) throw new Error(`the daemon ended with ${ended}: ${log}`)
   const key = readFileSync(inRoot('var/lib/pipectl/first-key'), 'utf8').trim()
   return {
     url,
+    port,
     pid: child.pid ?? 0,
     env: { PIPECTL_URL: url, PIPECTL_API_KEY: key },
     stop: async () => {
@@ -82,8 +110,20 @@ t.teardown(() => sink.stop())
 const first = buildDeb('1', directory)
 const second = buildDeb('2', directory)
 
+t.test('the guide says how the package is made, and has no command that is not run here', async (t) => {
+  t.equal(makePackage, 'npm run package:deb\n')
+  t.equal(manifest.scripts['package:deb'], 'npm run --silent build && node vendor/debian/make-deb.mjs')
+  t.equal(guide.length, 5)
+  t.equal(certbotGuide.length, 4)
+})
+
 t.test('apt-get install needs nothing else and puts everything in its place', async (t) => {
-  const output = await install(first)
+  const file = path.basename(first)
+  copyFileSync(first, inRoot(`tmp/${file}`))
+  // The guide shows the most common machine; apt asks nobody here.
+  const command = installPackage.replace('_amd64.deb', `_${process.arch === 'x64' ? 'amd64' : 'arm64'}.deb`)
+  t.match(command, ` ./${file}\n`)
+  const output = await take(`cd /tmp\n${command.replace('apt-get ', 'apt-get -y -q ')}`)
   t.match(output, /0 upgraded, 1 newly installed/)
   t.equal(await pipectl(['--version']), `${manifest.version}\n`)
   t.equal((await root.run(['sh', '-c', 'command -v node'])).code, 127, 'there is no other Node.js')
@@ -121,12 +161,87 @@ t.test('the sealing key is the daemon’s alone, and the settings are read by it
   t.notOk(existsSync(inRoot('var/lib/pipectl/sealing.key')))
 })
 
+t.test('the guide’s first start: key, link and doctor', async (t) => {
+  const daemon = await serve()
+  t.match(await take(showKey), /^ppl1_\S+\nhttp:\/\/\S+\n$/)
+  const env = { PIPECTL_LISTEN: `127.0.0.1:${daemon.port}`, PIPECTL_METRICS_LISTEN: 'off' }
+  t.match(await take(doctor, { ...env, PIPECTL_BUFFER_MIN_FREE_BYTES: '0' }), /sealing key/)
+  t.equal(await daemon.stop(), 0)
+})
+
+/** Of the certificate that is served. */
+async function serialAt(port: number, ca: string): Promise<string> {
+  const socket = tls.connect({ host: '127.0.0.1', port, ca, servername: 'localhost' })
+  await once(socket, 'secureConnect')
+  const { serialNumber } = socket.getPeerCertificate()
+  socket.destroy()
+  return serialNumber
+}
+
+t.test('certbot’s renewals reach the daemon by the script of the guide', async (t) => {
+  const [group = '', dropIn = '', script = '', firstRun = ''] = certbotGuide
+  const authority = new TestAuthority()
+  t.teardown(() => authority.close())
+  /** As certbot leaves it: links in live/ to the newest of archive/. */
+  const renew = (number: number) => {
+    const { certFile, keyFile } = authority.issue()
+    for (const [name, file] of Object.entries({ fullchain: certFile, privkey: keyFile })) {
+      for (const folder of ['archive', 'live'])
+        mkdirSync(inRoot(`etc/letsencrypt/${folder}/pipectl.example.com`), { recursive: true, mode: 0o700 })
+      copyFileSync(file, inRoot(`etc/letsencrypt/archive/pipectl.example.com/${name}${number}.pem`))
+      const link = inRoot(`etc/letsencrypt/live/pipectl.example.com/${name}.pem`)
+      rmSync(link, { force: true })
+      symlinkSync(`../../archive/pipectl.example.com/${name}${number}.pem`, link)
+    }
+    return new X509Certificate(readFileSync(certFile)).serialNumber
+  }
+  const hook = 'etc/letsencrypt/renewal-hooks/deploy/pipectl'
+  mkdirSync(path.dirname(inRoot(hook)), { recursive: true })
+  writeFileSync(inRoot(hook), script, { mode: 0o755 })
+  // There is no systemd: what it is told is written down, and the test does it.
+  const asked = inRoot('tmp/systemctl-asked')
+  writeFileSync(inRoot('usr/bin/systemctl'), '#!/bin/sh\necho "$*" >>/tmp/systemctl-asked\n', { mode: 0o755 })
+  t.teardown(() => {
+    for (const name of ['usr/bin/systemctl', 'etc/letsencrypt', 'etc/pipectl/tls'])
+      rmSync(inRoot(name), { recursive: true, force: true })
+  })
+
+  const firstSerial = renew(1)
+  await take(group)
+  await take(firstRun)
+  const pems = ['fullchain.pem', 'privkey.pem']
+  t.same(namesIn(root, 'etc/pipectl/tls'), pems)
+  for (const name of pems) t.equal(statSync(inRoot(`etc/pipectl/tls/${name}`)).mode & 0o777, 0o640)
+  const reload = 'try-reload-or-restart --no-block pipectl'
+  t.equal(readFileSync(asked, 'utf8'), `edit pipectl\n${reload}\nrestart pipectl\n`)
+  const [, ofGroup = ''] = /^SupplementaryGroups=(\S+)$/m.exec(dropIn) ?? []
+  const daemon = await serve(startDaemon.replace('--init-groups', `--groups ${ofGroup}`), {
+    PIPECTL_TLS_CERT_FILE: '/etc/pipectl/tls/fullchain.pem',
+    PIPECTL_TLS_KEY_FILE: '/etc/pipectl/tls/privkey.pem',
+  })
+  t.equal(await serialAt(daemon.port, authority.ca), firstSerial)
+
+  const secondSerial = renew(2)
+  await take(`/${hook}`, { RENEWED_LINEAGE: '/etc/letsencrypt/live/pipectl.example.com' })
+  t.match(readFileSync(asked, 'utf8'), new RegExp(`\n${reload}\n$`))
+  process.kill(daemon.pid, 'SIGHUP')
+  await until(
+    'the renewed certificate is served',
+    async () => (await serialAt(daemon.port, authority.ca)) === secondSerial,
+  )
+  t.equal(await daemon.stop(), 0)
+  await take(`groupdel ${ofGroup}`)
+})
+
 t.test('systemd accepts the unit of the package, as closed as the one for every system', async (t) => {
   const unit = inRoot('usr/lib/systemd/system/pipectl.service')
   // What it starts is not at its place on this machine.
   const text = readFileSync(unit, 'utf8')
   const copy = path.join(t.testdir(), 'pipectl.service')
   writeFileSync(copy, text.replace('ExecStart=', `ExecStart=${root.directory}`))
+  // With what the guide adds for certificates.
+  mkdirSync(`${copy}.d`)
+  writeFileSync(path.join(`${copy}.d`, 'override.conf'), certbotGuide[1] ?? '')
   const verified = spawnSync('systemd-analyze', ['verify', '--man=no', copy], { encoding: 'utf8' })
   t.equal(verified.stdout + verified.stderr, '')
   t.equal(verified.status, 0)
