@@ -5,6 +5,7 @@ import { startMariadb } from '../support/mariadb.ts'
 import { startPostgres } from '../support/postgres.ts'
 import { until } from '../support/until.ts'
 import { acknowledged, openLedger, restarts } from './ledger-daemon.ts'
+import { checkTransformed, isMasked, transformed } from './transformed-lane.ts'
 
 const kills = Math.max(15, restarts)
 /** Killed on, until the lanes without it have stored something twice: then the others were tried too. */
@@ -15,26 +16,36 @@ t.test(`one copy of every record through kill -9 under load (${kills} times)`, a
   const [postgres, mariadb] = [await startPostgres(), await startMariadb()]
   t.teardown(() => Promise.all([postgres.stop(), mariadb.stop()]))
   const lanes: { name: string; id: string; isOnce: boolean; rows(): Promise<number[]> }[] = []
+  const changing: typeof lanes = []
   /** What the lanes without it have stored. */
   const plain: (() => Promise<{ found: number; numbers: number }>)[] = []
   for (const [server, dialect, place] of [
     [postgres, 'postgresql', 'bigserial'],
     [mariadb, 'mariadb', 'bigint AUTO_INCREMENT'],
   ] as const) {
-    for (const isOnce of [true, false]) {
-      const table = isOnce ? 'once' : 'plain'
-      await server.query(`CREATE TABLE ${table} (place ${place} PRIMARY KEY, n int)`)
+    for (const table of ['once', 'plain', 'changed']) {
+      const isOnce = table !== 'plain'
+      await server.query(`CREATE TABLE ${table} (place ${place} PRIMARY KEY, n int, stamp text)`)
       const { host, port, database, user: username, password } = server
       const id = await daemon.createDestination(pipeId, {
         destination_type: 'destination_database',
         destination_config: {
           ...{ host, port, database, username, password, dialect, table, exactly_once: isOnce },
         },
-        columns: [{ column_name: 'n', column_type: 'number' }],
+        columns: [
+          { column_name: 'n', column_type: 'number' },
+          { column_name: 'stamp', column_type: 'string' },
+        ],
+        ...(table === 'changed' ? transformed : {}),
       })
-      const rows = async () =>
-        (await server.query(`SELECT n FROM ${table} ORDER BY place`)).map((row) => Number(row.n))
-      lanes.push({ name: `${dialect}, ${table}`, id, isOnce, rows })
+      const rows = async () => {
+        const found = await server.query(`SELECT n, stamp FROM ${table} ORDER BY place`)
+        const wrong = found.filter(({ stamp }) => isMasked(stamp) !== (table === 'changed'))
+        t.strictSame(wrong.slice(0, 3), [], `${dialect}, ${table}: masked or not`)
+        return found.map((row) => Number(row.n))
+      }
+      const group = table === 'changed' ? changing : lanes
+      group.push({ name: `${dialect}, ${table}`, id, isOnce, rows })
       if (isOnce) continue
       plain.push(async () => {
         const [row] = await server.query(
@@ -69,5 +80,10 @@ t.test(`one copy of every record through kill -9 under load (${kills} times)`, a
     if (isOnce) t.match(found, { repeats: 0, outOfOrder: [] }, `${name}: once, in order`)
     else repeatsWithout += found.repeats
   }
+  for (const { name, id, isOnce, rows } of changing)
+    await checkTransformed(t, name, {
+      ...{ daemon, pipeId, id, producer, inOrder: numbers, isOnce },
+      arrived: rows,
+    })
   t.ok(repeatsWithout > 0, `negative control: ${repeatsWithout} repeats without exactly_once`)
 })

@@ -1,8 +1,10 @@
 /** A daemon that is killed under load again and again loses nothing. */
 import t from 'tap'
+import { startHttpSink } from '../support/http-sink.ts'
 import { audit, drained, readAll, startProducer } from '../support/ledger.ts'
 import { startPostgres } from '../support/postgres.ts'
 import { acknowledged, openLedger, restarts } from './ledger-daemon.ts'
+import { checkTransformed, isMasked, transformed } from './transformed-lane.ts'
 
 t.test(
   `every 202 is delivered, in order per lane, through kill -9 under load (${restarts} times)`,
@@ -25,6 +27,14 @@ t.test(
         { column_name: 'message', column_type: 'string', semantic_role: 'dedupe_id' },
         { column_name: 'n', column_type: 'number' },
       ],
+    })
+    // A request each: killed in the middle of a message, a lane goes on there.
+    const each = await startHttpSink()
+    t.teardown(() => each.stop())
+    const eachId = await daemon.createDestination(pipeId, {
+      destination_type: 'destination_http_endpoint',
+      destination_config: { url: each.url, body_format: 'json_object' },
+      ...transformed,
     })
     const producer = startProducer(daemon, pipeId)
     for (let round = 0; round < restarts; round++) {
@@ -63,6 +73,13 @@ t.test(
       { missing: [], outOfOrder: [], unknown: [], repeats: 0 },
       'the table has every one once',
     )
+    await checkTransformed(t, 'a request each, transformed', {
+      ...{ daemon, pipeId, id: eachId, producer, inOrder: all.numbers, isOnce: false },
+      arrived: async () => {
+        t.ok(each.records().every(({ stamp }) => isMasked(stamp)))
+        return each.records().map(({ n }) => Number(n))
+      },
+    })
     t.ok(producer.accepted.size > restarts * 50, `${producer.accepted.size} records were acknowledged`)
 
     t.test('negative control: the audit names what was lost, swapped, invented or repeated', async (t) => {
