@@ -68,6 +68,7 @@ export interface AttemptDeps {
   messageIdAt?: AttemptProgress['messageIdAt']
   setAside?: AttemptProgress['setAside']
   filtered?: AttemptProgress['filtered']
+  notAsked?: AttemptProgress['notAsked']
 }
 
 /** Each of an attempt's requests, and of their steps, may wait for its end: without this, Node.js warns of a leak. */
@@ -78,7 +79,7 @@ export async function attemptDelivery(
   deliver: (signal: AbortSignal, progress: AttemptProgress) => Promise<void>,
   limitMs: number,
   interrupt: AbortSignal,
-  { clock, log, beforeRequest, messageIdAt, setAside, filtered }: AttemptDeps,
+  { clock, log, beforeRequest, messageIdAt, setAside, filtered, notAsked }: AttemptDeps,
 ): Promise<AttemptOutcome> {
   const controller = new AbortController()
   setMaxListeners(mostListeners, controller.signal)
@@ -104,6 +105,7 @@ export async function attemptDelivery(
     ...(messageIdAt === undefined ? {} : { messageIdAt }),
     ...(setAside === undefined ? {} : { setAside }),
     ...(filtered === undefined ? {} : { filtered }),
+    ...(notAsked === undefined ? {} : { notAsked }),
   }
   const settled = await Promise.race([settle(deliver, controller.signal, progress), hung])
   for (const cancel of cancels) cancel()
@@ -168,10 +170,15 @@ export class LaneDriver {
     open: () => DestinationDriver,
   ): Promise<void> {
     this.#driver ??= open()
+    let isAsked = true
+    const notAsked = () => {
+      isAsked = false
+      progress.notAsked?.()
+    }
     try {
-      await this.#driver.deliver(batch, signal, progress)
+      await this.#driver.deliver(batch, signal, { ...progress, notAsked })
     } finally {
-      this.#usedAt = this.#clock.monotonicMs()
+      if (isAsked) this.#usedAt = this.#clock.monotonicMs()
     }
   }
 

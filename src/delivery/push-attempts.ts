@@ -68,13 +68,13 @@ export class PushAttempts {
     this.#abort = () => interrupt.abort()
     const startedAt = clock.monotonicMs()
     this.#filtered.clear()
-    this.#rate.take(requestsPerSecond)
+    const slotAt = this.#rate.take(requestsPerSecond)
     const ended = await attemptDelivery(
       (signal, progress) => this.#driver.deliver(batch, signal, progress, () => openDriver(spec)),
       attemptLimitMs(spec, batch),
       interrupt.signal,
       {
-        ...this.#servicesOf(spec, this.#filtered),
+        ...this.#servicesOf(spec, this.#filtered, slotAt),
         messageIdAt: (seq) => this.#messageIdAt(spec.pipeId, seq),
         ...(spec.onPermanentError === 'park'
           ? { setAside: (rejected) => this.#refused.setAside(rejected, messages, row) }
@@ -106,7 +106,7 @@ export class PushAttempts {
     this.#abort = () => interrupt.abort()
     const startedAt = clock.monotonicMs()
     const filtered = new FilteredRecords()
-    this.#rate.take(requestsPerSecond)
+    const slotAt = this.#rate.take(requestsPerSecond)
     const outcome = await attemptDelivery(
       (signal, progress) =>
         this.#replayDriver.deliver(batch, signal, progress, () =>
@@ -114,7 +114,7 @@ export class PushAttempts {
         ),
       attemptLimitMs(spec, batch),
       interrupt.signal,
-      this.#servicesOf(spec, filtered),
+      this.#servicesOf(spec, filtered, slotAt),
     )
     this.#abort = null
     const tookMs = clock.monotonicMs() - startedAt
@@ -125,13 +125,14 @@ export class PushAttempts {
     return { outcome, filtered: filtered.take(batch.messages) }
   }
 
-  #servicesOf({ rate }: LaneSpec, filtered: FilteredRecords): AttemptDeps {
+  #servicesOf({ rate }: LaneSpec, filtered: FilteredRecords, slotAt: number): AttemptDeps {
     const { clock, log } = this.#deps
     return {
       clock,
       log,
       beforeRequest: (signal) => this.#rate.wait(rate?.requestsPerSecond ?? null, signal),
       filtered: (seq, records) => filtered.note(seq, records),
+      notAsked: () => this.#rate.putBack(slotAt),
     }
   }
 
@@ -148,6 +149,11 @@ export class PushAttempts {
   /** The range under way is no longer the one that timed out. */
   forgetTimeouts(): void {
     this.#progress.forgetTimeouts()
+  }
+
+  /** Before the row is changed by it. */
+  transformChanged(): void {
+    this.#refused.transformChanged(this.#state.row)
   }
 
   /** When `closeIdle` will have something to close; Infinity: nothing is open. */

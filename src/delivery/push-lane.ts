@@ -23,6 +23,7 @@
  * What a crash leaves, line by line: `durable-state.ts`.
  */
 import assert from 'node:assert'
+import { isDeepStrictEqual } from 'node:util'
 import { BufferReadUnavailableError, type MarkedMessage } from '../buffer/buffer.ts'
 import type { LaneStatus } from '../contract/destination.ts'
 import { bytesOf } from './batch.ts'
@@ -191,6 +192,7 @@ export class PushLane implements Lane {
       this.#state.log.renamed(spec)
       if (transition.isOnlyRenamed(before, spec)) return
       this.#attempts.forgetTimeouts()
+      if (!isDeepStrictEqual(before.transform, spec.transform)) this.#attempts.transformChanged()
       this.#retry.tryNow()
       this.#replays.changed()
       this.#state.change(transition.afterReconfigured(this.row, before, spec))

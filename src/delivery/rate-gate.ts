@@ -29,6 +29,11 @@ export class RateGate {
     return slotAt
   }
 
+  /** The slot that was taken last was not used. */
+  putBack(slotAt: number): void {
+    this.#nextSlotAt = Math.min(this.#nextSlotAt, slotAt)
+  }
+
   /** Takes the next slot and waits for it; resolves early when `signal` is aborted. */
   async wait(requestsPerSecond: number | null, signal: AbortSignal): Promise<void> {
     const waitMs = this.take(requestsPerSecond) - this.#clock.monotonicMs()

@@ -39,6 +39,17 @@ export class RefusedRecords {
     return count
   }
 
+  /**
+   * What is attempted again may be stored now, or left out, and is counted as that; it stays parked, because its destination may
+   * have the others of that attempt and not be sent it. Of half a message what is done with is not attempted again.
+   */
+  transformChanged({ batchFirstSeq, recordOffset }: Pick<LaneState, 'batchFirstSeq' | 'recordOffset'>): void {
+    for (const [seq, places] of this.#aside) {
+      for (const place of places.keys())
+        if (seq !== batchFirstSeq || place === null || place >= recordOffset) places.delete(place)
+    }
+  }
+
   /** `AttemptProgress.setAside`: durable when it resolves. Rejects with `parked_full`, and with the store's own error. */
   async setAside(
     rejected: readonly RejectedRecord[],

@@ -38,7 +38,10 @@ export function transformedDriver(
       const kept = new KeptRecords(batch, made)
       for (const [at, { seq }] of batch.messages.entries()) progress?.filtered?.(seq, made[at]!.filtered)
       await setAsideFailed(kept.failed, progress)
-      if (kept.batch.recordCount === 0) return
+      if (kept.batch.recordOffset >= kept.batch.recordCount) {
+        progress?.notAsked?.()
+        return
+      }
       try {
         await driver.deliver(kept.batch, signal, progress && kept.progress(progress))
       } catch (error) {

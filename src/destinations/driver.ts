@@ -53,6 +53,8 @@ export interface AttemptProgress {
   setAside?(rejected: readonly RejectedRecord[]): Promise<void>
   /** So many records of the message at this seq are not for this destination, by its transform: they are not delivered. */
   filtered?(seq: number, records: number): void
+  /** Nothing of the batch is for this destination, or is left to send: it is not asked. */
+  notAsked?(): void
 }
 
 /** A record of a batch that the destination refuses for what it holds. */
