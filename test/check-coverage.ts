@@ -1,5 +1,5 @@
 /**
- * Runs after all other tests (`npm test`: clear .tap/observed, tap, then this): fails when an operation or an error code of
+ * Runs after all other tests (`npm test`: clear .tap/observed, test/run-files.ts, then this): fails when an operation or an error code of
  * the catalogue was never exercised, or when something was answered that the catalogue does not list.
  */
 import { rmSync } from 'node:fs'
