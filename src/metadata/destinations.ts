@@ -89,7 +89,10 @@ export function destinations(
         if (before === null) return null
         await updateDestination(trx, sealer, before, decided(change, before), now())
         const after = required(await loadOne(trx, sealer, { workspaceId, destinationId }))
-        const states = { before: auditedState(before, after), after: auditedState(after, before) }
+        const states = {
+          before: auditedState(before, after),
+          after: { ...auditedState(after, before), ...changedSecrets(before, after) },
+        }
         await record({ ...of(workspaceId, before), operation: 'updateDestination', ...states })
         return after
       }),
@@ -121,27 +124,27 @@ function of(workspaceId: string, { destination_id, pipe_id }: StoredDestination)
   return { workspaceId, resourceId: destination_id, pipeId: pipe_id }
 }
 
-/**
- * Without a secret; a path that the other state keeps as one is not shown in this one either. `other`: what it was before, or
- * became, to name the secrets that are different.
- */
+/** Without a secret; a path that the other state of a change keeps as one is not shown in this one either. */
 function auditedState(
   { unreadable_secrets: _, ...destination }: StoredDestination,
-  other?: StoredDestination,
+  other: StoredDestination = destination,
 ): Record<string, unknown> {
   const { destination_type: type, destination_config: config, transform } = destination
-  const isPathSecret = hasSecretPath(config) || hasSecretPath(other?.destination_config ?? {})
-  const shown = {
+  const isPathSecret = hasSecretPath(config) || hasSecretPath(other.destination_config)
+  return {
     ...destination,
     destination_config: redactedConfig(type, config, isPathSecret),
     transform: shownTransform(transform),
   }
-  if (other === undefined) return shown
-  const [was, is] = [secretsOf(other), secretsOf(destination)]
+}
+
+/** The names of the secrets that are others than before. */
+function changedSecrets(before: StoredDestination, after: StoredDestination): { secrets_changed?: string[] } {
+  const [was, is] = [secretsOf(before), secretsOf(after)]
   const changed = [...new Set([...was.keys(), ...is.keys()])].filter(
     (place) => was.get(place) !== is.get(place),
   )
-  return changed.length === 0 ? shown : { ...shown, secrets_changed: changed }
+  return changed.length === 0 ? {} : { secrets_changed: changed }
 }
 
 function secretsOf({
