@@ -54,12 +54,17 @@ const sendAgainShown = 'must be sent again with this change: its path, a secret 
 
 /** Whether somebody else might take the server's place who could not before. */
 function isLessVerified(type: DestinationType, before: Config, after: Config): boolean {
-  if (type !== 'destination_database') return false
-  const rank = ({ tls_verify: verify, tls_ca: ca }: Config) =>
-    ['none', 'ca', 'full'].indexOf(String(verify ?? (ca ? 'full' : 'none')))
+  const rank = (config: Config) => verificationRank(type, config)
   return (
     rank(after) < rank(before) || (rank(before) > 0 && (before.tls_ca ?? null) !== (after.tls_ca ?? null))
   )
+}
+
+/** 0: whoever answers gets the secrets. Only of the types whose verification can be set. */
+function verificationRank(type: DestinationType, { tls_verify: verify, tls_ca: ca }: Config): number {
+  if (type === 'destination_nats') return verify === false ? 0 : 1
+  if (type !== 'destination_database') return 0
+  return ['none', 'ca', 'full'].indexOf(String(verify ?? (ca ? 'full' : 'none')))
 }
 
 /** Whether both configs have their secrets sent to one server. */

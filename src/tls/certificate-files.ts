@@ -2,11 +2,11 @@
  * A certificate and its key as they lie in files. Everything that could keep clients from using the pair is found here, before
  * it is served, and said in one line that names the setting and never what is in the key.
  */
-import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
 import { readFileSync, type Stats, statSync } from 'node:fs'
 import { createSecureContext } from 'node:tls'
 import { ConfigError } from '../config.ts'
 import { errorCode } from '../error-code.ts'
+import { type PemFault, pairIn } from './pem.ts'
 
 export interface CertificateFiles {
   certFile: string
@@ -37,13 +37,11 @@ export function readCertificate({
 }: CertificateFiles): ServedCertificate {
   const cert = readPem(certSetting, certFile, 0)
   const key = readPem(keySetting, keyFile, othersBits)
-  const chain = certificatesIn(cert.toString('latin1'), `${certSetting}: ${certFile}`)
-  const leaf = chain[0]!
-  requireKeyOf(leaf, chain, privateKeyIn(key, `${keySetting}: ${keyFile}`), {
-    cert: `${certSetting}: ${certFile}`,
-    key: `${keySetting}: ${keyFile}`,
-    certFile,
-  })
+  const leaf = pairIn(cert.toString('latin1'), key.toString('latin1'))
+  if ('kind' in leaf)
+    throw new ConfigError(
+      faultText(leaf, { cert: `${certSetting}: ${certFile}`, key: `${keySetting}: ${keyFile}`, certFile }),
+    )
   try {
     createSecureContext({ cert, key, minVersion: 'TLSv1.2' })
   } catch (error) {
@@ -81,44 +79,21 @@ function readPem(setting: string, file: string, forbiddenBits: number): Buffer {
   return content
 }
 
-function certificatesIn(text: string, label: string): X509Certificate[] {
-  const blocks = text.match(/-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g) ?? []
-  if (blocks.length === 0) throw new ConfigError(`${label} holds no certificate in PEM`)
-  return blocks.map((block, index) => {
-    try {
-      return new X509Certificate(block)
-    } catch {
-      throw new ConfigError(`${label}: certificate ${index + 1} of ${blocks.length} in it is damaged`)
-    }
-  })
-}
-
-function privateKeyIn(pem: Buffer, label: string): KeyObject {
-  const text = pem.toString('latin1')
-  if (/-----BEGIN ENCRYPTED PRIVATE KEY-----|Proc-Type: 4,ENCRYPTED/.test(text)) {
-    throw new ConfigError(
-      `${label} is encrypted; the daemon has no passphrase: store it without one (\`openssl pkey\`)`,
-    )
+function faultText(fault: PemFault, labels: { cert: string; key: string; certFile: string }): string {
+  switch (fault.kind) {
+    case 'no_certificate':
+      return `${labels.cert} holds no certificate in PEM`
+    case 'damaged_certificate':
+      return `${labels.cert}: certificate ${fault.which} of ${fault.of} in it is damaged`
+    case 'encrypted_key':
+      return `${labels.key} is encrypted; the daemon has no passphrase: store it without one (\`openssl pkey\`)`
+    case 'no_key':
+      return `${labels.key} holds no private key in PEM`
+    case 'wrong_order':
+      return `${labels.cert} is in the wrong order: the certificate of the key must be the first`
+    case 'other_key':
+      return `${labels.key} is not the key of the certificate in ${labels.certFile}`
   }
-  try {
-    return createPrivateKey({ key: pem, format: 'pem' })
-  } catch {
-    throw new ConfigError(`${label} holds no private key in PEM`)
-  }
-}
-
-function requireKeyOf(
-  leaf: X509Certificate,
-  chain: readonly X509Certificate[],
-  key: KeyObject,
-  labels: { cert: string; key: string; certFile: string },
-): void {
-  if (leaf.checkPrivateKey(key)) return
-  if (chain.some((one) => one.checkPrivateKey(key)))
-    throw new ConfigError(
-      `${labels.cert} is in the wrong order: the certificate of the key must be the first`,
-    )
-  throw new ConfigError(`${labels.key} is not the key of the certificate in ${labels.certFile}`)
 }
 
 function reasonOf(error: unknown): string {

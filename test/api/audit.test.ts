@@ -152,7 +152,7 @@ const configs: Record<DestinationType, Record<string, unknown>[]> = {
     { token: secretMark },
     { nkey_seed: `SU${'A'.repeat(56)}` },
     { credentials: credentials(secretMark) },
-    { tls_cert: pem('CERTIFICATE', 'AA'), tls_key: pem('PRIVATE KEY', secretMark) },
+    { tls_cert: client.certificate, tls_key: client.key },
   ].map((secrets) => ({ url: 'tls://127.0.0.1:9', subject: 'events', ...secrets })),
   destination_pull: [{}],
 }
@@ -163,15 +163,10 @@ const others: Record<string, unknown> = {
   signing_secret: signingSecret(`${secretMark}-another-one-of-the-same-length`),
   nkey_seed: `SU${'B'.repeat(56)}`,
   credentials: credentials(`${secretMark}-2`),
-  tls_key: pem('PRIVATE KEY', `${secretMark}2`),
 }
 
 function signingSecret(text: string): string {
   return `whsec_${Buffer.from(text).toString('base64')}`
-}
-
-function pem(name: string, text: string): string {
-  return `-----BEGIN ${name}-----\n${text}\n-----END ${name}-----\n`
 }
 
 function credentials(text: string): string {
@@ -194,7 +189,7 @@ t.test('no secret of any kind of destination is in it; that one was changed is',
       const body = { destination_type: type, destination_config: config }
       const id = await created(api, path, body, 'destination_id')
       for (const key of secrets.filter((one) => Object.hasOwn(config, one))) {
-        // Of a database the key must go with the certificate: the same one, written differently.
+        // The key must go with the certificate: the same one, written differently.
         const next =
           config[key] === client.key ? `${client.key}\n` : (others[key] ?? `${String(config[key])}-2`)
         const answer = await api('PATCH', `${path}/${id}`, { destination_config: { [key]: next } })

@@ -26,7 +26,7 @@ const allowed: Record<string, string[]> = {
   nats: [],
   buffer: ['contract', 'nats'],
   transform: ['contract', 'buffer/record-text.ts'],
-  destinations: ['contract', 'buffer/buffer.ts', 'buffer/record-text.ts', 'nats/sign-in.ts'],
+  destinations: ['contract', 'buffer/buffer.ts', 'buffer/record-text.ts', 'nats/sign-in.ts', 'tls/pem.ts'],
   metadata: [
     'contract',
     'cluster/cluster-store.ts',

@@ -1,4 +1,4 @@
-/** Texts of a NATS destination's config: its servers, the subject, credentials, certificates. Pure. */
+/** Texts of a NATS destination's config: its servers, the subject, credentials. Pure. */
 import type { NatsSpec } from '../driver.ts'
 
 export interface NatsAddress {
@@ -71,16 +71,4 @@ export function parseCredentials(text: string): { jwt: string; seed: string } | 
 
 export function isUserSeed(text: string): boolean {
   return /^SU[A-Z2-7]{56}$/.test(text)
-}
-
-/** PEM with its line breaks where they belong, wherever a form or a prompt has lost them; null: no block in it. */
-export function normalPem(text: string): string | null {
-  const blocks = [...text.matchAll(/-----BEGIN ([A-Z0-9 ]+)-----([A-Za-z0-9+/=\s]+)-----END \1-----/g)]
-  if (blocks.length === 0) return null
-  return blocks
-    .map(([, name, body = '']) => {
-      const lines = body.replace(/\s+/g, '').match(/.{1,64}/g) ?? []
-      return [`-----BEGIN ${name}-----`, ...lines, `-----END ${name}-----`, ''].join('\n')
-    })
-    .join('')
 }

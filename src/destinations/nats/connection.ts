@@ -17,7 +17,8 @@ import { dial } from '../egress.ts'
 import { guardSocket, protocolError, type ReadLimit } from '../guarded-socket.ts'
 import { networkError } from '../network-error.ts'
 import { aborted } from '../one-by-one.ts'
-import { type NatsAddress, normalPem, parseCredentials } from './addresses.ts'
+import { tlsMaterial } from '../tls-config.ts'
+import { type NatsAddress, parseCredentials } from './addresses.ts'
 import { notAcknowledged, permanent, serverError } from './errors.ts'
 import { connectLimitMs } from './limits.ts'
 import { publishHead, type ServerInfo, ServerReader, type ServerSaid } from './wire.ts'
@@ -120,14 +121,12 @@ async function secured(
   reads: ReadLimit,
   stop: AbortSignal,
 ): Promise<tls.TLSSocket> {
-  const pem = (text: string | null) => (text === null ? {} : (normalPem(text) ?? {}))
   const options: tls.ConnectionOptions = {
     socket: raw,
     host,
     rejectUnauthorized: tls_verify,
     ...(/^[\d.]+$|:/.test(host) ? {} : { servername: host }),
-    ...(tls_ca === null ? {} : { ca: String(pem(tls_ca)) }),
-    ...(tls_cert === null ? {} : { cert: String(pem(tls_cert)), key: String(pem(tls_key)) }),
+    ...tlsMaterial({ ca: tls_ca, cert: tls_cert, key: tls_key }),
   }
   const socket = guardSocket(connectTls(options), reads)
   await new Promise<void>((resolve, reject) => {
@@ -149,13 +148,12 @@ async function secured(
   return socket
 }
 
-/** A certificate or key that OpenSSL cannot read is the config's fault. */
+/** What OpenSSL does not take although it can be read, such as a key that is too short, is the config's fault. */
 function connectTls(options: tls.ConnectionOptions): tls.TLSSocket {
   try {
     return tls.connect(options)
   } catch (cause) {
-    const message =
-      'tls_cert, tls_key or tls_ca cannot be used: they are no certificates, or the key is of another one.'
+    const message = 'tls_cert, tls_key or tls_ca cannot be used for TLS.'
     throw new DeliveryError('permanent', 'tls_config', message, { cause })
   }
 }

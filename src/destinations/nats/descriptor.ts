@@ -1,7 +1,8 @@
 /** Subjects of NATS JetStream. */
 import type { DestinationDescriptor, NatsSpec } from '../driver.ts'
+import { tlsFaults } from '../tls-config.ts'
 import { hasControlCharacters } from '../url-rules.ts'
-import { isUserSeed, normalPem, parseAddresses, parseCredentials, subjectFault } from './addresses.ts'
+import { isUserSeed, parseAddresses, parseCredentials, subjectFault } from './addresses.ts'
 import { connectLimitMs } from './limits.ts'
 
 type NatsConfig = NatsSpec['config']
@@ -12,7 +13,7 @@ export const nats: DestinationDescriptor<NatsSpec> = {
     ...urlFaults(config),
     ...onlyIf(subjectFault(config.subject), 'subject'),
     ...signInFaults(config),
-    ...tlsFaults(config),
+    ...certificateFaults(config),
     ...headerFaults(config.headers),
   ],
   targets: ({ url }) => url.split(',').map((one) => ({ key: 'url', url: one.trim() })),
@@ -59,13 +60,9 @@ function signInFaults(config: NatsConfig): Fault[] {
   return faults
 }
 
-function tlsFaults(config: NatsConfig): Fault[] {
+function certificateFaults(config: NatsConfig): Fault[] {
   const { url, tls_ca, tls_cert, tls_key, tls_verify } = config
-  const faults: Fault[] = []
-  for (const [key, value] of Object.entries({ tls_ca, tls_cert, tls_key }))
-    if (value !== null && normalPem(value) === null) faults.push([key, 'must be PEM'])
-  if (tls_cert !== null && tls_key === null) faults.push(['tls_key', 'is required with tls_cert'])
-  if (tls_key !== null && tls_cert === null) faults.push(['tls_cert', 'is required with tls_key'])
+  const faults: Fault[] = tlsFaults({ ca: tls_ca, cert: tls_cert, key: tls_key })
   const isClear = !/^\s*tls:/i.test(url)
   const given = Object.entries({ tls_ca, tls_cert, tls_verify: tls_verify ? null : false })
   for (const [key, value] of given)

@@ -2,10 +2,10 @@
  * The certificates of a connection to a database: which the server must show (`tls_verify`, `tls_ca`), and which is shown to it
  * (`tls_cert`, `tls_key`). Without them the spec's rule holds: TLS but to this very machine, and nothing is verified.
  */
-import { createPrivateKey, X509Certificate } from 'node:crypto'
 import { checkServerIdentity, type PeerCertificate, TLSSocket } from 'node:tls'
 import { type DatabaseSpec, DeliveryError } from '../driver.ts'
 import { protocolError } from '../guarded-socket.ts'
+import { tlsFaults, tlsMaterial } from '../tls-config.ts'
 import { isOwnHost } from './columns.ts'
 
 type DatabaseConfig = DatabaseSpec['config']
@@ -26,12 +26,7 @@ export function isCertainlyHost({ tls }: Pick<DatabaseConfig, 'tls'>): boolean {
 
 /** For `tls.connect`, which only encrypts: `requireVerified` says who may answer, before anything is sent. */
 export function tlsOptions({ tls }: Pick<DatabaseConfig, 'tls'>) {
-  const { ca, cert, key } = tls ?? { ca: null, cert: null, key: null }
-  return {
-    rejectUnauthorized: false,
-    ...(ca !== null && { ca }),
-    ...(cert !== null && key !== null && { cert, key }),
-  }
+  return { rejectUnauthorized: false, ...tlsMaterial(tls ?? { ca: null, cert: null, key: null }) }
 }
 
 /** Throws a DeliveryError: the server is not who it should be, and nothing was sent to it. */
@@ -74,36 +69,8 @@ function refused(code: string, what: string, advice: string): DeliveryError {
 /** What is wrong with them as they are to be stored. Never repeats what is in them. */
 export function certificateFaults({ tls }: DatabaseConfig): [key: string, message: string][] {
   if (tls === undefined) return []
-  const faults: [string, string][] = []
-  if (tls.ca !== null) {
-    if (!isVerified({ tls })) faults.push(['tls_ca', 'is for tls_verify ca or full, not for none'])
-    else if (certificatesIn(tls.ca) === null) faults.push(['tls_ca', mustBeCertificates])
-  }
-  if (tls.cert === null && tls.key !== null) faults.push(['tls_cert', 'must be set with tls_key'])
-  if (tls.key === null && tls.cert !== null) faults.push(['tls_key', 'must be set with tls_cert'])
-  if (tls.cert !== null && tls.key !== null) faults.push(...pairFaults(tls.cert, tls.key))
-  return faults
-}
-
-function pairFaults(cert: string, key: string): [string, string][] {
-  const leaf = certificatesIn(cert)?.[0]
-  if (leaf === undefined) return [['tls_cert', mustBeCertificates]]
-  if (/ENCRYPTED/.test(key)) return [['tls_key', 'must not be encrypted: store it without a passphrase']]
-  try {
-    if (leaf.checkPrivateKey(createPrivateKey({ key, format: 'pem' }))) return []
-    return [['tls_key', 'must be the key of the first certificate in tls_cert']]
-  } catch {
-    return [['tls_key', 'must be a private key in PEM (-----BEGIN PRIVATE KEY-----)']]
-  }
-}
-
-const mustBeCertificates = 'must be one or more certificates in PEM (-----BEGIN CERTIFICATE-----)'
-
-function certificatesIn(text: string): X509Certificate[] | null {
-  const blocks = text.match(/-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g) ?? []
-  try {
-    return blocks.length === 0 ? null : blocks.map((block) => new X509Certificate(block))
-  } catch {
-    return null
-  }
+  const isForNothing = tls.ca !== null && !isVerified({ tls })
+  return isForNothing
+    ? [['tls_ca', 'is for tls_verify ca or full, not for none'], ...tlsFaults({ ...tls, ca: null })]
+    : tlsFaults(tls)
 }

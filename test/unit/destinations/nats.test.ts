@@ -302,9 +302,11 @@ t.test('TLS', async (t) => {
   })
   t.equal((await fails({ url, tls_ca })).class, 'transient', 'without the certificate that is asked for')
   t.match(await fails({}), { code: 'DEPTH_ZERO_SELF_SIGNED_CERT' }, 'nats:// to a server that asks for TLS')
-  t.match(await fails({ url, tls_ca, tls_cert, tls_key: key?.replace('M', 'N') }), {
-    ...{ class: 'permanent', code: 'tls_config', failedSeq: 5 },
-  })
+  t.match(
+    await fails({ url, tls_ca, tls_cert, tls_key: key?.replace('M', 'N') }),
+    { ...{ class: 'permanent', code: 'tls_config', failedSeq: 5 } },
+    'what is refused when it is stored, too',
+  )
 
   const plain = await start(t)
   const tls = `tls://127.0.0.1:${plain.nats.servers[0]?.port}`

@@ -1,0 +1,56 @@
+/** `tls_ca`, `tls_cert` and `tls_key` in the config of a destination of any type. */
+import type { X509Certificate } from 'node:crypto'
+import { certificatesIn, normalPem, type PemFault, pairIn } from '../tls/pem.ts'
+
+export interface TlsTexts {
+  ca: string | null
+  cert: string | null
+  key: string | null
+}
+
+/** What is wrong with them as they are to be stored. Never repeats what is in them. */
+export function tlsFaults({ ca, cert, key }: TlsTexts, now = Date.now()): [key: string, message: string][] {
+  const faults: [string, string][] = []
+  if (ca !== null && !Array.isArray(certificatesIn(ca))) faults.push(['tls_ca', mustBeCertificates])
+  if (cert === null && key !== null) faults.push(['tls_cert', 'must be set with tls_key'])
+  if (key === null && cert !== null) faults.push(['tls_key', 'must be set with tls_cert'])
+  if (cert === null || key === null) return faults
+  const leaf = pairIn(cert, key)
+  if ('kind' in leaf) return [...faults, pairFault(leaf)]
+  if (isExpired(leaf, now)) faults.push(['tls_cert', `expired on ${dayOf(leaf)}: give one that is valid`])
+  return faults
+}
+
+/** For `tls.connect`: what `tlsFaults` finds nothing wrong with. */
+export function tlsMaterial({ ca, cert, key }: TlsTexts): { ca?: string; cert?: string; key?: string } {
+  return {
+    ...(ca !== null && { ca: normalPem(ca) ?? ca }),
+    ...(cert !== null && key !== null && { cert: normalPem(cert) ?? cert, key: normalPem(key) ?? key }),
+  }
+}
+
+function pairFault({ kind }: PemFault): [key: string, message: string] {
+  switch (kind) {
+    case 'no_certificate':
+    case 'damaged_certificate':
+      return ['tls_cert', mustBeCertificates]
+    case 'encrypted_key':
+      return ['tls_key', 'must not be encrypted: store it without a passphrase']
+    case 'no_key':
+      return ['tls_key', 'must be a private key in PEM (-----BEGIN PRIVATE KEY-----)']
+    case 'wrong_order':
+      return ['tls_cert', 'must begin with the certificate of tls_key, followed by those that lead to the CA']
+    case 'other_key':
+      return ['tls_key', 'must be the key of the first certificate in tls_cert']
+  }
+}
+
+const mustBeCertificates = 'must be one or more certificates in PEM (-----BEGIN CERTIFICATE-----)'
+
+function isExpired({ validTo }: X509Certificate, now: number): boolean {
+  return Date.parse(validTo) <= now
+}
+
+function dayOf({ validTo }: X509Certificate): string {
+  return new Date(Date.parse(validTo)).toISOString().slice(0, 10)
+}
