@@ -30,6 +30,7 @@ process.env.PIPECTL_PROGRAM = path.join(installed.folder, 'bin', 'pipectl.js')
 const { binary, call, cleanEnv, startDaemon } = await import('../support/daemon.ts')
 const { cliEnv, finished, makeHome, removeHome, runCli, startCli } = await import('../support/cli.ts')
 const { startCluster } = await import('../support/cluster.ts')
+const { sectionBlocks } = await import('../support/guide-sections.ts')
 const { startHttpSink } = await import('../support/http-sink.ts')
 const { startMariadb } = await import('../support/mariadb.ts')
 const { cityRecord, writeMmdb } = await import('../support/mmdb.ts')
@@ -88,6 +89,37 @@ t.test('what the unit file, the guides and the README need is there', async (t) 
     ...['docs/cluster.md', 'openapi/management-v1.openapi.yaml', 'LICENSE', 'README.md', 'CHANGELOG.md'],
   ])
     t.ok(existsSync(path.join(installed.folder, name)), name)
+})
+
+t.test('the README says how many files it has, and how many MiB', async (t) => {
+  const bytes = files.reduce((sum, file) => sum + statSync(file).size, 0)
+  const [, count, size] = /bundled: some (\d+) files and (\d+) MiB/.exec(read('README.md')) ?? []
+  const near = (said: number, is: number) => Math.abs(said - is) < is / 10
+  t.ok(near(Number(count), files.length), `${files.length} files`)
+  t.ok(near(Number(size), bytes / mib), `${bytes / mib} MiB`)
+})
+
+t.test('the README’s commands make a service of it', async (t) => {
+  const lines = (sectionBlocks('README.md', 'Run it as a service')[1] ?? '').trim().split('\n')
+  const [install, ...rest] = lines
+  t.match(install, /^npm install -g \.\/pipectl-\S+-linux-x64-node20\.tgz$/)
+  const here = `${process.platform}-${process.arch}-node${process.versions.node.split('.')[0]}`
+  t.equal(install?.replace('linux-x64-node20', here), `npm install -g ./${installed.tarball}`)
+  const ofSystemd = rest.filter((line) => /^(systemctl|cat) /.test(line))
+  // The key and the link: what the unit starts has written them (test/package/deb.test.ts).
+  t.equal(ofSystemd.length, 3)
+  const place = t.testdir()
+  const script = rest.filter((line) => !ofSystemd.includes(line)).join('\n')
+  const elsewhere = script.replaceAll(/(?<= )\/(?=etc|usr)/g, `${place}/`)
+  const prefix = path.dirname(path.dirname(installed.command))
+  await run('sh', ['-ec', elsewhere], {
+    env: cleanEnv({ npm_config_prefix: prefix, PATH: process.env.PATH ?? '' }),
+  })
+  const made = (name: string) => readFileSync(path.join(place, name), 'utf8')
+  t.equal(made('etc/systemd/system/pipectl.service'), read('systemd/pipectl.service'))
+  t.equal(made('usr/share/doc/pipectl/README.md'), read('README.md'))
+  t.equal(Buffer.from(made('etc/pipectl/sealing.key'), 'base64').length, 32)
+  t.equal(statSync(path.join(place, 'etc/pipectl/sealing.key')).mode & 0o777, 0o600)
 })
 
 t.test('it has the license of each package it contains', async (t) => {

@@ -3,9 +3,10 @@
  * `env` holds what a setup block may export; the guide shows values of its own.
  */
 import { execFileSync } from 'node:child_process'
-import { mkdirSync } from 'node:fs'
+import { copyFileSync, mkdirSync } from 'node:fs'
 import path from 'node:path'
 import { jetstreamManager } from '@nats-io/jetstream'
+import { TestAuthority } from './certificates.ts'
 import { startDaemon } from './daemon.ts'
 import { startHttpSink } from './http-sink.ts'
 import { startMariadb } from './mariadb.ts'
@@ -34,6 +35,49 @@ export const setups: Record<string, Setup> = {
       METRICS_URL: daemon.metricsUrl,
     }
     return { env, stop: () => daemon.close() }
+  },
+  /** A daemon that speaks HTTPS, with a certificate of an authority of its own, and one workspace. */
+  'https-daemon': async () => {
+    const authority = new TestAuthority()
+    const { certFile, keyFile } = authority.issue()
+    const daemon = await startDaemon({
+      env: { PIPECTL_TLS_CERT_FILE: certFile, PIPECTL_TLS_KEY_FILE: keyFile },
+    })
+    const env = {
+      NODE_EXTRA_CA_CERTS: authority.caFile,
+      PIPECTL_URL: daemon.url,
+      PIPECTL_API_KEY: daemon.apiKey,
+    }
+    const stop = async () => {
+      await daemon.close()
+      authority.close()
+    }
+    return { env, stop }
+  },
+  /** PostgreSQL with a certificate, that takes one user only with a certificate, and the table `orders`. */
+  'certified-postgresql': async (directory) => {
+    const authority = new TestAuthority()
+    const postgres = await startPostgres({ clientCa: authority.ca })
+    await postgres.show(authority.issue({ names: 'DNS:localhost' }))
+    const { certFile, keyFile } = authority.issue({ commonName: 'certified', names: 'DNS:client.test' })
+    const certificates = path.join(directory, 'certificates')
+    mkdirSync(certificates)
+    for (const [name, file] of Object.entries({
+      'ca.pem': authority.caFile,
+      'loader.pem': certFile,
+      'loader.key': keyFile,
+    }))
+      copyFileSync(file, path.join(certificates, name))
+    authority.close()
+    await postgres.query("CREATE USER certified PASSWORD 'secret'")
+    await postgres.query('CREATE TABLE orders (id bigint, total numeric)')
+    await postgres.query('GRANT ALL ON orders TO certified')
+    const env = {
+      DATABASE_ADDRESS: `postgres://certified@localhost:${postgres.port}/${postgres.database}`,
+      PIPECTL_DESTINATION_PASSWORD: 'secret',
+      CERTIFICATES: certificates,
+    }
+    return { env, stop: () => postgres.stop() }
   },
   /** A data directory as an earlier version has left it. */
   'earlier-data-dir': async (directory) => {

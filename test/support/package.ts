@@ -13,6 +13,8 @@ export interface InstalledPackage {
   command: string
   /** `lib/node_modules/pipectl`. */
   folder: string
+  /** Its name. */
+  tarball: string
   tarballBytes: number
   remove(): void
 }
@@ -32,6 +34,7 @@ export async function installPackage(): Promise<InstalledPackage> {
   return {
     command,
     folder: path.dirname(path.dirname(realpathSync(command))),
+    tarball: path.basename(tarball),
     tarballBytes: statSync(tarball).size,
     remove: () => rmSync(home, { recursive: true, force: true }),
   }

@@ -1,0 +1,4 @@
+/** docs/tls.md, walked. */
+import { walk } from '../../support/guide-walker.ts'
+
+await walk('tls')
