@@ -159,7 +159,7 @@ export const settingDefinitions = [
     kind: 'enum',
     values: ['auto', 'uws', 'node'],
     fallback: 'auto',
-    doc: 'What speaks HTTP: uws (uWebSockets, fast), node (node:http, stricter, about half the speed), auto (uws, or node where no binding of uWebSockets loads).',
+    doc: 'What speaks HTTP: uws (uWebSockets, fast), node (node:http, stricter, about 0.7 of the speed), auto (uws, or node where no binding of uWebSockets loads).',
   },
   {
     key: 'http.max_connections_per_address',

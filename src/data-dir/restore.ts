@@ -1,13 +1,23 @@
 /**
  * Restores a backup into a data directory that is empty or not there. Everything is written beside it, checked against
  * the manifest and flushed; only then does the directory get its name. A restore that fails leaves nothing behind.
+ * Writing beside it takes rights that a service's user does not have in /var/lib: root restores for the owner of the empty directory.
  *
  * Receivers have seen more than the backup holds. So the restored directory begins a new epoch, in its metadata and before
  * it has its name: no sequence number, batch identity or object key of the lost timeline is given out again.
  */
 
 import { createHash } from 'node:crypto'
-import { createReadStream, existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs'
+import {
+  createReadStream,
+  existsSync,
+  lchownSync,
+  mkdirSync,
+  readdirSync,
+  realpathSync,
+  rmSync,
+  statSync,
+} from 'node:fs'
 import { open, rename } from 'node:fs/promises'
 import path from 'node:path'
 import { createGunzip } from 'node:zlib'
@@ -48,18 +58,21 @@ export async function restoreBackup(
       'restore into a new directory, or move the old one away first',
     )
   }
-  const beside = `${dataDir}.restoring-${process.pid}`
+  // A service with a dynamic user has a link in /var/lib: only the directory behind it can be replaced.
+  const target = existsSync(dataDir) ? realpathSync(dataDir) : dataDir
+  const beside = `${target}.restoring-${process.pid}`
   prepare(beside)
   try {
     const restored = await unpack(file, beside)
     const metadataFile = path.join(beside, 'metadata.db')
     const { lastSeq } = requireOwnBuffer(path.join(beside, 'buffer'), metadataFile, restored)
     beginEpoch(metadataFile, lastSeq, commandNow(), paused)
+    giveToOwnerOf(target, beside)
     await flushDirectory(path.join(beside, 'buffer'))
     await flushDirectory(beside)
     // Replaces an empty directory; one that was filled meanwhile makes it fail.
-    await rename(beside, dataDir)
-    await flushDirectory(path.dirname(path.resolve(dataDir)))
+    await rename(beside, target)
+    await flushDirectory(path.dirname(path.resolve(target)))
     return restored
   } catch (error) {
     rmSync(beside, { recursive: true, force: true })
@@ -73,6 +86,14 @@ export async function restoreBackup(
       error,
     )
   }
+}
+
+function giveToOwnerOf(target: string, beside: string): void {
+  if (process.getuid?.() !== 0 || !existsSync(target)) return
+  const { uid, gid } = statSync(target)
+  if (uid === 0 && gid === 0) return
+  for (const name of ['.', ...readdirSync(beside, { recursive: true, encoding: 'utf8' })])
+    lchownSync(path.join(beside, name), uid, gid)
 }
 
 /** What is in the archive must be of one data directory: the manifest's. */

@@ -1,5 +1,17 @@
 import { spawnSync } from 'node:child_process'
-import { copyFileSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import {
+  chownSync,
+  copyFileSync,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import path from 'node:path'
 import Database from 'better-sqlite3'
 import t from 'tap'
@@ -102,6 +114,30 @@ t.test(
     t.same(statuses(going), ['active'], 'negative control')
   },
 )
+
+t.test('root restores into an empty directory for its owner, also by a link to it', async (t) => {
+  const isRoot = process.getuid?.() === 0
+  const owner = isRoot ? 65_534 : process.getuid!()
+  const [from, file] = [path.join(home, 'of-somebody'), path.join(home, 'of-somebody.tar.gz')]
+  t.equal((await runCli(['init', '--data-dir', from], { env: homeEnv(home) })).code, 0)
+  t.equal((await backup(from, file, '--include-key')).code, 0)
+  const empty = path.join(home, 'private')
+  mkdirSync(empty)
+  if (isRoot) chownSync(empty, owner, owner)
+  // As systemd has it for a dynamic user.
+  const link = path.join(home, 'linked')
+  symlinkSync('private', link)
+  const { code, stderr } = await restore(file, link)
+  t.equal(code, 0, stderr)
+  t.ok(lstatSync(link).isSymbolicLink())
+  const restored = ['.', ...readdirSync(empty, { recursive: true, encoding: 'utf8' })]
+  t.ok(restored.includes('metadata.db') && restored.includes('sealing.key'))
+  for (const name of restored) t.equal(statSync(path.join(empty, name)).uid, owner, name)
+  t.same(
+    readdirSync(home).filter((name) => name.includes('.restoring-')),
+    [],
+  )
+})
 
 t.test('the archive is plain tar; the key is in it only when asked for', async (t) => {
   const daemon = await startDaemon()
