@@ -25,7 +25,7 @@ import type { Ingest } from './ingest/ingest.ts'
 import { IngestObserved } from './ingest/observed.ts'
 import type { IngestThreads } from './ingest-threads/ingest-threads.ts'
 import { type Logger, openLog, setLogLevel } from './log.ts'
-import { confusedKeysInWords, confusesEscapedKeys, requireSoundSqliteAddon } from './node-bugs.ts'
+import { requireSoundSqliteAddon } from './node-bugs.ts'
 import { openAlerts } from './open-alerts.ts'
 import { openCertificates, reloadCertificates } from './open-certificates.ts'
 import {
@@ -165,8 +165,6 @@ async function openParts(settings: Settings, context: StartContext): Promise<Dae
   const { shutdown } = context
   requireSoundSqliteAddon()
   requireSoundSqlite()
-  if (confusesEscapedKeys())
-    context.log.warn({ node: process.versions.node, reason: confusedKeysInWords }, 'daemon.node_bug')
   const dir = dataDirAt(settings.data_dir)
   const certificates = openCertificates(settings, context)
   const spec = bufferSpec(settings, dir)

@@ -1,25 +1,25 @@
 /**
- * Bugs of some versions of Node.js that can be seen without harm: the start and `pipectl doctor` name them, with what to do.
+ * What is wrong with a version of Node.js that can be seen without harm: the start and `pipectl doctor` name it, with what to do.
  */
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { ConfigError } from './config.ts'
 import { errorCode } from './error-code.ts'
 
-export const confusedKeysInWords =
-  'JSON.parse of this Node.js takes some keys that are written with escapes for a key that begins with a backslash: columns of ' +
-  'databases with such names may get nothing'
-export const otherNode = 'run Node.js 20 or 22'
+export const otherNode = 'run Node.js 24, or 22: README.md, "Node.js versions"'
 
-/**
- * JSON.parse of V8 13.6 (Node.js 24) compares a key as it is written, escapes and all, with the one that followed the same
- * keys in an earlier object: after a key `\`, one of a single character that is written as an escape is taken for it.
- */
-export function confusesEscapedKeys(): boolean {
-  // No object of a client begins with this key, so that V8 learns nothing about those.
-  const written = (key: string) => `{"pipectl tries JSON.parse":0,"${key}":0}`
-  JSON.parse(written('\\\\'))
-  return !Object.hasOwn(JSON.parse(written('\\u005d')), ']')
+/** By the major version: the day after which its makers mend nothing, as their schedule has it. */
+const supportEnds: Record<number, string> = {
+  20: '2026-04-30',
+  22: '2027-04-30',
+  24: '2028-04-30',
+  26: '2029-04-30',
+}
+
+/** Since when this version gets no security fixes; null: it gets them, or it is not known. */
+export function endOfSupport(version = process.versions.node, now = Date.now()): string | null {
+  const day = supportEnds[Number.parseInt(version, 10)]
+  return day !== undefined && now > Date.parse(`${day}T23:59:59Z`) ? day : null
 }
 
 /**

@@ -22,7 +22,7 @@ import { ConfigError, formatAddress } from '../config.ts'
 import { loadSealingKey } from '../metadata/sealing-key.ts'
 import { isSealedWith } from '../metadata/sqlite/offline.ts'
 import { countAlerts } from '../metadata/sqlite/offline-alerts.ts'
-import { confusedKeysInWords, confusesEscapedKeys, otherNode, requireSoundSqliteAddon } from '../node-bugs.ts'
+import { endOfSupport, otherNode, requireSoundSqliteAddon } from '../node-bugs.ts'
 import { certificateFiles, surfaces } from '../part-settings.ts'
 import { bytes, count, counted } from '../quantities.ts'
 import type { ListenAddress, Settings } from '../settings.ts'
@@ -137,7 +137,11 @@ function nodeCheck(): Check {
     if (!(error instanceof ConfigError)) throw error
     return fail(name, error.message, otherNode)
   }
-  if (confusesEscapedKeys()) return warn(name, confusedKeysInWords, otherNode)
+  const ended = endOfSupport()
+  if (ended !== null) {
+    const words = `${process.version} gets no security fixes since ${ended}`
+    return warn(name, words, otherNode)
+  }
   return ok(name, process.version)
 }
 

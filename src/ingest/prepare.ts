@@ -69,7 +69,7 @@ export function prepareBody(
   if (parsed === null) return null
   const recordCount = parsed.records.length
   requireCount(recordCount, preparation.pipeMaxRecords)
-  requireFields(parsed.records, preparation.requiredFields, enrichment.keys)
+  requireFields(parsed, preparation.requiredFields, enrichment.keys)
   const body = spliceRecords(parsed, enrichment, reserve)
   return { recordCount, body, isLent: false, bodyHash: hashOf(bytes, preparation) }
 }

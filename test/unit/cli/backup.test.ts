@@ -251,7 +251,8 @@ t.test('doctor looks at a host with and without a daemon', async (t) => {
     PIPECTL_GEOIP_DATABASE: '/no/such.mmdb',
   })
   t.equal(taken.code, 1, 'the port is taken by another program')
-  const found = JSON.parse(taken.stdout).checks
+  // The Node.js of this machine is its own affair.
+  const found = JSON.parse(taken.stdout).checks.filter((one: { name: string }) => one.name !== 'Node.js')
   t.match(
     found.filter((one: { result: string }) => one.result !== 'ok').map((one: { name: string }) => one.name),
     ['data directory', 'geolocation', 'listen'],

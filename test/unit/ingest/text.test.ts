@@ -2,7 +2,7 @@ import t from 'tap'
 import { ApiError } from '../../../src/contract/errors.ts'
 import { parseJsonBody, parseNdjsonBody, scanJson } from '../../../src/ingest/parse.ts'
 import { spliceRecords } from '../../../src/ingest/splice.ts'
-import { confusedKeysInWords, confusesEscapedKeys } from '../../../src/node-bugs.ts'
+import { confusedKeysInWords, confusesEscapedKeys } from '../../support/confused-keys.ts'
 
 const noLimits = { maxRecords: 1e9, maxKeys: 1e9, maxValues: 1e9 }
 const json = (text: string | Buffer) => parseJsonBody(Buffer.from(text), noLimits)!
