@@ -2,12 +2,13 @@
 #
 # The project's tests have no Docker: they read this file and install the same package in a Debian of their own, but they
 # have never built this image. See docs/install.md and compose.yaml.
-FROM node:20-bookworm AS build
+FROM node:24-trixie AS build
 WORKDIR /src
 COPY . .
 RUN npm ci && npm run package:deb -- --directory /tmp
 
-FROM debian:bookworm-slim
+# With a C library that uWebSockets loads on.
+FROM debian:trixie-slim
 # A fixed number, so that the owner of a secret's file on the host can be given.
 RUN groupadd --system --gid 990 pipectl \
   && useradd --system --uid 990 --gid 990 --home-dir /var/lib/pipectl --no-create-home --shell /usr/sbin/nologin pipectl

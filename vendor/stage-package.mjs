@@ -2,14 +2,13 @@
  * Fills a folder with the program as it is installed: what `npm run package` packs, and what other packages take.
  *
  *   bin, dist           the program, bundled (bundle-program.mjs), the dashboard and the scanner
- *   node_modules        packages with a native part: better-sqlite3 as it was built here, and the loader of uWebSockets with
- *                       the one binding that loads, if any
+ *   node_modules        packages with a native part: better-sqlite3, and the loader of uWebSockets with one binding, if any
  *   config, systemd, monitoring, examples, docs, openapi, dist/man (the man page)
  *
  * npm would rebuild native packages while it installs: they are without their sources and install steps, so that it works
- * offline. What is here is for this platform and this version of Node.js.
+ * offline. What is here is for one platform and one version of Node.js: those it is made on, or another target's.
  */
-import { cpSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import path from 'node:path'
 import { bundleProgram } from './bundle-program.mjs'
@@ -17,30 +16,45 @@ import { thirdPartyLicenses } from './third-party-licenses.mjs'
 
 const root = path.resolve(import.meta.dirname, '..')
 const manifest = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8'))
-const platform = `${process.platform}_${process.arch}_${process.versions.modules}`
 const items = [
   ...['bin', 'config', 'systemd', 'monitoring', 'examples', 'docs', 'openapi', 'dist/man'],
   ...['LICENSE', 'README.md', 'CHANGELOG.md'],
 ]
 /** In the order in which the loader tries them. */
-const bindings = [
+const bindings = (platform) => [
   { name: '@btc-vision/uwebsockets.js', file: `uws_${platform}.node` },
   { name: '@trufflesuite/uws-js-unofficial', file: `binaries/uws_${platform}.node` },
 ]
+const sqliteAddon = 'build/Release/better_sqlite3.node'
 const sqlite = [
-  { name: 'better-sqlite3', files: ['lib', 'build/Release/better_sqlite3.node'], needs: ['bindings'] },
+  { name: 'better-sqlite3', files: ['lib'], needs: ['bindings'] },
   { name: 'bindings', files: ['bindings.js'], needs: ['file-uri-to-path'] },
   { name: 'file-uri-to-path', files: ['index.js'], needs: [] },
 ]
 
+/** Its binding of uWebSockets is the first that loads. */
+const here = {
+  platform: process.platform,
+  arch: process.arch,
+  abi: process.versions.modules,
+  addon: path.join(root, 'node_modules/better-sqlite3', sqliteAddon),
+  fits: loads,
+}
+
+/** Linux with another Node.js: whether its C library is new enough for the binding is seen where it runs. */
+export function otherTarget({ arch, abi, addon }) {
+  return { platform: 'linux', arch, abi, addon, fits: isThere }
+}
+
 /** `stage` is an empty folder; `npm run build` has run. */
-export async function stagePackage(stage) {
+export async function stagePackage(stage, target = here) {
   for (const item of items) copy(item, stage)
   const { assets, modules } = await bundleProgram(stage)
   for (const asset of assets) copy(asset, stage)
 
   copy('vendor/uwebsockets.js', stage, 'node_modules/uWebSockets.js')
-  const binding = bindings.find(loads)
+  const platform = `${target.platform}_${target.arch}_${target.abi}`
+  const binding = bindings(platform).find(target.fits)
   if (binding === undefined)
     process.stderr.write(
       `no uWebSockets binding loads on ${platform}: the package will serve over node:http\n`,
@@ -48,7 +62,8 @@ export async function stagePackage(stage) {
   const native = [...sqlite, ...(binding ? [{ name: binding.name, files: [binding.file], needs: [] }] : [])]
   const dependencies = native.map((one) => copyPackage(one, stage))
   dependencies.push(['uWebSockets.js', manifestOf('vendor/uwebsockets.js').version])
-  writeManifest(stage, Object.fromEntries(dependencies))
+  cpSync(target.addon, path.join(stage, 'node_modules/better-sqlite3', sqliteAddon))
+  writeManifest(stage, target, Object.fromEntries(dependencies))
 
   // Of AssemblyScript a few functions are in the scanner.
   const packaged = [...native.map(({ name }) => name), 'assemblyscript'].map((name) => `node_modules/${name}`)
@@ -58,6 +73,10 @@ export async function stagePackage(stage) {
 
 function copy(from, stage, to = from) {
   cpSync(path.join(root, from), path.join(stage, to), { recursive: true, dereference: true })
+}
+
+function isThere({ name, file }) {
+  return existsSync(path.join(root, 'node_modules', name, file))
 }
 
 function loads({ name, file }) {
@@ -93,12 +112,12 @@ function dashboardPackages() {
   return JSON.parse(readFileSync(path.join(root, 'dist', 'dashboard-modules.json'), 'utf8'))
 }
 
-function writeManifest(stage, dependencies) {
+function writeManifest(stage, { platform, arch }, dependencies) {
   const { name, version, description, license, type, engines, bin } = manifest
   writeJson(path.join(stage, 'package.json'), {
     ...{ name, version, description, license, type, engines, bin },
-    os: [process.platform],
-    cpu: [process.arch],
+    os: [platform],
+    cpu: [arch],
     dependencies,
     bundleDependencies: Object.keys(dependencies),
   })

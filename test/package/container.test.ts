@@ -5,6 +5,7 @@ import { readFileSync, statSync } from 'node:fs'
 import path from 'node:path'
 import t from 'tap'
 import { parse } from 'yaml'
+import { endOfSupport } from '../../src/node-bugs.ts'
 import { rootBlocks } from '../support/guide-sections.ts'
 import { startHttpSink } from '../support/http-sink.ts'
 
@@ -45,6 +46,15 @@ t.test('the guide’s command makes the sealing key, for the user of the image a
   t.equal(Buffer.from(readFileSync(file, 'utf8'), 'base64').length, 32)
   const { mode, uid, gid } = statSync(file)
   t.same([mode & 0o777, uid, gid], [0o600, 990, 990])
+})
+
+t.test('its Debian is one on which uWebSockets loads, and its Node.js gets security fixes', async (t) => {
+  const [build, image] = dockerfile.filter(([name]) => name === 'FROM').map(([, argument]) => argument)
+  const [, version, debian] = /^node:(\d+)-(\w+) AS build$/.exec(build ?? '') ?? []
+  t.match(version, /^\d+$/)
+  t.equal(endOfSupport(version), null)
+  t.equal(debian, 'trixie')
+  t.equal(image, 'debian:trixie-slim')
 })
 
 t.test('the image has no key, is not root, and puts data into a volume', async (t) => {

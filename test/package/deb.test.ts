@@ -2,6 +2,9 @@
  * The Debian package, from its making to its purge, in a fresh Debian that has nothing else: no Node.js, no systemd. It is installed
  * and started by the commands of docs/install.md, and gets certificates by those of docs/tls.md.
  * What is delivered to, an HTTP endpoint and PostgreSQL, is outside of it on loopback.
+ *
+ * It is Debian 13, whose C library uWebSockets loads on. PACKAGE_DEBIAN=bookworm is the one before, where node:http serves:
+ * `npm run test:deb` installs it there.
  */
 import { spawnSync } from 'node:child_process'
 import { X509Certificate } from 'node:crypto'
@@ -21,8 +24,8 @@ import path from 'node:path'
 import tls from 'node:tls'
 import t from 'tap'
 import { TestAuthority } from '../support/certificates.ts'
-import { buildDeb } from '../support/deb.ts'
-import { freshDebian, namesIn } from '../support/debian-root.ts'
+import { asRevision, buildDeb } from '../support/deb.ts'
+import { type DebianRelease, freshDebian, namesIn } from '../support/debian-root.ts'
 import { freePort } from '../support/free-port.ts'
 import { rootBlocks } from '../support/guide-sections.ts'
 import { startHttpSink } from '../support/http-sink.ts'
@@ -31,8 +34,11 @@ import { until } from '../support/until.ts'
 
 const project = new URL('../../', import.meta.url).pathname
 const manifest = JSON.parse(readFileSync(path.join(project, 'package.json'), 'utf8'))
+const { runtime } = await import(path.join(project, 'vendor/debian/node-runtime.mjs'))
 const directory = t.testdir()
-const root = freshDebian(t)
+const release = (process.env.PACKAGE_DEBIAN ?? 'trixie') as DebianRelease
+const engine = release === 'bookworm' ? 'node' : 'uws'
+const root = freshDebian(t, release)
 const inRoot = (name: string) => path.join(root.directory, name)
 const settings = '/etc/pipectl/pipectl.toml'
 const before = root.list()
@@ -97,6 +103,7 @@ async function serve(command = startDaemon, more: Record<string, string> = {}) {
     url,
     port,
     pid: child.pid ?? 0,
+    log: () => log,
     env: { PIPECTL_URL: url, PIPECTL_API_KEY: key },
     stop: async () => {
       child.kill('SIGTERM')
@@ -107,8 +114,8 @@ async function serve(command = startDaemon, more: Record<string, string> = {}) {
 
 const sink = await startHttpSink()
 t.teardown(() => sink.stop())
-const first = buildDeb('1', directory)
-const second = buildDeb('2', directory)
+const first = buildDeb(directory)
+const second = asRevision('2', first)
 
 t.test('the guide says how the package is made, and has no command that is not run here', async (t) => {
   t.equal(makePackage, 'npm run package:deb\n')
@@ -127,6 +134,7 @@ t.test('apt-get install needs nothing else and puts everything in its place', as
   t.match(output, /0 upgraded, 1 newly installed/)
   t.equal(await pipectl(['--version']), `${manifest.version}\n`)
   t.equal((await root.run(['sh', '-c', 'command -v node'])).code, 127, 'there is no other Node.js')
+  t.equal((await root.run(['/usr/lib/pipectl/node', '--version'])).stdout, `v${runtime.version}\n`)
   for (const name of [
     'usr/lib/systemd/system/pipectl.service',
     'usr/share/bash-completion/completions/pipectl',
@@ -156,8 +164,9 @@ t.test('the sealing key is the daemon’s alone, and the settings are read by it
   const ports = { PIPECTL_LISTEN: '127.0.0.1:0', PIPECTL_METRICS_LISTEN: 'off' }
   const env = { ...ports, PIPECTL_BUFFER_MIN_FREE_BYTES: '0' }
   const doctor = JSON.parse(await pipectl(['doctor', '--config', settings, '-o', 'json'], env)).checks
-  const found = doctor.find((one: { name: string }) => one.name === 'sealing key')
-  t.match(found, { result: 'ok', detail: 'is there and for its owner alone' })
+  const found = (name: string) => doctor.find((one: { name: string }) => one.name === name)
+  t.match(found('sealing key'), { result: 'ok', detail: 'is there and for its owner alone' })
+  t.match(found('Node.js'), { result: 'ok', detail: `v${runtime.version}` }, 'one with security fixes')
   t.notOk(existsSync(inRoot('var/lib/pipectl/sealing.key')))
 })
 
@@ -260,6 +269,8 @@ t.test('it serves and delivers; an upgrade loses nothing; a purge leaves nothing
   await postgres.query('CREATE TABLE events (id bigint PRIMARY KEY, name text)')
   const daemon = await serve()
   t.equal(readFileSync(`/proc/${daemon.pid}/cmdline`, 'utf8').split('\0')[0], '/usr/lib/pipectl/node')
+  t.match(daemon.log(), `"http_engine":"${engine}"`)
+  t.equal(daemon.log().includes('http.engine_fallback'), engine === 'node')
   const ingest = async (of: { url: string; env: Record<string, string> }, ids: number[]) => {
     const { pipes } = JSON.parse(await pipectl(['pipes', 'list', '-o', 'json'], of.env))
     const response = await fetch(`${of.url}/v1/ingest/${pipes[0].pipe_id}`, {

@@ -1,10 +1,10 @@
 /**
  * A fresh Debian, as debootstrap makes it (`minbase`), in a directory: where a package is installed with nothing of this
- * machine's around it. It is of this machine's release and from its package source. The first one takes half a minute and
- * is kept in the temporary directory for the next ones, which are copies.
+ * machine's around it. It is from this machine's package source. The first of a release takes half a minute and is kept in the
+ * temporary directory for the next ones, which are copies.
  */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
-import { existsSync, mkdtempSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs'
+import { existsSync, mkdtempSync, readdirSync, renameSync, rmSync } from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
 import type { Test } from 'tap'
@@ -26,13 +26,15 @@ export interface RootOptions {
   env?: Record<string, string>
 }
 
+export type DebianRelease = 'bookworm' | 'trixie'
+
 /** Gone at the end of the test. */
-export function freshDebian(t: Test): DebianRoot {
+export function freshDebian(t: Test, release: DebianRelease): DebianRoot {
   if (process.getuid?.() !== 0)
     throw new Error('this test installs a package in a Debian of its own: run it as root')
   const directory = path.join(mkdtempSync(path.join(os.tmpdir(), 'pipectl-debian-')), 'root')
   t.teardown(() => rmSync(path.dirname(directory), { recursive: true, force: true }))
-  execFileSync('cp', ['-a', bootstrapped(), directory])
+  execFileSync('cp', ['-a', bootstrapped(release), directory])
   const start = (command: readonly string[], options: RootOptions = {}) => enter(directory, command, options)
   return {
     directory,
@@ -62,16 +64,20 @@ function enter(
 }
 
 /** Test files may run side by side: the first that has one gives it its name. */
-function bootstrapped(): string {
-  const { release, source } = packageSource()
+function bootstrapped(release: DebianRelease): string {
   const kept = path.join(os.tmpdir(), `pipectl-debootstrap-${release}`)
   if (existsSync(kept)) return kept
   const making = mkdtempSync(path.join(os.tmpdir(), 'pipectl-debootstrap-making-'))
   const root = path.join(making, 'root')
-  execFileSync('debootstrap', ['--variant=minbase', release, root, source], {
-    env: { ...process.env, PATH: `${process.env.PATH}:/usr/sbin:/sbin` },
-    stdio: 'pipe',
-  })
+  // On Debian 13 nothing that is essential asks for adduser, which a removed package would leave behind.
+  execFileSync(
+    'debootstrap',
+    ['--variant=minbase', '--include=adduser', `--keyring=${keyring}`, release, root, packageSource()],
+    {
+      env: { ...process.env, PATH: `${process.env.PATH}:/usr/sbin:/sbin` },
+      stdio: 'pipe',
+    },
+  )
   try {
     renameSync(root, kept)
   } catch (error) {
@@ -82,19 +88,18 @@ function bootstrapped(): string {
   return kept
 }
 
-function packageSource(): { release: string; source: string } {
-  const release = /^VERSION_CODENAME=(\S+)$/m.exec(readFileSync('/etc/os-release', 'utf8'))?.[1]
-  const format = '$(CODENAME) $(COMPONENT) $(REPO_URI)'
-  const targets = execFileSync('apt-get', ['indextargets', '--format', format, 'Identifier: Packages'], {
+const keyring = '/usr/share/keyrings/debian-archive-keyring.gpg'
+
+/** One mirror has all releases. */
+function packageSource(): string {
+  const filter = ['Origin: Debian', 'Label: Debian', 'Component: main', 'Created-By: Packages']
+  const targets = execFileSync('apt-get', ['indextargets', '--format', '$(REPO_URI)', ...filter], {
     encoding: 'utf8',
   })
-  const source = targets
-    .split('\n')
-    .map((line) => line.split(' '))
-    .find(([codename, component]) => codename === release && component === 'main')?.[2]
-  if (release === undefined || source === undefined)
-    throw new Error(`apt knows no packages of ${release}: run the test on Debian, after apt-get update`)
-  return { release, source }
+  const [source] = targets.split('\n')
+  if (!source)
+    throw new Error('apt knows no packages of Debian: run the test on Debian, after apt-get update')
+  return source
 }
 
 /** dpkg's, apt's and adduser's own records, and what others derive from all packages. */

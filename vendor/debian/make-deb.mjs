@@ -1,5 +1,9 @@
 /**
- * `npm run package:deb`: a .deb that needs nothing but a Debian 12 or newer: the program, its dependencies and its Node.js.
+ * `npm run package:deb`: a .deb that needs nothing but a Debian 12 or newer: the program, its dependencies and its Node.js,
+ * which is not the one that runs this (node-runtime.mjs), for this processor or another.
+ *
+ * The binding of uWebSockets asks for a newer C library than the rest: on Debian 12 it does not load, and HTTP is served by
+ * node:http. So it is no dependency of the package, but recommended (libraries.mjs).
  *
  *   /usr/lib/pipectl             the program as `npm run package` packs it, and `node`, which alone runs it
  *   /usr/bin/pipectl             starts the one with the other
@@ -14,6 +18,7 @@ import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import {
   chmodSync,
+  copyFileSync,
   existsSync,
   lstatSync,
   lutimesSync,
@@ -30,14 +35,18 @@ import os from 'node:os'
 import path from 'node:path'
 import { parseArgs } from 'node:util'
 import { gzipSync } from 'node:zlib'
-import { stagePackage } from '../stage-package.mjs'
+import { otherTarget, stagePackage } from '../stage-package.mjs'
 import { copyright } from './copyright.mjs'
-import { bundleNode } from './node-runtime.mjs'
+import { librariesOf } from './libraries.mjs'
+import { nodeRelease, runtime } from './node-runtime.mjs'
 import { packagedConfig, packagedUnit } from './service-files.mjs'
+import { sqliteAddon } from './sqlite-addon.mjs'
+import { tool } from './toolchain.mjs'
 
 const root = path.resolve(import.meta.dirname, '../..')
 const manifest = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8'))
-const architectures = { x64: 'amd64', arm64: 'arm64' }
+/** Of process.arch, by Debian's name. */
+const processors = { amd64: 'x64', arm64: 'arm64' }
 const home = 'usr/lib/pipectl'
 const documentation = 'usr/share/doc/pipectl'
 const maintainer = `${process.env.DEBFULLNAME ?? 'pipectl maintainers'} <${process.env.DEBEMAIL ?? 'maintainers@pipectl.example'}>`
@@ -46,6 +55,11 @@ const { values: options } = parseArgs({
   options: {
     /** Debian's revision: a package of the same program with a higher one is an upgrade. */
     revision: { type: 'string', default: '1' },
+    /** Debian's name of the processor. */
+    arch: {
+      type: 'string',
+      default: Object.keys(processors).find((one) => processors[one] === process.arch),
+    },
     /** Of xz. 0 is quick and takes half as much space again. */
     'compression-level': { type: 'string', default: '6' },
     /** Where the file goes. */
@@ -53,21 +67,23 @@ const { values: options } = parseArgs({
   },
 })
 const version = `${manifest.version.replace('-', '~')}-${options.revision}`
-const architecture = architectures[process.arch]
-if (process.platform !== 'linux' || architecture === undefined) {
-  say(
-    `there is no Debian package for ${process.platform} on ${process.arch}: build it on Linux, on x64 or arm64`,
-  )
+const architecture = options.arch
+const arch = processors[architecture]
+if (process.platform !== 'linux' || arch === undefined) {
+  say(`the package is made on Linux, for one of --arch ${Object.keys(processors).join(', ')}`)
   process.exit(1)
 }
 const sourceDate = Number(process.env.SOURCE_DATE_EPOCH ?? commitTime())
 
 const stage = mkdtempSync(path.join(os.tmpdir(), 'pipectl-deb-'))
 try {
-  say('1/4 collecting the program and its dependencies')
-  await stageProgram()
-  say('2/4 adding Node.js')
-  await bundleNode(at(home, 'node'), at('LICENSE.node'))
+  say(`1/4 fetching Node.js ${runtime.version}, and compiling better-sqlite3 for it unless that is done`)
+  const release = nodeRelease(arch)
+  const addon = sqliteAddon(arch)
+  say('2/4 collecting the program and its dependencies')
+  await stageProgram(otherTarget({ arch, abi: runtime.abi, addon }))
+  copyFileSync(path.join(release, 'bin/node'), at(home, 'node'))
+  copyFileSync(path.join(release, 'LICENSE'), at('LICENSE.node'))
   stripBinaries()
   say('3/4 adding unit, settings, manual, completions, documentation')
   stageService()
@@ -120,10 +136,10 @@ function commitTime() {
 }
 
 /** What nothing but people read goes where Debian's documentation is; what the package has in a place of its own is left out. */
-async function stageProgram() {
+async function stageProgram(target) {
   mkdirSync(at(home), { recursive: true })
   mkdirSync(at(documentation), { recursive: true })
-  await stagePackage(at(home))
+  await stagePackage(at(home), target)
   for (const item of ['README.md', 'docs', 'examples', 'monitoring'])
     renameSync(at(home, item), at(documentation, item))
   for (const item of ['systemd', 'config', 'LICENSE']) rmSync(at(home, item), { recursive: true })
@@ -132,13 +148,19 @@ async function stageProgram() {
 
 /** Symbols are for debuggers. The binding of uWebSockets stays as it is: its loader compares its checksum. */
 function stripBinaries() {
-  for (const file of binaries().filter((one) => !path.basename(one).startsWith('uws_')))
-    run('strip', ['--strip-unneeded', '--remove-section=.comment', file])
+  for (const file of binaries().needed)
+    run(tool('strip', arch), ['--strip-unneeded', '--remove-section=.comment', file])
 }
 
 function binaries() {
   const bindings = files(at(home)).filter((file) => file.endsWith('.node'))
-  return [at(home, 'node'), ...bindings.sort()]
+  const isOptional = (file) => path.basename(file).startsWith('uws_')
+  const optional = bindings.filter(isOptional)
+  if (optional.length === 0) throw new Error('no binding of uWebSockets for this Node.js: npm ci brings it')
+  return {
+    needed: [at(home, 'node'), ...bindings.filter((file) => !isOptional(file)).sort()],
+    optional,
+  }
 }
 
 function stageService() {
@@ -183,6 +205,7 @@ function source(name) {
 function stageControl() {
   const installed = files(stage).filter((file) => !file.startsWith(at('DEBIAN')))
   const size = installed.reduce((sum, file) => sum + Math.max(1, Math.ceil(lstatSync(file).size / 1024)), 0)
+  const { needed, optional } = binaries()
   const lines = [
     'Package: pipectl',
     `Version: ${version}`,
@@ -191,15 +214,18 @@ function stageControl() {
     'Section: net',
     'Priority: optional',
     `Installed-Size: ${size}`,
-    `Depends: ${libraries()}, adduser`,
+    `Depends: ${librariesOf(needed)}, adduser`,
+    `Recommends: ${librariesOf(optional)}`,
     'Description: durable HTTP ingest for JSON records, delivered in order',
     ' pipectl takes JSON records over HTTP from browsers, apps and devices, writes',
     ' them to a log on disk, answers 202 once it is synced, and delivers them in',
     ' order to PostgreSQL and MySQL tables, object stores, HTTP endpoints and',
     ' consumers that poll.',
     ' .',
-    ' The package brings its own Node.js. Where systemd runs, the daemon is started',
-    ' as user pipectl, with its data in /var/lib/pipectl.',
+    ` The package brings its own Node.js (${runtime.version}). With the C library of Debian 13`,
+    ' or newer HTTP is served by uWebSockets, with an older one by node:http, which',
+    ' is slower. Where systemd runs, the daemon is started as user pipectl, with its',
+    ' data in /var/lib/pipectl.',
   ]
   write('DEBIAN/md5sums', installed.map(checksum).sort(byName).join(''))
   write('DEBIAN/control', `${lines.join('\n')}\n`)
@@ -215,14 +241,6 @@ function checksum(file) {
 
 function byName(one, other) {
   return one.slice(34) < other.slice(34) ? -1 : 1
-}
-
-/** The C and C++ libraries that the binaries are linked to, in the versions that they need. */
-function libraries() {
-  write('debian/control', `Source: pipectl\n\nPackage: pipectl\nArchitecture: ${architecture}\n`)
-  const found = run('dpkg-shlibdeps', ['-O', '--warnings=0', ...binaries().map((file) => `-e${file}`)])
-  rmSync(at('debian'), { recursive: true })
-  return found.trim().replace('shlibs:Depends=', '')
 }
 
 /** Every file below, no folders. */
