@@ -7,10 +7,12 @@ import { guarded, type RouteContext, runRoute } from './run-route.ts'
 
 /** Every path of the routes serves each of its methods, HEAD where it has a GET, and responds 405 with `Allow` to the rest. */
 export function pathsOf(routes: readonly Route[], context: RouteContext): ServedPath[] {
+  // Each is compared with all others: split for each pair they took a twentieth of a start's CPU.
+  const split = routes.map((route) => ({ route, parts: route.path.split('/') }))
   return [...new Set(routes.map((route) => route.path))].map((path) => {
     const methods = new Map<string, Handler>()
     const keyed = new Set<string>()
-    for (const route of routesAt(path, routes)) {
+    for (const route of routesAt(path, split)) {
       const run = runRoute(route, context)
       const names = route.method === 'GET' && route.supportsHead !== false ? ['GET', 'HEAD'] : [route.method]
       for (const name of names) {
@@ -41,17 +43,18 @@ export function rejectWith(context: RouteContext, errorOf: () => unknown): Handl
  * The routes of one path. A path with a literal segment (`…/destinations/test`) is also a path of the route that has a
  * parameter there (`…/destinations/{destination_id}`), which serves the methods that the literal one does not have.
  */
-function routesAt(path: string, routes: readonly Route[]): Route[] {
-  const own = routes.filter((route) => route.path === path)
+function routesAt(path: string, routes: readonly { route: Route; parts: string[] }[]): Route[] {
+  const given = path.split('/')
+  const own = routes.filter(({ route }) => route.path === path)
   const others = routes.filter(
-    (route) =>
-      route.path !== path && covers(route.path, path) && !own.some(({ method }) => method === route.method),
+    ({ route, parts }) =>
+      route.path !== path && covers(parts, given) && !own.some((one) => one.route.method === route.method),
   )
-  return [...own, ...others]
+  return [...own, ...others].map(({ route }) => route)
 }
 
-function covers(general: string, path: string): boolean {
-  const parts = general.split('/')
-  const given = path.split('/')
-  return parts.length === given.length && parts.every((part, i) => part.startsWith('{') || part === given[i])
+function covers(general: readonly string[], given: readonly string[]): boolean {
+  return (
+    general.length === given.length && general.every((part, i) => part.startsWith('{') || part === given[i])
+  )
 }
