@@ -127,9 +127,9 @@ interface Finding {
 export async function axeFindings(page: Page): Promise<string[]> {
   await page.evaluate(readFileSync(axeFile, 'utf8'))
   const tags = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']
-  const found: Finding[] = await page.evaluate(
-    `axe.run({ runOnly: ${JSON.stringify(tags)} }).then((result) => result.violations)`,
-  )
+  // What passes would be gathered too, with its markup.
+  const options = JSON.stringify({ runOnly: tags, resultTypes: ['violations'] })
+  const found: Finding[] = await page.evaluate(`axe.run(${options}).then((result) => result.violations)`)
   return found
     .filter(({ impact }) => impact === 'serious' || impact === 'critical')
     .map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html).join(' | ')}`)
