@@ -3,6 +3,8 @@ import type { ColumnMapping } from '../contract/destination.ts'
 import { hasSecretPath } from '../contract/destination-secrets.ts'
 import { type DestinationType, redacted, wordsOf } from '../contract/destination-words.ts'
 import { hasUrlSecrets } from '../contract/secret-url.ts'
+import type { GivenTransform } from '../contract/transform.ts'
+import { maskSaltPlace } from '../contract/transform-words.ts'
 import { printable } from './printable.ts'
 
 /** Quoted for a POSIX shell where it has to be. */
@@ -67,6 +69,7 @@ interface DestinationFields {
   concurrency?: number | null
   on_permanent_error?: string | null
   start_from?: string
+  transform?: GivenTransform | null
 }
 
 /** Of `destinations create`, `update` (of one with the config `stored`) and `test`. A secret is asked for by the command: it is never part of one. */
@@ -110,7 +113,19 @@ export function destinationOptions(
   if (typeof concurrency === 'number') options.push('--concurrency', String(concurrency))
   if (typeof onError === 'string') options.push('--on-permanent-error', onError)
   if (startFrom === 'earliest') options.push('--start-from', startFrom)
+  options.push(...transformOptions(fields.transform))
   return options
+}
+
+function transformOptions(transform: GivenTransform | null | undefined): string[] {
+  if (transform === undefined) return []
+  if (transform === null) return ['--no-transform']
+  const { filter, map = [], mask_salt: salt } = transform
+  return [
+    ...['--filter', filter ?? ''],
+    ...map.flatMap((step) => ['--map', JSON.stringify(step)]),
+    ...(salt ? ['--secret', maskSaltPlace] : []),
+  ]
 }
 
 const databaseOptions = new Set(['host', 'port', 'database', 'username', 'table', 'dialect'])

@@ -5,6 +5,9 @@
 import Type, { type Static } from 'typebox'
 import { redacted } from './destination-words.ts'
 import { closed, nullable } from './destinations/fields.ts'
+import type { TransformOp } from './transform-words.ts'
+
+export { maskSaltPlace, type TransformOp, transformOps } from './transform-words.ts'
 
 /**
  * What a transform may be. Everything that is paid for by each record is bounded here; what an expression does with a large
@@ -56,8 +59,6 @@ const stepSchemas = {
   ),
   move: Type.Object({ op: Type.Enum(['move']), from: path(aPath), to: key }, closed),
 } as const
-export const transformOps = ['rename', 'drop', 'keep', 'mask', 'constant', 'move'] as const
-export type TransformOp = (typeof transformOps)[number]
 
 /** By its `op`, which decides the rest of a step. */
 export const transformStepSchemas: Readonly<Record<TransformOp, Type.TObject>> = stepSchemas
@@ -110,9 +111,6 @@ export interface Transform {
   readonly map: readonly TransformStep[]
   readonly mask_salt: string | null
 }
-
-/** Where its secret stands among a destination's secrets. */
-export const maskSaltPlace = 'transform.mask_salt'
 
 /** One that was forgotten, or cannot be read, is empty: shown as none, so that `apply` sends it again. */
 export function shownTransform(transform: Transform | null): ShownTransform | null {

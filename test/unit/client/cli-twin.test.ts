@@ -118,3 +118,18 @@ t.test('a destination is named by pipe and name, or by its id where the name is 
   )
   t.equal(destinationName('orders', { destination_id: 'id', destination_name: 'a\u202eb' }), 'id')
 })
+
+t.test('a transform: filter and steps as they are, the salt never', (t) => {
+  const map = [{ op: 'mask' as const, paths: ["it's"] }]
+  const options = destinationOptions('destination_http_endpoint', {
+    transform: { filter: 'record.a == "x"', map, mask_salt: 'of the test' },
+  })
+  t.strictSame(options, [
+    ...['--filter', 'record.a == "x"'],
+    ...['--map', '{"op":"mask","paths":["it\'s"]}'],
+    ...['--secret', 'transform.mask_salt'],
+  ])
+  t.strictSame(destinationOptions('destination_nats', { transform: null }), ['--no-transform'])
+  t.strictSame(unknownOptions(command('destinations', 'update', 'orders/sales', ...options)), [])
+  t.end()
+})

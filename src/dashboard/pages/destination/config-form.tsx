@@ -7,6 +7,7 @@ import { ColumnFields } from './columns.tsx'
 import { type DestinationDraft, hasColumns } from './draft.ts'
 import { type ConfigField, configFields } from './fields.ts'
 import type { KnownTable } from './table-columns.tsx'
+import { isShownOfTransform, TransformForm } from './transform-form.tsx'
 
 interface Props {
   draft: DestinationDraft
@@ -59,7 +60,15 @@ export function ConfigForm({ draft, table, errors, isStored, onChange }: Props) 
         />
       ) : null}
       {draft.type === 'destination_pull' ? null : (
-        <Delivery draft={draft} errors={errors} onChange={onChange} isStored={isStored} />
+        <>
+          <TransformForm
+            transform={draft.transform}
+            errors={errors}
+            isStored={isStored}
+            onChange={(transform) => onChange({ transform })}
+          />
+          <Delivery draft={draft} errors={errors} onChange={onChange} isStored={isStored} />
+        </>
       )}
       {isStored ? null : (
         <Section title="Where to begin">
@@ -101,6 +110,7 @@ export function shownPaths(errors: FieldErrors, draft: DestinationDraft): string
     (path) =>
       keys.some((key) => path === key || path.startsWith(`${key}.`)) ||
       /^(columns\.\d+\.|flush\.|rate\.)/.test(path) ||
+      (draft.type !== 'destination_pull' && isShownOfTransform(path, draft.transform)) ||
       ownFields.includes(path),
   )
 }

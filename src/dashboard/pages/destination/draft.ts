@@ -4,6 +4,7 @@ import type { ColumnMapping, Destination } from '../../../contract/destination.t
 import type { DestinationType } from '../../../contract/destination-words.ts'
 import { wordsOf } from '../../../contract/destination-words.ts'
 import { changedConfig, newConfig, numberOr, type Texts, textsOf } from './fields.ts'
+import { givenTransformOf, noTransform, type TransformDraft, transformDraftOf } from './transform-draft.ts'
 
 export interface ColumnDraft {
   /** Of the row in the form alone. */
@@ -20,6 +21,7 @@ export interface DestinationDraft {
   name: string
   config: Texts
   columns: readonly ColumnDraft[]
+  transform: TransformDraft
   maxRetrySeconds: string
   /** All empty: no plan of its own. */
   flush: { records: string; bytes: string; seconds: string }
@@ -37,6 +39,7 @@ export function emptyDraft(type: DestinationType): DestinationDraft {
     name: '',
     config: textsOf(type, {}),
     columns: [],
+    transform: noTransform,
     maxRetrySeconds: '',
     flush: noFlush,
     rate: '',
@@ -60,6 +63,7 @@ export function draftOf(destination: Destination): DestinationDraft {
       role: column.semantic_role ?? '',
       isRequired: !column.nullable,
     })),
+    transform: transformDraftOf(destination.transform),
     maxRetrySeconds: String(destination.destination_max_retry_seconds),
     flush:
       flush === null
@@ -123,7 +127,9 @@ function settingsOf(draft: DestinationDraft): Record<string, unknown> {
       ? { max_records: numberOr(records), max_bytes: numberOr(bytes), max_seconds: numberOr(seconds) }
       : null,
     rate: draft.rate.trim() === '' ? null : { requests_per_second: numberOr(draft.rate) },
-    ...(draft.type === 'destination_pull' ? {} : { on_permanent_error: draft.onPermanentError }),
+    ...(draft.type === 'destination_pull'
+      ? {}
+      : { on_permanent_error: draft.onPermanentError, transform: givenTransformOf(draft.transform) }),
     ...(words.hasColumns ? { columns: draft.columns.map(mappingOf) } : {}),
     ...(hasConcurrency
       ? { concurrency: draft.concurrency.trim() === '' ? null : numberOr(draft.concurrency) }

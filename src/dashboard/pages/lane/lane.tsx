@@ -21,6 +21,7 @@ import { Blocking } from './blocking.tsx'
 import { DriftSection } from './drift.tsx'
 import styles from './lane.module.css'
 import { LaneActions } from './lane-actions.tsx'
+import { TransformSection } from './transform.tsx'
 
 export function LanePage({ pipeId, destinationId }: { pipeId: string; destinationId: string }) {
   const { data: destination, error } = useDestination(pipeId, destinationId)
@@ -96,6 +97,7 @@ function Lane({ destination }: { destination: Destination }) {
       {destination.destination_type === 'destination_database' ? (
         <DriftSection destination={destination} pipeName={pipeName} />
       ) : null}
+      {destination.transform ? <TransformSection transform={destination.transform} /> : null}
       <Config destination={destination} />
     </>
   )

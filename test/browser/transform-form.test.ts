@@ -1,0 +1,149 @@
+/** A transform in the form of its destination, by the keyboard: what is wrong is said at its field, the salt is never shown. */
+import t from 'tap'
+import { axeFindings, openDashboard } from '../support/dashboard.ts'
+import { errorAt, fieldOf, fromTop, isHidden, look, newForm, storedOf } from '../support/destination-form.ts'
+import { startHttpSink } from '../support/http-sink.ts'
+import { choose, press, typeInto } from '../support/keyboard.ts'
+import { until } from '../support/until.ts'
+
+const dashboard = await openDashboard()
+const { daemon } = dashboard
+const sink = await startHttpSink()
+t.teardown(async () => {
+  await dashboard.close()
+  await sink.stop()
+})
+const shots = process.env.SCREENSHOTS
+const salt = 'a salt that nobody sees'
+
+for (const [width, colourScheme] of [
+  [1280, 'light'],
+  [1280, 'dark'],
+  [400, 'light'],
+  [400, 'dark'],
+] as const)
+  t.test(
+    `a form with steps at ${width} px, ${colourScheme}: nothing beyond its edge, axe finds nothing`,
+    async (t) => {
+      const pipeId = await daemon.createPipe({ pipe_name: `w${width}-${colourScheme}` })
+      const { body } = await daemon.api<{ destination_id: string }>(
+        'POST',
+        `/v1/pipes/${pipeId}/destinations`,
+        {
+          destination_type: 'destination_http_endpoint',
+          destination_config: { url: sink.url },
+          transform: {
+            filter: 'record.status == "paid" && record.total > 1',
+            map: [
+              { op: 'move', from: 'user.email', to: 'email' },
+              { op: 'mask', paths: ['email', 'user.phone'] },
+              { op: 'constant', key: 'source', value: 'shop' },
+            ],
+            mask_salt: salt,
+          },
+        },
+      )
+      const { page, problems, close } = await dashboard.visit('admin', { width, colourScheme })
+      for (const place of ['', '/edit']) {
+        await page.goto(`${daemon.url}/dashboard/pipes/${pipeId}/destinations/${body.destination_id}${place}`)
+        await page.getByRole('heading', { name: 'Filter and changes' }).waitFor()
+        t.same(await axeFindings(page), [])
+        await isHidden(t, page, salt)
+        const wide = await page.evaluate('document.documentElement.scrollWidth - window.innerWidth')
+        t.equal(wide, 0)
+        if (shots === undefined) continue
+        const name = `transform-${width}-${colourScheme}${place.replace('/', '-')}.png`
+        await page.screenshot({ path: `${shots}/${name}`, fullPage: true })
+      }
+      t.same(problems, [])
+      await close()
+    },
+  )
+
+t.test('a transform: typed, corrected where it is wrong, saved, read, changed and taken away', async (t) => {
+  const pipeId = await daemon.createPipe({ pipe_name: 'sales', pipe_add_ingest_ts: false })
+  await daemon.ingest(pipeId, [
+    { kind: 'sale', user: { email: 'ada@example.com' } },
+    { kind: 'view', user: { email: 'bob@example.com' } },
+  ])
+  const { page, problems, close } = await dashboard.visit('admin', { width: 1280 })
+  await newForm(daemon, page, pipeId, 'HTTP endpoint')
+  await typeInto(page, 'URL', sink.url)
+  await press(page, 'Add a step')
+  await page.keyboard.press('Enter')
+  await typeInto(page, 'Filter', 'record.kind ==')
+  await choose(page, 'Step', 'move to the top level')
+  await typeInto(page, 'From the path', 'user..email')
+  await typeInto(page, 'To the key', 'email')
+  await choose(page, 'Step', 'mask values')
+  await typeInto(page, 'Paths', 'email\nuser..email')
+  await typeInto(page, 'Salt of mask', 'short')
+  await press(page, 'Test and save')
+  t.match(await errorAt(page, 'Filter'), 'is no expression that can be used')
+  t.match(await errorAt(page, 'From the path'), 'has an empty key')
+  t.match(await errorAt(page, 'Paths'), /^Line 2: has an empty key/)
+  t.match(await errorAt(page, 'Salt of mask'), 'at least 8 characters')
+  t.same(await axeFindings(page), [])
+  if (shots !== undefined) await page.screenshot({ path: `${shots}/transform-errors.png`, fullPage: true })
+
+  await fromTop(page)
+  await typeInto(page, 'Filter', 'record.kind == "sale"')
+  await typeInto(page, 'From the path', 'user.email')
+  await typeInto(page, 'Paths', 'email')
+  await press(page, 'Move step 2 up')
+  await press(page, 'Move step 1 down')
+  await typeInto(page, 'Salt of mask', salt)
+  await press(page, 'Test only')
+  await page.getByText('Of the 2 newest records 1 are kept, 1 filtered out, and 0 fail').waitFor()
+  await press(page, 'Test and save')
+  await page.getByText('This lane gets on.').waitFor()
+  const stored = await storedOf(daemon, pipeId)
+  t.strictSame(stored.transform, {
+    filter: 'record.kind == "sale"',
+    map: [
+      { op: 'move', from: 'user.email', to: 'email' },
+      { op: 'mask', paths: ['email'] },
+    ],
+    mask_salt: '[redacted]',
+  })
+  await page.getByRole('heading', { name: 'Filter and changes' }).waitFor()
+  await page.getByText('record.kind == "sale"').waitFor()
+  await page.getByText('move user.email to email at the top level').waitFor()
+  await page.getByText('mask email', { exact: true }).waitFor()
+  await look(t, page, [salt])
+
+  t.equal(await fieldOf(page, 'Filter').inputValue(), 'record.kind == "sale"')
+  await fromTop(page)
+  await typeInto(page, 'Filter', 'record.kind != "view"')
+  await choose(page, 'Step', 'rename a key')
+  await choose(page, 'Step', 'set a constant')
+  await typeInto(page, 'Key', 'source')
+  await typeInto(page, 'Value', '"12"')
+  await fromTop(page)
+  await choose(page, 'Step', 'move to the top level')
+  await press(page, 'Test and save')
+  await page.getByText('set source to "12"').waitFor()
+  t.match(await storedOf(daemon, pipeId), {
+    transform: {
+      filter: 'record.kind != "view"',
+      map: [
+        { op: 'move', from: 'user.email' },
+        { op: 'constant', key: 'source', value: '12' },
+      ],
+      mask_salt: '[redacted]',
+    },
+  })
+  await press(page, 'Change')
+  await page.getByRole('button', { name: 'Test and save' }).waitFor()
+  await typeInto(page, 'Filter', '')
+  await press(page, 'Remove step 1')
+  await fromTop(page)
+  await press(page, 'Remove step 1')
+  await fromTop(page)
+  await press(page, 'Test and save')
+  await page.getByText('This lane gets on.').waitFor()
+  await until('it is taken away', async () => (await storedOf(daemon, pipeId)).transform === null)
+  t.equal(await page.getByRole('heading', { name: 'Filter and changes' }).count(), 0)
+  t.same(problems, [])
+  await close()
+})

@@ -1,0 +1,71 @@
+/** The form of a destination in a browser, and what is stored of it. */
+import type { Page } from 'playwright-core'
+import type { Test } from 'tap'
+import type { TestDaemon } from './daemon.ts'
+import { axeFindings } from './dashboard.ts'
+import { press } from './keyboard.ts'
+import { until } from './until.ts'
+
+interface Stored {
+  destination_id: string
+  destination_config: Record<string, unknown>
+  transform: { filter: string | null; map: unknown[]; mask_salt?: string } | null
+}
+export async function storedOf(daemon: TestDaemon, pipeId: string): Promise<Stored> {
+  const { body } = await daemon.api<{ destinations: Stored[] }>('GET', `/v1/pipes/${pipeId}`)
+  if (body.destinations.length !== 1) throw new Error(`${body.destinations.length} destinations`)
+  return body.destinations[0]!
+}
+
+export async function newForm(daemon: TestDaemon, page: Page, pipeId: string, kind: string): Promise<void> {
+  await page.goto(`${daemon.url}/dashboard/pipes/${pipeId}/destinations/new`)
+  await page.getByRole('button', { name: kind }).waitFor()
+  for (;;) {
+    await page.keyboard.press('Tab')
+    const text = String(await page.evaluate('document.activeElement.textContent'))
+    if (text.startsWith(kind)) break
+  }
+  await page.keyboard.press('Enter')
+  await page.getByRole('button', { name: 'Test and save' }).waitFor()
+}
+
+/** The form, from its top on. */
+export const fromTop = (page: Page) =>
+  page.evaluate(
+    "document.body.tabIndex = -1; document.body.focus(); document.body.removeAttribute('tabindex')",
+  )
+
+/** By its label, which may have "(optional)" behind it. */
+export const fieldOf = (page: Page, label: string) =>
+  page.locator(`xpath=//label[.="${label}" or .="${label} (optional)"]/following-sibling::*[1]`).first()
+
+/** What stands at the field as its error. */
+export async function errorAt(page: Page, label: string): Promise<string> {
+  const field = fieldOf(page, label)
+  await until(`${label} is marked`, async () => (await field.getAttribute('aria-invalid')) === 'true')
+  const ids = (await field.getAttribute('aria-describedby')) ?? ''
+  const id = ids.split(' ').find((one) => one.endsWith('-error'))
+  return page.locator(`[id="${id}"]`).innerText()
+}
+
+/** Neither in what the page holds nor in what is in its fields. */
+export async function isHidden(t: Test, page: Page, secret: string): Promise<void> {
+  t.notOk((await page.content()).includes(secret), 'not in the page')
+  const values = String(
+    await page.evaluate(
+      "[...document.querySelectorAll('input, textarea')].map((one) => one.value).join('\\n')",
+    ),
+  )
+  t.notOk(values.includes(secret), 'not in its fields')
+}
+
+/** The lane's page, then that of changing it: axe finds nothing, and the secrets are in neither. */
+export async function look(t: Test, page: Page, secrets: string[]): Promise<void> {
+  await page.getByRole('heading', { name: 'Destination', exact: true }).waitFor()
+  t.same(await axeFindings(page), [], 'the lane')
+  for (const secret of secrets) await isHidden(t, page, secret)
+  await press(page, 'Change')
+  await page.getByRole('button', { name: 'Test and save' }).waitFor()
+  t.same(await axeFindings(page), [], 'the form')
+  for (const secret of secrets) await isHidden(t, page, secret)
+}
