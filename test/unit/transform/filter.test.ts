@@ -91,6 +91,18 @@ t.test('an expression is bounded in size and depth', async (t) => {
   t.match(filterFault(`${'['.repeat(100)}1${']'.repeat(100)} == 1`), /is no expression/)
 })
 
+t.test('an expression makes no bytes, whose memory nothing bounds', async (t) => {
+  const needless = 'must do without bytes: a record has none'
+  for (const filter of [
+    'size(bytes(record.s)) > 1',
+    'record.list.map(x, bytes(record.s)).size() > 0',
+    'record.list.map(x, [{"a": bytes(string(x))}]).size() > 0',
+    'record.list.exists(x, (x == 1 ? b"a" : b"b") + b"c" == b"ac")',
+  ])
+    t.equal(filterFault(filter), needless, filter)
+  t.equal(filterFault('record.bytes == "bytes(1)" && record["bytes"] != "b"'), null)
+})
+
 t.test('keys that mean something to JavaScript are keys', async (t) => {
   const record = '{"__proto__":{"admin":true},"hasOwnProperty":1,"toString":2}'
   t.ok(isKept('record.__proto__.admin && record.hasOwnProperty == 1 && record["toString"] == 2', record))
