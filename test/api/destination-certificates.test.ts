@@ -1,6 +1,9 @@
 /** `tls_ca`, `tls_cert` and `tls_key` of destinations, of whatever type: what cannot be used is found when it is stored. */
+import { writeFileSync } from 'node:fs'
+import path from 'node:path'
 import t from 'tap'
 import { openssl, TestAuthority } from '../support/certificates.ts'
+import { cliEnv, makeHome, removeHome, runCli } from '../support/cli.ts'
 import { startDaemon } from '../support/daemon.ts'
 import { checkedApi, created, databaseDestination, errorsIn } from './management-client.ts'
 
@@ -99,3 +102,34 @@ for (const [name, body] of Object.entries(types)) {
     t.equal((await api('PATCH', `${base}/${id}`, { destination_config: { timeout_ms: null } })).status, 200)
   })
 }
+
+t.test('export has a variable for the key, and apply keeps what is stored', async (t) => {
+  const home = makeHome()
+  t.teardown(() => removeHome(home))
+  const env = cliEnv(daemon, home)
+  const kept = await created(api, '/v1/pipes', { pipe_name: 'kept' }, 'pipe_id')
+  for (const body of Object.values(types)) {
+    const destination_config = { ...body.destination_config, tls_ca: ca, ...pair }
+    await created(api, `/v1/pipes/${kept}/destinations`, { ...body, destination_config }, 'destination_id')
+  }
+  await api('DELETE', `/v1/pipes/${pipeId}`)
+  const exported = await runCli(['export'], { env })
+  t.match(exported.stdout, /tls_key: \$\{KEPT_DATABASE_TLS_KEY\}/)
+  t.match(exported.stdout, /tls_key: \$\{KEPT_NATS_TLS_KEY\}/)
+  t.match(exported.stdout, ca.split('\n')[1], 'certificates are no secret')
+  t.notMatch(exported.stdout, /PRIVATE KEY|redacted/)
+  const file = path.join(home, 'pipectl.yaml')
+  writeFileSync(file, exported.stdout)
+  t.match(await runCli(['apply', '-f', file], { env }), {
+    code: 0,
+    stdout: '',
+    stderr: /Nothing to change/,
+  })
+  const secrets = {
+    ...{ KEPT_DATABASE_PASSWORD: 'again', KEPT_NATS_TOKEN: 'again' },
+    ...{ KEPT_DATABASE_TLS_KEY: ours.key, KEPT_NATS_TLS_KEY: other.key },
+  }
+  const wrong = await runCli(['apply', '-f', file, '--update-secrets'], { env: { ...env, ...secrets } })
+  t.match(wrong.stderr, /tls_key.*must be the key of the first certificate/)
+  t.notMatch(wrong.stdout + wrong.stderr, other.key.split('\n')[1])
+})
