@@ -1,4 +1,5 @@
 /** Three nodes: whichever is asked does what was asked, and another goes on when one is gone. */
+import { createHash } from 'node:crypto'
 import t from 'tap'
 import { fullLimits } from '../../api/management-client.ts'
 import { startCluster, type TestNode } from '../../support/cluster.ts'
@@ -112,17 +113,37 @@ t.test('the owner is killed: another node delivers what was acknowledged', async
     destination_type: 'destination_http_endpoint',
     destination_config: { url: `${sink.url}/killed` },
   })
+  const changed = await a.createDestination(pipeId, {
+    destination_type: 'destination_http_endpoint',
+    destination_config: { url: `${sink.url}/changed`, body_format: 'ndjson' },
+    transform: {
+      filter: 'record.n != 3',
+      map: [{ op: 'mask', paths: ['mail'] }],
+      mask_salt: 'salt of the cluster',
+    },
+    on_permanent_error: 'park',
+  })
   const owner = await ownerOf(pipeId)
   const [one] = others(owner) as [TestNode]
   const got = () =>
     sink.deliveries.filter(({ path }) => path === '/killed').flatMap(({ text }) => text.match(/\d+/g) ?? [])
-  await one.ingest(pipeId, { n: 1 })
+  const records = (n: number) => [{ n, mail: 'ada' }, { n: 3 }, { other: true }]
+  await one.ingest(pipeId, records(1))
   await until('the first is delivered', () => got().includes('1'))
   await owner.kill()
   const killedAt = performance.now()
-  await one.ingest(pipeId, { n: 2 })
+  await one.ingest(pipeId, records(2))
   await until('another node delivers', () => got().includes('2'), { timeoutMs: 10_000 })
   t.comment(`after ${Math.round(performance.now() - killedAt)} ms`)
+  const counted = { delivered_records: 2, filtered_records: 2, parked_records: 2, pending_messages: 0 }
+  const lane = await until('the lane with a transform has counted all of it', async () => {
+    const now = await one.lane(pipeId, changed)
+    return now.pending_messages === 0 ? now : null
+  })
+  t.match(lane, counted)
+  const texts = sink.deliveries.filter(({ path }) => path === '/changed').map(({ text }) => text.trim())
+  const hash = createHash('sha256').update('salt of the clusterada').digest('hex')
+  t.strictSame([...new Set(texts)], [`{"n":1,"mail":"${hash}"}`, `{"n":2,"mail":"${hash}"}`])
   await until('the overview says who', async () => (await ownerOf(pipeId, one)) !== owner)
   await owner.start()
   await until('it is back', async () => (await owner.api('GET', '/v1/ready')).status === 200)
