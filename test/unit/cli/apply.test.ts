@@ -1,6 +1,7 @@
 import { writeFileSync } from 'node:fs'
 import path from 'node:path'
 import t from 'tap'
+import { type TransformOptions, transformSettings } from '../../../src/cli/destinations/transform-options.ts'
 import { cliEnv, makeHome, removeHome, runCli } from '../../support/cli.ts'
 import { createWorkspace, startDaemon } from '../../support/daemon.ts'
 
@@ -235,6 +236,73 @@ t.test('secret parts of a URL are variables of their own; what is not secret is 
   const given = { HOOK_URL: 'http://me:pw@127.0.0.1:10/h?v=1&v=2&bare&e=' }
   t.match(await run(['diff'], whole, given), { code: 0, stdout: '' }, 'or one variable for the whole')
   t.equal((await runCli(['pipes', 'delete', 'sealed', '--yes'], { env })).code, 0)
+})
+
+t.test('a transform goes out and comes back the same; its salt stays where it is', async (t) => {
+  const text = (filter: string) => `pipes:
+  - pipe_name: masked
+    destinations:
+      - destination_name: hook
+        destination_type: destination_http_endpoint
+        transform:
+          filter: ${filter}
+          map:
+            - op: mask
+              paths:
+                - mail
+          mask_salt: \${MASKED_HOOK_MASK_SALT}
+        destination_config:
+          url: http://127.0.0.1:9/hook
+`
+  const [paid, open] = [text('record.status == "paid"'), text('record.status == "open"')]
+  const salt = { MASKED_HOOK_MASK_SALT: 'salt of the shop' }
+  const written = paid.replace(/\$\{.*\}/, 'salt of the shop')
+  t.match(await run(['apply'], written), { code: 2, stderr: /line 12: mask_salt must be a reference/ })
+  const applied = await run(['apply'], paid, salt)
+  t.equal(applied.code, 0, applied.stderr)
+  const exported = await runCli(['export'], { env })
+  t.ok(exported.stdout.includes(paid.replace('pipes:\n', '')), exported.stdout)
+  t.match(exported.stderr, /MASKED_HOOK_MASK_SALT/)
+  t.match(await run(['diff'], exported.stdout), { code: 0, stdout: '' }, 'the variable is not even read')
+
+  const saltsSet = async () => {
+    const { text } = await daemon.api('GET', '/v1/audit?limit=50')
+    return text.split('transform.mask_salt').length - 1
+  }
+  const before = await saltsSet()
+  t.match(await run(['apply'], open), { code: 0, stdout: /: transform set\n$/ })
+  const { stdout } = await runCli(['destinations', 'get', 'masked/hook'], { env })
+  t.match(JSON.parse(stdout).destination.transform, {
+    filter: 'record.status == "open"',
+    map: [{ op: 'mask', paths: ['mail'] }],
+    mask_salt: '[redacted]',
+  })
+  t.equal(await saltsSet(), before, 'another filter keeps the salt')
+  const again = await run(['apply', '--update-secrets'], open, { MASKED_HOOK_MASK_SALT: 'another salt' })
+  t.match(again, { code: 0, stdout: /: transform set\n$/ })
+  t.equal(await saltsSet(), before + 1)
+  t.notMatch(applied.stdout + again.stdout + stdout + exported.stdout, /salt of the shop|another salt/)
+
+  t.equal((await runCli(['pipes', 'delete', 'masked', '--yes'], { env })).code, 0)
+})
+
+t.test('the flags of a transform change the part that they name', async (t) => {
+  const before = { filter: 'record.a', map: [{ op: 'mask' as const, paths: ['a'] }], mask_salt: '[redacted]' }
+  const { filter, map } = before
+  const drop = { op: 'drop', paths: ['b'] }
+  const made = async (options: TransformOptions) => (await transformSettings(options, before)).transform
+  t.strictSame(await transformSettings({}, before), {})
+  t.strictSame(await made({ filter: 'record.b' }), { filter: 'record.b', map })
+  t.strictSame(await made({ filter: '' }), { filter: null, map })
+  t.strictSame(await made({ map: [JSON.stringify(drop)] }), { filter, map: [drop] })
+  t.equal(await made({ transform: false }), null)
+  await t.rejects(made({ transform: false, filter: 'true' }), /contradicts/)
+  await t.rejects(made({ map: ['drop it'] }), /is not JSON/)
+  const secret = ['transform.mask_salt']
+  await t.rejects(made({ secret, map: [JSON.stringify(drop)] }), /no step of the map masks/)
+  process.env.PIPECTL_DESTINATION_MASK_SALT = 'another salt'
+  t.teardown(() => delete process.env.PIPECTL_DESTINATION_MASK_SALT)
+  t.strictSame(await made({ secret }), { filter, map, mask_salt: 'another salt' })
 })
 
 t.test('mistakes are named with their line before anything changes', async (t) => {
