@@ -17,6 +17,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createConnection, type RowDataPacket } from 'mysql2/promise'
 import { freePort } from './free-port.ts'
+import { madeOnce } from './made-once.ts'
 import { until } from './until.ts'
 
 export interface MariadbOptions {
@@ -54,6 +55,8 @@ export interface Mariadb {
 }
 
 const serverName = 'mariadbd'
+/** The same wherever the server runs: it would write its log again in another size. */
+const logFileSize = '--innodb-log-file-size=64M'
 const searchPath = `${process.env.PATH ?? ''}:/usr/sbin:/usr/local/sbin:/usr/local/bin`
 const environment = { ...process.env, PATH: searchPath }
 
@@ -68,8 +71,6 @@ export async function startMariadb(options: MariadbOptions = {}): Promise<Mariad
     writeFileSync(join(dir, 'client-ca.pem'), options.clientCa)
     tlsArgs.push(`--ssl-ca=${join(dir, 'client-ca.pem')}`)
   }
-  installDatabase(dir, account)
-
   const [host, port, user, password, database] = [
     '127.0.0.1',
     await freePort(),
@@ -77,6 +78,18 @@ export async function startMariadb(options: MariadbOptions = {}): Promise<Mariad
     'Pa55 "word"',
     'target',
   ]
+  const version = execFileSync(serverName, ['--version'], { encoding: 'utf8', env: environment })
+  madeOnce(`${version} ${account?.uid ?? 'own'}`, join(dir, 'data'), () => {
+    installDatabase(dir, account)
+    bootstrap(
+      dir,
+      account,
+      `SET PASSWORD FOR 'root'@'localhost' = PASSWORD('${password}');
+CREATE OR REPLACE USER 'root'@'127.0.0.1' IDENTIFIED BY '${password}';
+GRANT ALL ON *.* TO 'root'@'127.0.0.1' WITH GRANT OPTION;
+CREATE DATABASE ${database} CHARACTER SET utf8mb4;`,
+    )
+  })
   const logFile = join(dir, 'server.log')
   let server: ChildProcess | null = null
 
@@ -121,14 +134,6 @@ export async function startMariadb(options: MariadbOptions = {}): Promise<Mariad
 
   const shutDown = () => end('SIGTERM')
 
-  await bootstrap(
-    dir,
-    account,
-    `SET PASSWORD FOR 'root'@'localhost' = PASSWORD('${password}');
-CREATE OR REPLACE USER 'root'@'127.0.0.1' IDENTIFIED BY '${password}';
-GRANT ALL ON *.* TO 'root'@'127.0.0.1' WITH GRANT OPTION;
-CREATE DATABASE ${database} CHARACTER SET utf8mb4;`,
-  )
   await start()
   const opened: Mariadb = {
     host,
@@ -193,13 +198,14 @@ function installDatabase(dir: string, account: Account | null): void {
       '--auth-root-authentication-method=normal',
       '--skip-test-db',
       '--skip-name-resolve',
+      logFileSize,
     ],
     { env: environment, stdio: 'pipe', ...(account ?? {}) },
   )
 }
 
 /** Statements that the server itself runs at a start without network: there is no moment with an open root account. */
-async function bootstrap(dir: string, account: Account | null, sql: string): Promise<void> {
+function bootstrap(dir: string, account: Account | null, sql: string): void {
   const statements = `USE mysql;\nFLUSH PRIVILEGES;\n${sql}\n`
   const lines = statements
     .split('\n')
@@ -207,7 +213,7 @@ async function bootstrap(dir: string, account: Account | null, sql: string): Pro
     .split(';')
     .map((line) => line.trim())
     .filter(Boolean)
-  execFileSync(serverName, ['--no-defaults', '--bootstrap', `--datadir=${join(dir, 'data')}`], {
+  execFileSync(serverName, ['--no-defaults', '--bootstrap', logFileSize, `--datadir=${join(dir, 'data')}`], {
     input: `${lines.join(';\n')};\n`,
     env: environment,
     stdio: 'pipe',
@@ -230,7 +236,7 @@ function serverArgs(dir: string, port: number): string[] {
     '--default-time-zone=+05:00',
     '--innodb-flush-log-at-trx-commit=0',
     '--innodb-buffer-pool-size=64M',
-    '--innodb-log-file-size=64M',
+    logFileSize,
     '--performance-schema=OFF',
   ]
 }

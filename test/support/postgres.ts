@@ -11,12 +11,23 @@
  */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { chownSync, cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  chownSync,
+  cpSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import pg from 'pg'
 import { freePort } from './free-port.ts'
+import { madeOnce } from './made-once.ts'
 import { type KeyAndCertificate, selfSignedCertificate } from './tls.ts'
 
 export interface TestPostgres {
@@ -54,9 +65,11 @@ export async function startPostgres({ ssl = true, clientCa }: PostgresOptions = 
   const directory = mkdtempSync(path.join(tmpdir(), 'pipectl-pg-'))
   const binaries = reachableBinaries(account, directory)
   const data = path.join(directory, 'data')
-  const password = randomBytes(12).toString('hex')
   own(directory, account)
-  initialise(binaries, data, directory, password, account)
+  const { size, mtimeMs } = statSync(path.join(binaries, 'initdb'))
+  const build = `postgresql ${size} ${mtimeMs} ${account.uid ?? 'own'}`
+  madeOnce(build, data, () => initialise(binaries, data, directory, account))
+  const password = readFileSync(path.join(data, passwordName), 'utf8')
   if (ssl) writeTlsPair(data, account, selfSignedCertificate())
   if (clientCa !== undefined) requireCertificates(data, account, clientCa)
   const port = await freePort()
@@ -164,15 +177,12 @@ function reachableBinaries(account: Account, directory: string): string {
   return path.join(copy, 'bin')
 }
 
-function initialise(
-  binaries: string,
-  data: string,
-  directory: string,
-  password: string,
-  account: Account,
-): void {
-  const passwordFile = path.join(directory, 'password')
-  writeFileSync(passwordFile, password, { mode: 0o600 })
+/** Where initdb reads the password; then in the data directory, with which it is copied. */
+const passwordName = 'password-of-tests'
+
+function initialise(binaries: string, data: string, directory: string, account: Account): void {
+  const passwordFile = path.join(directory, passwordName)
+  writeFileSync(passwordFile, randomBytes(12).toString('hex'), { mode: 0o600 })
   own(passwordFile, account)
   const args = ['-D', data, '-U', 'postgres', '--no-sync', '--auth=scram-sha-256', `--pwfile=${passwordFile}`]
   const options = { ...account, cwd: directory, encoding: 'utf8' as const }
@@ -182,6 +192,7 @@ function initialise(
     options,
   )
   if (done.status !== 0) throw new Error(`initdb failed: ${done.error?.message ?? ''} ${done.stderr}`)
+  renameSync(passwordFile, path.join(data, passwordName))
 }
 
 function writeTlsPair(data: string, account: Account, { key, certificate }: KeyAndCertificate): void {
