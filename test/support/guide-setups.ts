@@ -7,12 +7,12 @@ import { copyFileSync, mkdirSync } from 'node:fs'
 import path from 'node:path'
 import { jetstreamManager } from '@nats-io/jetstream'
 import { TestAuthority } from './certificates.ts'
-import { startDaemon } from './daemon.ts'
+import { createWorkspace, startDaemon, type TestDaemon } from './daemon.ts'
 import { startHttpSink } from './http-sink.ts'
 import { startMariadb } from './mariadb.ts'
 import { startMoveTargets } from './moving.ts'
 import { startNats } from './nats.ts'
-import { startPostgres } from './postgres.ts'
+import { startPostgres, type TestPostgres } from './postgres.ts'
 import { startS3 } from './s3.ts'
 import { startClickHouseSink, startIndexSink, startLokiSink, startSlackSink } from './vendor-sinks.ts'
 
@@ -28,13 +28,7 @@ export const setups: Record<string, Setup> = {
   /** A daemon with a fresh data directory and one workspace. */
   daemon: async () => {
     const daemon = await startDaemon()
-    const env = {
-      PIPECTL_URL: daemon.url,
-      PIPECTL_API_KEY: daemon.apiKey,
-      PIPECTL_DATA_DIR: daemon.dataDir,
-      METRICS_URL: daemon.metricsUrl,
-    }
-    return { env, stop: () => daemon.close() }
+    return { env: environmentOf(daemon, daemon.apiKey), stop: () => daemon.close() }
   },
   /** A daemon that speaks HTTPS, with a certificate of an authority of its own, and one workspace. */
   'https-daemon': async () => {
@@ -103,16 +97,8 @@ export const setups: Record<string, Setup> = {
   },
   /** PostgreSQL, an empty database. */
   postgresql: async () => {
-    const { host, port, user, password, database, stop } = await startPostgres()
-    const address = `${host}:${port}/${database}`
-    const env = {
-      /** For psql, with the password. */
-      DATABASE_URL: `postgres://${user}:${password}@${address}`,
-      /** For --url, without it. */
-      DATABASE_ADDRESS: `postgres://${user}@${address}`,
-      PIPECTL_DESTINATION_PASSWORD: password,
-    }
-    return { env, stop }
+    const postgres = await startPostgres()
+    return { env: postgresEnvironment(postgres, postgres.database), stop: () => postgres.stop() }
   },
   /** MariaDB, an empty database. */
   mariadb: async () => {
@@ -181,4 +167,47 @@ export const setups: Record<string, Setup> = {
     }
     return { env, stop }
   },
+}
+
+/** One daemon for the guides of a test file, each in a workspace of its own; not for guides of its data directory or metrics. */
+export async function shareDaemon(): Promise<{ setup: Setup; close(): Promise<void> }> {
+  const daemon = await startDaemon()
+  let count = 0
+  const setup = async () => {
+    const { api_key: key } = await createWorkspace(daemon.dataDir, `guide-${++count}`)
+    return { env: environmentOf(daemon, key), stop: async () => {} }
+  }
+  return { setup, close: () => daemon.close() }
+}
+
+/** One PostgreSQL, with a database for each guide. */
+export async function sharePostgres(): Promise<{ setup: Setup; close(): Promise<void> }> {
+  const postgres = await startPostgres()
+  let count = 0
+  const setup = async () => {
+    const database = `guide_${++count}`
+    await postgres.query(`CREATE DATABASE ${database}`)
+    return { env: postgresEnvironment(postgres, database), stop: async () => {} }
+  }
+  return { setup, close: () => postgres.stop() }
+}
+
+function environmentOf(daemon: TestDaemon, key: string): Record<string, string> {
+  return {
+    PIPECTL_URL: daemon.url,
+    PIPECTL_API_KEY: key,
+    PIPECTL_DATA_DIR: daemon.dataDir,
+    METRICS_URL: daemon.metricsUrl,
+  }
+}
+
+function postgresEnvironment({ host, port, user, password }: TestPostgres, database: string) {
+  const address = `${host}:${port}/${database}`
+  return {
+    /** For psql, with the password. */
+    DATABASE_URL: `postgres://${user}:${password}@${address}`,
+    /** For --url, without it. */
+    DATABASE_ADDRESS: `postgres://${user}@${address}`,
+    PIPECTL_DESTINATION_PASSWORD: password,
+  }
 }

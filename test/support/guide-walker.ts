@@ -13,7 +13,7 @@
  *   ```python file=check.py   any language: written to that file
  *
  * `pipectl` is the built program; stdin is empty, stdout and stderr are a terminal of 160 columns without colours. A failure
- * names guide and line. The test of a guide is test/docs/guides/NAME.test.ts, with `await walk('NAME')`; test/docs/guide-blocks
+ * names guide and line. A test of test/docs/guides has `await walk('NAME')` for each guide; test/docs/guide-blocks
  * sees to it that no block of any guide goes without one, or without a reason.
  */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
@@ -30,6 +30,7 @@ import {
 } from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
+import { setTimeout } from 'node:timers/promises'
 import t from 'tap'
 import { homeEnv } from './cli.ts'
 import { binary, cleanEnv } from './daemon.ts'
@@ -161,6 +162,8 @@ async function take(session: Session, name: string, { block, output }: Step): Pr
   for (;;) {
     const problem = await attempt(session, name, block, output)
     if (problem === null || !('eventually' in block.options) || Date.now() > deadline) return problem
+    // What it looks at needs the CPU more.
+    await setTimeout(50)
   }
 }
 

@@ -1,9 +1,10 @@
-/** docs/ingest.md: walked, and its table of errors is the contract's. */
+/** The guides to sending and pulling, walked against one daemon; the table of errors of ingest.md is the contract's. */
 import { readFileSync } from 'node:fs'
 import t from 'tap'
 import { ingestOperations } from '../../../src/contract/data-operations.ts'
 import { errorCatalogue } from '../../../src/contract/errors.ts'
 import { resourceLimits } from '../../../src/contract/resource-limits.ts'
+import { shareDaemon } from '../../support/guide-setups.ts'
 import { walk } from '../../support/guide-walker.ts'
 
 const root = new URL('../../../', import.meta.url)
@@ -38,4 +39,10 @@ t.test('its limits are the defaults', async (t) => {
   t.match(page, `| ${resourceLimits.headBytes / 1024} KiB | 431`)
 })
 
-await walk('ingest')
+const daemon = await shareDaemon()
+t.teardown(() => daemon.close())
+const own = { daemon: daemon.setup }
+
+await walk('ingest', own)
+await walk('browser', own)
+await walk('pull', own)

@@ -1,3 +1,0 @@
-import { walk } from '../../support/guide-walker.ts'
-
-await walk('parked')

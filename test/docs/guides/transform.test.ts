@@ -1,4 +1,0 @@
-/** docs/transform.md, walked. */
-import { walk } from '../../support/guide-walker.ts'
-
-await walk('transform')
