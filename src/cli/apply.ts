@@ -7,11 +7,16 @@ import { allPipeDetails } from '../client/workspace.ts'
 import { counted } from '../quantities.ts'
 import { connect } from './connection.ts'
 import { define } from './define.ts'
+import {
+  addTransformCheckOption,
+  savingWith,
+  type TransformCheckOptions,
+} from './destinations/transform-options.ts'
 import type { DeclaredPipe } from './manifest/document.ts'
 import type { Step } from './manifest/plan.ts'
 import { coloursOn, confirm, paint, say } from './terminal.ts'
 
-interface ApplyOptions {
+interface ApplyOptions extends TransformCheckOptions {
   file: string
   dryRun?: boolean
   prune?: boolean
@@ -36,16 +41,25 @@ export function addApplyCommands(program: Command): void {
     examples: ['pipectl apply -f pipectl.yaml --dry-run', 'pipectl apply -f pipectl.yaml --prune --yes'],
     daemon: true,
     destructive: true,
-    options: (command) => options(command).option('--dry-run', 'print what would change, change nothing'),
+    options: (command) =>
+      addTransformCheckOption(
+        options(command).option('--dry-run', 'print what would change, change nothing'),
+      ),
     action: async (_, given) => {
       const plan = await makePlan(given)
       printPlan(plan)
-      if (given.dryRun === true || plan.steps.length === 0) return
+      if (plan.steps.length === 0) return
+      if (given.dryRun === true) {
+        if (given.transformCheck === false) return
+        const { tryTransforms } = await import('./manifest/try-transforms.ts')
+        return await tryTransforms(plan.client, plan.steps, plan.existing)
+      }
       const lost = plan.steps.filter((step) => step.destroys).length
       if (lost > 0)
         await confirm(`Delete ${counted(lost, 'thing')} with what is not delivered yet?`, given.yes)
       const { applySteps } = await import('./manifest/apply.ts')
-      await applySteps(plan.client, plan.steps, plan.existing, (step) => say(`done: ${step.summary}`))
+      const onDone = (step: Step) => say(`done: ${step.summary}`)
+      await applySteps(plan.client, plan.steps, plan.existing, onDone, savingWith(given))
       say(`Applied ${counted(plan.steps.length, 'change')}.`)
     },
   })

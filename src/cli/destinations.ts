@@ -36,6 +36,13 @@ import {
 } from './destinations/infer.ts'
 import { addPinCommand } from './destinations/pin.ts'
 import { addStatusCommands, namingHelp } from './destinations/status.ts'
+import {
+  addTransformCheckOption,
+  savingWith,
+  sayTransformCheck,
+  type TransformCheckOptions,
+} from './destinations/transform-options.ts'
+import { addTryTransformCommand } from './destinations/try-transform.ts'
 import { laneRows } from './lanes.ts'
 import { oneView, print, show } from './output.ts'
 import { findDestination, findPipe } from './references.ts'
@@ -48,6 +55,7 @@ export function addDestinationsCommands(program: Command): void {
   addStatusCommands(destinations)
   addPinCommand(destinations)
   addDriftCommand(destinations)
+  addTryTransformCommand(destinations)
   addDelete(destinations)
 }
 
@@ -126,6 +134,7 @@ function addWriting(destinations: Command): void {
     options: (command) => {
       addBodyOptions(command)
       addInferOptions(command)
+      addTransformCheckOption(command)
       addTypeOption(command)
       command.addOption(
         new Option('--start-from <point>', 'first record it gets: now (default) or earliest').choices([
@@ -139,14 +148,15 @@ function addWriting(destinations: Command): void {
       const pipe = await findPipe(client, reference!)
       if (wantsInference(options)) return await createInferred(client, pipe, options)
       const body = await destinationBody(options)
-      const reply = await client.destinations.create(pipe.pipe_id, body)
+      const reply = await client.destinations.create(pipe.pipe_id, body, savingWith(options))
       const id = reply.body.destination_id
       sayOpenSecrets(body)
+      sayTransformCheck(reply.body)
       say(`Added ${fullName(pipe, reply.body)}. Watch it with: pipectl lanes list ${pipe.pipe_name}`)
       await print(oneView(reply.text, id, [['destination_id', id]]), options.output)
     },
   })
-  define<PatchOptions & AlterOptions>(destinations, {
+  define<PatchOptions & AlterOptions & TransformCheckOptions>(destinations, {
     usage: 'update <destination>',
     summary: 'change the config, columns or delivery settings of a destination; what is not given stays',
     help: `${namingHelp}\n--column replaces all columns and asks first; a secret is changed only with --secret (or in -f).`,
@@ -157,11 +167,13 @@ function addWriting(destinations: Command): void {
       'pipectl destinations update orders/http-endpoint --name billing --rate 50 --concurrency 4',
       'pipectl destinations update orders/database --host db2.example.com',
       'pipectl destinations update orders/database --secret password',
+      `pipectl destinations update orders/database --filter 'record.status == "paid"'`,
     ],
     output: formats,
     daemon: true,
     options: (command) => {
       addPatchOptions(command)
+      addTransformCheckOption(command)
       command.option('--alter-table', 'with --add-column: the table gets the column too, if it has none')
     },
     action: async ([reference], options) => {
@@ -177,9 +189,10 @@ function addWriting(destinations: Command): void {
       }
       const id = found.destination.destination_id
       if (options.alterTable === true) await alterTable(client, found.pipe.pipe_id, id, options.addColumn)
-      const reply = await client.destinations.update(found.pipe.pipe_id, id, patch)
+      const reply = await client.destinations.update(found.pipe.pipe_id, id, patch, savingWith(options))
       say(`Updated ${fullName(found.pipe, reply.body.destination)}.`)
       sayOpenSecrets(patch)
+      sayTransformCheck(reply.body)
       const rows = detailRows({ pipe: found.pipe, destination: reply.body.destination })
       await print(oneView(reply.text, id, rows), options.output)
     },

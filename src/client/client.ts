@@ -11,6 +11,7 @@ import type { OperationId, SuccessBody } from '../contract/operations.ts'
 import type { PipeCreate, PipeLimits, PipeUpdate } from '../contract/pipe.ts'
 import type { InferenceOptions } from '../contract/table-proposal.ts'
 import type { GivenTransform } from '../contract/transform.ts'
+import type { TransformTrialRequest } from '../contract/transform-trial.ts'
 import { UnreachableFailure } from './failure.ts'
 import { type HttpResponse, openEvents, type SendOptions, send } from './http.ts'
 
@@ -41,6 +42,11 @@ export interface DestinationBody {
 export type DestinationPatch = Partial<Omit<DestinationBody, 'destination_type' | 'start_from'>>
 /** What is tested: a new destination, or a stored one with changes, which are not stored. */
 export type DestinationTestBody = DestinationBody | (DestinationPatch & { destination_id: string })
+/** How a destination is saved. */
+export interface SaveOptions {
+  /** False: whatever its transform makes of the newest records. */
+  checksTransform?: boolean
+}
 /** From what a table is proposed for which database: a new one, or that of a stored destination. */
 export type TableInferenceBody = InferenceOptions &
   (
@@ -127,12 +133,14 @@ export function openClient({ url, dataUrl = url, apiKey, keySource = null, chang
         signal,
       }),
     destinations: {
-      create: (pipeId: string, body: DestinationBody) =>
-        call<'createDestination'>('POST', `${pipe(pipeId)}/destinations`, { body }),
+      create: (pipeId: string, body: DestinationBody, saving: SaveOptions = {}) =>
+        call<'createDestination'>('POST', `${pipe(pipeId)}/destinations${savingQuery(saving)}`, { body }),
       get: (pipeId: string, destinationId: string) =>
         call<'getDestination'>('GET', destination(pipeId, destinationId)),
-      update: (pipeId: string, destinationId: string, body: DestinationPatch) =>
-        call<'updateDestination'>('PATCH', destination(pipeId, destinationId), { body }),
+      update: (pipeId: string, destinationId: string, body: DestinationPatch, saving: SaveOptions = {}) =>
+        call<'updateDestination'>('PATCH', `${destination(pipeId, destinationId)}${savingQuery(saving)}`, {
+          body,
+        }),
       delete: (pipeId: string, destinationId: string) =>
         call<'deleteDestination'>('DELETE', destination(pipeId, destinationId)),
       setStatus: (pipeId: string, destinationId: string, status: DestinationStatus) =>
@@ -152,6 +160,8 @@ export function openClient({ url, dataUrl = url, apiKey, keySource = null, chang
         }),
       drift: (pipeId: string, destinationId: string, signal?: AbortSignal) =>
         call<'getDrift'>('GET', `${destination(pipeId, destinationId)}/drift`, { signal }),
+      tryTransform: (pipeId: string, body: TransformTrialRequest) =>
+        call<'tryTransform'>('POST', `${pipe(pipeId)}/destinations/try-transform`, { body }),
       /** Proposes a table; with `create_table` or `add_columns` makes it so, which may take a while. */
       infer: (pipeId: string, body: TableInferenceBody) =>
         call<'inferTable'>('POST', `${pipe(pipeId)}/destinations/infer`, { body, timeoutMs: 120_000 }),
@@ -270,6 +280,10 @@ export function openClient({ url, dataUrl = url, apiKey, keySource = null, chang
         body: { msg_id: msgId },
       }),
   }
+}
+
+function savingQuery({ checksTransform = true }: SaveOptions): string {
+  return checksTransform ? '' : '?check_transform=false'
 }
 
 /** The contract types what the daemon returns; only that it is JSON at all is checked here. */

@@ -1,7 +1,7 @@
 /**
  * Delivery as main of each node of a cluster sees it: every call goes to the node that delivers the pipe it is about.
  *
- *   this node's own       refresh, test, infer, forget, metrics, usage, silence, close, the end of pulls
+ *   this node's own       refresh, test, infer, tryTransform, forget, metrics, usage, silence, close, the end of pulls
  *   the lane's owner      skip, retryNow, rewind, acknowledge, parkedChanged, pull; pulled and abandoned: who gave the message
  *   the owner, or stored  blockingMessage
  *   by owner, together    lanes, lanesSince, backlogs; what no owner tells is read from what is stored (`stale`)
@@ -87,6 +87,7 @@ class ClusterDelivery implements DeliveryHandle {
   refresh: Delivery['refresh'] = (pipeId) => this.#local.refresh(pipeId)
   test: Delivery['test'] = (spec, options) => this.#local.test(spec, options)
   infer: Delivery['infer'] = (spec, request) => this.#local.infer(spec, request)
+  tryTransform: Delivery['tryTransform'] = (request) => this.#local.tryTransform(request)
   forget: Delivery['forget'] = (spec) => this.#local.forget(spec)
   metrics: DeliveryHandle['metrics'] = () => this.#local.metrics()
   countUsage: DeliveryHandle['countUsage'] = (pipeId) => this.#local.countUsage(pipeId)

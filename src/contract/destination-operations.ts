@@ -12,7 +12,16 @@ import { Drift } from './drift.ts'
 import { everyKeyed, type Operation, oneDestination, onePipe, withBody } from './operation.ts'
 import { responseBodies } from './responses.ts'
 import { TableInference, TableProposal } from './table-proposal.ts'
+import { TransformTrialRequest, TransformTrialResult } from './transform-trial.ts'
 import { hoursParameter } from './usage.ts'
+
+const checkTransform = {
+  in: 'query',
+  name: 'check_transform',
+  schema: Type.Boolean({ default: true }),
+  description:
+    'A transform that is given or changed is tried on the newest records of the pipe first, for 5 s at most: one that fails on all of them is refused. false: it is saved without.',
+} as const
 
 export const destinationOperations = [
   {
@@ -23,6 +32,7 @@ export const destinationOperations = [
     summary: 'Attach a destination to a pipe',
     auth: 'key',
     boundKeys: 'its_pipe',
+    parameters: [checkTransform],
     request: DestinationCreate,
     success: { status: 201, description: 'Created, active', schema: responseBodies.destinationCreated },
     errors: ['pipe_not_found', 'duplicate_destination_name', 'workspace_full', ...withBody],
@@ -61,6 +71,20 @@ export const destinationOperations = [
     boundKeys: 'its_pipe',
     request: TableInference,
     success: { status: 200, description: 'The proposal, and what was done', schema: TableProposal },
+    errors: ['pipe_not_found', 'destination_not_found', ...withBody],
+  },
+  {
+    operationId: 'tryTransform',
+    method: 'POST',
+    path: `${onePipe}/destinations/try-transform`,
+    area: 'management',
+    summary: 'Show what a transform makes of the newest records of the pipe, or of a sample',
+    description:
+      'A stored transform, or one that is not stored: each record before and after, and how many are kept, filtered out and fail. Nothing is stored or delivered. For 5 s at most.',
+    auth: 'key',
+    boundKeys: 'its_pipe',
+    request: TransformTrialRequest,
+    success: { status: 200, description: 'What became of the records', schema: TransformTrialResult },
     errors: ['pipe_not_found', 'destination_not_found', ...withBody],
   },
   {
@@ -109,8 +133,13 @@ export const destinationOperations = [
     summary: 'Change a destination',
     auth: 'key',
     boundKeys: 'its_pipe',
+    parameters: [checkTransform],
     request: DestinationUpdate,
-    success: { status: 200, description: 'The destination as it is now', schema: responseBodies.destination },
+    success: {
+      status: 200,
+      description: 'The destination as it is now',
+      schema: responseBodies.destinationUpdated,
+    },
     errors: ['destination_not_found', 'duplicate_destination_name', ...withBody],
   },
   {

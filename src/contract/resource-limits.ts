@@ -59,6 +59,15 @@ export const resourceLimits = {
   inferredBytes: 4 * MiB,
   inferredKeys: 1_000,
   inferredSampleCharacters: 900_000,
+  /**
+   * Trying a transform: how long all records may take, how many trials run at once, the bytes and records that go to the thread together, and
+   * the text of a record before and after, beyond which it is not shown.
+   */
+  trialMs: 5_000,
+  trialsAtOnce: 2,
+  trialPortionBytes: 1 * MiB,
+  trialPortionRecords: 100,
+  trialRecordBytes: 256 * KiB,
   /** Columns of a proposed table. InnoDB's page takes about 190 of the largest type. */
   inferredColumns: 200,
   inferredMysqlColumns: 150,

@@ -10,6 +10,7 @@ import { Overview } from './overview.ts'
 import { AllowedOrigin, Pipe, PipeLimits, PipeUsage } from './pipe.ts'
 import { notReadyReasons, readyWarnings } from './ready-words.ts'
 import { resourceLimits } from './resource-limits.ts'
+import { TransformCheck } from './transform-trial.ts'
 import { LaneByHour, UsageByHour } from './usage.ts'
 import { SetupLink, User, UserList } from './user.ts'
 
@@ -49,8 +50,16 @@ export const responseBodies = {
     api_keys: Type.Array(ApiKey),
   }),
   pipe: Type.Object({ pipe: Pipe }),
-  destinationCreated: Type.Object({ destination_id: uuid(), destination_name: Type.String() }),
+  destinationCreated: Type.Object({
+    destination_id: uuid(),
+    destination_name: Type.String(),
+    transform_check: Type.Optional(TransformCheck),
+  }),
   destination: Type.Object({ destination: Destination }),
+  destinationUpdated: Type.Object({
+    destination: Destination,
+    transform_check: Type.Optional(TransformCheck),
+  }),
   skipped: Type.Object({
     skipped: Type.Boolean(),
     status: Type.Enum(['skipped', 'no_blocking_message']),

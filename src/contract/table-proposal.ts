@@ -3,15 +3,17 @@ import Type, { type Static } from 'typebox'
 import { columnTypes, configSchema, StoredColumn } from './destination.ts'
 import { closed, nullable } from './destinations/fields.ts'
 import { resourceLimits } from './resource-limits.ts'
+import { givenTransform } from './transform.ts'
 
 const { inferredRecords, inferredSampleCharacters, inferredKeys } = resourceLimits
 
 const shared = {
+  ...givenTransform,
   sample: Type.Optional(
     Type.String({
       minLength: 1,
       maxLength: inferredSampleCharacters,
-      description: `Records as NDJSON: one object a line, the first ${inferredRecords} of them. Without it the newest records of the pipe are looked at.`,
+      description: `Records as NDJSON: one object a line, the first ${inferredRecords} of them. Without it the newest records of the pipe are looked at. Records as the pipe has them: the transform, the given one or the stored one, is applied to them first.`,
     }),
   ),
   create_table: Type.Optional(

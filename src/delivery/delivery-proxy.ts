@@ -119,6 +119,7 @@ class Supervisor implements DeliveryHandle {
   readonly rewind = this.#forward('rewind')
   readonly test = this.#forward('test')
   readonly infer = this.#forward('infer')
+  readonly tryTransform = this.#forward('tryTransform')
   readonly forget = this.#forward('forget')
   readonly acknowledge = this.#forward('acknowledge')
   readonly pulled = this.#forward('pulled')

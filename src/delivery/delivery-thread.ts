@@ -87,6 +87,8 @@ const reader = await openBufferReader(data.buffer, log, {
 const feed = await openBufferFeed(data.buffer, { reader, log })
 const drift = new DriftWatch(metadata.driftStore, systemClock, log)
 const transforms = new TransformThreads()
+/** What somebody tries does not hold up what is delivered. */
+const trials = new TransformThreads()
 const lanes = new LaneSet({
   source: data.isSafe ? allBlocked(metadata.laneSource) : metadata.laneSource,
   store: { ...metadata.laneStore, take: takeLane },
@@ -110,8 +112,7 @@ const allLanes = openLaneService({
   countUsage: async (pipeId) => {
     if (lanes.runs(pipeId)) await usage?.countPipe(pipeId)
   },
-  runTransform: (destinationId, transform, bodies, signal) =>
-    transforms.run(destinationId, transform, bodies, signal),
+  runTransform: (name, transform, bodies, signal) => trials.run(name, transform, bodies, signal),
   check: (spec, signal, sample) => isolated.check(spec, signal, sample),
   infer: (spec, signal, request) => isolated.infer(spec, signal, request),
   forget: async ({ destinationId, ...spec }, signal) => {
@@ -216,7 +217,7 @@ async function close(graceMs: number): Promise<void> {
   endHistoryKeeper()
   leases?.stopClaiming()
   await lanes.close(graceMs)
-  await transforms.close()
+  await Promise.all([transforms.close(), trials.close()])
   await usage?.close()
   // Saved: another node may go on from there.
   await leases?.close()

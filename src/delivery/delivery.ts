@@ -8,6 +8,8 @@
 import type { LaneStatus } from '../contract/destination.ts'
 import type { SuccessBody } from '../contract/operations.ts'
 import type { TableProposal } from '../contract/table-proposal.ts'
+import type { Transform } from '../contract/transform.ts'
+import type { TransformFault, TrialOutcome } from '../contract/transform-trial.ts'
 import type {
   DeliveryErrorClass,
   DeliveryFault,
@@ -84,6 +86,41 @@ export interface BlockingPage {
 /** As a driver gets it; without a sample the pipe's newest records are looked at. */
 export type TableInferenceRequest = Omit<InferRequest, 'bodies' | 'source'> & { sample: string | null }
 
+/** Of a transform that is not stored, perhaps. */
+export interface TransformTrialRequest {
+  pipeId: string
+  transform: Transform
+  /** NDJSON; null: the newest records of the pipe. */
+  sample: string | null
+  /** Of so many records, all or those of one outcome, what they were and became. */
+  show: { limit: number; only: TrialOutcome | null }
+}
+
+export interface TransformTrial {
+  /** False: the time ran out, and what follows is of the records until then. */
+  isComplete: boolean
+  seen: number
+  kept: number
+  filtered: number
+  failed: number
+  /** The commonest first. */
+  faults: TransformFault[]
+  shown: ShownTrial[]
+  /** There are more to show. */
+  isTruncated: boolean
+}
+
+export interface ShownTrial {
+  msgId: string | null
+  recordIndex: number
+  outcome: TrialOutcome
+  /** JSON text; null where both together are too large. */
+  before: string | null
+  /** Null also where it was not kept. */
+  after: string | null
+  error: { path: string; code: string; message: string } | null
+}
+
 export type RewindTarget = { to: 'earliest' } | { to: 'seq'; seq: number } | { to: 'time'; timeMs: number }
 
 /** `ahead`: the target is after the lane's cursor; a rewind only goes back. */
@@ -139,6 +176,8 @@ export interface Delivery {
    * asked to. What fails there is in the proposal; null: it did not end in time, or ended its thread.
    */
   infer(spec: DestinationSpec, request: TableInferenceRequest): Promise<TableProposal | null>
+  /** Tries a transform within 5 s: nothing is stored. Rejects when the records cannot be read. */
+  tryTransform(request: TransformTrialRequest): Promise<TransformTrial>
   /** Of a deleted destination: removes what its driver keeps beside the records. Best effort, within 10 s; never rejects for it. */
   forget(spec: DestinationSpec): Promise<void>
   /** Waits up to `waitMs` for a message. `pulled`/`abandoned` must follow a `message` result in auto mode. */

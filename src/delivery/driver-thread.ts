@@ -82,7 +82,7 @@ async function setAside(rejected: readonly RejectedRecord[]): Promise<void> {
 
 async function check(sample: Sample | null): Promise<FromDriverThread> {
   const given =
-    sample === null || sample.recent === null ? sample : { recent: receivedMessage(sample.recent) }
+    sample === null || sample.recent === null ? sample : { ...sample, recent: receivedMessage(sample.recent) }
   return { kind: 'checked', checks: await checkDestination(spec, settings, interrupt.signal, given) }
 }
 

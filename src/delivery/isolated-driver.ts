@@ -21,7 +21,6 @@ import type {
   PinServerKey,
   Sample,
 } from '../destinations/driver.ts'
-import { DeliveryError } from '../destinations/driver.ts'
 import { beatEveryMs } from './delivery-protocol.ts'
 import {
   DriverDiedError,
@@ -32,6 +31,7 @@ import {
   sentError,
   type ToDriverThread,
 } from './driver-protocol.ts'
+import { Places } from './places.ts'
 import { newBoardMemory, WorkerBoard } from './worker-board.ts'
 
 export interface IsolatedDrivers {
@@ -178,46 +178,6 @@ function watch(board: WorkerBoard, onSilent: () => void): () => void {
   return () => clearInterval(timer)
 }
 
-/** First come, first served. */
-class Places {
-  #free: number
-  readonly #waiting: (() => void)[] = []
-
-  constructor(atOnce: number) {
-    this.#free = atOnce
-  }
-
-  async run<T>(signal: AbortSignal, task: () => Promise<T>): Promise<T> {
-    if (this.#free > 0) this.#free -= 1
-    else await this.#wait(signal)
-    try {
-      return await task()
-    } finally {
-      const next = this.#waiting.shift()
-      if (next === undefined) this.#free += 1
-      else next()
-    }
-  }
-
-  #wait(signal: AbortSignal): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const enter = () => {
-        signal.removeEventListener('abort', leave)
-        resolve()
-      }
-      const leave = () => {
-        this.#waiting.splice(this.#waiting.indexOf(enter), 1)
-        reject(new DeliveryError('transient', 'aborted', 'It was ended before its turn came.'))
-      }
-      if (signal.aborted) reject(new DeliveryError('transient', 'aborted', 'It was ended before it began.'))
-      else {
-        this.#waiting.push(enter)
-        signal.addEventListener('abort', leave, { once: true })
-      }
-    })
-  }
-}
-
 function deliverTask(batch: Batch, progress: AttemptProgress | undefined): ToDriverThread {
   return { kind: 'deliver', batch: sentBatch(batch), setsAside: progress?.setAside !== undefined }
 }
@@ -228,7 +188,9 @@ function sentBatch(batch: Batch): Batch {
 }
 
 function sentSample(sample: Sample | null): Sample | null {
-  return sample === null || sample.recent === null ? sample : { recent: sentMessage(sample.recent) }
+  return sample === null || sample.recent === null
+    ? sample
+    : { ...sample, recent: sentMessage(sample.recent) }
 }
 
 function sentMessage<M extends { body: Uint8Array }>(message: M): M {

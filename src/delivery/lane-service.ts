@@ -8,6 +8,7 @@ import { blockingPage } from '../contract/blocking-page.ts'
 import type { DestinationType, LaneStatus } from '../contract/destination.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import type { TableProposal } from '../contract/table-proposal.ts'
+import type { Transform } from '../contract/transform.ts'
 import type { DestinationCheck, DestinationSpec, InferRequest, Sample } from '../destinations/driver.ts'
 import type { AttemptHistograms } from './attempts-observed.ts'
 import type { Clock } from './clock.ts'
@@ -19,6 +20,7 @@ import type {
   PipeBacklog,
   RewindResult,
   RewindTarget,
+  TransformTrialRequest,
   TroubleQuery,
 } from './delivery.ts'
 import { DriverDiedError } from './driver-protocol.ts'
@@ -28,7 +30,9 @@ import type { LaneError } from './lane-state.ts'
 import { troublesOf } from './lane-troubles.ts'
 import { LaneViews } from './lane-views.ts'
 import { newestBodies } from './newest-records.ts'
-import { checkTransform, type RunTransform } from './transform-check.ts'
+import { KeptRecords, KeptSample, transformCheck, withTrial } from './transform-check.ts'
+import { type RunTransform, TransformTrials, type TrialSource } from './transform-trial.ts'
+import { nothingShown, type TrialKeeper, talliedTrial } from './trial-tally.ts'
 
 /** The delivery thread's numbers, as they cross to the main thread for Prometheus. */
 export interface DeliveryMetrics {
@@ -69,6 +73,7 @@ export interface LaneServiceDeps {
   infer(spec: DestinationSpec, signal: AbortSignal, request: InferRequest): Promise<TableProposal>
   forget(spec: DestinationSpec, signal: AbortSignal): Promise<void>
   countUsage?(pipeId: string): Promise<void>
+  /** In threads that no lane uses; without it there are none. */
   runTransform?: RunTransform
 }
 
@@ -84,9 +89,16 @@ export function openLaneService({
   infer,
   forget,
   countUsage,
-  runTransform,
+  runTransform = noTransforms,
 }: LaneServiceDeps): LaneService {
   const consumers = (destinationId: string) => lanes.lane(destinationId)?.consumers
+  const trials = new TransformTrials({ reader, clock, run: runTransform })
+  const tried = (
+    source: TrialSource,
+    transform: Transform,
+    show: TransformTrialRequest['show'] = nothingShown,
+    keeper?: TrialKeeper,
+  ) => talliedTrial(trials, source, transform, show, keeper)
   const views = new LaneViews(lanes)
 
   return {
@@ -113,24 +125,36 @@ export function openLaneService({
     retryNow: async (destinationId) => (await lanes.lane(destinationId)?.retryNow()) ?? null,
     blockingMessage: async (destinationId, page) => blockingMessage(lanes.lane(destinationId), page),
     rewind: async (destinationId, target) => rewind(lanes.lane(destinationId), target, lanes.reader),
-    async test(spec, options) {
-      const sample = options?.sample ? { recent: await newestMessage(spec.pipeId, reader) } : null
-      const { destinationId, transform } = spec
-      const isTried = transform !== null && transform !== undefined && runTransform !== undefined
-      const bodies = isTried ? await newestBodies(spec.pipeId, reader) : []
+    async test(spec, { sample: wantsSample } = { sample: false }) {
+      const { pipeId, transform } = spec
+      if (!transform) {
+        const sample = wantsSample ? { recent: await newestMessage(pipeId, reader) } : null
+        return await checkWithin((signal) => check(spec, signal, sample), clock)
+      }
       return await checkWithin(async (signal) => {
-        const checks = await check(spec, signal, sample)
-        if (!isTried) return checks
-        return [...checks, await checkTransform(destinationId, transform, bodies, runTransform, signal)]
+        const kept = new KeptSample()
+        const trial = tried({ pipeId, sample: null }, transform, nothingShown, kept)
+        if (wantsSample) await trial
+        const [checks, seen] = await Promise.all([
+          check(spec, signal, wantsSample ? kept.sample : null),
+          trial,
+        ])
+        return [...checks, transformCheck(seen)]
       }, clock)
     },
     async infer(spec, { sample, ...request }) {
-      const bodies = sample === null ? await newestBodies(spec.pipeId, reader) : [Buffer.from(sample)]
+      const { pipeId, transform } = spec
       const source = sample === null ? 'pipe' : 'sample'
-      return await within(inferDeadlineMs, clock, (signal) =>
-        infer(spec, signal, { ...request, bodies, source }),
-      )
+      const propose = (bodies: readonly Buffer[]) =>
+        within(inferDeadlineMs, clock, (signal) => infer(spec, signal, { ...request, bodies, source }))
+      if (!transform)
+        return await propose(sample === null ? await newestBodies(pipeId, reader) : [Buffer.from(sample)])
+      const kept = new KeptRecords()
+      const seen = await tried({ pipeId, sample }, transform, nothingShown, kept)
+      const proposal = await propose(kept.bodies)
+      return proposal === null ? null : withTrial(proposal, seen)
     },
+    tryTransform: ({ pipeId, sample, transform, show }) => tried({ pipeId, sample }, transform, show),
     async forget(spec) {
       const deadline = new AbortController()
       const cancel = clock.wake(checkDeadlineMs, () => deadline.abort())
@@ -158,6 +182,10 @@ export function openLaneService({
       return numbers
     },
   }
+}
+
+async function noTransforms(): Promise<never> {
+  throw new Error('there are no threads for transforms here')
 }
 
 async function blockingMessage(lane: Lane | undefined, page?: BlockingPage): Promise<BlockingMessage | null> {

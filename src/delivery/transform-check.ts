@@ -1,45 +1,108 @@
-/** What a transform makes of the newest records of its pipe: a line of POST …/destinations/test. */
+/** Checks, samples and proposals of a destination with a transform: made of what the transform gives. */
+import type { StoredMessage } from '../buffer/buffer.ts'
+import type { TableProposal } from '../contract/table-proposal.ts'
+import { DeliveryError, type DestinationCheck, type Sample } from '../destinations/driver.ts'
+import type { TransformTrial } from './delivery.ts'
+import type { TriedRecord } from './transform-trial.ts'
 
-import { recordTexts } from '../buffer/record-text.ts'
-import type { Transform } from '../contract/transform.ts'
-import { DeliveryError, type DestinationCheck } from '../destinations/driver.ts'
-import { ExceededError, type TransformedBody } from '../transform/thread-protocol.ts'
-
-export type RunTransform = (
-  destinationId: string,
-  transform: Transform,
-  bodies: readonly Buffer[],
-  signal: AbortSignal,
-) => Promise<TransformedBody[]>
-
-/** Not ok: it can be applied to none of them, or takes too long. */
-export async function checkTransform(
-  destinationId: string,
-  transform: Transform,
-  bodies: readonly Buffer[],
-  run: RunTransform,
-  signal: AbortSignal,
-): Promise<DestinationCheck> {
+/** The line of POST …/destinations/test. Not ok: it can be applied to none of them, or takes too long. */
+export function transformCheck({
+  isComplete,
+  seen,
+  kept,
+  filtered,
+  failed,
+  faults,
+}: TransformTrial): DestinationCheck {
   const name = 'transform'
-  const seen = bodies.reduce((sum, body) => sum + recordTexts(body).length, 0)
-  if (seen === 0)
-    return { name, ok: true, message: 'The pipe holds no records yet that it could be tried on.' }
-  try {
-    const made = await run(destinationId, transform, bodies, signal)
-    const filtered = made.reduce((sum, one) => sum + one.filtered, 0)
-    const failed = made.flatMap((one) => one.failed)
-    const kept = seen - filtered - failed.length
-    const fault = failed[0] === undefined ? '' : `, the first: ${failed[0].message}`
-    const message = `Of the ${seen} newest records ${kept} are kept, ${filtered} filtered out, and ${failed.length} fail${fault}`
-    return { name, ok: failed.length < seen, message: printable(message) }
-  } catch (error) {
-    if (!(error instanceof ExceededError) && !signal.aborted) throw error
-    const why = error instanceof ExceededError ? error.message : 'It took too long.'
-    return { name, ok: false, message: printable(`Of the ${seen} newest records: ${why}`) }
+  const late = isComplete ? '' : ' It took too long for the others.'
+  if (seen === 0) {
+    const none = 'The pipe holds no records yet that it could be tried on.'
+    return isComplete ? { name, ok: true, message: none } : { name, ok: false, message: 'It took too long.' }
+  }
+  const [first] = faults
+  const fault = first === undefined ? '' : `, most often: ${first.path}: ${first.message}`
+  const message = `Of the ${seen} newest records ${kept} are kept, ${filtered} filtered out, and ${failed} fail${fault}`
+  return { name, ok: isComplete && failed < seen, message: printable(`${ended(message)}${late}`) }
+}
+
+/** The newest message of which the transform keeps any record, as it is then. */
+export class KeptSample {
+  #message: StoredMessage | null = null
+  readonly #kept: Buffer[] = []
+  readonly #places: number[] = []
+
+  take({ message, place, after }: TriedRecord): void {
+    if (after === null || message === null) return
+    this.#message ??= message
+    if (this.#message.seq !== message.seq) return
+    this.#kept.push(after)
+    this.#places.push(place)
+  }
+
+  /** Without one a record has to be made up: its keys are those that the transform leaves. */
+  get sample(): Sample {
+    if (this.#message === null) return { recent: null }
+    const recent = {
+      ...this.#message,
+      recordCount: this.#kept.length,
+      body: lines(this.#kept),
+      places: this.#places,
+    }
+    return { recent, isTransformed: true }
   }
 }
 
-/** Errors may hold what records hold. */
+/** The kept records, as the pipe has them: the oldest message first. */
+export class KeptRecords {
+  readonly #kept: TriedRecord[] = []
+
+  take(record: TriedRecord): void {
+    if (record.after !== null) this.#kept.push(record)
+  }
+
+  get bodies(): Buffer[] {
+    const order = ({ message }: TriedRecord) => message?.seq ?? 0
+    const sorted = [...this.#kept].sort((a, b) => order(a) - order(b) || a.place - b.place)
+    return [lines(sorted.map(({ after, before }) => after ?? before))]
+  }
+}
+
+/** Says what the transform has left out of what a table was proposed from. */
+export function withTrial(
+  proposal: TableProposal,
+  { seen, filtered, failed, faults, isComplete }: TransformTrial,
+): TableProposal {
+  if (seen === filtered + failed && seen > 0 && proposal.failure?.code === 'no_records') {
+    const message = printable(
+      `The transform leaves none of the ${seen} records: ${filtered} are filtered out, and ${failed} fail${faultOf(faults)}.`,
+    )
+    return { ...proposal, failure: { ...proposal.failure, message } }
+  }
+  const warnings = [...proposal.warnings]
+  if (filtered > 0) warnings.push(`The transform filters out ${filtered} of the ${seen} records.`)
+  if (failed > 0)
+    warnings.push(
+      printable(ended(`The transform fails on ${failed} of the ${seen} records${faultOf(faults)}`)),
+    )
+  if (!isComplete) warnings.push('The transform took too long for all records: some were not looked at.')
+  return { ...proposal, warnings }
+}
+
+function faultOf([first]: TransformTrial['faults']): string {
+  return first === undefined ? '' : ` (${first.path}: ${first.message.replace(/\.$/, '')})`
+}
+
+function lines(records: readonly Buffer[]): Buffer {
+  return Buffer.concat(records.flatMap((record, at) => (at === 0 ? [record] : [lineFeedBuffer, record])))
+}
+const lineFeedBuffer = Buffer.from('\n')
+
+function ended(text: string): string {
+  return text.endsWith('.') ? text : `${text}.`
+}
+
+/** Errors may hold keys of records. */
 function printable(text: string): string {
-  return new DeliveryError('permanent', 'transform', text.endsWith('.') ? text : `${text}.`).message
+  return new DeliveryError('permanent', 'transform', text).message
 }

@@ -192,6 +192,8 @@ export interface InferRequest {
 /** For an insert that is rolled back: the pipe's newest message, or null where a record has to be made up. */
 export interface Sample {
   recent: StoredMessage | null
+  /** It is the newest that the destination's transform keeps, as it is then. */
+  isTransformed?: boolean
 }
 
 /**

@@ -93,12 +93,15 @@ function handlersOf(m: Management): Record<ManagementOperationId, Handler> {
     getPipe: (c) => m.getPipe(c.principal, c.pipe),
     updatePipe: ofPipe(m.updatePipe),
     deletePipe: ofPipe(m.deletePipe),
-    createDestination: ofPipe(m.createDestination),
+    createDestination: (c) =>
+      m.createDestination(c.workspaceId, c.pipe, c.body, c.query.get('check_transform')),
     testDestination: (c) => m.testDestination(c.workspaceId, c.pipe, c.body, c.query.get('sample')),
     inferTable: ofPipe(m.inferTable),
+    tryTransform: ofPipe(m.tryTransform),
     getDrift: ofDestination(m.getDrift),
     getDestination: ofDestination(m.getDestination),
-    updateDestination: ofDestination(m.updateDestination),
+    updateDestination: (c) =>
+      m.updateDestination(c.workspaceId, c.pipe, c.destination, c.body, c.query.get('check_transform')),
     deleteDestination: ofDestination(m.deleteDestination),
     setDestinationStatus: ofDestination(m.setDestinationStatus),
     skipBlockingMessage: ofDestination(m.skipBlockingMessage),

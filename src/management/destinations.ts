@@ -33,6 +33,7 @@ import { givenConfig, storedColumn } from './destination-config.ts'
 import { type CheckTarget, columnErrors, configErrors } from './destination-rules.ts'
 import { requireDestination, requirePipe, resourceId } from './lookup.ts'
 import { type FilterFault, filterFaultFor, givenTransform, shapeErrors } from './transform-rules.ts'
+import { checkedOnSave } from './transform-trials.ts'
 
 type Deps = Pick<ManagementDeps, 'metadata' | 'delivery' | 'headSeq' | 'checkTarget'> & {
   publishChange: PublishChange
@@ -43,8 +44,26 @@ export function destinationUseCases({ metadata, delivery, headSeq, checkTarget, 
     const [destination] = await shownDestinations(delivery, [stored])
     return { destination }
   }
+  /** Before anything is locked: it takes seconds, perhaps. */
+  const transformChecked = async (
+    workspaceId: string,
+    pipeId: string,
+    destinationId: string,
+    body: Record<string, unknown>,
+    filterFault: FilterFault | null,
+  ) => {
+    if (!isObject(body.transform)) return undefined
+    const current = await requireDestination(metadata, workspaceId, pipeId, destinationId)
+    const { transform } = destinationChange(current, body, checkTarget, filterFault)
+    return await checkedOnSave(delivery, current.pipe_id, current.transform, transform)
+  }
   return {
-    async createDestination(workspaceId: string, pipeId: string, body: unknown) {
+    async createDestination(
+      workspaceId: string,
+      pipeId: string,
+      body: unknown,
+      checksTransform?: string | null,
+    ) {
       // "Now" is when the request came: what is accepted while it is worked on is delivered.
       const head = await headSeq()
       const pipe = await requirePipe(metadata, workspaceId, pipeId)
@@ -53,13 +72,17 @@ export function destinationUseCases({ metadata, delivery, headSeq, checkTarget, 
         checkTarget,
         await filterFaultFor(body),
       )
+      const isChecked = requireFlag('check_transform', checksTransform, true)
+      const transform_check = isChecked
+        ? await checkedOnSave(delivery, pipe.pipe_id, null, destination.transform)
+        : undefined
       const made = await metadata.destinations.create(workspaceId, pipe.pipe_id, {
         ...destination,
         startAfterSeq: startFrom === 'earliest' ? 0 : head,
       })
       await publishChange(pipe.pipe_id)
       const { destination_id, destination_name } = made
-      return { destination_id, destination_name }
+      return { destination_id, destination_name, ...(transform_check && { transform_check }) }
     },
 
     /** A whole destination, or `{destination_id, …changes}`: a stored one with its secrets, as a PATCH would make it. */
@@ -94,8 +117,18 @@ export function destinationUseCases({ metadata, delivery, headSeq, checkTarget, 
       return shown(await requireDestination(metadata, workspaceId, pipeId, destinationId))
     },
 
-    async updateDestination(workspaceId: string, pipeId: string, destinationId: string, body: unknown) {
+    async updateDestination(
+      workspaceId: string,
+      pipeId: string,
+      destinationId: string,
+      body: unknown,
+      checksTransform?: string | null,
+    ) {
+      const isChecked = requireFlag('check_transform', checksTransform, true)
       const filterFault = await filterFaultFor(body)
+      const transform_check = isChecked
+        ? await transformChecked(workspaceId, pipeId, destinationId, requireObject(body), filterFault)
+        : undefined
       const updated = await metadata.destinations.update(
         workspaceId,
         resourceId(pipeId, 'destination_not_found'),
@@ -104,7 +137,7 @@ export function destinationUseCases({ metadata, delivery, headSeq, checkTarget, 
       )
       if (updated === null) throw new ApiError('destination_not_found')
       await publishChange(updated.pipe_id)
-      return shown(updated)
+      return { ...(await shown(updated)), ...(transform_check && { transform_check }) }
     },
 
     async setDestinationStatus(workspaceId: string, pipeId: string, destinationId: string, body: unknown) {
@@ -335,9 +368,9 @@ function stillUnreadable(current: StoredDestination, config: Record<string, unkn
   return errors
 }
 
-function requireFlag(name: string, value: string | null | undefined): boolean {
-  if (value === 'true') return true
-  if (value === undefined || value === null || value === 'false') return false
+function requireFlag(name: string, value: string | null | undefined, otherwise = false): boolean {
+  if (value === undefined || value === null) return otherwise
+  if (value === 'true' || value === 'false') return value === 'true'
   throw validationError({ [name]: 'must be true or false' })
 }
 

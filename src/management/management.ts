@@ -17,6 +17,7 @@ import { overviewUseCases } from './overview.ts'
 import { parkedUseCases } from './parked.ts'
 import { pipeUseCases } from './pipes.ts'
 import { tableInferenceUseCases } from './table-inference.ts'
+import { transformTrialUseCases } from './transform-trials.ts'
 import { usageUseCases } from './usage.ts'
 import { userUseCases } from './users.ts'
 
@@ -29,6 +30,7 @@ export function openManagement(deps: ManagementDeps) {
     ...pipeUseCases({ ...deps, publishChange }),
     ...destinationUseCases({ ...deps, publishChange }),
     ...tableInferenceUseCases(deps),
+    ...transformTrialUseCases(deps),
     ...driftUseCases(deps),
     ...laneUseCases({ metadata, delivery }),
     ...parkedUseCases({ metadata, delivery }),

@@ -1,33 +1,42 @@
 /** A table proposed from records, and made where asked to: POST …/destinations/infer. */
 import { randomUUID } from 'node:crypto'
 import { validationError } from '../contract/errors.ts'
-import { isObject } from '../contract/is-object.ts'
 import { geoFieldKeys, type Pipe } from '../contract/pipe.ts'
 import { InferenceOptions, type TableProposal } from '../contract/table-proposal.ts'
+import { pathKeys, type TransformStep } from '../contract/transform.ts'
 import { requireObject, validate } from '../contract/validate.ts'
 import type { TableInferenceRequest } from '../delivery/delivery.ts'
 import type { DatabaseSpec, InferRequest } from '../destinations/driver.ts'
 import type { ManagementDeps } from './deps.ts'
 import { changed, newDestination, specOf } from './destinations.ts'
 import { requireDestination, requirePipe } from './lookup.ts'
+import { sampleRecords } from './sample-records.ts'
+import { filterFaultFor } from './transform-rules.ts'
 
 type Deps = Pick<ManagementDeps, 'metadata' | 'delivery' | 'checkTarget'>
 
 export function tableInferenceUseCases({ metadata, delivery, checkTarget }: Deps) {
   /** The database of the body: new, or a stored destination as a PATCH would make it. */
   const specFrom = async (workspaceId: string, pipe: Pipe, body: Record<string, unknown>) => {
-    const { destination_id, destination_type, destination_config } = body
+    const { destination_id, destination_type, destination_config, transform } = body
     const given = {
       ...(Object.hasOwn(body, 'destination_type') ? { destination_type } : {}),
       ...(Object.hasOwn(body, 'destination_config') ? { destination_config } : {}),
+      ...(Object.hasOwn(body, 'transform') ? { transform } : {}),
     }
+    const filterFault = await filterFaultFor(given)
     const destination =
       destination_id === undefined
-        ? { ...newDestination(given, checkTarget), destination_id: randomUUID(), pinnedKey: null }
+        ? {
+            ...newDestination(given, checkTarget, filterFault),
+            destination_id: randomUUID(),
+            pinnedKey: null,
+          }
         : changed(
             await requireDestination(metadata, workspaceId, pipe.pipe_id, String(destination_id)),
             given,
             checkTarget,
+            filterFault,
           )
     const spec = specOf(pipe, destination, destination.pinnedKey)
     if (spec.type === 'destination_database') return spec
@@ -37,12 +46,12 @@ export function tableInferenceUseCases({ metadata, delivery, checkTarget }: Deps
   return {
     async inferTable(workspaceId: string, pipeId: string, body: unknown): Promise<TableProposal> {
       const pipe = await requirePipe(metadata, workspaceId, pipeId)
-      const { destination_id, destination_type, destination_config, ...rest } = requireObject(body)
+      const { destination_id, destination_type, destination_config, transform, ...rest } = requireObject(body)
       const options = validate(InferenceOptions, rest)
       const spec = await specFrom(workspaceId, pipe, requireObject(body))
       const request: TableInferenceRequest = {
         sample: options.sample === undefined ? null : sampleRecords(options.sample),
-        enriched: enrichedKeys(pipe),
+        enriched: transformedKeys(enrichedKeys(pipe), spec.transform?.map ?? []),
         keys: options.keys ?? null,
         createTable: options.create_table ?? false,
         addColumns: options.add_columns ?? false,
@@ -86,26 +95,6 @@ async function audited(
 /** Four bytes each at most, and an entry has 16 KiB. */
 const auditedCharacters = 3_500
 
-/** As records are stored: each on a line of its own, without empty lines. Throws `validation_error`. */
-function sampleRecords(sample: string): string {
-  const lines = sample.split('\n').map((line) => line.trim())
-  const records = lines.filter((line) => line !== '')
-  if (records.length === 0) throw validationError({ sample: 'holds no records' })
-  lines.forEach((line, index) => {
-    if (line !== '' && !isRecord(line))
-      throw validationError({ sample: `line ${index + 1} is not a JSON object: NDJSON has one on each line` })
-  })
-  return records.join('\n')
-}
-
-function isRecord(line: string): boolean {
-  try {
-    return isObject(JSON.parse(line))
-  } catch {
-    return false
-  }
-}
-
 function dedupeOf({ dedupe_key, dedupe_id = 'generated' }: InferenceOptions): InferRequest['dedupe'] {
   return dedupe_key === undefined ? { kind: dedupe_id } : { kind: 'key', key: dedupe_key }
 }
@@ -121,6 +110,51 @@ function enrichedKeys(pipe: Pipe): InferRequest['enriched'] {
     keys.push({ key, kind: isDegree ? 'decimal' : field.includes('radius') ? 'integer' : 'string' })
   }
   return keys
+}
+
+/** Of the keys that the pipe adds, those that a map leaves, by their new names. */
+export function transformedKeys(
+  enriched: InferRequest['enriched'],
+  map: readonly TransformStep[],
+): InferRequest['enriched'] {
+  let keys = [...enriched]
+  const isOneOf = (paths: readonly string[], key: string) => paths.some((path) => isPathOf(path, key))
+  const moved = (from: string, to: string) =>
+    keys.some(({ key }) => key === from)
+      ? keys
+          .filter(({ key }) => key !== to || to === from)
+          .map((one) => (one.key === from ? { ...one, key: to } : one))
+      : keys.filter(({ key }) => key !== to)
+  for (const step of map) {
+    switch (step.op) {
+      case 'rename':
+        keys = moved(step.from, step.to)
+        break
+      case 'move': {
+        const from = pathKeys(step.from)
+        const [key] = Array.isArray(from) && from.length === 1 ? from : []
+        keys = key === undefined ? keys.filter((one) => one.key !== step.to) : moved(key, step.to)
+        break
+      }
+      case 'drop':
+        keys = keys.filter(({ key }) => !isOneOf(step.paths, key))
+        break
+      case 'keep':
+        keys = keys.filter(({ key }) => isOneOf(step.paths, key))
+        break
+      case 'mask':
+        keys = keys.map((one) => (isOneOf(step.paths, one.key) ? { ...one, kind: 'string' } : one))
+        break
+      case 'constant':
+        keys = keys.filter(({ key }) => key !== step.key)
+    }
+  }
+  return keys
+}
+
+function isPathOf(path: string, key: string): boolean {
+  const keys = pathKeys(path)
+  return Array.isArray(keys) && keys.length === 1 && keys[0] === key
 }
 
 function unanswered(

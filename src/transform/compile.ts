@@ -59,15 +59,23 @@ function isNode(value: unknown): value is { op: unknown; args: unknown } {
   return typeof value === 'object' && value !== null && 'op' in value && 'args' in value
 }
 
-/** Of a transform that was checked. */
-export function compileTransform({ filter, map, mask_salt }: Transform): RecordTransform {
+/** Of a transform that was checked. `onStep` is told what is applied next: 0 the filter, from 1 on the steps of the map. */
+export function compileTransform(
+  { filter, map, mask_salt }: Transform,
+  onStep: (step: number) => void = () => {},
+): RecordTransform {
   const matches = filter === null ? null : compileFilter(filter)
   const steps = map.map((step) => compileStep(step, mask_salt ?? ''))
   return (text) => {
+    onStep(0)
     if (matches !== null && !matches(text)) return null
     if (steps.length === 0) return text
+    onStep(1)
     const record = new RecordTree(text)
-    for (const step of steps) step(record)
+    for (const [at, step] of steps.entries()) {
+      onStep(at + 1)
+      step(record)
+    }
     return record.text
   }
 }
@@ -82,7 +90,8 @@ function compileFilter(filter: string): (text: string) => boolean {
     try {
       result = evaluate({ record })
     } catch (error) {
-      throw new TransformError('filter_error', `The filter cannot be applied to it: ${firstLine(error)}.`)
+      const why = withoutValues(error, filter)
+      throw new TransformError('filter_error', `The filter cannot be applied to it: ${why}.`)
     }
     if (typeof result === 'boolean') return result
     throw new TransformError('filter_not_boolean', 'The filter gives neither true nor false for it.')
@@ -140,6 +149,27 @@ function keysOf(path: string): string[] {
   const keys = pathKeys(path)
   if (Array.isArray(keys)) return keys
   throw new Error(`a path that was not checked: it ${keys.wrong}`)
+}
+
+/** Errors of these codes, and those of the platform (no code, or the general one), end with what they found: a value of the record, perhaps. */
+const tellingCodes = new Set([
+  'undefined',
+  'evaluation_error',
+  'no_such_key',
+  'numeric_overflow',
+  'invalid_duration',
+  'invalid_regular_expression',
+  'bool_conversion_error',
+  'index_out_of_bounds',
+])
+
+/** What the filter itself says may stay. */
+function withoutValues(error: unknown, filter: string): string {
+  const line = firstLine(error)
+  const code = typeof error === 'object' && error !== null ? Reflect.get(error, 'code') : undefined
+  const colon = line.indexOf(': ')
+  if (!tellingCodes.has(String(code)) || colon === -1 || filter.includes(line.slice(colon + 2))) return line
+  return line.slice(0, colon)
 }
 
 /** Without the excerpt of the expression that follows it. */

@@ -15,6 +15,8 @@ export interface FailedRecord {
   place: number
   code: string
   message: string
+  /** What was applied to it then: 0 the filter, from 1 on the steps of the map. */
+  step: number
 }
 
 /** A record at which the thread ended before: it is not tried again. */
@@ -46,4 +48,4 @@ export class ExceededError extends Error {
 }
 
 /** Int32 words of the memory that both share: what the thread is at, seen also when it hangs or is gone. */
-export const boardWords = { steps: 0, job: 1, message: 2, record: 3, count: 4 } as const
+export const boardWords = { steps: 0, job: 1, message: 2, record: 3, step: 4, count: 5 } as const

@@ -77,7 +77,7 @@ function* run({
 }: Extract<ToTransformThread, { kind: 'run' }>): Generator<void, FromTransformThread> {
   let apply: RecordTransform
   try {
-    apply = programOf(JSON.stringify(transform), () => compileTransform(transform))
+    apply = programOf(JSON.stringify(transform), () => compileTransform(transform, noteStep))
   } catch (error) {
     return { kind: 'failed', job, message: error instanceof Error ? error.message : String(error) }
   }
@@ -119,7 +119,8 @@ class BodyMaker {
   /** Returns how many bytes it has become larger by. */
   add(record: Buffer, place: number, apply: RecordTransform, givenUp: GivenUp | undefined): number {
     if (givenUp !== undefined) {
-      this.#failed.push({ place, code: givenUp.code, message: givenUp.message })
+      const { code, message, step } = givenUp
+      this.#failed.push({ place, code, message, step })
       return 0
     }
     const text = record.toString('utf8')
@@ -128,10 +129,13 @@ class BodyMaker {
       made = apply(text)
     } catch (error) {
       const code = error instanceof TransformError ? error.code : 'transform_error'
-      const said = error instanceof Error ? error.message : String(error)
+      // What the platform says of a value may hold it.
       const message =
-        error instanceof TransformError ? said : `The transform cannot be applied to it: ${said}`
-      this.#failed.push({ place, code, message: message.slice(0, 500) })
+        error instanceof TransformError
+          ? error.message
+          : `The transform cannot be applied to it (${error instanceof Error ? error.name : 'an error'}).`
+      const step = Atomics.load(board, boardWords.step)
+      this.#failed.push({ place, code, message: message.slice(0, 500), step })
       return 0
     }
     if (made === null) {
@@ -168,6 +172,10 @@ function joined(parts: readonly Buffer[]): Uint8Array {
     at += part.length
   }
   return whole
+}
+
+function noteStep(step: number): void {
+  Atomics.store(board, boardWords.step, step)
 }
 
 function isAt(messageAt: number, place: number): (one: GivenUp) => boolean {

@@ -115,10 +115,11 @@ interface Blamed {
   job: number
   message: number
   record: number
+  step: number
 }
 
 /** A record at which a thread has ended twice is given up. False: too many of them. */
-function mayGoOn(job: Job, { message, record }: Blamed, why: Why): boolean {
+function mayGoOn(job: Job, { message, record, step }: Blamed, why: Why): boolean {
   const place = `${message}:${record}`
   const ends = (job.ends.get(place) ?? 0) + 1
   job.ends.set(place, ends)
@@ -127,7 +128,7 @@ function mayGoOn(job: Job, { message, record }: Blamed, why: Why): boolean {
     why === 'memory'
       ? { code: 'transform_memory', message: 'The transform takes too much memory for it.' }
       : { code: 'transform_timeout', message: 'The transform takes longer than a second for it.' }
-  job.givenUp.push({ messageAt: message, place: record, ...what })
+  job.givenUp.push({ messageAt: message, place: record, step, ...what })
   return job.givenUp.length <= mostFailed
 }
 
@@ -159,9 +160,11 @@ class TransformThread {
     this.#watch ??= this.#look()
   }
 
+  /** What is cancelled within a record may hang there, and nobody would look any more. */
   cancel(id: number): void {
     if (this.#jobs.delete(id)) this.#post({ kind: 'cancel', job: id })
-    this.#rest()
+    if (this.#jobs.size === 0 && Atomics.load(this.#board, boardWords.job) === id) void this.close()
+    else this.#rest()
   }
 
   async close(): Promise<void> {
@@ -229,13 +232,17 @@ class TransformThread {
     if (this.#worker !== worker) return
     this.#worker = null
     void worker.terminate()
-    const [job, message, record] = [boardWords.job, boardWords.message, boardWords.record].map((word) =>
-      Atomics.load(this.#board, word),
-    ) as [number, number, number]
+    const at = (word: number) => Atomics.load(this.#board, word)
+    const blamed = {
+      job: at(boardWords.job),
+      message: at(boardWords.message),
+      record: at(boardWords.record),
+      step: at(boardWords.step),
+    }
     const jobs = [...this.#jobs.values()].map((one) => one.job)
     this.#jobs.clear()
     this.#stopTimers()
-    this.#onEnd(jobs, job === 0 ? null : { job, message, record }, why)
+    this.#onEnd(jobs, blamed.job === 0 ? null : blamed, why)
   }
 
   #rest(): void {

@@ -2,7 +2,6 @@
  * `destinations create --infer`: the table from the records. Shows what is proposed; with --create-table or --add-columns the
  * daemon makes it so. The destination is created once the table can take its records.
  */
-import { closeSync, existsSync, openSync, readSync } from 'node:fs'
 import type { Command } from 'commander'
 import type { Client, DestinationBody } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
@@ -11,14 +10,14 @@ import type { Pipe } from '../../contract/pipe.ts'
 import type { TableProposal } from '../../contract/table-proposal.ts'
 import { counted } from '../../quantities.ts'
 import type { CommonOptions } from '../define.ts'
-import { fromTheStart, whyNoRecord } from '../ingest/input.ts'
-import { RecordSplitter } from '../ingest/record-splitter.ts'
 import { print } from '../output.ts'
 import { say } from '../terminal.ts'
 import { type BodyOptions, destinationBody } from './body.ts'
 import { parseColumn } from './columns.ts'
+import { sampleText } from './sample-file.ts'
+import { savingWith, sayTransformCheck, type TransformCheckOptions } from './transform-options.ts'
 
-export interface InferOptions extends BodyOptions {
+export interface InferOptions extends BodyOptions, TransformCheckOptions {
   infer?: boolean
   createTable?: boolean
   addColumns?: boolean
@@ -61,9 +60,10 @@ export async function createInferred(
   if (options.column !== undefined)
     throw new Failure(exitCodes.usage, '--infer and --column contradict each other', 'use one of them')
   const body = await destinationBody(options)
-  const { destination_type, destination_config } = body
+  const { destination_type, destination_config, transform } = body
   const reply = await client.destinations.infer(pipe.pipe_id, {
     ...{ destination_type, destination_config },
+    ...(transform === undefined ? {} : { transform }),
     ...(options.sampleFile === undefined ? {} : { sample: sampleText(options.sampleFile) }),
     create_table: options.createTable === true,
     add_columns: options.addColumns === true,
@@ -71,7 +71,7 @@ export async function createInferred(
     ...(options.dedupe === false ? { dedupe_id: 'none' as const } : {}),
   })
   const proposal = reply.body
-  const id = isFit(proposal) ? await createFrom(client, pipe, body, proposal) : null
+  const id = isFit(proposal) ? await createFrom(client, pipe, body, proposal, options) : null
   await printProposal(reply.text, proposal, id, options)
   if (id === null) throw whyNot(proposal)
 }
@@ -82,14 +82,17 @@ async function createFrom(
   pipe: Pipe,
   body: DestinationBody,
   { columns, executed, missing_columns, source, table }: TableProposal,
+  options: TransformCheckOptions,
 ): Promise<string> {
   const isNew = executed.some((statement) => statement.startsWith('CREATE TABLE'))
   const startFrom = body.start_from ?? (isNew && source === 'pipe' ? 'earliest' : 'now')
-  const created = await client.destinations.create(pipe.pipe_id, {
+  const inferred = {
     ...body,
     columns: columns.filter(({ column_name }) => !missing_columns.includes(column_name)),
     start_from: startFrom,
-  })
+  }
+  const created = await client.destinations.create(pipe.pipe_id, inferred, savingWith(options))
+  sayTransformCheck(created.body)
   const did = isNew ? `Created table ${table}. ` : executed.length > 0 ? `Added columns to ${table}. ` : ''
   const from = startFrom === 'earliest' ? 'every record that is kept' : 'what comes from now on'
   say(
@@ -174,49 +177,6 @@ function sampleByName(options: InferOptions & CommonOptions): InferOptions & Com
   const { file, ...others } = options
   if (file === undefined || !/\.(ndjson|jsonl)$/i.test(file)) return options
   return { ...others, sampleFile: file }
-}
-
-const mostRecords = 1_000
-/** As JSON text within a body of 1 MiB; quotes and backslashes take two characters there. */
-const mostCharacters = 450_000
-
-/** The first records of a file, one a line. Throws Failure (usage). */
-function sampleText(name: string): string {
-  if (name !== '-' && !existsSync(name))
-    throw new Failure(
-      exitCodes.usage,
-      `--sample-file ${name}: there is no such file`,
-      'name a file, or - for stdin',
-    )
-  const splitter = new RecordSplitter(fromTheStart, name === '-' ? 'stdin' : name)
-  const lines: string[] = []
-  let characters = 0
-  const take = (pieces: ReturnType<RecordSplitter['push']>) => {
-    for (const piece of pieces) {
-      const why = piece.kind === 'invalid' ? piece.reason : whyNoRecord(piece.bytes)
-      if (why !== null)
-        throw new Failure(
-          exitCodes.usage,
-          `--sample-file ${name}, line ${piece.line}: ${why}`,
-          'records are JSON objects',
-        )
-      const line = piece.bytes.toString('utf8').replace(/[\r\n]+/g, ' ')
-      characters += line.length + 1
-      if (lines.length > 0 && characters > mostCharacters) return false
-      if (lines.push(line) === mostRecords) return false
-    }
-    return true
-  }
-  const file = name === '-' ? 0 : openSync(name, 'r')
-  try {
-    const chunk = Buffer.alloc(64 * 1024)
-    for (let read = readSync(file, chunk); read > 0; read = readSync(file, chunk))
-      if (!take(splitter.push(Buffer.from(chunk.subarray(0, read))))) return lines.join('\n')
-    take(splitter.finish())
-    return lines.join('\n')
-  } finally {
-    if (name !== '-') closeSync(file)
-  }
 }
 
 export interface AlterOptions {

@@ -1,8 +1,10 @@
 /** `--filter`, `--map`, `--no-transform`: which records a destination gets, and what is changed in them on the way. */
 import type { Command } from 'commander'
-import type { DestinationPatch } from '../../client/client.ts'
+import type { DestinationPatch, SaveOptions } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
 import { maskSaltPlace, type ShownTransform } from '../../contract/transform.ts'
+import type { TransformCheck } from '../../contract/transform-trial.ts'
+import { say } from '../terminal.ts'
 import { askFor } from './secrets.ts'
 
 export interface TransformOptions {
@@ -16,6 +18,11 @@ export interface TransformOptions {
 const saltVariable = 'PIPECTL_DESTINATION_MASK_SALT'
 
 export function addTransformOptions(command: Command): void {
+  addFilterAndMap(command)
+  command.option('--no-transform', 'all records as they are: neither filter nor map')
+}
+
+export function addFilterAndMap(command: Command): void {
   command
     .option(
       '--filter <expression>',
@@ -26,7 +33,27 @@ export function addTransformOptions(command: Command): void {
       `a change of each record, as JSON; may be repeated, in order: '{"op":"drop","paths":["user.email"]}'; mask takes its salt from ${saltVariable}, or with --secret ${maskSaltPlace} from the terminal`,
       (step: string, before: string[] | undefined) => [...(before ?? []), step],
     )
-    .option('--no-transform', 'all records as they are: neither filter nor map')
+}
+
+export interface TransformCheckOptions {
+  /** False: --no-transform-check. */
+  transformCheck?: boolean
+}
+
+export function addTransformCheckOption(command: Command): Command {
+  return command.option(
+    '--no-transform-check',
+    'save a transform that is new without trying it on the newest records of the pipe',
+  )
+}
+
+export function savingWith({ transformCheck = true }: TransformCheckOptions): SaveOptions {
+  return { checksTransform: transformCheck }
+}
+
+/** What came of it, where there is anything to say. */
+export function sayTransformCheck({ transform_check: check }: { transform_check?: TransformCheck }): void {
+  if (check?.warning) say(`Note: ${check.warning} See: pipectl destinations try-transform`)
 }
 
 /** Only what was given. `before`: what the one that was not given keeps. Throws Failure (usage). */

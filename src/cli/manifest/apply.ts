@@ -1,6 +1,7 @@
 /** Does the steps of a plan, one after the other; stops at the first that fails, saying what was done. */
-import type { Client, PipeDetail } from '../../client/client.ts'
+import type { Client, PipeDetail, SaveOptions } from '../../client/client.ts'
 import { Failure } from '../../client/failure.ts'
+import { sayTransformCheck } from '../destinations/transform-options.ts'
 import type { Step } from './plan.ts'
 
 /** `onDone` is called after each step. Running the same plan's file again goes on with what is left. */
@@ -9,11 +10,12 @@ export async function applySteps(
   steps: readonly Step[],
   existing: readonly PipeDetail[],
   onDone: (step: Step) => void,
+  saving: SaveOptions = {},
 ): Promise<void> {
   const pipeIds = new Map(existing.map(({ pipe }) => [pipe.pipe_name, pipe.pipe_id]))
   for (const [index, step] of steps.entries()) {
     try {
-      await executeStep(client, step, pipeIds)
+      await executeStep(client, step, pipeIds, saving)
     } catch (error) {
       if (!(error instanceof Failure)) throw error
       const what = `${step.summary}: ${error.message}\n  ${index} of ${steps.length} changes were made`
@@ -28,7 +30,12 @@ export async function applySteps(
   }
 }
 
-async function executeStep(client: Client, step: Step, pipeIds: Map<string, string>): Promise<void> {
+async function executeStep(
+  client: Client,
+  step: Step,
+  pipeIds: Map<string, string>,
+  saving: SaveOptions,
+): Promise<void> {
   if (step.kind === 'create-pipe') {
     const { body } = await client.pipes.create({ pipe_name: step.name, ...step.fields })
     pipeIds.set(step.name, body.pipe_id)
@@ -53,14 +60,17 @@ async function executeStep(client: Client, step: Step, pipeIds: Map<string, stri
       await client.origins.remove(pipeId, step.originId)
       return
     case 'create-destination': {
-      const { body } = await client.destinations.create(pipeId, step.body)
+      const { body } = await client.destinations.create(pipeId, step.body, saving)
+      sayTransformCheck(body)
       if (step.status === 'blocked')
         await client.destinations.setStatus(pipeId, body.destination_id, 'blocked')
       return
     }
-    case 'update-destination':
-      await client.destinations.update(pipeId, step.destinationId, step.patch)
+    case 'update-destination': {
+      const { body } = await client.destinations.update(pipeId, step.destinationId, step.patch, saving)
+      sayTransformCheck(body)
       return
+    }
     case 'set-status':
       await client.destinations.setStatus(pipeId, step.destinationId, step.status)
       return

@@ -53,15 +53,19 @@ async function checkSchema(spec: ObjectStoreSpec, sample: Sample | null): Promis
   const columns = parquetColumns(spec.columns, spec.timestampField).map(columnText)
   const schema = { name: 'schema', ok: true, message: `Objects have the columns ${columns.join(', ')}.` }
   if (sample === null) return [schema]
-  const { recent } = sample
-  if (recent === null) return [schema, { name: 'sample', ok: true, message: 'The pipe has no record yet.' }]
+  const { recent, isTransformed = false } = sample
+  if (recent === null)
+    return [schema, { name: 'sample', ok: true, message: 'The pipe has no record yet that it would get.' }]
   const batch = { ...emptyBatch(Date.now()), messages: [recent], recordCount: recent.recordCount }
   const { refused, rowCount } = await parquetOf(batch, spec, { endsAtRefusal: false })
   const [first] = refused
+  const of = isTransformed
+    ? 'that the transform keeps of the newest message it keeps any of'
+    : "of the pipe's newest message"
   const message =
     first === undefined
-      ? `The ${rowCount} records of the pipe's newest message fit.`
-      : `Of the ${rowCount + refused.length} records of the pipe's newest message ${refused.length} do not fit: ${first.message}`
+      ? `The ${rowCount} records ${of} fit.`
+      : `Of the ${rowCount + refused.length} records ${of} ${refused.length} do not fit: ${first.message}`
   return [schema, { name: 'sample', ok: first === undefined, message }]
 }
 

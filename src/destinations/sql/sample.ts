@@ -46,8 +46,12 @@ const madeUp: Partial<Record<ColumnMapping['column_type'], unknown>> = {
   array: [],
 }
 
-export function sampleCheck({ recent }: Sample, error: DeliveryError | null): DestinationCheck {
-  const what = recent === null ? 'A made-up record' : "The pipe's newest record"
+export function sampleCheck(
+  { recent, isTransformed = false }: Sample,
+  error: DeliveryError | null,
+): DestinationCheck {
+  const newest = isTransformed ? 'The newest record that the transform keeps' : "The pipe's newest record"
+  const what = recent === null ? 'A made-up record' : newest
   return {
     name: 'sample',
     ok: error === null,

@@ -24,9 +24,19 @@ t.test('there is every command that people were promised', async (t) => {
   const names = visible.map((one) => fullName(one).replace('pipectl ', ''))
   const promised = [
     ...['list', 'get', 'create', 'update', 'pause', 'resume', 'delete'].map((one) => `pipes ${one}`),
-    ...['list', 'get', 'create', 'update', 'block', 'unblock', 'reset-pin', 'test', 'drift', 'delete'].map(
-      (one) => `destinations ${one}`,
-    ),
+    ...[
+      'list',
+      'get',
+      'create',
+      'update',
+      'block',
+      'unblock',
+      'reset-pin',
+      'test',
+      'try-transform',
+      'drift',
+      'delete',
+    ].map((one) => `destinations ${one}`),
     ...['list', 'skip', 'retry', 'rewind', 'blocking-message'].map((one) => `lanes ${one}`),
     ...['list', 'show', 'edit', 'replay', 'discard', 'export'].map((one) => `parked ${one}`),
     ...['get', 'set', 'clear'].map((one) => `limits ${one}`),

@@ -72,6 +72,31 @@ t.test('what does not apply to a record is an error of that record', async (t) =
   t.equal(code('record.a == 1 || record.missing == 1'), 'none')
 })
 
+t.test('an error has nothing of what the record holds', async (t) => {
+  const record = '{"v":"s3cret","e":"(s3cret","t":"2026-01-01T00:00:00Z","n":9223372036854775806,"l":[1]}'
+  const said = (filter: string) => {
+    try {
+      isKept(filter, record)
+      return 'nothing'
+    } catch (error) {
+      return error instanceof Error ? error.message : ''
+    }
+  }
+  t.match(said('record.missing == 1'), 'No such key: missing.', 'a key that the filter names')
+  for (const filter of [
+    'record[record.v] == 1',
+    'record.v.matches(record.e)',
+    'bool(record.v)',
+    'duration(record.v) == duration("1s")',
+    'timestamp(record.t).getHours(record.v) == 1',
+    'record.l[int(record.n)] == 1',
+    'record.n + 5 > 1',
+  ]) {
+    t.match(said(filter), /^The filter cannot be applied to it: /, filter)
+    t.notMatch(said(filter), /s3cret|922337/, filter)
+  }
+})
+
 t.test('what cannot be an expression is named', async (t) => {
   t.match(filterFault('record.a =='), /^is no expression that can be used: /)
   t.match(filterFault('process.exit()'), /is no expression/)

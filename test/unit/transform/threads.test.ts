@@ -51,6 +51,23 @@ t.test('messages, and what is left of them', async (t) => {
   t.match([text(mapped), mapped?.places], ['{}\n{"a":2}', null])
 })
 
+t.test('a failure says what was applied then: the filter, or which step of the map', async (t) => {
+  const map: Transform['map'] = [
+    { op: 'drop', paths: ['a'] },
+    { op: 'mask', paths: ['b'] },
+  ]
+  // No record that was accepted is like this: no step fails on those but for memory and time.
+  const broken = body('{"a":1,"b":"\\x"}')
+  const [step] = await threads.run('steps', { filter: null, map, mask_salt: 'salt' }, [broken], ever)
+  t.match(step?.failed, [
+    { step: 2, code: 'transform_error', message: 'The transform cannot be applied to it (SyntaxError).' },
+  ])
+  const [filter] = await threads.run('steps', transform('record.x == 1', map), [body('{"b":1}')], ever)
+  t.match(filter?.failed, [{ step: 0, code: 'filter_error' }])
+  const [hung] = await threads.run('hung', transform(hangs), [body(hanging)], ever)
+  t.match(hung?.failed, [{ step: 0, code: 'transform_timeout' }])
+})
+
 t.test('an expression that hangs costs its own record, and no other lane waits for it', async (t) => {
   const bad = threads.run('bad', transform(hangs), [body('{"s":"aa"}', hanging, '{"s":"a"}')], ever)
   let isBadDone = false

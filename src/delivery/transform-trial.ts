@@ -1,0 +1,185 @@
+/**
+ * A transform tried on records, the newest of its pipe or a sample: nothing is stored and nothing is delivered.
+ *
+ *   records ─portions of 100─▶ thread ─▶ each one kept (as it is then), filtered or failed
+ *                └── exceeds what a job may take ─▶ its halves, down to the one record
+ *
+ * Bounded as a whole: so many trials at once, in threads that no lane uses, each for so many seconds. What has come until then counts,
+ * and that it is not all.
+ */
+import type { BufferReader, StoredMessage } from '../buffer/buffer.ts'
+import { records } from '../buffer/record-text.ts'
+import { resourceLimits } from '../contract/resource-limits.ts'
+import type { Transform } from '../contract/transform.ts'
+import { DeliveryError } from '../destinations/driver.ts'
+import { ExceededError, type FailedRecord, type TransformedBody } from '../transform/thread-protocol.ts'
+import type { Clock } from './clock.ts'
+import { newestMessages } from './newest-records.ts'
+import { Places } from './places.ts'
+
+/** `name`: whose it is, so that one that is slow goes apart. */
+export type RunTransform = (
+  name: string,
+  transform: Transform,
+  bodies: readonly Buffer[],
+  signal: AbortSignal,
+) => Promise<TransformedBody[]>
+
+export interface TrialSource {
+  pipeId: string
+  /** NDJSON; null: the newest records of the pipe. */
+  sample: string | null
+}
+
+export interface TriedRecord {
+  /** Null: it is of the sample. */
+  message: StoredMessage | null
+  /** In its message, or in the sample. */
+  place: number
+  before: Buffer
+  /** Null: it was filtered out, or failed. */
+  after: Buffer | null
+  failed: Omit<FailedRecord, 'place'> | null
+}
+type GivenRecord = Pick<TriedRecord, 'message' | 'place' | 'before'>
+
+const { inferredRecords, trialMs, trialsAtOnce, trialPortionBytes, trialPortionRecords } = resourceLimits
+
+export class TransformTrials {
+  readonly #reader: BufferReader
+  readonly #clock: Clock
+  readonly #run: RunTransform
+  readonly #places = new Places(trialsAtOnce)
+
+  constructor(deps: { reader: BufferReader; clock: Clock; run: RunTransform }) {
+    this.#reader = deps.reader
+    this.#clock = deps.clock
+    this.#run = deps.run
+  }
+
+  /**
+   * `take` is given each record: the newest message first, a sample from its beginning. Resolves with false when the time ran
+   * out before the last. Rejects when the records cannot be read.
+   */
+  async each(
+    source: TrialSource,
+    transform: Transform,
+    take: (record: TriedRecord) => void,
+  ): Promise<boolean> {
+    const deadline = new AbortController()
+    let cancel = () => {}
+    const late = new Promise<false>((resolve) => {
+      cancel = this.#clock.wake(trialMs, () => {
+        deadline.abort(new Error('the trial took too long'))
+        resolve(false)
+      })
+    })
+    const work = this.#places
+      .run(deadline.signal, () => this.#each(source, transform, take, deadline.signal))
+      .catch((error: unknown) => {
+        if (!deadline.signal.aborted) throw error
+        return false
+      })
+    try {
+      // A read that hangs is left behind.
+      return await Promise.race([work, late])
+    } finally {
+      cancel()
+    }
+  }
+
+  async #each(
+    { pipeId, sample }: TrialSource,
+    transform: Transform,
+    take: (record: TriedRecord) => void,
+    signal: AbortSignal,
+  ): Promise<boolean> {
+    const given =
+      sample === null
+        ? newestFirst(await newestMessages(pipeId, this.#reader))
+        : recordsOf(null, Buffer.from(sample))
+    const run = (bodies: readonly Buffer[]) => this.#run(pipeId, transform, bodies, signal)
+    for (const portion of portions(given.slice(0, inferredRecords)))
+      for await (const tried of triedRecords(portion, run)) {
+        if (signal.aborted) return false
+        take(tried)
+      }
+    return true
+  }
+}
+
+function newestFirst(messages: readonly StoredMessage[]): GivenRecord[] {
+  const found: GivenRecord[] = []
+  for (const message of [...messages].reverse()) {
+    if (found.length >= inferredRecords) break
+    for (const record of recordsOf(message, message.body)) found.push(record)
+  }
+  return found
+}
+
+function recordsOf(message: StoredMessage | null, body: Buffer): GivenRecord[] {
+  const found: GivenRecord[] = []
+  for (const before of records(body)) {
+    found.push({ message, place: found.length, before })
+    if (found.length === inferredRecords) break
+  }
+  return found
+}
+
+function* portions(given: readonly GivenRecord[]): Generator<GivenRecord[]> {
+  let portion: GivenRecord[] = []
+  let bytes = 0
+  for (const record of given) {
+    const isFull = portion.length === trialPortionRecords || bytes + record.before.length > trialPortionBytes
+    if (portion.length > 0 && isFull) {
+      yield portion
+      portion = []
+      bytes = 0
+    }
+    portion.push(record)
+    bytes += record.before.length
+  }
+  if (portion.length > 0) yield portion
+}
+
+/** Each record goes as a body of its own. */
+async function* triedRecords(
+  given: readonly GivenRecord[],
+  run: (bodies: readonly Buffer[]) => Promise<TransformedBody[]>,
+): AsyncGenerator<TriedRecord> {
+  let made: TransformedBody[]
+  try {
+    made = await run(given.map(({ before }) => before))
+  } catch (error) {
+    if (!(error instanceof ExceededError)) throw error
+    const [first] = given
+    if (given.length === 1 && first !== undefined) {
+      const failed = { code: 'transform_exceeded', message: error.message, step: 1 }
+      yield { ...first, after: null, failed }
+      return
+    }
+    const half = Math.ceil(given.length / 2)
+    yield* triedRecords(given.slice(0, half), run)
+    yield* triedRecords(given.slice(half), run)
+    return
+  }
+  for (const [at, record] of given.entries()) {
+    const { body, filtered, failed } = made[at]!
+    const [fault] = failed
+    const after = fault !== undefined || filtered > 0 ? null : body === null ? record.before : asBuffer(body)
+    yield {
+      ...record,
+      after,
+      failed: fault === undefined ? null : { ...fault, message: printable(fault) },
+    }
+  }
+}
+
+function asBuffer({ buffer, byteOffset, byteLength }: Uint8Array): Buffer {
+  return Buffer.from(buffer as ArrayBuffer, byteOffset, byteLength)
+}
+
+/** Keys of a record may be in it. */
+function printable({ code, message }: FailedRecord): string {
+  return new DeliveryError('permanent', code, message).message
+}
