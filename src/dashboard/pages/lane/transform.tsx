@@ -19,6 +19,7 @@ export function TransformSection({ transform }: { transform: ShownTransform }) {
           {map.map((step, index) => (
             // biome-ignore lint/suspicious/noArrayIndexKey: steps have no identity but their place, and are only shown
             <li key={index}>
+              {`${index + 1}. `}
               <Outside text={wordsOfStep(step)} />
             </li>
           ))}
