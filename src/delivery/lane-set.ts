@@ -10,6 +10,7 @@
  * one look into the buffer.
  */
 import assert from 'node:assert'
+import { AtMost } from '../at-most.ts'
 import {
   type BufferFeed,
   type BufferReader,
@@ -20,7 +21,6 @@ import {
 import type { Epoch } from '../contract/epochs.ts'
 import type { DestinationDriver } from '../destinations/driver.ts'
 import type { Logger } from '../log.ts'
-import { AtMost } from './at-most.ts'
 import { AttemptsObserved } from './attempts-observed.ts'
 import { type Clock, pollIntervalMs } from './clock.ts'
 import { EventLoopTurns } from './event-loop-turns.ts'

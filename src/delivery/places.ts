@@ -1,41 +1,26 @@
-/** So many tasks at once; the others wait: first come, first served. */
+/** So many threads at a time: the rest waits in line, and an attempt that ends while it waits leaves it. */
+import { AtMost } from '../at-most.ts'
 import { DeliveryError } from '../destinations/driver.ts'
 
 export class Places {
-  #free: number
-  readonly #waiting: (() => void)[] = []
+  readonly #atMost: AtMost
 
   constructor(atOnce: number) {
-    this.#free = atOnce
+    this.#atMost = new AtMost(atOnce)
   }
 
+  /** Rejects with a DeliveryError (`aborted`) when the signal is aborted before its turn has come. */
   async run<T>(signal: AbortSignal, task: () => Promise<T>): Promise<T> {
-    if (this.#free > 0) this.#free -= 1
-    else await this.#wait(signal)
-    try {
-      return await task()
-    } finally {
-      const next = this.#waiting.shift()
-      if (next === undefined) this.#free += 1
-      else next()
+    let hasBegun = false
+    const begun = () => {
+      hasBegun = true
+      return task()
     }
-  }
-
-  #wait(signal: AbortSignal): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const enter = () => {
-        signal.removeEventListener('abort', leave)
-        resolve()
-      }
-      const leave = () => {
-        this.#waiting.splice(this.#waiting.indexOf(enter), 1)
-        reject(new DeliveryError('transient', 'aborted', 'It was ended before its turn came.'))
-      }
-      if (signal.aborted) reject(new DeliveryError('transient', 'aborted', 'It was ended before it began.'))
-      else {
-        this.#waiting.push(enter)
-        signal.addEventListener('abort', leave, { once: true })
-      }
-    })
+    try {
+      return await this.#atMost.run(begun, signal)
+    } catch (error) {
+      if (hasBegun) throw error
+      throw new DeliveryError('transient', 'aborted', 'It was ended before its turn came.', { cause: error })
+    }
   }
 }

@@ -9,6 +9,7 @@ import t from 'tap'
 const root = new URL('../../src/', import.meta.url).pathname
 const everywhere = [
   'config.ts',
+  'at-most.ts',
   'error-code.ts',
   'histogram.ts',
   'quantities.ts',
@@ -283,6 +284,7 @@ t.test('browsers load of the contract only what has no schemas', async (t) => {
   const light = [
     ...['contract/alert-words.ts', 'contract/destination-words.ts', 'contract/is-object.ts'],
     ...['contract/destination-secrets.ts', 'contract/lane-failing.ts', 'contract/secret-url.ts'],
+    'contract/transform-words.ts',
   ]
   t.ok(loaded.length > 0)
   t.same(

@@ -16,6 +16,7 @@
  *
  * The 24 h are between the times at which the two requests were received, by their nodes' clocks.
  */
+import { AtMost } from '../../at-most.ts'
 import type { NatsConnection } from '../../nats/headers.ts'
 import type { Appended, Idempotency } from '../buffer.ts'
 import { decodeFrame, decodeHead, keySubject, seqOf, streamName } from './frames.ts'
@@ -37,8 +38,7 @@ export interface FirstUse {
 export class Repeats {
   readonly #cluster: string
   readonly #client: StreamClient
-  #underWay = 0
-  readonly #waiting: (() => void)[] = []
+  readonly #lookUps = new AtMost(lookUpsAtOnce)
 
   constructor(connection: NatsConnection, cluster: string, replicas: number) {
     this.#cluster = cluster
@@ -49,9 +49,8 @@ export class Repeats {
    * The frame that is the newest of the key's subject; null: there is none. `streamSeq`: the one that the stream named. Asks the
    * leader. Rejects when it does not answer, or the frame is damaged.
    */
-  async firstUse(pipeId: string, key: string, streamSeq?: number): Promise<FirstUse | null> {
-    await this.#turn()
-    try {
+  firstUse(pipeId: string, key: string, streamSeq?: number): Promise<FirstUse | null> {
+    return this.#lookUps.run(async () => {
       const subject = keySubject(this.#cluster, pipeId, key)
       const found = await (streamSeq === undefined
         ? this.#client.last(subject)
@@ -62,15 +61,7 @@ export class Repeats {
         throw new Error(`the frame ${found.streamSeq} is not of the key that its subject names`)
       const { msgId, receivedMs, recordCount, bodyHash } = message
       return { streamSeq: found.streamSeq, msgId, receivedMs, recordCount, bodyHash }
-    } finally {
-      this.#underWay -= 1
-      this.#waiting.shift()?.()
-    }
-  }
-
-  async #turn(): Promise<void> {
-    while (this.#underWay >= lookUpsAtOnce) await new Promise<void>((resolve) => this.#waiting.push(resolve))
-    this.#underWay += 1
+    })
   }
 }
 
