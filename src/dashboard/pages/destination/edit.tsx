@@ -64,21 +64,23 @@ function EditForm({ pipeId, destination }: { pipeId: string; destination: Destin
   const lane = `/pipes/${pipeId}/destinations/${id}`
   const table = useTableColumns(pipeId, draft)
   const patch = updateBody(draftOf(stored), draft)
-  const update = useChange(async (isForced: boolean) => {
-    const { destination: now } = (await api.destinations.get(pipeId, id)).body
-    const theirs = changedKeys(changeable(stored), changeable(now))
-    if (!isForced && theirs.length > 0) throw new ChangedMeanwhile(theirs)
-    return api.destinations.update(pipeId, id, patch)
-  })
+  const update = useChange(
+    async ({ isForced, checksTransform }: { isForced: boolean; checksTransform: boolean }) => {
+      const { destination: now } = (await api.destinations.get(pipeId, id)).body
+      const theirs = changedKeys(changeable(stored), changeable(now))
+      if (!isForced && theirs.length > 0) throw new ChangedMeanwhile(theirs)
+      return api.destinations.update(pipeId, id, patch, { checksTransform })
+    },
+  )
   const twin = command(
     ...['destinations', 'update', destinationName(pipeName, stored)],
     ...destinationOptions(type, patch, stored.destination_config),
     '--yes',
   )
-  const save = async (isForced: boolean) => {
+  const save = async (isForced: boolean, checksTransform: boolean) => {
     setFailure(null)
     try {
-      await update.mutateAsync(isForced)
+      await update.mutateAsync({ isForced, checksTransform })
       say(`${nameOf(stored)} is changed.`, twin)
       go(lane)
     } catch (error) {
@@ -97,7 +99,7 @@ function EditForm({ pipeId, destination }: { pipeId: string; destination: Destin
       <SaveFailure
         failure={failure}
         shown={shownPaths(errors, draft)}
-        onOverwrite={() => void save(true)}
+        onOverwrite={() => void save(true, true)}
         onReload={() => void reload().catch(setFailure)}
       />
       <ConfigForm
@@ -126,7 +128,7 @@ function EditForm({ pipeId, destination }: { pipeId: string; destination: Destin
         hasSample={wordsOf(type).isDatabase}
         isSaving={update.isPending}
         saveWord="save"
-        save={() => save(false)}
+        save={(isInsisting) => save(false, !isInsisting)}
         onFailure={setFailure}
         onTableColumns={table.learn}
       />

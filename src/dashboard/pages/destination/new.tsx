@@ -79,16 +79,18 @@ function NewForm({
   const [failure, setFailure] = useState<unknown>(null)
   const body = createBody(draft)
   const table = useTableColumns(pipeId, draft)
-  const create = useChange(() => api.destinations.create(pipeId, body))
+  const create = useChange((isForced: boolean) =>
+    api.destinations.create(pipeId, body, { checksTransform: !isForced }),
+  )
   const { destination_type: _, ...fields } = body
   const twin = command(
     ...['destinations', 'create', pipeName, '--type', wordsOf(draft.type).kind],
     ...destinationOptions(draft.type, fields),
   )
-  const save = async () => {
+  const save = async (isForced: boolean) => {
     setFailure(null)
     try {
-      const { body: created } = await create.mutateAsync()
+      const { body: created } = await create.mutateAsync(isForced)
       onForget()
       say(
         `The destination is there; its lane starts ${draft.startFrom === 'now' ? 'with the next record' : 'with what is kept'}.`,

@@ -17,7 +17,8 @@ interface Props {
   hasSample: boolean
   isSaving: boolean
   saveWord: string
-  save: () => Promise<unknown>
+  /** `isForced`: although a check failed; then the transform is not tried again on the way. */
+  save: (isForced: boolean) => Promise<unknown>
   onFailure: (failure: unknown) => void
   /** What a test of a database tells of its table. */
   onTableColumns: (columns: readonly TableColumn[] | undefined) => void
@@ -58,7 +59,7 @@ export function TestAndSave({
     }
   }
   const testAndSave = async () => {
-    if (current?.ok === true || (await test())) await save()
+    if (current?.ok === true || (await test())) await save(false)
   }
   const isBusy = isTesting || isSaving
   return (
@@ -80,7 +81,7 @@ export function TestAndSave({
           Test only
         </Button>
         {current?.ok === false ? (
-          <Button changes disabled={isBusy} onClick={() => void save()}>
+          <Button changes disabled={isBusy} onClick={() => void save(true)}>
             {`${saveWord.charAt(0).toUpperCase()}${saveWord.slice(1)} all the same`}
           </Button>
         ) : null}
