@@ -203,8 +203,11 @@ export interface Sample {
  */
 export interface DestinationDescriptor<Spec extends DestinationSpec = DestinationSpec> {
   readonly type: Spec['type']
-  /** Everything wrong with a config whose shape is right: its key and a sentence that goes after the key's name. */
-  rules(config: Spec['config']): [key: string, message: string][]
+  /**
+   * Everything wrong with a config whose shape is right: its key and a sentence that goes after the key's name. `stored`: what it
+   * takes the place of; what is kept of that is not refused because time has passed.
+   */
+  rules(config: Spec['config'], stored?: Spec['config']): [key: string, message: string][]
   /** What may be dialled, and the key that names it; none: nothing that the policy has a say in. */
   targets(config: Spec['config']): readonly ConfigTarget[]
   /** Longest time one attempt may take: the driver's own deadlines. */

@@ -8,8 +8,15 @@ export interface TlsTexts {
   key: string | null
 }
 
-/** What is wrong with them as they are to be stored. Never repeats what is in them. */
-export function tlsFaults({ ca, cert, key }: TlsTexts, now = Date.now()): [key: string, message: string][] {
+/**
+ * What is wrong with them as they are to be stored. Never repeats what is in them. A certificate that is `stored` already may have
+ * expired since: whatever else is changed must not wait for a new one.
+ */
+export function tlsFaults(
+  { ca, cert, key }: TlsTexts,
+  stored: TlsTexts | undefined,
+  now = Date.now(),
+): [key: string, message: string][] {
   const faults: [string, string][] = []
   if (ca !== null && !Array.isArray(certificatesIn(ca))) faults.push(['tls_ca', mustBeCertificates])
   if (cert === null && key !== null) faults.push(['tls_cert', 'must be set with tls_key'])
@@ -17,7 +24,8 @@ export function tlsFaults({ ca, cert, key }: TlsTexts, now = Date.now()): [key: 
   if (cert === null || key === null) return faults
   const leaf = pairIn(cert, key)
   if ('kind' in leaf) return [...faults, pairFault(leaf)]
-  if (isExpired(leaf, now)) faults.push(['tls_cert', `expired on ${dayOf(leaf)}: give one that is valid`])
+  if (cert !== stored?.cert && isExpired(leaf, now))
+    faults.push(['tls_cert', `expired on ${dayOf(leaf)}: give one that is valid`])
   return faults
 }
 

@@ -20,8 +20,13 @@ type Config = Record<string, unknown>
 /** Null: may be dialled. Otherwise the key that names the target, and why the egress policy rejects it. */
 export type CheckTarget = (type: DestinationType, config: Config) => [key: string, message: string] | null
 
-/** Everything wrong with a whole config (new, or merged by PATCH). */
-export function configErrors(type: DestinationType, config: Config, checkTarget: CheckTarget): FieldErrors {
+/** Everything wrong with a whole config: a new one, or one that PATCH made of what is `stored`. */
+export function configErrors(
+  type: DestinationType,
+  config: Config,
+  checkTarget: CheckTarget,
+  stored?: Config,
+): FieldErrors {
   const shape = explain(configSchema(type), config, 'destination_config')
   if (Object.keys(shape).length > 0) return shape
   const errors: FieldErrors = {}
@@ -33,7 +38,8 @@ export function configErrors(type: DestinationType, config: Config, checkTarget:
       wrong(place, `must hold the secret itself, not ${redacted}`)
     return value
   })
-  for (const [key, message] of descriptorOf(type).rules(resolveConfig(type, config).config))
+  const before = stored && resolveConfig(type, stored).config
+  for (const [key, message] of descriptorOf(type).rules(resolveConfig(type, config).config, before))
     wrong(key, message)
   if (Object.keys(errors).length > 0) return errors
   const fault = checkTarget(type, config)

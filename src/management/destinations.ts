@@ -293,7 +293,7 @@ function destinationChange(
   const change = isObject(body.destination_config) ? body.destination_config : undefined
   const config = change && mergedConfig(type, current.destination_config, change)
   if (config) throwIfErrors(stillUnreadable(current, config))
-  if (config) addMissing(errors, configErrors(type, config, checkTarget))
+  if (config) addMissing(errors, configErrors(type, config, checkTarget, current.destination_config))
   throwIfErrors(errors)
   if (change && config)
     for (const [place, message] of misdirectedSecrets(type, current.destination_config, change, config))

@@ -5,6 +5,7 @@ import t from 'tap'
 import { openssl, TestAuthority } from '../support/certificates.ts'
 import { cliEnv, makeHome, removeHome, runCli } from '../support/cli.ts'
 import { startDaemon } from '../support/daemon.ts'
+import { fakeClock } from '../support/fake-clock.ts'
 import { checkedApi, created, databaseDestination, errorsIn } from './management-client.ts'
 
 const daemon = await startDaemon()
@@ -102,6 +103,28 @@ for (const [name, body] of Object.entries(types)) {
     t.equal((await api('PATCH', `${base}/${id}`, { destination_config: { timeout_ms: null } })).status, 200)
   })
 }
+
+t.test('a stored certificate that has expired meanwhile stands in the way of no other change', async (t) => {
+  const clock = fakeClock(t)
+  const later = await startDaemon({ env: clock.env })
+  t.teardown(() => later.close())
+  const call = checkedApi(later)
+  const at = `/v1/pipes/${await created(call, '/v1/pipes', { pipe_name: 'kept' }, 'pipe_id')}/destinations`
+  const made: [id: string, change: object][] = []
+  for (const [name, body] of Object.entries(types)) {
+    const destination_config = { ...body.destination_config, ...pair }
+    const id = await created(call, at, { ...body, destination_config }, 'destination_id')
+    made.push([id, name === 'nats' ? { subject: 'others' } : { table: 'others' }])
+  }
+  clock.set(25 * 86_400)
+  for (const [id, change] of made) {
+    const patch = (destination_config: object) => call('PATCH', `${at}/${id}`, { destination_config })
+    t.equal((await patch(change)).status, 200)
+    t.equal((await patch({ ...change, tls_cert: ours.certificate, tls_key: '[redacted]' })).status, 200)
+    t.equal((await patch({ tls_cert: null, tls_key: null })).status, 200)
+    t.match(errorsIn(await patch(pair))['destination_config.tls_cert'], /expired on/, 'given again')
+  }
+})
 
 t.test('export has a variable for the key, and apply keeps what is stored', async (t) => {
   const home = makeHome()

@@ -1,6 +1,6 @@
 /** Subjects of NATS JetStream. */
 import type { DestinationDescriptor, NatsSpec } from '../driver.ts'
-import { tlsFaults } from '../tls-config.ts'
+import { type TlsTexts, tlsFaults } from '../tls-config.ts'
 import { hasControlCharacters } from '../url-rules.ts'
 import { isUserSeed, parseAddresses, parseCredentials, subjectFault } from './addresses.ts'
 import { connectLimitMs } from './limits.ts'
@@ -9,11 +9,11 @@ type NatsConfig = NatsSpec['config']
 
 export const nats: DestinationDescriptor<NatsSpec> = {
   type: 'destination_nats',
-  rules: (config) => [
+  rules: (config, stored) => [
     ...urlFaults(config),
     ...onlyIf(subjectFault(config.subject), 'subject'),
     ...signInFaults(config),
-    ...certificateFaults(config),
+    ...certificateFaults(config, stored),
     ...headerFaults(config.headers),
   ],
   targets: ({ url }) => url.split(',').map((one) => ({ key: 'url', url: one.trim() })),
@@ -60,14 +60,18 @@ function signInFaults(config: NatsConfig): Fault[] {
   return faults
 }
 
-function certificateFaults(config: NatsConfig): Fault[] {
-  const { url, tls_ca, tls_cert, tls_key, tls_verify } = config
-  const faults: Fault[] = tlsFaults({ ca: tls_ca, cert: tls_cert, key: tls_key })
+function certificateFaults(config: NatsConfig, stored: NatsConfig | undefined): Fault[] {
+  const { url, tls_ca, tls_cert, tls_verify } = config
+  const faults: Fault[] = tlsFaults(tlsTexts(config), stored && tlsTexts(stored))
   const isClear = !/^\s*tls:/i.test(url)
   const given = Object.entries({ tls_ca, tls_cert, tls_verify: tls_verify ? null : false })
   for (const [key, value] of given)
     if (isClear && value !== null) faults.push([key, 'goes with tls:// addresses only'])
   return faults
+}
+
+function tlsTexts({ tls_ca, tls_cert, tls_key }: NatsConfig): TlsTexts {
+  return { ca: tls_ca, cert: tls_cert, key: tls_key }
 }
 
 function headerFaults(headers: NatsConfig['headers']): Fault[] {

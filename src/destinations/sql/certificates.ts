@@ -67,10 +67,16 @@ function refused(code: string, what: string, advice: string): DeliveryError {
 }
 
 /** What is wrong with them as they are to be stored. Never repeats what is in them. */
-export function certificateFaults({ tls }: DatabaseConfig): [key: string, message: string][] {
+export function certificateFaults(
+  { tls }: DatabaseConfig,
+  stored: DatabaseConfig | undefined,
+): [key: string, message: string][] {
   if (tls === undefined) return []
   const isForNothing = tls.ca !== null && !isVerified({ tls })
   return isForNothing
-    ? [['tls_ca', 'is for tls_verify ca or full, not for none'], ...tlsFaults({ ...tls, ca: null })]
-    : tlsFaults(tls)
+    ? [
+        ['tls_ca', 'is for tls_verify ca or full, not for none'],
+        ...tlsFaults({ ...tls, ca: null }, stored?.tls),
+      ]
+    : tlsFaults(tls, stored?.tls)
 }

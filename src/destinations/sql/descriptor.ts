@@ -6,7 +6,7 @@ import { identifierFault } from './identifiers.ts'
 
 export const database: DestinationDescriptor<DatabaseSpec> = {
   type: 'destination_database',
-  rules(config) {
+  rules(config, stored) {
     const { host, port, database, username, table, dialect } = config
     const faults: [string, string][] = []
     if (!(port >= 1 && port <= 65_535)) faults.push(['port', 'must be a port number from 1 to 65535'])
@@ -19,7 +19,7 @@ export const database: DestinationDescriptor<DatabaseSpec> = {
       const fault = identifierFault(dialect, part)
       if (fault !== null) faults.push(['table', `must be table or schema.table: a part ${fault}`])
     }
-    faults.push(...certificateFaults(config))
+    faults.push(...certificateFaults(config, stored))
     return faults
   },
   targets: ({ host }) => [{ key: 'host', host }],
