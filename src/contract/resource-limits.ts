@@ -39,6 +39,11 @@ export const resourceLimits = {
   driverYoungHeapMiB: 6,
   /** What may be read from a destination during one attempt; beyond it the connection is dropped. */
   destinationReadBytes: 8 * MiB,
+  /**
+   * Records of one `_bulk` request: the response has an item for each, 300 bytes of a stored one and twice that of a refused one,
+   * and all of it must fit into `destinationReadBytes`.
+   */
+  bulkRecords: 5_000,
   /** One response of an object store: what it says of an upload or an error is some KiB of XML. */
   storeResponseBytes: 64 * KiB,
   /** What a destination says of itself, as it is stored, logged and shown. */

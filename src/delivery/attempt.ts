@@ -11,7 +11,7 @@
  */
 import { setMaxListeners } from 'node:events'
 import { mostConcurrency } from '../contract/delivery-settings.ts'
-import { isOneByOne } from '../contract/destinations/http-endpoint.ts'
+import { requestsFor } from '../contract/destinations/http-endpoint.ts'
 import { descriptorOf } from '../destinations/descriptors.ts'
 import {
   type AttemptProgress,
@@ -52,12 +52,16 @@ function neededMs(spec: LaneSpec, batch: Batch): number {
   return descriptorOf(spec.type).attemptLimitMs(spec, batch) + rateWaitMs(spec, batch) + marginMs
 }
 
-/** With one request per record each waits for its turn in the destination's rate. */
+/** Of several requests each waits for its turn in the destination's rate. */
 function rateWaitMs(spec: LaneSpec, batch: Batch): number {
-  const isEach =
-    spec.type === 'destination_nats' ||
-    (spec.type === 'destination_http_endpoint' && isOneByOne(spec.config.body_format))
-  return spec.rate === null || !isEach ? 0 : (batch.recordCount * 1000) / spec.rate.requestsPerSecond
+  if (spec.rate === null) return 0
+  const requests = requestsOf(spec, batch)
+  return requests === 1 ? 0 : (requests * 1000) / spec.rate.requestsPerSecond
+}
+
+function requestsOf(spec: LaneSpec, { recordCount }: Batch): number {
+  if (spec.type === 'destination_nats') return recordCount
+  return spec.type === 'destination_http_endpoint' ? requestsFor(spec.config.body_format, recordCount) : 1
 }
 
 export interface AttemptDeps {

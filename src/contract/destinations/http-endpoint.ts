@@ -1,5 +1,6 @@
 /** An HTTP endpoint: its config as clients send it, and as its driver works with it. */
 import Type, { type Static } from 'typebox'
+import { resourceLimits } from '../resource-limits.ts'
 import { closed, nullable, text } from './fields.ts'
 
 const methods = ['POST', 'PUT'] as const
@@ -9,6 +10,12 @@ export type BodyFormat = (typeof bodyFormats)[number]
 /** One request per record. */
 export function isOneByOne(format: BodyFormat): boolean {
   return format === 'json_object' || format === 'slack'
+}
+
+/** How many requests so many records take. */
+export function requestsFor(format: BodyFormat, records: number): number {
+  if (isOneByOne(format)) return records
+  return format === 'es_bulk' ? Math.ceil(records / resourceLimits.bulkRecords) : 1
 }
 
 const compressions = ['none', 'gzip'] as const

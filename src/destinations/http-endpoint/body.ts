@@ -6,7 +6,6 @@ import { filledBodies, toJsonArray, toNdjson } from '../../buffer/record-text.ts
 import type { BodyFormat } from '../../contract/destinations/http-endpoint.ts'
 import type { Batch, HttpEndpointSpec } from '../driver.ts'
 import { singleRecords } from '../one-by-one.ts'
-import { toBulk } from './es-bulk.ts'
 import { toLokiPush, toSlackMessage } from './vendor-bodies.ts'
 
 /** One request of an attempt. */
@@ -21,7 +20,7 @@ export interface RequestBody {
 }
 
 /** A batch as one request. Records keep their own text. */
-export function batchBody(batch: Batch, { config, pipeName, destinationId }: HttpEndpointSpec): RequestBody {
+export function batchBody(batch: Batch, { config, pipeName }: HttpEndpointSpec): RequestBody {
   const { identity, firstSeq, messages } = batch
   const bodies = filledBodies(messages)
   return {
@@ -34,7 +33,6 @@ export function batchBody(batch: Batch, { config, pipeName, destinationId }: Htt
   function bodyOf(): Buffer {
     const { body_format: format, labels } = config
     if (format === 'ndjson') return toNdjson(bodies)
-    if (format === 'es_bulk') return toBulk(batch, destinationId)
     if (format === 'loki') return toLokiPush(messages, labels, pipeName)
     return toJsonArray(bodies)
   }

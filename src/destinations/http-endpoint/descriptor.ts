@@ -1,5 +1,5 @@
 /** HTTP endpoints. */
-import { isOneByOne } from '../../contract/destinations/http-endpoint.ts'
+import { requestsFor } from '../../contract/destinations/http-endpoint.ts'
 import type { DestinationDescriptor, HttpEndpointSpec } from '../driver.ts'
 import { httpUrlFault } from '../url-rules.ts'
 import { headerErrors, headerValueError } from './header-rules.ts'
@@ -23,9 +23,9 @@ export const httpEndpoint: DestinationDescriptor<HttpEndpointSpec> = {
     return faults
   },
   targets: ({ url }) => [{ key: 'url', url }],
-  // `timeout_ms` is a request's. With json_object and slack each record has one.
+  // `timeout_ms` is a request's.
   attemptLimitMs: ({ config }, batch) =>
-    config.timeout_ms * (isOneByOne(config.body_format) ? batch.recordCount - batch.recordOffset : 1),
+    config.timeout_ms * requestsFor(config.body_format, batch.recordCount - batch.recordOffset),
   load: async () => (await import('./driver.ts')).httpEndpoint,
 }
 

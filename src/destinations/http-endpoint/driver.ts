@@ -1,6 +1,6 @@
 /**
- * HTTP endpoint driver: a batch is one request (`json_array`, `ndjson`) or one request per record (`json_object`, `slack`), with the
- * same `webhook-id` whenever it is sent.
+ * HTTP endpoint driver: a batch is one request (`json_array`, `ndjson`), one request per record (`json_object`, `slack`) or one for
+ * every few thousand (`es_bulk`), with the same `webhook-id` whenever it is sent.
  */
 import { isOneByOne } from '../../contract/destinations/http-endpoint.ts'
 import type { AttemptProgress, Batch, DriverModule, HttpEndpointSpec } from '../driver.ts'
@@ -10,7 +10,7 @@ import { refusalOf } from '../set-aside.ts'
 import { batchBody, compress, contentType, type RequestBody, recordBodies, webhookHeaders } from './body.ts'
 import { checkHttpEndpoint } from './check.ts'
 import { concernsEndpoint, type EndpointResponse, responseError } from './errors.ts'
-import { settleBulk } from './es-bulk.ts'
+import { bulkRequests, settleBulk } from './es-bulk.ts'
 import { type Endpoint, openEndpoint } from './request.ts'
 
 export const httpEndpoint: DriverModule<HttpEndpointSpec> = {
@@ -34,8 +34,12 @@ async function deliver(
   const { body_format: format } = spec.config
   const send = (body: RequestBody) => sendBody(endpoint, spec, body, signal)
   if (format === 'es_bulk') {
-    const { excerpt } = await send(batchBody(batch, spec))
-    return await settleBulk(excerpt, batch, spec.destinationId, progress)
+    for (const { records, isFirst, ...body } of bulkRequests(batch, spec.destinationId)) {
+      if (!isFirst) await progress?.beforeRequest()
+      const { excerpt } = await send(body)
+      await settleBulk(excerpt, records, progress)
+    }
+    return
   }
   if (!isOneByOne(format)) return void (await send(batchBody(batch, spec)))
   const records = recordBodies(batch, spec)

@@ -5,17 +5,53 @@
  *   201, and 409 (the id is there)   stored: every record has an id of its own, so a batch that is sent again changes nothing
  *   429, 5xx                         the batch is sent again
  *   another 4xx                      the record is refused: set aside, or the batch ends with it
+ *
+ * An answer is read whole, and is bounded as every other: of a large batch each request has a part of the records.
  */
+import { v5 } from 'uuid'
+import { resourceLimits } from '../../contract/resource-limits.ts'
 import type { AttemptProgress, Batch, RejectedRecord } from '../driver.ts'
 import { DeliveryError } from '../driver.ts'
 import { protocolError } from '../guarded-socket.ts'
-import { singleRecords } from '../one-by-one.ts'
+import { type SingleRecord, singleRecords } from '../one-by-one.ts'
 import { setAsideAll } from '../set-aside.ts'
+import type { RequestBody } from './body.ts'
 
-export function toBulk(batch: Batch, destinationId: string): Buffer {
+export interface BulkRequest extends RequestBody {
+  records: readonly SingleRecord[]
+  isFirst: boolean
+}
+
+/** A batch as the requests that it takes, in order. */
+export function* bulkRequests(batch: Batch, destinationId: string): Generator<BulkRequest, void> {
+  const { identity, messages } = batch
+  const isOnlyMessage = messages.length === 1
+  let number = 0
+  let records: SingleRecord[] = []
+  const request = (): BulkRequest => {
+    const firstSeq = records[0]?.seq ?? batch.firstSeq
+    return {
+      webhookId: number === 0 ? identity : v5(String(number), identity),
+      body: toBulk(records),
+      firstSeq,
+      ...(isOnlyMessage ? { only: { seq: firstSeq, recordIndex: null } } : {}),
+      records,
+      isFirst: number === 0,
+    }
+  }
+  for (const record of singleRecords(batch, destinationId)) {
+    records.push(record)
+    if (records.length < resourceLimits.bulkRecords) continue
+    yield request()
+    records = []
+    number += 1
+  }
+  if (records.length > 0) yield request()
+}
+
+function toBulk(records: readonly SingleRecord[]): Buffer {
   const parts: Buffer[] = []
-  for (const { id, body } of singleRecords(batch, destinationId))
-    parts.push(Buffer.from(`{"create":{"_id":"${id}"}}\n`), body, lineEnd)
+  for (const { id, body } of records) parts.push(Buffer.from(`{"create":{"_id":"${id}"}}\n`), body, lineEnd)
   return Buffer.concat(parts)
 }
 
@@ -27,14 +63,12 @@ interface ItemResult {
   reason: string
 }
 
-/** Resolves once every record is stored or set aside. Rejects with a DeliveryError. */
+/** Resolves once every record of the request is stored or set aside. Rejects with a DeliveryError. */
 export async function settleBulk(
   answer: string,
-  batch: Batch,
-  destinationId: string,
+  sent: readonly SingleRecord[],
   progress: AttemptProgress | undefined,
 ): Promise<void> {
-  const sent = [...singleRecords(batch, destinationId)]
   const results = parseResults(answer, sent.length)
   const refused: RejectedRecord[] = []
   let later: ItemResult | null = null

@@ -110,6 +110,28 @@ t.test('es_bulk', async (t) => {
     t.equal(kept.length, 500)
   })
 
+  t.test('a message of more records than an answer has room for goes in several requests', async (t) => {
+    const records = [...numbers(0, 12_000), { n: 'x' }]
+    const batch = makeBatch([records])
+    const before = sink.deliveries.length
+    const { kept, progress } = keeper()
+    let turns = 0
+    const beforeRequest = async () => void turns++
+    await open(t, config).deliver(batch, never, { ...progress, beforeRequest })
+    t.equal(documents.size, 12_000)
+    t.match(kept, [{ recordIndex: 12_000 }])
+    t.equal(turns, 2, 'each after the first waits for its turn in the rate')
+    const ids = sink.deliveries.slice(before).map(({ headers }) => headers['webhook-id'])
+    t.equal(new Set(ids).size, 3)
+    await open(t, config).deliver(batch, never, progress)
+    t.same(
+      sink.deliveries.slice(before + 3).map(({ headers }) => headers['webhook-id']),
+      ids,
+      'sent again, each has its own again',
+    )
+    t.equal(documents.size, 12_000)
+  })
+
   t.test('an answer of 200 that does not say what became of each record does not count', async (t) => {
     const answers = ['', 'ok', '[]', '{}', '{"items":[]}', '{"items":[{"create":{"status":201}}]}', 'null']
       .concat([
