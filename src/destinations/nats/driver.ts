@@ -16,7 +16,7 @@ import { refusalOf } from '../set-aside.ts'
 import { subjectOf } from './addresses.ts'
 import { checkNats } from './check.ts'
 import type { Answer, NatsLink } from './connection.ts'
-import { type ApiError, noStream, permanent, publishError } from './errors.ts'
+import { type ApiError, noStream, otherStream, permanent, publishError } from './errors.ts'
 import { NatsServers } from './servers.ts'
 import { messageBytes } from './wire.ts'
 
@@ -65,7 +65,7 @@ async function publish(
       ? Promise.reject(tooLarge(bytes, maxPayload))
       : link.request(subject, headers, body, config.timeout_ms)
   try {
-    checkAcknowledgement(await answering, subject)
+    checkAcknowledgement(await answering, subject, config.stream)
   } catch (error) {
     const failure = ofMessage(error, seq)
     if (!(failure instanceof DeliveryError) || failure.fault !== 'records') throw failure
@@ -79,7 +79,7 @@ function tooLarge(bytes: number, maxPayload: number): DeliveryError {
 }
 
 /** `{"stream":"EVENTS","seq":7}` or `{"error":{"code":503,"err_code":10077,"description":"…"}}`. */
-function checkAcknowledgement({ status, payload }: Answer, subject: string): void {
+function checkAcknowledgement({ status, payload }: Answer, subject: string, stream: string | null): void {
   if (status === 503) throw noStream(subject)
   let said: { stream?: unknown; seq?: unknown; error?: unknown }
   try {
@@ -89,6 +89,8 @@ function checkAcknowledgement({ status, payload }: Answer, subject: string): voi
   }
   if (said.error !== undefined) throw publishError(apiErrorOf(said.error), subject)
   if (typeof said.stream !== 'string' || !Number.isSafeInteger(said.seq)) throw notAnAcknowledgement()
+  // Whoever listens at the subject can answer, and a server that does not look at the header would.
+  if (stream !== null && said.stream !== stream) throw otherStream(subject, said.stream)
 }
 
 function apiErrorOf(error: unknown): ApiError {

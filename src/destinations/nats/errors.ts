@@ -62,6 +62,12 @@ const codes = {
   notEnabled: 10076,
 }
 
+/** It names another stream than the config does. */
+export function otherStream(subject: string, named: string): DeliveryError {
+  const message = `The message to ${subject} was acknowledged by the stream ${named}, not by the one that stream names: something else answers at this subject, or the server does not look at Nats-Expected-Stream.`
+  return permanent('other_stream', message)
+}
+
 export function noStream(subject: string): DeliveryError {
   const message = `No stream keeps the subject ${subject}: make one (\`nats stream add\`), or wait for the servers of its cluster.`
   return new DeliveryError('transient', 'no_stream', message)

@@ -147,6 +147,16 @@ t.test('what the lane says', async (t) => {
   }
 })
 
+t.test('an acknowledgement of another stream than the config names does not count', async (t) => {
+  const named = async (stream: string) => {
+    const rogue = await startRogue(() => honestNats(), 99, honestly)
+    t.teardown(() => rogue.stop())
+    return await attempt(openDriver(spec(rogue.port, { stream }), openSettings, anyKey), target.batch)
+  }
+  t.equal(await named('EVENTS'), 'delivered')
+  t.match(await named('OTHER'), { class: 'permanent', code: 'other_stream', message: /EVENTS/ })
+})
+
 t.test('test of a destination: every fault is a result', async (t) => {
   const check = async ([name, fault]: [string, Fault]) => {
     for (const step of [0, 1, 2]) {
