@@ -91,7 +91,8 @@ export function pipectl(url: string, { key, onDrop }: PipectlOptions = {}): Pipe
     [...new Set(Object.keys(memory).concat(onDisk((disk) => Object.keys(disk)) || []))]
       .filter((name) => name.startsWith(prefix))
       .sort()
-  const timeOf = (name: string) => Number.parseInt(read(name), 10)
+  /** What others have written under such a name has none: it goes at once. */
+  const timeOf = (name: string) => Number.parseInt(read(name), 10) || 0
   const bodyOf = (name: string) => read(name).replace(/^[^[]*/, '')
   const waitOf = (name: string) => {
     const time = timeOf(name)
@@ -102,7 +103,11 @@ export function pipectl(url: string, { key, onDrop }: PipectlOptions = {}): Pipe
 
   const drop = (name: string, reason: DropReason, body = bodyOf(name)) => {
     remove(name)
-    if (onDrop) setTimeout(() => onDrop(JSON.parse(body), reason))
+    let records: unknown[] = []
+    try {
+      records = JSON.parse(body)
+    } catch {}
+    if (onDrop) setTimeout(() => onDrop(records, reason))
   }
   const split = (name: string, body: string) => {
     const texts = body.slice(1, -1).split(',\n')
@@ -148,8 +153,8 @@ export function pipectl(url: string, { key, onDrop }: PipectlOptions = {}): Pipe
   const post = async (name: string) => {
     const time = timeOf(name)
     const body = bodyOf(name)
-    // Another tab was faster.
-    if (!body) return
+    // Another tab was faster, or it is no batch: what stays would be taken again and again.
+    if (!body) return remove(name)
     if (time < 0 && Date.now() + time > unknownMs) return drop(name, 'expired', body)
     save(name, Date.now() + leaseMs + body)
     sending = name

@@ -105,6 +105,43 @@ t.test('two tabs, one of them closed while the daemon is away: each record once'
   await context.close()
 })
 
+t.test('what others have left under its names is passed over, and goes', async (t) => {
+  const { url, arrived } = await shop.makePipe()
+  const context = await shop.browser.newContext()
+  const page = await context.newPage()
+  const errors: Error[] = []
+  page.on('pageerror', (error) => errors.push(error))
+  await page.goto(shop.url)
+  const planted = [
+    '',
+    '0',
+    'no batch',
+    'soon[{"n":0}]',
+    '0[{"n":',
+    '-1',
+    '0[]',
+    '[',
+    '0{"n":0}',
+    'Infinity[1]',
+  ]
+  planted.push(`0[${'['.repeat(10_000)}`, `${'9'.repeat(400)}[{"n":1}]`, '0[{"n":2}]')
+  await page.evaluate(
+    ({ url, planted }) => {
+      planted.forEach((value, at) => {
+        window.localStorage[`pipectl ${url} a${at}-1`] = value
+      })
+      window.localStorage[`pipectl ${url} a&x=#\u2028"`] = '0[{"n":]'
+      window.localStorage[`pipectl ${url} __proto__`] = '0[{"__proto__":{"n":9}'
+    },
+    { url, planted },
+  )
+  await shop.load(page, url)
+  await send(page, 3, 5)
+  await allOnce(t, page, arrived, [0, 1, 2, 3, 4])
+  t.same(errors, [])
+  await context.close()
+})
+
 t.test('what is kept is bounded: the oldest go, and are counted', async (t) => {
   const { url, arrived } = await shop.makePipe()
   const context = await shop.browser.newContext()
