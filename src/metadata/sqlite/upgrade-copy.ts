@@ -11,7 +11,7 @@
  *   2 rename it, fsync the folder  the copy, of a file that has not changed yet: it is replaced
  *   3 migrate, in one transaction  nothing has changed, or everything: then no copy is made any more
  */
-import { closeSync, mkdirSync, openSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs'
+import { closeSync, lstatSync, mkdirSync, openSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs'
 import path from 'node:path'
 import Database from 'better-sqlite3'
 import { isNoSpace, StorageUnavailableError } from '../../error-code.ts'
@@ -22,6 +22,7 @@ import { inWords, onFile } from '../../storage-error.ts'
 /** Parked records are in the file, which can have a gigabyte of them: two upgrades back is enough. */
 const copiesKept = 2
 const copyName = /^metadata-format-\d+\.db$/
+const unfinishedName = /\.tmp(-journal)?$/
 
 export function copyFolder(file: string): string {
   return path.join(path.dirname(file), 'before-upgrade')
@@ -61,7 +62,7 @@ export function keepCopy(database: Database.Database, newestFormat: number, now:
       error,
     )
   }
-  removeOldest(folder)
+  removeOldest(folder, path.basename(copy))
   return copy
 }
 
@@ -82,17 +83,24 @@ function formatIn(file: string): number {
 }
 
 function removeAbandoned(folder: string, now: number): void {
-  for (const name of readdirSync(folder).filter((one) => one.endsWith('.tmp'))) {
-    const file = path.join(folder, name)
-    if ((statSync(file, { throwIfNoEntry: false })?.mtimeMs ?? now) < now - hourMs)
-      rmSync(file, { force: true })
-  }
+  for (const { name, madeMs } of files(folder, unfinishedName))
+    if (madeMs < now - hourMs) rmSync(path.join(folder, name), { force: true })
 }
 
-function removeOldest(folder: string): void {
-  const copies = readdirSync(folder)
-    .filter((name) => copyName.test(name))
-    .map((name) => ({ name, madeMs: statSync(path.join(folder, name)).mtimeMs }))
+/** But never what was made just now, whatever the clock said when the others were. */
+function removeOldest(folder: string, made: string): void {
+  const earlier = files(folder, copyName)
+    .filter(({ name }) => name !== made)
     .sort((a, b) => b.madeMs - a.madeMs)
-  for (const { name } of copies.slice(copiesKept)) rmSync(path.join(folder, name))
+  for (const { name } of earlier.slice(copiesKept - 1)) rmSync(path.join(folder, name), { force: true })
+}
+
+/** Links and folders of such a name are somebody else's. */
+function files(folder: string, isOne: RegExp): { name: string; madeMs: number }[] {
+  return readdirSync(folder)
+    .filter((name) => isOne.test(name))
+    .flatMap((name) => {
+      const found = lstatSync(path.join(folder, name), { throwIfNoEntry: false })
+      return found?.isFile() ? [{ name, madeMs: found.mtimeMs }] : []
+    })
 }

@@ -1,5 +1,15 @@
 /** The copy of a metadata file that is kept before an upgrade. */
-import { existsSync, mkdirSync, readdirSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs'
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs'
 import path from 'node:path'
 import Database from 'better-sqlite3'
 import { Kysely } from 'kysely'
@@ -75,6 +85,43 @@ t.test('what a killed start left of a copy goes when it is an hour old', async (
   utimesSync(path.join(folder, old), 0, 0)
   await upgraded(file)
   t.same(readdirSync(folder).sort(), [young, `metadata-format-${newestFormat - 1}.db`].sort())
+})
+
+t.test('links and folders under names of copies are left alone, and led nowhere', async (t) => {
+  const { file } = testFile(t)
+  await fileOfFormat(file, newestFormat - 1)
+  const folder = path.join(path.dirname(file), 'before-upgrade')
+  const name = `metadata-format-${newestFormat - 1}.db`
+  const others = path.join(path.dirname(file), 'somebody-elses')
+  writeFileSync(others, 'precious', { mode: 0o644 })
+  mkdirSync(path.join(folder, 'metadata-format-1.db'), { recursive: true })
+  mkdirSync(path.join(folder, 'old.tmp'))
+  utimesSync(path.join(folder, 'old.tmp'), 0, 0)
+  symlinkSync('nowhere', path.join(folder, 'metadata-format-2.db'))
+  symlinkSync(others, path.join(folder, `metadata-format-${newestFormat - 1}.${process.pid}.tmp`))
+  symlinkSync(others, path.join(folder, name))
+  t.equal((await upgraded(file)).length, 1)
+  t.equal(readFileSync(others, 'utf8'), 'precious')
+  t.equal(formatIn(path.join(folder, name)), newestFormat - 1)
+  t.equal(statSync(path.join(folder, name)).mode & 0o777, 0o600)
+  t.same(readdirSync(folder).sort(), ['metadata-format-1.db', 'metadata-format-2.db', 'old.tmp', name].sort())
+})
+
+t.test('the copy that was just made stays, though the others were made in the future', async (t) => {
+  const { file } = testFile(t)
+  await fileOfFormat(file, newestFormat - 1)
+  const folder = path.join(path.dirname(file), 'before-upgrade')
+  mkdirSync(folder)
+  const inTenYears = Date.now() / 1000 + 10 * 365 * 86_400
+  for (const [at, name] of ['metadata-format-1.db', 'metadata-format-2.db'].entries()) {
+    writeFileSync(path.join(folder, name), '')
+    utimesSync(path.join(folder, name), inTenYears + at, inTenYears + at)
+  }
+  await upgraded(file)
+  t.same(
+    readdirSync(folder).sort(),
+    ['metadata-format-2.db', `metadata-format-${newestFormat - 1}.db`].sort(),
+  )
 })
 
 t.test('without room for the copy nothing is migrated, and the next start does both', async (t) => {
