@@ -17,7 +17,7 @@ export interface StoredObject {
 
 interface ObjectOptions {
   epoch?: number | undefined
-  /** Where given, it gets all records that do not fit, and the others are the object. Otherwise the first one is the error. */
+  /** Where given, it gets all records that do not fit, some at a time, and the others are the object. Otherwise the first one is the error. */
   setAside?: ((refused: readonly RejectedRecord[]) => Promise<void>) | undefined
   signal?: AbortSignal
 }
@@ -34,15 +34,13 @@ export async function objectOf(
   const key = objectKey(batch, spec, epoch)
   if (spec.config.format !== 'parquet') return { key, ...(await textOf(batch, spec)) }
   // The writer is loaded with the first Parquet object.
-  const { encodingError, parquetOf, refusalError } = await import('./parquet.ts')
-  const { rowCount, bytes, refused } = await parquetOf(batch, spec, {
-    endsAtRefusal: setAside === undefined,
+  const { encodingError, parquetOf } = await import('./parquet.ts')
+  const { rowCount, bytes } = await parquetOf(batch, spec, {
+    setAside: setAside ?? null,
     ...(signal && { signal }),
   }).catch((error: unknown) => {
     throw encodingError(error, batch)
   })
-  if (setAside === undefined && refused[0] !== undefined) throw refusalError(refused[0])
-  if (refused.length > 0) await setAside?.(refused)
   if (rowCount === 0) return null
   return { key, body: bytes, contentType: 'application/vnd.apache.parquet', contentEncoding: undefined }
 }

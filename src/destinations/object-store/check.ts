@@ -1,6 +1,13 @@
 /** POST destinations/test for object stores: looks at the bucket, and writes and removes an empty object. */
 import { randomUUID } from 'node:crypto'
-import type { Batch, DestinationCheck, DriverSettings, ObjectStoreSpec, Sample } from '../driver.ts'
+import type {
+  Batch,
+  DestinationCheck,
+  DriverSettings,
+  ObjectStoreSpec,
+  RejectedRecord,
+  Sample,
+} from '../driver.ts'
 import { objectKey } from './body.ts'
 import { openStore } from './connection.ts'
 
@@ -49,7 +56,7 @@ export async function checkObjectStore(
 async function checkSchema(spec: ObjectStoreSpec, sample: Sample | null): Promise<DestinationCheck[]> {
   const { parquetOf } = await import('./parquet.ts')
   const { columnText, parquetColumns } = await import('./parquet-columns.ts')
-  await parquetOf(emptyBatch(Date.now()), spec, { endsAtRefusal: false })
+  await parquetOf(emptyBatch(Date.now()), spec, { setAside: null })
   const columns = parquetColumns(spec.columns, spec.timestampField).map(columnText)
   const schema = { name: 'schema', ok: true, message: `Objects have the columns ${columns.join(', ')}.` }
   if (sample === null) return [schema]
@@ -57,15 +64,20 @@ async function checkSchema(spec: ObjectStoreSpec, sample: Sample | null): Promis
   if (recent === null)
     return [schema, { name: 'sample', ok: true, message: 'The pipe has no record yet that it would get.' }]
   const batch = { ...emptyBatch(Date.now()), messages: [recent], recordCount: recent.recordCount }
-  const { refused, rowCount } = await parquetOf(batch, spec, { endsAtRefusal: false })
-  const [first] = refused
+  const refused: { count: number; first?: RejectedRecord | undefined } = { count: 0 }
+  const setAside = async (some: readonly RejectedRecord[]) => {
+    refused.first ??= some[0]
+    refused.count += some.length
+  }
+  const { rowCount } = await parquetOf(batch, spec, { setAside })
+  const { first } = refused
   const of = isTransformed
     ? 'that the transform keeps of the newest message it keeps any of'
     : "of the pipe's newest message"
   const message =
     first === undefined
       ? `The ${rowCount} records ${of} fit.`
-      : `Of the ${rowCount + refused.length} records ${of} ${refused.length} do not fit: ${first.message}`
+      : `Of the ${rowCount + refused.count} records ${of} ${refused.count} do not fit: ${first.message}`
   return [schema, { name: 'sample', ok: first === undefined, message }]
 }
 

@@ -32,7 +32,12 @@ type Codec = NonNullable<WriterOptions['codec']>
 export interface ParquetFile {
   rowCount: number
   bytes: Buffer
-  refused: RejectedRecord[]
+}
+
+interface ParquetOptions {
+  /** Gets the records that do not fit, some at a time; what it rejects with ends the file. Null: the first one is the error. */
+  setAside: ((refused: readonly RejectedRecord[]) => Promise<void>) | null
+  signal?: AbortSignal
 }
 
 interface Place {
@@ -42,11 +47,11 @@ interface Place {
   recordIndex: number
 }
 
-/** `endsAtRefusal`: the first record that does not fit ends it; what is made by then is of no use. */
+/** Rejects with a permanent DeliveryError for a record that does not fit, and with whatever the writer throws. */
 export async function parquetOf(
   { messages }: Batch,
   { config, columns, timestampField }: ObjectStoreSpec,
-  { endsAtRefusal, signal }: { endsAtRefusal: boolean; signal?: AbortSignal },
+  { setAside, signal }: ParquetOptions,
 ): Promise<ParquetFile> {
   const group = new RowGroup(parquetColumns(columns, timestampField))
   const writer = new ByteWriter()
@@ -56,8 +61,14 @@ export async function parquetOf(
     createdBy: 'pipectl',
     ...(await compression(config.compression)),
   })
-  const refused: RejectedRecord[] = []
+  let refused: RejectedRecord[] = []
   let rowCount = 0
+  const keepRefused = async () => {
+    const kept = refused
+    refused = []
+    await setAside?.(kept)
+    signal?.throwIfAborted()
+  }
   const end = async () => {
     file.write({ columnData: group.data(), rowGroupSize: group.rows })
     rowCount += group.rows
@@ -69,20 +80,23 @@ export async function parquetOf(
     const { seq, msgId, receivedMs } = message
     for (const [at, text] of recordTexts(message.body).entries()) {
       const misfit = group.add(text, { seq, msgId, receivedMs, recordIndex: recordPlace(message, at) })
+      if (misfit !== null && setAside === null) throw refusalError(misfit)
       if (misfit !== null) refused.push(misfit)
-      if (misfit !== null && endsAtRefusal) return { rowCount, bytes: Buffer.alloc(0), refused }
+      if (refused.length >= resourceLimits.setAsideAtOnce) await keepRefused()
       if (group.isFull) await end()
     }
   }
+  if (refused.length > 0) await keepRefused()
   if (group.rows > 0) await end()
   file.schema = withOlderNames(file.schema)
   file.finish()
   const { buffer, byteOffset, byteLength } = writer.getBytes()
-  return { rowCount, bytes: Buffer.from(buffer, byteOffset, byteLength), refused }
+  return { rowCount, bytes: Buffer.from(buffer, byteOffset, byteLength) }
 }
 
 /** What the writer threw: nothing is stored, and with fewer messages it may work. */
 export function encodingError(cause: unknown, { messages }: Batch): DeliveryError {
+  if (cause instanceof DeliveryError) return cause
   const what = cause instanceof Error ? cause.message : String(cause)
   const message = `The Parquet object could not be made: ${what}.`
   const isDivisible = messages.length > 1
@@ -93,7 +107,7 @@ export function encodingError(cause: unknown, { messages }: Batch): DeliveryErro
 }
 
 /** A record that does not fit, as an error of its message. */
-export function refusalError(refused: RejectedRecord): DeliveryError {
+function refusalError(refused: RejectedRecord): DeliveryError {
   const { code, message, seq } = refused
   return new DeliveryError('permanent', code, message, {
     fault: 'records',

@@ -274,6 +274,23 @@ t.test('of a batch whose records all do not fit there is no object', async (t) =
   t.equal(receiver.objects.size, 0)
 })
 
+t.test('of a large batch refused records are set aside a thousand at a time', async (t) => {
+  const { kept, progress } = keeper()
+  const calls: number[] = []
+  const setAside = async (rejected: readonly RejectedRecord[]) => {
+    calls.push(rejected.length)
+    await progress.setAside?.(rejected)
+  }
+  const records = Array.from({ length: 5_000 }, (_, at) => ({ n: at % 2 === 0 ? at : 'x' }))
+  await deliver(spec(n), makeBatch([records]), { ...progress, setAside })
+  t.same(calls, [1000, 1000, 500])
+  t.same(
+    kept.map(({ recordIndex }) => recordIndex),
+    Array.from({ length: 2_500 }, (_, at) => 2 * at + 1),
+  )
+  t.equal((await rows()).length, 2_500)
+})
+
 t.test('the replay of a parked record is an object of its own beside that of the others', async (t) => {
   const batch = makeBatch([['{"n":1}', '{"n":"b"}']])
   await deliver(spec(n), batch, keeper().progress)
