@@ -3,7 +3,8 @@ import type { ColumnMapping } from '../contract/destination.ts'
 import { hasSecretPath } from '../contract/destination-secrets.ts'
 import { type DestinationType, redacted, wordsOf } from '../contract/destination-words.ts'
 import { hasUrlSecrets } from '../contract/secret-url.ts'
-import type { GivenTransform } from '../contract/transform.ts'
+import type { GivenTransform, ShownTransform } from '../contract/transform.ts'
+import type { TransformTrialRequest } from '../contract/transform-trial.ts'
 import { maskSaltPlace } from '../contract/transform-words.ts'
 import { printable } from './printable.ts'
 
@@ -126,6 +127,35 @@ function transformOptions(transform: GivenTransform | null | undefined): string[
     ...map.flatMap((step) => ['--map', JSON.stringify(step)]),
     ...(salt ? ['--secret', maskSaltPlace] : []),
   ]
+}
+
+/**
+ * Of `destinations try-transform`. `stored`: the destination whose form it is; its salt stays where none is given. By its name the
+ * steps of the stored map would stay where there are none to name: without steps it is tried as a new one.
+ */
+export function tryTransformCommand(
+  pipeName: string,
+  stored: (Parameters<typeof destinationName>[1] & { transform?: ShownTransform | null }) | null,
+  transform: GivenTransform,
+  { limit, only }: Pick<TransformTrialRequest, 'limit' | 'only'>,
+): string {
+  const show = [
+    ...(limit === undefined ? [] : ['--limit', String(limit)]),
+    ...(only === undefined ? [] : ['--only', only]),
+  ]
+  const commandOf = (reference: string, options: string[]) =>
+    command('destinations', 'try-transform', reference, ...options, ...show)
+  const { filter = null, map = [], mask_salt: salt } = transform
+  const name = stored === null ? null : destinationName(pipeName, stored)
+  const before = stored?.transform ?? null
+  const isSame = JSON.stringify([filter, map]) === JSON.stringify([before?.filter, before?.map])
+  if (name !== null && isSame && !salt) return commandOf(name, [])
+  const options = transformOptions(transform)
+  // An id names no destination beside --filter and --map.
+  const canName = name?.includes('/') === true && (map.length > 0 || !before?.map.length)
+  if (name !== null && canName) return commandOf(name, options)
+  const needsSalt = !salt && map.some(({ op }) => op === 'mask')
+  return commandOf(pipeName, [...options, ...(needsSalt ? ['--secret', maskSaltPlace] : [])])
 }
 
 const databaseOptions = new Set(['host', 'port', 'database', 'username', 'table', 'dialect'])

@@ -4,6 +4,7 @@ import type { Client } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
 import { elementTexts, singleLine, valueText } from '../../client/json-text.ts'
 import type { SuccessBody } from '../../contract/operations.ts'
+import { maskSaltPlace } from '../../contract/transform.ts'
 import {
   type TransformTrialRequest,
   type TrialOutcome,
@@ -20,7 +21,8 @@ import { sampleText } from './sample-file.ts'
 import { namingHelp } from './status.ts'
 import { addFilterAndMap, type TransformOptions, transformSettings } from './transform-options.ts'
 
-interface TryOptions extends TransformOptions {
+interface TryOptions extends Omit<TransformOptions, 'secret'> {
+  secret?: string
   file?: string
   sampleFile?: string
   limit?: string
@@ -48,6 +50,11 @@ newest records are tried and counted, for 5 s at most; --limit of them are shown
       addFilterAndMap(command)
       command
         .option('-f, --file <file>', 'YAML or JSON with `transform`, as for create; - for stdin')
+        .addOption(
+          new Option('--secret <key>', 'ask for the salt, or read it from its variable').choices([
+            maskSaltPlace,
+          ]),
+        )
         .option('--sample-file <file>', 'records to try it on instead, as NDJSON or JSON; - for stdin')
         .option('--limit <count>', 'so many records are shown (1 to 200, default 10)')
         .addOption(
@@ -86,17 +93,18 @@ async function whatToTry(
   reference: string,
   options: TryOptions,
 ): Promise<{ pipeId: string; body: TransformTrialRequest }> {
+  const given = { ...options, secret: options.secret === undefined ? [] : [options.secret] }
   const isGiven = [options.filter, options.map, options.file].some((one) => one !== undefined)
   const { transform: fromFile } = options.file === undefined ? {} : await bodyFromFile(options.file)
   const inFile = fromFile === undefined ? {} : { transform: fromFile }
   if (isGiven && !reference.includes('/')) {
     const pipe = await findPipe(client, reference)
-    return { pipeId: pipe.pipe_id, body: { ...inFile, ...(await transformSettings(options, null)) } }
+    return { pipeId: pipe.pipe_id, body: { ...inFile, ...(await transformSettings(given, null)) } }
   }
   const { pipe, destination } = await findDestination(client, reference)
   const { destination_id, transform } = destination
-  const given = { ...inFile, ...(await transformSettings(options, transform)) }
-  return { pipeId: pipe.pipe_id, body: { ...given, destination_id } }
+  const body = { ...inFile, ...(await transformSettings(given, transform)) }
+  return { pipeId: pipe.pipe_id, body: { ...body, destination_id } }
 }
 
 /** Two rows a record: what it was, and what became of it. */

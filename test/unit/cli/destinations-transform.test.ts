@@ -82,6 +82,12 @@ t.test('records before and after: stored, changed, new, and of a file', async (t
   t.match(await tried('orders', '--filter', 'record.x'), { code: 1, stderr: /fails on all of the records/ })
   t.match(await tried('orders', '--filter', 'record.'), { code: 2, stderr: /transform\.filter/ })
   t.match(await tried('orders', '--limit', 'x'), { code: 2, stderr: /limit/ })
+  const masked = ['orders', '--map', '{"op":"mask","paths":["status"]}']
+  t.match(await tried(...masked, '--secret', 'transform.mask_salt'), {
+    code: 2,
+    stderr: /PIPECTL_DESTINATION_MASK_SALT/,
+  })
+  t.match(await tried(...masked, '--secret', 'password'), { code: 2, stderr: /transform\.mask_salt/ })
 })
 
 t.test('apply tries them, with --dry-run too', async (t) => {

@@ -11,8 +11,10 @@ import {
   limitWords,
   pipeOptions,
   quoted,
+  tryTransformCommand,
 } from '../../../src/client/cli-twin.ts'
 import { geoFieldKeys, type PipeLimits, pipeDefaults } from '../../../src/contract/pipe.ts'
+import type { GivenTransform } from '../../../src/contract/transform.ts'
 
 /** As a shell would hand it to a program. */
 function wordsOf(line: string): string[] {
@@ -131,5 +133,33 @@ t.test('a transform: filter and steps as they are, the salt never', (t) => {
   ])
   t.strictSame(destinationOptions('destination_nats', { transform: null }), ['--no-transform'])
   t.strictSame(unknownOptions(command('destinations', 'update', 'orders/sales', ...options)), [])
+  t.end()
+})
+
+t.test('trying a transform: the stored one by its name, what else needs its salt with it', (t) => {
+  const mask = [{ op: 'mask' as const, paths: ['a'] }]
+  const stored = {
+    ...{ destination_id: 'id', destination_name: 'sales' },
+    transform: { filter: 'true', map: mask, mask_salt: '[redacted]' as const },
+  }
+  const tried = (...[from, transform, show = {}]: [typeof stored | null, GivenTransform, object?]) => {
+    const line = tryTransformCommand('orders', from, transform, show)
+    t.strictSame(unknownOptions(line), [], line)
+    return wordsOf(line).slice(3).join(' ')
+  }
+  const step = '--map {"op":"mask","paths":["a"]}'
+  const secret = '--secret transform.mask_salt'
+  const same = { filter: 'true', map: mask }
+  t.equal(tried(stored, same, { limit: 5, only: 'failed' }), 'orders/sales --limit 5 --only failed')
+  t.equal(
+    tried(stored, { ...same, mask_salt: 'of the test' }),
+    `orders/sales --filter true ${step} ${secret}`,
+  )
+  t.equal(tried(stored, { filter: null, map: mask }), `orders/sales --filter  ${step}`)
+  t.equal(tried(stored, { filter: 'false', map: [] }), 'orders --filter false', 'not with the stored steps')
+  t.equal(tried(null, same), `orders --filter true ${step} ${secret}`)
+  const unnamed = { ...stored, destination_name: 'a\u202eb' }
+  t.equal(tried(unnamed, same), 'id')
+  t.equal(tried(unnamed, { filter: 'false', map: mask }), `orders --filter false ${step} ${secret}`)
   t.end()
 })
