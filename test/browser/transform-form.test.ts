@@ -1,4 +1,5 @@
-/** A transform in the form of its destination, by the keyboard: what is wrong is said at its field, the salt is never shown. */
+/** A transform in the form of its destination, by the keyboard: tried there, what is wrong is said at its field, the salt is never shown. */
+import type { Page } from 'playwright-core'
 import t from 'tap'
 import { axeFindings, openDashboard } from '../support/dashboard.ts'
 import { errorAt, fieldOf, fromTop, isHidden, look, newForm, storedOf } from '../support/destination-form.ts'
@@ -16,6 +17,17 @@ t.teardown(async () => {
 const shots = process.env.SCREENSHOTS
 const salt = 'a salt that nobody sees'
 
+/** What became of the records. On a machine that is busy time may run out: they are tried again. */
+const triedOn = async (page: Page, way: () => Promise<unknown>) => {
+  const counts = page.getByText(/^Of the \d+ newest records?:/)
+  return await until('there was time to try it', async () => {
+    await way()
+    await page.getByRole('button', { name: 'Try on the newest records' }).waitFor()
+    const text = await counts.innerText()
+    return text.includes('Time ran out') ? null : text
+  })
+}
+
 for (const [width, colourScheme] of [
   [1280, 'light'],
   [1280, 'dark'],
@@ -26,6 +38,11 @@ for (const [width, colourScheme] of [
     `a form with steps at ${width} px, ${colourScheme}: nothing beyond its edge, axe finds nothing`,
     async (t) => {
       const pipeId = await daemon.createPipe({ pipe_name: `w${width}-${colourScheme}` })
+      await daemon.ingest(pipeId, [
+        { status: 'paid', total: 2, user: { email: 'ada@example.com' }, note: '<img src=x> '.repeat(200) },
+        { status: 'open', total: 2 },
+        { total: 2 },
+      ])
       const { body } = await daemon.api<{ destination_id: string }>(
         'POST',
         `/v1/pipes/${pipeId}/destinations`,
@@ -47,6 +64,14 @@ for (const [width, colourScheme] of [
       for (const place of ['', '/edit']) {
         await page.goto(`${daemon.url}/dashboard/pipes/${pipeId}/destinations/${body.destination_id}${place}`)
         await page.getByRole('heading', { name: 'Filter and changes' }).waitFor()
+        if (place === '/edit') {
+          const button = page.getByRole('button', { name: 'Try on the newest records' })
+          const counts = await triedOn(page, () => button.click())
+          t.equal(counts, 'Of the 3 newest records: 1 kept, 1 left out, 1 failed.')
+          const list = page.getByRole('list', { name: 'Records before and after' })
+          t.equal(await list.locator('pre').count(), 4, 'three before, one after')
+          t.equal(await page.locator('main img').count(), 0)
+        }
         t.same(await axeFindings(page), [])
         await isHidden(t, page, salt)
         const wide = await page.evaluate('document.documentElement.scrollWidth - window.innerWidth')
@@ -150,16 +175,63 @@ t.test('a transform: typed, corrected where it is wrong, saved, read, changed an
 
 t.test('a filter that fails on all records is saved all the same by who insists', async (t) => {
   const pipeId = await daemon.createPipe({ pipe_name: 'insisting', pipe_add_ingest_ts: false })
-  await daemon.ingest(pipeId, [{ n: 1 }])
+  await daemon.ingest(pipeId, Array(9).fill({ s: `${'a'.repeat(40)}!` }))
   const { page, problems, close } = await dashboard.visit('admin', { width: 1280 })
   await newForm(daemon, page, pipeId, 'HTTP endpoint')
   await typeInto(page, 'URL', sink.url)
+  await typeInto(page, 'Filter', 'record.s.matches("^(a+)+$")')
+  await press(page, 'Try on the newest records')
+  await page.getByText(/Time ran out/).waitFor()
+  await fromTop(page)
   await typeInto(page, 'Filter', 'record.later > 1')
   await press(page, 'Test and save')
   await page.getByText('Not every check passed').waitFor()
   await press(page, 'Save all the same')
   await page.getByText('This lane gets on.').waitFor()
+  await page.getByText('Its transform was not tried on the newest records.').waitFor()
   t.match(await storedOf(daemon, pipeId), { transform: { filter: 'record.later > 1' } })
+  t.same(problems, [])
+  await close()
+})
+
+t.test('a transform is tried in its form, and what saving it finds stays until it is read', async (t) => {
+  const pipeId = await daemon.createPipe({ pipe_name: 'tried', pipe_add_ingest_ts: false })
+  const { page, problems, close } = await dashboard.visit('admin', { width: 400 })
+  await newForm(daemon, page, pipeId, 'HTTP endpoint')
+  await typeInto(page, 'URL', sink.url)
+  await press(page, 'Add a step')
+  await typeInto(page, 'Filter', 'record.kind == "sale"')
+  await choose(page, 'Step', 'set a constant')
+  await typeInto(page, 'Key', 'source')
+  await typeInto(page, 'Value', 'shop')
+  await press(page, 'Try on the newest records')
+  await page.getByText('The pipe has no records to try it on.').waitFor()
+  const records = '{"kind":"sale","id":12345678901234567890,"name":"<img src=x>"},{"kind":"view"},{"n":1}'
+  await daemon.ingest(pipeId, `[${records}]`)
+  const counts = await triedOn(page, () => page.keyboard.press('Enter'))
+  t.equal(counts, 'Of the 3 newest records: 1 kept, 1 left out, 1 failed.', 'the focus had stayed')
+  const list = page.getByRole('list', { name: 'Records before and after' })
+  const [sale = '', view = '', other = ''] = await list.getByRole('listitem').allInnerTexts()
+  t.match(sale, /kept.*12345678901234567890.*<img src=x>.*After.*12345678901234567890.*"source": "shop"/s)
+  t.match(view, /left out.*"view"/s)
+  t.match(other, /failed.*Filter: .*No such key: kind.*"n": 1/s)
+  t.equal(await page.locator('main img').count(), 0)
+  await fromTop(page)
+  await choose(page, 'Records to show', 'failed')
+  await page.getByText('The form has changed since').waitFor()
+  await triedOn(page, () => press(page, 'Try on the newest records').then(() => fromTop(page)))
+  t.equal(await list.getByRole('listitem').count(), 1)
+
+  await press(page, 'Test and save')
+  await page.getByText('This lane gets on.').waitFor()
+  const warning = page.locator('span', { has: page.locator('> strong', { hasText: 'Warning:' }) })
+  t.match(await warning.innerText(), /is saved\. .*(fails on 1 of the 3 newest records|took too long)/)
+  await page.keyboard.type('gp')
+  await page.getByRole('heading', { name: 'Pipes', level: 1 }).waitFor()
+  t.equal(await warning.count(), 1, 'also on another page')
+  t.same(await axeFindings(page), [])
+  await warning.locator('xpath=..').getByRole('button', { name: 'Dismiss' }).press('Enter')
+  await warning.waitFor({ state: 'detached' })
   t.same(problems, [])
   await close()
 })

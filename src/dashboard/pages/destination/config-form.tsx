@@ -1,4 +1,5 @@
 /** The fields of a destination, of any type: where it is, columns, and how it is delivered to. */
+import type { ReactNode } from 'react'
 import { wordsOf } from '../../../contract/destination-words.ts'
 import { Check, Choice, formStyles, TextArea, TextField } from '../../ui/controls.tsx'
 import type { FieldErrors } from '../../ui/failure.tsx'
@@ -15,10 +16,12 @@ interface Props {
   errors: FieldErrors
   /** Of a stored destination: its secrets stay where nothing is typed. */
   isStored: boolean
+  /** What tries the transform. */
+  trial: ReactNode
   onChange: (next: Partial<DestinationDraft>) => void
 }
 
-export function ConfigForm({ draft, table, errors, isStored, onChange }: Props) {
+export function ConfigForm({ draft, table, errors, isStored, trial, onChange }: Props) {
   const fields = configFields[draft.type]
   const field = (one: ConfigField) => (
     <Field
@@ -65,6 +68,7 @@ export function ConfigForm({ draft, table, errors, isStored, onChange }: Props) 
             transform={draft.transform}
             errors={errors}
             isStored={isStored}
+            trial={trial}
             onChange={(transform) => onChange({ transform })}
           />
           <Delivery draft={draft} errors={errors} onChange={onChange} isStored={isStored} />
@@ -155,7 +159,7 @@ function Field({
   )
 }
 
-function Delivery({ draft, errors, onChange, isStored }: Omit<Props, 'table'>) {
+function Delivery({ draft, errors, onChange, isStored }: Omit<Props, 'table' | 'trial'>) {
   const { flush } = draft
   const set = (next: Partial<typeof flush>) => onChange({ flush: { ...flush, ...next } })
   const usual = wordsOf(draft.type).defaultFlush

@@ -20,6 +20,8 @@ import { draftOf, updateBody } from './draft.ts'
 import { ProposeTable } from './propose-table.tsx'
 import { useTableColumns } from './table-columns.tsx'
 import { TestAndSave } from './test-and-save.tsx'
+import { TransformTrial } from './transform-trial.tsx'
+import { warnOfTransform } from './transform-warning.ts'
 
 export function EditDestinationPage({ pipeId, destinationId }: { pipeId: string; destinationId: string }) {
   const { data, error } = useDestination(pipeId, destinationId)
@@ -80,8 +82,12 @@ function EditForm({ pipeId, destination }: { pipeId: string; destination: Destin
   const save = async (isForced: boolean, checksTransform: boolean) => {
     setFailure(null)
     try {
-      await update.mutateAsync({ isForced, checksTransform })
+      const { body: saved } = await update.mutateAsync({ isForced, checksTransform })
       say(`${nameOf(stored)} is changed.`, twin)
+      if (patch.transform !== undefined) {
+        const isUnchecked = patch.transform !== null && !checksTransform
+        warnOfTransform({ ...saved.destination, transform_check: saved.transform_check, isUnchecked })
+      }
       go(lane)
     } catch (error) {
       setFailure(error)
@@ -107,6 +113,15 @@ function EditForm({ pipeId, destination }: { pipeId: string; destination: Destin
         table={table}
         errors={errors}
         isStored
+        trial={
+          <TransformTrial
+            pipeId={pipeId}
+            pipeName={pipeName}
+            draft={draft.transform}
+            stored={stored}
+            onFailure={setFailure}
+          />
+        }
         onChange={(next) => setDraft((now) => ({ ...now, ...next }))}
       />
       {wordsOf(type).isDatabase ? (

@@ -19,6 +19,8 @@ import styles from './new.module.css'
 import { ProposeTable } from './propose-table.tsx'
 import { useTableColumns } from './table-columns.tsx'
 import { TestAndSave } from './test-and-save.tsx'
+import { TransformTrial } from './transform-trial.tsx'
+import { warnOfTransform } from './transform-warning.ts'
 
 const kinds: readonly (readonly [DestinationType, string, string])[] = [
   ['destination_database', 'Database', 'Rows of a table in PostgreSQL, MySQL or MariaDB.'],
@@ -96,6 +98,7 @@ function NewForm({
         `The destination is there; its lane starts ${draft.startFrom === 'now' ? 'with the next record' : 'with what is kept'}.`,
         twin,
       )
+      warnOfTransform({ ...created, pipe_id: pipeId, isUnchecked: isForced && Boolean(body.transform) })
       go(`/pipes/${pipeId}/destinations/${created.destination_id}`)
     } catch (error) {
       setFailure(error)
@@ -111,7 +114,22 @@ function NewForm({
         </Button>
       </div>
       <FailureNotice failure={failure} shown={shownPaths(errors, draft)} />
-      <ConfigForm draft={draft} table={table} errors={errors} isStored={false} onChange={onChange} />
+      <ConfigForm
+        draft={draft}
+        table={table}
+        errors={errors}
+        isStored={false}
+        trial={
+          <TransformTrial
+            pipeId={pipeId}
+            pipeName={pipeName}
+            draft={draft.transform}
+            stored={null}
+            onFailure={setFailure}
+          />
+        }
+        onChange={onChange}
+      />
       {wordsOf(draft.type).isDatabase ? (
         <ProposeTable
           pipeId={pipeId}

@@ -1,4 +1,5 @@
 /** Which records a destination gets, and what is changed in them on the way. */
+import type { ReactNode } from 'react'
 import { type TransformOp, transformOps } from '../../../contract/transform-words.ts'
 import { Button, Choice, formStyles, TextArea, TextField } from '../../ui/controls.tsx'
 import type { FieldErrors } from '../../ui/failure.tsx'
@@ -11,10 +12,12 @@ interface Props {
   transform: TransformDraft
   errors: FieldErrors
   isStored: boolean
+  /** What tries it. */
+  trial: ReactNode
   onChange: (next: TransformDraft) => void
 }
 
-export function TransformForm({ transform, errors, isStored, onChange }: Props) {
+export function TransformForm({ transform, errors, isStored, trial, onChange }: Props) {
   const { filter, steps, salt } = transform
   const set = (next: Partial<TransformDraft>) => onChange({ ...transform, ...next })
   const setSteps = (next: readonly StepDraft[]) => set({ steps: next })
@@ -79,6 +82,7 @@ export function TransformForm({ transform, errors, isStored, onChange }: Props) 
           error={errors['transform.mask_salt']}
         />
       ) : null}
+      {trial}
     </Section>
   )
 }
