@@ -283,10 +283,10 @@ t.test(
     const { page, problems, close } = await dashboard.visit('admin')
     await page.goto(`${daemon.url}/dashboard/pipes/${pipeId}/destinations/new`)
     await page.getByRole('button', { name: /^HTTP endpoint/ }).click()
-    await page.getByLabel('URL').fill('not a url')
+    await page.getByLabel('URL', { exact: true }).fill('not a url')
     await page.getByRole('button', { name: 'Test and save' }).click()
     await page.locator('[aria-invalid="true"]').first().waitFor()
-    await page.getByLabel('URL').fill(`${sink.url}/readings?token=S3CR3T`)
+    await page.getByLabel('URL', { exact: true }).fill(`${sink.url}/readings?token=S3CR3T`)
     await page.getByLabel('Authorization header').fill('Bearer S3CR3T')
     await page.getByRole('button', { name: 'Test and save' }).click()
     await page.getByText('This lane gets on').waitFor()
@@ -373,27 +373,30 @@ t.test('the last 24 hours: what was sent, drawn and in a table, looked at once a
       .getByRole('table', { name: 'Records per hour of the last 24 hours' })
       .locator('tbody tr')
     t.equal(await rows.count(), 24)
-    // Of each row the hour, records in, records delivered.
+    // Of each row the hour, records in, records delivered, records filtered out.
     const cells = await rows.locator('td').allInnerTexts()
     const sumOf = (column: number) =>
       cells.reduce(
-        (sum, text, index) => sum + (index % 3 === column ? Number(text.replaceAll(',', '')) : 0),
+        (sum, text, index) => sum + (index % 4 === column ? Number(text.replaceAll(',', '')) : 0),
         0,
       )
-    return { words, sums: [sumOf(1), sumOf(2)] }
+    return { words, sums: [sumOf(1), sumOf(2), sumOf(3)] }
   }
   await page.goto(`${daemon.url}/dashboard/pipes/${pipeId}`)
   const own = await seen()
-  t.match(own.words, 'Together: Records in 5, Records delivered 5.')
-  t.same(own.sums, [5, 5], 'the table has the same')
+  t.match(own.words, 'Together: Records in 5, Records delivered 5, Records filtered out 0.')
+  t.same(own.sums, [5, 5, 0], 'the table has the same')
 
   asked.length = 0
   await page.goto(`${daemon.url}/dashboard/`)
   const all = await seen()
   const [ingested, delivered] = await total('/v1/usage')
   t.ok(ingested > 5, 'control: the workspace has more than that pipe')
-  t.match(all.words, `Together: Records in ${ingested}, Records delivered ${delivered}.`)
-  t.same(all.sums, [ingested, delivered])
+  t.match(
+    all.words,
+    `Together: Records in ${ingested}, Records delivered ${delivered}, Records filtered out 0.`,
+  )
+  t.same(all.sums, [ingested, delivered, 0])
 
   const times = (end: string) => asked.filter(({ path }) => path.endsWith(end)).map(({ atMs }) => atMs)
   await page.getByRole('link', { name: 'counted' }).first().click()

@@ -46,6 +46,12 @@ t.test(`${seconds} s of faults, seed ${seed}`, { timeout: (seconds + 400) * 1_00
   const fleet = await openFleet(t)
   const { cluster, sink } = fleet
   const arrivals = watchArrivals(sink)
+  // A lane that its first owner never saved shows nothing when it changes hands.
+  await until(
+    'every lane has been saved',
+    async () => (await savedTwice(cluster.postgres)).epochs >= pipeCount * 2,
+    { timeoutMs: 60_000 },
+  )
   const faults = await runChaos(
     {
       nodes: cluster.nodes.map(victimOf),
