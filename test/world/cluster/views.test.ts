@@ -1,6 +1,8 @@
 /** What people see of a real cluster of three nodes, while one is drained and one killed: API, commands, metrics. */
 import t from 'tap'
+import type { Static } from 'typebox'
 import type { Overview } from '../../../src/contract/overview.ts'
+import type { TransformTrialResult } from '../../../src/contract/transform-trial.ts'
 import { cliEnv, makeHome, removeHome, runCli } from '../../support/cli.ts'
 import { startCluster, type TestNode } from '../../support/cluster.ts'
 import { cleanEnv } from '../../support/daemon.ts'
@@ -23,6 +25,8 @@ for (let at = 0; at < 12; at += 1) {
   })
   pipeIds.push(pipeId)
 }
+
+type Trial = Static<typeof TransformTrialResult>
 
 /** With the settings of a node, as its operator has them. */
 const operator = (...args: string[]) =>
@@ -80,6 +84,39 @@ t.test('another workspace sees the nodes, and only its own pipes on them', async
     ['a', 'b', 'c'].map((name) => [name, 0]),
   )
   t.equal(body.cluster?.unowned_pipes, 0)
+})
+
+t.test('every node tries a transform on what all of them took in', async (t) => {
+  const pipeId = pipeIds[0]!
+  for (const [n, node] of cluster.nodes.entries()) await node.ingest(pipeId, { n, of: node.name })
+  const on = `/v1/pipes/${pipeId}/destinations`
+  const transform = { filter: 'record.n > 0', map: [{ op: 'keep', paths: ['of'] }] }
+  const destination = { destination_type: 'destination_http_endpoint', destination_config: { url: sink.url } }
+  const failing = { ...destination, transform: { filter: 'record.unknown == 1' } }
+  for (const node of cluster.nodes) {
+    const found = await until('it has read them all', async () => {
+      const { body } = await node.api<Trial>('POST', `${on}/try-transform`, { transform })
+      return body.records_seen === 3 ? body : null
+    })
+    t.match(found, {
+      ...{ is_complete: true, kept: 2, filtered: 1, failed: 0 },
+      records: [
+        { before: { n: 2, of: 'c' }, after: { of: 'c' }, outcome: 'kept' },
+        { before: { n: 1, of: 'b' }, after: { of: 'b' }, outcome: 'kept' },
+        { before: { n: 0, of: 'a' }, after: null, outcome: 'filtered' },
+      ],
+    })
+    t.strictSame(
+      found.records.map(({ after }) => after && Object.keys(after)),
+      [['of'], ['of'], null],
+    )
+    const refused = await node.api('POST', on, failing)
+    t.equal(refused.status, 400)
+    t.match(refused.text, /fails on all 3 newest records of the pipe/)
+  }
+  const saved = await b.api<{ destination_id: string }>('POST', `${on}?check_transform=false`, failing)
+  t.equal(saved.status, 201, 'where somebody insists')
+  t.equal((await b.api('DELETE', `${on}/${saved.body.destination_id}`)).status, 200)
 })
 
 t.test('a node that is drained hands its pipes over, and goes on taking records', async (t) => {
