@@ -154,8 +154,12 @@ t.test('it ends with its pipe (3) and with its key (4), and says why', async (t)
 /** One address for a daemon whose own changes with each start; what is open is cut with `cut`. */
 async function startDoor(t: Test, of: TestDaemon) {
   const sockets = new Set<Socket>()
+  let streams = 0
   const server = createServer((client) => {
     const upstream = connect(Number(new URL(of.url).port), '127.0.0.1')
+    upstream.on('data', (chunk) => {
+      if (chunk.includes('text/event-stream')) streams += 1
+    })
     for (const [one, other] of [
       [client, upstream],
       [upstream, client],
@@ -180,7 +184,7 @@ async function startDoor(t: Test, of: TestDaemon) {
   })
   const address = server.address()
   if (address === null || typeof address === 'string') throw new Error('no port')
-  return { url: `http://127.0.0.1:${address.port}`, cut }
+  return { url: `http://127.0.0.1:${address.port}`, cut, streams: () => streams }
 }
 
 t.test('a restart of the daemon and a cut connection: no loss, no repetition, and it says so', async (t) => {
@@ -198,6 +202,7 @@ t.test('a restart of the daemon and a cut connection: no loss, no repetition, an
     sent += 1
     return tail.stdout !== ''
   })
+  await until('the quiet one follows as well', () => door.streams() >= 2)
   // It began somewhere in these: from there on every one must be there, once.
   const first = idsOf(tail.stdout)[0]!
   const send = async (times: number) => {

@@ -86,8 +86,10 @@ t.test('what cannot be done is told apart', async (t) => {
 t.test('a method may take its time while its node lives; a node that falls silent is given up', async (t) => {
   const asker = await openLink(t)
   const server = await openLink(t)
+  let begun = 0
   server.server.serve({
     slow: async () => {
+      begun += 1
       await new Promise((resolve) => setTimeout(resolve, 2_500))
       return { value: 'done' }
     },
@@ -95,6 +97,7 @@ t.test('a method may take its time while its node lives; a node that falls silen
   const { value } = await asker.requests.request(server.requests.nodeId, 'slow', [], { silenceMs: 1_500 })
   t.equal(value, 'done')
   const asked = asker.requests.request(server.requests.nodeId, 'slow', [], { silenceMs: 1_500 })
+  await until('it has begun', () => begun === 2)
   server.close()
   t.equal(await reasonOf(asked), 'silent')
 })
