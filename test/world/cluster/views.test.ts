@@ -116,7 +116,7 @@ t.test('every node tries a transform on what all of them took in', async (t) => 
   }
   const saved = await b.api<{ destination_id: string }>('POST', `${on}?check_transform=false`, failing)
   t.equal(saved.status, 201, 'where somebody insists')
-  t.equal((await b.api('DELETE', `${on}/${saved.body.destination_id}`)).status, 200)
+  t.equal((await b.api('DELETE', `${on}/${saved.body.destination_id}`)).status, 204)
 })
 
 t.test('a node that is drained hands its pipes over, and goes on taking records', async (t) => {
