@@ -113,7 +113,11 @@ t.test('known path, wrong method: 405 method_not_allowed with Allow', async (t) 
     for (const method of ['GET', 'POST', 'PUT', 'PATCH', 'DELETE']) {
       if (methods.includes(method)) continue
       // GET, PATCH and DELETE of …/destinations/test are those of a destination named "test"; likewise the others.
-      if (/\/destinations\/(test|infer|try-transform)$/.test(path) && ['GET', 'PATCH', 'DELETE'].includes(method)) continue
+      if (
+        /\/destinations\/(test|infer|try-transform)$/.test(path) &&
+        ['GET', 'PATCH', 'DELETE'].includes(method)
+      )
+        continue
       // And those of …/parked/replay are of a parked record named so.
       if (path.endsWith('/parked/replay') && ['GET', 'DELETE'].includes(method)) continue
       // And DELETE of /v1/api-keys/purge is that of a key named so.
