@@ -26,6 +26,8 @@ export const resourceLimits = {
   /** Of a Parquet object, encoded at once: bytes of values, and cells. Other lanes of the thread wait meanwhile. */
   parquetGroupBytes: 8 * MiB,
   parquetGroupCells: 1_000_000,
+  /** Of records that are read for it without a pause. */
+  parquetReadCharacters: 1 * MiB,
   /** Columns of a Parquet object, each with room of its own in every row group; and those that take the same key, so that it is at most so often as large. */
   parquetColumns: 256,
   parquetColumnsOfKey: 4,

@@ -5,7 +5,8 @@
  *   records ──cells──▶ row group, up to 8 MiB of values ──encode, compress──▶ file
  *               └─ does not fit a column ──▶ refused, the others go on
  *
- * The thread is free between two row groups: other lanes wait for one at most.
+ * The thread is free between two row groups, and while one fills whenever a MiB of records has been read, most of which may be
+ * keys without a column: other lanes wait for one row group at most.
  */
 import { setImmediate as turn } from 'node:timers/promises'
 import { gzipSync } from 'node:zlib'
@@ -69,12 +70,16 @@ export async function parquetOf(
     await setAside?.(kept)
     signal?.throwIfAborted()
   }
+  const letOthers = async () => {
+    await turn()
+    signal?.throwIfAborted()
+  }
+  let readCharacters = 0
   const end = async () => {
     file.write({ columnData: group.data(), rowGroupSize: group.rows })
     rowCount += group.rows
     group.clear()
-    await turn()
-    signal?.throwIfAborted()
+    await letOthers()
   }
   for (const message of messages) {
     const { seq, msgId, receivedMs } = message
@@ -84,6 +89,10 @@ export async function parquetOf(
       if (misfit !== null) refused.push(misfit)
       if (refused.length >= resourceLimits.setAsideAtOnce) await keepRefused()
       if (group.isFull) await end()
+      readCharacters += text.length
+      if (readCharacters < resourceLimits.parquetReadCharacters) continue
+      readCharacters = 0
+      await letOthers()
     }
   }
   if (refused.length > 0) await keepRefused()

@@ -382,6 +382,22 @@ t.test('many columns of small records are bounded by their cells', async (t) => 
   t.equal(row_groups.length, 3)
 })
 
+t.test('others have their turns while records are read of which little is kept', async (t) => {
+  const bodies = Array.from({ length: 12 }, (_, n) => `{"n":${n},"left":"${'x'.repeat(1024 * 1024)}"}`)
+  const batch = makeBatch([bodies])
+  // Whatever is loaded with the first one is there.
+  await objectOf(batch, spec(n))
+  let turns = 0
+  const counted = () => {
+    turns += 1
+    next = setImmediate(counted)
+  }
+  let next = setImmediate(counted)
+  await objectOf(batch, spec(n))
+  clearImmediate(next)
+  t.ok(turns >= bodies.length, `${turns} turns`)
+})
+
 t.test('one value of many megabytes', async (t) => {
   const text = 'ab'.repeat(10 * 1024 * 1024)
   await deliver(spec(all.slice(0, 1), { compression: 'zstd' }), makeBatch([[{ text }]]))
