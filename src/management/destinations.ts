@@ -23,7 +23,7 @@ import { ApiError, validationError } from '../contract/errors.ts'
 import { isObject } from '../contract/is-object.ts'
 import type { Pipe } from '../contract/pipe.ts'
 import { isSameServer, misdirectedSecrets } from '../contract/secret-server.ts'
-import { maskSaltPlace, shownTransform } from '../contract/transform.ts'
+import { shownTransform } from '../contract/transform.ts'
 import { explain, type FieldErrors, requireObject, throwIfErrors, validate } from '../contract/validate.ts'
 import type { Delivery } from '../delivery/delivery.ts'
 import type { DestinationSpec } from '../destinations/driver.ts'
@@ -32,7 +32,14 @@ import type { ManagementDeps, PublishChange } from './deps.ts'
 import { givenConfig, storedColumn } from './destination-config.ts'
 import { type CheckTarget, columnErrors, configErrors } from './destination-rules.ts'
 import { requireDestination, requirePipe, resourceId } from './lookup.ts'
-import { type FilterFault, filterFaultFor, givenTransform, shapeErrors } from './transform-rules.ts'
+import {
+  type FilterFault,
+  filterFaultFor,
+  givenTransform,
+  requireReadableSalt,
+  shapeErrors,
+  unreadableText,
+} from './transform-rules.ts'
 import { checkedOnSave } from './transform-trials.ts'
 
 type Deps = Pick<ManagementDeps, 'metadata' | 'delivery' | 'headSeq' | 'checkTarget'> & {
@@ -341,8 +348,7 @@ export function changed(
   )
   throwIfErrors(stillUnreadable(current, destination_config ?? current.destination_config))
   const used = transform === undefined ? current.transform : transform
-  if (used?.mask_salt === '' && used.map.some(({ op }) => op === 'mask'))
-    throw validationError({ [maskSaltPlace]: stillUnreadableText })
+  requireReadableSalt(used)
   const { destination_id, destination_type, destination_config: before } = current
   const after = destination_config ?? before
   return {
@@ -355,14 +361,12 @@ export function changed(
   }
 }
 
-const stillUnreadableText = 'must be sent again: the stored value cannot be read'
-
 /** What does not open cannot be kept: it is given again, or removed. */
 function stillUnreadable(current: StoredDestination, config: Record<string, unknown>): FieldErrors {
   const errors: FieldErrors = {}
   mapSecrets(current.destination_type, config, (value, place) => {
     if (value === '' && current.unreadable_secrets?.includes(place))
-      errors[`destination_config.${place}`] = stillUnreadableText
+      errors[`destination_config.${place}`] = unreadableText
     return value
   })
   return errors

@@ -3,9 +3,11 @@
  * (`transform.map.2.from`).
  */
 import { redacted } from '../contract/destination-words.ts'
+import { validationError } from '../contract/errors.ts'
 import { isObject } from '../contract/is-object.ts'
 import {
   GivenTransform,
+  maskSaltPlace,
   pathKeys,
   type Transform,
   type TransformStep,
@@ -47,6 +49,18 @@ export function givenTransform(
   return filter === null && map.length === 0 ? null : transform
 }
 
+export const unreadableText = 'must be sent again: the stored value cannot be read'
+
+/** A stored salt that was forgotten or does not open is empty: what it masks needs it again. Throws `validation_error`. */
+export function requireReadableSalt(transform: Transform | null): void {
+  if (transform?.mask_salt === '' && masks(transform.map))
+    throw validationError({ [maskSaltPlace]: unreadableText })
+}
+
+function masks(map: readonly TransformStep[]): boolean {
+  return map.some(({ op }) => op === 'mask')
+}
+
 /** Each step by its own `op`: a union would say what is wrong with all of them. */
 export function shapeErrors(given: unknown): FieldErrors {
   const steps = isObject(given) && Array.isArray(given.map) ? given.map : []
@@ -84,7 +98,7 @@ function ruleErrors(
       if (!Array.isArray(keys)) errors[`transform.map.${at}.${place}`] = keys.wrong
     }
   })
-  const needsSalt = map.some(({ op }) => op === 'mask')
+  const needsSalt = masks(map)
   // One that cannot be read any more is empty.
   if (needsSalt && (mask_salt === null || mask_salt === ''))
     errors['transform.mask_salt'] = 'is required by mask'

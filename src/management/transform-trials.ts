@@ -3,7 +3,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { validationError } from '../contract/errors.ts'
 import type { Pipe } from '../contract/pipe.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
-import { maskSaltPlace, type Transform } from '../contract/transform.ts'
+import type { Transform } from '../contract/transform.ts'
 import {
   type TransformCheck,
   TransformTrialRequest,
@@ -15,7 +15,7 @@ import { count, counted } from '../quantities.ts'
 import type { ManagementDeps } from './deps.ts'
 import { requireDestination, requirePipe } from './lookup.ts'
 import { sampleRecords } from './sample-records.ts'
-import { filterFaultFor, givenTransform, shapeErrors } from './transform-rules.ts'
+import { filterFaultFor, givenTransform, requireReadableSalt, shapeErrors } from './transform-rules.ts'
 
 type Deps = Pick<ManagementDeps, 'metadata' | 'delivery'>
 
@@ -28,8 +28,7 @@ export function transformTrialUseCases({ metadata, delivery }: Deps) {
         : await requireDestination(metadata, workspaceId, pipe.pipe_id, String(destination_id))
     const given = givenTransform(body, stored?.transform ?? null, await filterFaultFor(body))
     const transform = given === undefined ? (stored?.transform ?? null) : given
-    if (transform?.mask_salt === '' && transform.map.some(({ op }) => op === 'mask'))
-      throw validationError({ [maskSaltPlace]: 'must be sent again: the stored value cannot be read' })
+    requireReadableSalt(transform)
     if (transform !== null) return transform
     throw validationError({
       transform: stored === null ? 'is required' : 'is required: the destination has none',
