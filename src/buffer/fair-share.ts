@@ -1,5 +1,5 @@
 /**
- * Fair share of the buffer (contract "Fair share of the buffer"): above 80 % of `buffer.max_bytes`, a pipe that holds
+ * Fair share of the buffer (docs/dev/contract.md#fair-share-of-the-buffer): above 80 % of `buffer.max_bytes`, a pipe that holds
  * more undelivered bytes than max_bytes divided by the number of pipes gets no more, then a workspace likewise. So a
  * pipe whose destination is away for days cannot keep out the others, which go on to 100 %.
  *

@@ -1,4 +1,4 @@
-/** What can be alerted of, and how. Free of schemas, as `destination-words.ts`. Contract: "Alerts". */
+/** What can be alerted of, and how. Free of schemas, as `destination-words.ts`. docs/dev/contract.md#alerts. */
 import { redactedUrl } from './secret-url.ts'
 
 /** Event → what it says, in the order of lists and forms. */

@@ -1,4 +1,4 @@
-/** Alerts of a workspace (contract "Alerts"): where they go, which, and what became of them. */
+/** Alerts of a workspace (docs/dev/contract.md#alerts): where they go, which, and what became of them. */
 import Type, { type Static } from 'typebox'
 import { alertEventNames, alertFormats } from './alert-words.ts'
 import { closed, nullable, text } from './destinations/fields.ts'

@@ -1,4 +1,4 @@
-/** Workspace API keys as clients create and list them. Rules: spec "API key", contract "Ids, keys, auth", "Keys with scopes". */
+/** Workspace API keys as clients create and list them. Rules: docs/dev/contract.md#ids-and-api-keys, docs/dev/contract.md#key-scopes. */
 import Type, { type Static } from 'typebox'
 import { resourceLimits } from './resource-limits.ts'
 import { withoutControls } from './validate.ts'

@@ -1,6 +1,6 @@
 /**
  * Where the value of a mapped column comes from, and which keys a record must therefore have: decided here for every
- * database and for ingest. Pure. Rules: contract "Delivery", Column rules; spec "Ingest".
+ * database and for ingest. Pure. Rules: docs/dev/contract.md#column-rules, docs/dev/contract.md#required-fields.
  */
 import type { ColumnMapping } from './destination.ts'
 

@@ -1,5 +1,5 @@
 /**
- * A destination's name and its delivery settings of its own (contract "Settled after the first audit"). All of them may
+ * A destination's name and its delivery settings of its own (docs/dev/contract.md#destinations). All of them may
  * be left out; null says the same as leaving out, and resets on PATCH: the name to the default by its kind.
  */
 import Type, { type Static } from 'typebox'

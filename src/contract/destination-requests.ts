@@ -1,4 +1,4 @@
-/** What clients send about destinations. Rules: spec "Destination", contract "Management bodies". */
+/** What clients send about destinations. Rules: docs/dev/contract.md#destinations, docs/dev/contract.md#request-bodies. */
 import Type, { type Static } from 'typebox'
 import { Check } from 'typebox/value'
 import { givenConcurrency, givenDeliverySettings, givenOnPermanentError } from './delivery-settings.ts'

@@ -46,7 +46,7 @@ export function hasSecretPath({ body_format, secret_path }: Config): boolean {
 }
 
 /**
- * PATCH: shallow-merged over the stored config (spec rule 1), an object of secrets member by member. A secret sent as
+ * PATCH: shallow-merged over the stored config (docs/dev/contract.md#destinations), an object of secrets member by member. A secret sent as
  * `""` or `[redacted]` keeps what is stored; null removes a key. The result still has to be checked as a whole.
  */
 export function mergedConfig(type: DestinationType, stored: Config, change: Config): Record<string, unknown> {

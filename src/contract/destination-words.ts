@@ -19,7 +19,7 @@ export interface DestinationWords {
   isDatabase: boolean
   /** Requests of one batch may be under way at the same time. */
   hasConcurrency: boolean
-  /** Contract "Delivery": the flush plan where neither the destination nor its pipe has one. */
+  /** docs/dev/contract.md#destinations: the flush plan where neither the destination nor its pipe has one. */
   defaultFlush: { maxRecords: number; maxBytes: number; maxSeconds: number }
   /** Where it puts records, in one short text. */
   target(config: Readonly<Record<string, unknown>>): string

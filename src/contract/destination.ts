@@ -1,4 +1,4 @@
-/** A destination, the table of its types' configs, its column mappings. Rules: spec "Destination"; contract "destination_type and its config". */
+/** A destination, the table of its types' configs, its column mappings. Rules: docs/dev/contract.md#destinations. */
 import Type, { type Static } from 'typebox'
 import { DestinationConcurrency, OnPermanentError, shownDeliverySettings } from './delivery-settings.ts'
 import { type DestinationType, destinationTypes, redacted } from './destination-words.ts'
@@ -80,7 +80,7 @@ export type LaneStateName = (typeof laneStates)[number]
 const seq = Type.Integer({ minimum: 0, description: 'stream_seq' })
 const timestamp = Type.String({ format: 'date-time' })
 
-/** The state of one destination's lane: read-only (contract "Management bodies"). */
+/** The state of one destination's lane: read-only (docs/dev/contract.md#lane-status). */
 export const LaneStatus = Type.Object({
   lane_state: Type.Enum([...laneStates]),
   cursor_seq: seq,

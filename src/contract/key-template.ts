@@ -1,7 +1,7 @@
 /**
  * Object keys are made from a template: literal text with tokens in braces, e.g.
  * `{pipe_name}/date={yyyy}-{MM}-{dd}/{first_seq}-{last_seq}.{ext}`. Checked when a destination is saved and rendered by
- * the object-store driver, both from the one parse below. Rules: contract "destination_type and its config".
+ * the object-store driver, both from the one parse below. Rules: docs/dev/contract.md#destinations.
  */
 
 /** Everything a template may hold in braces. Times are those of the batch's first message, UTC. */

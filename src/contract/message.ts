@@ -1,4 +1,4 @@
-/** Messages as people look at them: one by its id, a page of a pipe's, the newest as they come (contract "Looking at one message"). */
+/** Messages as people look at them: one by its id, a page of a pipe's, the newest as they come (docs/dev/contract.md#looking-at-messages). */
 import Type, { type Static } from 'typebox'
 import { LaneStatus } from './destination.ts'
 import { nullable } from './destinations/fields.ts'

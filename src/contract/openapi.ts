@@ -1,5 +1,5 @@
 /**
- * The OpenAPI 3.0.3 description (spec "Versioning", rule 2), emitted from the route table, the schemas and the error
+ * The OpenAPI 3.0.3 description (docs/dev/contract.md#versioning), emitted from the route table, the schemas and the error
  * catalogue that serve the requests. `openapi/management-v1.openapi.yaml` is its output; a test compares the two.
  */
 import type { TSchema } from 'typebox'

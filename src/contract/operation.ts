@@ -27,7 +27,7 @@ export interface Operation {
   /** What who is signed in must be allowed to. Absent: `read` for GET, `manage` for everything else. */
   needs?: 'read' | 'manage'
   /**
-   * What a key for some pipes alone gets of it (contract "Keys with scopes"). `its_pipe`: the path names the pipe, another
+   * What a key for some pipes alone gets of it (docs/dev/contract.md#key-scopes). `its_pipe`: the path names the pipe, another
    * one is not found; on ingest and pull it is `forbidden`. `its_part`: the response is cut to its pipes. `nothing`: 403, it
    * is about the whole workspace. `open`: it takes no key, and tells nothing of any pipe's content.
    */
@@ -48,7 +48,7 @@ export function needsOf({ method, needs }: Pick<Operation, 'method' | 'needs'>):
   return needs ?? (method === 'GET' ? 'read' : 'manage')
 }
 
-/** The scope that a key must have (contract "Keys with scopes"); null: the operation takes no key. */
+/** The scope that a key must have (docs/dev/contract.md#key-scopes); null: the operation takes no key. */
 export function scopeOf({
   area,
   method,

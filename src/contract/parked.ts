@@ -1,6 +1,6 @@
 /**
  * Parked records: what a destination refused for good, or somebody skipped, put aside so that the lane goes on. They can be looked
- * at, edited, replayed and discarded. Rules: contract "Parked messages".
+ * at, edited, replayed and discarded. Rules: docs/dev/contract.md#parked-records.
  *
  *   parked ──replay──▶ replaying ──stored──▶ gone (404)
  *     ▲                    └──refused again──▶ parked, with the new error and one more in `history`

@@ -1,6 +1,7 @@
 /**
  * A pipe and what belongs to it, as clients create, change and read them: the pipe, its limits, its allowed browser
- * origins, its usage. Rules: spec "Pipe", "Pipe limits", "Allowed origin"; contract "Management bodies".
+ * origins, its usage. Rules: docs/dev/contract.md#pipes, docs/dev/contract.md#pipe-limits,
+ * docs/dev/contract.md#allowed-origins, docs/dev/contract.md#request-bodies.
  */
 import Type, { type Static } from 'typebox'
 import { usageCountFields } from './usage.ts'
@@ -49,7 +50,7 @@ const settable = {
 }
 export const pipeStatus = Type.Enum(['active', 'paused'])
 
-/** POST /v1/pipes. `pipe_status` is taken and ignored: a new pipe is always active (spec rule 3). */
+/** POST /v1/pipes. `pipe_status` is taken and ignored: a new pipe is always active (docs/dev/contract.md#request-bodies). */
 export const PipeCreate = Type.Object(
   {
     pipe_name: pipeName,
@@ -77,7 +78,7 @@ export type PipeCreate = Static<typeof PipeCreate>
 export type PipeUpdate = Static<typeof PipeUpdate>
 export type Pipe = Static<typeof Pipe>
 
-/** Defaults of a new pipe (spec "Pipe"). `pipe_description` is stored as the empty string. */
+/** Defaults of a new pipe (docs/dev/contract.md#pipes). `pipe_description` is stored as the empty string. */
 export const pipeDefaults = {
   pipe_description: '',
   pipe_add_ingest_ts: true,
@@ -128,7 +129,7 @@ export const OriginCreate = Type.Object(
 )
 export type OriginCreate = Static<typeof OriginCreate>
 
-/** How origins are stored and compared: in lower case, without the port that its scheme implies (contract "Origins"). */
+/** How origins are stored and compared: in lower case, without the port that its scheme implies (docs/dev/contract.md#allowed-origins). */
 export function normaliseOrigin(origin: string): string {
   const lower = origin.toLowerCase()
   const defaultPort = lower.startsWith('https:') ? ':443' : ':80'

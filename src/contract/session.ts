@@ -1,6 +1,6 @@
 /**
  * Signing in to the dashboard: bodies of the operations below `/dashboard/api/v1` that `/v1` does not have. Rules:
- * contract "Sign-in for people". The session itself is a cookie that scripts cannot read.
+ * docs/dev/contract.md#sign-in-for-people. The session itself is a cookie that scripts cannot read.
  *
  *   POST   …/session           SignIn          → 204 + cookie   sign_in_failed, too_many_attempts, sign_in_busy
  *   GET    …/session                           → 200 CurrentSession   session_required

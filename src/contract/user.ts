@@ -1,4 +1,4 @@
-/** People who sign in to the dashboard. Rules: contract "Sign-in for people". */
+/** People who sign in to the dashboard. Rules: docs/dev/contract.md#sign-in-for-people. */
 import Type, { type Static } from 'typebox'
 import { emailPattern } from './validate.ts'
 

@@ -1,6 +1,6 @@
 /**
  * Checks a body against its schema and says what is wrong in words for people: the flat `errors` map of
- * `validation_error` (spec "Validation error"): dot-joined path → a sentence.
+ * `validation_error` (docs/dev/contract.md#validation-errors): dot-joined path → a sentence.
  *
  * The library's findings need work before a person can read them: a missing key is reported on its parent, an unknown
  * key twice, and a union once for every alternative and once more for itself. One sentence per path is kept.
@@ -77,7 +77,7 @@ function hasLoneSurrogates(value: unknown): boolean {
   return Object.entries(value).some(([key, inner]) => loneSurrogate.test(key) || hasLoneSurrogates(inner))
 }
 
-/** The paths of texts and keys that no UTF-8 can carry (contract "Text"): stored, they would come back as U+FFFD. */
+/** The paths of texts and keys that no UTF-8 can carry (docs/dev/contract.md#request-bodies): stored, they would come back as U+FFFD. */
 function* loneSurrogates(value: unknown, path: readonly string[]): Generator<readonly string[]> {
   if (typeof value === 'string') {
     if (loneSurrogate.test(value)) yield path
@@ -161,7 +161,7 @@ function sentence(error: TLocalizedValidationError, value: unknown): string {
   }
 }
 
-/** The pattern of texts in which control characters have no place (contract "Text"). */
+/** The pattern of texts in which control characters have no place (docs/dev/contract.md#request-bodies). */
 export const withoutControls = '^[^\\u0000-\\u001F\\u007F-\\u009F]*$'
 
 /** PIPE/NAME is split at its slash, and blanks at the ends are not seen. */

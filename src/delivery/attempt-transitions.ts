@@ -9,7 +9,7 @@ import { bisectAt, firstHalf, recordsOf } from './batch.ts'
 import type { LaneError, LaneState } from './lane-state.ts'
 import { noBatch, noFailure, withRange } from './transitions.ts'
 
-/** The size limit is doubled after so many batches in a row (contract "Progress", c). */
+/** The size limit is doubled after so many batches in a row (docs/dev/contract.md#progress, c). */
 const successesToGrow = 8
 
 /**

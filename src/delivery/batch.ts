@@ -1,7 +1,6 @@
 /**
- * A batch: when it is closed, what goes into it, where it is cut after a failure, and its identity (contract
- * "Delivery"). Whole messages; closed by the first of records, bytes and seconds; a message over a limit goes alone.
- * Pure.
+ * A batch: when it is closed, what it contains, where it is cut after a failure, and its identity. Pure. It holds whole
+ * messages and is closed by the first of records, bytes and seconds (docs/dev/contract.md#order-and-batches).
  */
 import { v5 } from 'uuid'
 import type { StoredMessage } from '../buffer/buffer.ts'

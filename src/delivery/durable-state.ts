@@ -44,7 +44,9 @@
  *   |   before the others are committed           |                       |   same places, stored for the first    |
  *   |                                             |                       |   time                                 |
  *   | after that commit, before the save          | cursor, range         | the same range again: at least once;   |
- *   |                                             |                       |   with exactly_once, nothing to send   |
+ *   |                                             |                       |   with exactly_once, nothing to send;  |
+ *   |                                             |                       |   what is parked of it is looked up    |
+ *   |                                             |                       |   and not counted as delivered         |
  *   | after a range was cut again, before a save  | failure, old range    | the old range, as before               |
  *   | after lost messages were met, before a save | cursor before them    | met and counted again: counted once    |
  *   | after that save, before the next attempt    | cursor after them     | goes on behind them                    |

@@ -1,5 +1,5 @@
 /**
- * What becomes of an attempt (contract "Progress"): whenever a destination could take some of a batch, the lane gets on.
+ * What becomes of an attempt (docs/dev/contract.md#progress): whenever a destination could take some of a batch, the lane gets on.
  *
  *   stored ───────────────────────────────▶ the cursor moves; 8 in a row double a size limit, up to the flush plan
  *   stored half-way ──────────────────────▶ the cursor moves past what is stored whole, the rest has failed

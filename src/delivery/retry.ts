@@ -1,5 +1,5 @@
 /**
- * When a failed lane tries again, and when it has tried for too long (contract "Delivery", Retry). All waits are on the
+ * When a failed lane tries again, and when it has tried for too long (docs/dev/contract.md#retry). All waits are on the
  * monotonic clock and independent of the wall clock; the times in the lane's row are for people and for restarts.
  */
 import type { DeliveryError } from '../destinations/driver.ts'

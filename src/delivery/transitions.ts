@@ -96,7 +96,7 @@ export function withoutRange(row: LaneState): LaneState {
 
 /**
  * The pause is over, and a range of several messages that failed is cut again as the limits are now: another range has
- * another identity (contract "Progress", e).
+ * another identity (docs/dev/contract.md#progress, e).
  */
 export function afterRetryNow(row: LaneState): LaneState {
   const isSingle = row.batchFirstSeq === row.batchLastSeq && row.bisectLastSeq === null

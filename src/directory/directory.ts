@@ -12,7 +12,7 @@ export interface DirectoryPipe {
   readonly limits: PipeLimits | null
   /** Exact `Origin` values: scheme://host[:port], lower case. */
   readonly allowedOrigins: ReadonlySet<string>
-  /** Top-level keys that every record must have after enrichment (spec "Ingest"), in a stable order. */
+  /** Top-level keys that every record must have after enrichment (docs/dev/contract.md#required-fields), in a stable order. */
   readonly requiredFields: readonly string[]
 }
 

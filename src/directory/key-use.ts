@@ -1,5 +1,5 @@
 /**
- * When keys were last used (contract "Keys with scopes"), to the minute. A request sets a flag on its key and no more; the
+ * When keys were last used (docs/dev/contract.md#key-scopes), to the minute. A request sets a flag on its key and no more; the
  * flags are collected here every few seconds, those of the ingest threads too, and a key is stored once in a minute in
  * which it was used. What a crash loses is the last seconds of it.
  */

@@ -1,7 +1,7 @@
 /**
  * The ingest path, /v1/ingest/{pipe_id}: POST, GET, HEAD, OPTIONS, and 405 for the rest.
- * What ingest returns or throws becomes a response here, with the CORS headers of the pipe (spec "OPTIONS", contract
- * "Origins"): on errors too, so that a page can read why it was rejected.
+ * The result or error of ingest becomes a response here, with the CORS headers of the pipe. Errors have them too, so that
+ * a page can read why its request was rejected (docs/dev/contract.md#ingest-authentication).
  */
 import { ApiError } from '../contract/errors.ts'
 import type { Accepted } from '../ingest/accept.ts'

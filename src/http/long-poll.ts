@@ -1,5 +1,5 @@
 /**
- * Pulls under way (contract "Pull"): each with its own clock, and of a workspace only so many at a time. One counts from
+ * Pulls under way (docs/dev/contract.md#pull): each with its own clock, and of a workspace only so many at a time. One counts from
  * its request until the last byte of its response is with the client or the client has gone: a message may have 64 MiB,
  * which a client that does not read would have this process hold.
  *

@@ -1,5 +1,5 @@
 /**
- * Pull: GET /v1/pull/{destination_id}, POST …/ack, POST …/nack (spec, contract "Pull").
+ * Pull: GET /v1/pull/{destination_id}, POST …/ack, POST …/nack (docs/dev/contract.md#pull).
  *
  * A lane in auto mode moves on only when the whole response has been handed to the socket; a client that went away
  * before gets the message again.

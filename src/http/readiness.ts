@@ -1,4 +1,4 @@
-/** Whether the service can do its work now, and what its disk has cost (contract "Health"). */
+/** Whether the service can do its work now, and what its disk has cost (docs/dev/contract.md#health-and-readiness). */
 import type { NotReadyReason, ReadyWarning } from '../contract/ready-words.ts'
 import type { Logger } from '../log.ts'
 import type { ListenerCertificate } from '../tls/listener-certificate.ts'

@@ -1,5 +1,5 @@
 /**
- * The tail of a pipe (contract "Looking at one message, and at all of them"): Server-Sent Events, a `record` for each record that
+ * The tail of a pipe (docs/dev/contract.md#looking-at-messages): Server-Sent Events, a `record` for each record that
  * is stored from now on, as many a second as are asked for; what is left out is counted in `dropped`.
  *
  *   pull: a look at what came ─▶ events ─▶ the client takes them ─▶ the next look

@@ -3,9 +3,9 @@
  *
  *   UUID → pipe → key and Origin → size → encoding → JSON → record count → enrichment → required fields → rate → enqueue
  *
- * The order is the contract's, and each step is a function that throws the ApiError of its rule. Nothing here knows
- * HTTP: a request is what it can be asked for, and what it is told is what happened. A request is accepted only after
- * `append` has resolved, which is after fsync.
+ * The order is that of docs/dev/contract.md#order-of-checks; each step is a function that throws the ApiError of its rule.
+ * Nothing here knows HTTP: `IngestRequest` says what a request offers and how it learns its outcome. A request is accepted
+ * only after `append` has resolved, which is after fsync.
  */
 import { type Appender, BufferUnavailableError, IdempotencyKeyReusedError } from '../buffer/buffer.ts'
 import { ApiError, payloadTooLarge } from '../contract/errors.ts'
@@ -258,8 +258,8 @@ export class Acceptance implements BodyReceiver {
   }
 
   /**
-   * Repeat? → rate → enqueue. A repeat of an Idempotency-Key takes nothing of the quotas, so it is looked for first (contract
-   * "Quotas"); two at once are told apart by `append`.
+   * Repeat? → rate → enqueue. A repeat of an Idempotency-Key takes nothing from the quotas, so it is recognized before them
+   * (docs/dev/contract.md#idempotency). `append` decides between two concurrent requests.
    */
   async #storeOnce(prepared: Prepared): Promise<void> {
     const { appender, quota, now } = this.#context

@@ -11,7 +11,7 @@ import type { Directory, DirectoryPipe } from '../directory/directory.ts'
 import { isForPipe, type Principal } from '../directory/principal.ts'
 import type { ParsedBody } from './parse.ts'
 
-/** Only an active pipe takes records (spec "States and transitions"). */
+/** Only an active pipe takes records (docs/dev/contract.md#pipes). */
 export function findPipe(directory: Directory, pipeId: string): DirectoryPipe {
   // As most clients spell it; what is there under that name is a UUID.
   let entry = directory.pipe(pipeId)
@@ -78,7 +78,7 @@ const standardOrigin = /^https?:\/\/(?:[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?|\[[0-9a
 /** Anything else in a header is no origin, and must not be sent back. */
 const visibleText = /^[\x21-\x7e]+$/
 
-/** Spec "Authentication", rules 6 and 7. `origin` is the header as sent, '' when absent. */
+/** docs/dev/contract.md#ingest-authentication. `origin` is the header as sent, '' when absent. */
 export function checkOrigin(entry: DirectoryPipe, origin: string): OriginCheck {
   return entry.pipe.pipe_api_key_required ? withKey(entry, origin) : withoutKey(entry, origin)
 }
@@ -87,7 +87,7 @@ export function checkOrigin(entry: DirectoryPipe, origin: string): OriginCheck {
 function withKey(entry: DirectoryPipe, origin: string): OriginCheck {
   if (origin === '') return { allowOrigin: null, error: null }
   const isOpen = !entry.pipe.pipe_allow_any_browser_origin && entry.allowedOrigins.size === 0
-  // Also `null` and the schemes of browser extensions (contract "Origins").
+  // Also `null` and the schemes of browser extensions (docs/dev/contract.md#ingest-authentication).
   if (isOpen) return { allowOrigin: visibleText.test(origin) ? origin : null, error: null }
   return isAllowed(entry, origin) ? allowed(origin) : forbidden
 }
@@ -112,7 +112,7 @@ function allowed(origin: string): OriginCheck {
 }
 
 /**
- * Spec "Ingest": after enrichment each record must have every top-level key that an active database destination
+ * docs/dev/contract.md#required-fields: after enrichment each record must have every top-level key that an active database destination
  * requires. Throws `missing_required_fields` with the first record that lacks any and all of the fields it lacks.
  */
 export function requireFields(

@@ -1,5 +1,5 @@
 /**
- * Who sent a request (contract "Ingest", Client IP): the socket's peer, unless it is in `trusted_proxies`; then the
+ * Who sent a request (docs/dev/contract.md#client-address): the socket's peer, unless it is in `trusted_proxies`; then the
  * right-most X-Forwarded-For hop that does not. The left-most entry, which anyone can write, is never believed.
  *
  * Addresses come out in one spelling: IPv6 compressed, IPv4-mapped IPv6 as IPv4.

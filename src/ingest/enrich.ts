@@ -1,5 +1,5 @@
 /**
- * Enrichment: the members that the pipe adds to every record of a request (spec "Pipe"): timestamp, client IP, seven
+ * Enrichment: the members that the pipe adds to every record of a request (docs/dev/contract.md#pipes): timestamp, client IP, seven
  * geo dimensions. All records of one request get the same, so it is one piece of JSON text.
  */
 import type { GeoFieldKey, Pipe } from '../contract/pipe.ts'

@@ -1,5 +1,5 @@
 /**
- * Geolocation of client addresses from a city-level MMDB file (spec "Geo rules"). The file may be missing (look-ups
+ * Geolocation of client addresses from a city-level MMDB file (docs/dev/contract.md#geolocation). The file may be missing (look-ups
  * then find nothing, ingest goes on), may appear later, and may be replaced while we run: it is looked at every few
  * seconds and loaded again when it has changed. A file that cannot be read as such is logged and the one in use kept.
  */

@@ -48,7 +48,7 @@ export function parseJsonBody(bytes: Buffer, limits: BodyLimits): ParsedBody | n
   return { bytes, records, bounds: scan.bounds, hasNewlines: scan.hasNewlines }
 }
 
-/** One object per line, blank lines skipped (contract "Ingest", `application/x-ndjson`). Errors name the line. */
+/** One object per line, blank lines skipped (docs/dev/contract.md#body). Errors name the line. */
 export function parseNdjsonBody(bytes: Buffer, limits: BodyLimits): ParsedBody | null {
   requireUtf8(bytes)
   const parsed: ParsedBody = { bytes, records: [], bounds: [], hasNewlines: false }

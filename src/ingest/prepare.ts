@@ -78,7 +78,7 @@ function hashOf(bytes: Buffer, { withHash }: Preparation): string | null {
   return withHash ? createHash('sha256').update(bytes).digest('base64') : null
 }
 
-/** Spec "Limits": only when a limits row exists. */
+/** docs/dev/contract.md#quotas: only when a limits row exists. */
 function requireCount(count: number, max: number | null): void {
   if (max === null || count <= max) return
   throw new ApiError('batch_too_large', {

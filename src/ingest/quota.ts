@@ -1,5 +1,5 @@
 /**
- * Limits on how much a pipe takes (contract "Ingest", "Quotas"; spec "Pipe limits"): a token bucket per second and
+ * Limits on how much a pipe takes (docs/dev/contract.md#quotas): a token bucket per second and
  * quotas per UTC day, all-or-nothing, only for pipes with a limits row. Bytes are those of the stored body (after
  * enrichment).
  *

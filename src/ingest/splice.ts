@@ -5,7 +5,7 @@
  *
  * Nothing a client sent is ever serialized again: numbers, key order, spacing and duplicate keys survive. Only two
  * things change: raw newlines (white space in JSON) become spaces, and a member whose key is an enrichment key goes,
- * however it is spelled and however often it occurs, because the server's value wins (contract "Delivery").
+ * however it is spelled and however often it occurs, because the server's value wins (docs/dev/contract.md#pipes).
  */
 import assert from 'node:assert'
 import {

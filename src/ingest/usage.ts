@@ -1,5 +1,5 @@
 /**
- * What ingest counts, per pipe and hour (contract "usage_by_pipe"): in memory, carried into metadata's hourly roll-ups
+ * What ingest counts, per pipe and hour (docs/dev/contract.md#usage): in memory, carried into metadata's hourly roll-ups
  * every few seconds and at shutdown.
  *
  * Beside the counts it carries each pipe's running totals in the buffer: written together as a mark, they let the next

@@ -1,4 +1,4 @@
-/** Alerts of a workspace (contract "Alerts"): where they go is set as a whole, and removed as a whole. */
+/** Alerts of a workspace (docs/dev/contract.md#alerts): where they go is set as a whole, and removed as a whole. */
 import { alertEventNames, redactedAlertUrl } from '../contract/alert-words.ts'
 import { type AlertsPut, AlertsPut as AlertsPutSchema, type AlertsShown } from '../contract/alerts.ts'
 import { redacted } from '../contract/destination-words.ts'

@@ -1,4 +1,4 @@
-/** Workspace API keys (spec "API key", "Authentication"; contract "Ids, keys, auth", "Keys with scopes"). */
+/** Workspace API keys (docs/dev/contract.md#ids-and-api-keys, docs/dev/contract.md#authentication, docs/dev/contract.md#key-scopes). */
 import { type ApiKey, ApiKeyCreate, ApiKeyRotate, fullRights, type KeyRights } from '../contract/api-key.ts'
 import { ApiError, validationError } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'

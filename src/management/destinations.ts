@@ -1,4 +1,4 @@
-/** Destinations: attached, shown, changed, tried (spec "Destination", rules 1 and 2; contract "Management bodies"). */
+/** Destinations: attached, shown, changed, tried (docs/dev/contract.md#destinations). */
 
 import { randomUUID } from 'node:crypto'
 import { defaultConcurrency, type GivenDeliverySettings } from '../contract/delivery-settings.ts'
@@ -286,7 +286,7 @@ export function newDestination(
   }
 }
 
-/** The checked body of a PATCH against what is stored (spec rules 1 and 2). */
+/** The checked body of a PATCH against what is stored (docs/dev/contract.md#destinations). */
 function destinationChange(
   current: StoredDestination,
   body: Record<string, unknown>,

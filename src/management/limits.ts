@@ -1,4 +1,4 @@
-/** Per-pipe limits (spec "Pipe limits"): set as a whole, and removed as a whole. */
+/** Per-pipe limits (docs/dev/contract.md#pipe-limits): set as a whole, and removed as a whole. */
 import { PipeLimits } from '../contract/pipe.ts'
 import { requireObject, validate } from '../contract/validate.ts'
 import type { ManagementDeps, PublishChange } from './deps.ts'

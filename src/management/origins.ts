@@ -1,4 +1,4 @@
-/** Allowed browser origins of a pipe (spec "Allowed origin"). */
+/** Allowed browser origins of a pipe (docs/dev/contract.md#allowed-origins). */
 import { ApiError, validationError } from '../contract/errors.ts'
 import { normaliseOrigin, OriginCreate } from '../contract/pipe.ts'
 import { requireObject, validate } from '../contract/validate.ts'

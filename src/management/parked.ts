@@ -1,4 +1,4 @@
-/** What people do to parked records: look, edit, replay, discard (contract "Parked messages"). */
+/** What people do to parked records: look, edit, replay, discard (docs/dev/contract.md#parked-records). */
 import { ApiError, validationError } from '../contract/errors.ts'
 import {
   type ParkedList,

@@ -1,4 +1,4 @@
-/** Pipes (spec "Pipe", "Management"; contract "Management bodies"). */
+/** Pipes (docs/dev/contract.md#pipes, docs/dev/contract.md#request-bodies). */
 import { ApiError } from '../contract/errors.ts'
 import { type Pipe, PipeCreate, PipeUpdate, pipeDefaults } from '../contract/pipe.ts'
 import { explain, requireObject, throwIfErrors, validate } from '../contract/validate.ts'
@@ -28,7 +28,7 @@ export function pipeUseCases(deps: Deps) {
 
     async createPipe(workspaceId: string, body: unknown) {
       const { pipe_status: _ignored, ...given } = validate(PipeCreate, trimGeoFields(requireObject(body)))
-      // A new pipe is always active, whatever was sent (spec rule 3).
+      // A new pipe is always active, whatever was sent (docs/dev/contract.md#request-bodies).
       const pipe = { ...pipeDefaults, ...given, pipe_status: 'active' as const }
       throwIfErrors(collidingTargets(pipe))
       const { pipe_id } = await metadata.pipes.create(workspaceId, pipe)
@@ -82,7 +82,7 @@ function pipeChange(current: Pipe, body: unknown): PipeUpdate {
 
 const readOnly = ['pipe_id', 'pipe_name', 'pipe_created_ts', 'pipe_updated_ts'] as const
 
-/** What GET showed may be sent back as it was (contract "Settled after the first audit"). */
+/** What GET showed may be sent back as it was (docs/dev/contract.md#request-bodies). */
 function withoutReadOnly(given: Record<string, unknown>, current: Pipe): Record<string, unknown> {
   const isUnchanged = ([key, value]: [string, unknown]) =>
     readOnly.some((name) => name === key && current[name] === value)

@@ -1,5 +1,5 @@
 /**
- * Signing in, and who is signed in (contract "Sign-in for people"). A session is a random text that the browser holds in a
+ * Signing in, and who is signed in (docs/dev/contract.md#sign-in-for-people). A session is a random text that the browser holds in a
  * cookie; metadata has its hash and is asked with every request, so that a session which another process ended
  * (`pipectl users password`) ends at once.
  *

@@ -1,5 +1,5 @@
 /**
- * How often signing in may fail (contract "Sign-in for people"): per account and per address, in a window that begins with
+ * How often signing in may fail (docs/dev/contract.md#sign-in-for-people): per account and per address, in a window that begins with
  * the first attempt. Known and unknown accounts are counted alike.
  *
  * The counts are in memory: a restart forgets them, and nobody outside can cause one. They cannot fill it: an attempt counts

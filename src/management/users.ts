@@ -1,4 +1,4 @@
-/** The people of a workspace and their links (contract "Sign-in for people"). */
+/** The people of a workspace and their links (docs/dev/contract.md#sign-in-for-people). */
 import { ApiError } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import { type SetupLink, SetupLinkCreate, UserCreate, UserUpdate } from '../contract/user.ts'

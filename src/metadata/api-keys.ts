@@ -1,5 +1,5 @@
 /**
- * API keys: of each, its hash, its rights and what a list shows. Contract "Ids, keys, auth", "Keys with scopes".
+ * API keys: of each, its hash, its rights and what a list shows. docs/dev/contract.md#ids-and-api-keys, docs/dev/contract.md#key-scopes.
  *
  * A key that expires ends by itself: authentication compares the time. Its row says `active` until something looks at the
  * keys of its workspace for another reason (`settleExpired`), and lists say `expired` from the moment on.

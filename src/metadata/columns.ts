@@ -1,4 +1,4 @@
-/** Column mappings: an ordered list per destination, replaced as a whole (spec "Management" rule 2). */
+/** Column mappings: an ordered list per destination, replaced as a whole (docs/dev/contract.md#destinations). */
 import type { ColumnMapping } from '../contract/destination.ts'
 import { type Connection, type DestinationColumnRow, toFlag } from './database.ts'
 

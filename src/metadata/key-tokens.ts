@@ -1,5 +1,5 @@
 /**
- * API keys (contract "Ids, keys, auth"):
+ * API keys (docs/dev/contract.md#ids-and-api-keys):
  *
  *   ppl1_ + 32 base62 characters from the system's random source + 6 base62 characters: CRC-32 of all before them
  *

@@ -124,7 +124,7 @@ async function loadLanes(trx: Connection, sealer: Sealer, pipeId: string | null)
   }))
 }
 
-/** Contract "Delivery", for a destination without a flush plan of its own: its pipe's, else what suits the type. */
+/** docs/dev/contract.md#destinations, for a destination without a flush plan of its own: its pipe's, else what suits the type. */
 function flushLimits(limits: PipeLimits | undefined, type: DestinationType): FlushLimits {
   if (limits === undefined) return wordsOf(type).defaultFlush
   return {

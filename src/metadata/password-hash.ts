@@ -1,5 +1,5 @@
 /**
- * Passwords: scrypt (N = 2^17, r = 8, p = 1; contract "Sign-in for people"), which takes 128 MiB and about half a second of
+ * Passwords: scrypt (N = 2^17, r = 8, p = 1; docs/dev/contract.md#sign-in-for-people), which takes 128 MiB and about half a second of
  * a core for each, on libuv's thread pool.
  *
  *   scrypt$17$8$1$<salt, 16 bytes>$<hash, 32 bytes>     log2 of N, r, p; base64url

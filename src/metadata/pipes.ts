@@ -147,7 +147,7 @@ const flagKeys = [
 ] as const
 const textKeys = ['pipe_description', 'pipe_ingest_ts_field', 'pipe_ingest_ip_field'] as const
 
-/** Id, name and times are not updatable (spec "Pipe"); keys that are undefined stay as they are. */
+/** Id, name and times are not updatable (docs/dev/contract.md#pipes); keys that are undefined stay as they are. */
 function changedColumns(change: Partial<Pipe>): Partial<PipeRow> {
   const columns: Partial<PipeRow> = {}
   for (const key of flagKeys) if (change[key] !== undefined) columns[key] = toFlag(change[key])

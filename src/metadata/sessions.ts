@@ -1,4 +1,4 @@
-/** Sessions of people who are signed in. Contract "Sign-in for people". */
+/** Sessions of people who are signed in. docs/dev/contract.md#sign-in-for-people. */
 import { resourceLimits } from '../contract/resource-limits.ts'
 import type { Audited } from './audit.ts'
 import { type Connection, inWriteTransaction } from './database.ts'

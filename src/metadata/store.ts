@@ -286,7 +286,7 @@ export interface Metadata {
     ): Promise<StoredDestination | null>
     delete(workspaceId: string, pipeId: string, destinationId: string): Promise<boolean>
   }
-  /** What destinations refused for good, and what was skipped (contract "Parked messages"). Nothing of another workspace's. */
+  /** What destinations refused for good, and what was skipped (docs/dev/contract.md#parked-records). Nothing of another workspace's. */
   readonly parked: {
     /** In the order of their messages. */
     list(

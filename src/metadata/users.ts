@@ -1,4 +1,4 @@
-/** People who sign in, and the links with which they make an account. Contract "Sign-in for people". */
+/** People who sign in, and the links with which they make an account. docs/dev/contract.md#sign-in-for-people. */
 import { randomUUID } from 'node:crypto'
 import { ApiError } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'

@@ -1,4 +1,4 @@
-/** A SQL database: its config as clients send it, and as its drivers work with it. Rules: spec "Destination". */
+/** A SQL database: its config as clients send it, and as its drivers work with it. Rules: docs/dev/contract.md#destinations. */
 import Type, { type Static } from 'typebox'
 import { closed, nullable, text } from './fields.ts'
 
@@ -74,7 +74,7 @@ export interface ResolvedDatabaseConfig {
   table: string
   dialect: Dialect
   exactly_once: boolean
-  /** Which certificates the server must show and is shown; none: the spec's rule. */
+  /** Which certificates the server must show and is shown; none: docs/dev/contract.md#database-tls. */
   tls?: DatabaseTls
 }
 

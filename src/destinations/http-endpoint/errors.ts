@@ -1,4 +1,4 @@
-/** What an endpoint's response means for the batch. Pure. Rules: contract "Delivery", Retry. */
+/** What an endpoint's response means for the batch. Pure. Rules: docs/dev/contract.md#retry. */
 import { DeliveryError, type DeliveryFault } from '../driver.ts'
 import { withoutSecrets } from '../error-text.ts'
 

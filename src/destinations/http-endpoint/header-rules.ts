@@ -1,4 +1,4 @@
-/** Extra headers of an HTTP endpoint destination (contract "destination_type and its config"). Pure. */
+/** Extra headers of an HTTP endpoint destination (docs/dev/contract.md#destinations). Pure. */
 
 /** `[name, message]` of every header that cannot be sent. */
 export function headerErrors(headers: Readonly<Record<string, unknown>>): [string, string][] {

@@ -132,7 +132,7 @@ function openSession({ config }: DatabaseSpec, settings: DriverSettings, socket:
     flags: ['-LOCAL_FILES'],
     // A lane uses a handful of statements; inserts by name of varied records some more. The server's limit is shared.
     maxPreparedStatements: 64,
-    // Spec "Delivery rules": encrypted; where the certificate is to be verified, `admit` does so.
+    // docs/dev/contract.md#database-tls: encrypted; where the certificate is to be verified, `admit` does so.
     ...(isTls ? { ssl: tlsOptions(config) } : {}),
     ...(mustProve ? { authPlugins: provingPlugins } : {}),
   }) as Core

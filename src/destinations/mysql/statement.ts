@@ -1,5 +1,5 @@
 /**
- * Which column gets its value from where, and the statements that follow from it. Rules: contract "Delivery".
+ * Which column gets its value from where, and the statements that follow from it. Rules: docs/dev/contract.md#column-rules.
  *
  * With column mappings every row fills every mapped column; a key that a record lacks is NULL there. Were it the
  * column's default, an upsert would leave old values in place, and which ones would depend on how batches are cut.

@@ -1,5 +1,5 @@
 /**
- * One connection to a PostgreSQL server. Dialled through the egress policy, TLS by the spec's rule, every wait ends
+ * One connection to a PostgreSQL server. Dialled through the egress policy, TLS by docs/dev/contract.md#database-tls, every wait ends
  * with the caller's signal: the socket is destroyed then, because a half-open connection would never end.
  *
  *   socket ─(guarded: bytes counted)─ TLS ─(guarded, server admitted)─ message gate ─(whole, checked messages)─ pg client
@@ -90,8 +90,8 @@ async function admittedTls(
 }
 
 /**
- * The client's own negotiation takes whatever begins with S for consent, a MySQL greeting of 83 bytes too. Spec
- * "Delivery rules": the certificate is not verified here; where it is to be, `admit` does so.
+ * The client's own negotiation takes whatever begins with S for consent, a MySQL greeting of 83 bytes too.
+ * docs/dev/contract.md#database-tls: the certificate is not verified here; where it is to be, `admit` does so.
  */
 async function startTls(socket: Socket, config: DatabaseConfig, reads: ReadLimit): Promise<Socket> {
   const answer = firstChunk(socket)

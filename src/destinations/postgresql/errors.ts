@@ -3,7 +3,7 @@ import { DeliveryError, type DeliveryFault } from '../driver.ts'
 import { cleanText } from '../error-text.ts'
 import { networkError } from '../network-error.ts'
 
-/** Contract "Delivery", Retry: connection, rollback (deadlock), resources, lock not available, operator. */
+/** docs/dev/contract.md#retry: connection, rollback (deadlock), resources, lock not available, operator. */
 const transientClasses = new Set(['08', '40', '53', '55', '57'])
 
 /** Our own limit for a transaction whose records are being set aside. */
@@ -38,7 +38,7 @@ export function concernsWholeDestination(error: DeliveryError): boolean {
  */
 const ofRecords = /^(22|23|21000$|44000$|42804$|42846$|54000$|P0001$|P0004$)/
 
-/** Contract "Delivery", faults. A policy's check of new rows has the code of a missing right: its routine tells them apart. */
+/** docs/dev/contract.md#parked-records. A policy's check of new rows has the code of a missing right: its routine tells them apart. */
 function faultOf({ code, routine }: ServerReport): DeliveryFault {
   return ofRecords.test(code) || (code === '42501' && routine === 'ExecWithCheckOptions')
     ? 'records'

@@ -1,6 +1,6 @@
 /**
  * The certificates of a connection to a database: which the server must show (`tls_verify`, `tls_ca`), and which is shown to it
- * (`tls_cert`, `tls_key`). Without them the spec's rule holds: TLS but to this very machine, and nothing is verified.
+ * (`tls_cert`, `tls_key`). Without them docs/dev/contract.md#database-tls holds: TLS but to this very machine, and nothing is verified.
  */
 import { checkServerIdentity, type PeerCertificate, TLSSocket } from 'node:tls'
 import { type DatabaseSpec, DeliveryError } from '../driver.ts'
@@ -10,7 +10,7 @@ import { isOwnHost } from './columns.ts'
 
 type DatabaseConfig = DatabaseSpec['config']
 
-/** Spec "Delivery rules": TLS unless the host is this very machine; `databaseTls` and certificates turn it on there too. */
+/** docs/dev/contract.md#database-tls: TLS unless the host is this very machine; `databaseTls` and certificates turn it on there too. */
 export function usesTls({ host, tls }: Pick<DatabaseConfig, 'host' | 'tls'>, databaseTls: boolean): boolean {
   return databaseTls || !isOwnHost(host) || isVerified({ tls }) || tls?.cert != null
 }

@@ -1,5 +1,6 @@
 /**
- * Who a database server is. With `tls_verify` its certificate says so; without, it is not verified (spec "Delivery rules"): the one that has the private
+ * Who a database server is. With `tls_verify` its certificate says so; without, it is not verified
+ * (docs/dev/contract.md#database-tls): the one that has the private
  * key of the first connection. Its public key is pinned, durably, before anything is said to it, and a server with another
  * key is refused before the log-in.
  *

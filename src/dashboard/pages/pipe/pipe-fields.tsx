@@ -4,7 +4,7 @@ import { Check, formStyles, TextField } from '../../ui/controls.tsx'
 import type { FieldErrors } from '../../ui/failure.tsx'
 import { Section, Soft } from '../../ui/layout.tsx'
 
-/** Each with the key that is suggested (spec "Pipe"). */
+/** Each with the key that is suggested (docs/dev/contract.md#pipes). */
 const geoFields: readonly (readonly [GeoFieldKey, string, string])[] = [
   ['pipe_ingest_geo_country_field', 'Country code', 'ingest_country_code'],
   ['pipe_ingest_geo_region_field', 'Region', 'ingest_region'],
