@@ -7,6 +7,7 @@ import path from 'node:path'
 import { buildProgram } from '../dist/cli/program.js'
 import { settingDefinitions } from '../dist/settings.js'
 import { version } from '../dist/version.js'
+import { environment, exits, files } from './docs/cli-facts.mjs'
 
 const connection = 'Connection:'
 const target = path.resolve(import.meta.dirname, '..', 'dist', 'man', 'pipectl.1')
@@ -29,7 +30,11 @@ function page() {
     section('COMMANDS', ...commands.flatMap((one) => commandPart(one))),
     section('CONNECTION OPTIONS', text(connectionWords), ...shared.flatMap(tagged)),
     section('SETTINGS', text(settingsWords), ...settingDefinitions.flatMap(settingPart)),
-    section('ENVIRONMENT', text('Besides those of the settings:'), ...environment.flatMap(tagged)),
+    section(
+      'ENVIRONMENT',
+      text('In addition to the variables of the settings:'),
+      ...environment.flatMap(tagged),
+    ),
     section('FILES', ...files.flatMap(tagged)),
     section('EXIT STATUS', text(exitWords), ...exits.flatMap(tagged)),
     section(
@@ -41,56 +46,9 @@ function page() {
 
 const connectionWords = 'Commands that speak to a daemon have these options:'
 const settingsWords =
-  'A flag wins over an environment variable, the variable over the file (--config or PIPECTL_CONFIG, TOML), and the file over the default.'
+  'A flag takes precedence over an environment variable, the variable over the settings file (TOML; --config or PIPECTL_CONFIG), and the file over the default.'
 const exitWords =
-  'Commands end with 0 to 7, 130 or 141; serve, and what works on a data directory, also with the others.'
-
-const environment = [
-  ['PIPECTL_CONFIG', 'The file with settings.'],
-  ['PIPECTL_URL', 'Address of the daemon that commands speak to. Default: http://127.0.0.1:8080.'],
-  ['PIPECTL_DATA_URL', 'Address of ingest and pull, where it is another.'],
-  ['PIPECTL_API_KEY', 'The API key.'],
-  ['PIPECTL_PROFILE', 'The stored profile to use.'],
-  [
-    'PIPECTL_DESTINATION_PASSWORD, PIPECTL_DESTINATION_SECRET_KEY, PIPECTL_DESTINATION_AUTH_HEADER, …',
-    'Secrets of a destination that is created, updated or tested.',
-  ],
-  ['PIPECTL_FORWARD_AUTH_HEADER', 'The Authorization header that pull --forward-to sends.'],
-  ['VISUAL, EDITOR', 'The editor of parked edit. Default: vi.'],
-  ['NO_COLOR', 'Set to anything: no colours.'],
-  ['XDG_CONFIG_HOME, XDG_STATE_HOME', 'Where profiles and the state of resumable commands are kept.'],
-]
-
-const files = [
-  ['/etc/pipectl/pipectl.toml', 'Settings of the service, where a package installed it.'],
-  ['~/.config/pipectl/profiles.toml', 'Profiles: addresses with their API keys. Mode 0600.'],
-  ['~/.local/state/pipectl/', 'How far pull and ingest have come, so that they can go on.'],
-  ['DATA_DIR/metadata.db', 'Workspaces, pipes, destinations, users, lanes, parked records, the audit log.'],
-  ['DATA_DIR/buffer/', 'The messages.'],
-  ['DATA_DIR/sealing.key', 'The key that seals stored secrets, unless secrets.key_file names another.'],
-  ['DATA_DIR/first-key, DATA_DIR/first-link', 'What serve --init could not show on a terminal. Delete them.'],
-  ['DATA_DIR/quarantine/', 'What was damaged, or moved aside by repair.'],
-]
-
-/** Of src/client/failure.ts and src/cli/failure.ts. */
-const exits = [
-  ['0', 'It worked; serve: stopped as asked.'],
-  ['1', 'It failed.'],
-  ['2', 'Wrong usage.'],
-  ['3', 'Not found.'],
-  ['4', 'Not authorised.'],
-  ['5', 'Conflict.'],
-  ['6', 'Nothing to do.'],
-  ['7', 'The daemon cannot be reached.'],
-  ['70', 'A part of the daemon failed and it ended, or a step of its shutdown failed.'],
-  [
-    '75',
-    'The data directory or an address is in use, or servers that it needs do not answer: try again later.',
-  ],
-  ['78', 'A setting is wrong.'],
-  ['130', 'Interrupted.'],
-  ['141', 'The reader of the output went away.'],
-]
+  'Client commands exit with 0 to 7, 130 or 141; serve and the commands that work on a data directory also use the other codes.'
 
 function description() {
   const words = afterHelp(program).help.split('\n')

@@ -4,7 +4,6 @@ import { loadSettings } from '../../src/config.ts'
 import { type SettingDefinition, settingDefinitions } from '../../src/settings.ts'
 
 const example = readFileSync(new URL('../../config/pipectl.toml', import.meta.url), 'utf8')
-const readme = readFileSync(new URL('../../README.md', import.meta.url), 'utf8')
 
 t.test(
   'the example file documents every setting: its line, its variable, its flag, its default',
@@ -38,10 +37,4 @@ t.test('with every default uncommented the file changes nothing', async (t) => {
     (one) => one.fallback !== null,
   )
   t.equal(fromFile.length, withDefault.length, 'every setting with a default was read from the file')
-})
-
-t.test('the README lists every setting with its variable', async (t) => {
-  for (const one of settingDefinitions as readonly SettingDefinition[]) {
-    t.match(readme, `| \`${one.key}\` | \`${one.env}\``, `${one.key} is in the README's table`)
-  }
 })

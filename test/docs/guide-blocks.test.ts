@@ -19,11 +19,13 @@ const notWalked: Record<string, Record<string, string>> = {
   },
   cluster: {
     ' clients ─▶ load balancer': 'a drawing',
-    'backend pipectl': 'of HAProxy: test/world/proxies runs examples/proxies',
+    'backend pipectl': 'for HAProxy: test/world/load-balancer.test.ts runs it',
   },
   concepts: { ' your clients': 'a drawing' },
+  errors: { '{ "error":': 'the shape of a response' },
   'http-endpoint': { 'POST /orders HTTP/1.1': 'what an endpoint receives' },
   install: {
+    'npm install -g ./pipectl-': 'test/package/installed.test.ts runs it',
     'npm run package:deb': 'test/package/deb.test.ts makes the package by the script that this runs',
     'sudo apt-get install': 'test/package/deb.test.ts runs it, in a Debian of its own',
     'sudo env MALLOC_MMAP_THRESHOLD_': 'test/package/deb.test.ts starts its daemons by it',
@@ -33,6 +35,11 @@ const notWalked: Record<string, Record<string, string>> = {
       'test/package/container.test.ts makes the key; the rest needs Docker, which the tests do not have',
   },
   monitoring: { 'scrape_configs:': 'of Prometheus' },
+  'stuck-lanes': {
+    'pipectl http://': 'the screen of top: test/world/tui runs it',
+    'lane              sensors': 'the screen of top',
+    'pipectl tail orders': 'runs until it is interrupted: test/unit/cli/tail.test.ts runs tail',
+  },
   pull: { ' pipe ──▶ lane': 'a drawing' },
   tls: {
     'listen = "0.0.0.0:443"': 'settings',
@@ -40,6 +47,7 @@ const notWalked: Record<string, Record<string, string>> = {
     '[Service]': 'test/package/deb.test.ts has systemd-analyze verify it with the unit',
     'trusted_proxies =': 'settings',
   },
+  tuning: { 'npm install --prefix ~/node-24.18': 'compiles a native package for another Node.js' },
 }
 
 const docs = new URL('../../docs/', import.meta.url)

@@ -11,6 +11,7 @@ import { registerCertificates } from '../../src/metrics/certificate-metrics.ts'
 import { registerCluster } from '../../src/metrics/cluster-metrics.ts'
 import { startDaemon } from '../support/daemon.ts'
 import { startHttpSink } from '../support/http-sink.ts'
+import { programFile } from '../support/programs.ts'
 import { until } from '../support/until.ts'
 
 const folder = new URL('../../monitoring/', import.meta.url).pathname
@@ -60,11 +61,11 @@ function exposed(text: string): Map<string, Metric> {
 
 const baseName = (series: string) => series.replace(/_(bucket|sum|count)$/, '')
 
-/** promtool of the machine; the test command installs it. */
 function promtool(...args: string[]): { status: number | null; output: string } {
-  const { status, stdout, stderr, error } = spawnSync('promtool', args, { encoding: 'utf8', cwd: folder })
-  if (error !== undefined)
-    throw new Error(`promtool is needed, of Debian's package prometheus: ${error.message}`)
+  const { status, stdout, stderr } = spawnSync(programFile('promtool'), args, {
+    encoding: 'utf8',
+    cwd: folder,
+  })
   return { status, output: stdout + stderr }
 }
 

@@ -1,4 +1,4 @@
-/** The OpenAPI document (spec "Versioning", rule 2): emitted from the contract, committed, and sound. */
+/** The OpenAPI document (docs/dev/contract.md#versioning): emitted from the contract, committed, and sound. */
 import { readFileSync } from 'node:fs'
 import { createConfig, lintFromString } from '@redocly/openapi-core'
 import t from 'tap'

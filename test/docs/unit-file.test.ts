@@ -36,10 +36,10 @@ t.test('its exposure is at most 1.3; without the hardening it is not (negative c
   t.ok(exposure(bare) > 5, `exposure ${exposure(bare)}`)
 })
 
-t.test('the documentation that the unit names is put there by the installation of the README', async (t) => {
+t.test('the documentation that the unit names is installed by the commands of the guide', async (t) => {
   const named = /^Documentation=file:\/\/(\S+)$/m.exec(readFileSync(unit, 'utf8'))?.[1] ?? 'none'
-  const readme = readFileSync(new URL('../../README.md', import.meta.url), 'utf8')
-  t.match(readme, new RegExp(`^install .*README\\.md" ${named.replaceAll('.', '\\.')}$`, 'm'))
+  const guide = readFileSync(new URL('../../docs/install.md', import.meta.url), 'utf8')
+  t.match(guide, new RegExp(`^install .*README\\.md" ${named.replaceAll('.', '\\.')}$`, 'm'))
 })
 
 t.test('the unit says what the daemon needs to be told and to be given', async (t) => {

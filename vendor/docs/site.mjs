@@ -1,7 +1,7 @@
 /**
  * All pages of the guides, with every link between them checked: docs/*.md and whatever of this repository they link to.
  *
- *   docs/NAME.md            NAME.html
+ *   docs/*.md               their names, .html
  *   other Markdown          the same path, .html
  *   a folder                its path, index.html: a list of its files, which come along
  *   any other file          its path, as it is

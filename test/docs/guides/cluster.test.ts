@@ -10,8 +10,8 @@ import { cleanEnv, initDataDir, TestDaemon } from '../../support/daemon.ts'
 import { freePort } from '../../support/free-port.ts'
 import { walk } from '../../support/guide-walker.ts'
 import { startHttpSink } from '../../support/http-sink.ts'
-import { natsEnvironment } from '../../support/nats.ts'
 import { startPostgres } from '../../support/postgres.ts'
+import { programFile } from '../../support/programs.ts'
 import { selfSignedCertificate } from '../../support/tls.ts'
 import { until } from '../../support/until.ts'
 
@@ -51,8 +51,7 @@ async function startServers(): Promise<void> {
   for (const [at, name] of names.entries()) {
     const file = path.join(dir, `${name}.conf`)
     writeFileSync(file, configuration(at), { mode: 0o600 })
-    const server = spawn('nats-server', ['-c', file], {
-      env: natsEnvironment,
+    const server = spawn(programFile('nats-server'), ['-c', file], {
       stdio: ['ignore', 'ignore', 'pipe'],
     })
     servers[at] = server

@@ -1,0 +1,4 @@
+/** The quick start of the README. */
+import { walk } from '../../support/guide-walker.ts'
+
+await walk('../README')
