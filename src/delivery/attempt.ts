@@ -21,7 +21,7 @@ import {
 } from '../destinations/driver.ts'
 import type { Logger } from '../log.ts'
 import type { Clock } from './clock.ts'
-import type { LaneSpec } from './lane-state.ts'
+import { LaneOwnershipLostError, type LaneSpec } from './lane-state.ts'
 
 export type AttemptOutcome =
   | { kind: 'delivered'; isHung: false }
@@ -150,6 +150,9 @@ function timedOut(limitMs: number, known?: DeliveryError['timedOut']): DeliveryE
 /** Anything but a DeliveryError is an internal fault: it is logged with its stack, and the lane goes on trying. */
 function asDeliveryError(error: unknown, log: Logger): DeliveryError {
   if (error instanceof DeliveryError) return error
+  // The lane finds out by its next save, and ends.
+  if (error instanceof LaneOwnershipLostError)
+    return new DeliveryError('transient', 'ownership_lost', error.message, { cause: error })
   log.error({ err: error }, 'delivery.internal_error')
   const message = 'Internal error; see the pipectl log. The batch will be retried.'
   return new DeliveryError('transient', 'internal', message, { cause: error })

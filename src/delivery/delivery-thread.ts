@@ -33,7 +33,7 @@ import { DriftWatch } from './drift.ts'
 import { keepHistoryShort } from './history-keeper.ts'
 import { isolatedDrivers } from './isolated-driver.ts'
 import { namesOf } from './lane-log.ts'
-import { type LaneOwnership, ownsEverything } from './lane-ownership.ts'
+import { type LaneOwner, type LaneOwnership, ownsEverything } from './lane-ownership.ts'
 import { openLaneService } from './lane-service.ts'
 import { LaneSet } from './lane-set.ts'
 import { type LaneSpec, type LaneState, LaneStoreUnavailableError } from './lane-state.ts'
@@ -95,7 +95,8 @@ const lanes = new LaneSet({
   ownership,
   reader,
   feed,
-  openDriver: (spec) => transformedDriver(spec, drift.watched(spec, drivers.openDriver(spec)), transforms),
+  openDriver: (spec, epoch) =>
+    transformedDriver(spec, drift.watched(spec, epoch, drivers.openDriver(spec)), transforms),
   clock: systemClock,
   random: Math.random,
   log,
@@ -175,9 +176,9 @@ function pinFor(spec: LaneSpec): PinServerKey {
 }
 
 /** As `pinFor`: what the driver makes of its rejection says nothing of the disk. */
-async function setAside(destinationId: string, parked: readonly NewParked[]): Promise<void> {
+async function setAside(owner: LaneOwner, parked: readonly NewParked[]): Promise<void> {
   try {
-    await metadata.parkedStore.setAside(destinationId, parked)
+    await metadata.parkedStore.setAside(owner, parked)
   } catch (error) {
     if (isIoError(error)) fail(error)
     throw error

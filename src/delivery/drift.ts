@@ -16,6 +16,7 @@ import { mappingHash } from '../contract/mapping-hash.ts'
 import type { Batch, DatabaseSpec, DestinationDriver } from '../destinations/driver.ts'
 import type { Logger } from '../log.ts'
 import type { Clock } from './clock.ts'
+import type { LaneOwner } from './lane-ownership.ts'
 import type { DriftStore, LaneSpec } from './lane-state.ts'
 
 const recordsPerBatch = 20
@@ -39,16 +40,17 @@ export class DriftWatch {
   }
 
   /** The same driver; of a database with mapped columns, one whose records are looked at. */
-  watched(spec: LaneSpec, driver: DestinationDriver): DestinationDriver {
+  watched(spec: LaneSpec, epoch: number, driver: DestinationDriver): DestinationDriver {
     if (spec.type !== 'destination_database' || spec.columns.length === 0) return driver
     const counts = new DriftCounts(spec, this.#clock.now())
     const { destinationId } = spec
+    const owner = { destinationId, epoch }
     const loading = this.#load(destinationId, counts)
     let cancel: (() => void) | null = null
     let isClosed = false
     const save = () => {
       cancel = null
-      if (counts.isChanged && counts.isLoaded) this.#write(destinationId, counts)
+      if (counts.isChanged && counts.isLoaded) this.#write(owner, counts)
     }
     const saveLater = () => {
       if (!counts.isChanged || cancel !== null || isClosed) return
@@ -86,8 +88,9 @@ export class DriftWatch {
     }
   }
 
-  #write(destinationId: string, counts: DriftCounts): void {
-    const writing = this.#store.save(destinationId, counts.taken()).catch((err: unknown) => {
+  #write(owner: LaneOwner, counts: DriftCounts): void {
+    const { destinationId } = owner
+    const writing = this.#store.save(owner, counts.taken()).catch((err: unknown) => {
       this.#log.warn({ err, destination_id: destinationId }, 'drift.not_saved')
     })
     this.#writes.set(destinationId, writing)

@@ -34,10 +34,11 @@ export function keepHistoryShort(deps: HistoryKeeperDeps): () => void {
 }
 
 async function prune({ lanes, reader, store, log }: HistoryKeeperDeps): Promise<void> {
-  for (const { spec } of [...lanes.lanes()]) {
+  for (const { spec, epoch } of [...lanes.lanes()]) {
+    const { destinationId } = spec
     try {
       const { seq } = await reader.earliest(spec.pipeId)
-      await store.pruneHistory(spec.destinationId, seq)
+      await store.pruneHistory({ destinationId, epoch }, seq)
     } catch (err) {
       log.warn({ err, destination_id: spec.destinationId }, 'lane.history_not_pruned')
       return

@@ -25,6 +25,15 @@ export interface LaneOwnership {
   changed(pipeId: string): Promise<void>
 }
 
+/**
+ * In whose name something of a lane is written. A store rejects with LaneOwnershipLostError and writes nothing when the
+ * lane has had an owner with a newer epoch: the one named here stood still, and does not know yet that it lost the lane.
+ */
+export interface LaneOwner {
+  readonly destinationId: string
+  readonly epoch: number
+}
+
 /** One process alone: everything is its own, always. */
 export const ownsEverything: LaneOwnership = {
   owned: () => 1,

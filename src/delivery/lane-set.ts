@@ -40,7 +40,7 @@ import {
   type PipeLanes,
 } from './lane-state.ts'
 import { MemoryBudget } from './memory-budget.ts'
-import type { ParkedStore } from './parked.ts'
+import type { AttemptedRange, ParkedStore } from './parked.ts'
 import { ParkedRoom, Parking } from './parking.ts'
 import { PatientReader, ReadOutage } from './patient-reader.ts'
 import { PullLane } from './pull-lane.ts'
@@ -53,7 +53,8 @@ export interface LaneSetOptions {
   ownership: LaneOwnership
   reader: BufferReader
   feed: BufferFeed
-  openDriver(spec: LaneSpec): DestinationDriver
+  /** `epoch`: of the ownership under which the lane was opened. */
+  openDriver(spec: LaneSpec, epoch: number): DestinationDriver
   clock: Clock
   random(): number
   log: Logger
@@ -310,7 +311,8 @@ export class LaneSet {
 
   async #openLane(spec: LaneSpec, epoch: number): Promise<Lane> {
     const row = await this.#relocated(spec, await this.#take(spec, epoch))
-    const parking = await Parking.open(spec, this.#options.parked.store, this.#parkedRoom)
+    const opening = { epoch, attempted: attemptedRange(row) }
+    const parking = await Parking.open(spec, opening, this.#options.parked.store, this.#parkedRoom)
     const deps = this.#depsOf(spec.pipeId, epoch, parking)
     const lane =
       spec.type === 'destination_pull' ? new PullLane(spec, row, deps) : new PushLane(spec, row, deps)
@@ -333,7 +335,7 @@ export class LaneSet {
       const row = { ...afterStateDamaged(error.found, this.#options.clock.now()), ownerEpoch: epoch }
       await store.repair(row)
       log.error(namesOf(spec), 'lane.state_damaged')
-      return row
+      return (await store.take(destinationId, epoch)) ?? row
     }
   }
 
@@ -381,7 +383,7 @@ export class LaneSet {
       isOwned: () => ownership.holds(pipeId, epoch),
       reader: new PatientReader(reader, clock, this.#outage),
       viewReader: reader,
-      openDriver,
+      openDriver: (spec) => openDriver(spec, epoch),
       clock,
       random,
       log,
@@ -458,4 +460,10 @@ export class LaneSet {
     }
     this.#options.feed.reportLowWatermarks(watermarks)
   }
+}
+
+/** Nothing else was attempted before this process: a range is saved before it is sent. */
+function attemptedRange({ cursorSeq, generation, ...row }: LaneState): AttemptedRange {
+  const throughSeq = Math.max(row.batchLastSeq ?? 0, row.bisectLastSeq ?? 0, row.nextLastSeq ?? 0)
+  return { afterSeq: cursorSeq, throughSeq, generation }
 }

@@ -17,6 +17,7 @@ import type { Logger } from '../log.ts'
 import type { AttemptsObserved } from './attempts-observed.ts'
 import type { Clock } from './clock.ts'
 import type { EventLoopTurns } from './event-loop-turns.ts'
+import type { LaneOwner } from './lane-ownership.ts'
 import type { MemoryBudget } from './memory-budget.ts'
 import type { ParkedChange } from './parked.ts'
 import type { Parking } from './parking.ts'
@@ -212,20 +213,23 @@ export interface LaneStore {
     counts: readonly LaneCounts[],
     parked?: ReadonlyMap<string, readonly ParkedChange[]>,
   ): Promise<void>
-  /** In place of a damaged row, whose `ownerEpoch` means nothing. Durable when it resolves. */
+  /**
+   * In place of a damaged row, whose `ownerEpoch` means nothing. Durable when it resolves. A row that another owner has
+   * repaired in the meantime stays as it is: `take` it afterwards.
+   */
   repair(row: LaneState): Promise<void>
   /**
    * Forgets what became of the messages up to `throughSeq`, which are no longer kept, and of more than a lane may have on
-   * record. In small steps.
+   * record. In small steps. Rejects with LaneOwnershipLostError when there has been a newer owner.
    */
-  pruneHistory(destinationId: string, throughSeq: number): Promise<void>
+  pruneHistory(owner: LaneOwner, throughSeq: number): Promise<void>
 }
 
 /** What was seen of keys that no column takes (`drift.ts`). */
 export interface DriftStore {
   load(destinationId: string): Promise<SavedDrift | null>
-  /** Of a destination that was deleted: nothing. */
-  save(destinationId: string, drift: SavedDrift): Promise<void>
+  /** Of a destination that was deleted: nothing. Rejects with LaneOwnershipLostError when there has been a newer owner. */
+  save(owner: LaneOwner, drift: SavedDrift): Promise<void>
 }
 
 /** The keys of database servers whose certificate is not verified, pinned on first use. Kept by metadata. */

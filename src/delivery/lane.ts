@@ -21,6 +21,8 @@ import type { ParkedCounts } from './parked.ts'
 
 export interface Lane {
   readonly spec: LaneSpec
+  /** Of the ownership under which it was opened. */
+  readonly epoch: number
   /** Another object with every change. */
   readonly row: LaneState
   /** It has failed for longer than `destination_max_retry_seconds`. */
@@ -78,7 +80,7 @@ export interface LaneBacklog {
   isStuck: boolean
 }
 
-/** Contract "Pull". What these promise is on `Delivery`. */
+/** docs/dev/contract.md#pull. What these promise is on `Delivery`. */
 export interface PullConsumers {
   pull(request: PullRequest): Promise<PullResult>
   pulled(pullId: string): Promise<void>

@@ -1,5 +1,5 @@
 /**
- * What a lane puts aside so that it can go on (contract "Parked messages"): records that its destination refuses for good,
+ * What a lane puts aside so that it can go on (docs/dev/contract.md#parked-records): records that its destination refuses for good,
  * and messages that somebody skips. The port; metadata keeps it.
  *
  *   refused, skipped ──▶ parked ──replay asked for──▶ replaying ──stored──▶ gone
@@ -11,6 +11,7 @@
  */
 import type { StoredMessage } from '../buffer/buffer.ts'
 import type { ParkedReason } from '../contract/parked.ts'
+import type { LaneOwner } from './lane-ownership.ts'
 
 /** As the destination told it; column and value where it named them. */
 export interface ParkedCause {
@@ -48,6 +49,17 @@ export interface ParkedCounts {
 
 export const nothingParked: ParkedCounts = { rows: 0, isReplaying: false, droppedRecords: 0 }
 
+/** Records that were put aside, without their text. */
+export type ParkedPosition = Pick<NewParked, 'seq' | 'recordIndex' | 'recordCount'>
+
+/** Messages that were attempted, and whose end is not saved: those after `afterSeq`, up to `throughSeq`. */
+export interface AttemptedRange {
+  afterSeq: number
+  throughSeq: number
+  /** Of the lane. */
+  generation: number
+}
+
 /** One parked row on its way to the destination. */
 export interface Replay {
   parkedId: string
@@ -68,29 +80,36 @@ export type ParkedChange =
   /** It is stored. */
   | { kind: 'replayed'; parkedId: string }
 
+/** Every write names the lane's owner, and rejects with LaneOwnershipLostError when there has been a newer one. */
 export interface ParkedStore {
   /** An unknown destination has nothing. */
   counts(destinationId: string): Promise<ParkedCounts>
   /** Bytes that everything parked takes: in all, of one workspace, and how many workspaces there are. */
   taken(workspaceId: string): Promise<{ bytes: number; ofWorkspace: number; workspaces: number }>
+  /** What of these messages was put aside in this generation. Bounded by what two batches may hold. */
+  putAside(destinationId: string, range: AttemptedRange): Promise<ParkedPosition[]>
   /** Durable when it resolves. Nothing of a destination that is gone. */
-  setAside(destinationId: string, parked: readonly NewParked[]): Promise<void>
+  setAside(owner: LaneOwner, parked: readonly NewParked[]): Promise<void>
   /**
    * The next to replay, of messages that the lane has passed: one that was begun, else in the order of their messages. Its
    * body is at most as large as a message.
    */
   nextReplay(destinationId: string, throughSeq: number): Promise<Replay | null>
   /** Its number, greater than that of any replay of the destination before; durable when it resolves. */
-  beginReplay(destinationId: string, parkedId: string): Promise<number>
-  /** It was refused, or took too long: parked again. Its first `storedRecords` are stored and no longer part of it. */
+  beginReplay(owner: LaneOwner, parkedId: string): Promise<number>
+  /**
+   * It was refused, or took too long: parked again. The records before `firstIndex`, a position in the message, are stored
+   * and no longer part of it. An absolute position: cutting twice removes nothing that was not stored.
+   */
   replayFailed(
+    owner: LaneOwner,
     parkedId: string,
     cause: Omit<ParkedCause, 'reason'>,
     attempts: number,
-    storedRecords: number,
+    firstIndex: number,
   ): Promise<void>
-  /** The same, but it will be tried again: it goes on behind the records that are stored. */
-  replayHalfStored(parkedId: string, storedRecords: number): Promise<void>
+  /** The same, but it will be tried again, from `firstIndex` on. */
+  replayHalfStored(owner: LaneOwner, parkedId: string, firstIndex: number): Promise<void>
 }
 
 /** What one row takes beside its records: keys, indexes, the error and its history. Counted, or tiny records would be free. */

@@ -6,11 +6,14 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { StoredMessage } from '../buffer/buffer.ts'
 import { recordTexts } from '../buffer/record-text.ts'
+import type { LaneOwner } from './lane-ownership.ts'
 import {
+  type AttemptedRange,
   type NewParked,
   nothingParked,
   type ParkedCause,
   type ParkedCounts,
+  type ParkedPosition,
   type ParkedStore,
   parkedRowBytes,
 } from './parked.ts'
@@ -64,21 +67,30 @@ export class ParkedRoom {
 
 export class Parking {
   readonly store: ParkedStore
+  /** Of the lane, for what it writes. */
+  readonly owner: LaneOwner
   readonly #room: ParkedRoom
-  readonly #destinationId: string
   readonly #workspaceId: string
   #counts: ParkedCounts = nothingParked
+  #inherited: readonly ParkedPosition[] = []
 
-  static async open(spec: LaneIds, store: ParkedStore, room: ParkedRoom): Promise<Parking> {
-    const parking = new Parking(spec, store, room)
+  static async open(
+    spec: LaneIds,
+    { epoch, attempted }: { epoch: number; attempted: AttemptedRange },
+    store: ParkedStore,
+    room: ParkedRoom,
+  ): Promise<Parking> {
+    const { destinationId, workspaceId } = spec
+    const parking = new Parking({ destinationId, epoch }, workspaceId, store, room)
     await parking.refresh()
+    await parking.#findInherited(attempted)
     return parking
   }
 
-  private constructor({ destinationId, workspaceId }: LaneIds, store: ParkedStore, room: ParkedRoom) {
+  private constructor(owner: LaneOwner, workspaceId: string, store: ParkedStore, room: ParkedRoom) {
     this.store = store
+    this.owner = owner
     this.#room = room
-    this.#destinationId = destinationId
     this.#workspaceId = workspaceId
   }
 
@@ -87,8 +99,18 @@ export class Parking {
     return this.#counts
   }
 
+  /** Put aside by a process before this one, of messages that the lane has not passed. */
+  get inherited(): readonly ParkedPosition[] {
+    return this.#inherited
+  }
+
+  async #findInherited(range: AttemptedRange): Promise<void> {
+    if (this.#counts.rows === 0 || range.throughSeq <= range.afterSeq) return
+    this.#inherited = await this.store.putAside(this.owner.destinationId, range)
+  }
+
   async refresh(): Promise<void> {
-    const counts = await this.store.counts(this.#destinationId)
+    const counts = await this.store.counts(this.owner.destinationId)
     if (!isDeepStrictEqual(counts, this.#counts)) this.#counts = counts
   }
 

@@ -1,5 +1,5 @@
 /**
- * A pull lane: the same cursor over the pipe's messages, moved by consumers that come and ask (contract "Pull").
+ * A pull lane: the same cursor over the pipe's messages, moved by consumers that come and ask (docs/dev/contract.md#pull).
  *
  *   auto      pull ─▶ message in flight ─▶ pulled: cursor moves · abandoned: redelivered
  *   explicit  pull ─▶ message leased (saved before it is sent) ─▶ ack: cursor moves · nack, lease over: redelivered
@@ -77,6 +77,9 @@ export class PullLane implements Lane, PullConsumers {
 
   get spec(): LaneSpec {
     return this.#spec
+  }
+  get epoch(): number {
+    return this.#deps.epoch
   }
   get savedCursorSeq(): number {
     return this.#state.savedCursorSeq
@@ -236,9 +239,14 @@ export class PullLane implements Lane, PullConsumers {
       this.#mailbox.close()
     }
     this.#deps.reader.stopWaiting()
-    await this.#command(undefined, async () => {
-      this.#phase = phase
-    })
+    try {
+      await this.#command(undefined, async () => {
+        this.#phase = phase
+      })
+    } catch (error) {
+      // A save under way found a newer owner, which ends the lane as well.
+      if (!(error instanceof LaneOwnershipLostError)) throw error
+    }
     await this.#ended
   }
 

@@ -34,12 +34,12 @@ export class PushAttempts {
   readonly #filtered = new FilteredRecords()
   #abort: (() => void) | null = null
 
-  constructor(destinationId: string, state: DurableState, retry: RetryWindow, deps: LaneDeps) {
+  constructor(state: DurableState, retry: RetryWindow, deps: LaneDeps) {
     this.#deps = deps
     this.#state = state
     this.#driver = new LaneDriver(deps.clock, deps.log)
     this.#replayDriver = new LaneDriver(deps.clock, deps.log)
-    this.#refused = new RefusedRecords(destinationId, deps.parking, state)
+    this.#refused = new RefusedRecords(deps.parking, state)
     this.#progress = new Progress(state, retry, this.#refused, this.#filtered, deps)
     this.#rate = new RateGate(deps.clock)
   }

@@ -85,7 +85,7 @@ export class PushLane implements Lane {
     this.#views = new BatchReader(spec.pipeId, deps.viewReader, memory, deps.clock)
     this.#ahead = new ReadAhead(spec.pipeId, deps.reader, memory)
     this.#retry = new RetryWindow(row, deps.clock)
-    this.#attempts = new PushAttempts(spec.destinationId, this.#state, this.#retry, deps)
+    this.#attempts = new PushAttempts(this.#state, this.#retry, deps)
     this.#replays = new Replays(spec.destinationId, this.#state, this.#attempts, deps)
     this.#sleep = new LaneSleep(deps.clock, this.#state, this.#attempts)
     this.#mailbox = new Mailbox(deps.clock, () => this.#interrupt())
@@ -93,6 +93,9 @@ export class PushLane implements Lane {
 
   get spec(): LaneSpec {
     return this.#spec
+  }
+  get epoch(): number {
+    return this.#deps.epoch
   }
   get savedCursorSeq(): number {
     return this.#state.savedCursorSeq

@@ -13,20 +13,20 @@ import { records } from '../buffer/record-text.ts'
 import { DeliveryError, type RejectedRecord } from '../destinations/driver.ts'
 import type { DurableState } from './durable-state.ts'
 import type { LaneSpec, LaneState } from './lane-state.ts'
-import type { NewParked, ParkedCause } from './parked.ts'
+import type { NewParked, ParkedCause, ParkedPosition } from './parked.ts'
 import { type Parking, parkedMessage } from './parking.ts'
 
 export class RefusedRecords {
-  readonly #destinationId: string
   readonly #parking: Parking
   readonly #state: DurableState
   /** Set aside since the range under way was cut, by message: they are not delivered. */
   readonly #aside = new Map<number, Map<number | null, number>>()
 
-  constructor(destinationId: string, parking: Parking, state: DurableState) {
-    this.#destinationId = destinationId
+  constructor(parking: Parking, state: DurableState) {
     this.#parking = parking
     this.#state = state
+    // A destination that already has the others of a batch (`exactly_once`) is not sent it again, and refuses nothing.
+    for (const position of parking.inherited) this.#note(position)
   }
 
   /** How many records of these messages are parked instead of stored; they are forgotten here. */
@@ -58,15 +58,17 @@ export class RefusedRecords {
   ): Promise<void> {
     const parked = rejectedRecords(rejected, messages, row)
     const hasRoom = await this.#parking.withRoom(parked, () =>
-      this.#parking.store.setAside(this.#destinationId, parked),
+      this.#parking.store.setAside(this.#parking.owner, parked),
     )
     if (!hasRoom) throw parkedFull(rejected[0]!)
-    for (const { seq, recordIndex, recordCount } of parked) {
-      const ofMessage = this.#aside.get(seq) ?? new Map<number | null, number>()
-      this.#aside.set(seq, ofMessage.set(recordIndex, recordCount))
-    }
+    for (const position of parked) this.#note(position)
     await this.#parking.refresh()
     this.#state.log.parked(parked)
+  }
+
+  #note({ seq, recordIndex, recordCount }: ParkedPosition): void {
+    const ofMessage = this.#aside.get(seq) ?? new Map<number | null, number>()
+    this.#aside.set(seq, ofMessage.set(recordIndex, recordCount))
   }
 
   /** The message that failed alone is parked, and the lane past it; `full`: there is no room; null: it is not to be parked. */

@@ -104,11 +104,12 @@ export class Replays {
   async #numberOf({ parkedId, replayNo }: Replay, { type, config }: LaneSpec): Promise<number> {
     const isOnce = type === 'destination_database' && config.exactly_once
     if (!isOnce) return 0
-    return replayNo ?? (await this.#deps.parking.store.beginReplay(this.#destinationId, parkedId))
+    const { store, owner } = this.#deps.parking
+    return replayNo ?? (await store.beginReplay(owner, parkedId))
   }
 
   async #settle(outcome: AttemptOutcome, replay: Replay, filtered: number, spec: LaneSpec): Promise<void> {
-    const { parkedId, message } = replay
+    const { parkedId, firstIndex, message } = replay
     if (outcome.kind === 'delivered' || outcome.storedRecords >= message.recordCount) {
       this.#end()
       await this.#state.replayed(parkedId, message.recordCount - filtered, filtered)
@@ -116,12 +117,14 @@ export class Replays {
       return
     }
     if (outcome.kind === 'failed') return await this.#failed(outcome, replay, spec)
+    const { store, owner } = this.#deps.parking
     if (outcome.storedRecords > 0)
-      await this.#deps.parking.store.replayHalfStored(parkedId, outcome.storedRecords)
+      await store.replayHalfStored(owner, parkedId, firstIndex + outcome.storedRecords)
   }
 
-  async #failed({ error, storedRecords }: Failed, { parkedId, message }: Replay, spec: LaneSpec) {
-    const { store } = this.#deps.parking
+  async #failed({ error, storedRecords }: Failed, { parkedId, firstIndex, message }: Replay, spec: LaneSpec) {
+    const { store, owner } = this.#deps.parking
+    const unstoredFrom = firstIndex + storedRecords
     this.#tries += 1
     this.#state.count({ failedAttempts: 1 })
     this.#attempts.counts[error.class] += 1
@@ -129,11 +132,11 @@ export class Replays {
     const isRefused = error.fault === 'records' || (error.class === 'permanent' && error.fault === undefined)
     const isGivenUp = isRefused || this.#retry.isStalled(spec.maxRetrySeconds)
     if (!isGivenUp) {
-      if (storedRecords > 0) await store.replayHalfStored(parkedId, storedRecords)
+      if (storedRecords > 0) await store.replayHalfStored(owner, parkedId, unstoredFrom)
       this.#pause(error, spec)
       return
     }
-    await store.replayFailed(parkedId, causeOf(error), this.#tries, storedRecords)
+    await store.replayFailed(owner, parkedId, causeOf(error), this.#tries, unstoredFrom)
     this.#end()
     await this.#deps.parking.refresh()
     this.#state.log.replayFailed(parkedId, message, error)

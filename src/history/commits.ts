@@ -64,8 +64,15 @@ export class Commits {
     if (this.#closing !== null) clearTimeout(this.#closing)
     this.#closing = null
     if (this.#isEnded) return
-    this.#feed ??= this.#openListening()
-    await this.#feed
+    const feed = this.#feed ?? this.#openListening()
+    this.#feed = feed
+    try {
+      await feed
+    } catch (error) {
+      // The next one who waits opens it again: a buffer that does not answer now may do so then.
+      if (this.#feed === feed) this.#feed = null
+      throw error
+    }
   }
 
   async #openListening(): Promise<BufferFeed> {
@@ -83,7 +90,11 @@ export class Commits {
   }
 
   #close(): void {
-    void this.#feed?.then((feed) => feed.close())
+    this.#feed?.then(
+      (feed) => feed.close(),
+      // There is nothing to close; whoever waits for it is told.
+      () => {},
+    )
     this.#feed = null
   }
 }

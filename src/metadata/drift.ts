@@ -2,26 +2,22 @@
 import type { SavedDrift } from '../contract/drift.ts'
 import type { DriftStore } from '../delivery/lane-state.ts'
 import { type Connection, inWriteTransaction, normaliseId } from './database.ts'
+import { holdLane } from './lane-fence.ts'
 import type { Metadata } from './store.ts'
 
 export function driftStore(db: Connection): DriftStore {
   return {
     load: async (destinationId) => asSaved(await ofDestination(db, destinationId).executeTakeFirst()),
-    async save(destinationId, { mappingHash, state }) {
+    async save(owner, { mappingHash, state }) {
       const row = {
-        destination_id: normaliseId(destinationId),
+        destination_id: normaliseId(owner.destinationId),
         mapping_hash: mappingHash,
         state_json: JSON.stringify(state),
       }
       const { destination_id: _, ...values } = row
       await inWriteTransaction(db, async (trx) => {
-        const found = await trx
-          .selectFrom('destinations')
-          .select('destination_id')
-          .where('destination_id', '=', row.destination_id)
-          .executeTakeFirst()
         // It was deleted meanwhile.
-        if (found === undefined) return
+        if (!(await holdLane(trx, owner))) return
         await trx
           .insertInto('destination_drift')
           .values(row)

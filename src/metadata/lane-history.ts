@@ -7,8 +7,10 @@
  */
 import { CompiledQuery, sql } from 'kysely'
 import { resourceLimits } from '../contract/resource-limits.ts'
+import type { LaneOwner } from '../delivery/lane-ownership.ts'
 import type { PassedMessages } from '../delivery/lane-state.ts'
 import { type Connection, inWriteTransaction, normaliseId, type ParkedRow } from './database.ts'
+import { holdLane } from './lane-fence.ts'
 
 /** Rows that one transaction removes at most: saves of lanes wait for it. */
 const pruneBatch = 2_000
@@ -107,8 +109,8 @@ export async function recordBefore(
 }
 
 /** `LaneStore.pruneHistory` */
-export async function pruneHistory(db: Connection, destinationId: string, throughSeq: number): Promise<void> {
-  const id = normaliseId(destinationId)
+export async function pruneHistory(db: Connection, owner: LaneOwner, throughSeq: number): Promise<void> {
+  const id = normaliseId(owner.destinationId)
   const oldestKept = await db
     .selectFrom('lane_history')
     .select('first_seq')
@@ -120,6 +122,7 @@ export async function pruneHistory(db: Connection, destinationId: string, throug
   const beforeSeq = Number(oldestKept?.first_seq ?? 0)
   for (;;) {
     const removed = await inWriteTransaction(db, async (trx) => {
+      if (!(await holdLane(trx, owner))) return 0
       const old = await trx
         .selectFrom('lane_history')
         .select(['first_seq', 'last_seq'])

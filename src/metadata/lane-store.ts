@@ -24,6 +24,7 @@ import {
   normaliseId,
 } from './database.ts'
 import { isLaneRowIntact, laneRowCheck } from './lane-check.ts'
+import { requireDeleted } from './lane-fence.ts'
 import { forgetHistory, historyRecorder, pruneHistory } from './lane-history.ts'
 import { laneHourIncrement } from './lane-hours.ts'
 import { applyParkedChange } from './parked-store.ts'
@@ -140,25 +141,31 @@ export function laneStore(db: Connection, now: () => number): LaneStore {
     async repair(row) {
       await inWriteTransaction(db, async (trx) => {
         const { destination_id, ...values } = encodeLane(row)
+        const found = await laneRow(trx, destination_id)
+        if (found === undefined || isLaneRowIntact(found)) return
         await trx.updateTable('lanes').set(values).where('destination_id', '=', destination_id).execute()
         await forgetHistory(trx, destination_id)
       })
     },
 
-    pruneHistory: (destinationId, throughSeq) => pruneHistory(db, destinationId, throughSeq),
+    pruneHistory: (owner, throughSeq) => pruneHistory(db, owner, throughSeq),
   }
 }
 
 async function loadLane(db: Connection, destinationId: string): Promise<LaneState | null> {
-  const row = await db
-    .selectFrom('lanes')
-    .selectAll()
-    .where('destination_id', '=', normaliseId(destinationId))
-    .executeTakeFirst()
+  const row = await laneRow(db, destinationId)
   if (row === undefined) return null
   const state = decodeLane(row)
   if (!isLaneRowIntact(row)) throw new LaneStateDamagedError(state)
   return state
+}
+
+function laneRow(db: Connection, destinationId: string): Promise<LaneRow | undefined> {
+  return db
+    .selectFrom('lanes')
+    .selectAll()
+    .where('destination_id', '=', normaliseId(destinationId))
+    .executeTakeFirst()
 }
 
 function asUnavailable(error: unknown): never {
@@ -197,17 +204,6 @@ function byDestination(a: LaneState, b: LaneState): number {
 function ofRows(rows: readonly LaneState[], counts: readonly LaneCounts[]): LaneCounts[] {
   const ids = new Set(rows.map(({ destinationId }) => destinationId))
   return counts.filter(({ destinationId }) => ids.has(destinationId))
-}
-
-/** A row that was not updated is gone with its destination, or a newer owner has saved it: that one must be known. */
-async function requireDeleted(trx: Connection, destinationIds: readonly string[]): Promise<void> {
-  if (destinationIds.length === 0) return
-  const lost = await trx
-    .selectFrom('lanes')
-    .select('destination_id')
-    .where('destination_id', 'in', destinationIds)
-    .execute()
-  if (lost.length > 0) throw new LaneOwnershipLostError(lost.map((row) => row.destination_id))
 }
 
 /**

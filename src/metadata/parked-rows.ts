@@ -6,7 +6,7 @@
 import { v7 } from 'uuid'
 import { type ParkedDetail, type ParkedError, parkedHistoryEntries } from '../contract/parked.ts'
 import type { NewParked, ParkedCause } from '../delivery/parked.ts'
-import { type Connection, isoTime, normaliseId, type ParkedRow, type ParkedSumRow } from './database.ts'
+import { type Connection, isoTime, type ParkedRow, type ParkedSumRow } from './database.ts'
 
 /** So many parameters a statement that every database takes them. */
 const rowsAtOnce = 25
@@ -67,13 +67,14 @@ export async function removeParked(
   return records
 }
 
-/** Its first records are stored: the row holds what comes after them. False: nothing would be left of it. */
-export async function cutParked(trx: Connection, row: ParkedRow, storedRecords: number): Promise<boolean> {
+/** The records before `firstIndex` are stored: the row holds the others. False: nothing would be left of it. */
+export async function cutParked(trx: Connection, row: ParkedRow, firstIndex: number): Promise<boolean> {
+  const storedRecords = firstIndex - Number(row.first_index)
   if (storedRecords <= 0) return true
   const { body } = await bodyOf(trx, row.parked_id)
   const left = body.split('\n').slice(storedRecords)
   if (left.length === 0) return false
-  await replaceBody(trx, row, left.join('\n'), left.length, Number(row.first_index) + storedRecords)
+  await replaceBody(trx, row, left.join('\n'), left.length, firstIndex)
   return true
 }
 
@@ -99,16 +100,6 @@ export async function bodyOf(trx: Connection, parkedId: string): Promise<{ body:
     .select('body')
     .where('parked_id', '=', parkedId)
     .executeTakeFirstOrThrow()
-}
-
-export async function destinationExists(trx: Connection, destinationId: string): Promise<boolean> {
-  const id = normaliseId(destinationId)
-  const found = await trx
-    .selectFrom('destinations')
-    .select('destination_id')
-    .where('destination_id', '=', id)
-    .executeTakeFirst()
-  return found !== undefined
 }
 
 /** The columns of a cause, and the history with it: newest first. */

@@ -2,15 +2,9 @@
 import type { ParkedChange, ParkedStore, Replay } from '../delivery/parked.ts'
 import { parkedRowBytes } from '../delivery/parked.ts'
 import { type Connection, inSnapshot, inWriteTransaction, normaliseId, type ParkedRow } from './database.ts'
+import { holdLane } from './lane-fence.ts'
 import { recordOutcome } from './lane-history.ts'
-import {
-  bodyOf,
-  causeColumns,
-  cutParked,
-  destinationExists,
-  insertParked,
-  removeParked,
-} from './parked-rows.ts'
+import { bodyOf, causeColumns, cutParked, insertParked, removeParked } from './parked-rows.ts'
 
 export function parkedStore(db: Connection, now: () => number): ParkedStore {
   return {
@@ -43,18 +37,35 @@ export function parkedStore(db: Connection, now: () => number): ParkedStore {
       return { bytes: bytesOf(sums), ofWorkspace: bytesOf(own), workspaces: Number(counted?.count ?? 0) }
     },
 
-    setAside: (destinationId, parked) =>
+    async putAside(destinationId, { afterSeq, throughSeq, generation }) {
+      const rows = await db
+        .selectFrom('parked')
+        .select(['stream_seq', 'record_index', 'records_count'])
+        .where('destination_id', '=', normaliseId(destinationId))
+        .where('stream_seq', '>', afterSeq)
+        .where('stream_seq', '<=', throughSeq)
+        .where('generation', '=', generation)
+        .execute()
+      return rows.map((row) => ({
+        seq: Number(row.stream_seq),
+        recordIndex: Number(row.record_index) < 0 ? null : Number(row.record_index),
+        recordCount: Number(row.records_count),
+      }))
+    },
+
+    setAside: (owner, parked) =>
       inWriteTransaction(db, async (trx) => {
-        if (!(await destinationExists(trx, destinationId))) return
-        await insertParked(trx, normaliseId(destinationId), parked, now())
+        if (await holdLane(trx, owner))
+          await insertParked(trx, normaliseId(owner.destinationId), parked, now())
       }),
 
     nextReplay: (destinationId, throughSeq) =>
       inSnapshot(db, (trx) => nextReplay(trx, normaliseId(destinationId), throughSeq)),
 
-    beginReplay: (destinationId, parkedId) =>
+    beginReplay: (owner, parkedId) =>
       inWriteTransaction(db, async (trx) => {
-        const id = normaliseId(destinationId)
+        await holdLane(trx, owner)
+        const id = normaliseId(owner.destinationId)
         const sums = await trx
           .selectFrom('parked_sums')
           .select('last_replay_no')
@@ -75,11 +86,12 @@ export function parkedStore(db: Connection, now: () => number): ParkedStore {
         return replayNo
       }),
 
-    replayFailed: (parkedId, cause, attempts, storedRecords) =>
+    replayFailed: (owner, parkedId, cause, attempts, firstIndex) =>
       inWriteTransaction(db, async (trx) => {
+        await holdLane(trx, owner)
         const row = await find(trx, parkedId)
         if (row === undefined) return
-        if (!(await cutParked(trx, row, storedRecords))) return
+        if (!(await cutParked(trx, row, firstIndex))) return
         await trx
           .updateTable('parked')
           .set({
@@ -92,10 +104,11 @@ export function parkedStore(db: Connection, now: () => number): ParkedStore {
           .execute()
       }),
 
-    replayHalfStored: (parkedId, storedRecords) =>
+    replayHalfStored: (owner, parkedId, firstIndex) =>
       inWriteTransaction(db, async (trx) => {
+        await holdLane(trx, owner)
         const row = await find(trx, parkedId)
-        if (row !== undefined) await cutParked(trx, row, storedRecords)
+        if (row !== undefined) await cutParked(trx, row, firstIndex)
       }),
   }
 }

@@ -1,6 +1,8 @@
 /** Reads a metadata file for `verify`: whose it is, where its lanes are, and what is damaged. Changes nothing. */
 import Database from 'better-sqlite3'
+import { ConfigError } from '../../config.ts'
 import { type Epoch, firstEpochs } from '../../contract/epochs.ts'
+import { isCorrupt, isReadFailure } from '../../storage-error.ts'
 import type { LaneRow } from '../database.ts'
 import { identityOf, knownSeqOf } from '../identity.ts'
 import { isLaneRowIntact } from '../lane-check.ts'
@@ -25,6 +27,39 @@ export interface MetadataCheck {
   problems: string[]
 }
 
+/**
+ * Before a daemon opens it: one wrong bit in an index makes a pipe or a destination disappear without an error. Reads the
+ * whole file, some milliseconds for thousands of pipes, and changes nothing. A file that cannot be opened for another reason
+ * is left to the opening, which says why. Throws ConfigError when the file is damaged.
+ */
+export function requireIntactMetadata(file: string): void {
+  const problem = structureProblem(file)
+  if (problem === null) return
+  throw new ConfigError(
+    `metadata: ${file} is damaged (${problem}). Nothing was changed. Keep it, and restore the newest backup into ` +
+      'another directory (pipectl restore)',
+  )
+}
+
+function structureProblem(file: string): string | null {
+  let database: Database.Database | null = null
+  try {
+    database = new Database(file, { readonly: true, fileMustExist: true, timeout: 10_000 })
+    return structureOf(database)
+  } catch (error) {
+    if (!isReadFailure(error) && !isCorrupt(error)) return null
+    return error instanceof Error ? error.message : String(error)
+  } finally {
+    database?.close()
+  }
+}
+
+/** Null: sound. */
+function structureOf(database: Database.Database): string | null {
+  const said = database.prepare<[], string>('PRAGMA integrity_check(1)').pluck().get()
+  return said === 'ok' ? null : (said?.replaceAll(/\s+/g, ' ') ?? 'no answer')
+}
+
 export function checkMetadata(file: string): MetadataCheck {
   const check: MetadataCheck = { dataDirId: null, epochs: firstEpochs, knownSeq: 0, lanes: [], problems: [] }
   let database: Database.Database | null = null
@@ -32,8 +67,8 @@ export function checkMetadata(file: string): MetadataCheck {
     database = new Database(file, { readonly: true, fileMustExist: true, timeout: 10_000 })
     // One view of all tables, whatever a daemon writes meanwhile.
     database.exec('BEGIN')
-    const said = database.prepare<[], string>('PRAGMA integrity_check(1)').pluck().get()
-    if (said !== 'ok') check.problems.push(`its structure is damaged: ${said?.replaceAll(/\s+/g, ' ')}`)
+    const problem = structureOf(database)
+    if (problem !== null) check.problems.push(`its structure is damaged: ${problem}`)
     const settings = database.prepare<[], [string, string]>('SELECT name, value FROM metadata_settings').raw()
     const identity = identityOf(new Map(settings.all()))
     check.dataDirId = identity?.dataDirId ?? null

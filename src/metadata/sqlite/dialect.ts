@@ -17,7 +17,7 @@ import {
   type TransactionSettings,
 } from 'kysely'
 import { errorCode, isNoSpace, StorageUnavailableError } from '../../error-code.ts'
-import { isDamage, StorageError } from '../../storage-error.ts'
+import { isCorrupt, StorageError } from '../../storage-error.ts'
 import { busyTimeoutMs } from './file.ts'
 
 export function sqliteDialect(database: Database.Database): Dialect {
@@ -119,7 +119,7 @@ function crashOnIoError<T>(file: string, run: () => T): T {
   } catch (error) {
     if (isNoSpace(error)) throw new StorageUnavailableError('metadata: no space', error)
     const code = errorCode(error) ?? ''
-    if (isDamage(code)) throw new StorageError('reading', file, error)
+    if (isCorrupt({ code })) throw new StorageError('reading', file, error)
     if (!code.startsWith('SQLITE_IOERR')) throw error
     const failure = new StorageError('reading or writing', file, error)
     setImmediate(() => {

@@ -1,8 +1,11 @@
 /** Who delivers a pipe changes: part of the lanes' conformance, where several processes share a back end. */
 import type { Test } from 'tap'
+import { DeliveryError } from '../../../src/destinations/driver.ts'
 import { LaneStack, type Sent } from '../../support/lane-stack.ts'
 import { until } from '../../support/until.ts'
 import { countsExactly, isIdle, isInOrder, type OpenBackEnd, openStack, seqsOf } from './lane-conformance.ts'
+
+const refusal = new DeliveryError('permanent', 'refused', 'This will never do.', { fault: 'records' })
 
 export async function testTakeOver(t: Test, open: OpenBackEnd): Promise<void> {
   await t.test(
@@ -37,6 +40,41 @@ export async function testTakeOver(t: Test, open: OpenBackEnd): Promise<void> {
       await countsExactly(t, stack, second, { id, pipeId }, sent)
     },
   )
+
+  await t.test('a replay of which two owners have each stored a part loses no record', async (t) => {
+    const { stack, process: first } = await openStack(t, await open(t))
+    const pipeId = await stack.pipe(first)
+    const { id, destination } = await stack.lane(pipeId, [first], { on_permanent_error: 'park' })
+    destination.react = () => refusal
+    const [message] = await stack.send(pipeId, 1, { records: 10 })
+    await stack.untilSaved(id, 'it is parked', ({ cursorSeq }) => cursorSeq === message!.seq)
+    destination.react = () => 'partly'
+    destination.takes = 3
+    destination.isSlowWhenFull = true
+    const which = { ids: null, errorCode: null }
+    await stack.metadata.parked.replayMany(stack.backEnd.workspaceId, id, which)
+    await first.service.parkedChanged(id)
+    await until('the first owner has stored records 0 to 2', () => destination.waiting === 1)
+    first.believes.set(pipeId, first.ownership.owned(pipeId)!)
+    await first.ownership.close()
+    destination.takes = 4
+    destination.isSlowWhenFull = false
+    const second = await stack.start()
+    const firstIndex = async () => (await stack.metadata.parkedStore.nextReplay(id, message!.seq))?.firstIndex
+    await until('the second owner has saved that it stored 0 to 3', async () => (await firstIndex()) === 4)
+    // Without the fence it would now cut its three records off what the second owner left.
+    destination.release()
+    await until('the first owner noticed', () => first.events('lane.ownership_lost').length > 0)
+    t.equal(await firstIndex(), 4)
+    destination.takes = 100
+    await second.untilLane(id, 'nothing is parked any more', ({ parked_records }) => parked_records === 0)
+    const stored = new Set(destination.records)
+    const missing = Array.from({ length: 10 }, (_, index) => `${message!.seq}:${index}`).filter(
+      (place) => !stored.has(place),
+    )
+    t.strictSame(missing, [], 'every record was stored')
+    t.strictSame([first.fatal, second.fatal], [[], []])
+  })
 
   await t.test('negative control: as long as the lease is its own, the same save is taken', async (t) => {
     const { stack, process } = await openStack(t, await open(t))

@@ -1,6 +1,7 @@
 /** Which lanes a process runs, and the three ends of a lane: closed, removed, handed over. */
 import t from 'tap'
 import type { LaneOwnership } from '../../../src/delivery/lane-ownership.ts'
+import { LaneOwnershipLostError } from '../../../src/delivery/lane-state.ts'
 import { LaneWorld } from '../../support/lane-world.ts'
 import { until } from '../../support/until.ts'
 
@@ -118,6 +119,35 @@ t.test('who waits for a message when the lane is handed over gets none', async (
   t.strictSame(await pull, { kind: 'empty' })
   await world.close()
 })
+
+t.test(
+  'a pull lane that is handed over while it saves ends alone, and so does one that is closed',
+  async (t) => {
+    for (const end of ['lose', 'close'] as const) {
+      const { world, owner } = await openOwned(1)
+      const config = { ack_mode: 'explicit' }
+      const pulls = { destination_type: 'destination_pull', destination_config: config } as const
+      const { id } = await world.addLane(pulls)
+      world.send(1)
+      t.match(await world.service.pull(id, { waitMs: 0, afterSeq: null }), { kind: 'message' })
+      const { leaseMsgId } = await world.saved(id)
+      const lane = world.lanes.lane(id)!
+      let closed = Promise.resolve()
+      world.atSave = () => {
+        if (end === 'lose') owner.lose(world.pipeId)
+        else closed = lane.close(0)
+        closed.catch(() => {})
+        throw new LaneOwnershipLostError([id])
+      }
+      await t.rejects(world.service.acknowledge(id, leaseMsgId!, true), { name: 'LaneOwnershipLostError' })
+      await t.resolves(closed)
+      await until('the lane is gone', () => world.lanes.lane(id) === undefined)
+      t.strictSame(world.fatal, [], end)
+      world.atSave = () => {}
+      await world.close()
+    }
+  },
+)
 
 t.test('a lane whose save finds a newer owner ends alone, without saving; the others go on', async (t) => {
   const { world } = await openOwned(4)

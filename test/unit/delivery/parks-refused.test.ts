@@ -168,6 +168,33 @@ t.test(
   },
 )
 
+t.test(
+  'what was parked before a crash is not counted as delivered, though nothing is sent again',
+  async (t) => {
+    const world = await LaneWorld.open()
+    const { id, destination } = await world.addLane(parks)
+    destination.setsAside = setting({ 2: [0, 3] })
+    let isReached = false
+    let saves = 0
+    world.atSave = () => {
+      saves += 1
+      if (saves === 2) world.dieAtSave = { isBefore: true, onReached: () => (isReached = true) }
+    }
+    world.send(3, { records: 5 })
+    await until('it dies before the save of what is stored', () => isReached)
+    t.match([destination.stored, (await parkedOf(world, id)).length], [[1, 2, 3], 2])
+    world.atSave = () => {}
+    // As one with `exactly_once`, whose row says that all of it is stored: it looks at no record.
+    destination.setsAside = () => []
+    await world.restart()
+    const lane = await world.untilLane(id, 'all is done', (one) => one.cursor_seq === 3)
+    t.match(lane, { delivered_records: 13, parked_records: 2, filtered_records: 0, skipped_messages: 0 })
+    const usage = await world.metadata.usage.byPipe(world.workspaceId, 0)
+    t.equal(usage[world.pipeId]?.delivered_records, 13)
+    await world.close()
+  },
+)
+
 t.test('a message is parked in the save that passes it, or not at all', async (t) => {
   for (const isBefore of [true, false]) {
     const world = await LaneWorld.open()

@@ -16,7 +16,7 @@ import {
 const must = { nullable: false }
 const from = { source_field: 'src' }
 
-/** Spec "Ingest", required keys; contract "Delivery", column rules. The pipe's timestamp key is `at`. */
+/** docs/dev/contract.md#required-fields, docs/dev/contract.md#column-rules. The pipe's timestamp key is `at`. */
 const cases: [what: string, mapping: ColumnMapping, required: string[]][] = [
   ['nullable with a source', column('c', from), []],
   ['nullable without a source', column('c'), []],

@@ -6,6 +6,7 @@ import type { Test } from 'tap'
 import type { ColumnMapping } from '../../../src/contract/destination.ts'
 import type { PipeLimits } from '../../../src/contract/pipe.ts'
 import { type Pipe, pipeDefaults } from '../../../src/contract/pipe.ts'
+import type { LaneOwner } from '../../../src/delivery/lane-ownership.ts'
 import { mintApiKey } from '../../../src/metadata/key-tokens.ts'
 import { type MetadataOptions, openMetadata } from '../../../src/metadata/open.ts'
 import type { Metadata, NewDestination } from '../../../src/metadata/store.ts'
@@ -73,6 +74,11 @@ export function databaseDestination(more: Partial<NewDestination> = {}): NewDest
     startAfterSeq: 0,
     ...more,
   }
+}
+
+/** As the only owner that the lane ever had, unless another epoch is given. */
+export function ownerOf(destinationId: string, epoch = 1): LaneOwner {
+  return { destinationId, epoch }
 }
 
 export function pullDestination(startAfterSeq = 0): NewDestination {

@@ -7,7 +7,15 @@ import { fullRights } from '../../../src/contract/api-key.ts'
 import { ApiError } from '../../../src/contract/errors.ts'
 import { mintApiKey } from '../../../src/metadata/key-tokens.ts'
 import type { Metadata } from '../../../src/metadata/store.ts'
-import { databaseDestination, limits, newPipe, newWorkspace, open, pullDestination } from './fixture.ts'
+import {
+  databaseDestination,
+  limits,
+  newPipe,
+  newWorkspace,
+  open,
+  ownerOf,
+  pullDestination,
+} from './fixture.ts'
 
 const alertSettings = {
   url: 'https://owner.example/',
@@ -33,7 +41,7 @@ await metadata.usage.addIngest(
   [],
 )
 
-await metadata.parkedStore.setAside(destinationId, [
+await metadata.parkedStore.setAside(ownerOf(destinationId), [
   {
     ...{ reason: 'permanent_error', code: '22003', message: 'too large', column: null, value: null },
     ...{
@@ -46,7 +54,7 @@ await metadata.parkedStore.setAside(destinationId, [
     ...{ recordCount: 1, body: Buffer.from('{}'), attempts: 1, generation: 0 },
   },
 ])
-await metadata.driftStore.save(destinationId, {
+await metadata.driftStore.save(ownerOf(destinationId), {
   mappingHash: 'a',
   state: { since_ms: 0, records: 1, keys: [], other_keys: 0, unfilled: [] },
 })

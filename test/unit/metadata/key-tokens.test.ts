@@ -1,4 +1,4 @@
-/** Contract "Ids, keys, auth": the form of API keys. */
+/** docs/dev/contract.md#ids-and-api-keys: the form of API keys. */
 import { createHash } from 'node:crypto'
 import t from 'tap'
 import { hashApiKey, hasValidChecksum, mintApiKey } from '../../../src/metadata/key-tokens.ts'

@@ -3,7 +3,7 @@ import t from 'tap'
 import { resourceLimits } from '../../../src/contract/resource-limits.ts'
 import type { PassedMessages } from '../../../src/delivery/lane-state.ts'
 import { rowsOf } from './database.ts'
-import { newPipe, newWorkspace, open, pullDestination, testFile } from './fixture.ts'
+import { newPipe, newWorkspace, open, ownerOf, pullDestination, testFile } from './fixture.ts'
 
 const run = (firstSeq: number, lastSeq: number, more: Partial<PassedMessages> = {}): PassedMessages => ({
   ...{ kind: 'delivered', firstSeq, lastSeq, batchLastSeq: lastSeq, atMs: 1_000 + lastSeq, attempts: 1 },
@@ -88,8 +88,11 @@ t.test('nothing of a save that fails stays, nor of a destination that is gone', 
 })
 
 t.test('a repaired lane has nothing on record', async (t) => {
-  const { pass, at, metadata, row } = await scene(t)
+  const { pass, at, metadata, row, spec } = await scene(t)
   await pass(10, run(1, 10))
+  await metadata.laneStore.repair(row)
+  t.strictSame(await at(5), [['delivered', 1, 10]], 'a row that is intact stays as it is')
+  await rowsOf({ spec }, 'UPDATE lanes SET cursor_seq = 7')
   await metadata.laneStore.repair(row)
   t.strictSame(await at(5), [])
 })
@@ -97,12 +100,12 @@ t.test('a repaired lane has nothing on record', async (t) => {
 t.test('what is no longer kept is forgotten, in steps; what reaches into what is kept stays', async (t) => {
   const { pass, at, metadata, destinationId } = await scene(t)
   await pass(60_000, ...Array.from({ length: 6_000 }, (_, index) => run(index * 10 + 1, index * 10 + 10)))
-  await metadata.laneStore.pruneHistory(destinationId, 50_005)
+  await metadata.laneStore.pruneHistory(ownerOf(destinationId), 50_005)
   t.strictSame(await at(50_000), [])
   t.strictSame(await at(50_005), [['delivered', 50_001, 50_010]])
-  await metadata.laneStore.pruneHistory(destinationId, 60_000)
+  await metadata.laneStore.pruneHistory(ownerOf(destinationId), 60_000)
   t.strictSame(await at(1, 60_000), [])
-  await metadata.laneStore.pruneHistory(destinationId, 60_000)
+  await metadata.laneStore.pruneHistory(ownerOf(destinationId), 60_000)
 })
 
 t.test('a lane has so many runs on record and no more', async (t) => {
@@ -114,7 +117,7 @@ t.test('a lane has so many runs on record and no more', async (t) => {
      SELECT ?, i, i, 'delivered', 1, i, 1 FROM n`,
     ...[resourceLimits.historyRowsPerLane + beyond, destinationId],
   )
-  await metadata.laneStore.pruneHistory(destinationId, 0)
+  await metadata.laneStore.pruneHistory(ownerOf(destinationId), 0)
   const count = resourceLimits.historyRowsPerLane
   t.strictSame(await rowsOf({ spec }, 'SELECT count(*) AS count FROM lane_history'), [{ count }])
   t.strictSame(await at(beyond), [], 'the oldest go')

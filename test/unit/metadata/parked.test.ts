@@ -4,7 +4,7 @@ import t, { type Test } from 'tap'
 import type { NewParked } from '../../../src/delivery/parked.ts'
 import { newLaneState } from '../../../src/delivery/transitions.ts'
 import { rowsOf } from './database.ts'
-import { databaseDestination, newPipe, newWorkspace, open, openFile, testFile } from './fixture.ts'
+import { databaseDestination, newPipe, newWorkspace, open, openFile, ownerOf, testFile } from './fixture.ts'
 
 const cause = {
   reason: 'permanent_error',
@@ -63,10 +63,10 @@ t.test(
   'a record that is parked again keeps its row: more attempts, the new error, the history',
   async (t) => {
     const { metadata, workspaceId, id, clock, sums, list } = await fixture(t)
-    await metadata.parkedStore.setAside(id, [refused(7, 3), refused(7, 5)])
+    await metadata.parkedStore.setAside(ownerOf(id), [refused(7, 3), refused(7, 5)])
     const before = await list()
     clock.now = 2_000
-    await metadata.parkedStore.setAside(id, [refused(7, 3, { code: '22007', generation: 4 })])
+    await metadata.parkedStore.setAside(ownerOf(id), [refused(7, 3, { code: '22007', generation: 4 })])
     const { parked, next } = await list()
     t.equal(next, null)
     t.equal(parked.length, 2)
@@ -98,7 +98,7 @@ t.test('the history is bounded', async (t) => {
   const { metadata, workspaceId, id, clock, list } = await fixture(t)
   for (let at = 0; at < 25; at += 1) {
     clock.now += 1
-    await metadata.parkedStore.setAside(id, [refused(7, 3)])
+    await metadata.parkedStore.setAside(ownerOf(id), [refused(7, 3)])
   }
   const { parked } = await list()
   const detail = await metadata.parked.get(workspaceId, id, parked[0]?.parked_id ?? '')
@@ -109,8 +109,8 @@ t.test('the history is bounded', async (t) => {
 t.test('a page follows the order of messages, and filters hold over pages', async (t) => {
   const { metadata, id, list } = await fixture(t)
   const many = Array.from({ length: 60 }, (_, at) => refused(100 - at, at % 2, { code: at % 3 ? 'a' : 'b' }))
-  await metadata.parkedStore.setAside(id, many)
-  await metadata.parkedStore.setAside(id, [refused(50, null, { reason: 'skipped' })])
+  await metadata.parkedStore.setAside(ownerOf(id), many)
+  await metadata.parkedStore.setAside(ownerOf(id), [refused(50, null, { reason: 'skipped' })])
   const seen: [number, number | null][] = []
   let after = null
   do {
@@ -131,7 +131,7 @@ t.test(
   'what is passed over is saved with the row that passes it, and takes up what was parked of it',
   async (t) => {
     const { metadata, id, sums, list } = await fixture(t)
-    await metadata.parkedStore.setAside(id, [refused(7, 0), refused(7, 1), refused(8, 0)])
+    await metadata.parkedStore.setAside(ownerOf(id), [refused(7, 0), refused(7, 1), refused(8, 0)])
     const whole = refused(7, null, { recordCount: 2, reason: 'skipped' })
     const passed = new Map([[id, [{ kind: 'passed', parked: whole } as const]]])
     const row = { ...newLaneState(id, 7), ownerEpoch: 5 }
@@ -150,10 +150,15 @@ t.test(
 
 t.test('what is delivered after a rewind is no longer parked, unless somebody has edited it', async (t) => {
   const { metadata, workspaceId, id, list } = await fixture(t)
-  await metadata.parkedStore.setAside(id, [refused(7, 0), refused(8, 0), refused(9, 0), refused(10, 0)])
+  await metadata.parkedStore.setAside(ownerOf(id), [
+    refused(7, 0),
+    refused(8, 0),
+    refused(9, 0),
+    refused(10, 0),
+  ])
   const edited = (await list()).parked[1]?.parked_id ?? ''
   await metadata.parked.replay(workspaceId, id, edited, ['{"n":1}'])
-  await metadata.parkedStore.setAside(id, [refused(9, 0, { generation: 6 })])
+  await metadata.parkedStore.setAside(ownerOf(id), [refused(9, 0, { generation: 6 })])
   const change = { kind: 'delivered_again', afterSeq: 6, throughSeq: 9, generation: 6 } as const
   await metadata.laneStore.save([newLaneState(id, 9)], [], new Map([[id, [change]]]))
   t.strictSame(
@@ -165,7 +170,11 @@ t.test('what is delivered after a rewind is no longer parked, unless somebody ha
 
 t.test('replays: in order, one that was begun first, numbered upwards', async (t) => {
   const { metadata, workspaceId, id, clock, sums } = await fixture(t)
-  await metadata.parkedStore.setAside(id, [refused(7, 0), refused(8, 0), refused(9, 0, { code: 'x' })])
+  await metadata.parkedStore.setAside(ownerOf(id), [
+    refused(7, 0),
+    refused(8, 0),
+    refused(9, 0, { code: 'x' }),
+  ])
   const { parkedStore } = metadata
   t.equal(await parkedStore.nextReplay(id, 100), null)
   t.equal(await metadata.parked.replayMany(workspaceId, id, { ids: null, errorCode: '22003' }), 2)
@@ -176,16 +185,19 @@ t.test('replays: in order, one that was begun first, numbered upwards', async (t
   const first = await parkedStore.nextReplay(id, 8)
   t.match(first, { replays: 1, replayNo: null, firstIndex: 0, message: { seq: 7, recordCount: 1 } })
   t.equal(first?.message.body.toString(), '{"n":7.10}')
-  const no = await parkedStore.beginReplay(id, first?.parkedId ?? '')
+  const no = await parkedStore.beginReplay(ownerOf(id), first?.parkedId ?? '')
   t.equal((await parkedStore.nextReplay(id, 8))?.replayNo, no)
 
-  await parkedStore.replayFailed(first?.parkedId ?? '', { ...cause, code: 'again' }, 2, 0)
+  await parkedStore.replayFailed(ownerOf(id), first?.parkedId ?? '', { ...cause, code: 'again' }, 2, 0)
   const found = await metadata.parked.get(workspaceId, id, first?.parkedId ?? '')
   t.match(found?.record, { state: 'parked', attempts: 3, error: { code: 'again' }, replays: 1 })
   const second = await parkedStore.nextReplay(id, 8)
   t.equal(second?.message.seq, 8)
   clock.now = 0
-  t.ok((await parkedStore.beginReplay(id, second?.parkedId ?? '')) > no, 'also when the clock went back')
+  t.ok(
+    (await parkedStore.beginReplay(ownerOf(id), second?.parkedId ?? '')) > no,
+    'also when the clock went back',
+  )
   const done = new Map([[id, [{ kind: 'replayed', parkedId: second?.parkedId ?? '' } as const]]])
   await metadata.laneStore.save([newLaneState(id, 9)], [], done)
   t.equal((await parkedStore.nextReplay(id, 100))?.message.seq, 9)
@@ -194,11 +206,17 @@ t.test('replays: in order, one that was begun first, numbered upwards', async (t
 
 t.test('a replay that was stored in part goes on behind it', async (t) => {
   const { metadata, workspaceId, id, sums, list } = await fixture(t)
-  await metadata.parkedStore.setAside(id, [refused(7, null, { recordCount: 2 })])
+  await metadata.parkedStore.setAside(ownerOf(id), [refused(7, null, { recordCount: 2 })])
   const parkedId = (await list()).parked[0]?.parked_id ?? ''
-  await metadata.parkedStore.replayHalfStored(parkedId, 1)
+  await metadata.parkedStore.replayHalfStored(ownerOf(id), parkedId, 1)
   const found = await metadata.parked.get(workspaceId, id, parkedId)
   t.strictSame(found?.recordTexts, ['{"n":2}'])
+  await metadata.parkedStore.replayHalfStored(ownerOf(id), parkedId, 1)
+  t.strictSame(
+    (await metadata.parked.get(workspaceId, id, parkedId))?.recordTexts,
+    ['{"n":2}'],
+    'the same cut again removes nothing',
+  )
   await metadata.parked.replay(workspaceId, id, parkedId, null)
   t.match(await metadata.parkedStore.nextReplay(id, 7), { firstIndex: 1, message: { recordCount: 1 } })
   t.match((await sums()).counted, (await sums()).kept as object)
@@ -206,7 +224,7 @@ t.test('a replay that was stored in part goes on behind it', async (t) => {
 
 t.test('edited records take the place of the stored ones; not more of them', async (t) => {
   const { metadata, workspaceId, id, list, sums } = await fixture(t)
-  await metadata.parkedStore.setAside(id, [refused(7, null, { recordCount: 2 }), refused(8, 0)])
+  await metadata.parkedStore.setAside(ownerOf(id), [refused(7, null, { recordCount: 2 }), refused(8, 0)])
   const [whole, single] = (await list()).parked.map((row) => row.parked_id)
   const { parked } = metadata
   t.strictSame(await parked.replay(workspaceId, id, single ?? '', ['{}', '{}']), {
@@ -234,13 +252,13 @@ t.test('edited records take the place of the stored ones; not more of them', asy
 
 t.test('what is too old goes, is counted, and what waits for its replay stays', async (t) => {
   const { metadata, workspaceId, id, clock, list, sums } = await fixture(t)
-  await metadata.parkedStore.setAside(id, [
+  await metadata.parkedStore.setAside(ownerOf(id), [
     refused(7, 0),
     refused(8, null, { recordCount: 2 }),
     refused(9, 0),
   ])
   clock.now = 5_000
-  await metadata.parkedStore.setAside(id, [refused(10, 0)])
+  await metadata.parkedStore.setAside(ownerOf(id), [refused(10, 0)])
   const waiting = (await list()).parked[2]?.parked_id ?? ''
   await metadata.parked.replay(workspaceId, id, waiting, null)
   t.strictSame([...(await metadata.parked.prune(4_000))], [[id, 3]])
@@ -255,10 +273,10 @@ t.test('what is too old goes, is counted, and what waits for its replay stays', 
 
 t.test('all of it goes with the destination, and a lane that is late parks nothing', async (t) => {
   const { metadata, workspaceId, pipeId, id, options } = await fixture(t)
-  await metadata.parkedStore.setAside(id, [refused(7, 0), refused(8, 0)])
+  await metadata.parkedStore.setAside(ownerOf(id), [refused(7, 0), refused(8, 0)])
   t.match(await metadata.parkedStore.taken(workspaceId), { bytes: 2 * (1_024 + 10), workspaces: 1 })
   await metadata.destinations.delete(workspaceId, pipeId, id)
-  await metadata.parkedStore.setAside(id, [refused(9, 0)])
+  await metadata.parkedStore.setAside(ownerOf(id), [refused(9, 0)])
   const late = new Map([[id, [{ kind: 'passed', parked: refused(9, null) } as const]]])
   await metadata.laneStore.save([newLaneState(id, 9)], [], late)
   t.match(await metadata.parkedStore.taken(workspaceId), { bytes: 0, ofWorkspace: 0 })
@@ -271,8 +289,8 @@ t.test('what each workspace takes is known without counting rows', async (t) => 
   const other = await newWorkspace(metadata, 'other')
   const pipe = await newPipe(metadata, other, 'events')
   const made = await metadata.destinations.create(other, pipe.pipe_id, databaseDestination())
-  await metadata.parkedStore.setAside(id, [refused(7, 0), refused(8, 0)])
-  await metadata.parkedStore.setAside(made.destination_id, [refused(9, 0)])
+  await metadata.parkedStore.setAside(ownerOf(id), [refused(7, 0), refused(8, 0)])
+  await metadata.parkedStore.setAside(ownerOf(made.destination_id), [refused(9, 0)])
   const one = 1_024 + 10
   t.strictSame(await metadata.parkedStore.taken(workspaceId), {
     bytes: 3 * one,
@@ -289,7 +307,7 @@ t.test('it is there after a restart, and so is whether a destination parks', asy
     pipeId,
     databaseDestination({ on_permanent_error: 'park' }),
   )
-  await metadata.parkedStore.setAside(made.destination_id, [refused(7, 0)])
+  await metadata.parkedStore.setAside(ownerOf(made.destination_id), [refused(7, 0)])
   await metadata.close()
   const again = await openFile(options)
   t.teardown(() => again.close())

@@ -1,0 +1,71 @@
+/**
+ * Everything that the owner of a lane writes to metadata, and how the test calls it. The types demand that each method of the
+ * stores is here or is named as one that only reads: a method that is added has to be put into one of the two lists.
+ */
+import type { LaneOwner } from '../../../src/delivery/lane-ownership.ts'
+import type { DriftStore, LaneStore } from '../../../src/delivery/lane-state.ts'
+import type { NewParked, ParkedStore } from '../../../src/delivery/parked.ts'
+import { newLaneState } from '../../../src/delivery/transitions.ts'
+import type { Metadata } from '../../../src/metadata/store.ts'
+
+/** They change nothing, or are how an owner begins. */
+export const notFenced = {
+  laneStore: ['load', 'take'],
+  parkedStore: ['counts', 'taken', 'putAside', 'nextReplay'],
+  driftStore: ['load'],
+} as const
+
+type Writes =
+  | Exclude<keyof LaneStore, (typeof notFenced.laneStore)[number]>
+  | Exclude<keyof ParkedStore, (typeof notFenced.parkedStore)[number]>
+  | (Exclude<keyof DriftStore, (typeof notFenced.driftStore)[number]> extends 'save' ? 'saveDrift' : never)
+
+export type OwnerWrite = Writes | 'savePassed' | 'saveReplayed' | 'saveDeliveredAgain'
+
+const cause = { code: 'stale', message: 'by an owner that was stopped', column: null, value: null } as const
+
+export function parkedOf(seq: number, records: number): NewParked {
+  const body = Buffer.from(Array.from({ length: records }, (_, index) => `{"n":${index}}`).join('\n'))
+  const msgId = `0198b2a0-0000-7000-8000-${String(seq).padStart(12, '0')}`
+  return {
+    ...cause,
+    ...{ reason: 'permanent_error', msgId, seq, receivedMs: 5, recordIndex: null, firstIndex: 0 },
+    ...{ recordCount: records, body, attempts: 1, generation: 0 },
+  }
+}
+
+/** Each takes the id of a parked row of ten records that is being replayed. */
+export function writesOf(
+  { laneStore, parkedStore, driftStore }: Pick<Metadata, 'laneStore' | 'parkedStore' | 'driftStore'>,
+  owner: LaneOwner,
+  pipeId: string,
+): Record<OwnerWrite, (parkedId: string) => Promise<unknown>> {
+  const { destinationId, epoch } = owner
+  const row = { ...newLaneState(destinationId, 99), ownerEpoch: epoch, deliveredRecords: 77 }
+  const passed = [
+    { kind: 'delivered', firstSeq: 50, lastSeq: 99, batchLastSeq: 99, atMs: 5, attempts: 1 } as const,
+  ]
+  const counts = { deliveredRecords: 77, failedAttempts: 7, skippedRecords: 7, filteredRecords: 7, passed }
+  const saveWith = (change: Parameters<NonNullable<typeof laneStore.save>>[2]) =>
+    laneStore.save([row], [], change)
+  const drift = {
+    mappingHash: 'stale',
+    state: { since_ms: 1, records: 77, keys: [], other_keys: 7, unfilled: [] },
+  }
+  return {
+    save: () => laneStore.save([row], [{ destinationId, pipeId, ...counts }]),
+    savePassed: () => saveWith(new Map([[destinationId, [{ kind: 'passed', parked: parkedOf(98, 2) }]]])),
+    saveReplayed: (parkedId) => saveWith(new Map([[destinationId, [{ kind: 'replayed', parkedId }]]])),
+    saveDeliveredAgain: () =>
+      saveWith(
+        new Map([[destinationId, [{ kind: 'delivered_again', afterSeq: 0, throughSeq: 99, generation: 9 }]]]),
+      ),
+    repair: () => laneStore.repair(row),
+    pruneHistory: () => laneStore.pruneHistory(owner, 99),
+    setAside: () => parkedStore.setAside(owner, [parkedOf(97, 1)]),
+    beginReplay: (parkedId) => parkedStore.beginReplay(owner, parkedId),
+    replayFailed: (parkedId) => parkedStore.replayFailed(owner, parkedId, cause, 5, 7),
+    replayHalfStored: (parkedId) => parkedStore.replayHalfStored(owner, parkedId, 7),
+    saveDrift: () => driftStore.save(owner, drift),
+  }
+}
