@@ -6,7 +6,7 @@ import { createRequire } from 'node:module'
 import { ConfigError } from './config.ts'
 import { errorCode } from './error-code.ts'
 
-export const otherNode = 'run Node.js 24, or 22: README.md, "Node.js versions"'
+export const otherNode = 'run Node.js 24: docs/tuning.md#supported-nodejs-versions'
 
 /** By the major version: the day after which its makers mend nothing, as their schedule has it. */
 const supportEnds: Record<number, string> = {
@@ -34,7 +34,7 @@ export function requireSoundSqliteAddon(
   if (Number.parseInt(version, 10) < 24 || !addon()?.includes('RemoveEnvironmentCleanupHook')) return
   throw new ConfigError(
     `Node.js ${version}: better-sqlite3 was compiled against headers with which the process aborts sooner or later. ` +
-      'Run Node.js 22, or compile it against the headers of 24.18: README.md, "Node.js versions".',
+      'Compile it against the headers of Node.js 24.18: docs/tuning.md#better-sqlite3.',
   )
 }
 

@@ -34,9 +34,31 @@ export function onFile<T>(operation: string, file: string, run: () => T): T {
   }
 }
 
-/** Whether SQLite says that the file is no database or that its structure is broken. */
-export function isDamage(code: string): boolean {
+/** SQLite says that the file is not a database, or that its structure is broken. */
+export function isCorrupt(error: unknown): boolean {
+  const code = errorCode(error) ?? ''
   return code === 'SQLITE_NOTADB' || code.startsWith('SQLITE_CORRUPT')
+}
+
+/**
+ * The disk cannot read it. An unreadable sector is `SQLITE_IOERR_CORRUPTFS` from SQLite and `EIO` from Node.js, which has the
+ * same code for a write or an fsync that failed: those are no damage, and only the system call tells.
+ */
+export function isReadFailure(error: unknown): boolean {
+  const code = errorCode(error) ?? ''
+  return readFailures.has(code) || (code === 'EIO' && systemCall(error) === 'read')
+}
+
+const readFailures = new Set([
+  'SQLITE_IOERR_READ',
+  'SQLITE_IOERR_SHORT_READ',
+  'SQLITE_IOERR_CORRUPTFS',
+  'SQLITE_IOERR_DATA',
+])
+
+function systemCall(error: unknown): unknown {
+  if (!(error instanceof Error)) return undefined
+  return 'syscall' in error ? error.syscall : systemCall(error.cause)
 }
 
 /** Also one that was thrown in another thread: there it is of no class of ours. */
@@ -84,7 +106,7 @@ function isWithMessage(error: unknown): error is { message: string } {
 
 function hintFor(code: string): string {
   if (isNoSpace({ code })) return 'free disk space, then start the daemon again'
-  if (isDamage(code))
+  if (isCorrupt({ code }))
     return 'the file is damaged: `pipectl verify` shows what can be read, `pipectl restore` puts a backup back'
   if (/^SQLITE_IOERR|^EIO$/.test(code))
     return 'look for disk errors in the system log, then start the daemon again: it goes on from what is on disk'

@@ -32,7 +32,7 @@ export interface NewMessage {
   body: Uint8Array
   /** Another body will be where this one is. */
   isLent?: boolean
-  /** At most one message per pipe is kept for a key within 24 h (contract "Ingest", Idempotency-Key). */
+  /** At most one message per pipe is kept for a key within 24 h (docs/dev/contract.md#idempotency). */
   idempotency?: Idempotency
 }
 
@@ -102,11 +102,13 @@ export interface KnownBuffer {
 export class BufferUnavailableError extends Error {
   /**
    * `pipe_share`: this pipe, or its workspace, holds more than its share of an almost full buffer; others do not.
+   * `idempotency_full`: the same of the space for idempotency keys; requests without a key are accepted.
    * `not_in_cluster`: the node could not renew its place in the cluster, and the others count it out.
    */
   readonly reason:
     | 'over_quota'
     | 'pipe_share'
+    | 'idempotency_full'
     | 'low_disk_space'
     | 'write_failed'
     | 'not_in_cluster'
@@ -275,8 +277,10 @@ export interface BufferFeed {
 }
 
 export interface BufferStatus {
-  /** On disk, everything included. */
+  /** Messages on disk, with everything that belongs to them. */
   bytes: number
+  /** What idempotency keys take on disk, which is no part of `bytes`; 0 where they are a part of the log. */
+  idempotencyBytes: number
   segments: number
   /** When the oldest message that is kept was received, ms since the epoch; null when there is none. */
   oldestMs: number | null

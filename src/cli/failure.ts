@@ -1,7 +1,7 @@
 /** How a failed command ends: one line on stderr and an exit code that scripts and systemd distinguish. */
 import { ConfigError } from '../config.ts'
 import { DataDirError, type DataDirProblem } from '../data-dir/errors.ts'
-import { inWords, isDamage, isStorageError } from '../storage-error.ts'
+import { inWords, isCorrupt, isStorageError } from '../storage-error.ts'
 
 /** Exit codes of the daemon's commands; 75 and 78 are sysexits: try again later, the configuration is wrong. */
 export const exitCodes = {
@@ -49,7 +49,7 @@ export function reportFailure(error: unknown): number {
   const worded = inWords(error, 'using', 'the data directory')
   if (isStorageError(worded)) {
     // Starting again repairs no damage: a service manager must not try.
-    const code = isDamage(worded.code) ? exitCodes.configuration : exitCodes.broken
+    const code = isCorrupt(worded) ? exitCodes.configuration : exitCodes.broken
     return say(`${worded.message}\n  next: ${worded.hint}`, code)
   }
   return say(worded.stack ?? worded.message, exitCodes.failed)

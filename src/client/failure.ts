@@ -93,7 +93,8 @@ function describe(status: number, code: string, body: Record<string, unknown>): 
   return `the daemon rejected the request as not valid:${lines.join('')}`
 }
 
-const hints: Record<string, string> = {
+/** What a user can do about an error code; docs/errors.md shows them too. */
+export const errorHints: Readonly<Record<string, string>> = {
   validation_error: 'correct the values named above; --help shows what the command takes',
   unauthorized:
     'give an active API key with PIPECTL_API_KEY, --api-key-file, --api-key-stdin or `pipectl profile add`',
@@ -129,7 +130,7 @@ const hints: Record<string, string> = {
 }
 
 function hintFor(status: number, code: string): string {
-  const known = hints[code]
+  const known = errorHints[code]
   if (known !== undefined) return known
   if (status >= 500) return 'try again; the cause is in the log of the daemon'
   return 'the version of this program and of the daemon may differ: compare `pipectl --version` on both'

@@ -22,6 +22,7 @@ import { fsyncDirectory, fsyncFile } from '../fsync.ts'
 import { mintApiKey } from '../metadata/key-tokens.ts'
 import { type MetadataOptions, openMetadata } from '../metadata/open.ts'
 import { loadSealingKey } from '../metadata/sealing-key.ts'
+import { requireIntactMetadata } from '../metadata/sqlite/check.ts'
 import type { Metadata, MetadataSpec } from '../metadata/store.ts'
 import type { Settings } from '../settings.ts'
 import { clusterSettings } from './cluster-settings.ts'
@@ -259,6 +260,7 @@ export async function openDataDirMetadata(
   const isSetUp = await isMetadataSetUp(settings, dir)
   if (!create && !isSetUp) throw notSetUpYet(settings, dir)
   const isNode = clusterSettings(settings) !== null
+  if (isSetUp && !isNode) requireIntactMetadata(dir.metadataFile)
   const sealingKey = await loadSealingKey({
     file: settings['secrets.key_file'],
     dataDir: dir.root,

@@ -26,6 +26,11 @@ export function registerBuffer(registry: Registry, { buffer, limits }: BufferSou
     limits.retentionSeconds,
   )
   metric('pipectl_buffer_size_bytes', 'Size of the buffer on disk.', (status) => status.bytes)
+  metric(
+    'pipectl_buffer_idempotency_bytes',
+    'Idempotency keys on disk, which are not part of pipectl_buffer_size_bytes.',
+    (status) => status.idempotencyBytes,
+  )
   metric('pipectl_buffer_segments', 'Files of the buffer.', (status) => status.segments)
   metric('pipectl_buffer_free_disk_bytes', 'Free space of its disk.', (status) => status.freeBytes)
   metric('pipectl_buffer_rejecting', '1 while appends are rejected for lack of space.', (status) =>

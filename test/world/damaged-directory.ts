@@ -167,13 +167,15 @@ export interface Expected {
   isEndLost?: boolean
   /** How many of those that may be lost are; default: any number. */
   dropped?: number
+  /** Of the daemon: a disk with bad sectors. */
+  env?: Record<string, string>
 }
 
 /** Starts a daemon on it and looks whether everything that was not damaged goes on. */
 export async function goesOn(t: Test, base: Base, dataDir: string, expected: Expected): Promise<void> {
   base.sink.deliveries.length = 0
   base.sink.respondWith(() => ({}))
-  const daemon = new TestDaemon({ dataDir, env })
+  const daemon = new TestDaemon({ dataDir, env: { ...env, ...expected.env } })
   daemon.apiKey = base.apiKey
   t.teardown(() => daemon.close())
   await daemon.start()
@@ -290,8 +292,9 @@ export async function refusesToStart(
   dataDir: string,
   code: number,
   says: readonly RegExp[],
+  more: Record<string, string> = {},
 ): Promise<void> {
-  const daemon = new TestDaemon({ dataDir, env })
+  const daemon = new TestDaemon({ dataDir, env: { ...env, ...more } })
   t.teardown(() => daemon.close())
   const error = await daemon.start().then(
     () => new Error('it started'),

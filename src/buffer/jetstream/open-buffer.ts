@@ -148,6 +148,7 @@ class JetStreamBuffer implements OpenBuffer {
     const { bytes, frames, oldestMs, freeBytes, lostFrames } = watch.room
     return {
       bytes,
+      idempotencyBytes: 0,
       segments: frames,
       oldestMs,
       freeBytes,

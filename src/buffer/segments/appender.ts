@@ -194,7 +194,8 @@ function settleAll(waiters: Waiter[], firstSeq: number, skipped: readonly Skippe
         reject(new IdempotencyKeyReusedError())
         break
       case 'pipe_share':
-        reject(unavailable('pipe_share'))
+      case 'idempotency_full':
+        reject(unavailable(result.kind))
         break
     }
   }

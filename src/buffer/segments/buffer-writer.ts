@@ -60,9 +60,17 @@ export function openBufferWriter(spec: SegmentsSpec, log: Logger, events: Writer
   // First of all: on a disk filled to the last byte nothing below would work.
   guard.keepBallast(guard.freeBytes())
   const segments = openSegmentLog(spec, log)
-  const known = { headSeq: segments.lastRowSeq, clockMs: segments.lastClockMs }
-  const keys = openIdempotencyKeys({ dir, file: keysFileIn(dir), ...known }, log)
-  return new BufferWriter(spec, log, events, { guard, segments, keys })
+  let keys: IdempotencyKeys | null = null
+  try {
+    const known = { headSeq: segments.lastRowSeq, clockMs: segments.lastClockMs }
+    keys = openIdempotencyKeys({ dir, file: keysFileIn(dir), maxBytes: spec.maxBytes, ...known }, log)
+    return new BufferWriter(spec, log, events, { guard, segments, keys })
+  } catch (error) {
+    // A connection that is left to the garbage collector deletes its -wal and -shm by name, whatever has that name then.
+    keys?.close()
+    segments.abandon()
+    throw error
+  }
 }
 
 interface WriterParts {
@@ -103,7 +111,6 @@ export class BufferWriter {
       ...{ ...parts, damaged: this.#damaged },
       watermarks: this.#watermarks,
       clock: this.#clock,
-      keysFile: keysFileIn(spec.dir),
       roll: () => this.#roll(),
       onDropped: events.onDropped,
       onReportWanted: events.onReportWanted,
@@ -154,6 +161,7 @@ export class BufferWriter {
     const rules: CommitRules = {
       findKey: (pipeId, key) => this.#keys.find(pipeId, key, this.#clock()),
       takeShare: (pipeId, bytes) => this.#space.takeShare(pipeId, bytes),
+      takeKey: (pipeId) => this.#keys.takeShare(pipeId),
     }
     try {
       return this.#segments.commit(frame, this.#clock(), rules)
@@ -193,6 +201,7 @@ export class BufferWriter {
   #keepHouse(): void {
     this.#segments.sealed.sealWaiting()
     this.#makeRoom(0)
+    this.#keys.measure(this.#watermarks.workspaces())
     const clockMs = this.#clock()
     if (clockMs - this.#keysFlushedMs < flushKeysEveryMs) return
     this.#keys.flush(this.#segments.headSeq, clockMs)
@@ -261,6 +270,7 @@ export class BufferWriter {
   status(): BufferStatus {
     return {
       bytes: this.#space.usedBytes,
+      idempotencyBytes: this.#keys.bytes,
       segments: this.#segments.segmentCount,
       oldestMs: this.#segments.oldestReceivedMs,
       freeBytes: this.#space.freeBytes,

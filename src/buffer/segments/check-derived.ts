@@ -3,6 +3,7 @@ import { existsSync, readFileSync, statSync } from 'node:fs'
 import Database from 'better-sqlite3'
 import { errorCode } from '../../error-code.ts'
 import { decodeMark } from './high-water.ts'
+import { hasColumn } from './segment-file.ts'
 
 export interface MarkCheck {
   /** The newest seq that was acknowledged; null when the mark cannot tell. */
@@ -36,7 +37,8 @@ export function checkIdempotencyKeys(file: string): string | null {
     if (said !== 'ok') return `its structure is damaged: ${said?.replaceAll(/\s+/g, ' ')}`
     // A file that is whole and of something else.
     db.prepare('SELECT count(*) FROM derived').get()
-    db.prepare('SELECT 1 FROM used_key LIMIT 1').get()
+    // Of an earlier version, or of this one.
+    db.prepare(`SELECT 1 FROM ${hasColumn(db, 'used_key', 'key') ? 'used_key' : 'held'} LIMIT 1`).get()
     return null
   } catch (error) {
     return `cannot be read: ${error instanceof Error ? error.message : String(error)}`

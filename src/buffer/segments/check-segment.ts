@@ -12,7 +12,7 @@ import type { SegmentFormat } from './row-checksum.ts'
 import { readSealedRows, type SealedRow } from './sealed-rows.ts'
 import { readHoles } from './segment-facts.ts'
 import { openReadOnly, pageBytesIn, type SeqRange } from './segment-file.ts'
-import { isCorrupt, isGone } from './sqlite-errors.ts'
+import { isDamage, isGone } from './sqlite-errors.ts'
 
 export interface SegmentCheck {
   name: SegmentName
@@ -259,7 +259,7 @@ class RowCheck {
 
 /** Damage, or a disk that cannot read; not a segment that is gone. */
 function isUnreadable(error: unknown): boolean {
-  if (isCorrupt(error)) return true
+  if (isDamage(error)) return true
   const code = errorCode(error)
   // Tables that are not there: a file that is no segment.
   return !isGone(error) && (code === 'SQLITE_ERROR' || (code?.startsWith('SQLITE_IOERR') ?? false))

@@ -24,12 +24,14 @@ export interface CommitRules {
   findKey(pipeId: string, key: string): KeyedMessage | null
   /** False: the pipe gets no more space. */
   takeShare(pipeId: string, bytes: number): boolean
+  /** False: the pipe gets no more space for idempotency keys. */
+  takeKey(pipeId: string): boolean
 }
 
 /** An append that was not kept, by its place in the frame, and why. */
 export type SkippedAppend =
   | { index: number; kind: 'repeated' | 'reused'; first: KeyedMessage }
-  | { index: number; kind: 'pipe_share' }
+  | { index: number; kind: 'pipe_share' | 'idempotency_full' }
 
 export interface CommittedFrame {
   /** Seq of the frame's first new message; those after it follow without a gap. */
@@ -76,6 +78,10 @@ export function commitFrame(
         continue
       }
       const { pipeId, msgId, recordCount, receivedMs, body, idempotencyKey, bodyHash } = message
+      if (idempotencyKey !== null && !rules.takeKey(pipeId)) {
+        skipped.push({ index, kind: 'idempotency_full' })
+        continue
+      }
       if (!rules.takeShare(pipeId, onDisk({ messages: 1, bytes: body.length }))) {
         skipped.push({ index, kind: 'pipe_share' })
         continue

@@ -16,7 +16,6 @@
  * roll and drop and on close: after a power cut it may be older than the log, which at worst hides a loss and never
  * invents one. Where it is damaged it is made again from the log.
  */
-import { randomUUID } from 'node:crypto'
 import {
   closeSync,
   constants,
@@ -25,14 +24,14 @@ import {
   ftruncateSync,
   openSync,
   readFileSync,
-  renameSync,
   statSync,
   writeSync,
 } from 'node:fs'
 import { performance } from 'node:perf_hooks'
 import { crc32 } from 'node:zlib'
 import type { BufferIdentity } from '../buffer.ts'
-import { isDiskFull } from './sqlite-errors.ts'
+import { setAsideUnreadable } from './layout.ts'
+import { isDamage, isDiskFull } from './sqlite-errors.ts'
 
 const magic = 'pipehwm2'
 const markBytes = 80
@@ -51,7 +50,7 @@ export interface Mark {
 }
 
 /** Why there is no mark to rely on. */
-export type MarkLoss = 'missing' | 'damaged' | 'not_a_file' | 'of_another_data_directory'
+export type MarkLoss = 'missing' | 'damaged' | 'unreadable' | 'not_a_file' | 'of_another_data_directory'
 
 const emptyMark: Mark = { seq: 0, clockMs: 0, oldestKeptSeq: 0, identity: null }
 
@@ -59,13 +58,22 @@ const emptyMark: Mark = { seq: 0, clockMs: 0, oldestKeptSeq: 0, identity: null }
 export function readHighWater(file: string): Mark | MarkLoss {
   const found = statSync(file, { throwIfNoEntry: false })
   if (found === undefined) return 'missing'
-  return found.isFile() ? (decodeMark(readFileSync(file)) ?? 'damaged') : 'not_a_file'
+  if (!found.isFile()) return 'not_a_file'
+  try {
+    return decodeMark(readFileSync(file)) ?? 'damaged'
+  } catch (error) {
+    if (!isDamage(error)) throw error
+    return 'unreadable'
+  }
 }
 
-/** Nothing is written before `write`. What is no file is set aside under another name. */
+/**
+ * Nothing is written before `write`. What is not a file, or cannot be read, is set aside under another name: to write less
+ * than a page, the system reads the page first.
+ */
 export function openHighWater(file: string, identity: BufferIdentity | null): HighWater {
   const read = readHighWater(file)
-  if (read === 'not_a_file') renameSync(file, `${file}.set-aside-${randomUUID()}`)
+  if (read === 'not_a_file' || read === 'unreadable') setAsideUnreadable(file)
   if (typeof read === 'string') return new HighWater(file, identity, emptyMark, read)
   const owner = read.identity?.dataDirId
   const isForeign = owner !== undefined && identity !== null && owner !== identity.dataDirId
@@ -125,6 +133,17 @@ export class HighWater {
     this.sync()
     if (this.#fd !== null) closeSync(this.#fd)
     this.#fd = null
+  }
+
+  /** After a failure: closes the file. Throws nothing. */
+  abandon(): void {
+    const fd = this.#fd
+    this.#fd = null
+    try {
+      if (fd !== null) closeSync(fd)
+    } catch {
+      // What was written is not relied on.
+    }
   }
 
   #write(): void {

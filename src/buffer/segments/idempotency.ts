@@ -3,6 +3,18 @@
  * truth. A key is written in its message's row in the same transaction; this file follows after the commit. What it
  * lacks after a crash (or altogether, when it is gone or damaged) is derived again from the rows with a key.
  *
+ * Interface: `find` before a message is committed, `takeShare` for a key that is free, `remember` after the commit, `flush`
+ * now and then and before a segment goes, `measure` each second.
+ *
+ * Bounds. The keys are no part of `buffer.max_bytes`, so they never stop ingest; they have a space of their own, a
+ * twentieth of it, shared as the buffer is (fair-share.ts): from 80 % on, a pipe that holds more than its equal share, or
+ * whose workspace does, gets 503 `idempotency_full` for requests with a key, and the others go on. Keys are stored as
+ * hashes, and dropped by whole tables when they are too old (key-lookup.ts): at any rate.
+ *
+ * Invariants. A message with a key is committed only after `find` returned null for it, on the writer's thread, which is
+ * the only one that reads or writes the file. What `find` does not know is in no row younger than 24 h. `flush` returns
+ * true only when every key up to `throughSeq` is on disk.
+ *
  * It outlives the segments: a key counts for its 24 h even when its message was delivered and dropped. So before a
  * segment goes, `flush` puts everything on disk.
  *
@@ -16,16 +28,25 @@
  *   | after the flush, before the segment goes   | everything                    | everything                        |
  *   | after the segment went                     | everything                    | everything                        |
  *   | while it is made again after damage        | a part, flushed through seq 0 | derived from the rows             |
+ *   | while an earlier version's table is copied | both tables                   | copied again, then dropped        |
+ *   | after tables were dropped, before the sync | both, or neither              | dropped by the next flush         |
  */
 import { rmSync, statSync } from 'node:fs'
 import { errorCode } from '../../error-code.ts'
 import type { Logger } from '../../log.ts'
+import { isReadFailure } from '../../storage-error.ts'
+import { FairShare, pressedFrom } from '../fair-share.ts'
 import type { KeyedMessage } from './frame-commit.ts'
-import { KeyLookup, type UsedKey } from './key-lookup.ts'
+import { KeyLookup, keyBytes, type UsedKey } from './key-lookup.ts'
 import { keyedRowsSince } from './keyed-rows.ts'
-import { isCorrupt, isDiskFull } from './sqlite-errors.ts'
+import { setAsideUnreadable } from './layout.ts'
+import { isDamage, isDiskFull } from './sqlite-errors.ts'
 
-const lifetimeMs = 24 * 3_600_000
+/** Of the buffer's clock. */
+export const keyLifetimeMs = 24 * 3_600_000
+/** Of buffer.max_bytes. */
+const spacePart = 1 / 20
+const leastSpaceBytes = 1024 * 1024
 
 export interface KeysSpec {
   /** The buffer's. */
@@ -35,13 +56,20 @@ export interface KeysSpec {
   headSeq: number
   /** The buffer's clock, now. */
   clockMs: number
+  /** Of the buffer. */
+  maxBytes: number
 }
 
 /** A damaged file is made again. Throws a disk-full error where there is no room to open it. */
 export function openIdempotencyKeys(spec: KeysSpec, log: Logger): IdempotencyKeys {
   const keys = new IdempotencyKeys(spec, log)
-  keys.open()
-  return keys
+  try {
+    keys.open()
+    return keys
+  } catch (error) {
+    keys.close()
+    throw error
+  }
 }
 
 export class IdempotencyKeys {
@@ -53,10 +81,34 @@ export class IdempotencyKeys {
   /** Keys were written since the last flush. */
   #isDirty = false
   #flushedSeq = -1
+  readonly #maxBytes: number
+  readonly #share: FairShare
 
   constructor(spec: KeysSpec, log: Logger) {
     this.#spec = spec
     this.#log = log
+    this.#maxBytes = Math.max(leastSpaceBytes, spec.maxBytes * spacePart)
+    this.#share = new FairShare(this.#maxBytes)
+  }
+
+  /** What the keys take on disk. */
+  get bytes(): number {
+    return this.#lookup?.bytes ?? 0
+  }
+
+  /** Each second. `workspaces`: of every pipe that exists. */
+  measure(workspaces: Iterable<[pipeId: string, workspaceId: string]>): void {
+    if (this.#lookup === null || this.bytes < this.#maxBytes * pressedFrom) {
+      this.#share.release()
+      return
+    }
+    const held = [...this.#lookup.held()].map(([pipeId, keys]) => [pipeId, keys * keyBytes] as const)
+    this.#share.measured(new Map(held), workspaces)
+  }
+
+  /** For a new key. False: the pipe, or its workspace, has used its share of the space for keys. */
+  takeShare(pipeId: string): boolean {
+    return this.#share.take(pipeId, keyBytes)
   }
 
   open(): void {
@@ -70,7 +122,7 @@ export class IdempotencyKeys {
   /** Null when the key is free. */
   find(pipeId: string, key: string, clockMs: number): KeyedMessage | null {
     const used = this.#unwritten.get(pipeId + key) ?? this.#use(clockMs, (lookup) => lookup.find(pipeId, key))
-    return used === null || clockMs - used.usedClockMs > lifetimeMs ? null : used
+    return used === null || clockMs - used.usedClockMs > keyLifetimeMs ? null : used
   }
 
   /** After the commit of these messages. */
@@ -91,7 +143,7 @@ export class IdempotencyKeys {
     if (!this.#isDirty && throughSeq === this.#flushedSeq) return true
     const isFlushed = this.#unlessFull(() =>
       this.#use(clockMs, (lookup) =>
-        lookup.flush(this.#unwritten.values(), throughSeq, clockMs - lifetimeMs),
+        lookup.flush(this.#unwritten.values(), throughSeq, clockMs - keyLifetimeMs),
       ),
     )
     // Without new keys there is nothing that the next start could not find.
@@ -110,21 +162,26 @@ export class IdempotencyKeys {
   /** Runs what works on the file; on a damaged one once more, when it was made again. */
   #use<T>(clockMs: number, work: (lookup: KeyLookup) => T): T {
     try {
-      this.#lookup ??= new KeyLookup(this.#spec.file, clockMs)
+      this.#lookup ??= this.#openLookup(clockMs)
       return work(this.#lookup)
     } catch (error) {
       if (!isDamaged(this.#spec.file, error)) throw error
       this.#log.warn({ file: this.#spec.file, err: error }, 'buffer.idempotency_rebuilt')
-      return work(this.#rebuild(clockMs))
+      return work(this.#rebuild(clockMs, error))
     }
   }
 
-  #rebuild(clockMs: number): KeyLookup {
+  #openLookup(clockMs: number): KeyLookup {
+    return new KeyLookup(this.#spec.file, clockMs, clockMs - keyLifetimeMs)
+  }
+
+  #rebuild(clockMs: number, error: unknown): KeyLookup {
     const { file } = this.#spec
     this.close()
+    if (isReadFailure(error)) setAsideUnreadable(file)
     for (const suffix of ['', '-wal', '-shm', '-journal'])
       rmSync(file + suffix, { force: true, recursive: true })
-    this.#lookup = new KeyLookup(file, clockMs)
+    this.#lookup = this.#openLookup(clockMs)
     this.#derive(this.#lookup, 0, clockMs)
     return this.#lookup
   }
@@ -156,5 +213,5 @@ export class IdempotencyKeys {
 function isDamaged(file: string, error: unknown): boolean {
   const code = errorCode(error) ?? ''
   if (code === 'SQLITE_CANTOPEN') return statSync(file, { throwIfNoEntry: false })?.isDirectory() ?? false
-  return isCorrupt(error) || /^SQLITE_(ERROR|MISMATCH|IOERR_(SHORT_)?READ)$/.test(code)
+  return isDamage(error) || code === 'SQLITE_ERROR' || code === 'SQLITE_MISMATCH'
 }

@@ -1,56 +1,76 @@
 /**
- * The file behind the idempotency keys: one row per key. Derived from the messages; what makes it again is in
- * idempotency.ts.
+ * The file behind the idempotency keys. Derived from the messages; what makes it again is in idempotency.ts.
+ *
+ *   key_N    the keys that were used in the N-th two hours of the buffer's clock, by a hash of pipe and key: a key of 255
+ *            bytes takes no more than a short one. A table that is too old is dropped as a whole, whatever the rate at which
+ *            its keys came: deleting a number of rows now and then has a maximum rate, and anything faster grows forever.
+ *   held     how many keys each pipe has in each of them
+ *   derived  one row: every key up to this seq was written before the last flush
+ *
+ * A look-up asks every table: two hours are 13 of them at most, and dropping one reads a twelfth of the file.
  *
  * Its commits are not synced one by one (NORMAL): a power cut may lose the newest entries, which are derived again, and
  * breaks nothing. Only `flush` is durable when it returns, and with it everything before it: the rows that the entries
- * were derived from may be dropped then.
+ * were derived from may be dropped then. `held` is written by `flush` alone: after a crash it lacks the keys of a minute.
  */
 import assert from 'node:assert'
+import { createHash } from 'node:crypto'
 import Database from 'better-sqlite3'
+import { parse, stringify } from 'uuid'
 import type { KeyedMessage } from './frame-commit.ts'
 import { hasColumn } from './segment-file.ts'
 
 /** `usedClockMs`: when the key was used, by the buffer's clock. */
 export type UsedKey = KeyedMessage & { usedClockMs: number }
 
-/** Keys that one flush removes at most: the writer must not stall. */
-const pruneBatch = 5_000
+const tableMs = 2 * 3_600_000
+/** Of a SHA-256: among 2^40 keys two are the same with a probability of 2^-49. */
+const hashBytes = 16
+/** What a key takes in the file, with the space that pages leave. */
+export const keyBytes = 150
+/** Keys of a file of an earlier version that are written in one transaction. */
+const importBatch = 5_000
 
 const schema = `
-  CREATE TABLE IF NOT EXISTS used_key (
-    pipe_id TEXT NOT NULL, key TEXT NOT NULL, seq INTEGER NOT NULL, msg_id TEXT NOT NULL,
-    record_count INTEGER NOT NULL, received_ms REAL NOT NULL, body_hash TEXT, used_clock_ms REAL,
-    PRIMARY KEY (pipe_id, key)
-  ) STRICT;
+  CREATE TABLE IF NOT EXISTS held (
+    no INTEGER NOT NULL, pipe_id TEXT NOT NULL, keys INTEGER NOT NULL, PRIMARY KEY (no, pipe_id)
+  ) STRICT, WITHOUT ROWID;
   CREATE TABLE IF NOT EXISTS derived (through_seq INTEGER NOT NULL) STRICT;
 `
 
+type KeyRow = [
+  seq: number,
+  msgId: Buffer,
+  recordCount: number,
+  receivedMs: number,
+  bodyHash: string | Buffer | null,
+  usedClockMs: number,
+]
+
+interface KeyTable {
+  find: Database.Statement
+  insert: Database.Statement
+  replace: Database.Statement
+  /** Per pipe. */
+  held: Map<string, number>
+}
+
 export class KeyLookup {
   readonly #db: Database.Database
-  readonly #select: Database.Statement
-  readonly #insert: Database.Statement
-  readonly #prune: Database.Statement
+  /** By their numbers, newest first. */
+  #tables = new Map<number, KeyTable>()
 
   /** `clockMs`: the buffer's clock; keys of a file from before it was kept count from now. */
-  constructor(file: string, clockMs: number) {
+  constructor(file: string, clockMs: number, oldestClockMs: number) {
     this.#db = new Database(file)
     try {
-      prepareTables(this.#db, clockMs)
-      this.#select = this.#db.prepare(
-        `SELECT pipe_id AS pipeId, key, seq, msg_id AS msgId, record_count AS recordCount,
-                received_ms AS receivedMs, body_hash AS bodyHash, used_clock_ms AS usedClockMs
-         FROM used_key WHERE pipe_id = ? AND key = ?`,
-      )
-      this.#insert = this.#db.prepare(
-        `INSERT OR REPLACE INTO used_key
-         (pipe_id, key, seq, msg_id, record_count, received_ms, body_hash, used_clock_ms)
-         VALUES (@pipeId, @key, @seq, @msgId, @recordCount, @receivedMs, @bodyHash, @usedClockMs)`,
-      )
-      this.#prune = this.#db.prepare(
-        `DELETE FROM used_key WHERE rowid IN
-           (SELECT rowid FROM used_key WHERE used_clock_ms < ? ORDER BY used_clock_ms LIMIT ${pruneBatch})`,
-      )
+      this.#db.pragma('journal_mode = WAL')
+      this.#db.exec(schema)
+      this.#db.pragma('synchronous = NORMAL')
+      // A file of another program can have tables of these names.
+      this.#db.prepare('SELECT no, pipe_id, keys FROM held LIMIT 1').get()
+      this.#readTables()
+      this.#importEarlier(clockMs, oldestClockMs)
     } catch (error) {
       this.#db.close()
       throw error
@@ -63,19 +83,37 @@ export class KeyLookup {
     return found ?? 0
   }
 
+  /** What the keys take of the file. Its size can be more: what was dropped is used again. */
+  get bytes(): number {
+    const pragma = (name: string) => Number(this.#db.pragma(name, { simple: true }))
+    return (pragma('page_count') - pragma('freelist_count')) * pragma('page_size')
+  }
+
+  /** Keys per pipe. */
+  held(): Map<string, number> {
+    const all = new Map<string, number>()
+    for (const { held } of this.#tables.values()) {
+      for (const [pipeId, keys] of held) all.set(pipeId, (all.get(pipeId) ?? 0) + keys)
+    }
+    return all
+  }
+
   find(pipeId: string, key: string): UsedKey | null {
-    return (this.#select.get(pipeId, key) as UsedKey | undefined) ?? null
+    const hash = hashOf(pipeId, key)
+    for (const { find } of this.#tables.values()) {
+      const row = find.get(hash) as KeyRow | undefined
+      if (row !== undefined) return decode(row, pipeId, key)
+    }
+    return null
   }
 
   write(used: Iterable<UsedKey>): void {
-    this.#transaction(() => {
-      for (const one of used) this.#insert.run(one)
-    })
+    this.#transaction(() => this.#write(used))
   }
 
   /** Of messages that are missing. */
   forgetAfter(seq: number): void {
-    this.#db.prepare('DELETE FROM used_key WHERE seq > ?').run(seq)
+    for (const no of this.#tables.keys()) this.#db.prepare(`DELETE FROM key_${no} WHERE seq > ?`).run(seq)
   }
 
   /** Writes what is given, removes what is older; all of it is on disk when this returns. */
@@ -84,8 +122,9 @@ export class KeyLookup {
     assert(this.#db.pragma('synchronous', { simple: true }) === 2, 'this commit must be fsynced')
     try {
       this.#transaction(() => {
-        for (const one of used) this.#insert.run(one)
-        this.#prune.run(oldestClockMs)
+        this.#write(used)
+        this.#dropOlder(oldestClockMs)
+        this.#writeHeld()
         this.#db.exec('DELETE FROM derived')
         this.#db.prepare('INSERT INTO derived VALUES (?)').run(throughSeq)
       })
@@ -103,6 +142,103 @@ export class KeyLookup {
     this.#db.close()
   }
 
+  #write(used: Iterable<UsedKey>): void {
+    for (const one of used) {
+      const { pipeId, key, seq, msgId, recordCount, receivedMs, bodyHash, usedClockMs } = one
+      const { insert, replace, held } = this.#tableOf(usedClockMs)
+      const hash = hashOf(pipeId, key)
+      const row = [hash, seq, parse(msgId), recordCount, receivedMs, encodeHash(bodyHash), usedClockMs]
+      // One that is derived a second time is not counted again.
+      if (insert.run(...row).changes > 0) held.set(pipeId, (held.get(pipeId) ?? 0) + 1)
+      else replace.run(...row)
+    }
+  }
+
+  #tableOf(clockMs: number): KeyTable {
+    const no = Math.floor(clockMs / tableMs)
+    const found = this.#tables.get(no)
+    if (found !== undefined) return found
+    this.#db.exec(
+      `CREATE TABLE IF NOT EXISTS key_${no} (
+         hash BLOB PRIMARY KEY, seq INTEGER NOT NULL, msg_id BLOB NOT NULL, record_count INTEGER NOT NULL,
+         received_ms REAL NOT NULL, body_hash ANY, used_clock_ms REAL NOT NULL
+       ) STRICT, WITHOUT ROWID`,
+    )
+    const made = this.#prepared(no)
+    this.#tables = new Map([...this.#tables, [no, made] as const].sort(([a], [b]) => b - a))
+    return made
+  }
+
+  #dropOlder(oldestClockMs: number): void {
+    for (const no of this.#tables.keys()) {
+      if ((no + 1) * tableMs > oldestClockMs) continue
+      this.#tables.delete(no)
+      this.#db.exec(`DROP TABLE key_${no}`)
+    }
+  }
+
+  #writeHeld(): void {
+    this.#db.exec('DELETE FROM held')
+    const insert = this.#db.prepare('INSERT INTO held VALUES (?, ?, ?)')
+    for (const [no, { held }] of this.#tables) for (const [pipeId, keys] of held) insert.run(no, pipeId, keys)
+  }
+
+  /** As they are in the file. */
+  #readTables(): void {
+    const names = this.#db
+      .prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB 'key_[0-9]*'")
+      .pluck()
+      .all() as string[]
+    const numbers = names.map((name) => Number(name.slice('key_'.length))).sort((a, b) => b - a)
+    this.#tables = new Map(numbers.map((no) => [no, this.#prepared(no)]))
+    const rows = this.#db.prepare('SELECT no, pipe_id, keys FROM held').raw().all() as [
+      number,
+      string,
+      number,
+    ][]
+    for (const [no, pipeId, keys] of rows) this.#tables.get(no)?.held.set(pipeId, keys)
+  }
+
+  #prepared(no: number): KeyTable {
+    const columns = 'seq, msg_id, record_count, received_ms, body_hash, used_clock_ms'
+    return {
+      find: this.#db.prepare(`SELECT ${columns} FROM key_${no} WHERE hash = ?`).raw(),
+      insert: this.#db.prepare(`INSERT OR IGNORE INTO key_${no} VALUES (?, ?, ?, ?, ?, ?, ?)`),
+      replace: this.#db.prepare(`REPLACE INTO key_${no} VALUES (?, ?, ?, ?, ?, ?, ?)`),
+      held: new Map(),
+    }
+  }
+
+  /**
+   * Earlier versions had one table `used_key`, with whole keys. It is dropped when all of it is written: after a crash in
+   * between, this is done again.
+   */
+  #importEarlier(clockMs: number, oldestClockMs: number): void {
+    if (!hasColumn(this.#db, 'used_key', 'pipe_id')) {
+      this.#db.exec('DROP TABLE IF EXISTS used_key')
+      return
+    }
+    const column = (name: string, otherwise: string) =>
+      hasColumn(this.#db, 'used_key', name) ? name : `${otherwise} AS ${name}`
+    // The versions before hashes and the buffer's clock were kept lack these.
+    const select = this.#db.prepare(
+      `SELECT rowid, pipe_id AS pipeId, key, seq, msg_id AS msgId, record_count AS recordCount,
+              received_ms AS receivedMs, body_hash AS bodyHash, coalesce(used_clock_ms, @clockMs) AS usedClockMs
+       FROM (SELECT rowid, *, ${column('body_hash', 'NULL')}, ${column('used_clock_ms', 'NULL')} FROM used_key)
+       WHERE rowid > @after ORDER BY rowid LIMIT ${importBatch}`,
+    )
+    for (let after = 0; ; ) {
+      const rows = select.all({ clockMs, after }) as (UsedKey & { rowid: number })[]
+      if (rows.length === 0) break
+      after = rows.at(-1)!.rowid
+      this.write(rows.filter(({ usedClockMs }) => usedClockMs >= oldestClockMs))
+    }
+    this.#transaction(() => {
+      this.#writeHeld()
+      this.#db.exec('DROP TABLE used_key')
+    })
+  }
+
   #transaction(work: () => void): void {
     this.#db.exec('BEGIN IMMEDIATE')
     try {
@@ -110,20 +246,26 @@ export class KeyLookup {
       this.#db.exec('COMMIT')
     } catch (error) {
       if (this.#db.inTransaction) this.#db.exec('ROLLBACK')
+      // A table that was made or dropped is not, now.
+      this.#readTables()
       throw error
     }
   }
 }
 
-function prepareTables(db: Database.Database, clockMs: number): void {
-  db.pragma('journal_mode = WAL')
-  db.exec(schema)
-  db.pragma('synchronous = NORMAL')
-  // Made by the version before hashes were kept, or by the one before the buffer's clock was.
-  if (!hasColumn(db, 'used_key', 'body_hash')) db.exec('ALTER TABLE used_key ADD COLUMN body_hash TEXT')
-  if (!hasColumn(db, 'used_key', 'used_clock_ms')) {
-    db.exec('ALTER TABLE used_key ADD COLUMN used_clock_ms REAL; DROP INDEX IF EXISTS used_key_by_age')
-  }
-  db.prepare('UPDATE used_key SET used_clock_ms = ? WHERE used_clock_ms IS NULL').run(clockMs)
-  db.exec('CREATE INDEX IF NOT EXISTS used_key_by_clock ON used_key (used_clock_ms)')
+function hashOf(pipeId: string, key: string): Buffer {
+  return createHash('sha256').update(pipeId).update(key).digest().subarray(0, hashBytes)
+}
+
+/** A digest as bytes; any other text as it is. */
+function encodeHash(bodyHash: string | null): Buffer | string | null {
+  if (bodyHash === null) return null
+  const bytes = Buffer.from(bodyHash, 'base64')
+  return bytes.toString('base64') === bodyHash ? bytes : bodyHash
+}
+
+function decode(row: KeyRow, pipeId: string, key: string): UsedKey {
+  const [seq, msgId, recordCount, receivedMs, hash, usedClockMs] = row
+  const bodyHash = Buffer.isBuffer(hash) ? hash.toString('base64') : hash
+  return { pipeId, key, seq, msgId: stringify(msgId), recordCount, receivedMs, bodyHash, usedClockMs }
 }

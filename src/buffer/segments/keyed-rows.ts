@@ -3,7 +3,7 @@ import { isStorageError } from '../../storage-error.ts'
 import type { UsedKey } from './key-lookup.ts'
 import { listSegments } from './layout.ts'
 import { hasColumn, openReadOnly } from './segment-file.ts'
-import { isDiskFull } from './sqlite-errors.ts'
+import { isDamage, isDiskFull } from './sqlite-errors.ts'
 
 /**
  * Of one segment at a time; the partial index makes it cost only the rows with a key. A sealed segment's keys were used
@@ -24,7 +24,7 @@ export function* keyedRowsSince(
     try {
       rows = readKeyed(dir, name, afterSeq, clockMs)
     } catch (error) {
-      if (isDiskFull(error) || isStorageError(error)) throw error
+      if (isDiskFull(error) || (isStorageError(error) && !isDamage(error))) throw error
       onUnreadable(name.firstSeq, error)
       continue
     }

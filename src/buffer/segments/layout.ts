@@ -11,6 +11,7 @@
  *   …20 digits.db.renaming       a segment on its way back to this name, with its -wal: see rename-segments.ts
  *   high-water                   newest acknowledged seq and the buffer's clock: see high-water.ts
  *   idempotency.db               derived look-up of idempotency keys
+ *   ….set-aside-…                a derived file that could not be read, until the operator removes it
  *   ballast                      disk space to release when the disk is full
  *
  * A new segment is named (last seq of the one before) + 1, so a reader finds it by asking for that very file.
@@ -52,7 +53,8 @@
  *   Killed within 1, the messages can be in a WAL that was never synced: the start makes them durable before anything
  *   reads them. See open-segment-log.ts.
  */
-import { existsSync, readdirSync, rmSync, statSync } from 'node:fs'
+import { randomUUID } from 'node:crypto'
+import { existsSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs'
 import path from 'node:path'
 
 const segmentName = /^(\d{20})(?:\.([1-9]\d{0,8}))?\.db$/
@@ -78,6 +80,9 @@ const leastBytesForLargePages = 16 * 1024 * 1024
 export function pageBytesFor(segmentMaxBytes: number): number {
   return segmentMaxBytes < leastBytesForLargePages ? smallPageBytes : largePageBytes
 }
+
+/** A WAL of this size holds no frame. */
+const walHeaderBytes = 32
 
 export interface SegmentName {
   firstSeq: number
@@ -114,6 +119,22 @@ export function parseSegmentName(file: string): SegmentName | null {
   return match === null ? null : { firstSeq: Number(match[1]), generation: Number(match[2] ?? 0) }
 }
 
+/**
+ * The segments of which the file is missing and a WAL with frames is there, oldest first. A crash leaves a WAL without its
+ * file only where another generation took its place, or where it was dropped: see the tables above.
+ */
+export function lostFiles(dir: string): SegmentName[] {
+  const kept = new Set(allSegmentFiles(dir).map(({ firstSeq }) => firstSeq))
+  return readdirSync(dir)
+    .flatMap((file) => {
+      const name = file.endsWith('-wal') ? parseSegmentName(file.slice(0, -'-wal'.length)) : null
+      const isLost =
+        name !== null && !kept.has(name.firstSeq) && fileBytes(path.join(dir, file)) > walHeaderBytes
+      return isLost ? [name] : []
+    })
+    .sort((a, b) => a.firstSeq - b.firstSeq)
+}
+
 /** Removes what a crash left half made or half dropped. Only for the writer, before it opens anything. */
 export function removeLeftovers(dir: string): void {
   const kept = new Map(listSegments(dir).map(({ firstSeq, generation }) => [firstSeq, generation]))
@@ -138,6 +159,14 @@ export function removeHollow(dir: string): SegmentName | null {
   if (newest === undefined || segmentBytes(dir, newest) > smallPageBytes) return null
   unlinkSegment(dir, newest)
   return newest
+}
+
+/**
+ * A derived file that cannot be read is renamed, not removed: removed, its bad sectors would be given to the next file. The
+ * operator removes it.
+ */
+export function setAsideUnreadable(file: string): void {
+  renameSync(file, `${file}.set-aside-${randomUUID()}`)
 }
 
 /** The .db goes first: without it the rest is known to be a leftover. */

@@ -5,7 +5,9 @@
  * A crash can leave commits in a WAL that was never synced: a power cut could still take them. So nothing is read,
  * served or counted before it is on the disk:
  *
- *   0 segments get the names that they should have (rename-segments.ts)
+ *   0 segments get the names that they should have (rename-segments.ts); where the file of the newest one is missing and
+ *     its WAL is there, the segment is salvaged from that (salvage.ts: a crash leaves the WAL, or both and the newer
+ *     generation, which makes the WAL a leftover)
  *   1 leftovers, and a newest segment in which nothing was ever written, are removed; names are fsynced
  *   2 WALs are moved into their segments, fsynced (where a full disk has no room for that, the WAL itself is fsynced)
  *   3 what must be known is read; a segment that is not written on (of format 1, of an older epoch, sealed) gets its
@@ -21,9 +23,10 @@ import type Database from 'better-sqlite3'
 import { fsyncDirectory, fsyncFile } from '../../fsync.ts'
 import type { Logger } from '../../log.ts'
 import type { BufferIdentity } from '../buffer.ts'
-import { openHighWater } from './high-water.ts'
+import { type HighWater, openHighWater } from './high-water.ts'
 import {
   listSegments,
+  lostFiles,
   pageBytesFor,
   removeHollow,
   removeLeftovers,
@@ -38,16 +41,10 @@ import { renameSegments, setAside } from './rename-segments.ts'
 import { Salvage, type SalvagedSegment } from './salvage.ts'
 import { readSealedSegments, type SealedSegments } from './sealed-segments.ts'
 import { Sealing } from './sealing.ts'
-import {
-  readContentIfUsable,
-  readSegmentContent,
-  type SegmentContent,
-  type SegmentFacts,
-  segmentFacts,
-} from './segment-facts.ts'
-import { createSegment, newIdentity, openForWriting, openReadOnly, type SeqRange } from './segment-file.ts'
+import { readContentIfUsable, type SegmentContent, type SegmentFacts, segmentFacts } from './segment-facts.ts'
+import { createSegment, newIdentity, openReadOnly, type SeqRange } from './segment-file.ts'
 import { SegmentLog } from './segment-log.ts'
-import { SegmentWriter } from './segment-writer.ts'
+import { openSegmentWriter, type SegmentWriter } from './segment-writer.ts'
 import { isDiskFull, isUnusable } from './sqlite-errors.ts'
 import { isWalUsable } from './usable-wal.ts'
 
@@ -59,13 +56,14 @@ export function openSegmentLog(spec: LogSpec, log: Logger): SegmentLog {
   const { dir, identity = null, nextSeqAtLeast = 1 } = spec
   const pageBytes = pageBytesFor(spec.segmentMaxBytes ?? 0)
   renameSegments(spec, log)
-  removeLeftovers(dir)
-  const hollow = removeHollow(dir)
-  if (hollow !== null) log.warn({ first_seq: hollow.firstSeq }, 'buffer.hollow_segment_removed')
   const mark = openHighWater(path.join(dir, 'high-water'), identity)
   const { clockMs } = mark.found
   const knownSeq = Math.max(mark.found.seq, spec.knownSeq ?? 0)
-  const salvaged = salvageNewest(spec, knownSeq, clockMs)
+  const fromWal = salvageLostFiles(spec, knownSeq, clockMs, log)
+  removeLeftovers(dir)
+  const hollow = removeHollow(dir)
+  if (hollow !== null) log.warn({ first_seq: hollow.firstSeq }, 'buffer.hollow_segment_removed')
+  const salvaged = [...fromWal, ...salvageNewest(spec, knownSeq, clockMs)]
   const isNew = listSegments(dir).length === 0
   if (mark.loss !== null && !(isNew && mark.loss === 'missing')) {
     log.warn({ reason: mark.loss }, 'buffer.high_water_rebuilt')
@@ -76,15 +74,49 @@ export function openSegmentLog(spec: LogSpec, log: Logger): SegmentLog {
   }
   // A rename that the last run did not live to make durable is made so now.
   fsyncDirectory(dir)
-  const sealing = new Sealing(dir)
-  const { newest, sealed, damaged, strays } = openSegments(dir, sealing, identity)
+  const files: OpenFiles = { sealing: new Sealing(dir), writers: [] }
+  try {
+    return openFound(spec, log, { files, mark, knownSeq, salvaged, isNew })
+  } catch (error) {
+    // See openBufferWriter.
+    for (const writer of files.writers) writer.abandon()
+    files.sealing.abandon()
+    mark.abandon()
+    throw error
+  }
+}
+
+/** The connections of a log that is being opened: closed when that fails. */
+interface OpenFiles {
+  sealing: Sealing
+  writers: SegmentWriter[]
+}
+
+interface Found {
+  files: OpenFiles
+  mark: HighWater
+  knownSeq: number
+  salvaged: SalvagedSegment[]
+  /** There was no segment. */
+  isNew: boolean
+}
+
+function openFound(
+  spec: LogSpec,
+  log: Logger,
+  { files, mark, knownSeq, salvaged, isNew }: Found,
+): SegmentLog {
+  const { dir, identity = null, nextSeqAtLeast = 1 } = spec
+  const pageBytes = pageBytesFor(spec.segmentMaxBytes ?? 0)
+  const { clockMs } = mark.found
+  const { sealing } = files
+  const { newest, sealed, damaged, strays } = openSegments(dir, files, identity)
   for (const name of strays) setAside(spec, name, log)
   const foundSeq = isNew ? mark.found.oldestKeptSeq - 1 : lastSeqOf(newest)
   const missingMessages = countMissing(knownSeq, foundSeq, nextSeqAtLeast)
   const holes = newest.content.format === 1 ? gapsOf(sealed, newest) : newest.content.holes
   const written =
-    writable(newest, identity) ??
-    succeed(newest, { dir, pageBytes, identity, sealing, sealed, holes, clockMs })
+    writable(newest, identity) ?? succeed(newest, { dir, pageBytes, identity, files, sealed, holes, clockMs })
   if (mark.oldestKeptSeq === 0) mark.raiseOldestKept(sealed[0]?.firstSeq ?? written.writer.firstSeq)
   const { firstSeq } = written.writer
   const current = { firstSeq, lastSeq: firstSeq, identity: written.content.identity }
@@ -119,11 +151,12 @@ interface OpenedSegments extends SealedSegments {
 }
 
 /** All that is in them is durable when this returns. */
-function openSegments(dir: string, sealing: Sealing, owner: BufferIdentity | null): OpenedSegments {
+function openSegments(dir: string, files: OpenFiles, owner: BufferIdentity | null): OpenedSegments {
   const names = listSegments(dir)
   const name = names.pop()
   if (name === undefined) throw new Error(`${dir}: there is no segment although one was made`)
-  const newest = openNewest(dir, name)
+  const newest = openNewest(dir, name, files)
+  const { sealing } = files
   const { sealed, damaged, strays } = readSealedSegments(dir, names, { newest, sealing, owner })
   const isStale = newest.content.lastSeq === null && (sealed.at(-1)?.lastSeq ?? 0) >= name.firstSeq
   if (!isStale) return { newest, sealed, damaged, strays }
@@ -131,19 +164,14 @@ function openSegments(dir: string, sealing: Sealing, owner: BufferIdentity | nul
   newest.writer.close()
   unlinkSegment(dir, name)
   fsyncDirectory(dir)
-  return openSegments(dir, sealing, owner)
+  return openSegments(dir, files, owner)
 }
 
-function openNewest(dir: string, name: SegmentName): Newest {
-  const db = openForWriting(dir, name)
-  try {
-    const writer = new SegmentWriter(db, name.firstSeq)
-    if (!writer.moveWal()) fsyncFile(`${segmentFile(dir, name)}-wal`)
-    return { name, writer, content: readSegmentContent(db) }
-  } catch (error) {
-    db.close()
-    throw error
-  }
+function openNewest(dir: string, name: SegmentName, { writers }: OpenFiles): Newest {
+  const writer = openSegmentWriter(dir, name)
+  writers.push(writer)
+  if (!writer.moveWal()) fsyncFile(`${segmentFile(dir, name)}-wal`)
+  return { name, writer, content: writer.content() }
 }
 
 function lastSeqOf({ name, content }: Newest): number {
@@ -178,7 +206,7 @@ interface Succession {
   dir: string
   pageBytes: number
   identity: BufferIdentity | null
-  sealing: Sealing
+  files: OpenFiles
   sealed: SegmentFacts[]
   holes: readonly SeqRange[]
   clockMs: number
@@ -189,7 +217,7 @@ interface Succession {
  * old one is no longer the newest, or it is and the start does this again. On a full disk the old one goes on where it can.
  */
 function succeed(newest: Newest, succession: Succession): Newest {
-  const { dir, pageBytes, identity: owner, sealing, sealed, holes, clockMs } = succession
+  const { dir, pageBytes, identity: owner, files, sealed, holes, clockMs } = succession
   const { name, writer, content } = newest
   const isSealed = name.generation > 0 || content.sealedClockMs !== null
   const isEmpty = !isSealed && content.lastSeq === null
@@ -205,18 +233,18 @@ function succeed(newest: Newest, succession: Succession): Newest {
     createSegment(dir, { pageBytes, identity, begunClockMs: lastClockMs, bases, holes })
   } catch (error) {
     if (!isDiskFull(error) || isSealed) throw error
-    return isEmpty ? openNewest(dir, name) : newest
+    return isEmpty ? openNewest(dir, name, files) : newest
   }
   if (!isEmpty) {
-    sealing.seal(name, writer, { clockMs: lastClockMs, lastSeq: firstSeq - 1 })
+    files.sealing.seal(name, writer, { clockMs: lastClockMs, lastSeq: firstSeq - 1 })
     sealed.push(segmentFacts(name, segmentBytes(dir, name), content, lastClockMs))
   }
-  return openNewest(dir, { firstSeq, generation: 0 })
+  return openNewest(dir, { firstSeq, generation: 0 }, files)
 }
 
 /** Until the newest one is usable, or there is none. Throws a disk-full error when there is no space to do it. */
 function salvageNewest(spec: LogSpec, knownSeq: number, clockMs: number): SalvagedSegment[] {
-  const { dir, quarantineDir } = spec
+  const { dir } = spec
   const identity = spec.identity ?? null
   const salvaged: SalvagedSegment[] = []
   for (;;) {
@@ -226,23 +254,51 @@ function salvageNewest(spec: LogSpec, knownSeq: number, clockMs: number): Salvag
     const isUsable = isWalUsable(dir, newest, knownSeq) && readContentIfUsable(dir, newest, identity) !== null
     if (isUsable && areIndexesComplete(dir, newest)) return salvaged
     assertOwned(dir, names, identity)
-    const older = names.at(-2)
-    const content = older === undefined ? null : readContentIfUsable(dir, older, identity)
-    const isAdjacent = content !== null && (content.lastSeq ?? 0) + 1 === newest.firstSeq
-    const salvage = new Salvage({
-      ...{ dir, quarantineDir, source: newest, lastSeq: null, knownSeq, identity, after: null },
-      begunClockMs: content?.sealedClockMs ?? content?.begunClockMs ?? 0,
-      lastClockMs: clockMs,
-      before: new Map(isAdjacent ? content.pipes.map(({ pipeId, last }) => [pipeId, last]) : []),
-    })
-    try {
-      while (!salvage.step());
-      salvaged.push({ name: newest, ...salvage.finish() })
-    } catch (error) {
-      salvage.abandon()
-      throw error
-    }
-    unlinkSegment(dir, newest)
+    salvaged.push(salvageLast(spec, { source: newest, older: names.at(-2), knownSeq, clockMs }))
+  }
+}
+
+/**
+ * Before the first checkpoint the file of the newest segment holds its tables alone, and every message is in its WAL. An
+ * older segment has a WAL only while a reader kept it from being sealed: that one goes to the quarantine, because it can be
+ * what a crash left of a segment that was dropped. Throws a disk-full error when there is no space to do it.
+ */
+function salvageLostFiles(spec: LogSpec, knownSeq: number, clockMs: number, log: Logger): SalvagedSegment[] {
+  const { dir } = spec
+  const lost = lostFiles(dir)
+  const newest = listSegments(dir).at(-1)
+  const last = lost.at(-1)
+  const isNewestLost = last !== undefined && last.firstSeq > (newest?.firstSeq ?? 0)
+  for (const name of isNewestLost ? lost.slice(0, -1) : lost) setAside(spec, name, log)
+  return isNewestLost ? [salvageLast(spec, { source: last, older: newest, knownSeq, clockMs })] : []
+}
+
+interface LastSegment {
+  source: SegmentName
+  older: SegmentName | undefined
+  knownSeq: number
+  clockMs: number
+}
+
+/** Writes the last segment of the log again. What is left of it goes to the quarantine. */
+function salvageLast(spec: LogSpec, { source, older, knownSeq, clockMs }: LastSegment): SalvagedSegment {
+  const { dir, quarantineDir, identity = null } = spec
+  const content = older === undefined ? null : readContentIfUsable(dir, older, identity)
+  const isAdjacent = content !== null && (content.lastSeq ?? 0) + 1 === source.firstSeq
+  const salvage = new Salvage({
+    ...{ dir, quarantineDir, source, lastSeq: null, knownSeq, identity, after: null },
+    begunClockMs: content?.sealedClockMs ?? content?.begunClockMs ?? 0,
+    lastClockMs: clockMs,
+    before: new Map(isAdjacent ? content.pipes.map(({ pipeId, last }) => [pipeId, last]) : []),
+  })
+  try {
+    while (!salvage.step());
+    const result = salvage.finish()
+    unlinkSegment(dir, source)
+    return { name: source, ...result }
+  } catch (error) {
+    salvage.abandon()
+    throw error
   }
 }
 

@@ -4,17 +4,29 @@
  */
 
 import { pageBytesOf } from './page-size.ts'
-import { closeReadable, openReadable, type ReadableFile, readAt, readInto } from './readable-file.ts'
+import {
+  closeReadable,
+  openReadable,
+  openReadableIfThere,
+  type ReadableFile,
+  readAt,
+  readInto,
+} from './readable-file.ts'
 import { isGone } from './sqlite-errors.ts'
 import { noOverlay, readWalOverlay, type WalOverlay } from './wal-overlay.ts'
 
 /** Read at once: pages that are looked at in order, and those that a chain leads to, which mostly follow each other. */
 const scanBytes = 256 * 1024
 const chainBytes = 64 * 1024
+/** Of a file that is missing, by its WAL: more than the largest segment has. */
+const mostPages = 2 ** 20
 
-/** Throws when the file itself cannot be opened. A WAL that is not there, or cannot be opened, counts as empty. */
+/**
+ * A file or a WAL that is missing counts as empty: without the file, the pages in its WAL are read. Throws when the file is
+ * there and cannot be opened.
+ */
 export function openPageFile(file: string): PageFile {
-  const pages = openReadable(file)
+  const pages = openReadableIfThere(file)
   const wal = openWal(`${file}-wal`)
   const pageBytes = pageBytesOf(pages, wal)
   return new PageFile(pages, pageBytes, wal, wal === null ? noOverlay : readWalOverlay(wal, pageBytes))
@@ -40,7 +52,8 @@ export class PageFile {
     this.#scan = new Window(file, scanBytes, pageBytes)
     this.#chain = new Window(file, chainBytes, pageBytes)
     // A WAL cannot name more pages than the file has and its own frames add, unless it lies.
-    const most = Math.ceil(file.bytes / pageBytes) + overlay.pages.size
+    const added = file.fd === null ? mostPages : overlay.pages.size
+    const most = Math.ceil(file.bytes / pageBytes) + added
     const inWal = [...overlay.pages.keys()].filter((pageNo) => pageNo <= most)
     this.pageCount = inWal.reduce((last, pageNo) => Math.max(last, pageNo), Math.ceil(file.bytes / pageBytes))
   }

@@ -52,7 +52,7 @@ export type ToWriter =
 /** An append of a frame that was not kept, by its place in the frame, and what becomes of it. */
 export type SkippedResult =
   | { index: number; kind: 'repeated'; seq: number; msgId: string; recordCount: number }
-  | { index: number; kind: 'reused' | 'pipe_share' }
+  | { index: number; kind: 'reused' | 'pipe_share' | 'idempotency_full' }
 
 /** The frame's ArrayBuffer comes back with the result, to be filled again. */
 export type FrameResult =
@@ -74,6 +74,8 @@ export type UnavailableReason = BufferUnavailableError['reason']
 const messages: Record<UnavailableReason, string> = {
   over_quota: 'the buffer has reached buffer.max_bytes, and what it holds is not delivered yet',
   pipe_share: 'the buffer is almost full, and this pipe or its workspace holds more than its share of it',
+  idempotency_full:
+    'this pipe or its workspace has used its share of the space for idempotency keys, which are kept for 24 hours',
   low_disk_space: 'free disk space is below buffer.min_free_bytes',
   write_failed: 'the buffer could not be written',
   not_in_cluster: 'this node has lost its place in the cluster',

@@ -3,7 +3,7 @@
  * directory. They get a second name there, which costs no space and works on a full disk; the caller takes the first one
  * away. They are deleted by nobody but the operator.
  */
-import { copyFileSync, linkSync, mkdirSync, statSync } from 'node:fs'
+import { copyFileSync, existsSync, linkSync, mkdirSync, statSync } from 'node:fs'
 import path from 'node:path'
 import { errorCode } from '../../error-code.ts'
 import { fsyncDirectory, fsyncFile } from '../../fsync.ts'
@@ -24,7 +24,8 @@ export function quarantineFile(file: string, base: string, quarantineDir: string
     fsyncDirectory(path.dirname(quarantineDir))
     fsyncDirectory(quarantineDir)
   }
-  keep(file, path.join(target, base))
+  // Its WAL can be all that is left of it.
+  if (existsSync(file)) keep(file, path.join(target, base))
   if (fileBytes(`${file}-wal`) > 0) keep(`${file}-wal`, path.join(target, `${base}-wal`))
   fsyncDirectory(target)
 }

@@ -1,12 +1,14 @@
 /**
  * A file read by offset on a disk that may fail: what cannot be read (a bad sector gives EIO) is null, never an error.
- * Nothing is read, and no memory taken, beyond the file's size when it was opened.
+ * Nothing is read, and no memory taken, beyond the file's size when it was opened. A file that is missing can be read as
+ * an empty one.
  */
 import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs'
 import { errorCode } from '../../error-code.ts'
 
 export interface ReadableFile {
-  fd: number
+  /** Null: there is no file. */
+  fd: number | null
   bytes: number
 }
 
@@ -16,8 +18,18 @@ export function openReadable(file: string): ReadableFile {
   return { fd, bytes: fstatSync(fd).size }
 }
 
+/** As `openReadable`, but a file that is missing is an empty one. */
+export function openReadableIfThere(file: string): ReadableFile {
+  try {
+    return openReadable(file)
+  } catch (error) {
+    if (errorCode(error) !== 'ENOENT') throw error
+    return { fd: null, bytes: 0 }
+  }
+}
+
 export function closeReadable({ fd }: ReadableFile): void {
-  closeSync(fd)
+  if (fd !== null) closeSync(fd)
 }
 
 /** Null when any of it cannot be read or lies behind the end. */
@@ -29,6 +41,7 @@ export function readAt(file: ReadableFile, offset: number, length: number): Buff
 
 /** How many bytes were read; 0 when the disk could not. */
 export function readInto({ fd }: ReadableFile, offset: number, into: Buffer): number {
+  if (fd === null) return 0
   try {
     return readSync(fd, into, 0, into.length, offset)
   } catch (error) {

@@ -43,7 +43,13 @@ export function repairSegments(
       if (name !== null) repaired.push({ name, ...salvage(segments, firstSeq, spec.quarantineDir) })
     }
     const keys = openIdempotencyKeys(
-      { dir: spec.dir, file: spec.keysFile, headSeq: segments.lastRowSeq, clockMs: segments.lastClockMs },
+      {
+        dir: spec.dir,
+        file: spec.keysFile,
+        headSeq: segments.lastRowSeq,
+        clockMs: segments.lastClockMs,
+        maxBytes: 0,
+      },
       log,
     )
     keys.flush(segments.headSeq, segments.lastClockMs)

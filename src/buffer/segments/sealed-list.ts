@@ -198,6 +198,11 @@ export class SealedList {
     this.#sealing.close()
   }
 
+  /** See SegmentLog. */
+  abandon(): void {
+    this.#sealing.abandon()
+  }
+
   /** Null when it cannot be read either. */
   #pipesOf(name: SegmentName): PipeInSegment[] | null {
     return readContentIfUsable(this.#dir, name, this.#identity)?.pipes ?? null

@@ -89,6 +89,11 @@ export class Sealing {
     for (const { writer } of this.#waiting.splice(0)) closeAsFarAsPossible(writer)
   }
 
+  /** After a failure: closes the connections that wait. Throws nothing. */
+  abandon(): void {
+    for (const { writer } of this.#waiting.splice(0)) writer?.abandon()
+  }
+
   #trySeal(waiting: Waiting): boolean {
     const file = segmentFile(this.#dir, waiting.name)
     return onFile('sealing', file, () => trySeal(waiting, file))

@@ -280,6 +280,13 @@ export class SegmentLog {
     this.#mark.write(this.#acknowledgedSeq, clockMs)
   }
 
+  /** After a failure: closes every connection, writes nothing. Throws nothing. */
+  abandon(): void {
+    this.sealed.abandon()
+    this.#writer.abandon()
+    this.#mark.abandon()
+  }
+
   close(clockMs: number): void {
     this.sealed.close()
     try {

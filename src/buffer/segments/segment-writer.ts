@@ -2,10 +2,11 @@
 import type Database from 'better-sqlite3'
 import { fsyncDirectory } from '../../fsync.ts'
 import type { FramedMessage } from '../frame.ts'
-import { unlinkSegment } from './layout.ts'
+import { type SegmentName, unlinkSegment } from './layout.ts'
 import { insertMessage } from './message-row.ts'
 import type { PipePosition } from './position.ts'
 import { rowChecksum, type SegmentFormat } from './row-checksum.ts'
+import { readSegmentContent, type SegmentContent } from './segment-facts.ts'
 import {
   assertFull,
   createSegment,
@@ -27,11 +28,22 @@ export function beginSegment(dir: string, segment: NewSegment): SegmentWriter {
   createSegment(dir, segment)
   const name = { firstSeq: segment.identity.firstSeq, generation: 0 }
   try {
-    return new SegmentWriter(openForWriting(dir, name), name.firstSeq)
+    return openSegmentWriter(dir, name)
   } catch (error) {
     unlinkSegment(dir, name)
     // What is committed to the old one now has seqs that the new one's name would claim.
     fsyncDirectory(dir)
+    throw error
+  }
+}
+
+/** Of a segment that is there. */
+export function openSegmentWriter(dir: string, name: SegmentName): SegmentWriter {
+  const db = openForWriting(dir, name)
+  try {
+    return new SegmentWriter(db, name.firstSeq)
+  } catch (error) {
+    db.close()
     throw error
   }
 }
@@ -158,12 +170,17 @@ export class SegmentWriter {
     }
   }
 
+  /** Everything but the messages. */
+  content(): SegmentContent {
+    return readSegmentContent(this.#db)
+  }
+
   /** See sealing.ts. */
   leaveWal(): boolean {
     return leaveWal(this.#db)
   }
 
-  /** Of a damaged segment: what can be moved is, what cannot stays in the WAL. */
+  /** What can be moved of the WAL is, what cannot stays in it. Throws nothing: for a damaged segment, and after a failure. */
   abandon(): void {
     try {
       this.rollback()

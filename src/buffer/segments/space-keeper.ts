@@ -9,7 +9,7 @@ import type { DamagedSegments } from './damaged-segments.ts'
 import { lookUpDelivered, undeliveredBytes } from './delivered-part.ts'
 import type { DiskGuard } from './disk-guard.ts'
 import type { IdempotencyKeys } from './idempotency.ts'
-import { fileBytes, type SegmentName } from './layout.ts'
+import type { SegmentName } from './layout.ts'
 import type { SegmentsSpec, UnavailableReason } from './protocol.ts'
 import { type LowWatermarks, planReclaim, type Reclaim } from './retention.ts'
 import type { SegmentFacts } from './segment-facts.ts'
@@ -23,7 +23,6 @@ export interface SpaceDeps {
   guard: DiskGuard
   segments: SegmentLog
   keys: IdempotencyKeys
-  keysFile: string
   damaged: DamagedSegments
   watermarks: LowWatermarks
   /** The buffer's clock. */
@@ -120,8 +119,8 @@ export class SpaceKeeper {
   }
 
   #measure(): void {
-    const { segments, keysFile, guard } = this.#deps
-    this.#usedBytes = segments.diskBytes() + fileBytes(keysFile) + fileBytes(`${keysFile}-wal`)
+    const { segments, guard } = this.#deps
+    this.#usedBytes = segments.diskBytes()
     this.#freeBytes = guard.freeBytes()
   }
 

@@ -4,6 +4,7 @@
  * files can be trusted, so the error is left to end the process.
  */
 import { errorCode, isNoSpace } from '../../error-code.ts'
+import { isCorrupt, isReadFailure } from '../../storage-error.ts'
 
 export function isDiskFull(error: unknown): boolean {
   return isNoSpace(error)
@@ -14,26 +15,13 @@ export function isBusy(error: unknown): boolean {
   return errorCode(error)?.startsWith('SQLITE_BUSY') ?? false
 }
 
-/** The file is not a database, or its structure is broken. */
-export function isCorrupt(error: unknown): boolean {
-  const code = errorCode(error)
-  return code === 'SQLITE_NOTADB' || (code?.startsWith('SQLITE_CORRUPT') ?? false)
-}
-
 /**
  * Something in the file cannot be read: its structure is broken, or the disk says so. What else of it can be read is
  * salvaged. A failed write or fsync is not one of these.
  */
 export function isDamage(error: unknown): boolean {
-  return isCorrupt(error) || readFailures.has(errorCode(error) ?? '')
+  return isCorrupt(error) || isReadFailure(error)
 }
-
-const readFailures = new Set([
-  'SQLITE_IOERR_READ',
-  'SQLITE_IOERR_SHORT_READ',
-  'SQLITE_IOERR_CORRUPTFS',
-  'SQLITE_IOERR_DATA',
-])
 
 /** A segment's file cannot be used for a reason that lies in it, not around it: it has not even its tables. */
 export function isUnusable(error: unknown): boolean {

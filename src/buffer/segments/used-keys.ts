@@ -1,18 +1,24 @@
-/** The idempotency keys that are remembered, by the seq of their message: for a move of the buffer, which is open. */
+/**
+ * The idempotency keys that are remembered, by the seq of their message: for a move of the buffer, which is open. The
+ * look-up knows them by hashes alone, so they are read from the messages.
+ */
 import path from 'node:path'
-import Database from 'better-sqlite3'
 import type { Idempotency } from '../buffer.ts'
+import { readHighWater } from './high-water.ts'
+import { keyLifetimeMs } from './idempotency.ts'
+import { keyedRowsSince } from './keyed-rows.ts'
 
 export function usedKeysOf(dir: string, pipeId: string): Map<number, Idempotency> {
-  const db = new Database(path.join(dir, 'idempotency.db'), { readonly: true, fileMustExist: true })
-  try {
-    const rows = db
-      .prepare<[string], { seq: number; key: string; bodyHash: string | null }>(
-        'SELECT seq, key, body_hash AS bodyHash FROM used_key WHERE pipe_id = ? AND body_hash IS NOT NULL',
-      )
-      .all(pipeId)
-    return new Map(rows.map(({ seq, key, bodyHash }) => [seq, { key, bodyHash: bodyHash ?? '' }]))
-  } finally {
-    db.close()
+  const mark = readHighWater(path.join(dir, 'high-water'))
+  // Without a mark nobody knows how old they are.
+  const clockMs = typeof mark === 'string' ? 0 : mark.clockMs
+  const keys = new Map<number, Idempotency>()
+  // Of a segment that cannot be read no message is moved either.
+  for (const used of keyedRowsSince(dir, 0, clockMs, () => {})) {
+    for (const { pipeId: of, seq, key, bodyHash, usedClockMs } of used) {
+      const isAlive = clockMs - usedClockMs <= keyLifetimeMs
+      if (of === pipeId && bodyHash !== null && isAlive) keys.set(seq, { key, bodyHash })
+    }
   }
+  return keys
 }

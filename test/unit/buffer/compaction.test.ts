@@ -1,4 +1,4 @@
-/** Contract "Fair share of the buffer": an idle pipe does not keep the space of what others have delivered. */
+/** docs/dev/contract.md#fair-share-of-the-buffer: an idle pipe does not keep the space of what others have delivered. */
 import { cpSync, existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { pino } from 'pino'

@@ -5,6 +5,7 @@ import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import type { BufferReader } from '../../../src/buffer/buffer.ts'
 import { childFlags } from '../../support/child-flags.ts'
+import { programFile } from '../../support/programs.ts'
 import { type Overrides, readAll } from './open.ts'
 
 export interface Acknowledged {
@@ -49,7 +50,9 @@ export async function runUntilDead(
   const program = fileURLToPath(new URL('./append-forever.ts', import.meta.url))
   const node = [process.execPath, ...childFlags, program, JSON.stringify({ ...defaults, ...task })]
   const command =
-    how.strace === undefined ? node : ['strace', '-f', '-qq', '-o', '/dev/null', ...how.strace, ...node]
+    how.strace === undefined
+      ? node
+      : [programFile('strace'), '-f', '-qq', '-o', '/dev/null', ...how.strace, ...node]
   const child = spawn(command[0] ?? '', command.slice(1), { stdio: ['ignore', 'pipe', 'inherit'] })
   const run: CrashRun = { acknowledged: [], failed: [], isFatal: false, exit: { code: null, signal: null } }
   const lines = createInterface({ input: child.stdout })

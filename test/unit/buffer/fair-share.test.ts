@@ -1,4 +1,4 @@
-/** Contract "Fair share of the buffer": above 80 % one pipe or workspace cannot keep the others out. */
+/** docs/dev/contract.md#fair-share-of-the-buffer: above 80 % one pipe or workspace cannot keep the others out. */
 import t from 'tap'
 import { v4 } from 'uuid'
 import { FairShare } from '../../../src/buffer/fair-share.ts'

@@ -13,10 +13,11 @@ import { idempotent, KiB, message, newPipeId, openAt, specAt, temporaryDirectory
 const hourMs = 3_600_000
 const dayMs = 24 * hourMs
 
-function openKeys(t: Test, dir: string, { clockMs = 0, headSeq = 1_000_000 } = {}) {
+function openKeys(t: Test, dir: string, { clockMs = 0, headSeq = 1_000_000, maxBytes = 0 } = {}) {
   const lines: Record<string, unknown>[] = []
   const log = pino({}, { write: (line) => void lines.push(JSON.parse(line)) })
-  const keys = openIdempotencyKeys({ dir, file: path.join(dir, 'idempotency.db'), headSeq, clockMs }, log)
+  const file = path.join(dir, 'idempotency.db')
+  const keys = openIdempotencyKeys({ dir, file, headSeq, clockMs, maxBytes }, log)
   t.teardown(() => keys.close())
   return { keys, events: () => lines.map(({ msg }) => msg) }
 }
@@ -53,6 +54,52 @@ t.test('keys of a file from before the buffer clock was kept count from now', as
   const { keys } = openKeys(t, dir, { clockMs: 7 * hourMs })
   t.equal(keys.find(pipeId, 'old', 7 * hourMs + dayMs)?.seq, 1)
   t.equal(keys.find(pipeId, 'old', 7 * hourMs + dayMs + 1), null)
+})
+
+t.test('at any rate, no key is kept for longer than its 24 h and the two hours of its table', async (t) => {
+  const dir = temporaryDirectory(t)
+  const { keys } = openKeys(t, dir)
+  const pipeId = newPipeId()
+  const [every, perStep] = [hourMs, 4_000]
+  let seq = 0
+  let largest = 0
+  for (let clockMs = 0; clockMs <= 2 * dayMs; clockMs += every) {
+    const some = Array.from({ length: perStep }, (_, n) => used(pipeId, seq + n + 1))
+    seq += perStep
+    keys.remember(some, clockMs)
+    t.equal(keys.flush(seq, clockMs), true)
+    if (clockMs === 28 * hourMs) largest = keys.bytes
+  }
+  t.ok(keys.bytes <= largest * 1.05, `${keys.bytes} bytes after 48 h, ${largest} after 28 h`)
+  const alive = (dayMs + 2 * hourMs) / every
+  t.ok(keys.bytes < (alive + 1) * perStep * 200, 'about the keys that are alive')
+  t.equal(keys.find(pipeId, `key ${seq - (dayMs / every - 1) * perStep}`, 2 * dayMs)?.recordCount, 1)
+})
+
+t.test('a pipe that has used its share of the space gets no more keys, others do', async (t) => {
+  const dir = temporaryDirectory(t)
+  const { keys } = openKeys(t, dir)
+  const [hog, other] = [newPipeId(), newPipeId()]
+  const workspaces: [string, string][] = [
+    [hog, newPipeId()],
+    [other, newPipeId()],
+  ]
+  let taken = 0
+  for (; taken < 100_000; taken += 1) {
+    if (taken % 500 === 0) keys.measure(workspaces)
+    if (!keys.takeShare(hog)) break
+    const key = { ...used(hog, taken + 1), key: 'x'.repeat(250) + taken }
+    keys.remember([key], 0)
+  }
+  t.ok(taken > 1_000 && keys.bytes < 1.1 * 1024 * KiB, `${taken} keys take ${keys.bytes} bytes`)
+  t.equal(keys.takeShare(other), true)
+  t.equal(keys.flush(taken, 0), true)
+  const again = openKeys(t, dir).keys
+  again.measure(workspaces)
+  t.equal(again.takeShare(hog), false, 'also after a restart')
+  t.equal(again.flush(taken, dayMs + 2 * hourMs), true)
+  again.measure(workspaces)
+  t.equal(again.takeShare(hog), true, 'when they are too old, there is space again')
 })
 
 t.test('keys are on disk before the segment of their messages goes', async (t) => {
@@ -126,7 +173,7 @@ for (const [what, damage] of damages) {
   })
 }
 
-t.test('damage that a later look-up meets: it is made again then', async (t) => {
+t.test('a table of keys without its pages: it is made again from the messages', async (t) => {
   const root = temporaryDirectory(t)
   const pipeId = newPipeId()
   const { handle, close } = await openAt(t, root)
@@ -135,18 +182,14 @@ t.test('damage that a later look-up meets: it is made again then', async (t) => 
   const { dir } = specAt(root)
   const file = path.join(dir, 'idempotency.db')
   const db = new Database(file)
-  const pages = db
-    .prepare("SELECT pageno FROM dbstat WHERE name = 'sqlite_autoindex_used_key_1'")
-    .pluck()
-    .all()
+  const pages = db.prepare("SELECT pageno FROM dbstat WHERE name = 'key_0'").pluck().all()
   db.close()
   const content = readFileSync(file)
   for (const page of pages) content.fill(0, (Number(page) - 1) * 4096, Number(page) * 4096)
   writeFileSync(file, content)
 
   const { keys, events } = openKeys(t, dir)
-  t.same(events(), [], 'the start does not meet it')
-  t.equal(keys.find(pipeId, 'key 7', 0)?.seq, 8)
   t.same(events(), ['buffer.idempotency_rebuilt'])
+  t.equal(keys.find(pipeId, 'key 7', 0)?.seq, 8)
   t.equal(keys.find(pipeId, 'key 199', 0)?.seq, 200)
 })

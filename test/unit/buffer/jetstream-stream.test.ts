@@ -11,7 +11,8 @@ import type { JetStreamSpec } from '../../../src/buffer/jetstream/spec.ts'
 import { ConfigError } from '../../../src/config.ts'
 import { announcing } from '../../support/announced-version.ts'
 import { freePort } from '../../support/free-port.ts'
-import { natsEnvironment, startNats, type TestNats } from '../../support/nats.ts'
+import { startNats, type TestNats } from '../../support/nats.ts'
+import { programFile } from '../../support/programs.ts'
 import { until } from '../../support/until.ts'
 import { jetStreamSpec, natsFor } from './jetstream-open.ts'
 import { MiB, message, newPipeId, quiet } from './open.ts'
@@ -183,8 +184,7 @@ t.test('a server that wants a password says so, and the password is in no messag
 
 t.test('a server without JetStream is named', async (t) => {
   const port = await freePort()
-  const child = spawn('nats-server', ['-a', '127.0.0.1', '-p', String(port)], {
-    env: natsEnvironment,
+  const child = spawn(programFile('nats-server'), ['-a', '127.0.0.1', '-p', String(port)], {
     stdio: 'ignore',
   })
   t.teardown(() => child.kill('SIGKILL'))

@@ -1,5 +1,4 @@
-/** Contract "Buffer and retention": nothing acknowledged is lost by kill -9, at whatever step it comes. */
-import { spawnSync } from 'node:child_process'
+/** docs/dev/contract.md#buffer-and-retention: nothing acknowledged is lost by kill -9, at whatever step it comes. */
 import { rmSync } from 'node:fs'
 import path from 'node:path'
 import Database from 'better-sqlite3'
@@ -9,7 +8,6 @@ import { type Acknowledged, findAll, runUntilDead } from './crash-run.ts'
 import { countOf, idempotent, KiB, message, newPipeId, openAt, specAt, temporaryDirectory } from './open.ts'
 
 const smallSegments = { segmentMaxBytes: 256 * KiB }
-t.equal(spawnSync('strace', ['--version']).status, 0, 'these tests need strace: apt-get install strace')
 
 t.test('kill -9 under load, again and again: every acknowledged message is found, in order', async (t) => {
   const root = temporaryDirectory(t)

@@ -18,11 +18,12 @@ import { openPageFile } from '../../../src/buffer/segments/page-file.ts'
 import { type Cell, type ColumnValue, readCells } from '../../../src/buffer/segments/page-reader.ts'
 import { segmentSchema } from '../../../src/buffer/segments/segment-file.ts'
 import { seeded } from '../../support/faults/random.ts'
+import { scaled } from '../../support/scale.ts'
 import { temporaryDirectory } from './open.ts'
 
 const crcColumn = 5
-/** `npm run test:bitflips` takes more. */
-const flips = Number(process.env.BIT_FLIPS ?? 250)
+/** `--scale` of test/run-files.ts multiplies it. */
+const flips = scaled(250)
 
 /** By seq: the row, as one text. */
 type Rows = Map<number, string>

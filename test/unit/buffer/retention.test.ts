@@ -1,4 +1,4 @@
-/** Contract "Buffer and retention": what is dropped, when, and what never is. */
+/** docs/dev/contract.md#buffer-and-retention: what is dropped, when, and what never is. */
 import t, { type Test } from 'tap'
 import type { OpenBuffer } from '../../../src/buffer/buffer.ts'
 import { LowWatermarks, planReclaim } from '../../../src/buffer/segments/retention.ts'

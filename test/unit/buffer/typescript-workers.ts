@@ -20,8 +20,8 @@ function changedMs(dir: string): number {
   return Math.max(...files.map((file) => statSync(path.join(dir, file)).mtimeMs))
 }
 
-// Made anew by each build, whatever it finds unchanged.
-const built = statSync(path.join(dist, 'joined'), { throwIfNoEntry: false })
+// Each build writes it, also one that finds nothing changed.
+const built = statSync(path.join(dist, '.transpiled.json'), { throwIfNoEntry: false })
 if (built === undefined || built.mtimeMs < changedMs(src))
   throw new Error('dist/ is older than src/, and worker threads are started from there: npm run build')
 

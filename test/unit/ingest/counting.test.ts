@@ -26,39 +26,36 @@ async function rejection(reserved: Promise<unknown>): Promise<ApiError> {
   throw new Error('nothing was rejected')
 }
 
-t.test(
-  'rate: the bucket holds max(rate, records per request) and refills at the rate (contract "Ingest")',
-  async (t) => {
-    const quota = createQuota({}, noon)
-    const first = await quota.reserve('p', limits, { records: 100, bytes: 10 }, noon)
-    t.strictSame(
-      first.state,
-      { limit: 10, remaining: 0, resetSeconds: 10 },
-      'the largest request passes at once',
-    )
-    const error = await rejection(quota.reserve('p', limits, { records: 25, bytes: 10 }, noon + 1000))
-    t.equal(error.code, 'rate_limit_exceeded')
-    t.match(error.body(), {
-      error: 'rate_limit_exceeded',
-      limit: 'pl_ingest_max_records_per_second',
-      limit_value: 10,
-      current: 90,
-      retry_after_seconds: 2,
-    })
-    t.match(error.headers, {
-      'Retry-After': '2',
-      'X-RateLimit-Limit': '10',
-      'X-RateLimit-Remaining': '10',
-      'X-RateLimit-Reset': '9',
-    })
-    await quota.reserve('p', limits, { records: 25, bytes: 10 }, noon + 2500)
-    t.equal(
-      (await quota.reserve('other', limits, { records: 1, bytes: 1 }, noon)).state.remaining,
-      99,
-      'each pipe has its own',
-    )
-  },
-)
+t.test('rate: the bucket holds max(rate, records per request) and refills at the rate', async (t) => {
+  const quota = createQuota({}, noon)
+  const first = await quota.reserve('p', limits, { records: 100, bytes: 10 }, noon)
+  t.strictSame(
+    first.state,
+    { limit: 10, remaining: 0, resetSeconds: 10 },
+    'the largest request passes at once',
+  )
+  const error = await rejection(quota.reserve('p', limits, { records: 25, bytes: 10 }, noon + 1000))
+  t.equal(error.code, 'rate_limit_exceeded')
+  t.match(error.body(), {
+    error: 'rate_limit_exceeded',
+    limit: 'pl_ingest_max_records_per_second',
+    limit_value: 10,
+    current: 90,
+    retry_after_seconds: 2,
+  })
+  t.match(error.headers, {
+    'Retry-After': '2',
+    'X-RateLimit-Limit': '10',
+    'X-RateLimit-Remaining': '10',
+    'X-RateLimit-Reset': '9',
+  })
+  await quota.reserve('p', limits, { records: 25, bytes: 10 }, noon + 2500)
+  t.equal(
+    (await quota.reserve('other', limits, { records: 1, bytes: 1 }, noon)).state.remaining,
+    99,
+    'each pipe has its own',
+  )
+})
 
 t.test('rate: with a rate above the request limit the bucket holds one second', async (t) => {
   const quota = createQuota({}, noon)
@@ -147,7 +144,7 @@ t.test('a clock that was ten years ahead for a while leaves today’s quota as i
   )
 })
 
-t.test('day quotas: what was accepted without a limits row counts too (contract "Quotas")', async (t) => {
+t.test('day quotas: what was accepted without a limits row counts too', async (t) => {
   const quota = createQuota({}, noon)
   quota.count('p', { records: 6, bytes: 60 }, noon)
   const tight = { ...limits, pl_ingest_max_records_per_day: 6 }

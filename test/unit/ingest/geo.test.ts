@@ -62,7 +62,7 @@ t.test('geo: an IPv6 address in an IPv4-only database is not known (trap of maxm
   t.equal(geo.lookup('2001:db8::1'), null)
 })
 
-t.test('geo: no file configured, or none there, is skipped silently (spec "Geo rules")', async (t) => {
+t.test('geo: no file configured, or none there, is skipped silently', async (t) => {
   t.equal((await openGeo({ file: null, log: listeningLog().log })).lookup('192.0.2.1'), null)
   const { log, events } = listeningLog()
   const missing = await openGeo({ file: path.join(t.testdir(), 'none.mmdb'), log })

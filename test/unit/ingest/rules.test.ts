@@ -68,7 +68,7 @@ t.test(
   },
 )
 
-t.test('enrichment: geo does not need the IP to be added (spec "Geo rules")', async (t) => {
+t.test('enrichment: geo does not need the IP to be added', async (t) => {
   const plan = planEnrichment({ ...pipe, pipe_add_ingest_ts: false, pipe_ingest_geo_country_field: 'cc' })
   t.ok(plan.needsClientIp)
   t.equal(plan.members(0, '192.0.2.1', { country: 'DE' }).text, '"cc":"DE"')
@@ -93,7 +93,7 @@ t.test('required fields are seen however a record writes its keys', async () => 
   requireFields(bodyOf('{"before":1,"\\u005d":2}'), ['before', ']'], [])
 })
 
-t.test('required fields: the first record that lacks any, with all it lacks (spec "Ingest")', async (t) => {
+t.test('required fields: the first record that lacks any, with all it lacks', async (t) => {
   const required = ['id', 'toString', 'ingest_ts']
   requireFields(bodyOf('{"id":null,"toString":1}'), required, ['ingest_ts'])
   const error = errorOf(() => requireFields(bodyOf('{"id":1,"toString":1}', '{}'), required, ['ingest_ts']))

@@ -119,7 +119,9 @@ t.test('scanner: where it cannot run every body goes by JSON.parse', async (t) =
   }
   const stored = '{"a":1,"ts":"now"}'
   t.equal(run('unlimited'), `scanner ${stored}`)
-  t.equal(run('4000000'), `none ${stored}`, 'little address space')
+  // Node.js 20 has a memory only where it can reserve 8 GiB of addresses; 24 checks bounds in software there.
+  const inLittleSpace = Number.parseInt(process.versions.node, 10) < 24 ? 'none' : 'scanner'
+  t.equal(run('4000000'), `${inLittleSpace} ${stored}`, 'little address space')
   // Other processors do not know SSE4.1 and do without.
   const without = process.arch === 'x64' ? 'none' : 'scanner'
   t.equal(run('unlimited', '--no-enable-sse4-1'), `${without} ${stored}`)

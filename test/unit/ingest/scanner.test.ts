@@ -6,9 +6,10 @@ import { type Preparation, type Prepared, prepareBody } from '../../../src/inges
 import { openScanner, type Scanner } from '../../../src/ingest/scanner.ts'
 import { bodies, invalidValues, validValues } from '../../support/json-cases.ts'
 import { damaged, randomBody } from '../../support/random-json.ts'
+import { scaled } from '../../support/scale.ts'
 
-/** Of each kind; `npm run test:scanner` takes a million. */
-const documents = Number(process.env.SCANNER_DOCUMENTS ?? 25_000)
+/** Of each kind, times `--scale`. */
+const documents = scaled(25_000)
 
 // Half of all documents are rejected, and nobody looks where.
 Error.stackTraceLimit = 0
