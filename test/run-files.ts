@@ -1,76 +1,206 @@
 /**
- * Runs the test files side by side, each in a Node.js of its own: all of dist-test/, or those given.
+ * Runs test files next to each other, each in a process of its own: the fast tier, the full tier, or the files named.
  *
- *   node dist-test/run-files.js [dist-test/FILE.test.js …]
+ *   node dist-test/run-files.js [options] [FILE or FOLDER …]
  *
- * `tap` starts each file with hooks for coverage in a thread of their own and with source maps. Nothing here needs them,
- * and they take 0.55 s of CPU for each of 430 files. What a file says is the same, and ends with the same summary.
+ *   --full          the groups of the full tier: everything that the fast tier leaves out (see tiers.ts)
+ *   --only NAME     one group of the full tier, completely
+ *   --scale N       N times the random cases, restarts, faults and seconds of the tests that have such a number
+ *   --forgive N     at most N files that failed pass if they pass when run again alone; they are named at the end
  *
- * A file holds when it ends by itself with 0, and its last summary counts assertions and no failed one. The summary of all
- * is tap's line as well: `# { total: 40, pass: 39, fail: 1 }`.
+ * TEST_JOBS sets the number of processes, TEST_SEED another seed for the random cases.
+ *
+ * A job passes if it ends by itself with 0, and its last summary counts assertions and no failed one. Each job is the
+ * leader of a process group, and the group is killed when the job ends, so that a test leaves no daemon behind. The fast
+ * tier also fails if an operation or an error code of the contract was not exercised.
+ *
+ * The `tap` command would start each file with hooks for coverage in a thread of their own and with source maps, which
+ * cost 0.55 s of CPU each. The output of a file and the form of the last summary are the same.
  */
 import { spawn } from 'node:child_process'
-import { closeSync, mkdirSync, openSync, readdirSync, readFileSync } from 'node:fs'
+import { closeSync, mkdirSync, openSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
+import { parseArgs } from 'node:util'
+import { catalogueGaps } from './support/catalogue-gaps.ts'
+import { observedDir } from './support/coverage.ts'
+import { readObservations } from './support/observations.ts'
+import { prepareServers } from './support/programs.ts'
+import type { HostedDaemon } from './support/shared-daemon.ts'
+import { fastJobs, fullJobs, type Job, jobOf } from './tiers.ts'
 
-/** More than cores: many files wait for a server, a deadline or a disk. */
-const jobs = Number(process.env.TEST_JOBS ?? os.availableParallelism() + 3)
-const timeoutSeconds = 900
 const root = path.resolve(import.meta.dirname, '..')
 const outputs = path.join(root, '.tap', 'output')
 
-/** They take a minute and more: none of them shall be the last that the others wait for. */
-const longest = [
-  ...['world/soak', 'world/cluster/chaos', 'package/', 'migrate/', 'browser/', 'world/cluster/', 'crash/'],
-  ...['world/repair', 'unit/destinations/set-aside', 'unit/destinations/rogue', 'world/faults/'],
-  ...['unit/cli/', 'unit/cluster/', 'world/', 'unit/buffer/jetstream', 'docs/guides/'],
-]
-
 interface Outcome {
+  job: Job
+  /** Null if the job passed. */
   problem: string | null
   pass: number
   fail: number
   skip: number
+  seconds: number
+  /** Of the job and the processes that it waited for. */
+  cpuSeconds: number
 }
 
-function filesOf(args: string[]): string[] {
-  if (args.length > 0) return args
+const { values: options, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    full: { type: 'boolean', default: false },
+    only: { type: 'string' },
+    scale: { type: 'string', default: process.env.TEST_SCALE ?? '1' },
+    forgive: { type: 'string', default: '0' },
+  },
+})
+const scale = numberOf('scale')
+const forgiven = numberOf('forgive')
+const timeoutSeconds = 900 * Math.max(1, scale)
+const isFull = options.full || options.only !== undefined
+const isFast = !isFull && positionals.length === 0
+/** More than cores: many files wait for a server, a deadline or a disk. */
+const slots = Number(process.env.TEST_JOBS ?? os.availableParallelism() + 3)
+
+// Complete runs test the program as packages ship it. A file by name tests the checkout, which is built faster.
+if (positionals.length === 0) process.env.TEST_PROGRAM = path.join(root, 'dist-test/program/bin/pipectl.js')
+mkdirSync(outputs, { recursive: true })
+process.setMaxListeners(0)
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(1))
+
+function numberOf(name: 'scale' | 'forgive'): number {
+  const value = Number(options[name])
+  if (Number.isFinite(value) && value >= 0) return value
+  throw new Error(`--${name} takes a number of at least 0, not ${options[name]}`)
+}
+
+/** Returns whether everything passed. */
+async function main(): Promise<boolean> {
+  if (isFast) rmSync(observedDir, { recursive: true, force: true })
+  const jobs = chosenJobs()
+  if (jobs.length === 0) throw new Error(`no test file is named ${positionals.join(' ')}`)
+  // Before the first file, so that a server that cannot be had ends the run with one line.
+  if (positionals.length === 0) prepareServers()
+  const startedMs = Date.now()
+  const outcomes = await runAll(jobs, slots)
+  const failed = outcomes.filter(({ problem }) => problem !== null)
+  const again =
+    failed.length <= forgiven
+      ? await runAll(
+          failed.map(({ job }) => job),
+          1,
+        )
+      : []
+  const flaky = again.filter(({ problem }) => problem === null)
+  const last = outcomes.map((outcome) => flaky.find(({ job }) => job === outcome.job) ?? outcome)
+  const gaps = isFast ? reportGaps() : 0
+  report(last, flaky, (Date.now() - startedMs) / 1000, gaps)
+  return gaps === 0 && last.every(({ problem }) => problem === null)
+}
+
+function chosenJobs(): Job[] {
   const all = readdirSync(path.join(root, 'dist-test'), { recursive: true, encoding: 'utf8' })
-  return all.filter((file) => file.endsWith('.test.js')).map((file) => path.join('dist-test', file))
+    .filter((file) => file.endsWith('.test.js'))
+    .sort((a, b) => a.localeCompare(b, 'en'))
+  if (positionals.length > 0) return positionals.flatMap((name) => named(all, name)).map(jobOf)
+  return isFull ? fullJobs(all, options.only ?? null) : fastJobs(all)
 }
 
-/** The place in `longest`; behind it for all others. */
-function rank(file: string): number {
-  const at = longest.findIndex((start) => file.startsWith(`dist-test/${start}`))
-  return at === -1 ? longest.length : at
+/** A file of test/ or dist-test/, with or without its extension, or a folder. */
+function named(all: readonly string[], name: string): string[] {
+  const below = path
+    .relative(root, path.resolve(name))
+    .replace(/^(dist-)?test\//, '')
+    .replace(/\.tsx?$/, '.js')
+  return all.filter((file) => file === below || file.startsWith(`${below}/`) || file.startsWith(`${below}.`))
 }
 
-function run(file: string): Promise<Outcome> {
-  const output = path.join(outputs, `${file.replaceAll('/', '_')}.txt`)
+async function runAll(jobs: readonly Job[], count: number): Promise<Outcome[]> {
+  const waiting = [...jobs]
+  const outcomes: Outcome[] = []
+  const work = async () => {
+    const daemon = new SlotDaemon()
+    for (let job = waiting.shift(); job !== undefined; job = waiting.shift()) {
+      const outcome = await run(job, await daemon.envOf(job))
+      outcomes.push(outcome)
+      const { problem, pass, seconds, cpuSeconds } = outcome
+      if (problem !== null) console.log(readable(job))
+      console.log(
+        `${problem === null ? 'ok' : 'not ok'} - ${job.name} # ${problem ?? `${pass} passed`}, ${seconds.toFixed(1)} s, ${cpuSeconds.toFixed(1)} s of CPU`,
+      )
+    }
+    await daemon.close()
+  }
+  await Promise.all(Array.from({ length: Math.min(count, jobs.length) }, work))
+  return outcomes
+}
+
+/** The daemon that the test files of a slot share; started for the first of them. */
+class SlotDaemon {
+  #hosted: HostedDaemon | null = null
+
+  async envOf({ files, env }: Job): Promise<Record<string, string>> {
+    const isUser = files.some((file) =>
+      readFileSync(path.join(root, 'dist-test', file), 'utf8').includes('await sharedDaemon()'),
+    )
+    // A job with an environment of its own needs a daemon with it.
+    if (!isUser || Object.keys(env).length > 0) return {}
+    // Loaded late: it reads from the environment which program is tested.
+    const { hostSharedDaemon } = await import('./support/shared-daemon.ts')
+    this.#hosted ??= await hostSharedDaemon()
+    return this.#hosted.env
+  }
+
+  async close(): Promise<void> {
+    await this.#hosted?.close()
+  }
+}
+
+function run(job: Job, extraEnv: Record<string, string>): Promise<Outcome> {
   // A file and no pipe: a process that a test left behind would keep a pipe open.
-  const to = openSync(output, 'w')
-  const child = spawn(process.execPath, ['--import=./test/support/plain-children.mjs', file], {
+  const to = openSync(outputOf(job), 'w')
+  const files = job.files.map((file) => path.join('dist-test', file))
+  const entry = files.length === 1 ? files : ['dist-test/support/run-together.js', ...files]
+  const startedMs = Date.now()
+  const child = spawn(process.execPath, ['--import=./test/support/plain-children.mjs', ...entry], {
     cwd: root,
-    env: { ...process.env, TAP_TIMEOUT: String(timeoutSeconds) },
+    env: {
+      ...process.env,
+      TAP_TIMEOUT: String(timeoutSeconds),
+      TEST_SCALE: String(scale),
+      ...job.env,
+      ...extraEnv,
+    },
     stdio: ['ignore', to, to],
+    detached: true,
   })
   closeSync(to)
-  const stopChild = () => child.kill('SIGKILL')
-  process.once('exit', stopChild)
-  // tap ends by itself what takes longer, and says where it stood.
-  const timer = setTimeout(stopChild, (timeoutSeconds + 30) * 1000)
+  const killGroup = () => {
+    try {
+      if (child.pid !== undefined) process.kill(-child.pid, 'SIGKILL')
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
+    }
+  }
+  process.once('exit', killGroup)
+  // tap ends by itself what takes longer, and reports where it was.
+  const timer = setTimeout(killGroup, (timeoutSeconds + 30) * 1000)
   return new Promise((resolve, reject) => {
     child.once('error', reject)
     child.once('exit', (code, signal) => {
       clearTimeout(timer)
-      process.off('exit', stopChild)
-      resolve(outcome(readFileSync(output, 'utf8'), code ?? signal))
+      process.off('exit', killGroup)
+      killGroup()
+      const seconds = (Date.now() - startedMs) / 1000
+      resolve(outcomeOf(job, readFileSync(outputOf(job), 'utf8'), code ?? signal, seconds))
     })
   })
 }
 
-function outcome(text: string, end: number | string | null): Outcome {
+function outputOf(job: Job): string {
+  return path.join(outputs, `${job.name.replaceAll(/[/ ]/g, '_')}.txt`)
+}
+
+function outcomeOf(job: Job, text: string, end: number | string | null, seconds: number): Outcome {
   const summary = [...text.matchAll(/^# (\{ total: .*\})$/gm)].at(-1)?.[1] ?? ''
   const count = (name: string) => Number(new RegExp(`${name}: (\\d+)`).exec(summary)?.[1] ?? 0)
   const [pass, fail, skip] = [count('pass'), count('fail'), count('skip')]
@@ -80,50 +210,44 @@ function outcome(text: string, end: number | string | null): Outcome {
     if (end !== 0) return `ended with ${end}`
     return pass + skip === 0 ? 'nothing was tested' : null
   }
-  return { problem: problem(), pass, fail, skip }
+  const cpuSeconds = Number(/^# cpu: ([\d.]+) s$/m.exec(text)?.[1] ?? 0)
+  return { job, problem: problem(), pass, fail, skip, seconds, cpuSeconds }
 }
 
-/** Without what holds. */
-function readable(file: string): string {
-  const text = readFileSync(path.join(outputs, `${file.replaceAll('/', '_')}.txt`), 'utf8')
+/** The output without what passed. */
+function readable(job: Job): string {
+  const text = readFileSync(outputOf(job), 'utf8')
   return text
     .split('\n')
     .filter((line) => !/^ *(ok |# Subtest|1\.\.|# time=|$)/.test(line))
     .join('\n')
 }
 
-mkdirSync(outputs, { recursive: true })
-process.setMaxListeners(0)
-for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(1))
-
-const files = filesOf(process.argv.slice(2)).sort((a, b) => rank(a) - rank(b) || a.localeCompare(b, 'en'))
-const waiting = [...files]
-const total = { pass: 0, fail: 0, skip: 0 }
-const failed: string[] = []
-
-async function work(): Promise<void> {
-  for (let file = waiting.shift(); file !== undefined; file = waiting.shift()) {
-    const startedMs = Date.now()
-    const { problem, pass, fail, skip } = await run(file)
-    const seconds = ((Date.now() - startedMs) / 1000).toFixed(1)
-    total.pass += pass
-    // A file that dies has failed as well.
-    total.fail += problem === null ? 0 : Math.max(1, fail)
-    total.skip += skip
-    if (problem !== null) {
-      failed.push(file)
-      console.log(readable(file))
-    }
-    console.log(
-      `${problem === null ? 'ok' : 'not ok'} - ${file} # ${problem ?? `${pass} passed`}, ${seconds} s`,
-    )
-  }
+/** Returns the number of operations and error codes that the fast tier should have exercised and did not. */
+function reportGaps(): number {
+  const gaps = catalogueGaps(readObservations())
+  for (const gap of gaps) console.log(`not ok - catalogue # not exercised: ${gap}`)
+  return gaps.length
 }
 
-await Promise.all(Array.from({ length: Math.min(jobs, files.length) }, work))
-const { pass, fail, skip } = total
-console.log(
-  `# ${files.length} files, ${failed.length} failed${failed.map((file) => `\n#   ${file}`).join('')}`,
-)
-console.log(`# { total: ${pass + fail + skip}, pass: ${pass}, fail: ${fail}, skip: ${skip} }`)
-process.exitCode = failed.length > 0 || files.length === 0 ? 1 : 0
+function report(
+  outcomes: readonly Outcome[],
+  flaky: readonly Outcome[],
+  seconds: number,
+  gaps: number,
+): void {
+  const failed = outcomes.filter(({ problem }) => problem !== null)
+  const sum = (count: (outcome: Outcome) => number) => outcomes.reduce((all, one) => all + count(one), 0)
+  const pass = sum((one) => one.pass)
+  const skip = sum((one) => one.skip)
+  // A file that dies has failed as well.
+  const fail = sum((one) => (one.problem === null ? 0 : Math.max(1, one.fail))) + gaps
+  for (const { job } of failed) console.log(`#   failed: ${job.name}`)
+  for (const { job } of flaky) console.log(`#   flaky, passed only alone: ${job.name}`)
+  console.log(
+    `# ${outcomes.length} jobs, ${failed.length} failed, ${Math.round(seconds)} s, ${Math.round(sum((one) => one.cpuSeconds))} s of CPU`,
+  )
+  console.log(`# { total: ${pass + fail + skip}, pass: ${pass}, fail: ${fail}, skip: ${skip} }`)
+}
+
+process.exitCode = (await main()) ? 0 : 1

@@ -1,4 +1,4 @@
-/** Where alerts go: every field, status and error of /v1/alerts on the real daemon (contract "Alerts"). */
+/** Where alerts go: every field, status and error of /v1/alerts on the real daemon (docs/dev/contract.md#alerts). */
 import { readFileSync } from 'node:fs'
 import t from 'tap'
 import { alertEventNames } from '../../src/contract/alert-words.ts'

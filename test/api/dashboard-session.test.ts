@@ -1,4 +1,4 @@
-/** Signing in to the dashboard on the real daemon: sessions, forged requests, other names. Contract "Sign-in for people". */
+/** Signing in to the dashboard on the real daemon: sessions, forged requests, other names. docs/dev/contract.md#sign-in-for-people. */
 import assert from 'node:assert/strict'
 import path from 'node:path'
 import Database from 'better-sqlite3'

@@ -1,6 +1,6 @@
 /**
  * Getting in on the real daemon: TLS in front, guessed passwords, setup links, sessions that other people's changes end,
- * hostile requests, the files of the application. Contract "Sign-in for people".
+ * hostile requests, the files of the application. docs/dev/contract.md#sign-in-for-people.
  */
 import assert from 'node:assert/strict'
 import path from 'node:path'

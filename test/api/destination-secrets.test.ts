@@ -2,8 +2,8 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import path from 'node:path'
 import t from 'tap'
-import { startDaemon } from '../support/daemon.ts'
 import { startHttpSink } from '../support/http-sink.ts'
+import { sharedDaemon } from '../support/shared-daemon.ts'
 import { until } from '../support/until.ts'
 import {
   checkedApi,
@@ -15,7 +15,7 @@ import {
   secretMark,
 } from './management-client.ts'
 
-const daemon = await startDaemon()
+const daemon = await sharedDaemon()
 t.teardown(() => daemon.close())
 const sink = await startHttpSink()
 t.teardown(() => sink.stop())

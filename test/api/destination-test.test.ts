@@ -1,12 +1,12 @@
 /** POST …/destinations/test on the real daemon: every type, stored destinations, samples. */
 import t from 'tap'
-import { startDaemon } from '../support/daemon.ts'
 import { startHttpSink } from '../support/http-sink.ts'
 import { startMariadb } from '../support/mariadb.ts'
 import { startPostgres } from '../support/postgres.ts'
+import { sharedDaemon } from '../support/shared-daemon.ts'
 import { checkedApi, created, errorsIn, pullDestination, unknownId } from './management-client.ts'
 
-const daemon = await startDaemon()
+const daemon = await sharedDaemon()
 t.teardown(() => daemon.close())
 const sink = await startHttpSink()
 t.teardown(() => sink.stop())

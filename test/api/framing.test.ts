@@ -1,9 +1,10 @@
 /** What could be read two ways ends the connection, whatever the path: nothing sent after it is executed (M1, L3). */
 import t from 'tap'
-import { startDaemon } from '../support/daemon.ts'
+import { testedEngine } from '../support/http-engine.ts'
 import { connectRaw, sendRaw } from '../support/raw-http.ts'
+import { sharedDaemon } from '../support/shared-daemon.ts'
 
-const daemon = await startDaemon()
+const daemon = await sharedDaemon()
 t.teardown(() => daemon.close())
 const pipe = await daemon.createPipe({ pipe_name: 'framing', pipe_add_ingest_ts: false })
 const key = `Authorization: Bearer ${daemon.apiKey}\r\n`
@@ -59,9 +60,10 @@ t.test(
         )
         await connection.closed
         const { status, body: text } = await connection.answer()
-        // The binding may drop the connection by itself.
+        // The binding may drop the connection by itself, and the one for glibc 2.38 may send a 400 without a body before.
         t.ok(status === 400 || status === 0, `${status} to ${name}`)
-        if (status === 400 && method !== 'TRACE') {
+        const isOfBinding = testedEngine === 'auto' && text === ''
+        if (status === 400 && method !== 'TRACE' && !isOfBinding) {
           cut++
           t.equal(JSON.parse(text).error, 'bad_request')
         }

@@ -1,9 +1,9 @@
-/** HEAD (contract "HEAD"): like GET without a body, errors included, and the connection goes on. */
+/** HEAD (docs/dev/contract.md#request-bodies): like GET without a body, errors included, and the connection goes on. */
 import t from 'tap'
-import { startDaemon } from '../support/daemon.ts'
 import { connectRaw } from '../support/raw-http.ts'
+import { sharedDaemon } from '../support/shared-daemon.ts'
 
-const daemon = await startDaemon()
+const daemon = await sharedDaemon()
 t.teardown(() => daemon.close())
 const pipe = await daemon.createPipe({ pipe_name: 'heads' })
 const unknownId = '00000000-0000-4000-8000-000000000000'

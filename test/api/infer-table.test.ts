@@ -1,12 +1,12 @@
 /** POST …/destinations/infer on the real daemon: what is proposed, what is run, what the audit log has of it. */
 import t from 'tap'
-import { startDaemon } from '../support/daemon.ts'
 import { startMariadb } from '../support/mariadb.ts'
 import { startPostgres } from '../support/postgres.ts'
+import { sharedDaemon } from '../support/shared-daemon.ts'
 import { until } from '../support/until.ts'
 import { checkedApi, created, errorsIn, pullDestination, unknownId } from './management-client.ts'
 
-const daemon = await startDaemon()
+const daemon = await sharedDaemon()
 t.teardown(() => daemon.close())
 const pg = await startPostgres()
 t.teardown(() => pg.stop())

@@ -4,9 +4,9 @@
  */
 import { gzipSync } from 'node:zlib'
 import t from 'tap'
-import { startDaemon } from '../support/daemon.ts'
+import { sharedDaemon } from '../support/shared-daemon.ts'
 
-const daemon = await startDaemon()
+const daemon = await sharedDaemon()
 t.teardown(() => daemon.close())
 
 const limits = {

@@ -1,9 +1,9 @@
 import t from 'tap'
 import type { Answer } from '../support/api-client.ts'
-import { startDaemon } from '../support/daemon.ts'
 import { sendRaw } from '../support/raw-http.ts'
+import { sharedDaemon } from '../support/shared-daemon.ts'
 
-const daemon = await startDaemon()
+const daemon = await sharedDaemon()
 t.teardown(() => daemon.close())
 
 const app = 'https://app.example:8443'

@@ -22,7 +22,7 @@ async function makePipe(limits: Record<string, unknown> | null): Promise<string>
 const post = (pipe: string, records: number, headers: Record<string, string> = {}) =>
   daemon.api('POST', `/v1/ingest/${pipe}`, JSON.stringify(Array(records).fill({ a: 1 })), { headers })
 
-t.test('413 batch_too_large: only when a limits row exists (spec "Limits")', async (t) => {
+t.test('413 batch_too_large: only when a limits row exists', async (t) => {
   t.equal((await post(await makePipe(null), 2000)).status, 202)
   const pipe = await makePipe({ pl_ingest_max_records_per_request: 3 })
   t.equal((await post(pipe, 3)).status, 202)
@@ -90,7 +90,7 @@ t.test(
   },
 )
 
-t.test('day sums include what was accepted before there was a limits row (contract "Quotas")', async (t) => {
+t.test('day sums include what was accepted before there was a limits row', async (t) => {
   const pipe = await makePipe(null)
   t.equal((await post(pipe, 6)).status, 202)
   await daemon.api('PUT', `/v1/pipes/${pipe}/limits`, { ...plenty, pl_ingest_max_records_per_day: 6 })

@@ -1,5 +1,5 @@
 /**
- * Keys with scopes (contract "Keys with scopes") on the real daemon: each kind of key × each operation × a pipe of its own and
+ * Keys with scopes (docs/dev/contract.md#key-scopes) on the real daemon: each kind of key × each operation × a pipe of its own and
  * another one. The table says what was decided for every operation; a new one that is not in it fails.
  */
 import assert from 'node:assert/strict'
@@ -9,11 +9,11 @@ import { errorCatalogue } from '../../src/contract/errors.ts'
 import { type Operation, scopeOf } from '../../src/contract/operation.ts'
 import { type OperationId, operationTable } from '../../src/contract/operations.ts'
 import type { Answer } from '../support/api-client.ts'
-import { startDaemon } from '../support/daemon.ts'
+import { sharedDaemon } from '../support/shared-daemon.ts'
 import { until } from '../support/until.ts'
 import { checkedApi, created, errorsIn, pullDestination, unknownId } from './management-client.ts'
 
-const daemon = await startDaemon()
+const daemon = await sharedDaemon()
 t.teardown(() => daemon.close())
 const api = checkedApi(daemon)
 

@@ -1,8 +1,8 @@
-/** A destination's name and delivery settings of its own over HTTP (contract "Settled after the first audit"). */
+/** A destination's name and delivery settings of its own over HTTP (docs/dev/contract.md#destinations). */
 import t from 'tap'
 import { destinationTypes } from '../../src/contract/destination.ts'
 import { wordsOf } from '../../src/contract/destination-words.ts'
-import { startDaemon } from '../support/daemon.ts'
+import { sharedDaemon } from '../support/shared-daemon.ts'
 import {
   checkedApi,
   created,
@@ -14,7 +14,7 @@ import {
   pullDestination,
 } from './management-client.ts'
 
-const daemon = await startDaemon()
+const daemon = await sharedDaemon()
 t.teardown(() => daemon.close())
 const api = checkedApi(daemon)
 const pipeId = await created(api, '/v1/pipes', { pipe_name: 'main' }, 'pipe_id')

@@ -1,7 +1,7 @@
-/** Destinations over HTTP on the real daemon: spec "Destination", "Column mapping", rules 1 and 2; contract's config table. */
+/** Destinations over HTTP on the real daemon: docs/dev/contract.md#destinations, docs/dev/contract.md#column-rules. */
 import t from 'tap'
 import { destinationTypes } from '../../src/contract/destination.ts'
-import { startDaemon } from '../support/daemon.ts'
+import { sharedDaemon } from '../support/shared-daemon.ts'
 import {
   checkedApi,
   created,
@@ -15,7 +15,7 @@ import {
   unknownId,
 } from './management-client.ts'
 
-const daemon = await startDaemon()
+const daemon = await sharedDaemon()
 t.teardown(() => daemon.close())
 const api = checkedApi(daemon)
 const pipeId = await created(api, '/v1/pipes', { pipe_name: 'main' }, 'pipe_id')

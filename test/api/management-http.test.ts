@@ -1,4 +1,7 @@
-/** What holds for every management operation: keys, bodies, paths, methods. Contract "Ids, keys, auth", "Management bodies". */
+/**
+ * Rules of every management operation: keys, bodies, paths, methods (docs/dev/contract.md#authentication,
+ * docs/dev/contract.md#ids-and-api-keys, docs/dev/contract.md#request-bodies).
+ */
 import { readFileSync } from 'node:fs'
 import path from 'node:path'
 import Database from 'better-sqlite3'

@@ -1,10 +1,10 @@
-/** API keys over HTTP on the real daemon: spec "API key", "Authentication"; contract "Ids, keys, auth". */
+/** API keys over HTTP on the real daemon: docs/dev/contract.md#ids-and-api-keys, docs/dev/contract.md#authentication. */
 import assert from 'node:assert/strict'
 import t from 'tap'
-import { startDaemon } from '../support/daemon.ts'
+import { sharedDaemon } from '../support/shared-daemon.ts'
 import { checkedApi, created, errorsIn, pullDestination, unknownId } from './management-client.ts'
 
-const daemon = await startDaemon()
+const daemon = await sharedDaemon()
 t.teardown(() => daemon.close())
 const api = checkedApi(daemon)
 

@@ -1,15 +1,14 @@
 /**
- * What people do to a lane, over HTTP on the real daemon with a real HTTP endpoint behind it: spec "States and
- * transitions" (skip, retry-now, status), rule 1 for secrets; contract "Management bodies" (lane, blocking-message,
- * rewind, start_from) and "Delivery".
+ * Lane commands and the lane's status, over HTTP on the real daemon with a real HTTP endpoint behind it
+ * (docs/dev/contract.md#lane-commands, docs/dev/contract.md#lane-status, docs/dev/contract.md#destinations).
  */
 import t from 'tap'
-import { startDaemon } from '../support/daemon.ts'
 import { type SinkDelivery, startHttpSink } from '../support/http-sink.ts'
+import { sharedDaemon } from '../support/shared-daemon.ts'
 import { until } from '../support/until.ts'
 import { checkedApi, created, errorsIn, pullDestination, secretMark } from './management-client.ts'
 
-const daemon = await startDaemon()
+const daemon = await sharedDaemon()
 const sink = await startHttpSink()
 t.teardown(async () => {
   await daemon.close()

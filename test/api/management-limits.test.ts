@@ -1,9 +1,9 @@
-/** Limits and allowed origins over HTTP on the real daemon: spec "Pipe limits", "Allowed origin". */
+/** Limits and allowed origins over HTTP on the real daemon: docs/dev/contract.md#pipe-limits, docs/dev/contract.md#allowed-origins. */
 import t from 'tap'
-import { startDaemon } from '../support/daemon.ts'
+import { sharedDaemon } from '../support/shared-daemon.ts'
 import { checkedApi, created, errorsIn, fullLimits, unknownId } from './management-client.ts'
 
-const daemon = await startDaemon()
+const daemon = await sharedDaemon()
 t.teardown(() => daemon.close())
 const api = checkedApi(daemon)
 const pipeId = await created(api, '/v1/pipes', { pipe_name: 'main' }, 'pipe_id')

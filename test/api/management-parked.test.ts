@@ -1,15 +1,15 @@
 /**
- * Parked records over HTTP on the real daemon, with an endpoint that refuses some for good: contract "Parked messages".
+ * Parked records over HTTP on the real daemon, with an endpoint that refuses some for good: docs/dev/contract.md#parked-records.
  * What is parked when, and what survives a crash, is tested where lanes are.
  */
 import t from 'tap'
 import type { ParkedDetail, ParkedRecord } from '../../src/contract/parked.ts'
-import { startDaemon } from '../support/daemon.ts'
 import { startParkingLane } from '../support/parking.ts'
+import { sharedDaemon } from '../support/shared-daemon.ts'
 import { until } from '../support/until.ts'
 import { checkedApi, errorsIn, unknownId } from './management-client.ts'
 
-const daemon = await startDaemon()
+const daemon = await sharedDaemon()
 const lane = await startParkingLane(daemon, 'orders')
 t.teardown(async () => {
   await daemon.close()

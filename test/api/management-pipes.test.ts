@@ -1,4 +1,4 @@
-/** Pipes over HTTP on the real daemon: spec "Pipe", "Management", "Limits"; contract "Management bodies". */
+/** Pipes over HTTP on the real daemon: docs/dev/contract.md#pipes, docs/dev/contract.md#request-bodies, docs/dev/contract.md#quotas. */
 import t from 'tap'
 import { geoFieldKeys } from '../../src/contract/pipe.ts'
 import { startDaemon } from '../support/daemon.ts'

@@ -1,13 +1,14 @@
-/** People over HTTP with an API key, on the real daemon. Contract "Sign-in for people". */
+/** People over HTTP with an API key, on the real daemon. docs/dev/contract.md#sign-in-for-people. */
 import path from 'node:path'
 import Database from 'better-sqlite3'
 import t from 'tap'
 import { resourceLimits } from '../../src/contract/resource-limits.ts'
 import { password } from '../support/browser.ts'
-import { createWorkspace, startDaemon } from '../support/daemon.ts'
+import { createWorkspace } from '../support/daemon.ts'
+import { sharedDaemon } from '../support/shared-daemon.ts'
 import { checkedApi, errorsIn, unknownId } from './management-client.ts'
 
-const daemon = await startDaemon()
+const daemon = await sharedDaemon()
 t.teardown(() => daemon.close())
 const api = checkedApi(daemon)
 

@@ -1,7 +1,8 @@
-/** Two workspaces never see each other (spec "What the service does" 5): another's resource looks like none at all. */
+/** Two workspaces never see each other (docs/dev/contract.md#what-the-service-does): another's resource looks like none at all. */
 import t from 'tap'
 import { operationTable } from '../../src/contract/operations.ts'
-import { createWorkspace, startDaemon } from '../support/daemon.ts'
+import { createWorkspace } from '../support/daemon.ts'
+import { sharedDaemon } from '../support/shared-daemon.ts'
 import {
   checkedApi,
   created,
@@ -11,7 +12,7 @@ import {
   unknownId,
 } from './management-client.ts'
 
-const daemon = await startDaemon()
+const daemon = await sharedDaemon()
 t.teardown(() => daemon.close())
 const api = checkedApi(daemon)
 const stranger = { key: (await createWorkspace(daemon.dataDir, 'stranger')).api_key }

@@ -1,12 +1,13 @@
-/** Contract "Looking at one message, and at all of them": a message by its id, and the messages of a pipe, over HTTP. */
+/** docs/dev/contract.md#looking-at-messages: a message by its id, and the messages of a pipe, over HTTP. */
 import t from 'tap'
 import { batchIdentity } from '../../src/delivery/batch.ts'
-import { createWorkspace, startDaemon } from '../support/daemon.ts'
+import { createWorkspace } from '../support/daemon.ts'
 import { startHttpSink } from '../support/http-sink.ts'
+import { sharedDaemon } from '../support/shared-daemon.ts'
 import { until } from '../support/until.ts'
 import { checkedApi, created, errorsIn, pullDestination, unknownId } from './management-client.ts'
 
-const daemon = await startDaemon()
+const daemon = await sharedDaemon()
 const sink = await startHttpSink()
 t.teardown(async () => {
   await daemon.close()

@@ -1,9 +1,10 @@
 import t from 'tap'
-import { createWorkspace, startDaemon } from '../support/daemon.ts'
+import { createWorkspace } from '../support/daemon.ts'
 import { connectRaw } from '../support/raw-http.ts'
+import { sharedDaemon } from '../support/shared-daemon.ts'
 import { until } from '../support/until.ts'
 
-const daemon = await startDaemon()
+const daemon = await sharedDaemon()
 t.teardown(() => daemon.close())
 
 interface Pulled {

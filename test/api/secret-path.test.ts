@@ -3,12 +3,12 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import t from 'tap'
 import { cliEnv, makeHome, removeHome, runCli } from '../support/cli.ts'
-import { startDaemon } from '../support/daemon.ts'
 import { startHttpSink } from '../support/http-sink.ts'
+import { sharedDaemon } from '../support/shared-daemon.ts'
 import { until } from '../support/until.ts'
 import { checkedApi, created, errorsIn, httpDestination } from './management-client.ts'
 
-const daemon = await startDaemon()
+const daemon = await sharedDaemon()
 const home = makeHome()
 const env = cliEnv(daemon, home)
 const sink = await startHttpSink()

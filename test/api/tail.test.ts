@@ -1,4 +1,4 @@
-/** Contract "Looking at one message, and at all of them": the tail of a pipe as Server-Sent Events, on the real daemon. */
+/** docs/dev/contract.md#looking-at-messages: the tail of a pipe as Server-Sent Events, on the real daemon. */
 import { connect } from 'node:net'
 import t, { type Test } from 'tap'
 import { observe } from '../support/coverage.ts'

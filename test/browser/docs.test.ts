@@ -1,9 +1,9 @@
 /** The guides as a person reads them: Chromium on the pages of the real daemon, wide and narrow, light and dark. */
 import t from 'tap'
-import { startDaemon } from '../support/daemon.ts'
 import { axeFindings, launchChromium } from '../support/dashboard.ts'
+import { sharedDaemon } from '../support/shared-daemon.ts'
 
-const daemon = await startDaemon()
+const daemon = await sharedDaemon()
 const browser = await launchChromium()
 t.teardown(async () => {
   await browser.close()

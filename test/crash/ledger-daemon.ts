@@ -2,10 +2,11 @@
 import { startDaemon } from '../support/daemon.ts'
 import { startHttpSink } from '../support/http-sink.ts'
 import type { Producer } from '../support/ledger.ts'
+import { scaled } from '../support/scale.ts'
 import { until } from '../support/until.ts'
 
-/** `npm run test:crash` takes more. */
-export const restarts = Number(process.env.RESTARTS ?? 5)
+/** `--scale` of test/run-files.ts multiplies it. */
+export const restarts = scaled(5)
 
 /** Waits until the producer has got `more` further acknowledgements: the daemon is under load at that moment. */
 export async function acknowledged(producer: Producer, more: number): Promise<void> {

@@ -3,8 +3,7 @@
  * and started by the commands of docs/install.md, and gets certificates by those of docs/tls.md.
  * What is delivered to, an HTTP endpoint and PostgreSQL, is outside of it on loopback.
  *
- * It is Debian 13, whose C library uWebSockets loads on. PACKAGE_DEBIAN=bookworm is the one before, where node:http serves:
- * `npm run test:deb` installs it there.
+ * It is Debian 13, whose C library uWebSockets loads on. With `--scale 2` it is Debian 12, where node:http serves.
  */
 import { spawnSync } from 'node:child_process'
 import { X509Certificate } from 'node:crypto'
@@ -30,13 +29,14 @@ import { freePort } from '../support/free-port.ts'
 import { rootBlocks } from '../support/guide-sections.ts'
 import { startHttpSink } from '../support/http-sink.ts'
 import { startPostgres } from '../support/postgres.ts'
+import { scale } from '../support/scale.ts'
 import { until } from '../support/until.ts'
 
 const project = new URL('../../', import.meta.url).pathname
 const manifest = JSON.parse(readFileSync(path.join(project, 'package.json'), 'utf8'))
 const { runtime } = await import(path.join(project, 'vendor/debian/node-runtime.mjs'))
 const directory = t.testdir()
-const release = (process.env.PACKAGE_DEBIAN ?? 'trixie') as DebianRelease
+const release: DebianRelease = scale >= 2 ? 'bookworm' : 'trixie'
 const engine = release === 'bookworm' ? 'node' : 'uws'
 const root = freshDebian(t, release)
 const inRoot = (name: string) => path.join(root.directory, name)

@@ -91,16 +91,16 @@ t.test('what the unit file, the guides and the README need is there', async (t) 
     t.ok(existsSync(path.join(installed.folder, name)), name)
 })
 
-t.test('the README says how many files it has, and how many MiB', async (t) => {
+t.test('the guide says how many files it has, and how many MiB', async (t) => {
   const bytes = files.reduce((sum, file) => sum + statSync(file).size, 0)
-  const [, count, size] = /bundled: some (\d+) files and (\d+) MiB/.exec(read('README.md')) ?? []
+  const [, count, size] = /bundled: some (\d+) files and (\d+) MiB/.exec(read('docs/install.md')) ?? []
   const near = (said: number, is: number) => Math.abs(said - is) < is / 10
   t.ok(near(Number(count), files.length), `${files.length} files`)
   t.ok(near(Number(size), bytes / mib), `${bytes / mib} MiB`)
 })
 
-t.test('the README’s commands make a service of it', async (t) => {
-  const lines = (sectionBlocks('README.md', 'Run it as a service')[1] ?? '').trim().split('\n')
+t.test('the commands of the guide make a service of it', async (t) => {
+  const lines = (sectionBlocks('docs/install.md', 'Tarball')[0] ?? '').trim().split('\n')
   const [install, ...rest] = lines
   t.match(install, /^npm install -g \.\/pipectl-\S+-linux-x64-node20\.tgz$/)
   const here = `${process.platform}-${process.arch}-node${process.versions.node.split('.')[0]}`

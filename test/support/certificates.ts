@@ -3,6 +3,7 @@ import { execFileSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
+import { programFile } from './programs.ts'
 
 export interface IssuedCertificate {
   certFile: string
@@ -70,5 +71,5 @@ export class TestAuthority {
 const newKey = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256']
 
 export function openssl(...args: string[]): string {
-  return execFileSync('openssl', args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] })
+  return execFileSync(programFile('openssl'), args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] })
 }

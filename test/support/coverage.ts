@@ -1,6 +1,6 @@
 /**
  * What the tests have seen of the contract: every response of a real daemon is noted as `method path status code`, one
- * line each, in a file of this process. `test/check-coverage.ts` reads them all once tap is done and fails when an
+ * line each, in a file of this process. `test/run-files.ts` reads them all after the fast tier and fails when an
  * operation or an error code was never exercised. Test files run in parallel, so nothing is shared but the directory. Which operation a path is for is found
  * out there: the contract's schemas would cost each test file a second of CPU.
  */

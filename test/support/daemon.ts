@@ -6,6 +6,7 @@
 import { type ChildProcess, execFile, spawn } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import {
+  appendFileSync,
   cpSync,
   existsSync,
   mkdirSync,
@@ -29,8 +30,14 @@ import { testedWorkers } from './ingest-workers.ts'
 import { OpenApiCheck } from './openapi-check.ts'
 import { until } from './until.ts'
 
-/** The program under test: this checkout's, or the one that PIPECTL_PROGRAM names (the bench compares two builds). */
-export const binary = process.env.PIPECTL_PROGRAM ?? new URL('../../bin/pipectl.js', import.meta.url).pathname
+/**
+ * The program under test: the bundled one in a complete run (test/run-files.ts), else this checkout's, or the one that
+ * PIPECTL_PROGRAM names (the bench compares two builds).
+ */
+export const binary =
+  process.env.PIPECTL_PROGRAM ??
+  process.env.TEST_PROGRAM ??
+  new URL('../../bin/pipectl.js', import.meta.url).pathname
 
 export interface DaemonOptions {
   /** An existing data directory; otherwise a new one is made, set up and removed at the end. */
@@ -41,6 +48,8 @@ export interface DaemonOptions {
   program?: string
   /** Runs the daemon under this command, e.g. `['faketime', '+1 day']`. */
   under?: string[]
+  /** Its log goes to this file as well, for the test files that share it. */
+  logFile?: string
 }
 
 export interface CreatedWorkspace {
@@ -204,6 +213,7 @@ export class TestDaemon extends ApiClient {
     const before = this.log.length
     let rest = ''
     child.stderr?.setEncoding('utf8').on('data', (text: string) => {
+      if (this.#options.logFile !== undefined) appendFileSync(this.#options.logFile, text)
       const lines = (rest + text).split('\n')
       rest = lines.pop() ?? ''
       for (const line of lines) this.#keep(line)

@@ -1,22 +1,18 @@
 /**
- * The dashboard as a person has it: Debian's Chromium on the pages of the real daemon. What the pages write to the console
+ * The dashboard as a person has it: Chromium on the pages of the real daemon. What the pages write to the console
  * is kept: a violation of the Content-Security-Policy, a script that failed, a request to another host each fail the test.
  */
 import assert from 'node:assert/strict'
-import { existsSync, readFileSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core'
 import { type DaemonOptions, startDaemon, type TestDaemon } from './daemon.ts'
 import { freePort } from './free-port.ts'
+import { programFile } from './programs.ts'
 
 export const password = 'correct horse battery'
 /** The machine may be busy: this only ends a test that hangs. */
 const timeoutMs = 60_000
-/** The first is Chromium without a window: it starts in half of the CPU time. */
-const programs = [
-  ...['/usr/bin/chromium-headless-shell', '/usr/bin/chromium'],
-  ...['/usr/bin/chromium-browser', '/usr/bin/google-chrome'],
-]
 
 export interface Visitor {
   page: Page
@@ -108,9 +104,7 @@ export async function signIn(page: Page, email: string, given = password): Promi
 
 /** Chromium as root needs to be told that there is no sandbox. */
 export async function launchChromium(): Promise<Browser> {
-  const executablePath = programs.find((program) => existsSync(program))
-  if (executablePath === undefined)
-    throw new Error(`Chromium is not installed: none of ${programs.join(', ')}`)
+  const executablePath = programFile('chromium-headless-shell')
   return chromium.launch({ executablePath, args: process.getuid?.() === 0 ? ['--no-sandbox'] : [] })
 }
 

@@ -1,8 +1,9 @@
 /** A clock for the daemon beside the true one (libfaketime), which a test moves while the daemon runs. */
-import { existsSync, mkdtempSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
 import type { Test } from 'tap'
+import { fakeTimeLibrary } from './programs.ts'
 
 export interface FakeClock {
   env: Record<string, string>
@@ -31,21 +32,4 @@ export function fakeClock(t: Test): FakeClock {
     },
     set,
   }
-}
-
-/** Debian: /usr/lib/<triplet>/faketime; elsewhere /usr/lib or /usr/local/lib. */
-function fakeTimeLibrary(): string {
-  const roots = ['/usr/lib', '/usr/local/lib', '/usr/lib64']
-  const folders = roots.flatMap((root) => [root, ...(existsSync(root) ? subfolders(root) : [])])
-  for (const folder of folders) {
-    const file = path.join(folder, 'faketime', 'libfaketimeMT.so.1')
-    if (existsSync(file)) return file
-  }
-  throw new Error('this test needs libfaketime: apt-get install faketime')
-}
-
-function subfolders(root: string): string[] {
-  return readdirSync(root, { withFileTypes: true })
-    .filter((entry) => entry.isDirectory() && entry.name.includes('-linux-'))
-    .map((entry) => path.join(root, entry.name))
 }

@@ -201,7 +201,10 @@ function environmentOf(daemon: TestDaemon, key: string): Record<string, string> 
   }
 }
 
-function postgresEnvironment({ host, port, user, password }: TestPostgres, database: string) {
+function postgresEnvironment(
+  { host, port, user, password }: TestPostgres,
+  database: string,
+): Record<string, string> {
   const address = `${host}:${port}/${database}`
   return {
     /** For psql, with the password. */
@@ -209,5 +212,7 @@ function postgresEnvironment({ host, port, user, password }: TestPostgres, datab
     /** For --url, without it. */
     DATABASE_ADDRESS: `postgres://${user}@${address}`,
     PIPECTL_DESTINATION_PASSWORD: password,
+    /** For psql without an address. */
+    ...{ PGHOST: host, PGPORT: String(port), PGUSER: user, PGPASSWORD: password, PGDATABASE: database },
   }
 }

@@ -35,6 +35,7 @@ import t from 'tap'
 import { homeEnv } from './cli.ts'
 import { binary, cleanEnv } from './daemon.ts'
 import { type Setup, setups } from './guide-setups.ts'
+import { prepareServers, programFile } from './programs.ts'
 import { until } from './until.ts'
 
 export interface Block {
@@ -207,6 +208,7 @@ interface Session {
 
 /** In a terminal of its own, which `script` makes. Blocks come as files; how each has ended is a file too. */
 async function openSession(dir: string, env: Record<string, string>): Promise<Session> {
+  prepareServers(['curl', 'jq', 'openssl', 'psql'])
   const [bin, work, control] = ['bin', 'work', 'control'].map((name) => path.join(dir, name))
   for (const one of [bin!, work!, control!, path.join(dir, 'home')]) mkdirSync(one)
   writeFileSync(path.join(bin!, 'pipectl'), `#!/bin/sh\nexec '${process.execPath}' '${binary}' "$@"\n`)
@@ -217,7 +219,7 @@ async function openSession(dir: string, env: Record<string, string>): Promise<Se
   const blocks = openSync(pipe, 'r+')
   writeFileSync(path.join(control!, 'session.sh'), sessionScript(control!))
   const child = spawn(
-    'script',
+    programFile('script'),
     ['-qfec', `bash --noprofile --norc ${path.join(control!, 'session.sh')}`, '/dev/null'],
     {
       cwd: work!,

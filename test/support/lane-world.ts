@@ -215,7 +215,7 @@ export class LaneWorld {
         load: (id) => metadata.laneStore.load(id),
         take: (id, epoch) => metadata.laneStore.take(id, epoch),
         repair: (row) => metadata.laneStore.repair(row),
-        pruneHistory: (id, throughSeq) => metadata.laneStore.pruneHistory(id, throughSeq),
+        pruneHistory: (owner, throughSeq) => metadata.laneStore.pruneHistory(owner, throughSeq),
         save: async (rows, counts, parked) => {
           if (!isAlive) return never()
           this.atSave()
@@ -274,7 +274,7 @@ export class LaneWorld {
     const never = () => new Promise<never>(() => {})
     return {
       ...parkedStore,
-      setAside: (id, parked) => (isAlive() ? parkedStore.setAside(id, parked) : never()),
+      setAside: (...given) => (isAlive() ? parkedStore.setAside(...given) : never()),
       replayFailed: (...given) => (isAlive() ? parkedStore.replayFailed(...given) : never()),
       replayHalfStored: (...given) => (isAlive() ? parkedStore.replayHalfStored(...given) : never()),
     }

@@ -1,23 +1,15 @@
 /**
  * A private MariaDB for a test file: its own data directory, port and socket on 127.0.0.1, never the machine's own
- * service. As root the server runs as an unprivileged user (mariadbd refuses root); `stop()` removes everything.
+ * service. `stop()` removes everything.
  */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
-import {
-  chmodSync,
-  chownSync,
-  existsSync,
-  mkdtempSync,
-  openSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs'
+import { mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createConnection, type RowDataPacket } from 'mysql2/promise'
 import { freePort } from './free-port.ts'
 import { madeOnce } from './made-once.ts'
+import { programFile } from './programs.ts'
 import { until } from './until.ts'
 
 export interface MariadbOptions {
@@ -54,19 +46,15 @@ export interface Mariadb {
   stop(): Promise<void>
 }
 
-const serverName = 'mariadbd'
 /** The same wherever the server runs: it would write its log again in another size. */
 const logFileSize = '--innodb-log-file-size=64M'
-const searchPath = `${process.env.PATH ?? ''}:/usr/sbin:/usr/local/sbin:/usr/local/bin`
-const environment = { ...process.env, PATH: searchPath }
+/** Without it, mariadbd rejects a start by root. */
+const accountArgs = process.getuid?.() === 0 ? ['--user=root'] : []
 
 export async function startMariadb(options: MariadbOptions = {}): Promise<Mariadb> {
-  requireServer()
+  const program = programFile('mariadbd')
   const dir = mkdtempSync(join(tmpdir(), 'pipectl-mariadb-'))
-  const account = serverAccount()
-  if (account !== null) chownSync(dir, account.uid, account.gid)
-  chmodSync(dir, 0o755)
-  const tlsArgs = options.tls === true ? selfSignedPair(dir, account) : []
+  const tlsArgs = options.tls === true ? selfSignedPair(dir) : []
   if (options.clientCa !== undefined) {
     writeFileSync(join(dir, 'client-ca.pem'), options.clientCa)
     tlsArgs.push(`--ssl-ca=${join(dir, 'client-ca.pem')}`)
@@ -78,12 +66,11 @@ export async function startMariadb(options: MariadbOptions = {}): Promise<Mariad
     'Pa55 "word"',
     'target',
   ]
-  const version = execFileSync(serverName, ['--version'], { encoding: 'utf8', env: environment })
-  madeOnce(`${version} ${account?.uid ?? 'own'}`, join(dir, 'data'), () => {
-    installDatabase(dir, account)
+  const version = execFileSync(program, ['--version'], { encoding: 'utf8' }).replace(program, 'mariadbd')
+  madeOnce(`${version} of ${process.getuid?.()}`, join(dir, 'data'), () => {
+    installDatabase(dir)
     bootstrap(
       dir,
-      account,
       `SET PASSWORD FOR 'root'@'localhost' = PASSWORD('${password}');
 CREATE OR REPLACE USER 'root'@'127.0.0.1' IDENTIFIED BY '${password}';
 GRANT ALL ON *.* TO 'root'@'127.0.0.1' WITH GRANT OPTION;
@@ -107,10 +94,8 @@ CREATE DATABASE ${database} CHARACTER SET utf8mb4;`,
   }
   async function start(): Promise<void> {
     const log = openSync(logFile, 'a')
-    const child = spawn(serverName, [...serverArgs(dir, port), ...tlsArgs, ...(options.args ?? [])], {
+    const child = spawn(program, [...serverArgs(dir, port), ...tlsArgs, ...(options.args ?? [])], {
       stdio: ['ignore', log, log],
-      env: environment,
-      ...(account ?? {}),
     })
     server = child
     await until(
@@ -169,29 +154,9 @@ CREATE DATABASE ${database} CHARACTER SET utf8mb4;`,
   return opened
 }
 
-interface Account {
-  uid: number
-  gid: number
-}
-
-/** Root hands the server to `nobody`; anyone else runs it as themselves. */
-function serverAccount(): Account | null {
-  if (process.getuid?.() !== 0) return null
-  const id = (flag: string) => Number(execFileSync('id', [flag, 'nobody'], { encoding: 'utf8' }))
-  return { uid: id('-u'), gid: id('-g') }
-}
-
-function requireServer(): void {
-  const found = searchPath.split(':').some((folder) => folder !== '' && existsSync(join(folder, serverName)))
-  if (!found)
-    throw new Error(
-      'mariadbd is missing: run test/support/install-servers.sh (Debian: apt-get install mariadb-server)',
-    )
-}
-
-function installDatabase(dir: string, account: Account | null): void {
+function installDatabase(dir: string): void {
   execFileSync(
-    'mariadb-install-db',
+    programFile('mariadb-install-db'),
     [
       '--no-defaults',
       `--datadir=${join(dir, 'data')}`,
@@ -199,13 +164,14 @@ function installDatabase(dir: string, account: Account | null): void {
       '--skip-test-db',
       '--skip-name-resolve',
       logFileSize,
+      ...accountArgs,
     ],
-    { env: environment, stdio: 'pipe', ...(account ?? {}) },
+    { stdio: 'pipe' },
   )
 }
 
 /** Statements that the server itself runs at a start without network: there is no moment with an open root account. */
-function bootstrap(dir: string, account: Account | null, sql: string): void {
+function bootstrap(dir: string, sql: string): void {
   const statements = `USE mysql;\nFLUSH PRIVILEGES;\n${sql}\n`
   const lines = statements
     .split('\n')
@@ -213,12 +179,8 @@ function bootstrap(dir: string, account: Account | null, sql: string): void {
     .split(';')
     .map((line) => line.trim())
     .filter(Boolean)
-  execFileSync(serverName, ['--no-defaults', '--bootstrap', logFileSize, `--datadir=${join(dir, 'data')}`], {
-    input: `${lines.join(';\n')};\n`,
-    env: environment,
-    stdio: 'pipe',
-    ...(account ?? {}),
-  })
+  const args = ['--no-defaults', '--bootstrap', logFileSize, `--datadir=${join(dir, 'data')}`, ...accountArgs]
+  execFileSync(programFile('mariadbd'), args, { input: `${lines.join(';\n')};\n`, stdio: 'pipe' })
 }
 
 /** Fast, not safe: the data of a test need not survive a power cut. The SQL mode is lax on purpose: drivers must not rely on it. */
@@ -238,13 +200,14 @@ function serverArgs(dir: string, port: number): string[] {
     '--innodb-buffer-pool-size=64M',
     logFileSize,
     '--performance-schema=OFF',
+    ...accountArgs,
   ]
 }
 
-function selfSignedPair(dir: string, account: Account | null): string[] {
+function selfSignedPair(dir: string): string[] {
   const [key, cert] = [join(dir, 'key.pem'), join(dir, 'cert.pem')]
   execFileSync(
-    'openssl',
+    programFile('openssl'),
     [
       'req',
       '-x509',
@@ -262,6 +225,5 @@ function selfSignedPair(dir: string, account: Account | null): string[] {
     ],
     { stdio: 'pipe' },
   )
-  if (account !== null) for (const file of [key, cert]) chownSync(file, account.uid, account.gid)
   return [`--ssl-key=${key}`, `--ssl-cert=${cert}`]
 }

@@ -14,6 +14,7 @@ import { setTimeout } from 'node:timers/promises'
 import { jetstreamManager } from '@nats-io/jetstream'
 import { type ConnectionOptions, connect, type NatsConnection } from '@nats-io/transport-node'
 import { freePort } from './free-port.ts'
+import { programFile } from './programs.ts'
 import { startProxy, type TcpProxy } from './tcp-proxy.ts'
 import { selfSignedCertificate } from './tls.ts'
 import { until } from './until.ts'
@@ -82,6 +83,7 @@ export interface TestNats {
 
 export async function startNats(options: NatsOptions = {}): Promise<TestNats> {
   const { replicas = 1, auth, tls = false } = options
+  const program = programFile('nats-server')
   const directory = mkdtempSync(path.join(tmpdir(), 'pipectl-nats-'))
   const caFile = tls ? writeCertificate(directory) : null
   const ports = await distinctPorts(replicas * 2)
@@ -129,10 +131,7 @@ export async function startNats(options: NatsOptions = {}): Promise<TestNats> {
       async restart() {
         await kill()
         for (let attempt = 1; ; attempt += 1) {
-          child = spawn('nats-server', ['-c', file], {
-            env: natsEnvironment,
-            stdio: ['ignore', 'ignore', 'pipe'],
-          })
+          child = spawn(program, ['-c', file], { stdio: ['ignore', 'ignore', 'pipe'] })
           try {
             await taking(child)
             return
@@ -247,12 +246,6 @@ interface Route {
   to: string
   port: number
   proxy?: TcpProxy
-}
-
-/** Finds the nats-server of the tests first, where install-servers.sh has put one beside the machine's own. */
-export const natsEnvironment = {
-  ...process.env,
-  PATH: `/usr/local/lib/pipectl-tests/bin:${process.env.PATH ?? ''}:/usr/sbin:/usr/local/sbin:/usr/local/bin`,
 }
 
 async function openRoutes(plans: ServerPlan[], { proxyRoutes = false }: NatsOptions): Promise<Route[]> {

@@ -36,6 +36,8 @@ export class RecordingDestination {
   /** With `partly`: how many more records are taken until `full` is the error; 0 again after it. */
   takes = 0
   full: DeliveryError = transient('http_429', 1_000)
+  /** With `partly`: once it takes no more, it responds only when released. */
+  isSlowWhenFull = false
   /** With `partly`: every record that was stored, as `<seq>:<index>`. */
   readonly records: string[] = []
   /** It tells records apart: these are refused, and set aside where the lane does that. */
@@ -96,15 +98,18 @@ export class RecordingDestination {
     progress?: AttemptProgress,
   ): Promise<void> {
     let stored = 0
-    for (const { seq, recordCount } of messages) {
+    for (const { seq, recordCount, firstIndex = 0 } of messages) {
       for (let index = 0; index < recordCount; index += 1) {
         stored += 1
         if (stored <= recordOffset) continue
-        if (this.takes === 0) throw this.#full(stored - 1)
+        if (this.takes === 0) {
+          if (this.isSlowWhenFull) await this.#released(signal)
+          throw this.#full(stored - 1)
+        }
         if (stored > recordOffset + 1) await progress?.beforeRequest()
         if (signal.aborted) throw transient('aborted')
         this.takes -= 1
-        this.records.push(`${seq}:${index}`)
+        this.records.push(`${seq}:${firstIndex + index}`)
         progress?.stored(stored)
       }
     }

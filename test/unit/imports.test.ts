@@ -31,6 +31,7 @@ const allowed: Record<string, string[]> = {
   metadata: [
     'contract',
     'cluster/cluster-store.ts',
+    'delivery/lane-ownership.ts',
     'delivery/lane-state.ts',
     'delivery/parked.ts',
     'directory/directory.ts',

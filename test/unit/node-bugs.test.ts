@@ -10,7 +10,7 @@ t.test(
     for (const version of ['24.18.0', '24.21.0', '26.0.0'])
       t.throws(() => requireSoundSqliteAddon(version, bad), {
         name: 'ConfigError',
-        message: /Run Node\.js 22/,
+        message: /Compile it against the headers of Node\.js 24\.18/,
       })
     requireSoundSqliteAddon('24.21.0', good)
     requireSoundSqliteAddon('22.23.3', bad)

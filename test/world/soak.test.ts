@@ -3,7 +3,7 @@
  * what they always do; and the daemon is killed (SIGKILL) again and again. In the end the honest ones have everything they
  * were promised, in order, and the daemon takes no more of its machine than before.
  *
- * SOAK_SECONDS: how long (a minute; `npm run test:soak` ten). SOAK_SEED: another order.
+ * It takes a minute, or as many as `--scale` says. TEST_SEED takes another order.
  */
 import t from 'tap'
 import { Attacker } from '../support/attacks/attacker.ts'
@@ -14,11 +14,11 @@ import { median, type Seen, Victim } from '../support/attacks/victim.ts'
 import { createWorkspace, startDaemon } from '../support/daemon.ts'
 import { startPostgres } from '../support/postgres.ts'
 import { seeded } from '../support/rogue/rogue-server.ts'
+import { scaled, seed } from '../support/scale.ts'
 import { unitEnvironment } from '../support/unit-environment.ts'
 import { until } from '../support/until.ts'
 
-const seconds = Number(process.env.SOAK_SECONDS ?? 60)
-const seed = Number(process.env.SOAK_SEED ?? 1)
+const seconds = scaled(60)
 /** Other tests run beside the short one. */
 const hostileCount = seconds > 120 ? 2 : 1
 const killEveryMs = Math.min(60, seconds / 3) * 1_000

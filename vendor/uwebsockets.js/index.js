@@ -43,7 +43,7 @@ function load() {
   const glibc = process.report?.getReport().header.glibcVersionRuntime ?? 'none'
   const error = new Error(
     `no uWebSockets binding loads on Node.js ${process.version} (ABI ${process.versions.modules}, ` +
-      `${process.platform} ${process.arch}, glibc ${glibc}); use Node.js 20, or 22/24 with glibc 2.38 or newer, ` +
+      `${process.platform} ${process.arch}, glibc ${glibc}); use Node.js 24 with glibc 2.38 or newer, ` +
       `or http.engine = "node". Tried: ${failures.join('; ')}`,
   )
   error.code = 'UWS_BINDING_UNAVAILABLE'

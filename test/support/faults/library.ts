@@ -10,6 +10,7 @@ import { execFileSync } from 'node:child_process'
 import { existsSync, mkdirSync, readFileSync, realpathSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { prepareServers } from '../programs.ts'
 
 /** As `enum kind` in library/faults.h: the place is the code. */
 export const kinds = [
@@ -81,6 +82,7 @@ export interface FaultyDisk {
 let built: string | null = null
 
 function libraryFile(): string {
+  prepareServers(['gcc'])
   built ??= path.resolve(
     execFileSync('sh', [fileURLToPath(new URL('./build.sh', import.meta.url))], { encoding: 'utf8' }).trim(),
   )

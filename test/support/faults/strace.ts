@@ -1,5 +1,6 @@
 /** What strace sees a program do below a directory, by the fault library's kinds: the check that the library misses nothing. */
 import { readFileSync } from 'node:fs'
+import { programFile } from '../programs.ts'
 import type { Kind } from './library.ts'
 
 const kindOf: Record<string, Kind> = {
@@ -24,7 +25,19 @@ const others = [
 export function underStrace(output: string, env: Record<string, string>): string[] {
   const calls = ['open', 'openat', 'creat', ...Object.keys(kindOf), ...others]
   const environment = Object.entries(env).flatMap(([name, value]) => ['-E', `${name}=${value}`])
-  return ['strace', '-f', '-q', '-y', '-s', '0', '-o', output, '-e', `trace=${calls}`, ...environment]
+  return [
+    programFile('strace'),
+    '-f',
+    '-q',
+    '-y',
+    '-s',
+    '0',
+    '-o',
+    output,
+    '-e',
+    `trace=${calls}`,
+    ...environment,
+  ]
 }
 
 /** Calls below `root` by kind; a call of `others` is counted under its own name. */

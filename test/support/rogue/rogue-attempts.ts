@@ -10,6 +10,7 @@
  */
 import { resourceLimits } from '../../../src/contract/resource-limits.ts'
 import { type Batch, DeliveryError, type DestinationDriver } from '../../../src/destinations/driver.ts'
+import { scaled } from '../../support/scale.ts'
 import { until } from '../until.ts'
 import { type ClientSockets, watchClientSockets } from './client-sockets.ts'
 import { type Fault, type HonestSession, randomFault, seeded, startRogue } from './rogue-server.ts'
@@ -45,8 +46,8 @@ const clientSockets: ClientSockets = watchClientSockets()
 const patienceMs = 1_000
 /** Half of the random faults end in silence. */
 const shortPatienceMs = 300
-/** Random faults of a protocol: `npm run test:rogue` takes 1,000. */
-const randomFaults = Number(process.env.ROGUE_FAULTS ?? 50)
+/** Random faults of a protocol, times `--scale`. */
+const randomFaults = scaled(50)
 /** What an attempt may take after its signal, on a machine that is very busy. */
 const settlingMs = 60_000
 /** Read beyond the limit before it is noticed: what the last chunks of the sockets hold. */

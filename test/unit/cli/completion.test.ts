@@ -9,6 +9,7 @@ import { promisify } from 'node:util'
 import t from 'tap'
 import { homeEnv, makeHome, removeHome, runCli } from '../../support/cli.ts'
 import { binary, cleanEnv } from '../../support/daemon.ts'
+import { programFile } from '../../support/programs.ts'
 import { until } from '../../support/until.ts'
 
 const home = makeHome()
@@ -20,7 +21,7 @@ const env = cleanEnv({
   LC_ALL: 'C.UTF-8',
 })
 const tmux = (...args: string[]) =>
-  run('tmux', ['-S', path.join(home, 'tmux'), '-f', '/dev/null', ...args], { env })
+  run(programFile('tmux'), ['-S', path.join(home, 'tmux'), '-f', '/dev/null', ...args], { env })
 t.teardown(async () => {
   await tmux('kill-server').catch(() => {})
   // The shells write down their histories as they end.

@@ -6,6 +6,7 @@ import Database from 'better-sqlite3'
 import t from 'tap'
 import { binary, call, cleanEnv, createWorkspace, makeDataDir, startDaemon } from '../../support/daemon.ts'
 import { startHttpSink } from '../../support/http-sink.ts'
+import { programFile } from '../../support/programs.ts'
 import { until } from '../../support/until.ts'
 
 interface Ran {
@@ -341,7 +342,7 @@ t.test('serve --init on a terminal shows the first key and keeps no file of it',
   const dir = dataDir(t)
   const args = [binary, 'serve', '--init', '--data-dir', dir, '--listen', '127.0.0.1:0']
   const onTerminal = 'import pty, sys; pty.spawn(sys.argv[1:])'
-  const child = spawn('python3', ['-c', onTerminal, process.execPath, ...args], {
+  const child = spawn(programFile('python3'), ['-c', onTerminal, process.execPath, ...args], {
     env: cleanEnv({ PIPECTL_METRICS_LISTEN: 'off', PIPECTL_LOG_FORMAT: 'json' }),
   })
   let shown = ''

@@ -5,6 +5,8 @@ import t from 'tap'
 import { cliEnv, finished, makeHome, removeHome, runCli, startCli } from '../../support/cli.ts'
 import { binary, cleanEnv, startDaemon } from '../../support/daemon.ts'
 import { startHttpSink } from '../../support/http-sink.ts'
+import { programFile } from '../../support/programs.ts'
+import { scaled } from '../../support/scale.ts'
 import { until } from '../../support/until.ts'
 
 const daemon = await startDaemon()
@@ -26,8 +28,8 @@ async function filled(name: string, messages: number, config: object = {}): Prom
 const linesOf = (text: string) => text.split('\n').filter((line) => line !== '')
 const idsOf = (text: string): number[] => linesOf(text).map((line) => JSON.parse(line).id)
 
-/** `npm run test:crash` takes more. */
-const kills = Number(process.env.RESTARTS ?? 5)
+/** `--scale` of test/run-files.ts multiplies it. */
+const kills = scaled(5)
 
 t.test(`a consumer killed ${kills} times loses nothing`, async (t) => {
   const total = 20 * kills
@@ -75,7 +77,9 @@ t.test('a record cannot act on the terminal that shows it; in a pipe it is as it
   t.equal(piped.stdout, `${record}\n`)
   const command = [process.execPath, binary, 'pull', 'acting/pull', '--once'].map((word) => `'${word}'`)
   // It gives a command a terminal of its own.
-  const script = spawn('script', ['-qec', command.join(' '), '/dev/null'], { env: cleanEnv(env) })
+  const script = spawn(programFile('script'), ['-qec', command.join(' '), '/dev/null'], {
+    env: cleanEnv(env),
+  })
   script.stdin?.end()
   t.match((await finished(script)).stdout, '{"v":"\\u009b2J\\u202e"}\r\n')
 })

@@ -6,6 +6,7 @@ import { pino } from 'pino'
 import t from 'tap'
 import { openServiceManager } from '../../../src/service-manager.ts'
 import { startDaemon } from '../../support/daemon.ts'
+import { programFile } from '../../support/programs.ts'
 import { until } from '../../support/until.ts'
 
 /**
@@ -27,7 +28,7 @@ t.test('the service manager is told ready, alive, reloading and stopping', async
   const socket = path.join(dir, 'notify')
   const heard = path.join(dir, 'heard')
   writeFileSync(heard, '')
-  const python = spawn('python3', ['-c', receiver, socket, heard], { stdio: 'ignore' })
+  const python = spawn(programFile('python3'), ['-c', receiver, socket, heard], { stdio: 'ignore' })
   t.teardown(() => python.kill())
   await until('the socket is there', () => existsSync(socket))
   chmodSync(socket, 0o777)

@@ -5,6 +5,7 @@ import t, { type Test } from 'tap'
 import { conditionOf } from '../../../src/cli/tail/where.ts'
 import { cliEnv, finished, makeHome, removeHome, runCli, startCli } from '../../support/cli.ts'
 import { binary, cleanEnv, startDaemon, type TestDaemon } from '../../support/daemon.ts'
+import { programFile } from '../../support/programs.ts'
 import { until } from '../../support/until.ts'
 
 const daemon = await startDaemon()
@@ -60,7 +61,7 @@ t.test('on a terminal: time, end of the msg_id and record, cut to the window, ha
   const { msg_id } = await daemon.ingest(pipe.id, { v: '\u009b2J\u202e', long: 'y'.repeat(500) })
   const command = [process.execPath, binary, 'tail', pipe.name, '--after-seq', '0'].map((word) => `'${word}'`)
   // It gives a command a terminal of its own.
-  const script = spawn('script', ['-qec', `stty cols 80; ${command.join(' ')}`, '/dev/null'], {
+  const script = spawn(programFile('script'), ['-qec', `stty cols 80; ${command.join(' ')}`, '/dev/null'], {
     env: { ...cleanEnv(env), NO_COLOR: '1' },
   })
   t.teardown(() => script.kill('SIGKILL'))

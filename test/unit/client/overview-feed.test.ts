@@ -3,11 +3,11 @@ import t from 'tap'
 import { openClient } from '../../../src/client/client.ts'
 import { OverviewFeed } from '../../../src/client/overview-feed.ts'
 import { cliEnv, makeHome, removeHome, runCli } from '../../support/cli.ts'
-import { startDaemon } from '../../support/daemon.ts'
 import { startHttpSink } from '../../support/http-sink.ts'
+import { sharedDaemon } from '../../support/shared-daemon.ts'
 
 t.test('each says what is known; a restart in between costs nothing but one whole response', async (t) => {
-  const daemon = await startDaemon()
+  const daemon = await sharedDaemon()
   t.teardown(() => daemon.close())
   await daemon.createPipe({ pipe_name: 'a' })
   const answers: string[] = []

@@ -1,4 +1,4 @@
-/** Object-store key templates (contract "destination_type and its config"). */
+/** Object-store key templates (docs/dev/contract.md#destinations). */
 import t from 'tap'
 import { defaultKeyTemplate } from '../../../src/contract/destinations/object-store.ts'
 import {

@@ -1,4 +1,4 @@
-/** URLs that carry secrets: contract "Settled after the first audit", redacted URL values. */
+/** URLs that carry secrets: docs/dev/contract.md#destinations, redacted URL values. */
 import t from 'tap'
 import { mergedConfig, redactedConfig } from '../../../src/contract/destination-secrets.ts'
 import { hasUrlSecrets, redactedUrl, restoredUrl, urlSecrets } from '../../../src/contract/secret-url.ts'

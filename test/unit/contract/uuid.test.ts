@@ -1,4 +1,4 @@
-/** Contract "Ids, keys, auth": ids are UUIDs; anything else in a path is not an id. */
+/** docs/dev/contract.md#ids-and-api-keys: ids are UUIDs; anything else in a path is not an id. */
 import t from 'tap'
 import { isUuid } from '../../../src/contract/uuid.ts'
 

@@ -1,4 +1,4 @@
-/** Validation (spec "Validation error"): a flat map of dot-joined paths to sentences for people. */
+/** Validation (docs/dev/contract.md#validation-errors): a flat map of dot-joined paths to sentences for people. */
 import t from 'tap'
 import Type from 'typebox'
 import { ApiError } from '../../../src/contract/errors.ts'

@@ -49,7 +49,7 @@ t.test('the whole way: appended, delivered in order, shown, counted', async (t) 
   await sink.stop()
 })
 
-t.test('contract Pull through the thread: the records arrive as they were sent', async (t) => {
+t.test('pull through the thread: the records arrive as they were sent', async (t) => {
   const id = await stack.addLane({
     destination_type: 'destination_pull',
     destination_config: {},
@@ -111,38 +111,35 @@ t.test('a thread that cannot start says why', async (t) => {
   await t.rejects(opening, /metadata\.db cannot be opened/)
 })
 
-t.test(
-  'contract Buffer: what retention drops undelivered is counted on the lane: nothing vanishes',
-  async (t) => {
-    const sink = await startHttpSink()
-    sink.respondWith(() => ({ status: 503 }))
-    const stack = await openDeliveryStack(t.testdir(), {
-      segmentMaxBytes: 64 * 1024,
-      segmentMaxSeconds: 1,
-      undeliveredHours: 2 / 3600,
-      deliveredHours: 0,
-    })
-    const id = await stack.addLane({ destination_config: { url: sink.url } })
-    const sent = 300
-    for (let n = 0; n < sent; n += 1) await stack.append(n)
-    const lane = await until('some are dropped', async () => {
-      await stack.append(sent)
-      const found = (await stack.delivery.lanes([id]))[id]
-      return found !== undefined && found.dropped_messages >= sent ? found : null
-    })
-    t.equal(lane.delivered_records, 0)
-    sink.respondWith(() => ({}))
-    await stack.delivery.retryNow(id)
-    const appended = (await stack.buffer.appended()).get(stack.pipeId)!.messages
-    const settled = await until('the rest is delivered', async () => {
-      const found = (await stack.delivery.lanes([id]))[id]
-      return found?.pending_messages === 0 ? found : null
-    })
-    t.equal(settled.delivered_records + settled.dropped_messages, appended, 'delivered + dropped = accepted')
-    await stack.close()
-    await sink.stop()
-  },
-)
+t.test('what retention drops undelivered is counted on the lane: nothing vanishes', async (t) => {
+  const sink = await startHttpSink()
+  sink.respondWith(() => ({ status: 503 }))
+  const stack = await openDeliveryStack(t.testdir(), {
+    segmentMaxBytes: 64 * 1024,
+    segmentMaxSeconds: 1,
+    undeliveredHours: 2 / 3600,
+    deliveredHours: 0,
+  })
+  const id = await stack.addLane({ destination_config: { url: sink.url } })
+  const sent = 300
+  for (let n = 0; n < sent; n += 1) await stack.append(n)
+  const lane = await until('some are dropped', async () => {
+    await stack.append(sent)
+    const found = (await stack.delivery.lanes([id]))[id]
+    return found !== undefined && found.dropped_messages >= sent ? found : null
+  })
+  t.equal(lane.delivered_records, 0)
+  sink.respondWith(() => ({}))
+  await stack.delivery.retryNow(id)
+  const appended = (await stack.buffer.appended()).get(stack.pipeId)!.messages
+  const settled = await until('the rest is delivered', async () => {
+    const found = (await stack.delivery.lanes([id]))[id]
+    return found?.pending_messages === 0 ? found : null
+  })
+  t.equal(settled.delivered_records + settled.dropped_messages, appended, 'delivered + dropped = accepted')
+  await stack.close()
+  await sink.stop()
+})
 
 t.test('an orderly end under load loses nothing and delivers nothing twice', async (t) => {
   const root = t.testdir()

@@ -3,7 +3,7 @@ import { LaneWorld } from '../../support/lane-world.ts'
 import { refusing, transient } from '../../support/recording-driver.ts'
 import { until } from '../../support/until.ts'
 
-t.test('spec States: skip and retry-now with nothing blocking answer no_blocking_message', async (t) => {
+t.test('skip and retry-now with nothing blocking answer no_blocking_message', async (t) => {
   const world = await LaneWorld.open()
   const { id, destination } = await world.addLane()
   t.equal(await world.service.skip(id), false)
@@ -18,7 +18,7 @@ t.test('spec States: skip and retry-now with nothing blocking answer no_blocking
   await world.close()
 })
 
-t.test('contract Delivery: skip moves past the blocking message alone', async (t) => {
+t.test('skip moves past the blocking message alone', async (t) => {
   const world = await LaneWorld.open()
   const { id, destination } = await world.addLane()
   destination.react = () => transient()
@@ -40,7 +40,7 @@ t.test('contract Delivery: skip moves past the blocking message alone', async (t
   await world.close()
 })
 
-t.test('contract Delivery: retry-now tries the blocking message at once', async (t) => {
+t.test('retry-now tries the blocking message at once', async (t) => {
   const world = await LaneWorld.open()
   const { id, destination } = await world.addLane()
   destination.react = () => transient('http_503', 3_600_000)
@@ -83,7 +83,7 @@ t.test('skip while an attempt is under way settles it first: what was stored is 
   await world.close()
 })
 
-t.test('contract Management: rewind delivers again from the earliest, a stream_seq or a time', async (t) => {
+t.test('rewind delivers again from the earliest, a stream_seq or a time', async (t) => {
   const world = await LaneWorld.open()
   const { id, destination } = await world.addLane()
   world.send(2)

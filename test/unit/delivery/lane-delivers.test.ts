@@ -3,38 +3,31 @@ import { LaneWorld } from '../../support/lane-world.ts'
 import { permanent, transient } from '../../support/recording-driver.ts'
 import { until } from '../../support/until.ts'
 
-t.test(
-  'contract Delivery: a lane delivers its pipe in stream_seq order, whatever arrives meanwhile',
-  async (t) => {
-    const world = await LaneWorld.open()
-    const { id, destination } = await world.addLane()
-    const sent: number[] = []
-    for (let round = 0; round < 50; round += 1) {
-      sent.push(...world.send(1 + (round % 3)))
-      await new Promise((resolve) => setImmediate(resolve))
-    }
-    const lane = await world.untilLane(
-      id,
-      'everything is delivered',
-      ({ lane_state }) => lane_state === 'idle',
-    )
-    t.strictSame(destination.stored, sent)
-    t.match(lane, {
-      pending_messages: 0,
-      pending_bytes: 0,
-      cursor_seq: sent.at(-1),
-      head_seq: sent.at(-1),
-      delivered_records: sent.length,
-      blocking_msg_id: null,
-      last_error: null,
-      attempts: 0,
-    })
-    t.ok(lane.last_delivered_ts)
-    await world.close()
-  },
-)
+t.test('a lane delivers its pipe in stream_seq order, whatever arrives meanwhile', async (t) => {
+  const world = await LaneWorld.open()
+  const { id, destination } = await world.addLane()
+  const sent: number[] = []
+  for (let round = 0; round < 50; round += 1) {
+    sent.push(...world.send(1 + (round % 3)))
+    await new Promise((resolve) => setImmediate(resolve))
+  }
+  const lane = await world.untilLane(id, 'everything is delivered', ({ lane_state }) => lane_state === 'idle')
+  t.strictSame(destination.stored, sent)
+  t.match(lane, {
+    pending_messages: 0,
+    pending_bytes: 0,
+    cursor_seq: sent.at(-1),
+    head_seq: sent.at(-1),
+    delivered_records: sent.length,
+    blocking_msg_id: null,
+    last_error: null,
+    attempts: 0,
+  })
+  t.ok(lane.last_delivered_ts)
+  await world.close()
+})
 
-t.test('contract Delivery: one batch in flight; what arrives meanwhile forms the next batch', async (t) => {
+t.test('one batch in flight; what arrives meanwhile forms the next batch', async (t) => {
   const world = await LaneWorld.open()
   const { id, destination } = await world.addLane()
   destination.react = () => 'slow'
@@ -54,7 +47,7 @@ t.test('contract Delivery: one batch in flight; what arrives meanwhile forms the
   await world.close()
 })
 
-t.test('contract Delivery: batches are cut at whole messages by records and bytes', async (t) => {
+t.test('batches are cut at whole messages by records and bytes', async (t) => {
   const world = await LaneWorld.open()
   await world.limit(10, 1_000, 1)
   for (const records of [4, 4, 4, 25, 3]) world.send(1, { records, notify: false })
@@ -71,28 +64,25 @@ t.test('contract Delivery: batches are cut at whole messages by records and byte
   await world.close()
 })
 
-t.test(
-  'contract Delivery: seconds close a batch that is not full, counted from its oldest message',
-  async (t) => {
-    const world = await LaneWorld.open()
-    await world.limit(100, 1_000_000, 30)
-    const { id, destination } = await world.addLane()
-    world.send(2)
-    await world.clock.advance(20_000)
-    world.send(1)
-    await world.clock.advance(9_000)
-    t.equal(destination.attempts.length, 0, 'the batch is still open')
-    await world.clock.advance(2_000)
-    await world.untilLane(id, 'delivered', ({ lane_state }) => lane_state === 'idle')
-    t.strictSame(
-      destination.attempts.map(({ seqs }) => seqs),
-      [[1, 2, 3]],
-    )
-    await world.close()
-  },
-)
+t.test('seconds close a batch that is not full, counted from its oldest message', async (t) => {
+  const world = await LaneWorld.open()
+  await world.limit(100, 1_000_000, 30)
+  const { id, destination } = await world.addLane()
+  world.send(2)
+  await world.clock.advance(20_000)
+  world.send(1)
+  await world.clock.advance(9_000)
+  t.equal(destination.attempts.length, 0, 'the batch is still open')
+  await world.clock.advance(2_000)
+  await world.untilLane(id, 'delivered', ({ lane_state }) => lane_state === 'idle')
+  t.strictSame(
+    destination.attempts.map(({ seqs }) => seqs),
+    [[1, 2, 3]],
+  )
+  await world.close()
+})
 
-t.test('contract Delivery: a full batch does not wait for its seconds', async (t) => {
+t.test('a full batch does not wait for its seconds', async (t) => {
   const world = await LaneWorld.open()
   await world.limit(3, 1_000_000, 3_600)
   const { id, destination } = await world.addLane()
@@ -110,7 +100,7 @@ t.test('contract Delivery: a full batch does not wait for its seconds', async (t
   await world.close()
 })
 
-t.test('contract Delivery: the age of an open batch survives a wall clock that is set back', async (_t) => {
+t.test('the age of an open batch survives a wall clock that is set back', async (_t) => {
   const world = await LaneWorld.open()
   await world.limit(100, 1_000_000, 30)
   const { id } = await world.addLane()
@@ -122,38 +112,35 @@ t.test('contract Delivery: the age of an open batch survives a wall clock that i
   await world.close()
 })
 
-t.test(
-  'contract Delivery, Retry: a transient failure sends the same range again under the same identity',
-  async (t) => {
-    const world = await LaneWorld.open()
-    const { id, destination } = await world.addLane()
-    destination.react = (_, attempt) => (attempt <= 3 ? transient() : 'store')
-    const first = world.send(3)
-    await until('the first attempt', () => destination.attempts.length === 1)
-    const later = world.send(2)
-    const retrying = await world.untilLane(id, 'it failed once', ({ attempts }) => attempts === 1)
-    t.match(retrying, {
-      lane_state: 'retrying',
-      cursor_seq: 0,
-      pending_messages: 5,
-      last_error: { class: 'transient', code: 'unreachable' },
-    })
-    t.ok(retrying.blocking_msg_id && retrying.first_failed_ts && retrying.next_attempt_ts)
-    await world.clock.advance(10_000)
-    const lane = await world.untilLane(id, 'delivered', ({ lane_state }) => lane_state === 'idle')
-    t.strictSame(
-      destination.attempts.map(({ seqs }) => seqs),
-      [first, first, first, first, later],
-    )
-    t.equal(new Set(destination.attempts.slice(0, 4).map(({ identity }) => identity)).size, 1)
-    t.not(destination.attempts[4]!.identity, destination.attempts[0]!.identity)
-    t.match(lane, { attempts: 0, first_failed_ts: null, next_attempt_ts: null, last_error: null })
-    t.equal(world.events('lane.recovered').length, 1)
-    await world.close()
-  },
-)
+t.test('a transient failure sends the same range again under the same identity', async (t) => {
+  const world = await LaneWorld.open()
+  const { id, destination } = await world.addLane()
+  destination.react = (_, attempt) => (attempt <= 3 ? transient() : 'store')
+  const first = world.send(3)
+  await until('the first attempt', () => destination.attempts.length === 1)
+  const later = world.send(2)
+  const retrying = await world.untilLane(id, 'it failed once', ({ attempts }) => attempts === 1)
+  t.match(retrying, {
+    lane_state: 'retrying',
+    cursor_seq: 0,
+    pending_messages: 5,
+    last_error: { class: 'transient', code: 'unreachable' },
+  })
+  t.ok(retrying.blocking_msg_id && retrying.first_failed_ts && retrying.next_attempt_ts)
+  await world.clock.advance(10_000)
+  const lane = await world.untilLane(id, 'delivered', ({ lane_state }) => lane_state === 'idle')
+  t.strictSame(
+    destination.attempts.map(({ seqs }) => seqs),
+    [first, first, first, first, later],
+  )
+  t.equal(new Set(destination.attempts.slice(0, 4).map(({ identity }) => identity)).size, 1)
+  t.not(destination.attempts[4]!.identity, destination.attempts[0]!.identity)
+  t.match(lane, { attempts: 0, first_failed_ts: null, next_attempt_ts: null, last_error: null })
+  t.equal(world.events('lane.recovered').length, 1)
+  await world.close()
+})
 
-t.test('contract Delivery, Retry: waits double from one second to five minutes', async (t) => {
+t.test('waits double from one second to five minutes', async (t) => {
   const world = await LaneWorld.open()
   world.random = () => 0.999999
   const { id, destination } = await world.addLane()
@@ -170,7 +157,7 @@ t.test('contract Delivery, Retry: waits double from one second to five minutes',
   await world.close()
 })
 
-t.test('contract Delivery, Retry: Retry-After is honoured up to an hour', async (t) => {
+t.test('Retry-After is honoured up to an hour', async (t) => {
   const world = await LaneWorld.open()
   const { id, destination } = await world.addLane()
   destination.react = (_, attempt) =>
@@ -185,31 +172,28 @@ t.test('contract Delivery, Retry: Retry-After is honoured up to an hour', async 
   await world.close()
 })
 
-t.test(
-  'contract Delivery: after destination_max_retry_seconds the lane is stalled, never dropped',
-  async (t) => {
-    const world = await LaneWorld.open()
-    const { id, destination } = await world.addLane({ destination_max_retry_seconds: 60 })
-    destination.react = () => transient()
-    world.send(1)
-    await world.untilLane(id, 'it failed', ({ attempts }) => attempts === 1)
-    await world.clock.advance(59_000)
-    t.equal((await world.lane(id)).lane_state, 'retrying')
-    await world.clock.advance(600_000)
-    const stalled = await world.untilLane(id, 'it is stalled', ({ lane_state }) => lane_state === 'stalled')
-    t.equal(stalled.pending_messages, 1)
-    t.equal(world.events('lane.stalled').length, 1, 'said once')
-    const before = destination.attempts.length
-    await world.clock.advance(900_000)
-    await until('the next attempt after 900 s', () => destination.attempts.length === before + 1)
-    destination.react = () => 'store'
-    await world.clock.advance(900_000)
-    await world.untilLane(id, 'delivered after all', ({ lane_state }) => lane_state === 'idle')
-    await world.close()
-  },
-)
+t.test('after destination_max_retry_seconds the lane is stalled, never dropped', async (t) => {
+  const world = await LaneWorld.open()
+  const { id, destination } = await world.addLane({ destination_max_retry_seconds: 60 })
+  destination.react = () => transient()
+  world.send(1)
+  await world.untilLane(id, 'it failed', ({ attempts }) => attempts === 1)
+  await world.clock.advance(59_000)
+  t.equal((await world.lane(id)).lane_state, 'retrying')
+  await world.clock.advance(600_000)
+  const stalled = await world.untilLane(id, 'it is stalled', ({ lane_state }) => lane_state === 'stalled')
+  t.equal(stalled.pending_messages, 1)
+  t.equal(world.events('lane.stalled').length, 1, 'said once')
+  const before = destination.attempts.length
+  await world.clock.advance(900_000)
+  await until('the next attempt after 900 s', () => destination.attempts.length === before + 1)
+  destination.react = () => 'store'
+  await world.clock.advance(900_000)
+  await world.untilLane(id, 'delivered after all', ({ lane_state }) => lane_state === 'idle')
+  await world.close()
+})
 
-t.test('contract Delivery: a blocked destination keeps its backlog and makes no attempt', async (t) => {
+t.test('a blocked destination keeps its backlog and makes no attempt', async (t) => {
   const world = await LaneWorld.open()
   const { id, destination } = await world.addLane()
   destination.react = () => 'slow'
@@ -234,23 +218,20 @@ t.test('contract Delivery: a blocked destination keeps its backlog and makes no 
   await world.close()
 })
 
-t.test(
-  'contract Delivery: lanes never wait for each other; one is black-holed, the others go on',
-  async (t) => {
-    const world = await LaneWorld.open()
-    const stuck = await world.addLane()
-    stuck.destination.react = () => 'hang'
-    const others = await Promise.all([1, 2, 3].map(() => world.addLane()))
-    world.send(20)
-    for (const { id, destination } of others) {
-      await world.untilLane(id, 'the others deliver', ({ lane_state }) => lane_state === 'idle')
-      t.equal(destination.stored.length, 20)
-    }
-    t.equal(stuck.destination.stored.length, 0)
-    t.equal((await world.lane(stuck.id)).pending_messages, 20)
-    await world.close()
-  },
-)
+t.test('lanes never wait for each other; one is black-holed, the others go on', async (t) => {
+  const world = await LaneWorld.open()
+  const stuck = await world.addLane()
+  stuck.destination.react = () => 'hang'
+  const others = await Promise.all([1, 2, 3].map(() => world.addLane()))
+  world.send(20)
+  for (const { id, destination } of others) {
+    await world.untilLane(id, 'the others deliver', ({ lane_state }) => lane_state === 'idle')
+    t.equal(destination.stored.length, 20)
+  }
+  t.equal(stuck.destination.stored.length, 0)
+  t.equal((await world.lane(stuck.id)).pending_messages, 20)
+  await world.close()
+})
 
 t.test('a changed destination is opened again and tried at once', async (t) => {
   const world = await LaneWorld.open()

@@ -192,33 +192,26 @@ for (const [name, jumpMs] of [
   })
 }
 
-t.test(
-  'contract Buffer: messages dropped by age before they were delivered are counted and logged',
-  async (t) => {
-    const world = await LaneWorld.open()
-    const { id, destination } = await world.addLane()
-    destination.react = () => transient('http_503', 600_000)
-    world.send(5)
-    await world.untilLane(id, 'it failed', ({ attempts }) => attempts === 1)
-    world.drop(3)
-    const lane = await world.untilLane(
-      id,
-      'they are counted',
-      ({ dropped_messages }) => dropped_messages === 3,
-    )
-    // What comes next is tried at once, so it may have failed already: only the count and the place are settled.
-    t.match(lane, { pending_messages: 2, cursor_seq: 3 })
-    t.match(world.events('lane.messages_dropped'), [
-      { destination_id: id, pipe_id: world.pipeId, messages: 3, reason: 'retention' },
-    ])
-    destination.react = () => 'store'
-    await world.service.retryNow(id)
-    await world.clock.advance(600_000)
-    await world.untilLane(id, 'the rest is delivered', ({ lane_state }) => lane_state === 'idle')
-    t.strictSame(destination.stored, [4, 5])
-    await world.close()
-  },
-)
+t.test('messages dropped by age before they were delivered are counted and logged', async (t) => {
+  const world = await LaneWorld.open()
+  const { id, destination } = await world.addLane()
+  destination.react = () => transient('http_503', 600_000)
+  world.send(5)
+  await world.untilLane(id, 'it failed', ({ attempts }) => attempts === 1)
+  world.drop(3)
+  const lane = await world.untilLane(id, 'they are counted', ({ dropped_messages }) => dropped_messages === 3)
+  // What comes next is tried at once, so it may have failed already: only the count and the place are settled.
+  t.match(lane, { pending_messages: 2, cursor_seq: 3 })
+  t.match(world.events('lane.messages_dropped'), [
+    { destination_id: id, pipe_id: world.pipeId, messages: 3, reason: 'retention' },
+  ])
+  destination.react = () => 'store'
+  await world.service.retryNow(id)
+  await world.clock.advance(600_000)
+  await world.untilLane(id, 'the rest is delivered', ({ lane_state }) => lane_state === 'idle')
+  t.strictSame(destination.stored, [4, 5])
+  await world.close()
+})
 
 t.test('a lane whose destination is blocked counts what retention drops, too', async (t) => {
   const world = await LaneWorld.open()

@@ -5,56 +5,46 @@ import { LaneWorld } from '../../support/lane-world.ts'
 import { transient } from '../../support/recording-driver.ts'
 import { until } from '../../support/until.ts'
 
-t.test(
-  'contract Delivery: a fixed range survives the process; the same bytes go under the same identity',
-  async (t) => {
-    const world = await LaneWorld.open()
-    const { id, destination } = await world.addLane()
-    destination.react = (_, attempt) => (attempt === 1 ? 'hang' : 'store')
-    world.send(3)
-    await until('the first attempt', () => destination.attempts.length === 1)
-    t.match(
-      await world.saved(id),
-      { cursorSeq: 0, batchFirstSeq: 1, batchLastSeq: 3 },
-      'saved before the attempt',
-    )
-    world.send(5)
-    await world.restart()
-    await world.untilLane(id, 'delivered', ({ lane_state }) => lane_state === 'idle')
-    t.strictSame(
-      destination.attempts.map(({ seqs }) => seqs),
-      [
-        [1, 2, 3],
-        [1, 2, 3],
-        [4, 5, 6, 7, 8],
-      ],
-    )
-    t.equal(destination.attempts[0]!.identity, destination.attempts[1]!.identity)
-    t.strictSame(destination.attempts[0]!.bodies, destination.attempts[1]!.bodies)
-    await world.close()
-  },
-)
+t.test('a fixed range survives the process; the same bytes go under the same identity', async (t) => {
+  const world = await LaneWorld.open()
+  const { id, destination } = await world.addLane()
+  destination.react = (_, attempt) => (attempt === 1 ? 'hang' : 'store')
+  world.send(3)
+  await until('the first attempt', () => destination.attempts.length === 1)
+  t.match(
+    await world.saved(id),
+    { cursorSeq: 0, batchFirstSeq: 1, batchLastSeq: 3 },
+    'saved before the attempt',
+  )
+  world.send(5)
+  await world.restart()
+  await world.untilLane(id, 'delivered', ({ lane_state }) => lane_state === 'idle')
+  t.strictSame(
+    destination.attempts.map(({ seqs }) => seqs),
+    [
+      [1, 2, 3],
+      [1, 2, 3],
+      [4, 5, 6, 7, 8],
+    ],
+  )
+  t.equal(destination.attempts[0]!.identity, destination.attempts[1]!.identity)
+  t.strictSame(destination.attempts[0]!.bodies, destination.attempts[1]!.bodies)
+  await world.close()
+})
 
-t.test(
-  'contract Delivery: a lost reply sends the same batch again: twice there, never missing',
-  async (t) => {
-    const world = await LaneWorld.open()
-    const { id, destination } = await world.addLane()
-    destination.react = (_, attempt) => (attempt === 1 ? 'lost' : 'store')
-    world.send(2)
-    await world.untilLane(id, 'it failed', ({ attempts }) => attempts === 1)
-    world.send(1)
-    await world.clock.advance(1_000)
-    await world.untilLane(id, 'delivered', ({ lane_state }) => lane_state === 'idle')
-    t.strictSame(destination.stored, [1, 2, 1, 2, 3])
-    t.equal(
-      destination.attempts[0]!.identity,
-      destination.attempts[1]!.identity,
-      'so the destination can tell',
-    )
-    await world.close()
-  },
-)
+t.test('a lost reply sends the same batch again: twice there, never missing', async (t) => {
+  const world = await LaneWorld.open()
+  const { id, destination } = await world.addLane()
+  destination.react = (_, attempt) => (attempt === 1 ? 'lost' : 'store')
+  world.send(2)
+  await world.untilLane(id, 'it failed', ({ attempts }) => attempts === 1)
+  world.send(1)
+  await world.clock.advance(1_000)
+  await world.untilLane(id, 'delivered', ({ lane_state }) => lane_state === 'idle')
+  t.strictSame(destination.stored, [1, 2, 1, 2, 3])
+  t.equal(destination.attempts[0]!.identity, destination.attempts[1]!.identity, 'so the destination can tell')
+  await world.close()
+})
 
 t.test(
   'a process that dies between the reply and the save delivers that batch again, and nothing else',
@@ -98,28 +88,25 @@ t.test('failure, attempts and error survive a restart; the pause ends within 60 
   await world.close()
 })
 
-t.test(
-  'contract Delivery: an orderly end lets the attempt under way finish: nothing lost, nothing twice',
-  async (t) => {
-    for (let round = 0; round < 20; round += 1) {
-      const world = await LaneWorld.open()
-      const { id, destination } = await world.addLane()
-      destination.react = () => 'slow'
-      const sent = world.send(1 + round)
-      await until('an attempt is under way', () => destination.waiting === 1)
-      sent.push(...world.send(3))
-      const restarted = world.restart(10_000)
-      await world.clock.advance((round * 9_000) / 20)
-      destination.release()
-      destination.react = () => 'store'
-      await restarted
-      await world.untilLane(id, 'delivered', ({ lane_state }) => lane_state === 'idle')
-      t.strictSame(destination.stored, sent)
-      t.equal(destination.aborts, 0)
-      await world.close()
-    }
-  },
-)
+t.test('an orderly end lets the attempt under way finish: nothing lost, nothing twice', async (t) => {
+  for (let round = 0; round < 20; round += 1) {
+    const world = await LaneWorld.open()
+    const { id, destination } = await world.addLane()
+    destination.react = () => 'slow'
+    const sent = world.send(1 + round)
+    await until('an attempt is under way', () => destination.waiting === 1)
+    sent.push(...world.send(3))
+    const restarted = world.restart(10_000)
+    await world.clock.advance((round * 9_000) / 20)
+    destination.release()
+    destination.react = () => 'store'
+    await restarted
+    await world.untilLane(id, 'delivered', ({ lane_state }) => lane_state === 'idle')
+    t.strictSame(destination.stored, sent)
+    t.equal(destination.aborts, 0)
+    await world.close()
+  }
+})
 
 t.test(
   'negative control: the same end without waiting for the response delivers the batch twice',

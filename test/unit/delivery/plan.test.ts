@@ -23,7 +23,7 @@ const message = (seq: number, records: number, bytes: number) => ({
   body: Buffer.alloc(bytes),
 })
 
-t.test('contract Delivery: the first of records, bytes, seconds closes a batch', async (t) => {
+t.test('the first of records, bytes, seconds closes a batch', async (t) => {
   const limits = { maxRecords: 10, maxBytes: 100, maxSeconds: 5 }
   const backlog = { messages: 1, records: 1, bytes: 1, oldestAgeMs: 2_000 }
   t.equal(closesInMs(backlog, limits), 3_000)
@@ -35,41 +35,34 @@ t.test('contract Delivery: the first of records, bytes, seconds closes a batch',
   t.equal(closesInMs({ ...backlog, messages: 0 }, limits), Number.POSITIVE_INFINITY)
 })
 
-t.test(
-  'contract Delivery: batches are cut at whole messages; a message over a limit goes alone',
-  async (t) => {
-    const limits = { maxRecords: 10, maxBytes: 100 }
-    const cut = (...messages: ReturnType<typeof message>[]) =>
-      cutBatch(messages, limits).map(({ seq }) => seq)
-    t.strictSame(cut(), [])
-    t.strictSame(cut(message(1, 5, 10), message(2, 5, 10), message(3, 1, 1)), [1, 2])
-    t.strictSame(cut(message(1, 1, 60), message(2, 1, 41)), [1])
-    t.strictSame(cut(message(1, 1, 60), message(2, 1, 40)), [1, 2])
-    t.strictSame(cut(message(1, 11, 500), message(2, 1, 1)), [1])
-    t.strictSame(cut(message(1, 1, 1), message(2, 11, 1), message(3, 1, 1)), [1])
-  },
-)
+t.test('batches are cut at whole messages; a message over a limit goes alone', async (t) => {
+  const limits = { maxRecords: 10, maxBytes: 100 }
+  const cut = (...messages: ReturnType<typeof message>[]) => cutBatch(messages, limits).map(({ seq }) => seq)
+  t.strictSame(cut(), [])
+  t.strictSame(cut(message(1, 5, 10), message(2, 5, 10), message(3, 1, 1)), [1, 2])
+  t.strictSame(cut(message(1, 1, 60), message(2, 1, 41)), [1])
+  t.strictSame(cut(message(1, 1, 60), message(2, 1, 40)), [1, 2])
+  t.strictSame(cut(message(1, 11, 500), message(2, 1, 1)), [1])
+  t.strictSame(cut(message(1, 1, 1), message(2, 11, 1), message(3, 1, 1)), [1])
+})
 
-t.test(
-  'contract Delivery: the search for a failing message costs at most 2·log2(n) extra attempts',
-  async (t) => {
-    for (const count of [2, 3, 5, 8, 100, 1000, 1023, 1024, 1025]) {
-      for (const bad of new Set([1, 2, Math.ceil(count / 2), count - 1, count])) {
-        let run = Array.from({ length: count }, (_, index) => message(index + 1, 1, 1))
-        let attempts = 0
-        while (run.length > 1) {
-          const part = run.slice(0, bisectAt(run, undefined))
-          attempts += 1
-          const fails = part.some(({ seq }) => seq === bad)
-          run = fails ? part : run.slice(part.length)
-          if (!fails && run.length === 1) attempts += 1
-        }
-        t.equal(run[0]!.seq, bad)
-        t.ok(attempts <= 2 * Math.log2(count), `${count} messages, bad at ${bad}: ${attempts} attempts`)
+t.test('the search for a failing message costs at most 2·log2(n) extra attempts', async (t) => {
+  for (const count of [2, 3, 5, 8, 100, 1000, 1023, 1024, 1025]) {
+    for (const bad of new Set([1, 2, Math.ceil(count / 2), count - 1, count])) {
+      let run = Array.from({ length: count }, (_, index) => message(index + 1, 1, 1))
+      let attempts = 0
+      while (run.length > 1) {
+        const part = run.slice(0, bisectAt(run, undefined))
+        attempts += 1
+        const fails = part.some(({ seq }) => seq === bad)
+        run = fails ? part : run.slice(part.length)
+        if (!fails && run.length === 1) attempts += 1
       }
+      t.equal(run[0]!.seq, bad)
+      t.ok(attempts <= 2 * Math.log2(count), `${count} messages, bad at ${bad}: ${attempts} attempts`)
     }
-  },
-)
+  }
+})
 
 t.test('a hint of the driver is cut at, and nonsense is not believed', async (t) => {
   const run = [1, 3, 5, 7].map((seq) => message(seq, 1, 1))
@@ -79,7 +72,7 @@ t.test('a hint of the driver is cut at, and nonsense is not believed', async (t)
   t.equal(bisectAt(run, undefined), 2)
 })
 
-t.test('contract Delivery, Retry: full jitter, Retry-After, stalled and blocked waits', async (t) => {
+t.test('full jitter, Retry-After, stalled and blocked waits', async (t) => {
   const failure = { failures: 1, isIsolated: false, isStalled: false, retryAfterMs: undefined }
   const most = () => 0.999999999
   t.equal(
@@ -110,7 +103,7 @@ t.test('a wall-clock time from before a restart is believed for at most 60 s', a
   t.equal(waitAfterRestartMs(9e12, 1_000), 60_000)
 })
 
-t.test('contract Delivery: a batch is named by destination and range, UUID version 5', async (t) => {
+t.test('a batch is named by destination and range, UUID version 5', async (t) => {
   const destination = '3f1c9a52-5d0e-4f5e-9d57-3b1c4c1f0a11'
   const name = batchIdentity(destination, 1, 20)
   t.ok(validate(name) && version(name) === 5)

@@ -13,49 +13,42 @@ for (const [place, bad] of [
   ['one before the last', 999],
   ['last', 1000],
 ] as const) {
-  t.test(
-    `contract Delivery: a bad message at the ${place} place is isolated; all before it are delivered once`,
-    async (t) => {
-      const world = await LaneWorld.open()
-      const lane = await world.addLane()
-      lane.destination.react = refusing(bad)
-      world.send(messages)
-      const view = await world.untilLane(
-        lane.id,
-        'it stands at the bad message',
-        (found) => found.cursor_seq === bad - 1 && found.next_attempt_ts !== null,
-      )
-      t.strictSame(
-        lane.destination.stored,
-        Array.from({ length: bad - 1 }, (_, index) => index + 1),
-        'everything before it, in order, nothing twice',
-      )
-      t.ok(lane.destination.attempts.length <= bound, `${lane.destination.attempts.length} attempts`)
-      t.strictSame(
-        lane.destination.attempts.at(-1)!.seqs,
-        [bad],
-        'the last answer is about this message alone',
-      )
-      t.match(view, { lane_state: 'retrying', last_error: { class: 'permanent', code: 'refused' } })
-      t.match(await world.service.blockingMessage(lane.id), { stream_seq: bad, msg_id: view.blocking_msg_id })
-      t.equal(world.events('lane.stuck').length, 1)
+  t.test(`a bad message at the ${place} place is isolated; all before it are delivered once`, async (t) => {
+    const world = await LaneWorld.open()
+    const lane = await world.addLane()
+    lane.destination.react = refusing(bad)
+    world.send(messages)
+    const view = await world.untilLane(
+      lane.id,
+      'it stands at the bad message',
+      (found) => found.cursor_seq === bad - 1 && found.next_attempt_ts !== null,
+    )
+    t.strictSame(
+      lane.destination.stored,
+      Array.from({ length: bad - 1 }, (_, index) => index + 1),
+      'everything before it, in order, nothing twice',
+    )
+    t.ok(lane.destination.attempts.length <= bound, `${lane.destination.attempts.length} attempts`)
+    t.strictSame(lane.destination.attempts.at(-1)!.seqs, [bad], 'the last answer is about this message alone')
+    t.match(view, { lane_state: 'retrying', last_error: { class: 'permanent', code: 'refused' } })
+    t.match(await world.service.blockingMessage(lane.id), { stream_seq: bad, msg_id: view.blocking_msg_id })
+    t.equal(world.events('lane.stuck').length, 1)
 
-      const attempts = lane.destination.attempts.length
-      await world.clock.advance(299_000)
-      t.equal(lane.destination.attempts.length, attempts)
-      await world.clock.advance(1_000)
-      await until('it is tried again after 300 s', () => lane.destination.attempts.length === attempts + 1)
-      t.equal(await world.service.skip(lane.id), true)
-      const after = await world.untilLane(
-        lane.id,
-        'the rest is delivered',
-        ({ lane_state }) => lane_state === 'idle',
-      )
-      t.equal(lane.destination.stored.length, messages - 1)
-      t.match(after, { skipped_messages: 1, delivered_records: messages - 1, attempts: 0 })
-      await world.close()
-    },
-  )
+    const attempts = lane.destination.attempts.length
+    await world.clock.advance(299_000)
+    t.equal(lane.destination.attempts.length, attempts)
+    await world.clock.advance(1_000)
+    await until('it is tried again after 300 s', () => lane.destination.attempts.length === attempts + 1)
+    t.equal(await world.service.skip(lane.id), true)
+    const after = await world.untilLane(
+      lane.id,
+      'the rest is delivered',
+      ({ lane_state }) => lane_state === 'idle',
+    )
+    t.equal(lane.destination.stored.length, messages - 1)
+    t.match(after, { skipped_messages: 1, delivered_records: messages - 1, attempts: 0 })
+    await world.close()
+  })
 }
 
 t.test('negative control: without a bad message the same batch is one attempt', async (t) => {

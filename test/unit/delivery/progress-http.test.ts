@@ -1,4 +1,4 @@
-/** Contract "Progress" against real endpoints: what the first audit found (A2, A3), through the delivery thread. */
+/** docs/dev/contract.md#progress against real endpoints that are slow or reject records, through the delivery thread. */
 import t from 'tap'
 import { openDeliveryStack } from '../../support/delivery-stack.ts'
 import { startHttpSink } from '../../support/http-sink.ts'

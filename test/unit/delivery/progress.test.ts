@@ -1,4 +1,4 @@
-/** Contract "Progress": whenever a destination could take some of a batch, the lane gets on. */
+/** docs/dev/contract.md#progress: whenever a destination could take some of a batch, the lane gets on. */
 import t from 'tap'
 import { LaneWorld } from '../../support/lane-world.ts'
 import { permanent, timeout, transient } from '../../support/recording-driver.ts'

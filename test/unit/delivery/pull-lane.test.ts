@@ -20,29 +20,26 @@ const now = { waitMs: 0, afterSeq: null }
 const waiting = { waitMs: 30_000, afterSeq: null }
 const after = (afterSeq: number, waitMs = 0) => ({ waitMs, afterSeq })
 
-t.test(
-  'contract Pull: a pull gives the next message and moves on once the response is handed over',
-  async (t) => {
-    const world = await LaneWorld.open()
-    const { id } = await world.addLane(auto)
-    world.send(2, { records: 3, recordText: '{"n":1.10}' })
-    const first = await given(world.service.pull(id, now))
-    t.equal(first.seq, 1)
-    t.equal(
-      Buffer.from(first.json).toString(),
-      `{"pipe_id":"${world.pipeId}","destination_id":"${id}","msg_id":"${first.msgId}","stream_seq":1,` +
-        '"records":[{"n":1.10},{"n":1.10},{"n":1.10}]}',
-      "the records' own text",
-    )
-    t.equal((await world.saved(id)).cursorSeq, 0)
-    await world.service.pulled(id, first.pullId)
-    t.match(await world.saved(id), { cursorSeq: 1, deliveredRecords: 3 }, 'durable when it resolves')
-    t.equal((await given(world.service.pull(id, now))).seq, 2)
-    await world.close()
-  },
-)
+t.test('a pull gives the next message and moves on once the response is handed over', async (t) => {
+  const world = await LaneWorld.open()
+  const { id } = await world.addLane(auto)
+  world.send(2, { records: 3, recordText: '{"n":1.10}' })
+  const first = await given(world.service.pull(id, now))
+  t.equal(first.seq, 1)
+  t.equal(
+    Buffer.from(first.json).toString(),
+    `{"pipe_id":"${world.pipeId}","destination_id":"${id}","msg_id":"${first.msgId}","stream_seq":1,` +
+      '"records":[{"n":1.10},{"n":1.10},{"n":1.10}]}',
+    "the records' own text",
+  )
+  t.equal((await world.saved(id)).cursorSeq, 0)
+  await world.service.pulled(id, first.pullId)
+  t.match(await world.saved(id), { cursorSeq: 1, deliveredRecords: 3 }, 'durable when it resolves')
+  t.equal((await given(world.service.pull(id, now))).seq, 2)
+  await world.close()
+})
 
-t.test('contract Pull: a response that could not be sent gives the message again', async (t) => {
+t.test('a response that could not be sent gives the message again', async (t) => {
   const world = await LaneWorld.open()
   const { id } = await world.addLane(auto)
   world.send(1)
@@ -57,7 +54,7 @@ t.test('contract Pull: a response that could not be sent gives the message again
   await world.close()
 })
 
-t.test('contract Pull: waits up to wait_ms for a message', async (t) => {
+t.test('waits up to wait_ms for a message', async (t) => {
   const world = await LaneWorld.open()
   const { id } = await world.addLane(auto)
   t.strictSame(await world.service.pull(id, now), { kind: 'empty' }, 'wait_ms 0 returns at once')
@@ -102,70 +99,64 @@ t.test('a message whose outcome is never reported is redelivered', async (t) => 
   await world.close()
 })
 
-t.test(
-  'contract Pull: after_seq commits everything up to N and gives the first message after it',
-  async (t) => {
-    const world = await LaneWorld.open()
-    const { id } = await world.addLane(auto)
-    world.send(4, { records: 2 })
-    t.equal((await given(world.service.pull(id, after(0)))).seq, 1)
-    t.equal((await given(world.service.pull(id, after(0)))).seq, 1, 'at least once: given until committed')
-    t.equal((await world.saved(id)).cursorSeq, 0)
-    const third = await given(world.service.pull(id, after(2)))
-    t.equal(third.seq, 3)
-    t.match(await world.saved(id), { cursorSeq: 2, deliveredRecords: 4 }, 'committed before the answer')
-    await world.service.pulled(id, third.pullId)
-    t.equal((await world.saved(id)).cursorSeq, 2, 'handing it over commits nothing')
-    t.equal((await given(world.service.pull(id, after(1)))).seq, 2, 'a consumer may go back to what is kept')
-    t.equal((await world.saved(id)).cursorSeq, 2, 'the cursor does not')
-    t.strictSame(await world.service.pull(id, after(99)), { kind: 'cursor_ahead', headSeq: 4 })
-    t.equal((await world.saved(id)).cursorSeq, 2, 'which commits nothing')
-    t.strictSame(await world.service.pull(id, after(4)), { kind: 'empty' })
-    world.send(1)
-    t.equal((await given(world.service.pull(id, after(4)))).seq, 5)
-    await world.close()
-  },
-)
+t.test('after_seq commits everything up to N and gives the first message after it', async (t) => {
+  const world = await LaneWorld.open()
+  const { id } = await world.addLane(auto)
+  world.send(4, { records: 2 })
+  t.equal((await given(world.service.pull(id, after(0)))).seq, 1)
+  t.equal((await given(world.service.pull(id, after(0)))).seq, 1, 'at least once: given until committed')
+  t.equal((await world.saved(id)).cursorSeq, 0)
+  const third = await given(world.service.pull(id, after(2)))
+  t.equal(third.seq, 3)
+  t.match(await world.saved(id), { cursorSeq: 2, deliveredRecords: 4 }, 'committed before the answer')
+  await world.service.pulled(id, third.pullId)
+  t.equal((await world.saved(id)).cursorSeq, 2, 'handing it over commits nothing')
+  t.equal((await given(world.service.pull(id, after(1)))).seq, 2, 'a consumer may go back to what is kept')
+  t.equal((await world.saved(id)).cursorSeq, 2, 'the cursor does not')
+  t.strictSame(await world.service.pull(id, after(99)), { kind: 'cursor_ahead', headSeq: 4 })
+  t.equal((await world.saved(id)).cursorSeq, 2, 'which commits nothing')
+  t.strictSame(await world.service.pull(id, after(4)), { kind: 'empty' })
+  world.send(1)
+  t.equal((await given(world.service.pull(id, after(4)))).seq, 5)
+  await world.close()
+})
 
-t.test(
-  'contract Pull: after_seq older than what is kept is cursor_expired with the earliest seq',
-  async (t) => {
-    const world = await LaneWorld.open()
-    const { id } = await world.addLane(auto)
-    world.send(5)
-    t.equal((await given(world.service.pull(id, after(2)))).seq, 3)
-    world.drop(4)
-    t.strictSame(await world.service.pull(id, after(2)), {
-      kind: 'cursor_expired',
-      earliestSeq: 5,
-      reason: 'retention',
-    })
-    t.strictSame(await world.service.pull(id, after(3)), {
-      kind: 'cursor_expired',
-      earliestSeq: 5,
-      reason: 'retention',
-    })
-    t.equal(
-      (await given(world.service.pull(id, after(4)))).seq,
-      5,
-      'negative control: nothing is missing after 4',
-    )
-    t.equal((await world.lane(id)).dropped_messages, 2)
-    world.drop(5)
-    t.strictSame(await world.service.pull(id, after(4)), {
-      kind: 'cursor_expired',
-      earliestSeq: 6,
-      reason: 'retention',
-    })
-    await world.close()
-  },
-)
+t.test('after_seq older than what is kept is cursor_expired with the earliest seq', async (t) => {
+  const world = await LaneWorld.open()
+  const { id } = await world.addLane(auto)
+  world.send(5)
+  t.equal((await given(world.service.pull(id, after(2)))).seq, 3)
+  world.drop(4)
+  t.strictSame(await world.service.pull(id, after(2)), {
+    kind: 'cursor_expired',
+    earliestSeq: 5,
+    reason: 'retention',
+  })
+  t.strictSame(await world.service.pull(id, after(3)), {
+    kind: 'cursor_expired',
+    earliestSeq: 5,
+    reason: 'retention',
+  })
+  t.equal(
+    (await given(world.service.pull(id, after(4)))).seq,
+    5,
+    'negative control: nothing is missing after 4',
+  )
+  t.equal((await world.lane(id)).dropped_messages, 2)
+  world.drop(5)
+  t.strictSame(await world.service.pull(id, after(4)), {
+    kind: 'cursor_expired',
+    earliestSeq: 6,
+    reason: 'retention',
+  })
+  await world.close()
+})
 
 for (const [what, afterSeq] of [
   ['at the cursor', 2],
   ['before the cursor', 1],
 ] as const) {
-  t.test(`contract Pull: retention that overtakes a pull ${what} is cursor_expired, not a gap`, async (t) => {
+  t.test(`retention that overtakes a pull ${what} is cursor_expired, not a gap`, async (t) => {
     const world = await LaneWorld.open()
     const { id } = await world.addLane(auto)
     world.send(5)
@@ -182,7 +173,7 @@ for (const [what, afterSeq] of [
   })
 }
 
-t.test('contract Pull: an explicit message is leased, and done when it is acknowledged', async (t) => {
+t.test('an explicit message is leased, and done when it is acknowledged', async (t) => {
   const world = await LaneWorld.open()
   const { id } = await world.addLane(explicit)
   world.send(2)
@@ -200,29 +191,26 @@ t.test('contract Pull: an explicit message is leased, and done when it is acknow
   await world.close()
 })
 
-t.test(
-  'contract Pull: a nack gives the message again at once, and it blocks the lane until it is done',
-  async (t) => {
-    const world = await LaneWorld.open()
-    const { id } = await world.addLane(explicit)
-    world.send(2)
-    const first = await given(world.service.pull(id, now))
-    await world.service.pulled(id, first.pullId)
-    t.equal(await world.service.acknowledge(id, first.msgId, false), true)
-    t.match(await world.lane(id), { lane_state: 'retrying', attempts: 1, last_error: { code: 'nack' } })
-    const again = await given(world.service.pull(id, now))
-    t.equal(again.msgId, first.msgId)
-    t.equal(await world.service.retryNow(id), first.msgId, 'retry-now takes it from who has it')
-    t.equal(await world.service.acknowledge(id, first.msgId, true), false)
-    t.equal((await given(world.service.pull(id, now))).msgId, first.msgId)
-    t.equal(await world.service.skip(id), true)
-    t.equal((await given(world.service.pull(id, now))).seq, 2)
-    t.match(await world.lane(id), { skipped_messages: 1, attempts: 0, last_error: null })
-    await world.close()
-  },
-)
+t.test('a nack gives the message again at once, and it blocks the lane until it is done', async (t) => {
+  const world = await LaneWorld.open()
+  const { id } = await world.addLane(explicit)
+  world.send(2)
+  const first = await given(world.service.pull(id, now))
+  await world.service.pulled(id, first.pullId)
+  t.equal(await world.service.acknowledge(id, first.msgId, false), true)
+  t.match(await world.lane(id), { lane_state: 'retrying', attempts: 1, last_error: { code: 'nack' } })
+  const again = await given(world.service.pull(id, now))
+  t.equal(again.msgId, first.msgId)
+  t.equal(await world.service.retryNow(id), first.msgId, 'retry-now takes it from who has it')
+  t.equal(await world.service.acknowledge(id, first.msgId, true), false)
+  t.equal((await given(world.service.pull(id, now))).msgId, first.msgId)
+  t.equal(await world.service.skip(id), true)
+  t.equal((await given(world.service.pull(id, now))).seq, 2)
+  t.match(await world.lane(id), { skipped_messages: 1, attempts: 0, last_error: null })
+  await world.close()
+})
 
-t.test('contract Pull: a lease that is over gives the message again; its ack comes too late', async (t) => {
+t.test('a lease that is over gives the message again; its ack comes too late', async (t) => {
   const world = await LaneWorld.open()
   const { id } = await world.addLane(explicit)
   world.send(1)
@@ -269,7 +257,7 @@ t.test('a response with a leased message that could not be sent frees it', async
   await world.close()
 })
 
-t.test('spec Pull: what is not an active pull destination is not found', async (t) => {
+t.test('what is not an active pull destination is not found', async (t) => {
   const world = await LaneWorld.open()
   const other = await world.addLane()
   const { id } = await world.addLane(auto)
@@ -298,19 +286,16 @@ t.test('who waits when the destination is blocked or deleted is told so', async 
   await world.close()
 })
 
-t.test(
-  'contract Pull: on shutdown every waiter gets an empty response, and later pulls at once',
-  async (t) => {
-    const world = await LaneWorld.open()
-    const { id } = await world.addLane(auto)
-    const pulls = [1, 2, 3].map(() => world.service.pull(id, waiting))
-    await world.service.endPulls()
-    t.strictSame(await Promise.all(pulls), [{ kind: 'empty' }, { kind: 'empty' }, { kind: 'empty' }])
-    world.send(1)
-    t.strictSame(await world.service.pull(id, waiting), { kind: 'empty' })
-    await world.close()
-  },
-)
+t.test('on shutdown every waiter gets an empty response, and later pulls at once', async (t) => {
+  const world = await LaneWorld.open()
+  const { id } = await world.addLane(auto)
+  const pulls = [1, 2, 3].map(() => world.service.pull(id, waiting))
+  await world.service.endPulls()
+  t.strictSame(await Promise.all(pulls), [{ kind: 'empty' }, { kind: 'empty' }, { kind: 'empty' }])
+  world.send(1)
+  t.strictSame(await world.service.pull(id, waiting), { kind: 'empty' })
+  await world.close()
+})
 
 t.test('what was out when the process died is redelivered', async (t) => {
   const world = await LaneWorld.open()

@@ -1,4 +1,4 @@
-/** A skip parks what it passes (contract "Parked messages"): in the same save as the cursor's move, or not at all. */
+/** A skip parks what it passes (docs/dev/contract.md#parked-records): in the same save as the cursor's move, or not at all. */
 import { pino } from 'pino'
 import t from 'tap'
 import { ParkedRoom } from '../../../src/delivery/parking.ts'

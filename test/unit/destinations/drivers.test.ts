@@ -1,4 +1,4 @@
-/** Which driver serves a destination: contract "destination_type and its config", spec `dialect` and its aliases. */
+/** Which driver serves a destination: docs/dev/contract.md#destinations, `dialect` and its aliases. */
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import t from 'tap'

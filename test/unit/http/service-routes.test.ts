@@ -31,7 +31,7 @@ async function ready(change: Partial<ServiceRoutesOptions>) {
   return { status, body }
 }
 
-t.test('ready: 200, or 503 with every reason (contract "Health")', async (t) => {
+t.test('ready: 200, or 503 with every reason', async (t) => {
   t.same(await ready({}), { status: 200, body: { status: 'ready' } })
   t.same(await ready({ isStopping: () => true }), {
     status: 503,

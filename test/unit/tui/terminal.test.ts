@@ -4,17 +4,20 @@ import path from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
 import { cliEnv, makeHome, removeHome } from '../../support/cli.ts'
-import { binary, startDaemon } from '../../support/daemon.ts'
+import { binary } from '../../support/daemon.ts'
 import { startHttpSink } from '../../support/http-sink.ts'
+import { programFile } from '../../support/programs.ts'
+import { sharedDaemon } from '../../support/shared-daemon.ts'
 import { until } from '../../support/until.ts'
 
 /** A real session: the built program in a real terminal (tmux), typed into and resized. */
-const daemon = await startDaemon()
+const daemon = await sharedDaemon()
 const home = makeHome()
 const sink = await startHttpSink()
 sink.respondWith(() => ({ status: 422 }))
 const socket = path.join(home, 'tmux')
-const tmux = (...args: string[]) => promisify(execFile)('tmux', ['-S', socket, '-f', '/dev/null', ...args])
+const tmux = (...args: string[]) =>
+  promisify(execFile)(programFile('tmux'), ['-S', socket, '-f', '/dev/null', ...args])
 t.teardown(async () => {
   await tmux('kill-server').catch(() => {})
   await sink.stop()

@@ -2,7 +2,7 @@
  * Three nodes, three NATS servers, PostgreSQL, and steady traffic, while one of them after the other is killed, paused or cut off
  * and comes back. In the end everything that was answered 202 has arrived, in order, and in tables with a `dedupe_id` once.
  *
- * CLUSTER_SECONDS: how long (a minute; `npm run test:cluster` three). CLUSTER_SEED: another order.
+ * It takes a minute, or as many as `--scale` says. TEST_SEED takes another order.
  */
 import t, { type Test } from 'tap'
 import { startCluster, type TestCluster, type TestNode } from '../../support/cluster.ts'
@@ -10,6 +10,7 @@ import { type HttpSink, startHttpSink } from '../../support/http-sink.ts'
 import { audit, drained } from '../../support/ledger.ts'
 import type { TestNatsServer } from '../../support/nats.ts'
 import { startPostgres, type TestPostgres } from '../../support/postgres.ts'
+import { scaled, seed } from '../../support/scale.ts'
 import { until } from '../../support/until.ts'
 import { jetStreamSpec, readerOf } from '../../unit/buffer/jetstream-open.ts'
 import { readAll } from '../../unit/buffer/open.ts'
@@ -17,8 +18,7 @@ import { type Fault, runChaos, type Victim } from './chaos.ts'
 import { type FleetProducer, startFleetProducer } from './fleet-producer.ts'
 import { createNodeUsers, savedTwice, switchFenceOff, watchLaneSaves } from './lane-saves.ts'
 
-const seconds = Number(process.env.CLUSTER_SECONDS ?? 60)
-const seed = Number(process.env.CLUSTER_SEED ?? 1)
+const seconds = scaled(60)
 const isLong = seconds > 120
 /** Of all pipes together, in the long form: 1,000 requests a second. The short one runs beside other tests. */
 const requestsPerSecond = isLong ? 1_000 : 250

@@ -3,9 +3,10 @@ import { rmSync } from 'node:fs'
 import t, { type Test } from 'tap'
 import { workDirectory } from '../../support/faults/every-step.ts'
 import { type CutOutcome, checkCuts, type Recording } from '../../support/faults/power-cut-run.ts'
+import { scaled } from '../../support/scale.ts'
 
-/** Of all test files together; `npm run test:powercut` takes more. */
-export const images = Number(process.env.POWER_CUT_IMAGES ?? 80)
+/** Of all test files together. */
+export const images = scaled(80)
 
 export function cutWork(t: Test, name: string): string {
   const work = workDirectory(`power-cut-${name}`)

@@ -8,15 +8,15 @@ import {
 } from '../../support/faults/cli-scenarios.ts'
 import { everyStep, type Fault, summary, workDirectory } from '../../support/faults/every-step.ts'
 import { openStoreScenario, type StoreScenarioName } from '../../support/faults/store-scenarios.ts'
+import { scale, seed } from '../../support/scale.ts'
 
-/** FAULTS=all (`npm run test:faults`) takes every call and every fault, otherwise a sample of the edges. */
-const which = process.env.FAULTS === 'all' ? 'all' : 'edges'
+/** `--scale 10` takes every call and every fault, otherwise it is a sample of the edges. */
+const which = scale >= 10 ? 'all' : 'edges'
 /**
  * Runs for each fault in the sample: a run on the buffer alone takes half a second of CPU, one through the program two
- * to three, and there are 24 such files in 20 minutes for everything. FAULTS_SEED takes another sample.
+ * to three, and there are 24 such files in the full tier. TEST_SEED takes another sample.
  */
 const sampled = { ofBuffer: 2, ofProgram: 2 }
-const seed = Number(process.env.FAULTS_SEED ?? 1)
 
 /** A disk that fails once, in two ways, or that has no space left from then on. */
 export const errors: readonly Fault[] = ['EIO', 'ENOSPC', 'full disk']

@@ -2,8 +2,9 @@
 import t from 'tap'
 import { largePageBytes, smallPageBytes } from '../../../../src/buffer/segments/layout.ts'
 import { checkFlips, corruptionWork, makeCorruptible } from '../../../support/faults/corruption.ts'
+import { scaled } from '../../../support/scale.ts'
 
-const flips = Number(process.env.BIT_FLIPS ?? 20)
+const flips = scaled(20)
 
 for (const largePages of [false, true]) {
   const pages = largePages ? 'large pages' : 'small pages'

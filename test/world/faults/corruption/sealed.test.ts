@@ -12,8 +12,9 @@ import {
   makeCorruptible,
 } from '../../../support/faults/corruption.ts'
 import { writeImage } from '../../../support/faults/power-cut.ts'
+import { scaled } from '../../../support/scale.ts'
 
-const flips = Number(process.env.BIT_FLIPS ?? 20)
+const flips = scaled(20)
 
 for (const largePages of [false, true]) {
   const pages = largePages ? 'large pages' : 'small pages'

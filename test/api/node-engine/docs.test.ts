@@ -1,3 +1,0 @@
-/** The same on node:http. */
-process.env.TEST_HTTP_ENGINE = 'node'
-await import('../docs.test.ts')

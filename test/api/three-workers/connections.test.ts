@@ -1,3 +1,0 @@
-/** The same with three threads of ingest. */
-process.env.TEST_INGEST_WORKERS = '3'
-await import('../connections.test.ts')

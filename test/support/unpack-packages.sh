@@ -1,0 +1,111 @@
+#!/bin/sh
+# Unpacks Debian packages below a directory, without root and without changing anything else on the machine.
+#
+#   unpack-packages.sh DIRECTORY PACKAGE [MINIMUM_VERSION]
+#
+# apt runs with state, lists and archives of its own and verifies signatures with the machine's keys. Its list of installed
+# packages is empty, so the result does not depend on what the machine has today: PACKAGE and everything it depends on ends up
+# in DIRECTORY/root, except for the C library, which must be the machine's own because the loader is.
+# A package with MINIMUM_VERSION is one static program: it is unpacked without dependencies, and comes from Debian 13 where the
+# machine's own sources have an older version.
+#
+# The lock makes test files that run in parallel wait for each other. DIRECTORY/unpacked has a file for each complete archive
+# and package, so an interrupted run continues where it stopped.
+set -eu
+directory=$1
+package=$2
+minimum=${3:-}
+
+root=$directory/root
+mkdir -p "$root" "$directory/unpacked"
+exec 9>"$directory/lock"
+flock 9
+[ ! -e "$directory/unpacked/$package" ] || exit 0
+echo "tests: getting $package …" >&2
+
+# As root apt would download as the user _apt, which may not enter this directory.
+configure_apt() {
+  state=$directory/$1
+  mkdir -p "$state/lists/partial" "$state/archives/partial"
+  : >"$state/status"
+  cat >"$state/apt.conf" <<TEXT
+Dir::State "$state";
+Dir::State::lists "$state/lists";
+Dir::State::status "$state/status";
+Dir::Cache "$state";
+APT::Sandbox::User "root";
+APT::Install-Recommends "false";
+APT::Get::Assume-Yes "true";
+Acquire::Languages "none";
+Acquire::Retries "3";
+Debug::NoLocking "true";
+quiet "2";
+TEXT
+  export APT_CONFIG="$state/apt.conf"
+}
+# Once per hour. A source that cannot be reached does not matter if another one has the package.
+update_lists() {
+  [ -z "$(find "$state" -name updated -mmin -60)" ] || return 0
+  apt-get update >&2 || true
+  : >"$state/updated"
+}
+candidate() {
+  apt-cache policy "$package" | sed -n 's/^ *Candidate: *//p'
+}
+is_new_enough() {
+  [ -n "$1" ] && [ "$1" != "(none)" ] && dpkg --compare-versions "$1" ge "$minimum"
+}
+# The lists of Debian 13 only, verified with Debian's keyring.
+use_debian_13() {
+  keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+  mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Origin: Debian' 'Label: Debian' 'Created-By: Packages' | head -n 1)
+  [ -n "$mirror" ] && [ -e "$keyring" ] || return 0
+  configure_apt apt-trixie
+  echo "deb [signed-by=$keyring] $mirror trixie main" >"$state/sources.list"
+  printf 'Dir::Etc::sourcelist "%s";\nDir::Etc::sourceparts "-";\n' "$state/sources.list" >>"$state/apt.conf"
+  update_lists
+}
+# The package, and unless it is static, what it depends on: one name per line.
+wanted() {
+  if [ -n "$minimum" ]; then
+    echo "$package"
+  else
+    apt-get --simulate install "$package" | sed -n 's/^Inst \([^ ]*\).*/\1/p' | grep -vx 'libc6'
+  fi
+}
+# Those of the packages whose archives are not unpacked.
+missing() {
+  apt-get download --print-uris "$@" | while read -r _ archive _; do
+    [ -e "$directory/unpacked/$archive" ] || echo "${archive%%_*}"
+  done
+}
+
+for name in bin sbin lib lib64; do
+  mkdir -p "$root/usr/$name"
+  [ -e "$root/$name" ] || ln -s "usr/$name" "$root/$name"
+done
+configure_apt apt
+update_lists
+if [ -n "$minimum" ] && ! is_new_enough "$(candidate)"; then
+  use_debian_13
+  is_new_enough "$(candidate)" || { echo "no source of apt has $package $minimum or newer" >&2; exit 1; }
+fi
+names=$(wanted)
+[ -n "$names" ] || { echo "no source of apt has $package" >&2; exit 1; }
+cd "$state/archives"
+names=$(missing $names)
+[ -z "$names" ] || apt-get download $names >&2
+for archive in *.deb; do
+  [ -e "$archive" ] || continue
+  # Packages with files in /lib and packages with files in /usr/lib get the same directories, as on any Debian of today.
+  dpkg-deb --fsys-tarfile "$archive" |
+    tar -x --keep-directory-symlink --no-same-owner --exclude=./usr/share/doc --exclude=./usr/share/locale -C "$root"
+  : >"$directory/unpacked/$archive"
+  rm "$archive"
+done
+# A linker looks for the C library here. One that was unpacked as a package with a minimum version stays.
+dpkg -L libc6 | grep -E '/(libc|ld-linux[^/]*)\.so\.[0-9]+$' | while read -r file; do
+  mkdir -p "$root${file%/*}"
+  [ -e "$root$file" ] || ln -sf "$file" "$root$file"
+done
+: >"$directory/unpacked/$package"

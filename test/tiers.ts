@@ -1,0 +1,139 @@
+/**
+ * Which test files `npm test` runs, and which are left to `npm run test:full`.
+ *
+ * The fast tier exercises every operation, error code, driver and guarantee once, on one HTTP engine. The full tier runs
+ * the groups below: what repeats the fast tier in another environment, takes minutes, or needs tools that only
+ * test/support/install-tools.sh installs.
+ *
+ * Files are named by a prefix of their path below test/, without the extension: `api/head`, `unit/contract/`.
+ */
+
+interface Group {
+  files: readonly string[]
+  /** Files of the group that the fast tier runs instead. */
+  fast?: readonly string[]
+  /** Repeats files of other groups, or of the fast tier, in this environment. */
+  env?: Readonly<Record<string, string>>
+}
+
+/** In the order of their start. The slowest are first, so that none of them is the last that the others wait for. */
+export const groups: Readonly<Record<string, Group>> = {
+  soak: { files: ['world/soak'] },
+  cluster: {
+    files: [
+      ...['world/cluster/', 'unit/cluster/lease', 'unit/delivery/lane-port-cluster'],
+      ...['unit/buffer/jetstream-faults', 'unit/buffer/jetstream-retention'],
+    ],
+    fast: ['world/cluster/one-node'],
+  },
+  packages: { files: ['package/'] },
+  migrate: { files: ['migrate/'] },
+  browser: { files: ['browser/'], fast: ['browser/pages'] },
+  rogue: { files: ['unit/destinations/rogue-', 'unit/destinations/set-aside'] },
+  'postgresql-metadata': {
+    files: ['unit/metadata/on-postgresql', 'unit/metadata/postgresql.', 'unit/metadata/cluster-postgresql'],
+  },
+  crash: { files: ['crash/', 'world/shutdown', 'world/unfinished-init'], fast: ['crash/kill'] },
+  faults: {
+    files: ['world/faults/steps/', 'world/faults/corruption/'],
+    fast: ['world/faults/steps/roll-', 'world/faults/steps/start-after-kill-kills'],
+  },
+  'power-cut': { files: ['world/faults/power-cut/'], fast: ['world/faults/power-cut/rolls.'] },
+  guides: {
+    files: ['docs/guides/', 'docs/monitoring'],
+    fast: ['docs/guides/ingest', 'docs/guides/quick-start'],
+  },
+  examples: { files: ['world/examples-', 'docs/signatures'] },
+  tools: { files: ['unit/cli/completion', 'docs/man-page', 'docs/unit-file', 'world/proxies'] },
+  damage: {
+    files: [
+      ...['world/damaged-', 'world/full-disk', 'world/storage-errors', 'world/repair', 'world/verify'],
+      ...['world/earlier-formats', 'world/containment', 'world/stores-disagree', 'world/victims'],
+      ...['world/clock', 'unit/buffer/page-reader'],
+    ],
+    fast: ['world/damaged-derived-files', 'world/full-disk.', 'world/full-disk-commands', 'world/verify'],
+  },
+  certificates: { files: ['api/tls', 'world/tls-pin', 'world/database-certificates'], fast: ['api/tls'] },
+  engines: {
+    env: { TEST_HTTP_ENGINE: 'node' },
+    files: [
+      ...[
+        'api/connections.',
+        'api/dashboard-session',
+        'api/docs',
+        'api/framing',
+        'api/head',
+        'api/http-errors',
+      ],
+      ...['api/http.', 'api/ingest-at-once', 'api/ingest-from-pages', 'api/ingest-hostile', 'api/messages'],
+      'api/tail',
+    ],
+  },
+  threads: {
+    env: { TEST_INGEST_WORKERS: '3' },
+    files: [
+      ...['api/connections.', 'api/http.', 'api/ingest-from-pages', 'api/ingest-limits', 'api/ingest-memory'],
+      ...['api/ingest.', 'api/tail', 'crash/stop'],
+    ],
+  },
+}
+
+/** Folders whose files start no server and change nothing that the next file sees: they share one process. */
+const together = ['unit/contract/']
+
+export interface Job {
+  /** What the runner calls it: the file, or the folder, and the group if it runs in an environment of its own. */
+  name: string
+  /** Below dist-test/, with their extension. */
+  files: readonly string[]
+  env: Readonly<Record<string, string>>
+}
+
+/** Returns the jobs of the fast tier. */
+export function fastJobs(all: readonly string[]): Job[] {
+  const fast = all.filter((file) => homeOf(file) === null)
+  const folders = together.map((folder) => ({
+    name: folder,
+    files: fast.filter((file) => isBelow(file, [folder])),
+    env: {},
+  }))
+  return [
+    ...folders.filter(({ files }) => files.length > 0),
+    ...fast.filter((file) => !isBelow(file, together)).map(jobOf),
+  ]
+}
+
+/** Returns the jobs of the full tier, or of one of its groups. Throws on a group without a name in the table. */
+export function fullJobs(all: readonly string[], only: string | null): Job[] {
+  if (only !== null && groups[only] === undefined)
+    throw new Error(`--only: there is no group ${only}; use one of ${Object.keys(groups).join(', ')}`)
+  return Object.entries(groups)
+    .filter(([name]) => only === null || name === only)
+    .flatMap(([name, { files, env }]) => {
+      // A group that is asked for by name is run completely.
+      const own = all.filter((file) =>
+        env === undefined && only === null ? homeOf(file) === name : isBelow(file, files),
+      )
+      const missing = files.find((prefix) => !all.some((file) => isBelow(file, [prefix])))
+      if (missing !== undefined)
+        throw new Error(`test/tiers.ts: the group ${name} names ${missing}, which does not exist`)
+      return own.map((file) =>
+        env === undefined ? jobOf(file) : { ...jobOf(file), name: `${file} (${name})`, env },
+      )
+    })
+}
+
+export function jobOf(file: string): Job {
+  return { name: file, files: [file], env: {} }
+}
+
+/** Returns the group of the full tier that alone runs the file, or null if the fast tier does. */
+function homeOf(file: string): string | null {
+  for (const [name, { files, fast = [], env }] of Object.entries(groups))
+    if (env === undefined && isBelow(file, files)) return isBelow(file, fast) ? null : name
+  return null
+}
+
+function isBelow(file: string, prefixes: readonly string[]): boolean {
+  return prefixes.some((prefix) => file.startsWith(prefix))
+}
