@@ -1,7 +1,7 @@
 /** GET …/destinations/{destination_id}/usage on the real daemon: what one lane did in each hour. */
 import t from 'tap'
 import type { LaneByHour } from '../../src/contract/usage.ts'
-import { createWorkspace, startDaemon } from '../support/daemon.ts'
+import { createStranger, startDaemon } from '../support/daemon.ts'
 import { startHttpSink } from '../support/http-sink.ts'
 import { until } from '../support/until.ts'
 import { checkedApi, created, errorsIn, httpDestination, pullDestination } from './management-client.ts'
@@ -85,6 +85,6 @@ t.test('it is there after a restart, and goes with the destination', async (t) =
 })
 
 t.test('of another workspace there is nothing', async (t) => {
-  const { api_key: key } = await createWorkspace(daemon.dataDir, 'stranger')
+  const { api_key: key } = await createStranger(daemon.dataDir)
   t.match(await api('GET', `${at}/${other}/usage`, undefined, { key }), { status: 404 })
 })

@@ -1,7 +1,7 @@
 /** Two workspaces never see each other (docs/dev/contract.md#what-the-service-does): another's resource looks like none at all. */
 import t from 'tap'
 import { operationTable } from '../../src/contract/operations.ts'
-import { createWorkspace } from '../support/daemon.ts'
+import { createStranger } from '../support/daemon.ts'
 import { sharedDaemon } from '../support/shared-daemon.ts'
 import {
   checkedApi,
@@ -15,7 +15,7 @@ import {
 const daemon = await sharedDaemon()
 t.teardown(() => daemon.close())
 const api = checkedApi(daemon)
-const stranger = { key: (await createWorkspace(daemon.dataDir, 'stranger')).api_key }
+const stranger = { key: (await createStranger(daemon.dataDir)).api_key }
 
 const pipeId = await created(api, '/v1/pipes', { pipe_name: 'mine' }, 'pipe_id')
 const pipePath = `/v1/pipes/${pipeId}`

@@ -1,7 +1,7 @@
 /** docs/dev/contract.md#looking-at-messages: a message by its id, and the messages of a pipe, over HTTP. */
 import t from 'tap'
 import { batchIdentity } from '../../src/delivery/batch.ts'
-import { createWorkspace } from '../support/daemon.ts'
+import { createStranger } from '../support/daemon.ts'
 import { startHttpSink } from '../support/http-sink.ts'
 import { sharedDaemon } from '../support/shared-daemon.ts'
 import { until } from '../support/until.ts'
@@ -151,7 +151,7 @@ t.test('unknown, malformed, of another workspace, of a deleted pipe: message_not
   const pipeId = await newPipe()
   const { msg_id: msgId } = await daemon.ingest(pipeId, { n: 1 })
   t.equal((await api('GET', `/v1/messages/${msgId}`)).status, 200, 'control')
-  const stranger = (await createWorkspace(daemon.dataDir, 'stranger')).api_key
+  const stranger = (await createStranger(daemon.dataDir)).api_key
   for (const [id, key] of [
     [unknownId, undefined],
     ['nothing', undefined],

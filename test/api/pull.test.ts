@@ -1,5 +1,5 @@
 import t from 'tap'
-import { createWorkspace } from '../support/daemon.ts'
+import { createStranger, createWorkspace } from '../support/daemon.ts'
 import { connectRaw } from '../support/raw-http.ts'
 import { sharedDaemon } from '../support/shared-daemon.ts'
 import { until } from '../support/until.ts'
@@ -133,7 +133,7 @@ t.test('errors: auth first, then the UUID, then the destination, then the query'
     const answer = await daemon.api('POST', `/v1/pull/${lane}/${verb}`, {}, { key: null })
     t.same([answer.status, answer.headers['www-authenticate']], [401, 'Bearer'])
   }
-  const other = await createWorkspace(daemon.dataDir, 'stranger')
+  const other = await createStranger(daemon.dataDir)
   t.equal((await pull(lane, 'wait_ms=0', other.api_key)).status, 404, 'another workspace’s does not exist')
   const http = await daemon.createDestination(pipeId, {
     destination_type: 'destination_http_endpoint',

@@ -2,7 +2,7 @@
 import { connect } from 'node:net'
 import t, { type Test } from 'tap'
 import { observe } from '../support/coverage.ts'
-import { createWorkspace, startDaemon } from '../support/daemon.ts'
+import { createStranger, startDaemon } from '../support/daemon.ts'
 import { until } from '../support/until.ts'
 import { checkedApi, created, errorsIn } from './management-client.ts'
 
@@ -161,7 +161,7 @@ t.test('what is not allowed', async (t) => {
     t.equal(answer.status, 400)
     t.ok(errorsIn(answer)[name])
   }
-  const stranger = (await createWorkspace(daemon.dataDir, 'stranger')).api_key
+  const stranger = (await createStranger(daemon.dataDir)).api_key
   t.match(await api('GET', `/v1/pipes/${pipeId}/tail`, undefined, { key: stranger }), {
     status: 404,
     body: { error: 'pipe_not_found' },

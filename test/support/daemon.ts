@@ -4,7 +4,7 @@
  * power cut (SIGKILL). `restart()` starts it again on the same data.
  */
 import { type ChildProcess, execFile, spawn } from 'node:child_process'
-import { createHash } from 'node:crypto'
+import { createHash, randomUUID } from 'node:crypto'
 import {
   appendFileSync,
   cpSync,
@@ -144,6 +144,11 @@ export async function createWorkspace(dataDir: string, name: string): Promise<Cr
     { env: cleanEnv() },
   )
   return JSON.parse(stdout)
+}
+
+/** A workspace that has nothing to do with the test's own. The name is unique: other files can use the same daemon. */
+export function createStranger(dataDir: string): Promise<CreatedWorkspace> {
+  return createWorkspace(dataDir, `stranger-${randomUUID()}`)
 }
 
 export class TestDaemon extends ApiClient {
