@@ -1,7 +1,10 @@
 /** Who has one machine pays nothing for clusters: none of their code is loaded, in any thread. */
 import { readFileSync } from 'node:fs'
 import t from 'tap'
-import { startDaemon } from '../../support/daemon.ts'
+
+// The checkout, whose modules have files of their own: the bundled program has chunks.
+delete process.env.TEST_PROGRAM
+const { startDaemon } = await import('../../support/daemon.ts')
 
 /** But for the port of what metadata shares, which is two numbers. */
 const ofClusters =
