@@ -6,6 +6,7 @@
  *   --full          the groups of the full tier: everything that the fast tier leaves out (see tiers.ts)
  *   --only NAME     one group of the full tier, completely
  *   --scale N       N times the random cases, restarts, faults and seconds of the tests that have such a number
+ *   --node24        the files named on the Node.js of the packages; groups that run on it do so without being asked
  *   --forgive N     at most N files that failed pass if they pass when run again alone; they are named at the end
  *
  * TEST_JOBS sets the number of processes, TEST_SEED another seed for the random cases.
@@ -24,6 +25,7 @@ import path from 'node:path'
 import { parseArgs } from 'node:util'
 import { catalogueGaps } from './support/catalogue-gaps.ts'
 import { observedDir } from './support/coverage.ts'
+import { type NodeRuntime, prepareNode24 } from './support/node24.ts'
 import { readObservations } from './support/observations.ts'
 import { prepareServers } from './support/programs.ts'
 import type { HostedDaemon } from './support/shared-daemon.ts'
@@ -51,6 +53,7 @@ const { values: options, positionals } = parseArgs({
     only: { type: 'string' },
     scale: { type: 'string', default: process.env.TEST_SCALE ?? '1' },
     forgive: { type: 'string', default: '0' },
+    node24: { type: 'boolean', default: false },
   },
 })
 const scale = numberOf('scale')
@@ -61,8 +64,8 @@ const isFast = !isFull && positionals.length === 0
 /** More than cores: many files wait for a server, a deadline or a disk. */
 const slots = Number(process.env.TEST_JOBS ?? os.availableParallelism() + 3)
 
-// Complete runs test the program as packages ship it. A file by name tests the checkout, which is built faster.
-if (positionals.length === 0) process.env.TEST_PROGRAM = path.join(root, 'dist-test/program/bin/pipectl.js')
+const ownRuntime: NodeRuntime = { execPath: process.execPath, root, env: {} }
+let node24 = ownRuntime
 mkdirSync(outputs, { recursive: true })
 process.setMaxListeners(0)
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(1))
@@ -80,6 +83,7 @@ async function main(): Promise<boolean> {
   if (jobs.length === 0) throw new Error(`no test file is named ${positionals.join(' ')}`)
   // Before the first file, so that a server that cannot be had ends the run with one line.
   if (positionals.length === 0) prepareServers()
+  if (jobs.some(({ isOnNode24 }) => isOnNode24)) node24 = await prepareNode24()
   const startedMs = Date.now()
   const outcomes = await runAll(jobs, slots)
   const failed = outcomes.filter(({ problem }) => problem !== null)
@@ -101,7 +105,10 @@ function chosenJobs(): Job[] {
   const all = readdirSync(path.join(root, 'dist-test'), { recursive: true, encoding: 'utf8' })
     .filter((file) => file.endsWith('.test.js'))
     .sort((a, b) => a.localeCompare(b, 'en'))
-  if (positionals.length > 0) return positionals.flatMap((name) => named(all, name)).map(jobOf)
+  if (positionals.length > 0)
+    return positionals
+      .flatMap((name) => named(all, name))
+      .map((file) => ({ ...jobOf(file), isOnNode24: options.node24 }))
   return isFull ? fullJobs(all, options.only ?? null) : fastJobs(all)
 }
 
@@ -138,14 +145,15 @@ async function runAll(jobs: readonly Job[], count: number): Promise<Outcome[]> {
 class SlotDaemon {
   #hosted: HostedDaemon | null = null
 
-  async envOf({ files, env }: Job): Promise<Record<string, string>> {
+  async envOf({ files, env, isOnNode24 }: Job): Promise<Record<string, string>> {
     const isUser = files.some((file) =>
       readFileSync(path.join(root, 'dist-test', file), 'utf8').includes('await sharedDaemon()'),
     )
-    // A job with an environment of its own needs a daemon with it.
-    if (!isUser || Object.keys(env).length > 0) return {}
+    // A job with an environment or a Node.js of its own needs a daemon with it.
+    if (!isUser || isOnNode24 || Object.keys(env).length > 0) return {}
     // Loaded late: it reads from the environment which program is tested.
     const { hostSharedDaemon } = await import('./support/shared-daemon.ts')
+    Object.assign(process.env, programOf(ownRuntime))
     this.#hosted ??= await hostSharedDaemon()
     return this.#hosted.env
   }
@@ -155,16 +163,25 @@ class SlotDaemon {
   }
 }
 
+/** Complete runs test the program as packages ship it. A file by name tests the checkout, which is built faster. */
+function programOf(runtime: NodeRuntime): Record<string, string> {
+  if (positionals.length > 0) return {}
+  return { TEST_PROGRAM: path.join(runtime.root, 'dist-test/program/bin/pipectl.js') }
+}
+
 function run(job: Job, extraEnv: Record<string, string>): Promise<Outcome> {
   // A file and no pipe: a process that a test left behind would keep a pipe open.
   const to = openSync(outputOf(job), 'w')
   const files = job.files.map((file) => path.join('dist-test', file))
   const entry = files.length === 1 ? files : ['dist-test/support/run-together.js', ...files]
+  const runtime = job.isOnNode24 ? node24 : ownRuntime
   const startedMs = Date.now()
-  const child = spawn(process.execPath, ['--import=./test/support/plain-children.mjs', ...entry], {
-    cwd: root,
+  const child = spawn(runtime.execPath, ['--import=./test/support/plain-children.mjs', ...entry], {
+    cwd: runtime.root,
     env: {
       ...process.env,
+      ...programOf(runtime),
+      ...runtime.env,
       TAP_TIMEOUT: String(timeoutSeconds),
       TEST_SCALE: String(scale),
       ...job.env,

@@ -14,6 +14,8 @@ interface Group {
   fast?: readonly string[]
   /** Repeats files of other groups, or of the fast tier, in this environment. */
   env?: Readonly<Record<string, string>>
+  /** Runs on the Node.js of the packages (support/node24.ts), and not on the machine's own. */
+  node24?: true
 }
 
 /** In the order of their start. The slowest are first, so that none of them is the last that the others wait for. */
@@ -33,7 +35,11 @@ export const groups: Readonly<Record<string, Group>> = {
   'postgresql-metadata': {
     files: ['unit/metadata/on-postgresql', 'unit/metadata/postgresql.', 'unit/metadata/cluster-postgresql'],
   },
-  crash: { files: ['crash/', 'world/shutdown', 'world/unfinished-init'], fast: ['crash/kill'] },
+  crash: {
+    files: ['crash/', 'world/shutdown', 'world/unfinished-init'],
+    fast: ['crash/kill'],
+    node24: true,
+  },
   faults: {
     files: ['world/faults/steps/', 'world/faults/corruption/'],
     fast: ['world/faults/steps/roll-', 'world/faults/steps/start-after-kill-kills'],
@@ -54,8 +60,19 @@ export const groups: Readonly<Record<string, Group>> = {
     fast: ['world/damaged-derived-files', 'world/full-disk.', 'world/full-disk-commands', 'world/verify'],
   },
   certificates: { files: ['api/tls', 'world/tls-pin', 'world/database-certificates'], fast: ['api/tls'] },
+  /** What Node.js and the native addons can break: operations, kills, the log on SQLite, the scanner, the drivers. */
+  node24: {
+    env: {},
+    node24: true,
+    files: [
+      ...['api/ingest.', 'api/management-', 'api/pull.', 'api/parked', 'crash/kill.', 'unit/node-bugs.'],
+      ...['unit/buffer/', 'unit/http/', 'unit/ingest/'],
+      ...['unit/destinations/http', 'unit/destinations/mysql', 'unit/destinations/object-store'],
+    ],
+  },
   engines: {
     env: { TEST_HTTP_ENGINE: 'node' },
+    node24: true,
     files: [
       ...[
         'api/connections.',
@@ -71,6 +88,7 @@ export const groups: Readonly<Record<string, Group>> = {
   },
   threads: {
     env: { TEST_INGEST_WORKERS: '3' },
+    node24: true,
     files: [
       ...['api/connections.', 'api/http.', 'api/ingest-from-pages', 'api/ingest-limits', 'api/ingest-memory'],
       ...['api/ingest.', 'api/tail', 'crash/stop'],
@@ -87,6 +105,7 @@ export interface Job {
   /** Below dist-test/, with their extension. */
   files: readonly string[]
   env: Readonly<Record<string, string>>
+  isOnNode24: boolean
 }
 
 /** Returns the jobs of the fast tier. */
@@ -96,6 +115,7 @@ export function fastJobs(all: readonly string[]): Job[] {
     name: folder,
     files: fast.filter((file) => isBelow(file, [folder])),
     env: {},
+    isOnNode24: false,
   }))
   return [
     ...folders.filter(({ files }) => files.length > 0),
@@ -109,7 +129,7 @@ export function fullJobs(all: readonly string[], only: string | null): Job[] {
     throw new Error(`--only: there is no group ${only}; use one of ${Object.keys(groups).join(', ')}`)
   return Object.entries(groups)
     .filter(([name]) => only === null || name === only)
-    .flatMap(([name, { files, env }]) => {
+    .flatMap(([name, { files, env, node24 = false }]) => {
       // A group that is asked for by name is run completely.
       const own = all.filter((file) =>
         env === undefined && only === null ? homeOf(file) === name : isBelow(file, files),
@@ -117,14 +137,17 @@ export function fullJobs(all: readonly string[], only: string | null): Job[] {
       const missing = files.find((prefix) => !all.some((file) => isBelow(file, [prefix])))
       if (missing !== undefined)
         throw new Error(`test/tiers.ts: the group ${name} names ${missing}, which does not exist`)
-      return own.map((file) =>
-        env === undefined ? jobOf(file) : { ...jobOf(file), name: `${file} (${name})`, env },
-      )
+      return own.map((file) => ({
+        files: [file],
+        name: env === undefined ? file : `${file} (${name})`,
+        env: env ?? {},
+        isOnNode24: node24,
+      }))
     })
 }
 
 export function jobOf(file: string): Job {
-  return { name: file, files: [file], env: {} }
+  return { name: file, files: [file], env: {}, isOnNode24: false }
 }
 
 /** Returns the group of the full tier that alone runs the file, or null if the fast tier does. */

@@ -26,16 +26,6 @@ export interface NodeRuntime {
   env: Record<string, string>
 }
 
-/**
- * The files that are run on Node.js 24, as prefixes of their path below test/: about 560 s of CPU. They are what Node.js and
- * the native addons can break: each operation over HTTP, kills and stops of the daemon, the log on SQLite, both HTTP engines,
- * the scanner's WebAssembly and the drivers of the destinations. Commands, contract and dashboard are left to `npm test`.
- */
-export const node24Files = [
-  ...['api/', 'crash/kill.', 'crash/stop.', 'unit/buffer/', 'unit/http/', 'unit/ingest/', 'unit/node-bugs.'],
-  ...['unit/destinations/http', 'unit/destinations/mysql', 'unit/destinations/object-store'],
-]
-
 interface Release {
   runtime: { version: string; abi: string }
   nodeRelease(arch: string): string
