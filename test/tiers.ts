@@ -42,7 +42,7 @@ export const groups: Readonly<Record<string, Group>> = {
   },
   faults: {
     files: ['world/faults/steps/', 'world/faults/corruption/'],
-    fast: ['world/faults/steps/roll-', 'world/faults/steps/start-after-kill-kills'],
+    fast: ['world/faults/steps/roll.', 'world/faults/steps/start-after-kill.'],
   },
   'power-cut': { files: ['world/faults/power-cut/'], fast: ['world/faults/power-cut/rolls.'] },
   guides: {
@@ -53,7 +53,14 @@ export const groups: Readonly<Record<string, Group>> = {
   tools: { files: ['unit/cli/completion', 'docs/man-page', 'docs/unit-file', 'world/proxies'] },
   damage: {
     files: [
-      ...['world/damaged-', 'world/full-disk', 'world/storage-errors', 'world/repair', 'world/verify'],
+      ...[
+        'world/bad-sectors',
+        'world/damaged-',
+        'world/full-disk',
+        'world/storage-errors',
+        'world/repair',
+        'world/verify',
+      ],
       ...['world/earlier-formats', 'world/containment', 'world/stores-disagree', 'world/victims'],
       ...['world/clock', 'unit/buffer/page-reader'],
     ],
@@ -86,6 +93,7 @@ export const groups: Readonly<Record<string, Group>> = {
       'api/tail',
     ],
   },
+  workers: { files: ['world/ingest-workers'], node24: true },
   threads: {
     env: { TEST_INGEST_WORKERS: '3' },
     node24: true,

@@ -14,24 +14,30 @@ import { scale, seed } from '../../support/scale.ts'
 const which = scale >= 10 ? 'all' : 'edges'
 /**
  * Runs for each fault in the sample: a run on the buffer alone takes half a second of CPU, one through the program two
- * to three, and there are 24 such files in the full tier. TEST_SEED takes another sample.
+ * to three, and there are 12 such files in the full tier. TEST_SEED takes another sample.
  */
 const sampled = { ofBuffer: 2, ofProgram: 2 }
 
 /** A disk that fails once, in two ways, or that has no space left from then on. */
-export const errors: readonly Fault[] = ['EIO', 'ENOSPC', 'full disk']
+const someErrors: readonly Fault[] = ['EIO', 'ENOSPC', 'full disk']
 /** A process that dies, half-way through its write where it is one. */
-export const kills: readonly Fault[] = ['kill half-way']
+const someKills: readonly Fault[] = ['kill half-way']
 const allErrors: readonly Fault[] = ['EIO', 'EIO from then on', 'ENOSPC', 'ENOSPC from then on', 'full disk']
 const allKills: readonly Fault[] = ['kill before', 'kill half-way', 'kill after']
 
-/** `always`: calls that a sample must not miss, as `rename buffer/….db`. */
+interface StepOptions {
+  /** The errors of a sample. */
+  errors?: readonly Fault[]
+  /** Calls that a sample must not miss, as `rename buffer/….db`. */
+  always?: RegExp
+}
+
+/** Runs the scenario with each error, then with each kill. */
 export function testSteps(
   name: StoreScenarioName | CliScenarioName,
-  some: readonly Fault[],
-  always?: RegExp,
+  { errors = someErrors, always }: StepOptions = {},
 ): void {
-  const faults = which === 'edges' ? some : some === kills ? allKills : allErrors
+  const faults = which === 'edges' ? [...errors, ...someKills] : [...allErrors, ...allKills]
   const isCli = (cliScenarioNames as readonly string[]).includes(name)
   const most = which === 'all' ? undefined : isCli ? sampled.ofProgram : sampled.ofBuffer
   const sample = most === undefined ? 'all' : `at most ${most} each, seed ${seed}`

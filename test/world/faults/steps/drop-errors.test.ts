@@ -1,4 +1,0 @@
-/** A drop of delivered segments whose disk fails or is full at any step: the next one goes on, and nothing acknowledged is lost. */
-import { errors, testSteps } from '../step-tests.ts'
-
-testSteps('drop', errors)

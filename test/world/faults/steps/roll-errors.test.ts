@@ -1,4 +1,0 @@
-/** A roll to a new segment whose disk fails or is full at any step: the next one goes on, and nothing acknowledged is lost. */
-import { errors, testSteps } from '../step-tests.ts'
-
-testSteps('roll', errors)

@@ -1,4 +1,0 @@
-/** The start of a buffer that was closed in order whose disk fails or is full at any step: the next one goes on, and nothing acknowledged is lost. */
-import { errors, testSteps } from '../step-tests.ts'
-
-testSteps('start after stop', errors)
