@@ -73,7 +73,20 @@ export const groups: Readonly<Record<string, Group>> = {
     node24: true,
     files: [
       ...['api/ingest.', 'api/management-', 'api/pull.', 'api/parked', 'crash/kill.', 'unit/node-bugs.'],
-      ...['unit/buffer/', 'unit/http/', 'unit/ingest/'],
+      ...[
+        'unit/buffer/bad-sector',
+        'unit/buffer/compaction',
+        'unit/buffer/damaged',
+        'unit/buffer/idempotency',
+      ],
+      ...[
+        'unit/buffer/kill',
+        'unit/buffer/open-',
+        'unit/buffer/port',
+        'unit/buffer/sealing',
+        'unit/buffer/segments',
+      ],
+      ...['unit/http/', 'unit/ingest/'],
       ...['unit/destinations/http', 'unit/destinations/mysql', 'unit/destinations/object-store'],
     ],
   },
