@@ -60,7 +60,7 @@ for (const replicas of [1, 3] as const)
         feed.reportLowWatermarks([watermark(pipeId, seqs[6]!)])
         return (await framesOf(pipeId)) === 4
       })
-      t.ok(dropped > 0, 'lanes are told')
+      await until('lanes are notified, by a message after the purge', () => dropped > 0)
       const fresh = await readerOf(t, spec)
       t.same(
         (await readAll(fresh, pipeId)).map(({ seq }) => seq),
