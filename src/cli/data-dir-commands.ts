@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs'
 import path from 'node:path'
 import type { Command } from 'commander'
 import { exitCodes, Failure } from '../client/failure.ts'
+import type { DatedBackup } from '../data-dir/dated-backups.ts'
 import { bytes, counted } from '../quantities.ts'
 import { addSettingFlags } from './daemon-commands.ts'
 import { daemonSettings } from './daemon-settings.ts'
@@ -66,18 +67,30 @@ function addDoctorCommand(program: Command): void {
 }
 
 function addBackupCommands(program: Command): void {
-  define<{ includeKey?: boolean }>(program, {
+  define<{ includeKey?: boolean; keep?: string }>(program, {
     usage: 'backup <file>',
     summary: 'copy a data directory into one file, also while the daemon runs',
     help: `Every message that was acknowledged before the start is in it. Run it on the daemon's host, as its user. The file is
-a tar archive (gzip), readable by its owner alone. Without --include-key keep the sealing key elsewhere: stored
-secrets of destinations cannot be opened without it.`,
-    examples: ['pipectl backup --data-dir /var/lib/pipectl pipectl-backup.tar.gz'],
+a tar archive (gzip), readable only by its owner. Without --include-key keep the sealing key elsewhere: stored
+secrets of destinations cannot be opened without it.
+
+With --keep, FILE is a directory. The backup gets a name with its time, and the oldest backups of the same data
+directory beyond COUNT are removed after it is complete. No other file is removed, and a backup that fails
+removes nothing.`,
+    examples: [
+      'pipectl backup --data-dir /var/lib/pipectl pipectl-backup.tar.gz',
+      'pipectl backup --data-dir /var/lib/pipectl --keep 7 /var/backups/pipectl',
+    ],
     options: (command) => {
       addSettingFlags(command, ['data_dir'])
       command.option('--include-key', 'put the sealing key into the backup, which makes the file a secret')
+      command.option(
+        '--keep <count>',
+        'write a dated backup into the directory FILE, and keep the newest COUNT',
+      )
     },
     action: async ([file], options) => {
+      const keep = options.keep === undefined ? null : requireCount('--keep', options.keep)
       const settings = daemonSettings(options)
       const { requireSingleMachine } = await import('../data-dir/single-machine.ts')
       requireSingleMachine('backup', settings)
@@ -90,13 +103,13 @@ secrets of destinations cannot be opened without it.`,
           'leave out --include-key and save the key where it is kept',
         )
       }
-      const { backUp } = await import('../data-dir/backup.ts')
-      const manifest = await backUp({ dataDir: settings.data_dir, file: file!, keyFile })
-      const size = manifest.files.reduce((sum, one) => sum + one.size, 0)
+      const made = await makeBackup({ dataDir: settings.data_dir, keyFile }, file!, keep)
+      const size = made.manifest.files.reduce((sum, one) => sum + one.size, 0)
       say(
-        `Backed up ${settings.data_dir} to ${file}: ${counted(manifest.files.length, 'file')}, ${bytes(size)}.`,
+        `Backed up ${settings.data_dir} to ${made.file}: ${counted(made.manifest.files.length, 'file')}, ${bytes(size)}.`,
       )
       if (keyFile === null) say('The sealing key is not in it: keep it safe elsewhere.')
+      for (const name of made.removed) say(`Removed ${name}, which is older than the ${keep} that are kept.`)
     },
   })
   define<{ paused?: boolean }>(program, {
@@ -127,6 +140,29 @@ destination is blocked, so that you can look first; \`pipectl destinations unblo
       }
     },
   })
+}
+
+/** `keep`: null for one file. */
+async function makeBackup(
+  source: { dataDir: string; keyFile: string | null },
+  target: string,
+  keep: number | null,
+): Promise<DatedBackup> {
+  if (keep !== null) {
+    const { backUpDated } = await import('../data-dir/dated-backups.ts')
+    return await backUpDated(source, target, keep)
+  }
+  const { backUp } = await import('../data-dir/backup.ts')
+  return { manifest: await backUp({ ...source, file: target }), file: target, removed: [] }
+}
+
+function requireCount(flag: string, text: string): number {
+  if (/^[1-9]\d{0,5}$/.test(text)) return Number(text)
+  throw new Failure(
+    exitCodes.usage,
+    `${flag} is ${JSON.stringify(text)}`,
+    `give a whole number from 1 to 999999, e.g. ${flag} 7`,
+  )
 }
 
 function addSecretsCommands(program: Command): void {

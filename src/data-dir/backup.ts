@@ -62,14 +62,7 @@ export const manifestName = 'manifest.json'
 
 /** Writes the archive and returns its manifest. Throws DataDirError; a file half written is removed. */
 export async function backUp(settings: BackupSettings): Promise<Manifest> {
-  const dir = dataDirAt(settings.dataDir)
-  if (!existsSync(dir.metadataFile)) {
-    throw new DataDirError(
-      'missing',
-      `${dir.root} is not a data directory of pipectl: it has no metadata.db`,
-      'name it with --data-dir, or PIPECTL_DATA_DIR',
-    )
-  }
+  const dir = requireDataDir(settings.dataDir)
   if (existsSync(settings.file)) {
     throw new DataDirError(
       'conflict',
@@ -99,6 +92,17 @@ export async function backUp(settings: BackupSettings): Promise<Manifest> {
   } finally {
     rmSync(staging, { recursive: true, force: true })
   }
+}
+
+/** Throws DataDirError when nothing there could be backed up. */
+export function requireDataDir(root: string): DataDir {
+  const dir = dataDirAt(root)
+  if (existsSync(dir.metadataFile)) return dir
+  throw new DataDirError(
+    'missing',
+    `${dir.root} is not a data directory of pipectl: it has no metadata.db`,
+    'name it with --data-dir, or PIPECTL_DATA_DIR',
+  )
 }
 
 async function* archive(

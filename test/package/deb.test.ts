@@ -137,6 +137,8 @@ t.test('apt-get install needs nothing else and puts everything in its place', as
   t.equal((await root.run(['/usr/lib/pipectl/node', '--version'])).stdout, `v${runtime.version}\n`)
   for (const name of [
     'usr/lib/systemd/system/pipectl.service',
+    'usr/lib/systemd/system/pipectl-backup.service',
+    'usr/lib/systemd/system/pipectl-backup.timer',
     'usr/share/bash-completion/completions/pipectl',
     'usr/share/zsh/vendor-completions/_pipectl',
     'usr/share/fish/vendor_completions.d/pipectl.fish',
@@ -148,6 +150,10 @@ t.test('apt-get install needs nothing else and puts everything in its place', as
   ]) {
     t.ok((await root.run(['test', '-e', `/${name}`])).code === 0, name)
   }
+  t.notOk(
+    namesIn(root, 'etc/systemd/system/timers.target.wants').includes('pipectl-backup.timer'),
+    'the nightly backup is not enabled',
+  )
 })
 
 t.test('the sealing key is the daemon’s alone, and the settings are read by it alone', async (t) => {
@@ -242,26 +248,63 @@ t.test('certbot’s renewals reach the daemon by the script of the guide', async
   await take(`groupdel ${ofGroup}`)
 })
 
-t.test('systemd accepts the unit of the package, as closed as the one for every system', async (t) => {
-  const unit = inRoot('usr/lib/systemd/system/pipectl.service')
-  // What it starts is not at its place on this machine.
+t.test('systemd accepts the units of the package, as closed as the ones for every system', async (t) => {
+  const units = inRoot('usr/lib/systemd/system')
+  const unit = path.join(units, 'pipectl.service')
+  const directory = t.testdir()
+  // What they start is not at its place on this machine.
+  const copyOf = (name: string) => {
+    const copy = path.join(directory, name)
+    const text = readFileSync(path.join(units, name), 'utf8')
+    writeFileSync(copy, text.replace(/^ExecStart=/m, `ExecStart=${root.directory}`))
+    return copy
+  }
   const text = readFileSync(unit, 'utf8')
-  const copy = path.join(t.testdir(), 'pipectl.service')
-  writeFileSync(copy, text.replace('ExecStart=', `ExecStart=${root.directory}`))
+  const copy = copyOf('pipectl.service')
+  const ofBackup = ['pipectl-backup.service', 'pipectl-backup.timer'].map(copyOf)
   // With what the guide adds for certificates.
   mkdirSync(`${copy}.d`)
   writeFileSync(path.join(`${copy}.d`, 'override.conf'), certbotGuide[1] ?? '')
-  const verified = spawnSync('systemd-analyze', ['verify', '--man=no', copy], { encoding: 'utf8' })
-  t.equal(verified.stdout + verified.stderr, '')
-  t.equal(verified.status, 0)
-  const { stdout } = spawnSync('systemd-analyze', ['security', '--offline=true', '--no-pager', unit], {
+  const verified = spawnSync('systemd-analyze', ['verify', '--man=no', copy, ...ofBackup], {
     encoding: 'utf8',
   })
-  t.ok(Number(/Overall exposure level for \S+: ([\d.]+)/.exec(stdout)?.[1]) <= 1.3, stdout.slice(-200))
+  t.equal(verified.stdout + verified.stderr, '')
+  t.equal(verified.status, 0)
+  for (const name of ['pipectl.service', 'pipectl-backup.service']) {
+    const { stdout } = spawnSync(
+      'systemd-analyze',
+      ['security', '--offline=true', '--no-pager', path.join(units, name)],
+      { encoding: 'utf8' },
+    )
+    t.ok(Number(/Overall exposure level for \S+: ([\d.]+)/.exec(stdout)?.[1]) <= 1.3, stdout.slice(-200))
+  }
   for (const line of ['User=pipectl', 'StateDirectory=pipectl', 'ExecStart=/usr/bin/pipectl serve --init'])
     t.ok(text.includes(`\n${line}\n`), line)
   t.notMatch(text, /DynamicUser|LoadCredential|PIPECTL_DATA_DIR/)
+  const backup = readFileSync(path.join(units, 'pipectl-backup.service'), 'utf8')
+  for (const line of ['User=pipectl', 'Environment=PIPECTL_CONFIG=/etc/pipectl/pipectl.toml'])
+    t.ok(backup.includes(`\n${line}\n`), line)
+  t.notMatch(backup, /DynamicUser|PIPECTL_DATA_DIR/)
 })
+
+t.test(
+  'the command of the nightly backup, by its user, as often as the unit keeps and once more',
+  async (t) => {
+    const backup = readFileSync(inRoot('usr/lib/systemd/system/pipectl-backup.service'), 'utf8')
+    const [, command = ''] = /^ExecStart=(.*)$/m.exec(backup) ?? []
+    const [, keep = ''] = /^Environment=KEEP=(\d+)$/m.exec(backup) ?? []
+    // systemd makes the directory of StateDirectory=.
+    await take('install -d -m 0700 -o pipectl -g pipectl /var/lib/pipectl-backups')
+    const words = command
+      .replace(/\$\{KEEP\}/, keep)
+      .replace('%S', '/var/lib')
+      .split(' ')
+    t.same(words.slice(1), ['backup', '--keep', keep, '/var/lib/pipectl-backups'])
+    for (let night = 0; night <= Number(keep); night++)
+      await pipectl(words.slice(1), { PIPECTL_CONFIG: settings })
+    t.equal(namesIn(root, 'var/lib/pipectl-backups').length, Number(keep))
+  },
+)
 
 t.test('it serves and delivers; an upgrade loses nothing; a purge leaves nothing but data', async (t) => {
   const postgres = await startPostgres()
@@ -344,9 +387,14 @@ t.test('it serves and delivers; an upgrade loses nothing; a purge leaves nothing
   t.equal(await again.stop(), 0)
 })
 
-t.test('once the data is deleted a purge leaves nothing behind', async (t) => {
+t.test('once the data is deleted a purge keeps backups, and leaves nothing else behind', async (t) => {
   for (const name of readdirSync(inRoot('var/lib/pipectl')))
     rmSync(inRoot(path.join('var/lib/pipectl', name)), { recursive: true })
+  t.match(await apt('purge', 'pipectl'), /backups\s+in \/var\/lib\/pipectl-backups/)
+  t.ok(existsSync(inRoot('etc/pipectl/sealing.key')), 'what opens the secrets in the backups is kept')
+  for (const name of namesIn(root, 'var/lib/pipectl-backups'))
+    rmSync(inRoot(path.join('var/lib/pipectl-backups', name)))
+  await install(second)
   await apt('purge', 'pipectl')
   t.same(root.list(), before)
   t.notMatch(readFileSync(inRoot('etc/passwd'), 'utf8'), /pipectl/)

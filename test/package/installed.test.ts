@@ -85,7 +85,8 @@ t.test('nothing in it is of the machine that made it', async (t) => {
 
 t.test('what the unit file, the guides and the README need is there', async (t) => {
   for (const name of [
-    ...['systemd/pipectl.service', 'config/pipectl.toml', 'monitoring/alerts.yml', 'examples/cluster'],
+    ...['systemd/pipectl.service', 'systemd/pipectl-backup.service', 'systemd/pipectl-backup.timer'],
+    ...['config/pipectl.toml', 'monitoring/alerts.yml', 'examples/cluster'],
     ...['docs/cluster.md', 'openapi/management-v1.openapi.yaml', 'LICENSE', 'README.md', 'CHANGELOG.md'],
   ])
     t.ok(existsSync(path.join(installed.folder, name)), name)

@@ -7,7 +7,7 @@
  *
  *   /usr/lib/pipectl             the program as `npm run package` packs it, and `node`, which alone runs it
  *   /usr/bin/pipectl             starts the one with the other
- *   /usr/lib/systemd/system      the unit (service-files.mjs makes it of systemd/pipectl.service)
+ *   /usr/lib/systemd/system      the units (service-files.mjs makes them of systemd/)
  *   /etc/pipectl/pipectl.toml    the settings, a conffile
  *   /usr/share/…                 manual, completions, documentation, copyright
  *
@@ -39,7 +39,7 @@ import { otherTarget, stagePackage } from '../stage-package.mjs'
 import { copyright } from './copyright.mjs'
 import { librariesOf } from './libraries.mjs'
 import { nodeRelease, runtime } from './node-runtime.mjs'
-import { packagedConfig, packagedUnit } from './service-files.mjs'
+import { packagedBackupUnit, packagedConfig, packagedUnit } from './service-files.mjs'
 import { sqliteAddon } from './sqlite-addon.mjs'
 import { tool } from './toolchain.mjs'
 
@@ -164,7 +164,10 @@ function binaries() {
 }
 
 function stageService() {
-  write('usr/lib/systemd/system/pipectl.service', packagedUnit(source('systemd/pipectl.service')))
+  const units = 'usr/lib/systemd/system'
+  write(`${units}/pipectl.service`, packagedUnit(source('systemd/pipectl.service')))
+  write(`${units}/pipectl-backup.service`, packagedBackupUnit(source('systemd/pipectl-backup.service')))
+  write(`${units}/pipectl-backup.timer`, source('systemd/pipectl-backup.timer'))
   write('etc/pipectl/pipectl.toml', packagedConfig(source('config/pipectl.toml')))
   const completions = {
     bash: 'usr/share/bash-completion/completions/pipectl',

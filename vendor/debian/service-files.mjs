@@ -6,15 +6,9 @@
  */
 export function packagedUnit(unit) {
   return replaceEach(unit, [
-    ['ExecStart=/usr/bin/env pipectl serve', 'ExecStart=/usr/bin/pipectl serve'],
-    ['Documentation=', 'Documentation=man:pipectl(1) '],
+    ...inBothServices,
     ['DynamicUser=yes\n', 'User=pipectl\nGroup=pipectl\n'],
-    ['Environment=PIPECTL_DATA_DIR=%S/pipectl\n', 'Environment=PIPECTL_CONFIG=/etc/pipectl/pipectl.toml\n'],
     ['Environment=PIPECTL_LOG_FORMAT=json\n', ''],
-    [
-      '# Settings as variables, or PIPECTL_CONFIG=/etc/pipectl/pipectl.toml for a file.\n',
-      '# Settings as variables, which win over the file.\n',
-    ],
     [
       /^# The key that seals stored secrets.*\n#.*\nLoadCredential=.*\n/m,
       '# The key that seals stored secrets is secrets.key_file of pipectl.toml, which the package has made.\n',
@@ -22,12 +16,33 @@ export function packagedUnit(unit) {
   ])
 }
 
+/** The unit that makes a backup, for the same user and settings. */
+export function packagedBackupUnit(unit) {
+  return replaceEach(unit, [
+    ...inBothServices,
+    [
+      /^# The user of pipectl\.service: .*\nDynamicUser=yes\nUser=pipectl\n/m,
+      'User=pipectl\nGroup=pipectl\n',
+    ],
+  ])
+}
+
+const inBothServices = [
+  ['ExecStart=/usr/bin/env pipectl ', 'ExecStart=/usr/bin/pipectl '],
+  ['Documentation=', 'Documentation=man:pipectl(1) '],
+  ['Environment=PIPECTL_DATA_DIR=%S/pipectl\n', 'Environment=PIPECTL_CONFIG=/etc/pipectl/pipectl.toml\n'],
+  [
+    '# Settings as variables, or PIPECTL_CONFIG=/etc/pipectl/pipectl.toml for a file.\n',
+    '# Settings as variables, which win over the file.\n',
+  ],
+]
+
 export function packagedConfig(config) {
   return replaceEach(config, [
     [
       '\n\n',
       '\n# The daemon reads this file when it starts: systemctl restart pipectl. Another place for the data also needs\n' +
-        '# ReadWritePaths= with it in the unit (systemctl edit pipectl).\n\n',
+        '# ReadWritePaths= with it in the units (systemctl edit pipectl, and pipectl-backup.service if you enable it).\n\n',
     ],
     ['#data_dir = "./data"', 'data_dir = "/var/lib/pipectl"'],
     [

@@ -139,6 +139,92 @@ t.test('root restores into an empty directory for its owner, also by a link to i
   )
 })
 
+t.test('--keep: dated backups of one data directory, of which the newest are kept', async (t) => {
+  const [own, other, into] = ['of-one', 'of-another', 'dated'].map((name) => path.join(home, name))
+  for (const dir of [own!, other!])
+    t.equal((await runCli(['init', '--data-dir', dir], { env: homeEnv(home) })).code, 0)
+  mkdirSync(into!)
+  const names = () => readdirSync(into!).sort()
+  const foreign = await backup(other!, into!, '--keep', '1')
+  t.equal(foreign.code, 0, foreign.stderr)
+  const [ofAnother = ''] = names()
+  // Names that differ from a backup's in one part, and a folder with a name that does not.
+  const one = await backup(own!, into!, '--keep', '5')
+  const first = names().find((name) => name !== ofAnother)!
+  t.match(first, /^pipectl-[0-9a-f]{8}-\d{8}T\d{6}\.\d{3}Z\.tar\.gz$/)
+  t.match(one.stderr, `to ${path.join(into!, first)}: `)
+  const kept = [`${first}.old`, `my-${first}`, first.replace('.tar.gz', '.tar'), 'pipectl-backup.tar.gz']
+  for (const name of kept) writeFileSync(path.join(into!, name), 'x')
+  const folder = first.replace(/\d{8}T/, '20000101T')
+  mkdirSync(path.join(into!, folder))
+  const others = new Set([...kept, ofAnother, folder])
+  const backups = () => names().filter((name) => !others.has(name))
+
+  let newest = first
+  for (let night = 2; night <= 5; night++) {
+    const before = backups()
+    const ran = await backup(own!, into!, '--keep', '3')
+    t.equal(ran.code, 0, ran.stderr)
+    const after = backups()
+    t.equal(after.length, Math.min(night, 3), `night ${night}`)
+    newest = after.find((name) => !before.includes(name))!
+    t.same(after, [...before, newest].sort().slice(-3), 'the oldest goes')
+    t.equal(ran.stderr.includes(`Removed ${before[0]},`), night > 3)
+  }
+  t.same(
+    names().filter((name) => others.has(name)),
+    [...others].sort(),
+    'nothing else is touched',
+  )
+  t.equal(statSync(path.join(into!, newest)).mode & 0o777, 0o600)
+  t.equal((await restore(path.join(into!, newest), path.join(home, 'from-dated'))).code, 0)
+
+  const before = backups()
+  const damaged = path.join(home, 'damaged-metadata')
+  mkdirSync(damaged)
+  writeFileSync(path.join(damaged, 'metadata.db'), 'no database')
+  t.not((await backup(damaged, into!, '--keep', '1')).code, 0)
+  // The identity is read, and the copy of the buffer fails.
+  mkdirSync(path.join(own!, 'buffer'), { recursive: true })
+  writeFileSync(path.join(own!, 'buffer', 'idempotency.db'), 'no database')
+  t.not((await backup(own!, into!, '--keep', '1')).code, 0)
+  t.same(backups(), before, 'a backup that fails removes nothing')
+  t.equal(names().filter((name) => name.startsWith('.pipectl-backup-')).length, 0)
+  rmSync(path.join(own!, 'buffer', 'idempotency.db'))
+
+  // A clock that was set back gives the new backup the oldest name.
+  const future = first.replace(/\d{8}T/, '29990101T')
+  for (const name of backups()) rmSync(path.join(into!, name))
+  writeFileSync(path.join(into!, future), 'x')
+  t.equal((await backup(own!, into!, '--keep', '1')).code, 0)
+  t.equal(backups().length, 1)
+  t.not(backups()[0], future, 'the new backup is never the one that is removed')
+})
+
+t.test('--keep: what it cannot do names the flag', async (t) => {
+  const own = path.join(home, 'of-one')
+  const file = path.join(home, 'a-file')
+  writeFileSync(file, 'x')
+  for (const count of ['0', '-1', '1.5', 'seven', '']) {
+    const { code, stderr } = await backup(own, home, `--keep=${count}`)
+    t.equal(code, 2, count)
+    t.match(stderr, /--keep/)
+  }
+  const none = path.join(home, 'no-such-directory')
+  for (const [target, code] of [
+    [none, 3],
+    [file, 5],
+  ] as const) {
+    const ran = await backup(own, target, '--keep', '2')
+    t.equal(ran.code, code)
+    t.match(ran.stderr, `--keep writes into a directory, and ${target} `)
+  }
+  t.notOk(existsSync(none))
+  const elsewhere = await backup(path.join(home, 'not-a-data-dir'), home, '--keep', '2')
+  t.equal(elsewhere.code, 3)
+  t.match(elsewhere.stderr, /no metadata\.db/)
+})
+
 t.test('the archive is plain tar; the key is in it only when asked for', async (t) => {
   const daemon = await startDaemon()
   t.teardown(() => daemon.close())

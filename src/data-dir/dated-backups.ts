@@ -1,0 +1,109 @@
+/**
+ * Backups of one data directory under dated names, of which the newest are kept: `pipectl backup --keep`.
+ *
+ *   pipectl-3f2a9c1e-20270131T031700.123Z.tar.gz
+ *           │        └ when the backup began, UTC
+ *           └ the first digits of the data directory's id: several daemons can share a directory
+ *
+ * Older backups are removed after the new one is durable under its name:
+ *
+ * | crash | on disk | next run |
+ * |---|---|---|
+ * | during the backup | every older backup; a folder `.pipectl-backup-…` | makes its own, keeps the newest |
+ * | before or between the removals | the new backup, and more than are kept | removes what is too many |
+ */
+import { accessSync, constants, readdirSync, rmSync, statSync } from 'node:fs'
+import path from 'node:path'
+import { readIdentity } from '../metadata/sqlite/offline.ts'
+import { type BackupSettings, backUp, type Manifest, requireDataDir } from './backup.ts'
+import { DataDirError } from './errors.ts'
+
+export interface DatedBackup {
+  manifest: Manifest
+  file: string
+  /** Names of the older backups that were removed, oldest first. */
+  removed: string[]
+}
+
+/**
+ * Backs up into `directory`, then removes the oldest backups of the same data directory, so that `keep` (at least 1) are left.
+ * No other file is touched, and a backup that fails removes nothing. Throws DataDirError.
+ */
+export async function backUpDated(
+  { dataDir, keyFile }: Omit<BackupSettings, 'file'>,
+  directory: string,
+  keep: number,
+): Promise<DatedBackup> {
+  requireDirectory(directory)
+  const owner = ownerOf(dataDir)
+  const name = `pipectl-${owner}-${new Date().toISOString().replaceAll(/[-:]/g, '')}.tar.gz`
+  const file = path.join(directory, name)
+  const manifest = await backUp({ dataDir, file, keyFile })
+  // The new one stays even when a clock that was set back makes it the oldest by its name.
+  const others = datedBackups(directory, owner).filter((one) => one !== name)
+  const removed = others.slice(0, Math.max(0, others.length - (keep - 1)))
+  for (const one of removed) remove(path.join(directory, one), file)
+  return { manifest, file, removed }
+}
+
+function requireDirectory(directory: string): void {
+  const found = statSync(directory, { throwIfNoEntry: false })
+  if (found === undefined) {
+    throw new DataDirError(
+      'missing',
+      `--keep writes into a directory, and ${directory} does not exist`,
+      `create it for the user who runs the backup: mkdir -p ${directory}`,
+    )
+  }
+  if (!found.isDirectory()) {
+    throw new DataDirError(
+      'conflict',
+      `--keep writes into a directory, and ${directory} is a file`,
+      'name a directory, or leave out --keep to write one file',
+    )
+  }
+  try {
+    accessSync(directory, constants.W_OK | constants.X_OK)
+  } catch (error) {
+    throw new DataDirError(
+      'unfit',
+      `--keep writes into a directory, and ${directory} cannot be written by this user`,
+      'run it as the owner of the directory, or name another one',
+      error,
+    )
+  }
+}
+
+/** The part of a name that tells the backups of one data directory from those of another. */
+function ownerOf(dataDir: string): string {
+  const stored = readIdentity(requireDataDir(dataDir).metadataFile)
+  if (stored.kind === 'found') return stored.identity.dataDirId.slice(0, 8)
+  if (stored.kind === 'unreadable') throw stored.error
+  throw new DataDirError(
+    'unfit',
+    `--keep needs a data directory with an id, and ${dataDir} has none yet`,
+    'start the daemon of this version once, or leave out --keep to write one file',
+  )
+}
+
+/** Names of complete backups of this data directory, oldest first. */
+function datedBackups(directory: string, owner: string): string[] {
+  const pattern = new RegExp(`^pipectl-${owner}-\\d{8}T\\d{6}\\.\\d{3}Z\\.tar\\.gz$`)
+  return readdirSync(directory, { withFileTypes: true })
+    .filter((entry) => entry.isFile() && pattern.test(entry.name))
+    .map(({ name }) => name)
+    .sort()
+}
+
+function remove(old: string, made: string): void {
+  try {
+    rmSync(old, { force: true })
+  } catch (error) {
+    throw new DataDirError(
+      'conflict',
+      `${made} is made and complete, but --keep cannot remove ${old}: ${(error as Error).message}`,
+      'remove it by hand, or see who owns it',
+      error,
+    )
+  }
+}
