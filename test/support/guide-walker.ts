@@ -208,7 +208,7 @@ interface Session {
 
 /** In a terminal of its own, which `script` makes. Blocks come as files; how each has ended is a file too. */
 async function openSession(dir: string, env: Record<string, string>): Promise<Session> {
-  prepareServers(['curl', 'jq', 'openssl', 'psql'])
+  prepareServers(['curl', 'jq', 'mariadb', 'openssl', 'psql'])
   const [bin, work, control] = ['bin', 'work', 'control'].map((name) => path.join(dir, name))
   for (const one of [bin!, work!, control!, path.join(dir, 'home')]) mkdirSync(one)
   writeFileSync(path.join(bin!, 'pipectl'), `#!/bin/sh\nexec '${process.execPath}' '${binary}' "$@"\n`)

@@ -44,6 +44,7 @@ const sources = {
     file: 'usr/sbin/mariadbd',
     args: ['--basedir=ROOT/usr', '--plugin-dir=ROOT/usr/lib/mysql/plugin'],
   },
+  mariadb: { packages: mariadbPackages, file: 'usr/bin/mariadb' },
   'mariadb-install-db': {
     packages: mariadbPackages,
     file: 'usr/bin/mariadb-install-db',
