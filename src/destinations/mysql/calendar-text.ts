@@ -1,12 +1,12 @@
 /**
- * ISO 8601 as a MySQL-family server takes it, in UTC; a strict server rejects the Z. Scanned by hand: see
- * `number-text.ts`.
+ * Days and times as a MySQL-family server takes them unchanged: it guesses the century of two digits, reads "1:2" as
+ * hours and minutes, drops the time of a day, and rounds or cuts fractions of a second as its version has it.
  *
- *   2026-01-02T03:04:05.678Z      2026-01-02 03:04+0200
- *   0         10    16 19         seconds, fraction and zone are optional
+ * ISO 8601, also without its separators and with single digits, is valid: its year has four digits, so nothing is
+ * guessed. No two repetitions of a pattern here can match the same text, so each takes linear time.
  */
+import { endOfDigits, excerpt, trimmed } from '../decimal-text.ts'
 import { ColumnValueError } from './column-value-error.ts'
-import { endOfDigits, excerpt, isDigit } from './number-text.ts'
 
 export interface CalendarColumn {
   kind: string
@@ -14,20 +14,8 @@ export interface CalendarColumn {
   timePrecision: number
 }
 
-/** Anything but ISO 8601 is returned as it is: the server knows other spellings. */
-export function calendarText(text: string, column: CalendarColumn): string {
-  const parts = partsOf(text)
-  if (parts === null) return text
-  const { day, time, fraction, zone } = parts
-  const local = `${day} ${time}`
-  const utc = zone === 'Z' ? local : shiftToUtc(local, zone)
-  if (column.kind === 'date') return utc.slice(0, 10)
-  // Cut, not rounded: rounding could move a time into the next day. MySQL would round, MariaDB cut.
-  const kept = fraction.slice(0, column.timePrecision)
-  return kept === '' ? utc : `${utc}.${kept}`
-}
-
 interface CalendarParts {
+  /** `YYYY-MM-DD` */
   day: string
   /** `HH:MM:SS` */
   time: string
@@ -36,56 +24,100 @@ interface CalendarParts {
   zone: string
 }
 
+/**
+ * For a DATETIME or TIMESTAMP column in UTC, cut to the digits that it keeps; for a DATE column the day as it is written,
+ * as PostgreSQL takes it. Throws a ColumnValueError for any other spelling, and for a time of day that a DATE column drops.
+ */
+export function calendarText(text: string, column: CalendarColumn): string {
+  const parts = partsOf(text)
+  if (parts === null) throw new ColumnValueError(`"${excerpt(text)}" is not ISO 8601, ${sendIso(column)}`)
+  const { day, time, fraction, zone } = parts
+  if (column.kind === 'date') {
+    if (time === midnight && isZero(fraction)) return day
+    throw new ColumnValueError(`"${excerpt(text)}" has a time of day, which a DATE column drops`)
+  }
+  const utc = isUtc(zone) ? `${day} ${time}` : shiftToUtc(`${day} ${time}`, zone)
+  // Cut, not rounded: rounding could move a time into the next day. MySQL would round, MariaDB cut.
+  const kept = fraction.slice(0, column.timePrecision)
+  return kept === '' ? utc : `${utc}.${kept}`
+}
+
+/** For an error about a value that is no day or time: what the column takes. */
+export function sendIso({ kind }: CalendarColumn): string {
+  const example = { date: '2026-01-02', time: '03:04:05' }[kind] ?? '2026-01-02T03:04:05Z'
+  return `such as "${example}"`
+}
+
+const midnight = '00:00:00'
+const calendar =
+  /^(\d{4})-(\d\d?)-(\d\d?)(?:[Tt ](\d\d?):(\d\d?)(?::(\d\d?)(?:[.,](\d+))?)?)?([Zz]|[+-]\d\d:?\d\d)?$/
+
 function partsOf(text: string): CalendarParts | null {
-  if (!fits(text, 0, 'dddd-dd-dd') || !isSeparator(text[10]) || !fits(text, 11, 'dd:dd')) return null
-  const hasSeconds = fits(text, 16, ':dd')
-  let at = hasSeconds ? 19 : 16
-  const time = `${text.slice(11, 16)}${hasSeconds ? text.slice(16, 19) : ':00'}`
-  let fraction = ''
-  if (text[at] === '.' || text[at] === ',') {
-    const end = endOfDigits(text, at + 1, text.length)
-    if (end === at + 1) return null
-    fraction = text.slice(at + 1, end)
-    at = end
+  const { start, end } = trimmed(text)
+  const found = calendar.exec(withSeparators(text.slice(start, end)))
+  if (found === null) return null
+  const [, year, month, day, hour = '00', minute = '00', second = '00', fraction = '', zone = 'Z'] = found
+  return {
+    day: `${year}-${twoDigits(month)}-${twoDigits(day)}`,
+    time: `${twoDigits(hour)}:${twoDigits(minute)}:${twoDigits(second)}`,
+    fraction,
+    zone,
   }
-  const zone = zoneOf(text, at)
-  return zone === null ? null : { day: text.slice(0, 10), time, fraction, zone }
 }
 
-/** The zone that the text ends with from `at` on; without one it is UTC. */
-function zoneOf(text: string, at: number): string | null {
-  const rest = text.length - at
-  if (rest === 0) return 'Z'
-  if (rest === 1) return text[at] === 'Z' || text[at] === 'z' ? 'Z' : null
-  if (rest > 6 || (text[at] !== '+' && text[at] !== '-')) return null
-  const isOffset = (rest === 5 && fits(text, at + 1, 'dddd')) || (rest === 6 && fits(text, at + 1, 'dd:dd'))
-  return isOffset ? text.slice(at) : null
+/** 20260102, 20260102030405 and 20260102T030405, each with what follows; any other text is returned as it is. */
+function withSeparators(text: string): string {
+  const run = endOfDigits(text, 0, text.length)
+  if (run !== 8 && run !== 14) return text
+  const day = `${text.slice(0, 4)}-${text.slice(4, 6)}-${text.slice(6, 8)}`
+  const at = run === 14 ? 8 : 9
+  if (run === 8 && endOfDigits(text, at, text.length) !== at + 6) return day + text.slice(8)
+  return `${day}T${text.slice(at, at + 2)}:${text.slice(at + 2, at + 4)}:${text.slice(at + 4)}`
 }
 
-/** True when `pattern` stands at `at`, where d is any digit. */
-function fits(text: string, at: number, pattern: string): boolean {
-  for (let index = 0; index < pattern.length; index++) {
-    const isFit =
-      pattern[index] === 'd' ? isDigit(text.charCodeAt(at + index)) : text[at + index] === pattern[index]
-    if (!isFit) return false
-  }
-  return true
+function twoDigits(digits = ''): string {
+  return digits.padStart(2, '0')
 }
 
-function isSeparator(character: string | undefined): boolean {
-  return character === 'T' || character === 't' || character === ' '
+function isUtc(zone: string): boolean {
+  return zone === 'Z' || zone === 'z'
 }
 
 function shiftToUtc(local: string, zone: string): string {
   const asUtc = new Date(`${local.replace(' ', 'T')}Z`)
   const [hours, minutes] = [Number(zone.slice(1, 3)), Number(zone.slice(-2))]
   // A date that does not exist (31 February) must be rejected, not shifted into one that does.
-  if (Number.isNaN(asUtc.getTime()) || printed(asUtc) !== local)
-    throw new ColumnValueError(`"${excerpt(local)}" is not a time`)
+  if (Number.isNaN(asUtc.getTime()) || printed(asUtc) !== local || hours > 15 || minutes > 59)
+    throw new ColumnValueError(`"${excerpt(local + zone)}" is not a time`)
   const offsetMs = (hours * 60 + minutes) * 60_000 * (zone.startsWith('-') ? -1 : 1)
-  return printed(new Date(asUtc.getTime() - offsetMs))
+  const shifted = printed(new Date(asUtc.getTime() - offsetMs))
+  // Before the year 0 and after 9999 a year has a sign and six digits.
+  if (shifted.length > 0 && (shifted[0] === '-' || shifted[0] === '+'))
+    throw new ColumnValueError(`"${excerpt(local + zone)}" is in UTC outside the years 0 to 9999`)
+  return shifted
 }
 
 function printed(time: Date): string {
   return time.toISOString().slice(0, 19).replace('T', ' ')
+}
+
+const clock = /^-?(?:\d\d? )?\d{1,3}:\d\d(?::\d\d(?:\.(\d+))?)?$/
+
+/** For a TIME column, or throws a ColumnValueError: hours and minutes, with seconds or not, of which the column keeps every digit. */
+export function timeText(text: string, column: CalendarColumn): string {
+  const { start, end } = trimmed(text)
+  const found = clock.exec(text.slice(start, end))
+  if (found === null)
+    throw new ColumnValueError(`"${excerpt(text)}" is not hours, minutes and seconds, ${sendIso(column)}`)
+  const [whole, fraction = ''] = found
+  if (!isZero(fraction.slice(column.timePrecision)))
+    throw new ColumnValueError(
+      `"${excerpt(text)}" has more digits of a second than the ${column.timePrecision} that the column keeps`,
+    )
+  return fraction === '' ? whole : whole.slice(0, whole.length - fraction.length + column.timePrecision)
+}
+
+function isZero(digits: string): boolean {
+  for (let at = 0; at < digits.length; at++) if (digits[at] !== '0') return false
+  return true
 }

@@ -126,19 +126,32 @@ async function insertSample(
 function madeUpText(column: MysqlColumn | undefined): string {
   switch (column?.kind) {
     case 'datetime':
-    case 'date':
       return '2026-01-02T03:04:05Z'
+    case 'date':
+      return '2026-01-02'
+    case 'year':
+      return '2026'
     case 'time':
       return '03:04:05'
     case 'integer':
     case 'number':
+    case 'float':
+    case 'double':
     case 'bit':
       return '1'
     case 'enum':
-      return /'([^']*)'/.exec(column.type)?.[1] ?? ''
+    case 'set':
+      return [...column.members][0] ?? ''
+    case 'binary':
+      return 'sample'.padEnd(lengthOf(column)).slice(0, lengthOf(column))
     default:
-      return 'sample'.slice(0, Number(/char\((\d+)\)/.exec(column?.type ?? '')?.[1] ?? 6))
+      return 'sample'.slice(0, lengthOf(column))
   }
+}
+
+/** Characters or bytes that the column takes, at most those of "sample" where it does not say. */
+function lengthOf(column: MysqlColumn | undefined): number {
+  return Number(/^(?:var)?(?:char|binary)\((\d+)\)/.exec(column?.type ?? '')?.[1] ?? 6)
 }
 
 function transactions({ isTransactional }: TableDescription): DestinationCheck {

@@ -60,7 +60,7 @@ function rowOf(
   let bytes = 0
   for (let at = 0; at < shape.length; at++) {
     const { column, rule, slot } = shape[at]!
-    const json = slot === -1 ? madeValue(rule, place.msgId, place.index, receivedMs) : scanned[slot]
+    const json = slot === -1 ? madeValue(rule, column, place, receivedMs) : scanned[slot]
     const value = bind(json, column, place)
     if (value === null && rule.isDedupe) throw noDedupeValue(column, place)
     values[at] = value
@@ -70,11 +70,16 @@ function rowOf(
   return { columns: shape.columns, values, bytes, ...place }
 }
 
-/** As JSON text, so that it is fitted to its column like a value of the record. */
-function madeValue({ source, type }: ColumnRule, msgId: string, index: number, receivedMs: number): string {
-  return JSON.stringify(
-    source.kind === 'received_at' ? receivedAtValue(type, receivedMs) : generatedId(msgId, index),
-  )
+/** As JSON text, so that it is fitted to its column like a value of the record. A DATE column gets the day in UTC. */
+function madeValue(
+  { source, type }: ColumnRule,
+  { kind }: MysqlColumn,
+  { msgId, index }: Place,
+  receivedMs: number,
+): string {
+  if (source.kind !== 'received_at') return JSON.stringify(generatedId(msgId, index))
+  const value = receivedAtValue(type, receivedMs)
+  return JSON.stringify(kind === 'date' && typeof value === 'string' ? value.slice(0, 10) : value)
 }
 
 type Place = Pick<Row, 'seq' | 'msgId' | 'index'>

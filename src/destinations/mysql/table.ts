@@ -56,10 +56,12 @@ export function findColumn(table: TableDescription, name: string): MysqlColumn |
 function describeColumn(row: RowDataPacket, jsonColumns: ReadonlySet<string>): MysqlColumn {
   const [name, dataType, extra] = [String(row.name), String(row.kind).toLowerCase(), String(row.extra)]
   const isNullable = row.nullable === 'YES'
+  const [kind, type] = [kinds[dataType] ?? 'text', String(row.type)]
   return {
     name,
-    kind: jsonColumns.has(name.toLowerCase()) ? 'json' : (kinds[dataType] ?? 'text'),
-    type: String(row.type),
+    kind: jsonColumns.has(name.toLowerCase()) ? 'json' : kind,
+    type,
+    members: kind === 'enum' || kind === 'set' ? membersOf(type) : noMembers,
     timePrecision: Number(row.fraction ?? 0),
     isNullable,
     hasDefault: hasOwnDefault(row.dflt, isNullable) || /auto_increment/i.test(extra),
@@ -72,24 +74,37 @@ function hasOwnDefault(columnDefault: unknown, isNullable: boolean): boolean {
   return columnDefault !== null && !(isNullable && columnDefault === 'NULL')
 }
 
+const noMembers: ReadonlySet<string> = new Set()
+
+/** `enum('a','it''s')`: a quote is doubled, and a backslash stands before another, a line feed (n), a return (r) or a NUL (0). */
+function membersOf(type: string): ReadonlySet<string> {
+  const plain = (text: string) =>
+    text.replace(/''|\\(.)/gs, (found, escaped: string | undefined) =>
+      escaped === undefined ? found[0]! : ({ n: '\n', r: '\r', 0: '\0' }[escaped] ?? escaped),
+    )
+  return new Set([...type.matchAll(/'((?:[^'\\]|''|\\.)*)'/gs)].map(([, text = '']) => plain(text)))
+}
+
 const kinds: Record<string, ColumnKind> = {
   tinyint: 'integer',
   smallint: 'integer',
   mediumint: 'integer',
   int: 'integer',
   bigint: 'integer',
-  year: 'integer',
+  year: 'year',
   bit: 'bit',
   decimal: 'number',
-  float: 'number',
-  double: 'number',
+  float: 'float',
+  double: 'double',
   datetime: 'datetime',
   timestamp: 'datetime',
   date: 'date',
   time: 'time',
-  json: 'json',
+  json: 'document',
   enum: 'enum',
-  set: 'enum',
+  set: 'set',
+  char: 'char',
+  binary: 'binary',
 }
 
 /** MariaDB's JSON is LONGTEXT with a check: without this, the string abc would be bound without its quotes and rejected. */

@@ -2,29 +2,37 @@
  * From a record's JSON text to what is bound for one column: text, or null. Text for everything, because the server
  * reads digits out of a string exactly, while a bound JavaScript number is a double.
  *
- * No regular expressions here: records come from strangers, and a pattern that backtracks on 300 KB of spaces would stop
- * delivery for everybody. Every scan passes over its text once.
+ * Records come from strangers, and a pattern that backtracks on 300 KB of spaces would stop delivery for every lane:
+ * each scan here takes linear time.
  *
- * What the server would change without an error is rejected or corrected here: it rounds "1.5" for an INT without a
- * warning, reads a number as a calendar date (1012251530 is 2010-12-25 15:30) or as the place of an ENUM value, and
- * rounds or cuts fractions of a second depending on the server.
+ * A value that the server would change without an error is rejected or corrected here. `mysql-values.test.ts` sends
+ * values of every kind to columns of every kind and reads them back.
  */
 import { openBrace, openBracket, quote, stringValue } from '../../buffer/record-text.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
-import { calendarText } from './calendar-text.ts'
+import { decimalOf, excerpt, fitsFloat } from '../decimal-text.ts'
+import { calendarText, sendIso, timeText } from './calendar-text.ts'
 import { ColumnValueError } from './column-value-error.ts'
-import { endOfDigits, excerpt, isFraction, trimmed } from './number-text.ts'
 
 /** What the driver does differently for; every other column type takes text as it is. */
 export type ColumnKind =
   | 'integer'
   | 'bit'
+  | 'year'
   | 'number'
+  | 'float'
+  | 'double'
   | 'datetime'
   | 'date'
   | 'time'
+  /** MariaDB's JSON, which is text. */
   | 'json'
+  /** MySQL's JSON, which keeps numbers as 64-bit integers and doubles. */
+  | 'document'
   | 'enum'
+  | 'set'
+  | 'char'
+  | 'binary'
   | 'text'
 
 export interface MysqlColumn {
@@ -32,6 +40,8 @@ export interface MysqlColumn {
   kind: ColumnKind
   /** As the catalog spells it: `decimal(30,10)`, `enum('a','b')`. */
   type: string
+  /** The values of an ENUM or SET. */
+  members: ReadonlySet<string>
   /** Digits of a fraction of a second that the column keeps. */
   timePrecision: number
   isNullable: boolean
@@ -41,15 +51,24 @@ export interface MysqlColumn {
   isGenerated: boolean
 }
 
+/** Throws a ColumnValueError for a value that the column would not give back as it was sent. */
 export function parameterOf(json: string | undefined, column: MysqlColumn): string | null {
   if (json === undefined || json === 'null') return null
   if (column.kind === 'json') return json
+  if (column.kind === 'document') return documentText(json)
   const first = json.charCodeAt(0)
-  if (first === quote) return textFor(stringValue(json), column)
-  if (json === 'true' || json === 'false')
-    return column.kind === 'text' || column.kind === 'enum' ? json : json === 'true' ? '1' : '0'
-  if (first === openBrace || first === openBracket) return json
-  return numberFor(json, column)
+  if (first === quote) return textFor(wellFormed(json), column)
+  const isStructure = first === openBrace || first === openBracket
+  if (json === 'true' || json === 'false') return booleanFor(json, column)
+  return isStructure ? textFor(json, column) : numberFor(json, column)
+}
+
+/** UTF-8 has no bytes for half a surrogate pair: a question mark would be stored. */
+function wellFormed(json: string): string {
+  const text = stringValue(json)
+  if (json.includes('\\') && /\p{Surrogate}/u.test(text))
+    throw new ColumnValueError('it has half a surrogate pair, which is no text')
+  return text
 }
 
 function textFor(text: string, column: MysqlColumn): string {
@@ -57,15 +76,22 @@ function textFor(text: string, column: MysqlColumn): string {
     case 'datetime':
     case 'date':
       return calendarText(text, column)
-    case 'integer':
-    case 'bit':
-      return wholeNumber(text, `"${excerpt(text)}"`)
-    case 'number':
-      return ofNumericLength(text)
-    case 'enum':
-      return enumText(text, column)
-    default:
+    case 'time':
+      return timeText(text, column)
+    case 'char':
+      if (text.endsWith(' ')) throw new ColumnValueError('a CHAR column drops the spaces at its end')
       return text
+    case 'binary':
+      return binaryText(text, column)
+    case 'enum':
+    case 'set':
+      return memberText(text, column)
+    case 'text':
+    case 'json':
+    case 'document':
+      return text
+    default:
+      return numericText(text, `"${excerpt(text)}"`, column)
   }
 }
 
@@ -74,38 +100,123 @@ function numberFor(json: string, column: MysqlColumn): string {
     case 'datetime':
     case 'date':
     case 'time':
-      throw new ColumnValueError(
-        `the number ${excerpt(json)} is not a time; send ISO 8601 text such as "2026-01-02T03:04:05Z"`,
-      )
-    case 'integer':
-    case 'bit':
-      return wholeNumber(json, excerpt(json))
-    case 'number':
-      return ofNumericLength(json)
-    case 'enum':
-      return enumText(json, column)
+      throw new ColumnValueError(`the number ${excerpt(json)} is not a time; send text ${sendIso(column)}`)
     default:
-      return json
+      return textFor(json, column)
   }
 }
 
-function wholeNumber(text: string, shown: string): string {
-  if (isFraction(ofNumericLength(text))) throw new ColumnValueError(`${shown} is not a whole number`)
+/** 1 and 0 in a numeric column. */
+function booleanFor(json: 'true' | 'false', column: MysqlColumn): string {
+  switch (column.kind) {
+    case 'integer':
+    case 'bit':
+    case 'number':
+    case 'float':
+    case 'double':
+      return json === 'true' ? '1' : '0'
+    default:
+      return textFor(json, column)
+  }
+}
+
+/** Text that is no number is left to the server, which rejects it. */
+function numericText(text: string, shown: string, { kind, type }: MysqlColumn): string {
+  if (text.length > resourceLimits.numericTextCharacters)
+    throw new ColumnValueError(
+      `${excerpt(text)} has ${text.length} characters, of which a numeric column takes at most ${resourceLimits.numericTextCharacters}`,
+    )
+  if (kind === 'bit') return bitText(text, shown)
+  const number = decimalOf(text)
+  if (number === null) return text
+  const { scale, digits } = number
+  switch (kind) {
+    case 'integer':
+      if (scale > 0) throw new ColumnValueError(`${shown} is not a whole number`)
+      return text
+    case 'year': {
+      // "26" would be 2026 and "0" 2000.
+      const isYear = scale <= 0 && digits.length - scale === 4
+      if (!isYear && text !== '0000') throw new ColumnValueError(`${shown} is not a year of four digits`)
+      return text
+    }
+    case 'float':
+    case 'double': {
+      const decimals = /^\w+\(\d+,(\d+)\)/.exec(type)?.[1]
+      if (!fitsFloat(text, kind === 'float' ? 32 : 64) || scale > Number(decimals ?? scale))
+        throw new ColumnValueError(`the column would round ${shown}`)
+      return text
+    }
+    default:
+      return text
+  }
+}
+
+/** Plain digits: the statement has CAST(? AS UNSIGNED), which reads no exponent, and takes -1 for 2^64 - 1. */
+function bitText(text: string, shown: string): string {
+  const number = decimalOf(text)
+  if (number === null || number.scale > 0) throw new ColumnValueError(`${shown} is not a whole number`)
+  const { digits, scale, isNegative } = number
+  const isInRange = digits === '' || (!isNegative && digits.length - scale <= 20)
+  const value = isInRange ? BigInt(digits + '0'.repeat(-scale)) : 2n ** 64n
+  if (value >= 2n ** 64n) throw new ColumnValueError(`${shown} is negative or has more than 64 bits`)
+  return String(value)
+}
+
+/** Digits that are none of the values would be taken for the position of one, and "A" for 'a'. */
+function memberText(text: string, { kind, members, type }: MysqlColumn): string {
+  const parts = kind === 'set' && text !== '' ? text.split(',') : [text]
+  const isMember = (part: string) => members.has(part)
+  if (!(kind === 'set' && text === '') && !parts.every(isMember))
+    throw new ColumnValueError(`${excerpt(text)} is none of ${excerpt(type)}`)
   return text
 }
 
-/** No numeric column holds as many digits, and the server takes long over what has more. */
-function ofNumericLength(text: string): string {
-  if (text.length <= resourceLimits.numericTextCharacters) return text
-  throw new ColumnValueError(
-    `${excerpt(text)} has ${text.length} characters, of which a numeric column takes at most ${resourceLimits.numericTextCharacters}`,
-  )
+/** BINARY(n) fills up with zero bytes. */
+function binaryText(text: string, { type }: MysqlColumn): string {
+  const length = Number(/\((\d+)\)/.exec(type)?.[1] ?? 1)
+  const bytes = Buffer.byteLength(text)
+  if (bytes < length)
+    throw new ColumnValueError(`the column would fill its ${bytes} bytes up to ${length} with zeros`)
+  return text
 }
 
-/** Digits that are none of the values would be taken for the place of a value in the list. */
-function enumText(text: string, column: MysqlColumn): string {
-  const { start, end } = trimmed(text)
-  if (end > start && endOfDigits(text, start, end) === end && !column.type.includes(`'${text}'`))
-    throw new ColumnValueError(`${excerpt(text)} is none of ${excerpt(column.type)}`)
-  return text
+/** The text of a value for MySQL's JSON, which would round numbers in it that are longer than a double. */
+function documentText(json: string): string {
+  for (let at = 0; at < json.length; at++) {
+    const code = json.charCodeAt(at)
+    if (code === quote) at = endOfString(json, at)
+    else if (isNumberCode(code)) {
+      const start = at
+      while (at + 1 < json.length && isNumberCode(json.charCodeAt(at + 1), true)) at += 1
+      checkDocumentNumber(json.slice(start, at + 1))
+    }
+  }
+  return json
+}
+
+function checkDocumentNumber(number: string): void {
+  const isShort = number.length <= resourceLimits.numericTextCharacters
+  if (isShort && (isInt64(number) || fitsFloat(number, 64))) return
+  throw new ColumnValueError(`JSON would round the number ${excerpt(number)}`)
+}
+
+/** From −2^63 to 2^64 − 1. */
+function isInt64(number: string): boolean {
+  if (number.length > 20 || !/^-?\d+$/.test(number)) return false
+  const value = BigInt(number)
+  return value >= -(2n ** 63n) && value < 2n ** 64n
+}
+
+/** The closing quote of the string that begins at `start`. */
+function endOfString(json: string, start: number): number {
+  let at = start + 1
+  while (at < json.length && json.charCodeAt(at) !== quote) at += json[at] === '\\' ? 2 : 1
+  return at
+}
+
+/** A digit or minus; `isInside`: also plus, point and the letter of an exponent. */
+function isNumberCode(code: number, isInside = false): boolean {
+  if ((code >= 0x30 && code <= 0x39) || code === 0x2d) return true
+  return isInside && (code === 0x2b || code === 0x2e || code === 0x45 || code === 0x65)
 }

@@ -12,6 +12,7 @@ import { stringValue } from '../../buffer/record-text.ts'
 import { type ColumnSource, columnRules } from '../../contract/column-rules.ts'
 import type { ColumnMapping } from '../../contract/destination.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
+import { fitsFloat } from '../decimal-text.ts'
 import { hasControlCharacters } from '../url-rules.ts'
 
 export type ParquetKind = 'string' | 'json' | 'boolean' | 'double' | 'timestamp'
@@ -107,7 +108,7 @@ function doubleOf(name: string, json: string): number | Misfit {
   if (!isNumber(json)) return wrongType(name, 'numbers', json)
   const value = Number(json)
   const isShort = json.length <= resourceLimits.numericTextCharacters
-  if (isShort && Number.isFinite(value) && hasSameDigits(json, String(value))) return value
+  if (isShort && fitsFloat(json, 64)) return value
   const message = `Column "${name}" is a 64-bit float, which would change this number. Map it as a string to keep each digit.`
   return new Misfit('inexact_number', message)
 }
@@ -115,25 +116,6 @@ function doubleOf(name: string, json: string): number | Misfit {
 function isNumber(json: string): boolean {
   const code = json.charCodeAt(0)
   return code === 0x2d || (code >= 0x30 && code <= 0x39)
-}
-
-/** Whether both texts, of valid numbers of bounded length, say the same decimal number. */
-function hasSameDigits(one: string, other: string): boolean {
-  if (one === other) return true
-  const [first, second] = [decimal(one), decimal(other)]
-  return first.digits === second.digits && (first.digits === '' || first.exponent === second.exponent)
-}
-
-/** `0.digits × 10^exponent`, without zeros around the digits. The sign is that of the value in any case. */
-function decimal(text: string): { digits: string; exponent: number } {
-  const [mantissa = '', power = '0'] = (text.startsWith('-') ? text.slice(1) : text).split(/[eE]/)
-  const [whole = '', fraction = ''] = mantissa.split('.')
-  const all = whole + fraction
-  let start = 0
-  while (all[start] === '0') start += 1
-  let end = all.length
-  while (end > start && all[end - 1] === '0') end -= 1
-  return { digits: all.slice(start, end), exponent: whole.length - start + Number(power) }
 }
 
 const time = /^(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?(?:([Zz])|([+-])(\d\d):?(\d\d))$/

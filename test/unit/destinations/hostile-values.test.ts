@@ -3,10 +3,10 @@
  * them stops delivery for everybody. Every function of a driver that looks into a record must take linear time.
  */
 import t from 'tap'
+import { decimalOf, endOfDigits, fitsFloat, trimmed } from '../../../src/destinations/decimal-text.ts'
 import type { DeliveryError } from '../../../src/destinations/driver.ts'
 import { batchBody, recordBodies } from '../../../src/destinations/http-endpoint/body.ts'
-import { calendarText } from '../../../src/destinations/mysql/calendar-text.ts'
-import { endOfDigits, isFraction, trimmed } from '../../../src/destinations/mysql/number-text.ts'
+import { calendarText, timeText } from '../../../src/destinations/mysql/calendar-text.ts'
 import { rowsOf } from '../../../src/destinations/mysql/rows.ts'
 import { planInsert } from '../../../src/destinations/mysql/statement.ts'
 import type { TableDescription } from '../../../src/destinations/mysql/table.ts'
@@ -20,7 +20,10 @@ import {
 import type { Table } from '../../../src/destinations/postgresql/table.ts'
 import { makeBatch, makeSpec } from '../../support/batches.ts'
 
-const kinds: ColumnKind[] = ['integer', 'bit', 'number', 'datetime', 'date', 'time', 'json', 'enum', 'text']
+const kinds: ColumnKind[] = [
+  ...(['integer', 'bit', 'year', 'number', 'float', 'double', 'datetime', 'date', 'time'] as const),
+  ...(['json', 'document', 'enum', 'set', 'char', 'binary', 'text'] as const),
+]
 
 /** Texts of `size` characters that a pattern with two ways to match would try again and again. */
 const hostileTexts: Record<string, (size: number) => string> = {
@@ -33,6 +36,7 @@ const hostileTexts: Record<string, (size: number) => string> = {
   digits: (size) => '7'.repeat(size),
   'digits of an exponent': (size) => `1e${'7'.repeat(size)}`,
   'digits of a second': (size) => `2026-01-02T03:04:05.${'7'.repeat(size)}Z`,
+  'digits of a second of a day': (size) => `03:04:05.${'0'.repeat(size)}x`,
   'digits of a second and a letter': (size) => `2026-01-02T03:04:05.${'7'.repeat(size)}x`,
   quotes: (size) => '"'.repeat(size),
   'single quotes': (size) => "'".repeat(size),
@@ -80,6 +84,7 @@ const column = (kind: ColumnKind): MysqlColumn => ({
   name: 'v',
   kind,
   type: kind === 'enum' ? "enum('a','b')" : kind,
+  members: new Set(['a', 'b']),
   timePrecision: 6,
   isNullable: true,
   hasDefault: true,
@@ -116,10 +121,12 @@ t.test('MySQL: every kind of column takes or rejects any text and number in line
 
 t.test('MySQL: the scans themselves are linear, whatever the limit of length keeps from them', async (t) => {
   const scans: Record<string, (text: string) => unknown> = {
-    isFraction,
+    decimalOf,
+    fitsFloat: (text) => fitsFloat(text, 64),
     trimmed,
     endOfDigits: (text) => endOfDigits(text, 0, text.length),
     calendarText: (text) => calendarText(text, column('datetime')),
+    timeText: (text) => timeText(text, column('time')),
   }
   for (const [scan, run] of Object.entries(scans)) {
     for (const [name, make] of Object.entries(hostileTexts)) {
@@ -226,7 +233,8 @@ t.test(
       }
       const plan = planInsert(table, [], 'ingest_ts')
       const longest = '7'.repeat(1_000)
-      for (const text of [longest, `"${longest}"`])
+      // 64 bits have 20 digits.
+      for (const text of kind === 'bit' ? [] : [longest, `"${longest}"`])
         t.equal(rowsOf(makeBatch([[`{"v":${text}}`]]), plan)[0]?.values[0], longest, kind)
       for (const text of [`${longest}7`, `"${longest}7"`, `" ${longest}"`]) {
         const error = t.throws(() =>
@@ -264,6 +272,7 @@ t.test('whole numbers are told from fractions however they are written', async (
     '1 2',
     '1.5.5',
   ]
+  const isFraction = (text: string) => (decimalOf(text)?.scale ?? 0) > 0
   for (const text of fractions) t.equal(isFraction(text), true, text)
   for (const text of others) t.equal(isFraction(text), false, text)
 })

@@ -13,6 +13,7 @@ const table: TableDescription = {
     name: `c${index}`,
     kind: 'text' as const,
     type: 'text',
+    members: new Set<string>(),
     timePrecision: 0,
     isNullable: true,
     hasDefault: true,

@@ -101,7 +101,7 @@ t.test(
     await deliver(
       spec(name),
       batchOf(
-        String.raw`{"big":18446744073709551615,"price":12345678901234567890.1234567890,"words":"ä \"q\" 'x'; -- \\ \u0000","yes":true,"flags":5,"doc":{"n":1.10,"a":[1]},"list":[9007199254740993],"word":"w","missing":null,"at":"2026-01-02T03:04:05.678Z","stamp":"2026-01-02T03:04:05Z","day":"2026-01-01T23:30:00-02:00","shifted":"2026-01-02T03:04:05+05:30","note":false,"other":1}`,
+        String.raw`{"big":18446744073709551615,"price":12345678901234567890.1234567890,"words":"ä \"q\" 'x'; -- \\ \u0000","yes":true,"flags":5,"doc":{"n":1.10,"a":[1]},"list":[9007199254740993],"word":"w","missing":null,"at":"2026-01-02T03:04:05.678Z","stamp":"2026-01-02T03:04:05Z","day":"2026-01-02T00:00:00-02:00","shifted":"2026-01-02T03:04:05+05:30","note":false,"other":1}`,
       ),
     )
     const [row] = await db.query(
