@@ -41,6 +41,8 @@ export const resourceLimits = {
   driverYoungHeapMiB: 6,
   /** What may be read from a destination during one attempt; beyond it the connection is dropped. */
   destinationReadBytes: 8 * MiB,
+  /** Interim responses (100 Continue, 103 Early Hints) before one response of an HTTP endpoint. */
+  interimResponseBytes: 64 * KiB,
   /**
    * Records of one `_bulk` request: the response has an item for each, 300 bytes of a stored one and twice that of a refused one,
    * and all of it must fit into `destinationReadBytes`.

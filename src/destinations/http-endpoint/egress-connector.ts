@@ -3,6 +3,7 @@ import { buildConnector } from 'undici'
 import type { EgressPolicy } from '../driver.ts'
 import { dial } from '../egress.ts'
 import { guardSocket, type ReadLimit } from '../guarded-socket.ts'
+import { withoutInterimResponses } from './interim-responses.ts'
 
 /**
  * A `connect` option for undici. SNI and the Host header keep the name; only the address is ours. `closing`: undici ends
@@ -19,13 +20,13 @@ export function egressConnector(
     const port = Number(options.port) || (isTls ? 443 : 80)
     dial({ host: options.hostname, port }, policy, { reads, signal: closing }).then(
       (socket) => {
-        if (!isTls) return callback(null, socket)
+        if (!isTls) return callback(null, withoutInterimResponses(socket))
         const drop = () => socket.destroy()
         closing.addEventListener('abort', drop, { once: true })
         secure({ ...options, httpSocket: socket }, (...[error, secured]) => {
           closing.removeEventListener('abort', drop)
           if (error !== null) callback(error, null)
-          else callback(null, guardSocket(secured, reads))
+          else callback(null, withoutInterimResponses(guardSocket(secured, reads)))
         })
       },
       (error) => callback(error, null),

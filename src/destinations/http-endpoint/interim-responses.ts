@@ -1,0 +1,59 @@
+/**
+ * Interim responses (RFC 9110 15.2): a client must be able to read any number of them before the response, also when it
+ * asked for none. undici ends the connection at a `100 Continue`, with the request stored or not; so they are taken out
+ * of what it reads.
+ *
+ *   head of a request is written ──▶ at the start of a response ──"HTTP/1.1 1xx …\r\n\r\n"──▶ dropped, the same again
+ *                                          └── any other byte, or too much ──▶ everything passes until the next request
+ *
+ * 101 passes: the protocol is never switched, and undici ends such a connection.
+ */
+import type { Socket } from 'node:net'
+import { resourceLimits } from '../../contract/resource-limits.ts'
+
+const headEnd = Buffer.from('\r\n\r\n')
+
+/** Changes the socket itself, so that it stays the object that undici expects. It writes bodies as buffers and heads as text. */
+export function withoutInterimResponses<T extends Socket>(socket: T): T {
+  const { push, write } = socket
+  let isAtStart = false
+  let dropped = 0
+  let held: Buffer = Buffer.alloc(0)
+  const pass = (bytes: Buffer) => {
+    isAtStart = false
+    held = Buffer.alloc(0)
+    return bytes.length === 0 || Reflect.apply(push, socket, [bytes])
+  }
+  return Object.assign(socket, {
+    write(...args: unknown[]): boolean {
+      if (typeof args[0] === 'string') {
+        isAtStart = true
+        dropped = 0
+      }
+      return Reflect.apply(write, socket, args)
+    },
+    push(chunk: Buffer | null, encoding?: BufferEncoding): boolean {
+      if (chunk === null || !isAtStart) {
+        if (held.length > 0) pass(held)
+        return Reflect.apply(push, socket, [chunk, encoding])
+      }
+      held = held.length === 0 ? chunk : Buffer.concat([held, chunk])
+      while (isInterim(held)) {
+        const end = held.indexOf(headEnd)
+        if (held.length > resourceLimits.interimResponseBytes && end === -1) return pass(held)
+        if (end === -1) return true
+        dropped += end
+        if (dropped > resourceLimits.interimResponseBytes) return pass(held)
+        held = held.subarray(end + headEnd.length)
+      }
+      return pass(held)
+    },
+  })
+}
+
+/** Whether the bytes are an interim response, or the beginning of what can be one. */
+function isInterim(bytes: Buffer): boolean {
+  const start = bytes.toString('latin1', 0, 'HTTP/1.1 1'.length).replace('/1.0', '/1.1')
+  const digits = bytes.toString('latin1', 'HTTP/1.1 1'.length, 'HTTP/1.1 100'.length)
+  return 'HTTP/1.1 1'.startsWith(start) && /^\d{0,2}$/.test(digits) && digits !== '01'
+}
