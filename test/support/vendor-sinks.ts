@@ -102,7 +102,7 @@ export async function startClickHouseSink(user: string, key: string): Promise<Ta
     if (!/^INSERT INTO events FORMAT JSONEachRow$/i.test(searchParams.get('query') ?? ''))
       return plain(400, 'Code: 62. DB::Exception: Syntax error. (SYNTAX_ERROR)')
     const skips = searchParams.get('input_format_skip_unknown_fields') === '1'
-    const found = text.split('\n').map(parsed)
+    const found = text.trimEnd().split('\n').map(parsed)
     for (const row of found) {
       if (!isObject(row))
         return plain(

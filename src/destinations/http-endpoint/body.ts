@@ -32,7 +32,8 @@ export function batchBody(batch: Batch, { config, pipeName }: HttpEndpointSpec):
 
   function bodyOf(): Buffer {
     const { body_format: format, labels } = config
-    if (format === 'ndjson') return toNdjson(bodies)
+    // Each text of NDJSON ends with a newline, the last one too: receivers wait for it.
+    if (format === 'ndjson') return toNdjson(bodies, '', '\n')
     if (format === 'loki') return toLokiPush(messages, labels, pipeName)
     return toJsonArray(bodies)
   }

@@ -38,9 +38,11 @@ function formatErrors({
   const faults: [string, string][] = []
   if (Object.keys(labels).length > 0 && body_format !== 'loki')
     faults.push(['labels', 'goes with body_format loki only'])
-  for (const name of Object.keys(labels))
+  for (const name of Object.keys(labels)) {
+    if (name.startsWith('__')) faults.push([`labels.${name}`, 'begins with __, which is reserved by Loki'])
     if (!/^[a-zA-Z_][a-zA-Z0-9_]{0,99}$/.test(name))
       faults.push([`labels.${name}`, 'is not the name of a label: letters, digits and _, no digit first'])
+  }
   if (text_template !== null && body_format !== 'slack')
     faults.push(['text_template', 'goes with body_format slack only'])
   return faults

@@ -18,7 +18,7 @@ export function responseError(
   { secrets = [], failedSeq }: { secrets?: readonly string[]; failedSeq?: number | undefined } = {},
 ): DeliveryError | null {
   const { status } = response
-  if (status >= 200 && status < 300) return null
+  if (status >= 200 && status < 300) return clickhouseError(response, secrets, failedSeq)
   const isTransient = status === 408 || status === 425 || status === 429 || status >= 500
   const message = `The endpoint responded ${status}${explanation(response)}${quoted(response, secrets)}`
   return new DeliveryError(isTransient ? 'transient' : 'permanent', `http_${status}`, message, {
@@ -29,6 +29,35 @@ export function responseError(
     fault: isTransient ? undefined : faultOf(status),
   })
 }
+
+/** ClickHouse has sent its status already when an INSERT fails late: the header says so. */
+function clickhouseError(
+  response: EndpointResponse,
+  secrets: readonly string[],
+  failedSeq: number | undefined,
+): DeliveryError | null {
+  const code = response.headers['x-clickhouse-exception-code']
+  if (code === undefined || code === '0') return null
+  const isOfRecords = clickhouseParseErrors.has(String(code))
+  const message = `ClickHouse responded ${response.status} and the exception ${printable(String(code), 20)}.${quoted(response, secrets)}`
+  return new DeliveryError(isOfRecords ? 'permanent' : 'transient', 'clickhouse_exception', message, {
+    failedSeq,
+    ...(isOfRecords ? { fault: 'records' as const } : {}),
+  })
+}
+
+/** The exceptions about rows for which ClickHouse responds 400: what cannot be parsed, a type that does not match, data that is not correct. */
+const clickhouseParseErrors: ReadonlySet<string> = new Set([
+  '6',
+  '25',
+  '26',
+  '27',
+  '38',
+  '41',
+  '53',
+  '72',
+  '117',
+])
 
 /** Bad request, conflict, too large, of a type it does not take, not valid: about what was sent. */
 const ofRecords: ReadonlySet<number> = new Set([400, 409, 413, 415, 422])

@@ -7,7 +7,7 @@ import { objectOf } from '../../../src/destinations/object-store/body.ts'
 import { makeBatch, makeSpec } from '../../support/batches.ts'
 
 const keysAtFault = (
-  type: 'destination_database' | 'destination_object_store',
+  type: 'destination_database' | 'destination_object_store' | 'destination_http_endpoint',
   config: Record<string, unknown>,
 ) =>
   descriptorOf(type)
@@ -40,6 +40,22 @@ t.test('database: no control characters in database and username', async (t) => 
   for (const key of ['database', 'username'])
     for (const text of control)
       t.strictSame(keysAtFault('destination_database', { ...config, [key]: `x${text}` }), [key], key)
+})
+
+t.test('Loki: no label that it reserves, and none that is no name', async (t) => {
+  const config = { url: 'http://a.test/', body_format: 'loki' }
+  for (const [label, isTaken] of Object.entries({
+    app: true,
+    _a: true,
+    a__b: true,
+    __a: false,
+    __: false,
+    '1': false,
+  }))
+    t.strictSame(
+      keysAtFault('destination_http_endpoint', { ...config, labels: { [label]: 'x' } }),
+      isTaken ? [] : [`labels.${label}`],
+    )
 })
 
 t.test('the name of a pipe is free text, but no way out of the bucket', async (t) => {

@@ -45,6 +45,16 @@ t.test('HTTP endpoints, by status', async (t) => {
   for (const status of [408, 425, 429, 500, 503]) t.equal(faultOf(status), undefined, `${status}`)
 })
 
+t.test('ClickHouse, by the exception of a response with the status 200', async (t) => {
+  const failure = (code: string | undefined) =>
+    responseError({ status: 200, headers: { 'x-clickhouse-exception-code': code }, excerpt: '' }, 0)
+  for (const code of ['26', '27', '41', '117'])
+    t.match(failure(code), { class: 'permanent', fault: 'records', code: 'clickhouse_exception' }, code)
+  for (const code of ['241', '252', '999', 'x'])
+    t.match(failure(code), { class: 'transient', code: 'clickhouse_exception' }, code)
+  for (const code of [undefined, '0']) t.equal(failure(code), null, String(code))
+})
+
 t.test('object stores, by code', async (t) => {
   const faultOf = (name: string, httpStatusCode: number) =>
     objectStoreError(Object.assign(new Error('m'), { name, $metadata: { httpStatusCode } }), {

@@ -41,7 +41,7 @@ t.test('body_format: the records keep their own text in all three', async (t) =>
   const sink = await start(t)
   const expected: Record<string, [string, string][]> = {
     json_array: [[`[${records.join(',')}]`, 'application/json']],
-    ndjson: [[records.join('\n'), 'application/x-ndjson']],
+    ndjson: [[records.map((record) => `${record}\n`).join(''), 'application/x-ndjson']],
     json_object: records.map((record) => [record, 'application/json']),
   }
   for (const [body_format, requests] of Object.entries(expected)) {
