@@ -8,6 +8,7 @@ import { hasUrlSecrets } from '../contract/secret-url.ts'
 import { ago } from '../quantities.ts'
 import { connect } from './connection.ts'
 import { define, formats, group } from './define.ts'
+import { io } from './io.ts'
 import { oneView, print, type View } from './output.ts'
 import { askSecret, canAsk, confirm, readStdin, say } from './terminal.ts'
 
@@ -157,14 +158,14 @@ async function givenUrl({ url, urlFile, format }: SetOptions): Promise<string | 
         : '--url: it holds a user, a password or a query, which everyone on this machine can see',
       `put it into a file and give --url-file, or into ${urlVariable}`,
     )
-  const given = url ?? fromFile('--url-file', urlFile) ?? process.env[urlVariable]
+  const given = url ?? fromFile('--url-file', urlFile) ?? io().env[urlVariable]
   if (given !== undefined || format !== 'slack' || !canAsk()) return given
   return (await askSecret('Address of the Slack webhook (empty: as it is): ')) || undefined
 }
 
 async function givenSecret(options: SetOptions): Promise<string | null | undefined> {
   if (options.unsigned === true) return null
-  const given = fromFile('--secret-file', options.secretFile) ?? process.env[secretVariable]
+  const given = fromFile('--secret-file', options.secretFile) ?? io().env[secretVariable]
   if (given !== undefined || options.askSecret !== true) return given
   if (canAsk()) return await askSecret('Secret (whsec_…): ')
   throw new Failure(

@@ -12,6 +12,7 @@ import {
   savingWith,
   type TransformCheckOptions,
 } from './destinations/transform-options.ts'
+import { io, setExitCode } from './io.ts'
 import type { DeclaredPipe } from './manifest/document.ts'
 import type { Step } from './manifest/plan.ts'
 import { coloursOn, confirm, paint, say } from './terminal.ts'
@@ -77,7 +78,7 @@ export function addApplyCommands(program: Command): void {
         throw new Failure(exitCodes.usage, error.message, error.hint, error)
       })
       printPlan(plan)
-      if (plan.steps.length > 0) process.exitCode = 1
+      if (plan.steps.length > 0) setExitCode(1)
     },
   })
   define(program, {
@@ -89,8 +90,8 @@ export function addApplyCommands(program: Command): void {
       const client = await connect(given)
       const details = await allPipeDetails(client, (await client.pipes.list()).body.pipes)
       const { exportYaml } = await import('./manifest/export.ts')
-      const { yaml, variables } = exportYaml(details, process.stdout.isTTY === true)
-      process.stdout.write(yaml)
+      const { yaml, variables } = exportYaml(details, io().stdout.isTTY === true)
+      io().stdout.write(yaml)
       if (variables.length > 0) say(`Before applying it elsewhere set: ${variables.join(', ')}`)
     },
   })
@@ -112,7 +113,7 @@ async function makePlan(options: ApplyOptions & Parameters<typeof connect>[0]): 
     import('./manifest/document.ts'),
     import('./manifest/plan.ts'),
   ])
-  const declared: DeclaredPipe[] = declaredPipes(readYamlFile(options.file), process.env)
+  const declared: DeclaredPipe[] = declaredPipes(readYamlFile(options.file), io().env)
   const client = await connect(options)
   const existing = await allPipeDetails(client, (await client.pipes.list()).body.pipes)
   const prune = options.prune === true
@@ -123,13 +124,13 @@ async function makePlan(options: ApplyOptions & Parameters<typeof connect>[0]): 
 
 /** The plan is data: it goes to stdout. */
 function printPlan({ steps, kept, unnamed }: Plan): void {
-  const on = coloursOn(process.stdout)
+  const on = coloursOn(io().stdout)
   const colours = { '+': 'green', '~': 'yellow', '-': 'red' } as const
   for (const { summary } of steps) {
     const sign = summary[0]
     const colour = sign === '+' || sign === '~' || sign === '-' ? colours[sign] : null
-    const text = process.stdout.isTTY === true ? printable(summary) : summary
-    process.stdout.write(`${colour === null ? text : paint(colour, text, on)}\n`)
+    const text = io().stdout.isTTY === true ? printable(summary) : summary
+    io().stdout.write(`${colour === null ? text : paint(colour, text, on)}\n`)
   }
   if (steps.length === 0) say('Nothing to change: the workspace is as the file says.')
   if (unnamed.length > 0) {

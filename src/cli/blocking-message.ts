@@ -10,6 +10,7 @@ import { blockingPage } from '../contract/blocking-page.ts'
 import { count, counted } from '../quantities.ts'
 import { connect } from './connection.ts'
 import { define, formats } from './define.ts'
+import { io } from './io.ts'
 import { oneView, print } from './output.ts'
 import { findDestination } from './references.ts'
 import { say } from './terminal.ts'
@@ -73,7 +74,7 @@ interface LaneIds {
 /** The whole message, some records at a time. A message that stops blocking meanwhile ends it with an error. */
 async function exportRecords(client: Client, { pipeId, id }: LaneIds, path: string): Promise<void> {
   const first = await client.lanes.blockingMessage(pipeId, id, { limit: blockingPage.max })
-  const target = path === '-' ? process.stdout : await newFile(path)
+  const target = path === '-' ? io().stdout : await newFile(path)
   let page = first
   for (;;) {
     const lines = recordsIn(page.text).map((record) => `${singleLine(record)}\n`)
@@ -83,7 +84,7 @@ async function exportRecords(client: Client, { pipeId, id }: LaneIds, path: stri
     page = await client.lanes.blockingMessage(pipeId, id, { from, limit: blockingPage.max })
     if (page.body.msg_id !== first.body.msg_id) throw noLongerBlocks(path)
   }
-  if (target !== process.stdout) {
+  if (target !== io().stdout) {
     target.end()
     await once(target, 'close')
   }

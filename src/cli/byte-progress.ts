@@ -1,5 +1,6 @@
 /** The progress line of work whose size is known: bar, share, rate, time left. On a terminal only. */
 import { bytes, duration } from '../quantities.ts'
+import { io } from './io.ts'
 
 const redrawMs = 100
 const barWidth = 24
@@ -10,7 +11,7 @@ export interface ByteProgress {
 }
 
 export function openByteProgress(): ByteProgress {
-  if (process.stderr.isTTY !== true) return { update: () => {}, end: () => {} }
+  if (io().stderr.isTTY !== true) return { update: () => {}, end: () => {} }
   const startedMs = Date.now()
   let drawnMs = 0
   return {
@@ -19,9 +20,9 @@ export function openByteProgress(): ByteProgress {
       if (now - drawnMs < redrawMs) return
       drawnMs = now
       const line = byteProgressLine(doneBytes, totalBytes, (now - startedMs) / 1000)
-      process.stderr.write(`\r\x1b[K${line.slice(0, (process.stderr.columns ?? 80) - 1)}`)
+      io().stderr.write(`\r\x1b[K${line.slice(0, (io().stderr.columns ?? 80) - 1)}`)
     },
-    end: () => process.stderr.write('\r\x1b[K'),
+    end: () => io().stderr.write('\r\x1b[K'),
   }
 }
 

@@ -5,6 +5,7 @@
 import type { Command } from 'commander'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { define } from './define.ts'
+import { io } from './io.ts'
 
 /** zsh runs a file of its fpath as the function of that name, at the first TAB: there the last line answers that TAB. */
 const scripts: Record<string, string> = {
@@ -54,7 +55,7 @@ export function addCompletionCommands(program: Command): void {
           'use bash, zsh or fish',
         )
       }
-      process.stdout.write(script)
+      io().stdout.write(script)
     },
   })
   program
@@ -63,7 +64,7 @@ export function addCompletionCommands(program: Command): void {
     .allowUnknownOption()
     .action(async (words: string[]) => {
       const { completions } = await import('./complete-words.ts')
-      const found = await completions(program, words, process.env)
-      process.stdout.write(found.map((one) => `${one}\n`).join(''))
+      const found = await completions(program, words, io().env)
+      io().stdout.write(found.map((one) => `${one}\n`).join(''))
     })
 }

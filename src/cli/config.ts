@@ -4,6 +4,7 @@ import { exitCodes, Failure } from '../client/failure.ts'
 import type { Settings } from '../settings.ts'
 import { findTarget } from './connection.ts'
 import { define, formats, group } from './define.ts'
+import { io } from './io.ts'
 import { print } from './output.ts'
 
 export function addConfigCommand(program: Command): void {
@@ -23,7 +24,7 @@ export function addConfigCommand(program: Command): void {
       const { ConfigError, formatAddress, loadSettings, shownSetting } = await import('../config.ts')
       const load = () => {
         try {
-          return loadSettings({ env: process.env, file: options.config })
+          return loadSettings({ env: io().env, file: options.config })
         } catch (error) {
           if (!(error instanceof ConfigError)) throw error
           throw new Failure(exitCodes.usage, error.message, 'correct the setting, then look again', error)

@@ -11,6 +11,7 @@ import { readFileSync } from 'node:fs'
 import { type Client, openClient } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { errorCode } from '../error-code.ts'
+import { io } from './io.ts'
 import { type Profile, readProfiles } from './profile-store.ts'
 import { readStdin } from './terminal.ts'
 
@@ -44,7 +45,7 @@ export interface Target {
 /** Resolves every piece without connecting. Throws Failure (usage) for what cannot be understood. */
 export async function findTarget(
   options: ConnectionOptions,
-  env: NodeJS.ProcessEnv = process.env,
+  env: NodeJS.ProcessEnv = io().env,
 ): Promise<Target> {
   const { name, profile } = await chosenProfile(options, env)
   const variables = options.profile === undefined ? env : {}
@@ -79,7 +80,7 @@ export async function findTarget(
 /** A client for a command that needs a key. Throws Failure (auth) when there is none. */
 export async function connect(
   options: ConnectionOptions,
-  env: NodeJS.ProcessEnv = process.env,
+  env: NodeJS.ProcessEnv = io().env,
 ): Promise<Client> {
   const target = await findTarget(options, env)
   if (target.apiKey === null) {

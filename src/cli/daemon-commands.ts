@@ -8,6 +8,7 @@ import { formatAddress, type LoadedSettings, loadSettings } from '../config.ts'
 import type { CreatedWorkspace } from '../data-dir/data-dir.ts'
 import type { Metadata } from '../metadata/store.ts'
 import { type SettingDefinition, type SettingKey, type Settings, settingDefinitions } from '../settings.ts'
+import { io } from './io.ts'
 
 const withFlags = (settingDefinitions as readonly SettingDefinition[]).filter((one) => one.flag !== undefined)
 
@@ -26,15 +27,15 @@ export function serveCommand(): Command {
     .addHelpText('after', '\nExample:\n  pipectl serve --init --data-dir ./data --listen 127.0.0.1:8080')
   addSettingFlags(command)
   return command.action(async (options: Record<string, unknown>) => {
-    const loaded = settingsFrom(options, process.env)
+    const loaded = settingsFrom(options, io().env)
     const { runDaemon } = await import('../daemon.ts')
     await runDaemon(loaded.settings, {
-      env: process.env,
+      env: io().env,
       origins: loaded.origins,
       setUp: options.init === true ? () => setUpWhereNeeded(loaded.settings) : null,
       isSafe: options.safe === true,
       // What can change without a restart is read again from the same sources.
-      reload: () => settingsFrom(options, process.env).settings,
+      reload: () => settingsFrom(options, io().env).settings,
     })
   })
 }
@@ -47,9 +48,9 @@ export function initCommand(): Command {
     .addHelpText('after', '\nExample:\n  pipectl init --data-dir /var/lib/pipectl --json > first-key.json')
   addSettingFlags(command, ['data_dir'])
   return command.action(async (options: Record<string, unknown>) => {
-    const { settings } = settingsFrom(options, process.env)
+    const { settings } = settingsFrom(options, io().env)
     const { setUpDataDir } = await import('../data-dir/data-dir.ts')
-    printWorkspace(await setUpDataDir(settings, process.env), settings, options.json === true)
+    printWorkspace(await setUpDataDir(settings, io().env), settings, options.json === true)
   })
 }
 
@@ -62,9 +63,9 @@ export function workspacesCommand(): Command {
     .addHelpText('after', '\nExample:\n  pipectl workspaces create staging --data-dir /var/lib/pipectl')
   addSettingFlags(create, ['data_dir'])
   create.action(async (name: string, options: Record<string, unknown>) => {
-    const { settings } = settingsFrom(options, process.env)
+    const { settings } = settingsFrom(options, io().env)
     const { createWorkspace, openDataDirMetadata } = await import('../data-dir/data-dir.ts')
-    const { metadata } = await openDataDirMetadata(settings, process.env, { create: false })
+    const { metadata } = await openDataDirMetadata(settings, io().env, { create: false })
     try {
       printWorkspace(await createWorkspace(metadata, name), settings, options.json === true)
       await explainEgress(metadata, settings)
@@ -85,9 +86,9 @@ function workspacesListCommand(): Command {
     .addHelpText('after', '\nExample:\n  pipectl workspaces list --data-dir /var/lib/pipectl')
   addSettingFlags(list, ['data_dir'])
   return list.action(async (options: Record<string, unknown>) => {
-    const { settings } = settingsFrom(options, process.env)
+    const { settings } = settingsFrom(options, io().env)
     const { openDataDirMetadata } = await import('../data-dir/data-dir.ts')
-    const { metadata } = await openDataDirMetadata(settings, process.env, { create: false })
+    const { metadata } = await openDataDirMetadata(settings, io().env, { create: false })
     try {
       const found = await metadata.workspaces.list()
       const workspaces = found.map((one) => ({
@@ -95,7 +96,7 @@ function workspacesListCommand(): Command {
         workspace_name: one.name,
       }))
       const asText = () => workspaces.map((one) => `${one.workspace_id}  ${one.workspace_name}\n`).join('')
-      process.stdout.write(options.json === true ? `${JSON.stringify({ workspaces })}\n` : asText())
+      io().stdout.write(options.json === true ? `${JSON.stringify({ workspaces })}\n` : asText())
     } finally {
       await metadata.close()
     }
@@ -137,24 +138,24 @@ async function setUpWhereNeeded(settings: Settings): Promise<void> {
     '../data-dir/data-dir.ts'
   )
   const dir = dataDirAt(settings.data_dir)
-  const hasTerminal = process.stderr.isTTY === true
+  const hasTerminal = io().stderr.isTTY === true
   let isWritten = false
   try {
-    const created = await setUpDataDir(settings, process.env, (apiKey) => {
+    const created = await setUpDataDir(settings, io().env, (apiKey) => {
       isWritten = !hasTerminal
       if (isWritten) writeFirstKey(dir, apiKey)
     })
     const setupUrl = setupUrlOf(created, settings)
     if (hasTerminal) {
-      process.stderr.write(inWords(created, setupUrl))
+      io().stderr.write(inWords(created, setupUrl))
       return
     }
-    process.stderr.write(
+    io().stderr.write(
       `Workspace ${created.workspace_name} is set up. Its first API key is in ${dir.firstKeyFile}: keep it elsewhere, then delete the file.\n`,
     )
     if (setupUrl === null) return
     writeFirstLink(dir, setupUrl)
-    process.stderr.write(
+    io().stderr.write(
       `The link for your account in the dashboard, good once and for 24 hours, is in ${dir.firstLinkFile}.\n`,
     )
   } catch (error) {
@@ -169,7 +170,7 @@ const shownDestinations = 20
 /** Not all workspaces are of people who trust each other: says what the new one changes for private addresses. */
 async function explainEgress(metadata: Metadata, settings: Settings): Promise<void> {
   const rule = settings['egress.private']
-  const note = (text: string) => process.stderr.write(`${text}\n`)
+  const note = (text: string) => io().stderr.write(`${text}\n`)
   if (rule === 'allow')
     note(
       'Note: egress.private is "allow": destinations of every workspace may dial loopback and private addresses of this network. "auto" or "deny" ends that; egress.allow lists exceptions.',
@@ -199,7 +200,7 @@ function printWorkspace(created: CreatedWorkspace, settings: Settings, asJson: b
   const { setup_path: _, ...shown } = created
   const setupUrl = setupUrlOf(created, settings)
   const asText = () => inWords(created, setupUrl)
-  process.stdout.write(asJson ? `${JSON.stringify({ ...shown, setup_url: setupUrl })}\n` : asText())
+  io().stdout.write(asJson ? `${JSON.stringify({ ...shown, setup_url: setupUrl })}\n` : asText())
 }
 
 /** Null: the dashboard is off. */

@@ -3,11 +3,12 @@ import { exitCodes, Failure } from '../client/failure.ts'
 import { ConfigError } from '../config.ts'
 import type { Settings } from '../settings.ts'
 import { settingsFrom } from './daemon-commands.ts'
+import { io } from './io.ts'
 
 /** Throws Failure (usage) for a wrong one. */
 export function daemonSettings(options: object): Settings {
   try {
-    return settingsFrom({ ...options }, process.env).settings
+    return settingsFrom({ ...options }, io().env).settings
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
     throw new Failure(

@@ -8,6 +8,7 @@ import { bytes, counted } from '../quantities.ts'
 import { addSettingFlags } from './daemon-commands.ts'
 import { daemonSettings } from './daemon-settings.ts'
 import { define, formats, group } from './define.ts'
+import { io } from './io.ts'
 import { addMigrateCommand } from './migrate.ts'
 import { print } from './output.ts'
 import { addRepairCommand } from './repair.ts'
@@ -40,7 +41,7 @@ function addDoctorCommand(program: Command): void {
       const { diagnose } = await import('../data-dir/doctor.ts')
       const checks = [
         { name: 'settings', result: 'ok', detail: 'are valid', next: '' },
-        ...(await diagnose(settings, process.env)),
+        ...(await diagnose(settings, io().env)),
       ]
       const view = {
         json: JSON.stringify({ checks }),
@@ -179,7 +180,7 @@ keep their backlog; set their secrets again and unblock them. Where there is no 
     action: async (_, options) => {
       const settings = daemonSettings(options)
       const { forgetLostSecrets, lostSecrets } = await import('../data-dir/secrets.ts')
-      const lost = await lostSecrets(settings, process.env)
+      const lost = await lostSecrets(settings, io().env)
       if (lost === null) {
         throw new Failure(
           exitCodes.nothingToDo,
@@ -194,7 +195,7 @@ keep their backlog; set their secrets again and unblock them. Where there is no 
         `Discard the secrets of ${found}? They are blocked until you set them again.`,
         options.yes,
       )
-      for (const one of await forgetLostSecrets(settings, process.env)) {
+      for (const one of await forgetLostSecrets(settings, io().env)) {
         say(
           one.destination_id === null
             ? `removed: ${one.workspace_name}: where its alerts go; set it again: pipectl alerts set`
@@ -215,7 +216,7 @@ A key that systemd passes as a credential is rotated outside the unit, with PIPE
     options: (command) => addSettingFlags(command, ['data_dir']),
     action: async (_, options) => {
       const { rotateSealingKey } = await import('../data-dir/secrets.ts')
-      const rotated = await rotateSealingKey(daemonSettings(options), process.env)
+      const rotated = await rotateSealingKey(daemonSettings(options), io().env)
       say(
         `Sealed the secrets of ${counted(rotated.destinations, 'destination')} with a new key: ${rotated.keyFile}`,
       )

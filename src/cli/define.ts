@@ -7,6 +7,7 @@
 import { type Command, Option } from 'commander'
 import { exitCodes, Failure } from '../client/failure.ts'
 import type { ConnectionOptions } from './connection.ts'
+import { io, setExitCode } from './io.ts'
 import { coloursOn, harmless, paint } from './terminal.ts'
 
 export const formats = ['table', 'json', 'yaml', 'ndjson', 'name'] as const
@@ -78,19 +79,19 @@ export async function run(action: () => Promise<void>): Promise<void> {
   } catch (error) {
     if (!(error instanceof Failure)) throw error
     printFailure(error)
-    process.exitCode = error.exitCode
+    setExitCode(error.exitCode)
   }
 }
 
 function printFailure(failure: Failure): void {
   // Whoever closed the output knows, and a pipeline such as `| head -1` means it.
   if (failure.exitCode === exitCodes.readerGone) return
-  const on = coloursOn(process.stderr)
+  const on = coloursOn(io().stderr)
   // Interrupts and "nothing to do" are outcomes, not errors: no red.
   const quiet = failure.exitCode === exitCodes.interrupted || failure.exitCode === exitCodes.nothingToDo
   const name = quiet ? 'pipectl:' : paint('red', 'pipectl:', on)
-  process.stderr.write(`${name} ${harmless(failure.message)}\n`)
-  if (failure.hint !== '') process.stderr.write(`${paint('dim', '  next:', on)} ${harmless(failure.hint)}\n`)
+  io().stderr.write(`${name} ${harmless(failure.message)}\n`)
+  if (failure.hint !== '') io().stderr.write(`${paint('dim', '  next:', on)} ${harmless(failure.hint)}\n`)
 }
 
 function addConnectionOptions(command: Command, data: boolean): void {

@@ -2,6 +2,7 @@
 import { ConfigError } from '../config.ts'
 import { DataDirError, type DataDirProblem } from '../data-dir/errors.ts'
 import { inWords, isCorrupt, isStorageError } from '../storage-error.ts'
+import { io } from './io.ts'
 
 /** Exit codes of the daemon's commands; 75 and 78 are sysexits: try again later, the configuration is wrong. */
 export const exitCodes = {
@@ -64,6 +65,6 @@ function describe(error: Error): string {
 }
 
 function say(message: string, code: number): number {
-  process.stderr.write(`pipectl: ${message}\n`)
+  io().stderr.write(`pipectl: ${message}\n`)
   return code
 }

@@ -9,6 +9,7 @@ import { counted } from '../quantities.ts'
 import { connect } from './connection.ts'
 import { define, formats } from './define.ts'
 import type { IngestTarget } from './ingest/run-ingest.ts'
+import { io } from './io.ts'
 import { oneView, print } from './output.ts'
 import { findPipe } from './references.ts'
 import { say } from './terminal.ts'
@@ -62,8 +63,7 @@ appends such lines to a file instead and goes on.`,
           throw new Failure(exitCodes.usage, '--skip-invalid names the input itself', 'name another file')
         }
       }
-      if (file === null && process.stdin.isTTY)
-        say('Reading records from the terminal; Ctrl-D ends the input.')
+      if (file === null && io().stdin.isTTY) say('Reading records from the terminal; Ctrl-D ends the input.')
       const client = await connect(options)
       const pipe = await findTargetPipe(client, reference!)
       const { runIngest } = await import('./ingest/run-ingest.ts')
@@ -79,7 +79,7 @@ appends such lines to a file instead and goes on.`,
         patienceMs: positive('--patience', options.patience) * 1000,
         again: options.again === true,
         skipInvalid: options.skipInvalid ?? null,
-        env: process.env,
+        env: io().env,
         signal: interrupt.signal,
       })
       process.off('SIGINT', onInterrupt).off('SIGTERM', onInterrupt)

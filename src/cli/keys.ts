@@ -9,6 +9,7 @@ import { connect, findTarget, type Target } from './connection.ts'
 import { addSettingFlags } from './daemon-commands.ts'
 import { daemonSettings } from './daemon-settings.ts'
 import { type CommonOptions, define, formats, group } from './define.ts'
+import { io } from './io.ts'
 import { oneView, print } from './output.ts'
 import { readProfiles, writeProfiles } from './profile-store.ts'
 import { findPipe, only } from './references.ts'
@@ -169,7 +170,7 @@ async function create(body: ApiKeyCreate, options: CreateOptions & CommonOptions
 async function createLocally(body: ApiKeyCreate, options: CreateOptions): Promise<MadeKey> {
   const { createLocalKey } = await import('../data-dir/keys.ts')
   const workspace = options.workspace ?? 'default'
-  return await createLocalKey(daemonSettings(options), process.env, workspace, body, options.pipe)
+  return await createLocalKey(daemonSettings(options), io().env, workspace, body, options.pipe)
 }
 
 async function printKey(
@@ -270,11 +271,11 @@ async function rotateOwn(
   await confirm(`Replace key ${old.api_key_name} of profile ${profileName}?`, options.yes)
   const wanted = rotation(old, overlapSeconds === 0 ? switchSeconds : overlapSeconds, options)
   const { body: created } = await client.keys.rotate(old.api_key_id, wanted)
-  const profiles = await readProfiles(process.env)
+  const profiles = await readProfiles(io().env)
   const profile = profiles.profiles.get(profileName)
   if (profile === undefined) throw new Error(`profile ${profileName} vanished while its key was rotated`)
   profiles.profiles.set(profileName, { ...profile, api_key: created.api_key })
-  const file = await writeProfiles(process.env, profiles)
+  const file = await writeProfiles(io().env, profiles)
   const renewed = openClient({ ...target, apiKey: created.api_key })
   await renewed.keys.list()
   if (overlapSeconds === 0) await renewed.keys.revoke(old.api_key_id)

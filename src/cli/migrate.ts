@@ -8,6 +8,7 @@ import { openByteProgress } from './byte-progress.ts'
 import { addSettingFlags } from './daemon-commands.ts'
 import { daemonSettings } from './daemon-settings.ts'
 import { define, formats } from './define.ts'
+import { io } from './io.ts'
 import { print, type View } from './output.ts'
 import { confirm, say } from './terminal.ts'
 
@@ -53,7 +54,7 @@ they may carry passwords. See docs/migrate.md.`,
           'Serve again from here? What was accepted where it was moved to is not here.',
           options.yes,
         )
-        const wasMoved = await undoMove(settings, process.env)
+        const wasMoved = await undoMove(settings, io().env)
         return say(wasMoved ? 'It can be served from here again.' : 'It was not moved away.')
       }
       const direction = directionOf(options)
@@ -61,7 +62,7 @@ they may carry passwords. See docs/migrate.md.`,
         ...(await import('../data-dir/migrate/sides.ts')),
         ...(await import('../data-dir/migrate/move.ts')),
       }
-      const sides = await openSides(direction, settings, process.env)
+      const sides = await openSides(direction, settings, io().env)
       try {
         const { source, target } = sides
         const places = { direction, from: source.place, to: target.place }

@@ -6,6 +6,7 @@ import { counted, duration } from '../quantities.ts'
 import { addSettingFlags } from './daemon-commands.ts'
 import { daemonSettings } from './daemon-settings.ts'
 import { define, formats } from './define.ts'
+import { io } from './io.ts'
 import { print, type View } from './output.ts'
 import { say } from './terminal.ts'
 
@@ -72,7 +73,7 @@ start. Each pipe is handed over after the batch that is under way. Exit code 1: 
 async function inCluster<T>(options: object, use: (cluster: LocalCluster) => Promise<T>): Promise<T> {
   const settings = daemonSettings(options)
   const { withLocalCluster } = await import('../data-dir/nodes.ts')
-  return await withLocalCluster(settings, process.env, use)
+  return await withLocalCluster(settings, io().env, use)
 }
 
 async function drain(cluster: LocalCluster, name: string, waitMs: number): Promise<void> {

@@ -5,6 +5,7 @@
 import { indented, singleLine } from '../client/json-text.ts'
 import { printable, printableJson } from '../client/printable.ts'
 import type { Format } from './define.ts'
+import { io } from './io.ts'
 import type { Table } from './table.ts'
 import { coloursOn } from './terminal.ts'
 
@@ -43,14 +44,14 @@ export function show(value: unknown): string {
 
 /** `table` on a terminal, `json` in a pipe or file, unless asked otherwise. */
 export function chosenFormat(asked: Format | undefined): Format {
-  return asked ?? (process.stdout.isTTY === true ? 'table' : 'json')
+  return asked ?? (io().stdout.isTTY === true ? 'table' : 'json')
 }
 
 export async function print(view: View, asked: Format | undefined): Promise<void> {
   const format = chosenFormat(asked)
-  const { isTTY, columns } = process.stdout
+  const { isTTY, columns } = io().stdout
   const width = isTTY === true ? columns || unknownWidth : Number.POSITIVE_INFINITY
-  process.stdout.write(await render(view, format, isTTY === true, coloursOn(process.stdout), width))
+  io().stdout.write(await render(view, format, isTTY === true, coloursOn(io().stdout), width))
 }
 
 /** Of a terminal that does not say how wide it is. */

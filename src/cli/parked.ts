@@ -8,6 +8,7 @@ import { parkedReasons } from '../contract/parked.ts'
 import { count, counted } from '../quantities.ts'
 import { connect } from './connection.ts'
 import { define, formats, group } from './define.ts'
+import { io } from './io.ts'
 import { oneView, print } from './output.ts'
 import { editedRecords, recordsFrom } from './parked/edit.ts'
 import { shouldWait } from './parked/outcome.ts'
@@ -209,7 +210,7 @@ function addExport(parked: Command): void {
       const place = await findPlace(client, reference!)
       for (const parkedId of await selected(client, place, ids, filter)) {
         const { text } = await client.parked.get(place.pipeId, place.destinationId, parkedId)
-        for (const record of recordTextsOf(text)) process.stdout.write(`${singleLine(record)}\n`)
+        for (const record of recordTextsOf(text)) io().stdout.write(`${singleLine(record)}\n`)
       }
     },
   })

@@ -11,6 +11,7 @@ import os from 'node:os'
 import path from 'node:path'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { isObject } from '../contract/is-object.ts'
+import { io } from './io.ts'
 
 export interface Profile {
   url: string
@@ -92,8 +93,6 @@ export async function writeProfiles(env: NodeJS.ProcessEnv, profiles: Profiles):
 
 function warnIfReadableByOthers(file: string): void {
   if ((statSync(file).mode & 0o077) !== 0) {
-    process.stderr.write(
-      `pipectl: warning: ${file} holds keys and others can read it; run: chmod 600 ${file}\n`,
-    )
+    io().stderr.write(`pipectl: warning: ${file} holds keys and others can read it; run: chmod 600 ${file}\n`)
   }
 }

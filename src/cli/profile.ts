@@ -4,6 +4,7 @@ import { openClient } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { findTarget } from './connection.ts'
 import { define, formats, group } from './define.ts'
+import { io } from './io.ts'
 import { print } from './output.ts'
 import { type Profile, profilesFile, readProfiles, writeProfiles } from './profile-store.ts'
 import { askSecret, canAsk, confirm, say } from './terminal.ts'
@@ -31,7 +32,7 @@ export function addProfileCommands(program: Command): void {
       // The profile in use must lend neither its address nor its key to a new one.
       const target = await findTarget(
         { ...options, profile: undefined },
-        { ...process.env, PIPECTL_PROFILE: undefined },
+        { ...io().env, PIPECTL_PROFILE: undefined },
       )
       const stored: Profile = { url: target.urlOrigin === 'profile' ? defaultAddress : target.url }
       if (target.dataUrlOrigin === 'flag' || target.dataUrlOrigin === 'environment')
@@ -47,10 +48,10 @@ export function addProfileCommands(program: Command): void {
       }
       stored.api_key = key
       if (options.check) await openClient({ url: stored.url, apiKey: key }).keys.list()
-      const profiles = await readProfiles(process.env)
+      const profiles = await readProfiles(io().env)
       profiles.profiles.set(name!, stored)
       profiles.current = name!
-      const file = await writeProfiles(process.env, profiles)
+      const file = await writeProfiles(io().env, profiles)
       say(`Stored profile ${name} for ${stored.url} in ${file}; it is in use now.`)
     },
   })
@@ -59,10 +60,10 @@ export function addProfileCommands(program: Command): void {
     summary: 'use a profile from now on',
     examples: ['pipectl profile use prod'],
     action: async ([name]) => {
-      const profiles = await readProfiles(process.env)
+      const profiles = await readProfiles(io().env)
       if (!profiles.profiles.has(name!)) throw noProfile(name!, [...profiles.profiles.keys()])
       profiles.current = name!
-      await writeProfiles(process.env, profiles)
+      await writeProfiles(io().env, profiles)
       say(`Using profile ${name}.`)
     },
   })
@@ -72,7 +73,7 @@ export function addProfileCommands(program: Command): void {
     examples: ['pipectl profile list'],
     output: formats,
     action: async (_, options) => {
-      const { current, profiles } = await readProfiles(process.env)
+      const { current, profiles } = await readProfiles(io().env)
       const list = [...profiles].map(([name, one]) => ({
         name,
         url: one.url,
@@ -92,7 +93,7 @@ export function addProfileCommands(program: Command): void {
             { label: 'KEY STARTS WITH', gives: 1 },
           ],
           rows: list.map((one) => [one.current ? '*' : '', one.name, one.url, one.api_key_prefix ?? '-']),
-          empty: `no profiles in ${profilesFile(process.env)}; make one with \`pipectl profile add NAME\``,
+          empty: `no profiles in ${profilesFile(io().env)}; make one with \`pipectl profile add NAME\``,
         }),
       }
       await print(view, options.output)
@@ -104,12 +105,12 @@ export function addProfileCommands(program: Command): void {
     examples: ['pipectl profile remove staging --yes'],
     destructive: true,
     action: async ([name], options) => {
-      const profiles = await readProfiles(process.env)
+      const profiles = await readProfiles(io().env)
       if (!profiles.profiles.has(name!)) throw noProfile(name!, [...profiles.profiles.keys()])
       await confirm(`Forget profile ${name} and its key?`, options.yes)
       profiles.profiles.delete(name!)
       if (profiles.current === name) profiles.current = null
-      await writeProfiles(process.env, profiles)
+      await writeProfiles(io().env, profiles)
       say(`Removed profile ${name}.${profiles.current === null ? ' No profile is in use now.' : ''}`)
     },
   })

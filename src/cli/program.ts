@@ -2,6 +2,8 @@
 import { Command } from 'commander'
 import { version } from '../version.ts'
 import { initCommand, serveCommand, workspacesCommand } from './daemon-commands.ts'
+import { io, type OutputStream } from './io.ts'
+import { coloursOn } from './terminal.ts'
 
 /** `withClientCommands` false: the daemon's own commands alone, which need none of the others' code. */
 export async function buildProgram(withClientCommands = true): Promise<Command> {
@@ -28,16 +30,32 @@ Words:
   lane         a destination's place in its pipe: what it has received, what waits, what blocks it
   batch        the messages that one delivery attempt carries`,
   )
-  throwInsteadOfExit(program)
+  outputToRun(program)
   hintAtOwnHelp(program)
   return program
 }
 
-/** Commands added whole inherit nothing from the program: without this, wrong usage of theirs would end with 1. */
-function throwInsteadOfExit(command: Command): void {
-  command.exitOverride()
-  for (const child of command.commands) throwInsteadOfExit(child)
+/**
+ * Help and wrong usage are printed on the streams of the run and throw. Commands added whole inherit nothing from the
+ * program, so each one is told.
+ */
+function outputToRun(command: Command): void {
+  command.exitOverride().configureOutput({
+    writeOut: (text) => io().stdout.write(text),
+    writeErr: (text) => io().stderr.write(text),
+    getOutHelpWidth: () => widthOf(io().stdout),
+    getErrHelpWidth: () => widthOf(io().stderr),
+    getOutHasColors: () => coloursOn(io().stdout),
+    getErrHasColors: () => coloursOn(io().stderr),
+  })
+  for (const child of command.commands) outputToRun(child)
 }
+
+function widthOf({ isTTY, columns }: OutputStream): number {
+  return isTTY === true ? columns || defaultWidth : defaultWidth
+}
+
+const defaultWidth = 80
 
 /** After wrong usage: the help of the very command, not of the whole program. */
 function hintAtOwnHelp(command: Command, parents = ''): void {

@@ -6,6 +6,7 @@ import { fullName } from '../client/workspace.ts'
 import { counted } from '../quantities.ts'
 import { connect } from './connection.ts'
 import { define } from './define.ts'
+import { io } from './io.ts'
 import type { PullFormat } from './pull/sinks.ts'
 import { findDestination } from './references.ts'
 import { say } from './terminal.ts'
@@ -72,7 +73,7 @@ PIPECTL_FORWARD_AUTH_HEADER is sent to --forward-to as its Authorization header.
         import('./pull/cursor-file.ts'),
         openSink(options, mode === 'follow'),
       ])
-      const cursors = openCursorFile(client.url, destination.destination_id, process.env)
+      const cursors = openCursorFile(client.url, destination.destination_id, io().env)
       const settings = {
         mode,
         acceptGap: options.acceptGap === true,
@@ -123,7 +124,7 @@ async function openSink(options: PullOptions, keepTrying: boolean) {
   const { execSink, forwardSink, stdoutSink } = await import('./pull/sinks.ts')
   if (options.exec !== undefined) return execSink(options.exec, options.output)
   if (options.forwardTo === undefined) return stdoutSink(options.output)
-  const auth = process.env.PIPECTL_FORWARD_AUTH_HEADER
+  const auth = io().env.PIPECTL_FORWARD_AUTH_HEADER
   return forwardSink(options.forwardTo, options.output, auth, keepTrying, (why, waitMs) =>
     say(`${options.forwardTo}: ${why}; trying again in ${Math.ceil(waitMs / 1000)} s`),
   )

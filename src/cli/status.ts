@@ -13,6 +13,7 @@ import { usageStatsWindowHours } from '../contract/pipe.ts'
 import { bytes, count, counted, duration } from '../quantities.ts'
 import { connect, findTarget } from './connection.ts'
 import { define, formats } from './define.ts'
+import { io } from './io.ts'
 import { oneView, print } from './output.ts'
 
 const notReadyWords: Record<string, string> = {
@@ -166,7 +167,7 @@ export function addStatusCommands(program: Command): void {
     examples: ['pipectl openapi > pipectl.openapi.yaml'],
     daemon: true,
     action: async (_, options) => {
-      process.stdout.write(await openClient(await findTarget(options)).openapi())
+      io().stdout.write(await openClient(await findTarget(options)).openapi())
     },
   })
 }

@@ -4,6 +4,7 @@ import { exitCodes, Failure } from '../client/failure.ts'
 import { errorCode } from '../error-code.ts'
 import { connect } from './connection.ts'
 import { define } from './define.ts'
+import { io } from './io.ts'
 import { findPipe } from './references.ts'
 import type { TailFormat } from './tail/record-lines.ts'
 import { coloursOn, say } from './terminal.ts'
@@ -83,21 +84,21 @@ For records that must all arrive there is \`pipectl pull\`.`,
 }
 
 function chosenFormat(asked: TailFormat | undefined): TailFormat {
-  return asked ?? (process.stdout.isTTY === true ? 'lines' : 'ndjson')
+  return asked ?? (io().stdout.isTTY === true ? 'lines' : 'ndjson')
 }
 
 /** As wide as the window is now: people change that. */
 function screen() {
-  const { isTTY, columns } = process.stdout
+  const { isTTY, columns } = io().stdout
   const isTerminal = isTTY === true
   const width = isTerminal ? columns || 80 : Number.POSITIVE_INFINITY
-  return { isTerminal, colours: coloursOn(process.stdout), width }
+  return { isTerminal, colours: coloursOn(io().stdout), width }
 }
 
 /** Resolves when the system has it. Throws Failure. */
 async function write(text: string): Promise<void> {
   await new Promise<void>((resolve, reject) => {
-    process.stdout.write(text, (error) => (error ? reject(error) : resolve()))
+    io().stdout.write(text, (error) => (error ? reject(error) : resolve()))
   }).catch((error: unknown) => {
     throw new Failure(
       errorCode(error) === 'EPIPE' ? exitCodes.readerGone : exitCodes.failed,

@@ -1,10 +1,10 @@
 /**
  * The terminal: what it is, colour, questions. Data goes to stdout; everything said to a person goes to stderr.
  */
-import { readFileSync } from 'node:fs'
 import { createInterface } from 'node:readline/promises'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { printableLines } from '../client/printable.ts'
+import { io } from './io.ts'
 
 const codes = { bold: 1, dim: 2, red: 31, green: 32, yellow: 33, cyan: 36 } as const
 export type Colour = keyof typeof codes
@@ -12,7 +12,7 @@ export type Colour = keyof typeof codes
 /** Colours on a terminal unless NO_COLOR is set (any value but the empty one) or the terminal cannot. */
 export function coloursOn(
   stream: { isTTY?: boolean | undefined },
-  env: NodeJS.ProcessEnv = process.env,
+  env: NodeJS.ProcessEnv = io().env,
 ): boolean {
   return stream.isTTY === true && !env.NO_COLOR && env.TERM !== 'dumb'
 }
@@ -26,7 +26,7 @@ export function paint(colour: Colour, text: string, on: boolean): string {
  * write is dropped, and the command goes on to its end and its usual exit code.
  */
 export function surviveClosedOutput(): void {
-  for (const stream of [process.stdout, process.stderr]) {
+  for (const stream of [io().stdout, io().stderr]) {
     stream.on('error', (error: NodeJS.ErrnoException) => {
       if (error.code !== 'EPIPE') throw error
     })
@@ -35,17 +35,17 @@ export function surviveClosedOutput(): void {
 
 /** One line for a person. */
 export function say(text: string): void {
-  process.stderr.write(`${harmless(text)}\n`)
+  io().stderr.write(`${harmless(text)}\n`)
 }
 
 /** Names and errors of others may be in it. */
 export function harmless(text: string): string {
-  return process.stderr.isTTY === true ? printableLines(text) : text
+  return io().stderr.isTTY === true ? printableLines(text) : text
 }
 
 /** Whether a person can be asked: both ends of the conversation are a terminal. */
 export function canAsk(): boolean {
-  return process.stdin.isTTY === true && process.stderr.isTTY === true
+  return io().stdin.isTTY === true && io().stderr.isTTY === true
 }
 
 /**
@@ -61,7 +61,7 @@ export async function confirm(question: string, yes: boolean | undefined): Promi
       'add --yes to do it without being asked',
     )
   }
-  const terminal = createInterface({ input: process.stdin, output: process.stderr })
+  const terminal = createInterface({ input: io().stdin, output: io().stderr })
   // Ctrl-C at a question is a No, with the exit code of an interrupt.
   const interrupted = new AbortController()
   terminal.on('SIGINT', () => interrupted.abort())
@@ -79,15 +79,15 @@ export async function confirm(question: string, yes: boolean | undefined): Promi
 
 /** Asks for a secret without showing what is typed. */
 export function askSecret(question: string): Promise<string> {
-  const { stdin, stderr } = process
+  const { stdin, stderr } = io()
   return new Promise((resolve, reject) => {
     let typed = ''
     stderr.write(question)
-    stdin.setRawMode(true)
+    stdin.setRawMode?.(true)
     stdin.setEncoding('utf8')
     stdin.resume()
     const finish = (settle: () => void) => {
-      stdin.setRawMode(false)
+      stdin.setRawMode?.(false)
       stdin.pause()
       stdin.off('data', onData)
       stderr.write('\n')
@@ -111,5 +111,5 @@ export function askSecret(question: string): Promise<string> {
 
 /** All of stdin, where it is a short text such as a key. */
 export function readStdin(): string {
-  return readFileSync(0, 'utf8')
+  return io().readStdin()
 }

@@ -4,6 +4,7 @@ import { exitCodes, Failure } from '../client/failure.ts'
 import { OverviewFeed } from '../client/overview-feed.ts'
 import { connect } from './connection.ts'
 import { define } from './define.ts'
+import { io } from './io.ts'
 
 export function addTopCommand(program: Command): void {
   define<{ readOnly?: boolean }>(program, {
@@ -14,7 +15,7 @@ export function addTopCommand(program: Command): void {
     daemon: true,
     options: (command) => command.option('--read-only', 'change nothing: the keys for changes are off'),
     action: async (_, options) => {
-      if (process.stdout.isTTY !== true || process.stdin.isTTY !== true) {
+      if (io().stdout.isTTY !== true || io().stdin.isTTY !== true) {
         throw new Failure(
           exitCodes.usage,
           'top needs a terminal, and this is not one',

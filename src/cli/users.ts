@@ -9,6 +9,7 @@ import { connect } from './connection.ts'
 import { addSettingFlags, dashboardOrigin } from './daemon-commands.ts'
 import { daemonSettings } from './daemon-settings.ts'
 import { type CommonOptions, define, formats, group } from './define.ts'
+import { io } from './io.ts'
 import { oneView, print } from './output.ts'
 import { only } from './references.ts'
 import { askSecret, canAsk, confirm, readStdin, say } from './terminal.ts'
@@ -185,7 +186,7 @@ async function withUsers<T>(
   }
   const settings = daemonSettings(options)
   const { withLocalUsers } = await import('../data-dir/users.ts')
-  return await withLocalUsers(settings, process.env, options.workspace ?? 'default', (users) =>
+  return await withLocalUsers(settings, io().env, options.workspace ?? 'default', (users) =>
     use({ ...users, url: dashboardOrigin(settings) }),
   )
 }

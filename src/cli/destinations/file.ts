@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs'
 import type { DestinationBody } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
 import { isObject } from '../../contract/is-object.ts'
+import { io } from '../io.ts'
 
 /** Variables are read from the environment. Throws Failure (usage). */
 export async function bodyFromFile(name: string): Promise<Partial<DestinationBody>> {
@@ -29,12 +30,12 @@ export async function bodyFromFile(name: string): Promise<Partial<DestinationBod
   rejectUnknownKeys(file, [], known, file.value)
   const body: Partial<DestinationBody> = { ...file.value }
   if (isObject(body.transform) && typeof body.transform.mask_salt === 'string') {
-    const mask_salt = expand(file, ['transform', 'mask_salt'], body.transform.mask_salt, process.env)
+    const mask_salt = expand(file, ['transform', 'mask_salt'], body.transform.mask_salt, io().env)
     body.transform = { ...body.transform, mask_salt }
   }
   if (!isObject(body.destination_config)) return body
   const expanded = (path: readonly string[], value: unknown): unknown => {
-    if (typeof value === 'string') return expand(file, path, value, process.env)
+    if (typeof value === 'string') return expand(file, path, value, io().env)
     if (!isObject(value)) return value
     return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, expanded([...path, key], one)]))
   }

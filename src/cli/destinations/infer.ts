@@ -10,6 +10,7 @@ import type { Pipe } from '../../contract/pipe.ts'
 import type { TableProposal } from '../../contract/table-proposal.ts'
 import { counted } from '../../quantities.ts'
 import type { CommonOptions } from '../define.ts'
+import { io } from '../io.ts'
 import { print } from '../output.ts'
 import { say } from '../terminal.ts'
 import { type BodyOptions, destinationBody } from './body.ts'
@@ -135,7 +136,7 @@ async function printProposal(
   options: CommonOptions,
 ): Promise<void> {
   const { observations, ddl, executed, warnings, missing_columns, dedupe_candidates, columns } = proposal
-  const isTable = (options.output ?? (process.stdout.isTTY ? 'table' : 'json')) === 'table'
+  const isTable = (options.output ?? (io().stdout.isTTY ? 'table' : 'json')) === 'table'
   const missing = (name: string) => proposal.table_exists === true && missing_columns.includes(name)
   const view = {
     json: `{"destination_id":${JSON.stringify(id)},${text.trimStart().slice(1)}`,

@@ -3,6 +3,7 @@
  */
 import { exitCodes, Failure } from '../../client/failure.ts'
 import { type DestinationType, wordsOf } from '../../contract/destination-words.ts'
+import { io } from '../io.ts'
 import { askSecret, canAsk } from '../terminal.ts'
 
 /** `secret_headers.x-api-key` → `PIPECTL_DESTINATION_SECRET_HEADERS_X_API_KEY`. */
@@ -13,7 +14,7 @@ export function secretVariable(place: string): string {
 /** Every secret of this type whose variable is set. */
 export function secretsFromEnvironment(
   type: DestinationType,
-  env: NodeJS.ProcessEnv = process.env,
+  env: NodeJS.ProcessEnv = io().env,
 ): Record<string, string> {
   const found: Record<string, string> = {}
   for (const key of secretKeysOf(type)) {
@@ -30,7 +31,7 @@ export function secretsFromEnvironment(
 export async function needSecret(
   type: DestinationType,
   place: string,
-  env: NodeJS.ProcessEnv = process.env,
+  env: NodeJS.ProcessEnv = io().env,
 ): Promise<string> {
   const { key, member } = splitPlace(place)
   const { secrets } = wordsOf(type)

@@ -4,6 +4,7 @@ import type { DestinationPatch, SaveOptions } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
 import { maskSaltPlace, type ShownTransform } from '../../contract/transform.ts'
 import type { TransformCheck } from '../../contract/transform-trial.ts'
+import { io } from '../io.ts'
 import { say } from '../terminal.ts'
 import { askFor } from './secrets.ts'
 
@@ -78,7 +79,7 @@ export async function transformSettings(
     const problem = `--secret ${maskSaltPlace}: no step of the map masks anything`
     throw new Failure(exitCodes.usage, problem, 'give the map with --map')
   }
-  const salt = process.env[saltVariable] ?? (asksForSalt ? await askFor('salt', saltVariable) : undefined)
+  const salt = io().env[saltVariable] ?? (asksForSalt ? await askFor('salt', saltVariable) : undefined)
   return {
     transform: {
       filter: filter === undefined ? (before?.filter ?? null) : filter || null,

@@ -1,5 +1,6 @@
 /** The progress line of a long transfer, on a terminal only: bar, share, records, rate, time left. */
 import { bytes, count, duration } from '../../quantities.ts'
+import { io } from '../io.ts'
 
 export interface Progress {
   /** So far: offset in the input and records sent. */
@@ -14,14 +15,14 @@ const barWidth = 24
 
 /** `totalBytes` null: the size of the input is not known. `startBytes`: sent by an earlier run. */
 export function openProgress(totalBytes: number | null, startBytes: number): Progress {
-  if (process.stderr.isTTY !== true) {
-    return { update: () => {}, note: (text) => process.stderr.write(`${text}\n`), end: () => {} }
+  if (io().stderr.isTTY !== true) {
+    return { update: () => {}, note: (text) => io().stderr.write(`${text}\n`), end: () => {} }
   }
   const startedMs = Date.now()
   let startRecords: number | null = null
   let drawnMs = 0
   let line = ''
-  const draw = () => process.stderr.write(`\r\x1b[K${line.slice(0, (process.stderr.columns ?? 80) - 1)}`)
+  const draw = () => io().stderr.write(`\r\x1b[K${line.slice(0, (io().stderr.columns ?? 80) - 1)}`)
   return {
     update(doneBytes, records) {
       startRecords ??= records
@@ -36,10 +37,10 @@ export function openProgress(totalBytes: number | null, startBytes: number): Pro
       draw()
     },
     note(text) {
-      process.stderr.write(`\r\x1b[K${text}\n`)
+      io().stderr.write(`\r\x1b[K${text}\n`)
       draw()
     },
-    end: () => process.stderr.write('\r\x1b[K'),
+    end: () => io().stderr.write('\r\x1b[K'),
   }
 }
 

@@ -6,6 +6,7 @@ import { appendFileSync, createReadStream, statSync } from 'node:fs'
 import type { Client, PipeDetail } from '../../client/client.ts'
 import { ApiFailure, exitCodes, Failure } from '../../client/failure.ts'
 import type { Pipe } from '../../contract/pipe.ts'
+import { io } from '../io.ts'
 import { Batcher, type BatchLimits, bodyOf, type RecordBatch } from './batcher.ts'
 import type { InvalidPiece } from './input.ts'
 import { StreamSplitter, splitterForFile } from './layout.ts'
@@ -161,7 +162,7 @@ function openInput(settings: IngestSettings, state: ResumeState) {
   if (settings.file === null) {
     return {
       name: 'stdin',
-      batcher: new Batcher(process.stdin, new StreamSplitter('stdin'), lingerMs),
+      batcher: new Batcher(io().stdin, new StreamSplitter('stdin'), lingerMs),
       totalBytes: null,
       bytesRead: () => state.offset,
     }

@@ -7,6 +7,7 @@ import { changedParts, lineDiff } from '../../client/line-diff.ts'
 import { compacted, editableText, errorWords, placeWords, recordTextsOf } from '../../client/parked.ts'
 import { printableJson } from '../../client/printable.ts'
 import { errorCode } from '../../error-code.ts'
+import { io } from '../io.ts'
 import { canAsk, coloursOn, confirm, paint, readStdin } from '../terminal.ts'
 import { editRecords } from './editor.ts'
 import type { FoundPlace } from './references.ts'
@@ -19,7 +20,7 @@ export async function editedRecords(
   file: string | null,
   yes: boolean | undefined,
 ): Promise<string[]> {
-  if (file === null && (!canAsk() || process.stdout.isTTY !== true)) {
+  if (file === null && (!canAsk() || io().stdout.isTTY !== true)) {
     throw new Failure(
       exitCodes.usage,
       'an editor needs a terminal',
@@ -43,7 +44,7 @@ export async function editedRecords(
       `\`pipectl parked replay ${place.name} ${parkedId}\` replays it as it is`,
     )
   }
-  process.stderr.write(`${diffText(stored, editableText(records))}\n`)
+  io().stderr.write(`${diffText(stored, editableText(records))}\n`)
   if (file === null || canAsk()) await confirm(`Replay parked record ${parkedId} of ${place.name} so?`, yes)
   return records.map(compacted)
 }
@@ -71,7 +72,7 @@ export function recordsFrom(file: string, most: number): string[] {
 }
 
 function diffText(before: string, after: string): string {
-  const on = coloursOn(process.stderr)
+  const on = coloursOn(io().stderr)
   return changedParts(lineDiff(before, after))
     .map((line) => {
       if (line === null) return paint('dim', '  …', on)

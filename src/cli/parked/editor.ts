@@ -9,6 +9,7 @@ import path from 'node:path'
 import { exitCodes, Failure } from '../../client/failure.ts'
 import { checkRecords, type JsonFault } from '../../client/json-check.ts'
 import { printable } from '../../client/printable.ts'
+import { io } from '../io.ts'
 
 const commentMark = '//'
 
@@ -20,7 +21,7 @@ export async function editRecords(
   text: string,
   notes: readonly string[],
   most: number,
-  env: NodeJS.ProcessEnv = process.env,
+  env: NodeJS.ProcessEnv = io().env,
 ): Promise<string[] | null> {
   const directory = mkdtempSync(path.join(os.tmpdir(), 'pipectl-edit-'))
   const remove = () => rmSync(directory, { recursive: true, force: true })

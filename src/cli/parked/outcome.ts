@@ -3,6 +3,7 @@ import type { Client } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
 import { errorWords, type ReplayOutcome, replayOutcome } from '../../client/parked.ts'
 import { counted } from '../../quantities.ts'
+import { io } from '../io.ts'
 import { say } from '../terminal.ts'
 import { openCountProgress } from './progress.ts'
 import type { FoundPlace } from './references.ts'
@@ -12,7 +13,7 @@ const waitMs = 30_000
 
 /** `wait` undefined: on a terminal, where somebody wants to know. */
 export function shouldWait(wait: boolean | undefined): boolean {
-  return wait ?? process.stderr.isTTY === true
+  return wait ?? io().stderr.isTTY === true
 }
 
 /** Throws Failure when it failed again, or nothing is known after half a minute. */

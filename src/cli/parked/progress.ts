@@ -1,5 +1,6 @@
 /** One line that says how far work on many has come, on a terminal only. */
 import { count } from '../../quantities.ts'
+import { io } from '../io.ts'
 
 const redrawMs = 100
 
@@ -10,14 +11,14 @@ export interface CountProgress {
 
 /** `Replayed 120 of 500`. */
 export function openCountProgress(verb: string, total: number): CountProgress {
-  if (process.stderr.isTTY !== true) return { update: () => {}, end: () => {} }
+  if (io().stderr.isTTY !== true) return { update: () => {}, end: () => {} }
   let drawnMs = 0
   return {
     update(done) {
       if (Date.now() - drawnMs < redrawMs) return
       drawnMs = Date.now()
-      process.stderr.write(`\r\x1b[K${verb} ${count(done)} of ${count(total)}`)
+      io().stderr.write(`\r\x1b[K${verb} ${count(done)} of ${count(total)}`)
     },
-    end: () => process.stderr.write('\r\x1b[K'),
+    end: () => io().stderr.write('\r\x1b[K'),
   }
 }

@@ -11,6 +11,7 @@ import { retryAfterMs } from '../../client/http.ts'
 import { singleLine } from '../../client/json-text.ts'
 import { printableJson } from '../../client/printable.ts'
 import { errorCode } from '../../error-code.ts'
+import { io } from '../io.ts'
 
 export interface PulledMessage {
   pipeId: string
@@ -38,12 +39,13 @@ export function messageText(message: PulledMessage, format: PullFormat, onTermin
 
 /** To stdout. Resolves when the system has the bytes, and the disk when stdout is a file. */
 export function stdoutSink(format: PullFormat): Sink {
-  const isFile = fstatSync(1).isFile()
-  const onTerminal = process.stdout.isTTY === true
+  const { fd } = io().stdout
+  const isFile = fd !== undefined && fstatSync(fd).isFile()
+  const onTerminal = io().stdout.isTTY === true
   return async (message) => {
     await new Promise<void>((resolve, reject) => {
       const text = messageText(message, format, onTerminal)
-      process.stdout.write(text, (error) => (error ? reject(error) : resolve()))
+      io().stdout.write(text, (error) => (error ? reject(error) : resolve()))
     }).catch((error: unknown) => {
       const isReaderGone = errorCode(error) === 'EPIPE'
       const why = error instanceof Error ? error.message : String(error)
@@ -54,7 +56,7 @@ export function stdoutSink(format: PullFormat): Sink {
         error,
       )
     })
-    if (isFile) fsyncSync(1)
+    if (isFile) fsyncSync(fd)
   }
 }
 
@@ -125,7 +127,7 @@ export function execSink(command: string, format: PullFormat): Sink {
       stdio: ['pipe', 'inherit', 'inherit'],
       signal,
       env: {
-        ...process.env,
+        ...io().env,
         PIPECTL_PIPE_ID: message.pipeId,
         PIPECTL_DESTINATION_ID: message.destinationId,
         PIPECTL_MSG_ID: message.msgId,

@@ -1,0 +1,73 @@
+/**
+ * What a run of the command line reads and writes. A process has one run, which uses the process's own streams; tests
+ * make many runs in one process, each with its own.
+ *
+ * `io()` returns that of the current run, so that no function has to pass it on. It follows asynchronous calls. The run of
+ * a process does without AsyncLocalStorage, which would slow down each promise of the daemon that it may become.
+ *
+ * Signals, the working directory and child processes belong to the process: commands take their handlers away at the end.
+ */
+import { AsyncLocalStorage } from 'node:async_hooks'
+import { readFileSync } from 'node:fs'
+import type { Readable, Writable } from 'node:stream'
+
+export interface InputStream extends Readable {
+  isTTY?: boolean
+  setRawMode?: (on: boolean) => unknown
+}
+
+export interface OutputStream extends Writable {
+  isTTY?: boolean
+  columns?: number
+  /** Absent: not a file of the system. */
+  fd?: number
+}
+
+export interface CommandIo {
+  readonly env: NodeJS.ProcessEnv
+  readonly stdin: InputStream
+  readonly stdout: OutputStream
+  readonly stderr: OutputStream
+  /** All of stdin, for a short text such as a key. */
+  readStdin(): string
+}
+
+/** Streams are opened when they are used. */
+export const processIo: CommandIo = {
+  env: process.env,
+  get stdin() {
+    return process.stdin
+  },
+  get stdout() {
+    return process.stdout
+  },
+  get stderr() {
+    return process.stderr
+  },
+  readStdin: () => readFileSync(0, 'utf8'),
+}
+
+interface Run {
+  io: CommandIo
+  exitCode: number
+}
+
+const runOfProcess: Run = { io: processIo, exitCode: 0 }
+const runs = new AsyncLocalStorage<Run>()
+const currentRun = () => runs.getStore() ?? runOfProcess
+
+export function io(): CommandIo {
+  return currentRun().io
+}
+
+/** The code that the run ends with once its command has returned. */
+export function setExitCode(code: number): void {
+  currentRun().exitCode = code
+}
+
+/** Runs a command with its own streams. Returns its exit code. */
+export async function runWith(io: CommandIo, command: () => Promise<void>): Promise<number> {
+  const run = io === processIo ? runOfProcess : { io, exitCode: 0 }
+  await (run === runOfProcess ? command() : runs.run(run, command))
+  return run.exitCode
+}
