@@ -250,7 +250,8 @@ async function rewind(
       case 'seq':
         return target.seq
       case 'time':
-        return await reader.cursorAtTime(pipeId, target.timeMs)
+        // Just after the message before that time, or `earliest` if there is none: the log's numbers are shared by all pipes.
+        return (await reader.cursorAt(pipeId, await reader.cursorAtTime(pipeId, target.timeMs))).seq
     }
   })
 }

@@ -303,6 +303,25 @@ t.test('rewind to earliest, a stream_seq or a time: delivered again from there',
   t.same(errorsIn(unknown), { from: 'Unknown field.' })
 })
 
+t.test('a time before every message is earliest, wherever the cursor is', async (t) => {
+  const other = await hookedPipe()
+  await other.send({ n: 0 })
+  const pipeId = await daemon.createPipe({ pipe_name: 'times' })
+  const id = await daemon.createDestination(pipeId, {
+    destination_type: 'destination_pull',
+    start_from: 'earliest',
+  })
+  for (const n of [1, 2]) await daemon.ingest(pipeId, { n })
+  const path = `/v1/pipes/${pipeId}/destinations/${id}/rewind`
+  const earliest = await api('POST', path, { to: 'earliest' })
+  t.equal(earliest.status, 200)
+  for (const to of ['2020-01-01T00:00:00Z', '1970-01-01T00:00:00Z', 'earliest']) {
+    const again = await api('POST', path, { to })
+    t.equal(again.status, 200, to)
+    t.equal(again.body.cursor_seq, earliest.body.cursor_seq, to)
+  }
+})
+
 t.test(
   'testing a destination: checks with what was found, for one that works and one that does not',
   async (t) => {
