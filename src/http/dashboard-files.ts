@@ -2,6 +2,8 @@
  * The dashboard's pages: what its build left in `dist/dashboard`, read once at the start. A request is looked up among
  * those names and never becomes a path, so there is nothing to climb out of.
  *
+ *   /                                                   a browser is sent to /dashboard; others get 404 as for any unknown path
+ *   /favicon.ico                                        to the dashboard's icon
  *   /dashboard, and everything below that is no file    index.html: the application finds its own way
  *   /dashboard/assets/NAME-HASH.js …                    for ever in caches: another content has another name
  *
@@ -10,6 +12,7 @@
 import { existsSync, readdirSync } from 'node:fs'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { ApiError } from '../contract/errors.ts'
 import type { Header } from './response.ts'
 import type { ApiReply, Route } from './route.ts'
 import { readStoredFile, type StoredFile, storedBody } from './stored-file.ts'
@@ -45,7 +48,33 @@ export function dashboardPages(directory = built): Route[] {
   const assets = [...files].map(([name, file]) =>
     route(`/${name}`, async ({ headers }) => fileReply(file, headers['accept-encoding'] ?? '')),
   )
-  return [page, { ...page, path: '/dashboard/' }, { ...page, path: '/dashboard/*' }, ...assets]
+  return [page, { ...page, path: '/dashboard/' }, { ...page, path: '/dashboard/*' }, ...assets, root, icon]
+}
+
+/** The address that the daemon logs at its start, opened in a browser. */
+const root: Route = {
+  ...route('', async ({ headers }) => {
+    if (!(headers.accept ?? '').includes('text/html')) throw new ApiError('not_found')
+    return redirect('/dashboard')
+  }),
+  path: '/',
+  auth: 'none',
+}
+
+const icon: Route = {
+  ...route('', async () => redirect('/dashboard/favicon.svg')),
+  path: '/favicon.ico',
+  auth: 'none',
+}
+
+function redirect(to: string): ApiReply {
+  return {
+    status: 302,
+    headers: [
+      ['Location', to],
+      ['Vary', 'Accept'],
+    ],
+  }
 }
 
 function route(name: string, handler: Route['handler']): Route {

@@ -33,6 +33,15 @@ t.test('every file of the guides is served as it was built, with its type', asyn
   t.equal((await get('/')).text, readFileSync(path.join(built, 'index.html'), 'utf8'))
 })
 
+t.test('a browser that opens the address of the daemon is sent to the dashboard', async (t) => {
+  const root = (accept: string) => call('GET', `${daemon.url}/`, { accept })
+  const page = await root('text/html,application/xhtml+xml')
+  t.same([page.status, page.headers.location], [302, '/dashboard'])
+  t.match((await root('application/json')).body, { error: 'not_found' }, 'a program gets the usual error')
+  const icon = await call('GET', `${daemon.url}/favicon.ico`, {})
+  t.same([icon.status, icon.headers.location], [302, '/dashboard/favicon.svg'])
+})
+
 t.test('/docs leads to /docs/, so that links between pages work', async (t) => {
   const answer = await get('')
   t.equal(answer.status, 307)

@@ -285,7 +285,15 @@ t.test(
     await page.getByRole('button', { name: /^HTTP endpoint/ }).click()
     await page.getByLabel('URL', { exact: true }).fill('not a url')
     await page.getByRole('button', { name: 'Test and save' }).click()
-    await page.locator('[aria-invalid="true"]').first().waitFor()
+    await page.locator('[aria-invalid="true"]:focus').waitFor()
+    t.equal(
+      await page.locator(':focus').getAttribute('aria-invalid'),
+      'true',
+      'the first field with an error has the focus, where it can be seen',
+    )
+    const focused = await page.locator(':focus').boundingBox()
+    const height = page.viewportSize()?.height ?? 0
+    t.ok(focused !== null && focused.y >= 0 && focused.y + focused.height <= height, 'on the screen')
     await page.getByLabel('URL', { exact: true }).fill(`${sink.url}/readings?token=S3CR3T`)
     await page.getByLabel('Authorization header').fill('Bearer S3CR3T')
     await page.getByRole('button', { name: 'Test and save' }).click()
@@ -310,7 +318,8 @@ t.test(
     const attempts = sink.deliveries.length
     await page.getByRole('button', { name: 'Retry now' }).click()
     await until('it was tried again', () => sink.deliveries.length > attempts)
-    t.match(await confirm(page, 'Skip the message …', /^Skip 1 record$/), /with 1 record is not delivered/)
+    t.match(await confirm(page, 'Skip the message …', /^Park 1 record$/), /correct and replay it/)
+    await page.getByRole('link', { name: 'Open parked records' }).waitFor()
     await page.getByText('This lane gets on').waitFor()
     await until('the lane went on', async () => (await lane()).delivered_records === 1)
     t.equal((await lane()).skipped_messages, 1)
@@ -508,7 +517,7 @@ t.test('the audit log says who changed what, before and after', async (t) => {
   const pipeId = await daemon.createPipe({ pipe_name: 'watched' })
   await daemon.api('PATCH', `/v1/pipes/${pipeId}`, { pipe_description: 'seen' })
   await page.getByRole('link', { name: 'Audit' }).click()
-  const row = page.getByRole('row', { name: /updatePipe/ }).first()
+  const row = page.getByRole('row', { name: /update pipe/ }).first()
   t.match(await row.innerText(), /key default[\s\S]*127\.0\.0\.1[\s\S]*pipe_description/)
   await row.getByRole('button', { name: /^Show change/ }).click()
   const dialog = page.getByRole('dialog', { name: /^Change \d+/ })

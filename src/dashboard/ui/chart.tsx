@@ -25,6 +25,22 @@ const wholeSteps = [1, 2, 5]
 const dashes = [[], [6, 4]]
 const colours = ['--accent', '--warn']
 
+const { timeZone } = Intl.DateTimeFormat().resolvedOptions()
+const daySeconds = 86_400
+const timeOfDay = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit' })
+const timeWithSeconds = new Intl.DateTimeFormat(undefined, { timeStyle: 'medium' })
+const dayAndMonth = new Intl.DateTimeFormat(undefined, { day: 'numeric', month: 'short' })
+
+/** Labels of the time axis in the browser's locale; uPlot's own are American. The first one of a day is its date. */
+function timeLabels(times: readonly number[], stepSeconds: number): string[] {
+  const days = times.map((time) => dayAndMonth.format(time * 1000))
+  return times.map((time, index) => {
+    const day = days[index] ?? ''
+    if (stepSeconds >= daySeconds || (index > 0 && day !== days[index - 1])) return day
+    return (stepSeconds < 60 ? timeWithSeconds : timeOfDay).format(time * 1000)
+  })
+}
+
 export function Chart({ description, times, series, isStepped = false }: ChartProps) {
   const place = useRef<HTMLDivElement>(null)
   const plot = useRef<UPlot | null>(null)
@@ -61,6 +77,7 @@ export function Chart({ description, times, series, isStepped = false }: ChartPr
             {name}
           </span>
         ))}
+        <small>Times: {timeZone}</small>
       </figcaption>
       <div className={styles.chart} ref={place} role="img" aria-label={description} />
     </figure>
@@ -85,7 +102,7 @@ function optionsOf(names: readonly string[], width: number, isStepped: boolean):
       y: { range: (_, __, max) => [0, Math.max(1, max * 1.1)] },
     },
     axes: [
-      axis,
+      { ...axis, space: 80, values: (_, times, __, ___, stepSeconds) => timeLabels(times, stepSeconds) },
       { ...axis, size: 56, incrs: wholeSteps, values: (_, values) => values.map((value) => count(value)) },
     ],
     series: [

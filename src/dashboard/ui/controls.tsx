@@ -153,6 +153,7 @@ export function Check({
         <input
           type="checkbox"
           checked={checked}
+          aria-invalid={error === undefined ? undefined : true}
           aria-describedby={hint === undefined ? undefined : id}
           onChange={(event) => onValue(event.target.checked)}
         />

@@ -19,16 +19,22 @@ interface DialogProps {
 
 export function Dialog({ title, open, onClose, wide = false, top = false, children }: DialogProps) {
   const opener = useRef<Element | null>(null)
+  const content = useRef<HTMLDivElement>(null)
   return (
     <Radix.Root open={open} onOpenChange={(isOpen) => (isOpen ? undefined : onClose?.())}>
       <Radix.Portal>
         <Radix.Overlay className={`${styles.overlay} ${top ? styles.top : ''}`}>
           <Radix.Content
+            ref={content}
             className={`${styles.content} ${wide ? styles.wide : ''}`}
             aria-describedby={undefined}
             // What opened it is no part of Radix's dialog, so it would not know where the focus was.
-            onOpenAutoFocus={() => {
+            onOpenAutoFocus={(event) => {
               opener.current = document.activeElement
+              const first = content.current?.querySelector<HTMLElement>('[data-first-focus]')
+              if (first === null || first === undefined) return
+              event.preventDefault()
+              first.focus()
             }}
             onCloseAutoFocus={(event) => {
               event.preventDefault()
@@ -139,7 +145,10 @@ export function Confirm({ title, children, deed, isDanger = true, command, run, 
         >
           {isRunning ? 'Working …' : deed}
         </Button>
-        <Button onClick={onClose}>Cancel</Button>
+        {/* Enter must not do what cannot be undone. */}
+        <Button onClick={onClose} data-first-focus={isDanger || undefined}>
+          Cancel
+        </Button>
       </div>
       <CliTwin command={command} />
     </Dialog>

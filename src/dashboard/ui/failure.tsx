@@ -1,4 +1,5 @@
 /** What went wrong, in the API's own words; for a form, those of its errors that belong to no field of it. */
+import { useEffect, useRef } from 'react'
 import { ApiFailure, UnreachableFailure } from '../../client/failure.ts'
 import { isObject } from '../../contract/is-object.ts'
 import { Notice } from './layout.tsx'
@@ -27,23 +28,42 @@ export function failureText(failure: unknown): string {
 
 /** `shown`: paths whose errors stand at their fields. */
 export function FailureNotice({ failure, shown = [] }: { failure: unknown; shown?: readonly string[] }) {
+  const notice = useRef<HTMLDivElement>(null)
+  useEffect(() => {
+    if (failure !== null && failure !== undefined) revealFailure(notice.current)
+  }, [failure])
   if (failure === null || failure === undefined) return null
   const all = Object.entries(fieldErrors(failure))
   const elsewhere = all.filter(([path]) => !shown.includes(path))
   return (
-    <Notice kind="bad">
-      <Outside
-        text={all.length > 0 && elsewhere.length === 0 ? 'See what is marked below.' : failureText(failure)}
-      />
-      {elsewhere.length === 0 ? null : (
-        <ul>
-          {elsewhere.map(([path, text]) => (
-            <li key={path}>
-              <Outside text={path === '' ? text : `${path}: ${text}`} />
-            </li>
-          ))}
-        </ul>
-      )}
-    </Notice>
+    <div ref={notice} tabIndex={-1}>
+      <Notice kind="bad">
+        <Outside
+          text={
+            all.length > 0 && elsewhere.length === 0
+              ? 'Nothing was saved. Correct the marked fields.'
+              : failureText(failure)
+          }
+        />
+        {elsewhere.length === 0 ? null : (
+          <ul>
+            {elsewhere.map(([path, text]) => (
+              <li key={path}>
+                <Outside text={path === '' ? text : `${path}: ${text}`} />
+              </li>
+            ))}
+          </ul>
+        )}
+      </Notice>
+    </div>
   )
+}
+
+/** The button that was pressed can be far below: focuses and shows the first marked field, or else the notice. */
+function revealFailure(notice: HTMLElement | null): void {
+  const form = notice?.closest('form, [role="dialog"], main')
+  const target = form?.querySelector<HTMLElement>('[aria-invalid="true"]') ?? notice
+  target?.closest('details')?.setAttribute('open', '')
+  target?.scrollIntoView({ block: 'center' })
+  target?.focus({ preventScroll: true })
 }

@@ -151,11 +151,14 @@ export interface Column<Row> {
   label: string
   cell: (row: Row) => ReactNode
   isNumber?: boolean
+  /** Stays on one line on wide screens: a long text in another column must not break it. */
+  isShort?: boolean
 }
 
-function cellClass(label: string, isNumber = false): string | undefined {
+function cellClass({ label, isNumber, isShort }: Pick<Column<unknown>, 'label' | 'isNumber' | 'isShort'>) {
   if (label === '') return styles.buttons
-  return isNumber ? styles.number : undefined
+  if (isNumber) return styles.number
+  return isShort ? styles.short : undefined
 }
 
 export function Table<Row>({
@@ -187,8 +190,8 @@ export function Table<Row>({
       <tbody>
         {rows.map((row) => (
           <tr key={keyOf(row)}>
-            {columns.map(({ label, cell, isNumber }) => (
-              <td key={label} data-label={label} className={cellClass(label, isNumber)}>
+            {columns.map(({ label, cell, isNumber, isShort }) => (
+              <td key={label} data-label={label} className={cellClass({ label, isNumber, isShort })}>
                 <div>{cell(row)}</div>
               </td>
             ))}

@@ -6,17 +6,18 @@ import { Copy } from './copy.tsx'
 import { Outside } from './text.tsx'
 import styles from './toasts.module.css'
 
+export interface ToastLink {
+  to: string
+  words: string
+}
+
 interface Toast {
   id: number
   text: string
   command: string | null
-  warning: Warning | null
-}
-
-interface Warning {
-  /** The id of what it is about: that has one warning, the last. */
-  about: string
-  link: { to: string; words: string }
+  link: ToastLink | null
+  /** For a warning, the id of its subject: each subject has one warning, the last. */
+  warns: string | null
 }
 
 const shownMs = 8_000
@@ -25,22 +26,22 @@ let toasts: readonly Toast[] = []
 let lastId = 0
 const listeners = new Set<() => void>()
 
-export function say(text: string, command: string | null = null): void {
-  const id = add({ text, command, warning: null })
+export function say(text: string, command: string | null = null, link: ToastLink | null = null): void {
+  const id = add({ text, command, link, warns: null })
   setTimeout(() => dismiss(id), shownMs)
 }
 
-/** It stays on every page, until somebody dismisses it, or null takes its place. */
-export function warn(about: string, text: string | null, link: Warning['link']): void {
-  set(toasts.filter(({ warning }) => warning?.about !== about))
-  if (text !== null) add({ text, command: null, warning: { about, link } })
+/** Stays on every page until the user dismisses it, or a text of null replaces it. */
+export function warn(about: string, text: string | null, link: ToastLink): void {
+  set(toasts.filter(({ warns }) => warns !== about))
+  if (text !== null) add({ text, command: null, link, warns: about })
 }
 
 function add(toast: Omit<Toast, 'id'>): number {
   lastId += 1
   const all = [...toasts, { ...toast, id: lastId }]
   const newest = (isWarning: boolean) =>
-    all.filter(({ warning }) => (warning !== null) === isWarning).slice(-mostShown)
+    all.filter(({ warns }) => (warns !== null) === isWarning).slice(-mostShown)
   set([...newest(true), ...newest(false)])
   return lastId
 }
@@ -64,15 +65,15 @@ export function Toasts() {
   )
   return (
     <div className={styles.toasts} role="status">
-      {shown.map(({ id, text, command, warning }) => (
-        <div key={id} className={`${styles.toast} ${warning === null ? '' : styles.warning}`}>
+      {shown.map(({ id, text, command, link, warns }) => (
+        <div key={id} className={`${styles.toast} ${warns === null ? '' : styles.warning}`}>
           <span>
-            {warning === null ? null : <strong>Warning: </strong>}
+            {warns === null ? null : <strong>Warning: </strong>}
             <Outside text={text} />
-            {warning === null ? null : (
+            {link === null ? null : (
               <>
                 {' '}
-                <Link to={warning.link.to}>{warning.link.words}</Link>
+                <Link to={link.to}>{link.words}</Link>
               </>
             )}
           </span>

@@ -30,14 +30,17 @@ async function get(routes: readonly Route[], at: string, accepted = ''): Promise
 
 t.test('only files of known types are served, each under its own name', async (t) => {
   t.same(routes.map((one) => one.path).sort(), [
+    '/',
     '/dashboard',
     '/dashboard/',
     '/dashboard/*',
     '/dashboard/assets/app-1a2b.js',
     '/dashboard/assets/style-3c4d.css',
     '/dashboard/index.html',
+    '/favicon.ico',
   ])
-  t.ok(routes.every(({ method, auth, surface }) => `${method} ${auth} ${surface}` === 'GET page management'))
+  const pages = routes.filter(({ path }) => path.startsWith('/dashboard'))
+  t.ok(pages.every(({ method, auth, surface }) => `${method} ${auth} ${surface}` === 'GET page management'))
 })
 
 t.test('the page is never kept, hashed files are kept for ever', async (t) => {

@@ -42,10 +42,14 @@ function Entries() {
           rows={audit}
           keyOf={(entry) => String(entry.audit_id)}
           columns={[
-            { label: 'When', cell: (entry) => <Ago at={entry.audit_ts} /> },
+            { label: 'When', cell: (entry) => <Ago at={entry.audit_ts} />, isShort: true },
             { label: 'Who', cell: (entry) => <Outside text={whoOf(entry)} /> },
             { label: 'From', cell: (entry) => entry.address ?? 'the machine itself' },
-            { label: 'Operation', cell: (entry) => <code>{entry.operation}</code> },
+            {
+              label: 'Operation',
+              cell: ({ operation }) => <span title={operation}>{operationWords(operation)}</span>,
+              isShort: true,
+            },
             { label: 'On', cell: (entry) => <Outside text={resourceName(entry, overview ?? null)} /> },
             { label: 'Changed', cell: (entry) => <Outside text={changeOf(entry)} /> },
             {
@@ -82,17 +86,22 @@ function Entry({ entry, onClose }: { entry: AuditEntry; onClose: () => void }) {
   )
 }
 
+/** `createDestination`, as the API names it: "create destination". */
+function operationWords(operation: string): string {
+  return operation.replaceAll(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`)
+}
+
 function stateText(state: AuditEntry['before']): string {
   return state === null ? 'nothing' : printableJson(JSON.stringify(state, null, 2))
 }
 
 function whoOf({ actor }: AuditEntry): string {
   const kinds = { key: 'key', user: 'user', local: 'command of' }
-  return `${kinds[actor.kind]} ${actor.name ?? actor.id ?? 'somebody'}`
+  return `${kinds[actor.kind]} ${actor.name ?? actor.id ?? '(unknown)'}`
 }
 
 function changeOf({ before, after }: AuditEntry): string {
   if (before !== null && after !== null) return Object.keys(after).join(', ')
   if (after === null) return 'removed'
-  return typeof after.status === 'string' ? after.status : 'made'
+  return typeof after.status === 'string' ? after.status : 'created'
 }

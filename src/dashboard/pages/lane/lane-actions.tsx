@@ -12,7 +12,7 @@ import { Confirm, FormDialog } from '../../ui/dialog.tsx'
 import { FailureNotice, fieldErrors } from '../../ui/failure.tsx'
 import { nameOf } from '../../ui/lane-words.tsx'
 import { CliTwin, Soft } from '../../ui/layout.tsx'
-import { say } from '../../ui/toasts.tsx'
+import { say, type ToastLink } from '../../ui/toasts.tsx'
 
 type Asking = 'skip' | 'rewind' | 'block' | 'unblock' | 'delete' | 'pin'
 
@@ -99,6 +99,8 @@ interface Deed {
   run: () => Promise<unknown>
   /** What is said when it is done. */
   done: string
+  /** Where its result is. */
+  link?: ToastLink
 }
 
 function Ask({
@@ -119,7 +121,7 @@ function Ask({
       command={deed.command}
       run={async () => {
         await act.mutateAsync()
-        say(deed.done, deed.command)
+        say(deed.done, deed.command, deed.link)
         if (asking === 'delete') go(`/pipes/${destination.pipe_id}`)
       }}
       onClose={onClose}
@@ -141,18 +143,19 @@ function deeds(
   const records = blockingRecords === null ? 'its records' : counted(blockingRecords, 'record')
   return {
     skip: {
-      title: 'Skip the blocking message?',
-      deed: blockingRecords === null ? 'Skip it' : `Skip ${records}`,
-      words: `This one message with ${records} is not delivered to ${name}. The ${counted(Math.max(0, lane.pending_messages - 1), 'message')} behind it go on. Other destinations get it all the same.`,
+      title: `Park this message (${records})?`,
+      deed: blockingRecords === null ? 'Park it' : `Park ${records}`,
+      words: `The message is put aside and not delivered to ${name} now. You can correct and replay it on the page of parked records. The ${counted(Math.max(0, lane.pending_messages - 1), 'message')} behind it are delivered next. Other destinations are not affected.`,
       command: command('lanes', 'skip', reference, '--yes'),
       isDanger: true,
       run: () => api.lanes.skip(pipeId, id),
-      done: `The blocking message of ${name} is skipped.`,
+      done: `The blocking message of ${name} is parked.`,
+      link: { to: `/pipes/${pipeId}/destinations/${id}/parked`, words: 'Open parked records' },
     },
     block: {
       title: `Block ${name}?`,
       deed: 'Block',
-      words: `Nothing is delivered to it until it is unblocked. The ${waiting} that wait stay, for a week at most; what comes meanwhile waits behind them.`,
+      words: `Nothing is delivered to it until it is unblocked. The ${waiting} that wait are kept until then, at most for the retention time of undelivered messages; new messages wait behind them.`,
       command: command('destinations', 'block', reference),
       isDanger: true,
       run: () => api.destinations.setStatus(pipeId, id, 'blocked'),

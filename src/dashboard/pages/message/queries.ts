@@ -1,7 +1,9 @@
 /** What the pages of messages ask for. */
-import { useQuery } from '@tanstack/react-query'
+import { useQuery, useQueryClient } from '@tanstack/react-query'
+import { useEffect } from 'react'
 import type { ParkedPlace } from '../../../client/parked.ts'
 import { api } from '../../data/api.ts'
+import { usePipeOverview } from '../../data/overview.ts'
 
 const openEveryMs = 3_000
 const listEveryMs = 10_000
@@ -20,8 +22,14 @@ export function useMessage(msgId: string) {
   })
 }
 
-/** Newest first; `after` null: the newest. */
+/** Newest first; `after` null: the newest, fetched again when the overview shows another last record. */
 export function useMessages(pipeId: string, after: number | null) {
+  const client = useQueryClient()
+  const lastIngest = usePipeOverview(pipeId)?.last_ingest_ts
+  // biome-ignore lint/correctness/useExhaustiveDependencies: `lastIngest` says that there is a new message
+  useEffect(() => {
+    void client.invalidateQueries({ queryKey: ['pipe', pipeId, 'messages', null] })
+  }, [client, pipeId, lastIngest])
   return useQuery({
     queryKey: ['pipe', pipeId, 'messages', after],
     queryFn: async ({ signal }) => {

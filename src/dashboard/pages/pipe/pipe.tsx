@@ -71,8 +71,8 @@ export function PipePage({ pipeId }: { pipeId: string }) {
         {destinations.length === 0 ? (
           <Empty title="No destination yet">
             <p>
-              Records are kept for a week until something takes them. Add a table, a bucket, an endpoint, or a
-              lane to pull from.
+              Records are kept for the retention time of undelivered messages. Add a table, a bucket, an
+              endpoint, or a lane to pull from.
             </p>
           </Empty>
         ) : (
