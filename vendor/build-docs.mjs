@@ -1,5 +1,6 @@
 /**
- * Part of `npm run build`: the guides of docs/ to dist/docs as pages that load nothing from elsewhere and run no script.
+ * Part of `npm run build`: the guides of docs/ to dist/docs as pages that load nothing from elsewhere. Their one script
+ * adds what a page does without: search, copy buttons and the menu of small screens.
  * Links that lead nowhere end the build, each with its file.
  *
  *   node vendor/build-docs.mjs [ROOT [TARGET]]     other guides, elsewhere: for tests
@@ -25,6 +26,7 @@ if (problems.length > 0) {
 const read = (...names) => readFileSync(path.join(own, ...names))
 // The colours of the dashboard, and its icon.
 files.set('docs.css', Buffer.concat([read('src/dashboard/ui/tokens.css'), read('vendor/docs/docs.css')]))
+files.set('docs.js', read('vendor/docs/docs.js'))
 files.set('favicon.svg', read('src/dashboard/favicon.svg'))
 rmSync(target, { recursive: true, force: true })
 for (const [name, content] of files) {

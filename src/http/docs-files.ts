@@ -22,16 +22,17 @@ const built = fileURLToPath(new URL('../../dist/docs/', import.meta.url))
 const contentTypes: Record<string, string> = {
   '.css': 'text/css; charset=utf-8',
   '.html': 'text/html; charset=utf-8',
+  '.js': 'text/javascript; charset=utf-8',
   '.json': 'application/json; charset=utf-8',
   '.png': 'image/png',
   '.svg': 'image/svg+xml',
 }
 
-/** The pages have neither scripts nor forms. */
+/** The pages have one script, with an index of words that is a script too, and no forms. */
 const common: readonly Header[] = [
   [
     'Content-Security-Policy',
-    "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
   ],
   ['X-Frame-Options', 'DENY'],
   ['Referrer-Policy', 'no-referrer'],

@@ -19,6 +19,7 @@ t.test('every file of the guides is served as it was built, with its type', asyn
   const types: Record<string, string> = {
     '.html': 'text/html; charset=utf-8',
     '.css': 'text/css; charset=utf-8',
+    '.js': 'text/javascript; charset=utf-8',
     '.svg': 'image/svg+xml',
     '.png': 'image/png',
     '.json': 'application/json; charset=utf-8',
@@ -48,10 +49,13 @@ t.test('/docs leads to /docs/, so that links between pages work', async (t) => {
   t.equal(answer.headers.location, 'docs/')
 })
 
-t.test('a page may load styles and pictures from here, and nothing else', async (t) => {
+t.test('a page can load its script, styles and pictures from here, and nothing else', async (t) => {
   for (const name of ['/', '/parked.html', '/none.html']) {
     const { headers } = await get(name)
-    t.match(headers['content-security-policy'], /^default-src 'none'; style-src 'self'; img-src 'self';/)
+    t.match(
+      headers['content-security-policy'],
+      /^default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; base-uri/,
+    )
     t.equal(headers['x-content-type-options'], 'nosniff')
     t.equal(headers['x-frame-options'], 'DENY')
     t.notOk('set-cookie' in headers)

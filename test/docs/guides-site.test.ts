@@ -45,16 +45,37 @@ t.test('every address of every page leads somewhere, also without a daemon', asy
   t.ok(followed > 200)
 })
 
-t.test('a page runs no script, asks no other host and has each anchor once', async (t) => {
+t.test('a page has the one script, asks no other host and has each anchor once', async (t) => {
   for (const page of pages) {
     const html = read(page)
-    t.notMatch(html, /<script|<style|<iframe|<form|\son\w+="|\sstyle="/i, page)
+    const up = page === '404.html' ? '/docs/' : '../'.repeat(page.split('/').length - 1)
+    const script = `<script src="${up}docs.js"></script>`
+    t.ok(html.includes(script), page)
+    t.notMatch(html.replace(script, ''), /<script|<style|<iframe|<form|\son\w+="|\sstyle="/i, page)
     for (const [, address = ''] of html.matchAll(/<(?:link|img)\b[^>]* (?:href|src)="([^"]*)"/g))
       t.notMatch(address, /^(\w+:|\/\/)/, page)
     t.equal(new Set(idsOf(html)).size, idsOf(html).length, page)
     t.match(html, /<html lang="en">[\s\S]*<title>[^<]+<\/title>[\s\S]*<h1/, page)
   }
   t.notMatch(read('docs.css'), /url\(|@import/)
+})
+
+t.test('the search has each section of each page, and leads to it', async (t) => {
+  type Sections = [anchor: string, heading: string, text: string][]
+  const [, json = ''] = /^globalThis\.pipectlDocs = (.*)\n$/.exec(read('search-index.js')) ?? []
+  const index: { title: string; name: string; sections: Sections }[] = JSON.parse(json)
+  t.same(index.map(({ name }) => name).sort(), pages.filter((name) => name !== '404.html').sort())
+  const lost = index.flatMap(({ name, sections }) => {
+    const ids = idsOf(read(name))
+    return sections
+      .filter(([anchor]) => anchor !== '' && !ids.includes(anchor))
+      .map(([one]) => `${name}#${one}`)
+  })
+  t.same(lost, [])
+  const { sections } = index.find(({ name }) => name === 'parked.html')!
+  t.ok(sections.length > 3)
+  t.ok(sections.some(([, , text]) => text.includes('pipectl parked export orders/database > parked.ndjson')))
+  t.notMatch(json, /<\/?(?:code|td|a)\b/, 'text, without markup')
 })
 
 t.test('what is code keeps every character, to be copied', async (t) => {

@@ -34,7 +34,8 @@ export function renderMarkdown(text, { hrefOf, takesHtml = false }) {
       code({ text: code, lang = '' }) {
         const language = lang.split(/\s/)[0]
         const kind = language === '' ? '' : ` class="language-${escapeHtml(language)}"`
-        return `<pre tabindex="0"><code${kind}>${escapeHtml(code)}\n</code></pre>\n`
+        const block = `<pre tabindex="0"><code${kind}>${escapeHtml(code)}\n</code></pre>`
+        return language === 'output' ? `${block}\n` : `<div class="code">${block}</div>\n`
       },
       table(token) {
         const row = (cells, tag) =>

@@ -11,6 +11,7 @@
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import path from 'node:path'
 import { anchorOf, escapeHtml, renderMarkdown } from './markdown.mjs'
+import { searchIndex } from './search-index.mjs'
 
 const index = 'docs/index.md'
 
@@ -24,6 +25,7 @@ export function buildSite(root) {
     site.problem(source, `no list of ${index} has it`)
   const files = new Map(site.copies)
   for (const page of site.pages.values()) files.set(page.name, layout(page, { groups, order, site }))
+  files.set('search-index.js', searchIndex([...site.pages.values()]))
   const lost = { name: '404.html', source: '', title: 'Not found', headings: [], html: notFound }
   files.set(lost.name, layout(lost, { groups, order, site }))
   return { files, problems: site.problems }
@@ -164,28 +166,51 @@ function layout(page, { groups, order, site }) {
 <title>${escapeHtml(title)}</title>
 <link rel="icon" href="${to('favicon.svg')}">
 <link rel="stylesheet" href="${to('docs.css')}">
+<script src="${to('docs.js')}"></script>
 </head>
 <body>
 <a class="skip" href="#main">Skip to the page</a>
 <div class="columns">
-<header><a class="brand" href="${to('index.html')}"><img src="${to('favicon.svg')}" alt="">pipectl guides</a> <a class="to-pages" href="#pages">All pages</a></header>
-<main id="main">
-${contents(page)}${body}${neighbours(page, { groups, order, to, site })}</main>
+<div class="side">
+<header>
+<a class="brand" href="${to('index.html')}"><img src="${to('favicon.svg')}" alt="">pipectl guides</a>
+<a class="to-pages" href="#pages">All pages</a>
+<button class="menu" type="button" aria-expanded="false" aria-controls="pages">All pages</button>
+<div class="search" role="search">
+<input id="search" type="search" placeholder="Search (press /)" aria-label="Search the guides" aria-controls="results" autocomplete="off" spellcheck="false">
+<ul id="results" aria-label="Results" hidden></ul>
+</div>
+<p id="status" role="status"></p>
+</header>
 <nav id="pages" aria-label="Pages">
 ${groups.map((group) => groupOf(group, page, to, site)).join('\n')}
 </nav>
+</div>
+${contentsBeside(page)}<main id="main">
+${contentsAbove(page)}${body}${neighbours(page, { groups, order, to, site })}</main>
 </div>
 </body>
 </html>
 `
 }
 
-/** The sections of a long page. */
+/** The sections of a long page: beside it where the window is wide, and folded above it elsewhere. A style shows one of them. */
+function contentsBeside(page) {
+  const items = contents(page)
+  if (items === '') return ''
+  return `<nav class="beside" aria-labelledby="beside"><h2 id="beside">On this page</h2>\n${items}</nav>\n`
+}
+
+function contentsAbove(page) {
+  const items = contents(page)
+  return items === '' ? '' : `<details class="contents"><summary>On this page</summary>\n${items}</details>\n`
+}
+
 function contents({ headings, source }) {
   const sections = headings.filter(({ depth }) => depth === 2)
   if (sections.length < 3 || source === index) return ''
   const items = sections.map(({ id, html }) => `<li><a href="#${id}">${html}</a></li>`).join('\n')
-  return `<details class="contents"><summary>On this page</summary>\n<ul>\n${items}\n</ul></details>\n`
+  return `<ul>\n${items}\n</ul>\n`
 }
 
 function neighbours(page, { groups, order, to, site }) {
