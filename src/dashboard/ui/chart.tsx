@@ -95,6 +95,8 @@ function optionsOf(names: readonly string[], width: number, isStepped: boolean):
   return {
     width,
     height,
+    // The last label of the time axis is centered on the right edge.
+    padding: [null, 36, null, null],
     legend: { show: false },
     cursor: { show: false },
     scales: {

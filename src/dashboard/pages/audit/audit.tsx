@@ -96,8 +96,9 @@ function stateText(state: AuditEntry['before']): string {
 }
 
 function whoOf({ actor }: AuditEntry): string {
-  const kinds = { key: 'key', user: 'user', local: 'command of' }
-  return `${kinds[actor.kind]} ${actor.name ?? actor.id ?? '(unknown)'}`
+  const name = actor.name ?? actor.id
+  if (actor.kind === 'local') return name === null ? 'a command' : `a command of ${name}`
+  return `${actor.kind} ${name ?? '(unknown)'}`
 }
 
 function changeOf({ before, after }: AuditEntry): string {
