@@ -2,8 +2,7 @@
 import { copyFileSync, cpSync, existsSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import t, { type Test } from 'tap'
-import { listSegments, segmentFile } from '../../../src/buffer/segments/layout.ts'
-import { errorCode } from '../../../src/error-code.ts'
+import { fileBytes, listSegments, segmentFile } from '../../../src/buffer/segments/layout.ts'
 import { until } from '../../support/until.ts'
 import { KiB, MiB, message, newPipeId, openAt, readAll, specAt, temporaryDirectory } from './open.ts'
 
@@ -21,22 +20,23 @@ async function crashedBuffer(
     const appended = await Promise.all(texts.map((text) => handle.appender.append(message(pipeId, text))))
     seqs.push(...appended.map(({ seq }) => seq))
   }
+  const { dir: writtenDir } = specAt(root)
+  await until('the newest segment has messages in its WAL, and the others are sealed', async () => {
+    // The writer rolls after the response: it answers this when that is done.
+    await handle.headSeq()
+    const files = listSegments(writtenDir).map((name) => segmentFile(writtenDir, name))
+    const newest = files.pop()!
+    // Copied while it is being sealed, a segment would be torn.
+    if (files.some((file) => existsSync(`${file}-wal`))) return false
+    if (fileBytes(`${newest}-wal`) > 0) return true
+    // The last message filled a segment: the one after it is empty.
+    seqs.push((await handle.appender.append(message(pipeId, '{"n":0}'))).seq)
+    return false
+  })
   const crashed = temporaryDirectory(t)
-  // The writer may be closing a sealed segment, whose WAL then goes while the files are copied.
-  await until('all files are copied', () => isCopied(root, crashed))
+  cpSync(root, crashed, { recursive: true })
   const { dir, quarantineDir } = specAt(crashed)
   return { root: crashed, dir, quarantined: path.join(quarantineDir, 'segments'), pipeId, seqs }
-}
-
-function isCopied(from: string, to: string): boolean {
-  rmSync(to, { recursive: true, force: true })
-  try {
-    cpSync(from, to, { recursive: true })
-    return true
-  } catch (error) {
-    if (errorCode(error) === 'ENOENT') return false
-    throw error
-  }
 }
 
 t.test('the only segment: every acknowledged message is in its WAL', async (t) => {
