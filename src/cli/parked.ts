@@ -4,7 +4,7 @@ import type { Client } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { singleLine } from '../client/json-text.ts'
 import { errorWords, type ParkedFilter, parkedRecords, placeWords, recordTextsOf } from '../client/parked.ts'
-import { parkedReasons } from '../contract/parked.ts'
+import { parkedIdsAtOnce, parkedReasons } from '../contract/parked.ts'
 import { count, counted } from '../quantities.ts'
 import { connect } from './connection.ts'
 import { define, formats, group } from './define.ts'
@@ -183,9 +183,10 @@ function addDiscard(parked: Command): void {
       const progress = openCountProgress('Discarded', found.length)
       let done = 0
       try {
-        for (const parkedId of found) {
-          await client.parked.discard(place.pipeId, place.destinationId, parkedId)
-          progress.update(++done)
+        for (let at = 0; at < found.length; at += parkedIdsAtOnce) {
+          const some = { ids: found.slice(at, at + parkedIdsAtOnce) }
+          done += (await client.parked.discardMany(place.pipeId, place.destinationId, some)).body.discarded
+          progress.update(done)
         }
       } finally {
         progress.end()

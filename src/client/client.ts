@@ -8,6 +8,7 @@ import type { ApiKeyCreate, ApiKeyRotate } from '../contract/api-key.ts'
 import type { DestinationFlush, DestinationRate, OnPermanentError } from '../contract/delivery-settings.ts'
 import type { ColumnMapping, DestinationStatus } from '../contract/destination.ts'
 import type { OperationId, SuccessBody } from '../contract/operations.ts'
+import type { ParkedSelection } from '../contract/parked.ts'
 import type { PipeCreate, PipeLimits, PipeUpdate } from '../contract/pipe.ts'
 import type { InferenceOptions } from '../contract/table-proposal.ts'
 import type { GivenTransform } from '../contract/transform.ts'
@@ -202,13 +203,12 @@ export function openClient({ url, dataUrl = url, apiKey, keySource = null, chang
           body: new TextEncoder().encode(records === null ? '{}' : `{"records":[${records.join(',')}]}`),
           headers: { 'content-type': 'application/json' },
         }),
-      replayMany: (
-        pipeId: string,
-        destinationId: string,
-        body: { ids?: string[]; all?: true; error_code?: string },
-      ) => call<'replayManyParked'>('POST', `${parked(pipeId, destinationId)}/replay`, { body }),
+      replayMany: (pipeId: string, destinationId: string, body: ParkedSelection) =>
+        call<'replayManyParked'>('POST', `${parked(pipeId, destinationId)}/replay`, { body }),
       discard: (pipeId: string, destinationId: string, parkedId: string) =>
         call<'deleteParked'>('DELETE', parked(pipeId, destinationId, parkedId)),
+      discardMany: (pipeId: string, destinationId: string, body: ParkedSelection) =>
+        call<'discardManyParked'>('POST', `${parked(pipeId, destinationId)}/discard`, { body }),
     },
     limits: {
       put: (pipeId: string, body: PipeLimits) => call<'putLimits'>('PUT', `${pipe(pipeId)}/limits`, { body }),

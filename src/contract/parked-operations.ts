@@ -2,11 +2,12 @@
 import { everyKeyed, type Operation, oneDestination, withBody } from './operation.ts'
 import {
   ParkedDetail,
+  ParkedDiscarded,
   ParkedList,
   ParkedReplay,
   ParkedReplayed,
-  ParkedReplayManyRequest,
   ParkedReplayRequest,
+  ParkedSelection,
   parkedParameters,
 } from './parked.ts'
 
@@ -59,7 +60,7 @@ export const parkedOperations = [
     summary: 'Deliver several parked records again, or all of them, each as a batch of its own',
     auth: 'key',
     boundKeys: 'its_pipe',
-    request: ParkedReplayManyRequest,
+    request: ParkedSelection,
     success: { status: 200, description: 'How many', schema: ParkedReplayed },
     errors: ['destination_not_found', ...withBody],
   },
@@ -73,5 +74,17 @@ export const parkedOperations = [
     boundKeys: 'its_pipe',
     success: { status: 204, description: 'Discarded' },
     errors: ['destination_not_found', 'parked_not_found', 'parked_replaying', ...everyKeyed],
+  },
+  {
+    operationId: 'discardManyParked',
+    method: 'POST',
+    path: `${everyParked}/discard`,
+    area: 'management',
+    summary: 'Discard several parked records for good, or all of them, except those that are being replayed',
+    auth: 'key',
+    boundKeys: 'its_pipe',
+    request: ParkedSelection,
+    success: { status: 200, description: 'How many', schema: ParkedDiscarded },
+    errors: ['destination_not_found', ...withBody],
   },
 ] as const satisfies readonly Operation[]

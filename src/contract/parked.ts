@@ -11,7 +11,7 @@ import { closed, nullable } from './destinations/fields.ts'
 import { resourceLimits } from './resource-limits.ts'
 
 export const parkedPage = { default: 50, max: 500 } as const
-/** One replay of several takes so many ids. */
+/** Ids in one request that replays or discards several. */
 export const parkedIdsAtOnce = 500
 /** Errors of earlier tries that are kept of one parked record: the newest. */
 export const parkedHistoryEntries = 20
@@ -106,14 +106,14 @@ export type ParkedReplayRequest = Static<typeof ParkedReplayRequest>
 export const ParkedReplay = Type.Object({ parked_id: uuid(), replays: count(1) })
 export type ParkedReplay = Static<typeof ParkedReplay>
 
-/** POST …/parked/replay: either `ids` or `all`. */
-export const ParkedReplayManyRequest = Type.Object(
+/** POST …/parked/replay and …/parked/discard: either `ids` or `all`. */
+export const ParkedSelection = Type.Object(
   {
     ids: Type.Optional(
       Type.Array(uuid(), {
         minItems: 1,
         maxItems: parkedIdsAtOnce,
-        description: 'Ids that are not parked here, or are being replayed, are left out of `replayed`.',
+        description: 'Ids that are not parked here, or are being replayed, are not counted in the response.',
       }),
     ),
     all: Type.Optional(Type.Literal(true)),
@@ -127,12 +127,17 @@ export const ParkedReplayManyRequest = Type.Object(
   },
   closed,
 )
-export type ParkedReplayManyRequest = Static<typeof ParkedReplayManyRequest>
+export type ParkedSelection = Static<typeof ParkedSelection>
 
 export const ParkedReplayed = Type.Object({
   replayed: Type.Integer({ minimum: 0, description: 'How many are replayed now.' }),
 })
 export type ParkedReplayed = Static<typeof ParkedReplayed>
+
+export const ParkedDiscarded = Type.Object({
+  discarded: Type.Integer({ minimum: 0, description: 'How many were removed.' }),
+})
+export type ParkedDiscarded = Static<typeof ParkedDiscarded>
 
 export const parkedParameters = [
   {

@@ -121,6 +121,7 @@ function handlersOf(m: Management): Record<ManagementOperationId, Handler> {
         c.bodyBytes && recordTextsAt(c.bodyBytes, 'records'),
       ),
     replayManyParked: ofDestination(m.replayManyParked),
+    discardManyParked: ofDestination(m.discardManyParked),
     deleteParked: (c) => m.deleteParked(c.workspaceId, c.pipe, c.destination, c.parked),
     putLimits: ofPipe(m.putLimits),
     deleteLimits: ofPipe(m.deleteLimits),

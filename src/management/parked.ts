@@ -1,19 +1,20 @@
 /** What people do to parked records: look, edit, replay, discard (docs/dev/contract.md#parked-records). */
 import { ApiError, validationError } from '../contract/errors.ts'
 import {
+  type ParkedDiscarded,
   type ParkedList,
   type ParkedReason,
   type ParkedReplay,
   type ParkedReplayed,
-  ParkedReplayManyRequest,
   ParkedReplayRequest,
+  ParkedSelection,
   parkedPage,
   parkedReasons,
 } from '../contract/parked.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import { isUuid } from '../contract/uuid.ts'
 import { type FieldErrors, requireObject, throwIfErrors, validate } from '../contract/validate.ts'
-import type { ParkedPlace, ParkedQuery, StoredDestination } from '../metadata/store.ts'
+import type { ParkedPlace, ParkedQuery, ParkedSelector, StoredDestination } from '../metadata/store.ts'
 import { auditedOnLane } from './audit.ts'
 import type { ManagementDeps } from './deps.ts'
 import { requireDestination } from './lookup.ts'
@@ -41,7 +42,7 @@ export interface ParkedUseCases {
     body: unknown,
     recordTexts: readonly string[] | null,
   ): Promise<ParkedReplay>
-  /** `body`: ParkedReplayManyRequest, unchecked. */
+  /** `body`: ParkedSelection, unchecked. */
   replayManyParked(
     workspaceId: string,
     pipeId: string,
@@ -49,6 +50,13 @@ export interface ParkedUseCases {
     body: unknown,
   ): Promise<ParkedReplayed>
   deleteParked(workspaceId: string, pipeId: string, destinationId: string, parkedId: string): Promise<void>
+  /** `body`: ParkedSelection, unchecked. */
+  discardManyParked(
+    workspaceId: string,
+    pipeId: string,
+    destinationId: string,
+    body: unknown,
+  ): Promise<ParkedDiscarded>
 }
 
 type Deps = Pick<ManagementDeps, 'metadata' | 'delivery'>
@@ -91,13 +99,9 @@ export function parkedUseCases({ metadata, delivery }: Deps): ParkedUseCases {
 
     async replayManyParked(workspaceId, pipeId, destinationId, body) {
       const found = await find(workspaceId, pipeId, destinationId)
-      const { ids, all, error_code } = validate(ParkedReplayManyRequest, requireObject(body))
-      if ((ids === undefined) === (all === undefined)) {
-        throw validationError({ '': 'Give either ids or all: true.' })
-      }
+      const which = selectionOf(body)
       requirePushed(found)
       return await auditedOnLane(metadata, workspaceId, found, 'replayManyParked', async () => {
-        const which = { ids: ids ?? null, errorCode: error_code ?? null }
         const replayed = await parked.replayMany(workspaceId, found.destination_id, which)
         await delivery.parkedChanged(found.destination_id)
         return { replayed }
@@ -113,7 +117,25 @@ export function parkedUseCases({ metadata, delivery }: Deps): ParkedUseCases {
       if (result === 'replaying') throw new ApiError('parked_replaying')
       await delivery.parkedChanged(destination_id)
     },
+
+    async discardManyParked(workspaceId, pipeId, destinationId, body) {
+      const found = await find(workspaceId, pipeId, destinationId)
+      const which = selectionOf(body)
+      return await auditedOnLane(metadata, workspaceId, found, 'discardManyParked', async () => {
+        const discarded = await parked.discardMany(workspaceId, found.destination_id, which)
+        await delivery.parkedChanged(found.destination_id)
+        return { discarded }
+      })
+    },
   }
+}
+
+function selectionOf(body: unknown): ParkedSelector {
+  const { ids, all, error_code } = validate(ParkedSelection, requireObject(body))
+  if ((ids === undefined) === (all === undefined)) {
+    throw validationError({ '': 'Give either ids or all: true.' })
+  }
+  return { ids: ids ?? null, errorCode: error_code ?? null }
 }
 
 /** A pull destination has nothing that could deliver by itself. */

@@ -11,10 +11,10 @@ import {
 } from './database.ts'
 import { recordOutcome } from './lane-history.ts'
 import { bodyOf, parsedHistory, removeParked, replaceBody } from './parked-rows.ts'
-import type { Metadata, ParkedPlace, ParkedQuery } from './store.ts'
+import type { Metadata, ParkedPlace, ParkedQuery, ParkedSelector } from './store.ts'
 
-/** Rows of one transaction: others wait for it. */
-const rowsAtOnce = 1_000
+/** Rows of one transaction: other writers, and with SQLite the main thread, wait for it. */
+const rowsAtOnce = 200
 /** In the list of a statement. */
 const idsAtOnce = 500
 
@@ -68,33 +68,17 @@ export function parked(db: Connection, now: () => number, inAudited: Audited): M
         return { kind: 'requested', replays }
       }),
 
-    async replayMany(workspaceId, destinationId, { ids, errorCode }) {
-      let requested = 0
-      let after: ParkedPlace | null = null
-      for (;;) {
-        const some = await inWriteTransaction(db, async (trx) => {
-          let query = pageOf(trx, workspaceId, destinationId, { after, errorCode, reason: null })
-            .select(['parked.parked_id', 'parked.stream_seq', 'parked.record_index'])
-            .where('parked.is_replaying', '=', 0)
-            .limit(rowsAtOnce)
-          if (ids !== null) query = query.where('parked.parked_id', 'in', ids.map(normaliseId))
-          const rows = await query.execute()
-          for (let at = 0; at < rows.length; at += idsAtOnce) {
-            const chunk = rows.slice(at, at + idsAtOnce).map((row) => row.parked_id)
-            await trx
-              .updateTable('parked')
-              .set((eb) => ({ is_replaying: 1, replays: eb('replays', '+', 1), replay_no: null }))
-              .where('parked_id', 'in', chunk)
-              .execute()
-          }
-          return rows
-        })
-        requested += some.length
-        const last = some.at(-1)
-        if (last === undefined || some.length < rowsAtOnce) return requested
-        after = placeOf(last)
-      }
-    },
+    replayMany: (workspaceId, destinationId, which) =>
+      changeMany(db, workspaceId, destinationId, which, async (trx, rows) => {
+        for (let at = 0; at < rows.length; at += idsAtOnce) {
+          const chunk = rows.slice(at, at + idsAtOnce).map((row) => row.parked_id)
+          await trx
+            .updateTable('parked')
+            .set((eb) => ({ is_replaying: 1, replays: eb('replays', '+', 1), replay_no: null }))
+            .where('parked_id', 'in', chunk)
+            .execute()
+        }
+      }),
 
     discard: (workspaceId, destinationId, parkedId) =>
       inAudited(async (trx, record) => {
@@ -112,11 +96,45 @@ export function parked(db: Connection, now: () => number, inAudited: Audited): M
         return 'discarded'
       }),
 
+    discardMany: (workspaceId, destinationId, which) =>
+      changeMany(db, workspaceId, destinationId, which, async (trx, rows) => {
+        await removeParked(trx, normaliseId(destinationId), rows)
+        for (const row of rows) await recordOutcome(trx, row, 'skipped', now())
+      }),
+
     async prune(beforeMs) {
       const dropped = new Map<string, number>()
       while (await pruneSome(db, beforeMs, now(), dropped));
       return dropped
     },
+  }
+}
+
+/** Changes the rows that are not being replayed, in transactions of `rowsAtOnce`. Returns how many there were. */
+async function changeMany(
+  db: Connection,
+  workspaceId: string,
+  destinationId: string,
+  { ids, errorCode }: ParkedSelector,
+  change: (trx: Connection, rows: readonly ParkedRow[]) => Promise<void>,
+): Promise<number> {
+  let changed = 0
+  let after: ParkedPlace | null = null
+  for (;;) {
+    const rows: ParkedRow[] = await inWriteTransaction(db, async (trx) => {
+      let query = pageOf(trx, workspaceId, destinationId, { after, errorCode, reason: null })
+        .selectAll('parked')
+        .where('parked.is_replaying', '=', 0)
+        .limit(rowsAtOnce)
+      if (ids !== null) query = query.where('parked.parked_id', 'in', ids.map(normaliseId))
+      const some = await query.execute()
+      await change(trx, some)
+      return some
+    })
+    changed += rows.length
+    const last = rows.at(-1)
+    if (last === undefined || rows.length < rowsAtOnce) return changed
+    after = placeOf(last)
   }
 }
 

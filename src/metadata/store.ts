@@ -157,6 +157,12 @@ export interface ParkedPlace {
   index: number
 }
 
+/** Parked rows of a destination: all (`ids` null) or these, of one error or (null) of any. */
+export interface ParkedSelector {
+  ids: readonly string[] | null
+  errorCode: string | null
+}
+
 export interface ParkedQuery {
   limit: number
   /** Behind this one. */
@@ -316,16 +322,14 @@ export interface Metadata {
      * All, or these, in small steps; a crash leaves some. How many were not being replayed before. The audit entry is the
      * caller's.
      */
-    replayMany(
-      workspaceId: string,
-      destinationId: string,
-      which: { ids: readonly string[] | null; errorCode: string | null },
-    ): Promise<number>
+    replayMany(workspaceId: string, destinationId: string, which: ParkedSelector): Promise<number>
     discard(
       workspaceId: string,
       destinationId: string,
       parkedId: string,
     ): Promise<'discarded' | 'not_found' | 'replaying'>
+    /** As `replayMany`: those that are not being replayed. Returns how many were removed. */
+    discardMany(workspaceId: string, destinationId: string, which: ParkedSelector): Promise<number>
     /** Removes what was parked before, of all workspaces, in small steps. By destination, how many records. */
     prune(beforeMs: number): Promise<Map<string, number>>
   }

@@ -85,7 +85,7 @@ t.test('every operation that changes something leaves an entry with its name', a
   // A test changes nothing; the others take a server or a parked record: tls-pin, infer-table, management-parked.
   const without = new Set([
     ...['testDestination', 'tryTransform', 'testAlerts', 'resetTlsPin', 'inferTable'],
-    ...['replayParked', 'replayManyParked', 'deleteParked'],
+    ...['replayParked', 'replayManyParked', 'deleteParked', 'discardManyParked'],
   ])
   t.strictSame(
     changing.map((one) => one.operationId).filter((id) => !without.has(id) && !seen.has(id)),

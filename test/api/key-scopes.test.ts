@@ -46,6 +46,7 @@ const decisions: Record<OperationId, readonly [scope: ApiKeyScope | null, bound:
   getParked: ['read', 'its_pipe'],
   replayParked: ['manage', 'its_pipe'],
   replayManyParked: ['manage', 'its_pipe'],
+  discardManyParked: ['manage', 'its_pipe'],
   deleteParked: ['manage', 'its_pipe'],
   putLimits: ['manage', 'its_pipe'],
   deleteLimits: ['manage', 'its_pipe'],

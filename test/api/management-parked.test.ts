@@ -142,6 +142,26 @@ t.test('discarded, it is gone', async (t) => {
   t.match((await api('DELETE', `${lane.path}/${id}`)).body, { error: 'parked_not_found' })
 })
 
+t.test('several are discarded: by ids, by error, all, and never one that is being replayed', async (t) => {
+  const discard = (body: object) => api('POST', `${lane.path}/discard`, body)
+  for (const n of [21, 22, 23]) await lane.send(bad(n))
+  const [one, two] = await lane.parked()
+  for (const body of [{}, { all: true, ids: [one?.parked_id] }, { ids: ['x'] }, { ids: [] }, { all: false }])
+    errorsIn(await discard(body))
+  t.same((await discard({ all: true, error_code: 'none' })).body, { discarded: 0 })
+  t.same((await discard({ ids: [one?.parked_id, unknownId] })).body, { discarded: 1 })
+  await setStatus('blocked')
+  await api('POST', `${lane.path}/${two?.parked_id}/replay`)
+  t.same((await discard({ all: true })).body, { discarded: 1 })
+  t.same(
+    (await lane.parked()).map((left) => left.parked_id),
+    [two?.parked_id],
+  )
+  await setStatus('active')
+  await isParkedAgain(two?.parked_id ?? '', 1)
+  t.same((await discard({ all: true })).body, { discarded: 1 })
+})
+
 t.test('what is not there: the destination, the record, another pipe, another workspace', async (t) => {
   await lane.send(bad(10))
   const id = await first()
@@ -154,7 +174,10 @@ t.test('what is not there: the destination, the record, another pipe, another wo
   for (const unknown of [unknownId, 'no-uuid'])
     for (const answer of await Promise.all(calls(lane.path, unknown)))
       t.match(answer.body, { error: 'parked_not_found' })
-  const others = [api('GET', elsewhere), api('POST', `${elsewhere}/replay`, { all: true })]
+  const others = [
+    api('GET', elsewhere),
+    ...['replay', 'discard'].map((verb) => api('POST', `${elsewhere}/${verb}`, { all: true })),
+  ]
   for (const answer of await Promise.all([...others, ...calls(elsewhere, id)]))
     t.match(answer.body, { error: 'destination_not_found' })
   t.equal((await lane.parked()).length, 1)
@@ -163,6 +186,6 @@ t.test('what is not there: the destination, the record, another pipe, another wo
 t.test('each change is in the audit log', async (t) => {
   const { body } = await api('GET', '/v1/audit?limit=200')
   const seen = new Set((body.audit as { operation: string }[]).map((one) => one.operation))
-  for (const operation of ['replayParked', 'replayManyParked', 'deleteParked'])
+  for (const operation of ['replayParked', 'replayManyParked', 'deleteParked', 'discardManyParked'])
     t.ok(seen.has(operation), operation)
 })

@@ -2,13 +2,11 @@
 import type { Client } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
 import { type ParkedFilter, parkedRecords } from '../../client/parked.ts'
+import { parkedIdsAtOnce } from '../../contract/parked.ts'
 import { counted } from '../../quantities.ts'
 import { say } from '../terminal.ts'
 import { sayOutcome, sayOutcomes, shouldWait } from './outcome.ts'
 import type { FoundPlace } from './references.ts'
-
-/** Ids of one request to replay several. */
-const replayedAtOnce = 500
 
 export async function replayOne(
   client: Client,
@@ -39,8 +37,8 @@ export async function replayMany(
     const body = { all: true as const, ...(error_code !== undefined && { error_code }) }
     replayed = (await client.parked.replayMany(pipeId, destinationId, body)).body.replayed
   }
-  for (let at = 0; at < ids.length; at += replayedAtOnce) {
-    const body = { ids: ids.slice(at, at + replayedAtOnce) }
+  for (let at = 0; at < ids.length; at += parkedIdsAtOnce) {
+    const body = { ids: ids.slice(at, at + parkedIdsAtOnce) }
     replayed += (await client.parked.replayMany(pipeId, destinationId, body)).body.replayed
   }
   if (replayed === 0) {

@@ -145,6 +145,11 @@ const attempts: Record<string, (t: Test) => Promise<void>> = {
       await metadata.parked.replayMany(stranger, destinationId, { ids: null, errorCode: null }),
       0,
     ),
+  'parked.discardMany': async (t) =>
+    void t.equal(
+      await metadata.parked.discardMany(stranger, destinationId, { ids: null, errorCode: null }),
+      0,
+    ),
   'parked.discard': async (t) =>
     void t.equal(await metadata.parked.discard(stranger, destinationId, parkedId), 'not_found'),
   'limits.delete': async (t) => void t.notOk(await metadata.limits.delete(stranger, pipeId)),

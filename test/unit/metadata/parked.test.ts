@@ -168,6 +168,23 @@ t.test('what is delivered after a rewind is no longer parked, unless somebody ha
   )
 })
 
+t.test('several are discarded in small steps, and the sums follow', async (t) => {
+  const { metadata, workspaceId, id, list, sums } = await fixture(t)
+  const rows = Array.from({ length: 450 }, (_, n) => refused(n + 1, 0, n % 2 === 0 ? { code: 'x' } : {}))
+  await metadata.parkedStore.setAside(ownerOf(id), rows)
+  const [first] = (await list()).parked
+  await metadata.parked.replay(workspaceId, id, first?.parked_id ?? '', null)
+  t.equal(await metadata.parked.discardMany(workspaceId, id, { ids: null, errorCode: 'x' }), 224)
+  t.equal(await metadata.parked.discardMany(workspaceId, id, { ids: null, errorCode: null }), 225)
+  t.same(
+    (await list()).parked.map((row) => row.parked_id),
+    [first?.parked_id],
+    'the one that is being replayed stays',
+  )
+  const { kept, counted } = await sums()
+  t.match(kept, counted)
+})
+
 t.test('replays: in order, one that was begun first, numbered upwards', async (t) => {
   const { metadata, workspaceId, id, clock, sums } = await fixture(t)
   await metadata.parkedStore.setAside(ownerOf(id), [

@@ -117,9 +117,9 @@ function Records({ place, parked, filter, reference }: RecordsProps) {
   const replay = useChange((body: { ids?: string[]; all?: true; error_code?: string }) =>
     api.parked.replayMany(pipeId, destinationId, body),
   )
-  const discard = useChange(async (these: readonly string[]) => {
-    for (const id of these) await api.parked.discard(pipeId, destinationId, id)
-  })
+  const discard = useChange((these: string[]) =>
+    api.parked.discardMany(pipeId, destinationId, { ids: these }),
+  )
   const all = {
     all: true as const,
     ...(filter.error_code !== undefined && { error_code: filter.error_code }),
@@ -200,8 +200,12 @@ function Records({ place, parked, filter, reference }: RecordsProps) {
           deed={`Discard ${counted(ids.length, 'record')}`}
           command={discardTwin}
           run={async () => {
-            await discard.mutateAsync(ids)
-            say(`${counted(ids.length, 'parked record')} discarded.`, discardTwin)
+            const { discarded } = (await discard.mutateAsync(ids)).body
+            const isPart = discarded < ids.length
+            say(
+              `${counted(discarded, 'parked record')} discarded.${isPart ? ' The others are being replayed, or are gone.' : ''}`,
+              discardTwin,
+            )
             setChosen(new Set())
           }}
           onClose={() => setAsking(null)}
