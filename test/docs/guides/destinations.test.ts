@@ -45,6 +45,7 @@ const daemon = await shareDaemon()
 t.teardown(() => daemon.close())
 const own = { daemon: daemon.setup }
 
+await walk('destination-down', own)
 await walk('http-endpoint', own)
 await walk('signatures', own)
 await walk('recipes', own)

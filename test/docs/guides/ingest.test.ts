@@ -45,4 +45,6 @@ const own = { daemon: daemon.setup }
 
 await walk('ingest', own)
 await walk('browser', own)
+await walk('mobile', own)
+await walk('fluent-bit', own)
 await walk('pull', own)
