@@ -3,11 +3,13 @@
  *
  *   deliver ──resolves──────────────────────────────▶ delivered
  *      │  └──rejects────────────────────────────────▶ failed (the world's error, or ours as `internal`)
- *      ├─ limit reached ─ abort ─ settles within 2 s ▶ delivered, or failed `attempt_timeout`
+ *      ├─ limit reached ─ abort ─ settles within 2 s ▶ delivered, or failed `attempt_timeout`, or, where the batch's
+ *      │                                               transform had not ended, `transform_waiting`
  *      ├─ interrupted ─── abort ─ settles within 2 s ▶ delivered, or aborted (not an attempt)
  *      └─ still not settled 2 s after the abort ─────▶ the same, and the driver is given up: `isHung`
  *
- * However it ends, `storedRecords` says how far it came: records from the start of the batch that need not be sent again.
+ * However it ends, `storedRecords` says how far it came: records from the start of the batch that need not be sent again. What a driver
+ * that was given up reports later is ignored: by then the lane repeats the batch.
  */
 import { setMaxListeners } from 'node:events'
 import { mostConcurrency } from '../contract/delivery-settings.ts'
@@ -35,6 +37,8 @@ const abortGraceMs = 2_000
 const marginMs = 2_000
 /** One request per record may take hours: its batch must not hold memory that others wait for. */
 const longestAttemptMs = 300_000
+/** What a transform may take, waiting for its turn included: a batch that waits holds memory like any other. */
+const longestTransformMs = 300_000
 /** A connection that nothing was sent over for so long is closed. */
 const idleDriverMs = 60_000
 
@@ -92,32 +96,51 @@ export async function attemptDelivery(
   const hung = new Promise<Settled>((resolve) => {
     isHung = resolve
   })
+  let isOver = false
+  let isTransforming = false
+  let wasTransforming = false
   const stop = () => {
     if (controller.signal.aborted) return
+    wasTransforming = isTransforming
     controller.abort()
     cancels.push(clock.wake(abortGraceMs, () => isHung('hung')))
   }
   interrupt.addEventListener('abort', stop, { once: true })
   if (interrupt.aborted) stop()
-  cancels.push(clock.wake(limitMs, stop))
+  let cancelLimit = clock.wake(limitMs, stop)
   let reported = 0
   const progress: AttemptProgress = {
     beforeRequest: () => beforeRequest(controller.signal),
     stored: (records) => {
       reported = Math.max(reported, records)
     },
+    transforming: (isUnderWay) => {
+      isTransforming = isUnderWay
+      cancelLimit()
+      if (!isOver) cancelLimit = clock.wake(isUnderWay ? longestTransformMs : limitMs, stop)
+    },
     ...(messageIdAt === undefined ? {} : { messageIdAt }),
-    ...(setAside === undefined ? {} : { setAside }),
-    ...(filtered === undefined ? {} : { filtered }),
-    ...(notAsked === undefined ? {} : { notAsked }),
+    ...(setAside === undefined
+      ? {}
+      : { setAside: async (rejected) => await (isOver ? Promise.reject(givenUp()) : setAside(rejected)) }),
+    filtered: (seq, records) => {
+      if (!isOver) filtered?.(seq, records)
+    },
+    notAsked: () => {
+      if (!isOver) notAsked?.()
+    },
   }
   const settled = await Promise.race([settle(deliver, controller.signal, progress), hung])
+  isOver = true
+  cancelLimit()
   for (const cancel of cancels) cancel()
   interrupt.removeEventListener('abort', stop)
+  const late = (known?: DeliveryError['timedOut']) =>
+    wasTransforming ? transformWaiting() : timedOut(limitMs, known)
 
   if (settled === 'hung') {
     if (interrupt.aborted) return { kind: 'aborted', storedRecords: reported, isHung: true }
-    return { kind: 'failed', error: timedOut(limitMs), storedRecords: reported, isHung: true }
+    return { kind: 'failed', error: late(), storedRecords: reported, isHung: true }
   }
   if (settled.delivered) return { kind: 'delivered', isHung: false }
   const { error } = settled
@@ -125,7 +148,7 @@ export async function attemptDelivery(
   if (interrupt.aborted) return { kind: 'aborted', storedRecords, isHung: false }
   // A driver may know that nothing of the aborted attempt is stored.
   const known = error instanceof DeliveryError ? error.timedOut : undefined
-  const failure = controller.signal.aborted ? timedOut(limitMs, known) : asDeliveryError(error, log)
+  const failure = controller.signal.aborted ? late(known) : asDeliveryError(error, log)
   return { kind: 'failed', error: failure, storedRecords, isHung: false }
 }
 
@@ -145,6 +168,16 @@ async function settle(
 function timedOut(limitMs: number, known?: DeliveryError['timedOut']): DeliveryError {
   const message = `The destination had not responded after ${Math.round(limitMs / 1000)} s; the connection was dropped.`
   return new DeliveryError('transient', 'attempt_timeout', message, { timedOut: known ?? 'unknown' })
+}
+
+/** Nothing was sent. */
+function transformWaiting(): DeliveryError {
+  const message = `The transform did not finish within ${longestTransformMs / 1000} s: transforms of this workspace take too long.`
+  return new DeliveryError('transient', 'transform_waiting', message)
+}
+
+function givenUp(): DeliveryError {
+  return new DeliveryError('transient', 'aborted', 'The attempt was given up.')
 }
 
 /** Anything but a DeliveryError is an internal fault: it is logged with its stack, and the lane goes on trying. */

@@ -103,6 +103,7 @@ const lanes = new LaneSet({
   maxInFlightBytes: data.maxInFlightBytes,
   parked: { store: { ...metadata.parkedStore, setAside }, maxBytes: data.maxParkedBytes },
   epochs,
+  onLaneGone: (lane, isLast) => transforms.laneGone(lane, isLast),
   onFatal: fail,
 })
 const usage = leases === null ? null : await openLogUsage()
@@ -113,7 +114,9 @@ const allLanes = openLaneService({
   countUsage: async (pipeId) => {
     if (lanes.runs(pipeId)) await usage?.countPipe(pipeId)
   },
-  runTransform: (name, transform, bodies, signal) => trials.run(name, transform, bodies, signal),
+  // Trials of a pipe take their turns like a workspace: which one it is, is not known here.
+  runTransform: (pipeId, transform, bodies, signal) =>
+    trials.run({ workspaceId: pipeId, destinationId: pipeId }, transform, bodies, signal),
   check: (spec, signal, sample) => isolated.check(spec, signal, sample),
   infer: (spec, signal, request) => isolated.infer(spec, signal, request),
   forget: async ({ destinationId, ...spec }, signal) => {

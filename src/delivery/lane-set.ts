@@ -61,6 +61,8 @@ export interface LaneSetOptions {
   maxInFlightBytes: number
   epochs: readonly Epoch[]
   parked: { store: ParkedStore; maxBytes: number }
+  /** A lane was removed here: deleted, or another owner has it. `isLast`: its workspace has no other. */
+  onLaneGone?(spec: LaneSpec, isLast: boolean): void
   /** A lane stopped unexpectedly: the thread cannot go on. */
   onFatal(error: unknown): void
 }
@@ -374,6 +376,9 @@ export class LaneSet {
     if (this.#lanes.get(destinationId) === lane) this.#lanes.delete(destinationId)
     const lanes = this.#pipes.get(pipeId)
     if (lanes?.get(destinationId) === lane) lanes.delete(destinationId)
+    const { workspaceId } = lane.spec
+    const isLast = ![...this.#lanes.values()].some(({ spec }) => spec.workspaceId === workspaceId)
+    this.#options.onLaneGone?.(lane.spec, isLast)
   }
 
   #depsOf(pipeId: string, epoch: number, parking: Parking): LaneDeps {

@@ -17,9 +17,9 @@ import type { Clock } from './clock.ts'
 import { newestMessages } from './newest-records.ts'
 import { Places } from './places.ts'
 
-/** `name`: whose it is, so that one that is slow goes apart. */
+/** `pipeId`: pipes take turns, and one that is slow continues apart from the others. */
 export type RunTransform = (
-  name: string,
+  pipeId: string,
   transform: Transform,
   bodies: readonly Buffer[],
   signal: AbortSignal,

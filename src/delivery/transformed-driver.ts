@@ -20,21 +20,24 @@ import {
   type DestinationDriver,
   type RejectedRecord,
 } from '../destinations/driver.ts'
-import { ExceededError, type TransformedBody } from '../transform/thread-protocol.ts'
+import { ExceededError, type TransformedBody, type Turn } from '../transform/thread-protocol.ts'
 import type { TransformThreads } from '../transform/transform-threads.ts'
 import type { LaneSpec } from './lane-state.ts'
 
 export function transformedDriver(
-  spec: Pick<LaneSpec, 'destinationId' | 'transform' | 'unreadableSecrets'>,
+  spec: Pick<LaneSpec, 'workspaceId' | 'destinationId' | 'transform' | 'unreadableSecrets'>,
   driver: DestinationDriver,
   threads: Pick<TransformThreads, 'run'>,
 ): DestinationDriver {
-  const { transform, destinationId } = spec
+  const { transform, workspaceId, destinationId } = spec
   // Without its salt it would mask otherwise: the driver says what cannot be read, and sends nothing.
   if (transform === null || transform === undefined || spec.unreadableSecrets !== undefined) return driver
   return {
     async deliver(batch, signal, progress) {
-      const made = await transformed(threads, destinationId, transform, batch, signal)
+      const lane = { workspaceId, destinationId }
+      progress?.transforming?.(true)
+      const made = await transformed(threads, lane, transform, batch, signal)
+      progress?.transforming?.(false)
       const kept = new KeptRecords(batch, made)
       for (const [at, { seq }] of batch.messages.entries()) progress?.filtered?.(seq, made[at]!.filtered)
       await setAsideFailed(kept.failed, progress)
@@ -55,14 +58,14 @@ export function transformedDriver(
 
 async function transformed(
   threads: Pick<TransformThreads, 'run'>,
-  destinationId: string,
+  lane: Turn,
   transform: Transform,
   { messages, firstSeq }: Batch,
   signal: AbortSignal,
 ): Promise<TransformedBody[]> {
   const bodies = messages.map(({ body }) => body)
   try {
-    return await threads.run(destinationId, transform, bodies, signal)
+    return await threads.run(lane, transform, bodies, signal)
   } catch (error) {
     if (signal.aborted) throw new DeliveryError('transient', 'aborted', 'It was ended before it was sent.')
     if (!(error instanceof ExceededError)) {

@@ -55,6 +55,8 @@ export interface AttemptProgress {
   filtered?(seq: number, records: number): void
   /** Nothing of the batch is for this destination, or is left to send: it is not asked. */
   notAsked?(): void
+  /** The batch's transform begins, or has ended: what it takes is not the destination's time. */
+  transforming?(isUnderWay: boolean): void
 }
 
 /** A record of a batch that the destination refuses for what it holds. */

@@ -1,6 +1,12 @@
 /** What passes between delivery and a thread that applies transforms. */
 import type { Transform } from '../contract/transform.ts'
 
+/** Whose time it is. */
+export interface Turn {
+  readonly workspaceId: string
+  readonly destinationId: string
+}
+
 /** What a transform made of a message. */
 export interface TransformedBody {
   /** In the format of a stored body; null: as it was. */
@@ -26,11 +32,23 @@ export interface GivenUp extends FailedRecord {
 }
 
 export type ToTransformThread =
-  | { kind: 'run'; job: number; transform: Transform; bodies: Uint8Array[]; givenUp: GivenUp[] }
+  | {
+      kind: 'run'
+      job: number
+      workspaceId: string
+      destinationId: string
+      transform: Transform
+      bodies: Uint8Array[]
+      givenUp: GivenUp[]
+      /** What its workspace has cost already by threads that ended at its records: the others have that much before it. */
+      headStartMs: number
+    }
   | { kind: 'cancel'; job: number }
 
 export type FromTransformThread =
-  | { kind: 'done'; job: number; results: TransformedBody[]; isSlow: boolean }
+  | { kind: 'done'; job: number; results: TransformedBody[] }
+  /** A record of the job took long, or its workspace takes more of the thread than others can spare. It goes on meanwhile. */
+  | { kind: 'slow'; job: number; what: 'lane' | 'workspace' }
   /** At this message the job had taken too long, or become too large. */
   | { kind: 'exceeded'; job: number; what: 'time' | 'size'; messageAt: number }
   /** The transform does not compile here, although it was checked. */

@@ -1,18 +1,20 @@
 /**
- * A thread that applies transforms, for many lanes. Jobs take turns of a few milliseconds, so that a lane with large batches, or a
- * slow expression, does not hold the others up. A single record may still hang it: whoever started it sees on the board
- * which one, and ends it (`transform-threads.ts`).
+ * A thread that applies transforms, for many lanes. Jobs take turns of a few milliseconds, fairly by workspace and lane
+ * (`fair-turns.ts`), so that large batches and slow expressions do not hold the others up. A single record can still hang it: the
+ * thread that started it sees on the board which one, and ends it (`transform-threads.ts`).
  */
 import assert from 'node:assert'
 import { parentPort, workerData } from 'node:worker_threads'
 import { records } from '../buffer/record-text.ts'
 import { compileTransform, type RecordTransform, TransformError } from './compile.ts'
+import { FairTurns } from './fair-turns.ts'
 import {
   boardWords,
   type FromTransformThread,
   type GivenUp,
   type ToTransformThread,
   type TransformedBody,
+  type Turn,
 } from './thread-protocol.ts'
 
 assert(parentPort !== null)
@@ -20,8 +22,11 @@ const port = parentPort
 const board = new Int32Array(workerData as SharedArrayBuffer)
 
 const turnMs = 10
-/** A lane with a record that takes longer goes on in another thread. */
-const slowRecordMs = 100
+/** A lane with a record that takes longer continues in another thread. */
+const slowRecordMs = 50
+/** Of a second: a workspace that takes more of it, while there are others, continues in another thread. */
+const budgetMs = 500
+const budgetEveryMs = 1_000
 /** Of one job's own time: a larger batch is sent in parts. */
 const jobMs = 8_000
 /** What a transform adds (constants, longer keys, hashes) may take so much more than what was given. */
@@ -29,23 +34,33 @@ const sizeFactor = 4
 const sizeAllowance = 4 * 1024 * 1024
 const keptPrograms = 500
 
-interface Job {
+interface Job extends Turn {
   id: number
   steps: Generator<void, FromTransformThread>
 }
-const jobs: Job[] = []
+const jobs = new Map<number, Job>()
+const turns = new FairTurns<Job>()
 const programs = new Map<string, RecordTransform>()
+/** By workspace, since `budgetSince`. */
+const used = new Map<string, number>()
+let budgetSince = performance.now()
 let isTurning = false
 
 port.on('message', (message: ToTransformThread) => {
   if (message.kind === 'run') {
-    jobs.push({ id: message.job, steps: run(message) })
+    const { job: id, workspaceId, destinationId, headStartMs } = message
+    const job = { id, workspaceId, destinationId, steps: run(message) }
+    jobs.set(id, job)
+    turns.add(job, headStartMs)
     turnLater()
-  } else {
-    const at = jobs.findIndex(({ id }) => id === message.job)
-    if (at >= 0) jobs.splice(at, 1)
-  }
+  } else remove(jobs.get(message.job))
 })
+
+function remove(job: Job | undefined): void {
+  if (job === undefined) return
+  jobs.delete(job.id)
+  turns.remove(job)
+}
 
 function turnLater(): void {
   if (isTurning) return
@@ -53,19 +68,34 @@ function turnLater(): void {
   setImmediate(turn)
 }
 
-/** One turn of the first job, which then stands last. */
+/** One turn of the job that is next. */
 function turn(): void {
   isTurning = false
-  const job = jobs.shift()
+  const job = turns.next()
   if (job === undefined) return
   Atomics.store(board, boardWords.job, job.id)
-  const endsAt = performance.now() + turnMs
+  const startedAt = performance.now()
   let step = job.steps.next()
-  while (!step.done && performance.now() < endsAt) step = job.steps.next()
+  while (!step.done && performance.now() < startedAt + turnMs) step = job.steps.next()
   Atomics.store(board, boardWords.job, 0)
-  if (step.done) post(step.value)
-  else jobs.push(job)
-  if (jobs.length > 0) turnLater()
+  account(job, performance.now() - startedAt)
+  if (step.done) {
+    remove(job)
+    post(step.value)
+  }
+  if (jobs.size > 0) turnLater()
+}
+
+function account(job: Job, ms: number): void {
+  turns.used(job, ms)
+  const now = performance.now()
+  if (now - budgetSince > budgetEveryMs) {
+    used.clear()
+    budgetSince = now
+  }
+  const usedMs = (used.get(job.workspaceId) ?? 0) + ms
+  used.set(job.workspaceId, usedMs)
+  if (usedMs > budgetMs && turns.workspaces > 1) post({ kind: 'slow', job: job.id, what: 'workspace' })
 }
 
 /** A step is a record. */
@@ -84,7 +114,6 @@ function* run({
   const given = bodies.reduce((sum, { length }) => sum + length, 0)
   let left = given * sizeFactor + sizeAllowance
   let tookMs = 0
-  let isSlow = false
   const results: TransformedBody[] = []
   for (const [messageAt, body] of bodies.entries()) {
     const made = new BodyMaker()
@@ -97,7 +126,7 @@ function* run({
       left -= made.add(record, place, apply, givenUp.find(isAt(messageAt, place)))
       const ms = performance.now() - startedAt
       tookMs += ms
-      isSlow ||= ms > slowRecordMs
+      if (ms > slowRecordMs) post({ kind: 'slow', job, what: 'lane' })
       if (left < 0) return { kind: 'exceeded', job, what: 'size', messageAt }
       if (tookMs > jobMs) return { kind: 'exceeded', job, what: 'time', messageAt }
       place += 1
@@ -105,7 +134,7 @@ function* run({
     }
     results.push(made.result(place))
   }
-  return { kind: 'done', job, results, isSlow }
+  return { kind: 'done', job, results }
 }
 
 /** What becomes of one message. */

@@ -1,17 +1,20 @@
 /**
- * Where transforms run: apart from delivery, so that no expression of a tenant's holds up a lane that has none, in a thread that
- * all lanes share, and one for those that were slow.
+ * Where transforms run: apart from delivery, so that no expression of a tenant holds up a lane that has none. Workspaces share one
+ * thread; lanes and workspaces that are slow (`slow-lanes.ts`) have others, where each workspace's jobs are in one.
  *
  *   run ─▶ shared thread ─▶ results
+ *             ├── a slow record, or too much time of the thread ─▶ the lane's or the workspace's jobs begin again in a thread for slow ones
  *             └── the same record for 1 s, or out of memory ─▶ the thread is ended, its jobs begin again:
- *                   the job at fault in the other thread, the others in a new one
+ *                   those of the lane at fault in a thread for slow ones, the others in a new one, before those of its workspace
  *                   the same record ends a thread again ─▶ it has failed (`transform_timeout`, `transform_memory`)
  *                   more than 3 such records in a job    ─▶ ExceededError: the batch is sent in parts
  *
  * Time is counted in looks at the board, not on a clock: a machine that slept has looked no more often.
  */
+import { availableParallelism } from 'node:os'
 import { Worker } from 'node:worker_threads'
 import type { Transform } from '../contract/transform.ts'
+import { SlowLanes } from './slow-lanes.ts'
 import {
   boardWords,
   ExceededError,
@@ -19,6 +22,7 @@ import {
   type GivenUp,
   type ToTransformThread,
   type TransformedBody,
+  type Turn,
 } from './thread-protocol.ts'
 
 const lookEveryMs = 250
@@ -28,14 +32,17 @@ const looksWhileStarting = 120
 const oldHeapMiB = 256
 const youngHeapMiB = 8
 const idleMs = 60_000
+/** Each can have a heap of its own (`oldHeapMiB`), and a core is left to the rest of the process. */
+const slowThreads = Math.min(4, Math.max(1, availableParallelism() - 1))
+/** What the end of a thread has cost the others. */
+const endMs = 1_000
 const endsToFail = 2
 const mostFailed = 3
 /** Deaths of the thread that a job may see: more are no fault of its own, and it is tried again later. */
 const mostRestarts = 20
 
-interface Job {
+interface Job extends Turn {
   id: number
-  destinationId: string
   transform: Transform
   bodies: readonly Uint8Array[]
   /** How often a thread ended at each of its records. */
@@ -47,15 +54,14 @@ interface Job {
 }
 
 export class TransformThreads {
-  readonly #shared = new TransformThread((jobs, blamed, why) => this.#ended(jobs, blamed, why))
-  readonly #apart = new TransformThread((jobs, blamed, why) => this.#ended(jobs, blamed, why))
-  /** Lanes that were slow, with the transform that was: another one begins in the shared thread. */
-  readonly #slow = new Map<string, string>()
+  readonly #shared = this.#newThread()
+  readonly #apart = Array.from({ length: slowThreads }, () => this.#newThread())
+  readonly #slow = new SlowLanes()
   #lastJob = 0
 
   /** Of each body, what the transform makes of it. Rejects with ExceededError, and when `signal` is aborted. */
   async run(
-    destinationId: string,
+    { workspaceId, destinationId }: Turn,
     transform: Transform,
     bodies: readonly Uint8Array[],
     signal: AbortSignal,
@@ -68,42 +74,66 @@ export class TransformThreads {
     try {
       return await new Promise((resolve, reject) => {
         abort = () => {
-          this.#shared.cancel(id)
-          this.#apart.cancel(id)
+          for (const thread of this.#threads) thread.cancel(id)
           reject(signal.reason)
         }
         signal.addEventListener('abort', abort, { once: true })
         const begun = { ends: new Map(), givenUp: [], restarts: 0 }
-        this.#start({ id, destinationId, transform, bodies, ...begun, resolve, reject })
+        this.#start({ id, workspaceId, destinationId, transform, bodies, ...begun, resolve, reject })
       })
     } finally {
       signal.removeEventListener('abort', abort)
     }
   }
 
+  /** The destination is deleted, or another process delivers to it. */
+  laneGone(lane: Turn, isLastOfWorkspace: boolean): void {
+    this.#slow.laneGone(lane)
+    if (isLastOfWorkspace) this.#slow.workspaceGone(lane.workspaceId)
+  }
+
   async close(): Promise<void> {
-    await Promise.all([this.#shared.close(), this.#apart.close()])
+    await Promise.all(this.#threads.map((thread) => thread.close()))
+  }
+
+  get #threads(): TransformThread[] {
+    return [this.#shared, ...this.#apart]
+  }
+
+  #newThread(): TransformThread {
+    return new TransformThread(
+      (job, what) => this.#wasSlow(job, what),
+      (jobs, blamed, why) => this.#ended(jobs, blamed, why),
+    )
   }
 
   #start(job: Job): void {
-    const isSlow = this.#slow.get(job.destinationId) === JSON.stringify(job.transform)
-    const thread = isSlow ? this.#apart : this.#shared
-    thread.start(job, () => this.#slow.set(job.destinationId, JSON.stringify(job.transform)))
+    const thread = this.#slow.has(job) ? this.#threadApart(job.workspaceId) : this.#shared
+    thread.start(job)
+  }
+
+  /** One in which the workspace has jobs, otherwise the one with the fewest workspaces. */
+  #threadApart(workspaceId: string): TransformThread {
+    const own = this.#apart.find((thread) => thread.workspaces.has(workspaceId))
+    if (own !== undefined) return own
+    return this.#apart.reduce((least, one) => (one.workspaces.size < least.workspaces.size ? one : least))
+  }
+
+  #wasSlow(job: Turn, what: 'lane' | 'workspace'): void {
+    if (what === 'lane') this.#slow.addLane(job)
+    else this.#slow.addWorkspace(job.workspaceId)
+    for (const moved of this.#shared.take((one) => this.#slow.has(one))) this.#start(moved)
   }
 
   #ended(jobs: Job[], blamed: Blamed | null, why: Why): void {
+    const atFault = jobs.find(({ id }) => id === blamed?.job)
+    if (atFault !== undefined) this.#slow.addLane(atFault)
     for (const job of jobs) {
       job.restarts += 1
-      if (job.id === blamed?.job) {
-        this.#slow.set(job.destinationId, JSON.stringify(job.transform))
-        if (!mayGoOn(job, blamed, why)) {
-          job.reject(
-            new ExceededError('Several of its records take too long or too much memory.', blamed.message),
-          )
-          continue
-        }
-      }
-      if (job.restarts > mostRestarts)
+      if (job === atFault && blamed !== null && !mayGoOn(job, blamed, why)) {
+        const what = 'Several of its records take too long or too much memory.'
+        job.reject(new ExceededError(what, blamed.message))
+      } else if (job.restarts > mostRestarts)
         job.reject(new Error('the thread that applies transforms ends again and again'))
       else this.#start(job)
     }
@@ -132,37 +162,54 @@ function mayGoOn(job: Job, { message, record, step }: Blamed, why: Why): boolean
   return job.givenUp.length <= mostFailed
 }
 
-/** One of the two: started with its first job, ended when it is idle. */
+/** One thread: started with its first job, ended when it is idle. */
 class TransformThread {
+  readonly #onSlow: (job: Job, what: 'lane' | 'workspace') => void
   readonly #onEnd: (jobs: Job[], blamed: Blamed | null, why: Why) => void
-  readonly #jobs = new Map<number, { job: Job; onSlow: () => void }>()
+  readonly #jobs = new Map<number, Job>()
+  /** By workspace with jobs here, what the ends of this thread at its records have cost. */
+  readonly workspaces = new Map<string, { jobs: number; costMs: number }>()
   #worker: Worker | null = null
   #board = newBoard()
   #watch: NodeJS.Timeout | null = null
   #idle: NodeJS.Timeout | null = null
 
-  constructor(onEnd: (jobs: Job[], blamed: Blamed | null, why: Why) => void) {
+  constructor(
+    onSlow: (job: Job, what: 'lane' | 'workspace') => void,
+    onEnd: (jobs: Job[], blamed: Blamed | null, why: Why) => void,
+  ) {
+    this.#onSlow = onSlow
     this.#onEnd = onEnd
   }
 
-  start(job: Job, onSlow: () => void): void {
-    this.#jobs.set(job.id, { job, onSlow })
+  start(job: Job): void {
+    const workspace = this.workspaces.get(job.workspaceId) ?? { jobs: 0, costMs: 0 }
+    workspace.jobs += 1
+    this.workspaces.set(job.workspaceId, workspace)
+    this.#jobs.set(job.id, job)
     if (this.#idle !== null) clearTimeout(this.#idle)
-    const { id, transform, bodies, givenUp } = job
+    const { id, workspaceId, destinationId, transform, bodies, givenUp } = job
     this.#worker ??= this.#open()
     this.#post({
       kind: 'run',
       job: id,
-      transform,
+      ...{ workspaceId, destinationId, transform, givenUp },
       bodies: bodies.map((body) => Uint8Array.from(body)),
-      givenUp,
+      headStartMs: workspace.costMs,
     })
     this.#watch ??= this.#look()
   }
 
-  /** What is cancelled within a record may hang there, and nobody would look any more. */
+  /** Removes these jobs, to begin again elsewhere. */
+  take(isTaken: (job: Job) => boolean): Job[] {
+    const taken = [...this.#jobs.values()].filter(isTaken)
+    for (const { id } of taken) this.cancel(id)
+    return taken
+  }
+
+  /** A job that is cancelled within a record can hang there, and nothing would look any more. */
   cancel(id: number): void {
-    if (this.#jobs.delete(id)) this.#post({ kind: 'cancel', job: id })
+    if (this.#remove(id) !== undefined) this.#post({ kind: 'cancel', job: id })
     if (this.#jobs.size === 0 && Atomics.load(this.#board, boardWords.job) === id) void this.close()
     else this.#rest()
   }
@@ -171,8 +218,21 @@ class TransformThread {
     const worker = this.#worker
     this.#worker = null
     this.#jobs.clear()
+    this.workspaces.clear()
     this.#stopTimers()
     await worker?.terminate()
+  }
+
+  #remove(id: number): Job | undefined {
+    const job = this.#jobs.get(id)
+    if (job === undefined) return undefined
+    this.#jobs.delete(id)
+    const workspace = this.workspaces.get(job.workspaceId)
+    if (workspace !== undefined) {
+      workspace.jobs -= 1
+      if (workspace.jobs === 0) this.workspaces.delete(job.workspaceId)
+    }
+    return job
   }
 
   #open(): Worker {
@@ -196,18 +256,19 @@ class TransformThread {
   #receive(message: FromTransformThread): void {
     const found = this.#jobs.get(message.job)
     if (found === undefined) return
-    this.#jobs.delete(message.job)
+    if (message.kind === 'slow') {
+      this.#onSlow(found, message.what)
+      return
+    }
+    this.#remove(message.job)
     this.#rest()
-    const { job, onSlow } = found
-    if (message.kind === 'done') {
-      if (message.isSlow) onSlow()
-      job.resolve(message.results)
-    } else if (message.kind === 'exceeded') {
-      if (message.what === 'time') onSlow()
+    if (message.kind === 'done') found.resolve(message.results)
+    else if (message.kind === 'exceeded') {
+      if (message.what === 'time') this.#onSlow(found, 'lane')
       const what =
         message.what === 'time' ? 'takes too long for it' : 'makes more than four times as much of it'
-      job.reject(new ExceededError(`The transform ${what}.`, message.messageAt))
-    } else job.reject(new Error(`the transform does not compile: ${message.message}`))
+      found.reject(new ExceededError(`The transform ${what}.`, message.messageAt))
+    } else found.reject(new Error(`the transform does not compile: ${message.message}`))
   }
 
   #look(): NodeJS.Timeout {
@@ -239,10 +300,21 @@ class TransformThread {
       record: at(boardWords.record),
       step: at(boardWords.step),
     }
-    const jobs = [...this.#jobs.values()].map((one) => one.job)
+    const cost = this.workspaces.get(this.#jobs.get(blamed.job)?.workspaceId ?? '')
+    if (cost !== undefined) cost.costMs += endMs
+    // A workspace that has cost more begins after the others. In it the last lane to begin is the first to have a turn.
+    const costOf = ({ workspaceId }: Job) => this.workspaces.get(workspaceId)?.costMs ?? 0
+    const isBlamed = ({ id }: Job) => Number(id === blamed.job)
+    const jobs = [...this.#jobs.values()].sort(
+      (one, other) => costOf(one) - costOf(other) || isBlamed(other) - isBlamed(one),
+    )
+    // The cost counts until the workspace has no job here.
+    for (const workspace of this.workspaces.values()) workspace.jobs = 0
     this.#jobs.clear()
     this.#stopTimers()
     this.#onEnd(jobs, blamed.job === 0 ? null : blamed, why)
+    for (const [workspaceId, { jobs: left }] of this.workspaces)
+      if (left === 0) this.workspaces.delete(workspaceId)
   }
 
   #rest(): void {

@@ -6,6 +6,7 @@ import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import t from 'tap'
 import { createWorkspace, startDaemon } from '../support/daemon.ts'
+import { hangs } from '../support/hanging-filter.ts'
 import { startPostgres } from '../support/postgres.ts'
 import { until } from '../support/until.ts'
 import { checkedApi, created, errorsIn, pullDestination, unknownId } from './management-client.ts'
@@ -58,8 +59,6 @@ const tried = async (pipeId: string, body: object) => {
     return answer.body.is_complete === true ? Object(answer.body) : null
   })
 }
-/** Backtracks for longer than anybody waits. */
-const hangs = 'record.s.matches("^(a+)+$")'
 const hanging = { s: `${'a'.repeat(40)}!` }
 
 t.test('a transform that fails on all newest records is not saved, unless somebody insists', async (t) => {

@@ -6,6 +6,7 @@ import { createHash } from 'node:crypto'
 import t from 'tap'
 import type { LaneHour } from '../../src/contract/usage.ts'
 import { startDaemon } from '../support/daemon.ts'
+import { hangs } from '../support/hanging-filter.ts'
 import { startHttpSink } from '../support/http-sink.ts'
 import { startPostgres } from '../support/postgres.ts'
 import { until } from '../support/until.ts'
@@ -218,10 +219,9 @@ t.test('by default a lane stops at the record that the transform cannot be appli
 
 t.test('an expression that hangs parks its record, and other lanes go on', async (t) => {
   const pipeId = await pipe('hanging')
-  const filter = 'record.s.matches("^(a+)+$")'
   const bad = await attach(pipeId, {
     ...endpoint('hanging'),
-    transform: { filter },
+    transform: { filter: hangs },
     on_permanent_error: 'park',
   })
   const good = await attach(pipeId, { ...endpoint('beside'), transform: { filter: 'has(record.s)' } })

@@ -212,6 +212,7 @@ const packageHomes: Record<string, RegExp> = {
   pino: /^log\.ts$/,
   'pino-pretty': /^log\.ts$/,
   '@marcbachmann/cel-js': /^transform\/compile\.ts$/,
+  re2js: /^transform\/linear-pattern\.ts$/,
   'prom-client': /^metrics\//,
   typebox: /^(contract|management)\//,
 }

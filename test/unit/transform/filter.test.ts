@@ -29,6 +29,34 @@ t.test('expressions over what records hold', async (t) => {
   t.notOk(isKept('record.status == "open"', record))
 })
 
+t.test('patterns are those of RE2: they match in time linear in the text', async (t) => {
+  const text = JSON.stringify({ s: `${'a'.repeat(50_000)}!`, u: 'Größe 12/µ' })
+  for (const pattern of ['^(a+)+$', '(a|a)*b', '(.*a){20}b', '^(a|aa)+$']) {
+    const filter = `record.s.matches("${pattern}")`
+    t.equal(filterFault(filter), null, pattern)
+    t.notOk(isKept(filter, text), pattern)
+  }
+  const found = ['a!$', '^a', '(?i)^A+', '^(?:a|b)+!', 'a{3}', '[^b]', '^$|a']
+  for (const pattern of found) t.ok(isKept(`record.s.matches(${JSON.stringify(pattern)})`, text), pattern)
+  const others = ['^Gr..e ', 'Gr\\u00f6', '\\d+/', '\\bGr', '(?<n>1)2', '\\p{L}{5}', '\\/.$']
+  for (const pattern of others) t.ok(isKept(`record.u.matches(${JSON.stringify(pattern)})`, text), pattern)
+  t.ok(isKept('record.u.split(" ").exists(word, word.matches("^1.*$"))', text), 'in a comprehension')
+})
+
+t.test('a pattern that is not valid is found before the filter is saved', async (t) => {
+  for (const pattern of ['(', 'a{2,1}', '(?=a)', '(?<!a)b', '(a)\\1', '(((a{100}){100}){100})']) {
+    const literal = JSON.stringify(pattern)
+    for (const filter of [`record.s.matches(${literal})`, `!record.l.all(x, x.matches(${literal}))`]) {
+      t.match(filterFault(filter), /^has a regular expression that is not valid: /, filter)
+      t.throws(() => isKept(filter, '{"s":"a"}'), /regular expression of the filter is not valid/, filter)
+    }
+  }
+  t.throws(() => isKept('record.s.matches(record.s)', JSON.stringify({ s: 'a'.repeat(3_000) })), {
+    code: 'filter_error',
+  })
+  t.throws(() => isKept('record.n.matches("a")', '{"n":1}'), { message: /double\.matches\(string\)/ })
+})
+
 t.test('long integers are compared by every digit', async (t) => {
   t.ok(isKept('record.id == 12345678901234567', '{"id":12345678901234567}'))
   t.notOk(isKept('record.id == 12345678901234568', '{"id":12345678901234567}'))
@@ -65,7 +93,7 @@ t.test('what does not apply to a record is an error of that record', async (t) =
   }
   t.equal(code('record.missing == 1'), 'filter_error')
   t.equal(code('record.a + record.s == "1x"'), 'filter_error')
-  t.equal(code('record.s.matches("(")'), 'filter_error')
+  t.equal(code('record.s.matches(record.s + "(")'), 'filter_error')
   t.equal(code('record.a'), 'filter_not_boolean')
   t.equal(code('record.constructor != null'), 'filter_error')
   t.equal(code('record.s.length == 1'), 'filter_error')

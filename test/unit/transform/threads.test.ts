@@ -2,6 +2,7 @@ import t from 'tap'
 import type { Transform } from '../../../src/contract/transform.ts'
 import { ExceededError } from '../../../src/transform/thread-protocol.ts'
 import { TransformThreads } from '../../../src/transform/transform-threads.ts'
+import { hangs } from '../../support/hanging-filter.ts'
 
 const ever = new AbortController().signal
 const transform = (filter: string | null, map: Transform['map'] = []): Transform => ({
@@ -21,8 +22,7 @@ t.teardown(async () => {
   await threads.close()
 })
 
-/** Backtracks for longer than anybody waits. */
-const hangs = 'record.s.matches("^(a+)+$")'
+const lane = (destinationId: string, workspaceId = 'w') => ({ workspaceId, destinationId })
 const hanging = `{"s":"${'a'.repeat(40)}!"}`
 
 t.test('messages, and what is left of them', async (t) => {
@@ -32,7 +32,7 @@ t.test('messages, and what is left of them', async (t) => {
     body('{"n":9}'),
     body('{"m":2}', '{"n":2}'),
   ]
-  const [some, all, none, failed] = await threads.run('d', transform('record.n == 2'), bodies, ever)
+  const [some, all, none, failed] = await threads.run(lane('d'), transform('record.n == 2'), bodies, ever)
   t.match([text(some), some?.places, some?.filtered], ['{"n":2}', [1], 2])
   t.match(
     all,
@@ -43,7 +43,7 @@ t.test('messages, and what is left of them', async (t) => {
   t.match([text(failed), failed?.places, failed?.filtered], ['{"n":2}', [1], 0])
   t.match(failed?.failed, [{ place: 0, code: 'filter_error' }])
   const [mapped] = await threads.run(
-    'd',
+    lane('d'),
     transform(null, [{ op: 'drop', paths: ['n'] }]),
     [body('{"n":1}', '{"a":2}')],
     ever,
@@ -58,37 +58,39 @@ t.test('a failure says what was applied then: the filter, or which step of the m
   ]
   // No record that was accepted is like this: no step fails on those but for memory and time.
   const broken = body('{"a":1,"b":"\\x"}')
-  const [step] = await threads.run('steps', { filter: null, map, mask_salt: 'salt' }, [broken], ever)
+  const [step] = await threads.run(lane('steps'), { filter: null, map, mask_salt: 'salt' }, [broken], ever)
   t.match(step?.failed, [
     { step: 2, code: 'transform_error', message: 'The transform cannot be applied to it (SyntaxError).' },
   ])
-  const [filter] = await threads.run('steps', transform('record.x == 1', map), [body('{"b":1}')], ever)
+  const [filter] = await threads.run(lane('steps'), transform('record.x == 1', map), [body('{"b":1}')], ever)
   t.match(filter?.failed, [{ step: 0, code: 'filter_error' }])
-  const [hung] = await threads.run('hung', transform(hangs), [body(hanging)], ever)
+  const [hung] = await threads.run(lane('hung'), transform(hangs), [body(hanging)], ever)
   t.match(hung?.failed, [{ step: 0, code: 'transform_timeout' }])
 })
 
 t.test('an expression that hangs costs its own record, and no other lane waits for it', async (t) => {
-  const bad = threads.run('bad', transform(hangs), [body('{"s":"aa"}', hanging, '{"s":"a"}')], ever)
+  const bad = threads.run(lane('bad'), transform(hangs), [body('{"s":"aa"}', hanging, '{"s":"a"}')], ever)
   let isBadDone = false
   void bad.then(() => {
     isBadDone = true
   })
-  const good = await threads.run('good', transform('record.n == 1'), [body('{"n":1}')], ever)
+  const good = await threads.run(lane('good'), transform('record.n == 1'), [body('{"n":1}')], ever)
   t.match(good, [{ places: null }])
   const [made] = await bad
   t.ok(isBadDone)
   t.match([text(made), made?.places], ['{"s":"aa"}\n{"s":"a"}', [0, 2]])
   t.match(made?.failed, [{ place: 1, code: 'transform_timeout' }])
   // It has its own thread by now: the shared one is not ended again.
-  const again = threads.run('bad', transform(hangs), [body(hanging)], ever)
-  t.match(await threads.run('good', transform('record.n == 1'), [body('{"n":1}')], ever), [{ places: null }])
+  const again = threads.run(lane('bad'), transform(hangs), [body(hanging)], ever)
+  t.match(await threads.run(lane('good'), transform('record.n == 1'), [body('{"n":1}')], ever), [
+    { places: null },
+  ])
   t.match((await again)[0]?.failed, [{ code: 'transform_timeout' }])
 })
 
 t.test('a batch of records that hang goes in parts', async (t) => {
   const run = threads.run(
-    'many',
+    lane('many'),
     transform(hangs),
     [body('{"s":"a"}'), body(...Array(9).fill(hanging))],
     ever,
@@ -106,7 +108,7 @@ t.test('memory is bounded: text, lists and nested macros', async (t) => {
     ['loops', 'record.l.all(a, record.l.all(b, record.l.all(c, a + b + c >= 0.0)))', `{"l":${list}}`],
   ]
   for (const [name, filter, record] of cases) {
-    const [made] = await threads.run(name, transform(filter), [body(record, '{"s":"","l":[]}')], ever)
+    const [made] = await threads.run(lane(name), transform(filter), [body(record, '{"s":"","l":[]}')], ever)
     t.match(made?.failed[0], { place: 0, code: /^(transform_(timeout|memory|error)|filter_error)$/ }, name)
     t.ok((made?.failed.length ?? 0) + (made?.filtered ?? 0) + (made?.places?.length ?? 0) === 2, name)
   }
@@ -116,14 +118,38 @@ t.test('what a transform adds is bounded', async (t) => {
   const value = 'x'.repeat(1_000)
   const map = Array.from({ length: 7 }, (_, n) => ({ op: 'constant' as const, key: `k${n}`, value }))
   const tiny = body(...Array<string>(10_000).fill('{}'))
-  await t.rejects(threads.run('large', transform(null, map), [body('{}'), tiny], ever), ExceededError)
+  await t.rejects(threads.run(lane('large'), transform(null, map), [body('{}'), tiny], ever), ExceededError)
 })
 
 t.test('an attempt that is aborted waits for nothing', async (t) => {
   const stop = new AbortController()
-  const run = threads.run('stopped', transform(hangs), [body(hanging)], stop.signal)
+  const run = threads.run(lane('stopped'), transform(hangs), [body(hanging)], stop.signal)
   stop.abort(new Error('stopped'))
   await t.rejects(run, /stopped/)
-  await t.rejects(threads.run('stopped', transform(null), [body('{}')], stop.signal), /stopped/)
-  t.match(await threads.run('next', transform('record.n == 1'), [body('{"n":1}')], ever), [{ places: null }])
+  await t.rejects(threads.run(lane('stopped'), transform(null), [body('{}')], stop.signal), /stopped/)
+  t.match(await threads.run(lane('next'), transform('record.n == 1'), [body('{"n":1}')], ever), [
+    { places: null },
+  ])
+})
+
+t.test('a workspace whose lanes are slow does not hold up the lanes of another', async (t) => {
+  const stop = new AbortController()
+  const slow = `{"s":"${'a'.repeat(9)}"}`
+  let ended = 0
+  const hostile = Array.from({ length: 40 }, (_, n) =>
+    threads
+      .run(lane(`slow-${n}`, 'hostile'), transform(hangs), [body(...Array(200).fill(slow))], stop.signal)
+      .then(
+        () => (ended += 1),
+        () => {},
+      ),
+  )
+  for (let n = 0; n < 20; n += 1)
+    t.match(
+      await threads.run(lane('quick', 'neighbor'), transform('record.n == 1'), [body('{"n":1}')], ever),
+      [{ places: null, failed: [] }],
+    )
+  t.equal(ended, 0, 'none of the slow lanes was done before the neighbor was')
+  stop.abort(new Error('stopped'))
+  await Promise.all(hostile)
 })
