@@ -127,7 +127,8 @@ export function rulesByName(
   }))
 }
 
-function failFor(rejected: RejectedRecord): never {
+/** Throws the permanent error of a record that is not stored. */
+export function failFor(rejected: RejectedRecord): never {
   const { code, message, seq } = rejected
   throw new DeliveryError('permanent', code, message, { failedSeq: seq, fault: 'records', rejected })
 }
