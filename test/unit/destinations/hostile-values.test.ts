@@ -88,6 +88,7 @@ const column = (kind: ColumnKind): MysqlColumn => ({
   timePrecision: 6,
   isNullable: true,
   hasDefault: true,
+  isLoose: false,
   isGenerated: false,
 })
 

@@ -17,6 +17,7 @@ const table: TableDescription = {
     timePrecision: 0,
     isNullable: true,
     hasDefault: true,
+    isLoose: false,
     isGenerated: false,
   })),
   uniqueKeys: [],

@@ -24,6 +24,8 @@ export interface Server {
   dialect: Dialect
   /** Its JSON is the text as it was sent. */
   isMariadb: boolean
+  /** `InferSession.binaryCollation`. */
+  binaryCollation: string | null
 }
 
 export interface ProposedType {
