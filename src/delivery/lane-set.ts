@@ -20,6 +20,7 @@ import {
 } from '../buffer/buffer.ts'
 import type { Epoch } from '../contract/epochs.ts'
 import type { DestinationDriver } from '../destinations/driver.ts'
+import { StorageUnavailableError } from '../error-code.ts'
 import type { Logger } from '../log.ts'
 import { AttemptsObserved } from './attempts-observed.ts'
 import { type Clock, pollIntervalMs } from './clock.ts'
@@ -37,6 +38,7 @@ import {
   type LaneState,
   LaneStateDamagedError,
   type LaneStore,
+  LaneStoreUnavailableError,
   type PipeLanes,
 } from './lane-state.ts'
 import { MemoryBudget } from './memory-budget.ts'
@@ -73,6 +75,7 @@ const reportAnywayMs = 5_000
 const readerLagMs = 1_000
 /** Pipes: their lanes are loaded over the few connections that a thread has. */
 const openedAtOnce = 8
+const openAgainMs = 1_000
 
 export class LaneSet {
   readonly budget: MemoryBudget
@@ -89,6 +92,10 @@ export class LaneSet {
   readonly #workspaces = new Map<string, string>()
   /** Under which the lanes of a pipe were opened. */
   readonly #epochs = new Map<string, number>()
+  /** Pipes whose lanes are not all opened yet. */
+  readonly #unfinished = new Set<string>()
+  /** Ends each wait for metadata. */
+  readonly #waits = new Set<() => void>()
   /** Pipes of which a lane is another owner's: soon the whole pipe is. */
   readonly #incomplete = new Set<string>()
   /** Lanes of pipes that another process gets: they finish what is under way. */
@@ -132,19 +139,20 @@ export class LaneSet {
     const onFatal = (error: unknown) => this.#failed(error)
     ownership.onGained((pipeId) => {
       // A node that ended may leave thousands.
-      this.#opening.run(() => this.#refresh(pipeId)).catch(onFatal)
+      this.#opening.run(() => this.#patiently(() => this.#refresh(pipeId))).catch(onFatal)
     })
     ownership.onLost((pipeId) => {
       // At once: metadata, which is asked below, may be what does not answer. Those that were being released have no time left either.
       const lanes = [...this.lanesOf(pipeId), ...(this.#releasing.get(pipeId) ?? [])]
       for (const lane of lanes) lane.handOver().catch(onFatal)
-      this.#refresh(pipeId).catch(onFatal)
+      this.#patiently(() => this.#refresh(pipeId)).catch(onFatal)
     })
     ownership.onReleased((pipeId, graceMs) => this.#release(pipeId.toLowerCase(), graceMs))
-    const pipes = await source.allPipes()
-    const open = (pipe: PipeLanes) => this.#inTurn(pipe.pipeId, () => this.#open(pipe))
+    const pipes = (await this.#patiently(() => source.allPipes())) ?? []
+    const open = (pipe: PipeLanes) => this.#patiently(() => this.#inTurn(pipe.pipeId, () => this.#open(pipe)))
     await Promise.all(pipes.map((pipe) => this.#opening.run(() => open(pipe))))
-    await this.#reportDeleted(new Set(pipes.map(({ pipeId }) => pipeId)))
+    const existing = new Set(pipes.map(({ pipeId }) => pipeId))
+    await this.#patiently(() => this.#reportDeleted(existing))
     this.#report()
     this.#lookLater()
   }
@@ -190,7 +198,8 @@ export class LaneSet {
 
   /** All lanes of the pipe are there, should it have any. */
   runs(pipeId: string): boolean {
-    return this.#pipes.has(pipeId.toLowerCase())
+    const id = pipeId.toLowerCase()
+    return this.#pipes.has(id) && !this.#unfinished.has(id)
   }
 
   /** The newest message of the pipe that is known of without a query: at most a few seconds old. */
@@ -201,7 +210,13 @@ export class LaneSet {
   /** Metadata of this pipe changed; a new one gets its owner first. */
   async refresh(pipeId: string): Promise<void> {
     await this.#options.ownership.changed(pipeId)
-    await this.#refresh(pipeId)
+    try {
+      await this.#refresh(pipeId)
+    } catch (error) {
+      // The caller is told at once. The change was made: lanes get to know of it even if the caller does not ask again.
+      if (isUnavailable(error)) this.#patiently(() => this.#refresh(pipeId)).catch((err) => this.#failed(err))
+      throw error
+    }
   }
 
   #refresh(givenId: string): Promise<void> {
@@ -213,7 +228,7 @@ export class LaneSet {
 
   /** Unless it was gained and opened in the meantime: that was read later. */
   async #open(pipe: PipeLanes): Promise<void> {
-    if (!this.#isClosing && !this.#pipes.has(pipe.pipeId)) await this.#reconcile(pipe.pipeId, pipe)
+    if (!this.#isClosing && !this.runs(pipe.pipeId)) await this.#reconcile(pipe.pipeId, pipe)
   }
 
   /** Another process gets the pipe when this resolves: what its lanes did is saved. */
@@ -251,6 +266,7 @@ export class LaneSet {
     this.#isClosing = true
     this.#saver.stopWaiting()
     this.#reader.stopWaiting()
+    for (const end of this.#waits) end()
     await Promise.all(this.#reconciling.values())
     await Promise.all([...this.#lanes.values()].map((lane) => lane.close(graceMs)))
     await this.#saver.drain()
@@ -280,17 +296,65 @@ export class LaneSet {
     }
     this.#epochs.set(pipeId, epoch)
     this.#incomplete.delete(pipeId)
+    // Not reported before all its lanes are there: the pipe's low watermark is the smallest of all their cursors.
+    if (!this.#pipes.has(pipeId)) this.#unfinished.add(pipeId)
+    // Known from the first lane on: after a failure below, the next try goes on with those that run.
+    this.#pipes.set(pipeId, known)
+    try {
+      await this.#openLanes(known, wanted, epoch)
+    } catch (error) {
+      this.#incomplete.add(pipeId)
+      throw error
+    }
+    this.#unfinished.delete(pipeId)
+    const [someWorkspace = pipe.workspaceId] = this.#workspaces.values()
+    if (someWorkspace !== pipe.workspaceId) this.budget.share()
+    this.#workspaces.set(pipeId, pipe.workspaceId)
+    this.#hasMoved = true
+  }
+
+  async #openLanes(
+    known: Map<string, Lane>,
+    wanted: ReadonlyMap<string, LaneSpec>,
+    epoch: number,
+  ): Promise<void> {
     for (const [destinationId, spec] of wanted) {
       const lane = known.get(destinationId)
       if (lane === undefined) await this.#addLane(known, spec, epoch)
       else if (lane.spec.revision !== spec.revision) await lane.reconfigure(spec)
     }
-    // Not before all its lanes are there: the pipe's low watermark is the smallest of all their cursors.
-    this.#pipes.set(pipeId, known)
-    const [someWorkspace = pipe.workspaceId] = this.#workspaces.values()
-    if (someWorkspace !== pipe.workspaceId) this.budget.share()
-    this.#workspaces.set(pipeId, pipe.workspaceId)
-    this.#hasMoved = true
+  }
+
+  /**
+   * Again each second while metadata cannot be reached: what is loaded here has no caller who could ask again. Null: the set closes.
+   * Between two tries the pipe's other work has its turn, so a pipe that is lost meanwhile is forgotten by the next try.
+   */
+  async #patiently<T>(work: () => Promise<T>): Promise<T | null> {
+    let isWaiting = false
+    while (!this.#isClosing) {
+      try {
+        return await work()
+      } catch (err) {
+        if (!isUnavailable(err)) throw err
+        if (!isWaiting) this.#options.log.warn({ err }, 'lanes.open_waits')
+        isWaiting = true
+      }
+      await this.#wait(openAgainMs)
+    }
+    return null
+  }
+
+  #wait(ms: number): Promise<void> {
+    if (this.#isClosing) return Promise.resolve()
+    return new Promise((resolve) => {
+      const end = () => {
+        this.#waits.delete(end)
+        cancel()
+        resolve()
+      }
+      const cancel = this.#options.clock.wake(ms, end)
+      this.#waits.add(end)
+    })
   }
 
   async #addLane(lanes: Map<string, Lane>, spec: LaneSpec, epoch: number): Promise<void> {
@@ -309,6 +373,7 @@ export class LaneSet {
     this.#committedSeqs.delete(pipeId)
     this.#epochs.delete(pipeId)
     this.#incomplete.delete(pipeId)
+    this.#unfinished.delete(pipeId)
   }
 
   async #openLane(spec: LaneSpec, epoch: number): Promise<Lane> {
@@ -457,7 +522,8 @@ export class LaneSet {
       const epoch = this.#epochs.get(pipeId)
       assert(epoch !== undefined)
       // One who no longer owns it may know less than its owner: a destination that was added, a rewind.
-      if (this.#incomplete.has(pipeId) || !this.#options.ownership.holds(pipeId, epoch)) continue
+      if (this.#incomplete.has(pipeId) || !this.runs(pipeId) || !this.#options.ownership.holds(pipeId, epoch))
+        continue
       const cursors = [...lanes.values()].map((lane) => lane.savedCursorSeq)
       const workspaceId = this.#workspaces.get(pipeId)
       assert(workspaceId !== undefined)
@@ -465,6 +531,10 @@ export class LaneSet {
     }
     this.#options.feed.reportLowWatermarks(watermarks)
   }
+}
+
+function isUnavailable(error: unknown): boolean {
+  return error instanceof StorageUnavailableError || error instanceof LaneStoreUnavailableError
 }
 
 /** Nothing else was attempted before this process: a range is saved before it is sent. */

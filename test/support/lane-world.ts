@@ -59,6 +59,8 @@ export class LaneWorld {
   dieAtSave: { isBefore: boolean; onReached(): void } | null = null
   /** `atSave`: what the store does instead of saving, e.g. throw. */
   atSave: () => void = () => {}
+  /** The same before a lane's row is taken. */
+  atTake: (destinationId: string) => void = () => {}
 
   static async open(): Promise<LaneWorld> {
     const world = new LaneWorld()
@@ -213,7 +215,10 @@ export class LaneWorld {
       source: metadata.laneSource,
       store: {
         load: (id) => metadata.laneStore.load(id),
-        take: (id, epoch) => metadata.laneStore.take(id, epoch),
+        take: async (id, epoch) => {
+          this.atTake(id)
+          return await metadata.laneStore.take(id, epoch)
+        },
         repair: (row) => metadata.laneStore.repair(row),
         pruneHistory: (owner, throughSeq) => metadata.laneStore.pruneHistory(owner, throughSeq),
         save: async (rows, counts, parked) => {

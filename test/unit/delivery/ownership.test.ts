@@ -2,6 +2,7 @@
 import t from 'tap'
 import type { LaneOwnership } from '../../../src/delivery/lane-ownership.ts'
 import { LaneOwnershipLostError } from '../../../src/delivery/lane-state.ts'
+import { StorageUnavailableError } from '../../../src/error-code.ts'
 import { LaneWorld } from '../../support/lane-world.ts'
 import { until } from '../../support/until.ts'
 
@@ -31,8 +32,12 @@ class Owner implements LaneOwnership {
     this.#released = listener
   }
   async changed(): Promise<void> {}
-  gain(pipeId: string, epoch: number): void {
+  /** Without telling the lanes. */
+  own(pipeId: string, epoch: number): void {
     this.#epochs.set(pipeId, epoch)
+  }
+  gain(pipeId: string, epoch: number): void {
+    this.own(pipeId, epoch)
     this.#gained(pipeId)
   }
   async release(pipeId: string, graceMs: number): Promise<void> {
@@ -258,5 +263,97 @@ t.test('a pipe that is lost and gained again before its lanes were told has new 
   await until('saved', async () => (await world.saved(id)).cursorSeq === 2)
   t.equal((await world.saved(id)).ownerEpoch, 3)
   t.strictSame(world.fatal, [])
+  await world.close()
+})
+
+for (const opening of ['gained', 'started'] as const)
+  t.test(
+    `metadata is away while the lanes of a pipe are opened (${opening}): it is tried again`,
+    async (t) => {
+      const { world, owner } = await openOwned(1)
+      const first = await world.addLane()
+      const second = await world.addLane()
+      world.send(2)
+      await until('delivered', () => first.destination.stored.length + second.destination.stored.length === 4)
+      owner.lose(world.pipeId)
+      await until('lost', () => !world.lanes.runs(world.pipeId))
+      let failures = 0
+      world.atTake = (id) => {
+        if (id !== second.id || failures >= 3) return
+        failures += 1
+        throw new StorageUnavailableError('metadata: the connection was lost')
+      }
+      world.reports.length = 0
+      if (opening === 'gained') owner.gain(world.pipeId, 2)
+      else {
+        owner.own(world.pipeId, 2)
+        void world.restart()
+      }
+      await until('the second lane cannot be opened', () => failures === 1)
+      world.send(1)
+      await until('the first one delivers', () => first.destination.stored.length === 3)
+      t.equal(world.lanes.runs(world.pipeId), false)
+      await until('tried again', async () => {
+        await world.clock.advance(1_000)
+        return world.lanes.runs(world.pipeId)
+      })
+      await until('the second one delivers', () => second.destination.stored.length === 3)
+      world.send(1)
+      await until(
+        'all is delivered',
+        () => first.destination.stored.length + second.destination.stored.length === 8,
+      )
+      t.equal(failures, 3)
+      t.equal(first.destination.attempts.length, 3, 'the lane that was open stayed open')
+      t.strictSame(world.fatal, [])
+      const watermarks = world.reports.flat().filter(({ pipeId }) => pipeId === world.pipeId)
+      t.ok(
+        watermarks.every(({ seq }) => seq >= 2),
+        'reported only with both lanes',
+      )
+      await world.close()
+    },
+  )
+
+t.test(
+  'metadata is away while a destination is added: its caller is told, and the lane opens later',
+  async (t) => {
+    const { world } = await openOwned(1)
+    const first = await world.addLane()
+    let failures = 0
+    world.atTake = (id) => {
+      if (id === first.id || failures >= 2) return
+      failures += 1
+      throw new StorageUnavailableError('metadata: the connection was lost')
+    }
+    await t.rejects(world.addLane(), StorageUnavailableError)
+    await until('it opens', async () => {
+      await world.clock.advance(1_000)
+      return world.lanes.lanesOf(world.pipeId).length === 2
+    })
+    t.strictSame(world.fatal, [])
+    await world.close()
+  },
+)
+
+t.test('a pipe that is lost while metadata is away is forgotten', async (t) => {
+  const { world, owner } = await openOwned(1)
+  const { id, destination } = await world.addLane()
+  owner.lose(world.pipeId)
+  await until('lost', () => world.lanes.lane(id) === undefined)
+  let isAway = true
+  let tries = 0
+  world.atTake = () => {
+    tries += 1
+    if (isAway) throw new StorageUnavailableError('metadata: the connection was lost')
+  }
+  owner.gain(world.pipeId, 2)
+  await until('tried', () => tries === 1)
+  owner.lose(world.pipeId)
+  isAway = false
+  world.send(1)
+  await world.clock.advance(5_000)
+  t.equal(world.lanes.lane(id), undefined)
+  t.equal(destination.attempts.length, 0)
   await world.close()
 })
