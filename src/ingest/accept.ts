@@ -266,7 +266,9 @@ export class Acceptance implements BodyReceiver {
     const { pipe, limits } = this.#entry
     const idempotency = this.#idempotency(prepared)
     if (idempotency !== undefined) {
-      const first = await appender.findRepeat(pipe.pipe_id, idempotency)
+      const first = await appender
+        .findRepeat(pipe.pipe_id, idempotency)
+        .catch((error: unknown) => Promise.reject(appendError(error, newMsgId())))
       if (first === 'reused') throw new ApiError('idempotency_key_reused')
       if (first !== null) {
         this.#accepted(first.msgId, first.recordCount, null)

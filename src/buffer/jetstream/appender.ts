@@ -86,6 +86,8 @@ export interface AppenderDeps {
   lastStreamSeq: number
   /** What each acknowledged frame added. */
   onAppended(appends: Omit<SharedAppends, 'appender'>): void
+  /** A frame was rejected, or has no answer: for another reason than a full stream. */
+  onRejected(): void
   /** The stream was made anew: what is acknowledged from now on would be taken for delivered. */
   onFatal(error: Error): void
 }
@@ -483,6 +485,7 @@ export class JetStreamAppender implements Appender {
   }
 
   #failed(reason: UnavailableReason, description: string): void {
+    if (reason === 'write_failed') this.#deps.onRejected()
     if (this.#lastFailure === reason) return
     this.#lastFailure = reason
     this.#deps.log.warn({ reason, said: description }, 'buffer.append_failed')

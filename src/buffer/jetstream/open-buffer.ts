@@ -19,10 +19,11 @@ import type {
 } from '../buffer.ts'
 import { sumOfHistograms, WriterObserved } from '../writer-observed.ts'
 import { JetStreamAppender } from './appender.ts'
-import { decodeHead, frameSubject, messagesPerFrame, pipeIdOf, seqOf, streamName } from './frames.ts'
+import { frameSubject, messagesPerFrame, pipeIdOf, seqOf, streamName } from './frames.ts'
 import type { FromAppendingThread, ToAppendingThread } from './protocol.ts'
 import { Shares } from './shares.ts'
 import type { JetStreamSpec } from './spec.ts'
+import { headOf } from './stored-frame.ts'
 import { openStreams } from './stream.ts'
 import { StreamWatch } from './stream-watch.ts'
 
@@ -76,6 +77,8 @@ class JetStreamBuffer implements OpenBuffer {
   readonly #observed = [new WriterObserved()]
   readonly #ports: MessagePort[] = []
   #onSharedAppends: (appends: readonly SharedAppends[]) => void = () => {}
+  /** `performance.now()` of the newest append that a thread reported as rejected. */
+  #rejectedAtMs = Number.NEGATIVE_INFINITY
   #closing: Promise<void> | null = null
 
   constructor(parts: Parts) {
@@ -92,6 +95,7 @@ class JetStreamBuffer implements OpenBuffer {
       lastStreamSeq,
       // Who appends here counts by itself.
       onAppended: () => {},
+      onRejected: () => this.#appendRejected(),
       onFatal: (error) => deps.onFatal(error),
     })
   }
@@ -108,6 +112,7 @@ class JetStreamBuffer implements OpenBuffer {
     this.#observed.push(observed)
     port1.on('message', (message: FromAppendingThread) => {
       if (message.kind === 'failed') deps.onFatal(new Error(message.message))
+      else if (message.kind === 'rejected') this.#appendRejected()
       else this.#onSharedAppends(message.appends.map((appends) => ({ appender, ...appends })))
     })
     // The other thread decides how long it lives.
@@ -134,8 +139,8 @@ class JetStreamBuffer implements OpenBuffer {
     const { last_seq: lastSeq } = (await manager.streams.info(name)).state
     if (lastSeq === 0) return 0
     const last = await manager.streams.getMessage(name, { seq: lastSeq }).catch(() => null)
-    // Dropped already: the frame's last place, then. Nothing can come between.
-    return seqOf(lastSeq, (last === null ? messagesPerFrame : decodeHead(last.header).messages) - 1)
+    // A frame that is dropped already or damaged says nothing: then its last position, which no later message can be at or before.
+    return seqOf(lastSeq, (headOf({ headers: last?.header })?.messages ?? messagesPerFrame) - 1)
   }
 
   /** The servers' silence is no fault of this process: it shows in `status`. */
@@ -194,11 +199,16 @@ class JetStreamBuffer implements OpenBuffer {
     await connection.drain().catch(() => connection.close())
   }
 
+  #appendRejected(): void {
+    this.#rejectedAtMs = performance.now()
+  }
+
   #unavailableReason(): BufferStatus['unavailableReason'] {
     const { watch, spec } = this.#parts
     const reason = this.#appender.unavailableReason
     if (reason !== null) return reason
-    if (!watch.isAnswering) return 'write_failed'
+    // The stream has to answer a question that was sent since, or nothing would show that appends are accepted again.
+    if (!watch.isAnswering || watch.answeredFromMs < this.#rejectedAtMs) return 'write_failed'
     const isFull =
       this.#appender.lastFailure === 'over_quota' && watch.room.freeBytes < spec.maxBytes * roomShare
     return isFull ? 'over_quota' : null

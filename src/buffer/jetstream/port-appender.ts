@@ -40,6 +40,7 @@ export async function openJetStreamPortAppender(
         appends = []
       })
     },
+    onRejected: () => post({ kind: 'rejected' }),
     onFatal: (error) => post({ kind: 'failed', message: error.message }),
   })
   return new PortAppender(appender, async () => {

@@ -16,4 +16,6 @@ export interface ToAppendingThread {
 
 export type FromAppendingThread =
   | { kind: 'appended'; appends: Omit<SharedAppends, 'appender'>[] }
+  /** An append was rejected by the stream, or has no answer. */
+  | { kind: 'rejected' }
   | { kind: 'failed'; message: string }

@@ -37,7 +37,7 @@ export class StoredFrame {
 }
 
 /** Null: none of ours, it has no such headers. */
-export function headOf({ headers }: StreamMessage): FrameHead | null {
+export function headOf({ headers }: Pick<StreamMessage, 'headers'>): FrameHead | null {
   try {
     return decodeHead(headers)
   } catch (error) {

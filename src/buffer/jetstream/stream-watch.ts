@@ -4,6 +4,8 @@ import { streamName } from './frames.ts'
 import type { JetStreamSpec } from './spec.ts'
 
 const everyMs = 1_000
+/** Shorter than an append waits: a load balancer should hear of a silent stream before clients do. */
+const answerWithinMs = 2_000
 
 export interface StreamRoom {
   bytes: number
@@ -22,6 +24,7 @@ export class StreamWatch {
   #room: StreamRoom
   /** False while nobody answers for the stream. */
   #isAnswering = true
+  #answeredFromMs = performance.now()
   #timer: NodeJS.Timeout | null = null
   #isClosed = false
 
@@ -40,6 +43,11 @@ export class StreamWatch {
     return this.#isAnswering
   }
 
+  /** When the newest look began that was answered, by `performance.now()`. */
+  get answeredFromMs(): number {
+    return this.#answeredFromMs
+  }
+
   close(): void {
     this.#isClosed = true
     if (this.#timer !== null) clearTimeout(this.#timer)
@@ -52,18 +60,33 @@ export class StreamWatch {
   }
 
   async #look(): Promise<void> {
+    const fromMs = performance.now()
     try {
-      const [info, account] = await Promise.all([
+      const asked = Promise.all([
         this.#manager.streams.info(streamName(this.#spec.cluster)),
         this.#manager.getAccountInfo(),
       ])
+      const [info, account] = await within(answerWithinMs, asked)
       this.#room = roomOf(info, account, this.#spec)
       this.#isAnswering = true
+      this.#answeredFromMs = fromMs
     } catch {
       // The appender says why: its appends are rejected.
       this.#isAnswering = false
     }
     this.#later()
+  }
+}
+
+async function within<T>(limitMs: number, work: Promise<T>): Promise<T> {
+  let timer: NodeJS.Timeout | undefined
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`no answer in ${limitMs} ms`)), limitMs)
+  })
+  try {
+    return await Promise.race([work, late])
+  } finally {
+    clearTimeout(timer)
   }
 }
 
