@@ -276,6 +276,15 @@ export interface BufferFeed {
   close(): void
 }
 
+/** How a node of a cluster reaches the servers of its buffer. As ages, because the clocks of two nodes are never compared. Whole milliseconds. */
+export interface BufferContact {
+  /** Since the question was sent that was answered last. */
+  readonly answeredAgoMs: number
+  /** From the first answer to the last one, without a loss between them. */
+  readonly answeringForMs: number
+  readonly isLost: boolean
+}
+
 export interface BufferStatus {
   /** Messages on disk, with everything that belongs to them. */
   bytes: number

@@ -5,6 +5,7 @@
 import { receiveMessageOnPort } from 'node:worker_threads'
 import type { Logger, LogSettings } from '../log.ts'
 import type { Appender, AppenderPort, BufferFeed, BufferReader, MessageLookup, OpenBuffer } from './buffer.ts'
+import type { StreamContact } from './jetstream/contact.ts'
 import type { ToAppendingThread } from './jetstream/protocol.ts'
 import type { JetStreamSpec } from './jetstream/spec.ts'
 import {
@@ -76,6 +77,13 @@ export async function openMessageLookup(spec: BufferSpec): Promise<MessageLookup
   if (spec.kind === 'segments') return new MessageSearch(spec.dir)
   const { openJetStreamLookup } = await import('./jetstream/lookup.ts')
   return offsetLookup(await openJetStreamLookup(withoutBase(spec)), seqBaseOf(spec))
+}
+
+/** Null on one machine: there the disk is the buffer. */
+export async function openBufferContact(spec: BufferSpec): Promise<StreamContact | null> {
+  if (spec.kind === 'segments') return null
+  const { openStreamContact } = await import('./jetstream/contact.ts')
+  return await openStreamContact(spec)
 }
 
 /** What a feed needs to keep the buffer within its limits. */

@@ -13,7 +13,10 @@
  *   lease of a node      ── heartbeat of main: accepts requests, holds duties
  *   lease of a worker    ── heartbeat of the delivery thread: holds pipes
  */
+import type { BufferContact } from '../buffer/buffer.ts'
 import type { Change } from '../metadata/changes.ts'
+
+export type { BufferContact }
 
 /** How long a lease is valid after it was renewed, by the database's clock. */
 export const leaseMs = 6_000
@@ -63,6 +66,8 @@ export interface LiveWorker {
   leaseId: string
   nodeId: string
   isDraining: boolean
+  /** When the buffer answered it without a loss, by the database's clock; null: not known. */
+  buffer: { fromMs: number; untilMs: number; isLost: boolean } | null
 }
 
 /** A pipe whose owner is gone, or that has none yet. */
@@ -113,9 +118,9 @@ export interface ClusterStore {
 
   readonly pipes: {
     /** The lease of a delivery thread. Earlier ones of the same node end: main runs one delivery thread at a time. */
-    join(nodeId: string, leaseId: string): Promise<void>
+    join(nodeId: string, leaseId: string, buffer?: BufferContact | null): Promise<void>
     /** How many pipes it holds; null: the lease expired or is gone, and with it every pipe. */
-    renew(leaseId: string): Promise<number | null>
+    renew(leaseId: string, buffer?: BufferContact | null): Promise<number | null>
     /** Ends the lease; its pipes are free. */
     leave(leaseId: string): Promise<void>
     /** Removes leases that are over. */

@@ -12,6 +12,10 @@
  * Each second, apart from each other:
  *   renew the lease, or join under a new one
  *   remove leases that are over · see who is there · release what is another's share · claim what is free and its own
+ *
+ * A node that is cut off from the buffer while another one reaches it (sharers.ts) ends its lease, and with that gives up all its pipes at
+ * once: their lanes wait for the buffer and could not be handed over in time. It joins again without a share.
+ *
  * Who shall have a pipe is computed by every node alike (`rendezvous.ts`); a moment of disagreement
  * costs a hand-over, never two owners, because a pipe is claimed by comparing the holder as it was found.
  *
@@ -22,23 +26,21 @@
  * every lane that is opened again gets a greater one.
  */
 import { randomUUID } from 'node:crypto'
+import type { BufferContact } from '../buffer/buffer.ts'
 import type { LaneOwnership } from '../delivery/lane-ownership.ts'
 import type { Logger } from '../log.ts'
 import { monotonicNs, msOf, nsOf } from './clock.ts'
-import {
-  type ClusterStore,
-  type LiveWorker,
-  leaseMarginMs,
-  leaseMs,
-  type OwnedPipe,
-} from './cluster-store.ts'
+import { type ClusterStore, leaseMarginMs, leaseMs, type OwnedPipe } from './cluster-store.ts'
 import { ownerOf } from './rendezvous.ts'
+import { isCutOff, sharersOf } from './sharers.ts'
 
 export interface PipeLeasesOptions {
   /** Over the thread's own metadata connection. */
   store: Pick<ClusterStore, 'pipes'>
   /** `ClusterNode.nodeId`: main gives it to the thread. */
   nodeId: string
+  /** How this node reaches the buffer, as of now; without it that is not known. */
+  buffer?(): BufferContact
   log: Logger
 }
 
@@ -73,6 +75,7 @@ const settleMs = 1_500
 class Leases implements PipeLeases {
   readonly #store: ClusterStore['pipes']
   readonly #nodeId: string
+  readonly #buffer: () => BufferContact | null
   readonly #log: Logger
   readonly #owned = new Map<string, number>()
   /** Being released, with their epochs. */
@@ -99,9 +102,10 @@ class Leases implements PipeLeases {
   #renewing: Promise<void> = Promise.resolve()
   #sharing: Promise<void> = Promise.resolve()
 
-  constructor({ store, nodeId, log }: PipeLeasesOptions) {
+  constructor({ store, nodeId, buffer, log }: PipeLeasesOptions) {
     this.#store = store.pipes
     this.#nodeId = nodeId
+    this.#buffer = buffer ?? (() => null)
     this.#log = log
   }
 
@@ -221,7 +225,10 @@ class Leases implements PipeLeases {
   async #share(): Promise<void> {
     if (this.#isClosing || !this.#isValid) return
     await this.#store.removeExpired()
-    const sharers = sharersOf(await this.#store.workers())
+    const workers = await this.#store.workers()
+    const sharers = sharersOf(workers)
+    const own = workers.find(({ leaseId }) => leaseId === this.#leaseId)
+    if (own !== undefined && isCutOff(own, workers)) await this.#giveUp(own.leaseId)
     if (sharers.join() !== this.#sharers.join()) {
       this.#sharers = sharers
       this.#toRelease = [...this.#owned.keys()].filter((pipeId) => !this.#isMine(pipeId))
@@ -234,7 +241,7 @@ class Leases implements PipeLeases {
     const isFirst = this.#untilNs === 0n
     const leaseId = randomUUID()
     const sentAtNs = monotonicNs()
-    await this.#store.join(this.#nodeId, leaseId)
+    await this.#store.join(this.#nodeId, leaseId, this.#buffer())
     this.#leaseId = leaseId
     this.#believeFrom(sentAtNs)
     if (!isFirst) this.#claimsFromNs = sentAtNs + nsOf(settleMs)
@@ -244,7 +251,7 @@ class Leases implements PipeLeases {
   async #renew(leaseId: string): Promise<boolean> {
     const sentAtNs = monotonicNs()
     // A lease that this node has stopped believing in stays over.
-    const held = sentAtNs < this.#untilNs ? await this.#store.renew(leaseId) : null
+    const held = sentAtNs < this.#untilNs ? await this.#store.renew(leaseId, this.#buffer()) : null
     if (held === null || this.#leaseId !== leaseId || !this.#isValid) {
       this.#loseAll()
       return false
@@ -282,6 +289,14 @@ class Leases implements PipeLeases {
     this.#endTimer = setTimeout(() => {
       if (!this.#isValid) this.#loseAll()
     }, Math.ceil(leftMs) + 1)
+  }
+
+  /** Another node takes over at once what is held under this lease. Nothing is held: nothing is to be given up. */
+  async #giveUp(leaseId: string): Promise<void> {
+    if (this.#leaseId !== leaseId || this.#owned.size + this.#releasing.size === 0) return
+    this.#log.warn({ node_id: this.#nodeId, pipes: this.#owned.size }, 'cluster.buffer_lost')
+    this.#loseAll()
+    await this.#store.leave(leaseId)
   }
 
   /** The lanes stop now, whatever is waited for. */
@@ -358,10 +373,4 @@ class Leases implements PipeLeases {
   #tell(listeners: readonly ((pipeId: string) => void)[], pipeId: string): void {
     for (const listener of listeners) listener(pipeId)
   }
-}
-
-/** Nodes that deliver; when all of them drain there is nobody to drain to. */
-function sharersOf(workers: readonly LiveWorker[]): string[] {
-  const staying = workers.filter(({ isDraining }) => !isDraining)
-  return (staying.length > 0 ? staying : workers).map(({ nodeId }) => nodeId)
 }

@@ -109,7 +109,7 @@ export const ingestOperations = [
     parameters: [{ ...origin, required: true }],
     success: { status: 204, description: 'The origin may send records' },
     otherResponses: {
-      400: { description: 'Without Origin the body is empty; it is JSON only for the following code.' },
+      400: { description: 'No Origin; empty body.' },
       403: { description: 'Origin not allowed; empty body.' },
     },
     errors: ['invalid_pipe_id', 'pipe_not_found'],

@@ -32,19 +32,15 @@ export function openapiDefinition(schema: object, names: ReadonlyMap<object, str
   return result
 }
 
-/** `T | null` is a nullable T, written out because a $ref takes no siblings; other unions are `anyOf`, the first of them nullable. */
+/** `T | null` is a nullable T, written out because a $ref takes no siblings; other unions are `anyOf`. */
 function union(branches: unknown[], names: ReadonlyMap<object, string>): SchemaObject {
   const solid = branches.map(asObject).filter((branch) => Reflect.get(branch, 'type') !== 'null')
   const isNullable = solid.length < branches.length
   const [only] = solid
-  if (only === undefined) return { anyOf: [] }
-  const first = isNullable ? nullableSchema(only, names) : openapiSchema(only, names)
-  if (solid.length === 1) return first
-  return { anyOf: [first, ...solid.slice(1).map((branch) => openapiSchema(branch, names))] }
-}
-
-function nullableSchema(branch: object, names: ReadonlyMap<object, string>): SchemaObject {
-  const written = openapiDefinition(branch, names)
+  if (only === undefined || solid.length > 1)
+    return { anyOf: solid.map((branch) => openapiSchema(branch, names)) }
+  if (!isNullable) return openapiSchema(only, names)
+  const written = openapiDefinition(only, names)
   // An enum of a nullable value has to list null.
   const values = Array.isArray(written.enum) ? { enum: [...written.enum, null] } : {}
   return { ...written, ...values, nullable: true }

@@ -10,7 +10,7 @@
  */
 import assert from 'node:assert'
 import { parentPort, workerData } from 'node:worker_threads'
-import { bufferPlace, openBufferFeed, openBufferReader } from '../buffer/open.ts'
+import { bufferPlace, openBufferContact, openBufferFeed, openBufferReader } from '../buffer/open.ts'
 import type { PipeLeases } from '../cluster/leases.ts'
 import type { LogUsage } from '../cluster/log-usage.ts'
 import { current, timelineOf } from '../contract/epochs.ts'
@@ -79,6 +79,7 @@ const driverSettings = {
   timeline: timelineOf(dataDirId, epochs),
 }
 const isolated = isolatedDrivers(driverSettings)
+const contact = await openBufferContact(data.buffer)
 const leases = data.nodeId === null ? null : await openLeases(data.nodeId)
 const ownership: LaneOwnership = leases ?? ownsEverything
 const reader = await openBufferReader(data.buffer, log, {
@@ -145,7 +146,10 @@ post({ kind: 'ready' })
 /** Loaded in a cluster alone. */
 async function openLeases(nodeId: string): Promise<PipeLeases> {
   const { openPipeLeases } = await import('../cluster/leases.ts')
-  return await openPipeLeases({ store: metadata.cluster, nodeId, log })
+  return await openPipeLeases({
+    ...{ store: metadata.cluster, nodeId, log },
+    ...(contact === null ? {} : { buffer: () => contact.now }),
+  })
 }
 
 /** The same. */
@@ -225,6 +229,7 @@ async function close(graceMs: number): Promise<void> {
   await usage?.close()
   // Saved: another node may go on from there.
   await leases?.close()
+  await contact?.close()
   await reader.close()
   await metadata.close()
   feed.close()

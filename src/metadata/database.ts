@@ -7,7 +7,7 @@
  * jumped or two rows share a millisecond.
  */
 import { setTimeout as delay } from 'node:timers/promises'
-import type { Kysely, Transaction } from 'kysely'
+import type { Generated, Kysely, Transaction } from 'kysely'
 import type { AlertFormat } from '../contract/alert-words.ts'
 import type { OnPermanentError } from '../contract/delivery-settings.ts'
 import type { ColumnMapping, DestinationStatus, DestinationType } from '../contract/destination.ts'
@@ -390,6 +390,10 @@ export interface ClusterWorkerRow {
   lease_id: string
   node_id: string
   expires_ms: number
+  /** Null: not known. */
+  buffer_from_ms: Generated<number | null>
+  buffer_until_ms: Generated<number | null>
+  is_buffer_lost: Generated<number>
 }
 
 export interface PipeOwnerRow {

@@ -28,6 +28,7 @@ import { destinationDrift } from './migrations/18-destination-drift.ts'
 import { cluster } from './migrations/19-cluster.ts'
 import { transforms } from './migrations/20-transforms.ts'
 import { filteredHours } from './migrations/21-filtered-hours.ts'
+import { bufferContact } from './migrations/22-buffer-contact.ts'
 
 export interface Migration {
   number: number
@@ -57,6 +58,7 @@ export const migrations: readonly Migration[] = [
   { number: 19, name: 'cluster', up: cluster },
   { number: 20, name: 'transforms', up: transforms },
   { number: 21, name: 'filtered hours', up: filteredHours },
+  { number: 22, name: 'buffer contact', up: bufferContact },
 ]
 
 /** Of a database that this version has brought up to date. */

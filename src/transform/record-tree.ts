@@ -58,7 +58,7 @@ export class RecordTree {
     }
   }
 
-  /** Nothing stays but the values at the ends of these; an object in which there is none goes. */
+  /** Nothing stays but what these lead to. */
   keep(paths: readonly (readonly string[])[]): void {
     const byKey = new Map<string, (readonly string[])[]>()
     for (const [key = '', ...rest] of paths) byKey.set(key, [...(byKey.get(key) ?? []), rest])
@@ -67,8 +67,8 @@ export class RecordTree {
       if (below === undefined) this.#members.delete(key)
       else if (below.every((path) => path.length > 0)) {
         const inner = this.#opened(key)
-        inner?.keep(below)
-        if (inner === undefined || inner.#members.size === 0) this.#members.delete(key)
+        if (inner === undefined) this.#members.delete(key)
+        else inner.keep(below)
       }
     }
   }

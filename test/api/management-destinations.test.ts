@@ -1,8 +1,6 @@
 /** Destinations over HTTP on the real daemon: docs/dev/contract.md#destinations, docs/dev/contract.md#column-rules. */
 import t from 'tap'
-import Type from 'typebox'
 import { destinationTypes } from '../../src/contract/destination.ts'
-import { openapiSchema } from '../../src/contract/openapi-schema.ts'
 import { sharedDaemon } from '../support/shared-daemon.ts'
 import {
   checkedApi,
@@ -347,18 +345,6 @@ t.test('a target that the egress policy rejects is rejected when it is saved', a
   const id = await attach(minimal.destination_http_endpoint)
   const change = await api('PATCH', `${base}/${id}`, { destination_config: { url } })
   t.same(Object.keys(errorsIn(change)), ['destination_config.url'])
-})
-
-t.test('null: the usual port, and the value of a constant; the document says so', async (t) => {
-  const config = withConfig(databaseDestination, { port: null })
-  const transform = { map: [{ op: 'constant', key: 'k', value: null }] }
-  const destination = await shown(await attach({ ...config, transform }))
-  t.notOk('port' in destination.destination_config)
-  t.same(destination.transform.map, transform.map)
-  const names = new Map<object, string>()
-  t.same(openapiSchema(Type.Union([Type.String(), Type.Boolean(), Type.Null()]), names), {
-    anyOf: [{ type: 'string', nullable: true }, { type: 'boolean' }],
-  })
 })
 
 const column = { column_name: 'id', column_type: 'string' }

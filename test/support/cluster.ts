@@ -35,6 +35,8 @@ export interface TestNode extends TestDaemon {
   resume(): void
   /** Nothing passes between it and PostgreSQL or NATS until `mend`. Needs `proxies`. */
   cut(mode?: ProxyMode): void
+  /** The same between it and NATS alone. */
+  cutNats(mode?: ProxyMode): void
   mend(): void
 }
 
@@ -145,13 +147,22 @@ class ClusterNode extends TestDaemon implements TestNode {
     this.#setMode(mode)
   }
 
+  cutNats(mode: ProxyMode = { kind: 'hold' }): void {
+    // The first one is the database's.
+    this.#setMode(mode, 1)
+  }
+
   mend(): void {
     this.#setMode({ kind: 'pass' })
   }
 
-  #setMode(mode: ProxyMode): void {
+  #setMode(mode: ProxyMode, from = 0): void {
     if (this.#proxies === null) throw new Error('cut needs the option `proxies`')
-    for (const proxy of this.#proxies) proxy.setMode(mode)
+    for (const proxy of this.#proxies.slice(from)) {
+      proxy.setMode(mode)
+      // The mode itself is about new connections.
+      if (mode.kind === 'reset') proxy.cut()
+    }
   }
 }
 

@@ -41,7 +41,9 @@ const metadata = await openMetadata(
 const { cluster } = metadata
 const pipes: ClusterStore['pipes'] = {
   ...cluster.pipes,
-  ...(options.isAlone ? { workers: async () => [{ leaseId: 'mine', nodeId, isDraining: false }] } : {}),
+  ...(options.isAlone
+    ? { workers: async () => [{ leaseId: 'mine', nodeId, isDraining: false, buffer: null }] }
+    : {}),
   ...(options.isCareless ? { claim: claimCarelessly } : {}),
 }
 const log = pino({ level: 'warn' }, pino.destination(2))

@@ -26,10 +26,9 @@ export const DatabaseConfig = Type.Object(
   {
     host: text(255),
     port: Type.Optional(
-      Type.Union(
-        [Type.Integer({ minimum: 1, maximum: 65535 }), Type.String({ pattern: '^[0-9]{1,5}$' }), Type.Null()],
-        { description: 'Default, and null: 5432 for PostgreSQL, 3306 for MySQL and MariaDB.' },
-      ),
+      Type.Union([Type.Integer({ minimum: 1, maximum: 65535 }), Type.String({ pattern: '^[0-9]{1,5}$' })], {
+        description: 'Default: 5432 for PostgreSQL, 3306 for MySQL and MariaDB.',
+      }),
     ),
     database: text(),
     username: text(),

@@ -73,10 +73,7 @@ async function checkPlan(
     checks.push(unfilled(table, spec) ?? passed('columns', 'The table has every column that is asked for.'))
     if (plan.dedupe.length > 0)
       checks.push(
-        passed(
-          'dedupe_id',
-          `The dedupe_id column has a unique key of its own: delivery is an upsert.${looseNote(plan.dedupe)}`,
-        ),
+        passed('dedupe_id', 'The dedupe_id column has a unique key of its own: delivery is an upsert.'),
       )
     const columns = plan.columns.map(({ column }) => column)
     // Preparing checks names and rights as executing would, and stores nothing.
@@ -88,12 +85,6 @@ async function checkPlan(
     checks.push(failed(names[failure.code] ?? 'insert', failure))
   }
   return checks
-}
-
-function looseNote(dedupe: readonly MysqlColumn[]): string {
-  const loose = dedupe.find(({ isLoose }) => isLoose)
-  if (loose === undefined) return ''
-  return ` Warning: the collation of "${loose.name}" takes some different ids for one, such as "abc" and "abc " or "ABC": their records replace each other. utf8mb4_0900_bin (MySQL 8) and utf8mb4_nopad_bin (MariaDB) do not.`
 }
 
 async function exactlyOnce(

@@ -8,7 +8,6 @@ import { comparedWithPin } from '../sql/server-key.ts'
 import { connectMysql } from './connection.ts'
 import { mysqlError } from './errors.ts'
 import { quoteMysqlIdentifier, splitTableName } from './identifiers.ts'
-import type { Select } from './table.ts'
 
 /** Everybody else waits for the table while a change of it waits for them. */
 const lockWaitSeconds = 3
@@ -38,7 +37,6 @@ export async function inferMysql(
       const [server] = await connection.select('SELECT VERSION() AS version')
       return {
         isMariadb: /mariadb/i.test(String(server?.version)),
-        binaryCollation: await binaryCollation(connection.select),
         async columns() {
           try {
             const { columns } = await connection.describe(config.table)
@@ -59,15 +57,6 @@ export async function inferMysql(
       }
     },
   })
-}
-
-/** Of MySQL 8 and of MariaDB: those that add no spaces when they compare. Null: an older server has neither. */
-async function binaryCollation(select: Select): Promise<string | null> {
-  const [found] = await select(
-    `SELECT COLLATION_NAME AS name FROM information_schema.COLLATIONS
-     WHERE COLLATION_NAME IN ('utf8mb4_0900_bin', 'utf8mb4_nopad_bin') ORDER BY name LIMIT 1`,
-  )
-  return found === undefined ? null : String(found.name)
 }
 
 /** `table` as `quotedTable` gives it. Pure. */

@@ -27,7 +27,7 @@ export async function describeTable(
   const names = [database, table]
   const columns = await select(
     `SELECT COLUMN_NAME AS name, DATA_TYPE AS kind, COLUMN_TYPE AS type, IS_NULLABLE AS nullable, COLUMN_DEFAULT AS dflt,
-       EXTRA AS extra, DATETIME_PRECISION AS fraction, COLLATION_NAME AS collation, GENERATION_EXPRESSION AS expression
+       EXTRA AS extra, DATETIME_PRECISION AS fraction, GENERATION_EXPRESSION AS expression
      FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ? ORDER BY ORDINAL_POSITION`,
     names,
   )
@@ -65,13 +65,9 @@ function describeColumn(row: RowDataPacket, jsonColumns: ReadonlySet<string>): M
     timePrecision: Number(row.fraction ?? 0),
     isNullable,
     hasDefault: hasOwnDefault(row.dflt, isNullable) || /auto_increment/i.test(extra),
-    isLoose: row.collation !== null && !isExact.test(String(row.collation)),
     isGenerated: String(row.expression ?? '') !== '',
   }
 }
-
-/** The collations under which two different texts are never equal: of MySQL 8, of MariaDB, and that of bytes. */
-const isExact = /^(utf8mb4_0900_bin|\w+_nopad_bin|binary)$/
 
 /** MariaDB writes the default NULL of a nullable column as the word; MySQL has a null there. */
 function hasOwnDefault(columnDefault: unknown, isNullable: boolean): boolean {

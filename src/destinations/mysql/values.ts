@@ -47,8 +47,6 @@ export interface MysqlColumn {
   isNullable: boolean
   /** Of its own, NULL aside: a value, an expression, auto_increment. */
   hasDefault: boolean
-  /** Texts that differ in the spaces at their end, or by case or accent, are equal in it. */
-  isLoose: boolean
   /** The server computes it: cannot be written. */
   isGenerated: boolean
 }

@@ -32,13 +32,7 @@ import { concernsWholeDestination, postgresError } from './errors.ts'
 import { inferPostgres } from './infer.ts'
 import { beginSearch, firstRefusal, insert, insertOthers, singleRecords } from './insert.ts'
 import { forgetLaneRow, LaneRow } from './lane-row.ts'
-import {
-  failFor,
-  type InsertStatement,
-  insertStatement,
-  rulesByName,
-  withMappedKeysOnly,
-} from './statement.ts'
+import { type InsertStatement, insertStatement, rulesByName, withMappedKeysOnly } from './statement.ts'
 import { readTable, type Table } from './table.ts'
 
 const tableMaxAgeMs = 30_000
@@ -139,18 +133,13 @@ async function store(connection: Connection, attempt: Attempt, row?: LaneRow): P
     rejected = await insertAll(statement, withMappedKeysOnly(batch.messages, statement.rules))
     if (rejected === null || rejected === 'moved') return rejected
   }
-  // The server's idea of two equal dedupe values (a collation that ignores case) is not that of DISTINCT: apart they fit.
-  const isApart = rejected.code === twoRowsOfOneUpsert
-  if (isApart || progress?.setAside !== undefined)
-    return await storeOthers(session, attempt, prepared, rejected, row)
+  if (progress?.setAside !== undefined) return await storeOthers(session, attempt, prepared, rejected, row)
   throw await firstRefusal(session, statement, batch.messages, rejected, signal)
 }
 
-const twoRowsOfOneUpsert = '21000'
-
 /**
  * All records but those that the server refuses for good, which the lane has in its keeping before the others are
- * committed; where it keeps none, the first of them is an error. `rejected`: what the server said of all of them together, where that was tried.
+ * committed. `rejected`: what the server said of all of them together, where that was tried.
  */
 async function storeOthers(
   session: PostgresSession,
@@ -170,9 +159,7 @@ async function storeOthers(
       ({ seq, firstIndex = null }) => !places.has(placeOf({ seq, recordIndex: firstIndex })),
     )
     const refused = await insertOthers(session, statement, runs, rejected, signal)
-    const all = [...unmatched, ...refused]
-    if (all.length > 0 && progress?.setAside === undefined) failFor(all[0]!)
-    if (all.length > 0) await setAsideAll(progress?.setAside, all)
+    await setAsideAll(progress?.setAside, [...unmatched, ...refused])
     await session.run(signal, 'COMMIT')
     row?.committed(batch)
     return null

@@ -34,7 +34,6 @@ export async function inferPostgres(
       )
       return {
         isMariadb: false,
-        binaryCollation: null,
         async columns() {
           try {
             return (await readTable(session, table, signal)).columns

@@ -127,8 +127,7 @@ export function rulesByName(
   }))
 }
 
-/** Throws the permanent error of a record that is not stored. */
-export function failFor(rejected: RejectedRecord): never {
+function failFor(rejected: RejectedRecord): never {
   const { code, message, seq } = rejected
   throw new DeliveryError('permanent', code, message, { failedSeq: seq, fault: 'records', rejected })
 }

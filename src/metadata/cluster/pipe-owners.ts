@@ -2,29 +2,33 @@
  * Which delivery thread has which pipe. A row says who took it last and under which epoch; whether it is still held says the
  * lease: one that is gone never comes back, so `lease_id` as it was found is all that a take-over must compare.
  */
-import type { ClusterStore, FreePipe, OwnedPipe } from '../../cluster/cluster-store.ts'
+import { sql } from 'kysely'
+import type { BufferContact, ClusterStore, FreePipe, OwnedPipe } from '../../cluster/cluster-store.ts'
 import { leaseMs } from '../../cluster/cluster-store.ts'
-import { type Connection, normaliseId } from '../database.ts'
+import { type Connection, normaliseId, toFlag } from '../database.ts'
 import type { DatabaseClock } from './database-clock.ts'
 import { inStatements } from './statements.ts'
 
 export function pipeOwners(db: Connection, clock: DatabaseClock): ClusterStore['pipes'] {
   return {
-    async join(nodeId, leaseId) {
+    async join(nodeId, leaseId, buffer = null) {
       await inStatements(db, async (trx) => {
         await trx.deleteFrom('cluster_workers').where('node_id', '=', nodeId).execute()
         await trx
           .insertInto('cluster_workers')
-          .values((eb) => ({ lease_id: leaseId, node_id: nodeId, expires_ms: eb(clock(), '+', leaseMs) }))
+          .values((eb) => ({
+            ...{ lease_id: leaseId, node_id: nodeId, expires_ms: eb(clock(), '+', leaseMs) },
+            ...contactColumns(clock, buffer),
+          }))
           .execute()
       })
     },
 
-    async renew(leaseId) {
+    async renew(leaseId, buffer = null) {
       const { numUpdatedRows } = await inStatements(db, (trx) =>
         trx
           .updateTable('cluster_workers')
-          .set((eb) => ({ expires_ms: eb(clock(), '+', leaseMs) }))
+          .set((eb) => ({ expires_ms: eb(clock(), '+', leaseMs), ...contactColumns(clock, buffer) }))
           .where('lease_id', '=', leaseId)
           .where('expires_ms', '>', clock())
           .executeTakeFirstOrThrow(),
@@ -55,6 +59,7 @@ export function pipeOwners(db: Connection, clock: DatabaseClock): ClusterStore['
         .selectFrom('cluster_workers as worker')
         .leftJoin('cluster_nodes as node', 'node.node_id', 'worker.node_id')
         .select(['worker.lease_id', 'worker.node_id', 'node.is_draining'])
+        .select(['worker.buffer_from_ms', 'worker.buffer_until_ms', 'worker.is_buffer_lost'])
         .where('worker.expires_ms', '>', clock())
         .orderBy('worker.lease_id')
         .execute()
@@ -63,6 +68,14 @@ export function pipeOwners(db: Connection, clock: DatabaseClock): ClusterStore['
         nodeId: row.node_id,
         // A thread may be there a moment before its node.
         isDraining: Number(row.is_draining ?? 0) === 1,
+        buffer:
+          row.buffer_until_ms === null
+            ? null
+            : {
+                fromMs: Number(row.buffer_from_ms),
+                untilMs: Number(row.buffer_until_ms),
+                isLost: Number(row.is_buffer_lost) === 1,
+              },
       }))
     },
 
@@ -110,6 +123,18 @@ export function pipeOwners(db: Connection, clock: DatabaseClock): ClusterStore['
         .execute()
       return new Map(rows.map((row) => [row.pipe_id, row.node_id]))
     },
+  }
+}
+
+/** Ages become times of the database's clock. */
+function contactColumns(clock: DatabaseClock, buffer: BufferContact | null) {
+  if (buffer === null) return {}
+  const { answeredAgoMs, answeringForMs, isLost } = buffer
+  const ago = (ms: number) => sql<number>`${clock()} - ${sql.lit(ms)}`
+  return {
+    buffer_from_ms: ago(answeredAgoMs + answeringForMs),
+    buffer_until_ms: ago(answeredAgoMs),
+    is_buffer_lost: toFlag(isLost),
   }
 }
 

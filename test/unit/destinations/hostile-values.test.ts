@@ -88,7 +88,6 @@ const column = (kind: ColumnKind): MysqlColumn => ({
   timePrecision: 6,
   isNullable: true,
   hasDefault: true,
-  isLoose: false,
   isGenerated: false,
 })
 

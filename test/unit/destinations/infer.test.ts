@@ -108,36 +108,6 @@ t.test('types by what the records hold', async (t) => {
   }
 })
 
-t.test(
-  'ids of text: different ones stay different, and an existing column in which they do not is reported',
-  async (t) => {
-    const ids = ['abc', 'abc ', 'ABC', 'äbc']
-    const records = ids.map((id) => JSON.stringify({ id }))
-    const dedupe = { kind: 'key', key: 'id' } as const
-    for (const dialect of ['postgresql', 'mysql'] as const) {
-      const { server, module } = servers[dialect]
-      const proposal = await infer(dialect, 'ids', records, { createTable: true, dedupe })
-      t.equal(proposal.ok, true)
-      await deliver(dialect, 'ids', proposal, records)
-      t.same((await server.query('SELECT id FROM ids')).map(({ id }) => id).sort(), [...ids].sort(), dialect)
-      await server.query('CREATE TABLE older (id varchar(20) PRIMARY KEY)')
-      const warned = async (table: string) => {
-        const checks = await module.check(
-          { ...specOf(dialect, table), columns: proposal.columns },
-          settings,
-          never,
-        )
-        t.ok(checks.every(({ ok }) => ok))
-        return checks.some(
-          ({ name, message }) => name === 'dedupe_id' && message.includes('Warning: the collation'),
-        )
-      }
-      t.equal(await warned('ids'), false, dialect)
-      t.equal(await warned('older'), dialect === 'mysql', dialect)
-    }
-  },
-)
-
 /** What the column of that type must give back for the value's own text, as `text` reads it. */
 function sameValue(dialect: Dialect, type: string, json: string | undefined, stored: string | null): boolean {
   if (json === undefined || json === 'null') return stored === null

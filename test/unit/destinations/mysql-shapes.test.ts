@@ -17,7 +17,6 @@ const table: TableDescription = {
     timePrecision: 0,
     isNullable: true,
     hasDefault: true,
-    isLoose: false,
     isGenerated: false,
   })),
   uniqueKeys: [],

@@ -135,67 +135,6 @@ t.test('dedupe_id makes delivery an upsert; of two records with one value the la
   t.same(await rows(`SELECT v FROM upserted WHERE id = 'a'`), [{ v: 20 }])
 })
 
-t.test(
-  'dedupe values that the server alone takes for one: the last wins, and a bad record is named',
-  async (t) => {
-    await rows(`CREATE COLLATION no_case (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
-    CREATE FUNCTION lower_id() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.id = lower(NEW.id); RETURN NEW; END $$`)
-    const makers = {
-      collated: 'CREATE TABLE collated (id text COLLATE no_case PRIMARY KEY, v int)',
-      triggered: `CREATE TABLE triggered (id text PRIMARY KEY, v int);
-      CREATE TRIGGER lower_id BEFORE INSERT ON triggered FOR EACH ROW EXECUTE FUNCTION lower_id()`,
-    }
-    for (const [table, sql] of Object.entries(makers))
-      for (const exactly_once of [false, true]) {
-        const name = `${table}, exactly_once ${exactly_once}`
-        await rows(`DROP TABLE IF EXISTS ${table}; ${sql}`)
-        const columns: Columns = [
-          { column_name: 'id', semantic_role: 'dedupe_id', source_field: 'id' },
-          { column_name: 'v' },
-        ]
-        const driver = open(table, columns, { exactly_once })
-        const records = [
-          { id: 'A', v: 1 },
-          { id: 'b', v: 2 },
-          { id: 'a', v: 3 },
-          { id: 'B', v: 4 },
-          { id: 'a', v: 5 },
-        ]
-        await driver.deliver(makeBatch([records.slice(0, 2), records.slice(2)], 1), never)
-        const stored = () => rows(`SELECT lower(id) AS id, v FROM ${table} ORDER BY 1`)
-        t.same(await stored(), [
-          { id: 'a', v: 5 },
-          { id: 'b', v: 4 },
-        ])
-        const bad = makeBatch(
-          [
-            [{ id: 'A', v: 6 }],
-            [
-              { id: 'a', v: 'x' },
-              { id: 'a', v: 7 },
-            ],
-          ],
-          10,
-        )
-        const error = await failure(driver.deliver(bad, never))
-        t.match(error, { class: 'permanent', fault: 'records', code: '22P02', failedSeq: 11 }, name)
-        const repeated = makeBatch(
-          [
-            [
-              { id: 'A', v: 6 },
-              { id: 'a', v: 8 },
-            ],
-            [{ id: 'a', v: 'x' }],
-          ],
-          20,
-        )
-        const second = await failure(driver.deliver(repeated, never))
-        t.match(second, { class: 'permanent', fault: 'records', failedSeq: 21, code: '22P02' }, name)
-        t.same((await stored())[0], { id: 'a', v: 5 }, `${name}: nothing of them is stored`)
-      }
-  },
-)
-
 t.test('the generated dedupe_id makes a repeated batch one copy; without it there are two', async (t) => {
   await rows('CREATE TABLE repeated (id text PRIMARY KEY, v int); CREATE TABLE repeated_plain (v int)')
   const batch = makeBatch([[{ v: 1 }, { v: 2 }], [{ v: 3 }]])

@@ -116,7 +116,7 @@ export function testClusterStore(t: Test, create: (t: Test) => Promise<ClusterDa
     await pipes.join('a', 'first')
     await pipes.join('a', 'second')
     t.equal(await pipes.renew('first'), null)
-    t.strictSame(await pipes.workers(), [{ leaseId: 'second', nodeId: 'a', isDraining: false }])
+    t.strictSame(await pipes.workers(), [{ leaseId: 'second', nodeId: 'a', isDraining: false, buffer: null }])
   })
 
   t.test('changes are numbered without gaps, whoever makes them, and read from any place', async (t) => {

@@ -47,9 +47,6 @@ t.test('keep leaves what the paths lead to, and nothing else', async (t) => {
     'the whole wins',
   )
   t.equal(mapped(record, { op: 'keep', paths: ['a.b', 'none'] }), '{}')
-  const empty = '{"u":{"p":{"r":1}},"a":2,"o":{}}'
-  t.equal(mapped(empty, { op: 'keep', paths: ['u.q', 'a'] }), '{"a":2}', 'no object without a kept value')
-  t.equal(mapped(empty, { op: 'keep', paths: ['u.p.q', 'u.p.s', 'o'] }), '{"o":{}}')
 })
 
 t.test('mask puts SHA-256 of salt and value in the place of the value', async (t) => {

@@ -13,8 +13,6 @@ import type { Server } from './types.ts'
 /** A server that is logged in to. */
 export interface InferSession {
   isMariadb: boolean
-  /** Of a MySQL-family server: a collation for ids, under which no two texts are equal where it has one. */
-  binaryCollation: string | null
   /** Null: there is no such table. */
   columns(): Promise<ExistingColumn[] | null>
   run(statement: string): Promise<void>
@@ -39,7 +37,7 @@ export async function inferTable(
   const observed = observe(request.bodies, dedupeKey)
   const work = new Inference(config, request, observed, dialect)
   if (observed.records === 0) return work.failed('sample', noRecords)
-  const fault = dedupeFault(observed, request, config.dialect)
+  const fault = dedupeFault(observed, request, { dialect: config.dialect, isMariadb: false })
   if (fault !== null)
     return work.failed('sample', { code: 'unfit_dedupe_key', message: `dedupe_key ${fault}.` })
   let session: InferSession | undefined
@@ -64,7 +62,6 @@ class Inference {
   readonly #observed: Observed
   readonly #dialect: InferDialect
   #isMariadb = false
-  #binaryCollation: string | null = null
   #existing: ExistingColumn[] | null = null
   #tableExists: boolean | null = null
 
@@ -83,7 +80,6 @@ class Inference {
   async with(session: InferSession): Promise<TableProposal> {
     const { createTable, addColumns } = this.#request
     this.#isMariadb = session.isMariadb
-    this.#binaryCollation = session.binaryCollation
     let step: Step = 'table'
     try {
       this.#existing = await session.columns()
@@ -106,11 +102,7 @@ class Inference {
   }
 
   #proposal(): TableProposal {
-    const server: Server = {
-      dialect: this.#config.dialect,
-      isMariadb: this.#isMariadb,
-      binaryCollation: this.#binaryCollation,
-    }
+    const server: Server = { dialect: this.#config.dialect, isMariadb: this.#isMariadb }
     const plan = planTable(this.#observed, this.#request, server, this.#existing)
     const { newColumns, ...shown } = plan
     const statement = this.#existing === null ? this.#dialect.createTable : this.#dialect.addColumns

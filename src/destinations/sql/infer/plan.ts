@@ -92,11 +92,7 @@ export function planTable(
 }
 
 /** Why the key cannot be the primary key; null: it can. */
-export function dedupeFault(
-  observed: Observed,
-  request: InferRequest,
-  dialect: Server['dialect'],
-): string | null {
+export function dedupeFault(observed: Observed, request: InferRequest, { dialect }: Server): string | null {
   const { dedupe } = request
   if (dedupe.kind !== 'key') return null
   const found = observed.keys.get(dedupe.key)
@@ -113,8 +109,8 @@ export function dedupeFault(
   return null
 }
 
-function addGenerated(plan: TablePlan, { dialect, binaryCollation }: Server, isNew: boolean): void {
-  const dataType = dialect === 'postgresql' ? 'text' : binaryText(64, binaryCollation)
+function addGenerated(plan: TablePlan, { dialect, isMariadb }: Server, isNew: boolean): void {
+  const dataType = dialect === 'postgresql' ? 'text' : binaryText(64, isMariadb)
   plan.columns.push({
     ...{ column_name: generatedColumn, column_type: 'string', source_field: null },
     ...{ semantic_role: 'dedupe_id', nullable: false },
@@ -124,14 +120,15 @@ function addGenerated(plan: TablePlan, { dialect, binaryCollation }: Server, isN
   plan.newColumns.push({ name: generatedColumn, dataType, isPrimaryKey: true })
 }
 
-/** The usual collations take "a" for "A", and with PAD SPACE "a " for "a": two records would be one. */
-function binaryText(characters: number, collation: string | null): string {
-  return `varchar(${characters}) CHARACTER SET utf8mb4 COLLATE ${collation ?? 'utf8mb4_bin'}`
+/** The usual collations take "a" for "A": two records would be one. */
+function binaryText(characters: number, isMariadb: boolean): string {
+  const collation = isMariadb ? 'utf8mb4_nopad_bin' : 'utf8mb4_bin'
+  return `varchar(${characters}) CHARACTER SET utf8mb4 COLLATE ${collation}`
 }
 
-function keyType({ dataType }: ProposedType, { dialect, binaryCollation }: Server): string {
+function keyType({ dataType }: ProposedType, { dialect, isMariadb }: Server): string {
   const isText = dataType === 'longtext' || dataType.startsWith('varchar')
-  return dialect === 'mysql' && isText ? binaryText(mostMysqlKeyCharacters, binaryCollation) : dataType
+  return dialect === 'mysql' && isText ? binaryText(mostMysqlKeyCharacters, isMariadb) : dataType
 }
 
 function mapping(

@@ -24,8 +24,6 @@ export interface Server {
   dialect: Dialect
   /** Its JSON is the text as it was sent. */
   isMariadb: boolean
-  /** `InferSession.binaryCollation`. */
-  binaryCollation: string | null
 }
 
 export interface ProposedType {
