@@ -115,7 +115,8 @@ export async function testRestarts(t: Test, open: OpenBackEnd): Promise<void> {
         await countsExactly(t, stack, process, { id, pipeId }, sent)
       }
       await rewound({ to: 'seq', seq: sent[6]!.seq }, sent[6]!.seq, 7)
-      await rewound({ to: 'time', timeMs: pivotMs }, sent[10]!.seq - 1, 10)
+      const before = await process.reader.cursorAt(pipeId, sent[10]!.seq - 1)
+      await rewound({ to: 'time', timeMs: pivotMs }, before.seq, 10)
       await rewound({ to: 'earliest' }, (await process.reader.earliest(pipeId)).seq, 0)
       t.strictSame(await process.service.rewind(id, { to: 'seq', seq: head + 1 }), {
         kind: 'ahead',
