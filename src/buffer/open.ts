@@ -90,6 +90,8 @@ export async function openBufferContact(spec: BufferSpec): Promise<StreamContact
 export interface BufferKeeperDeps {
   reader: BufferReader
   log: Logger
+  /** In a cluster: the epoch under which this process owns the pipe now; null: it does not. */
+  owned?(pipeId: string): number | null
 }
 
 /** `keeper`: of the thread whose lanes report low watermarks; elsewhere nothing is dropped. */
@@ -102,7 +104,8 @@ export async function openBufferFeed(spec: BufferSpec, keeper?: BufferKeeperDeps
   const { openRetentionKeeper } = await import('./jetstream/retention.ts')
   // What it reads with is the reader that this file opened: its base is taken off again.
   const reader = offsetReader(keeper.reader, -base)
-  return offsetFeed(await openJetStreamFeed(own, await openRetentionKeeper(own, reader, keeper.log)), base)
+  const retention = await openRetentionKeeper(own, reader, keeper.log, keeper.owned)
+  return offsetFeed(await openJetStreamFeed(own, retention), base)
 }
 
 /** Before anything else of the data directory is opened: on a full disk, makes the room that opening needs. */

@@ -85,7 +85,10 @@ const ownership: LaneOwnership = leases ?? ownsEverything
 const reader = await openBufferReader(data.buffer, log, {
   owns: (pipeId) => ownership.owned(pipeId) !== null,
 })
-const feed = await openBufferFeed(data.buffer, { reader, log })
+const feed = await openBufferFeed(data.buffer, {
+  ...{ reader, log },
+  owned: (pipeId) => ownership.owned(pipeId),
+})
 const drift = new DriftWatch(metadata.driftStore, systemClock, log)
 const transforms = new TransformThreads()
 /** What somebody tries does not hold up what is delivered. */

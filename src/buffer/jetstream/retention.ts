@@ -1,7 +1,9 @@
 /**
  * Retention, beside the stream's own `max_age`, which drops everything older than `undeliveredHours`: what of a pipe is delivered
- * goes earlier. Whoever delivers a pipe decides that for it, by the low watermarks that its lanes report; a report counts for 15 s,
- * so a node that has lost a pipe purges nothing of it any more.
+ * goes earlier. The node that delivers a pipe decides that for it, by the low watermarks that its lanes report. A report counts for 15 s,
+ * and only as long as the node owns the pipe under the epoch of the report: before each purge the lease is looked at, also after the
+ * process stood still. A purge that is under way when the lease ends cannot be taken back. It removes messages before a watermark that
+ * was saved, so that at most a rewind at the next owner finds less history than it asked for, and no undelivered message is lost.
  *
  *   delivered, and older than `deliveredHours`                            every half hour, or more often where hours are few
  *   delivered, and all delivered history is over `deliveredMaxBytes`      every 10 s, each pipe in proportion, oldest first
@@ -47,6 +49,9 @@ const mostScale = 4
 /** Reads a pipe's totals. */
 export type TotalsReader = Pick<BufferReader, 'earliest' | 'cursorAt' | 'backlog'>
 
+/** The epoch under which this process owns the pipe now; null: it does not. */
+export type OwnedEpoch = (pipeId: string) => number | null
+
 interface Held {
   pipeId: string
   workspaceId: string
@@ -61,16 +66,18 @@ export async function openRetentionKeeper(
   spec: JetStreamSpec,
   reader: TotalsReader,
   log: Logger,
+  owned: OwnedEpoch = () => 1,
 ): Promise<RetentionKeeper> {
   const connection = await connectNats(spec.nats)
   const manager = await jetstreamManager(connection, { checkAPI: false, timeout: requestTimeoutMs })
-  return new RetentionKeeper({ spec, reader, log, connection, manager })
+  return new RetentionKeeper({ spec, reader, log, owned, connection, manager })
 }
 
 interface Deps {
   spec: JetStreamSpec
   reader: TotalsReader
   log: Logger
+  owned: OwnedEpoch
   connection: NatsConnection
   manager: JetStreamManager
 }
@@ -80,7 +87,7 @@ export class RetentionKeeper implements WatermarkKeeper {
   readonly #node = crypto.randomUUID()
   readonly #purge: StreamPurge
   readonly #shares: Shares
-  readonly #watermarks = new Map<string, LowWatermark & { at: number }>()
+  readonly #watermarks = new Map<string, LowWatermark & { at: number; epoch: number }>()
   /** By pipe: the frames before this one are purged. */
   readonly #purged = new Map<string, number>()
   /** By pipe: when to purge it next. */
@@ -104,7 +111,10 @@ export class RetentionKeeper implements WatermarkKeeper {
   /** For each of these pipes the newest report counts, and only while reports come. */
   report(watermarks: readonly LowWatermark[]): void {
     const at = performance.now()
-    for (const one of watermarks) this.#watermarks.set(one.pipeId, { ...one, at })
+    for (const one of watermarks) {
+      const epoch = this.#deps.owned(one.pipeId)
+      if (epoch !== null) this.#watermarks.set(one.pipeId, { ...one, at, epoch })
+    }
   }
 
   /** Final: ids of pipes are never used again. */
@@ -181,6 +191,8 @@ export class RetentionKeeper implements WatermarkKeeper {
       if (keyed.streamSeq >= expiredSeq) before = keyed.streamSeq
       else before = Math.min(before, expiredSeq)
     }
+    // Looked up at the last moment: the statements before this one took time.
+    if (!this.#isFresh(pipeId)) return 0
     const purged = await this.#purge.before(pipeId, before)
     // With a key in the way it is tried again.
     if (before === streamSeq) this.#purged.set(pipeId, streamSeq)
@@ -273,9 +285,15 @@ export class RetentionKeeper implements WatermarkKeeper {
   }
 
   #fresh(): LowWatermark[] {
-    const since = performance.now() - reportLivesMs
-    for (const [pipeId, { at }] of this.#watermarks) if (at < since) this.#watermarks.delete(pipeId)
+    for (const pipeId of this.#watermarks.keys()) if (!this.#isFresh(pipeId)) this.#watermarks.delete(pipeId)
     return [...this.#watermarks.values()]
+  }
+
+  /** Whether the pipe's last report still counts. */
+  #isFresh(pipeId: string): boolean {
+    const report = this.#watermarks.get(pipeId)
+    if (report === undefined || report.at < performance.now() - reportLivesMs) return false
+    return this.#deps.owned(pipeId) === report.epoch
   }
 
   #dropped(frames: number, reason: string): void {

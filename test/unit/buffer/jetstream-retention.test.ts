@@ -4,7 +4,7 @@ import t, { type Test } from 'tap'
 import { openJetStreamFeed } from '../../../src/buffer/jetstream/feed.ts'
 import { pipeSubjects, streamName } from '../../../src/buffer/jetstream/frames.ts'
 import { openJetStreamBuffer } from '../../../src/buffer/jetstream/open-buffer.ts'
-import { openRetentionKeeper } from '../../../src/buffer/jetstream/retention.ts'
+import { type OwnedEpoch, openRetentionKeeper } from '../../../src/buffer/jetstream/retention.ts'
 import type { JetStreamSpec } from '../../../src/buffer/jetstream/spec.ts'
 import { openLog } from '../../../src/log.ts'
 import type { TestNats } from '../../support/nats.ts'
@@ -17,7 +17,7 @@ const onFatal = (error: Error) => {
 }
 const oneSecond = 1 / 3_600
 
-async function openAll(t: Test, nats: TestNats, overrides: Partial<JetStreamSpec> = {}) {
+async function openAll(t: Test, nats: TestNats, overrides: Partial<JetStreamSpec> = {}, owned?: OwnedEpoch) {
   const spec = jetStreamSpec(t, nats, overrides)
   const buffer = await openJetStreamBuffer(spec, { log: quiet, onFatal })
   const reader = await readerOf(t, spec)
@@ -29,7 +29,8 @@ async function openAll(t: Test, nats: TestNats, overrides: Partial<JetStreamSpec
     const { state } = await manager.streams.info(streamName(spec.cluster), query)
     return Object.values(state.subjects ?? {}).reduce((sum, frames) => sum + frames, 0)
   }
-  const feed = await openJetStreamFeed(spec, await openRetentionKeeper(spec, reader, openLog(quiet, 'test')))
+  const keeper = await openRetentionKeeper(spec, reader, openLog(quiet, 'test'), owned)
+  const feed = await openJetStreamFeed(spec, keeper)
   t.teardown(async () => {
     feed.close()
     await buffer.close()
@@ -69,6 +70,29 @@ for (const replicas of [1, 3] as const)
       )
       t.equal(await framesOf(unknown), 10, 'nobody has spoken of it')
       t.equal((await reader.backlog(pipeId, await reader.cursorAt(pipeId, seqs[7]!))).messages, 2)
+    })
+
+    t.test('what an owner reported counts only as long as it owns the pipe under that epoch', async (t) => {
+      const epochs = new Map<string, number>()
+      const { appender, feed, framesOf } = await openAll(
+        t,
+        nats,
+        { deliveredHours: oneSecond },
+        (pipeId) => epochs.get(pipeId) ?? null,
+      )
+      const [lost, regained, never, kept] = [newPipeId(), newPipeId(), newPipeId(), newPipeId()]
+      for (const pipeId of [lost, regained, kept]) epochs.set(pipeId, 1)
+      const seqs = new Map<string, number>()
+      for (const pipeId of [lost, regained, never, kept])
+        for (let n = 0; n < 3; n += 1) seqs.set(pipeId, (await appender.append(message(pipeId, `${n}`))).seq)
+      feed.reportLowWatermarks([...seqs].map(([pipeId, seq]) => watermark(pipeId, seq)))
+      epochs.delete(lost)
+      epochs.set(regained, 3)
+      await until('the pipe that is owned is purged', async () => {
+        feed.reportLowWatermarks([watermark(kept, seqs.get(kept)!)])
+        return (await framesOf(kept)) === 1
+      })
+      for (const pipeId of [lost, regained, never]) t.equal(await framesOf(pipeId), 3)
     })
 
     t.test('a frame with a key is kept for its 24 h, with what is newer in its pipe', async (t) => {
