@@ -290,8 +290,8 @@ export class LaneSet {
     }
     if (pipe === null || epoch === null) {
       this.#forgetPipe(pipeId)
-      // What another owner has is unknown here, not deleted. A deletion is metadata's word: any node may pass it on.
-      if (pipe === null) this.#options.feed.pipeDeleted(pipeId)
+      // What another owner has is unknown here, not deleted.
+      if (pipe === null) await this.#pipeGone(pipeId)
       return
     }
     this.#epochs.set(pipeId, epoch)
@@ -311,6 +311,16 @@ export class LaneSet {
     if (someWorkspace !== pipe.workspaceId) this.budget.share()
     this.#workspaces.set(pipeId, pipe.workspaceId)
     this.#hasMoved = true
+  }
+
+  /**
+   * Purging is final, so only metadata decides that a pipe is deleted; any node can forward that. A pipe that metadata does not know may be
+   * missing there by mistake, after a failover to a standby that lagged: its messages wait until they are too old.
+   */
+  async #pipeGone(pipeId: string): Promise<void> {
+    const { source, feed, log } = this.#options
+    if ((await source.deletedPipes()).includes(pipeId)) feed.pipeDeleted(pipeId)
+    else log.warn({ pipe_id: pipeId }, 'buffer.unknown_pipe')
   }
 
   async #openLanes(

@@ -1,4 +1,5 @@
 /** Which lanes a process runs, and the three ends of a lane: closed, removed, handed over. */
+import { randomUUID } from 'node:crypto'
 import t from 'tap'
 import type { LaneOwnership } from '../../../src/delivery/lane-ownership.ts'
 import { LaneOwnershipLostError } from '../../../src/delivery/lane-state.ts'
@@ -357,3 +358,20 @@ t.test('a pipe that is lost while metadata is away is forgotten', async (t) => {
   t.equal(destination.attempts.length, 0)
   await world.close()
 })
+
+t.test(
+  'messages are purged of a pipe that was deleted, not of one that metadata does not know',
+  async (t) => {
+    const { world, owner } = await openOwned(1)
+    const unknown = randomUUID()
+    owner.gain(unknown, 1)
+    await until('noticed', () =>
+      world.logged.some(({ msg, pipe_id }) => msg === 'buffer.unknown_pipe' && pipe_id === unknown),
+    )
+    t.strictSame(world.deletedPipes, [])
+    await world.metadata.pipes.delete(world.workspaceId, world.pipeId)
+    await world.lanes.refresh(world.pipeId)
+    t.strictSame(world.deletedPipes, [world.pipeId])
+    await world.close()
+  },
+)
