@@ -20,7 +20,7 @@ type Writes =
   | Exclude<keyof ParkedStore, (typeof notFenced.parkedStore)[number]>
   | (Exclude<keyof DriftStore, (typeof notFenced.driftStore)[number]> extends 'save' ? 'saveDrift' : never)
 
-export type OwnerWrite = Writes | 'savePassed' | 'saveReplayed' | 'saveDeliveredAgain'
+export type OwnerWrite = Writes | 'savePassed' | 'saveReplayed' | 'saveDeliveredAgain' | 'countUsage'
 
 const cause = { code: 'stale', message: 'by an owner that was stopped', column: null, value: null } as const
 
@@ -34,9 +34,24 @@ export function parkedOf(seq: number, records: number): NewParked {
   }
 }
 
+/**
+ * Writes that carry no epoch and need none, because they say what is to be true afterwards: a row that is intact is not repaired, and
+ * usage is counted up to a total that only grows.
+ */
+export const absoluteWrites: readonly OwnerWrite[] = ['repair', 'countUsage']
+
+/** What the next owner has counted, and what the stopped one counts. */
+export const countedTotals = { messages: 9, records: 90, bytes: 900 }
+const staleTotals = { messages: 8, records: 80, bytes: 800 }
+
 /** Each takes the id of a parked row of ten records that is being replayed. */
 export function writesOf(
-  { laneStore, parkedStore, driftStore }: Pick<Metadata, 'laneStore' | 'parkedStore' | 'driftStore'>,
+  {
+    laneStore,
+    parkedStore,
+    driftStore,
+    usage,
+  }: Pick<Metadata, 'laneStore' | 'parkedStore' | 'driftStore' | 'usage'>,
   owner: LaneOwner,
   pipeId: string,
 ): Record<OwnerWrite, (parkedId: string) => Promise<unknown>> {
@@ -66,6 +81,7 @@ export function writesOf(
     beginReplay: (parkedId) => parkedStore.beginReplay(owner, parkedId),
     replayFailed: (parkedId) => parkedStore.replayFailed(owner, parkedId, cause, 5, 7),
     replayHalfStored: (parkedId) => parkedStore.replayHalfStored(owner, parkedId, 7),
+    countUsage: () => usage.countUpTo([{ pipeId, ...staleTotals }], 0),
     saveDrift: () => driftStore.save(owner, drift),
   }
 }
