@@ -2,7 +2,7 @@
  * A batch as one Parquet file. Its bytes depend on the batch and the config alone: what compresses them is the same on every
  * Node.js, and nothing in the file is of now.
  *
- *   records ──cells──▶ row group, up to 8 MiB of values ──encode, compress──▶ file
+ *   records ──cells──▶ row group, at most 8 MiB of values or one row ──encode, compress──▶ file
  *               └─ does not fit a column ──▶ refused, the others go on
  *
  * The thread is free between two row groups, and while one fills whenever a MiB of records has been read, most of which may be
@@ -11,6 +11,7 @@
 import { setImmediate as turn } from 'node:timers/promises'
 import { gzipSync } from 'node:zlib'
 import { ByteWriter, ParquetWriter } from 'hyparquet-writer'
+import { AtMost } from '../../at-most.ts'
 import { pickMembers, recordPlace, recordTexts, stringValue } from '../../buffer/record-text.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import { type Batch, DeliveryError, type ObjectStoreSpec, type RejectedRecord } from '../driver.ts'
@@ -48,8 +49,34 @@ interface Place {
   recordIndex: number
 }
 
-/** Rejects with a permanent DeliveryError for a record that does not fit, and with whatever the writer throws. */
-export async function parquetOf(
+/** Files are made on the thread of all lanes, and each has a row group and its pages in memory. */
+const encoding = new AtMost(1)
+
+/**
+ * One file at a time. Rejects with a permanent DeliveryError for a record that does not fit, with whatever the writer throws, and with
+ * the signal's reason.
+ */
+export function parquetOf(
+  batch: Batch,
+  spec: ObjectStoreSpec,
+  options: ParquetOptions,
+): Promise<ParquetFile> {
+  const { signal } = options
+  return encoding.run(() => {
+    const file = encoded(batch, spec, options)
+    // What waits for records to be kept can wait long: the next file does not wait for it once its own attempt is over.
+    return signal === undefined ? file : Promise.race([file, aborted(signal)])
+  }, signal)
+}
+
+function aborted(signal: AbortSignal): Promise<never> {
+  return new Promise((_, reject) => {
+    if (signal.aborted) reject(signal.reason)
+    signal.addEventListener('abort', () => reject(signal.reason), { once: true })
+  })
+}
+
+async function encoded(
   { messages }: Batch,
   { config, columns, timestampField }: ObjectStoreSpec,
   { setAside, signal }: ParquetOptions,
@@ -84,11 +111,14 @@ export async function parquetOf(
   for (const message of messages) {
     const { seq, msgId, receivedMs } = message
     for (const [at, text] of recordTexts(message.body).entries()) {
-      const misfit = group.add(text, { seq, msgId, receivedMs, recordIndex: recordPlace(message, at) })
+      const misfit = group.read(text, { seq, msgId, receivedMs, recordIndex: recordPlace(message, at) })
+      if (misfit === null) {
+        if (!group.hasRoom) await end()
+        group.add()
+      }
       if (misfit !== null && setAside === null) throw refusalError(misfit)
       if (misfit !== null) refused.push(misfit)
       if (refused.length >= resourceLimits.setAsideAtOnce) await keepRefused()
-      if (group.isFull) await end()
       readCharacters += text.length
       if (readCharacters < resourceLimits.parquetReadCharacters) continue
       readCharacters = 0
@@ -133,6 +163,7 @@ class RowGroup {
   readonly #row: Cell[]
   #cells: Cell[][] = []
   #characters = 0
+  #rowCharacters = 0
   rows = 0
 
   constructor(columns: readonly ParquetColumn[]) {
@@ -144,9 +175,14 @@ class RowGroup {
     this.clear()
   }
 
-  get isFull(): boolean {
+  /** For the row that was read. A row that is larger than a group is one alone. */
+  get hasRoom(): boolean {
     const { parquetGroupBytes, parquetGroupCells } = resourceLimits
-    return this.#characters >= parquetGroupBytes || this.rows * this.columns.length >= parquetGroupCells
+    if (this.rows === 0) return true
+    return (
+      this.#characters + this.#rowCharacters <= parquetGroupBytes &&
+      (this.rows + 1) * this.columns.length <= parquetGroupCells
+    )
   }
 
   clear(): void {
@@ -155,21 +191,25 @@ class RowGroup {
     this.rows = 0
   }
 
-  /** Not null: the record does not fit, and nothing was added. */
-  add(record: string, place: Place): RejectedRecord | null {
+  /** The next row. Not null: the record does not fit, and there is none to add. */
+  read(record: string, place: Place): RejectedRecord | null {
+    this.#rowCharacters = 0
     pickMembers(record, this.#slots, this.#found)
     for (const [at, column] of this.columns.entries()) {
       const json = column.source.kind === 'key' ? this.#found[this.#slots.get(column.source.key)!] : undefined
       const cell = this.#cell(column, json, place)
       if (cell instanceof Misfit) return rejectedRecord(cell, column, json, place)
       this.#row[at] = cell
+      this.#rowCharacters += typeof cell === 'string' ? cell.length : 8
     }
-    for (const [at, cell] of this.#row.entries()) {
-      this.#cells[at]!.push(cell)
-      this.#characters += typeof cell === 'string' ? cell.length : 8
-    }
-    this.rows += 1
     return null
+  }
+
+  /** The row that was read. */
+  add(): void {
+    for (const [at, cell] of this.#row.entries()) this.#cells[at]!.push(cell)
+    this.#characters += this.#rowCharacters
+    this.rows += 1
   }
 
   data(): { name: string; data: Cell[]; statistics: boolean }[] {

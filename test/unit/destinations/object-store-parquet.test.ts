@@ -466,3 +466,42 @@ t.test('a test of the destination names the columns and tries the newest message
     ['bucket', 'write', 'schema'],
   )
 })
+
+t.test('files are made one at a time, and one whose attempt is over holds up no other', async (t) => {
+  const calls: string[] = []
+  const records = Array.from({ length: 3_000 }, () => ({ n: 'x' }))
+  const make = (name: string) =>
+    objectOf(makeBatch([records]), spec(n), {
+      setAside: async () => {
+        calls.push(name)
+        await new Promise((resolve) => setImmediate(resolve))
+      },
+    })
+  await Promise.all([make('a'), make('b'), make('c')])
+  t.same(calls, ['a', 'a', 'a', 'b', 'b', 'b', 'c', 'c', 'c'])
+  const stop = new AbortController()
+  const stuck = objectOf(makeBatch([records]), spec(n), {
+    setAside: () => new Promise(() => {}),
+    signal: stop.signal,
+  })
+  const next = make('d')
+  stop.abort(new Error('stopped'))
+  await t.rejects(stuck, /stopped/)
+  t.equal(await next, null)
+})
+
+t.test('a row group holds 8 MiB of values over all columns, or one row that has more', async (t) => {
+  const columns: Column[] = Array.from({ length: 256 }, (_, at) => ({
+    ...{ column_name: `c${at}`, column_type: 'string' as const },
+    source_field: `k${at >> 2}`,
+  }))
+  const record = (characters: number) =>
+    Object.fromEntries(Array.from({ length: 64 }, (_, at) => [`k${at}`, 'x'.repeat(characters)]))
+  const rowsOf = async (...sizes: number[]) => {
+    const object = await objectOf(makeBatch([sizes.map(record)]), spec(columns))
+    return parquetMetadata(fileOf(object?.body)).row_groups.map(({ num_rows }) => Number(num_rows))
+  }
+  t.same(await rowsOf(20_000, 20_000), [1, 1], '5 MB each')
+  t.same(await rowsOf(10_000, 10_000, 10_000, 10_000), [3, 1])
+  t.same(await rowsOf(10, 40_000, 10), [1, 1, 1])
+})
