@@ -1,6 +1,7 @@
 /** What passes between main and the history thread: calls by number, responses by the same number. */
 import type { BufferSpec } from '../buffer/open.ts'
 import type { LogSettings } from '../log.ts'
+import type { SentError } from '../thread-error.ts'
 import type { History } from './history.ts'
 
 export interface HistoryThreadData {
@@ -17,4 +18,4 @@ export type ToHistory =
 
 export type FromHistory =
   | { kind: 'result'; id: number; value: unknown }
-  | { kind: 'failure'; id: number; message: string; reason: 'unavailable' | 'internal' }
+  | ({ kind: 'failure'; id: number } & SentError)

@@ -5,6 +5,7 @@
 import { Worker } from 'node:worker_threads'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import { StorageUnavailableError } from '../error-code.ts'
+import { receivedError } from '../thread-error.ts'
 import type { History } from './history.ts'
 import type { FromHistory, HistoryMethod, HistoryThreadData, ToHistory } from './history-protocol.ts'
 
@@ -95,10 +96,7 @@ class HistoryProxy implements HistoryHandle {
       const caller = pending.get(message.id)
       pending.delete(message.id)
       if (message.kind === 'result') caller?.resolve(message.value)
-      else {
-        const text = `history: ${message.message}`
-        caller?.reject(message.reason === 'unavailable' ? new StorageUnavailableError(text) : new Error(text))
-      }
+      else caller?.reject(receivedError({ ...message, message: `history: ${message.message}` }))
     })
     worker.once('error', (cause: Error) => {
       error = cause

@@ -5,6 +5,7 @@ import { bufferPlace, openBufferFeed, openBufferReader, openMessageLookup } from
 import { StorageUnavailableError } from '../error-code.ts'
 import { openLog } from '../log.ts'
 import { describeFatalErrors } from '../storage-error.ts'
+import { sentError } from '../thread-error.ts'
 import { Commits } from './commits.ts'
 import type { FromHistory, HistoryThreadData, ToHistory } from './history-protocol.ts'
 import { openStoredHistory } from './stored-history.ts'
@@ -31,8 +32,7 @@ async function respond({ id, method, args }: Extract<ToHistory, { kind: 'call' }
     const isUnavailable = error instanceof StorageUnavailableError
     if (isUnavailable) log.warn({ err: error, method }, 'history.call_waits')
     else log.error({ err: error, method }, 'history.call_failed')
-    const message = error instanceof Error ? error.message : String(error)
-    post({ kind: 'failure', id, message, reason: isUnavailable ? 'unavailable' : 'internal' })
+    post({ kind: 'failure', id, ...sentError(error) })
   }
 }
 

@@ -2,6 +2,7 @@
 import type { DirectorySource } from '../directory/directory.ts'
 import type { QuotaAsk, QuotaGrant } from '../ingest/block-quota.ts'
 import type { IngestLimits } from '../ingest/quota.ts'
+import { receivedError, type SentError } from '../thread-error.ts'
 import type { Question } from './protocol.ts'
 
 interface Asked {
@@ -32,8 +33,8 @@ export class AskedDirectorySource implements DirectorySource {
     this.#take(id)?.resolve(value)
   }
 
-  failed(id: number, message: string): void {
-    this.#take(id)?.reject(new Error(message))
+  failed(id: number, error: SentError): void {
+    this.#take(id)?.reject(receivedError(error))
   }
 
   #take(id: number): Asked | undefined {

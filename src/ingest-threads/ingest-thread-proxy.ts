@@ -5,6 +5,7 @@ import type { DirectorySource } from '../directory/directory.ts'
 import type { ListenerOptions } from '../http/engine.ts'
 import type { AskQuota } from '../ingest/block-quota.ts'
 import type { UsageCounter } from '../ingest/usage.ts'
+import { sentError } from '../thread-error.ts'
 import { ForwardedExchange, forwardedHead } from './forwarded-exchange.ts'
 import type {
   Command,
@@ -158,7 +159,7 @@ export class IngestThread {
     try {
       this.post({ kind: 'answer', id, value: await this.#ask(question) })
     } catch (error) {
-      this.post({ kind: 'no_answer', id, message: String(error) })
+      this.post({ kind: 'no_answer', id, error: sentError(error) })
     }
   }
 

@@ -109,7 +109,7 @@ function receive(message: ToIngestThread): void {
       source.answered(message.id, message.value)
       break
     case 'no_answer':
-      source.failed(message.id, message.message)
+      source.failed(message.id, message.error)
       break
     case 'geo':
       geo.load(message.bytes)

@@ -10,6 +10,7 @@ import type { ObservedMemory } from '../ingest/observed.ts'
 import type { IngestLimits } from '../ingest/quota.ts'
 import type { LogSettings } from '../log.ts'
 import type { ListenAddress } from '../settings.ts'
+import type { SentError } from '../thread-error.ts'
 
 export interface IngestThreadData {
   /** From 0. */
@@ -65,7 +66,7 @@ export type SendHow = 'send' | 'last' | 'cut' | 'tracked'
 export type ToIngestThread =
   | { kind: 'command'; id: number; command: Command }
   | { kind: 'answer'; id: number; value: unknown }
-  | { kind: 'no_answer'; id: number; message: string }
+  | { kind: 'no_answer'; id: number; error: SentError }
   | { kind: 'respond'; id: number; how: SendHow; response: HttpResponse }
   /** The head of a response that follows piece by piece. */
   | { kind: 'stream'; id: number; response: HttpResponse }
