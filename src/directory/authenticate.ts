@@ -13,7 +13,7 @@ import type { Principal } from './principal.ts'
 /** A promise only for a key that the directory has not seen yet. Undefined: not an active key. */
 export type Authenticate = (authorization: string) => Principal | undefined | Promise<Principal | undefined>
 
-const maxRemembered = 1000
+const maxRemembered = 10_000
 const scheme = /^Bearer +([^\s]+) *$/i
 
 /** `now`: the wall clock, ms. */
@@ -24,7 +24,8 @@ export function createAuthenticate(
   const hashes = new Map<string, string>()
 
   const remember = (header: string, hash: string) => {
-    if (hashes.size >= maxRemembered) hashes.clear()
+    // The oldest one goes, not all: with more keys in use than are remembered, most requests still find theirs.
+    if (hashes.size >= maxRemembered) hashes.delete(hashes.keys().next().value!)
     hashes.set(header, hash)
   }
 

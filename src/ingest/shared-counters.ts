@@ -16,6 +16,7 @@
  * is ended in between leaves it locked; then the process ends as well (daemon.ts).
  */
 import { createHash } from 'node:crypto'
+import { StorageUnavailableError } from '../error-code.ts'
 
 const headBytes = 32
 const buckets = 16_384
@@ -52,13 +53,13 @@ export class SharedCounters {
     this.#bytes = Buffer.from(memory)
   }
 
-  /** Where the entry of this id begins in `numbers`; made when there is none. */
+  /** Where the entry of this id begins in `numbers`; made when there is none. Throws StorageUnavailableError when all are in use. */
   entry(id: string): number {
     let entry = this.#known.get(id)
     if (entry === undefined) {
       const hash = hashOf(id)
       entry = this.locked(headEntry, () => this.#findOrMake(hash))
-      if (entry < 0) throw new Error(`more than ${mostEntries} pipes and workspaces`)
+      if (entry < 0) throw new StorageUnavailableError(`more than ${mostEntries} pipes and workspaces`)
       this.#known.set(id, entry)
     }
     return entry
