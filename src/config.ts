@@ -120,7 +120,8 @@ function readSettingsFile(file: string): Map<string, unknown> {
     table = parseToml(text)
   } catch (error) {
     const at = error instanceof TomlError ? ` at line ${error.line}, column ${error.column}` : ''
-    throw new ConfigError(`${file}: not valid TOML${at}`)
+    const line = error instanceof TomlError ? shownLine(text.split('\n')[error.line - 1] ?? '') : ''
+    throw new ConfigError(`${file}: not valid TOML${at}${line}`)
   }
   const flat = new Map<string, unknown>()
   flatten(table, '', flat)
@@ -130,6 +131,15 @@ function readSettingsFile(file: string): Map<string, unknown> {
       throw new ConfigError(`${key} (in ${file}): no such setting; \`pipectl config show\` lists them`)
   }
   return flat
+}
+
+/** Of a setting that may hold a password only the name: what is printed here may be kept by a journal. */
+function shownLine(line: string): string {
+  const [, key = '', value = ''] = /^\s*([\w."-]+)\s*=\s*(.*?)\s*$/.exec(line) ?? []
+  if (key === '') return ''
+  const isSecret = /url|nats|secret|password|token|key/i.test(key) || value.includes('@')
+  const isBare = value !== '' && !/^["'[{]|^(true|false|[+-]?[\d_.]+)\s*(#|$)/.test(value)
+  return `: ${key} = ${isSecret ? '…' : value}${isBare ? ' (a string needs quotes)' : ''}`
 }
 
 function flatten(table: Record<string, unknown>, prefix: string, into: Map<string, unknown>): void {

@@ -18,6 +18,7 @@ import { connect } from './connection.ts'
 import { define, formats, group } from './define.ts'
 import { oneView, print, type Table } from './output.ts'
 import { findDestination, findPipe } from './references.ts'
+import { deliveredAgain, nothingAgain, rewindPoint, rewindQuestion } from './rewind.ts'
 import { confirm, say } from './terminal.ts'
 
 /** The last error is a note below its lane: it says most, and is never cut to a column. */
@@ -114,22 +115,31 @@ export function addLanesCommands(program: Command): void {
     summary: 'deliver again from an earlier point; a lane never goes forward this way (see `lanes skip`)',
     examples: [
       'pipectl lanes rewind orders/pull --to earliest --yes',
+      'pipectl lanes rewind orders/database --to 2h',
       'pipectl lanes rewind orders/database --to 2026-01-31T06:00:00Z --yes',
     ],
     output: formats,
     daemon: true,
     destructive: true,
     options: (command) =>
-      command.requiredOption('--to <point>', '`earliest`, a stream_seq, or a time (ISO 8601)'),
+      command.requiredOption(
+        '--to <point>',
+        '`earliest`, a stream_seq, a time ago (2h, 7d), today, yesterday, or an ISO 8601 time',
+      ),
     action: async ([reference], options) => {
-      const to = /^\d+$/.test(options.to) ? Number(options.to) : options.to
+      const to = rewindPoint(options.to)
       const client = await connect(options)
-      const { pipe, destination } = await findDestination(client, reference!)
+      const found = await findDestination(client, reference!)
+      const { pipe, destination } = found
       const name = fullName(pipe, destination)
-      await confirm(`Move the lane of ${name} from ${destination.lane.cursor_seq} to ${to}?`, options.yes)
+      const again = await deliveredAgain(client, found, to)
+      // A point after the cursor is for the API to reject.
+      const isAhead = typeof to === 'number' && to > destination.lane.cursor_seq
+      if (again === null && !isAhead) throw nothingAgain(name)
+      if (again !== null) await confirm(rewindQuestion(found, again), options.yes)
       const reply = await client.lanes.rewind(pipe.pipe_id, destination.destination_id, to)
       const cursor = String(reply.body.cursor_seq)
-      say(`The lane of ${name} goes on after stream_seq ${cursor}.`)
+      say(`The lane of ${name} continues after stream_seq ${cursor}.`)
       await print(oneView(reply.text, cursor, [['cursor_seq', cursor]]), options.output)
     },
   })
@@ -189,6 +199,8 @@ export function laneRows(one: Pick<DestinationOfPipe, 'destination'>, nowMs: num
     ['skipped, dropped messages', `${lane.skipped_messages}, ${lane.dropped_messages}`],
     ['last delivered', ago(lane.last_delivered_ts, nowMs)],
     ['last error', errorLine(lane.last_error)],
-    ...(lane.last_error?.fault ? [['at fault', faultWords(lane.last_error)]] : []),
+    ...(lane.last_error?.fault
+      ? [['at fault', faultWords(lane.last_error, one.destination.destination_type)]]
+      : []),
   ]
 }

@@ -4,6 +4,7 @@ import type { Client, MessageDetail, MessageList } from '../client/client.ts'
 import { elementTexts, valueText } from '../client/json-text.ts'
 import { errorLine, faultWords } from '../client/lane-error.ts'
 import { fullName } from '../client/workspace.ts'
+import type { DestinationType } from '../contract/destination.ts'
 import { ago, bytes, count } from '../quantities.ts'
 import { connect } from './connection.ts'
 import { define, formats } from './define.ts'
@@ -48,7 +49,10 @@ export function addMessageCommands(program: Command): void {
     daemon: true,
     options: (command) =>
       command
-        .option('--since <time>', 'received from then on: 90s, 15m, 1h, 2d ago, or an ISO 8601 time')
+        .option(
+          '--since <time>',
+          'received from then on: 15m, 1h, 2d ago, today, yesterday, or an ISO 8601 time',
+        )
         .option('--until <time>', 'received before then, likewise')
         .option('--limit <count>', 'so many at most (1 to 200, default 50)')
         .option('--after <stream-seq>', 'older than this one: the next page'),
@@ -76,19 +80,26 @@ export function addMessageCommands(program: Command): void {
   })
 }
 
+interface Named {
+  name: string
+  type: DestinationType
+}
+
 interface Names {
   pipe: string
-  destinations: Map<string, string>
+  destinations: Map<string, Named>
 }
 
 async function namesOf(client: Client, pipeId: string): Promise<Names> {
   const { pipe, destinations } = (await client.pipes.get(pipeId)).body
-  const named = destinations.map((one) => [one.destination_id, fullName(pipe, one)] as const)
+  const named = destinations.map(
+    (one) => [one.destination_id, { name: fullName(pipe, one), type: one.destination_type }] as const,
+  )
   return { pipe: pipe.pipe_name, destinations: new Map(named) }
 }
 
 function nameOf({ destinations }: Names, { destination_id }: Pick<MessageLane, 'destination_id'>): string {
-  return destinations.get(destination_id) ?? destination_id
+  return destinations.get(destination_id)?.name ?? destination_id
 }
 
 function describe(body: MessageDetail, names: Names): void {
@@ -124,18 +135,22 @@ function laneTable({ lanes }: MessageDetail, names: Names): Table {
 function advise({ lanes }: MessageDetail, names: Names): void {
   for (const lane of lanes) {
     const name = nameOf(names, lane)
-    const next = nextStep(lane, name)
+    const next = nextStep(lane, name, names.destinations.get(lane.destination_id)?.type)
     if (next !== null) say(`${name}: ${next}`)
   }
 }
 
-function nextStep({ state, last_error }: MessageLane, name: string): string | null {
+function nextStep(
+  { state, last_error }: MessageLane,
+  name: string,
+  type: DestinationType | undefined,
+): string | null {
   switch (state) {
     case 'delivered':
       return null
     case 'stuck':
       if (last_error?.fault === 'records')
-        return `${faultWords(last_error)}. Then \`pipectl lanes retry ${name}\`, or \`pipectl lanes skip ${name}\`.`
+        return `${faultWords(last_error, type)}. Then \`pipectl lanes retry ${name}\`, or \`pipectl lanes skip ${name}\`.`
       return `the lane tries again by itself; \`pipectl lanes retry ${name}\` tries at once.`
     case 'pending':
       return 'not delivered yet; `pipectl lanes list` says what the lane is doing.'

@@ -10,6 +10,7 @@ import { allDestinations, type DestinationOfPipe, describeTarget, kindOf } from 
 import type { Destination, DestinationType } from '../contract/destination.ts'
 import type { Pipe } from '../contract/pipe.ts'
 import { isUuid } from '../contract/uuid.ts'
+import { nearest } from './nearest.ts'
 
 /** Shorter starts would often fit by accident. */
 const shortestPrefix = 4
@@ -24,7 +25,21 @@ export function pickPipe(pipes: readonly Pipe[], reference: string): Pipe {
   const exact = pipes.find((pipe) => pipe.pipe_name === reference || pipe.pipe_id === reference.toLowerCase())
   if (exact !== undefined) return exact
   const matches = pipes.filter((pipe) => startsLike(pipe.pipe_id, reference))
+  if (matches.length === 0) throw noPipe(pipes, reference)
   return only('pipe', reference, matches, (pipe) => `${pipe.pipe_id}  ${pipe.pipe_name}`)
+}
+
+function noPipe(pipes: readonly Pipe[], reference: string): Failure {
+  const near = nearest(
+    reference,
+    pipes.map((pipe) => pipe.pipe_name),
+  )
+  if (near === null) return none('pipe', reference)
+  return new Failure(
+    exitCodes.notFound,
+    `there is no pipe ${JSON.stringify(reference)} in this workspace`,
+    `did you mean ${JSON.stringify(near)}? \`pipectl pipes list\` shows what there is`,
+  )
 }
 
 /** `among`: only destinations of this type count, e.g. for `pull orders` where the pipe has a table as well. */
@@ -101,6 +116,14 @@ function startsLike(id: string, reference: string): boolean {
   return reference.length >= shortestPrefix && id.startsWith(reference.toLowerCase())
 }
 
+function none(what: string, reference: string): Failure {
+  return new Failure(
+    exitCodes.notFound,
+    `there is no ${what} ${JSON.stringify(reference)} in this workspace`,
+    `\`pipectl ${what}s list\` shows what there is; ids may be shortened to ${shortestPrefix} characters or more`,
+  )
+}
+
 /** The one match. Throws Failure: not found for none, usage with the candidates for several. */
 export function only<T>(
   what: string,
@@ -110,13 +133,7 @@ export function only<T>(
   hint = 'name one of them by more of its id',
 ): T {
   if (matches.length === 1) return matches[0]!
-  if (matches.length === 0) {
-    throw new Failure(
-      exitCodes.notFound,
-      `there is no ${what} ${JSON.stringify(reference)} in this workspace`,
-      `\`pipectl ${what}s list\` shows what there is; ids may be shortened to ${shortestPrefix} characters or more`,
-    )
-  }
+  if (matches.length === 0) throw none(what, reference)
   throw new Failure(
     exitCodes.usage,
     `${JSON.stringify(reference)} fits ${matches.length} ${what}s:\n${matches.map((one) => `  ${show(one)}`).join('\n')}`,

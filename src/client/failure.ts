@@ -2,6 +2,7 @@
  * How a command fails, in the words of a person: what happened and why (`message`), what to do next (`hint`), and
  * the exit code that scripts know it by.
  */
+import { isObject } from '../contract/is-object.ts'
 
 /** Exit codes of every command that speaks to a daemon. */
 export const exitCodes = {
@@ -50,7 +51,7 @@ export class ApiFailure extends Failure {
   ) {
     const code = typeof body.error === 'string' ? body.error : `http_${status}`
     const source = status === 401 && keySource !== null ? `; the key came from ${keySource}` : ''
-    super(exitCodeOf(status, code), describe(status, code, body) + source, hintFor(status, code))
+    super(exitCodeOf(status, code), describe(status, code, body) + source, hintFor(status, code, body))
     this.name = 'ApiFailure'
     this.status = status
     this.code = code
@@ -85,7 +86,7 @@ function describe(status: number, code: string, body: Record<string, unknown>): 
   const said = typeof body.message === 'string' ? body.message : 'no further explanation'
   const errors = body.errors
   if (code !== 'validation_error' || errors === null || typeof errors !== 'object') {
-    return `${said} (${code}, HTTP ${status})`
+    return `${said}${reasonOf(body)} (${code}, HTTP ${status})`
   }
   const lines = Object.entries(errors).map(
     ([path, text]) => `\n  ${path === '' ? 'the body' : path}: ${String(text)}`,
@@ -98,7 +99,8 @@ export const errorHints: Readonly<Record<string, string>> = {
   validation_error: 'correct the values named above; --help shows what the command takes',
   unauthorized:
     'give an active API key with PIPECTL_API_KEY, --api-key-file, --api-key-stdin or `pipectl profile add`',
-  forbidden: 'this pipe takes no request from here; look at `pipectl origins list`',
+  forbidden:
+    'use a key with the scope and the pipes that this takes (`pipectl keys list`), or allow the origin with `pipectl origins add`',
   pipe_not_found: '`pipectl pipes list` shows the pipes of this workspace; ingest also needs the pipe active',
   message_not_found: '`pipectl messages PIPE` lists the messages that are kept',
   destination_not_found: '`pipectl destinations list` shows the destinations of this workspace',
@@ -129,7 +131,38 @@ export const errorHints: Readonly<Record<string, string>> = {
   server_error: 'try again; the cause is in the log of the daemon',
 }
 
-function hintFor(status: number, code: string): string {
+/** `details.reason` of a 503: why nothing is stored. A test compares them with the API's document. */
+export const unavailableReasons: Readonly<Record<string, string>> = {
+  low_disk_space: "The daemon's disk is almost full: the operator has to free space.",
+  over_quota:
+    'The buffer has reached buffer.max_bytes: a destination has to catch up, or the operator raises it.',
+  pipe_share: 'The buffer is almost full, and this pipe holds more than its share of it.',
+  idempotency_full: 'The space for idempotency keys is full; requests without a key are accepted.',
+  too_many_bytes_in_flight: 'The daemon has as many requests in memory as it can take.',
+  write_failed: 'The daemon could not write to its disk.',
+  not_in_cluster: 'The node has no connection to its cluster.',
+  closing: 'The daemon is stopping.',
+}
+
+function reasonOf({ details }: Record<string, unknown>): string {
+  const reason = isObject(details) ? details.reason : undefined
+  if (typeof reason !== 'string') return ''
+  return ` ${unavailableReasons[reason] ?? `Reason: ${reason}.`}`
+}
+
+/** A 403 has several causes, and its message names the one. */
+function forbiddenHint(message: string): string | undefined {
+  const [, scope] = /lacks the scope (\w+)/.exec(message) ?? []
+  if (scope !== undefined)
+    return `use a key with the scope ${scope}: \`pipectl keys create NAME --scope ${scope}\` makes one`
+  if (/for (other|some) pipes/.test(message))
+    return 'use a key of this pipe, or of the whole workspace; `pipectl keys list` shows the pipes of each key'
+  return /origin/i.test(message) ? 'allow it with `pipectl origins add PIPE ORIGIN`' : undefined
+}
+
+function hintFor(status: number, code: string, { message }: Record<string, unknown>): string {
+  const cause = code === 'forbidden' ? forbiddenHint(String(message)) : undefined
+  if (cause !== undefined) return cause
   const known = errorHints[code]
   if (known !== undefined) return known
   if (status >= 500) return 'try again; the cause is in the log of the daemon'

@@ -63,7 +63,7 @@ export async function send(
     received = { status: response.status, headers: response.headers, text: await response.text() }
   } catch (error) {
     if (options.signal?.aborted) throw options.signal.reason
-    throw new UnreachableFailure(baseUrl, why(error), error)
+    throw new UnreachableFailure(baseUrl, why(error, baseUrl), error)
   }
   const { status } = received
   if (status >= 200 && status < 300) return received
@@ -102,7 +102,7 @@ export async function openEvents(
 
 /** What became of a connection that broke, in words. */
 export function brokenStream(baseUrl: string, error: unknown): UnreachableFailure {
-  return new UnreachableFailure(baseUrl, why(error), error)
+  return new UnreachableFailure(baseUrl, why(error, baseUrl), error)
 }
 
 function authorization(apiKey: string | null): Record<string, string> {
@@ -178,9 +178,19 @@ const reasons: Record<string, string> = {
   CERT_HAS_EXPIRED: 'its certificate has expired',
   ERR_TLS_CERT_ALTNAME_INVALID: 'its certificate is for another name',
   ERR_SSL_WRONG_VERSION_NUMBER: 'it does not speak TLS: try http://',
+  ERR_SSL_PACKET_LENGTH_TOO_LONG: 'it does not speak TLS: try http://',
 }
 
-function why(error: unknown): string {
+/** So does a connection end whose ends do not both speak TLS, or both not. */
+const endsOfOtherProtocol = new Set(['no response in time', reasons.ECONNRESET, reasons.ETIMEDOUT])
+
+function why(error: unknown, baseUrl: string): string {
+  const reason = reasonOf(error)
+  if (!endsOfOtherProtocol.has(reason)) return reason
+  return baseUrl.startsWith('https:') ? `${reason}; does it speak TLS? If not, use http://` : reason
+}
+
+function reasonOf(error: unknown): string {
   if (error instanceof Error && error.name === 'TimeoutError') return 'no response in time'
   const cause = error instanceof Error ? error.cause : undefined
   const inner = cause instanceof AggregateError ? cause.errors[0] : cause

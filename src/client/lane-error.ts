@@ -1,5 +1,5 @@
 /** A lane's last error in words: of terminals; the dashboard has its own. */
-import type { LaneStatus } from '../contract/destination.ts'
+import type { DestinationType, LaneStatus } from '../contract/destination.ts'
 
 type LastError = LaneStatus['last_error']
 export type ErrorPlace = Pick<NonNullable<LastError>, 'record_index' | 'column' | 'value'>
@@ -26,10 +26,15 @@ export function skipHelps({ last_error: error }: Pick<LaneStatus, 'last_error'>)
   return error?.fault !== 'destination'
 }
 
-/** What it is about, for people; empty for an error that passes by itself. */
-export function faultWords({ fault }: Pick<NonNullable<LastError>, 'fault'>): string {
+/** What is at fault, for people; empty for an error that passes by itself. `type`: of the destination, if it is known. */
+export function faultWords({ fault }: Pick<NonNullable<LastError>, 'fault'>, type?: DestinationType): string {
   if (fault === null) return ''
   return fault === 'records'
-    ? 'the records: fix the table or skip the message'
+    ? `the records: fix the ${receiverOf(type)}, or skip the message`
     : 'the destination: no record is to blame, so skipping one does not help'
+}
+
+function receiverOf(type: DestinationType | undefined): string {
+  if (type === 'destination_database') return 'table'
+  return type === 'destination_http_endpoint' ? 'endpoint' : 'destination'
 }

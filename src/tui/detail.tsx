@@ -80,7 +80,9 @@ function laneLines(pipe: OverviewPipe, destination: OverviewLane, nowMs: number)
     ['target', `${kindOf(destination)}  ${destination.destination_target}`],
     ['state', lane.stale === true ? `${state}, as last saved: delivery does not respond` : state],
     ['error', error === null ? '-' : `${error.class} ${errorLine(error)}`],
-    ...(error?.fault ? [['at fault', faultWords(error)] satisfies DetailLine] : []),
+    ...(error?.fault
+      ? [['at fault', faultWords(error, destination.destination_type)] satisfies DetailLine]
+      : []),
     [
       'attempts',
       `${lane.attempts}${lane.next_attempt_ts === null ? '' : `, next ${until(lane.next_attempt_ts, nowMs)}`}`,

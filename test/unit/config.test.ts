@@ -1,7 +1,17 @@
+import { writeFileSync } from 'node:fs'
 import t from 'tap'
 import { ConfigError, formatAddress, loadSettings, shownSetting } from '../../src/config.ts'
 import { clusterSettings } from '../../src/data-dir/cluster-settings.ts'
 import { settingDefinitions } from '../../src/settings.ts'
+
+function messageOf(read: () => unknown): string {
+  try {
+    read()
+  } catch (error) {
+    return error instanceof Error ? error.message : ''
+  }
+  return ''
+}
 
 t.test('without flag, environment and file every setting has its default', async (t) => {
   const { settings, origins } = loadSettings({})
@@ -68,6 +78,15 @@ t.test('a wrong setting is one line that names it and says what is allowed', asy
   })
   t.throws(() => loadSettings({ file: `${dir}/a.toml` }), /^lisen \(in .*a\.toml\): no such setting/)
   t.throws(() => loadSettings({ file: `${dir}/b.toml` }), /not valid TOML at line 1/)
+  for (const [text, shown] of [
+    ['listen = 127.0.0.1:8080', ': listen = 127.0.0.1:8080 (a string needs quotes)'],
+    ['data_dir = /var/lib/pipectl', ': data_dir = /var/lib/pipectl (a string needs quotes)'],
+    ['[metadata]\nurl = postgres://me:secret@db/x', ': url = … (a string needs quotes)'],
+    ['listen = "127.0.0.1', ': listen = "127.0.0.1'],
+  ] as const) {
+    writeFileSync(`${dir}/d.toml`, text)
+    t.ok(messageOf(() => loadSettings({ file: `${dir}/d.toml` })).endsWith(shown), shown)
+  }
   t.throws(() => loadSettings({ file: `${dir}/c.toml` }), /^buffer\.max_bytes \(in .*\): must be a size/)
 })
 

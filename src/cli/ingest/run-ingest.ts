@@ -185,11 +185,23 @@ function putAside(file: string, invalid: readonly InvalidPiece[]): void {
 }
 
 function invalidInput(name: string, piece: InvalidPiece): Failure {
+  if (looksLikeCsv(piece)) {
+    return new Failure(
+      exitCodes.failed,
+      `${name}, line 1: ${piece.reason}. It looks like CSV, which pipectl does not read; nothing was sent`,
+      'convert it to one JSON object per line, for example with `mlr --icsv --ojsonl cat FILE`',
+    )
+  }
   return new Failure(
     exitCodes.failed,
     `${name}, line ${piece.line}: ${piece.reason}; everything before it is accepted`,
     'correct that line and run the same command again (it goes on there), or put such lines aside with --skip-invalid FILE',
   )
+}
+
+/** A first line of values between commas, semicolons or tabs, and nothing of JSON's objects and arrays. */
+function looksLikeCsv({ line, bytes }: InvalidPiece): boolean {
+  return line === 1 && /^[^{}[\]]*[,;\t][^{}[\]]*$/.test(bytes.toString('utf8'))
 }
 
 function waiting(progress: Progress): (reason: string, waitMs: number) => void {

@@ -462,7 +462,7 @@ t.test(
     const asApp = { ...env, PIPECTL_API_KEY: String(key) }
     const refused = await runCli(['pipes', 'list'], { env: asApp })
     t.equal(refused.code, 4, refused.stderr)
-    t.match(refused.stderr, /lacks the scope read/)
+    t.match(refused.stderr, /lacks the scope read.*\n.*keys create NAME --scope read/)
     const pull = await runCli(['pull', 'orders'], { env: asApp })
     t.match(pull, {
       code: 4,

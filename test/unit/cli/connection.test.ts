@@ -1,6 +1,7 @@
 import { writeFileSync } from 'node:fs'
 import http from 'node:http'
 import type { AddressInfo } from 'node:net'
+import net from 'node:net'
 import path from 'node:path'
 import t from 'tap'
 import { findTarget } from '../../../src/cli/connection.ts'
@@ -79,6 +80,24 @@ t.test('a command that has no key for an address says why, and sends nothing', a
   t.equal(ran.code, 4)
   t.match(ran.stderr, /no API key for http:.*the key of profile prod belongs to https:\/\/pipes/)
   t.same(seen, [])
+})
+
+t.test('https to a port that does not speak TLS: the advice is http', async (t) => {
+  const mute = net.createServer((socket) => socket.once('data', () => socket.destroy()))
+  await new Promise<void>((resolve) => mute.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => mute.close())
+  const closing = `https://127.0.0.1:${(mute.address() as AddressInfo).port}`
+  for (const server of [closing, otherUrl.replace('http:', 'https:')]) {
+    const ran = await runCli(['pipes', 'list', '--server', server], {
+      env: { ...env, PIPECTL_API_KEY: 'ppl1_env' },
+    })
+    t.match(ran, { code: 7, stderr: /speak TLS.*http:\/\// })
+  }
+  const plain = closing.replace('https:', 'http:')
+  const ran = await runCli(['pipes', 'list', '--server', plain], {
+    env: { ...env, PIPECTL_API_KEY: 'ppl1_env' },
+  })
+  t.notMatch(ran.stderr, /TLS/)
 })
 
 t.test('a 401 says where the key came from', async (t) => {

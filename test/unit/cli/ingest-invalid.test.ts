@@ -51,6 +51,19 @@ t.test('an invalid line is named with file, line and reason; corrected, the run 
   t.same(await pulledIds('orders'), [0, 1, 2, 3, 4, 5, 6])
 })
 
+t.test('CSV is named as what it is', async (t) => {
+  await pipeWithPull('tables')
+  const file = path.join(home, 'table.csv')
+  for (const text of ['id,name\n1,a\n', '"id";"name"\n1;"a"\n', 'id\tname\n1\ta\n']) {
+    writeFileSync(file, text)
+    const ran = await ingest('tables', '-f', file)
+    t.match(ran, { code: 1, stderr: /line 1: .*looks like CSV, which pipectl does not read/ }, text)
+    t.match(ran.stderr, /next: convert it to one JSON object per line/)
+  }
+  writeFileSync(file, '{"id":1,}\n')
+  t.notMatch((await ingest('tables', '-f', file)).stderr, /CSV/)
+})
+
 t.test('--skip-invalid puts bad lines aside and goes on, also past the one that stopped a run', async (t) => {
   await pipeWithPull('clicks')
   const file = path.join(home, 'clicks.ndjson')

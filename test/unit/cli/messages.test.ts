@@ -61,7 +61,12 @@ t.test('messages lists them newest first, page by page, between two times', asyn
   t.equal(recent.stdout, names.stdout)
   const old = await runCli(['messages', 'orders', '--until', '1h', '-o', 'name'], { env })
   t.equal(old.stdout.trim(), '')
-  const wrong = await runCli(['messages', 'orders', '--since', 'yesterday'], { env })
+  for (const since of ['yesterday', 'today', '-24h'])
+    t.equal(
+      (await runCli(['messages', 'orders', '--since', since, '-o', 'name'], { env })).stdout,
+      names.stdout,
+    )
+  const wrong = await runCli(['messages', 'orders', '--since', 'last week'], { env })
   t.equal(wrong.code, 2)
   t.match(wrong.stderr, '--since')
 })

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import t from 'tap'
 import { parse } from 'yaml'
 import { columnText, columnTypeWords, parseColumn, roleWords } from '../../../src/cli/destinations/columns.ts'
@@ -10,7 +11,7 @@ import { render } from '../../../src/cli/output.ts'
 import { pipeFields } from '../../../src/cli/pipe-fields.ts'
 import { startAfter } from '../../../src/cli/pull/cursor-file.ts'
 import { messageText } from '../../../src/cli/pull/sinks.ts'
-import { ApiFailure, Failure } from '../../../src/client/failure.ts'
+import { ApiFailure, Failure, unavailableReasons } from '../../../src/client/failure.ts'
 import { retryAfterMs } from '../../../src/client/http.ts'
 import { elementTexts, indented, singleLine, valueText } from '../../../src/client/json-text.ts'
 import { nextName } from '../../../src/client/key-name.ts'
@@ -258,6 +259,37 @@ t.test('an error body becomes an exit code and a next step', async (t) => {
   t.equal(retryAfterMs('7', 0), 7000)
   t.equal(retryAfterMs('Thu, 01 Jan 1970 00:00:09 GMT', 1000), 8000)
   t.equal(retryAfterMs('soon', 0), null)
+})
+
+t.test('a 403 has the advice that fits its cause', async (t) => {
+  for (const [message, advice] of [
+    [
+      'This key lacks the scope read.',
+      /^use a key with the scope read: `pipectl keys create NAME --scope read`/,
+    ],
+    ['This key lacks the scope ingest.', /--scope ingest/],
+    ['This key is for other pipes.', /^use a key of this pipe/],
+    ['The origin "https://a.example" is not allowed for this pipe.', /pipectl origins add/],
+    ['This key expires, and a user or a setup link would not.', /^use a key with the scope and the pipes/],
+  ] as const)
+    t.match(new ApiFailure(403, { error: 'forbidden', message }, null).hint, advice)
+})
+
+t.test('a 503 says why nothing is stored, for each reason of the contract', async (t) => {
+  const failure = (reason: string) =>
+    new ApiFailure(503, { error: 'buffer_unavailable', message: 'm.', details: { reason } }, null).message
+  t.match(
+    failure('low_disk_space'),
+    /^m\. The daemon's disk is almost full: .*free space\. \(buffer_unavailable/,
+  )
+  t.match(failure('unheard_of'), 'm. Reason: unheard_of. (')
+  const document = readFileSync(
+    new URL('../../../openapi/management-v1.openapi.yaml', import.meta.url),
+    'utf8',
+  )
+  const [described = ''] = /over_quota, low_disk_space.*?without a key are\s+accepted/s.exec(document) ?? []
+  const names = described.match(/[a-z]+(_[a-z]+)+|closing/g) ?? []
+  t.same(new Set(names), new Set(Object.keys(unavailableReasons)))
 })
 
 t.test('pull begins where neither a message is lost nor a rewind undone', async (t) => {
