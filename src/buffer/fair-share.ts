@@ -20,6 +20,10 @@ export class FairShare {
     this.#maxBytes = maxBytes
   }
 
+  get isPressed(): boolean {
+    return this.#isPressed
+  }
+
   /** Nobody is kept back until the next measurement. */
   release(): void {
     this.#isPressed = false

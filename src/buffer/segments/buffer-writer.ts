@@ -252,6 +252,8 @@ export class BufferWriter {
 
   reportLowWatermarks(watermarks: readonly LowWatermark[]): void {
     this.#watermarks.report(watermarks)
+    // Nothing grows while appends are rejected: what is delivered by now must not wait for the next second.
+    if (this.#space.reported()) this.#contain(() => this.#setUnavailable(this.#space.makeRoom(0, true)))
   }
 
   pipeDeleted(pipeId: string): void {

@@ -18,6 +18,8 @@ import { isDamage, isDiskFull } from './sqlite-errors.ts'
 
 /** After a compaction for which the disk was too full. */
 const compactionRetryMs = 60_000
+/** Delivery responds to a wanted report within milliseconds. After this time the last report counts. */
+const reportWaitMs = 1_000
 
 export interface SpaceDeps {
   guard: DiskGuard
@@ -45,6 +47,8 @@ export class SpaceKeeper {
   #usedBytes = 0
   #freeBytes = 0
   #compaction: Compaction | null = null
+  /** By the buffer's clock: since when a report of the lanes is wanted. Null: it has arrived, or none is wanted. */
+  #reportWantedMs: number | null = null
   /** By first seq: could not be compacted, and is not tried again before that time of the buffer's clock. */
   readonly #uncompactableUntil = new Map<number, number>()
 
@@ -78,8 +82,18 @@ export class SpaceKeeper {
     return this.#share.take(pipeId, bytes)
   }
 
-  /** Measures, and frees what may go. Returns why nothing may be appended; null: there is room. */
-  makeRoom(wantedBytes: number): UnavailableReason | null {
+  /** The lanes have reported. True: what can be reclaimed and who may append depends on it now. */
+  reported(): boolean {
+    const isDue = this.#reportWantedMs !== null || this.#share.isPressed
+    this.#reportWantedMs = null
+    return isDue && this.#excessBytes() > 0
+  }
+
+  /**
+   * Measures, and frees what may go. Returns why nothing may be appended; null: there is room. `isReported`: the lanes have
+   * just reported, so that no other report is wanted.
+   */
+  makeRoom(wantedBytes: number, isReported = false): UnavailableReason | null {
     const { maxBytes, minFreeBytes } = this.#spec
     const { guard } = this.#deps
     this.#measure()
@@ -92,7 +106,7 @@ export class SpaceKeeper {
     if (this.#reclaim(neededBytes)) this.#measure()
     // Clients wait for the rest of a compaction rather than being rejected although it will free the space.
     while (this.#usedBytes + wantedBytes >= maxBytes && this.#compactNow(wantedBytes)) this.#measure()
-    this.#measureShares()
+    this.#measureShares(isReported)
     // Readers close dropped files within a second; until then the disk does not show what came back.
     const isLow = this.#freeBytes < minFreeBytes || guard.keepBallast(this.#freeBytes) > 0
     return this.#usedBytes >= maxBytes ? 'over_quota' : isLow ? 'low_disk_space' : null
@@ -124,19 +138,34 @@ export class SpaceKeeper {
     this.#freeBytes = guard.freeBytes()
   }
 
-  #measureShares(): void {
-    const { segments, watermarks, onReportWanted } = this.#deps
-    const excessBytes = this.#usedBytes - this.#spec.maxBytes * pressedFrom
-    if (excessBytes > 0) onReportWanted()
+  #excessBytes(): number {
+    return this.#usedBytes - this.#spec.maxBytes * pressedFrom
+  }
+
+  /**
+   * A pipe whose messages were delivered since the last report holds nothing. So no one is kept back by a report from before
+   * the pressure: it is asked for a little earlier, and waited for.
+   */
+  #measureShares(isReported: boolean): void {
+    const { segments, watermarks, onReportWanted, clock } = this.#deps
+    const excessBytes = this.#excessBytes()
+    if (!isReported && excessBytes + this.#headroomBytes > 0) {
+      this.#reportWantedMs ??= clock()
+      onReportWanted()
+    }
     // Delivered history is no pressure: it goes when space is needed.
     const reclaimable = excessBytes > 0 ? this.#plan(excessBytes) : []
     const reclaimableBytes = reclaimable.reduce((sum, { bytes }) => sum + bytes, 0)
     if (Math.max(0, excessBytes) <= reclaimableBytes) this.#share.release()
-    else {
+    else if (this.#share.isPressed || !this.#isReportAwaited()) {
       const facts = segments.facts()
       for (const segment of facts) this.#lookUp(segment)
       this.#share.measured(undeliveredBytes(facts, watermarks), watermarks.workspaces())
     }
+  }
+
+  #isReportAwaited(): boolean {
+    return this.#reportWantedMs !== null && this.#deps.clock() - this.#reportWantedMs < reportWaitMs
   }
 
   /** What was not looked up counts as undelivered. */

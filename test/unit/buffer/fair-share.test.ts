@@ -25,7 +25,12 @@ t.test('a pipe that has had its share is rejected, the others go on to the whole
     }
     throw new Error('never rejected')
   }
-  feed.reportLowWatermarks([watermark(hog, 0), watermark(other, 0), watermark(idle, 0)])
+  let hogSeq = 0
+  // As delivery does when it is asked.
+  const report = () =>
+    feed.reportLowWatermarks([watermark(hog, hogSeq), watermark(other, 0), watermark(idle, 0)])
+  feed.onReportWanted(report)
+  report()
   t.match(await fillUp(hog), { reason: 'pipe_share' })
   await until('the status says so: the buffer is four fifths full', async () => {
     return (await handle.status()).bytes > 0.75 * maxBytes
@@ -42,14 +47,34 @@ t.test('a pipe that has had its share is rejected, the others go on to the whole
   // Bodies are some four fifths of what is on disk, and a look at the disk is due after a 64th.
   t.ok(second.part > 0.12, `the last fifth is for the others: ${second.part}`)
   // What is delivered does not count.
-  const head = await handle.headSeq()
-  feed.reportLowWatermarks([watermark(hog, head), watermark(other, 0), watermark(idle, 0)])
+  hogSeq = await handle.headSeq()
+  report()
   await until('the hog is taken again', () =>
     handle.appender.append(message(hog, block)).then(
       () => true,
       () => false,
     ),
   )
+})
+
+t.test('a pipe whose messages are all delivered is never rejected, beside an idle pipe', async (t) => {
+  const [pulled, idle] = [newPipeId(), newPipeId()]
+  const spec = { maxBytes: 6 * MiB, segmentMaxBytes: 256 * KiB }
+  const { handle, feed } = await openAt(t, temporaryDirectory(t), spec)
+  let deliveredSeq = 0
+  const report = () => feed.reportLowWatermarks([watermark(pulled, deliveredSeq), watermark(idle, 0)])
+  report()
+  feed.onReportWanted(report)
+  await handle.appender.append(message(idle, 'x'.repeat(5 * KiB)))
+  const rejected: unknown[] = []
+  for (let n = 0; n < 1_000; n += 1) {
+    try {
+      deliveredSeq = (await handle.appender.append(message(pulled, 'x'.repeat(30_000)))).seq
+    } catch (error) {
+      rejected.push(error)
+    }
+  }
+  t.same(rejected, [])
 })
 
 t.test('one frame holds both what is rejected and what is kept', async (t) => {
