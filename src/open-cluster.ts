@@ -5,13 +5,14 @@
 import { type BufferSpec, openBufferReader } from './buffer/open.ts'
 import type { ClusterNode } from './cluster/cluster-node.ts'
 import type { ClusterView } from './cluster/cluster-view.ts'
-import type { QuotaGrants } from './cluster/quota-grants.ts'
+import type { ClusterQuotas } from './cluster/quotas.ts'
 import { formatAddress } from './config.ts'
 import { ApiError } from './contract/errors.ts'
 import { type ClusterSettings, clusterSettings } from './data-dir/cluster-settings.ts'
 import type { DeliveryHandle } from './delivery/delivery-proxy.ts'
 import { StoredLanes } from './delivery/stored-lanes.ts'
 import type { Authenticate } from './directory/authenticate.ts'
+import type { SharedCounters } from './ingest/shared-counters.ts'
 import type { Metadata } from './metadata/store.ts'
 import type { Settings } from './settings.ts'
 import { exitWhenDead, type StartContext } from './start-context.ts'
@@ -72,46 +73,45 @@ export interface DeliveryParts {
   local: DeliveryHandle
   buffer: BufferSpec
   metadata: Metadata
+  counters: SharedCounters
 }
 
 export interface AcrossNodes {
   delivery: DeliveryHandle
-  /** Limits of pipes, decided by the node that owns each. */
-  quotas: QuotaGrants
+  /** Limits of pipes, which hold for all nodes together. */
+  quotas: ClusterQuotas
 }
 
-/** Calls about lanes and limits of other nodes go to them, and theirs about this one's are answered. */
+/** Calls about lanes of other nodes go to them, and theirs about this one's are answered. */
 export async function openAcrossNodes(
   { node, settings }: Cluster,
-  { local, buffer, metadata }: DeliveryParts,
+  { local, buffer, metadata, counters }: DeliveryParts,
   { log, shutdown }: StartContext,
 ): Promise<AcrossNodes> {
-  const [{ connectNats }, { openNodeLink }, { serveDelivery }, { clusterDelivery }, grants] =
+  const [{ connectNats }, { openNodeLink }, { serveDelivery }, { clusterDelivery }, { ClusterQuotas }] =
     await Promise.all([
       import('./nats/connect.ts'),
       import('./cluster/node-link.ts'),
       import('./cluster/serve-delivery.ts'),
       import('./cluster/remote-delivery.ts'),
-      import('./cluster/quota-grants.ts'),
+      import('./cluster/quotas.ts'),
     ])
   const nats = await connectNats(settings.nats)
   const link = openNodeLink({ nats, cluster: settings.name, nodeId: node.nodeId, log })
   const served = serveDelivery(local)
   const owners = (freshSinceMs?: number) => node.owners(freshSinceMs)
-  const quotas = new grants.QuotaGrants({
-    ...{ link, nats, cluster: settings.name, owners, log },
-    nodeIds: async () => (await node.nodes()).filter(({ leftMs }) => leftMs > 0).map(({ nodeId }) => nodeId),
-    async usedSince(pipeId, dayStartMs) {
-      await local.countUsage(pipeId)
-      return (await metadata.usage.ingestedSince(dayStartMs))[pipeId] ?? { records: 0, bytes: 0 }
-    },
-    now: () => node.clock.now(),
+  const quotas = new ClusterQuotas({
+    ...{ store: metadata.cluster.quotas, nodeId: node.nodeId, counters, log },
+    countUsage: (pipeId) => local.countUsage(pipeId),
+  })
+  node.changes.subscribe(async (change) => {
+    if ('pipeId' in change) await quotas.changed(change.pipeId)
   })
   shutdown.set('close node requests', async () => {
-    quotas.close()
     served.close()
     link.close()
     await nats.close()
+    await quotas.close()
   })
   link.server.serve(served.methods)
   const delivery = clusterDelivery({

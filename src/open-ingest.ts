@@ -5,10 +5,10 @@ import { resourceLimits } from './contract/resource-limits.ts'
 import { KeyUse, type KeyUseOptions } from './directory/key-use.ts'
 import { StorageUnavailableError } from './error-code.ts'
 import type { HttpEngine } from './http/engine.ts'
-import { createBlockQuota } from './ingest/block-quota.ts'
 import type { BodyMemory } from './ingest/body-memory.ts'
 import { openBodyParsers } from './ingest/body-parsers.ts'
 import type { ClientIp } from './ingest/client-ip.ts'
+import { createClusterQuota } from './ingest/cluster-quota.ts'
 import { openGeo } from './ingest/geo.ts'
 import { createIngest, type Ingest } from './ingest/ingest.ts'
 import type { IngestObserved } from './ingest/observed.ts'
@@ -75,17 +75,17 @@ export async function openIngest(
   const parsers = openBodyParsers(maxBodyBytes * resourceLimits.parserHeapPerBodyByte)
   shutdown.set('close parsers', () => parsers.close())
   const nowMs = parts.now()
-  const blocks = quotas && createBlockQuota(quotas.asker(0), parts.now)
-  shutdown.set('drain ingest', async () => {
-    await parts.buffer.appender.drain()
-    await blocks?.close()
-  })
+  shutdown.set('drain ingest', () => parts.buffer.appender.drain())
+  const quota =
+    quotas === null
+      ? createQuota(await ingestedToday(parts, nowMs), nowMs, parts.counters)
+      : createClusterQuota(parts.counters, (...asked) => quotas.reserve(...asked))
   return createIngest({
     ...parts,
     authenticate: parts.authenticateSender,
     appender: parts.buffer.appender,
     geo,
-    quota: blocks ?? createQuota(await ingestedToday(parts, nowMs), nowMs, parts.counters),
+    quota,
     decoders: new Turns(resourceLimits.decodersAtOnce),
     parsers,
     maxBodyBytes,
@@ -141,7 +141,7 @@ export async function openThreadedIngest(
     },
     shareAppender: () => buffer.shareAppender(),
     source: directorySource,
-    quotaAsker: quotas && ((index) => quotas.asker(index)),
+    askQuota: quotas && ((...asked) => quotas.reserve(...asked)),
     usageOf,
     onKeysUsed: (apiKeyIds) => parts.keyUse.used(apiKeyIds),
     onFatal: onThreadFailed,

@@ -36,7 +36,7 @@ const refreshDeadlineMs = 10_000
 export interface Stores {
   /** Null: this is one machine. */
   cluster: Cluster | null
-  /** In a cluster: who is asked for blocks of limits. */
+  /** In a cluster: what reserves parts of limits. */
   quotas: AcrossNodes['quotas'] | null
   /** The wall clock, ms; in a cluster, the database's as far as it is known. */
   now(): number
@@ -109,7 +109,8 @@ export async function openStores(
     onFatal: exitWhenDead('delivery', context),
   })
   shutdown.set('close delivery', () => local.close())
-  const parts = { local, buffer: spec, metadata }
+  const counters = new SharedCounters()
+  const parts = { local, buffer: spec, metadata, counters }
   const across = cluster && (await openAcrossNodes(cluster, parts, context))
   const delivery = across?.delivery ?? local
   shutdown.set('close delivery', () => delivery.close())
@@ -125,7 +126,6 @@ export async function openStores(
       return key
     },
   }
-  const counters = new SharedCounters()
   const directory = await openDirectory(directorySource, {
     onPipeDeleted: (pipeId) => {
       counters.giveUp(pipeId)

@@ -77,6 +77,35 @@ export interface FreePipe {
   heldBy: string | null
 }
 
+/** The demand of the other nodes' clients, for the pipes that this node named. */
+export interface QuotaDemand {
+  /** Nodes with a valid lease. */
+  nodes: number
+  /** By pipe: the records per second of all other nodes that named the pipe, and how many these are. */
+  others: ReadonlyMap<string, { records: number; nodes: number }>
+}
+
+export interface QuotaAmount {
+  records: number
+  bytes: number
+}
+
+export interface QuotaAsk {
+  need: QuotaAmount
+  spare: QuotaAmount
+  held: QuotaAmount
+}
+
+/** A part of a pipe's day that one node may accept. */
+export interface QuotaBlock extends QuotaAmount {
+  /** The sums that it was taken from; they begin again when limits are removed. */
+  ledgerId: string
+  /** All that is reserved of the day by all nodes, this block included. */
+  reserved: QuotaAmount
+  /** Until the UTC day ends, by the database's clock. */
+  dayLeftMs: number
+}
+
 export interface ClusterStore {
   /** The database's clock, ms since the epoch. */
   now(): Promise<number>
@@ -136,6 +165,23 @@ export interface ClusterStore {
     release(leaseId: string, pipe: OwnedPipe): Promise<void>
     /** By pipe, the node that delivers it. A pipe that nobody holds is left out. */
     owners(): Promise<Map<string, string>>
+  }
+
+  /** Limits of pipes, for all nodes together. PostgreSQL only. */
+  readonly quotas: {
+    /**
+     * Reserves `need` and some of `spare`, in one statement that never exceeds the limits as stored. The spare and what the node
+     * holds unused are together a small part of what is left. Null: the pipe has no limits, or its day was not opened.
+     */
+    reserve(pipeId: string, ask: QuotaAsk): Promise<QuotaBlock | null>
+    /** Begins the sums of the current day, if they have not begun, with the pipe's usage. */
+    openDay(pipeId: string): Promise<void>
+    /** Returns a part of a block. Ignored when the sums have begun again since. */
+    giveBack(pipeId: string, ledgerId: string, amount: QuotaAmount): Promise<void>
+    /** Tells what this node's clients ask for, valid for some seconds; returns what the other nodes' clients ask for. */
+    demand(nodeId: string, records: ReadonlyMap<string, number>): Promise<QuotaDemand>
+    /** Removes what nodes said that are gone. */
+    forgetDemand(): Promise<void>
   }
 
   /** What one node of all does: each by its name. */

@@ -115,9 +115,7 @@ const allLanes = openLaneService({
   lanes,
   reader,
   clock: systemClock,
-  countUsage: async (pipeId) => {
-    if (lanes.runs(pipeId)) await usage?.countPipe(pipeId)
-  },
+  countUsage: async (pipeId) => usage?.countPipe(pipeId),
   // Trials of a pipe take their turns like a workspace: which one it is, is not known here.
   runTransform: (pipeId, transform, bodies, signal) =>
     trials.run({ workspaceId: pipeId, destinationId: pipeId }, transform, bodies, signal),

@@ -1,7 +1,8 @@
-/** What an ingest thread asks main: the directory's source, which asks metadata, and blocks of limits of their owners. */
+/** The questions of an ingest thread to main: the directory's source, which asks metadata, and parts of limits. */
 import type { DirectorySource } from '../directory/directory.ts'
-import type { QuotaAsk, QuotaGrant } from '../ingest/block-quota.ts'
+import type { AskedQuota } from '../ingest/cluster-quota.ts'
 import type { IngestLimits } from '../ingest/quota.ts'
+import type { DaySums } from '../ingest/quota-state.ts'
 import { receivedError, type SentError } from '../thread-error.ts'
 import type { Question } from './protocol.ts'
 
@@ -25,8 +26,8 @@ export class AskedDirectorySource implements DirectorySource {
   key = (hash: string) => this.#question<'key'>('key', hash)
   keyById = (apiKeyId: string) => this.#question<'keyById'>('keyById', apiKeyId)
 
-  quota(pipeId: string, limits: IngestLimits, ask: QuotaAsk): Promise<QuotaGrant> {
-    return this.#asked({ method: 'quota', pipeId, limits, ask }) as Promise<QuotaGrant>
+  quota(pipeId: string, limits: IngestLimits, amount: DaySums): Promise<AskedQuota> {
+    return this.#asked({ method: 'quota', pipeId, limits, amount }) as Promise<AskedQuota>
   }
 
   answered(id: number, value: unknown): void {

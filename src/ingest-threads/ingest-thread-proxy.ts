@@ -3,7 +3,7 @@ import assert from 'node:assert'
 import type { Worker } from 'node:worker_threads'
 import type { DirectorySource } from '../directory/directory.ts'
 import type { ListenerOptions } from '../http/engine.ts'
-import type { AskQuota } from '../ingest/block-quota.ts'
+import type { AskQuota } from '../ingest/cluster-quota.ts'
 import type { UsageCounter } from '../ingest/usage.ts'
 import { sentError } from '../thread-error.ts'
 import { ForwardedExchange, forwardedHead } from './forwarded-exchange.ts'
@@ -18,7 +18,7 @@ import type {
 
 export interface IngestThreadDeps {
   source: DirectorySource
-  /** Of this thread in a cluster; null: it has its limits in shared memory. */
+  /** In a cluster; null: limits are in shared memory alone. */
   askQuota: AskQuota | null
   usage: Pick<UsageCounter, 'rejected'>
   onKeysUsed(apiKeyIds: readonly string[]): void
@@ -167,7 +167,7 @@ export class IngestThread {
     const { source, askQuota } = this.#deps
     if (question.method !== 'quota') return source[question.method](question.id)
     assert(askQuota !== null, 'a thread asks for quotas in a cluster alone')
-    return askQuota(question.pipeId, question.limits, question.ask)
+    return askQuota(question.pipeId, question.limits, question.amount)
   }
 
   #serve(id: number, path: number, head: ForwardedHead): void {

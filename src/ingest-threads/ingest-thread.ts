@@ -20,10 +20,10 @@ import { ingestPath } from '../http/ingest-routes.ts'
 import { errorResponse } from '../http/response.ts'
 import { countTraffic } from '../http/traffic.ts'
 import { createEngine } from '../http/uws/engine.ts'
-import { createBlockQuota } from '../ingest/block-quota.ts'
 import { createBodyMemory } from '../ingest/body-memory.ts'
 import { openBodyParsers } from '../ingest/body-parsers.ts'
 import { createClientIp } from '../ingest/client-ip.ts'
+import { createClusterQuota } from '../ingest/cluster-quota.ts'
 import { createSharedGeo } from '../ingest/geo.ts'
 import { createIngest } from '../ingest/ingest.ts'
 import { IngestObserved } from '../ingest/observed.ts'
@@ -69,16 +69,15 @@ setInterval(() => post({ kind: 'alive' }), beatEveryMs)
 const opening = openDirectory(source, { onPipeDeleted: (pipeId) => counters.forget(pipeId) })
 const directory = await opening
 const authenticate = createAuthenticate(directory)
-const blocks = data.asksForQuota
-  ? createBlockQuota((pipeId, limits, ask) => source.quota(pipeId, limits, ask))
-  : null
 const ingest = createIngest({
   directory,
   authenticate,
   appender,
   geo,
   clientIp,
-  quota: blocks ?? createQuota({}, 0, counters),
+  quota: data.asksForQuota
+    ? createClusterQuota(counters, (...asked) => source.quota(...asked))
+    : createQuota({}, 0, counters),
   observed: new IngestObserved({ slot: data.index, memory: data.observed }),
   usage: new RejectedCounts((counts) => post({ kind: 'rejected', counts })),
   bodyMemory: createBodyMemory(data.maxInFlightBytes, counters),
@@ -150,7 +149,6 @@ async function run(command: Command): Promise<void> {
       break
     case 'drain':
       await appender.drain()
-      await blocks?.close()
       break
     case 'idle':
       await traffic.idle()

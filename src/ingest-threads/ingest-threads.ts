@@ -18,7 +18,7 @@ import { Worker } from 'node:worker_threads'
 import type { AppenderPort } from '../buffer/buffer.ts'
 import type { DirectorySource } from '../directory/directory.ts'
 import type { HttpEngine } from '../http/engine.ts'
-import type { AskQuota } from '../ingest/block-quota.ts'
+import type { AskQuota } from '../ingest/cluster-quota.ts'
 import type { UsageCounter } from '../ingest/usage.ts'
 import type { Change } from '../metadata/changes.ts'
 import { IngestThread } from './ingest-thread-proxy.ts'
@@ -33,8 +33,8 @@ export interface IngestThreadsDeps {
   data: Omit<IngestThreadData, 'index' | 'appender' | 'closed' | 'asksForQuota'>
   shareAppender(): AppenderPort
   source: DirectorySource
-  /** In a cluster, of the thread with this index; null: limits are in shared memory. */
-  quotaAsker: ((index: number) => AskQuota) | null
+  /** In a cluster; null: limits are in shared memory alone. */
+  askQuota: AskQuota | null
   /** Of the thread with this index, which is that of its appender too. */
   usageOf(index: number): Pick<UsageCounter, 'rejected'>
   /** Keys that requests of a thread came with. */
@@ -120,16 +120,15 @@ export async function openIngestThreads(deps: IngestThreadsDeps): Promise<Ingest
     const appender = deps.shareAppender()
     const workerData: IngestThreadData = {
       ...deps.data,
-      ...{ index, appender, closed: closed.buffer, asksForQuota: deps.quotaAsker !== null },
+      ...{ index, appender, closed: closed.buffer, asksForQuota: deps.askQuota !== null },
     }
     const worker = new Worker(new URL(`./ingest-thread.${extension}`, import.meta.url), {
       name: `ingest-${index}`,
       workerData,
       transferList: [appender],
     })
-    const askQuota = deps.quotaAsker?.(index) ?? null
     const onEnd = () => Atomics.store(closed, index, 1)
-    return new IngestThread(worker, { ...deps, askQuota, usage: deps.usageOf(index), onEnd })
+    return new IngestThread(worker, { ...deps, usage: deps.usageOf(index), onEnd })
   })
   const opened = new IngestThreads(threads, closed)
   try {

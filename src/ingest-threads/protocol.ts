@@ -5,9 +5,9 @@
 import type { AppenderPort } from '../buffer/buffer.ts'
 import type { DirectorySource } from '../directory/directory.ts'
 import type { HttpResponse } from '../http/response.ts'
-import type { QuotaAsk } from '../ingest/block-quota.ts'
 import type { ObservedMemory } from '../ingest/observed.ts'
 import type { IngestLimits } from '../ingest/quota.ts'
+import type { DaySums } from '../ingest/quota-state.ts'
 import type { LogSettings } from '../log.ts'
 import type { ListenAddress } from '../settings.ts'
 import type { SentError } from '../thread-error.ts'
@@ -18,7 +18,7 @@ export interface IngestThreadData {
   log: LogSettings
   /** Of SharedCounters. */
   counters: SharedArrayBuffer
-  /** In a cluster limits are decided by a pipe's owner: main is asked for blocks. */
+  /** In a cluster, main reserves parts of limits. */
   asksForQuota: boolean
   /** Of IngestObserved; the thread's slot is its index. */
   observed: ObservedMemory
@@ -93,12 +93,12 @@ export interface DirectoryQuestion {
   id: string
 }
 
-/** A block of a pipe's limits: main asks its owner. */
+/** A request that needs more of a pipe's limits than the node has. */
 export interface QuotaQuestion {
   method: 'quota'
   pipeId: string
   limits: IngestLimits
-  ask: QuotaAsk
+  amount: DaySums
 }
 
 export type Question = DirectoryQuestion | QuotaQuestion

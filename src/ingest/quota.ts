@@ -30,7 +30,8 @@ export interface LimitState {
 export interface Reservation {
   pipeId: string
   amount: DaySums
-  dayStartMs: number
+  /** Names the sums that it was taken from: a refund to others is ignored. */
+  day: number
   state: LimitState
 }
 
@@ -54,6 +55,9 @@ export type IngestLimits = Pick<
 
 interface Bucket {
   tokens: number
+  /** A node of a cluster has a share of the rate. Default: all of it. */
+  share?: number
+  capacity?: number
 }
 
 /**
@@ -85,15 +89,15 @@ export function createQuota(
         requireDayQuota(day, limits, amount, atMs)
         requireRate(bucket, limits, amount.records)
       }
-      return { pipeId, amount, dayStartMs, state: bucketState(bucket, limits) }
+      return { pipeId, amount, day: dayStartMs, state: bucketState(bucket, limits) }
     },
-    refund: ({ pipeId, amount, dayStartMs }) => {
+    refund: ({ pipeId, amount, day }) => {
       const entry = counters.entry(pipeId)
       const state = new QuotaState(counters, entry)
       counters.locked(entry, () => {
         // May lift the bucket over its capacity for a moment: the next refill cuts it.
         if (state.hasBucket) state.tokens += amount.records
-        state.add(dayStartMs, amount, -1)
+        state.add(day, amount, -1)
       })
     },
     count: (pipeId, amount, atMs) => count(pipeId, amount, startOfDay(atMs)),
@@ -118,15 +122,16 @@ export function capacityOf(limits: IngestLimits): number {
 }
 
 /**
- * `capacity`: less than the limits', where others hold a part of the bucket. A clock that went back neither adds nor takes tokens. Less than `reorderedMs` is no clock but two threads, one of which
+ * A clock that went back neither adds nor takes tokens. Less than `reorderedMs` is no clock but two threads, one of which
  * looked at it before the other and came after it: were the bucket's time put back, the time between would count twice.
  */
-export function refill(
+function refill(
   state: Pick<QuotaState, 'tokens' | 'refilledMs' | 'hasBucket'>,
   limits: IngestLimits,
   nowMs: number,
-  capacity = capacityOf(limits),
 ): void {
+  const capacity = capacityOf(limits)
+
   if (!state.hasBucket) {
     state.tokens = capacity
     state.refilledMs = nowMs
@@ -143,23 +148,20 @@ function requireRate(bucket: Bucket, limits: IngestLimits, records: number): voi
 }
 
 export function rateExceeded(bucket: Bucket, limits: IngestLimits, records: number): ApiError {
-  const rate = limits.pl_ingest_max_records_per_second
-  const retryAfter = Math.max(1, Math.ceil((records - bucket.tokens) / rate))
+  const { tokens, share = 1, capacity = capacityOf(limits) } = bucket
+  const rate = limits.pl_ingest_max_records_per_second * share
+  const retryAfter = Math.max(1, Math.ceil((Math.min(records, capacity) - tokens) / rate))
   return exceeded('rate_limit_exceeded', {
     limit: 'pl_ingest_max_records_per_second',
     state: bucketState(bucket, limits),
-    current: capacityOf(limits) - Math.floor(bucket.tokens),
+    current: Math.ceil(capacity - Math.floor(tokens)),
     retryAfter,
   })
 }
 
 type DayLimit = readonly [limit: keyof PipeLimits, max: number | null, current: number, more: number]
 
-export function exceededDayLimit(
-  day: DaySums,
-  limits: IngestLimits,
-  { records, bytes }: DaySums,
-): DayLimit | null {
+function exceededDayLimit(day: DaySums, limits: IngestLimits, { records, bytes }: DaySums): DayLimit | null {
   const dayLimits: DayLimit[] = [
     ['pl_ingest_max_records_per_day', limits.pl_ingest_max_records_per_day, day.records, records],
     ['pl_ingest_max_bytes_per_day', limits.pl_ingest_max_bytes_per_day, day.bytes, bytes],
@@ -168,31 +170,32 @@ export function exceededDayLimit(
 }
 
 function requireDayQuota(day: DaySums, limits: IngestLimits, amount: DaySums, nowMs: number): void {
-  const error = dayExceeded(day, limits, amount, nowMs)
+  const error = dayExceeded(day, limits, amount, startOfDay(nowMs) + dayMs - nowMs)
   if (error !== null) throw error
 }
 
-/** Null: it is not. */
+/** `leftMs`: until the day ends. Null: it is not exceeded. */
 export function dayExceeded(
   day: DaySums,
   limits: IngestLimits,
   amount: DaySums,
-  nowMs: number,
+  leftMs: number,
 ): ApiError | null {
   const exceededLimit = exceededDayLimit(day, limits, amount)
   if (exceededLimit === null) return null
   const [limit, max, current] = exceededLimit
-  const retryAfter = Math.max(1, Math.ceil((startOfDay(nowMs) + dayMs - nowMs) / 1000))
+  const retryAfter = Math.max(1, Math.ceil(leftMs / 1000))
   const left = { limit: max ?? 0, remaining: Math.max(0, (max ?? 0) - current), resetSeconds: retryAfter }
   return exceeded('daily_quota_exceeded', { limit, state: left, current, retryAfter })
 }
 
-export function bucketState({ tokens }: Bucket, limits: IngestLimits): LimitState {
+export function bucketState(bucket: Bucket, limits: IngestLimits): LimitState {
+  const { tokens, share = 1, capacity = capacityOf(limits) } = bucket
   const rate = limits.pl_ingest_max_records_per_second
   return {
     limit: rate,
     remaining: Math.max(0, Math.floor(tokens)),
-    resetSeconds: Math.ceil(Math.max(0, capacityOf(limits) - tokens) / rate),
+    resetSeconds: Math.ceil(Math.max(0, capacity - tokens) / (rate * share)),
   }
 }
 

@@ -419,6 +419,28 @@ export interface ChangeRow {
   change_ms: number
 }
 
+/** The sums that nodes of a cluster have reserved of a pipe's UTC day. */
+export interface QuotaDayRow {
+  pipe_id: string
+  day_start_ms: number
+  /** A UUID of this row: sums that begin again have another one. */
+  ledger_id: string
+  records: number
+  bytes: number
+  /** The size of the last reservation. */
+  granted_records: number
+  granted_bytes: number
+}
+
+/** The demand of one node's clients. */
+export interface QuotaRateRow {
+  pipe_id: string
+  node_id: string
+  records_per_second: number
+  /** By the database's clock. */
+  expires_ms: number
+}
+
 export interface MigrationRow {
   number: number
   name: string
@@ -455,6 +477,8 @@ export interface Tables {
   pipe_owners: PipeOwnerRow
   cluster_duties: ClusterDutyRow
   changes: ChangeRow
+  quota_days: QuotaDayRow
+  quota_rates: QuotaRateRow
   metadata_settings: SettingRow
   metadata_migrations: MigrationRow
 }

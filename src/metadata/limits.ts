@@ -54,6 +54,8 @@ export function limits(db: Connection, inAudited: Audited): Metadata['limits'] {
         const stored = pipe && (await rowOf(trx, pipe.pipe_id))
         if (stored === undefined) return false
         await trx.deleteFrom('pipe_limits').where('pipe_id', '=', stored.pipe_id).execute()
+        // Records that are accepted without limits are not reserved: with new limits the sums begin again, with the usage.
+        await trx.deleteFrom('quota_days').where('pipe_id', '=', stored.pipe_id).execute()
         const removed = { operation: 'deleteLimits', before: decodeLimits(stored), after: null }
         await record({ ...of(workspaceId, stored.pipe_id), ...removed })
         return true

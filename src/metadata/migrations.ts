@@ -29,6 +29,7 @@ import { cluster } from './migrations/19-cluster.ts'
 import { transforms } from './migrations/20-transforms.ts'
 import { filteredHours } from './migrations/21-filtered-hours.ts'
 import { bufferContact } from './migrations/22-buffer-contact.ts'
+import { clusterQuotas } from './migrations/23-cluster-quotas.ts'
 
 export interface Migration {
   number: number
@@ -59,6 +60,7 @@ export const migrations: readonly Migration[] = [
   { number: 20, name: 'transforms', up: transforms },
   { number: 21, name: 'filtered hours', up: filteredHours },
   { number: 22, name: 'buffer contact', up: bufferContact },
+  { number: 23, name: 'quotas of a cluster', up: clusterQuotas },
 ]
 
 /** Of a database that this version has brought up to date. */

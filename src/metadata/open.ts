@@ -118,7 +118,7 @@ export async function openMetadata(
     alertStore: alertStore(db, sealer),
     drift: drift(db),
     driftStore: driftStore(db),
-    cluster: clusterStore(opened.leases, clock, listen, notify),
+    cluster: clusterStore(opened.leases, db, clock, listen, notify),
     close: () => (closing ??= close(opened)),
   }
   const as = (actor: Actor): Metadata => {

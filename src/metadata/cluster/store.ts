@@ -1,4 +1,4 @@
-/** `ClusterStore` over the tables of migration 19. */
+/** `ClusterStore` over the tables of migrations 19 and 23. */
 import type { ClusterStore } from '../../cluster/cluster-store.ts'
 import type { Connection } from '../database.ts'
 import { changes, type ListenForNotifications, type Notify } from './changes.ts'
@@ -6,9 +6,12 @@ import type { DatabaseClock } from './database-clock.ts'
 import { duties } from './duties.ts'
 import { nodes } from './nodes.ts'
 import { pipeOwners } from './pipe-owners.ts'
+import { quotas } from './quotas.ts'
 
+/** `db`: the connections of leases; `work`: for all that can wait. */
 export function clusterStore(
   db: Connection,
+  work: Connection,
   clock: DatabaseClock,
   listen: ListenForNotifications,
   notify: Notify,
@@ -22,5 +25,6 @@ export function clusterStore(
     changes: changes(db, clock, listen),
     pipes: pipeOwners(db, clock),
     duties: duties(db),
+    quotas: quotas(work, clock),
   }
 }

@@ -41,4 +41,5 @@ export const ownTables: readonly (keyof Tables)[] = [
   ...(['usage_marks', 'sessions', 'setup_tokens', 'deleted_pipes'] as const),
   ...(['metadata_settings', 'metadata_migrations'] as const),
   ...(['cluster_nodes', 'cluster_workers', 'cluster_duties', 'pipe_owners', 'changes'] as const),
+  ...(['quota_days', 'quota_rates'] as const),
 ]

@@ -150,6 +150,7 @@ t.test('every table is either copied or named as one that is not', async (t) => 
     ...{ usage_marks: true, deleted_pipes: true, users: true, sessions: true, setup_tokens: true },
     ...{ audit_log: true, alert_settings: true, alert_marks: true, alert_queue: true, cluster_nodes: true },
     ...{ cluster_workers: true, pipe_owners: true, cluster_duties: true, changes: true },
+    ...{ quota_days: true, quota_rates: true },
     ...{ metadata_settings: true, metadata_migrations: true },
   }
   t.same([...copiedTables.map(({ name }) => name), ...ownTables].sort(), Object.keys(all).sort())

@@ -1,0 +1,386 @@
+/**
+ * Limits of pipes as main of a node has them, for its ingest threads: it reserves blocks of days in the database and settles with
+ * the other nodes, also there, which share of a rate each has. Nodes do not talk to each other about limits.
+ *
+ *   day    a block for what waits, and for the next seconds while much is left; filled up before it is used up, and given back
+ *          when it is not used for some seconds, when the pipe changes, and at a stop
+ *   rate   a node whose clients ask for little keeps a small share; one whose clients ask for more says so every second, and
+ *          gets its part of the rest. While demand moves, the shares add up to more than one for a second or two
+ *
+ * Without the database shares stay as they are, and blocks are used up. A request that needs a new block waits for some
+ * seconds and is then unavailable. By then the node's lease is over too.
+ */
+import { setTimeout as pause } from 'node:timers/promises'
+import { StorageUnavailableError } from '../error-code.ts'
+import { type AskedQuota, monotonicMs, PipeAllowance } from '../ingest/cluster-quota.ts'
+import { capacityOf, type IngestLimits } from '../ingest/quota.ts'
+import type { DaySums } from '../ingest/quota-state.ts'
+import type { SharedCounters } from '../ingest/shared-counters.ts'
+import { Turns } from '../ingest/turns.ts'
+import type { Logger } from '../log.ts'
+import type { ClusterStore, QuotaAsk, QuotaBlock } from './cluster-store.ts'
+
+export interface ClusterQuotasOptions {
+  store: ClusterStore['quotas']
+  nodeId: string
+  /** Shared with the ingest threads. */
+  counters: SharedCounters
+  /** Resolves when usage has what was appended to the pipe so far. */
+  countUsage(pipeId: string): Promise<void>
+  log: Logger
+}
+
+interface Waiting {
+  limits: IngestLimits
+  amount: DaySums
+  untilMs: number
+  resolve(outcome: AskedQuota): void
+}
+
+interface Pipe {
+  limits: IngestLimits
+  ledgerId: string | null
+  ledger: number
+  /** Grows when the pipe changes: blocks of before are given back. */
+  generation: number
+  waiting: Waiting[]
+  isServed: boolean
+  /** `asked` of the allowance at the last look, and what it says of the demand: no more than the rate. */
+  asked: number
+  perSecond: number
+  /** The number that the other nodes are given. */
+  demand: number
+  bytesEach: number
+  usedMs: number
+  /** Until when this node says what its clients ask for. */
+  namedUntilMs: number
+}
+
+const lookEveryMs = 500
+const shareEveryMs = 1_000
+const nodesKnownMs = 5_000
+const forgetEveryMs = 60_000
+/** The part of an equal share that a node has without asking, and keeps when others ask. */
+const quietPart = 0.1
+const namedForMs = 3_000
+/** A block lasts for a restart of the database. */
+const blockSeconds = 4
+const idleMs = 5_000
+const forgottenAfterMs = 3_600_000
+/** Another node may give something back, or a limit be raised. */
+const exhaustedForMs = 1_000
+const waitMs = 5_000
+const againMs = 250
+/** Main has four connections for everything. */
+const statementsAtOnce = 2
+
+export class ClusterQuotas {
+  readonly #options: ClusterQuotasOptions
+  readonly #pipes = new Map<string, Pipe>()
+  readonly #turns = new Turns(statementsAtOnce)
+  readonly #timer: NodeJS.Timeout
+  #lastLedger = 0
+  #nodes: number | null = null
+  #nodesMs = Number.NEGATIVE_INFINITY
+  /** Until then demand has just moved, and is settled at every look. */
+  #movingUntilMs = 0
+  #sharedMs = Number.NEGATIVE_INFINITY
+  #forgotMs = Number.NEGATIVE_INFINITY
+  #looking: Promise<void> | null = null
+
+  constructor(options: ClusterQuotasOptions) {
+    this.#options = options
+    this.#timer = setInterval(() => {
+      this.#endWaits()
+      this.#looking ??= this.#look()
+        .catch((err) => this.#failed(err))
+        .finally(() => {
+          this.#looking = null
+        })
+    }, lookEveryMs)
+    this.#timer.unref()
+  }
+
+  /** For a request that the allowance in shared memory does not cover. Does not reject. */
+  reserve(pipeId: string, limits: IngestLimits, amount: DaySums): Promise<AskedQuota> {
+    const pipe = this.#pipes.get(pipeId) ?? this.#open(pipeId, limits)
+    pipe.limits = limits
+    return new Promise((resolve) => {
+      pipe.waiting.push({ limits, amount, untilMs: monotonicMs() + waitMs, resolve })
+      void this.#serve(pipeId, pipe)
+    })
+  }
+
+  /** The pipe or its limits have changed: what was reserved under the limits of before is returned. */
+  async changed(pipeId: string): Promise<void> {
+    const pipe = this.#pipes.get(pipeId)
+    if (pipe === undefined) return
+    pipe.generation += 1
+    await this.#giveBack(pipeId, pipe)
+  }
+
+  /** The pipe was deleted. */
+  forget(pipeId: string): void {
+    this.#pipes.delete(pipeId)
+  }
+
+  /** Does nothing any more. */
+  end(): void {
+    clearInterval(this.#timer)
+  }
+
+  /** Gives everything back. */
+  async close(): Promise<void> {
+    this.end()
+    await this.#looking
+    await Promise.all([...this.#pipes].map(([pipeId, pipe]) => this.#giveBack(pipeId, pipe)))
+  }
+
+  #open(pipeId: string, limits: IngestLimits): Pipe {
+    const pipe: Pipe = {
+      ...{ limits, ledgerId: null, ledger: 0, generation: 0, waiting: [], isServed: false },
+      ...{ asked: this.#allowance(pipeId).asked, perSecond: 0, demand: 1, bytesEach: 0 },
+      ...{ usedMs: monotonicMs(), namedUntilMs: 0 },
+    }
+    this.#pipes.set(pipeId, pipe)
+    return pipe
+  }
+
+  #allowance(pipeId: string): PipeAllowance {
+    return new PipeAllowance(this.#options.counters, pipeId)
+  }
+
+  /** Runs until no request waits: one round for all that wait, with one statement where it needs one. */
+  async #serve(pipeId: string, pipe: Pipe): Promise<void> {
+    if (pipe.isServed) return
+    pipe.isServed = true
+    while (pipe.waiting.length > 0) {
+      const isDone = await this.#provide(pipeId, pipe).catch((err) => {
+        this.#failed(err)
+        return false
+      })
+      this.#settle(pipeId, pipe)
+      if (!isDone && pipe.waiting.length > 0) await pause(againMs)
+    }
+    pipe.isServed = false
+  }
+
+  /** False: the pipe has changed meanwhile. */
+  async #provide(pipeId: string, pipe: Pipe): Promise<boolean> {
+    const allowance = this.#allowance(pipeId)
+    const asked = pipe.waiting.map(({ amount }) => amount).reduce(sum, none)
+    await this.#provideRate(pipeId, pipe, allowance, asked.records)
+    const left = allowance.leftOfBlock(monotonicMs())
+    if (asked.records <= left.records && asked.bytes <= left.bytes) return true
+    if (asked.records > 0) pipe.bytesEach = Math.ceil(asked.bytes / asked.records)
+    const need = {
+      records: Math.max(0, asked.records - left.records),
+      bytes: Math.max(0, asked.bytes - left.bytes),
+    }
+    return await this.#reserve(pipeId, pipe, need)
+  }
+
+  async #provideRate(pipeId: string, pipe: Pipe, allowance: PipeAllowance, records: number): Promise<void> {
+    const { limits } = pipe
+    if (this.#nodes === null) await this.#settleShares(new Map())
+    if (allowance.share === 0) this.#setShare(pipeId, pipe, 0, undefined)
+    if (allowance.share > 0 || allowance.hasTokens(limits, records, monotonicMs())) return
+    pipe.namedUntilMs = monotonicMs() + namedForMs
+    this.#movingUntilMs = pipe.namedUntilMs
+    // Not measured yet: as much as any node can say.
+    pipe.demand = limits.pl_ingest_max_records_per_second
+    await this.#settleShares(new Map([[pipeId, pipe]])).catch((err) => {
+      // The node keeps the share that it has.
+      allowance.setShare(Math.abs(allowance.share), limits, monotonicMs())
+      this.#failed(err)
+    })
+  }
+
+  async #reserve(pipeId: string, pipe: Pipe, need: DaySums): Promise<boolean> {
+    const { generation } = pipe
+    const sentMs = monotonicMs()
+    const held = this.#allowance(pipeId).leftOfBlock(sentMs)
+    const records = Math.max(0, Math.ceil(pipe.perSecond * blockSeconds) - held.records)
+    const ask = { need, spare: { records, bytes: records * pipe.bytesEach }, held }
+    const block = await this.#turns.run('', pipeId, () => this.#reserveOrOpen(pipeId, ask))
+    if (pipe.generation !== generation) {
+      if (block !== null) await this.#return(pipeId, block.ledgerId, block)
+      return false
+    }
+    if (block === null) {
+      // The limits were removed a moment ago. The requests that wait count nowhere.
+      for (const { amount, limits, resolve } of pipe.waiting.splice(0))
+        resolve({ pipeId, amount, day: 0, state: { ...fullState(limits) } })
+      return true
+    }
+    if (block.ledgerId !== pipe.ledgerId) {
+      pipe.ledgerId = block.ledgerId
+      pipe.ledger = ++this.#lastLedger
+    }
+    const isAll = block.records >= need.records && block.bytes >= need.bytes
+    this.#allowance(pipeId).addBlock({
+      ledger: pipe.ledger,
+      amount: { records: block.records, bytes: block.bytes },
+      reserved: block.reserved,
+      // From before the request was sent: never later than the database's.
+      dayEndMs: sentMs + block.dayLeftMs,
+      exhaustedUntilMs: isAll ? null : monotonicMs() + exhaustedForMs,
+    })
+    return true
+  }
+
+  async #reserveOrOpen(pipeId: string, ask: QuotaAsk): Promise<QuotaBlock | null> {
+    const { store, countUsage } = this.#options
+    const block = await store.reserve(pipeId, ask)
+    if (block !== null) return block
+    await countUsage(pipeId)
+    await store.openDay(pipeId)
+    return await store.reserve(pipeId, ask)
+  }
+
+  /** In order. What still has to ask waits for the next round, or has waited long enough. */
+  #settle(pipeId: string, pipe: Pipe): void {
+    const nowMs = monotonicMs()
+    const { waiting } = pipe
+    const outcomes = this.#allowance(pipeId).takeEach(waiting, nowMs)
+    pipe.waiting = waiting.filter((one, index) => {
+      const outcome = outcomes[index]!
+      if (outcome === 'ask' && nowMs < one.untilMs) return true
+      one.resolve(outcome === 'ask' ? 'unavailable' : outcome)
+      return false
+    })
+  }
+
+  async #look(): Promise<void> {
+    const nowMs = monotonicMs()
+    await Promise.all([...this.#pipes].map(([pipeId, pipe]) => this.#lookAt(pipeId, pipe, nowMs)))
+    if (nowMs - this.#sharedMs < shareEveryMs && nowMs > this.#movingUntilMs) return
+    this.#sharedMs = nowMs
+    const named = new Map([...this.#pipes].filter(([, { namedUntilMs }]) => namedUntilMs > nowMs))
+    if (named.size === 0 && nowMs - this.#nodesMs < nodesKnownMs) return
+    await this.#settleShares(named)
+    for (const [pipeId, pipe] of this.#pipes)
+      if (pipe.namedUntilMs <= monotonicMs()) this.#setShare(pipeId, pipe, 0, undefined)
+    if (nowMs - this.#forgotMs < forgetEveryMs) return
+    this.#forgotMs = nowMs
+    await this.#options.store.forgetDemand()
+  }
+
+  async #lookAt(pipeId: string, pipe: Pipe, nowMs: number): Promise<void> {
+    this.#measure(pipeId, pipe, nowMs)
+    if (pipe.isServed) return
+    const left = this.#allowance(pipeId).leftOfBlock(nowMs)
+    if (nowMs - pipe.usedMs > forgottenAfterMs) this.#forgetIdle(pipeId, pipe)
+    else if (nowMs - pipe.usedMs > idleMs) await this.#giveBack(pipeId, pipe)
+    else if (left.records < (pipe.perSecond * blockSeconds) / 2) await this.#fillUp(pipeId, pipe)
+  }
+
+  /** Runs also while a statement does not return. */
+  #endWaits(): void {
+    const nowMs = monotonicMs()
+    for (const pipe of this.#pipes.values()) {
+      const late = pipe.waiting.filter(({ untilMs }) => untilMs <= nowMs)
+      if (late.length === 0) continue
+      pipe.waiting = pipe.waiting.filter(({ untilMs }) => untilMs > nowMs)
+      for (const { resolve } of late) resolve('unavailable')
+    }
+  }
+
+  #measure(pipeId: string, pipe: Pipe, nowMs: number): void {
+    const { asked } = this.#allowance(pipeId)
+    const since = asked - pipe.asked
+    pipe.asked = asked
+    if (since > 0) pipe.usedMs = nowMs
+    const rate = pipe.limits.pl_ingest_max_records_per_second
+    const perSecond = Math.min(rate, Math.max((since * 1000) / lookEveryMs, pipe.perSecond / 2))
+    pipe.perSecond = perSecond < 0.5 ? 0 : perSecond
+    pipe.demand = Math.max(1, Math.ceil(pipe.perSecond))
+    const equal = rate / (this.#nodes ?? 1)
+    if (pipe.perSecond > equal * quietPart) pipe.namedUntilMs = nowMs + namedForMs
+  }
+
+  /** Requests do not wait for it. */
+  async #fillUp(pipeId: string, pipe: Pipe): Promise<void> {
+    pipe.isServed = true
+    try {
+      await this.#reserve(pipeId, pipe, none)
+    } finally {
+      pipe.isServed = false
+      if (pipe.waiting.length > 0) void this.#serve(pipeId, pipe)
+    }
+  }
+
+  #forgetIdle(pipeId: string, pipe: Pipe): void {
+    this.#allowance(pipeId).setShare(0, pipe.limits, 0)
+    this.#pipes.delete(pipeId)
+  }
+
+  async #settleShares(named: ReadonlyMap<string, Pipe>): Promise<void> {
+    const { store, nodeId } = this.#options
+    const demand = new Map([...named].map(([pipeId, pipe]) => [pipeId, pipe.demand]))
+    const { nodes, others } = await store.demand(nodeId, demand)
+    this.#nodes = nodes
+    this.#nodesMs = monotonicMs()
+    for (const [pipeId, pipe] of named)
+      this.#setShare(pipeId, pipe, pipe.demand, others.get(pipeId) ?? { records: 0, nodes: 0 })
+  }
+
+  /** `others`: undefined where this node does not ask for more. */
+  #setShare(
+    pipeId: string,
+    { limits }: Pipe,
+    own: number,
+    others: { records: number; nodes: number } | undefined,
+  ): void {
+    const nodes = this.#nodes ?? 1
+    const quiet = quietPart / nodes
+    // Nobody asked for more for some seconds: the rest of the bucket is full.
+    const isUnused = others?.nodes === 0
+    const share =
+      nodes === 1
+        ? 1
+        : others === undefined
+          ? -quiet
+          : Math.max(
+              quiet,
+              ((1 - quiet * Math.max(0, nodes - 1 - others.nodes)) * own) / (own + others.records),
+            )
+    this.#allowance(pipeId).setShare(share, limits, monotonicMs(), isUnused)
+  }
+
+  async #giveBack(pipeId: string, pipe: Pipe): Promise<void> {
+    const { ledgerId } = pipe
+    const left = this.#allowance(pipeId).takeBlock()
+    pipe.ledgerId = null
+    if (ledgerId !== null && (left.records > 0 || left.bytes > 0)) await this.#return(pipeId, ledgerId, left)
+  }
+
+  /** Logged as an error where it is not the database that is away, which the heartbeat says. */
+  #failed(err: unknown): void {
+    const { log } = this.#options
+    if (err instanceof StorageUnavailableError) log.debug({ err }, 'quota.waits')
+    else log.error({ err }, 'quota.failed')
+  }
+
+  /** Not repeated when it fails: whether it was done is not known then. */
+  async #return(pipeId: string, ledgerId: string, { records, bytes }: DaySums): Promise<void> {
+    try {
+      await this.#turns.run('', pipeId, () =>
+        this.#options.store.giveBack(pipeId, ledgerId, { records, bytes }),
+      )
+    } catch (err) {
+      this.#failed(err)
+    }
+  }
+}
+
+const none: DaySums = { records: 0, bytes: 0 }
+
+function sum(one: DaySums, other: DaySums): DaySums {
+  return { records: one.records + other.records, bytes: one.bytes + other.bytes }
+}
+
+function fullState(limits: IngestLimits) {
+  const limit = limits.pl_ingest_max_records_per_second
+  return { limit, remaining: capacityOf(limits), resetSeconds: 0 }
+}
