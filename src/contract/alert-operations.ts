@@ -1,6 +1,6 @@
 /** Alerts of a workspace: served by `management/`. */
 import { AlertsPut } from './alerts.ts'
-import { everyKeyed, type Operation, withBody } from './operation.ts'
+import { everyManaged, type Operation, withBody } from './operation.ts'
 import { responseBodies } from './responses.ts'
 
 const shared = { area: 'management', auth: 'key', boundKeys: 'nothing' } as const
@@ -17,7 +17,7 @@ export const alertOperations = [
       description: 'Both null: no alerts are set up',
       schema: responseBodies.alerts,
     },
-    errors: everyKeyed,
+    errors: everyManaged,
   },
   {
     ...shared,
@@ -38,7 +38,7 @@ export const alertOperations = [
     path: '/v1/alerts',
     summary: 'Send no alerts any more, also not those that are pending',
     success: { status: 204, description: 'Done, also when there were none' },
-    errors: everyKeyed,
+    errors: everyManaged,
   },
   {
     ...shared,
@@ -47,6 +47,6 @@ export const alertOperations = [
     path: '/v1/alerts/test',
     summary: 'Send a test alert now, and tell what came back',
     success: { status: 200, description: 'What came back', schema: responseBodies.alertsTested },
-    errors: ['alerts_not_set_up', ...everyKeyed],
+    errors: ['alerts_not_set_up', ...everyManaged],
   },
 ] as const satisfies readonly Operation[]

@@ -29,8 +29,9 @@ export const AlertsPut = Type.Object(
     events: Type.Optional(
       Type.Array(Type.Enum([...alertEventNames]), {
         minItems: 1,
-        uniqueItems: true,
-        description: 'What is told. Left out: everything, also what later versions add.',
+        maxItems: alertEventNames.length,
+        description:
+          'Events that are sent, each at most once in the list. Left out: everything, also what later versions add.',
       }),
     ),
   },

@@ -24,9 +24,8 @@ const apiKeyName = Type.String({ minLength: 1, maxLength: 100, pattern: withoutC
 const scopes = Type.Array(Type.Enum([...apiKeyScopes]), {
   minItems: 1,
   maxItems: apiKeyScopes.length,
-  uniqueItems: true,
   description:
-    'What the key may do. `ingest`: send records. `pull`: pull, ack and nack. `read`: every GET of the management API. `manage`: everything.',
+    'What the key may do, each scope at most once. `ingest`: send records. `pull`: pull, ack and nack. `read`: every GET of the management API. `manage`: everything.',
 })
 const pipeIds = nullable(
   Type.Array(Type.String({ format: 'uuid' }), {

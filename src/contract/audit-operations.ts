@@ -1,6 +1,6 @@
 /** What was changed, and by whom: served by `management/`. */
 import { auditParameters } from './audit.ts'
-import { everyKeyed, type Operation } from './operation.ts'
+import { everyManaged, type Operation } from './operation.ts'
 import { resourceLimits } from './resource-limits.ts'
 import { responseBodies } from './responses.ts'
 
@@ -17,6 +17,6 @@ export const auditOperations = [
     boundKeys: 'its_part',
     parameters: auditParameters,
     success: { status: 200, description: 'The entries', schema: responseBodies.auditList },
-    errors: ['validation_error', ...everyKeyed],
+    errors: ['validation_error', ...everyManaged],
   },
 ] as const satisfies readonly Operation[]

@@ -9,7 +9,15 @@ import {
   RewindRequest,
 } from './destination-requests.ts'
 import { Drift } from './drift.ts'
-import { everyKeyed, type Operation, oneDestination, onePipe, withBody } from './operation.ts'
+import {
+  destinationBody,
+  everyManaged,
+  type Operation,
+  oneDestination,
+  onePipe,
+  sampleBody,
+  withBody,
+} from './operation.ts'
 import { responseBodies } from './responses.ts'
 import { TableInference, TableProposal } from './table-proposal.ts'
 import { TransformTrialRequest, TransformTrialResult } from './transform-trial.ts'
@@ -34,6 +42,7 @@ export const destinationOperations = [
     boundKeys: 'its_pipe',
     parameters: [checkTransform],
     request: DestinationCreate,
+    bodyLimits: destinationBody,
     success: { status: 201, description: 'Created, active', schema: responseBodies.destinationCreated },
     errors: ['pipe_not_found', 'duplicate_destination_name', 'workspace_full', ...withBody],
   },
@@ -55,6 +64,7 @@ export const destinationOperations = [
       },
     ],
     request: DestinationTest,
+    bodyLimits: destinationBody,
     success: { status: 200, description: 'The result of each check', schema: responseBodies.tested },
     errors: ['pipe_not_found', 'destination_not_found', ...withBody],
   },
@@ -70,6 +80,7 @@ export const destinationOperations = [
     auth: 'key',
     boundKeys: 'its_pipe',
     request: TableInference,
+    bodyLimits: sampleBody,
     success: { status: 200, description: 'The proposal, and what was done', schema: TableProposal },
     errors: ['pipe_not_found', 'destination_not_found', ...withBody],
   },
@@ -84,6 +95,7 @@ export const destinationOperations = [
     auth: 'key',
     boundKeys: 'its_pipe',
     request: TransformTrialRequest,
+    bodyLimits: sampleBody,
     success: { status: 200, description: 'What became of the records', schema: TransformTrialResult },
     errors: ['pipe_not_found', 'destination_not_found', ...withBody],
   },
@@ -96,7 +108,7 @@ export const destinationOperations = [
     auth: 'key',
     boundKeys: 'its_pipe',
     success: { status: 200, description: 'The destination', schema: responseBodies.destination },
-    errors: ['destination_not_found', ...everyKeyed],
+    errors: ['destination_not_found', ...everyManaged],
   },
   {
     operationId: 'getDestinationUsage',
@@ -110,7 +122,7 @@ export const destinationOperations = [
     boundKeys: 'its_pipe',
     parameters: [hoursParameter],
     success: { status: 200, description: 'The hours', schema: responseBodies.laneByHour },
-    errors: ['destination_not_found', 'validation_error', ...everyKeyed],
+    errors: ['destination_not_found', 'validation_error', ...everyManaged],
   },
   {
     operationId: 'getDrift',
@@ -123,7 +135,7 @@ export const destinationOperations = [
     auth: 'key',
     boundKeys: 'its_pipe',
     success: { status: 200, description: 'What was seen', schema: Type.Object({ drift: Drift }) },
-    errors: ['destination_not_found', ...everyKeyed],
+    errors: ['destination_not_found', ...everyManaged],
   },
   {
     operationId: 'updateDestination',
@@ -135,6 +147,7 @@ export const destinationOperations = [
     boundKeys: 'its_pipe',
     parameters: [checkTransform],
     request: DestinationUpdate,
+    bodyLimits: destinationBody,
     success: {
       status: 200,
       description: 'The destination as it is now',
@@ -151,7 +164,7 @@ export const destinationOperations = [
     auth: 'key',
     boundKeys: 'its_pipe',
     success: { status: 204, description: 'Deleted' },
-    errors: ['destination_not_found', ...everyKeyed],
+    errors: ['destination_not_found', ...everyManaged],
   },
   {
     operationId: 'setDestinationStatus',
@@ -211,7 +224,7 @@ export const destinationOperations = [
       },
     ],
     success: { status: 200, description: 'The blocking message', schema: responseBodies.blockingMessage },
-    errors: ['validation_error', 'destination_not_found', 'no_blocking_message', ...everyKeyed],
+    errors: ['validation_error', 'destination_not_found', 'no_blocking_message', ...everyManaged],
   },
   {
     operationId: 'rewindDestination',

@@ -12,6 +12,7 @@ import {
 } from './destination.ts'
 import { wordsOf } from './destination-words.ts'
 import { closed } from './destinations/fields.ts'
+import { resourceLimits } from './resource-limits.ts'
 import { givenTransform } from './transform.ts'
 
 const maxRetrySeconds = (options: Type.TNumberOptions = {}) =>
@@ -56,7 +57,9 @@ function createSchemaOf(type: DestinationType): Type.TObject {
 
 /** The same of any type, for a body that fits its own type's schema. */
 export const NewDestinationFields = Type.Object({
-  destination_config: Type.Optional(Type.Object({}, { additionalProperties: true })),
+  destination_config: Type.Optional(
+    Type.Object({}, { additionalProperties: true, maxProperties: resourceLimits.storedConfigKeys }),
+  ),
   columns,
   ...common,
   ...givenConcurrency,
@@ -77,6 +80,7 @@ export const DestinationUpdate = Type.Object(
         {},
         {
           additionalProperties: true,
+          maxProperties: resourceLimits.storedConfigKeys,
           description:
             'Merged over the stored config, key by key. A secret sent as "" or "[redacted]" keeps its stored value; null removes an optional key. A change of the server (origin of url or endpoint, host, port) needs all secrets again.',
         },

@@ -79,7 +79,11 @@ export const errorCatalogue = {
       'The dashboard is not served under this name: use the host of the setting public_url, the listen address or localhost.',
   },
   too_many_attempts: { status: 429, message: 'Too many attempts to sign in: try again later.' },
-  too_many_requests: { status: 429, message: 'Too many requests from this session: try again later.' },
+  too_many_requests: {
+    status: 429,
+    message:
+      'Too many requests from this session, or from the keys of this workspace: try again after the seconds in Retry-After.',
+  },
   sign_in_busy: { status: 503, message: 'Too many people are signing in at the moment: try again.' },
   // Everywhere
   unauthorized: { status: 401, message: 'A valid API key is required: Authorization: Bearer <API_KEY>.' },

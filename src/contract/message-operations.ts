@@ -1,7 +1,7 @@
 /** Looking at messages: served by `management/`. */
 import Type from 'typebox'
 import { messageListParameters, tailParameters } from './message.ts'
-import { everyKeyed, type Operation, onePipe } from './operation.ts'
+import { everyManaged, type Operation, onePipe } from './operation.ts'
 import { resourceLimits } from './resource-limits.ts'
 import { responseBodies } from './responses.ts'
 
@@ -17,7 +17,7 @@ export const messageOperations = [
     auth: 'key',
     boundKeys: 'its_part',
     success: { status: 200, description: 'The message', schema: responseBodies.message },
-    errors: ['message_not_found', ...everyKeyed],
+    errors: ['message_not_found', ...everyManaged],
   },
   {
     operationId: 'listMessages',
@@ -29,7 +29,7 @@ export const messageOperations = [
     boundKeys: 'its_pipe',
     parameters: messageListParameters,
     success: { status: 200, description: 'The messages', schema: responseBodies.messageList },
-    errors: ['pipe_not_found', 'validation_error', ...everyKeyed],
+    errors: ['pipe_not_found', 'validation_error', ...everyManaged],
   },
   {
     operationId: 'tailPipe',
@@ -47,6 +47,6 @@ export const messageOperations = [
       contentType: 'text/event-stream',
       schema: Type.String(),
     },
-    errors: ['pipe_not_found', 'validation_error', 'tail_concurrency_exceeded', ...everyKeyed],
+    errors: ['pipe_not_found', 'validation_error', 'tail_concurrency_exceeded', ...everyManaged],
   },
 ] as const satisfies readonly Operation[]

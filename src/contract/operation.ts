@@ -2,8 +2,40 @@
 import type { TSchema } from 'typebox'
 import type { ApiKeyScope } from './api-key.ts'
 import type { ErrorCode } from './errors.ts'
+import { resourceLimits } from './resource-limits.ts'
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE' | 'OPTIONS'
+
+/** Bytes and values (nested ones included) of a request's body. */
+export interface BodyLimits {
+  readonly bytes: number
+  readonly values: number
+}
+
+export const smallBody: BodyLimits = {
+  bytes: resourceLimits.managementBodyBytes,
+  values: resourceLimits.managementBodyValues,
+}
+export const destinationBody: BodyLimits = {
+  bytes: resourceLimits.destinationBodyBytes,
+  values: resourceLimits.destinationBodyValues,
+}
+export const sampleBody: BodyLimits = {
+  bytes: resourceLimits.sampleBodyBytes,
+  values: resourceLimits.sampleBodyValues,
+}
+export const replayBody: BodyLimits = {
+  bytes: resourceLimits.replayBodyBytes,
+  values: resourceLimits.replayBodyValues,
+}
+export const formBody: BodyLimits = {
+  bytes: resourceLimits.formBodyBytes,
+  values: resourceLimits.managementBodyValues,
+}
+/** No operation takes more. */
+export const largestBodyBytes = Math.max(
+  ...[smallBody, destinationBody, sampleBody, replayBody].map(({ bytes }) => bytes),
+)
 
 export interface OperationParameter {
   in: 'query' | 'header'
@@ -35,6 +67,8 @@ export interface Operation {
   parameters?: readonly OperationParameter[]
   /** The JSON body. Absent: the operation takes none. */
   request?: TSchema
+  /** What its body may have at most. Absent: `smallBody`. */
+  bodyLimits?: BodyLimits
   /** Further content types of the body, beside application/json. */
   requestContentTypes?: readonly string[]
   /** `contentType`: where it is not application/json. */
@@ -69,6 +103,8 @@ export function scopeOf({
 
 /** Reads too: a node of a cluster answers nothing while it is cut off. */
 export const everyKeyed = ['storage_unavailable', 'unauthorized', 'forbidden', 'server_error'] as const
-export const withBody = ['validation_error', 'payload_too_large', ...everyKeyed] as const
+/** Of an operation of management, whose requests have a budget per workspace. */
+export const everyManaged = ['too_many_requests', ...everyKeyed] as const
+export const withBody = ['validation_error', 'payload_too_large', ...everyManaged] as const
 export const onePipe = '/v1/pipes/{pipe_id}'
 export const oneDestination = `${onePipe}/destinations/{destination_id}` as const

@@ -1,5 +1,5 @@
 /** Parked records of a destination: served by `management/`. */
-import { everyKeyed, type Operation, oneDestination, withBody } from './operation.ts'
+import { everyManaged, type Operation, oneDestination, replayBody, withBody } from './operation.ts'
 import {
   ParkedDetail,
   ParkedDiscarded,
@@ -25,7 +25,7 @@ export const parkedOperations = [
     boundKeys: 'its_pipe',
     parameters: parkedParameters,
     success: { status: 200, description: 'One page of them', schema: ParkedList },
-    errors: ['destination_not_found', 'validation_error', ...everyKeyed],
+    errors: ['destination_not_found', 'validation_error', ...everyManaged],
   },
   {
     operationId: 'getParked',
@@ -36,7 +36,7 @@ export const parkedOperations = [
     auth: 'key',
     boundKeys: 'its_pipe',
     success: { status: 200, description: 'What is parked', schema: ParkedDetail },
-    errors: ['destination_not_found', 'parked_not_found', ...everyKeyed],
+    errors: ['destination_not_found', 'parked_not_found', ...everyManaged],
   },
   {
     operationId: 'replayParked',
@@ -49,6 +49,7 @@ export const parkedOperations = [
     auth: 'key',
     boundKeys: 'its_pipe',
     request: ParkedReplayRequest,
+    bodyLimits: replayBody,
     success: { status: 202, description: 'It will be replayed', schema: ParkedReplay },
     errors: ['destination_not_found', 'parked_not_found', 'parked_replaying', ...withBody],
   },
@@ -73,7 +74,7 @@ export const parkedOperations = [
     auth: 'key',
     boundKeys: 'its_pipe',
     success: { status: 204, description: 'Discarded' },
-    errors: ['destination_not_found', 'parked_not_found', 'parked_replaying', ...everyKeyed],
+    errors: ['destination_not_found', 'parked_not_found', 'parked_replaying', ...everyManaged],
   },
   {
     operationId: 'discardManyParked',

@@ -136,8 +136,37 @@ export const resourceLimits = {
   headBytes: 8 * KiB,
   /** A request's headers. No client sends as many; uWebSockets gives up at fifty, without a word. */
   headers: 100,
-  /** Values of a management body, nested ones included: twice what the largest that is valid can have. */
-  managementBodyValues: 20_000,
+  /**
+   * Bytes and values, nested ones included, of the body of a management request: several times what a valid one has. Reading and
+   * explaining a body takes time of the main thread, which serves every workspace. Further down: the operations that take more.
+   */
+  managementBodyBytes: 64 * KiB,
+  managementBodyValues: 1_000,
+  /** A destination: 1,600 columns with five fields each, a config with certificates, a transform. */
+  destinationBodyBytes: MiB,
+  destinationBodyValues: 15_000,
+  /** A transform of 8,000 characters, and records as one text. */
+  sampleBodyBytes: MiB,
+  sampleBodyValues: 5_000,
+  /** Parked records that are edited. */
+  replayBodyBytes: MiB,
+  replayBodyValues: 20_000,
+  /** Signing in, setup links and changes of a password: who sends the first two need not be known. */
+  formBodyBytes: 4 * KiB,
+  /**
+   * A destination's config as it is stored: bytes as JSON, and keys. It is read into memory with its lane and shown with its pipe. A
+   * larger one of an earlier version still works, and can only become smaller.
+   */
+  storedConfigBytes: 64 * KiB,
+  storedConfigKeys: 100,
+  /**
+   * Time of the main thread that the keys of one workspace may take with management requests: milliseconds per second, as many at
+   * once after a pause, and what a request counts as at least. A request takes 1 to 5 ms, so that a script which sends one after the
+   * other reaches the limit after some 6,000 requests.
+   */
+  managementMsPerSecond: 300,
+  managementMsAtOnce: 20_000,
+  managementMsPerRequest: 1,
   /** What is wrong with a body is explained up to as many fields; explaining costs more than finding. */
   explainedFields: 100,
   /** File descriptors that connections of clients leave to everything else: files, destinations, what comes next. */
@@ -185,6 +214,8 @@ export const resourceLimits = {
   usersPerWorkspace: 100,
   setupLinksPerWorkspace: 20,
   sessionsPerUser: 20,
+  /** The list of files of a backup, which is read into memory before anything of the backup is trusted: 150 bytes a file. */
+  manifestBytes: 16 * MiB,
   /** A session ends after so long without a request, and so long after it began whatever happens. */
   sessionIdleSeconds: 30 * 60,
   sessionSeconds: 12 * 3_600,

@@ -59,7 +59,9 @@ export const NewTableInference = Type.Object(
 export const StoredTableInference = Type.Object(
   {
     destination_id: Type.String({ format: 'uuid' }),
-    destination_config: Type.Optional(Type.Object({}, { additionalProperties: true })),
+    destination_config: Type.Optional(
+      Type.Object({}, { additionalProperties: true, maxProperties: resourceLimits.storedConfigKeys }),
+    ),
     ...shared,
   },
   closed,

@@ -5,7 +5,6 @@
 import Type, { type Static } from 'typebox'
 import { redacted } from './destination-words.ts'
 import { closed, nullable } from './destinations/fields.ts'
-import type { TransformOp } from './transform-words.ts'
 
 export { maskSaltPlace, type TransformOp, transformOps } from './transform-words.ts'
 
@@ -59,9 +58,6 @@ const stepSchemas = {
   ),
   move: Type.Object({ op: Type.Enum(['move']), from: path(aPath), to: key }, closed),
 } as const
-
-/** By its `op`, which decides the rest of a step. */
-export const transformStepSchemas: Readonly<Record<TransformOp, Type.TObject>> = stepSchemas
 
 const { rename, drop, keep, mask, constant, move } = stepSchemas
 export const TransformStep = Type.Union([rename, drop, keep, mask, constant, move])

@@ -1,5 +1,5 @@
 /** The people of a workspace: served by `management/`. */
-import { everyKeyed, type Operation, withBody } from './operation.ts'
+import { everyManaged, type Operation, withBody } from './operation.ts'
 import { responseBodies } from './responses.ts'
 import { SetupLinkCreate, UserCreate, UserUpdate } from './user.ts'
 
@@ -18,7 +18,7 @@ export const userOperations = [
     boundKeys: 'nothing',
     needs: 'manage',
     success: { status: 200, description: 'All users', schema: responseBodies.userList },
-    errors: everyKeyed,
+    errors: everyManaged,
   },
   {
     operationId: 'createUser',
@@ -53,7 +53,7 @@ export const userOperations = [
     auth: 'key',
     boundKeys: 'nothing',
     success: { status: 204, description: 'Deleted' },
-    errors: ['user_not_found', 'last_admin', ...everyKeyed],
+    errors: ['user_not_found', 'last_admin', ...everyManaged],
   },
   {
     operationId: 'createSetupLink',

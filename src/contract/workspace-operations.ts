@@ -1,6 +1,6 @@
 /** Pipes, what is set on one, and the keys of the workspace: served by `management/`. */
 import { ApiKeyCreate, ApiKeyRotate } from './api-key.ts'
-import { everyKeyed, type Operation, onePipe, withBody } from './operation.ts'
+import { everyManaged, type Operation, onePipe, withBody } from './operation.ts'
 import { sinceParameter } from './overview.ts'
 import { OriginCreate, PipeCreate, PipeLimits, PipeUpdate } from './pipe.ts'
 import { resourceLimits } from './resource-limits.ts'
@@ -19,7 +19,7 @@ export const pipeOperations = [
     boundKeys: 'its_part',
     parameters: [sinceParameter],
     success: { status: 200, description: 'The overview', schema: responseBodies.overview },
-    errors: everyKeyed,
+    errors: everyManaged,
   },
   {
     operationId: 'getUsage',
@@ -32,7 +32,7 @@ export const pipeOperations = [
     boundKeys: 'its_part',
     parameters: [hoursParameter],
     success: { status: 200, description: 'The hours', schema: responseBodies.usageByHour },
-    errors: ['validation_error', ...everyKeyed],
+    errors: ['validation_error', ...everyManaged],
   },
   {
     operationId: 'listPipes',
@@ -43,7 +43,7 @@ export const pipeOperations = [
     auth: 'key',
     boundKeys: 'its_part',
     success: { status: 200, description: 'All pipes', schema: responseBodies.pipeList },
-    errors: everyKeyed,
+    errors: everyManaged,
   },
   {
     operationId: 'createPipe',
@@ -66,7 +66,7 @@ export const pipeOperations = [
     auth: 'key',
     boundKeys: 'its_pipe',
     success: { status: 200, description: 'The pipe', schema: responseBodies.pipeDetail },
-    errors: ['pipe_not_found', ...everyKeyed],
+    errors: ['pipe_not_found', ...everyManaged],
   },
   {
     operationId: 'getPipeUsage',
@@ -79,7 +79,7 @@ export const pipeOperations = [
     boundKeys: 'its_pipe',
     parameters: [hoursParameter],
     success: { status: 200, description: 'The hours', schema: responseBodies.usageByHour },
-    errors: ['pipe_not_found', 'validation_error', ...everyKeyed],
+    errors: ['pipe_not_found', 'validation_error', ...everyManaged],
   },
   {
     operationId: 'updatePipe',
@@ -102,7 +102,7 @@ export const pipeOperations = [
     auth: 'key',
     boundKeys: 'its_pipe',
     success: { status: 204, description: 'Deleted' },
-    errors: ['pipe_not_found', ...everyKeyed],
+    errors: ['pipe_not_found', ...everyManaged],
   },
 ] as const satisfies readonly Operation[]
 
@@ -128,7 +128,7 @@ export const pipeSettingOperations = [
     auth: 'key',
     boundKeys: 'its_pipe',
     success: { status: 204, description: 'The pipe has no limits' },
-    errors: ['pipe_not_found', ...everyKeyed],
+    errors: ['pipe_not_found', ...everyManaged],
   },
   {
     operationId: 'addAllowedOrigin',
@@ -151,7 +151,7 @@ export const pipeSettingOperations = [
     auth: 'key',
     boundKeys: 'its_pipe',
     success: { status: 204, description: 'Removed' },
-    errors: ['origin_not_found', ...everyKeyed],
+    errors: ['origin_not_found', ...everyManaged],
   },
 ] as const satisfies readonly Operation[]
 
@@ -172,7 +172,7 @@ export const apiKeyOperations = [
       description: `Every active key, and the ${resourceLimits.revokedApiKeysPerWorkspace} that were revoked or expired last, for ${resourceLimits.revokedApiKeyDays} days`,
       schema: responseBodies.apiKeyList,
     },
-    errors: everyKeyed,
+    errors: everyManaged,
   },
   {
     operationId: 'createApiKey',
@@ -215,7 +215,7 @@ export const apiKeyOperations = [
     auth: 'key',
     boundKeys: 'its_part',
     success: { status: 200, description: 'How many', schema: responseBodies.apiKeysPurged },
-    errors: everyKeyed,
+    errors: everyManaged,
   },
   {
     operationId: 'revokeApiKey',
@@ -226,6 +226,6 @@ export const apiKeyOperations = [
     auth: 'key',
     boundKeys: 'its_part',
     success: { status: 204, description: 'Revoked' },
-    errors: ['cannot_revoke_current_key', 'api_key_not_found', ...everyKeyed],
+    errors: ['cannot_revoke_current_key', 'api_key_not_found', ...everyManaged],
   },
 ] as const satisfies readonly Operation[]

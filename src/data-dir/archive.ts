@@ -76,9 +76,15 @@ function parseHeader(header: Buffer): ArchiveEntry {
   if (type !== '0' && type !== '\0') throw new ArchiveError('the archive holds something that is not a file')
   return {
     name: header.toString('utf8', 0, 100).replace(/\0.*$/s, ''),
-    size: readSize(header),
+    size: requireSize(readSize(header)),
     mode: Number.parseInt(header.toString('latin1', 100, 107), 8),
   }
+}
+
+/** A size that is no number would be read as content without an end, or as none. */
+function requireSize(size: number): number {
+  if (Number.isSafeInteger(size) && size >= 0) return size
+  throw new ArchiveError('a header of the archive states a size that no file has')
 }
 
 function octal(value: number, digits: number): string {
@@ -96,7 +102,8 @@ function writeSize(header: Buffer, size: number): void {
 
 function readSize(header: Buffer): number {
   if (header[124] === 0x80) return Number(header.readBigUInt64BE(128))
-  return Number.parseInt(header.toString('latin1', 124, 136), 8)
+  const digits = header.toString('latin1', 124, 136).replace(/[\0 ]+$/, '')
+  return /^[0-7]+$/.test(digits) ? Number.parseInt(digits, 8) : Number.NaN
 }
 
 function checksum(header: Buffer): number {

@@ -23,6 +23,7 @@ import path from 'node:path'
 import { createGunzip } from 'node:zlib'
 import { type FoundBuffer, findBuffer } from '../buffer/segments/found-identity.ts'
 import { isObject } from '../contract/is-object.ts'
+import { resourceLimits } from '../contract/resource-limits.ts'
 import { errorCode } from '../error-code.ts'
 import { beginEpoch, readIdentity } from '../metadata/sqlite/offline.ts'
 import { ArchiveError, readArchive } from './archive.ts'
@@ -125,6 +126,8 @@ async function unpack(file: string, into: string): Promise<Restored> {
   let manifest: Buffer | null = null
   for await (const { name, size, content } of readArchive(createReadStream(file).pipe(createGunzip()))) {
     if (name === manifestName) {
+      if (size > resourceLimits.manifestBytes)
+        throw new ArchiveError(`its manifest has more than ${resourceLimits.manifestBytes} bytes`)
       const parts: Buffer[] = []
       for await (const part of content) parts.push(part)
       manifest = Buffer.concat(parts)
@@ -152,8 +155,16 @@ async function writeFlushed(file: string, content: AsyncIterable<Buffer>): Promi
   return hash.digest('hex')
 }
 
+function parsed(manifest: Buffer): unknown {
+  try {
+    return JSON.parse(manifest.toString('utf8'))
+  } catch {
+    throw new ArchiveError('its manifest is not JSON')
+  }
+}
+
 function checkManifest(manifest: Buffer, found: Map<string, { size: number; sha256: string }>): Restored {
-  const value: unknown = JSON.parse(manifest.toString('utf8'))
+  const value = parsed(manifest)
   if (!isObject(value) || value.format !== 1 || !Array.isArray(value.files)) {
     throw new ArchiveError('its manifest is of a form that this version does not know')
   }

@@ -4,6 +4,7 @@
  */
 import assert from 'node:assert'
 import { ApiError } from '../contract/errors.ts'
+import { formBody } from '../contract/operation.ts'
 import type { Sessions } from '../management/sessions.ts'
 import { sessionCookie } from './dashboard-gate.ts'
 import type { ApiReply, ApiRequest, Route, Visit } from './route.ts'
@@ -43,6 +44,7 @@ function sessionRoutes(sessions: Sessions): Route[] {
       method: 'POST',
       auth: 'form',
       operationId: 'signIn',
+      bodyLimits: formBody,
       handler: async ({ body, visit, address }) => {
         const { address: network, isSecure } = of(visit)
         return withCookie(await sessions.signIn(body, network, address), isSecure)
@@ -68,6 +70,7 @@ function sessionRoutes(sessions: Sessions): Route[] {
       method: 'PUT',
       path: `${session.path}/password`,
       operationId: 'changeOwnPassword',
+      bodyLimits: formBody,
       handler: async (request) => {
         const token = await sessions.changePassword(tokenOf(request), request.body, request.address)
         return withCookie(token, of(request.visit).isSecure)
@@ -79,6 +82,7 @@ function sessionRoutes(sessions: Sessions): Route[] {
       path: `${prefix}/v1/setup`,
       auth: 'form',
       operationId: 'setUp',
+      bodyLimits: formBody,
       handler: async ({ body, visit, address }) =>
         withCookie(await sessions.setUp(body, address), of(visit).isSecure),
     },

@@ -58,6 +58,7 @@ export function managementRoutes(
         auth: 'key',
         needs: scopeOf(operation) ?? 'read',
         needsOfSession: needsOf(operation),
+        ...(operation.bodyLimits && { bodyLimits: operation.bodyLimits }),
         isForBoundKeys: operation.boundKeys !== 'nothing',
         handler: serve,
       },

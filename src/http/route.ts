@@ -1,6 +1,7 @@
 /** A route as data: what the HTTP layer needs to serve one operation, without any HTTP library's types. */
 import type { ApiKeyScope } from '../contract/api-key.ts'
 import type { ErrorCode } from '../contract/errors.ts'
+import type { BodyLimits } from '../contract/operation.ts'
 import type { Principal } from '../directory/principal.ts'
 import type { ResponseStream } from './response-stream.ts'
 
@@ -68,6 +69,8 @@ export interface Route {
   isForBoundKeys?: boolean
   /** False for a GET that changes something (pull). Default: a GET also serves HEAD. */
   supportsHead?: boolean
+  /** What its body may have at most. Default: `smallBody`. */
+  bodyLimits?: BodyLimits
   /** The error for a body that is not a JSON object. Default: `validation_error` with `errors: {"": …}`. */
   bodyError?: ErrorCode
   handler(request: ApiRequest): Promise<ApiReply>

@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert'
 import { ApiError, type ErrorCode, payloadTooLarge, validationError } from '../contract/errors.ts'
-import { resourceLimits } from '../contract/resource-limits.ts'
+import { type BodyLimits, smallBody } from '../contract/operation.ts'
 import { type Authenticate, admit } from '../directory/authenticate.ts'
 import type { Principal } from '../directory/principal.ts'
 import { wholeBody } from '../ingest/body-source.ts'
@@ -15,6 +15,7 @@ import { type DashboardGate, dashboardHeaders } from './dashboard-gate.ts'
 import type { Handler } from './engine.ts'
 import type { Exchange, RequestHead } from './exchange.ts'
 import { type Framing, framingFault, noFraming, noteHeader } from './framing.ts'
+import type { ManagementBudget } from './management-budget.ts'
 import { errorResponse, type HttpResponse, toResponse } from './response.ts'
 import type { ApiReply, Route, Visit } from './route.ts'
 
@@ -25,13 +26,13 @@ export interface RouteContext {
   gate?: DashboardGate | null
   /** Without one no handler knows the client's address. */
   clientIp?: Pick<ClientIp, 'of'> | null
+  /** Of requests with a key to the management API. Without one they have no budget. */
+  budget?: ManagementBudget | null
   log: Logger
   /** True while the server is shutting down: connections are closed after their response. */
   isStopping(): boolean
 }
 
-/** Of every route but ingest. */
-export const maxRouteBodyBytes = 1024 * 1024
 const maxDepth = 100
 
 export function runRoute(route: Route, context: RouteContext): Handler {
@@ -125,11 +126,15 @@ async function reply(
   const authorization = framing.authorizations > 1 ? '' : (headers.authorization ?? '')
   const peer = exchange.peer()
   const address = context.clientIp?.of(peer, () => headers['x-forwarded-for'] ?? '') ?? null
+  const limits = route.bodyLimits ?? smallBody
   const takesBody = route.method !== 'GET' && route.method !== 'DELETE' && hasBody(headers)
+  const budget = route.auth === 'key' && route.surface === 'management' ? context.budget : null
   const afterKey = <P extends Principal | null>(principal: P) => {
-    if (principal !== null) requireRight(route, principal)
-    if (takesBody && Number(headers['content-length']) > maxRouteBodyBytes)
-      throw payloadTooLarge(maxRouteBodyBytes)
+    if (principal !== null) {
+      requireRight(route, principal)
+      budget?.require(principal.workspaceId)
+    }
+    if (takesBody && Number(headers['content-length']) > limits.bytes) throw payloadTooLarge(limits.bytes)
     return principal
   }
   const visit = visitOf(route, context, head.method, headers, exchange)
@@ -141,16 +146,19 @@ async function reply(
         : afterKey(null)
   const announcedBytes = Number(headers['content-length'])
   const bytes = takesBody
-    ? await wholeBody(exchange, { maxBytes: maxRouteBodyBytes, announcedBytes, reserve: () => {} }, admission)
+    ? await wholeBody(exchange, { maxBytes: limits.bytes, announcedBytes, reserve: () => {} }, admission)
     : undefined
   if (bytes === null) return null
-  return route.handler({
+  const principal = await admission
+  const charge = principal === null ? undefined : budget?.meter(principal.workspaceId)
+  charge?.()
+  const given = await route.handler({
     params,
     query,
     headers,
-    body: bytes === undefined ? undefined : parseBody(route, headers['content-type'], bytes),
+    body: bytes === undefined ? undefined : parseBody(route, limits, headers['content-type'], bytes),
     ...(bytes === undefined ? {} : { bodyBytes: bytes }),
-    principal: await admission,
+    principal,
     address,
     visit,
     isAborted: () => exchange.isAborted,
@@ -166,6 +174,8 @@ async function reply(
       }
     },
   })
+  charge?.()
+  return given
 }
 
 const lockedOut: readonly ErrorCode[] = ['unauthorized', 'session_required', 'forbidden']
@@ -221,19 +231,20 @@ function hasBody(headers: Record<string, string>): boolean {
 }
 
 /** Undefined when there is none. Throws the route's error for what is not a JSON object. */
-function parseBody(route: Route, contentType: string | undefined, bytes: Buffer): unknown {
+function parseBody(
+  route: Route,
+  limits: BodyLimits,
+  contentType: string | undefined,
+  bytes: Buffer,
+): unknown {
   if (bytes.length === 0) return undefined
   const type = contentType?.split(';')[0]?.trim().toLowerCase()
   if (type !== undefined && type !== '' && type !== 'application/json') {
     throw bodyError(route.bodyError, 'Content-Type must be application/json.')
   }
   // Counted before anything is made of them: a body of the largest size may hold 350,000.
-  if (valuesIn(bytes) > resourceLimits.managementBodyValues) {
-    throw bodyError(
-      route.bodyError,
-      `The body holds more than ${resourceLimits.managementBodyValues} values.`,
-    )
-  }
+  if (valuesIn(bytes) > limits.values)
+    throw bodyError(route.bodyError, `The body holds more than ${limits.values} values.`)
   let value: unknown
   try {
     value = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes))

@@ -19,6 +19,7 @@ import { type DescriptorGuard, descriptorLimit, guardDescriptors } from './descr
 import type { HttpEngine, Listener, ListenerOptions } from './engine.ts'
 import { ingestPath } from './ingest-routes.ts'
 import { requireFreeAddress } from './listen.ts'
+import { ManagementBudget } from './management-budget.ts'
 import { errorResponse } from './response.ts'
 import type { Route } from './route.ts'
 import { pathsOf, rejectWith } from './route-paths.ts'
@@ -69,6 +70,7 @@ export interface HttpServer {
 /** Throws AddressInUseError, ListenError; nothing listens then. */
 export async function openHttpServer(options: HttpServerOptions): Promise<HttpServer> {
   const traffic = countTraffic()
+  const budget = new ManagementBudget()
   const opened: { surface: Surface; listener: Listener }[] = []
   let guard: DescriptorGuard | null = null
   const closeAll = () => {
@@ -79,7 +81,9 @@ export async function openHttpServer(options: HttpServerOptions): Promise<HttpSe
   try {
     for (const surface of options.surfaces) await requireFreeAddress(surface.name, surface.listen)
     for (const surface of options.surfaces) {
-      const listener = engineOf(surface, options).createListener(listenerOptions(surface, options, traffic))
+      const listener = engineOf(surface, options).createListener(
+        listenerOptions(surface, options, traffic, budget),
+      )
       opened.push({ surface, listener })
       await listener.listen()
     }
@@ -121,9 +125,14 @@ function engineOf(
   return (surface.data ? dataEngine : null) ?? engine
 }
 
-function listenerOptions(surface: Surface, options: HttpServerOptions, traffic: Traffic): ListenerOptions {
+function listenerOptions(
+  surface: Surface,
+  options: HttpServerOptions,
+  traffic: Traffic,
+  budget: ManagementBudget,
+): ListenerOptions {
   const { log, ingest } = options
-  const context = { ...options, isStopping: traffic.isStopping }
+  const context = { ...options, budget, isStopping: traffic.isStopping }
   const paths = pathsOf(
     options.routes.filter((route) => isOn(surface, route)),
     context,

@@ -4,11 +4,12 @@
  * nothing, and who sends the next request at once finds its connection as main alone would leave it.
  */
 import { ApiError } from '../contract/errors.ts'
+import { largestBodyBytes } from '../contract/operation.ts'
 import type { Handler, ServedPath } from '../http/engine.ts'
 import type { Exchange, RequestHead } from '../http/exchange.ts'
 import { errorResponse } from '../http/response.ts'
 import type { ResponseStream } from '../http/response-stream.ts'
-import { guarded, maxRouteBodyBytes, type RouteContext } from '../http/run-route.ts'
+import { guarded, type RouteContext } from '../http/run-route.ts'
 import { wholeBody } from '../ingest/body-source.ts'
 import type { ForwardedPath, FromIngestThread, ToIngestThread } from './protocol.ts'
 
@@ -106,7 +107,7 @@ export class Forwarding {
 
   /** From the start: what arrives while nobody collects is lost. A response ends it. */
   #collect(id: number, exchange: Exchange, announcedBytes: number): void {
-    wholeBody(exchange, { maxBytes: maxRouteBodyBytes, announcedBytes, reserve: () => {} }).then(
+    wholeBody(exchange, { maxBytes: largestBodyBytes, announcedBytes, reserve: () => {} }).then(
       (body) => {
         const own = body === null ? null : new Uint8Array(body)
         this.#post({ kind: 'body', id, body: own }, own === null ? [] : [own.buffer])

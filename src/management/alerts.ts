@@ -5,7 +5,13 @@ import { redacted } from '../contract/destination-words.ts'
 import { ApiError } from '../contract/errors.ts'
 import { misdirectedSecrets } from '../contract/secret-server.ts'
 import { restoredUrl } from '../contract/secret-url.ts'
-import { type FieldErrors, requireObject, throwIfErrors, validate } from '../contract/validate.ts'
+import {
+  type FieldErrors,
+  requireDistinct,
+  requireObject,
+  throwIfErrors,
+  validate,
+} from '../contract/validate.ts'
 import type { AlertSettings, StoredAlerts } from '../metadata/store.ts'
 import type { ManagementDeps } from './deps.ts'
 import { type CheckTarget, configErrors } from './destination-rules.ts'
@@ -27,6 +33,7 @@ export function alertUseCases({ metadata, checkTarget, testAlert }: Deps) {
 
     async putAlerts(workspaceId: string, body: unknown): Promise<AlertsShown> {
       const given = validate(AlertsPutSchema, requireObject(body))
+      requireDistinct('events', given.events)
       const stored = await metadata.alerts.put(workspaceId, (current) =>
         newSettings(given, current, checkTarget),
       )

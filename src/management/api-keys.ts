@@ -2,7 +2,7 @@
 import { type ApiKey, ApiKeyCreate, ApiKeyRotate, fullRights, type KeyRights } from '../contract/api-key.ts'
 import { ApiError, validationError } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
-import { requireObject, validate } from '../contract/validate.ts'
+import { requireDistinct, requireObject, validate } from '../contract/validate.ts'
 import type { Principal } from '../directory/principal.ts'
 import { mintApiKey } from '../metadata/key-tokens.ts'
 import type { ManagementDeps } from './deps.ts'
@@ -28,6 +28,7 @@ export function apiKeyUseCases({ metadata, changes, now }: Deps) {
     /** The one time the whole key is shown. */
     async createApiKey(principal: Principal, body: unknown) {
       const given = validate(ApiKeyCreate, requireObject(body))
+      requireDistinct('api_key_scopes', given.api_key_scopes)
       const rights = {
         scopes: given.api_key_scopes ?? fullRights.scopes,
         pipeIds: given.api_key_pipe_ids?.map((id) => id.toLowerCase()) ?? null,

@@ -11,7 +11,8 @@ import {
   resolveConfig,
 } from '../contract/destination.ts'
 import { mapSecrets } from '../contract/destination-secrets.ts'
-import { explain, type FieldErrors } from '../contract/validate.ts'
+import { resourceLimits } from '../contract/resource-limits.ts'
+import { type FieldErrors, shapeFaults } from '../contract/validate.ts'
 import { descriptorOf } from '../destinations/descriptors.ts'
 import { parquetColumnFaults } from '../destinations/object-store/parquet-columns.ts'
 import { columnKey, identifierFault } from '../destinations/sql/identifiers.ts'
@@ -27,8 +28,10 @@ export function configErrors(
   checkTarget: CheckTarget,
   stored?: Config,
 ): FieldErrors {
-  const shape = explain(configSchema(type), config, 'destination_config')
+  const shape = shapeFaults(configSchema(type), config, 'destination_config')
   if (Object.keys(shape).length > 0) return shape
+  const tooLarge = sizeFault(config, stored)
+  if (tooLarge !== null) return { destination_config: tooLarge }
   const errors: FieldErrors = {}
   const wrong = (key: string, message: string) => {
     errors[`destination_config.${key}`] ??= message
@@ -45,6 +48,18 @@ export function configErrors(
   const fault = checkTarget(type, config)
   if (fault !== null) wrong(...fault)
   return errors
+}
+
+/** One that an earlier version took may stay as large as it is. */
+function sizeFault(config: Config, stored: Config = {}): string | null {
+  const { storedConfigBytes: most } = resourceLimits
+  const bytes = jsonBytes(config)
+  if (bytes <= most || bytes <= jsonBytes(stored)) return null
+  return `must have at most ${most} bytes as JSON, not ${bytes}`
+}
+
+function jsonBytes(config: Config): number {
+  return Buffer.byteLength(JSON.stringify(config))
 }
 
 /** Everything wrong with a destination's mappings; their shape and the config are right already. */

@@ -24,7 +24,13 @@ import { isObject } from '../contract/is-object.ts'
 import type { Pipe } from '../contract/pipe.ts'
 import { isSameServer, misdirectedSecrets } from '../contract/secret-server.ts'
 import { shownTransform } from '../contract/transform.ts'
-import { explain, type FieldErrors, requireObject, throwIfErrors, validate } from '../contract/validate.ts'
+import {
+  type FieldErrors,
+  requireObject,
+  shapeFaults,
+  throwIfErrors,
+  validate,
+} from '../contract/validate.ts'
 import type { Delivery } from '../delivery/delivery.ts'
 import type { DestinationSpec } from '../destinations/driver.ts'
 import type { DestinationChange, NewDestination, StoredDestination } from '../metadata/store.ts'
@@ -37,7 +43,6 @@ import {
   filterFaultFor,
   givenTransform,
   requireReadableSalt,
-  shapeErrors,
   unreadableText,
 } from './transform-rules.ts'
 import { checkedOnSave } from './transform-trials.ts'
@@ -267,7 +272,7 @@ export function newDestination(
     : body.destination_config
   const schema = destinationCreateSchema(type)
   const candidate = { ...body, ...(config === undefined ? {} : { destination_config: config }) }
-  const errors = withStepErrors(explain(schema, candidate), body)
+  const errors = shapeFaults(schema, candidate)
   rejectFieldsOfOtherTypes(type, body, errors)
   if (isObject(config)) addMissing(errors, configErrors(type, config, checkTarget))
   throwIfErrors(errors)
@@ -294,7 +299,7 @@ function destinationChange(
   filterFault: FilterFault | null = null,
 ): DestinationChange {
   const type = current.destination_type
-  const errors = withStepErrors(explain(DestinationUpdate, body), body)
+  const errors = shapeFaults(DestinationUpdate, body)
   if (Object.hasOwn(body, 'destination_type')) errors.destination_type = 'destination_type cannot be changed.'
   rejectFieldsOfOtherTypes(type, body, errors)
   const change = isObject(body.destination_config) ? body.destination_config : undefined
@@ -396,13 +401,6 @@ function rejectFieldsOfOtherTypes(
       'A destination_pull hands out messages as they were received, to be acknowledged whole: it takes no transform.'
   if (type === 'destination_pull' && body.on_permanent_error === 'park')
     errors.on_permanent_error = 'A destination_pull refuses nothing: its on_permanent_error is block.'
-}
-
-/** Of a step, what its own `op` asks for. */
-function withStepErrors(errors: FieldErrors, { transform }: Record<string, unknown>): FieldErrors {
-  if (!isObject(transform)) return errors
-  for (const path of Object.keys(errors)) if (path.startsWith('transform.')) delete errors[path]
-  return Object.assign(errors, shapeErrors(transform))
 }
 
 function addMissing(errors: FieldErrors, more: FieldErrors): void {

@@ -1,7 +1,7 @@
 /** Pipes (docs/dev/contract.md#pipes, docs/dev/contract.md#request-bodies). */
 import { ApiError } from '../contract/errors.ts'
 import { type Pipe, PipeCreate, PipeUpdate, pipeDefaults } from '../contract/pipe.ts'
-import { explain, requireObject, throwIfErrors, validate } from '../contract/validate.ts'
+import { requireObject, shapeFaults, throwIfErrors, validate } from '../contract/validate.ts'
 import { isForPipe, type Principal } from '../directory/principal.ts'
 import { isVisible } from './api-keys.ts'
 import type { ManagementDeps, PublishChange } from './deps.ts'
@@ -72,7 +72,7 @@ export function pipeUseCases(deps: Deps) {
 /** The checked body of a PATCH against what is stored. */
 function pipeChange(current: Pipe, body: unknown): PipeUpdate {
   const given = withoutReadOnly(trimGeoFields(requireObject(body)), current)
-  const errors = explain(PipeUpdate, given)
+  const errors = shapeFaults(PipeUpdate, given)
   for (const key of readOnly) if (Object.hasOwn(given, key)) errors[key] = `${key} cannot be changed.`
   throwIfErrors(errors)
   const change = validate(PipeUpdate, given)

@@ -12,10 +12,8 @@ import {
   type Transform,
   type TransformStep,
   transformLimits,
-  transformOps,
-  transformStepSchemas,
 } from '../contract/transform.ts'
-import { explain, type FieldErrors, throwIfErrors } from '../contract/validate.ts'
+import { type FieldErrors, shapeFaults, throwIfErrors } from '../contract/validate.ts'
 
 /** What is wrong with an expression; its module is loaded where a transform is given. */
 export type FilterFault = (filter: string) => string | null
@@ -40,7 +38,7 @@ export function givenTransform(
 ): Transform | null | undefined {
   const { transform: given } = body
   if (given === undefined || given === null) return given
-  throwIfErrors(shapeErrors(given))
+  throwIfErrors(shapeFaults(GivenTransform, given, 'transform'))
   // Its shape was just checked.
   const { filter = null, map = [], mask_salt } = given as GivenTransform
   const isKept = mask_salt === undefined || mask_salt === '' || mask_salt === redacted
@@ -59,25 +57,6 @@ export function requireReadableSalt(transform: Transform | null): void {
 
 function masks(map: readonly TransformStep[]): boolean {
   return map.some(({ op }) => op === 'mask')
-}
-
-/** Each step by its own `op`: a union would say what is wrong with all of them. */
-export function shapeErrors(given: unknown): FieldErrors {
-  const steps = isObject(given) && Array.isArray(given.map) ? given.map : []
-  const withoutSteps = isObject(given) && Array.isArray(given.map) ? { ...given, map: [] } : given
-  const errors = explain(GivenTransform, withoutSteps, 'transform')
-  if (steps.length > transformLimits.steps) {
-    errors['transform.map'] = `must hold at most ${transformLimits.steps}, not ${steps.length}`
-    return errors
-  }
-  steps.forEach((step: unknown, at) => {
-    const place = `transform.map.${at}`
-    const op = transformOps.find((one) => isObject(step) && step.op === one)
-    if (!isObject(step)) errors[place] = 'must be an object with an op'
-    else if (op === undefined) errors[`${place}.op`] = `must be one of ${transformOps.join(', ')}`
-    else Object.assign(errors, explain(transformStepSchemas[op], step, place))
-  })
-  return errors
 }
 
 function ruleErrors(

@@ -9,13 +9,13 @@ import {
   TransformTrialRequest,
   transformTrialLimits,
 } from '../contract/transform-trial.ts'
-import { requireObject, throwIfErrors, validate } from '../contract/validate.ts'
+import { requireObject, validate } from '../contract/validate.ts'
 import type { ShownTrial, TransformTrial } from '../delivery/delivery.ts'
 import { count, counted } from '../quantities.ts'
 import type { ManagementDeps } from './deps.ts'
 import { requireDestination, requirePipe } from './lookup.ts'
 import { sampleRecords } from './sample-records.ts'
-import { filterFaultFor, givenTransform, requireReadableSalt, shapeErrors } from './transform-rules.ts'
+import { filterFaultFor, givenTransform, requireReadableSalt } from './transform-rules.ts'
 
 type Deps = Pick<ManagementDeps, 'metadata' | 'delivery'>
 
@@ -39,7 +39,6 @@ export function transformTrialUseCases({ metadata, delivery }: Deps) {
     async tryTransform(workspaceId: string, pipeId: string, given: unknown): Promise<Buffer> {
       const pipe = await requirePipe(metadata, workspaceId, pipeId)
       const body = requireObject(given)
-      if (body.transform !== undefined && body.transform !== null) throwIfErrors(shapeErrors(body.transform))
       const { sample, limit, only } = validate(TransformTrialRequest, body)
       const transform = await transformOf(workspaceId, pipe, body)
       const trial = await delivery.tryTransform({

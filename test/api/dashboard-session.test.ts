@@ -6,7 +6,7 @@ import t from 'tap'
 import { needsOf } from '../../src/contract/operation.ts'
 import { operationTable } from '../../src/contract/operations.ts'
 import { CurrentSession } from '../../src/contract/session.ts'
-import { explain } from '../../src/contract/validate.ts'
+import { shapeFaults } from '../../src/contract/validate.ts'
 import { hashToken } from '../../src/metadata/session-tokens.ts'
 import { Browser, password } from '../support/browser.ts'
 import { call, startDaemon } from '../support/daemon.ts'
@@ -49,7 +49,7 @@ t.test(
     )
     t.not(browser.cookie, ada.cookie)
     const session = await browser.api('GET', '/v1/session')
-    t.strictSame({ ...explain(CurrentSession, session.body) }, {})
+    t.strictSame({ ...shapeFaults(CurrentSession, session.body) }, {})
     t.match(session.body, { user: { user_email: 'ada@example.com', user_role: 'admin' } })
     t.equal((await ada.api('GET', '/v1/session')).status, 200, 'the older session goes on')
   },

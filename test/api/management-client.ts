@@ -7,7 +7,7 @@ import assert from 'node:assert/strict'
 import type { TSchema } from 'typebox'
 import { errorCatalogue } from '../../src/contract/errors.ts'
 import { operationTable } from '../../src/contract/operations.ts'
-import { explain } from '../../src/contract/validate.ts'
+import { shapeFaults } from '../../src/contract/validate.ts'
 import type { Answer, CallOptions } from '../support/api-client.ts'
 import type { TestDaemon } from '../support/daemon.ts'
 import { operationAt } from '../support/observations.ts'
@@ -45,7 +45,7 @@ function checkAnswer(method: string, path: string, answer: Answer): void {
 }
 
 function assertFits(schema: TSchema, body: unknown, what: string): void {
-  const errors = explain(schema, body)
+  const errors = shapeFaults(schema, body)
   assert.deepEqual({ ...errors }, {}, `not the contract's shape: ${what}`)
 }
 

@@ -265,7 +265,7 @@ t.test('what cannot be a transform is refused, and the field is named', async (t
   await wrong({ filter: 'x'.repeat(2_001) }, { 'transform.filter': /at most 2000 characters/ })
   await wrong({ run: 'x' }, { 'transform.run': 'Unknown field.' })
   await wrong({ map: [{ op: 'eval' }] }, { 'transform.map.0.op': /^must be one of rename, drop, keep/ })
-  await wrong({ map: ['x'] }, { 'transform.map.0': 'must be an object with an op' })
+  await wrong({ map: ['x'] }, { 'transform.map.0': 'must be an object, not a string' })
   await wrong({ map: [{ op: 'rename', from: 'a' }] }, { 'transform.map.0.to': 'is required' })
   await wrong({ map: [{ op: 'drop', paths: [] }] }, { 'transform.map.0.paths': 'must hold at least 1' })
   await wrong({ map: [{ op: 'drop', paths: ['a', 'a..b'] }] }, { 'transform.map.0.paths.1': /empty key/ })

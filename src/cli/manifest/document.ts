@@ -24,7 +24,7 @@ import { isObject } from '../../contract/is-object.ts'
 import { OriginCreate, PipeCreate, PipeLimits, type PipeUpdate, pipeStatus } from '../../contract/pipe.ts'
 import { hasUrlSecrets, redactedUrl } from '../../contract/secret-url.ts'
 import type { GivenTransform } from '../../contract/transform.ts'
-import { explain, validate } from '../../contract/validate.ts'
+import { shapeFaults, validate } from '../../contract/validate.ts'
 import { splitPlace } from '../destinations/secrets.ts'
 import {
   expand,
@@ -111,8 +111,8 @@ function declaredPipe(file: YamlFile, path: YamlPath, value: unknown, env: NodeJ
     throw wrongAt(file.name, file.lineOf(path), 'a pipe must be a mapping', 'e.g. - pipe_name: orders')
   rejectUnknownKeys(file, path, pipeKeys, value)
   const { limits, allowed_origins: origins, destinations, pipe_status: status, ...rest } = value
-  reject(file, path, explain(PipeCreate, rest))
-  if (status !== undefined) reject(file, [...path, 'pipe_status'], explain(pipeStatus, status))
+  reject(file, path, shapeFaults(PipeCreate, rest))
+  if (status !== undefined) reject(file, [...path, 'pipe_status'], shapeFaults(pipeStatus, status))
   const { pipe_name: name, ...fields } = rest
   return {
     name: String(name),
@@ -128,7 +128,7 @@ function declaredPipe(file: YamlFile, path: YamlPath, value: unknown, env: NodeJ
 }
 
 function declaredLimits(file: YamlFile, path: YamlPath, value: unknown): PipeLimits {
-  reject(file, path, explain(PipeLimits, value))
+  reject(file, path, shapeFaults(PipeLimits, value))
   const limits = validate(PipeLimits, value)
   return { ...limits, pl_ingest_max_bytes_per_day: limits.pl_ingest_max_bytes_per_day ?? null }
 }
@@ -136,7 +136,7 @@ function declaredLimits(file: YamlFile, path: YamlPath, value: unknown): PipeLim
 function declaredOrigins(file: YamlFile, path: YamlPath, value: unknown): string[] {
   return listAt(file, path, value).map((one, index) => {
     const origin = typeof one === 'string' ? one.toLowerCase() : one
-    const { origin_domain: wrong } = explain(OriginCreate, { origin_domain: origin })
+    const { origin_domain: wrong } = shapeFaults(OriginCreate, { origin_domain: origin })
     if (wrong !== undefined) reject(file, [...path, index], { '': wrong })
     return String(origin)
   })
@@ -195,7 +195,7 @@ function declaredDestination(
   const { config, secrets } = separateSecrets(file, [...path, 'destination_config'], type, given, env)
   // For the check of shapes every secret counts as there: its variable is read only when it is needed.
   const shaped = { ...config, ...nested([...secrets.keys()].map((place) => [place, 'set'])) }
-  reject(file, path, explain(destinationCreateSchema(type), { ...body, destination_config: shaped }))
+  reject(file, path, shapeFaults(destinationCreateSchema(type), { ...body, destination_config: shaped }))
   return {
     type,
     status: status ?? null,

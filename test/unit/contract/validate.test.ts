@@ -3,7 +3,7 @@ import t from 'tap'
 import Type from 'typebox'
 import { ApiError } from '../../../src/contract/errors.ts'
 import { PipeCreate } from '../../../src/contract/pipe.ts'
-import { explain, requireObject, validate } from '../../../src/contract/validate.ts'
+import { requireObject, shapeFaults, validate } from '../../../src/contract/validate.ts'
 
 const Body = Type.Object(
   {
@@ -22,7 +22,7 @@ const Body = Type.Object(
   { additionalProperties: false },
 )
 /** The errors of `value` as a plain object. */
-const errorsOf = (value: unknown, prefix?: string) => ({ ...explain(Body, value, prefix) })
+const errorsOf = (value: unknown, prefix?: string) => ({ ...shapeFaults(Body, value, prefix) })
 
 t.test('a body that fits has no errors', async (t) => {
   t.same(
@@ -73,7 +73,7 @@ t.test('paths carry a prefix, and keys with slashes and tildes as they were sent
 })
 
 t.test('a __proto__ key is a field like any other', async (t) => {
-  const errors = explain(Body, JSON.parse('{"name":"a","__proto__":{"x":1}}'))
+  const errors = shapeFaults(Body, JSON.parse('{"name":"a","__proto__":{"x":1}}'))
   t.same(Object.keys(errors), ['__proto__'])
   t.equal(JSON.stringify(errors), '{"__proto__":"Unknown field."}')
 })
