@@ -103,8 +103,12 @@ export async function openServer(
     log,
   })
   shutdown.set('end tails', () => tails.end())
-  const v1 = [...routesOf({ ...parts, passwords, serviceFacts }, log), tails.route, ...services]
-  const dashboard = openDashboard(settings, { ...parts, passwords, hasTls }, v1, log)
+  const usersChanged = (workspaceId: string) => tails.accessChanged({ usersOf: workspaceId })
+  parts.changes.subscribe(async (change) => {
+    if ('apiKeyId' in change && change.isRevoked) tails.accessChanged(change)
+  })
+  const v1 = [...routesOf({ ...parts, passwords, serviceFacts, usersChanged }, log), tails.route, ...services]
+  const dashboard = openDashboard(settings, { ...parts, passwords, hasTls, usersChanged }, v1, log)
   const server = await openHttpServer({
     engine,
     dataEngine: threads?.engine ?? null,
@@ -157,18 +161,26 @@ function openDashboard(
     passwords,
     clientIp,
     hasTls,
-  }: Stores & { passwords: Passwords; clientIp: ClientIp; hasTls: boolean },
+    usersChanged,
+  }: Stores & {
+    passwords: Passwords
+    clientIp: ClientIp
+    hasTls: boolean
+    usersChanged: (workspaceId: string) => void
+  },
   v1: readonly Route[],
   log: Logger,
 ): Dashboard {
   if (settings.dashboard === 'off') return { gate: null, routes: [] }
-  const sessions = new Sessions({ metadata, passwords, now, log })
+  const sessions = new Sessions({ metadata, passwords, now, log, usersChanged })
   const { public_url: publicUrl, listen } = settings
   const gate = new DashboardGate({ publicUrl, listenHost: listen.host, hasTls, clientIp, sessions })
   return { gate, routes: [...dashboardRoutes(sessions, v1), ...dashboardPages(), ...docsPages()] }
 }
 
-type ManagementParts = Stores & Accounting & Pick<ManagementDeps, 'passwords' | 'serviceFacts' | 'testAlert'>
+type ManagementParts = Stores &
+  Accounting &
+  Pick<ManagementDeps, 'passwords' | 'serviceFacts' | 'testAlert' | 'usersChanged'>
 
 function routesOf(parts: ManagementParts, log: Logger): Route[] {
   const { cluster, metadata, changes, buffer, delivery, history, directory, usage, egress } = parts
@@ -184,6 +196,7 @@ function routesOf(parts: ManagementParts, log: Logger): Route[] {
     headSeq: () => buffer.headSeq(),
     checkTarget: (type, config) => targetFault(type, config, egress),
     isPrivateDenied: () => isPrivateDenied(egress),
+    usersChanged: parts.usersChanged,
     now: parts.now,
     cluster: cluster && (() => cluster.view.facts()),
     pendingUsage: () => usage.pending(),

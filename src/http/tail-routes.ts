@@ -5,13 +5,14 @@
  *   pull: a look at what came ─▶ events ─▶ the client takes them ─▶ the next look
  *
  * A client that reads slowly is looked for less often: nothing waits for it in memory but one piece. It ends when the client
- * goes, and with an `end` that says why: `shutdown`, `pipe_deleted`, or `access_ended` (the key or the session).
+ * goes, and with an `end` that says why: `shutdown`, `pipe_deleted`, or `access_ended` (the key or the session). Whether access has
+ * ended is asked every three seconds, and at once when this process changes a key, a user or a session.
  */
 import { ApiError, validationError } from '../contract/errors.ts'
 import { tailSample } from '../contract/message.ts'
 import { operations } from '../contract/operations.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
-import { isForPipe } from '../directory/principal.ts'
+import { isForPipe, type Principal } from '../directory/principal.ts'
 import type { History, TailedRecord, TailPlace } from '../history/history.ts'
 import type { Logger } from '../log.ts'
 import type { ResponseStream } from './response-stream.ts'
@@ -29,8 +30,17 @@ interface Tail {
   workspaceId: string
   /** Records a second. */
   sample: number
+  by: Principal['by']
   isStillAdmitted(): Promise<boolean>
+  /** Its access may have ended: to be checked before anything more is sent. */
+  isSuspect: boolean
+  isRevoked: boolean
+  /** Ends its wait. */
+  wake(): void
 }
+
+/** Whose access has ended, or may have: a revoked key's, or that of people of a workspace. */
+export type AccessChange = { readonly apiKeyId: string } | { readonly usersOf: string }
 
 /** Between two looks: records that come one by one are sent together. */
 const pauseMs = 50
@@ -44,8 +54,7 @@ export class Tails {
   readonly #deps: TailDeps
   readonly #open = new Map<string, number>()
   #count = 0
-  /** What ends the wait of each. */
-  readonly #wakes = new Set<() => void>()
+  readonly #tails = new Set<Tail>()
   #isEnding = false
 
   constructor(deps: TailDeps) {
@@ -55,7 +64,18 @@ export class Tails {
   /** Each of them ends now. */
   end(): void {
     this.#isEnding = true
-    for (const wake of this.#wakes) wake()
+    for (const tail of this.#tails) tail.wake()
+  }
+
+  /** A tail of this key ends; those of the people send nothing more before they have asked whether their session is still admitted. */
+  accessChanged(change: AccessChange): void {
+    for (const tail of this.#tails) {
+      if (!isOf(tail, change)) continue
+      // The directory may not have seen the change yet: a revoked key is not asked for.
+      tail.isRevoked = 'apiKeyId' in change
+      tail.isSuspect = true
+      tail.wake()
+    }
   }
 
   get route(): Route {
@@ -79,12 +99,22 @@ export class Tails {
     if (principal === null || !isForPipe(principal, pipeId) || !this.#deps.hasPipe(workspaceId, pipeId))
       throw new ApiError('pipe_not_found')
     const { sample, from } = parametersOf(request)
-    const release = this.#begin(workspaceId)
+    const releaseSlot = this.#begin(workspaceId)
+    const tail: Tail = {
+      ...{ pipeId, workspaceId, sample, by: principal.by, isStillAdmitted },
+      isSuspect: false,
+      isRevoked: false,
+      wake: () => {},
+    }
+    this.#tails.add(tail)
+    const release = () => {
+      this.#tails.delete(tail)
+      releaseSlot()
+    }
     try {
       const place = await this.#deps.history.placeAt(pipeId, from?.afterSeq ?? null)
       // What follows is the message that the client knows a part of, where it is still kept.
       if (from !== null && from.records > 0) place.given = { seq: from.afterSeq + 1, records: from.records }
-      const tail = { pipeId, workspaceId, sample, isStillAdmitted }
       const stream = (client: ResponseStream, gone: Promise<void>) => {
         this.#run(client, gone, tail, place)
           .catch((err) => this.#deps.log.error({ err, pipe_id: pipeId }, 'tail.failed'))
@@ -122,18 +152,16 @@ export class Tails {
     const { sample } = tail
     let isGone = false
     let endWait = () => {}
-    const wake = () => endWait()
-    this.#wakes.add(wake)
+    tail.wake = () => endWait()
     void gone.then(() => {
       isGone = true
-      this.#wakes.delete(wake)
-      wake()
+      tail.wake()
     })
     /** Undefined: something else came first. No promise that lives as long as the tail is waited for again and again. */
     const orWoken = <T>(work: Promise<T>) =>
       new Promise<T | undefined>((resolve, reject) => {
         endWait = () => resolve(undefined)
-        if (isGone || this.#isEnding) endWait()
+        if (isGone || this.#isEnding || tail.isSuspect) endWait()
         work.then(resolve, reject)
       })
     let place = from
@@ -145,8 +173,10 @@ export class Tails {
     let isOpen = await client.write(Buffer.from(`retry: 2000\nid: ${idOf(place)}\n\n`))
     while (isOpen && !isGone) {
       const now = performance.now()
-      const reason = await this.#endOf(tail, now - checkedAt > checkEveryMs)
-      if (now - checkedAt > checkEveryMs) checkedAt = now
+      const asksAccess = tail.isSuspect || now - checkedAt > checkEveryMs
+      tail.isSuspect = false
+      if (asksAccess) checkedAt = now
+      const reason = await this.#endOf(tail, asksAccess)
       if (reason !== null) {
         await client.write(event('end', null, JSON.stringify({ reason })))
         break
@@ -172,14 +202,22 @@ export class Tails {
       }
       await orWoken(pause(most >= 1 ? pauseMs : 1_000 / sample))
     }
-    this.#wakes.delete(wake)
   }
 
-  async #endOf({ workspaceId, pipeId, isStillAdmitted }: Tail, asksAccess: boolean): Promise<string | null> {
+  async #endOf(
+    { workspaceId, pipeId, isRevoked, isStillAdmitted }: Tail,
+    asksAccess: boolean,
+  ): Promise<string | null> {
     if (this.#isEnding) return 'shutdown'
     if (!this.#deps.hasPipe(workspaceId, pipeId)) return 'pipe_deleted'
+    if (isRevoked) return 'access_ended'
     return !asksAccess || (await isStillAdmitted()) ? null : 'access_ended'
   }
+}
+
+function isOf({ by, workspaceId }: Tail, change: AccessChange): boolean {
+  if ('apiKeyId' in change) return by.kind === 'key' && by.apiKeyId === change.apiKeyId
+  return by.kind === 'session' && workspaceId === change.usersOf
 }
 
 /** `event:`, `id:`, `data:`; the data has no newline, and a raw carriage return in a record is white space. */

@@ -22,6 +22,8 @@ export interface ManagementDeps {
   checkTarget: (type: DestinationType, config: Record<string, unknown>) => [string, string] | null
   /** Whether loopback and private addresses are denied now. */
   isPrivateDenied: () => boolean
+  /** Told of users whose sessions have ended. */
+  usersChanged: (workspaceId: string) => void
   now: () => number
   /** What this process has ingested: by pipe, then by worker. */
   ingestTotals: () => ReadonlyMap<

@@ -25,6 +25,8 @@ export interface SessionDeps {
   /** A monotonic clock in ms. */
   monotonicMs?: () => number
   log: Logger
+  /** Told of users whose sessions have ended. Absent: no one follows. */
+  usersChanged?: (workspaceId: string) => void
 }
 
 const idleMs = resourceLimits.sessionIdleSeconds * 1_000
@@ -114,7 +116,10 @@ export class Sessions {
   }
 
   async signOut(token: string): Promise<void> {
-    await this.#end(hashToken(token))
+    const hash = hashToken(token)
+    const session = await this.#deps.metadata.sessions.find(hash)
+    await this.#end(hash)
+    if (session !== null) this.#deps.usersChanged?.(session.workspaceId)
   }
 
   /** Ends every session of the user and returns the token of a new one. Throws `validation_error`, `too_many_attempts`, `sign_in_busy`. */
@@ -132,6 +137,7 @@ export class Sessions {
     const { users } = this.#as(user.user_id, user.user_email, 'changeOwnPassword', address)
     const changed = await users.update(workspaceId, user.user_id, { passwordHash })
     if (changed === null) throw new ApiError('session_required')
+    this.#deps.usersChanged?.(workspaceId)
     return await this.#begin({ workspaceId, user: changed, passwordHash }, address)
   }
 

@@ -12,9 +12,11 @@ export interface UserDeps {
   metadata: Pick<Metadata, 'users'>
   passwords: Passwords
   now: () => number
+  /** Told of users whose sessions have ended. Absent: no one follows. */
+  usersChanged?: (workspaceId: string) => void
 }
 
-export function userUseCases({ metadata, passwords, now }: UserDeps) {
+export function userUseCases({ metadata, passwords, now, usersChanged = () => {} }: UserDeps) {
   return {
     async listUsers(workspaceId: string) {
       return { users: await metadata.users.list(workspaceId) }
@@ -33,12 +35,14 @@ export function userUseCases({ metadata, passwords, now }: UserDeps) {
       const passwordHash = password === undefined ? undefined : await passwords.hash(password)
       const user = await metadata.users.update(workspaceId, id, { role, passwordHash })
       if (user === null) throw new ApiError('user_not_found')
+      usersChanged(workspaceId)
       return { user }
     },
 
     async deleteUser(workspaceId: string, userId: string): Promise<void> {
       const isDeleted = await metadata.users.delete(workspaceId, resourceId(userId, 'user_not_found'))
       if (!isDeleted) throw new ApiError('user_not_found')
+      usersChanged(workspaceId)
     },
 
     async createSetupLink(workspaceId: string, body: unknown): Promise<SetupLink> {

@@ -1,6 +1,7 @@
 /** docs/dev/contract.md#looking-at-messages: the tail of a pipe as Server-Sent Events, on the real daemon. */
 import { connect } from 'node:net'
 import t, { type Test } from 'tap'
+import { Browser, password } from '../support/browser.ts'
 import { observe } from '../support/coverage.ts'
 import { createStranger, startDaemon } from '../support/daemon.ts'
 import { until } from '../support/until.ts'
@@ -44,7 +45,7 @@ async function tail(
   pipeId: string,
   query = '',
   headers: Record<string, string> = {},
-  of = daemon,
+  of: Pick<typeof daemon, 'url' | 'apiKey'> = daemon,
 ): Promise<OpenTail> {
   const abort = new AbortController()
   t.teardown(() => abort.abort())
@@ -206,6 +207,67 @@ t.test('it ends with its key and with its pipe, and says why', async (t) => {
   t.match(ofPipe.named('end'), [{ data: { reason: 'pipe_deleted' } }])
   t.ok(ofKey.isWhole() && ofPipe.isWhole(), 'nothing of it is lost to who reads slowly')
 })
+
+t.test('nothing is sent to a key any more once its revocation is confirmed', async (t) => {
+  const pipeId = await newPipe()
+  const made = await api('POST', '/v1/api-keys', { api_key_name: 'once', api_key_scopes: ['read'] })
+  const open = await tail(t, pipeId, '', { authorization: `Bearer ${made.body.api_key}` })
+  const control = await tail(t, pipeId)
+  await daemon.ingest(pipeId, { n: 'before' })
+  await until('both follow', () => open.named('record').length + control.named('record').length === 2)
+  await api('DELETE', `/v1/api-keys/${made.body.api_key_id}`)
+  await daemon.ingest(pipeId, { n: 'after' })
+  await until('the other one goes on', () => control.named('record').length === 2)
+  await until('it is over', () => open.isOver())
+  t.match(open.named('end'), [{ data: { reason: 'access_ended' } }])
+  t.same(
+    open.named('record').map(({ data }) => data.record),
+    [{ n: 'before' }],
+  )
+})
+
+t.test(
+  'nothing is sent to a user any more once the role has changed, or the session has ended',
+  async (t) => {
+    const end: [string, (admin: Browser, userId: string) => Promise<unknown>][] = [
+      ['a changed role', (_, userId) => api('PATCH', `/v1/users/${userId}`, { user_role: 'viewer' })],
+      [
+        'a new password',
+        (_, userId) => api('PATCH', `/v1/users/${userId}`, { password: `another ${password}` }),
+      ],
+      ['a deleted user', (_, userId) => api('DELETE', `/v1/users/${userId}`)],
+      ['signing out', (admin) => admin.api('DELETE', '/v1/session')],
+    ]
+    await api('POST', '/v1/users', { user_email: 'keeper@example.com', user_role: 'admin', password })
+    for (const [index, [what, change]] of end.entries()) {
+      const pipeId = await newPipe()
+      const user_email = `tail-${index}@example.com`
+      const user = await api('POST', '/v1/users', { user_email, user_role: 'admin', password })
+      const browser = await new Browser(daemon.url).signIn(user_email)
+      const open = await tail(
+        t,
+        pipeId,
+        '',
+        { cookie: browser.cookie ?? '' },
+        {
+          apiKey: daemon.apiKey,
+          url: `${daemon.url}/dashboard/api`,
+        },
+      )
+      t.equal(open.status, 200)
+      const control = await tail(t, pipeId)
+      await daemon.ingest(pipeId, { n: 'before' })
+      await until('both follow', () => open.named('record').length + control.named('record').length === 2)
+      await change(browser, String(Object(user.body.user).user_id))
+      await daemon.ingest(pipeId, { n: 'after' })
+      await until('the other one goes on', () => control.named('record').length === 2)
+      await until('it is over', () => open.isOver())
+      t.match(open.named('end'), [{ data: { reason: 'access_ended' } }], what)
+      t.equal(open.named('record').length, 1, what)
+      control.close()
+    }
+  },
+)
 
 t.test('a client that reads nothing holds nobody up and costs no memory', async (t) => {
   const pipeId = await newPipe()
