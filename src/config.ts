@@ -6,7 +6,7 @@ import { readFileSync } from 'node:fs'
 import path from 'node:path'
 import ipaddr from 'ipaddr.js'
 import { parse as parseToml, TomlError } from 'smol-toml'
-import { databaseUrl, natsServers, shownUrl } from './server-urls.ts'
+import { databaseUrl, entryWithPort, natsServers, shownUrl } from './server-urls.ts'
 import {
   type ListenAddress,
   type SettingDefinition,
@@ -177,6 +177,7 @@ function parseSetting(definition: SettingDefinition, value: unknown, label: stri
       throw new ConfigError(`${label}: must be one of ${definition.values?.join(', ')}, not ${show(value)}`)
     case 'cidrs':
     case 'names':
+    case 'targets':
       return parseList(definition.kind, value, label)
     // What is wrong in these may be a password: it is not repeated.
     case 'database_url':
@@ -280,22 +281,35 @@ function parseWorkers(
   throw new ConfigError(`${label}: must be auto or a whole number from ${min} to ${max}, not ${show(value)}`)
 }
 
-function parseList(kind: 'cidrs' | 'names', value: unknown, label: string): string[] {
+function parseList(kind: 'cidrs' | 'names' | 'targets', value: unknown, label: string): string[] {
   const items = typeof value === 'string' ? value.split(',') : value
   const list = Array.isArray(items)
     ? items.map((item) => String(item).trim()).filter((item) => item !== '')
     : null
   if (list === null) throw new ConfigError(`${label}: must be a list, or comma-separated, not ${show(value)}`)
-  for (const item of list) {
+  for (const given of list) {
+    const item = kind === 'targets' ? withoutPort(given) : given
     const isRange = ipaddr.isValidCIDR(item) || ipaddr.isValid(item)
     const isName =
-      kind === 'names' && /^(\*\.)?[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?$/i.test(item) && !/^[\d.]+$/.test(item)
+      kind !== 'cidrs' && /^(\*\.)?[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?$/i.test(item) && !/^[\d.]+$/.test(item)
     if (!isRange && !isName) {
-      const allowed = kind === 'names' ? 'an address, a CIDR or a host name' : 'an address or a CIDR'
-      throw new ConfigError(`${label}: ${show(item)} is not ${allowed}`)
+      const allowed = listItems[kind]
+      throw new ConfigError(`${label}: ${show(given)} is not ${allowed}`)
     }
   }
   return list
+}
+
+const listItems = {
+  cidrs: 'an address or a CIDR',
+  names: 'an address, a CIDR or a host name',
+  targets: 'an address, a CIDR or a host name, the first and the last with an optional port',
+}
+
+/** The host of an entry such as `127.0.0.1:5432` or `[::1]:5432`; another entry as it is. */
+function withoutPort(entry: string): string {
+  const [, bracketed, plain, port] = entryWithPort.exec(entry) ?? []
+  return port === undefined || Number(port) < 1 || Number(port) > 65_535 ? entry : (bracketed ?? plain)!
 }
 
 function fault(message: string): never {

@@ -4,7 +4,7 @@ import type { BufferSpec } from './buffer/open.ts'
 import { current } from './contract/epochs.ts'
 import { clusterSettings, jetStreamSpec } from './data-dir/cluster-settings.ts'
 import { type DataDir, segmentsSpec } from './data-dir/data-dir.ts'
-import type { DriverSettings } from './destinations/driver.ts'
+import type { DriverSettings, OwnAddress } from './destinations/driver.ts'
 import type { Surface } from './http/server.ts'
 import { type LogSettings, resolveLogFormat } from './log.ts'
 import type { Metadata } from './metadata/store.ts'
@@ -40,8 +40,25 @@ export function driverSettings(settings: Settings, workspaces: SharedArrayBuffer
       deny: settings['egress.deny'],
       private: settings['egress.private'],
       workspaces,
+      own: ownAddresses(settings),
     },
   }
+}
+
+/** Listeners on any free port are not known here; nobody else knows the port either before it is taken. */
+function ownAddresses(settings: Settings): OwnAddress[] {
+  const listeners = [settings.listen, settings.data_listen, settings['metrics.listen']]
+  const listening = listeners.flatMap((one) => (one === null || one.port === 0 ? [] : [one]))
+  const { 'buffer.nats': nats, 'metadata.url': metadataUrl } = settings
+  const servers = (nats ?? []).map((url) => addressOf(new URL(url), 4222))
+  if (metadataUrl === null) return [...listening, ...servers]
+  const url = new URL(metadataUrl)
+  const database = decodeURIComponent(url.pathname.slice(1))
+  return [...listening, ...servers, { ...addressOf(url, 5432), database }]
+}
+
+function addressOf({ hostname, port }: URL, defaultPort: number): OwnAddress {
+  return { host: hostname, port: port === '' ? defaultPort : Number(port) }
 }
 
 /** By the listener's setting: where its certificate lies; null: it speaks plain HTTP. */

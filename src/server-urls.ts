@@ -4,6 +4,9 @@
  */
 const natsPort = 4222
 
+/** A host or an address with a port, an IPv6 address in brackets. */
+export const entryWithPort = /^(?:\[([^\]]+)\]|([^:[\]/]+)):(\d{1,5})$/
+
 /** Null: not the URL of a PostgreSQL database. */
 export function databaseUrl(value: unknown): string | null {
   const url = typeof value === 'string' ? parse(value.trim()) : null

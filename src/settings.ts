@@ -17,6 +17,7 @@ type Kind =
   | 'boolean'
   | 'cidrs'
   | 'names'
+  | 'targets'
   | 'enum'
   | 'database_url'
   | 'nats_servers'
@@ -387,9 +388,9 @@ export const settingDefinitions = [
   {
     key: 'egress.allow',
     env: 'PIPECTL_EGRESS_ALLOW',
-    kind: 'names',
+    kind: 'targets',
     fallback: [],
-    doc: 'CIDRs and host names that destinations may dial although private addresses are denied.',
+    doc: 'CIDRs, addresses and host names that destinations may dial although private addresses are denied. Addresses and names can have a port: 127.0.0.1:5432.',
   },
   {
     key: 'egress.deny',
@@ -404,7 +405,7 @@ export const settingDefinitions = [
     kind: 'enum',
     values: ['auto', 'allow', 'deny'],
     fallback: 'auto',
-    doc: 'Whether destinations may dial loopback and private addresses. auto: allow while there is one workspace, from the second on deny, but for databases on loopback.',
+    doc: 'Whether destinations may dial loopback and private addresses. auto: allow while there is one workspace, from the second on deny.',
   },
   {
     key: 'object_store.machine_credentials',

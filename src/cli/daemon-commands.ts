@@ -182,8 +182,8 @@ async function explainEgress(metadata: Metadata, settings: Settings): Promise<vo
     return
   }
   note(`Note: there are ${workspaces} workspaces now, and egress.private is "auto": destinations may no longer dial loopback and private
-addresses, but for databases on loopback. A running daemon follows within a second; attempts under way end first.
-egress.allow lists exceptions, and egress.private = "allow" keeps it as it was: both from the daemon's next start.`)
+addresses. A running daemon follows within a second; attempts under way end first.
+egress.allow lists exceptions, such as 127.0.0.1:5432 for a database, and egress.private = "allow" keeps it as it was: both from the daemon's next start.`)
   const { deniedDestinations } = await import('../data-dir/egress.ts')
   const denied = await deniedDestinations(metadata, settings, workspaces)
   if (denied.length === 0) return

@@ -28,7 +28,7 @@ export function targetFault(
 ): [key: string, message: string] | null {
   for (const target of descriptorOf(type).targets(resolveConfig(type, config).config)) {
     const fault =
-      'host' in target ? checkTargetHost(target.host, policy, 'database') : checkTargetUrl(target.url, policy)
+      'host' in target ? checkTargetHost(target.host, policy, target) : checkTargetUrl(target.url, policy)
     if (fault !== null) return [target.key, fault.message]
   }
   return null

@@ -132,6 +132,16 @@ export interface EgressPolicy {
   readonly private: 'allow' | 'deny' | 'auto'
   /** With `auto`, an Int32: how many workspaces there are. Main writes it, the threads that dial read it. */
   readonly workspaces?: SharedArrayBuffer
+  /** What is never dialed: see `own-addresses.ts`. */
+  readonly own?: readonly OwnAddress[]
+}
+
+/** A listener of this service, or a server that holds its state. `host` as the settings have it. */
+export interface OwnAddress {
+  readonly host: string
+  readonly port: number
+  /** Only this database of the server. */
+  readonly database?: string
 }
 
 /**
@@ -217,7 +227,9 @@ export interface DestinationDescriptor<Spec extends DestinationSpec = Destinatio
   load(spec: Spec): Promise<DriverModule<Spec>>
 }
 /** `host`: of a database. */
-export type ConfigTarget = { key: string; host: string } | { key: string; url: string }
+export type ConfigTarget =
+  | { key: string; host: string; port: number; database: string }
+  | { key: string; url: string }
 
 export type DeliveryErrorClass = 'transient' | 'permanent'
 export type DeliveryFault = 'records' | 'destination'

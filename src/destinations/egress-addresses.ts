@@ -7,13 +7,13 @@
  *
  *   allow   dialled
  *   deny    not dialled, but for what `egress.allow` lists
- *   auto    as allow while the data directory has one workspace; from the second on as deny, except that a database
- *           may be on a loopback address
+ *   auto    as allow while the data directory has one workspace; from the second on as deny
  *
  * An IPv6 address that carries an IPv4 one (mapped, compatible, NAT64, 6to4) is checked as both.
  */
 import { domainToASCII } from 'node:url'
 import ipaddr from 'ipaddr.js'
+import { entryWithPort } from '../server-urls.ts'
 import type { EgressPolicy } from './driver.ts'
 
 type Address = ipaddr.IPv4 | ipaddr.IPv6
@@ -51,9 +51,6 @@ const privateRanges = ranges(
   'fec0::/10', // site-local, deprecated
 )
 
-/** What dials: PostgreSQL and MySQL, or a client of a URL. */
-export type EgressUse = 'database' | 'url'
-
 /** Whether loopback and private addresses are denied now: with `auto` that changes while the daemon runs. */
 export function isPrivateDenied({ private: rule, workspaces }: EgressPolicy): boolean {
   if (rule !== 'auto') return rule === 'deny'
@@ -61,12 +58,12 @@ export function isPrivateDenied({ private: rule, workspaces }: EgressPolicy): bo
   return workspaces === undefined || Atomics.load(new Int32Array(workspaces), 0) > 1
 }
 
-/** True when this address may be dialled for this host name (the address itself when there is no name). */
+/** True when this address may be dialled for this host name (the address itself when there is no name), on this port where it is known. */
 export function isAddressAllowed(
   address: string,
   host: string,
   policy: EgressPolicy,
-  use: EgressUse = 'url',
+  port: number | null = null,
 ): boolean {
   const outer = parseLiteral(address)
   if (outer === null) return false
@@ -76,8 +73,30 @@ export function isAddressAllowed(
   if (within(rejectedAlways)) return false
   if (isHostListed(host, policy.deny) || within(rangesOf(policy.deny))) return false
   if (!isPrivateDenied(policy) || !within(privateRanges)) return true
-  if (policy.private === 'auto' && use === 'database' && loopbackRanges.some(matches(outer))) return true
-  return isHostListed(host, policy.allow) || within(rangesOf(policy.allow))
+  const allow = entriesFor(port, policy.allow)
+  return isHostListed(host, allow) || within(rangesOf(allow))
+}
+
+/** The entries of `egress.allow` that are for all ports or for this one (`127.0.0.1:5432`, `[::1]:5432`), without it. */
+function entriesFor(port: number | null, list: readonly string[]): string[] {
+  return list.flatMap((entry) => {
+    const [, bracketed, plain, ownPort] = entryWithPort.exec(entry) ?? []
+    if (ownPort === undefined) return [entry]
+    return Number(ownPort) === port ? [(bracketed ?? plain)!] : []
+  })
+}
+
+/** An address, and the IPv4 address that it carries, each in its usual form; none for what is no address. */
+export function addressForms(address: string): string[] {
+  const outer = parseLiteral(address)
+  if (outer === null) return []
+  const embedded = embeddedIPv4(outer)
+  return [outer, ...(embedded === null ? [] : [embedded])].map((one) => one.toNormalizedString())
+}
+
+export function isLoopback(address: string): boolean {
+  const literal = parseLiteral(address)
+  return literal !== null && loopbackRanges.some(matches(literal))
 }
 
 /** Host name without brackets, trailing dots, capitals or non-ASCII letters; '' when it cannot be a host. */

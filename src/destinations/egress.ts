@@ -15,7 +15,6 @@ import type { Duplex } from 'node:stream'
 import tls from 'node:tls'
 import { DeliveryError, type EgressPolicy } from './driver.ts'
 import {
-  type EgressUse,
   isAddressAllowed,
   isDisguised,
   isHostListed,
@@ -24,12 +23,15 @@ import {
   parseLiteral,
 } from './egress-addresses.ts'
 import { guardSocket, type ReadLimit } from './guarded-socket.ts'
+import { type Endpoint, isNamedOwn, isOwnAddress } from './own-addresses.ts'
 import { forget, lookUp } from './resolver.ts'
 import { untilStopped } from './until-stopped.ts'
 
 export interface DialTarget {
   host: string
   port: number
+  /** Of a database server. */
+  database?: string
 }
 export interface DialOptions {
   signal?: AbortSignal | undefined
@@ -37,8 +39,6 @@ export interface DialOptions {
   timeoutMs?: number
   /** Counts what is read from the socket, and has it destroyed when that is too much. */
   reads?: ReadLimit
-  /** Default `url`. */
-  use?: EgressUse
 }
 
 /**
@@ -48,19 +48,18 @@ export interface DialOptions {
 export function checkTargetHost(
   host: string,
   policy: EgressPolicy,
-  use: EgressUse = 'url',
+  endpoint: Endpoint = { port: null },
 ): DeliveryError | null {
   // A driver would take these for the directory or the abstract name of a UNIX socket.
   if (/^[/@]/.test(host) || host.includes('\0')) return egressDenied(policy)
   const name = normaliseHost(host)
   if (name === '' || isHostListed(name, policy.deny)) return egressDenied(policy)
   const literal = parseLiteral(name)
-  if (literal !== null) {
-    const isDenied = isDisguised(host, literal) || !isAddressAllowed(name, name, policy, use)
-    return isDenied ? egressDenied(policy) : null
-  }
+  if (literal !== null && isDisguised(host, literal)) return egressDenied(policy)
   const isLocalhost = name === 'localhost' || name.endsWith('.localhost')
-  return isLocalhost && !isAddressAllowed('127.0.0.1', name, policy, use) ? egressDenied(policy) : null
+  const address = literal === null ? (isLocalhost ? '127.0.0.1' : null) : name
+  if (address !== null && !isAddressAllowed(address, name, policy, endpoint.port)) return egressDenied(policy)
+  return isNamedOwn(name, endpoint, policy.own) ? ownAddress() : null
 }
 
 /** The same for a URL. The host is taken as written, before the URL parser straightens out its spelling. */
@@ -68,7 +67,19 @@ export function checkTargetUrl(url: string, policy: EgressPolicy): DeliveryError
   if (!URL.canParse(url)) return egressDenied(policy)
   const authority = /^\s*[a-z][a-z0-9+.-]*:[/\\]*([^/\\?#]*)/i.exec(url)?.[1] ?? ''
   const written = authority.slice(authority.lastIndexOf('@') + 1).replace(/:\d*$/, '')
-  return checkTargetHost(decodePercent(written), policy) ?? checkTargetHost(new URL(url).hostname, policy)
+  const parsed = new URL(url)
+  const endpoint = { port: portOf(parsed) }
+  return (
+    checkTargetHost(decodePercent(written), policy, endpoint) ??
+    checkTargetHost(parsed.hostname, policy, endpoint)
+  )
+}
+
+const defaultPorts: Record<string, number> = { 'http:': 80, 'https:': 443, 'nats:': 4222, 'tls:': 4222 }
+
+/** The one that is dialed for a URL; null for a scheme without one. */
+export function portOf({ port, protocol }: URL): number | null {
+  return port === '' ? (defaultPorts[protocol] ?? null) : Number(port)
 }
 
 /**
@@ -79,9 +90,9 @@ export function checkTargetUrl(url: string, policy: EgressPolicy): DeliveryError
 export async function dial(
   target: DialTarget,
   policy: EgressPolicy,
-  { signal, timeoutMs = 10_000, reads, use = 'url' }: DialOptions = {},
+  { signal, timeoutMs = 10_000, reads }: DialOptions = {},
 ): Promise<net.Socket> {
-  const denied = checkTargetHost(target.host, policy, use)
+  const denied = checkTargetHost(target.host, policy, target)
   if (denied) throw denied
   const host = normaliseHost(target.host)
   const deadline = AbortSignal.timeout(timeoutMs)
@@ -90,8 +101,9 @@ export async function dial(
     if (error === stop.reason && error?.name === 'TimeoutError') throw timedOut(host)
     throw hidesNames(policy) && isUnresolved(error) ? deniedName(policy, error.message) : error
   })
-  const allowed = addresses.filter((address) => isAddressAllowed(address, host, policy, use))
+  const allowed = addresses.filter((address) => isAddressAllowed(address, host, policy, target.port))
   if (allowed.length === 0) throw deniedName(policy, `${host} resolves to ${addresses.join(', ')}`)
+  if (await isOwnAddress(allowed, target, policy.own, stop)) throw ownAddress()
   let lastError: unknown
   for (const [index, address] of allowed.entries()) {
     try {
@@ -144,6 +156,14 @@ function guard(
 /** One text for every denial: what it does not say cannot be used to look around in the network. */
 export function egressDenied(policy: EgressPolicy): DeliveryError {
   return new DeliveryError('permanent', 'egress_denied', denialText(policy))
+}
+
+function ownAddress(): DeliveryError {
+  return new DeliveryError(
+    'permanent',
+    'egress_denied',
+    'This address belongs to this service or holds its state, so it cannot be a destination.',
+  )
 }
 
 /** After a look-up: in time the name may resolve, or to another address. `detail` is for the log. */

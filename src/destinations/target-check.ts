@@ -1,6 +1,7 @@
 /** Whether a stored destination would be denied, without dialling it: its spelling, then what its name resolves to. */
 import { descriptorOf, targetFault } from './descriptors.ts'
 import type { ConfigTarget, DestinationSpec, EgressPolicy } from './driver.ts'
+import { portOf } from './egress.ts'
 import { isAddressAllowed, normaliseHost, parseLiteral } from './egress-addresses.ts'
 import { lookUp } from './resolver.ts'
 
@@ -19,7 +20,7 @@ export async function isTargetDenied(
 async function isDenied(target: ConfigTarget, policy: EgressPolicy, stop: AbortSignal): Promise<boolean> {
   const host = normaliseHost('host' in target ? target.host : new URL(target.url).hostname)
   if (parseLiteral(host) !== null) return false
-  const use = 'host' in target ? 'database' : 'url'
+  const port = 'host' in target ? target.port : portOf(new URL(target.url))
   const addresses = await lookUp(host, stop).catch(() => [])
-  return addresses.length > 0 && !addresses.some((address) => isAddressAllowed(address, host, policy, use))
+  return addresses.length > 0 && !addresses.some((address) => isAddressAllowed(address, host, policy, port))
 }

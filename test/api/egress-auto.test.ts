@@ -71,9 +71,9 @@ t.test('a second workspace', async (t) => {
     t.equal(refused.body.error, 'validation_error')
     t.match(Object(refused.body.errors)['destination_config.url'], /egress\.private/)
   }
-  const tested = await daemon.api('POST', `${base}/test`, database(listener.port), { key: stranger })
-  t.equal(tested.body.ok, false, 'nothing there speaks the protocol')
-  t.ok(listener.count() > 0, 'a database on loopback is dialled')
+  const denied = await daemon.api('POST', `${base}/test`, database(listener.port), { key: stranger })
+  t.match(Object(denied.body.errors)['destination_config.host'], /egress\.allow/)
+  t.equal(listener.count(), 0, 'a database on loopback is not dialed')
 
   await daemon.ingest(pipe, { n: 2 })
   const failed = await until('the lane fails', async () => {
@@ -114,7 +114,10 @@ t.test('a second workspace', async (t) => {
     await daemon.stop()
     const listed = await startDaemon({
       dataDir: daemon.dataDir,
-      env: { PIPECTL_EGRESS_PRIVATE: 'auto', PIPECTL_EGRESS_ALLOW: '127.0.0.1' },
+      env: {
+        PIPECTL_EGRESS_PRIVATE: 'auto',
+        PIPECTL_EGRESS_ALLOW: [`127.0.0.1:${new URL(sink.url).port}`, `127.0.0.1:${listener.port}`].join(),
+      },
     })
     t.teardown(() => listed.stop())
     const key = daemon.apiKey
@@ -122,6 +125,11 @@ t.test('a second workspace', async (t) => {
     await listed.api('POST', `/v1/pipes/${pipe}/destinations/${destination}/retry-now`, {}, { key })
     await until('what waited is delivered', () => sink.deliveries.length === 2)
     t.match(sink.records(), [{ n: 1 }, { n: 2 }])
+    const at = `/v1/pipes/${pipe}/destinations/test`
+    await listed.api('POST', at, database(listener.port), { key })
+    t.ok(listener.count() > 0, 'a database that is listed with its port is dialed')
+    const other = await listed.api('POST', at, database(1), { key })
+    t.match(Object(other.body.errors)['destination_config.host'], /egress\.allow/, 'another port is not')
   })
 })
 

@@ -63,7 +63,7 @@ export async function connectMysql(
   const onAbort = () => drop()
   stop.addEventListener('abort', onAbort, { once: true })
   try {
-    const socket = await dial(target, settings.egress, { signal: stop, reads, use: 'database' })
+    const socket = await dial(target, settings.egress, { signal: stop, reads })
     drop = () => socket.destroy()
     const ended = endOf(socket)
     const core = openSession(spec, settings, socket)

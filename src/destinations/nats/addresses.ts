@@ -1,5 +1,5 @@
 /** Texts of a NATS destination's config: its servers, the subject, credentials. Pure. */
-import type { NatsSpec } from '../driver.ts'
+import { DeliveryError, type NatsSpec } from '../driver.ts'
 
 export interface NatsAddress {
   host: string
@@ -48,17 +48,37 @@ export function subjectFault(template: string): string | null {
   if (/[^\x21-\x7e]|[{}*>]/.test(plain)) return 'must be visible ASCII without spaces, *, > and single braces'
   if (plain.split('.').includes('')) return 'must not have an empty part between its dots'
   // `$JS.API.…` and `$SYS.…` are commands to the servers, `_INBOX.…` answers to clients.
-  return /^[$_]/.test(plain) ? 'must not begin with $ or _: those subjects belong to the servers' : null
+  if (/^[$_]/.test(plain)) return 'must not begin with $ or _: those subjects belong to the servers'
+  return isOfClusters(template)
+    ? `must not begin with ${clusterPrefix}: those subjects hold buffers of pipectl`
+    : null
+}
+
+/** Subjects of clusters of pipectl: a message there would be a record of any pipe. */
+const clusterPrefix = 'pipectl.'
+
+export function isOfClusters(subject: string): boolean {
+  return subject.startsWith(clusterPrefix)
 }
 
 function isSubjectToken(name: string): name is (typeof subjectTokens)[number] {
   return subjectTokens.some((one) => one === name)
 }
 
+/** Throws DeliveryError for a subject of clusters, which the name of a pipe can complete. */
 export function subjectOf({ config, pipeName, pipeId, destinationId }: NatsSpec): string {
   const values = { pipe_name: pipeName, pipe_id: pipeId, destination_id: destinationId }
-  return config.subject.replace(/\{([^{}]*)\}/g, (whole, name) =>
+  const subject = config.subject.replace(/\{([^{}]*)\}/g, (whole, name) =>
     isSubjectToken(name) ? values[name] : whole,
+  )
+  if (!isOfClusters(subject)) return subject
+  throw new DeliveryError(
+    'permanent',
+    'invalid_subject',
+    `The subject ${subject} belongs to clusters of pipectl.`,
+    {
+      fault: 'destination',
+    },
   )
 }
 

@@ -24,9 +24,9 @@ export const nats: DriverModule<NatsSpec> = { open: openNats, check: checkNats }
 
 function openNats(spec: NatsSpec, settings: DriverSettings): DestinationDriver {
   const servers = new NatsServers(spec, settings)
-  const subject = subjectOf(spec)
   return {
     async deliver(batch, signal, progress) {
+      const subject = subjectOf(spec)
       const link = await servers.connect(signal).catch((error: unknown) => {
         throw ofMessage(error, batch.firstSeq)
       })

@@ -47,8 +47,8 @@ export async function openSession(
   const reads = new ReadLimit()
   let socket: Socket | undefined
   try {
-    const target = { host: config.host, port: config.port }
-    socket = await dial(target, settings.egress, { signal: stop, reads, use: 'database' })
+    const target = { host: config.host, port: config.port, database: config.database }
+    socket = await dial(target, settings.egress, { signal: stop, reads })
     const isTls = usesTls(config, settings.databaseTls)
     if (isTls) {
       const raw = socket

@@ -22,7 +22,7 @@ export const database: DestinationDescriptor<DatabaseSpec> = {
     faults.push(...certificateFaults(config, stored))
     return faults
   },
-  targets: ({ host }) => [{ key: 'host', host }],
+  targets: ({ host, port, database }) => [{ key: 'host', host, port, database }],
   // Drivers end a statement before this by themselves.
   attemptLimitMs: () => 60_000,
   load: async ({ config }) =>

@@ -11,7 +11,7 @@ import {
   egressDenied,
   egressHttpAgents,
 } from '../../../src/destinations/egress.ts'
-import { type EgressUse, isAddressAllowed } from '../../../src/destinations/egress-addresses.ts'
+import { isAddressAllowed } from '../../../src/destinations/egress-addresses.ts'
 import { ReadLimit } from '../../../src/destinations/guarded-socket.ts'
 import { httpEndpoint } from '../../../src/destinations/http-endpoint/driver.ts'
 import { postgresql } from '../../../src/destinations/postgresql/driver.ts'
@@ -222,54 +222,85 @@ t.test('deny wins over allow, by CIDR, address, name and wildcard', async (t) =>
     t.ok(checkTargetHost(host, policy), host)
 })
 
-t.test(
-  'auto: as allow with one workspace, from the second on as deny but for databases on loopback',
-  async (t) => {
-    const { policy, count } = auto(1)
-    for (const use of ['url', 'database'] as const)
-      for (const address of ['127.0.0.1', '::1', '10.0.0.1', 'fd12::1'])
-        t.ok(isAddressAllowed(address, address, policy, use), `${use} ${address} with one workspace`)
-    t.notOk(isAddressAllowed('169.254.169.254', 'a', policy, 'database'), 'metadata addresses never')
-    count[0] = 2
-    const cases: [string, EgressUse, boolean][] = [
-      ['127.0.0.1', 'url', false],
-      ['::1', 'url', false],
-      ['10.0.0.1', 'url', false],
-      ['8.8.8.8', 'url', true],
-      ['127.0.0.1', 'database', true],
-      ['127.9.9.9', 'database', true],
-      ['::1', 'database', true],
-      ['10.0.0.1', 'database', false],
-      ['192.168.1.1', 'database', false],
-      ['fd12::1', 'database', false],
-      ['64:ff9b::127.0.0.1', 'database', false],
-      ['2002:7f00:1::', 'database', false],
-      ['169.254.169.254', 'database', false],
-      ['0.0.0.0', 'database', false],
-      ['8.8.8.8', 'database', true],
-    ]
-    for (const [address, use, expected] of cases)
-      t.equal(
-        isAddressAllowed(address, address, policy, use),
-        expected,
-        `${use} ${address} with two workspaces`,
-      )
-    for (const host of ['localhost', 'db.localhost', '127.0.0.1', '[::1]']) {
-      t.ok(checkTargetHost(host, policy), `${host} of an endpoint`)
-      t.equal(checkTargetHost(host, policy, 'database'), null, `${host} of a database`)
-      t.ok(
-        checkTargetHost(host, closed, 'database'),
-        `${host} of a database where private addresses are denied as such`,
-      )
-    }
-    t.equal(isAddressAllowed('10.0.0.1', 'a', { ...policy, allow: ['10.0.0.0/8'] }), true, 'what is listed')
-    t.notOk(isAddressAllowed('127.0.0.1', 'a', { ...policy, deny: ['127.0.0.1'] }, 'database'), 'deny wins')
-    t.notOk(
-      isAddressAllowed('10.0.0.1', 'a', { ...open, private: 'auto' }),
-      'who does not know how many denies',
+t.test('auto: as allow with one workspace, from the second on as deny', async (t) => {
+  const { policy, count } = auto(1)
+  for (const address of ['127.0.0.1', '::1', '10.0.0.1', 'fd12::1'])
+    t.ok(isAddressAllowed(address, address, policy, 5432), `${address} with one workspace`)
+  t.notOk(isAddressAllowed('169.254.169.254', 'a', policy, 5432), 'metadata addresses never')
+  count[0] = 2
+  const denied = ['127.0.0.1', '127.9.9.9', '::1', '10.0.0.1', '192.168.1.1', 'fd12::1', '64:ff9b::127.0.0.1']
+  for (const address of [...denied, '2002:7f00:1::', '169.254.169.254', '0.0.0.0'])
+    t.notOk(isAddressAllowed(address, address, policy, 5432), `${address} with two workspaces`)
+  t.ok(isAddressAllowed('8.8.8.8', '8.8.8.8', policy, 5432))
+  for (const host of ['localhost', 'db.localhost', '127.0.0.1', '[::1]'])
+    t.ok(checkTargetHost(host, policy, { port: 5432 }), `${host} of a database`)
+  t.equal(isAddressAllowed('10.0.0.1', 'a', { ...policy, allow: ['10.0.0.0/8'] }), true, 'what is listed')
+  t.notOk(
+    isAddressAllowed('10.0.0.1', 'a', { ...open, private: 'auto' }),
+    'who does not know how many denies',
+  )
+})
+
+t.test('an exception with a port is for that port alone', async (t) => {
+  const policy = { ...closed, allow: ['127.0.0.1:5432', '[::1]:5432', 'db.corp:3306', 'localhost:6000'] }
+  const cases: [host: string, address: string, port: number | null, expected: boolean][] = [
+    ['127.0.0.1', '127.0.0.1', 5432, true],
+    ['127.0.0.1', '127.0.0.1', 5433, false],
+    ['127.0.0.1', '127.0.0.1', null, false],
+    ['127.0.0.2', '127.0.0.2', 5432, false],
+    ['localhost', '127.0.0.1', 5432, true],
+    ['localhost', '127.0.0.1', 6000, true],
+    ['127.0.0.1', '127.0.0.1', 6000, false],
+    ['::1', '::1', 5432, true],
+    ['::1', '::1', 22, false],
+    ['db.corp', '10.0.0.5', 3306, true],
+    ['db.corp', '10.0.0.5', 22, false],
+    ['other.corp', '10.0.0.5', 3306, false],
+  ]
+  for (const [host, address, port, expected] of cases)
+    t.equal(isAddressAllowed(address, host, policy, port), expected, `${host} at ${address}, port ${port}`)
+  t.equal(checkTargetHost('127.0.0.1', policy, { port: 5432 }), null)
+  t.ok(checkTargetHost('127.0.0.1', policy, { port: 22 }))
+  t.equal(checkTargetUrl('http://127.0.0.1:5432/', policy), null)
+  t.ok(checkTargetUrl('http://127.0.0.1/', policy), 'port 80')
+  const deny = ['127.0.0.1']
+  t.notOk(isAddressAllowed('127.0.0.1', '127.0.0.1', { ...policy, deny }, 5432), 'deny wins')
+})
+
+t.test('addresses of the service itself are never dialed, whatever the policy allows', async (t) => {
+  const sink = await startHttpSink()
+  t.teardown(() => sink.stop())
+  const port = Number(new URL(sink.url).port)
+  const own = (host: string, database?: string) => ({
+    ...open,
+    own: [{ host, port, ...(database === undefined ? {} : { database }) }],
+  })
+  const dials = async (host: string, policy: EgressPolicy, database?: string) =>
+    await dial({ host, port, ...(database === undefined ? {} : { database }) }, policy).then(
+      (socket) => {
+        socket.destroy()
+        return 'connected'
+      },
+      (error: unknown) => (error instanceof DeliveryError ? `${error.class} ${error.code}` : String(error)),
     )
-  },
-)
+  for (const listener of ['127.0.0.1', 'localhost', '0.0.0.0', '::']) {
+    t.equal(await dials('127.0.0.1', own(listener)), 'permanent egress_denied', `listener on ${listener}`)
+    t.equal(await dials('localhost', own(listener)), 'permanent egress_denied', `by name, on ${listener}`)
+    t.ok(checkTargetUrl(`http://127.0.0.1:${port}/v1`, own(listener)), `when it is saved, on ${listener}`)
+    t.ok(
+      checkTargetUrl(`nats://localhost:${port}`, own(listener)),
+      `by name when it is saved, on ${listener}`,
+    )
+  }
+  t.equal(await dials('127.0.0.1', own('127.0.0.9')), 'connected', 'control: another address')
+  t.equal(checkTargetUrl('http://127.0.0.1:1/', own('127.0.0.1')), null, 'control: another port')
+  const metadata = own('127.0.0.1', 'pipectl')
+  t.equal(await dials('127.0.0.1', metadata, 'pipectl'), 'permanent egress_denied')
+  t.equal(await dials('127.0.0.1', metadata), 'permanent egress_denied', 'not by another protocol either')
+  t.equal(await dials('127.0.0.1', metadata, 'shop'), 'connected', 'another database of the same server')
+  t.ok(checkTargetHost('127.0.0.1', metadata, { port, database: 'pipectl' }))
+  t.equal(checkTargetHost('127.0.0.1', metadata, { port, database: 'shop' }), null)
+})
 
 t.test(
   'where private addresses are denied, a name of one and a name that does not exist look the same',
