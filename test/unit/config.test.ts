@@ -60,6 +60,9 @@ t.test('a wrong setting is one line that names it and says what is allowed', asy
     [{ env: { PIPECTL_BUFFER_MAX_BYTES: '10' } }, /at least 1048576/],
     [{ env: { PIPECTL_TRUSTED_PROXIES: '10.0.0.0/8,nonsense' } }, /"nonsense" is not an address or a CIDR/],
     [{ env: { PIPECTL_EGRESS_DENY: '10.0.0.0/33' } }, /PIPECTL_EGRESS_DENY/],
+    [{ env: { PIPECTL_EGRESS_DENY: '10.0.0.1:5432' } }, /PIPECTL_EGRESS_DENY/],
+    [{ env: { PIPECTL_EGRESS_ALLOW: '127.0.0.1:99999' } }, /"127.0.0.1:99999" is not an address/],
+    [{ env: { PIPECTL_EGRESS_ALLOW: '10.0.0.0/8:22' } }, /PIPECTL_EGRESS_ALLOW/],
     [{ file: '/nonexistent.toml' }, /cannot be read \(ENOENT\)/],
   ]
   for (const [sources, message] of wrong) {
@@ -88,6 +91,12 @@ t.test('a wrong setting is one line that names it and says what is allowed', asy
     t.ok(messageOf(() => loadSettings({ file: `${dir}/d.toml` })).endsWith(shown), shown)
   }
   t.throws(() => loadSettings({ file: `${dir}/c.toml` }), /^buffer\.max_bytes \(in .*\): must be a size/)
+})
+
+t.test('an exception for destinations can have a port', async (t) => {
+  const listed = ['127.0.0.1:5432', '[::1]:5432', '::1', 'db.corp:3306', '*.lan', '10.0.0.0/8']
+  const { settings } = loadSettings({ env: { PIPECTL_EGRESS_ALLOW: listed.join() } })
+  t.same(settings['egress.allow'], listed)
 })
 
 t.test('the servers of a cluster: URLs as people write them', async (t) => {
