@@ -121,8 +121,8 @@ t.test('known path, wrong method: 405 method_not_allowed with Allow', async (t) 
         ['GET', 'PATCH', 'DELETE'].includes(method)
       )
         continue
-      // And those of …/parked/replay are of a parked record named so.
-      if (path.endsWith('/parked/replay') && ['GET', 'DELETE'].includes(method)) continue
+      // And those of …/parked/replay and …/parked/discard are of a parked record named so.
+      if (/\/parked\/(replay|discard)$/.test(path) && ['GET', 'DELETE'].includes(method)) continue
       // And DELETE of /v1/api-keys/purge is that of a key named so.
       if (path === '/v1/api-keys/purge' && method === 'DELETE') continue
       const answer = await daemon.api(method, realPath(path))
@@ -134,8 +134,8 @@ t.test('known path, wrong method: 405 method_not_allowed with Allow', async (t) 
 })
 
 t.test('unknown path: 404 not_found', async (t) => {
+  t.equal((await api('GET', '/')).body.error, 'not_found', 'for programs')
   for (const unknown of [
-    '/',
     '/v1',
     '/v2/pipes',
     '/v1/pipe',
