@@ -2,14 +2,12 @@
  * Whether a request may send what it sends: UUID → pipe → key and Origin, and once the records are known, the fields
  * that they must have. Each check throws the ApiError of its rule.
  */
-import { members, stringValue } from '../buffer/record-text.ts'
 import { ApiError, type ErrorCode } from '../contract/errors.ts'
 import { normaliseOrigin } from '../contract/pipe.ts'
 import { isUuid } from '../contract/uuid.ts'
 import type { Authenticate } from '../directory/authenticate.ts'
 import type { Directory, DirectoryPipe } from '../directory/directory.ts'
 import { isForPipe, type Principal } from '../directory/principal.ts'
-import type { ParsedBody } from './parse.ts'
 
 /** Only an active pipe takes records (docs/dev/contract.md#pipes). */
 export function findPipe(directory: Directory, pipeId: string): DirectoryPipe {
@@ -109,37 +107,4 @@ const forbidden: OriginCheck = { allowOrigin: null, error: 'forbidden' }
 
 function allowed(origin: string): OriginCheck {
   return { allowOrigin: origin, error: null }
-}
-
-/**
- * docs/dev/contract.md#required-fields: after enrichment each record must have every top-level key that an active database destination
- * requires. Throws `missing_required_fields` with the first record that lacks any and all of the fields it lacks.
- */
-export function requireFields(
-  { records, bounds, bytes }: Pick<ParsedBody, 'records' | 'bounds' | 'bytes'>,
-  requiredFields: readonly string[],
-  enrichmentKeys: readonly string[],
-): void {
-  const fromClient = requiredFields.filter((field) => !enrichmentKeys.includes(field))
-  if (fromClient.length === 0) return
-  for (let index = 0; index < records.length; index++) {
-    const record = records[index]!
-    // hasOwn: a record without the key "toString" still inherits one.
-    if (fromClient.every((field) => Object.hasOwn(record, field))) continue
-    // JSON.parse of V8 13.6 (Node.js 24) takes some keys that are written with escapes for others.
-    const keys = keysOf(bytes.subarray(bounds[2 * index], bounds[2 * index + 1]))
-    const fields = fromClient.filter((field) => !keys.has(field))
-    if (fields.length > 0) {
-      throw new ApiError('missing_required_fields', {
-        message: `Record ${index} lacks ${fields.map((field) => JSON.stringify(field)).join(', ')}.`,
-        details: { record_index: index, fields },
-      })
-    }
-  }
-}
-
-function keysOf(record: Buffer): Set<string> {
-  const keys = new Set<string>()
-  for (const { key } of members(record)) keys.add(stringValue(key.toString()))
-  return keys
 }

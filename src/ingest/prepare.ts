@@ -11,10 +11,10 @@
  */
 import { createHash } from 'node:crypto'
 import { ApiError } from '../contract/errors.ts'
-import { requireFields } from './admission.ts'
 import type { BodyFormat } from './body.ts'
 import type { Enrichment } from './enrich.ts'
 import { type BodyLimits, parseJsonBody, parseNdjsonBody } from './parse.ts'
+import { requireFields } from './required-fields.ts'
 import type { Scanner } from './scanner.ts'
 import { spliceRecords } from './splice.ts'
 

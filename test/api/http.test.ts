@@ -94,7 +94,7 @@ t.test('management: auth before everything, the same 401 for every bad key', asy
 t.test('management bodies: limit, content type, JSON', async (t) => {
   const send = (body: string | Buffer, headers: Record<string, string> = {}) =>
     daemon.api<{ error: string; errors: Record<string, string> }>('POST', '/v1/pipes', body, { headers })
-  for (const body of ['{', '[]', '1', 'null', '"x"', Buffer.from([0x7b, 0xff, 0x7d]), '['.repeat(100_000)]) {
+  for (const body of ['{', '[]', '1', 'null', '"x"', Buffer.from([0x7b, 0xff, 0x7d]), '['.repeat(50_000)]) {
     const answer = await send(body)
     t.same(
       [answer.status, answer.body.error, Object.keys(answer.body.errors)],

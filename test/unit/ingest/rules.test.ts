@@ -3,12 +3,13 @@ import t from 'tap'
 import { ApiError } from '../../../src/contract/errors.ts'
 import { type Pipe, pipeDefaults } from '../../../src/contract/pipe.ts'
 import type { DirectoryPipe } from '../../../src/directory/directory.ts'
-import { checkOrigin, requireFields } from '../../../src/ingest/admission.ts'
+import { checkOrigin } from '../../../src/ingest/admission.ts'
 import { bodyEncoding, bodyFormat } from '../../../src/ingest/body.ts'
 import { createClientIp } from '../../../src/ingest/client-ip.ts'
 import { decodeBody as decodeWithin } from '../../../src/ingest/decode.ts'
 import { planEnrichment } from '../../../src/ingest/enrich.ts'
 import { parseNdjsonBody } from '../../../src/ingest/parse.ts'
+import { requireFields } from '../../../src/ingest/required-fields.ts'
 
 const pipe: Pipe = {
   ...pipeDefaults,

@@ -1,4 +1,5 @@
 /** One node over PostgreSQL and one nats-server: the whole life of records, as on one machine. */
+import pg from 'pg'
 import t from 'tap'
 import { fullLimits } from '../../api/management-client.ts'
 import { runCli } from '../../support/cli.ts'
@@ -28,17 +29,24 @@ const numbers = (count: number, from = 1) =>
 
 t.test('records reach a database, an endpoint and whoever pulls, in order', async (t) => {
   const pipeId = await pipe('orders')
-  const { host, port, database, user: username, password } = cluster.postgres
-  await cluster.postgres.query('CREATE TABLE orders (n int)')
-  await node.createDestination(pipeId, {
+  const { host, port, database: ofMetadata, user, password } = cluster.postgres
+  await cluster.postgres.query('CREATE DATABASE shop')
+  const shop = new pg.Client({ host, port, user, password, database: 'shop' })
+  await shop.connect()
+  t.teardown(() => shop.end())
+  await shop.query('CREATE TABLE orders (n int)')
+  const tableIn = (database: string) => ({
     destination_type: 'destination_database',
     destination_config: {
-      ...{ host, port, database, username, password },
+      ...{ host, port, database, username: user, password },
       dialect: 'postgresql',
       table: 'orders',
     },
     columns: [{ column_name: 'n', column_type: 'number' }],
   })
+  const own = await node.api('POST', `/v1/pipes/${pipeId}/destinations`, tableIn(ofMetadata))
+  t.match(own, { status: 400, body: { errors: { 'destination_config.host': /belongs to this service/ } } })
+  await node.createDestination(pipeId, tableIn('shop'))
   await node.createDestination(pipeId, {
     destination_type: 'destination_http_endpoint',
     destination_config: { url: `${sink.url}/orders` },
@@ -57,10 +65,7 @@ t.test('records reach a database, an endpoint and whoever pulls, in order', asyn
     sink.records().map(({ n }) => n),
     numbers(22).map(({ n }) => n),
   )
-  await until(
-    'the table has all',
-    async () => (await cluster.postgres.query('SELECT n FROM orders')).length === 22,
-  )
+  await until('the table has all', async () => (await shop.query('SELECT n FROM orders')).rows.length === 22)
   const why = await node.api<{ lanes: { state: string }[] }>('GET', `/v1/messages/${first.msg_id}`)
   t.equal(why.status, 200)
   t.equal(why.body.lanes.length, 3)
