@@ -23,17 +23,16 @@ export const groups: Readonly<Record<string, Group>> = {
   soak: { files: ['world/soak'] },
   cluster: {
     files: [
-      ...['world/cluster/', 'unit/cluster/lease', 'unit/delivery/lane-port-cluster'],
-      ...['unit/buffer/jetstream-faults', 'unit/buffer/jetstream-retention'],
+      ...['world/cluster/', 'unit/cluster/', 'unit/delivery/lane-port-cluster', 'unit/buffer/jetstream-'],
     ],
-    fast: ['world/cluster/one-node'],
+    fast: ['world/cluster/one-node', 'unit/buffer/jetstream-port'],
   },
   packages: { files: ['package/'] },
   migrate: { files: ['migrate/'] },
   browser: { files: ['browser/'], fast: ['browser/pages'] },
   rogue: { files: ['unit/destinations/rogue-', 'unit/destinations/set-aside'] },
   'postgresql-metadata': {
-    files: ['unit/metadata/on-postgresql', 'unit/metadata/postgresql.', 'unit/metadata/cluster-postgresql'],
+    files: ['unit/metadata/on-postgresql', 'unit/metadata/postgresql', 'unit/metadata/cluster-postgresql'],
   },
   crash: {
     files: ['crash/', 'world/shutdown', 'world/unfinished-init'],
@@ -62,7 +61,7 @@ export const groups: Readonly<Record<string, Group>> = {
         'world/verify',
       ],
       ...['world/earlier-formats', 'world/containment', 'world/stores-disagree', 'world/victims'],
-      ...['world/clock', 'unit/buffer/page-reader'],
+      ...['world/clock', 'unit/buffer/page-reader', 'unit/buffer/damaged', 'unit/buffer/compaction'],
     ],
     fast: ['world/damaged-derived-files', 'world/full-disk.', 'world/full-disk-commands', 'world/verify'],
   },
