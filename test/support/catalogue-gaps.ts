@@ -29,7 +29,12 @@ export function catalogueGaps(observations: readonly Observation[]): string[] {
 }
 
 /** Given by what stands before every operation, not by the operation: seen once anywhere is enough. */
-const everywhere = new Set<ErrorCode>(['server_error', 'payload_too_large', 'storage_unavailable'])
+const everywhere = new Set<ErrorCode>([
+  'server_error',
+  'payload_too_large',
+  'storage_unavailable',
+  'too_many_requests',
+])
 /** Codes that no operation lists because they are about the request's path, method or framing. */
 const unlisted = new Set<string>([
   'not_found',
