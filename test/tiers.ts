@@ -108,7 +108,6 @@ export const groups: Readonly<Record<string, Group>> = {
   workers: { files: ['world/ingest-workers'], node24: true },
   threads: {
     env: { TEST_INGEST_WORKERS: '3' },
-    node24: true,
     files: [
       ...['api/connections.', 'api/http.', 'api/ingest-from-pages', 'api/ingest-limits', 'api/ingest-memory'],
       ...['api/ingest.', 'api/tail', 'crash/stop'],
