@@ -68,6 +68,8 @@ async function startServers(): Promise<void> {
 
 async function stopServers(): Promise<void> {
   for (const server of servers) {
+    // One that has ended by itself says so no second time.
+    if (server.exitCode !== null || server.signalCode !== null) continue
     const gone = new Promise((resolve) => server.once('exit', resolve))
     server.kill('SIGKILL')
     await gone
