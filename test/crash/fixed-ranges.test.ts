@@ -11,7 +11,11 @@ import { restarts } from './ledger-daemon.ts'
 
 type Sent = Pick<SinkDelivery, 'headers' | 'text'>
 
-const numbersOf = ({ text }: Sent) => text.trimEnd().split('\n').map((line) => Number(JSON.parse(line).n))
+const numbersOf = ({ text }: Sent) =>
+  text
+    .trimEnd()
+    .split('\n')
+    .map((line) => Number(JSON.parse(line).n))
 
 /** What breaks the rule: batches with one identity and other bytes, and records in batches of two identities. */
 function wrongIn(deliveries: readonly Sent[]): string[] {
