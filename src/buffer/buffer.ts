@@ -288,7 +288,7 @@ export interface BufferContact {
 export interface BufferStatus {
   /** Messages on disk, with everything that belongs to them. */
   bytes: number
-  /** What idempotency keys take on disk, which is no part of `bytes`; 0 where they are a part of the log. */
+  /** Bytes of idempotency keys on disk, which `bytes` does not contain; 0 where they are a part of the log. */
   idempotencyBytes: number
   segments: number
   /** When the oldest message that is kept was received, ms since the epoch; null when there is none. */

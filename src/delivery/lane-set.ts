@@ -451,9 +451,13 @@ export class LaneSet {
     if (this.#lanes.get(destinationId) === lane) this.#lanes.delete(destinationId)
     const lanes = this.#pipes.get(pipeId)
     if (lanes?.get(destinationId) === lane) lanes.delete(destinationId)
-    const { workspaceId } = lane.spec
-    const isLast = ![...this.#lanes.values()].some(({ spec }) => spec.workspaceId === workspaceId)
-    this.#options.onLaneGone?.(lane.spec, isLast)
+    this.#options.onLaneGone?.(lane.spec, !this.#hasLaneOf(lane.spec.workspaceId))
+  }
+
+  /** Ends at the first lane that is found and copies nothing: thousands of lanes can go at once. */
+  #hasLaneOf(workspaceId: string): boolean {
+    for (const { spec } of this.#lanes.values()) if (spec.workspaceId === workspaceId) return true
+    return false
   }
 
   #depsOf(pipeId: string, epoch: number, parking: Parking): LaneDeps {

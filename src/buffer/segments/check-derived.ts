@@ -37,7 +37,7 @@ export function checkIdempotencyKeys(file: string): string | null {
     if (said !== 'ok') return `its structure is damaged: ${said?.replaceAll(/\s+/g, ' ')}`
     // A file that is whole and of something else.
     db.prepare('SELECT count(*) FROM derived').get()
-    // Of an earlier version, or of this one.
+    // An earlier version wrote it, or this one.
     db.prepare(`SELECT 1 FROM ${hasColumn(db, 'used_key', 'key') ? 'used_key' : 'held'} LIMIT 1`).get()
     return null
   } catch (error) {

@@ -142,7 +142,7 @@ export class HighWater {
     try {
       if (fd !== null) closeSync(fd)
     } catch {
-      // What was written is not relied on.
+      // The file is not relied on.
     }
   }
 
