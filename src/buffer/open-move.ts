@@ -1,6 +1,6 @@
 /** What a move needs of a buffer besides its ports: the keys that its messages came with, and a way in for many messages. */
 import type { Idempotency, NewMessage, OpenBuffer } from './buffer.ts'
-import { seqBaseOf } from './offset.ts'
+import { seqBaseOf, withoutBase } from './offset.ts'
 import type { BufferSpec } from './open.ts'
 import { usedKeysOf } from './segments/used-keys.ts'
 
@@ -20,6 +20,16 @@ export async function openMessageSink(spec: BufferSpec, buffer: OpenBuffer): Pro
   if (spec.kind === 'segments') return appenderSink(buffer)
   const { openFrameImport } = await import('./jetstream/frame-import.ts')
   return await openFrameImport(spec)
+}
+
+/**
+ * Makes the checks of an opening for writing and leaves nothing behind. Rejects as `openBuffer` does. Files in a directory have no
+ * settings that could contradict those of the spec.
+ */
+export async function rehearseOpening(spec: BufferSpec): Promise<void> {
+  if (spec.kind === 'segments') return
+  const { rehearseStreams } = await import('./jetstream/rehearse-streams.ts')
+  await rehearseStreams(withoutBase(spec))
 }
 
 /** The idempotency keys of a pipe's messages, by seq. */

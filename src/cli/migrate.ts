@@ -39,7 +39,10 @@ they may carry passwords. See docs/migrate.md.`,
       addSettingFlags(command, ['data_dir'])
       command.option('--to-cluster', 'from the data directory into the cluster')
       command.option('--from-cluster', 'from the cluster into a data directory that is empty')
-      command.option('--dry-run', 'count what there is to move and estimate the time; change nothing')
+      command.option(
+        '--dry-run',
+        'make every check, count what there is to move and estimate the time; change nothing',
+      )
       command.option(
         '--allow-repeats',
         'move although a batch is under way to a destination with exactly_once: it may be stored twice',
@@ -66,16 +69,15 @@ they may carry passwords. See docs/migrate.md.`,
       try {
         const { source, target } = sides
         const places = { direction, from: source.place, to: target.place }
+        const moveOptions = { log: moveLog, now: Date.now, allowRepeats: options.allowRepeats === true }
         if (options.dryRun === true) {
-          const plan = await planMove(source, { log: moveLog })
+          const plan = await planMove(source, target, moveOptions)
           return await print(planView({ ...places, plan }), options.output)
         }
         const progress = openByteProgress()
         const report = await moveAll(source, target, {
+          ...moveOptions,
           onProgress: (done, total) => progress.update(done, total),
-          log: moveLog,
-          now: Date.now,
-          allowRepeats: options.allowRepeats === true,
         }).finally(() => progress.end())
         await print(reportView({ ...places, report }), options.output)
         say(nextStep(direction))

@@ -15,7 +15,8 @@ export interface MoveTargets {
   env: Record<string, string>
   /** A new directory with this key. */
   directory(name: string, keyFile: string): string
-  migrate(args: string[], dataDir: string): Promise<CliResult>
+  /** `more`: of the environment. */
+  migrate(args: string[], dataDir: string, more?: Record<string, string>): Promise<CliResult>
   startMigrate(args: string[], dataDir: string): ReturnType<typeof startCli>
   stop(): Promise<void>
 }
@@ -41,7 +42,7 @@ export async function startMoveTargets(replicas: 1 | 3 = 1): Promise<MoveTargets
       copyFileSync(keyFile, path.join(directory, 'sealing.key'))
       return directory
     },
-    migrate: (args, dataDir) => runCli(commandLine(args, dataDir), { env }),
+    migrate: (args, dataDir, more = {}) => runCli(commandLine(args, dataDir), { env: { ...env, ...more } }),
     startMigrate: (args, dataDir) => startCli(commandLine(args, dataDir), { env }),
     async stop() {
       await Promise.all([postgres.stop(), nats.stop()])

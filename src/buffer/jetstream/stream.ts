@@ -79,7 +79,7 @@ export interface OpenedStreams {
 /** Makes or checks both streams. Throws ConfigError, StreamUnavailableError. */
 export async function openStreams(connection: NatsConnection, spec: JetStreamSpec): Promise<OpenedStreams> {
   checkMaxPayload(connection, spec)
-  const manager = await withinStart(spec, () => jetstreamManager(connection, { timeout: requestTimeoutMs }))
+  const manager = await openManager(connection, spec)
   const oldServers = spec.replicas === 1 ? [] : tooOldForReplicas(await serverVersions(spec.nats))
   if (oldServers.length > 0) await withinStart(spec, () => refuseNewReplicas(manager, spec, oldServers))
   await withinStart(spec, () => openStream(manager, spec, totalsConfig(spec)))
@@ -88,20 +88,25 @@ export async function openStreams(connection: NatsConnection, spec: JetStreamSpe
   return { info, oldServers }
 }
 
+/** Throws ConfigError where JetStream is not enabled, StreamUnavailableError. */
+export function openManager(connection: NatsConnection, spec: JetStreamSpec): Promise<JetStreamManager> {
+  return withinStart(spec, () => jetstreamManager(connection, { timeout: requestTimeoutMs }))
+}
+
 /** Replicas that are there go on: a start that is refused would not make their servers newer, and ingest would stop. */
 async function refuseNewReplicas(
   manager: JetStreamManager,
   { cluster, replicas }: JetStreamSpec,
   oldServers: readonly ServerVersion[],
 ): Promise<void> {
-  const found = await find(manager, streamName(cluster))
+  const found = await findStream(manager, streamName(cluster))
   if (found !== null && found.config.num_replicas >= replicas) return
   throw new ConfigError(
     `buffer.nats: ${oldServersText(oldServers)}. Install a newer nats-server, or set cluster.replicas = 1`,
   )
 }
 
-type WantedConfig = Pick<
+export type WantedConfig = Pick<
   StreamConfig,
   | 'name'
   | 'description'
@@ -119,7 +124,8 @@ type WantedConfig = Pick<
   | 'duplicate_window'
 >
 
-function bufferConfig(spec: JetStreamSpec): WantedConfig {
+/** Of the stream with the frames. */
+export function bufferConfig(spec: JetStreamSpec): WantedConfig {
   return {
     ...commonConfig(spec, spec.undeliveredHours * hourMs),
     name: streamName(spec.cluster),
@@ -129,7 +135,8 @@ function bufferConfig(spec: JetStreamSpec): WantedConfig {
   }
 }
 
-function totalsConfig(spec: JetStreamSpec): WantedConfig {
+/** Of the stream with the checkpoints. */
+export function totalsConfig(spec: JetStreamSpec): WantedConfig {
   return {
     ...commonConfig(spec, (spec.undeliveredHours + totalsMarginHours) * hourMs),
     name: totalsStreamName(spec.cluster),
@@ -162,7 +169,7 @@ async function openStream(
   spec: JetStreamSpec,
   wanted: WantedConfig,
 ): Promise<StreamInfo> {
-  const found = (await find(manager, wanted.name)) ?? (await add(manager, spec, wanted))
+  const found = (await findStream(manager, wanted.name)) ?? (await add(manager, spec, wanted))
   checkOwner(found.config, wanted)
   const different = differences(found.config, wanted)
   const fixed = different.filter((name) => !updatable.has(name))
@@ -185,7 +192,8 @@ async function openStream(
   return updated
 }
 
-async function find(manager: JetStreamManager, name: string): Promise<StreamInfo | null> {
+/** Null: there is no such stream. */
+export async function findStream(manager: JetStreamManager, name: string): Promise<StreamInfo | null> {
   try {
     return await manager.streams.info(name)
   } catch (error) {
@@ -310,7 +318,7 @@ async function refuseLostStream(
 }
 
 /** Runs it again while JetStream has no leader or does not answer. */
-async function withinStart<T>(spec: JetStreamSpec, run: () => Promise<T>): Promise<T> {
+export async function withinStart<T>(spec: JetStreamSpec, run: () => Promise<T>): Promise<T> {
   const deadline = performance.now() + startWithinMs
   for (;;) {
     try {

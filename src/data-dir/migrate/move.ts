@@ -12,7 +12,7 @@ import { randomUUID } from 'node:crypto'
 import { setTimeout as wait } from 'node:timers/promises'
 import { type Backlog, BufferUnavailableError, type OpenBuffer } from '../../buffer/buffer.ts'
 import { type BufferSpec, openBuffer, openBufferReader, openMessageLookup } from '../../buffer/open.ts'
-import { keysOfPipe, openMessageSink } from '../../buffer/open-move.ts'
+import { keysOfPipe, openMessageSink, rehearseOpening } from '../../buffer/open-move.ts'
 import { current, movedEpoch } from '../../contract/epochs.ts'
 import { StorageUnavailableError } from '../../error-code.ts'
 import { type LogSettings, openLog } from '../../log.ts'
@@ -67,20 +67,31 @@ export interface MoveOptions {
   allowRepeats: boolean
 }
 
-/** Changes nothing. Throws DataDirError when it cannot be moved. */
-export async function planMove(source: MoveSide, options: Pick<MoveOptions, 'log'>): Promise<MovePlan> {
-  const opened = await openSide(await currentSpec(source), options.log)
+/**
+ * Makes every check that `moveAll` makes before it copies, and leaves both sides as they were. Throws the errors that `moveAll`
+ * would throw.
+ */
+export async function planMove(
+  source: MoveSide,
+  target: MoveSide,
+  options: Omit<MoveOptions, 'onProgress'>,
+): Promise<MovePlan> {
+  await requireMovable(source, options)
+  const from = await openSide(await currentSpec(source), options.log)
   try {
-    return await countAll(source.store, opened)
+    const plan = await countAll(source.store, from)
+    requireRoom(plan, target)
+    const moving = await movingOrNew(source, target, from, options.now())
+    if (moving !== null) await rehearseOpening(specOf(target, moving))
+    return plan
   } finally {
-    await opened.close()
+    await from.close()
   }
 }
 
 /** Throws DataDirError, ConfigError, StorageUnavailableError, BufferUnavailableError: run again, it goes on. */
 export async function moveAll(source: MoveSide, target: MoveSide, options: MoveOptions): Promise<MoveReport> {
-  await requireUnmoved(source)
-  if (!options.allowRepeats) await requireNothingExactUnderWay(source)
+  await requireMovable(source, options)
   const from = await openSide(await currentSpec(source), options.log)
   try {
     const plan = await countAll(source.store, from)
@@ -142,6 +153,14 @@ function specOf({ buffer }: MoveSide, { dataDirId, epochs }: Moving): BufferSpec
   return { ...buffer, identity: { dataDirId, epoch }, nextSeqAtLeast }
 }
 
+async function requireMovable(
+  source: MoveSide,
+  { allowRepeats }: Pick<MoveOptions, 'allowRepeats'>,
+): Promise<void> {
+  await requireUnmoved(source)
+  if (!allowRepeats) await requireNothingExactUnderWay(source)
+}
+
 async function requireUnmoved({ store, place }: MoveSide): Promise<void> {
   const moved = await store.movedTo()
   if (moved === null) return
@@ -163,8 +182,20 @@ async function requireNothingExactUnderWay({ store }: MoveSide): Promise<void> {
   )
 }
 
-/** The move that is under way, or a new one; null: the target is whole already, the source alone does not know. */
+/** As `movingOrNew`, and a new move is recorded in the target. */
 async function begin(
+  source: MoveSide,
+  target: MoveSide,
+  from: OpenSide,
+  nowMs: number,
+): Promise<Moving | null> {
+  const moving = await movingOrNew(source, target, from, nowMs)
+  if (moving !== null && (await target.store.moving()) === null) await target.store.beginMove(moving)
+  return moving
+}
+
+/** The move that is under way, or a new one; null: the target is complete already, and only the source is not marked. */
+async function movingOrNew(
   source: MoveSide,
   target: MoveSide,
   from: OpenSide,
@@ -194,9 +225,7 @@ async function begin(
       'move into an empty database, with another cluster.name (or into another directory)',
     )
   }
-  const moving = { dataDirId, epochs: [...epochs, movedEpoch(epochs, newest, nowMs)] }
-  await target.store.beginMove(moving)
-  return moving
+  return { dataDirId, epochs: [...epochs, movedEpoch(epochs, newest, nowMs)] }
 }
 
 async function newestSeq({ store }: MoveSide, { reader }: OpenSide): Promise<number> {
