@@ -1,6 +1,6 @@
 /**
  * Appends that wait for a frame, in a fair order: every workspace gets as many bytes of the log as every other one that
- * waits. What one of them sends, however much, keeps nobody else waiting for more than it sends itself.
+ * waits. What one of them sends, however much, keeps no other one waiting for more than it sends itself.
  *
  * Self-clocked fair queueing. Each message has a mark: its bytes beyond the mark of the one before it in its workspace's
  * line, or, at the head of a line, beyond the mark that was taken last. The lowest mark is next, so a small message
@@ -11,14 +11,23 @@
  *
  * Within a workspace, and so within a pipe, the order is that in which they came.
  */
+import { FirstFit } from '../first-fit.ts'
+
 interface Waiting<Item> {
   mark: number
   item: Item
 }
 
+interface Line<Item> {
+  workspaceId: string
+  waiting: Waiting<Item>[]
+}
+
 export class AppendQueue<Item> {
   /** By workspace; none is empty. */
-  readonly #lines = new Map<string, Waiting<Item>[]>()
+  readonly #lines = new Map<string, Line<Item>>()
+  /** By the mark of their heads. Of equal marks the one whose workspace has waited longer is first. */
+  readonly #heads = new FirstFit<Line<Item>>()
   /** Of the one that was taken last. */
   #takenMark = 0
 
@@ -27,39 +36,38 @@ export class AppendQueue<Item> {
   }
 
   push(workspaceId: string, bytes: number, item: Item): void {
-    const line = this.#lines.get(workspaceId) ?? []
-    const before = line.at(-1)?.mark ?? this.#takenMark
-    line.push({ mark: before + bytes, item })
-    this.#lines.set(workspaceId, line)
+    const line = this.#lines.get(workspaceId)
+    if (line !== undefined) {
+      line.waiting.push({ mark: line.waiting.at(-1)!.mark + bytes, item })
+      return
+    }
+    const first = { mark: this.#takenMark + bytes, item }
+    const begun = { workspaceId, waiting: [first] }
+    this.#lines.set(workspaceId, begun)
+    this.#heads.push(begun, first.mark)
   }
 
   /** The next one, which stays. */
   peek(): Item | undefined {
-    return this.#next()?.line[0]?.item
+    return this.#next()?.waiting[0]?.item
   }
 
   /** The next one. */
   shift(): Item | undefined {
-    const next = this.#next()
-    if (next === null) return undefined
-    const { workspaceId, line } = next
-    const first = line.shift()
-    if (line.length === 0) this.#lines.delete(workspaceId)
-    // Marks count from 0 again whenever nobody waits.
-    this.#takenMark = this.isEmpty ? 0 : (first?.mark ?? 0)
-    return first?.item
+    const line = this.#next()
+    const first = line?.waiting.shift()
+    if (line === undefined || first === undefined) return undefined
+    const [head] = line.waiting
+    if (head === undefined) {
+      this.#lines.delete(line.workspaceId)
+      this.#heads.delete(line)
+    } else this.#heads.resize(line, head.mark)
+    // Marks count from 0 again whenever none waits.
+    this.#takenMark = this.isEmpty ? 0 : first.mark
+    return first.item
   }
 
-  /** Of equal marks the one whose workspace has waited longer. */
-  #next(): { workspaceId: string; line: Waiting<Item>[] } | null {
-    let lowest = Number.POSITIVE_INFINITY
-    let next: { workspaceId: string; line: Waiting<Item>[] } | null = null
-    for (const [workspaceId, line] of this.#lines) {
-      const mark = line[0]?.mark ?? lowest
-      if (mark >= lowest) continue
-      lowest = mark
-      next = { workspaceId, line }
-    }
-    return next
+  #next(): Line<Item> | undefined {
+    return this.#heads.first(this.#heads.smallestSize)
   }
 }

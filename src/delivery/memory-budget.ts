@@ -2,9 +2,11 @@
  * The memory of all batches under way, bounded, and shared by the workspaces: each takes at most three quarters of what the
  * others leave, so that whatever one of them holds, however long, there is something left for the next.
  *
- *   oldest first; whoever does not fit is overtaken by those who do, but not more often than 16 times by its own workspace
+ *   workspaces take turns; in each the oldest that fits is next, and one that does not fit is overtaken 16 times at most
  *   larger than the whole budget: when nothing else is under way
  *   a workspace that has nothing under way: also beyond the budget, one such batch at a time
+ *
+ * Thousands of lanes can wait: each reservation, release and admission is O(log n) in the waiting lanes and their workspaces.
  *
  * A batch that is still to be cut reserves no more than half of what is free (`shareBytes`): however
  * much a few large, stuck batches take, there is always something left for the next lane.
@@ -12,6 +14,8 @@
  * What no batch holds may be lent for what is read ahead. Batches do not see it: they get what they would get without it,
  * and what was lent is taken back, the oldest first, before all of it together is more than the budget.
  */
+import { FirstFit } from '../first-fit.ts'
+
 export interface MemoryReservation {
   /** The real size, once it is known. */
   resize(bytes: number): void
@@ -40,28 +44,100 @@ export interface WorkspaceMemory {
 }
 
 interface Lent {
-  workspaceId: string
   bytes: number
   onTakenBack(): void
 }
 
 interface Waiter {
-  workspaceId: string
   bytes: number
-  overtaken: number
+  /** How much more often than the next newer one it was overtaken. */
+  overtakenMore: number
+  older: Waiter | null
+  newer: Waiter | null
   grant(reservation: MemoryReservation): void
 }
 
 const smallestShareBytes = 64 * 1024
 const mostOvertaken = 16
 
+/** A workspace that holds, borrows or waits for memory. */
+class Holder {
+  readonly workspaceId: string
+  heldBytes = 0
+  lentBytes = 0
+  readonly #waiters = new FirstFit<Waiter>()
+  #newest: Waiter | null = null
+  /** How often the oldest one was. The others were so at most as often: what overtakes one overtakes all that are older. */
+  #overtaken = 0
+
+  constructor(workspaceId: string) {
+    this.workspaceId = workspaceId
+  }
+
+  get isWaiting(): boolean {
+    return this.#waiters.count > 0
+  }
+
+  get isUnused(): boolean {
+    return this.heldBytes === 0 && this.lentBytes === 0 && !this.isWaiting
+  }
+
+  /** Its oldest one was overtaken often enough: it is next, whatever else would fit. */
+  get isHeldUp(): boolean {
+    return this.#overtaken >= mostOvertaken
+  }
+
+  /** With less room none of them is admitted. */
+  get leastBytes(): number {
+    return this.isHeldUp ? this.#waiters.first()!.bytes : this.#waiters.smallestSize
+  }
+
+  /** The one that is next when there is so much room. */
+  next(roomBytes: number): Waiter | undefined {
+    return this.isHeldUp ? this.#waiters.first() : this.#waiters.first(roomBytes)
+  }
+
+  add(waiter: Waiter): void {
+    waiter.older = this.#newest
+    if (this.#newest !== null) this.#newest.newer = waiter
+    this.#newest = waiter
+    this.#waiters.push(waiter, waiter.bytes)
+  }
+
+  /** All who wait are overtaken by a batch that did not. */
+  overtake(): void {
+    if (this.#newest === null) return
+    this.#newest.overtakenMore += 1
+    this.#overtaken += 1
+  }
+
+  /** `overtakes`: those that are older, because it is admitted. */
+  remove(waiter: Waiter, overtakes: boolean): void {
+    const { older, newer, overtakenMore } = waiter
+    this.#waiters.delete(waiter)
+    if (newer === null) this.#newest = older
+    else newer.older = older
+    if (older === null) this.#overtaken -= overtakenMore
+    else {
+      older.newer = newer
+      older.overtakenMore += overtakenMore
+      if (!overtakes) return
+      older.overtakenMore += 1
+      this.#overtaken += 1
+    }
+  }
+}
+
 export class MemoryBudget {
   readonly maxBytes: number
   #reservedBytes = 0
-  readonly #heldBytes = new Map<string, number>()
-  readonly #waiters: Waiter[] = []
-  /** In the order in which it was lent. */
-  readonly #lent = new Set<Lent>()
+  readonly #holders = new Map<string, Holder>()
+  /** The ones that wait, in the order of their turns, by what their next batch demands (`#demandOf`). */
+  readonly #waiting = new FirstFit<Holder>()
+  /** The ones that wait and hold nothing. */
+  readonly #emptyHanded = new Set<Holder>()
+  /** In the order in which it was lent, with its workspace. */
+  readonly #lent = new Map<Lent, string>()
   #lentBytes = 0
   #isShared = false
   #isOverdrawn = false
@@ -82,23 +158,24 @@ export class MemoryBudget {
   /** There is more than one workspace: from now on each keeps something free for the others. */
   share(): void {
     this.#isShared = true
+    for (const holder of this.#holders.values()) this.#waiting.resize(holder, this.#demandOf(holder))
   }
 
   of(workspaceId: string): WorkspaceMemory {
     return {
-      shareBytes: () => Math.max(Math.floor(this.#freeFor(workspaceId, 0) / 2), smallestShareBytes),
+      shareBytes: () => Math.max(Math.floor(this.#freeFor(this.#held(workspaceId)) / 2), smallestShareBytes),
       tryReserve: (bytes) => this.#tryReserve(workspaceId, bytes),
       reserve: (bytes, signal) => this.#reserve(workspaceId, bytes, signal),
-      trySpare: (bytes, onTakenBack) => this.#trySpare({ workspaceId, bytes, onTakenBack }),
+      trySpare: (bytes, onTakenBack) => this.#trySpare(workspaceId, { bytes, onTakenBack }),
     }
   }
 
   #tryReserve(workspaceId: string, bytes: number): MemoryReservation | null {
-    const isHeldUp = this.#waiters.some(
-      (one) => one.workspaceId === workspaceId && one.overtaken >= mostOvertaken,
-    )
-    if (isHeldUp || !this.#fits(workspaceId, bytes)) return null
-    for (const waiter of this.#waiters) if (waiter.workspaceId === workspaceId) waiter.overtaken += 1
+    const holder = this.#holders.get(workspaceId)
+    const heldBytes = holder?.heldBytes ?? 0
+    const fits = bytes <= this.#roomFor(heldBytes) || this.#mayOverdraw(heldBytes)
+    if (!fits || holder?.isHeldUp) return null
+    holder?.overtake()
     return this.#grant(workspaceId, bytes)
   }
 
@@ -106,79 +183,118 @@ export class MemoryBudget {
     const reservation = signal.aborted ? null : this.#tryReserve(workspaceId, bytes)
     if (reservation !== null || signal.aborted) return Promise.resolve(reservation)
     return new Promise((resolve) => {
+      const leave = () => {
+        this.#holder(workspaceId).remove(waiter, false)
+        this.#changed(workspaceId)
+        resolve(null)
+        this.#admit()
+      }
       const waiter: Waiter = {
-        workspaceId,
         bytes,
-        overtaken: 0,
+        ...{ overtakenMore: 0, older: null, newer: null },
         grant: (granted) => {
           signal.removeEventListener('abort', leave)
           resolve(granted)
         },
       }
-      const leave = () => {
-        this.#waiters.splice(this.#waiters.indexOf(waiter), 1)
-        resolve(null)
-        this.#admit()
-      }
       signal.addEventListener('abort', leave, { once: true })
-      this.#waiters.push(waiter)
+      this.#holder(workspaceId).add(waiter)
+      this.#changed(workspaceId)
     })
   }
 
-  #trySpare(lent: Lent): SpareMemory | null {
-    const { workspaceId, bytes } = lent
-    let own = 0
-    for (const one of this.#lent) if (one.workspaceId === workspaceId) own += one.bytes
+  #trySpare(workspaceId: string, lent: Lent): SpareMemory | null {
+    const { bytes } = lent
+    const { heldBytes, lentBytes } = this.#holders.get(workspaceId) ?? { heldBytes: 0, lentBytes: 0 }
     const isFree =
-      this.#waiters.length === 0 &&
-      own + bytes <= this.#freeFor(workspaceId, 0) &&
+      this.#waiting.count === 0 &&
+      lentBytes + bytes <= this.#freeFor(heldBytes) &&
       this.#reservedBytes + this.#lentBytes + bytes <= this.maxBytes
     if (!isFree) return null
-    this.#lent.add(lent)
+    this.#lent.set(lent, workspaceId)
     this.#lentBytes += bytes
+    this.#holder(workspaceId).lentBytes += bytes
     return { release: () => this.#giveBack(lent) }
   }
 
   #giveBack(lent: Lent): void {
-    if (this.#lent.delete(lent)) this.#lentBytes -= lent.bytes
+    const workspaceId = this.#lent.get(lent)
+    if (workspaceId === undefined) return
+    this.#lent.delete(lent)
+    this.#lentBytes -= lent.bytes
+    this.#holder(workspaceId).lentBytes -= lent.bytes
+    this.#changed(workspaceId)
   }
 
   #takeBack(): void {
-    for (const lent of this.#lent) {
+    for (const lent of this.#lent.keys()) {
       if (this.#reservedBytes + this.#lentBytes <= this.maxBytes) return
       this.#giveBack(lent)
       lent.onTakenBack()
     }
   }
 
-  /** What this workspace may take more, were it to give back `less`. */
-  #freeFor(workspaceId: string, less: number): number {
+  #held(workspaceId: string): number {
+    return this.#holders.get(workspaceId)?.heldBytes ?? 0
+  }
+
+  #holder(workspaceId: string): Holder {
+    const holder = this.#holders.get(workspaceId) ?? new Holder(workspaceId)
+    this.#holders.set(workspaceId, holder)
+    return holder
+  }
+
+  /** How much more a workspace may take that holds so much, if `less` of it were released. */
+  #freeFor(heldBytes: number, less = 0): number {
     const reserved = this.#reservedBytes - less
-    const held = this.#held(workspaceId) - less
+    const held = heldBytes - less
     if (!this.#isShared) return this.maxBytes - reserved
     const othersLeave = this.maxBytes - (reserved - held)
     return Math.min(this.maxBytes - reserved, Math.floor((othersLeave * 3) / 4) - held)
   }
 
-  #fits(workspaceId: string, bytes: number): boolean {
-    if (this.#reservedBytes === 0 || bytes <= this.#freeFor(workspaceId, 0)) return true
-    return this.#isShared && this.#held(workspaceId) === 0 && !this.#isOverdrawn
+  /** The largest batch that fits. */
+  #roomFor(heldBytes: number): number {
+    return this.#reservedBytes === 0 ? Number.POSITIVE_INFINITY : this.#freeFor(heldBytes)
   }
 
-  #held(workspaceId: string): number {
-    return this.#heldBytes.get(workspaceId) ?? 0
+  #mayOverdraw(heldBytes: number): boolean {
+    return this.#isShared && heldBytes === 0 && !this.#isOverdrawn
+  }
+
+  /**
+   * `bytes <= #freeFor(heldBytes)`, with what is free for all on one side, so that all workspaces are compared with one number:
+   * from bytes + held <= 3/4 (free + held) follows 4 bytes + held <= 3 free. `#supply` is the other side.
+   */
+  #demandOf({ leastBytes, heldBytes }: Holder): number {
+    return 4 * leastBytes + (this.#isShared ? heldBytes : 0)
+  }
+
+  #supply(): number {
+    if (this.#reservedBytes === 0) return Number.POSITIVE_INFINITY
+    return (this.#isShared ? 3 : 4) * (this.maxBytes - this.#reservedBytes)
+  }
+
+  /** What it holds, or the line of those that wait. */
+  #changed(workspaceId: string): void {
+    const holder = this.#holder(workspaceId)
+    if (holder.isUnused) this.#holders.delete(workspaceId)
+    if (holder.isWaiting && holder.heldBytes === 0) this.#emptyHanded.add(holder)
+    else this.#emptyHanded.delete(holder)
+    if (!holder.isWaiting) this.#waiting.delete(holder)
+    else if (!this.#waiting.resize(holder, this.#demandOf(holder)))
+      this.#waiting.push(holder, this.#demandOf(holder))
   }
 
   #grant(workspaceId: string, asked: number): MemoryReservation {
-    const isOverdraft = this.#reservedBytes > 0 && asked > this.#freeFor(workspaceId, 0)
+    const isOverdraft = this.#reservedBytes > 0 && asked > this.#freeFor(this.#held(workspaceId))
     if (isOverdraft) this.#isOverdrawn = true
     let reserved = 0
     let isReleased = false
     const set = (bytes: number) => {
       this.#reservedBytes += bytes - reserved
-      const held = this.#held(workspaceId) + bytes - reserved
-      if (held === 0) this.#heldBytes.delete(workspaceId)
-      else this.#heldBytes.set(workspaceId, held)
+      this.#holder(workspaceId).heldBytes += bytes - reserved
+      this.#changed(workspaceId)
       reserved = bytes
       this.#takeBack()
     }
@@ -189,8 +305,8 @@ export class MemoryBudget {
     }
     const tryResize = (bytes: number) => {
       const isAlone = this.#reservedBytes === reserved
-      if (bytes > reserved && !isAlone && !isOverdraft && bytes > this.#freeFor(workspaceId, reserved))
-        return false
+      const fits = bytes <= this.#freeFor(this.#held(workspaceId), reserved)
+      if (bytes > reserved && !isAlone && !isOverdraft && !fits) return false
       resize(bytes)
       return true
     }
@@ -204,20 +320,21 @@ export class MemoryBudget {
     return { resize, tryResize, release }
   }
 
+  /** Until none fits. A workspace from which one is admitted has its next turn after the others. */
   #admit(): void {
-    const heldUp = new Set<string>()
-    const passedBy: Waiter[] = []
-    for (const waiter of [...this.#waiters]) {
-      const { workspaceId, bytes } = waiter
-      if (heldUp.has(workspaceId)) continue
-      if (!this.#fits(workspaceId, bytes)) {
-        if (waiter.overtaken >= mostOvertaken) heldUp.add(workspaceId)
-        passedBy.push(waiter)
-        continue
-      }
-      for (const other of passedBy) if (other.workspaceId === workspaceId) other.overtaken += 1
-      this.#waiters.splice(this.#waiters.indexOf(waiter), 1)
-      waiter.grant(this.#grant(workspaceId, bytes))
+    for (;;) {
+      const holder = this.#waiting.first(this.#supply()) ?? this.#nextOverdraft()
+      const waiter = holder?.next(this.#roomFor(holder.heldBytes)) ?? holder?.next(Number.POSITIVE_INFINITY)
+      if (holder === undefined || waiter === undefined) return
+      holder.remove(waiter, true)
+      this.#waiting.delete(holder)
+      waiter.grant(this.#grant(holder.workspaceId, waiter.bytes))
     }
+  }
+
+  #nextOverdraft(): Holder | undefined {
+    if (!this.#isShared || this.#isOverdrawn) return undefined
+    const [longest] = this.#emptyHanded
+    return longest
   }
 }

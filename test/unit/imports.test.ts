@@ -11,6 +11,7 @@ const everywhere = [
   'config.ts',
   'at-most.ts',
   'error-code.ts',
+  'first-fit.ts',
   'thread-error.ts',
   'histogram.ts',
   'quantities.ts',
