@@ -169,7 +169,8 @@ class NodeListener implements Listener {
   }
 
   #handle(request: IncomingMessage, exchange: NodeExchange): void {
-    const { method = '', url = '' } = request
+    const { method = '' } = request
+    const url = originForm(request)
     const mark = url.indexOf('?')
     const found = this.#paths.find(mark < 0 ? url : url.slice(0, mark))
     const handler: Handler =
@@ -187,6 +188,20 @@ class NodeListener implements Listener {
     if (connection === undefined) socket.destroy()
     else connection.reject(response)
   }
+}
+
+/**
+ * The path and query of a request. A client may send them with the origin in front, as to a proxy (RFC 9112, 3.2.2), which
+ * must then be the one in Host: a proxy that trusts one of the two and we the other would disagree about the request.
+ */
+function originForm({ url = '', headers, httpVersion }: IncomingMessage): string {
+  const absolute = /^https?:\/\/([^/?#]*)(.*)$/i.exec(url)
+  if (absolute === null) return url
+  const [, authority = '', rest = ''] = absolute
+  if (httpVersion === '1.1' && authority.toLowerCase() !== headers.host?.toLowerCase()) {
+    throw new ApiError('bad_request', { message: 'The request target names another host than Host.' })
+  }
+  return rest.startsWith('/') ? rest : `/${rest}`
 }
 
 class NodeHead implements RequestHead {
