@@ -220,10 +220,17 @@ export const resourceLimits = {
   sessionIdleSeconds: 30 * 60,
   sessionSeconds: 12 * 3_600,
   setupLinkSeconds: 24 * 3_600,
-  /** Failed attempts to sign in during `signInWindowSeconds`: to one account, and from one address (of IPv6 a /64 network). */
+  /**
+   * Failed attempts to sign in during `signInWindowSeconds`: to one account from one address (IPv6: /64 network) or from one
+   * browser that has signed in to it before; from one address; and to one account from all addresses, so that many addresses
+   * together guess no more than a weak password's worth (NIST SP 800-63B asks for at most 100).
+   */
   signInsPerAccount: 10,
   signInsPerAddress: 30,
+  signInsPerAccountAnywhere: 100,
   signInWindowSeconds: 15 * 60,
+  /** How long a browser keeps the cookie that says that its user has signed in there before. */
+  knownBrowserSeconds: 180 * 86_400,
   /**
    * Passwords that wait to be hashed. One is at a time: each takes 128 MiB, half a second of a core and one of the four
    * threads that also decompress bodies.

@@ -13,6 +13,7 @@
 import { timingSafeEqual } from 'node:crypto'
 import { isIP } from 'node:net'
 import { ApiError } from '../contract/errors.ts'
+import { resourceLimits } from '../contract/resource-limits.ts'
 import type { Principal } from '../directory/principal.ts'
 import { type ClientIp, networkOf } from '../ingest/client-ip.ts'
 import type { Sessions } from '../management/sessions.ts'
@@ -52,6 +53,7 @@ export class DashboardGate {
       address: networkOf(address ?? ''),
       isSecure,
       sessionToken: cookieValue(headers.cookie ?? '', cookieName(isSecure)),
+      browserToken: cookieValue(headers.cookie ?? '', browserCookieName(isSecure)),
     }
   }
 
@@ -118,8 +120,19 @@ export function sessionCookie(token: string | null, isSecure: boolean): Header {
   return ['Set-Cookie', `${cookieName(isSecure)}=${value}; ${attributes}`]
 }
 
+/** Outlasts the session, and sign-out: it says only that someone has signed in here before. */
+export function browserCookie(token: string, isSecure: boolean): Header {
+  const maxAge = resourceLimits.knownBrowserSeconds
+  const attributes = `Path=/; Max-Age=${maxAge}; HttpOnly; SameSite=Strict${isSecure ? '; Secure' : ''}`
+  return ['Set-Cookie', `${browserCookieName(isSecure)}=${token}; ${attributes}`]
+}
+
 function cookieName(isSecure: boolean): string {
   return isSecure ? '__Host-pipectl' : 'pipectl'
+}
+
+function browserCookieName(isSecure: boolean): string {
+  return `${cookieName(isSecure)}-browser`
 }
 
 /** Null: there is none, or there are two, one of which somebody else has put there. */

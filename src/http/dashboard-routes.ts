@@ -5,8 +5,8 @@
 import assert from 'node:assert'
 import { ApiError } from '../contract/errors.ts'
 import { formBody } from '../contract/operation.ts'
-import type { Sessions } from '../management/sessions.ts'
-import { sessionCookie } from './dashboard-gate.ts'
+import type { Sessions, SignedIn } from '../management/sessions.ts'
+import { browserCookie, sessionCookie } from './dashboard-gate.ts'
 import type { ApiReply, ApiRequest, Route, Visit } from './route.ts'
 
 const prefix = '/dashboard/api'
@@ -46,8 +46,8 @@ function sessionRoutes(sessions: Sessions): Route[] {
       operationId: 'signIn',
       bodyLimits: formBody,
       handler: async ({ body, visit, address }) => {
-        const { address: network, isSecure } = of(visit)
-        return withCookie(await sessions.signIn(body, network, address), isSecure)
+        const { address: network, browserToken, isSecure } = of(visit)
+        return signedIn(await sessions.signIn(body, { network, browserToken, address }), isSecure)
       },
     },
     {
@@ -62,7 +62,7 @@ function sessionRoutes(sessions: Sessions): Route[] {
       operationId: 'signOut',
       handler: async (request) => {
         await sessions.signOut(tokenOf(request))
-        return withCookie(null, of(request.visit).isSecure)
+        return { status: 204, headers: [sessionCookie(null, of(request.visit).isSecure)] }
       },
     },
     {
@@ -72,8 +72,8 @@ function sessionRoutes(sessions: Sessions): Route[] {
       operationId: 'changeOwnPassword',
       bodyLimits: formBody,
       handler: async (request) => {
-        const token = await sessions.changePassword(tokenOf(request), request.body, request.address)
-        return withCookie(token, of(request.visit).isSecure)
+        const tokens = await sessions.changePassword(tokenOf(request), request.body, request.address)
+        return signedIn(tokens, of(request.visit).isSecure)
       },
     },
     {
@@ -84,13 +84,13 @@ function sessionRoutes(sessions: Sessions): Route[] {
       operationId: 'setUp',
       bodyLimits: formBody,
       handler: async ({ body, visit, address }) =>
-        withCookie(await sessions.setUp(body, address), of(visit).isSecure),
+        signedIn(await sessions.setUp(body, address), of(visit).isSecure),
     },
   ]
 }
 
-function withCookie(token: string | null, isSecure: boolean): ApiReply {
-  return { status: 204, headers: [sessionCookie(token, isSecure)] }
+function signedIn({ session, browser }: SignedIn, isSecure: boolean): ApiReply {
+  return { status: 204, headers: [sessionCookie(session, isSecure), browserCookie(browser, isSecure)] }
 }
 
 function of(visit: Visit | null | undefined): Visit {

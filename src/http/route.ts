@@ -35,6 +35,8 @@ export interface Visit {
   isSecure: boolean
   /** What the cookie holds; null: there is none. */
   sessionToken: string | null
+  /** What the cookie of a browser that has signed in before holds; null: there is none. */
+  browserToken: string | null
 }
 
 export interface ApiReply {

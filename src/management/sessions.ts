@@ -13,9 +13,16 @@ import { requireObject, validate } from '../contract/validate.ts'
 import type { Principal } from '../directory/principal.ts'
 import type { Logger } from '../log.ts'
 import type { Passwords } from '../metadata/password-hash.ts'
-import { csrfTokenOf, hashToken, isToken, mintToken } from '../metadata/session-tokens.ts'
+import {
+  csrfTokenOf,
+  hashToken,
+  isToken,
+  knownBrowser,
+  mintBrowserToken,
+  mintToken,
+} from '../metadata/session-tokens.ts'
 import type { Actor, Metadata, StoredSession, StoredUser } from '../metadata/store.ts'
-import { SignInLimits } from './sign-in-limits.ts'
+import { type Attempter, SignInLimits } from './sign-in-limits.ts'
 
 export interface SessionDeps {
   metadata: Pick<Metadata, 'users' | 'sessions' | 'as'>
@@ -27,6 +34,23 @@ export interface SessionDeps {
   log: Logger
   /** Told of users whose sessions have ended. Absent: no one follows. */
   usersChanged?: (workspaceId: string) => void
+}
+
+/** What a browser gets as cookies. */
+export interface SignedIn {
+  /** Of the new session. */
+  session: string
+  /** By which its further attempts to sign in are told from those of strangers. */
+  browser: string
+}
+
+/** Where an attempt to sign in comes from. */
+export interface SignInSource {
+  /** What attempts are counted by: an IPv4 address or an IPv6 network. */
+  network: string
+  browserToken: string | null
+  /** For the audit log. */
+  address?: string | null | undefined
 }
 
 const idleMs = resourceLimits.sessionIdleSeconds * 1_000
@@ -55,15 +79,19 @@ export class Sessions {
     this.#limits = new SignInLimits(this.#monotonicMs)
   }
 
-  /** The new session's token. `network`: what attempts are counted by. Unknown accounts and wrong passwords are the same `sign_in_failed`, after the same time. */
-  async signIn(body: unknown, network: string, address: string | null = null): Promise<string> {
+  /** Unknown accounts and wrong passwords are the same `sign_in_failed`, after the same time. */
+  async signIn(body: unknown, from: SignInSource): Promise<SignedIn> {
     const { email, password } = validate(SignIn, requireObject(body))
-    const user = await this.#verified(email, password, network, address)
-    return await this.#begin(user, address)
+    const address = from.address ?? null
+    const attempterOf = (user: StoredUser | null): Attempter => {
+      const browser = knownBrowser(from.browserToken ?? '', user?.passwordHash ?? null)
+      return browser === null ? { address: from.network } : { browser }
+    }
+    return await this.#begin(await this.#verified(email, password, attempterOf, address), address)
   }
 
   /** The first session of a new user. Throws `setup_link_invalid`, which costs no hashing of a password. */
-  async setUp(body: unknown, address: string | null = null): Promise<string> {
+  async setUp(body: unknown, address: string | null = null): Promise<SignedIn> {
     const { token, email, password } = validate(SetUp, requireObject(body))
     const actor: Actor = { kind: 'user', id: null, name: email.toLowerCase(), address, operation: 'setUp' }
     const { users } = this.#deps.metadata.as(actor)
@@ -122,12 +150,13 @@ export class Sessions {
     if (session !== null) this.#deps.usersChanged?.(session.workspaceId)
   }
 
-  /** Ends every session of the user and returns the token of a new one. Throws `validation_error`, `too_many_attempts`, `sign_in_busy`. */
-  async changePassword(token: string, body: unknown, address: string | null = null): Promise<string> {
+  /** Ends every session of the user and begins a new one. Throws `validation_error`, `too_many_attempts`, `sign_in_busy`. */
+  async changePassword(token: string, body: unknown, address: string | null = null): Promise<SignedIn> {
     const { current_password, password } = validate(PasswordChange, requireObject(body))
     const { workspaceId, user } = await this.#require(token)
     try {
-      await this.#verified(user.user_email, current_password, null, address)
+      const ofSessions = () => ({ browser: `with a session of ${user.user_id}` })
+      await this.#verified(user.user_email, current_password, ofSessions, address)
     } catch (error) {
       // The session goes on: 401 would say that it has ended.
       if (!(error instanceof ApiError && error.code === 'sign_in_failed')) throw error
@@ -145,19 +174,20 @@ export class Sessions {
   async #verified(
     email: string,
     password: string,
-    network: string | null,
+    attempterOf: (user: StoredUser | null) => Attempter,
     address: string | null,
   ): Promise<StoredUser> {
     const account = email.trim().toLowerCase()
-    const takeBack = this.#limits.begin(account, network)
+    const user = await this.#deps.metadata.users.byEmail(account)
+    const by = attempterOf(user)
+    const takeBack = this.#limits.begin(account, by)
     try {
-      const user = await this.#deps.metadata.users.byEmail(account)
       const isRight = await this.#deps.passwords.matches(password, user?.passwordHash ?? null)
       if (user !== null && isRight) {
         takeBack()
         return user
       }
-      this.#deps.log.warn({ address: network, user_id: user?.user.user_id }, 'user.sign_in_failed')
+      this.#deps.log.warn({ address, user_id: user?.user.user_id }, 'user.sign_in_failed')
       if (user !== null) this.#recordFailure(user, address)
     } catch (error) {
       takeBack()
@@ -185,12 +215,12 @@ export class Sessions {
     return this.#deps.metadata.as({ kind: 'user', id, name, address, operation })
   }
 
-  async #begin(user: StoredUser, address: string | null): Promise<string> {
+  async #begin(user: StoredUser, address: string | null): Promise<SignedIn> {
     const { token, hash } = mintToken()
     const { sessions } = this.#as(user.user.user_id, user.user.user_email, 'signIn', address)
     if (!(await sessions.begin(user, hash))) throw new ApiError('sign_in_failed')
     this.#deps.log.info({ user_id: user.user.user_id }, 'user.signed_in')
-    return token
+    return { session: token, browser: mintBrowserToken(user.passwordHash) }
   }
 
   async #require(token: string): Promise<StoredSession> {

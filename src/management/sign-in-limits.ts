@@ -1,9 +1,12 @@
 /**
- * How often signing in may fail (docs/dev/contract.md#sign-in-for-people): per account and per address, in a window that begins with
- * the first attempt. Known and unknown accounts are counted alike.
+ * How often signing in may fail (docs/dev/contract.md#sign-in-for-people), in windows that begin with the first attempt. Known
+ * and unknown accounts are counted alike.
  *
- * The counts are in memory: a restart forgets them, and nobody outside can cause one. They cannot fill it: an attempt counts
- * only once it may have its password hashed, which is two or three a second, so that a window holds some thousands.
+ *   a stranger        account × address, the address, and the account from everywhere
+ *   a known browser   itself alone: strangers who guess do not lock out the person whose account it is
+ *
+ * The counts are in memory: a restart resets them, and no one outside can cause one. They cannot fill it: an attempt counts
+ * only once its password may be hashed, which is two or three a second, so that a window holds some thousands.
  */
 import { ApiError } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
@@ -11,10 +14,14 @@ import { resourceLimits } from '../contract/resource-limits.ts'
 const windowMs = resourceLimits.signInWindowSeconds * 1_000
 const maxRemembered = 10_000
 
+/** Who attempts it: a client at an address, or a browser (or session) that is known to belong to the account. */
+export type Attempter = { address: string } | { browser: string }
+
 export class SignInLimits {
   readonly #now: () => number
-  readonly #accounts = new AttemptCounts(resourceLimits.signInsPerAccount)
+  readonly #pairs = new AttemptCounts(resourceLimits.signInsPerAccount)
   readonly #addresses = new AttemptCounts(resourceLimits.signInsPerAddress)
+  readonly #accounts = new AttemptCounts(resourceLimits.signInsPerAccountAnywhere)
 
   /** `now`: a monotonic clock in ms. */
   constructor(now: () => number = () => performance.now()) {
@@ -22,25 +29,28 @@ export class SignInLimits {
   }
 
   /**
-   * Counts an attempt. Throws `too_many_attempts`, counting nothing. What it returns takes the attempt back: it succeeded,
-   * or was never made. `address` null: of somebody who is signed in.
+   * Counts an attempt. Throws `too_many_attempts`, counting nothing. The returned function takes the attempt back: it
+   * succeeded, or was never made.
    */
-  begin(account: string, address: string | null): () => void {
+  begin(account: string, by: Attempter): () => void {
     const now = this.#now()
-    const waitMs = Math.max(
-      this.#accounts.waitMs(account, now),
-      address === null ? 0 : this.#addresses.waitMs(address, now),
-    )
+    const counted = this.#countsOf(account, by)
+    const waitMs = Math.max(...counted.map(([counts, name]) => counts.waitMs(name, now)))
     if (waitMs > 0) {
       throw new ApiError('too_many_attempts', {
         headers: { 'Retry-After': String(Math.ceil(waitMs / 1_000)) },
       })
     }
-    const takeBack = [this.#accounts.count(account, now)]
-    if (address !== null) takeBack.push(this.#addresses.count(address, now))
+    const takeBack = counted.map(([counts, name]) => counts.count(name, now))
     return () => {
       for (const one of takeBack) one()
     }
+  }
+
+  #countsOf(account: string, by: Attempter): (readonly [AttemptCounts, string])[] {
+    const pair = (who: string) => [this.#pairs, JSON.stringify([account, who])] as const
+    if ('browser' in by) return [pair(`browser ${by.browser}`)]
+    return [pair(by.address), [this.#addresses, by.address], [this.#accounts, account]]
   }
 }
 

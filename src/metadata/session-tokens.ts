@@ -2,9 +2,10 @@
  * The random texts with which people prove who they are: 256 bits from the system's random source, base64url. Only their
  * SHA-256 is stored; a text this long cannot be guessed from it.
  */
-import { createHash, createHmac, randomBytes } from 'node:crypto'
+import { createHash, createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 
 const shape = /^[A-Za-z0-9_-]{43}$/
+const browserShape = /^([A-Za-z0-9_-]{22})\.([A-Za-z0-9_-]{43})$/
 
 export interface MintedToken {
   /** What the client gets. */
@@ -31,4 +32,27 @@ export function isToken(text: string): boolean {
 /** Of a session: known to whoever has its cookie or its page, and of no use for either. Nothing of it is stored. */
 export function csrfTokenOf(sessionToken: string): string {
   return createHmac('sha256', sessionToken).update('pipectl csrf').digest('base64url')
+}
+
+/**
+ * What a browser keeps after its user has signed in: `<id>.<signature>`. It gives no access; attempts to sign in from it are
+ * counted apart from those of strangers. The key of the signature is the stored hash of the password, so that it is valid on
+ * every node and after a restart, for this account only, and until the password changes.
+ */
+export function mintBrowserToken(passwordHash: string): string {
+  const id = randomBytes(16).toString('base64url')
+  return `${id}.${signatureOf(id, passwordHash)}`
+}
+
+/** The browser's id; null: the token is no token of this account. `passwordHash` null: there is no account, which takes as long. */
+export function knownBrowser(token: string, passwordHash: string | null): string | null {
+  const [, id = '', signature = ''] = browserShape.exec(token) ?? []
+  const expected = Buffer.from(signatureOf(id, passwordHash ?? ''))
+  const given = Buffer.from(signature)
+  const isKnown = given.length === expected.length && timingSafeEqual(given, expected)
+  return isKnown && passwordHash !== null ? id : null
+}
+
+function signatureOf(browserId: string, passwordHash: string): string {
+  return createHmac('sha256', passwordHash).update(`pipectl known browser ${browserId}`).digest('base64url')
 }

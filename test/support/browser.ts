@@ -15,8 +15,10 @@ export interface BrowserOptions {
 export class Browser {
   readonly #url: string
   readonly #options: BrowserOptions
-  /** `name=value`; null: none. */
+  /** The session's, `name=value`; null: none. */
   cookie: string | null = null
+  /** That of a browser which has signed in before. */
+  browserCookie: string | null = null
   csrfToken = ''
 
   constructor(url: string, options: BrowserOptions = {}) {
@@ -33,7 +35,7 @@ export class Browser {
   ): Promise<Answer<Body>> {
     const own: Record<string, string | null> = {
       ...this.#options.headers,
-      cookie: this.cookie,
+      cookie: [this.cookie, this.browserCookie].filter((one) => one !== null).join('; ') || null,
       ...(method === 'GET'
         ? {}
         : { origin: this.#options.origin ?? this.#url, 'x-csrf-token': this.csrfToken || null }),
@@ -63,9 +65,10 @@ export class Browser {
   }
 
   #keepCookie({ headers }: Answer<unknown>): void {
-    const given = headers['set-cookie']
-    if (given === undefined) return
-    const [pair = ''] = String(given).split(';')
-    this.cookie = pair.endsWith('=') ? null : pair
+    for (const given of [headers['set-cookie'] ?? []].flat()) {
+      const [pair = ''] = given.split(';')
+      if (pair.includes('-browser=')) this.browserCookie = pair
+      else this.cookie = pair.endsWith('=') ? null : pair
+    }
   }
 }
