@@ -20,22 +20,31 @@ interface Group {
 
 /** In the order of their start. The slowest are first, so that none of them is the last that the others wait for. */
 export const groups: Readonly<Record<string, Group>> = {
-  soak: { files: ['world/soak'] },
+  soak: { files: ['world/soak', 'api/ingest-memory'] },
   cluster: {
     files: [
       ...['world/cluster/', 'unit/cluster/', 'unit/delivery/lane-port-cluster', 'unit/buffer/jetstream-'],
+      ...['unit/metadata/stopped-owner', 'unit/cli/nodes'],
     ],
     fast: ['world/cluster/one-node', 'unit/buffer/jetstream-port'],
   },
   packages: { files: ['package/'] },
   migrate: { files: ['migrate/'] },
   browser: { files: ['browser/'], fast: ['browser/pages'] },
-  rogue: { files: ['unit/destinations/rogue-', 'unit/destinations/set-aside'] },
+  rogue: {
+    files: [
+      ...['unit/destinations/rogue-', 'unit/destinations/set-aside', 'unit/destinations/hostile-values'],
+      'unit/transform/hostile-threads',
+    ],
+  },
   'postgresql-metadata': {
     files: ['unit/metadata/on-postgresql', 'unit/metadata/postgresql', 'unit/metadata/cluster-postgresql'],
   },
   crash: {
-    files: ['crash/', 'world/shutdown', 'world/unfinished-init'],
+    files: [
+      ...['crash/', 'world/shutdown', 'world/unfinished-init', 'world/poison', 'unit/buffer/kill'],
+      ...['unit/delivery/quarantine', 'unit/delivery/worker-death.'],
+    ],
     fast: ['crash/kill'],
     node24: true,
   },
@@ -46,10 +55,15 @@ export const groups: Readonly<Record<string, Group>> = {
   'power-cut': { files: ['world/faults/power-cut/'], fast: ['world/faults/power-cut/rolls.'] },
   guides: {
     files: ['docs/guides/', 'docs/monitoring'],
-    fast: ['docs/guides/ingest', 'docs/guides/quick-start'],
+    fast: ['docs/guides/quick-start'],
   },
   examples: { files: ['world/examples-', 'docs/signatures'] },
-  tools: { files: ['unit/cli/completion', 'docs/man-page', 'docs/unit-file', 'world/proxies'] },
+  tools: {
+    files: [
+      ...['unit/cli/completion', 'docs/man-page', 'docs/unit-file', 'world/proxies'],
+      ...['unit/cli/backup', 'unit/cli/users', 'world/alerts', 'world/ledger-servers'],
+    ],
+  },
   damage: {
     files: [
       ...[
@@ -63,9 +77,12 @@ export const groups: Readonly<Record<string, Group>> = {
       ...['world/earlier-formats', 'world/containment', 'world/stores-disagree', 'world/victims'],
       ...['world/clock', 'unit/buffer/page-reader', 'unit/buffer/damaged', 'unit/buffer/compaction'],
     ],
-    fast: ['world/damaged-derived-files', 'world/full-disk.', 'world/full-disk-commands', 'world/verify'],
+    fast: ['world/full-disk-commands', 'world/verify'],
   },
-  certificates: { files: ['api/tls', 'world/tls-pin', 'world/database-certificates'], fast: ['api/tls'] },
+  certificates: {
+    files: ['api/tls', 'world/tls-pin', 'world/database-certificates'],
+    fast: ['api/tls.'],
+  },
   /** What Node.js and the native addons can break: operations, kills, the log on SQLite, the scanner, the drivers. */
   node24: {
     env: {},

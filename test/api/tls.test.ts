@@ -5,8 +5,6 @@ import {
   copyFileSync,
   mkdirSync,
   mkdtempSync,
-  readdirSync,
-  readFileSync,
   renameSync,
   rmSync,
   symlinkSync,
@@ -16,100 +14,16 @@ import https from 'node:https'
 import net from 'node:net'
 import os from 'node:os'
 import path from 'node:path'
-import tls from 'node:tls'
 import t, { type Test } from 'tap'
 import { ConfigError } from '../../src/config.ts'
 import { readCertificate } from '../../src/tls/certificate-files.ts'
-import { type IssuedCertificate, openssl, TestAuthority } from '../support/certificates.ts'
-import {
-  binary,
-  cleanEnv,
-  copyFreshDataDir,
-  type DaemonOptions,
-  makeDataDir,
-  TestDaemon,
-} from '../support/daemon.ts'
+import { type IssuedCertificate, openssl } from '../support/certificates.ts'
+import { binary, cleanEnv, copyFreshDataDir, makeDataDir } from '../support/daemon.ts'
 import { until } from '../support/until.ts'
-
-const authority = new TestAuthority()
-const { ca } = authority
-const first = authority.issue({ days: 20 })
-t.teardown(() => authority.close())
-
-interface Reply {
-  status: number
-  headers: Record<string, string | string[] | undefined>
-  text: string
-  serial: string
-}
-
-interface CallOptions {
-  key?: string
-  body?: string
-  headers?: Record<string, string>
-  agent?: https.Agent
-}
-
-function call(method: string, url: string, { key, body, headers, agent }: CallOptions = {}): Promise<Reply> {
-  return new Promise((resolve, reject) => {
-    const all = {
-      ...(key && { authorization: `Bearer ${key}` }),
-      'content-type': 'application/json',
-      ...headers,
-    }
-    const request = https.request(url, { method, ca, headers: all, agent: agent ?? false })
-    request.once('error', reject).once('response', (response) => {
-      const { serialNumber: serial } = (response.socket as tls.TLSSocket).getPeerCertificate()
-      let text = ''
-      response.setEncoding('utf8').on('data', (piece) => {
-        text += piece
-      })
-      response.once('end', () =>
-        resolve({ status: response.statusCode!, headers: response.headers, text, serial }),
-      )
-    })
-    request.end(body)
-  })
-}
+import { authority, call, closed, connectTls, first, pairOf, pipeOf, portOf, serve } from './over-tls.ts'
 
 const serialOf = ({ certFile }: IssuedCertificate) =>
   openssl('x509', '-in', certFile, '-noout', '-serial').trim().replace('serial=', '')
-
-interface Served {
-  daemon: TestDaemon
-  key: string
-}
-
-async function serve(t: Test, env: Record<string, string>, options: DaemonOptions = {}): Promise<Served> {
-  const dataDir = makeDataDir()
-  const { api_key: key } = await copyFreshDataDir(dataDir)
-  const daemon = new TestDaemon({ dataDir, ...options, env })
-  t.teardown(async () => {
-    await daemon.close()
-    rmSync(path.dirname(dataDir), { recursive: true, force: true })
-  })
-  await daemon.start()
-  return { daemon, key }
-}
-
-const pairOf = ({ certFile, keyFile }: IssuedCertificate) => ({
-  PIPECTL_TLS_CERT_FILE: certFile,
-  PIPECTL_TLS_KEY_FILE: keyFile,
-})
-
-async function pipeOf({ daemon, key }: Served): Promise<string> {
-  const made = await call('POST', `${daemon.url}/v1/pipes`, { key, body: '{"pipe_name":"secure"}' })
-  return JSON.parse(made.text).pipe_id
-}
-
-const portOf = (url: string) => Number(new URL(url).port)
-const connectTls = (url: string, options: tls.ConnectionOptions = {}) =>
-  tls.connect({ host: '127.0.0.1', port: portOf(url), ca, ...options })
-const closed = (socket: net.Socket) =>
-  new Promise<void>((resolve) => socket.on('error', () => {}).once('close', () => resolve()))
-const residentBytes = (pid: number) =>
-  Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) * 1024
-const openSockets = (pid: number) => readdirSync(`/proc/${pid}/fd`).length
 
 t.test('one listener with a certificate serves everything over TLS 1.2 and 1.3', async (t) => {
   const served = await serve(t, {
@@ -320,7 +234,11 @@ t.test('wrong settings: exit 78 and one line that names the setting', async (t) 
       file('open.key', first.key, 0o644),
       /tls\.key_file: \S+ is open to others \(mode 0644\); run `chmod o-rwx/,
     ],
-    [file('order.pem', ca + first.certificate), first.keyFile, /tls\.cert_file: \S+ is in the wrong order/],
+    [
+      file('order.pem', authority.ca + first.certificate),
+      first.keyFile,
+      /tls\.cert_file: \S+ is in the wrong order/,
+    ],
     [
       file('damaged.pem', first.certificate.replace(/\n\w{10}/, '\nAAAAAAAAAA')),
       first.keyFile,
@@ -388,96 +306,6 @@ t.test(
     t.match(stdout, /certificate of listen.*expired on/)
   },
 )
-
-t.test('what clients do instead of what they should', async (t) => {
-  const served = await serve(t, pairOf(first))
-  const { daemon, key } = served
-  const pipeId = await pipeOf(served)
-  const isServed = async () => (await call('GET', `${daemon.url}/v1/health`)).status === 200
-  const before = openSockets(daemon.pid)
-  const post = (headers: string) =>
-    `POST /v1/ingest/${pipeId} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${key}\r\nContent-Type: application/json\r\n${headers}\r\n\r\n`
-
-  // Each takes half a minute to be cut off: the others are tried meanwhile.
-  const wanted = `GET /openapi/management-v1.openapi.yaml HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${key}\r\n\r\n`
-  const memory = residentBytes(daemon.pid)
-  let asked = 0
-  const deaf = Array.from({ length: 10 }, () => {
-    const socket = connectTls(daemon.url).on('error', () => {})
-    // More than the buffers of the system hold; of it nothing is read.
-    socket.once('secureConnect', () => {
-      socket.pause().write(wanted.repeat(60))
-      asked += 1
-    })
-    return socket
-  })
-  t.teardown(() => {
-    for (const socket of deaf) socket.destroy()
-  })
-  await until('they wait for their responses', () => asked === deaf.length)
-
-  t.test('instead of shaking hands: their connection ends, and nobody waits for it', async (t) => {
-    const tcp = (first = '') => {
-      const socket = net.connect(portOf(daemon.url), '127.0.0.1')
-      socket.on('connect', () => socket.write(first)).resume()
-      return socket
-    }
-    const hello = Buffer.from('1603010200010001fc0303', 'hex').toString('latin1')
-    const plain = tcp('GET /v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n')
-    const garbage = tcp('\0'.repeat(100_000))
-    const silent = Array.from({ length: 1_000 }, () => tcp())
-    const half = Array.from({ length: 50 }, () => tcp(hello))
-    const handshaken = Array.from({ length: 20 }, () => connectTls(daemon.url))
-    const ends = [plain, garbage, ...silent, ...half, ...handshaken].map(closed)
-    await Promise.all(ends.slice(0, 2))
-    await until('they are all connected', () => openSockets(daemon.pid) > before + 1_000)
-    t.ok(await isServed(), 'others are served meanwhile')
-    await Promise.all(ends)
-    await until('nothing is left of them', () => openSockets(daemon.pid) <= before + deaf.length + 2)
-    t.ok(await isServed())
-  })
-
-  t.test('many protocols, and names that nobody has', async (t) => {
-    const ALPNProtocols = Array.from({ length: 200 }, (_, index) => String(index).padEnd(250, 'x'))
-    for (const options of [{ ALPNProtocols }, { servername: `${'a'.repeat(63)}.`.repeat(3) }]) {
-      const socket = connectTls(daemon.url, { rejectUnauthorized: false, ...options }).on('error', () => {})
-      await new Promise((resolve) => socket.once('secureConnect', resolve).once('close', resolve))
-      socket.destroy()
-      t.ok(await isServed())
-    }
-  })
-
-  t.test('of TLS 1.2, to have the handshake done again', async (t) => {
-    const socket = connectTls(daemon.url, { maxVersion: 'TLSv1.2' })
-    await new Promise((resolve) => socket.once('secureConnect', resolve))
-    const outcome = await new Promise<string>((resolve) => {
-      socket.once('error', (error) => resolve(error.message))
-      socket.once('close', () => resolve('closed'))
-      socket.renegotiate({ rejectUnauthorized: false }, (error) => resolve(error?.message ?? 'done'))
-    })
-    t.not(outcome, 'done')
-    socket.destroy()
-    t.ok(await isServed())
-  })
-
-  t.test('to send a body too slowly: cut off, as in the clear', async (t) => {
-    const slow = connectTls(daemon.url)
-    slow.write(`${post('Content-Length: 1000000')}[`)
-    slow.resume()
-    await closed(slow)
-    t.pass()
-  })
-
-  t.test('to read nothing of their responses: cut off, in bounded memory', async (t) => {
-    t.ok(await isServed())
-    t.ok(residentBytes(daemon.pid) < memory + 256 * 1024 * 1024, 'they ask for 17 MB each')
-    await until('they are cut off', () => openSockets(daemon.pid) <= before + 2)
-    t.same(
-      daemon.log.filter(({ level }) => level === 'error' || level === 'fatal'),
-      [],
-    )
-  })
-})
 
 t.test('the limit of connections per address counts handshakes too', async (t) => {
   const { daemon } = await serve(t, {

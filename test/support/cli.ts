@@ -86,17 +86,14 @@ function program(): Promise<typeof import('../../src/cli/main.ts')> {
   return imported
 }
 
-/** They lock a data directory, start threads, open SQLite for a moment only, or write to inherited streams. */
-const ownProcess = new Set([
-  ...['serve', 'init', 'workspaces', 'backup', 'restore', 'verify', 'repair', 'migrate', 'doctor', 'secrets'],
-  ...['nodes', 'top', 'completion', '--version'],
-])
+/** They become a daemon, take over the terminal, or write to inherited streams. */
+const ownProcess = new Set(['serve', 'migrate', 'top', 'completion', '--version'])
 
 function needsProcess(args: readonly string[], env: Record<string, string>): boolean {
   // Another build may be older than `main`; Node.js and the C library read their variables at a start.
   if (process.env.PIPECTL_PROGRAM !== undefined) return true
   if (Object.keys(env).some((name) => /^(NODE_|LD_|TZ$|FAKETIME)/.test(name))) return true
-  return ownProcess.has(args[0] ?? '') || args.includes('--exec') || args.includes('--data-dir')
+  return ownProcess.has(args[0] ?? '') || args.includes('--exec')
 }
 
 class Gathered extends Writable {

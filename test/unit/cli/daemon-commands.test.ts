@@ -1,36 +1,16 @@
-import { execFile, spawn } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { chmodSync, existsSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import net from 'node:net'
 import path from 'node:path'
 import Database from 'better-sqlite3'
 import t from 'tap'
+import { runCli } from '../../support/cli.ts'
 import { binary, call, cleanEnv, createWorkspace, makeDataDir, startDaemon } from '../../support/daemon.ts'
 import { startHttpSink } from '../../support/http-sink.ts'
 import { programFile } from '../../support/programs.ts'
 import { until } from '../../support/until.ts'
 
-interface Ran {
-  code: number
-  stdout: string
-  stderr: string
-}
-
-function pipectl(args: string[], env: Record<string, string> = {}): Promise<Ran> {
-  return new Promise((resolve) => {
-    execFile(
-      process.execPath,
-      [binary, ...args],
-      { env: cleanEnv(env), timeout: 30_000 },
-      (error, stdout, stderr) => {
-        resolve({
-          code: typeof error?.code === 'number' ? error.code : error === null ? 0 : -1,
-          stdout,
-          stderr,
-        })
-      },
-    )
-  })
-}
+const pipectl = (args: string[], env: Record<string, string> = {}) => runCli(args, { env })
 
 function dataDir(t: Tap): string {
   const dir = makeDataDir()

@@ -1,0 +1,94 @@
+/** Transforms that hang, burn CPU and fill memory: each costs its own lane, and no lane of another workspace waits for it. */
+import t from 'tap'
+import type { Transform } from '../../../src/contract/transform.ts'
+import { TransformThreads } from '../../../src/transform/transform-threads.ts'
+import { hangs } from '../../support/hanging-filter.ts'
+
+const ever = new AbortController().signal
+const transform = (filter: string | null, map: Transform['map'] = []): Transform => ({
+  filter,
+  map,
+  mask_salt: null,
+})
+const body = (...records: string[]) => Buffer.from(records.join('\n'))
+const text = (made: { body: Uint8Array | null } | undefined) =>
+  made?.body === null || made === undefined ? null : Buffer.from(made.body).toString()
+
+/** The threads keep no process alive. */
+const alive = setInterval(() => {}, 1_000)
+const threads = new TransformThreads()
+t.teardown(async () => {
+  clearInterval(alive)
+  await threads.close()
+})
+
+const lane = (destinationId: string, workspaceId = 'w') => ({ workspaceId, destinationId })
+const hanging = `{"s":"${'a'.repeat(40)}!"}`
+
+t.test('an expression that hangs costs its own record, and no other lane waits for it', async (t) => {
+  const bad = threads.run(lane('bad'), transform(hangs), [body('{"s":"aa"}', hanging, '{"s":"a"}')], ever)
+  let isBadDone = false
+  void bad.then(() => {
+    isBadDone = true
+  })
+  const good = await threads.run(lane('good'), transform('record.n == 1'), [body('{"n":1}')], ever)
+  t.match(good, [{ places: null }])
+  const [made] = await bad
+  t.ok(isBadDone)
+  t.match([text(made), made?.places], ['{"s":"aa"}\n{"s":"a"}', [0, 2]])
+  t.match(made?.failed, [{ place: 1, code: 'transform_timeout' }])
+  // It has its own thread by now: the shared one is not ended again.
+  const again = threads.run(lane('bad'), transform(hangs), [body(hanging)], ever)
+  t.match(await threads.run(lane('good'), transform('record.n == 1'), [body('{"n":1}')], ever), [
+    { places: null },
+  ])
+  t.match((await again)[0]?.failed, [{ code: 'transform_timeout' }])
+})
+
+t.test('a batch of records that hang goes in parts', async (t) => {
+  const run = threads.run(
+    lane('many'),
+    transform(hangs),
+    [body('{"s":"a"}'), body(...Array(9).fill(hanging))],
+    ever,
+  )
+  await t.rejects(run, { name: 'ExceededError', messageAt: 1 })
+})
+
+t.test('memory is bounded: text, lists and nested macros', async (t) => {
+  const list = `[${Array.from({ length: 3_000 }, (_, n) => n).join(',')}]`
+  const doubled =
+    'cel.bind(a, record.s+record.s+record.s+record.s, cel.bind(b, a+a+a+a+a+a+a+a, cel.bind(c, b+b+b+b+b+b+b+b, size(c+c+c+c+c+c+c+c) > 0)))'
+  const cases: [string, string, string][] = [
+    ['text', doubled, `{"s":"${'x'.repeat(100_000)}"}`],
+    ['lists', 'size(record.l.map(a, record.l.map(b, record.l.map(c, [a, b, c])))) > 0', `{"l":${list}}`],
+    ['loops', 'record.l.all(a, record.l.all(b, record.l.all(c, a + b + c >= 0.0)))', `{"l":${list}}`],
+  ]
+  for (const [name, filter, record] of cases) {
+    const [made] = await threads.run(lane(name), transform(filter), [body(record, '{"s":"","l":[]}')], ever)
+    t.match(made?.failed[0], { place: 0, code: /^(transform_(timeout|memory|error)|filter_error)$/ }, name)
+    t.ok((made?.failed.length ?? 0) + (made?.filtered ?? 0) + (made?.places?.length ?? 0) === 2, name)
+  }
+})
+
+t.test('a workspace whose lanes are slow does not hold up the lanes of another', async (t) => {
+  const stop = new AbortController()
+  const slow = `{"s":"${'a'.repeat(9)}"}`
+  let ended = 0
+  const hostile = Array.from({ length: 40 }, (_, n) =>
+    threads
+      .run(lane(`slow-${n}`, 'hostile'), transform(hangs), [body(...Array(200).fill(slow))], stop.signal)
+      .then(
+        () => (ended += 1),
+        () => {},
+      ),
+  )
+  for (let n = 0; n < 20; n += 1)
+    t.match(
+      await threads.run(lane('quick', 'neighbor'), transform('record.n == 1'), [body('{"n":1}')], ever),
+      [{ places: null, failed: [] }],
+    )
+  t.equal(ended, 0, 'none of the slow lanes was done before the neighbor was')
+  stop.abort(new Error('stopped'))
+  await Promise.all(hostile)
+})
