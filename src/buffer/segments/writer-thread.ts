@@ -88,6 +88,9 @@ function run(port: Port, data: WriterData): void {
       const { pipes } = result.committed
       if (pipes.length > 0) feed.post({ kind: 'committed', pipes })
       writer.afterCommit()
+    } else if (others.length > 0 && writer.unavailableReason === null) {
+      // There is no room for all of them: each is judged by itself, as if it had come alone.
+      for (const request of requests) commit([request])
     } else {
       for (const { client, message } of requests) {
         const { buffer } = message.frame

@@ -5,7 +5,17 @@ import { openPortAppender } from '../../../src/buffer/open.ts'
 import { joinFrames, splitCommitted } from '../../../src/buffer/segments/joined-frames.ts'
 import { until } from '../../support/until.ts'
 import { testBufferPort } from './conformance.ts'
-import { idempotent, KiB, message, newPipeId, openAt, readAll, temporaryDirectory, textsOf } from './open.ts'
+import {
+  idempotent,
+  KiB,
+  MiB,
+  message,
+  newPipeId,
+  openAt,
+  readAll,
+  temporaryDirectory,
+  textsOf,
+} from './open.ts'
 
 t.test('an appender of another thread keeps the port', async (t) =>
   testBufferPort(t, async (t) => {
@@ -115,6 +125,28 @@ t.test('a buffer that is full says so to every appender', async (t) => {
   }
   while (!(await isFull())) {}
   await t.rejects(other.append(message(pipeId, 'x'.repeat(16 * KiB))), { name: 'BufferUnavailableError' })
+})
+
+t.test('a message that does not fit any more keeps none out that came beside it', async (t) => {
+  const { handle } = await openAt(t, temporaryDirectory(t), { maxBytes: 4 * MiB, segmentMaxBytes: 4 * MiB })
+  const others = await Promise.all([1, 2, 3].map(() => openPortAppender(handle.shareAppender())))
+  const pipeId = newPipeId()
+  await handle.appender.append(message(pipeId, 'x'.repeat(MiB)))
+  const large = message(pipeId, 'x'.repeat(3.5 * MiB))
+  for (let round = 0; round < 40; round += 1) {
+    // The writer commits the first ones; what comes meanwhile it takes together.
+    const small = others.flatMap((one) => [
+      one.append(message(pipeId, 'small')),
+      one.append(message(pipeId, 'small')),
+    ])
+    const [rejected, ...accepted] = await Promise.allSettled([handle.appender.append(large), ...small])
+    if (rejected.status === 'fulfilled') t.fail('the large one fits')
+    else t.match(rejected.reason, { name: 'BufferUnavailableError', reason: 'over_quota' })
+    t.ok(
+      accepted.every(({ status }) => status === 'fulfilled'),
+      `round ${round}: the small ones are accepted`,
+    )
+  }
 })
 
 t.test('joined frames are split where they were joined', async (t) => {
