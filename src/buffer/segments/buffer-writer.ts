@@ -49,6 +49,8 @@ export interface WriterEvents {
   onDropped(): void
   /** Space depends on how far the lanes are. */
   onReportWanted(): void
+  /** The writer is still working: called between the slices of a compaction that a write or a turn waits for. */
+  onSlice(): void
 }
 
 /** Throws when the directory cannot be used. */
@@ -114,6 +116,7 @@ export class BufferWriter {
       roll: () => this.#roll(),
       onDropped: events.onDropped,
       onReportWanted: events.onReportWanted,
+      onSlice: events.onSlice,
     })
     // Of a small segment commits write most pages several times.
     this.#walLimitBytes = Math.min(largestWalBytes, 2 * spec.segmentMaxBytes)

@@ -21,6 +21,14 @@
  *   5 fsync the directory                           both, as above; only now may the old one go
  *   6 unlink the old .db, -wal, -shm                the new one; -wal and -shm without a .db are removed
  *                                                   (a power cut can undo an unlink: both, as above)
+ *
+ * Between two slices frames are committed, to the segment being written: the one that is compacted is sealed, and nothing of
+ * them concerns it. A frame that waits for slices is not written yet, and not acknowledged: a crash then loses nothing of it.
+ *
+ * A start does not continue a half-made copy. It is written without a journal, which would double what a slow, full disk has
+ * to write; so a crash within a slice can leave any page half written, and checking every row of it costs as much as copying
+ * it. Nor would the copy still be wanted as it is: lanes have moved on, and each pipe's base is its first row. What is
+ * repeated is at most one segment's half, and nothing waits for it (`slicesAtOnce` in space-keeper.ts).
  */
 import assert from 'node:assert'
 import path from 'node:path'

@@ -142,21 +142,24 @@ async function startWriter(workerData: WriterData): Promise<{ worker: Worker; st
     name: 'buffer-writer',
     workerData,
   })
-  const opened = await firstMessage(worker)
-  assert(opened.kind === 'opened', 'the writer says first that it is open')
-  return { worker, status: opened.status }
+  return { worker, status: await untilOpened(worker) }
 }
 
-function firstMessage(worker: Worker): Promise<FromWriter> {
+function untilOpened(worker: Worker): Promise<BufferStatus> {
   return new Promise((resolve, reject) => {
     const onExit = (code: number) =>
       reject(new Error(`the buffer's writer thread ended with code ${code} when it was started`))
-    worker.once('error', reject)
-    worker.once('exit', onExit)
-    worker.once('message', (message: FromWriter) => {
+    const onMessage = (message: FromWriter) => {
+      // Opening can make room, with signs of life.
+      if (message.kind === 'beat') return
+      assert(message.kind === 'opened', 'the writer says first that it is open')
       worker.off('error', reject)
       worker.off('exit', onExit)
-      resolve(message)
-    })
+      worker.off('message', onMessage)
+      resolve(message.status)
+    }
+    worker.once('error', reject)
+    worker.once('exit', onExit)
+    worker.on('message', onMessage)
   })
 }

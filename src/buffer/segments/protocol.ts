@@ -67,6 +67,8 @@ export type FromWriter =
   | { kind: 'response'; value: number | Map<string, Backlog> | Appended | 'reused' | null }
   /** To main alone: what others appended. */
   | { kind: 'shared_appends'; appends: SharedAppends[] }
+  /** To main alone: a sign of life within a turn that takes longer. */
+  | { kind: 'beat' }
   | { kind: 'closed' }
 
 export type UnavailableReason = BufferUnavailableError['reason']

@@ -51,6 +51,7 @@ function run(port: Port, data: WriterData): void {
     onCommitted: (frame, commitMs) => observed.committed(frame, commitMs),
     onDropped: () => feed.post({ kind: 'dropped' }),
     onReportWanted: () => feed.post({ kind: 'report_wanted' }),
+    onSlice: () => post({ kind: 'beat' }),
   })
   const waiting: Request[] = []
   let others = 0

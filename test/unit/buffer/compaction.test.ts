@@ -6,7 +6,7 @@ import t, { type Test } from 'tap'
 import type { Frame } from '../../../src/buffer/frame.ts'
 import { appendToFrame, openFrame } from '../../../src/buffer/frame.ts'
 import { type BufferWriter, openBufferWriter } from '../../../src/buffer/segments/buffer-writer.ts'
-import type { Compaction } from '../../../src/buffer/segments/compaction.ts'
+import { Compaction } from '../../../src/buffer/segments/compaction.ts'
 import { fileBytes, listSegments, segmentFile } from '../../../src/buffer/segments/layout.ts'
 import { openSegmentLog } from '../../../src/buffer/segments/open-segment-log.ts'
 import { SegmentLog } from '../../../src/buffer/segments/segment-log.ts'
@@ -59,6 +59,46 @@ t.test(
   },
 )
 
+t.test('a write waits for a few slices, with a sign of life after each, and is then rejected', async (t) => {
+  let steps = 0
+  let signs = 0
+  const { step } = Compaction.prototype
+  t.capture(Compaction.prototype, 'step', function (this: Compaction) {
+    steps += 1
+    return step.call(this)
+  })
+  const onSlice = () => {
+    signs += 1
+    if (signs !== steps) t.fail(`${steps} slices and ${signs} signs of life`)
+  }
+  const events = { onCommitted() {}, onDropped() {}, onReportWanted() {}, onSlice }
+  const spec = specAt(temporaryDirectory(t), { maxBytes: 40 * MiB, segmentMaxBytes: 32 * MiB })
+  const writer = openBufferWriter(spec, silent, events)
+  const [idle, busy] = [newPipeId(), newPipeId()]
+  const body = 'x'.repeat(56 * KiB)
+  let most = 0
+  const write = (pipeId: string) => {
+    const before = steps
+    const result = writer.write(frameOf([[pipeId, body]]))
+    most = Math.max(most, steps - before)
+    return result
+  }
+  for (let n = 0; write(n % 5 < 2 ? idle : busy).ok; n += 1) writer.afterCommit()
+  t.same(write(busy), { ok: false, reason: 'over_quota' })
+  t.equal(steps, 0, 'nothing is delivered')
+  writer.reportLowWatermarks([watermark(idle, 0), watermark(busy, writer.headSeq)])
+  t.equal(steps, 16)
+  t.same(write(busy), { ok: false, reason: 'over_quota' }, 'the compaction has only begun')
+  let turns = 0
+  for (; !write(busy).ok; turns += 1) {
+    writer.rewriteSlice()
+    signs = steps
+  }
+  t.ok(turns > 16, `${turns} turns did the rest`)
+  t.ok(most <= 16)
+  writer.close()
+})
+
 function frameOf(messages: readonly [pipeId: string, text: string][]): Frame {
   const frame = openFrame(64 * KiB)
   for (const [pipeId, text] of messages) appendToFrame(frame, message(pipeId, text))
@@ -84,7 +124,7 @@ function passThrough(writer: BufferWriter, megabytes: number): string | null {
 
 t.test('negative control: without compaction the same flow is rejected', async (t) => {
   const open = () => {
-    const events = { onCommitted() {}, onDropped() {}, onReportWanted() {} }
+    const events = { onCommitted() {}, onDropped() {}, onReportWanted() {}, onSlice() {} }
     return openBufferWriter(specAt(temporaryDirectory(t), tight), pino({ level: 'silent' }), events)
   }
   const writer = open()

@@ -18,7 +18,7 @@ export interface OpenAttempt {
 }
 
 const [base, directory, controlFile, fault] = process.argv.slice(2) as [string, string, string, string]
-const events = { onCommitted: () => {}, onDropped: () => {}, onReportWanted: () => {} }
+const events = { onCommitted: () => {}, onDropped: () => {}, onReportWanted: () => {}, onSlice: () => {} }
 const most = 2_000
 
 function plan(next: Plan | null): void {
