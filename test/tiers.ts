@@ -132,8 +132,16 @@ export const groups: Readonly<Record<string, Group>> = {
   },
 }
 
-/** Folders whose files start no server and change nothing that the next file sees: they share one process. */
-const together = ['unit/contract/']
+/** Folders whose files start no server and change nothing that the next file sees: they share one process, but for those named. */
+const together: Readonly<Record<string, readonly string[]>> = {
+  'unit/contract/': [],
+  'unit/client/': [],
+  'unit/management/': [],
+  // A choice of the process, and the memory of one.
+  'unit/http/': ['unit/http/engine-choice', 'unit/http/free-now'],
+  // Kills.
+  'unit/metadata/': ['unit/metadata/lane-store', 'unit/metadata/open'],
+}
 
 export interface Job {
   /** What the runner calls it: the file, or the folder, and the group if it runs in an environment of its own. */
@@ -147,15 +155,16 @@ export interface Job {
 /** Returns the jobs of the fast tier. */
 export function fastJobs(all: readonly string[]): Job[] {
   const fast = all.filter((file) => homeOf(file) === null)
-  const folders = together.map((folder) => ({
+  const folders = Object.entries(together).map(([folder, alone]) => ({
     name: folder,
-    files: fast.filter((file) => isBelow(file, [folder])),
+    files: fast.filter((file) => isBelow(file, [folder]) && !isBelow(file, alone)),
     env: {},
     isOnNode24: false,
   }))
+  const shared = new Set(folders.flatMap(({ files }) => files))
   return [
     ...folders.filter(({ files }) => files.length > 0),
-    ...fast.filter((file) => !isBelow(file, together)).map(jobOf),
+    ...fast.filter((file) => !shared.has(file)).map(jobOf),
   ]
 }
 
