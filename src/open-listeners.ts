@@ -213,7 +213,7 @@ function routesOf(parts: ManagementParts, log: Logger): Route[] {
     longPoll,
     log,
   })
-  return [...managementRoutes(management, actingAs), ...pulls]
+  return [...managementRoutes(management, actingAs, metadata.versions), ...pulls]
 }
 
 /** Null when there is none: switched off, or the default address is taken and nobody asked for it. */

@@ -68,7 +68,8 @@ ${alertEventNames.map((event) => `  ${event.padEnd(29)}${alertEvents[event]}`).j
     action: async (_, options) => {
       const change = await changeFrom(options)
       const client = await connect(options)
-      const { alerts: current } = (await client.alerts.get()).body
+      const { body: stored, etag } = await client.alerts.get()
+      const { alerts: current } = stored
       const url = change.url ?? current?.url
       if (url === undefined)
         throw new Failure(
@@ -76,7 +77,7 @@ ${alertEventNames.map((event) => `  ${event.padEnd(29)}${alertEvents[event]}`).j
           'alerts have no address yet',
           `give --url, --url-file or ${urlVariable}`,
         )
-      const { body, text } = await client.alerts.put({ ...current, ...change, url })
+      const { body, text } = await client.alerts.put({ ...current, ...change, url }, { ifMatch: etag })
       say('Alerts are set. `pipectl alerts test` sends one.')
       await print(viewOf(body, text), options.output)
     },

@@ -59,13 +59,18 @@ ${suggestionText({})}`,
       }
       const client = await connect(options)
       const pipe = await findPipe(client, reference!)
-      const { limits: current } = (await client.pipes.get(pipe.pipe_id)).body
+      const { body: detail, etag } = await client.pipes.get(pipe.pipe_id)
+      const { limits: current } = detail
       const missing = missingOf({ ...current, ...given })
       if (missing.length > 0) {
         const question = `${pipe.pipe_name} has no limits yet. Use these for what was not given?\n${suggestionText(given)}\n`
         await confirm(question, options.yes)
       }
-      const reply = await client.limits.put(pipe.pipe_id, { ...suggested, ...current, ...given })
+      const reply = await client.limits.put(
+        pipe.pipe_id,
+        { ...suggested, ...current, ...given },
+        { ifMatch: etag },
+      )
       say(`Set the limits of ${pipe.pipe_name}.`)
       const rows = Object.entries(reply.body.limits).map(([key, value]) => [key, show(value)])
       await print(oneView(reply.text, pipe.pipe_name, rows), options.output)

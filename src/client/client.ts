@@ -21,6 +21,13 @@ export interface Reply<T> {
   body: T
   /** The body as it was sent; empty for 204. */
   text: string
+  /** The version of what was read or changed; null: it has none. */
+  etag: string | null
+}
+/** How a change is made. */
+export interface ChangeOptions {
+  /** The ETag of what was read before; ApiFailure `precondition_failed` if it has changed since. Absent or null: in any case. */
+  ifMatch?: string | null
 }
 
 export type PipeList = SuccessBody<'listPipes'>
@@ -44,7 +51,7 @@ export type DestinationPatch = Partial<Omit<DestinationBody, 'destination_type' 
 /** What is tested: a new destination, or a stored one with changes, which are not stored. */
 export type DestinationTestBody = DestinationBody | (DestinationPatch & { destination_id: string })
 /** How a destination is saved. */
-export interface SaveOptions {
+export interface SaveOptions extends ChangeOptions {
   /** False: whatever its transform makes of the newest records. */
   checksTransform?: boolean
 }
@@ -103,7 +110,8 @@ export function openClient({ url, dataUrl = url, apiKey, keySource = null, chang
       list: (signal?: AbortSignal) => call<'listPipes'>('GET', '/v1/pipes', { signal }),
       create: (body: PipeCreate) => call<'createPipe'>('POST', '/v1/pipes', { body }),
       get: (pipeId: string, signal?: AbortSignal) => call<'getPipe'>('GET', pipe(pipeId), { signal }),
-      update: (pipeId: string, body: PipeUpdate) => call<'updatePipe'>('PATCH', pipe(pipeId), { body }),
+      update: (pipeId: string, body: PipeUpdate, how: ChangeOptions = {}) =>
+        call<'updatePipe'>('PATCH', pipe(pipeId), { body, ...conditional(how) }),
       delete: (pipeId: string) => call<'deletePipe'>('DELETE', pipe(pipeId)),
     },
     /** Null: of the whole workspace; `hours` undefined: the last 24. */
@@ -141,6 +149,7 @@ export function openClient({ url, dataUrl = url, apiKey, keySource = null, chang
       update: (pipeId: string, destinationId: string, body: DestinationPatch, saving: SaveOptions = {}) =>
         call<'updateDestination'>('PATCH', `${destination(pipeId, destinationId)}${savingQuery(saving)}`, {
           body,
+          ...conditional(saving),
         }),
       delete: (pipeId: string, destinationId: string) =>
         call<'deleteDestination'>('DELETE', destination(pipeId, destinationId)),
@@ -211,7 +220,9 @@ export function openClient({ url, dataUrl = url, apiKey, keySource = null, chang
         call<'discardManyParked'>('POST', `${parked(pipeId, destinationId)}/discard`, { body }),
     },
     limits: {
-      put: (pipeId: string, body: PipeLimits) => call<'putLimits'>('PUT', `${pipe(pipeId)}/limits`, { body }),
+      /** `how.ifMatch`: the ETag of the pipe. */
+      put: (pipeId: string, body: PipeLimits, how: ChangeOptions = {}) =>
+        call<'putLimits'>('PUT', `${pipe(pipeId)}/limits`, { body, ...conditional(how) }),
       clear: (pipeId: string) => call<'deleteLimits'>('DELETE', `${pipe(pipeId)}/limits`),
     },
     origins: {
@@ -227,7 +238,8 @@ export function openClient({ url, dataUrl = url, apiKey, keySource = null, chang
     },
     alerts: {
       get: (signal?: AbortSignal) => call<'getAlerts'>('GET', '/v1/alerts', { signal }),
-      put: (body: AlertsPut) => call<'putAlerts'>('PUT', '/v1/alerts', { body }),
+      put: (body: AlertsPut, how: ChangeOptions = {}) =>
+        call<'putAlerts'>('PUT', '/v1/alerts', { body, ...conditional(how) }),
       clear: () => call<'deleteAlerts'>('DELETE', '/v1/alerts'),
       test: () => call<'testAlerts'>('POST', '/v1/alerts/test', { timeoutMs: 60_000 }),
     },
@@ -282,17 +294,22 @@ export function openClient({ url, dataUrl = url, apiKey, keySource = null, chang
   }
 }
 
+function conditional({ ifMatch = null }: ChangeOptions): SendOptions {
+  return ifMatch === null ? {} : { headers: { 'if-match': ifMatch } }
+}
+
 function savingQuery({ checksTransform = true }: SaveOptions): string {
   return checksTransform ? '' : '?check_transform=false'
 }
 
 /** The contract types what the daemon returns; only that it is JSON at all is checked here. */
 function decode<T>(url: string, response: HttpResponse): Reply<T> {
+  const etag = response.headers.get('etag')
   if (response.status === 204 || response.text === '') {
-    return { status: response.status, body: null as T, text: '' }
+    return { status: response.status, body: null as T, text: '', etag }
   }
   try {
-    return { status: response.status, body: JSON.parse(response.text) as T, text: response.text }
+    return { status: response.status, body: JSON.parse(response.text) as T, text: response.text, etag }
   } catch (error) {
     throw new UnreachableFailure(url, 'what responds there does not speak JSON, so it is not pipectl', error)
   }

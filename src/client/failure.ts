@@ -78,7 +78,7 @@ function exitCodeOf(status: number, code: string): ExitCode {
   if (code === 'validation_error') return exitCodes.usage
   if (status === 401 || status === 403) return exitCodes.auth
   if (status === 404) return exitCodes.notFound
-  if (status === 409) return exitCodes.conflict
+  if (status === 409 || status === 412) return exitCodes.conflict
   return exitCodes.failed
 }
 
@@ -108,6 +108,7 @@ export const errorHints: Readonly<Record<string, string>> = {
   api_key_not_found: '`pipectl keys list` shows the keys; a revoked key cannot be revoked again',
   no_blocking_message: 'nothing to do: `pipectl lanes list` shows the state of every lane',
   parked_not_found: '`pipectl parked list DEST` shows what is parked now',
+  precondition_failed: 'someone changed it in the meantime: look at it, then run the command again',
   parked_replaying: 'wait for the outcome: `pipectl parked show DEST PARKED_ID` shows it',
   duplicate_pipe_name: 'choose another name, or change the existing pipe with `pipectl pipes update`',
   duplicate_destination_name: 'choose another name, or change the destination that has it',

@@ -11,6 +11,7 @@ export const alertOperations = [
     operationId: 'getAlerts',
     method: 'GET',
     path: '/v1/alerts',
+    versioned: 'alerts',
     summary: 'Show where alerts go, and what became of the last ones',
     success: {
       status: 200,
@@ -24,21 +25,23 @@ export const alertOperations = [
     operationId: 'putAlerts',
     method: 'PUT',
     path: '/v1/alerts',
+    versioned: 'alerts',
     summary: 'Set where alerts go, as a whole',
     description:
       'At most one alert is sent per lane and event in 5 minutes; what was held back is counted in the next one. What cannot be sent is tried again for an hour. Every alert is described in docs/alerts.md.',
     request: AlertsPut,
     success: { status: 200, description: 'As stored', schema: responseBodies.alerts },
-    errors: withBody,
+    errors: ['precondition_failed', ...withBody],
   },
   {
     ...shared,
     operationId: 'deleteAlerts',
     method: 'DELETE',
     path: '/v1/alerts',
+    versioned: 'alerts',
     summary: 'Send no alerts any more, also not those that are pending',
     success: { status: 204, description: 'Done, also when there were none' },
-    errors: everyManaged,
+    errors: ['precondition_failed', ...everyManaged],
   },
   {
     ...shared,

@@ -36,6 +36,11 @@ export const errorCatalogue = {
     message:
       'A skip parks the message, and there is no room for it: nothing was skipped. Replay or discard parked records, or raise the setting parked.max_bytes.',
   },
+  precondition_failed: {
+    status: 412,
+    message:
+      'This was changed after you read it, and nothing was done: read it again, then change it with the new ETag in If-Match.',
+  },
   parked_replaying: {
     status: 409,
     message: 'This record is being replayed: wait for the outcome.',

@@ -81,6 +81,10 @@ const details: Partial<Record<ErrorCode, Record<string, SchemaObject>>> = {
 export const sharedHeaders: Record<string, { description: string; schema: SchemaObject }> = {
   'WWW-Authenticate': { description: 'Always `Bearer`.', schema: { type: 'string' } },
   'Retry-After': { description: 'Seconds.', schema: { type: 'integer' } },
+  ETag: {
+    description: 'The version of the settings, for If-Match. What the service counts does not change it.',
+    schema: { type: 'string' },
+  },
   'X-RateLimit-Limit': { description: 'The limit, in records.', schema: { type: 'integer' } },
   'X-RateLimit-Remaining': { description: 'What is left of it.', schema: { type: 'integer' } },
   'X-RateLimit-Reset': { description: 'Seconds until it is whole again.', schema: { type: 'integer' } },
@@ -167,8 +171,9 @@ function errorResponse(codes: readonly ErrorCode[]): { description: string; cont
   }
 }
 
-function headersOf({ area, method }: Operation, status: number): Responses {
-  if (area !== 'ingest') return headerRefs(usualHeaders(status))
+function headersOf({ area, method, versioned, success }: Operation, status: number): Responses {
+  const hasEtag = versioned !== undefined && status === success.status && success.schema !== undefined
+  if (area !== 'ingest') return headerRefs([...(hasEtag ? ['ETag'] : []), ...usualHeaders(status)])
   const limits = method === 'POST' && (status === 202 || status === 429) ? rateLimit : []
   const preflight =
     method === 'OPTIONS' && status === 204
@@ -179,6 +184,7 @@ function headersOf({ area, method }: Operation, status: number): Responses {
 
 function usualHeaders(status: number): string[] {
   if (status === 401) return ['WWW-Authenticate']
+  if (status === 412) return ['ETag']
   return status === 429 || status === 503 ? ['Retry-After'] : []
 }
 

@@ -25,7 +25,7 @@ import {
 import { wordsOf } from './destination-words.ts'
 import { errorSchema, responses, sharedHeaders, sharedResponses } from './openapi-responses.ts'
 import { openapiDefinition, openapiSchema, type SchemaObject } from './openapi-schema.ts'
-import { type Operation, scopeOf } from './operation.ts'
+import { ifMatch, type Operation, scopeOf, takesIfMatch } from './operation.ts'
 import { operationTable } from './operations.ts'
 import { Overview, OverviewLane, OverviewPipe } from './overview.ts'
 import { ParkedDetail, ParkedRecord } from './parked.ts'
@@ -147,7 +147,8 @@ function pathItem({ path, area }: Operation, urls: ServerUrls): Record<string, u
 }
 
 function operationObject(operation: Operation): Record<string, unknown> {
-  const { operationId, area, summary, description, auth, parameters, request } = operation
+  const { operationId, area, summary, description, auth, request } = operation
+  const parameters = [...(operation.parameters ?? []), ...(takesIfMatch(operation) ? [ifMatch] : [])]
   return {
     operationId,
     tags: [area],
@@ -157,7 +158,7 @@ function operationObject(operation: Operation): Record<string, unknown> {
     ...(auth === 'none' ? { security: [] } : {}),
     // An empty requirement beside the key: the pipe says which of the two.
     ...(auth === 'pipe' ? { security: [{ apiKey: [] }, {}] } : {}),
-    ...(parameters ? { parameters: parameters.map(parameterObject) } : {}),
+    ...(parameters.length > 0 ? { parameters: parameters.map(parameterObject) } : {}),
     ...(request ? { requestBody: requestBody(operation, request) } : {}),
     responses: responses(operation, names),
   }

@@ -1,5 +1,5 @@
 /** What an operation of /v1 is made of, and what many of them share. */
-import type { TSchema } from 'typebox'
+import Type, { type TSchema } from 'typebox'
 import type { ApiKeyScope } from './api-key.ts'
 import type { ErrorCode } from './errors.ts'
 import { resourceLimits } from './resource-limits.ts'
@@ -37,6 +37,12 @@ export const largestBodyBytes = Math.max(
   ...[smallBody, destinationBody, sampleBody, replayBody].map(({ bytes }) => bytes),
 )
 
+/** What has a version: its settings, not what the service counts or finds out about it. Ids as they are in the path. */
+export type VersionedResource =
+  | { kind: 'alerts'; workspaceId: string }
+  | { kind: 'pipe'; workspaceId: string; pipeId: string }
+  | { kind: 'destination'; workspaceId: string; pipeId: string; destinationId: string }
+
 export interface OperationParameter {
   in: 'query' | 'header'
   name: string
@@ -65,6 +71,8 @@ export interface Operation {
    */
   boundKeys: 'its_pipe' | 'its_part' | 'nothing' | 'open'
   parameters?: readonly OperationParameter[]
+  /** What it shows or changes as a whole: its responses have the `ETag` of that, and a change takes `If-Match`. */
+  versioned?: VersionedResource['kind']
   /** The JSON body. Absent: the operation takes none. */
   request?: TSchema
   /** What its body may have at most. Absent: `smallBody`. */
@@ -108,3 +116,15 @@ export const everyManaged = ['too_many_requests', ...everyKeyed] as const
 export const withBody = ['validation_error', 'payload_too_large', ...everyManaged] as const
 export const onePipe = '/v1/pipes/{pipe_id}'
 export const oneDestination = `${onePipe}/destinations/{destination_id}` as const
+
+export const ifMatch: OperationParameter = {
+  in: 'header',
+  name: 'If-Match',
+  schema: Type.String(),
+  description:
+    'The ETag of an earlier response: the change is made only if the settings are still those, otherwise precondition_failed. `*` or no header: the change is made in any case.',
+}
+
+export function takesIfMatch({ method, versioned }: Pick<Operation, 'method' | 'versioned'>): boolean {
+  return versioned !== undefined && method !== 'GET'
+}

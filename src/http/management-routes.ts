@@ -4,13 +4,14 @@
  */
 import assert from 'node:assert'
 import { ApiError } from '../contract/errors.ts'
-import { needsOf, scopeOf } from '../contract/operation.ts'
+import { needsOf, scopeOf, type VersionedResource } from '../contract/operation.ts'
 import { type ManagementOperationId, operationTable } from '../contract/operations.ts'
 import { isForPipe, type Principal } from '../directory/principal.ts'
 import { actorOf } from '../management/audit.ts'
 import type { Management } from '../management/management.ts'
+import { etag, expectedVersions, versionedResource } from './preconditions.ts'
 import { recordTextsAt } from './record-texts.ts'
-import type { ApiRequest, Route } from './route.ts'
+import type { ApiReply, ApiRequest, Route } from './route.ts'
 
 /** A request of a known caller. A path parameter that the path does not have is the empty string: it finds nothing. */
 interface Call {
@@ -28,26 +29,47 @@ interface Call {
   message: string
 }
 type Handler = (call: Call) => Promise<unknown>
+type Actor = ReturnType<typeof actorOf>
 
 /** `actingAs`: the same use cases, whose changes are that actor's in the audit log. */
 export function managementRoutes(
   management: Management,
-  actingAs: (actor: ReturnType<typeof actorOf>) => Management,
+  actingAs: (actor: Actor) => Management,
+  versions: { of(resource: VersionedResource): Promise<string | null> },
 ): Route[] {
   const handlers = handlersOf(management)
-  const handlerFor = (id: ManagementOperationId, { principal, address }: ApiRequest) => {
+  const actorFor = (id: ManagementOperationId, { principal, address }: ApiRequest): Actor => {
     assert(principal !== null, 'a management route has a caller')
-    return handlersOf(actingAs(actorOf(principal, id, address ?? null)))[id]
+    return actorOf(principal, id, address ?? null)
   }
 
   return operationTable.flatMap((operation): Route[] => {
     const { area, method, path, operationId, success } = operation
     if (area !== 'management') return []
     assert(isManaged(operationId, handlers) && method !== 'OPTIONS', `no handler for ${operationId}`)
-    const serve = async (request: ApiRequest) => {
-      const handler = method === 'GET' ? handlers[operationId] : handlerFor(operationId, request)
-      const body = await handler(callOf(request))
-      return body === undefined ? { status: success.status } : { status: success.status, body }
+    const read = async (request: ApiRequest): Promise<ApiReply> => {
+      const call = callOf(request)
+      const resource = versionedResource(operation, call)
+      // Before the body: of a change in between the client then has the older version, and its own change is rejected.
+      const version = resource === null ? null : await versions.of(resource)
+      const body = await handlers[operationId](call)
+      return { status: success.status, body, headers: etag(version) }
+    }
+    const change = async (request: ApiRequest): Promise<ApiReply> => {
+      const call = callOf(request)
+      const resource = versionedResource(operation, call)
+      const actor = actorFor(operationId, request)
+      let changed: string | null = null
+      const guard = resource && {
+        of: resource,
+        expected: expectedVersions(request.headers['if-match']),
+        changed: (version: string | null) => (changed = version),
+      }
+      const body = await handlersOf(actingAs(guard ? { ...actor, guard } : actor))[operationId](call)
+      const headers = etag(changed)
+      return body === undefined
+        ? { status: success.status, headers }
+        : { status: success.status, body, headers }
     }
     return [
       {
@@ -60,7 +82,7 @@ export function managementRoutes(
         needsOfSession: needsOf(operation),
         ...(operation.bodyLimits && { bodyLimits: operation.bodyLimits }),
         isForBoundKeys: operation.boundKeys !== 'nothing',
-        handler: serve,
+        handler: method === 'GET' ? read : change,
       },
     ]
   })

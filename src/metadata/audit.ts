@@ -20,6 +20,7 @@ import {
   type Tables,
 } from './database.ts'
 import type { Actor, AuditedChange, Metadata } from './store.ts'
+import { requireVersion, versionOf } from './versions.ts'
 
 type State = Record<string, unknown> | null
 
@@ -34,19 +35,27 @@ export function audited(
   noteChange: NoteChange,
   onRecorded: (workspaceId: string, entry: AuditEntry) => void,
 ): Audited {
+  const { guard } = actor
+  let isGuardPassed = false
   return async (work) => {
     let recorded: [string, AuditEntry][] = []
-    const result = await inWriteTransaction(db, (trx) => {
+    let version: string | null = null
+    const result = await inWriteTransaction(db, async (trx) => {
       // It may run again.
       recorded = []
-      return work(trx, async (change) => {
+      if (guard !== undefined && !isGuardPassed) await requireVersion(trx, guard)
+      const done = await work(trx, async (change) => {
         const entry = await insert(trx, actor, change, now())
         if (entry !== null) recorded.push([change.workspaceId, entry])
         // Also where nothing that is shown is different: a secret has been set again, say.
         await noteChange(trx, change)
         return entry
       })
+      if (guard !== undefined) version = await versionOf(trx, guard.of)
+      return done
     })
+    isGuardPassed = true
+    guard?.changed(version)
     for (const [workspaceId, entry] of recorded) onRecorded(workspaceId, entry)
     return result
   }

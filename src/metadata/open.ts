@@ -47,6 +47,7 @@ import { openSqliteDatabase } from './sqlite/open.ts'
 import type { Actor, Metadata, MetadataSpec } from './store.ts'
 import { usage } from './usage.ts'
 import { users } from './users.ts'
+import { versions } from './versions.ts'
 import { workspaces } from './workspaces.ts'
 
 export interface MetadataOptions {
@@ -109,6 +110,7 @@ export async function openMetadata(
     usage: usage(db),
     version: () => opened.version(),
     overview: overview(db, sealer),
+    versions: versions(db),
     laneRecords: laneRecords(db),
     directory: directorySource(db),
     laneSource: laneSource(db, sealer),

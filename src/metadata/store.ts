@@ -26,6 +26,7 @@ import type {
 } from '../contract/destination.ts'
 import type { SavedDrift } from '../contract/drift.ts'
 import type { Epoch } from '../contract/epochs.ts'
+import type { VersionedResource } from '../contract/operation.ts'
 import type { OverviewLane, OverviewPipe } from '../contract/overview.ts'
 import type { ParkedDetail, ParkedReason, ParkedRecord } from '../contract/parked.ts'
 import type { AllowedOrigin, Pipe, PipeLimits, PipeUsage } from '../contract/pipe.ts'
@@ -126,6 +127,17 @@ export interface Actor {
   readonly address: string | null
   /** The operationId; null: what each method is by itself. */
   readonly operation: string | null
+  /** For the first change that is made on its behalf. */
+  readonly guard?: VersionGuard
+}
+
+/** A change that is only made to a resource as the caller knows it. Checked in the transaction of the change. */
+export interface VersionGuard {
+  of: VersionedResource
+  /** Null: any. */
+  expected: readonly string[] | null
+  /** Called after the change is durable; null: the resource is gone. */
+  changed(version: string | null): void
 }
 
 /** What was changed, with secrets left out. */
@@ -242,6 +254,10 @@ export interface AlertStore {
 export interface Metadata {
   /** The same metadata, whose changes are this one's in the audit log. Otherwise they are a command's. */
   as(actor: Actor): Metadata
+  readonly versions: {
+    /** Null: there is no such resource. */
+    of(resource: VersionedResource): Promise<string | null>
+  }
   readonly audit: {
     list(workspaceId: string, query: AuditQuery): Promise<{ entries: AuditEntry[]; next: number | null }>
     /** What is not changed here. Its number, for `complete`. */

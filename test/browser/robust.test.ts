@@ -1,6 +1,7 @@
 /** The daemon goes and comes back, two people change the same thing, something is deleted under an open page. */
 import t from 'tap'
 import { openDashboard, signIn } from '../support/dashboard.ts'
+import { until } from '../support/until.ts'
 
 const dashboard = await openDashboard()
 const { daemon } = dashboard
@@ -59,6 +60,29 @@ t.test('whoever saves a destination second is told what is different, and decide
   await page.getByRole('heading', { name: 'mine', level: 1 }).waitFor()
   t.equal((await stored()).destination_name, 'mine')
   t.same(problems, [])
+  await close()
+})
+
+t.test('a change that comes between the look and the save is not overwritten either', async (t) => {
+  const pipeId = await daemon.createPipe({ pipe_name: 'contested' })
+  const { page, close } = await dashboard.visit('admin')
+  await page.goto(`${daemon.url}/dashboard/pipes/${pipeId}/settings`)
+  await page.getByLabel('What the pipe is for').fill('mine')
+  let isChanged = false
+  await page.route(`**/v1/pipes/${pipeId}`, async (route) => {
+    if (route.request().method() === 'PATCH' && !isChanged) {
+      isChanged = true
+      await daemon.api('PATCH', `/v1/pipes/${pipeId}`, { pipe_description: 'theirs' })
+    }
+    await route.continue()
+  })
+  const stored = async () =>
+    (await daemon.api<{ pipe: { pipe_description: string } }>('GET', `/v1/pipes/${pipeId}`)).body.pipe
+  await page.getByRole('button', { name: 'Save', exact: true }).click()
+  await page.getByText('Someone else saved this at the same moment. Nothing is saved yet.').waitFor()
+  t.equal((await stored()).pipe_description, 'theirs')
+  await page.getByRole('button', { name: 'Save mine over it' }).click()
+  await until('mine is saved', async () => (await stored()).pipe_description === 'mine')
   await close()
 })
 

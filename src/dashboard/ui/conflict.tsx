@@ -1,4 +1,8 @@
-/** Two people change the same thing: the one who saves second is told, and decides. */
+/**
+ * Two people change the same thing: the one who saves second is told, and decides. A save reads first, to name what is different
+ * from what the form began with, and sends the ETag of what it read: a change that comes between the two is rejected by the API.
+ */
+import { ApiFailure } from '../../client/failure.ts'
 import { Button } from './controls.tsx'
 import { FailureNotice } from './failure.tsx'
 import { Notice } from './layout.tsx'
@@ -12,8 +16,14 @@ export function changedKeys(before: object, now: object): string[] {
   )
 }
 
+/** Throws ChangedMeanwhile. */
+export function requireUnchanged(before: object, now: object): void {
+  const theirs = changedKeys(before, now)
+  if (theirs.length > 0) throw new ChangedMeanwhile(theirs)
+}
+
 /** Thrown by a save that looked first and found something else than the form began with. */
-export class ChangedMeanwhile extends Error {
+class ChangedMeanwhile extends Error {
   readonly keys: readonly string[]
 
   constructor(keys: readonly string[]) {
@@ -35,7 +45,9 @@ export function SaveFailure({
   onOverwrite: () => void
   onReload: () => void
 }) {
-  if (!(failure instanceof ChangedMeanwhile)) return <FailureNotice failure={failure} shown={shown} />
+  const keys = failure instanceof ChangedMeanwhile ? failure.keys : null
+  const isStale = failure instanceof ApiFailure && failure.code === 'precondition_failed'
+  if (keys === null && !isStale) return <FailureNotice failure={failure} shown={shown} />
   return (
     <Notice
       kind="warn"
@@ -48,7 +60,13 @@ export function SaveFailure({
         </>
       }
     >
-      Somebody else changed this since you opened the form: <Outside text={failure.keys.join(', ')} />.
+      {keys === null ? (
+        'Someone else saved this at the same moment.'
+      ) : (
+        <>
+          Somebody else changed this since you opened the form: <Outside text={keys.join(', ')} />.
+        </>
+      )}{' '}
       Nothing is saved yet.
     </Notice>
   )

@@ -6,7 +6,7 @@ import type { Alerts, AlertsPut } from '../../../contract/alerts.ts'
 import { hasUrlSecrets } from '../../../contract/secret-url.ts'
 import { api } from '../../data/api.ts'
 import { useChange } from '../../data/queries.ts'
-import { ChangedMeanwhile, changedKeys, SaveFailure } from '../../ui/conflict.tsx'
+import { requireUnchanged, SaveFailure } from '../../ui/conflict.tsx'
 import { Button, Check, Choice, formStyles, TextField } from '../../ui/controls.tsx'
 import { fieldErrors } from '../../ui/failure.tsx'
 import { CliTwin, Section } from '../../ui/layout.tsx'
@@ -44,10 +44,10 @@ export function AlertsForm({ stored }: { stored: Alerts | null }) {
   const [draft, setDraft] = useState(() => draftOf(stored))
   const change = (part: Partial<Draft>) => setDraft((now) => ({ ...now, ...part }))
   const save = useChange(async (isForced: boolean) => {
-    const now = (await api.alerts.get()).body.alerts
-    const theirs = changedKeys(before ?? {}, now ?? {})
-    if (!isForced && theirs.length > 0) throw new ChangedMeanwhile(theirs)
-    return (await api.alerts.put(bodyOf(draft))).body.alerts
+    const { body: now, etag } = await api.alerts.get()
+    const ifMatch = isForced ? null : etag
+    if (!isForced) requireUnchanged(before ?? {}, now.alerts ?? {})
+    return (await api.alerts.put(bodyOf(draft), { ifMatch })).body.alerts
   })
   const reset = (to: Alerts | null) => {
     setBefore(to)

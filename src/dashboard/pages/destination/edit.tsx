@@ -7,7 +7,7 @@ import { wordsOf } from '../../../contract/destination-words.ts'
 import { api, isNotFound } from '../../data/api.ts'
 import { usePipeOverview } from '../../data/overview.ts'
 import { useChange, useDestination } from '../../data/queries.ts'
-import { ChangedMeanwhile, changedKeys, SaveFailure } from '../../ui/conflict.tsx'
+import { requireUnchanged, SaveFailure } from '../../ui/conflict.tsx'
 import { ButtonLink, formStyles } from '../../ui/controls.tsx'
 import { FailureNotice, fieldErrors } from '../../ui/failure.tsx'
 import { nameOf } from '../../ui/lane-words.tsx'
@@ -68,10 +68,10 @@ function EditForm({ pipeId, destination }: { pipeId: string; destination: Destin
   const patch = updateBody(draftOf(stored), draft)
   const update = useChange(
     async ({ isForced, checksTransform }: { isForced: boolean; checksTransform: boolean }) => {
-      const { destination: now } = (await api.destinations.get(pipeId, id)).body
-      const theirs = changedKeys(changeable(stored), changeable(now))
-      if (!isForced && theirs.length > 0) throw new ChangedMeanwhile(theirs)
-      return api.destinations.update(pipeId, id, patch, { checksTransform })
+      const { body: now, etag } = await api.destinations.get(pipeId, id)
+      const ifMatch = isForced ? null : etag
+      if (!isForced) requireUnchanged(changeable(stored), changeable(now.destination))
+      return api.destinations.update(pipeId, id, patch, { checksTransform, ifMatch })
     },
   )
   const twin = command(

@@ -4,7 +4,7 @@ import { command, limitWords } from '../../../client/cli-twin.ts'
 import type { Pipe, PipeLimits } from '../../../contract/pipe.ts'
 import { api } from '../../data/api.ts'
 import { useChange } from '../../data/queries.ts'
-import { ChangedMeanwhile, changedKeys, SaveFailure } from '../../ui/conflict.tsx'
+import { requireUnchanged, SaveFailure } from '../../ui/conflict.tsx'
 import { Button, formStyles, TextField } from '../../ui/controls.tsx'
 import { Confirm } from '../../ui/dialog.tsx'
 import { fieldErrors } from '../../ui/failure.tsx'
@@ -47,10 +47,10 @@ export function LimitsForm({ pipe, limits }: { pipe: Pipe; limits: PipeLimits | 
   const [isClearing, setClearing] = useState(false)
   const body = limitsOf(texts)
   const save = useChange(async (isForced: boolean) => {
-    const now = (await api.pipes.get(pipe.pipe_id)).body.limits
-    const theirs = changedKeys(before ?? {}, now ?? {})
-    if (!isForced && theirs.length > 0) throw new ChangedMeanwhile(theirs)
-    return (await api.limits.put(pipe.pipe_id, body)).body.limits
+    const { body: now, etag } = await api.pipes.get(pipe.pipe_id)
+    const ifMatch = isForced ? null : etag
+    if (!isForced) requireUnchanged(before ?? {}, now.limits ?? {})
+    return (await api.limits.put(pipe.pipe_id, body, { ifMatch })).body.limits
   })
   const clear = useChange(() => api.limits.clear(pipe.pipe_id))
   const reset = (to: PipeLimits | null) => {

@@ -4,7 +4,7 @@ import { command, pipeOptions } from '../../../client/cli-twin.ts'
 import type { Pipe, PipeUpdate } from '../../../contract/pipe.ts'
 import { api } from '../../data/api.ts'
 import { useChange } from '../../data/queries.ts'
-import { ChangedMeanwhile, changedKeys, SaveFailure } from '../../ui/conflict.tsx'
+import { changedKeys, requireUnchanged, SaveFailure } from '../../ui/conflict.tsx'
 import { Button, formStyles, TextArea } from '../../ui/controls.tsx'
 import { fieldErrors } from '../../ui/failure.tsx'
 import { CliTwin, Section } from '../../ui/layout.tsx'
@@ -27,12 +27,10 @@ export function PipeForm({ pipe }: { pipe: Pipe }) {
     changedKeys(before, fields).map((key) => [key, fields[key as keyof Fields]]),
   ) as PipeUpdate
   const save = useChange(async (isForced: boolean) => {
-    if (!isForced) {
-      const now = fieldsOf((await api.pipes.get(pipe.pipe_id)).body.pipe)
-      const theirs = changedKeys(before, now)
-      if (theirs.length > 0) throw new ChangedMeanwhile(theirs)
-    }
-    return (await api.pipes.update(pipe.pipe_id, wanted)).body.pipe
+    const { body: now, etag } = await api.pipes.get(pipe.pipe_id)
+    const ifMatch = isForced ? null : etag
+    if (!isForced) requireUnchanged(before, fieldsOf(now.pipe))
+    return (await api.pipes.update(pipe.pipe_id, wanted, { ifMatch })).body.pipe
   })
   const reset = (to: Pipe) => {
     setBefore(fieldsOf(to))

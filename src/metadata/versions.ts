@@ -1,0 +1,71 @@
+/**
+ * Versions of what clients read, change and send back (docs/dev/contract.md#concurrent-changes). A version is a hash of the rows
+ * that hold the settings of a resource, so that no row needs a counter and no write can forget to raise one. What the
+ * service itself writes into them is left out: a pinned server key, and the outcome of alerts.
+ */
+import { createHash } from 'node:crypto'
+import { ApiError } from '../contract/errors.ts'
+import type { VersionedResource } from '../contract/operation.ts'
+import { type Connection, inSnapshot, normaliseId } from './database.ts'
+import type { Metadata, VersionGuard } from './store.ts'
+
+export function versions(db: Connection): Metadata['versions'] {
+  return { of: (resource) => inSnapshot(db, (trx) => versionOf(trx, resource)) }
+}
+
+/** For the write transaction of a change. Throws `precondition_failed`, with the present version, unless it is an expected one. */
+export async function requireVersion(trx: Connection, { of, expected }: VersionGuard): Promise<void> {
+  if (expected === null) return
+  const version = await versionOf(trx, of)
+  // Without a resource the change itself finds nothing, and says so.
+  if (version !== null && !expected.includes(version)) {
+    throw new ApiError('precondition_failed', { headers: { ETag: `"${version}"` } })
+  }
+}
+
+/** Null: there is no such resource. */
+export async function versionOf(trx: Connection, resource: VersionedResource): Promise<string | null> {
+  const rows = await rowsOf(trx, resource)
+  return rows === null
+    ? null
+    : createHash('sha256').update(JSON.stringify(rows)).digest('base64url').slice(0, 22)
+}
+
+async function rowsOf(trx: Connection, resource: VersionedResource): Promise<unknown[] | null> {
+  const workspaceId = normaliseId(resource.workspaceId)
+  if (resource.kind === 'alerts') {
+    const settings = await trx
+      .selectFrom('alert_settings')
+      .select(['alert_url', 'alert_secret', 'alert_format', 'alert_events'])
+      .where('workspace_id', '=', workspaceId)
+      .execute()
+    return [settings]
+  }
+  const pipeId = normaliseId(resource.pipeId)
+  const pipe = await trx
+    .selectFrom('pipes')
+    .selectAll()
+    .where('workspace_id', '=', workspaceId)
+    .where('pipe_id', '=', pipeId)
+    .executeTakeFirst()
+  if (pipe === undefined) return null
+  if (resource.kind === 'pipe') {
+    const limits = await trx.selectFrom('pipe_limits').selectAll().where('pipe_id', '=', pipeId).execute()
+    const origins = trx.selectFrom('pipe_allowed_origins').selectAll().where('pipe_id', '=', pipeId)
+    return [pipe, limits, await origins.orderBy('pipe_allowed_origin_id').execute()]
+  }
+  const destinationId = normaliseId(resource.destinationId)
+  const destination = await trx
+    .selectFrom('destinations')
+    .selectAll()
+    .where('pipe_id', '=', pipeId)
+    .where('destination_id', '=', destinationId)
+    .executeTakeFirst()
+  if (destination === undefined) return null
+  const { tls_pin_sha256, tls_pin_first_seen_ms, tls_pin_generation, ...settings } = destination
+  const columns = trx
+    .selectFrom('destination_columns')
+    .selectAll()
+    .where('destination_id', '=', destinationId)
+  return [settings, await columns.orderBy('position').execute()]
+}
