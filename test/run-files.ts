@@ -173,10 +173,10 @@ function run(job: Job, extraEnv: Record<string, string>): Promise<Outcome> {
   // A file and no pipe: a process that a test left behind would keep a pipe open.
   const to = openSync(outputOf(job), 'w')
   const files = job.files.map((file) => path.join('dist-test', file))
-  const entry = files.length === 1 ? files : ['dist-test/support/run-together.js', ...files]
+  const entry = files.length === 1 ? files[0]! : 'dist-test/support/run-together.js'
   const runtime = job.isOnNode24 ? node24 : ownRuntime
   const startedMs = Date.now()
-  const child = spawn(runtime.execPath, ['--import=./test/support/plain-children.mjs', ...entry], {
+  const child = spawn(runtime.execPath, ['--import=./test/support/plain-children.mjs', entry], {
     cwd: runtime.root,
     env: {
       ...process.env,
@@ -184,6 +184,7 @@ function run(job: Job, extraEnv: Record<string, string>): Promise<Outcome> {
       ...runtime.env,
       TAP_TIMEOUT: String(timeoutSeconds),
       TEST_SCALE: String(scale),
+      TEST_FILES: files.join(' '),
       ...job.env,
       ...extraEnv,
     },

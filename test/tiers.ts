@@ -132,15 +132,29 @@ export const groups: Readonly<Record<string, Group>> = {
   },
 }
 
-/** Folders whose files start no server and change nothing that the next file sees: they share one process, but for those named. */
-const together: Readonly<Record<string, readonly string[]>> = {
-  'unit/contract/': [],
-  'unit/client/': [],
-  'unit/management/': [],
+/** Test files that start no server and change nothing that the next one sees: those of a group share one process. */
+const together: Readonly<Record<string, { files: readonly string[]; alone?: readonly string[] }>> = {
+  contract: { files: ['unit/contract/', 'unit/management/'] },
+  client: { files: ['unit/client/'] },
   // A choice of the process, and the memory of one.
-  'unit/http/': ['unit/http/engine-choice', 'unit/http/free-now'],
+  http: { files: ['unit/http/'], alone: ['unit/http/engine-choice', 'unit/http/free-now'] },
   // Kills.
-  'unit/metadata/': ['unit/metadata/lane-store', 'unit/metadata/open'],
+  metadata: { files: ['unit/metadata/'], alone: ['unit/metadata/lane-store', 'unit/metadata/open'] },
+  delivery: {
+    files: [
+      ...['attempt-limits', 'buffer-unavailable', 'drift', 'failing-lanes', 'filtered-counts'],
+      ...['lane-commands', 'lane-delivers', 'lane-history', 'many-requests', 'memory-buffer', 'next-range'],
+      ...['ownership', 'parks-refused', 'plan', 'poison', 'progress.', 'pull-lane', 'read-ahead', 'replays'],
+      'skip-parks',
+    ].map((name) => `unit/delivery/${name}`),
+  },
+  destinations: {
+    files: [
+      ...['config-texts', 'delivery-error', 'egress', 'error-faults', 'http-endpoint', 'http-recipes'],
+      ...['http-records', 'http-set-aside', 'interim-responses', 'mysql-shapes', 'mysql-numbers'],
+      ...['nats-subject', 'resolver', 'server-key'],
+    ].map((name) => `unit/destinations/${name}`),
+  },
 }
 
 export interface Job {
@@ -155,17 +169,15 @@ export interface Job {
 /** Returns the jobs of the fast tier. */
 export function fastJobs(all: readonly string[]): Job[] {
   const fast = all.filter((file) => homeOf(file) === null)
-  const folders = Object.entries(together).map(([folder, alone]) => ({
-    name: folder,
-    files: fast.filter((file) => isBelow(file, [folder]) && !isBelow(file, alone)),
+  const shared = Object.entries(together).map(([name, { files, alone = [] }]) => ({
+    name: `${name} (together)`,
+    files: fast.filter((file) => isBelow(file, files) && !isBelow(file, alone)),
     env: {},
     isOnNode24: false,
   }))
-  const shared = new Set(folders.flatMap(({ files }) => files))
-  return [
-    ...folders.filter(({ files }) => files.length > 0),
-    ...fast.filter((file) => !shared.has(file)).map(jobOf),
-  ]
+  const left = new Set(fast)
+  for (const { files } of shared) for (const file of files) left.delete(file)
+  return [...shared.filter(({ files }) => files.length > 0), ...[...left].map(jobOf)]
 }
 
 /** Returns the jobs of the full tier, or of one of its groups. Throws on a group without a name in the table. */
