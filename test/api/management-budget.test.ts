@@ -21,7 +21,8 @@ t.test('a workspace that spends its budget gets 429; another workspace and inges
       const headers = { authorization: `Bearer ${daemon.apiKey}` }
       const answer = await pool.request({ method: 'GET', path: '/v1/audit?limit=x', headers })
       const body = await answer.body.json()
-      if (answer.statusCode === 429) rejected.push({ retryAfter: String(answer.headers['retry-after']), body })
+      if (answer.statusCode === 429)
+        rejected.push({ retryAfter: String(answer.headers['retry-after']), body })
       else served.add(answer.statusCode)
     }
   }
