@@ -121,8 +121,8 @@ export class BufferUnavailableError extends Error {
 }
 
 /**
- * The buffer cannot be read for now (it is elsewhere, and does not answer): nothing is wrong with what was asked, which may be
- * asked again. A reader that keeps files of its own never rejects with it.
+ * The buffer cannot be read for now (it is elsewhere, and does not answer; or a damaged segment waits for space to be salvaged):
+ * nothing is wrong with what was asked, which may be asked again.
  */
 export class BufferReadUnavailableError extends StorageUnavailableError {
   constructor(message: string, cause?: unknown) {

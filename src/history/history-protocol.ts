@@ -19,3 +19,5 @@ export type ToHistory =
 export type FromHistory =
   | { kind: 'result'; id: number; value: unknown }
   | ({ kind: 'failure'; id: number } & SentError)
+  /** Each second: its event loop turns. */
+  | { kind: 'beat' }

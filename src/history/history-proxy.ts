@@ -1,10 +1,15 @@
 /**
- * The history thread as main holds it: started by the first look, ended when nobody has looked for a minute. One that dies fails
+ * The history thread as main holds it: started by the first look, ended when there was none for a minute. One that dies fails
  * the looks under way, and the next look starts another: nothing of what is accepted or delivered goes through it.
+ *
+ *   a look without a response for 30 s            it fails, and what comes of it is ignored
+ *   a thread without a sign of life for 30 s      all its looks fail, and the next look starts another
+ *                                                 it ends when the disk responds; until then there are at most 2 of these
  */
 import { Worker } from 'node:worker_threads'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import { StorageUnavailableError } from '../error-code.ts'
+import { type Logger, openLog } from '../log.ts'
 import { receivedError } from '../thread-error.ts'
 import type { History } from './history.ts'
 import type { FromHistory, HistoryMethod, HistoryThreadData, ToHistory } from './history-protocol.ts'
@@ -15,11 +20,17 @@ export interface HistoryHandle extends History {
 }
 
 const idleMs = 60_000
-/** Looks that wait for their turn; a follow waits for nobody. */
+/** Looks that wait for their turn; a follow waits for no other. */
 const mostWaiting = 32
+/** Counted in ticks, not on a clock: a process that was stopped has not waited. */
+const tickMs = 1_000
+const mostTicks = 30
+/** Each holds memory, and a disk that answers again ends it. */
+const mostHung = 2
 
 interface Pending {
   isLook: boolean
+  ticks: number
   resolve(value: unknown): void
   reject(error: Error): void
 }
@@ -27,23 +38,30 @@ interface Pending {
 interface Running {
   worker: Worker
   pending: Map<number, Pending>
+  silentTicks: number
   ended: Promise<void>
 }
 
 /** Starts nothing yet. */
-export function openHistory(data: HistoryThreadData): HistoryHandle {
-  return new HistoryProxy(data)
+export function openHistory(data: HistoryThreadData, everyMs = tickMs): HistoryHandle {
+  return new HistoryProxy(data, everyMs)
 }
 
 class HistoryProxy implements HistoryHandle {
   readonly #data: HistoryThreadData
+  readonly #tickMs: number
+  readonly #log: Logger
   #running: Running | null = null
+  readonly #hung = new Set<Worker>()
+  #watch: NodeJS.Timeout | null = null
   #idle: NodeJS.Timeout | null = null
   #lastId = 0
   #isClosed = false
 
-  constructor(data: HistoryThreadData) {
+  constructor(data: HistoryThreadData, everyMs: number) {
     this.#data = data
+    this.#tickMs = everyMs
+    this.#log = openLog(data.log, 'history')
   }
 
   readonly find = this.#forward('find')
@@ -55,6 +73,7 @@ class HistoryProxy implements HistoryHandle {
     this.#isClosed = true
     if (this.#idle !== null) clearTimeout(this.#idle)
     await this.#end()
+    this.#stopWatch()
   }
 
   #forward<Method extends HistoryMethod>(method: Method): History[Method] {
@@ -66,6 +85,7 @@ class HistoryProxy implements HistoryHandle {
     if (this.#isClosed) throw new StorageUnavailableError('history: the service is stopping')
     if (this.#idle !== null) clearTimeout(this.#idle)
     this.#idle = null
+    if (this.#hung.size >= mostHung) throw new StorageUnavailableError('history: the disk does not respond')
     this.#running ??= this.#start()
     const { worker, pending } = this.#running
     const isLook = method !== 'follow'
@@ -74,7 +94,7 @@ class HistoryProxy implements HistoryHandle {
     }
     this.#lastId += 1
     const id = this.#lastId
-    const settled = new Promise((resolve, reject) => pending.set(id, { isLook, resolve, reject }))
+    const settled = new Promise((resolve, reject) => pending.set(id, { isLook, ticks: 0, resolve, reject }))
     worker.postMessage({ kind: 'call', id, method, args } satisfies ToHistory)
     try {
       return await settled
@@ -93,6 +113,8 @@ class HistoryProxy implements HistoryHandle {
     const pending = new Map<number, Pending>()
     let error: Error | null = null
     worker.on('message', (message: FromHistory) => {
+      running.silentTicks = 0
+      if (message.kind === 'beat') return
       const caller = pending.get(message.id)
       pending.delete(message.id)
       if (message.kind === 'result') caller?.resolve(message.value)
@@ -104,14 +126,48 @@ class HistoryProxy implements HistoryHandle {
     const ended = new Promise<void>((resolve) => {
       worker.once('exit', () => {
         if (this.#running === running) this.#running = null
-        for (const { reject } of pending.values())
-          reject(new StorageUnavailableError('history: the thread has ended', error))
-        pending.clear()
+        this.#hung.delete(worker)
+        failAll(pending, new StorageUnavailableError('history: the thread has ended', error))
         resolve()
       })
     })
-    const running = { worker, pending, ended }
+    const running: Running = { worker, pending, silentTicks: 0, ended }
+    this.#watch ??= setInterval(() => this.#tick(), this.#tickMs).unref()
     return running
+  }
+
+  #tick(): void {
+    const running = this.#running
+    if (running === null) {
+      this.#stopWatch()
+      return
+    }
+    running.silentTicks += 1
+    if (running.silentTicks >= mostTicks) this.#leaveBehind(running)
+    for (const [id, look] of running.pending) {
+      look.ticks += 1
+      if (!look.isLook || look.ticks < mostTicks) continue
+      running.pending.delete(id)
+      look.reject(new StorageUnavailableError('history: a look at the buffer takes too long'))
+    }
+  }
+
+  /**
+   * It is asked to end, which it does when its system call returns. Not `terminate`: a call of SQLite that fails in a thread which
+   * is being terminated aborts the process (better-sqlite3 12).
+   */
+  #leaveBehind({ worker, pending }: Running): void {
+    this.#log.error({ calls: pending.size }, 'history.thread_hangs')
+    this.#running = null
+    this.#hung.add(worker)
+    worker.unref()
+    worker.postMessage({ kind: 'close' } satisfies ToHistory)
+    failAll(pending, new StorageUnavailableError('history: the thread does not respond'))
+  }
+
+  #stopWatch(): void {
+    if (this.#watch !== null) clearInterval(this.#watch)
+    this.#watch = null
   }
 
   #endLater(): void {
@@ -127,4 +183,9 @@ class HistoryProxy implements HistoryHandle {
     running.worker.postMessage({ kind: 'close' } satisfies ToHistory)
     await running.ended
   }
+}
+
+function failAll(pending: Map<number, Pending>, error: Error): void {
+  for (const { reject } of pending.values()) reject(error)
+  pending.clear()
 }

@@ -15,6 +15,7 @@ const port = parentPort
 const { buffer, log: settings } = workerData as HistoryThreadData
 describeFatalErrors('looking at the buffer in', bufferPlace(buffer))
 const log = openLog(settings, 'history')
+const beat = setInterval(() => post({ kind: 'beat' }), 1_000)
 const reader = await openBufferReader(buffer, log)
 const commits = new Commits(() => openBufferFeed(buffer))
 const lookup = await openMessageLookup(buffer)
@@ -37,6 +38,7 @@ async function respond({ id, method, args }: Extract<ToHistory, { kind: 'call' }
 }
 
 async function close(): Promise<void> {
+  clearInterval(beat)
   commits.end()
   await reader.close()
   await lookup.close()
