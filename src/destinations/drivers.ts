@@ -42,7 +42,11 @@ export function openDriver(
         opening = undefined
       }
       wasPrivateDenied = isDenied
-      opening ??= load(spec, settings, pin)
+      // One that could not be loaded (no descriptors left, say) is loaded again at the next attempt.
+      opening ??= load(spec, settings, pin).catch((error) => {
+        opening = undefined
+        throw error
+      })
       try {
         await (await opening).deliver(batch, signal, progress && withCleanSetAside(progress, spec))
       } catch (error) {

@@ -284,7 +284,10 @@ async function compression(
   if (name === 'gzip') return { codec, compressors: { GZIP: (page) => gzipSync(page, { level: 6 }) } }
   if (name !== 'zstd') return { codec }
   const { init, compress } = await import('@bokuweb/zstd-wasm')
-  zstdIsThere ??= init()
+  zstdIsThere ??= init().catch((error) => {
+    zstdIsThere = undefined
+    throw error
+  })
   await zstdIsThere
   return { codec, compressors: { ZSTD: (page) => compress(page, 3) } }
 }

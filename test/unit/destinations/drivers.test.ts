@@ -3,12 +3,14 @@ import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import t from 'tap'
 import { descriptorOf } from '../../../src/destinations/descriptors.ts'
+import { DeliveryError } from '../../../src/destinations/driver.ts'
+import { openDriver } from '../../../src/destinations/drivers.ts'
 import { httpEndpoint } from '../../../src/destinations/http-endpoint/driver.ts'
 import { mysql } from '../../../src/destinations/mysql/driver.ts'
 import { nats } from '../../../src/destinations/nats/driver.ts'
 import { objectStore } from '../../../src/destinations/object-store/driver.ts'
 import { postgresql } from '../../../src/destinations/postgresql/driver.ts'
-import { makeSpec } from '../../support/batches.ts'
+import { anyKey, makeBatch, makeSpec, never, openSettings } from '../../support/batches.ts'
 import { childFlags } from '../../support/child-flags.ts'
 
 const load = (type: Parameters<typeof descriptorOf>[0], config: Record<string, unknown> = {}) =>
@@ -28,6 +30,20 @@ t.test('destination_type, and for databases dialect or sql_dialect, choose the d
   t.equal(await load('destination_object_store'), objectStore)
   t.equal(await load('destination_http_endpoint'), httpEndpoint)
   t.equal(await load('destination_nats'), nats)
+})
+
+t.test('a driver that could not be loaded is loaded again at the next attempt', async (t) => {
+  const descriptor = descriptorOf('destination_http_endpoint')
+  const failure = Object.assign(new Error('too many open files'), { code: 'EMFILE' })
+  const broken = t.intercept(descriptor, 'load', { value: () => Promise.reject(failure) })
+  const spec = makeSpec('destination_http_endpoint', { url: 'http://127.0.0.1:1/' })
+  const driver = openDriver(spec, openSettings, anyKey)
+  const batch = makeBatch([[{ n: 1 }]])
+  await t.rejects(driver.deliver(batch, never), failure)
+  await t.rejects(driver.deliver(batch, never), failure)
+  broken.restore()
+  await t.rejects(driver.deliver(batch, never), DeliveryError, 'it was loaded, and nothing listens there')
+  await driver.close()
 })
 
 t.test('descriptors load no driver and no client library', async (t) => {
