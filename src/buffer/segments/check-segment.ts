@@ -5,13 +5,12 @@
 import type Database from 'better-sqlite3'
 import { errorCode } from '../../error-code.ts'
 import { counted } from '../../quantities.ts'
-import { fileBytes, type SegmentName, segmentBytes, segmentFile } from './layout.ts'
-import { checkedRows } from './message-row.ts'
+import { type SegmentName, segmentBytes } from './layout.ts'
+import { type CheckedRow, checkedRows } from './message-row.ts'
 import type { PipePosition } from './position.ts'
 import type { SegmentFormat } from './row-checksum.ts'
-import { readSealedRows, type SealedRow } from './sealed-rows.ts'
 import { readHoles } from './segment-facts.ts'
-import { openReadOnly, pageBytesIn, type SeqRange } from './segment-file.ts'
+import { openReadOnly, type SeqRange } from './segment-file.ts'
 import { isDamage, isGone } from './sqlite-errors.ts'
 
 export interface SegmentCheck {
@@ -69,7 +68,7 @@ export function checkSegment(
     db.exec('BEGIN')
     checkStructure(db, check)
     const pipes = readHead(db, check)
-    checkRows(db, segmentFile(dir, name), check, pipes, onProgress)
+    checkRows(db, check, pipes, onProgress)
   })
 }
 
@@ -171,43 +170,26 @@ export function holesIn(dir: string, name: SegmentName): SeqRange[] {
   }
 }
 
-/** `file` is read straight from its pages, unless somebody may be writing it. */
 function checkRows(
   db: Database.Database,
-  file: string,
   check: SegmentCheck,
   pipes: ReadonlyMap<number, Pipe>,
   onProgress: (bytes: number) => void,
 ): void {
-  const format = check.identity?.format ?? 1
-  const ids = new Map([...pipes].map(([no, { id }]) => [no, id]))
   const seen = new RowCheck(pipes)
   let unreported = 0
-  const onRow = (row: SealedRow) => {
-    seen.row(row)
-    unreported += row.bodyBytes
-    if (unreported < reportEveryBytes) return
-    onProgress(unreported)
-    unreported = 0
-  }
   try {
-    const table = { file, pageBytes: pageBytesIn(db), rootPage: rootOf(db, 'message') }
-    if (isSealed(db, file)) readSealedRows(table, format, ids, onRow)
-    else for (const row of checkedRows(db, format)) onRow(row)
+    for (const row of checkedRows(db, check.identity?.format ?? 1)) {
+      seen.row(row)
+      unreported += row.body.length
+      if (unreported < reportEveryBytes) continue
+      onProgress(unreported)
+      unreported = 0
+    }
   } finally {
     onProgress(unreported)
     seen.writeTo(check)
   }
-}
-
-/** Whatever writes it writes a WAL first; its last row says when it was sealed. */
-function isSealed(db: Database.Database, file: string): boolean {
-  const isMarked = db.prepare('SELECT last_clock_ms IS NOT NULL FROM segment').pluck().get() === 1
-  return isMarked && fileBytes(`${file}-wal`) === 0
-}
-
-function rootOf(db: Database.Database, table: string): number {
-  return Number(db.prepare('SELECT rootpage FROM sqlite_schema WHERE name = ?').pluck().get(table))
 }
 
 /** What is found while the rows of a segment go by, in order. */
@@ -223,7 +205,7 @@ class RowCheck {
     this.#pipes = pipes
   }
 
-  row({ seq, pipeNo, messages, records, bytes, crc, foundCrc }: SealedRow): void {
+  row({ seq, pipeNo, messages, records, bytes, crc, foundCrc }: CheckedRow): void {
     const pipe = this.#pipes.get(pipeNo)
     this.#rows += 1
     this.#lastSeq = seq

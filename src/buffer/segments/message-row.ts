@@ -6,7 +6,6 @@
 import { crc32 } from 'node:zlib'
 import type Database from 'better-sqlite3'
 import { type RowHeader, rowChecksum, type SegmentFormat } from './row-checksum.ts'
-import type { SealedRow } from './sealed-rows.ts'
 import { hasColumn } from './segment-file.ts'
 
 export type MessageRow = [
@@ -32,7 +31,10 @@ export function headerOf(row: MessageRow, pipeId: string): RowHeader {
 }
 
 /** A row with the checksum that is stored in it and the one that its columns have. */
-export interface CheckedRow extends RowHeader, SealedRow {
+export interface CheckedRow extends RowHeader {
+  pipeNo: number
+  crc: number
+  foundCrc: number
   body: Buffer
 }
 
@@ -54,7 +56,7 @@ export function* checkedRows(
     const body = bodyOf(row)
     const header = headerOf(row, pipeIds.get(pipeNo) ?? '')
     const foundCrc = rowChecksum(header, crc32(body), format)
-    yield { ...header, pipeNo, crc, foundCrc, body, bodyBytes: body.length }
+    yield { ...header, pipeNo, crc, foundCrc, body }
   }
 }
 

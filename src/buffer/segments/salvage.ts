@@ -214,12 +214,12 @@ export class Salvage {
     for (let isDone = false; !isDone; ) {
       let bytes = 0
       isDone = true
-      for (const { seq, crc, foundCrc, bodyBytes } of checkedRows(this.#target.db, 2, cursor)) {
+      for (const { seq, crc, foundCrc, body } of checkedRows(this.#target.db, 2, cursor)) {
         assert(crc === foundCrc, 'a salvaged message is the message it was')
         missing += gapBetween(cursor, seq)
         cursor = seq
         checked += 1
-        bytes += bodyBytes
+        bytes += body.length
         isDone = bytes < sliceBytes
         if (!isDone) break
       }

@@ -81,9 +81,9 @@ function checkIndex(db: Database.Database): void {
 
 function checkRows(db: Database.Database, afterSeq: number): { afterSeq: number; bytes: number } {
   const slice = { afterSeq, bytes: 0 }
-  for (const { seq, crc, foundCrc, bodyBytes } of checkedRows(db, formatOf(db), afterSeq)) {
+  for (const { seq, crc, foundCrc, body } of checkedRows(db, formatOf(db), afterSeq)) {
     slice.afterSeq = seq
-    slice.bytes += bodyBytes + 120
+    slice.bytes += body.length + 120
     if (foundCrc !== crc) throw new DamagedRowError(`${db.name}: message ${seq} is not what was written`)
     if (slice.bytes >= sliceBytes) break
   }

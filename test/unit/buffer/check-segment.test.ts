@@ -1,4 +1,4 @@
-/** Rows read straight from pages are the rows that SQLite reads, with the checksum that the writer gave them. */
+/** A check of a segment has nothing to say of what the writer wrote, and finds each column that has changed. */
 import { randomBytes, randomUUID } from 'node:crypto'
 import { mkdirSync } from 'node:fs'
 import path from 'node:path'
@@ -8,7 +8,6 @@ import t from 'tap'
 import { checkSegment } from '../../../src/buffer/segments/check-segment.ts'
 import { largePageBytes, segmentFile, smallPageBytes } from '../../../src/buffer/segments/layout.ts'
 import { rowChecksum } from '../../../src/buffer/segments/row-checksum.ts'
-import { readSealedRows, type SealedRow } from '../../../src/buffer/segments/sealed-rows.ts'
 import { createSegment, newIdentity } from '../../../src/buffer/segments/segment-file.ts'
 import { temporaryDirectory } from './open.ts'
 
@@ -16,7 +15,7 @@ const pipeIds = [randomUUID(), randomUUID()]
 const name = { firstSeq: 1, generation: 0 }
 const zero = { seq: 0, messages: 0, records: 0, bytes: 0 }
 
-/** Sizes around those where SQLite moves a part into overflow pages, numbers of every length, keys or none. */
+/** Bodies with and without overflow pages, numbers of every length, keys or none. */
 function makeSegment(dir: string, pageBytes: number): string {
   mkdirSync(dir)
   const bases = pipeIds.map((pipeId) => ({ pipeId, position: zero }))
@@ -53,41 +52,12 @@ function makeSegment(dir: string, pageBytes: number): string {
   return file
 }
 
-function read(file: string, ids = pipeIds): SealedRow[] {
-  const db = new Database(file, { readonly: true })
-  const root = db.prepare("SELECT rootpage FROM sqlite_schema WHERE name = 'message'").pluck().get() as number
-  const pageBytes = db.pragma('page_size', { simple: true }) as number
-  db.close()
-  const rows: SealedRow[] = []
-  readSealedRows(
-    { file, pageBytes, rootPage: root },
-    2,
-    new Map(ids.map((id, index) => [index + 1, id])),
-    (row) => rows.push({ ...row }),
-  )
-  return rows
-}
-
 for (const pageBytes of [smallPageBytes, largePageBytes]) {
   const pages = `pages of ${pageBytes} bytes`
-  t.test(`every row, in order, as SQLite reads it, ${pages}`, async (t) => {
+  t.test(`sound rows, ${pages}`, async (t) => {
     const dir = path.join(temporaryDirectory(t), 'buffer')
-    const file = makeSegment(dir, pageBytes)
-    const db = new Database(file, { readonly: true })
-    const expected = db
-      .prepare(
-        'SELECT seq, pipe AS pipeNo, messages, records, bytes, crc, crc AS foundCrc, length(body) AS bodyBytes FROM message',
-      )
-      .all()
-    db.close()
-    t.same(read(file), expected)
+    makeSegment(dir, pageBytes)
     t.match(checkSegment(dir, name), { messages: 600, lastSeq: 600, problems: [] })
-  })
-
-  t.test(`negative control: the id of another pipe gives other checksums, ${pages}`, async (t) => {
-    const file = makeSegment(path.join(temporaryDirectory(t), 'buffer'), pageBytes)
-    const rows = read(file, [pipeIds[1]!, pipeIds[0]!])
-    t.equal(rows.filter(({ crc, foundCrc }) => crc === foundCrc).length, 0)
   })
 
   t.test(`each changed column is found, ${pages}`, async (t) => {
