@@ -3,14 +3,15 @@
  * promised is kept, lanes go on and their cursors move, /v1 answers, and all is well again once there is room.
  * Needs root: it mounts a RAM disk of its own.
  */
-import { rmSync } from 'node:fs'
+import { existsSync, rmSync } from 'node:fs'
 import t, { type Test } from 'tap'
 import type { TestDaemon } from '../support/daemon.ts'
+import { startHttpSink } from '../support/http-sink.ts'
 import { audit, drained, readAll } from '../support/ledger.ts'
 import { fillDisk, freeBytes } from '../support/small-disk.ts'
 import { until } from '../support/until.ts'
 import { openFullDiskWorld } from './full-disk-world.ts'
-import { balance, openSender } from './sender.ts'
+import { balance, httpDestination, openSender } from './sender.ts'
 
 const MiB = 1024 * 1024
 
@@ -102,6 +103,45 @@ t.test('a full disk: 503, nothing lost, lanes go on, and it recovers by itself',
     'every 202 is in the buffer',
   )
 })
+
+t.test(
+  'a disk that another program fills to the last byte: lanes wait, and resume by themselves',
+  async (t) => {
+    const { root, fill, daemon, sink, pipeId, laneId, ballast } = await openWorld(t)
+    const other = await startHttpSink()
+    t.teardown(() => other.stop())
+    const flush = { max_records: 10, max_bytes: 1_000_000, max_seconds: 0 }
+    const otherId = await daemon.createDestination(pipeId, { ...httpDestination(other.url), flush })
+    const sender = openSender(daemon, pipeId, { fill: 'x'.repeat(1000) })
+    for (const one of [sink, other]) one.respondWith(() => ({ status: 503 }))
+    await sender.send(500)
+    fillDisk(fill)
+    await untilRefused(daemon, pipeId, async () => {})
+    await until('the room of the ballast is taken too', () => {
+      fillDisk(fill)
+      return !existsSync(ballast) && freeBytes(root) === 0
+    })
+    for (const one of [sink, other]) one.respondWith(() => ({}))
+    await until('a lane cannot save its position', () => {
+      fillDisk(fill)
+      return daemon.log.some(({ msg }) => msg === 'lanes.save_waits')
+    })
+
+    rmSync(fill)
+    const lanes = [await drained(daemon, pipeId, laneId), await drained(daemon, pipeId, otherId)]
+    for (const lane of lanes) t.match(lane, { skipped_messages: 0, dropped_messages: 0 })
+    for (const one of [sink, other]) {
+      const arrived = new Set(one.records().map(({ n }) => Number(n)))
+      t.same(
+        [...sender.accepted].filter((n) => !arrived.has(n)),
+        [],
+      )
+    }
+    await until('ingest responds 202 again', async () => {
+      return (await daemon.api('POST', `/v1/ingest/${pipeId}`, { n: -1 })).status === 202
+    })
+  },
+)
 
 t.test('SIGTERM on a full disk: it ends in time with a documented code, and nothing is lost', async (t) => {
   const { fill, daemon, sink, pipeId, laneId } = await openWorld(t)
