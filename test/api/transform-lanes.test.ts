@@ -104,7 +104,9 @@ t.test('changed half-way through a message: what is stored is not sent again', a
   sink.respondWith(() => ({}))
   t.match(await one.isThrough(), { parked_records: 1 })
   const arrived = one.arrived().filter((text) => !text.endsWith('"n":3}'))
-  t.strictSame(arrived, ['{"n":1}', '{"n":3,"v":2}'])
+  // The changed one may have been rejected once more before the endpoint took it.
+  t.strictSame([...new Set(arrived)], ['{"n":1}', '{"n":3,"v":2}'])
+  t.equal(arrived.filter((text) => text === '{"n":1}').length, 1)
 })
 
 t.test('skipped: a message that the filter fails for goes on through the next one', async (t) => {
