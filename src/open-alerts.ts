@@ -5,6 +5,7 @@ import { AlertPoster } from './alerts/poster.ts'
 import { AlertSender } from './alerts/sender.ts'
 import { AlertWatch } from './alerts/watch.ts'
 import type { RunMarker } from './data-dir/run-marker.ts'
+import { endsWithin } from './deadline.ts'
 import { StorageUnavailableError } from './error-code.ts'
 import type { ManagementDeps } from './management/deps.ts'
 import type { Stores } from './open-stores.ts'
@@ -12,6 +13,8 @@ import type { Settings } from './settings.ts'
 import type { StartContext } from './start-context.ts'
 
 const lookEveryMs = 5_000
+/** Below the deadline of the step in shutdown-steps.ts. */
+const settleMs = 1_500
 
 export type TestAlert = ManagementDeps['testAlert']
 
@@ -66,7 +69,9 @@ export function openAlerts(
     if (timer !== null) clearInterval(timer)
     sender.close()
     await poster.close()
-    await Promise.all([looking, sender.settled()])
+    // What is not settled then is sent again after the next start.
+    const isSettled = await endsWithin(settleMs, Promise.all([looking, sender.settled()]))
+    if (!isSettled) log.warn({ limit_ms: settleMs }, 'alerts.not_settled')
   })
   return async (workspaceId, settingsOfAlerts) => {
     const workspaces = await metadata.workspaces.list()

@@ -2,6 +2,7 @@
 import { availableParallelism } from 'node:os'
 import { ConfigError } from './config.ts'
 import { resourceLimits } from './contract/resource-limits.ts'
+import { endsWithin } from './deadline.ts'
 import { KeyUse, type KeyUseOptions } from './directory/key-use.ts'
 import { StorageUnavailableError } from './error-code.ts'
 import type { HttpEngine } from './http/engine.ts'
@@ -31,6 +32,9 @@ export interface Accounting {
   keyUse: KeyUse
 }
 
+/** Below the deadline of the step in shutdown-steps.ts. */
+const saveUsageMs = 4_000
+
 /** What ingest counts: carried into metadata every few seconds. */
 export async function openAccounting(stores: Stores, { log, shutdown }: StartContext): Promise<Accounting> {
   const { cluster, now, metadata, buffer, directory } = stores
@@ -57,8 +61,12 @@ export async function openAccounting(stores: Stores, { log, shutdown }: StartCon
       if (!(error instanceof StorageUnavailableError)) throw error
       log.warn({ err: error }, 'usage.flush_failed')
     }
-    await keyUse.flush().catch(isKept)
-    await usageFlush.close().catch(isKept)
+    const save = async () => {
+      await keyUse.flush().catch(isKept)
+      await usageFlush.close().catch(isKept)
+    }
+    // A database that does not respond in time is as one that cannot be reached.
+    if (!(await endsWithin(saveUsageMs, save()))) log.warn({ limit_ms: saveUsageMs }, 'usage.flush_failed')
   })
   return { usage, usageOf, ingestTotals, keyUse }
 }

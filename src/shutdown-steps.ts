@@ -5,6 +5,7 @@
  * Every step runs, whatever became of those before it: one that fails or exceeds its deadline is logged and counted,
  * and the next one begins. Lanes are saved and the buffer is closed even when the disk is full.
  */
+import { endsWithin } from './deadline.ts'
 import type { Logger } from './log.ts'
 
 /** In order, each with its deadline. Together they stay below TimeoutStopSec of the systemd unit (a test compares). */
@@ -88,13 +89,6 @@ export class ShutdownSteps {
 }
 
 async function withDeadline(run: Run, deadlineMs: number): Promise<void> {
-  let timer: NodeJS.Timeout | undefined
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`not finished after ${deadlineMs} ms`)), deadlineMs)
-  })
-  try {
-    await Promise.race([(async () => await run())(), late])
-  } finally {
-    clearTimeout(timer)
-  }
+  const isFinished = await endsWithin(deadlineMs, (async () => await run())())
+  if (!isFinished) throw new Error(`not finished after ${deadlineMs} ms`)
 }

@@ -12,6 +12,7 @@
  * look at it says no.
  */
 import { randomUUID } from 'node:crypto'
+import { endsWithin } from '../deadline.ts'
 import type { Logger } from '../log.ts'
 import { ChangeFollower } from './changes.ts'
 import { MeasuredClock, monotonicNs, msOf, nsOf } from './clock.ts'
@@ -23,6 +24,8 @@ const measureEveryMs = 60_000
 const pruneEveryMs = 600_000
 const changesKeptMs = 3_600_000
 const ownersKeptMs = 1_000
+/** Below the deadline of the step in shutdown-steps.ts. */
+const leaveMs = 1_500
 
 /** Rejects when the database cannot be reached. */
 export async function openClusterNode(options: ClusterNodeOptions): Promise<ClusterNode> {
@@ -123,15 +126,20 @@ class Node implements ClusterNode {
   async close(): Promise<void> {
     this.#isClosing = true
     clearTimeout(this.#timer)
-    await this.#beating
-    Atomics.store(this.#until, 0, 0n)
-    await this.changes.close()
     try {
-      await this.#store.nodes.leave(this.#leaseId)
+      if (!(await endsWithin(leaveMs, this.#leave())))
+        this.#log.warn({ limit_ms: leaveMs }, 'cluster.not_left')
     } catch (err) {
       // The others find its lease over in a few seconds.
       this.#log.warn({ err }, 'cluster.not_left')
     }
+  }
+
+  async #leave(): Promise<void> {
+    await this.#beating
+    Atomics.store(this.#until, 0, 0n)
+    await this.changes.close()
+    await this.#store.nodes.leave(this.#leaseId)
   }
 
   async #beat(): Promise<void> {

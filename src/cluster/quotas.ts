@@ -11,6 +11,7 @@
  * seconds and is then unavailable. By then the node's lease is over too.
  */
 import { setTimeout as pause } from 'node:timers/promises'
+import { endsWithin } from '../deadline.ts'
 import { StorageUnavailableError } from '../error-code.ts'
 import { type AskedQuota, monotonicMs, PipeAllowance } from '../ingest/cluster-quota.ts'
 import { capacityOf, type IngestLimits } from '../ingest/quota.ts'
@@ -71,6 +72,8 @@ const forgottenAfterMs = 3_600_000
 const exhaustedForMs = 1_000
 const waitMs = 5_000
 const againMs = 250
+/** Below the deadline of the step in shutdown-steps.ts. */
+const closeMs = 1_500
 /** Main has four connections for everything. */
 const statementsAtOnce = 2
 
@@ -129,9 +132,15 @@ export class ClusterQuotas {
     clearInterval(this.#timer)
   }
 
-  /** Gives everything back. */
+  /** Gives everything back. A database that does not answer is not waited for: then it is as after a kill. */
   async close(): Promise<void> {
     this.end()
+    const { log } = this.#options
+    if (!(await endsWithin(closeMs, this.#giveAllBack())))
+      log.warn({ limit_ms: closeMs }, 'quotas.not_returned')
+  }
+
+  async #giveAllBack(): Promise<void> {
     await this.#looking
     await Promise.all([...this.#pipes].map(([pipeId, pipe]) => this.#giveBack(pipeId, pipe)))
   }

@@ -60,8 +60,8 @@ export interface DeliveryHandle extends Delivery {
 }
 
 const defaultGraceMs = 10_000
-/** Beyond the grace, for aborting, saving and closing. */
-const closeMarginMs = 10_000
+/** Beyond the grace, for aborting, saving and closing: what delivery-thread.ts allows itself, and a second. */
+const closeMarginMs = 11_000
 const catchUpEveryMs = 1_000
 /** How long a call waits for a worker that is being started. */
 const startWaitMs = 5_000

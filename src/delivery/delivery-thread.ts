@@ -14,6 +14,7 @@ import { bufferPlace, openBufferContact, openBufferFeed, openBufferReader } from
 import type { PipeLeases } from '../cluster/leases.ts'
 import type { LogUsage } from '../cluster/log-usage.ts'
 import { current, timelineOf } from '../contract/epochs.ts'
+import { endsWithin } from '../deadline.ts'
 import type { PinServerKey } from '../destinations/driver.ts'
 import { openDriver } from '../destinations/drivers.ts'
 import { errorCode, isNoSpace, LaneElsewhereError, StorageUnavailableError } from '../error-code.ts'
@@ -205,8 +206,6 @@ async function respond({ id, method, args }: Extract<ToDeliveryWorker, { kind: '
     const value =
       method === 'close' ? await close(Number(args[0])) : await Reflect.apply(service[method], service, args)
     post({ kind: 'result', id, value }, buffersOf(value))
-    // Nothing keeps the thread after this.
-    if (method === 'close') port.close()
   } catch (error) {
     if (error instanceof LaneElsewhereError) {
       post({ kind: 'elsewhere', id, destinationId: String(args[0]) })
@@ -219,21 +218,42 @@ async function respond({ id, method, args }: Extract<ToDeliveryWorker, { kind: '
     const message = error instanceof Error ? error.message : String(error)
     post({ kind: 'failure', id, message, reason: isUnavailable ? 'unavailable' : 'internal' })
     if (isIoError(error)) fail(error)
+  } finally {
+    // A driver that was given up may still hold a connection, which would keep the thread.
+    if (method === 'close') process.exit()
   }
 }
 
+/** Beyond the grace of attempts: 2 s to abort, 2 s to close a driver that hangs, 3 s to save. Together below delivery-proxy.ts. */
+const lanesMarginMs = 7_000
+const handOverMs = 2_000
+const closePartsMs = 1_000
+
+/**
+ * Saves every lane, frees the pipes, closes what is open. Servers that do not answer keep no part of it waiting: what a later part leaves
+ * undone is what a kill would leave.
+ */
 async function close(graceMs: number): Promise<void> {
   endHistoryKeeper()
   leases?.stopClaiming()
-  await lanes.close(graceMs)
-  await Promise.all([transforms.close(), trials.close()])
-  await usage?.close()
-  // Saved: another node may go on from there.
-  await leases?.close()
-  await contact?.close()
-  await reader.close()
-  await metadata.close()
+  const counted = usage?.close() ?? Promise.resolve()
+  counted.catch(() => {})
+  // Their rows may still change: the pipes keep their owner until its lease ends.
+  if (!(await endsWithin(graceMs + lanesMarginMs, lanes.close(graceMs))))
+    throw new Error('not every lane has ended')
+  // Saved: another node can continue from there.
+  await closes('pipes', handOverMs, () => counted.then(() => leases?.close()))
+  await closes('parts', closePartsMs, closeParts)
   feed.close()
+}
+
+async function closeParts(): Promise<void> {
+  await Promise.all([transforms.close(), trials.close(), contact?.close(), reader.close()])
+  await metadata.close()
+}
+
+async function closes(what: string, limitMs: number, close: () => Promise<unknown>): Promise<void> {
+  if (!(await endsWithin(limitMs, close()))) log.warn({ what, limit_ms: limitMs }, 'delivery.closed_early')
 }
 
 /** After a failed read or write nothing that this thread holds of its files can be trusted. */

@@ -3,8 +3,8 @@
  * lanes cost one fsync, not a hundred.
  *
  * A full disk keeps lanes waiting, not failing: nothing is delivered beyond what could be saved, and the save is
- * repeated until there is room. Only a process that ends does not wait: what it could not save is delivered again after
- * the next start, under the same identity. A lane that another owner has taken over fails alone. Every other error is thrown to
+ * repeated until there is room. Only a process that ends does not wait, also not for a store that does not answer: what it could not
+ * save is delivered again after the next start, under the same identity. A lane that another owner has taken over fails alone. Every other error is thrown to
  * every lane of the group: the thread ends with it.
  */
 import type { Logger } from '../log.ts'
@@ -29,7 +29,7 @@ interface Entry {
 }
 
 const retrySaveMs = 1_000
-/** How long the end of the process waits for room. */
+/** How long the end of the process waits for room, and for each save. */
 const closingMs = 3_000
 
 export class LaneSaver {
@@ -39,6 +39,8 @@ export class LaneSaver {
   #gathering = new Map<string, Entry>()
   #running: Promise<void> | null = null
   #givesUpAtMs = Number.POSITIVE_INFINITY
+  /** Begins the limit of the save under way. */
+  #limitSave: () => void = () => {}
 
   constructor(store: LaneStore, clock: Clock, log: Logger) {
     this.#store = store
@@ -60,6 +62,7 @@ export class LaneSaver {
   /** From here on saves that find no room reject with LaneStoreUnavailableError, soon. */
   stopWaiting(): void {
     this.#givesUpAtMs = this.#clock.monotonicMs() + closingMs
+    this.#limitSave()
   }
 
   /** Resolves when nothing is being saved any more. */
@@ -87,19 +90,40 @@ export class LaneSaver {
     for (let tries = 1; group.size > 0; tries += 1) {
       try {
         const entries = [...group.values()]
-        await this.#store.save(
+        const saving = this.#store.save(
           entries.map(({ row }) => row),
           entries.flatMap(({ counts }) => counts),
           new Map(entries.map(({ row, parked }) => [row.destinationId, parked])),
         )
-        return
+        if (await this.#isAnswered(saving)) return
       } catch (error) {
         if (rejectLost(group, error)) continue
         if (!(error instanceof LaneStoreUnavailableError)) throw error
         if (this.#clock.monotonicMs() >= this.#givesUpAtMs) throw error
         if (tries === 1) this.#log.error({ lanes: group.size, err: error.cause }, 'lanes.save_waits')
         await new Promise<void>((resolve) => this.#clock.wake(retrySaveMs, resolve))
+        continue
       }
+      // Never repeated: it may still take place, and what it counts would count twice.
+      throw new LaneStoreUnavailableError(new Error(`no answer within ${closingMs} ms`))
+    }
+  }
+
+  /** False: the process ends, and waits no longer. A save that takes place later is right: a restart begins with its row. */
+  async #isAnswered(saving: Promise<void>): Promise<boolean> {
+    let cancel = () => {}
+    const late = new Promise<false>((resolve) => {
+      this.#limitSave = () => {
+        cancel = this.#clock.wake(closingMs, () => resolve(false))
+      }
+    })
+    if (this.#givesUpAtMs < Number.POSITIVE_INFINITY) this.#limitSave()
+    try {
+      return await Promise.race([saving.then(() => true), late])
+    } finally {
+      cancel()
+      this.#limitSave = () => {}
+      saving.catch(() => {})
     }
   }
 }

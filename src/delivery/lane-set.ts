@@ -267,12 +267,18 @@ export class LaneSet {
     this.#saver.stopWaiting()
     this.#reader.stopWaiting()
     for (const end of this.#waits) end()
-    await Promise.all(this.#reconciling.values())
-    await Promise.all([...this.#lanes.values()].map((lane) => lane.close(graceMs)))
+    // Not one after the other: a change that waits for metadata must not take the time that lanes have to end.
+    await Promise.all([this.#closeLanes(graceMs), ...this.#reconciling.values()])
+    // Those that were opened meanwhile.
+    await this.#closeLanes(0)
     await this.#saver.drain()
     this.#cancelReport?.()
     this.#cancelLook?.()
     this.#reportLowWatermarks()
+  }
+
+  async #closeLanes(graceMs: number): Promise<void> {
+    await Promise.all([...this.#lanes.values()].map((lane) => lane.close(graceMs)))
   }
 
   async #reconcile(pipeId: string, pipe: PipeLanes | null): Promise<void> {

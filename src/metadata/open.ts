@@ -7,6 +7,7 @@
 import assert from 'node:assert'
 import { ConfigError } from '../config.ts'
 import type { AuditEntry } from '../contract/audit.ts'
+import { endsWithin } from '../deadline.ts'
 import { isNoSpace, StorageUnavailableError } from '../error-code.ts'
 import { version } from '../version.ts'
 import { alertStore } from './alert-store.ts'
@@ -180,9 +181,16 @@ async function openDatabase(spec: MetadataSpec): Promise<OpenedDatabase> {
 
 const aCommand: Actor = { kind: 'local', id: null, name: null, address: null, operation: null }
 
-/** Behind whatever is under way: its transaction would lose the file under its feet. The last connection checkpoints. */
+/**
+ * Behind whatever is under way: its transaction would lose the file under its feet. The last connection checkpoints. A server that does
+ * not answer is not waited for.
+ */
 async function close({ db, leases }: OpenedDatabase): Promise<void> {
-  if (leases !== db) await leases.destroy()
+  if (leases !== db) {
+    await endsWithin(serverWritesMs, writesEnded(db))
+    await Promise.all([leases.destroy(), db.destroy()])
+    return
+  }
   await writesEnded(db)
   await db.connection().execute(async () => undefined)
   await db.destroy()
@@ -234,6 +242,7 @@ async function writeLastOpened(db: Connection, now: number): Promise<void> {
 /** The setting that says which version of the program had the database open last. */
 export const lastOpenedBy = 'last_opened_by'
 
+const serverWritesMs = 500
 const checkName = 'sealing_check'
 
 /** A known text sealed when the database was made: it opens with the right key alone. */

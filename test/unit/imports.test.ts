@@ -10,6 +10,7 @@ const root = new URL('../../src/', import.meta.url).pathname
 const everywhere = [
   'config.ts',
   'at-most.ts',
+  'deadline.ts',
   'error-code.ts',
   'first-fit.ts',
   'thread-error.ts',

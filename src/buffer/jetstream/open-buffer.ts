@@ -4,6 +4,7 @@
  */
 import { MessageChannel, type MessagePort } from 'node:worker_threads'
 import { type JetStreamManager, jetstreamManager } from '@nats-io/jetstream'
+import { endsWithin } from '../../deadline.ts'
 import { type LogSettings, openLog } from '../../log.ts'
 import { connectNats } from '../../nats/connect.ts'
 import type { NatsConnection } from '../../nats/headers.ts'
@@ -28,6 +29,7 @@ import { openStreams } from './stream.ts'
 import { StreamWatch } from './stream-watch.ts'
 
 const requestTimeoutMs = 5_000
+const drainMs = 3_000
 /** A stream that refused a frame for want of room is called full until it has this part of `max_bytes` free. */
 const roomShare = 0.05
 
@@ -195,8 +197,9 @@ class JetStreamBuffer implements OpenBuffer {
     this.#shares.close()
     watch.close()
     for (const port of this.#ports) port.close()
-    // Commits that were announced last are on their way.
-    await connection.drain().catch(() => connection.close())
+    // Commits that were announced last are on their way. Servers that do not answer are not waited for.
+    const isDrained = await endsWithin(drainMs, connection.drain()).catch(() => false)
+    if (!isDrained) await connection.close()
   }
 
   #appendRejected(): void {

@@ -2,11 +2,14 @@
  * The few connections of one thread. Each is opened when it is needed, kept while it is alive, and whoever finds all of
  * them in use waits in line. A session that has died is not used again; nothing is retried here.
  */
+import { endsWithin } from '../../deadline.ts'
 import { StorageUnavailableError } from '../../error-code.ts'
 import type { Session } from './session.ts'
 
 /** How long somebody waits for a connection: what SQLite gives a locked file. */
 const waitMs = 10_000
+/** Twice, below the deadline of the step in shutdown-steps.ts. */
+const closeMs = 700
 
 type Waiting = (session: Promise<Session>) => void
 
@@ -53,10 +56,13 @@ export class SessionPool {
     for (const session of this.#idle.splice(0)) void session.close()
   }
 
-  /** Resolves when everything under way has ended and every connection is closed. */
+  /** Resolves when every connection is closed. What has not ended by then is not waited for: it is as after a lost connection. */
   async close(): Promise<void> {
-    if (this.#used > 0) await new Promise<void>((resolve) => (this.#onEmpty = resolve))
-    await Promise.all(this.#idle.splice(0).map((session) => session.close()))
+    if (this.#used > 0) {
+      const isEmpty = await endsWithin(closeMs, new Promise<void>((resolve) => (this.#onEmpty = resolve)))
+      if (!isEmpty) for (const session of this.#current) session.destroy()
+    }
+    await endsWithin(closeMs, Promise.all(this.#idle.splice(0).map((session) => session.close())))
   }
 
   async #take(): Promise<Session> {
