@@ -16,7 +16,7 @@ import type { Handler } from './engine.ts'
 import type { Exchange, RequestHead } from './exchange.ts'
 import { type Framing, framingFault, noFraming, noteHeader } from './framing.ts'
 import type { ManagementBudget } from './management-budget.ts'
-import { errorResponse, type HttpResponse, toResponse } from './response.ts'
+import { errorResponse, type HttpResponse, knownErrorResponse, toResponse } from './response.ts'
 import type { ApiReply, Route, Visit } from './route.ts'
 
 /** What serving a route needs besides the route. */
@@ -39,6 +39,10 @@ export function runRoute(route: Route, context: RouteContext): Handler {
   const { log, isStopping } = context
   return guarded(context, (head, exchange, headers) => {
     const complete = completion(route, context, exchange, headers)
+    if (isStopping() && usesStores(route)) {
+      exchange.send(complete(knownErrorResponse(stopping('Nothing was done. Try again.'))), true)
+      return
+    }
     reply(route, context, head, exchange, headers).then(
       (given) => {
         if (given === null) return
@@ -46,9 +50,29 @@ export function runRoute(route: Route, context: RouteContext): Handler {
         else if (given.onSent) exchange.sendTracked(complete(toResponse(given)), given.onSent)
         else exchange.send(complete(toResponse(given)), isStopping())
       },
-      (error) => exchange.send(complete(errorResponse(error, log, route.operationId)), isStopping()),
+      (error) => {
+        const told = isStopping() ? whileStopping(error, route, log) : error
+        exchange.send(complete(errorResponse(told, log, route.operationId)), isStopping())
+      },
     )
   })
+}
+
+/** Files and readiness can be had to the end; what these use is being closed. */
+function usesStores({ auth }: Route): boolean {
+  return auth === 'key' || auth === 'session' || auth === 'form'
+}
+
+function stopping(outcome: string): ApiError {
+  const message = `The service is being stopped. ${outcome}`
+  return new ApiError('storage_unavailable', { message, headers: { 'Retry-After': '2' } })
+}
+
+/** What such a request used may have been closed under it: that is no fault of the program. */
+function whileStopping(error: unknown, { operationId }: Route, log: Logger): ApiError {
+  if (error instanceof ApiError) return error
+  log.warn({ where: operationId, err: error }, 'http.interrupted')
+  return stopping('Whether this was done is unknown. Look at it, then try again.')
 }
 
 function gone(exchange: Exchange): Promise<void> {

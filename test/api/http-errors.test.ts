@@ -71,12 +71,13 @@ const cookies: ApiReply = {
   ],
 }
 
-let release = (_reply: ApiReply) => {}
+let release = (_reply: ApiReply | Promise<ApiReply>) => {}
 const routes = [
   route('/broken', () => Promise.reject(new Error('the secret is 4711'))),
   route('/known', () => Promise.reject(new ApiError('duplicate_origin', { details: { extra: 1 } }))),
   route('/cookies', async () => cookies),
   { ...route('/data-only', async () => cookies), surface: 'data' as const },
+  { ...route('/keyed', async () => cookies), auth: 'key' as const },
   route('/held', () => new Promise<ApiReply>((resolve) => (release = resolve))),
 ]
 const engine = await openEngine(testedEngine, log)
@@ -164,6 +165,41 @@ t.test('stopAccepting: what is under way is answered, and its connection then cl
   release({ status: 200, body: { late: true } })
   t.same((await connection.answer()).body, '{"late":true}')
   await connection.closed
+  await stopping.idle()
+  stopping.close()
+})
+
+t.test('stopAccepting: a request on an open connection, and one that fails meanwhile, are 503', async (t) => {
+  const stopping = await open()
+  const base = `http://127.0.0.1:${stopping.addresses[0]!.port}`
+  const [held, idle] = [await connectRaw(base), await connectRaw(base)]
+  const ask = (path: string) => `GET ${path} HTTP/1.1\r\nHost: x\r\n\r\n`
+  idle.write(ask('/keyed'))
+  t.equal((await idle.answer()).status, 401, 'the connection is used, and stays open')
+  held.write(ask('/held'))
+  await until('it is under way', () => stopping.requestsUnderWay() === 1)
+  await stopping.stopAccepting()
+  const before = lines.length
+  idle.write(ask('/keyed'))
+  const failing = Promise.reject(new Error('driver has already been destroyed'))
+  failing.catch(() => {})
+  release(failing)
+  const outcomes = [
+    [idle, /"error":"storage_unavailable".*being stopped\. Nothing was done/],
+    [held, /"error":"storage_unavailable".*Whether this was done is unknown/],
+  ] as const
+  for (const [connection, body] of outcomes) {
+    const answer = await connection.answer()
+    t.equal(answer.status, 503)
+    t.equal(answer.headers['retry-after'], '2')
+    t.match(answer.body, body)
+    await connection.closed
+  }
+  t.same(
+    lines.slice(before).map(({ msg, level }) => [msg, level]),
+    [['http.interrupted', 40]],
+    'it is no error of the program',
+  )
   await stopping.idle()
   stopping.close()
 })
