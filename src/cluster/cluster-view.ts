@@ -8,6 +8,7 @@
  *      └──── its row is gone after its lease had ended ───────▶ expired
  */
 import type { NodeState } from '../contract/node-words.ts'
+import { endsWithin } from '../deadline.ts'
 import type { Logger } from '../log.ts'
 import type { ClusterNode } from './cluster-node.ts'
 import { type ClusterStore, leaseMs, type NodeRecord } from './cluster-store.ts'
@@ -47,6 +48,8 @@ export interface ClusterMeasured {
 }
 
 const lookEveryMs = 2_000
+/** Of a scrape, whose own limit is often a few seconds. */
+const measureWithinMs = 500
 /** Screens ask more often than anything changes. */
 const freshMs = 900
 /** Over a longer gap between two looks nobody can tell who left from who was lost. */
@@ -69,6 +72,7 @@ export class ClusterView {
   readonly #lost = new Map<string, { name: string; lostMs: number }>()
   #last: Look | null = null
   #looking: Promise<Look> | null = null
+  #measuring: Promise<void> | null = null
   #timer: NodeJS.Timeout | null = null
   #gained = 0
   #unowned = 0
@@ -111,16 +115,13 @@ export class ClusterView {
     return { nodes: [...listed, ...lost], owners }
   }
 
-  /** Never rejects: what cannot be read stays as it was. */
+  /** Never rejects: what cannot be read, or not in time, stays as it was. */
   async measured(): Promise<ClusterMeasured> {
-    const { node, store } = this.#options
-    try {
-      const [newest, free] = await Promise.all([store.changes.newest(), store.pipes.free(), this.#look()])
-      this.#unowned = free.length
-      this.#behind = Math.max(0, newest - (this.#own()?.seenChange ?? newest))
-    } catch (err) {
-      this.#options.log.debug({ err }, 'cluster.not_seen')
-    }
+    const { node } = this.#options
+    this.#measuring ??= this.#measure().finally(() => {
+      this.#measuring = null
+    })
+    await endsWithin(measureWithinMs, this.#measuring)
     const nodes = { live: 0, draining: 0, expired: this.#lost.size }
     for (const one of this.#last?.records ?? []) nodes[stateOf(one)] += 1
     const own = this.#own()
@@ -132,6 +133,17 @@ export class ClusterView {
       heartbeatAgeSeconds: Math.max(0, this.#nowMs() - this.#beatMs) / 1000,
       changesBehind: this.#behind,
       clockOffsetSeconds: node.clock.offsetMs / 1000,
+    }
+  }
+
+  async #measure(): Promise<void> {
+    const { store, log } = this.#options
+    try {
+      const [newest, free] = await Promise.all([store.changes.newest(), store.pipes.free(), this.#look()])
+      this.#unowned = free.length
+      this.#behind = Math.max(0, newest - (this.#own()?.seenChange ?? newest))
+    } catch (err) {
+      log.debug({ err }, 'cluster.not_seen')
     }
   }
 

@@ -4,7 +4,7 @@
  *   this node's own       refresh, test, infer, tryTransform, forget, metrics, usage, silence, close, the end of pulls
  *   the lane's owner      skip, retryNow, rewind, acknowledge, parkedChanged, pull; pulled and abandoned: who gave the message
  *   the owner, or stored  blockingMessage
- *   by owner, together    lanes, lanesSince, backlogs; what no owner tells is read from what is stored (`stale`)
+ *   by owner, together    lanes, lanesSince, backlogs; what no owner tells in time is read from what is stored (`stale`)
  *   all nodes             troubles; null unless all of them have answered
  *
  * An owner that is gone, or that has just given the pipe away, is looked for again for two seconds; then nobody delivers the
@@ -31,6 +31,7 @@ import type {
 import type { DeliveryHandle } from '../delivery/delivery-proxy.ts'
 import { DeliveryElsewhereError, LaneElsewhereError, StorageUnavailableError } from '../error-code.ts'
 import type { Logger } from '../log.ts'
+import { LateNodes } from './late-nodes.ts'
 import { NodeRequestError, type NodeRequests, type RequestOptions } from './node-requests.ts'
 import { PipeRoutes, type PipeRoutesOptions } from './pipe-routes.ts'
 import { type SeenAtNode, SeenLanesKept } from './seen-lanes.ts'
@@ -64,6 +65,7 @@ class ClusterDelivery implements DeliveryHandle {
   readonly #requests: NodeRequests
   readonly #routes: PipeRoutes
   readonly #seen = new SeenLanesKept()
+  readonly #late = new LateNodes()
   readonly #pullsEnd = new AbortController()
   /** Pulled from other nodes and not settled yet: the pull's id there, and the node. */
   readonly #held = new Map<string, string>()
@@ -79,7 +81,10 @@ class ClusterDelivery implements DeliveryHandle {
     this.#routes = new PipeRoutes(options)
     setMaxListeners(0, this.#pullsEnd.signal)
     this.#holding = setInterval(() => this.#tellHeld(), holdingEveryMs)
-    this.#telling = setInterval(() => void this.#tellUntold(), tellAgainEveryMs)
+    this.#telling = setInterval(() => {
+      void this.#tellUntold()
+      this.#probeLate().catch((err) => this.#options.log.debug({ err }, 'cluster.not_probed'))
+    }, tellAgainEveryMs)
     this.#holding.unref()
     this.#telling.unref()
   }
@@ -167,7 +172,7 @@ class ClusterDelivery implements DeliveryHandle {
     const lanes: Record<string, LaneStatus> = {}
     const told = new Set<string>()
     const look = async ([node, ids]: [string, string[]]) => {
-      const changed = await this.#changedAt(node, ids, before.get(node)).catch(unlessElsewhere)
+      const changed = await this.#read(node, () => this.#changedAt(node, ids, before.get(node)))
       if (changed === undefined) return
       const absent = new Set(changed.absent)
       const present = ids.filter((id) => !absent.has(id))
@@ -318,6 +323,19 @@ class ClusterDelivery implements DeliveryHandle {
     return value as Result
   }
 
+  /** Undefined: another node has it, or does not answer in time. */
+  async #read<T>(node: string, ask: () => Promise<T>): Promise<T | undefined> {
+    const isOwn = node === this.#requests.nodeId
+    return await (isOwn ? ask() : this.#late.read(node, ask)).catch(unlessElsewhere)
+  }
+
+  async #probeLate(): Promise<void> {
+    await this.#late.probe(
+      () => this.#routes.nodes(),
+      (node) => this.#at(node, 'lanes', [[]], { silenceMs: readSilenceMs }),
+    )
+  }
+
   /** What each node says of its own, by id; of a node that does not answer nothing. */
   async #ofEach<Found>(
     method: 'lanes' | 'backlogs',
@@ -326,8 +344,8 @@ class ClusterDelivery implements DeliveryHandle {
     const asked: Promise<Record<string, Found> | undefined>[] = []
     for (const [node, ids] of groups)
       for (const some of slices(ids)) {
-        const found = this.#at<Record<string, Found>>(node, method, [some], { silenceMs: readSilenceMs })
-        asked.push(found.catch(unlessElsewhere))
+        const options = { silenceMs: readSilenceMs }
+        asked.push(this.#read(node, () => this.#at<Record<string, Found>>(node, method, [some], options)))
       }
     return Object.assign({}, ...(await Promise.all(asked)))
   }
@@ -358,6 +376,7 @@ class ClusterDelivery implements DeliveryHandle {
 
   async #troublesAt(node: string, query: TroubleQuery): Promise<LaneTrouble[] | null> {
     if (node === this.#requests.nodeId) return await this.#local.troubles(query)
+    if (this.#late.isLate(node)) return null
     const found: LaneTrouble[] = []
     const { workspaceIds, destinationIds, withAges } = query
     for (const workspaces of slices(workspaceIds))

@@ -10,6 +10,7 @@
  * stored; any other call rejects with DeliveryUnavailableError, since nobody knows how far it came.
  */
 import { type BufferSpec, openBufferReader } from '../buffer/open.ts'
+import { endsWithin } from '../deadline.ts'
 import type { DriverSettings } from '../destinations/driver.ts'
 import { DeliveryUnavailableError } from '../error-code.ts'
 import { type LogSettings, openLog } from '../log.ts'
@@ -60,6 +61,9 @@ export interface DeliveryHandle extends Delivery {
 }
 
 const defaultGraceMs = 10_000
+const noMetrics: DeliveryMetrics = { inFlightBytes: 0, workerRestarts: 0, lanes: [], attempts: [] }
+/** Of a scrape, whose own limit is often a few seconds. */
+const measureWithinMs = 1_000
 /** Beyond the grace, for aborting, saving and closing: what delivery-thread.ts allows itself, and a second. */
 const closeMarginMs = 11_000
 const catchUpEveryMs = 1_000
@@ -85,7 +89,9 @@ class Supervisor implements DeliveryHandle {
   readonly #changed = new Set<string>()
   /** Called when a worker is up, or there will be none any more. */
   #whenUp: (() => void)[] = []
-  #lastMetrics: DeliveryMetrics = { inFlightBytes: 0, workerRestarts: 0, lanes: [], attempts: [] }
+  /** Null: there are none yet. */
+  #lastMetrics: DeliveryMetrics | null = null
+  #measuring: Promise<void> | null = null
   #restarts = 0
   #endsPulls = false
   #isClosing = false
@@ -126,13 +132,23 @@ class Supervisor implements DeliveryHandle {
   readonly abandoned = this.#forward('abandoned')
   readonly countUsage = this.#forward('countUsage')
 
-  /** The last ones, while no worker responds. */
+  /** The last ones, while no worker responds, or not in time: a lane may wait for a buffer that does not answer. */
   async metrics(): Promise<DeliveryMetrics> {
     this.#requireOpen()
-    const now = this.#isUp ? this.#worker.call('metrics', [], { isRead: true }) : null
-    const found = (await now?.catch(unlessInterrupted)) as DeliveryMetrics | undefined
+    if (this.#isUp) {
+      this.#measuring ??= this.#measure().finally(() => {
+        this.#measuring = null
+      })
+      if (this.#lastMetrics === null) await this.#measuring
+      else await endsWithin(measureWithinMs, this.#measuring)
+    }
+    return { ...(this.#lastMetrics ?? noMetrics), workerRestarts: this.#restarts }
+  }
+
+  async #measure(): Promise<void> {
+    const asked = this.#worker.call('metrics', [], { isRead: true })
+    const found = (await asked.catch(unlessInterrupted)) as DeliveryMetrics | undefined
     if (found !== undefined) this.#lastMetrics = found
-    return { ...this.#lastMetrics, workerRestarts: this.#restarts }
   }
 
   async troubles(query: TroubleQuery): Promise<LaneTrouble[] | null> {

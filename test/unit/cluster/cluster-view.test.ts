@@ -118,3 +118,23 @@ t.test('a node that cannot renew its lease says for how long', async (t) => {
   await pass(4)
   t.match(await view.measured(), { heartbeatAgeSeconds: 8 }, 'others have removed it')
 })
+
+t.test('metrics do not wait for a database that does not answer', async (t) => {
+  const { store, one } = await cluster(t)
+  let isSilent = false
+  const newest = () => (isSilent ? new Promise<never>(() => {}) : store.changes.newest())
+  const view = new ClusterView({
+    node: {
+      nodeId: one.nodeId,
+      nodes: () => store.nodes.list(),
+      owners: () => store.pipes.owners(),
+      clock: { offsetMs: 0, now: Date.now },
+    },
+    store: { pipes: store.pipes, changes: { ...store.changes, newest } },
+    log,
+  })
+  const { nodes } = await view.measured()
+  isSilent = true
+  t.match(await view.measured(), { nodes })
+  t.match(await view.measured(), { nodes }, 'nor for the statement of before')
+})

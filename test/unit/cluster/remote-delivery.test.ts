@@ -300,3 +300,72 @@ t.test(
     t.same(Object.keys((await here.delivery.lanesSince(ids, 'of another time')).lanes).length, 3)
   },
 )
+
+/** Reads at these nodes are not answered before `release`. `asked`: by node, how many were for somebody; a probe names no lane. */
+function holdReads(t: Test, nodes: readonly LaneNode[]): { asked(node: LaneNode): number; release(): void } {
+  const asked = new Map<LaneNode, number>()
+  let release = () => {}
+  const released = new Promise<void>((resolve) => {
+    release = resolve
+  })
+  t.teardown(() => release())
+  for (const node of nodes)
+    node.link.server.serve({
+      'delivery.lanes': async ([ids]) => {
+        const some = ids as string[]
+        if (some.length > 0) asked.set(node, (asked.get(node) ?? 0) + 1)
+        await released
+        return { value: await node.local.lanes(some) }
+      },
+    })
+  return { asked: (node) => asked.get(node) ?? 0, release }
+}
+
+t.test(
+  'a node that answers late is not asked again until it answers: its lanes are as they are stored',
+  async (t) => {
+    const { world, nodes } = await openNodes(t)
+    const [here, there] = nodes as [LaneNode, LaneNode]
+    const { id } = await world.addLane(await world.addPipe(there))
+    const held = holdReads(t, [there])
+    const read = async () => (await here.delivery.lanes([id]))[id]!
+    t.equal((await read()).stale, true)
+    t.equal(held.asked(there), 1)
+    for (let times = 0; times < 3; times += 1) t.equal((await read()).stale, true)
+    t.equal(held.asked(there), 1, 'nobody waits for it')
+    held.release()
+    await until('it is asked again', async () => !(await read()).stale)
+    t.equal(held.asked(there), 2)
+  },
+)
+
+t.test('a node that is lost is not waited for, and forgotten when another has its pipes', async (t) => {
+  const { world, nodes } = await openNodes(t, 3)
+  const [here, there, third] = nodes as [LaneNode, LaneNode, LaneNode]
+  const pipe = await world.addPipe(there)
+  const { id } = await world.addLane(pipe)
+  const held = holdReads(t, [there])
+  t.equal((await here.delivery.lanes([id]))[id]!.stale, true)
+  t.match(await here.delivery.lanesSince([id], null), { lanes: { [id]: { stale: true } } })
+  t.equal(
+    await here.delivery.troubles({ workspaceIds: [world.workspaceId], destinationIds: [], withAges: false }),
+    null,
+    'what a lost node would say is not known',
+  )
+  world.give(pipe, third)
+  t.notOk((await here.delivery.lanes([id]))[id]!.stale, 'its new owner is asked')
+  t.equal(held.asked(there), 1)
+})
+
+t.test('all nodes are asked at the same time', async (t) => {
+  const { world, nodes } = await openNodes(t, 4)
+  const [here, ...others] = nodes as [LaneNode, ...LaneNode[]]
+  const ids: string[] = []
+  for (const node of others) ids.push((await world.addLane(await world.addPipe(node))).id)
+  const held = holdReads(t, others)
+  const reading = here.delivery.lanes(ids)
+  await until('each of them was asked', () => others.every((node) => held.asked(node) === 1))
+  held.release()
+  const lanes = await reading
+  t.same(Object.keys(lanes).sort(), ids.sort())
+})
