@@ -58,7 +58,10 @@ export const errorCatalogue = {
   },
   // People and their sessions
   user_not_found: { status: 404, message: 'No such user.' },
-  duplicate_user_email: { status: 409, message: 'A user with this e-mail address already exists.' },
+  duplicate_user_email: {
+    status: 409,
+    message: 'This workspace already has a user with this e-mail address.',
+  },
   last_admin: {
     status: 409,
     message: 'This is the last admin of the workspace: make another user an admin first.',

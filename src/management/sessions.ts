@@ -22,7 +22,7 @@ import {
   mintToken,
 } from '../metadata/session-tokens.ts'
 import type { Actor, Metadata, StoredSession, StoredUser } from '../metadata/store.ts'
-import { type Attempter, SignInLimits } from './sign-in-limits.ts'
+import { SignInLimits } from './sign-in-limits.ts'
 
 export interface SessionDeps {
   metadata: Pick<Metadata, 'users' | 'sessions' | 'as'>
@@ -53,6 +53,13 @@ export interface SignInSource {
   address?: string | null | undefined
 }
 
+/** One that counts. */
+interface Attempt {
+  /** The accounts that the password is compared with. */
+  candidates: readonly StoredUser[]
+  takeBack: () => void
+}
+
 const idleMs = resourceLimits.sessionIdleSeconds * 1_000
 const longestMs = resourceLimits.sessionSeconds * 1_000
 /** How exactly metadata knows when a session was last used. */
@@ -79,15 +86,19 @@ export class Sessions {
     this.#limits = new SignInLimits(this.#monotonicMs)
   }
 
-  /** Unknown accounts and wrong passwords are the same `sign_in_failed`, after the same time. */
+  /**
+   * Unknown accounts and wrong passwords are the same `sign_in_failed`, after the same time. Of several accounts with the address,
+   * in several workspaces, the password decides.
+   */
   async signIn(body: unknown, from: SignInSource): Promise<SignedIn> {
     const { email, password } = validate(SignIn, requireObject(body))
+    const name = email.trim().toLowerCase()
+    const accounts = await this.#deps.metadata.users.accountsOf(name)
     const address = from.address ?? null
-    const attempterOf = (user: StoredUser | null): Attempter => {
-      const browser = knownBrowser(from.browserToken ?? '', user?.passwordHash ?? null)
-      return browser === null ? { address: from.network } : { browser }
-    }
-    return await this.#begin(await this.#verified(email, password, attempterOf, address), address)
+    return await this.#begin(
+      await this.#verified(password, this.#attempt(name, accounts, from), address),
+      address,
+    )
   }
 
   /** The first session of a new user. Throws `setup_link_invalid`, which costs no hashing of a password. */
@@ -97,7 +108,8 @@ export class Sessions {
     const { users } = this.#deps.metadata.as(actor)
     const hash = hashToken(token)
     if (!isToken(token) || !(await users.hasSetupLink(hash))) throw new ApiError('setup_link_invalid')
-    const passwordHash = await this.#deps.passwords.hash(password)
+    const [beside] = await this.#deps.metadata.users.accountsOf(email)
+    const passwordHash = await this.#deps.passwords.hash(password, beside?.passwordHash)
     const user = await users.redeemSetupLink(hash, { email, passwordHash })
     if (user === null) throw new ApiError('setup_link_invalid')
     this.#deps.log.info({ user_id: user.user.user_id }, 'user.set_up')
@@ -153,16 +165,17 @@ export class Sessions {
   /** Ends every session of the user and begins a new one. Throws `validation_error`, `too_many_attempts`, `sign_in_busy`. */
   async changePassword(token: string, body: unknown, address: string | null = null): Promise<SignedIn> {
     const { current_password, password } = validate(PasswordChange, requireObject(body))
-    const { workspaceId, user } = await this.#require(token)
+    const account = await this.#require(token)
+    const { workspaceId, user } = account
+    const takeBack = this.#limits.begin(user.user_email, { browser: `with a session of ${user.user_id}` })
     try {
-      const ofSessions = () => ({ browser: `with a session of ${user.user_id}` })
-      await this.#verified(user.user_email, current_password, ofSessions, address)
+      await this.#verified(current_password, { candidates: [account], takeBack }, address)
     } catch (error) {
       // The session goes on: 401 would say that it has ended.
       if (!(error instanceof ApiError && error.code === 'sign_in_failed')) throw error
       throw validationError({ current_password: 'This is not your present password.' })
     }
-    const passwordHash = await this.#deps.passwords.hash(password)
+    const passwordHash = await this.#deps.passwords.hash(password, account.passwordHash)
     const { users } = this.#as(user.user_id, user.user_email, 'changeOwnPassword', address)
     const changed = await users.update(workspaceId, user.user_id, { passwordHash })
     if (changed === null) throw new ApiError('session_required')
@@ -170,25 +183,40 @@ export class Sessions {
     return await this.#begin({ workspaceId, user: changed, passwordHash }, address)
   }
 
-  /** Throws `sign_in_failed`, `too_many_attempts`, `sign_in_busy`. */
+  /**
+   * Throws `too_many_attempts`. Where strangers may not try again, a browser that has signed in before may, for the account that
+   * knows it: other accounts with this address are not tried, which whoever has one of them could guess that way.
+   */
+  #attempt(name: string, accounts: readonly StoredUser[], { network, browserToken }: SignInSource): Attempt {
+    try {
+      return { candidates: accounts, takeBack: this.#limits.begin(name, { address: network }) }
+    } catch (error) {
+      for (const account of accounts) {
+        const browser = knownBrowser(browserToken ?? '', account.passwordHash)
+        if (browser !== null)
+          return { candidates: [account], takeBack: this.#limits.begin(name, { browser }) }
+      }
+      throw error
+    }
+  }
+
+  /** Throws `sign_in_failed`, `sign_in_busy`. */
   async #verified(
-    email: string,
     password: string,
-    attempterOf: (user: StoredUser | null) => Attempter,
+    { candidates, takeBack }: Attempt,
     address: string | null,
   ): Promise<StoredUser> {
-    const account = email.trim().toLowerCase()
-    const user = await this.#deps.metadata.users.byEmail(account)
-    const by = attempterOf(user)
-    const takeBack = this.#limits.begin(account, by)
     try {
-      const isRight = await this.#deps.passwords.matches(password, user?.passwordHash ?? null)
-      if (user !== null && isRight) {
+      const hashes = candidates.map(({ passwordHash }) => passwordHash)
+      const user = candidates[await this.#deps.passwords.indexOf(password, hashes)]
+      if (user !== undefined) {
         takeBack()
         return user
       }
-      this.#deps.log.warn({ address, user_id: user?.user.user_id }, 'user.sign_in_failed')
-      if (user !== null) this.#recordFailure(user, address)
+      // Of several it is in no audit log: one workspace would learn of attempts on an account of another.
+      const [only] = candidates.length === 1 ? candidates : []
+      this.#deps.log.warn({ address, user_id: only?.user.user_id }, 'user.sign_in_failed')
+      if (only !== undefined) this.#recordFailure(only, address)
     } catch (error) {
       takeBack()
       throw error

@@ -3,7 +3,7 @@
  * and unknown accounts are counted alike.
  *
  *   a stranger        account × address, the address, and the account from everywhere
- *   a known browser   itself alone: strangers who guess do not lock out the person whose account it is
+ *   a known browser   itself, where strangers may not try again: those who guess do not lock out the person whose account it is
  *
  * The counts are in memory: a restart resets them, and no one outside can cause one. They cannot fill it: an attempt counts
  * only once its password may be hashed, which is two or three a second, so that a window holds some thousands.
@@ -15,7 +15,7 @@ const windowMs = resourceLimits.signInWindowSeconds * 1_000
 const maxRemembered = 10_000
 
 /** Who attempts it: a client at an address, or a browser (or session) that is known to belong to the account. */
-export type Attempter = { address: string } | { browser: string }
+type Attempter = { address: string } | { browser: string }
 
 export class SignInLimits {
   readonly #now: () => number

@@ -17,6 +17,14 @@ export interface UserDeps {
 }
 
 export function userUseCases({ metadata, passwords, now, usersChanged = () => {} }: UserDeps) {
+  /** Null: there is no such user, which the change then says. */
+  const storedHash = async (workspaceId: string, userId: string) => {
+    const user = (await metadata.users.list(workspaceId)).find(
+      ({ user_id }) => user_id === userId.toLowerCase(),
+    )
+    const accounts = user === undefined ? [] : await metadata.users.accountsOf(user.user_email)
+    return accounts.find((one) => one.user.user_id === user?.user_id)?.passwordHash ?? null
+  }
   return {
     async listUsers(workspaceId: string) {
       return { users: await metadata.users.list(workspaceId) }
@@ -24,7 +32,8 @@ export function userUseCases({ metadata, passwords, now, usersChanged = () => {}
 
     async createUser(workspaceId: string, body: unknown) {
       const { user_email: email, user_role: role, password } = validate(UserCreate, requireObject(body))
-      const passwordHash = await passwords.hash(password)
+      const [beside] = await metadata.users.accountsOf(email)
+      const passwordHash = await passwords.hash(password, beside?.passwordHash)
       return { user: await metadata.users.create(workspaceId, { email, role, passwordHash }) }
     },
 
@@ -32,7 +41,8 @@ export function userUseCases({ metadata, passwords, now, usersChanged = () => {}
     async updateUser(workspaceId: string, userId: string, body: unknown) {
       const { user_role: role, password } = validate(UserUpdate, requireObject(body))
       const id = resourceId(userId, 'user_not_found')
-      const passwordHash = password === undefined ? undefined : await passwords.hash(password)
+      const passwordHash =
+        password === undefined ? undefined : await passwords.hash(password, await storedHash(workspaceId, id))
       const user = await metadata.users.update(workspaceId, id, { role, passwordHash })
       if (user === null) throw new ApiError('user_not_found')
       usersChanged(workspaceId)

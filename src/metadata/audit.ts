@@ -13,6 +13,7 @@ import { resourceLimits } from '../contract/resource-limits.ts'
 import type { NoteChange } from './cluster/changes.ts'
 import {
   type AuditRow,
+  addressOf,
   type Connection,
   inWriteTransaction,
   isoTime,
@@ -180,7 +181,7 @@ async function nameOf(trx: Connection, { kind, id }: Actor): Promise<string | nu
     return key?.api_key_name ?? null
   }
   const user = await trx.selectFrom('users').select('user_email').where('user_id', '=', id).executeTakeFirst()
-  return user?.user_email ?? null
+  return user === undefined ? null : addressOf(user.user_email)
 }
 
 /** Times that say no more than that there was a change. */

@@ -284,7 +284,10 @@ export interface DeletedPipeRow {
 export interface UserRow {
   user_id: string
   workspace_id: string
-  /** Lower case; unique over all workspaces, since signing in names none. */
+  /**
+   * The address in lower case. The column is unique over all workspaces, an address is not: of further accounts with an address
+   * a space and the id of the workspace follow, which no address holds (`users.ts`).
+   */
   user_email: string
   user_role: UserRole
   /** As `password-hash.ts` writes it. */
@@ -592,6 +595,11 @@ export function inSnapshot<T>(db: Connection, work: (trx: Transaction<Tables>) =
 /** Ids are stored and compared in lower case; a client may send either. */
 export function normaliseId(id: string): string {
   return id.toLowerCase()
+}
+
+/** What is shown of `users.user_email`. */
+export function addressOf(storedEmail: string): string {
+  return storedEmail.split(' ')[0]!
 }
 
 export function toFlag(value: boolean): Flag {

@@ -28,17 +28,34 @@ export class Passwords {
   #last: Promise<unknown> = Promise.resolve()
   #waiting = 0
 
-  /** What is stored of a password. Throws `sign_in_busy`. */
-  async hash(password: string): Promise<string> {
-    const salt = randomBytes(saltBytes)
-    return encode(cost, salt, await this.#derive(password, salt, cost))
+  /**
+   * What is stored of a password. `beside`: what another account with the same address has stored, if there is one. They share
+   * the salt, so that one computation compares a password with all of them. Throws `sign_in_busy`.
+   */
+  async hash(password: string, beside: string | null = null): Promise<string> {
+    const {
+      salt,
+      hash: _,
+      ...its
+    } = beside === null ? { salt: randomBytes(saltBytes), hash: null, ...cost } : decode(beside)
+    return encode(its, salt, await this.#derive(password, salt, its))
   }
 
-  /** `stored` null: there is no such account, which takes as long to say. Throws `sign_in_busy`. */
-  async matches(password: string, stored: string | null): Promise<boolean> {
-    const { salt, hash, ...its } = decode(stored ?? nobodysHash)
-    const derived = await this.#derive(password, salt, its)
-    return timingSafeEqual(derived, hash) && stored !== null
+  /**
+   * The index of the first stored hash that is of this password; -1: none is. With no account at all it takes as long as with
+   * one, and as with several that share a salt. Throws `sign_in_busy`.
+   */
+  async indexOf(password: string, stored: readonly string[]): Promise<number> {
+    const computed = new Map<string, Buffer>()
+    for (const one of stored.length === 0 ? [nobodysHash] : stored) {
+      const { salt, hash: _, ...its } = decode(one)
+      const inputs = encode(its, salt, Buffer.alloc(0))
+      if (!computed.has(inputs)) computed.set(inputs, await this.#derive(password, salt, its))
+    }
+    return stored.findIndex((one) => {
+      const { salt, hash, ...its } = decode(one)
+      return timingSafeEqual(computed.get(encode(its, salt, Buffer.alloc(0)))!, hash)
+    })
   }
 
   /** One after the other; more than may wait are turned away. */

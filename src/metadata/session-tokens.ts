@@ -44,13 +44,12 @@ export function mintBrowserToken(passwordHash: string): string {
   return `${id}.${signatureOf(id, passwordHash)}`
 }
 
-/** The browser's id; null: the token is no token of this account. `passwordHash` null: there is no account, which takes as long. */
-export function knownBrowser(token: string, passwordHash: string | null): string | null {
+/** The browser's id; null: the token is no token of this account. */
+export function knownBrowser(token: string, passwordHash: string): string | null {
   const [, id = '', signature = ''] = browserShape.exec(token) ?? []
-  const expected = Buffer.from(signatureOf(id, passwordHash ?? ''))
+  const expected = Buffer.from(signatureOf(id, passwordHash))
   const given = Buffer.from(signature)
-  const isKnown = given.length === expected.length && timingSafeEqual(given, expected)
-  return isKnown && passwordHash !== null ? id : null
+  return given.length === expected.length && timingSafeEqual(given, expected) ? id : null
 }
 
 function signatureOf(browserId: string, passwordHash: string): string {

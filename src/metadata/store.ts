@@ -401,14 +401,14 @@ export interface Metadata {
   }
   readonly users: {
     list(workspaceId: string): Promise<User[]>
-    /** Throws `duplicate_user_email` (over all workspaces) and `workspace_full`. */
+    /** Throws `duplicate_user_email` (in this workspace; others are not looked at) and `workspace_full`. */
     create(workspaceId: string, user: NewUser): Promise<User>
     /** Ends every session of the user. Null: no such user. Throws `last_admin`. */
     update(workspaceId: string, userId: string, change: UserChange): Promise<User | null>
     /** With its sessions. False: no such user. Throws `last_admin`. */
     delete(workspaceId: string, userId: string): Promise<boolean>
-    /** Workspace-independent: for signing in. */
-    byEmail(email: string): Promise<StoredUser | null>
+    /** Of all workspaces, the first one first: for signing in. */
+    accountsOf(email: string): Promise<StoredUser[]>
     /** Makes the user and forgets the link. Null: there is no such link (any more). Throws as `create` does. */
     redeemSetupLink(hash: string, user: Omit<NewUser, 'role'>): Promise<StoredUser | null>
     /** Throws `workspace_full`. */

@@ -4,7 +4,7 @@ import { ApiError } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import type { User } from '../contract/user.ts'
 import type { Audited } from './audit.ts'
-import { type Connection, isoTime, normaliseId, type UserRow } from './database.ts'
+import { addressOf, type Connection, isoTime, normaliseId, type UserRow } from './database.ts'
 import type { Metadata, NewUser, StoredUser } from './store.ts'
 
 export function users(db: Connection, now: () => number, inAudited: Audited): Metadata['users'] {
@@ -61,13 +61,27 @@ export function users(db: Connection, now: () => number, inAudited: Audited): Me
         return true
       }),
 
-    async byEmail(email) {
-      const row = await db
+    async accountsOf(email) {
+      const address = email.toLowerCase()
+      // It would name one of several accounts, under another name than the one that attempts are counted by.
+      if (address.includes(' ')) return []
+      const rows = await db
         .selectFrom('users')
         .selectAll()
-        .where('user_email', '=', email.toLowerCase())
-        .executeTakeFirst()
-      return row === undefined ? null : storedUser(row)
+        .where((eb) =>
+          eb.or([
+            eb('user_email', '=', address),
+            eb('user_email', 'in', (further) =>
+              further
+                .selectFrom('workspaces')
+                .select((one) => one(one.val(`${address} `), '||', one.ref('workspace_id')).as('user_email')),
+            ),
+          ]),
+        )
+        .orderBy('user_created_ms')
+        .orderBy('user_id')
+        .execute()
+      return rows.map(storedUser)
     },
 
     redeemSetupLink: (hash, user) =>
@@ -133,23 +147,33 @@ async function insert(trx: Connection, workspaceId: string, user: NewUser, nowMs
     .where('workspace_id', '=', workspaceId)
     .executeTakeFirst()
   requireRoom(known, 'users', 'usersPerWorkspace')
-  const row: UserRow = {
+  const address = user.email.toLowerCase()
+  const keys = [address, `${address} ${workspaceId}`]
+  const taken = await trx
+    .selectFrom('users')
+    .select('user_id')
+    .where('workspace_id', '=', workspaceId)
+    .where('user_email', 'in', keys)
+    .executeTakeFirst()
+  if (taken !== undefined) throw new ApiError('duplicate_user_email')
+  const row = {
     user_id: randomUUID(),
     workspace_id: workspaceId,
-    user_email: user.email.toLowerCase(),
     user_role: user.role,
     password_hash: user.passwordHash,
     user_created_ms: nowMs,
     user_last_sign_in_ms: null,
     creation_order: Number(known?.order ?? 0) + 1,
   }
-  const inserted = await trx
-    .insertInto('users')
-    .values(row)
-    .onConflict((conflict) => conflict.doNothing())
-    .executeTakeFirst()
-  if (inserted.numInsertedOrUpdatedRows === 0n) throw new ApiError('duplicate_user_email')
-  return row
+  for (const user_email of keys) {
+    const inserted = await trx
+      .insertInto('users')
+      .values({ ...row, user_email })
+      .onConflict((conflict) => conflict.doNothing())
+      .executeTakeFirst()
+    if (inserted.numInsertedOrUpdatedRows === 1n) return { ...row, user_email }
+  }
+  throw new ApiError('duplicate_user_email')
 }
 
 async function one(trx: Connection, workspaceId: string, userId: string): Promise<UserRow | null> {
@@ -195,7 +219,7 @@ function requireRoom(
 export function shownUser(row: Omit<UserRow, 'workspace_id' | 'password_hash' | 'creation_order'>): User {
   return {
     user_id: row.user_id,
-    user_email: row.user_email,
+    user_email: addressOf(row.user_email),
     user_role: row.user_role,
     user_created_ts: isoTime(row.user_created_ms),
     user_last_sign_in_ts: row.user_last_sign_in_ms === null ? null : isoTime(row.user_last_sign_in_ms),

@@ -3,7 +3,7 @@ import path from 'node:path'
 import Database from 'better-sqlite3'
 import t from 'tap'
 import { resourceLimits } from '../../src/contract/resource-limits.ts'
-import { password } from '../support/browser.ts'
+import { Browser, password } from '../support/browser.ts'
 import { createWorkspace } from '../support/daemon.ts'
 import { sharedDaemon } from '../support/shared-daemon.ts'
 import { checkedApi, errorsIn, unknownId } from './management-client.ts'
@@ -16,13 +16,29 @@ const admin = { user_email: 'ada@example.com', user_role: 'admin', password }
 const idOf = (answer: { body: Record<string, unknown> }) => String(Object(answer.body.user).user_id)
 const adminId = idOf(await api('POST', '/v1/users', admin))
 
-t.test('an address is an account once, also in another workspace', async (t) => {
+t.test('no workspace finds out or occupies the addresses of another', async (t) => {
   const other = await createWorkspace(daemon.dataDir, 'other')
-  for (const key of [undefined, other.api_key]) {
-    const answer = await api('POST', '/v1/users', { ...admin, user_email: 'ADA@Example.com' }, { key })
-    t.match(answer, { status: 409, body: { error: 'duplicate_user_email' } })
+  const inOther = { key: other.api_key }
+  const again = { ...admin, user_email: 'ADA@Example.com' }
+  t.match(await api('POST', '/v1/users', again), { status: 409, body: { error: 'duplicate_user_email' } })
+  const theirs = 'a password of the other'
+  const known = await api('POST', '/v1/users', { ...again, password: theirs }, inOther)
+  const fresh = await api('POST', '/v1/users', { ...again, user_email: 'new@example.com' }, inOther)
+  t.equal(known.status, 201)
+  const shape = ({ text }: { text: string }) =>
+    text.replace(/new@|ada@/, '').replace(/[\da-f]{8}-[\da-f-]{27}|\d{4}-\d\d-[\dT:.Z-]+/g, '')
+  t.equal(shape(known), shape(fresh), 'the response is that of a new address')
+  const workspaceOf = async (given: string) => {
+    const browser = await new Browser(daemon.url).signIn('ada@example.com', given)
+    const session = await browser.api<{ workspace: { workspace_name: string } }>('GET', '/v1/session')
+    return session.body.workspace.workspace_name
   }
-  t.strictSame((await api('GET', '/v1/users', undefined, { key: other.api_key })).body.users, [])
+  t.equal(await workspaceOf(theirs), 'other')
+  t.not(await workspaceOf(password), 'other', 'the password decides')
+  const ids = [idOf(known), idOf(fresh)]
+  await api('PATCH', `/v1/users/${ids[0]}`, { password: 'changed by its admin' }, inOther)
+  t.equal(await workspaceOf('changed by its admin'), 'other')
+  t.not(await workspaceOf(password), 'other')
   for (const [method, body] of [
     ['PATCH', { user_role: 'viewer' }],
     ['DELETE', undefined],
