@@ -66,7 +66,7 @@ function clusterRows(cluster: OverviewCluster): string[][] {
 export function addStatusCommands(program: Command): void {
   define<{ check?: boolean }>(program, {
     usage: 'status',
-    summary: 'show whether the daemon is well, what waits for delivery and which lanes are stuck',
+    summary: 'show whether the daemon is well, what waits for delivery and which lanes need attention',
     examples: ['pipectl status', 'pipectl status --check -o json'],
     output: formats,
     daemon: true,
@@ -137,11 +137,11 @@ export function addStatusCommands(program: Command): void {
         ['requests rejected, 24 h', count(status.rejected_requests_24h)],
         ['waiting', `${counted(status.pending_messages, 'message')}, ${bytes(status.pending_bytes)}`],
         ['oldest waiting', duration(status.oldest_pending_age_seconds)],
-        ['lanes', `${status.lanes_count}, ${stuck.length} stuck`],
+        ['lanes', `${status.lanes_count}, ${needAttention(stuck.length)}`],
         ...(alerts === null ? [] : [['alerts', alertsInWords(alerts, nowMs)]]),
         ...(stale.length === 0 ? [] : [['stale', `${counted(stale.length, 'lane')}: ${staleWords}`]]),
         ...stuck.map(({ pipe, destination }) => [
-          'stuck',
+          'needs attention',
           `${fullName(pipe, destination)}, ${stateOf(destination, nowMs)}: ${destination.lane.last_error?.message ?? 'blocked by status'}`,
         ]),
         ...parking.map(({ pipe, destination }) => [
@@ -156,7 +156,7 @@ export function addStatusCommands(program: Command): void {
       if (options.check !== true || stuck.length === 0) return
       throw new Failure(
         exitCodes.failed,
-        `${stuck.length} of ${counted(lanes.length, 'lane')} stuck`,
+        `${counted(lanes.length, 'lane')}, ${needAttention(stuck.length)}`,
         '`pipectl lanes list --blocked` shows them; `pipectl top` retries and skips',
       )
     },
@@ -170,4 +170,8 @@ export function addStatusCommands(program: Command): void {
       io().stdout.write(await openClient(await findTarget(options)).openapi())
     },
   })
+}
+
+function needAttention(lanes: number): string {
+  return `${lanes} ${lanes === 1 ? 'needs' : 'need'} attention`
 }

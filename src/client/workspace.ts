@@ -1,5 +1,5 @@
 /** The whole workspace at a glance: every pipe with its destinations and lanes, and words for them. */
-import type { Destination } from '../contract/destination.ts'
+import type { Destination, LaneStatus } from '../contract/destination.ts'
 import { wordsOf } from '../contract/destination-words.ts'
 import { isFailing } from '../contract/lane-failing.ts'
 import type { Pipe } from '../contract/pipe.ts'
@@ -72,9 +72,17 @@ export function describeTarget(
   return wordsOf(destination.destination_type).target(destination.destination_config)
 }
 
-/** A lane's state in one word for people: `failing` where the API says `retrying` for longer than a minute. */
-export function stateWord({ lane }: Pick<Destination, 'lane'>, nowMs: number): string {
-  return lane.lane_state === 'retrying' && isFailing(lane, nowMs) ? 'failing' : lane.lane_state
+/** For people, on every surface. Only a stuck lane waits for a person: a failing one can recover by itself. */
+export type StateWord = LaneStatus['lane_state'] | 'failing' | 'stuck'
+
+/**
+ * A lane's state in one word: where the API says `retrying`, `stuck` if its message was rejected for good, and `failing` if it
+ * has failed for a minute.
+ */
+export function stateWord({ lane }: Pick<Destination, 'lane'>, nowMs: number): StateWord {
+  const isWorse = lane.lane_state === 'retrying' || lane.lane_state === 'flowing'
+  if (!isWorse || severity({ lane }, nowMs) < 2) return lane.lane_state
+  return lane.last_error?.class === 'permanent' ? 'stuck' : 'failing'
 }
 
 /** The same; `(stale)`: delivery does not respond, this is what the lane last saved. */

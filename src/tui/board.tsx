@@ -24,6 +24,7 @@ const stateColours: Record<string, string> = {
   blocked: 'red',
   stalled: 'red',
   failing: 'red',
+  stuck: 'red',
   retrying: 'yellow',
   paused: 'yellow',
   flowing: 'green',

@@ -1,5 +1,5 @@
 /** A lane's or pipe's state, by shape and colour and word: ● flowing, ▲ retrying, ■ failing or stuck, ○ blocked. */
-import { severity } from '../../client/workspace.ts'
+import { severity, stateWord } from '../../client/workspace.ts'
 import type { Destination } from '../../contract/destination.ts'
 import type { Pipe } from '../../contract/pipe.ts'
 import { useNow } from '../data/clock.ts'
@@ -20,19 +20,16 @@ const marks: Record<Kind, string> = {
  * has retried in vain for a minute is failing.
  */
 export function laneKind(destination: Pick<Destination, 'lane'>, nowMs: number): Kind {
-  const { lane_state: state, last_error: error } = destination.lane
-  const isRejected = error?.class === 'permanent'
-  if (state === 'blocked' || state === 'idle') return state
-  const level = severity(destination, nowMs)
-  if (level > 1) return isRejected || state === 'stalled' ? 'stuck' : 'failing'
-  return level === 1 ? 'retrying' : 'flowing'
+  const word = stateWord(destination, nowMs)
+  if (word === 'stalled') return 'stuck'
+  return word === 'flowing' && severity(destination, nowMs) > 0 ? 'retrying' : word
 }
 
 export function LaneState({ destination }: { destination: Pick<Destination, 'lane'> }) {
-  const kind = laneKind(destination, useNow())
-  const { lane_state: state, stale } = destination.lane
-  const words = state === 'stalled' ? state : kind === 'stuck' || kind === 'failing' ? kind : state
-  return <Marked kind={kind}>{stale === true ? `${words} (as last saved)` : words}</Marked>
+  const nowMs = useNow()
+  const word = stateWord(destination, nowMs)
+  const isStale = destination.lane.stale === true
+  return <Marked kind={laneKind(destination, nowMs)}>{isStale ? `${word} (as last saved)` : word}</Marked>
 }
 
 export function PipeStatus({ pipe }: { pipe: Pick<Pipe, 'pipe_status'> }) {

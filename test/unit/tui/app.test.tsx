@@ -42,7 +42,7 @@ const skipped = async () => (await daemon.lane(pipeId, destinationId)).skipped_m
 t.test('a stuck lane: found, looked into, not skipped by default, then skipped', async (t) => {
   await until('the lane is stuck', async () => (await daemon.lane(pipeId, destinationId)).last_error !== null)
   const { press, shows, frame } = open(t)
-  await shows(/http-endpoint +(retrying|stalled)/)
+  await shows(/http-endpoint +(stuck|stalled)/)
   await shows(/1 stuck/)
   await shows(/▶ +http-endpoint/)
   press('\r')

@@ -83,7 +83,7 @@ t.test('lanes in trouble come first, with their pipe; the filter narrows', async
     ['id-alpha', 'd-a'],
   )
   t.same(
-    rowsOf({ pipes, server_ts }, 'retrying').map((row) => row.pipe.pipe_name),
+    rowsOf({ pipes, server_ts }, 'stuck').map((row) => row.pipe.pipe_name),
     ['omega', 'omega', 'omega'],
   )
 })
@@ -109,7 +109,7 @@ t.test('the board shows state, backlog, age and rate, and fits any width and hei
   const { lastFrame } = render(
     <Board rows={rows} rates={rates} nowMs={nowMs} selectedId="d-2" width={80} height={10} />,
   )
-  t.match(lastFrame(), /▶ +hook-of-the-s… +retrying +1,234 +2\.0 KiB +3m 5s +10 +▁▅█/)
+  t.match(lastFrame(), /▶ +hook-of-the-s… +stuck +1,234 +2\.0 KiB +3m 5s +10 +▁▅█/)
 })
 
 t.test('a lane as it was last saved is marked on the board, in the detail and in tables', async (t) => {
@@ -118,13 +118,14 @@ t.test('a lane as it was last saved is marked on the board, in the detail and in
   const board = render(
     <Board rows={rows} rates={new Map()} nowMs={nowMs} selectedId="d-2" width={60} height={10} />,
   ).lastFrame()
-  t.match(board, / retrying\? /)
+  t.match(board, / stuck\? /)
   const row = rows.find((one) => one.id === 'd-2')
   if (row === undefined) throw new Error('no such row')
   const detail = render(<Detail row={row} blocking={null} height={22} nowMs={0} />).lastFrame()
-  t.match(detail, /state +retrying, as last saved: delivery does not respond/)
-  t.equal(stateOf(stale, nowMs), 'retrying (stale)')
-  t.equal(stateOf(destination('d-2', stuck), nowMs), 'retrying')
+  t.match(detail, /state +stuck, as last saved: delivery does not respond/)
+  t.equal(stateOf(stale, nowMs), 'stuck (stale)')
+  t.equal(stateOf(destination('d-2', stuck), nowMs), 'stuck')
+  t.equal(stateOf(destination('d-2', { ...stuck, last_error: null }), nowMs), 'retrying', 'not rejected')
   const times = {
     destination_created_ts: '2026-01-01T00:00:00Z',
     destination_updated_ts: '2026-01-01T00:00:00Z',
@@ -140,7 +141,7 @@ t.test('a lane as it was last saved is marked on the board, in the detail and in
   const tableRows = laneRows({ destination: whole }, 0)
   t.strictSame(
     tableRows.find(([name]) => name === 'lane_state'),
-    ['lane_state', 'retrying (stale)'],
+    ['lane_state', 'stuck (stale)'],
   )
 })
 
