@@ -8,8 +8,9 @@
  *                     counted out: accepts nothing, has no duty
  *
  * It counts itself out before the others do: `liveness` ends a second before the database's row does, measured on the
- * monotonic clock from before the renewal was sent. So after a pause of any length (SIGSTOP, a frozen machine) the first
- * look at it says no.
+ * monotonic clock from before the renewal was sent. So after a pause of the process of any length (SIGSTOP, swapping) the first look at
+ * it says no. That clock (CLOCK_MONOTONIC) does not count a suspended machine, and not surely a frozen virtual one: such a node may accept
+ * for what was left of its lease, 5 s at most. What its lanes save then is rejected by the epoch.
  */
 import { randomUUID } from 'node:crypto'
 import { endsWithin } from '../deadline.ts'
