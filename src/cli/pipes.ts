@@ -145,7 +145,7 @@ function listView(body: PipeList, json: string): View {
         'STATUS',
         { label: 'RECORDS 24H', gives: 1 },
         'BACKLOG',
-        { label: 'BLOCKED LANES', gives: 2 },
+        { label: 'LANES HELD UP', gives: 2 },
         { label: 'LAST RECORD', gives: 3 },
         { label: 'PIPE ID', isSpare: true },
       ],

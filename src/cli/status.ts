@@ -5,7 +5,7 @@ import { type Client, openClient } from '../client/client.ts'
 import { clusterOf, nodeInWords, unownedInWords } from '../client/cluster.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { OverviewFeed } from '../client/overview-feed.ts'
-import { fullName, severity, stateOf } from '../client/workspace.ts'
+import { fullName, needAttention, severity, stateOf } from '../client/workspace.ts'
 import type { AlertsShown } from '../contract/alerts.ts'
 import { isFailing } from '../contract/lane-failing.ts'
 import type { OverviewCluster } from '../contract/overview.ts'
@@ -170,8 +170,4 @@ export function addStatusCommands(program: Command): void {
       io().stdout.write(await openClient(await findTarget(options)).openapi())
     },
   })
-}
-
-function needAttention(lanes: number): string {
-  return `${lanes} ${lanes === 1 ? 'needs' : 'need'} attention`
 }

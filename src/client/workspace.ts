@@ -91,6 +91,11 @@ export function stateOf(destination: Pick<Destination, 'lane'>, nowMs: number): 
   return destination.lane.stale === true ? `${word} (stale)` : word
 }
 
+/** In words: how many lanes have a severity above 1. */
+export function needAttention(lanes: number): string {
+  return `${lanes} ${lanes === 1 ? 'needs' : 'need'} attention`
+}
+
 /** How much attention a lane needs; 0: none, more than 1: somebody has to do something. */
 export function severity({ lane }: Pick<Destination, 'lane'>, nowMs: number): number {
   if (lane.lane_state === 'stalled') return 4

@@ -18,7 +18,7 @@ import type { Client } from '../client/client.ts'
 import { clusterOf } from '../client/cluster.ts'
 import { skipHelps } from '../client/lane-error.ts'
 import { printable } from '../client/printable.ts'
-import { severity } from '../client/workspace.ts'
+import { needAttention, severity } from '../client/workspace.ts'
 import type { AlertsShown } from '../contract/alerts.ts'
 import type { OverviewPipe } from '../contract/overview.ts'
 import { count, counted } from '../quantities.ts'
@@ -106,7 +106,7 @@ export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000
   }
   const selectNextStuck = () => {
     const next = nextStuck(rows, row?.id ?? null)
-    if (next === null) setNotice('No lane is stuck.')
+    if (next === null) setNotice('No lane needs attention.')
     else select(next.id)
   }
 
@@ -257,7 +257,7 @@ function Header(props: {
       {staleBecause === null ? null : <Text color="red">{` ${staleBecause} `}</Text>}
       {props.readOnly ? <Text color="yellow">[read-only] </Text> : null}
       {`${props.url}  ${counted(snapshot?.pipes.length ?? 0, 'pipe')}  ${counted(lanes.length, 'lane')}  `}
-      <Text color={stuck > 0 ? 'red' : 'green'}>{`${stuck} stuck`}</Text>
+      <Text color={stuck > 0 ? 'red' : 'green'}>{needAttention(stuck)}</Text>
       {`  ${count(pending)} waiting`}
       <AlertsWord alerts={props.alerts} />
       {stale === 0 ? null : <Text color="yellow">{`  ${stale} stale: delivery does not respond`}</Text>}

@@ -4,7 +4,7 @@ import { Box, Text } from 'ink'
 const keyTable = [
   ['↑ ↓ j k', 'choose a pipe or lane'],
   ['Home End g G', 'the first line, the last line'],
-  ['n', 'the next lane that is stuck'],
+  ['n', 'the next lane that needs attention'],
   ['enter', 'show it in full; esc: back'],
   ['s', 'skip the blocking message of a lane, where a record is at fault (asks)'],
   ['r', 'retry the blocking message now, and wait for the outcome'],
@@ -34,7 +34,7 @@ export function KeysHelp({ height, readOnly }: { height: number; readOnly: boole
 
 /** The keys that fit, whole; `?` shows all. */
 export function keyLine(readOnly: boolean, width: number, canSkip = true): string {
-  const always = ['? keys', 'q quit', '↑↓ choose', 'n next stuck', 'enter detail', '/ filter']
+  const always = ['? keys', 'q quit', '↑↓ choose', 'n next problem', 'enter detail', '/ filter']
   const writing = [...(canSkip ? ['s skip'] : []), 'r retry', 'b block', 'x parked', 'p pause', 'w rewind']
   return thoseThatFit([...always, ...(readOnly ? ['x parked'] : writing)], width)
 }

@@ -43,7 +43,7 @@ t.test('a stuck lane: found, looked into, not skipped by default, then skipped',
   await until('the lane is stuck', async () => (await daemon.lane(pipeId, destinationId)).last_error !== null)
   const { press, shows, frame } = open(t)
   await shows(/http-endpoint +(stuck|stalled)/)
-  await shows(/1 stuck/)
+  await shows(/1 needs attention/)
   await shows(/▶ +http-endpoint/)
   press('\r')
   await shows(/permanent http_422/)

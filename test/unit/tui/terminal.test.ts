@@ -53,7 +53,7 @@ t.test('top in a terminal of 80×24: skip, retry, resize without ghosts, quit', 
   await tmux('new-session', '-d', '-s', 'top', '-x', '80', '-y', '24', `sh ${script}`)
 
   await shows(/http-endpoint +(stuck|stalled)/)
-  await shows(/1 stuck/)
+  await shows(/1 needs attention/)
   await tmux('send-keys', '-t', 'top', 'n')
   await shows(/▶ +http-endpoint/)
   await tmux('send-keys', '-t', 'top', 'Home')
@@ -68,7 +68,7 @@ t.test('top in a terminal of 80×24: skip, retry, resize without ghosts, quit', 
 
   await until('the next message blocks', async () => (await lane()).blocking_msg_id !== null)
   sink.respondWith(() => ({ status: 200 }))
-  await shows(/1 stuck/)
+  await shows(/1 needs attention/)
   await tmux('send-keys', '-t', 'top', 'r')
   await until('the retried message is delivered', async () => (await lane()).pending_messages === 0)
   await shows(/ 1 parked +idle/)
