@@ -34,7 +34,7 @@ export function KeysHelp({ height, readOnly }: { height: number; readOnly: boole
 
 /** The keys that fit, whole; `?` shows all. */
 export function keyLine(readOnly: boolean, width: number, canSkip = true): string {
-  const always = ['? keys', 'q quit', '↑↓ choose', 'n next problem', 'enter detail', '/ filter']
+  const always = ['? keys', 'q quit', '↑↓ choose', 'n next issue', 'enter detail', '/ filter']
   const writing = [...(canSkip ? ['s skip'] : []), 'r retry', 'b block', 'x parked', 'p pause', 'w rewind']
   return thoseThatFit([...always, ...(readOnly ? ['x parked'] : writing)], width)
 }
