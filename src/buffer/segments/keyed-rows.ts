@@ -1,14 +1,15 @@
 /** The messages with an idempotency key, as their rows say: what the look-up of keys is derived from. */
+import { validate } from 'uuid'
 import { isStorageError } from '../../storage-error.ts'
 import type { UsedKey } from './key-lookup.ts'
 import { listSegments } from './layout.ts'
 import { hasColumn, openReadOnly } from './segment-file.ts'
-import { isDamage, isDiskFull } from './sqlite-errors.ts'
+import { ContradictionError, isDamage, isDiskFull } from './sqlite-errors.ts'
 
 /**
  * Of one segment at a time; the partial index makes it cost only the rows with a key. A sealed segment's keys were used
- * before it ended, those of the one being written before `clockMs`. A damaged segment is passed over: it must not stop the
- * start, and the look-up has its keys unless it was lost as well.
+ * before it ended, those of the one being written before `clockMs`. A damaged segment is passed over, and so is a row with a
+ * value that was never written: they must not stop the start, and the look-up has their keys unless it was lost as well.
  */
 export function* keyedRowsSince(
   dir: string,
@@ -28,8 +29,23 @@ export function* keyedRowsSince(
       onUnreadable(name.firstSeq, error)
       continue
     }
-    yield rows
+    const sound = rows.filter(isPossible)
+    if (sound.length < rows.length)
+      onUnreadable(
+        name.firstSeq,
+        new ContradictionError(`${rows.length - sound.length} damaged rows with keys`),
+      )
+    yield sound
   }
+}
+
+/** Bodies are not read for their checksums here: what reads them finds the damage. */
+function isPossible({ pipeId, key, msgId, recordCount, receivedMs, bodyHash }: UsedKey): boolean {
+  const isText = (value: unknown) => typeof value === 'string'
+  const areNumbers = Number.isSafeInteger(recordCount) && typeof receivedMs === 'number'
+  return (
+    isText(pipeId) && isText(key) && validate(msgId) && areNumbers && (bodyHash === null || isText(bodyHash))
+  )
 }
 
 function readKeyed(

@@ -5,6 +5,7 @@ import Database from 'better-sqlite3'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
 import { openIdempotencyKeys } from '../../../src/buffer/segments/idempotency.ts'
+import { segmentFile } from '../../../src/buffer/segments/layout.ts'
 import { faultyDisk } from '../../support/faults/library.ts'
 import { runProgram } from '../../support/faults/store-run.ts'
 import { readTrace } from '../../support/faults/trace.ts'
@@ -172,6 +173,48 @@ for (const [what, damage] of damages) {
     t.equal(keys.find(pipeId, 'key 39', 0)?.seq, 40)
   })
 }
+
+const rowDamages = [
+  "msg_id = 'no id'",
+  "msg_id = x'00'",
+  "received_ms = 'never'",
+  "record_count = 'some'",
+  "body_hash = x'00'",
+  "idempotency_key = x'00'",
+]
+
+/** The tables are strict when they are written; a flipped bit can change the type of a stored value. */
+function forgetTypes(file: string): void {
+  const db = new Database(file).unsafeMode()
+  db.pragma('writable_schema = ON')
+  db.exec("UPDATE sqlite_schema SET sql = replace(sql, 'STRICT', '') WHERE name = 'message'")
+  db.close()
+}
+
+t.test('rows with values that were never written are left out, and said', async (t) => {
+  for (const damage of rowDamages) {
+    const root = temporaryDirectory(t)
+    const pipeId = newPipeId()
+    const { handle, close } = await openAt(t, root)
+    for (let n = 0; n < 3; n += 1) await handle.appender.append(message(pipeId, 'x', idempotent(`key ${n}`)))
+    await close()
+    const { dir } = specAt(root)
+    const file = segmentFile(dir, { firstSeq: 1, generation: 0 })
+    forgetTypes(file)
+    const segment = new Database(file)
+    segment.exec(`UPDATE message SET ${damage} WHERE seq = 2`)
+    segment.close()
+    for (const suffix of ['', '-wal', '-shm'])
+      rmSync(path.join(dir, `idempotency.db${suffix}`), { force: true })
+    const { keys, events } = openKeys(t, dir)
+    t.same(events(), ['buffer.idempotency_keys_unreadable'], damage)
+    t.same(
+      [0, 1, 2].map((n) => keys.find(pipeId, `key ${n}`, 0)?.seq),
+      [1, undefined, 3],
+      damage,
+    )
+  }
+})
 
 t.test('a table of keys without its pages: it is made again from the messages', async (t) => {
   const root = temporaryDirectory(t)
