@@ -31,6 +31,13 @@ export interface GivenUp extends FailedRecord {
   messageAt: number
 }
 
+export interface TransformThreadData {
+  /** `boardWords`. */
+  board: SharedArrayBuffer
+  /** By the workspaces that are not slow. */
+  isShared: boolean
+}
+
 export type ToTransformThread =
   | {
       kind: 'run'

@@ -4,6 +4,7 @@
  * thread that started it sees on the board which one, and ends it (`transform-threads.ts`).
  */
 import assert from 'node:assert'
+import { constants, setPriority } from 'node:os'
 import { parentPort, workerData } from 'node:worker_threads'
 import { records } from '../buffer/record-text.ts'
 import { compileTransform, type RecordTransform, TransformError } from './compile.ts'
@@ -14,12 +15,15 @@ import {
   type GivenUp,
   type ToTransformThread,
   type TransformedBody,
+  type TransformThreadData,
   type Turn,
 } from './thread-protocol.ts'
 
 assert(parentPort !== null)
 const port = parentPort
-const board = new Int32Array(workerData as SharedArrayBuffer)
+const { board: memory, isShared } = workerData as TransformThreadData
+const board = new Int32Array(memory)
+if (!isShared) lowerPriority()
 
 const turnMs = 10
 /** A lane with a record that takes longer continues in another thread. */
@@ -55,6 +59,16 @@ port.on('message', (message: ToTransformThread) => {
     turnLater()
   } else remove(jobs.get(message.job))
 })
+
+/** What is slow gets the processor time that nothing else needs. 0 is this thread on Linux; elsewhere it is the whole process. */
+function lowerPriority(): void {
+  if (process.platform !== 'linux') return
+  try {
+    setPriority(0, constants.priority.PRIORITY_LOW)
+  } catch {
+    // A sandbox can forbid it, as the package's unit does (`@resources`). It costs the others some processor time, nothing else.
+  }
+}
 
 function remove(job: Job | undefined): void {
   if (job === undefined) return

@@ -4,8 +4,8 @@
  *
  *   run ─▶ shared thread ─▶ results
  *             ├── a slow record, or too much time of the thread ─▶ the lane's or the workspace's jobs begin again in a thread for slow ones
- *             └── the same record for 1 s, or out of memory ─▶ the thread is ended, its jobs begin again:
- *                   those of the lane at fault in a thread for slow ones, the others in a new one, before those of its workspace
+ *             └── the same record for 0.3 s (1 s in a thread for slow ones), or out of memory ─▶ the thread is ended, its jobs begin again:
+ *                   those of the workspace at fault (out of memory: of the lane) in a thread for slow ones, the others in a new one
  *                   the same record ends a thread again ─▶ it has failed (`transform_timeout`, `transform_memory`)
  *                   more than 3 such records in a job    ─▶ ExceededError: the batch is sent in parts
  *
@@ -22,13 +22,16 @@ import {
   type GivenUp,
   type ToTransformThread,
   type TransformedBody,
+  type TransformThreadData,
   type Turn,
 } from './thread-protocol.ts'
 
-const lookEveryMs = 250
-const looksToBeEnded = 4
+const lookEveryMs = 100
+const looksToBeEnded = 10
+/** In the shared thread all workspaces wait for that record. It is only moved then: it fails after a second in another thread. */
+const looksToBeMoved = 3
 /** Until its code is loaded it has no board to look at. */
-const looksWhileStarting = 120
+const looksWhileStarting = 300
 const oldHeapMiB = 256
 const youngHeapMiB = 8
 const idleMs = 60_000
@@ -54,8 +57,10 @@ interface Job extends Turn {
 }
 
 export class TransformThreads {
-  readonly #shared = this.#newThread()
-  readonly #apart = Array.from({ length: slowThreads }, () => this.#newThread())
+  readonly #shared = this.#newThread({ looks: looksToBeMoved, isShared: true })
+  readonly #apart = Array.from({ length: slowThreads }, () =>
+    this.#newThread({ looks: looksToBeEnded, isShared: false }),
+  )
   readonly #slow = new SlowLanes()
   #lastJob = 0
 
@@ -100,8 +105,9 @@ export class TransformThreads {
     return [this.#shared, ...this.#apart]
   }
 
-  #newThread(): TransformThread {
+  #newThread(kind: ThreadKind): TransformThread {
     return new TransformThread(
+      kind,
       (job, what) => this.#wasSlow(job, what),
       (jobs, blamed, why) => this.#ended(jobs, blamed, why),
     )
@@ -127,7 +133,11 @@ export class TransformThreads {
 
   #ended(jobs: Job[], blamed: Blamed | null, why: Why): void {
     const atFault = jobs.find(({ id }) => id === blamed?.job)
-    if (atFault !== undefined) this.#slow.addLane(atFault)
+    if (atFault !== undefined) {
+      // Its other lanes can have the same expression, or the same records: each would cost everyone as much.
+      if (why === 'time' && !this.#slow.has(atFault)) this.#slow.addWorkspace(atFault.workspaceId)
+      else this.#slow.addLane(atFault)
+    }
     for (const job of jobs) {
       job.restarts += 1
       if (job === atFault && blamed !== null && !mayGoOn(job, blamed, why)) {
@@ -138,6 +148,13 @@ export class TransformThreads {
       else this.#start(job)
     }
   }
+}
+
+interface ThreadKind {
+  /** After how many looks at the same record it is ended. */
+  looks: number
+  /** By the workspaces that are not slow. */
+  isShared: boolean
 }
 
 type Why = 'time' | 'memory' | 'other'
@@ -164,6 +181,7 @@ function mayGoOn(job: Job, { message, record, step }: Blamed, why: Why): boolean
 
 /** One thread: started with its first job, ended when it is idle. */
 class TransformThread {
+  readonly #kind: ThreadKind
   readonly #onSlow: (job: Job, what: 'lane' | 'workspace') => void
   readonly #onEnd: (jobs: Job[], blamed: Blamed | null, why: Why) => void
   readonly #jobs = new Map<number, Job>()
@@ -175,9 +193,11 @@ class TransformThread {
   #idle: NodeJS.Timeout | null = null
 
   constructor(
+    kind: ThreadKind,
     onSlow: (job: Job, what: 'lane' | 'workspace') => void,
     onEnd: (jobs: Job[], blamed: Blamed | null, why: Why) => void,
   ) {
+    this.#kind = kind
     this.#onSlow = onSlow
     this.#onEnd = onEnd
   }
@@ -241,7 +261,7 @@ class TransformThread {
     const worker = new Worker(new URL(`./transform-thread.${extension}`, import.meta.url), {
       name: 'transform',
       resourceLimits: { maxOldGenerationSizeMb: oldHeapMiB, maxYoungGenerationSizeMb: youngHeapMiB },
-      workerData: this.#board.buffer,
+      workerData: { board: this.#board.buffer, isShared: this.#kind.isShared } satisfies TransformThreadData,
     })
     worker.unref()
     worker.on('message', (message: FromTransformThread) => this.#receive(message))
@@ -280,7 +300,7 @@ class TransformThread {
       looks = steps === seen ? looks + 1 : 0
       seen = steps
       const worker = this.#worker
-      if (worker !== null && looks >= (isBusy ? looksToBeEnded : looksWhileStarting)) {
+      if (worker !== null && looks >= (isBusy ? this.#kind.looks : looksWhileStarting)) {
         looks = 0
         this.#ended(worker, 'time')
       }

@@ -1,4 +1,7 @@
 /** Transforms that hang, burn CPU and fill memory: each costs its own lane, and no lane of another workspace waits for it. */
+import { readdirSync, readFileSync } from 'node:fs'
+import os from 'node:os'
+import type { Worker } from 'node:worker_threads'
 import t from 'tap'
 import type { Transform } from '../../../src/contract/transform.ts'
 import { TransformThreads } from '../../../src/transform/transform-threads.ts'
@@ -44,6 +47,48 @@ t.test('an expression that hangs costs its own record, and no other lane waits f
   ])
   t.match((await again)[0]?.failed, [{ code: 'transform_timeout' }])
 })
+
+t.test('a workspace costs the others one hang, not one for each of its lanes', async (t) => {
+  const own = new TransformThreads()
+  const started: Worker[] = []
+  const note = (worker: Worker) => started.push(worker)
+  process.on('worker', note)
+  t.teardown(async () => {
+    process.off('worker', note)
+    await own.close()
+  })
+  const hang = (id: string) => own.run(lane(id, 'hanging'), transform(hangs), [body(hanging)], ever)
+  const ask = () => own.run(lane('n', 'neighbor'), transform('record.n == 1'), [body('{"n":1}')], ever)
+  await hang('first')
+  await ask()
+  let hasEnded = false
+  started.at(-1)!.once('exit', () => {
+    hasEnded = true
+  })
+  let isDone = false
+  const others = Promise.all([hang('second'), hang('third')]).finally(() => {
+    isDone = true
+  })
+  while (!isDone) await ask()
+  t.equal(hasEnded, false, 'the thread of the others was not ended')
+  for (const [made] of await others) t.match(made?.failed, [{ code: 'transform_timeout' }])
+})
+
+t.test(
+  'what is slow has a lower priority than all else',
+  { skip: process.platform !== 'linux' && 'a thread has a priority of its own on Linux' },
+  async (t) => {
+    await threads.run(lane('first', 'hanging'), transform('record.n == 1'), [body('{"n":1}')], ever)
+    const nice = readdirSync('/proc/self/task').map((id) => {
+      const stat = readFileSync(`/proc/self/task/${id}/stat`, 'utf8')
+      return Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[16])
+    })
+    const own = os.getPriority()
+    t.equal(nice[0], own, 'the thread of the test')
+    t.ok(nice.includes(os.constants.priority.PRIORITY_LOW))
+    t.ok(nice.filter((one) => one === own).length > 4)
+  },
+)
 
 t.test('a batch of records that hang goes in parts', async (t) => {
   const run = threads.run(
