@@ -14,6 +14,7 @@
  *   lease of a worker    ── heartbeat of the delivery thread: holds pipes
  */
 import type { BufferContact } from '../buffer/buffer.ts'
+import type { KeyStore } from '../buffer/key-store.ts'
 import type { Change } from '../metadata/changes.ts'
 
 export type { BufferContact }
@@ -183,6 +184,9 @@ export interface ClusterStore {
     /** Removes what nodes said that are gone. */
     forgetDemand(): Promise<void>
   }
+
+  /** Idempotency keys, for all nodes together. PostgreSQL only. */
+  readonly keys: KeyStore
 
   /** What one node of all does: each by its name. */
   readonly duties: {

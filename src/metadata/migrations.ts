@@ -30,6 +30,7 @@ import { transforms } from './migrations/20-transforms.ts'
 import { filteredHours } from './migrations/21-filtered-hours.ts'
 import { bufferContact } from './migrations/22-buffer-contact.ts'
 import { clusterQuotas } from './migrations/23-cluster-quotas.ts'
+import { clusterKeys } from './migrations/24-cluster-keys.ts'
 
 export interface Migration {
   number: number
@@ -61,6 +62,7 @@ export const migrations: readonly Migration[] = [
   { number: 21, name: 'filtered hours', up: filteredHours },
   { number: 22, name: 'buffer contact', up: bufferContact },
   { number: 23, name: 'quotas of a cluster', up: clusterQuotas },
+  { number: 24, name: 'idempotency keys of a cluster', up: clusterKeys },
 ]
 
 /** Of a database that this version has brought up to date. */

@@ -33,6 +33,7 @@ const allowed: Record<string, string[]> = {
   destinations: ['contract', 'buffer/buffer.ts', 'buffer/record-text.ts', 'nats/sign-in.ts', 'tls/pem.ts'],
   metadata: [
     'contract',
+    'buffer/key-store.ts',
     'cluster/cluster-store.ts',
     'delivery/lane-ownership.ts',
     'delivery/lane-state.ts',
@@ -124,6 +125,7 @@ const allowed: Record<string, string[]> = {
     'contract',
     'nats',
     'buffer/buffer.ts',
+    'buffer/key-store.ts',
     'delivery/delivery-proxy.ts',
     'delivery/delivery.ts',
     'delivery/lane-ownership.ts',

@@ -1,9 +1,10 @@
-/** `ClusterStore` over the tables of migrations 19 and 23. */
+/** `ClusterStore` over the tables of migrations 19, 23 and 24. */
 import type { ClusterStore } from '../../cluster/cluster-store.ts'
 import type { Connection } from '../database.ts'
 import { changes, type ListenForNotifications, type Notify } from './changes.ts'
 import type { DatabaseClock } from './database-clock.ts'
 import { duties } from './duties.ts'
+import { keys } from './keys.ts'
 import { nodes } from './nodes.ts'
 import { pipeOwners } from './pipe-owners.ts'
 import { quotas } from './quotas.ts'
@@ -26,5 +27,6 @@ export function clusterStore(
     pipes: pipeOwners(db, clock),
     duties: duties(db),
     quotas: quotas(work, clock),
+    keys: keys(work, clock),
   }
 }

@@ -1,7 +1,9 @@
 /** A metadata database as one side of a move: its rows as they are, and how far the move has come (`state.ts`). */
 import { sql, type Transaction } from 'kysely'
+import type { KeyStore } from '../../buffer/key-store.ts'
 import type { Epoch } from '../../contract/epochs.ts'
 import { type DatabaseClock, databaseClock } from '../cluster/database-clock.ts'
+import { keys } from '../cluster/keys.ts'
 import {
   type Connection,
   inWriteTransaction,
@@ -70,6 +72,11 @@ export class MoveStore {
     this.#clock = clock
     this.#db = opened.db
     this.label = opened.label
+  }
+
+  /** Idempotency keys of a cluster. */
+  get keys(): KeyStore {
+    return keys(this.#db, this.#clock)
   }
 
   async identity(): Promise<DataDirIdentity> {

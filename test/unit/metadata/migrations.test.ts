@@ -33,6 +33,7 @@ const released: Record<number, string> = {
   21: 'b21385bb7da2073c8b2dbf65e56f4e85a79b6c11e6e21720439643c8b27328f2',
   22: '273828b82f7e78efba32f2ba7ef3a652826a7a5cdb45c58d85b8ff956266014b',
   23: '25f3b646e5eaa22abc94be40e2a9803591eb77973a3dc67e450b9c9d177b1f28',
+  24: 'de153fe3e31c83917cc1f339ab437c972d340159f67d3469a00b06611500fb42',
 }
 
 t.test('the migrations are numbered from 1 without a gap, and none has changed', async (t) => {
