@@ -39,12 +39,13 @@ export function startHousekeeping(
   })
 }
 
-async function prune({ metadata, now }: Stores): Promise<void> {
+async function prune({ metadata, cluster, now }: Stores): Promise<void> {
   await metadata.usage.prune(now() - usageKeptMs)
   await metadata.apiKeys.prune(now() - revokedKeysKeptMs)
   await metadata.audit.prune(now() - auditKeptMs)
   const { sessionIdleSeconds, sessionSeconds } = resourceLimits
   await metadata.sessions.prune(now() - sessionIdleSeconds * 1_000, now() - sessionSeconds * 1_000)
+  if (cluster !== null) await metadata.cluster.keys.prune()
 }
 
 /** What nobody has replayed or discarded in all that time. Counted on its lane. */

@@ -91,6 +91,7 @@ export async function openStores(
   const buffer = await openBuffer(spec, {
     log: logSettings(settings),
     liveness: cluster?.node.liveness ?? null,
+    keys: cluster === null ? null : metadata.cluster.keys,
     onFatal: exitWhenDead('buffer', context),
   })
   shutdown.set('close buffer', () => buffer.close())

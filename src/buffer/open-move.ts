@@ -1,5 +1,6 @@
 /** What a move needs of a buffer besides its ports: the keys that its messages came with, and a way in for many messages. */
 import type { Idempotency, NewMessage, OpenBuffer } from './buffer.ts'
+import type { KeyStore } from './key-store.ts'
 import { seqBaseOf, withoutBase } from './offset.ts'
 import type { BufferSpec } from './open.ts'
 import { usedKeysOf } from './segments/used-keys.ts'
@@ -15,11 +16,18 @@ export interface MessageSink {
   close(): Promise<void>
 }
 
-/** `buffer`: opened from the same spec. Nobody else may write to it. Rejects with BufferUnavailableError. */
-export async function openMessageSink(spec: BufferSpec, buffer: OpenBuffer): Promise<MessageSink> {
+/**
+ * `buffer`: opened from the same spec. `keys`: of the cluster, if it is one. Nobody else may write to either. Rejects with
+ * BufferUnavailableError.
+ */
+export async function openMessageSink(
+  spec: BufferSpec,
+  buffer: OpenBuffer,
+  keys: Pick<KeyStore, 'add'>,
+): Promise<MessageSink> {
   if (spec.kind === 'segments') return appenderSink(buffer)
   const { openFrameImport } = await import('./jetstream/frame-import.ts')
-  return await openFrameImport(spec)
+  return await openFrameImport(spec, keys)
 }
 
 /**

@@ -6,8 +6,9 @@ import { receiveMessageOnPort } from 'node:worker_threads'
 import type { Logger, LogSettings } from '../log.ts'
 import type { Appender, AppenderPort, BufferFeed, BufferReader, MessageLookup, OpenBuffer } from './buffer.ts'
 import type { StreamContact } from './jetstream/contact.ts'
-import type { ToAppendingThread } from './jetstream/protocol.ts'
+import type { AppendingThreadSpec } from './jetstream/protocol.ts'
 import type { JetStreamSpec } from './jetstream/spec.ts'
+import type { Attempt, KeyStore } from './key-store.ts'
 import {
   offsetAppender,
   offsetBuffer,
@@ -32,6 +33,8 @@ export interface BufferWriterDeps {
   log: LogSettings
   /** Of a node of a cluster: until when it may accept, see ClusterNode. */
   liveness?: SharedArrayBuffer | null
+  /** In a cluster: its idempotency keys. On one machine the buffer keeps them itself. */
+  keys?: KeyStore | null
   /**
    * The writer has died: nothing is appended any more, and what was not settled may or may not be kept. The process
    * must end.
@@ -55,7 +58,7 @@ export async function openBuffer(spec: BufferSpec, deps: BufferWriterDeps): Prom
 /** In the thread that the port of `OpenBuffer.shareAppender` was transferred to. */
 export async function openPortAppender(port: AppenderPort): Promise<Appender> {
   // The kind of the buffer is told first; it is there before the port is.
-  const first: ToAppendingThread | { kind: 'segments' } | undefined = receiveMessageOnPort(port)?.message
+  const first: AppendingThreadSpec | { kind: 'segments' } | undefined = receiveMessageOnPort(port)?.message
   if (first?.kind !== 'jetstream') return writerClient.openPortAppender(port)
   const { openJetStreamPortAppender } = await import('./jetstream/port-appender.ts')
   return offsetAppender(await openJetStreamPortAppender(port, first), seqBaseOf(first.spec))
@@ -92,6 +95,8 @@ export interface BufferKeeperDeps {
   log: Logger
   /** In a cluster: the epoch under which this process owns the pipe now; null: it does not. */
   owned?(pipeId: string): number | null
+  /** In a cluster: of the idempotency keys that are under way. */
+  keyAttempts?(): Promise<readonly Attempt[]>
 }
 
 /** `keeper`: of the thread whose lanes report low watermarks; elsewhere nothing is dropped. */
@@ -104,7 +109,7 @@ export async function openBufferFeed(spec: BufferSpec, keeper?: BufferKeeperDeps
   const { openRetentionKeeper } = await import('./jetstream/retention.ts')
   // What it reads with is the reader that this file opened: its base is taken off again.
   const reader = offsetReader(keeper.reader, -base)
-  const retention = await openRetentionKeeper(own, reader, keeper.log, keeper.owned)
+  const retention = await openRetentionKeeper(own, reader, keeper.log, keeper.owned, keeper.keyAttempts)
   return offsetFeed(await openJetStreamFeed(own, retention), base)
 }
 

@@ -89,6 +89,7 @@ const reader = await openBufferReader(data.buffer, log, {
 const feed = await openBufferFeed(data.buffer, {
   ...{ reader, log },
   owned: (pipeId) => ownership.owned(pipeId),
+  ...(leases === null ? {} : { keyAttempts: () => metadata.cluster.keys.attempts() }),
 })
 const drift = new DriftWatch(metadata.driftStore, systemClock, log)
 const transforms = new TransformThreads()

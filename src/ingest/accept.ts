@@ -7,7 +7,12 @@
  * Nothing here knows HTTP: `IngestRequest` says what a request offers and how it learns its outcome. A request is accepted
  * only after `append` has resolved, which is after fsync.
  */
-import { type Appender, BufferUnavailableError, IdempotencyKeyReusedError } from '../buffer/buffer.ts'
+import {
+  type Appender,
+  BufferUnavailableError,
+  type Idempotency,
+  IdempotencyKeyReusedError,
+} from '../buffer/buffer.ts'
 import { ApiError, payloadTooLarge } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import type { Authenticate } from '../directory/authenticate.ts'
@@ -258,30 +263,31 @@ export class Acceptance implements BodyReceiver {
   }
 
   /**
-   * Repeat? → rate → enqueue. A repeat of an Idempotency-Key takes nothing from the quotas, so it is recognized before them
-   * (docs/dev/contract.md#idempotency). `append` decides between two concurrent requests.
+   * Repeat? → rate → enqueue. A repeat of an Idempotency-Key takes nothing from the quotas, so where there are some it is recognized before
+   * them (docs/dev/contract.md#idempotency). `append` recognizes it too, and decides between two concurrent requests.
    */
   async #storeOnce(prepared: Prepared): Promise<void> {
-    const { appender, quota, now } = this.#context
+    const { quota, now } = this.#context
     const { pipe, limits } = this.#entry
     const idempotency = this.#idempotency(prepared)
-    if (idempotency !== undefined) {
-      const first = await appender
-        .findRepeat(pipe.pipe_id, idempotency)
-        .catch((error: unknown) => Promise.reject(appendError(error, newMsgId())))
-      if (first === 'reused') throw new ApiError('idempotency_key_reused')
-      if (first !== null) {
-        this.#accepted(first.msgId, first.recordCount, null)
-        return
-      }
-    }
+    if (idempotency !== undefined && limits !== null && (await this.#isRepeat(idempotency))) return
     this.#requirePipe()
     const amount = { records: prepared.recordCount, bytes: prepared.body.length }
     // As of now: the time of a slow upload's first byte would have the bucket's clock go back and refill twice.
     this.#append(prepared, limits && (await quota.reserve(pipe.pipe_id, limits, amount, now())))
   }
 
-  #idempotency({ bodyHash }: Prepared) {
+  /** True: the request got the response of the first one. */
+  async #isRepeat(idempotency: Idempotency): Promise<boolean> {
+    const first = await this.#context.appender
+      .findRepeat(this.#entry.pipe.pipe_id, idempotency)
+      .catch((error: unknown) => Promise.reject(appendError(error, newMsgId())))
+    if (first === 'reused') throw new ApiError('idempotency_key_reused')
+    if (first !== null) this.#accepted(first.msgId, first.recordCount, null)
+    return first !== null
+  }
+
+  #idempotency({ bodyHash }: Prepared): Idempotency | undefined {
     const key = this.#request.idempotencyKey
     return key === undefined || bodyHash === null ? undefined : { key, bodyHash }
   }
@@ -313,9 +319,17 @@ export class Acceptance implements BodyReceiver {
       },
       (error) => {
         if (reserved !== null) quota.refund(reserved)
-        this.failed(appendError(error, msgId))
+        const failure = appendError(error, msgId)
+        // While nothing new is taken a repeat gets its response all the same.
+        const isFull = error instanceof BufferUnavailableError && error.reason !== 'closing'
+        if (idempotency === undefined || !isFull) this.failed(failure)
+        else this.#whenDone(this.#repeatOr(failure, idempotency))
       },
     )
+  }
+
+  async #repeatOr(failure: unknown, idempotency: Idempotency): Promise<void> {
+    if (!(await this.#isRepeat(idempotency))) throw failure
   }
 
   #accepted(msgId: string, recordCount: number, reserved: Reservation | null): void {

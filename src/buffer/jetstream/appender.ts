@@ -8,7 +8,7 @@
  *
  * While a round is in flight the next one gathers, so frames grow with the load and no timer is needed. A second round is published
  * beside a small one as soon as it is as large. What does not fit waits in a queue in which the workspaces take turns
- * (append-queue.ts). A message with an Idempotency-Key is a frame of its own (repeats.ts).
+ * (append-queue.ts). Messages with an Idempotency-Key have frames of their own (keyed-appends.ts).
  *
  * Nothing is acknowledged before the stream has acknowledged its frame, and no frame is published twice. When the outcome of one is
  * unknown, everything that waits behind it is rejected too: nobody waits longer than the stream is given to answer.
@@ -21,33 +21,27 @@
  *   | after the answer, before the commit is announced | the whole frame | 202; readers find it when they look |
  */
 
-import { setTimeout as wait } from 'node:timers/promises'
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import type { Logger } from '../../log.ts'
 import type { NatsConnection } from '../../nats/headers.ts'
 import { AppendQueue } from '../append-queue.ts'
-import {
-  type Appended,
-  type Appender,
-  type Idempotency,
-  IdempotencyKeyReusedError,
-  type NewMessage,
-  type SharedAppends,
-} from '../buffer.ts'
+import type { Appended, Appender, Idempotency, NewMessage, SharedAppends } from '../buffer.ts'
 import { appendToFrame, framedBytes, type OpenFrame, openFrame } from '../frame.ts'
+import type { KeyQuestion, KeyStore } from '../key-store.ts'
 import type { WriterObserved } from '../writer-observed.ts'
 import {
   commitsSubject,
   encodeHead,
   frameHeadBytes,
   frameSubject,
-  keySubject,
   messagesPerFrame,
   seqOf,
+  streamName,
 } from './frames.ts'
+import { KeyedAppends } from './keyed-appends.ts'
 import { Publisher, type PublishResult } from './publisher.ts'
-import { Repeats, repeated } from './repeats.ts'
 import type { Shares } from './shares.ts'
+import { StreamClient } from './stream-client.ts'
 import { type UnavailableReason, unavailable } from './unavailable.ts'
 
 const KiB = 1024
@@ -59,20 +53,11 @@ const smallRoundBytes = 128 * KiB
 /** ArrayBuffers of acknowledged frames that are kept for the next ones, and how large one may be. */
 const sparesKept = 16
 const spareMaxBytes = 512 * KiB
-/** A key that is used, freed and used again all the time: then nobody knows. */
-const keyAttempts = 8
-const retryMs = 50
 /** After the stream was full, for so long nothing is published. */
 const fullForMs = 250
 
-const wrongLastSequence = 10_071
-/** From 2.11 on: of the same subject, or with the same `Nats-Msg-Id`, one is being stored. */
-const busyKeyCodes = new Set([10_164, 10_158])
 /** The stream's `max_bytes`, the account's limit, the servers' disks. */
 const fullCodes = new Set([10_077, 10_002, 10_023, 10_028, 10_047, 10_120, 10_122])
-const expectedHeader = 'Nats-Expected-Last-Subject-Sequence'
-/** See repeats.ts: a cluster compares an expected sequence other than 0 too early. */
-const idHeader = 'Nats-Msg-Id'
 
 export interface AppenderDeps {
   cluster: string
@@ -82,6 +67,8 @@ export interface AppenderDeps {
   liveness: SharedArrayBuffer | null
   observed: WriterObserved
   shares: Shares
+  /** Null: it takes no messages with a key. */
+  keys: Pick<KeyStore, KeyQuestion> | null
   /** The newest sequence that the stream was known to have at the start. */
   lastStreamSeq: number
   /** What each acknowledged frame added. */
@@ -109,10 +96,6 @@ interface PipeFrame {
   bytes: number
   firstMs: number
   lastMs: number
-  idempotency: Idempotency | null
-  /** Of the key's subject: the frame that is expected to be its last. */
-  expectedSeq: number
-  attempts: number
 }
 
 interface Round {
@@ -131,7 +114,7 @@ export class JetStreamAppender implements Appender {
   readonly #deps: AppenderDeps
   readonly #connection: NatsConnection
   readonly #publisher: Publisher
-  readonly #repeats: Repeats
+  readonly #keyed: KeyedAppends | null
   readonly #livenessUntil: BigInt64Array | null
   readonly #spares: ArrayBuffer[] = []
   /** The frames that take more, by pipe. */
@@ -158,7 +141,7 @@ export class JetStreamAppender implements Appender {
     this.#connection = connection
     this.#deps = deps
     this.#publisher = new Publisher(connection)
-    this.#repeats = new Repeats(connection, deps.cluster, deps.replicas)
+    this.#keyed = deps.keys === null ? null : this.#keyedAppends(deps.keys)
     this.#livenessUntil = deps.liveness === null ? null : new BigInt64Array(deps.liveness)
     this.#newestStreamSeq = deps.lastStreamSeq
   }
@@ -173,6 +156,7 @@ export class JetStreamAppender implements Appender {
         unavailable('write_failed', `${body.length} bytes and max_payload of nats-server`),
       )
     if (!this.#deps.shares.take(pipeId, body.length)) return Promise.reject(unavailable('pipe_share'))
+    if (message.idempotency !== undefined) return this.#appendKeyed(message, message.idempotency)
     return new Promise((resolve, reject) => {
       this.#unsettled += 1
       this.#take(message, bytes, { msgId, recordCount, resolve, reject })
@@ -182,15 +166,18 @@ export class JetStreamAppender implements Appender {
 
   async findRepeat(pipeId: string, idempotency: Idempotency): Promise<Appended | 'reused' | null> {
     if (!this.#publisher.isConnected) throw unavailable('write_failed')
-    const first = await this.#repeats
-      .firstUse(pipeId, idempotency.key)
-      .catch((error: unknown) => Promise.reject(unavailable('write_failed', textOf(error))))
-    return first === null ? null : repeated(first, idempotency, Date.now())
+    return await this.#requireKeyed().find(pipeId, idempotency)
   }
 
-  drain(): Promise<void> {
+  /** Settles claims of idempotency keys that have been pending for this long, on whichever node. */
+  async settleKeyClaims(olderThanMs: number): Promise<void> {
+    if (this.unavailableReason === null) await this.#keyed?.settleOlderThan(olderThanMs)
+  }
+
+  async drain(): Promise<void> {
     this.#isClosing = true
-    return this.#unsettled === 0 ? Promise.resolve() : new Promise((resolve) => this.#drained.push(resolve))
+    if (this.#unsettled > 0) await new Promise<void>((resolve) => this.#drained.push(resolve))
+    await this.#keyed?.settled()
   }
 
   /** After `drain`; the connection is the caller's. */
@@ -211,6 +198,44 @@ export class JetStreamAppender implements Appender {
   /** Why the newest append that failed did; null since one was stored. */
   get lastFailure(): UnavailableReason | null {
     return this.#lastFailure
+  }
+
+  #requireKeyed(): KeyedAppends {
+    if (this.#keyed === null) throw new Error('this appender was opened without a store for idempotency keys')
+    return this.#keyed
+  }
+
+  #keyedAppends(keys: Pick<KeyStore, KeyQuestion>): KeyedAppends {
+    const { cluster, replicas, log, observed } = this.#deps
+    return new KeyedAppends({
+      ...{ cluster, publisher: this.#publisher, keys, log },
+      client: new StreamClient(this.#connection, streamName(cluster), replicas),
+      requireAlive: () => {
+        if (!this.#isAlive()) throw unavailable('not_in_cluster')
+      },
+      newestSeq: () => this.#newestStreamSeq,
+      onStored: ({ pipeId, frame, records, bytes, lastMs }, streamSeq, { before, ms }) => {
+        if (streamSeq <= before) {
+          this.#die(streamSeq, before)
+          return false
+        }
+        observed.committed(frame, ms)
+        this.#stored(pipeId, frame, { records, bytes, lastMs }, streamSeq)
+        this.#announce()
+        return true
+      },
+      failure: (result) => this.#failure(result),
+    })
+  }
+
+  async #appendKeyed(message: NewMessage, idempotency: Idempotency): Promise<Appended> {
+    const own = message.isLent ? { ...message, body: Buffer.from(message.body) } : message
+    this.#unsettled += 1
+    try {
+      return await this.#requireKeyed().append(own, idempotency)
+    } finally {
+      this.#settled(1)
+    }
   }
 
   /** Also after the process was paused: the clock went on. */
@@ -268,8 +293,7 @@ export class JetStreamAppender implements Appender {
 
   #put(message: NewMessage, bytes: number, waiter: Waiter): void {
     const { receivedMs, recordCount, body } = message
-    const target =
-      message.idempotency === undefined ? this.#openFrame(message, bytes) : this.#newFrame(message, bytes)
+    const target = this.#openFrame(message, bytes)
     appendToFrame(target.frame, message)
     target.waiters.push(waiter)
     target.records += recordCount
@@ -292,20 +316,17 @@ export class JetStreamAppender implements Appender {
     return fresh
   }
 
-  #newFrame({ pipeId, workspaceId = '', receivedMs, idempotency }: NewMessage, bytes: number): PipeFrame {
-    const capacity = idempotency === undefined ? Math.max(firstCapacityBytes, bytes) : bytes
+  #newFrame({ pipeId, workspaceId = '', receivedMs }: NewMessage, bytes: number): PipeFrame {
+    const capacity = Math.max(firstCapacityBytes, bytes)
     const fresh: PipeFrame = {
       pipeId,
       workspaceId,
-      frame: openFrame(capacity, idempotency === undefined ? this.#spares.pop() : undefined),
+      frame: openFrame(capacity, this.#spares.pop()),
       waiters: [],
       records: 0,
       bytes: 0,
       firstMs: receivedMs,
       lastMs: receivedMs,
-      idempotency: idempotency ?? null,
-      expectedSeq: 0,
-      attempts: 0,
     }
     this.#gathered.push(fresh)
     return fresh
@@ -332,15 +353,12 @@ export class JetStreamAppender implements Appender {
 
   #publish(one: PipeFrame, onEnd: () => void): void {
     const { cluster, observed } = this.#deps
-    const { pipeId, workspaceId, frame, records, bytes, firstMs, lastMs, idempotency } = one
+    const { pipeId, workspaceId, frame, records, bytes, firstMs, lastMs } = one
     const headers = encodeHead({ workspaceId, messages: frame.count, records, bytes, firstMs, lastMs })
-    if (idempotency !== null) headers.append(expectedHeader, String(one.expectedSeq))
-    if (one.expectedSeq > 0) headers.append(idHeader, `${pipeId}/${one.expectedSeq}`)
     const before = this.#newestStreamSeq
     const startedAt = performance.now()
     this.#publisher.publish({
-      subject:
-        idempotency === null ? frameSubject(cluster, pipeId) : keySubject(cluster, pipeId, idempotency.key),
+      subject: frameSubject(cluster, pipeId),
       data: frame.buffer.subarray(0, frame.length),
       headers,
       onResult: (result) => {
@@ -362,77 +380,45 @@ export class JetStreamAppender implements Appender {
   }
 
   #settle(one: PipeFrame, result: PublishResult, before: number): void {
-    switch (result.kind) {
-      case 'stored':
-        if (result.streamSeq > before) this.#acknowledge(one, result.streamSeq)
-        else this.#die(one, result.streamSeq, before)
-        break
-      case 'duplicate':
-        if (one.idempotency !== null) this.#settleRepeat(one, one.idempotency, result.streamSeq)
-        break
-      case 'refused':
-        if (result.code === wrongLastSequence && one.idempotency !== null) {
-          this.#settleRepeat(one, one.idempotency, Number(/\d+$/.exec(result.description)?.[0] ?? 0))
-          break
-        }
-        if (busyKeyCodes.has(result.code) && one.idempotency !== null) {
-          this.#settleRepeat(one, one.idempotency, 0)
-          break
-        }
-        if (fullCodes.has(result.code)) {
-          this.#fullUntil = performance.now() + fullForMs
-          this.#failed('over_quota', result.description)
-          this.#reject(one, unavailable('over_quota', result.description))
-          break
-        }
-        this.#failed('write_failed', result.description)
-        this.#reject(one, unavailable('write_failed', result.description))
-        break
-      case 'unknown': {
-        this.#failed('write_failed', result.description)
-        const error = unavailable('write_failed', result.description)
-        this.#reject(one, error)
-        this.#rejectWaiting(error)
-      }
-    }
+    if (result.kind === 'stored' && result.streamSeq > before) this.#acknowledge(one, result.streamSeq)
+    else if (result.kind === 'stored') {
+      this.#reject(one, unavailable('write_failed'))
+      this.#die(result.streamSeq, before)
+    } else if (result.kind !== 'duplicate') {
+      const error = this.#failure(result)
+      this.#reject(one, error)
+      if (result.kind === 'unknown') this.#rejectWaiting(error)
+    } else throw new Error('a frame without an id cannot be a duplicate')
   }
 
-  #acknowledge(one: PipeFrame, streamSeq: number): void {
-    const { pipeId, frame, waiters, records, bytes, lastMs } = one
-    this.#newestStreamSeq = Math.max(this.#newestStreamSeq, streamSeq)
-    if (this.#lastFailure !== null) this.#recovered()
-    this.#commits.set(pipeId, seqOf(streamSeq, frame.count - 1))
-    this.#deps.onAppended({ pipeId, messages: frame.count, records, bytes, lastMs })
+  /** The error for a frame that the stream has refused, or has not answered. */
+  #failure(result: Extract<PublishResult, { kind: 'refused' | 'unknown' }>): Error {
+    const isFull = result.kind === 'refused' && fullCodes.has(result.code)
+    if (isFull) this.#fullUntil = performance.now() + fullForMs
+    const reason = isFull ? 'over_quota' : 'write_failed'
+    this.#failed(reason, result.description)
+    return unavailable(reason, result.description)
+  }
+
+  #acknowledge({ pipeId, frame, waiters, records, bytes, lastMs }: PipeFrame, streamSeq: number): void {
+    this.#stored(pipeId, frame, { records, bytes, lastMs }, streamSeq)
     for (const [index, { msgId, recordCount, resolve }] of waiters.entries())
       resolve({ seq: seqOf(streamSeq, index), msgId, recordCount, repeated: false })
     this.#settled(waiters.length)
     this.#recycle(frame)
   }
 
-  /** `streamSeq`: the frame that its key's subject has already; 0: none any more although one was expected, or none yet. */
-  #settleRepeat(one: PipeFrame, idempotency: Idempotency, streamSeq: number): void {
-    this.#repeatOf(one, idempotency, streamSeq).catch((error: unknown) =>
-      this.#reject(one, unavailable('write_failed', textOf(error))),
-    )
-  }
-
-  async #repeatOf(one: PipeFrame, idempotency: Idempotency, streamSeq: number): Promise<void> {
-    const [waiter] = one.waiters
-    const first =
-      streamSeq === 0 ? null : await this.#repeats.firstUse(one.pipeId, idempotency.key, streamSeq)
-    const answer = first === null ? null : repeated(first, idempotency, one.firstMs)
-    if (answer === 'reused') this.#reject(one, new IdempotencyKeyReusedError())
-    else if (answer !== null) {
-      waiter?.resolve(answer)
-      this.#settled(1)
-    } else {
-      one.attempts += 1
-      if (one.attempts === keyAttempts) throw new Error('the idempotency key is used and freed all the time')
-      // Gone, or not yet known to a leader that has just been elected: only the stream itself may say which.
-      if (first === null) await wait(one.attempts * retryMs)
-      one.expectedSeq = first?.streamSeq ?? 0
-      this.#publish(one, () => this.#announce())
-    }
+  #stored(
+    pipeId: string,
+    { count: messages }: OpenFrame,
+    counts: Pick<PipeFrame, 'records' | 'bytes' | 'lastMs'>,
+    streamSeq: number,
+  ): void {
+    this.#newestStreamSeq = Math.max(this.#newestStreamSeq, streamSeq)
+    if (this.#lastFailure !== null) this.#recovered()
+    const seq = seqOf(streamSeq, messages - 1)
+    this.#commits.set(pipeId, Math.max(seq, this.#commits.get(pipeId) ?? 0))
+    this.#deps.onAppended({ pipeId, messages, ...counts })
   }
 
   #reject({ waiters }: PipeFrame, error: Error): void {
@@ -442,6 +428,7 @@ export class JetStreamAppender implements Appender {
 
   /** What gathers and what is queued. */
   #rejectWaiting(error: Error): void {
+    this.#keyed?.rejectWaiting(error)
     const frames = this.#gathered
     this.#gathered = []
     this.#open = new Map()
@@ -474,13 +461,12 @@ export class JetStreamAppender implements Appender {
     if (isSpare && this.#spares.length < sparesKept) this.#spares.push(memory)
   }
 
-  #die(one: PipeFrame, streamSeq: number, before: number): void {
+  #die(streamSeq: number, before: number): void {
     this.#isDead = true
     const error = new Error(
       `the stream gave frame ${streamSeq} after frame ${before}: it was created again, and lanes would take new messages for delivered ones`,
     )
-    this.#reject(one, unavailable('write_failed', error.message))
-    this.#rejectWaiting(unavailable('write_failed'))
+    this.#rejectWaiting(unavailable('write_failed', error.message))
     this.#deps.onFatal(error)
   }
 
@@ -496,8 +482,4 @@ export class JetStreamAppender implements Appender {
     this.#lastFailure = null
     this.#fullUntil = 0
   }
-}
-
-function textOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error)
 }

@@ -8,29 +8,35 @@ import { connectNats } from '../../nats/connect.ts'
 import type { NatsConnection } from '../../nats/headers.ts'
 import { BufferUnavailableError, type NewMessage } from '../buffer.ts'
 import { appendToFrame, framedBytes, type OpenFrame, openFrame } from '../frame.ts'
+import { bodyHashOf, type KeyStore, keyHashOf, type UsedKey } from '../key-store.ts'
 import {
+  chainSubject,
   encodeHead,
   type FrameHead,
   frameHeadBytes,
   frameSubject,
-  keySubject,
   messagesPerFrame,
+  seqOf,
   streamName,
 } from './frames.ts'
 import type { JetStreamSpec } from './spec.ts'
 
 const publishTimeoutMs = 10_000
+const importChain = 'import'
 /** Enough for round trips of a few ms. */
 const mostFramesUnderWay = 64
 const mostBytesUnderWay = 32 * 1024 * 1024
 
 /** The stream must be there. Throws ConfigError, BufferUnavailableError. */
-export async function openFrameImport(spec: JetStreamSpec): Promise<FrameImport> {
+export async function openFrameImport(
+  spec: JetStreamSpec,
+  keys: Pick<KeyStore, 'add'>,
+): Promise<FrameImport> {
   const connection = await connectNats(spec.nats)
   try {
     const manager = await jetstreamManager(connection, { timeout: publishTimeoutMs })
     const { state } = await manager.streams.info(streamName(spec.cluster))
-    return new FrameImport(connection, spec.cluster, state.last_seq)
+    return new FrameImport(connection, spec.cluster, keys, state.last_seq)
   } catch (error) {
     await connection.close()
     throw unavailable(error)
@@ -41,6 +47,7 @@ export class FrameImport {
   readonly #connection: NatsConnection
   readonly #stream: JetStreamClient
   readonly #cluster: string
+  readonly #keys: Pick<KeyStore, 'add'>
   readonly #mostBytes: number
   readonly #underWay = new Set<Promise<void>>()
   #bytesUnderWay = 0
@@ -48,17 +55,21 @@ export class FrameImport {
   #lastSeq: number
   #failure: BufferUnavailableError | null = null
 
-  constructor(connection: NatsConnection, cluster: string, lastSeq: number) {
+  constructor(connection: NatsConnection, cluster: string, keys: Pick<KeyStore, 'add'>, lastSeq: number) {
     this.#connection = connection
     this.#stream = jetstream(connection, { timeout: publishTimeoutMs })
     this.#cluster = cluster
+    this.#keys = keys
     this.#lastSeq = lastSeq
     this.#mostBytes = (connection.info?.max_payload ?? 0) - frameHeadBytes
   }
 
   /** Messages of one pipe, in order. Resolves when there is room for more. Rejects when any frame was not stored. */
   async put(messages: readonly NewMessage[]): Promise<void> {
-    for (const frame of framesOf(messages, this.#mostBytes)) {
+    const frames = [...framesOf(messages, this.#mostBytes)]
+    // First: a message whose key is missing would be stored again by a repeat.
+    await this.#keys.add(this.#usedKeys(frames))
+    for (const frame of frames) {
       while (this.#underWay.size >= mostFramesUnderWay || this.#bytesUnderWay > mostBytesUnderWay) {
         await Promise.race(this.#underWay)
       }
@@ -78,15 +89,29 @@ export class FrameImport {
     await this.#connection.close()
   }
 
+  /** Of the next frames: each is stored right behind the one before it or not at all. */
+  #usedKeys(frames: readonly NewMessage[][]): UsedKey[] {
+    const used = new Map<string, UsedKey>()
+    for (const [ahead, messages] of frames.entries())
+      for (const [index, { pipeId, msgId, recordCount, idempotency }] of messages.entries()) {
+        if (idempotency === undefined) continue
+        const keyHash = keyHashOf(pipeId, idempotency.key)
+        const seq = seqOf(this.#lastSeq + 1 + ahead, index)
+        used.set(keyHash, { keyHash, bodyHash: bodyHashOf(idempotency.bodyHash), msgId, recordCount, seq })
+      }
+    return [...used.values()]
+  }
+
   #publish(messages: readonly NewMessage[]): void {
     const first = messages[0]!
     const frame = openFrame(messages.reduce((sum, message) => sum + framedBytes(message), 0))
     for (const message of messages) appendToFrame(frame, message)
     const { pipeId, idempotency } = first
+    // Where a move out of the cluster looks for keys.
     const subject =
       idempotency === undefined
         ? frameSubject(this.#cluster, pipeId)
-        : keySubject(this.#cluster, pipeId, idempotency.key)
+        : chainSubject(this.#cluster, pipeId, importChain)
     const sent = this.#send(subject, frame, headOf(messages), this.#lastSeq).finally(() => {
       this.#underWay.delete(sent)
       this.#bytesUnderWay -= frame.length
@@ -111,7 +136,7 @@ export class FrameImport {
   }
 }
 
-/** A message with a key is a frame of its own. */
+/** Messages with keys are read back from subjects of their own: each is a frame. */
 function* framesOf(messages: readonly NewMessage[], mostBytes: number): Generator<NewMessage[]> {
   let frame: NewMessage[] = []
   let bytes = 0

@@ -2,14 +2,14 @@
  * The buffer's messages in JetStream. A JetStream message is one frame: messages of one pipe, laid out as in `../frame.ts`.
  *
  *   subject   pipectl.<cluster>.buffer.<pipe_id>.f               messages without an Idempotency-Key
- *             pipectl.<cluster>.buffer.<pipe_id>.k.<key's hash>  one message with one: what the subject's last is, is known
+ *             pipectl.<cluster>.buffer.<pipe_id>.k.<chain>       messages with one, of one appender (keyed-appends.ts). An earlier
+ *                                                                version had a subject for each key here
  *   headers   what of the frame is asked for more often than the frame itself, see FrameHead
  *   body      the frame
  *
  * `seq` = the stream's sequence × 1,024 + the message's place in the frame: ascending, unique, below 2^53 for 8 × 10^12
  * frames. Sequences begin with 1, so no `seq` is below 1,024.
  */
-import { createHash } from 'node:crypto'
 import { headers, type MsgHdrs } from '../../nats/headers.ts'
 import { type FramedMessage, readFramed } from '../frame.ts'
 
@@ -17,7 +17,6 @@ import { type FramedMessage, readFramed } from '../frame.ts'
 export const messagesPerFrame = 1_024
 /** Kept free of a server's `max_payload` for what a frame needs beside one body: its headers, its head, a key. */
 export const frameHeadBytes = 4_096
-const keyHashCharacters = 32
 
 export function streamName(cluster: string): string {
   return `pipectl-${cluster}`
@@ -48,10 +47,9 @@ export function keyedSubjects(cluster: string, pipeId: string): string {
   return `pipectl.${cluster}.buffer.${pipeId}.k.*`
 }
 
-/** Of the one frame that a key of a pipe has. Keys are hashed: they may have any characters. */
-export function keySubject(cluster: string, pipeId: string, key: string): string {
-  const hash = createHash('sha256').update(key, 'utf8').digest('hex').slice(0, keyHashCharacters)
-  return `pipectl.${cluster}.buffer.${pipeId}.k.${hash}`
+/** Frames with keys of one appender: each is stored only right after the one before it. */
+export function chainSubject(cluster: string, pipeId: string, chain: string): string {
+  return `pipectl.${cluster}.buffer.${pipeId}.k.${chain}`
 }
 
 /** Whose frame it is. */

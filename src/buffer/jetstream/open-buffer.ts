@@ -18,10 +18,13 @@ import type {
   SharedAppends,
   WriterHistograms,
 } from '../buffer.ts'
+import type { KeyStore } from '../key-store.ts'
 import { sumOfHistograms, WriterObserved } from '../writer-observed.ts'
 import { JetStreamAppender } from './appender.ts'
 import { frameSubject, messagesPerFrame, pipeIdOf, seqOf, streamName } from './frames.ts'
-import type { FromAppendingThread, ToAppendingThread } from './protocol.ts'
+import { batchedKeys } from './key-batches.ts'
+import { answerKeys } from './key-port.ts'
+import type { AppendingThreadSpec, FromAppendingThread } from './protocol.ts'
 import { Shares } from './shares.ts'
 import type { JetStreamSpec } from './spec.ts'
 import { headOf } from './stored-frame.ts'
@@ -32,11 +35,16 @@ const requestTimeoutMs = 5_000
 const drainMs = 3_000
 /** A stream that refused a frame for want of room is called full until it has this part of `max_bytes` free. */
 const roomShare = 0.05
+/** No request lasts that long: its node has ended, or stands still. */
+const abandonedMs = 60_000
+const sweepMs = 30_000
 
 export interface JetStreamWriterDeps {
   log: LogSettings
   /** See AppenderDeps. */
   liveness?: SharedArrayBuffer | null
+  /** Of the cluster. Without one no message with an Idempotency-Key is taken. */
+  keys?: KeyStore | null
   onFatal(error: Error): void
 }
 
@@ -74,7 +82,9 @@ interface Parts {
 class JetStreamBuffer implements OpenBuffer {
   readonly #parts: Parts
   readonly #shares: Shares
+  readonly #keys: KeyStore | null
   readonly #appender: JetStreamAppender
+  #sweep: NodeJS.Timeout | null = null
   /** Main's own first, then one for each shared appender. */
   readonly #observed = [new WriterObserved()]
   readonly #ports: MessagePort[] = []
@@ -87,6 +97,7 @@ class JetStreamBuffer implements OpenBuffer {
     this.#parts = parts
     const { spec, deps, connection, lastStreamSeq } = parts
     this.#shares = new Shares(connection, spec.cluster, spec.maxBytes)
+    this.#keys = deps.keys == null ? null : batchedKeys(deps.keys)
     this.#appender = new JetStreamAppender(connection, {
       cluster: spec.cluster,
       replicas: spec.replicas,
@@ -94,12 +105,14 @@ class JetStreamBuffer implements OpenBuffer {
       liveness: deps.liveness ?? null,
       observed: this.#observed[0]!,
       shares: this.#shares,
+      keys: this.#keys,
       lastStreamSeq,
       // Who appends here counts by itself.
       onAppended: () => {},
       onRejected: () => this.#appendRejected(),
       onFatal: (error) => deps.onFatal(error),
     })
+    if (this.#keys !== null) this.#sweepLater()
   }
 
   get appender(): Appender {
@@ -114,18 +127,21 @@ class JetStreamBuffer implements OpenBuffer {
     this.#observed.push(observed)
     port1.on('message', (message: FromAppendingThread) => {
       if (message.kind === 'failed') deps.onFatal(new Error(message.message))
-      else if (message.kind === 'rejected') this.#appendRejected()
+      else if (message.kind === 'keys') {
+        if (this.#keys !== null) void answerKeys(this.#keys, port1, message)
+      } else if (message.kind === 'rejected') this.#appendRejected()
       else this.#onSharedAppends(message.appends.map((appends) => ({ appender, ...appends })))
     })
     // The other thread decides how long it lives.
     port1.unref()
-    const first: ToAppendingThread = {
+    const first: AppendingThreadSpec = {
       kind: 'jetstream',
       spec,
       log: deps.log,
       liveness: deps.liveness ?? null,
       observed: observed.memory,
       lastStreamSeq,
+      hasKeys: this.#keys !== null,
     }
     port1.postMessage(first)
     return port2
@@ -192,6 +208,7 @@ class JetStreamBuffer implements OpenBuffer {
 
   async #close(): Promise<void> {
     const { connection, watch } = this.#parts
+    if (this.#sweep !== null) clearTimeout(this.#sweep)
     await this.#appender.drain()
     this.#appender.close()
     this.#shares.close()
@@ -200,6 +217,23 @@ class JetStreamBuffer implements OpenBuffer {
     // Commits that were announced last are on their way. Servers that do not answer are not waited for.
     const isDrained = await endsWithin(drainMs, connection.drain()).catch(() => false)
     if (!isDrained) await connection.close()
+  }
+
+  /** Claims of nodes that ended: nobody may ask for these keys again. Nodes take different times, so that one of them finds most. */
+  #sweepLater(): void {
+    const { log } = this.#parts.deps
+    this.#sweep = setTimeout(
+      async () => {
+        try {
+          await this.#appender.settleKeyClaims(abandonedMs)
+        } catch (err) {
+          openLog(log, 'buffer').warn({ err }, 'buffer.key_claims_not_settled')
+        }
+        if (this.#closing === null) this.#sweepLater()
+      },
+      sweepMs * (0.5 + Math.random()),
+    )
+    this.#sweep.unref()
   }
 
   #appendRejected(): void {

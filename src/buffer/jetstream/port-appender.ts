@@ -8,7 +8,8 @@ import type { NatsConnection } from '../../nats/headers.ts'
 import type { Appended, Appender, AppenderPort, Idempotency, NewMessage } from '../buffer.ts'
 import { WriterObserved } from '../writer-observed.ts'
 import { JetStreamAppender } from './appender.ts'
-import type { FromAppendingThread, ToAppendingThread } from './protocol.ts'
+import { keysOverPort } from './key-port.ts'
+import type { AppendingThreadSpec, FromAppendingThread } from './protocol.ts'
 import { Shares } from './shares.ts'
 import type { JetStreamSpec } from './spec.ts'
 
@@ -17,7 +18,7 @@ const connectRetryMs = 1_000
 /** In the thread that the port was transferred to. Resolves when it is connected. */
 export async function openJetStreamPortAppender(
   port: AppenderPort,
-  { spec, log: logSettings, liveness, observed, lastStreamSeq }: ToAppendingThread,
+  { spec, log: logSettings, liveness, observed, lastStreamSeq, hasKeys }: AppendingThreadSpec,
 ): Promise<Appender> {
   const log = openLog(logSettings, 'buffer')
   const connection = await connect(spec, log)
@@ -31,6 +32,7 @@ export async function openJetStreamPortAppender(
     liveness,
     observed: new WriterObserved(observed),
     shares,
+    keys: hasKeys ? keysOverPort(port) : null,
     lastStreamSeq,
     onAppended(appended) {
       appends.push(appended)

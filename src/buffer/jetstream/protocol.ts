@@ -1,17 +1,24 @@
 /** What main and the threads that append say to each other over the port that `shareAppender` gives out. */
 import type { LogSettings } from '../../log.ts'
 import type { SharedAppends } from '../buffer.ts'
+import type { KeyQuestion } from '../key-store.ts'
 import type { ObservedCommits } from '../writer-observed.ts'
 import type { JetStreamSpec } from './spec.ts'
 
+export type ToAppendingThread =
+  | AppendingThreadSpec
+  | { kind: 'keys'; id: number; value?: unknown; error?: string }
+
 /** The first message, there before the port is: what the thread appends with. */
-export interface ToAppendingThread {
+export interface AppendingThreadSpec {
   kind: 'jetstream'
   spec: JetStreamSpec
   log: LogSettings
   liveness: SharedArrayBuffer | null
   observed: ObservedCommits
   lastStreamSeq: number
+  /** Main answers questions about keys. */
+  hasKeys: boolean
 }
 
 export type FromAppendingThread =
@@ -19,3 +26,4 @@ export type FromAppendingThread =
   /** An append was rejected by the stream, or has no answer. */
   | { kind: 'rejected' }
   | { kind: 'failed'; message: string }
+  | { kind: 'keys'; id: number; method: KeyQuestion; args: unknown[] }

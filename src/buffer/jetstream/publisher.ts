@@ -26,7 +26,7 @@ export type PublishResult =
 export interface Publication {
   subject: string
   data: Uint8Array
-  headers: MsgHdrs
+  headers?: MsgHdrs | undefined
   onResult(result: PublishResult): void
 }
 
@@ -75,7 +75,8 @@ export class Publisher {
     const token = this.#published.toString(36)
     this.#inFlight.set(token, { sentAt: performance.now(), onResult })
     try {
-      this.#connection.publish(subject, data, { headers, reply: this.#inbox + token })
+      const reply = this.#inbox + token
+      this.#connection.publish(subject, data, headers === undefined ? { reply } : { headers, reply })
     } catch (error) {
       this.#settle(token, { kind: 'unknown', description: textOf(error) })
     }

@@ -10,8 +10,9 @@
  *   delivered, and the stream is nearly full                              every 2 s, likewise
  *   not delivered                                                         never here
  *
- * A pipe loses its oldest frames only, without holes. So a frame with an Idempotency-Key, which is kept for 24 h, keeps what is
- * newer in the pipe. The frame that a watermark lies in stays.
+ * A pipe loses its oldest frames only, without holes. The frame that a watermark lies in stays. So does a frame with idempotency keys that are
+ * not settled: that it is there is what settles them (settlement.ts). Claims are looked up after the watermarks of a pass: the frame of
+ * a claim that is made later is behind all of them.
  *
  * When the stream is nearly full although nothing delivered is left, every pipe may have its share (shares.ts).
  */
@@ -22,11 +23,13 @@ import type { NatsConnection } from '../../nats/headers.ts'
 import { hourMs } from '../../quantities.ts'
 import type { Backlog, BufferReader, LowWatermark } from '../buffer.ts'
 import { pressedFrom } from '../fair-share.ts'
+import type { Attempt } from '../key-store.ts'
 import type { WatermarkKeeper } from './feed.ts'
-import { droppedSubject, messagesPerFrame, seqOf, sharesSubject, streamSeqOf } from './frames.ts'
-import { keyLifetimeMs } from './repeats.ts'
+import { droppedSubject, messagesPerFrame, seqOf, sharesSubject, streamName, streamSeqOf } from './frames.ts'
+import { storedFrameOf } from './settlement.ts'
 import { messageHeadBytes, Shares, type SharesReport } from './shares.ts'
 import type { JetStreamSpec } from './spec.ts'
+import { StreamClient } from './stream-client.ts'
 import { StreamPurge } from './stream-purge.ts'
 
 const passMs = 2_000
@@ -52,6 +55,9 @@ export type TotalsReader = Pick<BufferReader, 'earliest' | 'cursorAt' | 'backlog
 /** The epoch under which this process owns the pipe now; null: it does not. */
 export type OwnedEpoch = (pipeId: string) => number | null
 
+/** The frames that idempotency keys under way may have. */
+export type KeyAttempts = () => Promise<readonly Attempt[]>
+
 interface Held {
   pipeId: string
   workspaceId: string
@@ -67,10 +73,11 @@ export async function openRetentionKeeper(
   reader: TotalsReader,
   log: Logger,
   owned: OwnedEpoch = () => 1,
+  keyAttempts: KeyAttempts = async () => [],
 ): Promise<RetentionKeeper> {
   const connection = await connectNats(spec.nats)
   const manager = await jetstreamManager(connection, { checkAPI: false, timeout: requestTimeoutMs })
-  return new RetentionKeeper({ spec, reader, log, owned, connection, manager })
+  return new RetentionKeeper({ spec, reader, log, owned, keyAttempts, connection, manager })
 }
 
 interface Deps {
@@ -78,6 +85,7 @@ interface Deps {
   reader: TotalsReader
   log: Logger
   owned: OwnedEpoch
+  keyAttempts: KeyAttempts
   connection: NatsConnection
   manager: JetStreamManager
 }
@@ -87,6 +95,9 @@ export class RetentionKeeper implements WatermarkKeeper {
   readonly #node = crypto.randomUUID()
   readonly #purge: StreamPurge
   readonly #shares: Shares
+  readonly #client: StreamClient
+  /** By pipe: of the pass that is under way. */
+  #attempts = new Map<string, Attempt[]>()
   readonly #watermarks = new Map<string, LowWatermark & { at: number; epoch: number }>()
   /** By pipe: the frames before this one are purged. */
   readonly #purged = new Map<string, number>()
@@ -105,6 +116,7 @@ export class RetentionKeeper implements WatermarkKeeper {
     const { spec, connection, manager } = deps
     this.#purge = new StreamPurge(manager, spec.cluster)
     this.#shares = new Shares(connection, spec.cluster, spec.maxBytes)
+    this.#client = new StreamClient(connection, streamName(spec.cluster), spec.replicas)
     this.#later()
   }
 
@@ -173,6 +185,7 @@ export class RetentionKeeper implements WatermarkKeeper {
     const watermarks = this.#fresh()
     if (watermarks.length === 0 || performance.now() - this.#agedAt < everyMs) return
     const agedSeq = (await this.#purge.lastBefore(Date.now() - deliveredHours * hourMs)) + 1
+    await this.#readAttempts()
     let purged = 0
     for (const { pipeId, seq } of watermarks)
       purged += await this.#purgeBefore(pipeId, Math.min(agedSeq, streamSeqOf(seq)))
@@ -183,20 +196,31 @@ export class RetentionKeeper implements WatermarkKeeper {
   /** `streamSeq` is the first frame that stays, or an earlier one. */
   async #purgeBefore(pipeId: string, streamSeq: number): Promise<number> {
     if (streamSeq <= (this.#purged.get(pipeId) ?? 1)) return 0
-    const keyed = await this.#purge.oldestKeyed(pipeId)
-    let before = streamSeq
-    if (keyed !== null && keyed.streamSeq < before) {
-      // Frames stand in the order in which they were stored: all before this one are older than a key has to be kept.
-      const expiredSeq = (await this.#purge.lastBefore(Date.now() - keyLifetimeMs)) + 1
-      if (keyed.streamSeq >= expiredSeq) before = keyed.streamSeq
-      else before = Math.min(before, expiredSeq)
-    }
+    const before = Math.min(streamSeq, await this.#firstUnsettled(pipeId, streamSeq))
     // Looked up at the last moment: the statements before this one took time.
     if (!this.#isFresh(pipeId)) return 0
     const purged = await this.#purge.before(pipeId, before)
-    // With a key in the way it is tried again.
+    // With a claim in the way it is tried again.
     if (before === streamSeq) this.#purged.set(pipeId, streamSeq)
     return purged
+  }
+
+  /** After the watermarks that are used with them. */
+  async #readAttempts(): Promise<void> {
+    this.#attempts = new Map()
+    for (const attempt of await this.#deps.keyAttempts())
+      this.#attempts.set(attempt.pipeId, [...(this.#attempts.get(attempt.pipeId) ?? []), attempt])
+  }
+
+  /** The first frame before this one whose keys are not settled. */
+  async #firstUnsettled(pipeId: string, streamSeq: number): Promise<number> {
+    let first = streamSeq
+    for (const attempt of this.#attempts.get(pipeId) ?? []) {
+      if (attempt.afterSeq >= first) continue
+      const frame = await storedFrameOf({ cluster: this.#deps.spec.cluster, client: this.#client }, attempt)
+      if (frame !== null) first = Math.min(first, frame.streamSeq)
+    }
+    return first
   }
 
   async #keepRoom(): Promise<void> {
@@ -216,6 +240,7 @@ export class RetentionKeeper implements WatermarkKeeper {
     const overBytes = Math.min(delivered, Math.max(neededBytes, delivered - spec.deliveredMaxBytes))
     this.#publish(held, own, state.bytes - delivered > maxBytes * pressedFrom)
     if (overBytes <= 0) return
+    await this.#readAttempts()
     let purged = 0
     for (const one of held) purged += await this.#free(one, overBytes / delivered)
     this.#dropped(purged, neededBytes > 0 ? 'space' : 'delivered_size')

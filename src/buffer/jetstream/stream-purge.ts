@@ -1,6 +1,6 @@
 /** What retention asks of the stream, and of its leader alone. */
 import { AckPolicy, DeliverPolicy, type JetStreamManager, type StreamInfo } from '@nats-io/jetstream'
-import { keyedSubjects, pipeSubjects, streamName, totalsStreamName, totalsSubject } from './frames.ts'
+import { pipeSubjects, streamName, totalsStreamName, totalsSubject } from './frames.ts'
 
 export class StreamPurge {
   readonly #manager: JetStreamManager
@@ -30,14 +30,6 @@ export class StreamPurge {
     })
     await this.#manager.consumers.delete(this.#stream, name).catch(() => {})
     return delivered.stream_seq
-  }
-
-  /** The oldest frame of a pipe that has a key; null: there is none. */
-  async oldestKeyed(pipeId: string): Promise<{ streamSeq: number; storedMs: number } | null> {
-    // The library's type does not know `next_by_subj`; the server has it since 2.9.
-    const query = { seq: 1, next_by_subj: keyedSubjects(this.#cluster, pipeId) }
-    const found = await this.#manager.streams.getMessage(this.#stream, query)
-    return found === null ? null : { streamSeq: found.seq, storedMs: found.time.getTime() }
   }
 
   /** A pipe's frames before this one. Returns how many went. */

@@ -45,7 +45,7 @@ const MiB = 1024 * 1024
 const nanosPerMs = 1_000_000
 /** A pipe's newest checkpoint is written again before it is this much older than the oldest message. */
 export const totalsMarginHours = 24
-/** Only frames that follow an expired key have ids (repeats.ts). It must not be longer than `max_age`. */
+/** Only frames with idempotency keys have ids (settlement.ts). It must not be longer than `max_age`. */
 const duplicateWindowMs = 120_000
 
 /** NATS's codes of errors. */

@@ -2,8 +2,9 @@
 import { jetstream } from '@nats-io/jetstream'
 import { connectNats } from '../../nats/connect.ts'
 import type { Idempotency } from '../buffer.ts'
-import { decodeFrame, decodeHead, keyedSubjects, seqOf, streamName } from './frames.ts'
+import { decodeFrame, keyedSubjects, seqOf, streamName } from './frames.ts'
 import type { JetStreamSpec } from './spec.ts'
+import { headOf } from './stored-frame.ts'
 
 export async function usedKeysOf(spec: JetStreamSpec, pipeId: string): Promise<Map<number, Idempotency>> {
   const keys = new Map<number, Idempotency>()
@@ -16,10 +17,10 @@ export async function usedKeysOf(spec: JetStreamSpec, pipeId: string): Promise<M
     if (pending === 0) return keys
     let left = pending
     for await (const frame of await consumer.consume({ max_messages: 256 })) {
-      const [message] = decodeFrame(frame.data, decodeHead(frame.headers).messages)
-      if (message?.idempotencyKey != null && message.bodyHash !== null) {
-        keys.set(seqOf(frame.seq, 0), { key: message.idempotencyKey, bodyHash: message.bodyHash })
-      }
+      const head = headOf(frame)
+      const messages = head === null ? [] : decodeFrame(frame.data, head.messages)
+      for (const [index, { idempotencyKey: key, bodyHash }] of messages.entries())
+        if (key !== null && bodyHash !== null) keys.set(seqOf(frame.seq, index), { key, bodyHash })
       left -= 1
       if (left === 0) break
     }

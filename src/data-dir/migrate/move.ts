@@ -275,7 +275,7 @@ async function moveContents(move: Move, { onProgress, log }: MoveOptions): Promi
     done += bytes
     onProgress(done, plan.bytes * 2)
   }
-  await copyMessages(pipes, from, into, progress)
+  await copyMessages(pipes, from, { ...into, keys: target.store.keys }, progress)
   done = plan.bytes
   const maps = new Map<string, SeqMap>()
   const lanes = new Map<string, (row: Parameters<RowRules['lane']>[0]) => ReturnType<RowRules['lane']>>()
@@ -314,13 +314,13 @@ async function moveContents(move: Move, { onProgress, log }: MoveOptions): Promi
 async function copyMessages(
   pipes: readonly MovedPipe[],
   from: OpenSide,
-  into: OpenSide,
+  into: OpenSide & Pick<MoveStore, 'keys'>,
   progress: (bytes: number) => void,
 ): Promise<void> {
   const source = { ...from, keysOf: (pipeId: string) => keysOfPipe(from.spec, pipeId) }
   for (let attempt = 1; ; attempt += 1) {
     try {
-      const sink = await openMessageSink(into.spec, into.buffer)
+      const sink = await openMessageSink(into.spec, into.buffer, into.keys)
       try {
         for (const pipe of pipes) await copyPipe(pipe, source, into, sink, progress)
         await sink.flush()

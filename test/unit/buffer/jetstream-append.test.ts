@@ -2,12 +2,7 @@
 import { jetstreamManager } from '@nats-io/jetstream'
 import t, { type Test } from 'tap'
 import { v7 } from 'uuid'
-import {
-  BufferUnavailableError,
-  IdempotencyKeyReusedError,
-  type NewMessage,
-  type SharedAppends,
-} from '../../../src/buffer/buffer.ts'
+import { BufferUnavailableError, type NewMessage, type SharedAppends } from '../../../src/buffer/buffer.ts'
 import {
   commitsSubject,
   decodeHead,
@@ -20,9 +15,8 @@ import type { JetStreamSpec } from '../../../src/buffer/jetstream/spec.ts'
 import { openPortAppender } from '../../../src/buffer/open.ts'
 import { until } from '../../support/until.ts'
 import { jetStreamSpec, natsFor, readerOf } from './jetstream-open.ts'
-import { idempotent, MiB, message, newPipeId, quiet, readAll, textsOf, workspaceId } from './open.ts'
+import { MiB, message, newPipeId, quiet, readAll, textsOf, workspaceId } from './open.ts'
 
-const hourMs = 3_600_000
 const onFatal = (error: Error) => {
   throw error
 }
@@ -62,66 +56,6 @@ for (const replicas of [1, 3] as const)
         t.ok(syncSeconds.sum > 0)
       },
     )
-
-    t.test('a key: of 100 at once, over two nodes, one is kept', async (t) => {
-      const spec = jetStreamSpec(t, nats)
-      const nodes = [await open(t, spec), await open(t, spec)]
-      const pipeId = newPipeId()
-      const key = idempotent('order-4711')
-      const appended = await Promise.all(
-        Array.from({ length: 100 }, (_, n) =>
-          nodes[n % 2]!.appender.append(message(pipeId, '{"n":1}', { ...key, recordCount: 3 })),
-        ),
-      )
-      t.equal(appended.filter(({ repeated }) => !repeated).length, 1)
-      t.equal(new Set(appended.map(({ seq }) => seq)).size, 1)
-      t.equal(new Set(appended.map(({ msgId }) => msgId)).size, 1)
-      t.ok(appended.every(({ recordCount }) => recordCount === 3))
-      t.equal((await readAll(await readerOf(t, spec), pipeId)).length, 1)
-    })
-
-    t.test('a key: another body is refused, another pipe is another key, no key is no key', async (t) => {
-      const { appender } = await openBound(t, jetStreamSpec(t, nats))
-      const [pipeId, other] = [newPipeId(), newPipeId()]
-      const first = await appender.append(message(pipeId, 'x', idempotent('k', 'h1')))
-      await t.rejects(appender.append(message(pipeId, 'y', idempotent('k', 'h2'))), IdempotencyKeyReusedError)
-      t.notOk((await appender.append(message(other, 'x', idempotent('k', 'h1')))).repeated)
-      t.notOk((await appender.append(message(pipeId, 'x'))).repeated)
-      t.same(await appender.findRepeat(pipeId, { key: 'k', bodyHash: 'h1' }), { ...first, repeated: true })
-      t.equal(await appender.findRepeat(pipeId, { key: 'k', bodyHash: 'h2' }), 'reused')
-      t.equal(await appender.findRepeat(pipeId, { key: 'free', bodyHash: 'h1' }), null)
-    })
-
-    t.test('a key is free again after 24 h: of 20 at once, one is kept', async (t) => {
-      const spec = jetStreamSpec(t, nats)
-      const { appender } = await openBound(t, spec)
-      const pipeId = newPipeId()
-      const receivedMs = Date.now()
-      const at = (ms: number, hash: string) =>
-        message(pipeId, hash, { ...idempotent('k', hash), receivedMs: ms })
-      const old = await appender.append(at(receivedMs - 24 * hourMs, 'old'))
-      t.equal((await appender.append(at(receivedMs - 1, 'old'))).msgId, old.msgId, 'one millisecond is left')
-      t.equal(await appender.findRepeat(pipeId, { key: 'k', bodyHash: 'old' }), null)
-      const fresh = await Promise.all(
-        Array.from({ length: 20 }, () => appender.append(at(receivedMs, 'new'))),
-      )
-      t.equal(fresh.filter(({ repeated }) => !repeated).length, 1)
-      t.equal(new Set(fresh.map(({ seq }) => seq)).size, 1)
-      t.same(textsOf(await readAll(await readerOf(t, spec), pipeId)), ['old', 'new'])
-    })
-
-    t.test('a key whose message is purged is free, and what was kept of it is not mistaken', async (t) => {
-      const spec = jetStreamSpec(t, nats)
-      const { appender } = await openBound(t, spec)
-      const pipeId = newPipeId()
-      const first = await appender.append(message(pipeId, 'x', idempotent('k')))
-      const connection = await nats.connect()
-      await (await jetstreamManager(connection)).streams.purge(streamName(spec.cluster))
-      const second = await appender.append(message(pipeId, 'x', idempotent('k')))
-      t.notOk(second.repeated)
-      t.ok(second.seq > first.seq)
-      await connection.close()
-    })
 
     t.test('a lent body may change as soon as append has returned, also where it has to wait', async (t) => {
       const spec = jetStreamSpec(t, nats)

@@ -4,14 +4,17 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
 import type { NatsConnection } from '@nats-io/transport-node'
+import pg from 'pg'
 import type { Test } from 'tap'
 import { v4 } from 'uuid'
 import type { BufferReader, NewMessage } from '../../../src/buffer/buffer.ts'
 import { appendToFrame, openFrame } from '../../../src/buffer/frame.ts'
-import { encodeHead, frameSubject, keySubject, seqOf } from '../../../src/buffer/jetstream/frames.ts'
+import { chainSubject, encodeHead, frameSubject, seqOf } from '../../../src/buffer/jetstream/frames.ts'
 import { openJetStreamReader } from '../../../src/buffer/jetstream/reader.ts'
 import type { JetStreamSpec } from '../../../src/buffer/jetstream/spec.ts'
+import type { KeyStore } from '../../../src/buffer/key-store.ts'
 import { openLog } from '../../../src/log.ts'
+import { startClusterServer } from '../../support/cluster-database.ts'
 import { startNats, type TestNats } from '../../support/nats.ts'
 import { MiB, quiet } from './open.ts'
 
@@ -23,6 +26,28 @@ export async function natsFor(t: Test, replicas: 1 | 3 = 1): Promise<TestNats> {
   t.teardown(() => nats.stop())
   await nats.ready()
   return nats
+}
+
+export interface TestKeys {
+  /** Of a database of its own, with every call at another node's connections. */
+  create(t: Test): Promise<{ keys: KeyStore; query(sql: string): Promise<Record<string, unknown>[]> }>
+}
+
+/** A PostgreSQL for the keys of clusters. Ends with the test. */
+export async function keysFor(t: Test): Promise<TestKeys> {
+  const server = await startClusterServer(t)
+  return {
+    async create(scope) {
+      const database = await server.create(scope)
+      const client = new pg.Client({ connectionString: database.url.replace('?sslmode=disable', '') })
+      await client.connect()
+      scope.teardown(() => client.end())
+      return {
+        keys: database.metadata.cluster.keys,
+        query: async (sql) => (await client.query(sql)).rows,
+      }
+    },
+  }
 }
 
 /** Each is a cluster of its own on the same servers. */
@@ -94,7 +119,7 @@ async function publish(
   })
   const { pipeId, idempotency } = first
   const subject =
-    idempotency === undefined ? frameSubject(cluster, pipeId) : keySubject(cluster, pipeId, idempotency.key)
+    idempotency === undefined ? frameSubject(cluster, pipeId) : chainSubject(cluster, pipeId, 'by-hand')
   const answer = await connection.request(subject, data, { headers, timeout: 10_000 })
   const { seq, error } = answer.json<{ seq: number; error?: { description: string } }>()
   if (error !== undefined) throw new Error(error.description)

@@ -2,23 +2,27 @@
 import t, { type Test } from 'tap'
 import { openJetStreamFeed } from '../../../src/buffer/jetstream/feed.ts'
 import type { JetStreamSpec } from '../../../src/buffer/jetstream/spec.ts'
+import type { KeyStore } from '../../../src/buffer/key-store.ts'
 import { openBuffer } from '../../../src/buffer/open.ts'
 import { type BufferUnderTest, testBufferPort } from './conformance.ts'
-import { jetStreamSpec, natsFor, readerOf } from './jetstream-open.ts'
+import { jetStreamSpec, keysFor, natsFor, readerOf } from './jetstream-open.ts'
 import { quiet } from './open.ts'
+
+const databases = await keysFor(t)
 
 for (const replicas of [1, 3] as const)
   t.test(replicas === 1 ? 'one server' : 'a cluster of three', async (t) => {
     const nats = await natsFor(t, replicas)
     const spec = jetStreamSpec(t, nats)
-    await testBufferPort(t, (t) => openPort(t, spec))
+    const { keys } = await databases.create(t)
+    await testBufferPort(t, (t) => openPort(t, spec, keys))
   })
 
-async function openPort(t: Test, spec: JetStreamSpec): Promise<BufferUnderTest> {
+async function openPort(t: Test, spec: JetStreamSpec, keys: KeyStore): Promise<BufferUnderTest> {
   const onFatal = (error: Error) => {
     throw error
   }
-  const buffer = await openBuffer(spec, { log: quiet, onFatal })
+  const buffer = await openBuffer(spec, { log: quiet, onFatal, keys })
   const reader = await readerOf(t, spec)
   const feed = await openJetStreamFeed(spec)
   let isClosed = false
@@ -36,7 +40,7 @@ async function openPort(t: Test, spec: JetStreamSpec): Promise<BufferUnderTest> 
     headSeq: () => buffer.headSeq(),
     async reopen() {
       await close()
-      return await openPort(t, spec)
+      return await openPort(t, spec, keys)
     },
   }
 }

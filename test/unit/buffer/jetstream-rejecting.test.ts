@@ -14,7 +14,7 @@ import { openJetStreamBuffer } from '../../../src/buffer/jetstream/open-buffer.t
 import { openBufferContact, openPortAppender } from '../../../src/buffer/open.ts'
 import { until } from '../../support/until.ts'
 import { jetStreamSpec, natsFor } from './jetstream-open.ts'
-import { idempotent, message, newPipeId, quiet } from './open.ts'
+import { message, newPipeId, quiet } from './open.ts'
 
 const nats = await natsFor(t)
 
@@ -82,13 +82,6 @@ t.test('a newest message that is no frame is a gap', async (t) => {
   }
   const { seq } = await buffer.appender.append(message(newPipeId(), 'next'))
   t.equal(await buffer.headSeq(), seq)
-})
-
-t.test('a look for a repeat without the stream is rejected as an append is', async (t) => {
-  const { spec, buffer, connection } = await open(t)
-  await (await jetstreamManager(connection)).streams.delete(streamName(spec.cluster))
-  const { idempotency } = idempotent('key')
-  await t.rejects(buffer.appender.findRepeat(newPipeId(), idempotency), BufferUnavailableError)
 })
 
 t.test('a contact is lost while the stream does not answer, although the server does', async (t) => {

@@ -6,10 +6,11 @@ import { pipeSubjects, streamName } from '../../../src/buffer/jetstream/frames.t
 import { openJetStreamBuffer } from '../../../src/buffer/jetstream/open-buffer.ts'
 import { type OwnedEpoch, openRetentionKeeper } from '../../../src/buffer/jetstream/retention.ts'
 import type { JetStreamSpec } from '../../../src/buffer/jetstream/spec.ts'
+import type { KeyStore } from '../../../src/buffer/key-store.ts'
 import { openLog } from '../../../src/log.ts'
 import type { TestNats } from '../../support/nats.ts'
 import { until } from '../../support/until.ts'
-import { jetStreamSpec, natsFor, readerOf } from './jetstream-open.ts'
+import { jetStreamSpec, keysFor, natsFor, readerOf } from './jetstream-open.ts'
 import { idempotent, KiB, MiB, message, newPipeId, quiet, readAll, watermark } from './open.ts'
 
 const onFatal = (error: Error) => {
@@ -17,9 +18,17 @@ const onFatal = (error: Error) => {
 }
 const oneSecond = 1 / 3_600
 
-async function openAll(t: Test, nats: TestNats, overrides: Partial<JetStreamSpec> = {}, owned?: OwnedEpoch) {
+const databases = await keysFor(t)
+
+async function openAll(
+  t: Test,
+  nats: TestNats,
+  overrides: Partial<JetStreamSpec> = {},
+  owned?: OwnedEpoch,
+  keys: KeyStore | null = null,
+) {
   const spec = jetStreamSpec(t, nats, overrides)
-  const buffer = await openJetStreamBuffer(spec, { log: quiet, onFatal })
+  const buffer = await openJetStreamBuffer(spec, { log: quiet, onFatal, keys })
   const reader = await readerOf(t, spec)
   const connection = await nats.connect()
   const manager = await jetstreamManager(connection)
@@ -29,7 +38,7 @@ async function openAll(t: Test, nats: TestNats, overrides: Partial<JetStreamSpec
     const { state } = await manager.streams.info(streamName(spec.cluster), query)
     return Object.values(state.subjects ?? {}).reduce((sum, frames) => sum + frames, 0)
   }
-  const keeper = await openRetentionKeeper(spec, reader, openLog(quiet, 'test'), owned)
+  const keeper = await openRetentionKeeper(spec, reader, openLog(quiet, 'test'), owned, keys?.attempts)
   const feed = await openJetStreamFeed(spec, keeper)
   t.teardown(async () => {
     feed.close()
@@ -95,19 +104,55 @@ for (const replicas of [1, 3] as const)
       for (const pipeId of [lost, regained, never]) t.equal(await framesOf(pipeId), 3)
     })
 
-    t.test('a frame with a key is kept for its 24 h, with what is newer in its pipe', async (t) => {
-      const { spec, appender, feed, framesOf } = await openAll(t, nats, { deliveredHours: oneSecond })
+    t.test('a delivered frame with keys goes as others do, and its keys stay used', async (t) => {
+      const { keys } = await databases.create(t)
+      const { appender, feed, framesOf } = await openAll(
+        t,
+        nats,
+        { deliveredHours: oneSecond },
+        undefined,
+        keys,
+      )
+      const pipeId = newPipeId()
+      const keyed = await appender.append(message(pipeId, 'x', idempotent('k')))
+      let last = keyed.seq
+      for (let n = 0; n < 3; n += 1) last = (await appender.append(message(pipeId, 'x'))).seq
+      await until('all but the newest are purged', async () => {
+        feed.reportLowWatermarks([watermark(pipeId, last)])
+        return (await framesOf(pipeId)) === 1
+      })
+      t.same(await appender.append(message(pipeId, 'x', idempotent('k'))), { ...keyed, repeated: true })
+    })
+
+    t.test('a frame whose keys are not settled stays, with what is newer, until they are', async (t) => {
+      const { keys } = await databases.create(t)
+      const ended = { ...keys, settle: () => Promise.reject(new Error('its node has ended')) }
+      const { spec, appender, feed, framesOf } = await openAll(
+        t,
+        nats,
+        { deliveredHours: oneSecond },
+        undefined,
+        ended,
+      )
       const pipeId = newPipeId()
       for (let n = 0; n < 3; n += 1) await appender.append(message(pipeId, 'x'))
       const keyed = await appender.append(message(pipeId, 'x', idempotent('k')))
       let last = keyed.seq
       for (let n = 0; n < 3; n += 1) last = (await appender.append(message(pipeId, 'x'))).seq
+      const report = () => feed.reportLowWatermarks([watermark(pipeId, last)])
       await until('what is older is purged', async () => {
-        feed.reportLowWatermarks([watermark(pipeId, last)])
-        return (await framesOf(pipeId)) <= 4
+        report()
+        return (await framesOf(pipeId)) === 4
       })
       t.equal((await readAll(await readerOf(t, spec), pipeId))[0]?.seq, keyed.seq)
-      t.same(await appender.append(message(pipeId, 'x', idempotent('k'))), { ...keyed, repeated: true })
+      const other = await openJetStreamBuffer(spec, { log: quiet, onFatal, keys })
+      t.teardown(() => other.close())
+      t.same(await other.appender.append(message(pipeId, 'x', idempotent('k'))), { ...keyed, repeated: true })
+      await until('it is purged', async () => {
+        report()
+        // The newest, and the void that the other node's chain began with.
+        return (await framesOf(pipeId)) === 2
+      })
     })
 
     t.test('delivered history is kept within its size, the newest of it', async (t) => {
@@ -130,7 +175,8 @@ for (const replicas of [1, 3] as const)
     })
 
     t.test('nothing of a deleted pipe stays', async (t) => {
-      const { appender, feed, framesOf } = await openAll(t, nats)
+      const { keys } = await databases.create(t)
+      const { appender, feed, framesOf } = await openAll(t, nats, {}, undefined, keys)
       const [pipeId, other] = [newPipeId(), newPipeId()]
       for (const id of [pipeId, other]) {
         await appender.append(message(id, 'x'))
@@ -138,8 +184,7 @@ for (const replicas of [1, 3] as const)
       }
       feed.pipeDeleted(pipeId)
       await until('it is purged', async () => (await framesOf(pipeId)) === 0)
-      t.equal(await framesOf(other), 2)
-      t.notOk((await appender.append(message(pipeId, 'x', idempotent('k')))).repeated)
+      t.equal(await framesOf(other), 3, 'two, and the void that the chain of frames with keys begins with')
     })
   })
 

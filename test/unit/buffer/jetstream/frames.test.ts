@@ -4,13 +4,13 @@ import t from 'tap'
 import { appendToFrame, openFrame } from '../../../../src/buffer/frame.ts'
 import {
   bufferSubjects,
+  chainSubject,
   decodeFrame,
   decodeHead,
   encodeHead,
   FrameDamagedError,
   frameSubject,
   indexOf,
-  keySubject,
   messagesPerFrame,
   pipeIdOf,
   pipeSubjects,
@@ -43,17 +43,14 @@ t.test('a seq is the sequence of the stream and the place in the frame', async (
   t.equal(seqOf(1, messagesPerFrame - 1) + 1, seqOf(2, 0), 'the next frame follows the last place')
 })
 
-t.test('subjects: a pipe has its own, a key has one of its own, whatever its characters', async (t) => {
+t.test('subjects: a pipe has its own, and one for each chain of frames with keys', async (t) => {
   const pipeId = newPipeId()
   t.equal(bufferSubjects('east'), 'pipectl.east.buffer.>')
   t.equal(pipeSubjects('east', pipeId), `pipectl.east.buffer.${pipeId}.>`)
   t.equal(frameSubject('east', pipeId), `pipectl.east.buffer.${pipeId}.f`)
-  const keys = ['a', 'b', 'a b', 'a.b', '*', '>', 'schlüssel-🔑', 'x'.repeat(255)]
-  const subjects = keys.map((key) => keySubject('east', pipeId, key))
-  t.equal(new Set(subjects).size, keys.length)
-  for (const subject of subjects) t.match(subject, /^pipectl\.east\.buffer\.[0-9a-f-]{36}\.k\.[0-9a-f]{32}$/)
+  t.equal(chainSubject('east', pipeId, 'abc-1'), `pipectl.east.buffer.${pipeId}.k.abc-1`)
   t.equal(pipeIdOf('east', frameSubject('east', pipeId)), pipeId)
-  t.equal(pipeIdOf('east', keySubject('east', pipeId, 'a')), pipeId)
+  t.equal(pipeIdOf('east', chainSubject('east', pipeId, 'abc-1')), pipeId)
 })
 
 t.test('the headers give back what was put into them', async (t) => {
