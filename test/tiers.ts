@@ -20,7 +20,7 @@ interface Group {
 
 /** In the order of their start. The slowest are first, so that none of them is the last that the others wait for. */
 export const groups: Readonly<Record<string, Group>> = {
-  soak: { files: ['world/soak', 'api/ingest-memory'] },
+  soak: { files: ['world/soak', 'world/lanes', 'api/ingest-memory'] },
   cluster: {
     files: [
       ...['world/cluster/', 'unit/cluster/', 'unit/delivery/lane-port-cluster', 'unit/buffer/jetstream-'],
@@ -34,7 +34,7 @@ export const groups: Readonly<Record<string, Group>> = {
   rogue: {
     files: [
       ...['unit/destinations/rogue-', 'unit/destinations/set-aside', 'unit/destinations/hostile-values'],
-      'unit/transform/hostile-threads',
+      ...['unit/transform/hostile-threads', 'api/management-worst-bodies'],
     ],
   },
   'postgresql-metadata': {
@@ -50,7 +50,7 @@ export const groups: Readonly<Record<string, Group>> = {
   },
   faults: {
     files: ['world/faults/steps/', 'world/faults/corruption/'],
-    fast: ['world/faults/steps/roll.', 'world/faults/steps/start-after-kill.'],
+    fast: ['world/faults/steps/roll.'],
   },
   'power-cut': { files: ['world/faults/power-cut/'], fast: ['world/faults/power-cut/rolls.'] },
   guides: {
@@ -61,7 +61,8 @@ export const groups: Readonly<Record<string, Group>> = {
   tools: {
     files: [
       ...['unit/cli/completion', 'docs/man-page', 'docs/unit-file', 'world/proxies'],
-      ...['unit/cli/backup', 'unit/cli/users', 'world/alerts', 'world/ledger-servers'],
+      ...['unit/cli/backup', 'unit/cli/ingest-resume', 'unit/cli/pull', 'unit/cli/secrets', 'unit/cli/tail'],
+      ...['unit/cli/users', 'world/alerts', 'world/ledger-servers'],
     ],
   },
   damage: {
@@ -177,8 +178,12 @@ export function fastJobs(all: readonly string[]): Job[] {
   }))
   const left = new Set(fast)
   for (const { files } of shared) for (const file of files) left.delete(file)
-  return [...shared.filter(({ files }) => files.length > 0), ...[...left].map(jobOf)]
+  const alone = [...left].sort((a, b) => Number(isBelow(b, slowest)) - Number(isBelow(a, slowest)))
+  return [...shared.filter(({ files }) => files.length > 0), ...alone.map(jobOf)]
 }
+
+/** Whole daemons and browsers, for a minute each: they start first, so that none of them is the last that the others wait for. */
+const slowest = ['browser/', 'crash/', 'world/', 'api/dashboard-']
 
 /** Returns the jobs of the full tier, or of one of its groups. Throws on a group without a name in the table. */
 export function fullJobs(all: readonly string[], only: string | null): Job[] {
