@@ -24,7 +24,13 @@ t.test('signing out ends the session and shows nothing any more', async (t) => {
   await page.getByRole('button', { name: 'Account of admin@example.com' }).click()
   await page.getByRole('menuitem', { name: 'Sign out' }).click()
   await page.getByRole('button', { name: 'Sign in' }).waitFor()
-  t.same(await context.cookies(), [])
+  // The cookie of a known browser stays. It gives no access.
+  t.same(
+    (await context.cookies()).map(({ name }) => name),
+    ['pipectl-browser'],
+  )
+  await page.goto(`${daemon.url}/dashboard/`)
+  await page.getByRole('button', { name: 'Sign in' }).waitFor()
   await close()
 })
 
