@@ -1,6 +1,6 @@
 /** Parked records in the browser: found, corrected, replayed, discarded; viewers look. */
 import t from 'tap'
-import { openDashboard } from '../support/dashboard.ts'
+import { axeFindings, openDashboard } from '../support/dashboard.ts'
 import { startParkingLane } from '../support/parking.ts'
 import { until } from '../support/until.ts'
 
@@ -16,6 +16,8 @@ const left = async () => (await lane.parked()).length
 
 t.test('a viewer finds what is parked and can change nothing', async (t) => {
   const { page, problems, close } = await dashboard.visit('viewer')
+  await page.getByText('has 5 parked records.').waitFor()
+  t.same(await axeFindings(page), [])
   await page.getByRole('link', { name: '5 parked' }).click()
   await page.getByRole('heading', { name: 'Parked records', level: 1 }).waitFor()
   await page.getByLabel('All of this page').check()

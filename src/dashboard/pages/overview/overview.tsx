@@ -127,9 +127,10 @@ function Parked({ overview }: { overview: Overview }) {
   return (
     <Notice kind="warn">
       {parked.slice(0, lanesShown).map(({ pipe, destination }) => (
-        <div key={destination.destination_id}>
-          <LaneLink pipeId={pipe.pipe_id} pipeName={pipe.pipe_name} destination={destination} />{' '}
-          <ParkedLink pipeId={pipe.pipe_id} destination={destination} />
+        <div key={destination.destination_id} className={styles.parked}>
+          <LaneLink pipeId={pipe.pipe_id} pipeName={pipe.pipe_name} destination={destination} /> has{' '}
+          <ParkedLink pipeId={pipe.pipe_id} destination={destination} />{' '}
+          {destination.lane.parked_records === 1 ? 'record.' : 'records.'}
         </div>
       ))}
       {parked.length > lanesShown ? `and ${counted(parked.length - lanesShown, 'more lane')}` : null}
