@@ -89,20 +89,13 @@ export const groups: Readonly<Record<string, Group>> = {
     env: {},
     node24: true,
     files: [
-      ...['api/ingest.', 'api/management-', 'api/pull.', 'api/parked', 'crash/kill.', 'unit/node-bugs.'],
-      ...[
-        'unit/buffer/bad-sector',
-        'unit/buffer/compaction',
-        'unit/buffer/damaged',
-        'unit/buffer/idempotency',
-      ],
-      ...[
-        'unit/buffer/kill',
-        'unit/buffer/open-',
-        'unit/buffer/port',
-        'unit/buffer/sealing',
-        'unit/buffer/segments',
-      ],
+      ...['destinations', 'http', 'lanes', 'limits', 'parked', 'pipes'].map(
+        (name) => `api/management-${name}.`,
+      ),
+      ...['api/ingest.', 'api/pull.', 'api/parked', 'crash/kill.', 'unit/node-bugs.'],
+      ...['bad-sector', 'damaged.', 'idempotency', 'open-', 'port', 'sealing', 'segments'].map(
+        (name) => `unit/buffer/${name}`,
+      ),
       ...['unit/http/', 'unit/ingest/'],
       ...['unit/destinations/http', 'unit/destinations/mysql', 'unit/destinations/object-store'],
     ],
