@@ -3,30 +3,9 @@ import { readdirSync, readFileSync } from 'node:fs'
 import os from 'node:os'
 import type { Worker } from 'node:worker_threads'
 import t from 'tap'
-import type { Transform } from '../../../src/contract/transform.ts'
 import { TransformThreads } from '../../../src/transform/transform-threads.ts'
 import { hangs } from '../../support/hanging-filter.ts'
-
-const ever = new AbortController().signal
-const transform = (filter: string | null, map: Transform['map'] = []): Transform => ({
-  filter,
-  map,
-  mask_salt: null,
-})
-const body = (...records: string[]) => Buffer.from(records.join('\n'))
-const text = (made: { body: Uint8Array | null } | undefined) =>
-  made?.body === null || made === undefined ? null : Buffer.from(made.body).toString()
-
-/** The threads keep no process alive. */
-const alive = setInterval(() => {}, 1_000)
-const threads = new TransformThreads()
-t.teardown(async () => {
-  clearInterval(alive)
-  await threads.close()
-})
-
-const lane = (destinationId: string, workspaceId = 'w') => ({ workspaceId, destinationId })
-const hanging = `{"s":"${'a'.repeat(40)}!"}`
+import { body, ever, hanging, lane, text, threads, transform } from './open-threads.ts'
 
 t.test('an expression that hangs costs its own record, and no other lane waits for it', async (t) => {
   const bad = threads.run(lane('bad'), transform(hangs), [body('{"s":"aa"}', hanging, '{"s":"a"}')], ever)

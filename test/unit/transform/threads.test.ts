@@ -1,29 +1,8 @@
 import t from 'tap'
 import type { Transform } from '../../../src/contract/transform.ts'
 import { ExceededError } from '../../../src/transform/thread-protocol.ts'
-import { TransformThreads } from '../../../src/transform/transform-threads.ts'
 import { hangs } from '../../support/hanging-filter.ts'
-
-const ever = new AbortController().signal
-const transform = (filter: string | null, map: Transform['map'] = []): Transform => ({
-  filter,
-  map,
-  mask_salt: null,
-})
-const body = (...records: string[]) => Buffer.from(records.join('\n'))
-const text = (made: { body: Uint8Array | null } | undefined) =>
-  made?.body === null || made === undefined ? null : Buffer.from(made.body).toString()
-
-/** The threads keep no process alive. */
-const alive = setInterval(() => {}, 1_000)
-const threads = new TransformThreads()
-t.teardown(async () => {
-  clearInterval(alive)
-  await threads.close()
-})
-
-const lane = (destinationId: string, workspaceId = 'w') => ({ workspaceId, destinationId })
-const hanging = `{"s":"${'a'.repeat(40)}!"}`
+import { body, ever, hanging, lane, text, threads, transform } from './open-threads.ts'
 
 t.test('messages, and what is left of them', async (t) => {
   const bodies = [
