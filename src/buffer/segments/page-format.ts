@@ -1,6 +1,5 @@
 /** What SQLite's file format says of pages and records, for those who read files without SQLite. */
 /** The first byte of a page. */
-export const innerTable = 5
 export const leafTable = 13
 export const leafIndex = 10
 /** What the first page has before its own head. */
