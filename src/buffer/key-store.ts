@@ -11,9 +11,9 @@
  */
 import { createHash } from 'node:crypto'
 
-/** From the claim on, by the database's clock. */
+/** How long a key counts (docs/dev/contract.md#idempotency). Here from the claim on, by the database's clock; on one machine by the buffer's. */
 export const keyLifetimeMs = 24 * 3_600_000
-/** Of a SHA-256 in base64url: 132 bits. */
+/** The first characters of a SHA-256 in base64url: 132 bits. */
 const hashCharacters = 22
 
 /** Keys are stored by their hash: of 255 bytes they take no more than short ones. */
@@ -21,7 +21,7 @@ export function keyHashOf(pipeId: string, key: string): string {
   return shortHash(`${pipeId}\n${key}`)
 }
 
-/** Of what `Idempotency.bodyHash` says of a request's body. */
+/** Shortens the `bodyHash` of an `Idempotency` in the same way. */
 export function bodyHashOf(bodyHash: string): string {
   return shortHash(bodyHash)
 }
@@ -74,7 +74,7 @@ export interface FoundKeys {
 
 /** Every method rejects when the database cannot be reached; whether a change was made is then not known. */
 export interface KeyStore {
-  /** What is there of these keys; free ones are left out. */
+  /** Returns those of these keys that are used or pending. Free ones are left out. */
   find(keyHashes: readonly string[]): Promise<FoundKeys>
   /**
    * Claims those that are free, each at most once among all nodes. Durable when it resolves. `pending` has the claims made now as well as those

@@ -52,7 +52,7 @@ const mostIdleChains = 10_000
 const pendingWaitMs = 2_000
 const pendingLookMs = [10, 20, 50, 100]
 
-/** What a stored frame adds to its pipe. */
+/** The totals that a stored frame adds to its pipe. */
 export interface StoredKeyed {
   pipeId: string
   frame: OpenFrame
@@ -115,7 +115,7 @@ export class KeyedAppends {
     const bodyHash = bodyHashOf(idempotency.bodyHash)
     for (let first = this.#first.get(keyHash); first !== undefined; first = this.#first.get(keyHash)) {
       const appended = await first.appended.catch((error: unknown) => {
-        // Of its body, which says nothing of this one's.
+        // The key was used with that request's body; this request's body can be the right one.
         if (error instanceof IdempotencyKeyReusedError) return null
         throw error
       })
@@ -197,7 +197,7 @@ export class KeyedAppends {
       try {
         await this.#appendBatch(pipeId, chain, batch)
       } catch (error) {
-        // What waits behind it too: no request waits longer than the stream and the database are given to answer.
+        // The requests behind it are rejected too: no request waits longer than the stream and the database are given to answer.
         for (const { reject } of [...batch, ...chain.waiting.splice(0)]) reject(error)
       }
     }

@@ -36,14 +36,13 @@ import { errorCode } from '../../error-code.ts'
 import type { Logger } from '../../log.ts'
 import { isReadFailure } from '../../storage-error.ts'
 import { FairShare, pressedFrom } from '../fair-share.ts'
+import { keyLifetimeMs } from '../key-store.ts'
 import type { KeyedMessage } from './frame-commit.ts'
 import { KeyLookup, keyBytes, type UsedKey } from './key-lookup.ts'
 import { keyedRowsSince } from './keyed-rows.ts'
 import { setAsideUnreadable } from './layout.ts'
 import { isDamage, isDiskFull } from './sqlite-errors.ts'
 
-/** Of the buffer's clock. */
-export const keyLifetimeMs = 24 * 3_600_000
 /** Of buffer.max_bytes. */
 const spacePart = 1 / 20
 const leastSpaceBytes = 1024 * 1024

@@ -4,8 +4,8 @@
  */
 import path from 'node:path'
 import type { Idempotency } from '../buffer.ts'
+import { keyLifetimeMs } from '../key-store.ts'
 import { readHighWater } from './high-water.ts'
-import { keyLifetimeMs } from './idempotency.ts'
 import { keyedRowsSince } from './keyed-rows.ts'
 
 export function usedKeysOf(dir: string, pipeId: string): Map<number, Idempotency> {

@@ -3,6 +3,7 @@
  * message, which the source knows by its `msg_id`; it goes on behind that one.
  */
 import type { BufferReader, Idempotency, MessageLookup } from '../../buffer/buffer.ts'
+import { keyLifetimeMs } from '../../buffer/key-store.ts'
 import type { MessageSink } from '../../buffer/open-move.ts'
 import type { MovedPipe } from '../../metadata/move/store.ts'
 import { DataDirError } from '../errors.ts'
@@ -12,8 +13,6 @@ export interface ReadableBuffer {
   reader: BufferReader
   lookup: MessageLookup
 }
-
-const keyLifetimeMs = 24 * 3_600_000
 
 /** `onCopied`: bytes of records' text. */
 export async function copyPipe(

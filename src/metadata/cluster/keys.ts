@@ -23,7 +23,7 @@ import type { Connection } from '../database.ts'
 import { WriteConflictError } from '../write-errors.ts'
 import type { DatabaseClock } from './database-clock.ts'
 
-/** Of migration 24. More and shorter ones would keep less of what is too old; but a look-up asks each of them. */
+/** The tables of migration 24. More and shorter ones would keep less of what is too old; but a look-up asks each of them. */
 const ringTables = 6
 const tableMs = 8 * 3_600_000
 /** The one that is written, and those that have keys of the 24 h before. */
