@@ -1,5 +1,5 @@
 /**
- * Part of `npm run build`: src/browser to dist/browser, what pages send records with. A script for a tag, a module, each
+ * Part of `npm run build`: src/apps/browser to dist/browser, what pages send records with. A script for a tag, a module, each
  * beside its .br and .gz, and the module's types.
  */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
@@ -9,7 +9,7 @@ import { build } from 'esbuild'
 import ts from 'typescript'
 
 const root = path.resolve(import.meta.dirname, '..')
-const from = path.join(root, 'src', 'browser')
+const from = path.join(root, 'src', 'apps', 'browser')
 const to = path.join(root, 'dist', 'browser')
 const options = { bundle: true, minify: true, target: 'es2018', charset: 'utf8', logLevel: 'warning' }
 

@@ -1,5 +1,5 @@
 /**
- * Part of `npm run build`: src/dashboard to dist/dashboard, each file beside its .br and .gz, so that the daemon compresses
+ * Part of `npm run build`: src/apps/dashboard to dist/dashboard, each file beside its .br and .gz, so that the daemon compresses
  * nothing while it serves. What is newer than its sources is left as it is.
  */
 import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
@@ -11,10 +11,10 @@ const target = path.join(root, 'dist', 'dashboard')
 const page = path.join(target, 'index.html.br')
 /** What its bundle is made of: itself, what it shares with the other clients, and the packages. */
 const sources = [
-  'src/dashboard',
-  'src/client',
+  'src/apps/dashboard',
+  'src/apps/client',
   'src/contract',
-  'src/quantities.ts',
+  'src/platform/quantities.ts',
   'package-lock.json',
   'vendor',
 ]

@@ -25,9 +25,9 @@ if (problems.length > 0) {
 }
 const read = (...names) => readFileSync(path.join(own, ...names))
 // The colours of the dashboard, and its icon.
-files.set('docs.css', Buffer.concat([read('src/dashboard/ui/tokens.css'), read('vendor/docs/docs.css')]))
+files.set('docs.css', Buffer.concat([read('src/apps/dashboard/ui/tokens.css'), read('vendor/docs/docs.css')]))
 files.set('docs.js', read('vendor/docs/docs.js'))
-files.set('favicon.svg', read('src/dashboard/favicon.svg'))
+files.set('favicon.svg', read('src/apps/dashboard/favicon.svg'))
 rmSync(target, { recursive: true, force: true })
 for (const [name, content] of files) {
   const file = path.join(target, name)

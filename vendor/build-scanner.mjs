@@ -1,12 +1,12 @@
 /**
- * Part of `npm run build`: src/scanner, which is AssemblyScript, to dist/ingest/scanner.wasm. The compiler takes seconds,
+ * Part of `npm run build`: src/ingest/scanner, which is AssemblyScript, to dist/ingest/scanner.wasm. The compiler takes seconds,
  * so what is newer than its sources is left as it is.
  */
 import { mkdirSync, readdirSync, statSync } from 'node:fs'
 import path from 'node:path'
 
 const root = path.resolve(import.meta.dirname, '..')
-const sources = path.join(root, 'src', 'scanner')
+const sources = path.join(root, 'src', 'ingest', 'scanner')
 const target = path.join(root, 'dist', 'ingest', 'scanner.wasm')
 
 if (!isUpToDate()) await compile()

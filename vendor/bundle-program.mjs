@@ -4,7 +4,7 @@
  * Each thread is an entry of its own, and what is imported when it is needed (a destination's driver, the terminal
  * interface) stays a file of its own. Only packages with a native part stay packages: see `external`.
  *
- *   dist/cli/main.js, dist/delivery/delivery-thread.js …   the entries, where `npm run build` has them too
+ *   dist/apps/cli/main.js, dist/daemon/threads/delivery-thread.js …   the entries, where `npm run build` has them too
  *   dist/chunks/NAME-HASH.js                               the rest
  *   dist/pino-pretty.cjs                                   loaded with require(), in the middle of a synchronous function
  *
@@ -103,13 +103,13 @@ export async function bundleProgram(stage) {
 
 /** The program, and each file that another hands to `new Worker`. */
 function entryPoints() {
-  const entries = [path.join(src, 'cli', 'main.ts')]
+  const entries = [path.join(src, 'apps', 'cli', 'main.ts')]
   for (const file of readdirSync(src, { recursive: true, encoding: 'utf8' })) {
     const source = path.join(src, file)
-    if (!/\.tsx?$/.test(file) || file.startsWith('dashboard')) continue
+    if (!/\.tsx?$/.test(file) || file.startsWith('apps/dashboard')) continue
     const text = readFileSync(source, 'utf8')
     if (!text.includes('new Worker(')) continue
-    const thread = /['`](\.\/[\w-]+-thread)\./.exec(text)?.[1]
+    const thread = /['`]((?:\.{1,2}\/)+[\w/-]+-thread)\./.exec(text)?.[1]
     if (thread === undefined) throw new Error(`src/${file} starts a thread that the bundler does not find`)
     entries.push(path.join(path.dirname(source), `${thread}.ts`))
   }

@@ -1,5 +1,5 @@
 /**
- * How src/dashboard becomes dist/dashboard: by `npm run build`, and by `npm run dev:dashboard`, which serves it as it is
+ * How src/apps/dashboard becomes dist/dashboard: by `npm run build`, and by `npm run dev:dashboard`, which serves it as it is
  * written and hands requests to a daemon (PIPECTL_URL, or the default address).
  */
 import { writeFileSync } from 'node:fs'
@@ -9,7 +9,7 @@ const root = path.resolve(import.meta.dirname, '..')
 const daemon = process.env.PIPECTL_URL ?? 'http://127.0.0.1:8080'
 
 export default {
-  root: path.join(root, 'src', 'dashboard'),
+  root: path.join(root, 'src', 'apps', 'dashboard'),
   base: '/dashboard/',
   publicDir: false,
   cacheDir: path.join(root, 'node_modules', '.cache', 'vite'),
@@ -18,7 +18,7 @@ export default {
   resolve: {
     alias: {
       // It writes <style> elements, which the pages' Content-Security-Policy does not allow.
-      'react-remove-scroll': path.join(root, 'src', 'dashboard', 'ui', 'scroll-lock.tsx'),
+      'react-remove-scroll': path.join(root, 'src', 'apps', 'dashboard', 'ui', 'scroll-lock.tsx'),
     },
   },
   build: {

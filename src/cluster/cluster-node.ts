@@ -7,9 +7,9 @@
  * Opened: the newest change is noted, so nothing that is read afterwards can be older. Joined: the changes made since are
  * applied, and from then on everybody who changes something waits for this node.
  */
-import type { Logger } from '../log.ts'
+import type { Logger } from '../platform/log.ts'
 import type { Changes } from '../metadata/changes.ts'
-import type { ClusterStore, NodeRecord } from './cluster-store.ts'
+import type { ClusterStore, NodeRecord } from '../metadata/cluster-store.ts'
 
 export interface ClusterNodeOptions {
   store: ClusterStore

@@ -5,7 +5,7 @@
  *   prompt ──no answer in time──▶ late ──the answer, or that to a probe, arrives──▶ prompt
  *                                   └──it owns no pipe any more──▶ forgotten
  */
-import { endsWithin } from '../deadline.ts'
+import { endsWithin } from '../platform/deadline.ts'
 
 const answerWithinMs = 1_000
 

@@ -6,10 +6,10 @@
  * What is counted belongs to the hour in which it is counted: at most `everyMs` after it was accepted, or when the pipe has an
  * owner again. What was rejected, and when the last request was, each node adds for itself.
  */
-import type { Backlog } from '../buffer/buffer.ts'
-import type { Logger } from '../log.ts'
+import type { Backlog } from '../log/buffer.ts'
+import type { Logger } from '../platform/log.ts'
 import type { Metadata, UsageMark } from '../metadata/store.ts'
-import { hourMs } from '../quantities.ts'
+import { hourMs } from '../platform/quantities.ts'
 
 export interface LogUsageOptions {
   /** The pipes that this node owns now. */

@@ -8,8 +8,8 @@
  *
  * Who serves says every second that it works, so silence means that it died, was stopped, or is cut off.
  */
-import type { Logger } from '../log.ts'
-import type { NatsConnection } from '../nats/connect.ts'
+import type { Logger } from '../platform/log.ts'
+import type { NatsConnection } from './nats/connect.ts'
 import {
   type Answer,
   answerOf,

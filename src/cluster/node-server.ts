@@ -2,9 +2,9 @@
  * What this node answers to other nodes. Each method checks its arguments itself; what comes is from a node of the cluster or
  * from somebody who got into its NATS account, so everything is bounded and nothing that is sent ends the process.
  */
-import { StorageUnavailableError } from '../error-code.ts'
-import type { Logger } from '../log.ts'
-import type { NatsConnection } from '../nats/connect.ts'
+import { StorageUnavailableError } from '../platform/error-code.ts'
+import type { Logger } from '../platform/log.ts'
+import type { NatsConnection } from './nats/connect.ts'
 import {
   type Answer,
   answerPieces,

@@ -29,8 +29,8 @@ import type {
   TroubleQuery,
 } from '../delivery/delivery.ts'
 import type { DeliveryHandle } from '../delivery/delivery-proxy.ts'
-import { DeliveryElsewhereError, LaneElsewhereError, StorageUnavailableError } from '../error-code.ts'
-import type { Logger } from '../log.ts'
+import { DeliveryElsewhereError, LaneElsewhereError, StorageUnavailableError } from '../platform/error-code.ts'
+import type { Logger } from '../platform/log.ts'
 import { LateNodes } from './late-nodes.ts'
 import { NodeRequestError, type NodeRequests, type RequestOptions } from './node-requests.ts'
 import { PipeRoutes, type PipeRoutesOptions } from './pipe-routes.ts'

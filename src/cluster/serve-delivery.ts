@@ -8,7 +8,7 @@
 import { isUuid } from '../contract/uuid.ts'
 import type { BlockingPage, PullRequest, RewindTarget, TroubleQuery } from '../delivery/delivery.ts'
 import type { DeliveryHandle } from '../delivery/delivery-proxy.ts'
-import { LaneElsewhereError } from '../error-code.ts'
+import { LaneElsewhereError } from '../platform/error-code.ts'
 import { badRequest, RefusedRequestError, type Served, type ServedMethod } from './node-server.ts'
 import { isCount, limits } from './protocol.ts'
 

@@ -15,7 +15,7 @@
  * A node that gave a pipe up is one that lost it: saves that are still under way carry its epoch. They count until the next owner has
  * read the row, which raises the epoch, and are rejected from then on.
  */
-import type { LiveWorker } from './cluster-store.ts'
+import type { LiveWorker } from '../metadata/cluster-store.ts'
 
 /** How much later another node must have had an answer. Two nodes that lose NATS together stop a second or two apart. */
 export const outlastsMs = 3_000

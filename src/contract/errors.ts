@@ -2,7 +2,7 @@
  * Every error code of the service: the catalogue.
  *
  * An error of the caller is `throw new ApiError('pipe_not_found')`; it is turned into a status, headers and
- * the body `{error, message, …details}` in one place (`http/response.ts`). The default message is here;
+ * the body `{error, message, …details}` in one place (`api/http/response.ts`). The default message is here;
  * whoever throws gives its own only when it can say more.
  */
 import { resourceLimits } from './resource-limits.ts'

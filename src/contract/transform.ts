@@ -10,7 +10,7 @@ export { maskSaltPlace, type TransformOp, transformOps } from './transform-words
 
 /**
  * What a transform may be. Everything that is paid for by each record is bounded here; what an expression does with a large
- * record is bounded where it runs (`transform/transform-threads.ts`).
+ * record is bounded where it runs (`delivery/transform/transform-threads.ts`).
  */
 export const transformLimits = {
   filterCharacters: 2_000,

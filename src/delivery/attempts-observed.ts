@@ -7,7 +7,7 @@ import {
   countBounds,
   Histogram,
   type HistogramCounts,
-} from '../histogram.ts'
+} from '../platform/histogram.ts'
 
 /** As they cross to the main thread. */
 export interface AttemptHistograms {

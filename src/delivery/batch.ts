@@ -3,9 +3,9 @@
  * messages and is closed by the first of records, bytes and seconds (docs/dev/contract.md#order-and-batches).
  */
 import { v5 } from 'uuid'
-import type { StoredMessage } from '../buffer/buffer.ts'
+import type { StoredMessage } from '../log/buffer.ts'
 import type { Batch } from '../destinations/driver.ts'
-import type { FlushLimits } from './lane-state.ts'
+import type { FlushLimits } from '../metadata/lane-state.ts'
 
 export interface Backlog {
   messages: number

@@ -18,7 +18,7 @@ import {
   type DestinationDriver,
 } from '../destinations/driver.ts'
 import { DriverDiedError } from './driver-protocol.ts'
-import type { LaneSpec } from './lane-state.ts'
+import type { LaneSpec } from '../metadata/lane-state.ts'
 import { driverCrashed, isolatedRetryMs } from './retry.ts'
 import type { WorkerBoard } from './worker-board.ts'
 

@@ -1,7 +1,7 @@
 /** What passes between main and a delivery worker: calls by number, responses by the same number. */
-import type { BufferSpec } from '../buffer/open.ts'
+import type { BufferSpec } from '../stores/open-log.ts'
 import type { DriverSettings } from '../destinations/driver.ts'
-import type { LogSettings } from '../log.ts'
+import type { LogSettings } from '../platform/log.ts'
 import type { MetadataSpec } from '../metadata/store.ts'
 import type { LaneService } from './lane-service.ts'
 

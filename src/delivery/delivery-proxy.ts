@@ -9,11 +9,11 @@
  * the next one begins with; a pull that waits in one that dies is empty; whoever looks at lanes sees them as they are
  * stored; any other call rejects with DeliveryUnavailableError, since nobody knows how far it came.
  */
-import { type BufferSpec, openBufferReader } from '../buffer/open.ts'
-import { endsWithin } from '../deadline.ts'
+import { type BufferSpec, openBufferReader } from '../stores/open-log.ts'
+import { endsWithin } from '../platform/deadline.ts'
 import type { DriverSettings } from '../destinations/driver.ts'
-import { DeliveryUnavailableError } from '../error-code.ts'
-import { type LogSettings, openLog } from '../log.ts'
+import { DeliveryUnavailableError } from '../platform/error-code.ts'
+import { type LogSettings, openLog } from '../platform/log.ts'
 import type { Metadata, MetadataSpec } from '../metadata/store.ts'
 import type { Delivery, LaneTrouble, PullRequest, PullResult, TroubleQuery } from './delivery.ts'
 import { DeliveryWorker, type WorkerEnd } from './delivery-worker.ts'

@@ -10,7 +10,7 @@
  */
 import { Worker } from 'node:worker_threads'
 import { resourceLimits } from '../contract/resource-limits.ts'
-import { DeliveryUnavailableError, LaneElsewhereError, StorageUnavailableError } from '../error-code.ts'
+import { DeliveryUnavailableError, LaneElsewhereError, StorageUnavailableError } from '../platform/error-code.ts'
 import {
   beatEveryMs,
   type DeliveryMethod,
@@ -66,7 +66,7 @@ export class DeliveryWorker {
     const board = newBoardMemory()
     this.#board = new WorkerBoard(board)
     const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
-    this.#worker = new Worker(new URL(`./delivery-thread.${extension}`, import.meta.url), {
+    this.#worker = new Worker(new URL(`../daemon/threads/delivery-thread.${extension}`, import.meta.url), {
       name: 'delivery',
       resourceLimits: { maxYoungGenerationSizeMb: resourceLimits.deliveryYoungHeapMiB },
       workerData: { ...data, board } satisfies DeliveryThreadData,

@@ -8,7 +8,7 @@
  */
 import { wordsOf } from '../contract/destination-words.ts'
 import { failingAfterMs, isFailing } from '../contract/lane-failing.ts'
-import type { Logger } from '../log.ts'
+import type { Logger } from '../platform/log.ts'
 import type { Clock } from './clock.ts'
 import type { Lane } from './lane.ts'
 import { isoTime } from './lane-status.ts'

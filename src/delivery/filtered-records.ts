@@ -1,5 +1,5 @@
 /** How many records of each message of an attempt its destination's transform filters out: they are not counted as delivered. */
-import type { StoredMessage } from '../buffer/buffer.ts'
+import type { StoredMessage } from '../log/buffer.ts'
 
 export class FilteredRecords {
   readonly #counts = new Map<number, number>()

@@ -2,11 +2,11 @@
  * Forgets what became of messages once they are no longer kept: now and then, of one lane after the other. A failure waits for the
  * next time.
  */
-import type { BufferReader } from '../buffer/buffer.ts'
-import type { Logger } from '../log.ts'
+import type { BufferReader } from '../log/buffer.ts'
+import type { Logger } from '../platform/log.ts'
 import type { Clock } from './clock.ts'
 import type { LaneSet } from './lane-set.ts'
-import type { LaneStore } from './lane-state.ts'
+import type { LaneStore } from '../metadata/lane-state.ts'
 
 export interface HistoryKeeperDeps {
   lanes: Pick<LaneSet, 'lanes'>

@@ -113,7 +113,7 @@ async function runApart(
 ): Promise<Outcome> {
   const memory = newBoardMemory()
   const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
-  const worker = new Worker(new URL(`./driver-thread.${extension}`, import.meta.url), {
+  const worker = new Worker(new URL(`../daemon/threads/driver-thread.${extension}`, import.meta.url), {
     name: 'driver',
     resourceLimits: { maxYoungGenerationSizeMb: resourceLimits.driverYoungHeapMiB },
     workerData: { ...data, board: memory } satisfies DriverThreadData,

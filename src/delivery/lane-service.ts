@@ -2,8 +2,8 @@
  * `Delivery` over the lanes of this thread, and the thread's metrics. Plain functions over a LaneSet; `delivery-thread.ts`
  * receives the calls.
  */
-import type { BufferReader, StoredMessage } from '../buffer/buffer.ts'
-import { recordTextsIn } from '../buffer/record-text.ts'
+import type { BufferReader, StoredMessage } from '../log/buffer.ts'
+import { recordTextsIn } from '../log/record-text.ts'
 import { blockingPage } from '../contract/blocking-page.ts'
 import type { DestinationType, LaneStatus } from '../contract/destination.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
@@ -26,7 +26,7 @@ import type {
 import { DriverDiedError } from './driver-protocol.ts'
 import type { AttemptCounts, Lane, LaneBacklog } from './lane.ts'
 import type { LaneSet } from './lane-set.ts'
-import type { LaneError } from './lane-state.ts'
+import type { LaneError } from '../metadata/lane-state.ts'
 import { troublesOf } from './lane-troubles.ts'
 import { LaneViews } from './lane-views.ts'
 import { newestBodies } from './newest-records.ts'

@@ -10,25 +10,25 @@
  * one look into the buffer.
  */
 import assert from 'node:assert'
-import { AtMost } from '../at-most.ts'
+import { AtMost } from '../platform/at-most.ts'
 import {
   type BufferFeed,
   type BufferReader,
   BufferReadUnavailableError,
   type Heads,
   type LowWatermark,
-} from '../buffer/buffer.ts'
+} from '../log/buffer.ts'
 import type { Epoch } from '../contract/epochs.ts'
 import type { DestinationDriver } from '../destinations/driver.ts'
-import { StorageUnavailableError } from '../error-code.ts'
-import type { Logger } from '../log.ts'
+import { StorageUnavailableError } from '../platform/error-code.ts'
+import type { Logger } from '../platform/log.ts'
 import { AttemptsObserved } from './attempts-observed.ts'
 import { type Clock, pollIntervalMs } from './clock.ts'
 import { EventLoopTurns } from './event-loop-turns.ts'
 import { FailingLanes } from './failing-lanes.ts'
 import type { Lane } from './lane.ts'
 import { namesOf } from './lane-log.ts'
-import type { LaneOwnership } from './lane-ownership.ts'
+import type { LaneOwnership } from '../metadata/lane-ownership.ts'
 import { LaneSaver } from './lane-saver.ts'
 import {
   type LaneDeps,
@@ -40,9 +40,9 @@ import {
   type LaneStore,
   LaneStoreUnavailableError,
   type PipeLanes,
-} from './lane-state.ts'
+} from '../metadata/lane-state.ts'
 import { MemoryBudget } from './memory-budget.ts'
-import type { AttemptedRange, ParkedStore } from './parked.ts'
+import type { AttemptedRange, ParkedStore } from '../metadata/parked-store-port.ts'
 import { ParkedRoom, Parking } from './parking.ts'
 import { PatientReader, ReadOutage } from './patient-reader.ts'
 import { PullLane } from './pull-lane.ts'

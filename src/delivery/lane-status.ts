@@ -2,8 +2,8 @@
 import type { LaneStateName, LaneStatus } from '../contract/destination.ts'
 import type { BatchReader } from './batch-reader.ts'
 import type { LaneBacklog } from './lane.ts'
-import type { LaneError, LaneSpec, LaneState } from './lane-state.ts'
-import type { ParkedCounts } from './parked.ts'
+import type { LaneError, LaneSpec, LaneState } from '../metadata/lane-state.ts'
+import type { ParkedCounts } from '../metadata/parked-store-port.ts'
 
 export interface LaneFacts {
   spec: LaneSpec

@@ -6,7 +6,7 @@
 import type { LaneFailure, LaneTrouble, TroubleQuery } from './delivery.ts'
 import type { Lane } from './lane.ts'
 import type { LaneSet } from './lane-set.ts'
-import type { LaneState } from './lane-state.ts'
+import type { LaneState } from '../metadata/lane-state.ts'
 
 export async function troublesOf(
   lanes: LaneSet,

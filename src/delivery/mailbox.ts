@@ -10,7 +10,7 @@
  * command that was not begun in time is withdrawn, so that asking again does not run it twice; one that was begun goes
  * on by itself.
  */
-import { StorageUnavailableError } from '../error-code.ts'
+import { StorageUnavailableError } from '../platform/error-code.ts'
 import type { Clock } from './clock.ts'
 
 type Ending = 'late' | { error: unknown }

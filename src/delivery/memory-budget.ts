@@ -14,7 +14,7 @@
  * What no batch holds may be lent for what is read ahead. Batches do not see it: they get what they would get without it,
  * and what was lent is taken back, the oldest first, before all of it together is more than the budget.
  */
-import { FirstFit } from '../first-fit.ts'
+import { FirstFit } from '../platform/first-fit.ts'
 
 export interface MemoryReservation {
   /** The real size, once it is known. */

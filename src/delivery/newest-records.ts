@@ -1,6 +1,6 @@
 /** The newest records of a pipe: of which a table is proposed, and on which a transform is tried. The buffer is read forwards alone. */
-import type { BufferReader, StoredMessage } from '../buffer/buffer.ts'
-import { lineFeed } from '../buffer/record-text.ts'
+import type { BufferReader, StoredMessage } from '../log/buffer.ts'
+import { lineFeed } from '../log/record-text.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
 
 const limits = { maxRecords: resourceLimits.inferredRecords, maxBytes: resourceLimits.inferredBytes }

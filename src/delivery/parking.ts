@@ -4,9 +4,9 @@
  */
 
 import { isDeepStrictEqual } from 'node:util'
-import type { StoredMessage } from '../buffer/buffer.ts'
-import { recordTexts } from '../buffer/record-text.ts'
-import type { LaneOwner } from './lane-ownership.ts'
+import type { StoredMessage } from '../log/buffer.ts'
+import { recordTexts } from '../log/record-text.ts'
+import type { LaneOwner } from '../metadata/lane-ownership.ts'
 import {
   type AttemptedRange,
   type NewParked,
@@ -16,7 +16,7 @@ import {
   type ParkedPosition,
   type ParkedStore,
   parkedRowBytes,
-} from './parked.ts'
+} from '../metadata/parked-store-port.ts'
 
 interface LaneIds {
   destinationId: string

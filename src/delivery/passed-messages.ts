@@ -2,7 +2,7 @@
  * What became of the messages that a lane's cursor moved past, derived from the row before and after: pure. It is saved
  * with the row (`durable-state.ts`), so that a message can be looked up as long as it is kept.
  */
-import type { LaneState, PassedMessages } from './lane-state.ts'
+import type { LaneState, PassedMessages } from '../metadata/lane-state.ts'
 
 /** Null: nothing was passed. A cursor that is only located (its first mark) passes nothing that was this lane's. */
 export function passedBetween(before: LaneState, after: LaneState, nowMs: number): PassedMessages | null {

@@ -14,8 +14,8 @@ import {
   type Heads,
   type MessageRun,
   type ReadLimits,
-} from '../buffer/buffer.ts'
-import type { Logger } from '../log.ts'
+} from '../log/buffer.ts'
+import type { Logger } from '../platform/log.ts'
 import type { Clock } from './clock.ts'
 
 const firstWaitMs = 100

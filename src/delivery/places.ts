@@ -1,5 +1,5 @@
 /** So many threads at a time: the rest waits in line, and an attempt that ends while it waits leaves it. */
-import { AtMost } from '../at-most.ts'
+import { AtMost } from '../platform/at-most.ts'
 import { DeliveryError } from '../destinations/driver.ts'
 
 export class Places {

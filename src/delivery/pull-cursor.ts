@@ -1,5 +1,5 @@
 /** The messages after a pull lane's cursor, in order; what was lost before them is counted on the way. */
-import type { BufferReader, Cursor, MarkedMessage } from '../buffer/buffer.ts'
+import type { BufferReader, Cursor, MarkedMessage } from '../log/buffer.ts'
 import { type BatchReader, pastGap } from './batch-reader.ts'
 import type { DurableState } from './durable-state.ts'
 import type { EventLoopTurns } from './event-loop-turns.ts'

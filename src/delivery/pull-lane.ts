@@ -13,7 +13,7 @@
  * lease (which survives) is over. What the destination's status blocks is `not_found`.
  */
 import assert from 'node:assert'
-import { BufferReadUnavailableError, type MarkedMessage } from '../buffer/buffer.ts'
+import { BufferReadUnavailableError, type MarkedMessage } from '../log/buffer.ts'
 import type { LaneStatus } from '../contract/destination.ts'
 import { BatchReader } from './batch-reader.ts'
 import { ConsumerCommands } from './consumer-commands.ts'
@@ -26,10 +26,10 @@ import {
   type LaneSpec,
   type LaneState,
   LaneStoreUnavailableError,
-} from './lane-state.ts'
+} from '../metadata/lane-state.ts'
 import { isBlocking, laneBacklog, laneStatus } from './lane-status.ts'
 import { Mailbox } from './mailbox.ts'
-import type { ParkedCounts } from './parked.ts'
+import type { ParkedCounts } from '../metadata/parked-store-port.ts'
 import { PullCursor } from './pull-cursor.ts'
 import { RetryWindow } from './retry.ts'
 import * as transition from './transitions.ts'

@@ -24,7 +24,7 @@
  */
 import assert from 'node:assert'
 import { isDeepStrictEqual } from 'node:util'
-import { BufferReadUnavailableError, type MarkedMessage } from '../buffer/buffer.ts'
+import { BufferReadUnavailableError, type MarkedMessage } from '../log/buffer.ts'
 import type { LaneStatus } from '../contract/destination.ts'
 import { bytesOf } from './batch.ts'
 import { aheadLimits, BatchReader, type DroppedMessages, type ReservedBatch } from './batch-reader.ts'
@@ -38,10 +38,10 @@ import {
   type LaneSpec,
   type LaneState,
   LaneStoreUnavailableError,
-} from './lane-state.ts'
+} from '../metadata/lane-state.ts'
 import { isBlocking, laneBacklog, laneStatus } from './lane-status.ts'
 import { Mailbox } from './mailbox.ts'
-import type { ParkedCounts } from './parked.ts'
+import type { ParkedCounts } from '../metadata/parked-store-port.ts'
 import { PushAttempts } from './push-attempts.ts'
 import { ReadAhead } from './read-ahead.ts'
 import { Replays } from './replays.ts'

@@ -4,7 +4,7 @@
  */
 import type { DeliveryError } from '../destinations/driver.ts'
 import type { Clock } from './clock.ts'
-import type { LaneState } from './lane-state.ts'
+import type { LaneState } from '../metadata/lane-state.ts'
 
 const firstRetryMs = 1_000
 const longestRetryMs = 300_000

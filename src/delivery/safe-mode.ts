@@ -2,7 +2,7 @@
  * `serve --safe`: every lane runs as if its destination were blocked, so that nothing is attempted while somebody looks for
  * what ends the daemon. Metadata knows nothing of it: the next start without the flag delivers again.
  */
-import type { LaneSource, PipeLanes } from './lane-state.ts'
+import type { LaneSource, PipeLanes } from '../metadata/lane-state.ts'
 
 export function allBlocked(source: LaneSource): LaneSource {
   return {

@@ -4,7 +4,7 @@
  *
  * The buffer is open only while somebody looks: a file that retention has removed takes its space until it is closed.
  */
-import type { BufferReader } from '../buffer/buffer.ts'
+import type { BufferReader } from '../log/buffer.ts'
 import type { LaneStatus } from '../contract/destination.ts'
 import { BatchReader } from './batch-reader.ts'
 import { systemClock } from './clock.ts'
@@ -16,10 +16,10 @@ import {
   type LaneState,
   LaneStateDamagedError,
   type LaneStore,
-} from './lane-state.ts'
+} from '../metadata/lane-state.ts'
 import { laneBacklog, laneStatus } from './lane-status.ts'
 import { MemoryBudget } from './memory-budget.ts'
-import type { ParkedStore } from './parked.ts'
+import type { ParkedStore } from '../metadata/parked-store-port.ts'
 import { RetryWindow } from './retry.ts'
 import { newLaneState } from './transitions.ts'
 

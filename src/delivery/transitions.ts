@@ -4,8 +4,8 @@
  */
 import assert from 'node:assert'
 import { isDeepStrictEqual } from 'node:util'
-import type { Cursor, MarkedMessage, StoredMessage } from '../buffer/buffer.ts'
-import type { LaneError, LaneSpec, LaneState } from './lane-state.ts'
+import type { Cursor, MarkedMessage, StoredMessage } from '../log/buffer.ts'
+import type { LaneError, LaneSpec, LaneState } from '../metadata/lane-state.ts'
 
 export const noFailure = {
   bisectLastSeq: null,

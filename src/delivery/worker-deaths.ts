@@ -8,7 +8,7 @@
  *
  * Innocent lanes that were under way twice are quarantined too: their first attempt apart is made at once and frees them.
  */
-import { minuteMs } from '../quantities.ts'
+import { minuteMs } from '../platform/quantities.ts'
 
 export interface Death {
   /** The lane whose code threw; null: unknown. */

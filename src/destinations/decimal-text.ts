@@ -3,7 +3,7 @@
  * chooses these texts, so each function passes over its text a fixed number of times. A regular expression with `0+$` or
  * two adjacent `\\s*` took 37 minutes for 1 MB.
  */
-import { space } from '../buffer/record-text.ts'
+import { space } from '../log/record-text.ts'
 
 const zero = 0x30
 const nine = 0x39

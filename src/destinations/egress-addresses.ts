@@ -13,7 +13,7 @@
  */
 import { domainToASCII } from 'node:url'
 import ipaddr from 'ipaddr.js'
-import { entryWithPort } from '../server-urls.ts'
+import { entryWithPort } from '../settings/server-urls.ts'
 import type { EgressPolicy } from './driver.ts'
 
 type Address = ipaddr.IPv4 | ipaddr.IPv6

@@ -9,7 +9,7 @@
  * stored once it is kept, and the others go on.
  */
 import { v5 } from 'uuid'
-import { recordPlace, records } from '../buffer/record-text.ts'
+import { recordPlace, records } from '../log/record-text.ts'
 import { type AttemptProgress, type Batch, DeliveryError, type RejectedRecord } from './driver.ts'
 import { type SetAside, setAsideAll } from './set-aside.ts'
 

@@ -1,6 +1,6 @@
 /** `tls_ca`, `tls_cert` and `tls_key` in the config of a destination of any type. */
 import type { X509Certificate } from 'node:crypto'
-import { certificatesIn, normalPem, type PemFault, pairIn } from '../tls/pem.ts'
+import { certificatesIn, normalPem, type PemFault, pairIn } from '../platform/pem.ts'
 
 export interface TlsTexts {
   ca: string | null

@@ -12,11 +12,11 @@ import {
   BufferUnavailableError,
   type Idempotency,
   IdempotencyKeyReusedError,
-} from '../buffer/buffer.ts'
+} from '../log/buffer.ts'
 import { ApiError, payloadTooLarge } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
-import type { Authenticate } from '../directory/authenticate.ts'
-import type { Directory, DirectoryPipe } from '../directory/directory.ts'
+import type { Authenticate } from './directory/authenticate.ts'
+import type { Directory, DirectoryPipe } from '../metadata/directory-source.ts'
 import { requireSender } from './admission.ts'
 import { type BodyEncoding, type BodyFormat, bodyEncoding, bodyFormat } from './body.ts'
 import type { BodyMemory, BodyReservation } from './body-memory.ts'

@@ -11,7 +11,7 @@
 import { Worker } from 'node:worker_threads'
 import { ApiError } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
-import { errorCode } from '../error-code.ts'
+import { errorCode } from '../platform/error-code.ts'
 import { newMsgId } from './msg-id.ts'
 import type { ParseRequest, ParseResult } from './parser-protocol.ts'
 import type { Preparation, Prepared } from './prepare.ts'

@@ -13,7 +13,7 @@
  * Times are those of the monotonic clock, so a wall clock that jumps neither fills a bucket nor ends a day.
  */
 import type { ApiError } from '../contract/errors.ts'
-import { StorageUnavailableError } from '../error-code.ts'
+import { StorageUnavailableError } from '../platform/error-code.ts'
 import {
   bucketState,
   capacityOf,

@@ -3,7 +3,7 @@
  * geo dimensions. All records of one request get the same, so it is one piece of JSON text.
  */
 import type { GeoFieldKey, Pipe } from '../contract/pipe.ts'
-import type { DirectoryPipe } from '../directory/directory.ts'
+import type { DirectoryPipe } from '../metadata/directory-source.ts'
 import type { GeoValues } from './geo.ts'
 
 export interface Enrichment {

@@ -6,8 +6,8 @@
 
 import { readFile, stat } from 'node:fs/promises'
 import { type CityResponse, Reader } from 'maxmind'
-import { errorCode } from '../error-code.ts'
-import type { Logger } from '../log.ts'
+import { errorCode } from '../platform/error-code.ts'
+import type { Logger } from '../platform/log.ts'
 
 /** A dimension without a value is absent. */
 export interface GeoValues {

@@ -3,7 +3,7 @@
  * last byte to its 202, and the errors it was answered with, by code. The hot path adds to plain numbers of its own thread.
  */
 import { type ErrorCode, errorCatalogue } from '../contract/errors.ts'
-import { Histogram, secondsBounds } from '../histogram.ts'
+import { Histogram, secondsBounds } from '../platform/histogram.ts'
 
 /** As it is handed to another thread. */
 export interface ObservedMemory {

@@ -11,7 +11,7 @@
  * decompressed, can hold millions of records.
  */
 import { isUtf8 } from 'node:buffer'
-import { lineFeed, openBracket, skipWhiteSpace } from '../buffer/record-text.ts'
+import { lineFeed, openBracket, skipWhiteSpace } from '../log/record-text.ts'
 import { ApiError } from '../contract/errors.ts'
 
 export type JsonRecord = Record<string, unknown>

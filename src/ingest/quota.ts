@@ -12,7 +12,7 @@
  */
 import { ApiError } from '../contract/errors.ts'
 import type { PipeLimits } from '../contract/pipe.ts'
-import { dayMs } from '../quantities.ts'
+import { dayMs } from '../platform/quantities.ts'
 import { type DaySums, QuotaState } from './quota-state.ts'
 import { SharedCounters } from './shared-counters.ts'
 

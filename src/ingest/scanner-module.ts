@@ -1,8 +1,8 @@
-/** Opens src/scanner, compiled, for one thread: its functions, and its memory with the bound of that thread. */
+/** Opens src/ingest/scanner, compiled, for one thread: its functions, and its memory with the bound of that thread. */
 import { readFileSync } from 'node:fs'
-import { errorCode } from '../error-code.ts'
+import { errorCode } from '../platform/error-code.ts'
 
-/** What src/scanner/scan.ts exports. */
+/** What src/ingest/scanner/scan.ts exports. */
 interface Exports {
   limit(recordsPerBody: number, keysPerRecord: number, depth: number, isNdjson: boolean): void
   watch(enrichment: number, required: number): void

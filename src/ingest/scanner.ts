@@ -1,5 +1,5 @@
 /**
- * The scanner as ingest calls it: the body is copied into its memory, src/scanner judges it in one pass and leaves there
+ * The scanner as ingest calls it: the body is copied into its memory, src/ingest/scanner judges it in one pass and leaves there
  * what is to be stored of it. It takes the plain case and refuses everything else, whatever the reason: then
  * `prepareBody` is the one who judges the body, and words what is wrong with it.
  *

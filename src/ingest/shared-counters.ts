@@ -16,7 +16,7 @@
  * is ended in between leaves it locked; then the process ends as well (daemon.ts).
  */
 import { createHash } from 'node:crypto'
-import { StorageUnavailableError } from '../error-code.ts'
+import { StorageUnavailableError } from '../platform/error-code.ts'
 
 const headBytes = 32
 const buckets = 16_384

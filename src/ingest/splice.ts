@@ -22,7 +22,7 @@ import {
   skipWhiteSpace,
   space,
   stringValue,
-} from '../buffer/record-text.ts'
+} from '../log/record-text.ts'
 import { ApiError } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import type { Enrichment } from './enrich.ts'

@@ -5,11 +5,11 @@
  * Beside the counts it carries each pipe's running totals in the buffer: written together as a mark, they let the next
  * start recover what a crash kept from being flushed. A snapshot is taken in one tick, so counts and marks always agree.
  */
-import type { Backlog } from '../buffer/buffer.ts'
-import type { Directory } from '../directory/directory.ts'
-import type { Logger } from '../log.ts'
+import type { Backlog } from '../log/buffer.ts'
+import type { Directory } from '../metadata/directory-source.ts'
+import type { Logger } from '../platform/log.ts'
 import type { IngestCounts, Metadata, UsageMark } from '../metadata/store.ts'
-import { hourMs } from '../quantities.ts'
+import { hourMs } from '../platform/quantities.ts'
 
 export interface UsageSnapshot {
   counts: IngestCounts[]

@@ -10,7 +10,7 @@ import { isDeepStrictEqual } from 'node:util'
 import type { Transaction } from 'kysely'
 import type { AuditEntry } from '../contract/audit.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
-import type { NoteChange } from './cluster/changes.ts'
+import type { NoteChange } from '../cluster/metadata/changes.ts'
 import {
   type AuditRow,
   addressOf,

@@ -1,7 +1,7 @@
 /** What the directory is filled from: pipes as ingest sees them, and the hashes of active keys, of all workspaces. */
 import { requiredFields } from '../contract/column-rules.ts'
 import type { ColumnMapping } from '../contract/destination.ts'
-import type { DirectoryKey, DirectoryPipe, DirectorySource } from '../directory/directory.ts'
+import type { DirectoryKey, DirectoryPipe, DirectorySource } from './directory-source.ts'
 import { rightsOf } from './api-keys.ts'
 import { allColumns, columnsOf } from './columns.ts'
 import { type ApiKeyRow, type Connection, inSnapshot, normaliseId } from './database.ts'

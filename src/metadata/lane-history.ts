@@ -7,8 +7,8 @@
  */
 import { CompiledQuery, sql } from 'kysely'
 import { resourceLimits } from '../contract/resource-limits.ts'
-import type { LaneOwner } from '../delivery/lane-ownership.ts'
-import type { PassedMessages } from '../delivery/lane-state.ts'
+import type { LaneOwner } from './lane-ownership.ts'
+import type { PassedMessages } from './lane-state.ts'
 import { type Connection, inWriteTransaction, normaliseId, type ParkedRow } from './database.ts'
 import { holdLane } from './lane-fence.ts'
 

@@ -3,7 +3,7 @@
  * neither.
  */
 import { CompiledQuery, sql } from 'kysely'
-import type { LaneCounts } from '../delivery/lane-state.ts'
+import type { LaneCounts } from './lane-state.ts'
 import { type Connection, normaliseId } from './database.ts'
 import type { Metadata } from './store.ts'
 

@@ -14,8 +14,8 @@ import {
   LaneStateDamagedError,
   type LaneStore,
   LaneStoreUnavailableError,
-} from '../delivery/lane-state.ts'
-import { StorageUnavailableError } from '../error-code.ts'
+} from './lane-state.ts'
+import { StorageUnavailableError } from '../platform/error-code.ts'
 import {
   type Connection,
   inRowTransaction,

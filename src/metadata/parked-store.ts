@@ -1,6 +1,6 @@
 /** Parked records as delivery sees them (`ParkedStore`), and what of them is saved with a lane's row. */
-import type { ParkedChange, ParkedStore, Replay } from '../delivery/parked.ts'
-import { parkedRowBytes } from '../delivery/parked.ts'
+import type { ParkedChange, ParkedStore, Replay } from './parked-store-port.ts'
+import { parkedRowBytes } from './parked-store-port.ts'
 import { type Connection, inSnapshot, inWriteTransaction, normaliseId, type ParkedRow } from './database.ts'
 import { holdLane } from './lane-fence.ts'
 import { recordOutcome } from './lane-history.ts'

@@ -16,9 +16,9 @@ import {
   writeSync,
 } from 'node:fs'
 import path from 'node:path'
-import { ConfigError } from '../config.ts'
-import { errorCode, isNoSpace } from '../error-code.ts'
-import { fsyncDirectory } from '../fsync.ts'
+import { ConfigError } from '../settings/config.ts'
+import { errorCode, isNoSpace } from '../platform/error-code.ts'
+import { fsyncDirectory } from '../platform/fsync.ts'
 
 export interface SealingKeyOptions {
   /** Setting `secrets.key_file`. */

@@ -11,7 +11,7 @@
  * - Uniqueness is decided by the database: a second name throws ApiError `duplicate_…`, also in a race.
  */
 
-import type { ClusterStore } from '../cluster/cluster-store.ts'
+import type { ClusterStore } from './cluster-store.ts'
 import type { AlertEvent, AlertFormat } from '../contract/alert-words.ts'
 import type { AlertsStatus } from '../contract/alerts.ts'
 import type { ApiKey, KeyRights } from '../contract/api-key.ts'
@@ -40,9 +40,9 @@ import type {
   LaneStore,
   PassedMessages,
   PinStore,
-} from '../delivery/lane-state.ts'
-import type { ParkedStore } from '../delivery/parked.ts'
-import type { DirectorySource } from '../directory/directory.ts'
+} from './lane-state.ts'
+import type { ParkedStore } from './parked-store-port.ts'
+import type { DirectorySource } from './directory-source.ts'
 
 /** Where the metadata is. Serialisable: every thread that needs metadata opens it from the same spec. */
 export type MetadataSpec =
@@ -198,7 +198,7 @@ export interface StoredAlerts extends AlertSettings {
   status: AlertsStatus
 }
 
-/** What was told of one lane and one event: `alerts/marks.ts`. */
+/** What was told of one lane and one event: `observe/alerts/marks.ts`. */
 export interface AlertMark {
   /** The destination's id; empty: of the service. */
   subject: string

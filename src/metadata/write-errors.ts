@@ -1,6 +1,6 @@
 /** How a write transaction ends without having done what it should: to run again, or not known. */
 import { setTimeout as delay } from 'node:timers/promises'
-import { StorageUnavailableError } from '../error-code.ts'
+import { StorageUnavailableError } from '../platform/error-code.ts'
 
 /**
  * Another transaction changed what this one had read: nothing of it was stored, and it may run again. Thrown by a

@@ -1,12 +1,12 @@
-/** What every engine promises (`src/http/engine.ts`), each in this process: what takes too long ends, what is malformed runs nothing. */
+/** What every engine promises (`src/api/http/engine.ts`), each in this process: what takes too long ends, what is malformed runs nothing. */
 import net from 'node:net'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
-import { createAuthenticate } from '../../src/directory/authenticate.ts'
-import type { Directory } from '../../src/directory/directory.ts'
-import { openEngine } from '../../src/http/open-engine.ts'
-import type { ApiReply, ApiRequest, Route } from '../../src/http/route.ts'
-import { openHttpServer } from '../../src/http/server.ts'
+import { createAuthenticate } from '../../src/ingest/directory/authenticate.ts'
+import type { Directory } from '../../src/metadata/directory-source.ts'
+import { openEngine } from '../../src/api/http/open-engine.ts'
+import type { ApiReply, ApiRequest, Route } from '../../src/api/http/route.ts'
+import { openHttpServer } from '../../src/api/http/server.ts'
 import type { Ingest } from '../../src/ingest/ingest.ts'
 import { testedEngine } from '../support/http-engine.ts'
 import { connectRaw, sendRaw } from '../support/raw-http.ts'

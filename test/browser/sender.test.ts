@@ -1,6 +1,6 @@
 /** /v1/pipectl.js on a page of another origin: each record that was sent arrives, once. */
 import t from 'tap'
-import { sampleRecord, snippets } from '../../src/client/snippets.ts'
+import { sampleRecord, snippets } from '../../src/apps/client/snippets.ts'
 import { allOnce, dropped, kept, numbers, openShop, type SenderWindow, send } from '../support/shop.ts'
 import { until } from '../support/until.ts'
 

@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import t from 'tap'
-import { loadSettings } from '../../src/config.ts'
-import { type SettingDefinition, settingDefinitions } from '../../src/settings.ts'
+import { loadSettings } from '../../src/settings/config.ts'
+import { type SettingDefinition, settingDefinitions } from '../../src/settings/settings.ts'
 
 const example = readFileSync(new URL('../../config/pipectl.toml', import.meta.url), 'utf8')
 

@@ -5,7 +5,7 @@ import { readFileSync, statSync } from 'node:fs'
 import path from 'node:path'
 import t from 'tap'
 import { parse } from 'yaml'
-import { endOfSupport } from '../../src/node-bugs.ts'
+import { endOfSupport } from '../../src/platform/node-bugs.ts'
 import { rootBlocks } from '../support/guide-sections.ts'
 import { startHttpSink } from '../support/http-sink.ts'
 

@@ -13,7 +13,7 @@ import t from 'tap'
 import { installPackage } from '../support/package.ts'
 
 const mib = 1024 * 1024
-/** The message of an error in src/version.ts. */
+/** The message of an error in src/platform/version.ts. */
 const thrown = 'package.json has no version'
 const account = {
   bucket: 'events',
@@ -183,7 +183,7 @@ t.test(
       await idle.createPipe({ pipe_name: 'events' })
       await idle.close()
     })
-    t.ok(ofDaemon.includes('src/delivery/delivery-thread.ts') && ofDaemon.includes('src/daemon.ts'))
+    t.ok(ofDaemon.includes('src/daemon/threads/delivery-thread.ts') && ofDaemon.includes('src/daemon/daemon.ts'))
     const lazy =
       /node_modules\/(@nats-io|@aws-sdk|@smithy|mysql2|pg|ink|react|pino-pretty)\/|src\/destinations\/\w+\/driver\.ts/
     t.same(
@@ -191,7 +191,7 @@ t.test(
       [],
     )
     const ofVersion = await loadedBy((env) => runCli(['--version'], { env }))
-    t.ok(ofVersion.includes('src/version.ts'))
+    t.ok(ofVersion.includes('src/platform/version.ts'))
     t.same(
       ofVersion.filter((source) => /node_modules\/(?!(commander|smol-toml|ipaddr\.js)\/)/.test(source)),
       [],
@@ -230,7 +230,7 @@ t.test('with its source maps the lines of stacks are those of src/', async (t) =
   const map: SourceMapPayload = JSON.parse(readFileSync(`${chunk}.map`, 'utf8'))
   const entry = new SourceMap(map).findEntry(...placeOf(thrown, readFileSync(chunk, 'utf8')))
   const source = path.resolve(path.dirname(chunk), 'originalSource' in entry ? entry.originalSource : '')
-  t.equal(path.relative(installed.folder, source), 'src/version.ts')
+  t.equal(path.relative(installed.folder, source), 'src/platform/version.ts')
   const written = readFileSync(path.join(checkout, 'src', 'version.ts'), 'utf8')
   t.equal('originalLine' in entry ? entry.originalLine : null, placeOf(thrown, written)[0])
 })

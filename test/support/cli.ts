@@ -80,9 +80,9 @@ export async function runCli(args: readonly string[], options: CliOptions = {}):
 const defaultTimeoutMs = 240_000
 
 /** The module that bin/pipectl.js imports. It is imported by the first command, not by each test file. */
-let imported: Promise<typeof import('../../src/cli/main.ts')> | null = null
-function program(): Promise<typeof import('../../src/cli/main.ts')> {
-  imported ??= import(pathToFileURL(path.resolve(binary, '../../dist/cli/main.js')).href)
+let imported: Promise<typeof import('../../src/apps/cli/main.ts')> | null = null
+function program(): Promise<typeof import('../../src/apps/cli/main.ts')> {
+  imported ??= import(pathToFileURL(path.resolve(binary, '../../dist/apps/cli/main.js')).href)
   return imported
 }
 

@@ -1,9 +1,9 @@
 /** Processes with lanes over one real buffer and one real metadata store, and who appends to it: see lane-process.ts. */
 import '../unit/buffer/typescript-workers.ts'
 import { v7 } from 'uuid'
-import type { Appender, OpenBuffer } from '../../src/buffer/buffer.ts'
-import { openBuffer, openPortAppender } from '../../src/buffer/open.ts'
-import type { LaneState } from '../../src/delivery/lane-state.ts'
+import type { Appender, OpenBuffer } from '../../src/log/buffer.ts'
+import { openBuffer, openPortAppender } from '../../src/stores/open-log.ts'
+import type { LaneState } from '../../src/metadata/lane-state.ts'
 import type { Metadata, NewDestination } from '../../src/metadata/store.ts'
 import { newPipe } from '../unit/metadata/fixture.ts'
 import { type LaneBackEnd, LaneProcess } from './lane-process.ts'

@@ -7,9 +7,9 @@
  */
 import { appendFileSync } from 'node:fs'
 import { pino } from 'pino'
-import type { ClusterStore } from '../../src/cluster/cluster-store.ts'
+import type { ClusterStore } from '../../src/metadata/cluster-store.ts'
 import { openPipeLeases } from '../../src/cluster/leases.ts'
-import { openMetadata } from '../../src/metadata/open.ts'
+import { openMetadata } from '../../src/stores/open-metadata.ts'
 
 export interface LeaseChildOptions {
   url: string

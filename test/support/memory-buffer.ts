@@ -14,7 +14,7 @@ import {
   type MessageRun,
   type ReadLimits,
   type StoredMessage,
-} from '../../src/buffer/buffer.ts'
+} from '../../src/log/buffer.ts'
 
 interface PipePosition extends Backlog {
   seq: number

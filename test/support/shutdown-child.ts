@@ -2,14 +2,14 @@
  * A daemon of real parts in a process of its own, of whose shutdown one step fails and another never ends.
  * Arguments: data directory, failing step, hanging step. SIGTERM shuts it down; it exits as the daemon would.
  */
-import type { ShutdownStep } from '../../src/shutdown-steps.ts'
+import type { ShutdownStep } from '../../src/daemon/shutdown-steps.ts'
 
 // The built program: its threads start in a tenth of the time that TypeScript takes.
 const built = (file: string) => import(new URL(`../../dist/${file}`, import.meta.url).href)
-const { loadSettings }: typeof import('../../src/config.ts') = await built('config.js')
-const { startDaemon }: typeof import('../../src/daemon.ts') = await built('daemon.js')
-const { openLog }: typeof import('../../src/log.ts') = await built('log.js')
-const { ShutdownSteps, shutdownDeadlinesMs }: typeof import('../../src/shutdown-steps.ts') =
+const { loadSettings }: typeof import('../../src/settings/config.ts') = await built('config.js')
+const { startDaemon }: typeof import('../../src/daemon/daemon.ts') = await built('daemon.js')
+const { openLog }: typeof import('../../src/platform/log.ts') = await built('log.js')
+const { ShutdownSteps, shutdownDeadlinesMs }: typeof import('../../src/daemon/shutdown-steps.ts') =
   await built('shutdown-steps.js')
 
 const [dataDir, failing, hanging] = process.argv.slice(2) as [string, ShutdownStep, ShutdownStep]

@@ -1,8 +1,8 @@
 import { writeFileSync } from 'node:fs'
 import t from 'tap'
-import { ConfigError, formatAddress, loadSettings, shownSetting } from '../../src/config.ts'
-import { clusterSettings } from '../../src/data-dir/cluster-settings.ts'
-import { settingDefinitions } from '../../src/settings.ts'
+import { ConfigError, formatAddress, loadSettings, shownSetting } from '../../src/settings/config.ts'
+import { clusterSettings } from '../../src/cluster/cluster-settings.ts'
+import { settingDefinitions } from '../../src/settings/settings.ts'
 
 function messageOf(read: () => unknown): string {
   try {

@@ -1,6 +1,6 @@
 import { Worker } from 'node:worker_threads'
 import t from 'tap'
-import { Histogram } from '../../src/histogram.ts'
+import { Histogram } from '../../src/platform/histogram.ts'
 
 t.test('a value counts at the first bound that it does not exceed', async (t) => {
   const histogram = new Histogram([1, 10])

@@ -6,7 +6,7 @@ import { childFlags } from '../support/child-flags.ts'
 t.test('a log on a full disk does not end the process, nor fill its memory', async (t) => {
   const full = openSync('/dev/full', 'w')
   t.teardown(() => closeSync(full))
-  const log = new URL('../../src/log.ts', import.meta.url).href
+  const log = new URL('../../src/platform/log.ts', import.meta.url).href
   const program = `
     const { openLog } = await import('${log}')
     const log = openLog({ level: 'info', format: 'json' }, 'main')

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { endOfSupport, requireSoundSqliteAddon } from '../../src/node-bugs.ts'
+import { endOfSupport, requireSoundSqliteAddon } from '../../src/platform/node-bugs.ts'
 
 t.test(
   'better-sqlite3 compiled against headers of Node.js 24.19 and newer: exit 78, and what to do',

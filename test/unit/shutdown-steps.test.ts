@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { pino } from 'pino'
 import t from 'tap'
-import { type ShutdownStep, ShutdownSteps, shutdownDeadlinesMs } from '../../src/shutdown-steps.ts'
+import { type ShutdownStep, ShutdownSteps, shutdownDeadlinesMs } from '../../src/daemon/shutdown-steps.ts'
 
 const names = Object.keys(shutdownDeadlinesMs) as ShutdownStep[]
 const shortDeadlines = Object.fromEntries(names.map((name) => [name, 20])) as typeof shutdownDeadlinesMs

@@ -5,9 +5,9 @@ import { startCountingWork } from '../support/count-work.ts'
 import { seeded } from '../support/faults/random.ts'
 
 const counter = await startCountingWork()
-const { FirstFit } = await import('../../src/first-fit.ts')
+const { FirstFit } = await import('../../src/platform/first-fit.ts')
 const { MemoryBudget } = await import('../../src/delivery/memory-budget.ts')
-const { AppendQueue } = await import('../../src/buffer/append-queue.ts')
+const { AppendQueue } = await import('../../src/log/append-queue.ts')
 
 const KiB = 1024
 

@@ -3,7 +3,7 @@ import { cpSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import Database from 'better-sqlite3'
 import t from 'tap'
-import { segmentFile } from '../../src/buffer/segments/layout.ts'
+import { segmentFile } from '../../src/log/segments/layout.ts'
 import { copyOf, goesOn, makeBase } from './damaged-directory.ts'
 import { cut } from './damaging.ts'
 

@@ -5,7 +5,7 @@
 import { spawn } from 'node:child_process'
 import { createInterface } from 'node:readline'
 import t from 'tap'
-import { type ShutdownStep, shutdownDeadlinesMs } from '../../src/shutdown-steps.ts'
+import { type ShutdownStep, shutdownDeadlinesMs } from '../../src/daemon/shutdown-steps.ts'
 import { childFlags } from '../support/child-flags.ts'
 import { binary, call, cleanEnv, type LogLine, startDaemon } from '../support/daemon.ts'
 import { startHttpSink } from '../support/http-sink.ts'

@@ -35,7 +35,7 @@ export const files = [
   ['DATA_DIR/quarantine/', 'Damaged data, and files that repair moved aside.'],
 ]
 
-/** [exit code, meaning] of src/client/failure.ts and src/cli/failure.ts. */
+/** [exit code, meaning] of src/apps/client/failure.ts and src/apps/cli/failure.ts. */
 export const exits = [
   ['0', 'Success. serve: stopped as requested.'],
   ['1', 'The command failed.'],

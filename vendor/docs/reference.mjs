@@ -6,15 +6,15 @@
  *   …
  *   <!-- end -->
  */
-import { buildProgram } from '../../dist/cli/program.js'
-import { errorHints } from '../../dist/client/failure.js'
+import { buildProgram } from '../../dist/apps/cli/program.js'
+import { errorHints } from '../../dist/apps/client/failure.js'
 import { configSchema, destinationTypes } from '../../dist/contract/destination.js'
 import { wordsOf } from '../../dist/contract/destination-words.js'
 import { errorCatalogue } from '../../dist/contract/errors.js'
 import { scopeOf } from '../../dist/contract/operation.js'
 import { operationTable } from '../../dist/contract/operations.js'
-import { bytes, count } from '../../dist/quantities.js'
-import { settingDefinitions } from '../../dist/settings.js'
+import { bytes, count } from '../../dist/platform/quantities.js'
+import { settingDefinitions } from '../../dist/settings/settings.js'
 import { environment, exits, files } from './cli-facts.mjs'
 
 /** By the name in the comment: a function that returns Markdown. */

@@ -4,7 +4,7 @@
  */
 import { setMaxListeners } from 'node:events'
 import { type Dispatcher, errors, Pool } from 'undici'
-import { version } from '../../version.ts'
+import { version } from '../../platform/version.ts'
 import { basicAuthorization, configuredSecrets } from '../configured-secrets.ts'
 import { DeliveryError, type DriverSettings, type HttpEndpointSpec } from '../driver.ts'
 import { ellipsis } from '../error-text.ts'

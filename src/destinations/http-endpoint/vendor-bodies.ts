@@ -1,7 +1,7 @@
 /** Bodies that the APIs of other programs take. Records keep their own text; pure. */
 
-import type { StoredMessage } from '../../buffer/buffer.ts'
-import { members, recordPlace, records, stringValue } from '../../buffer/record-text.ts'
+import type { StoredMessage } from '../../log/buffer.ts'
+import { members, recordPlace, records, stringValue } from '../../log/record-text.ts'
 
 /**
  * Grafana Loki, POST /loki/api/v1/push: one stream, each record a line at the nanosecond of its message's time and its place.

@@ -1,5 +1,5 @@
 /** A batch's records as rows of bound values, each knowing its message, so that a failure can name it. */
-import { pickMembers, recordPlace, recordTexts, stringValue } from '../../buffer/record-text.ts'
+import { pickMembers, recordPlace, recordTexts, stringValue } from '../../log/record-text.ts'
 import type { ColumnRule } from '../../contract/column-rules.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import { type Batch, DeliveryError, type RejectedRecord } from '../driver.ts'

@@ -11,7 +11,7 @@
 import { randomBytes } from 'node:crypto'
 import type net from 'node:net'
 import tls from 'node:tls'
-import { version } from '../../version.ts'
+import { version } from '../../platform/version.ts'
 import { DeliveryError, type DriverSettings, type NatsSpec } from '../driver.ts'
 import { dial } from '../egress.ts'
 import { guardSocket, protocolError, type ReadLimit } from '../guarded-socket.ts'
@@ -180,7 +180,7 @@ async function signIn(config: NatsConfig, nonce: string | undefined): Promise<ob
   if (username !== null) return { user: username, pass: password ?? '' }
   if (token !== null) return { auth_token: token }
   if (nkey_seed === null && credentials === null) return {}
-  const { signedByCredentials, signedBySeed } = await import('../../nats/sign-in.ts')
+  const { signedByCredentials, signedBySeed } = await import('./sign-in.ts')
   try {
     if (nkey_seed !== null) return signedBySeed(nkey_seed, nonce)
     const { jwt = '', seed = '' } = parseCredentials(credentials ?? '') ?? {}

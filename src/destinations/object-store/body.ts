@@ -4,7 +4,7 @@
  */
 import { promisify } from 'node:util'
 import { gzip as gzipWithCallback } from 'node:zlib'
-import { filledBodies, toJsonArray, toNdjson } from '../../buffer/record-text.ts'
+import { filledBodies, toJsonArray, toNdjson } from '../../log/record-text.ts'
 import { keyInEpoch, keyWith, parseKeyTemplate, renderKey } from '../../contract/key-template.ts'
 import { type Batch, DeliveryError, type ObjectStoreSpec, type RejectedRecord } from '../driver.ts'
 

@@ -9,8 +9,8 @@
  * What is known to be good stays inserted while the rest is tried, so that a record that clashes with an earlier one is
  * found too. Deferred constraints are checked at once, or they would fail only at a COMMIT.
  */
-import type { StoredMessage } from '../../buffer/buffer.ts'
-import { recordPlace, records } from '../../buffer/record-text.ts'
+import type { StoredMessage } from '../../log/buffer.ts'
+import { recordPlace, records } from '../../log/record-text.ts'
 import type { DeliveryError, RejectedRecord } from '../driver.ts'
 import { refusalOf } from '../set-aside.ts'
 import type { PostgresSession } from './connection.ts'

@@ -1,5 +1,5 @@
 /** Which column and value of a refused record a server's words speak of. Pure. */
-import { pickMembers, stringValue } from '../../buffer/record-text.ts'
+import { pickMembers, stringValue } from '../../log/record-text.ts'
 
 export interface NamedValue {
   column?: string

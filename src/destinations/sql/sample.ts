@@ -1,7 +1,7 @@
 /** One record for POST destinations/test?sample=true: it is inserted and rolled back. */
 import { randomUUID } from 'node:crypto'
-import type { StoredMessage } from '../../buffer/buffer.ts'
-import { records } from '../../buffer/record-text.ts'
+import type { StoredMessage } from '../../log/buffer.ts'
+import { records } from '../../log/record-text.ts'
 import { columnRules } from '../../contract/column-rules.ts'
 import type { ColumnMapping } from '../../contract/destination.ts'
 import type { Batch, DatabaseSpec, DeliveryError, DestinationCheck, Sample } from '../driver.ts'

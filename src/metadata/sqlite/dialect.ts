@@ -16,8 +16,8 @@ import {
   type SqliteStatement,
   type TransactionSettings,
 } from 'kysely'
-import { errorCode, isNoSpace, StorageUnavailableError } from '../../error-code.ts'
-import { isCorrupt, StorageError } from '../../storage-error.ts'
+import { errorCode, isNoSpace, StorageUnavailableError } from '../../platform/error-code.ts'
+import { isCorrupt, StorageError } from '../../platform/storage-error.ts'
 import { busyTimeoutMs } from './file.ts'
 
 export function sqliteDialect(database: Database.Database): Dialect {

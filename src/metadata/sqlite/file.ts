@@ -9,9 +9,9 @@
 import { closeSync, openSync } from 'node:fs'
 import { setTimeout as delay } from 'node:timers/promises'
 import Database from 'better-sqlite3'
-import { ConfigError } from '../../config.ts'
-import { errorCode, isNoSpace } from '../../error-code.ts'
-import { inWords } from '../../storage-error.ts'
+import { ConfigError } from '../../settings/config.ts'
+import { errorCode, isNoSpace } from '../../platform/error-code.ts'
+import { inWords } from '../../platform/storage-error.ts'
 
 export const busyTimeoutMs = 10_000
 

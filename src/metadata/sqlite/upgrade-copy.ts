@@ -14,10 +14,10 @@
 import { closeSync, lstatSync, mkdirSync, openSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs'
 import path from 'node:path'
 import Database from 'better-sqlite3'
-import { isNoSpace, StorageUnavailableError } from '../../error-code.ts'
-import { fsyncDirectory, fsyncFile } from '../../fsync.ts'
-import { bytes, hourMs } from '../../quantities.ts'
-import { inWords, onFile } from '../../storage-error.ts'
+import { isNoSpace, StorageUnavailableError } from '../../platform/error-code.ts'
+import { fsyncDirectory, fsyncFile } from '../../platform/fsync.ts'
+import { bytes, hourMs } from '../../platform/quantities.ts'
+import { inWords, onFile } from '../../platform/storage-error.ts'
 
 /** Parked records are in the file, which can have a gigabyte of them: two upgrades back is enough. */
 const copiesKept = 2

@@ -2,8 +2,8 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import path from 'node:path'
 import t from 'tap'
-import { buildProgram } from '../../../src/cli/program.ts'
-import { settingDefinitions } from '../../../src/settings.ts'
+import { buildProgram } from '../../../src/apps/cli/program.ts'
+import { settingDefinitions } from '../../../src/settings/settings.ts'
 import { walk } from '../../support/guide-walker.ts'
 
 const root = new URL('../../../', import.meta.url)

@@ -21,7 +21,7 @@ t.test('the table of errors has each error of ingest with its status, and no oth
 })
 
 t.test('the reasons for which the buffer takes nothing are those that there are', async (t) => {
-  const buffer = readFileSync(new URL('src/buffer/buffer.ts', root), 'utf8')
+  const buffer = readFileSync(new URL('src/log/buffer.ts', root), 'utf8')
   const [, union = ''] = /class BufferUnavailableError[\s\S]*?readonly reason:([\s\S]*?)constructor/.exec(
     buffer,
   )!

@@ -1,7 +1,7 @@
 /** Damages the oldest segment of a closed buffer, and knows what must be left of it: for scenarios that salvage it. */
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
-import { listSegments, type SegmentName, segmentFile } from '../../../src/buffer/segments/layout.ts'
+import { listSegments, type SegmentName, segmentFile } from '../../../src/log/segments/layout.ts'
 import type { Acknowledged, Verdict } from './store-check.ts'
 
 const pageBytes = 4096

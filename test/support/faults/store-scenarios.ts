@@ -1,7 +1,7 @@
 /** Scenarios on the buffer alone: its start, a roll, a drop, its stop, each a child process of well under a second. */
 import { existsSync, mkdirSync, renameSync } from 'node:fs'
 import path from 'node:path'
-import { listSegments, segmentFile } from '../../../src/buffer/segments/layout.ts'
+import { listSegments, segmentFile } from '../../../src/log/segments/layout.ts'
 import { Checker } from './checker.ts'
 import { damageOldestSegment } from './damaged-base.ts'
 import { diskBytes, type Ran, type Scenario } from './every-step.ts'

@@ -4,7 +4,7 @@
  * `fatal`. The numbers of a pipe ascend, also over runs: they go on after the argument's `from`.
  */
 import { writeSync } from 'node:fs'
-import { openBuffer, openBufferFeed } from '../../../src/buffer/open.ts'
+import { openBuffer, openBufferFeed } from '../../../src/stores/open-log.ts'
 import { idempotent, message, type Overrides, quiet, specAt, watermark } from './open.ts'
 
 interface Task {

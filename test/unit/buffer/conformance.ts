@@ -3,7 +3,7 @@
  */
 import { randomBytes } from 'node:crypto'
 import type { Test } from 'tap'
-import type { Appender, BufferFeed, BufferReader, OpenBuffer } from '../../../src/buffer/buffer.ts'
+import type { Appender, BufferFeed, BufferReader, OpenBuffer } from '../../../src/log/buffer.ts'
 import { until } from '../../support/until.ts'
 import { countOf, idempotent, KiB, MiB, message, newPipeId, readAll, textsOf } from './open.ts'
 

@@ -9,7 +9,7 @@ import {
   listSegments,
   segmentFile,
   smallPageBytes,
-} from '../../../src/buffer/segments/layout.ts'
+} from '../../../src/log/segments/layout.ts'
 import { until } from '../../support/until.ts'
 import { MiB, message, newPipeId, openAt, readAll, specAt, temporaryDirectory, textsOf } from './open.ts'
 

@@ -15,7 +15,7 @@ import {
 } from 'node:fs'
 import path from 'node:path'
 import t, { type Test } from 'tap'
-import { listSegments, segmentFile } from '../../../src/buffer/segments/layout.ts'
+import { listSegments, segmentFile } from '../../../src/log/segments/layout.ts'
 import { until } from '../../support/until.ts'
 import { KiB, message, newPipeId, openAt, readAll, specAt, temporaryDirectory, textsOf } from './open.ts'
 

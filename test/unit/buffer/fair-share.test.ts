@@ -1,8 +1,8 @@
 /** docs/dev/contract.md#fair-share-of-the-buffer: above 80 % one pipe or workspace cannot keep the others out. */
 import t from 'tap'
 import { v4 } from 'uuid'
-import { FairShare } from '../../../src/buffer/fair-share.ts'
-import { LowWatermarks } from '../../../src/buffer/segments/retention.ts'
+import { FairShare } from '../../../src/log/fair-share.ts'
+import { LowWatermarks } from '../../../src/log/segments/retention.ts'
 import { until } from '../../support/until.ts'
 import { KiB, MiB, message, newPipeId, openAt, temporaryDirectory, watermark } from './open.ts'
 

@@ -1,7 +1,7 @@
 /** Turns segment files into what the version before format 2 would have written. */
 import { crc32 } from 'node:zlib'
 import Database from 'better-sqlite3'
-import { listSegments, segmentFile } from '../../../src/buffer/segments/layout.ts'
+import { listSegments, segmentFile } from '../../../src/log/segments/layout.ts'
 
 /** All segments of a buffer that is closed. */
 export function makeFormat1(dir: string): void {

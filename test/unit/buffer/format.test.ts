@@ -1,11 +1,11 @@
 /** What is in a segment file: who it is, what its checksums cover, and that files of the version before are read. */
 import Database from 'better-sqlite3'
 import t from 'tap'
-import { listSegments, segmentFile } from '../../../src/buffer/segments/layout.ts'
-import { type RowHeader, rowChecksum } from '../../../src/buffer/segments/row-checksum.ts'
-import { readSegmentContent } from '../../../src/buffer/segments/segment-facts.ts'
-import { openReadOnly } from '../../../src/buffer/segments/segment-file.ts'
-import { requireSoundSqlite } from '../../../src/buffer/segments/sqlite-version.ts'
+import { listSegments, segmentFile } from '../../../src/log/segments/layout.ts'
+import { type RowHeader, rowChecksum } from '../../../src/log/segments/row-checksum.ts'
+import { readSegmentContent } from '../../../src/log/segments/segment-facts.ts'
+import { openReadOnly } from '../../../src/log/segments/segment-file.ts'
+import { requireSoundSqlite } from '../../../src/log/segments/sqlite-version.ts'
 import { until } from '../../support/until.ts'
 import {
   idempotent,

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto'
 import { crc32 } from 'node:zlib'
 import t from 'tap'
-import { appendToFrame, openFrame, readFrame } from '../../../src/buffer/frame.ts'
+import { appendToFrame, openFrame, readFrame } from '../../../src/log/frame.ts'
 import { idempotent, message, newPipeId } from './open.ts'
 
 function roundTrip(messages: ReturnType<typeof message>[], capacityBytes: number, recycled?: ArrayBuffer) {

@@ -1,8 +1,8 @@
 /** A segment that is missing costs the messages that were in it, and is told; what is older stays within reach. */
 import { rmSync } from 'node:fs'
 import t, { type Test } from 'tap'
-import type { BufferReader, Cursor, LostMessages } from '../../../src/buffer/buffer.ts'
-import { listSegments, segmentFile } from '../../../src/buffer/segments/layout.ts'
+import type { BufferReader, Cursor, LostMessages } from '../../../src/log/buffer.ts'
+import { listSegments, segmentFile } from '../../../src/log/segments/layout.ts'
 import { until } from '../../support/until.ts'
 import {
   countOf,

@@ -4,8 +4,8 @@ import path from 'node:path'
 import { crc32 } from 'node:zlib'
 import { pino } from 'pino'
 import t from 'tap'
-import { openHighWater, readHighWater } from '../../../src/buffer/segments/high-water.ts'
-import { openSegmentLog } from '../../../src/buffer/segments/open-segment-log.ts'
+import { openHighWater, readHighWater } from '../../../src/log/segments/high-water.ts'
+import { openSegmentLog } from '../../../src/log/segments/open-segment-log.ts'
 import { message, newPipeId, openAt, specAt, temporaryDirectory } from './open.ts'
 
 const identity = { dataDirId: '018f0000-0000-4000-8000-00000000000d', epoch: 2 }

@@ -2,17 +2,17 @@
 import { jetstreamManager } from '@nats-io/jetstream'
 import t, { type Test } from 'tap'
 import { v7 } from 'uuid'
-import { BufferUnavailableError, type NewMessage, type SharedAppends } from '../../../src/buffer/buffer.ts'
+import { BufferUnavailableError, type NewMessage, type SharedAppends } from '../../../src/log/buffer.ts'
 import {
   commitsSubject,
   decodeHead,
   seqOf,
   streamName,
   streamSeqOf,
-} from '../../../src/buffer/jetstream/frames.ts'
-import { openJetStreamBuffer } from '../../../src/buffer/jetstream/open-buffer.ts'
-import type { JetStreamSpec } from '../../../src/buffer/jetstream/spec.ts'
-import { openPortAppender } from '../../../src/buffer/open.ts'
+} from '../../../src/cluster/jetstream/frames.ts'
+import { openJetStreamBuffer } from '../../../src/cluster/jetstream/open-buffer.ts'
+import type { JetStreamSpec } from '../../../src/cluster/jetstream/spec.ts'
+import { openPortAppender } from '../../../src/stores/open-log.ts'
 import { until } from '../../support/until.ts'
 import { jetStreamSpec, natsFor, readerOf } from './jetstream-open.ts'
 import { MiB, message, newPipeId, quiet, readAll, textsOf, workspaceId } from './open.ts'

@@ -4,7 +4,7 @@
  * loses messages in the same run.
  */
 import t from 'tap'
-import type { NewMessage, OpenBuffer } from '../../../src/buffer/buffer.ts'
+import type { NewMessage, OpenBuffer } from '../../../src/log/buffer.ts'
 import { until } from '../../support/until.ts'
 import {
   countOf,

@@ -1,12 +1,12 @@
 /** Idempotency keys of a cluster: one message for a key, whatever ends or stands still between the claim, the stream and the answer. */
 import { jetstreamManager } from '@nats-io/jetstream'
 import t, { type Test } from 'tap'
-import { BufferUnavailableError, IdempotencyKeyReusedError } from '../../../src/buffer/buffer.ts'
-import { bufferSubjects, streamName } from '../../../src/buffer/jetstream/frames.ts'
-import { openJetStreamBuffer } from '../../../src/buffer/jetstream/open-buffer.ts'
-import type { JetStreamSpec } from '../../../src/buffer/jetstream/spec.ts'
-import type { KeyStore } from '../../../src/buffer/key-store.ts'
-import { openPortAppender } from '../../../src/buffer/open.ts'
+import { BufferUnavailableError, IdempotencyKeyReusedError } from '../../../src/log/buffer.ts'
+import { bufferSubjects, streamName } from '../../../src/cluster/jetstream/frames.ts'
+import { openJetStreamBuffer } from '../../../src/cluster/jetstream/open-buffer.ts'
+import type { JetStreamSpec } from '../../../src/cluster/jetstream/spec.ts'
+import type { KeyStore } from '../../../src/log/key-store.ts'
+import { openPortAppender } from '../../../src/stores/open-log.ts'
 import { until } from '../../support/until.ts'
 import { jetStreamSpec, keysFor, natsFor, readerOf } from './jetstream-open.ts'
 import { idempotent, message, newPipeId, quiet, readAll, textsOf } from './open.ts'
@@ -257,7 +257,7 @@ for (const replicas of [1, 3] as const)
       )
       t.equal(await pending(), 2)
       await query('UPDATE key_claims SET claimed_ms = claimed_ms - 61000')
-      const { JetStreamAppender } = await import('../../../src/buffer/jetstream/appender.ts')
+      const { JetStreamAppender } = await import('../../../src/cluster/jetstream/appender.ts')
       const other = (await node()).appender
       t.ok(other instanceof JetStreamAppender)
       if (other instanceof JetStreamAppender) await other.settleKeyClaims(60_000)

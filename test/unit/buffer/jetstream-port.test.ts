@@ -1,9 +1,9 @@
 /** The whole port on JetStream: one server, and a cluster of three. */
 import t, { type Test } from 'tap'
-import { openJetStreamFeed } from '../../../src/buffer/jetstream/feed.ts'
-import type { JetStreamSpec } from '../../../src/buffer/jetstream/spec.ts'
-import type { KeyStore } from '../../../src/buffer/key-store.ts'
-import { openBuffer } from '../../../src/buffer/open.ts'
+import { openJetStreamFeed } from '../../../src/cluster/jetstream/feed.ts'
+import type { JetStreamSpec } from '../../../src/cluster/jetstream/spec.ts'
+import type { KeyStore } from '../../../src/log/key-store.ts'
+import { openBuffer } from '../../../src/stores/open-log.ts'
 import { type BufferUnderTest, testBufferPort } from './conformance.ts'
 import { jetStreamSpec, keysFor, natsFor, readerOf } from './jetstream-open.ts'
 import { quiet } from './open.ts'

@@ -3,21 +3,21 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import path from 'node:path'
 import { jetstreamManager } from '@nats-io/jetstream'
 import t, { type Test } from 'tap'
-import type { BufferReader, CursorMark, MarkedMessage } from '../../../src/buffer/buffer.ts'
-import { openJetStreamFeed } from '../../../src/buffer/jetstream/feed.ts'
+import type { BufferReader, CursorMark, MarkedMessage } from '../../../src/log/buffer.ts'
+import { openJetStreamFeed } from '../../../src/cluster/jetstream/feed.ts'
 import {
   droppedSubject,
   pipeSubjects,
   seqOf,
   streamName,
   streamSeqOf,
-} from '../../../src/buffer/jetstream/frames.ts'
-import { openJetStreamLookup } from '../../../src/buffer/jetstream/lookup.ts'
-import { openJetStreamReader } from '../../../src/buffer/jetstream/reader.ts'
-import type { JetStreamSpec } from '../../../src/buffer/jetstream/spec.ts'
-import { openBuffer } from '../../../src/buffer/open.ts'
-import { openLog } from '../../../src/log.ts'
-import { connectNats } from '../../../src/nats/connect.ts'
+} from '../../../src/cluster/jetstream/frames.ts'
+import { openJetStreamLookup } from '../../../src/cluster/jetstream/lookup.ts'
+import { openJetStreamReader } from '../../../src/cluster/jetstream/reader.ts'
+import type { JetStreamSpec } from '../../../src/cluster/jetstream/spec.ts'
+import { openBuffer } from '../../../src/stores/open-log.ts'
+import { openLog } from '../../../src/platform/log.ts'
+import { connectNats } from '../../../src/cluster/nats/connect.ts'
 import type { TestNats } from '../../support/nats.ts'
 import { until } from '../../support/until.ts'
 import { jetStreamSpec, natsFor, publishFrame, readerOf } from './jetstream-open.ts'

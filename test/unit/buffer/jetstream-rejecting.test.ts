@@ -2,16 +2,16 @@
 import { jetstreamManager } from '@nats-io/jetstream'
 import { headers } from '@nats-io/transport-node'
 import t, { type Test } from 'tap'
-import { BufferUnavailableError } from '../../../src/buffer/buffer.ts'
+import { BufferUnavailableError } from '../../../src/log/buffer.ts'
 import {
   encodeHead,
   frameSubject,
   messagesPerFrame,
   seqOf,
   streamName,
-} from '../../../src/buffer/jetstream/frames.ts'
-import { openJetStreamBuffer } from '../../../src/buffer/jetstream/open-buffer.ts'
-import { openBufferContact, openPortAppender } from '../../../src/buffer/open.ts'
+} from '../../../src/cluster/jetstream/frames.ts'
+import { openJetStreamBuffer } from '../../../src/cluster/jetstream/open-buffer.ts'
+import { openBufferContact, openPortAppender } from '../../../src/stores/open-log.ts'
 import { until } from '../../support/until.ts'
 import { jetStreamSpec, natsFor } from './jetstream-open.ts'
 import { message, newPipeId, quiet } from './open.ts'

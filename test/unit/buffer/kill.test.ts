@@ -3,7 +3,7 @@ import { rmSync } from 'node:fs'
 import path from 'node:path'
 import Database from 'better-sqlite3'
 import t from 'tap'
-import { listSegments, segmentFile } from '../../../src/buffer/segments/layout.ts'
+import { listSegments, segmentFile } from '../../../src/log/segments/layout.ts'
 import { type Acknowledged, findAll, runUntilDead } from './crash-run.ts'
 import { countOf, idempotent, KiB, message, newPipeId, openAt, specAt, temporaryDirectory } from './open.ts'
 

@@ -2,7 +2,7 @@
 import { copyFileSync, cpSync, existsSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import t, { type Test } from 'tap'
-import { fileBytes, listSegments, segmentFile } from '../../../src/buffer/segments/layout.ts'
+import { fileBytes, listSegments, segmentFile } from '../../../src/log/segments/layout.ts'
 import { until } from '../../support/until.ts'
 import { KiB, MiB, message, newPipeId, openAt, readAll, specAt, temporaryDirectory } from './open.ts'
 

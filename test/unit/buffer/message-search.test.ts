@@ -2,8 +2,8 @@
 import path from 'node:path'
 import t from 'tap'
 import { v7 } from 'uuid'
-import { listSegments } from '../../../src/buffer/segments/layout.ts'
-import { MessageSearch } from '../../../src/buffer/segments/message-search.ts'
+import { listSegments } from '../../../src/log/segments/layout.ts'
+import { MessageSearch } from '../../../src/log/segments/message-search.ts'
 import { KiB, message, newPipeId, openAt, temporaryDirectory } from './open.ts'
 
 const baseMs = Date.UTC(2026, 0, 1)

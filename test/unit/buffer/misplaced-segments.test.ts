@@ -2,8 +2,8 @@
 import { copyFileSync, cpSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import t, { type Test } from 'tap'
-import { listSegments, type SegmentName, segmentFile } from '../../../src/buffer/segments/layout.ts'
-import { type NamedSegment, planRenamings } from '../../../src/buffer/segments/misplaced-segments.ts'
+import { listSegments, type SegmentName, segmentFile } from '../../../src/log/segments/layout.ts'
+import { type NamedSegment, planRenamings } from '../../../src/log/segments/misplaced-segments.ts'
 import { until } from '../../support/until.ts'
 import { KiB, message, newPipeId, openAt, readAll, specAt, temporaryDirectory, textsOf } from './open.ts'
 

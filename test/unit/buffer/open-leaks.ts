@@ -5,8 +5,8 @@
  */
 import { cpSync, readdirSync, readlinkSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
-import { openBufferWriter } from '../../../src/buffer/segments/buffer-writer.ts'
-import { openLog } from '../../../src/log.ts'
+import { openBufferWriter } from '../../../src/log/segments/buffer-writer.ts'
+import { openLog } from '../../../src/platform/log.ts'
 import { type Plan, planText } from '../../support/faults/library.ts'
 import { KiB, quiet, specAt } from './open.ts'
 

@@ -2,8 +2,8 @@
 import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import t from 'tap'
-import { segmentFile } from '../../../src/buffer/segments/layout.ts'
-import { OpenSegments } from '../../../src/buffer/segments/open-segments.ts'
+import { segmentFile } from '../../../src/log/segments/layout.ts'
+import { OpenSegments } from '../../../src/log/segments/open-segments.ts'
 import { until } from '../../support/until.ts'
 
 t.test('a directory that cannot be listed for a while costs only that while', async (t) => {

@@ -13,12 +13,12 @@ import type {
   NewMessage,
   OpenBuffer,
   StoredMessage,
-} from '../../../src/buffer/buffer.ts'
-import { openBuffer } from '../../../src/buffer/open.ts'
-import { openSegmentFeed } from '../../../src/buffer/segments/feed.ts'
-import type { SegmentsSpec } from '../../../src/buffer/segments/protocol.ts'
-import { openSegmentReader } from '../../../src/buffer/segments/reader.ts'
-import { openLog } from '../../../src/log.ts'
+} from '../../../src/log/buffer.ts'
+import { openBuffer } from '../../../src/stores/open-log.ts'
+import { openSegmentFeed } from '../../../src/log/segments/feed.ts'
+import type { SegmentsSpec } from '../../../src/log/segments/protocol.ts'
+import { openSegmentReader } from '../../../src/log/segments/reader.ts'
+import { openLog } from '../../../src/platform/log.ts'
 
 export const KiB = 1024
 export const MiB = 1024 * KiB

@@ -8,7 +8,7 @@ import {
   stringValue,
   toJsonArray,
   toNdjson,
-} from '../../../src/buffer/record-text.ts'
+} from '../../../src/log/record-text.ts'
 
 /** Records whose text is hard to cut: none of them holds a raw newline, as ingest guarantees. */
 const hostile = [

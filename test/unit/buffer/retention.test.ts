@@ -1,8 +1,8 @@
 /** docs/dev/contract.md#buffer-and-retention: what is dropped, when, and what never is. */
 import t, { type Test } from 'tap'
-import type { OpenBuffer } from '../../../src/buffer/buffer.ts'
-import { LowWatermarks, planReclaim } from '../../../src/buffer/segments/retention.ts'
-import type { SegmentFacts } from '../../../src/buffer/segments/segment-facts.ts'
+import type { OpenBuffer } from '../../../src/log/buffer.ts'
+import { LowWatermarks, planReclaim } from '../../../src/log/segments/retention.ts'
+import type { SegmentFacts } from '../../../src/log/segments/segment-facts.ts'
 import { until } from '../../support/until.ts'
 import {
   countOf,

@@ -2,7 +2,7 @@
 import path from 'node:path'
 import Database from 'better-sqlite3'
 import t from 'tap'
-import { listSegments, segmentFile } from '../../../src/buffer/segments/layout.ts'
+import { listSegments, segmentFile } from '../../../src/log/segments/layout.ts'
 import { message, newPipeId, openAt, openReaderAt, readAll, temporaryDirectory, textsOf } from './open.ts'
 
 /** Small ones, some of them with a null byte or not of ASCII, and a large one now and then; another pipe's in between. */

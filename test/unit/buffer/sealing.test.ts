@@ -2,7 +2,7 @@
 import { existsSync, readdirSync } from 'node:fs'
 import Database from 'better-sqlite3'
 import t from 'tap'
-import { listSegments, segmentFile } from '../../../src/buffer/segments/layout.ts'
+import { listSegments, segmentFile } from '../../../src/log/segments/layout.ts'
 import { until } from '../../support/until.ts'
 import { makeFormat1 } from './format-1.ts'
 import { KiB, message, newPipeId, openAt, readAll, specAt, temporaryDirectory, textsOf } from './open.ts'

@@ -3,7 +3,7 @@ import { existsSync, readdirSync, readFileSync, readlinkSync, rmSync, statSync, 
 import path from 'node:path'
 import Database from 'better-sqlite3'
 import t from 'tap'
-import { listSegments, segmentFile } from '../../../src/buffer/segments/layout.ts'
+import { listSegments, segmentFile } from '../../../src/log/segments/layout.ts'
 import { until } from '../../support/until.ts'
 import { makeFormat1 } from './format-1.ts'
 import {

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { configKeys } from '../../../src/cli/destinations/config-keys.ts'
+import { configKeys } from '../../../src/apps/cli/destinations/config-keys.ts'
 import { configSchema } from '../../../src/contract/destination.ts'
 import { destinationTypes } from '../../../src/contract/destination-words.ts'
 

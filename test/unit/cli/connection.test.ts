@@ -4,8 +4,8 @@ import type { AddressInfo } from 'node:net'
 import net from 'node:net'
 import path from 'node:path'
 import t from 'tap'
-import { findTarget } from '../../../src/cli/connection.ts'
-import { type Profile, writeProfiles } from '../../../src/cli/profile-store.ts'
+import { findTarget } from '../../../src/apps/cli/connection.ts'
+import { type Profile, writeProfiles } from '../../../src/apps/cli/profile-store.ts'
 import { homeEnv, makeHome, removeHome, runCli } from '../../support/cli.ts'
 
 /** A server that is not the profile's own: whatever it is sent, it must not be the profile's key. */

@@ -5,7 +5,7 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import type { Command } from 'commander'
 import t from 'tap'
-import { buildProgram } from '../../../src/cli/program.ts'
+import { buildProgram } from '../../../src/apps/cli/program.ts'
 
 const file = new URL('../../../test/unit/cli/help.txt', import.meta.url)
 const program = await buildProgram()

@@ -1,11 +1,11 @@
 import { Readable } from 'node:stream'
 import t from 'tap'
-import { Batcher, bodyOf } from '../../../src/cli/ingest/batcher.ts'
-import type { InputPiece } from '../../../src/cli/ingest/input.ts'
-import { isLines, StreamSplitter } from '../../../src/cli/ingest/layout.ts'
-import { LineSplitter } from '../../../src/cli/ingest/line-splitter.ts'
-import { RecordSplitter } from '../../../src/cli/ingest/record-splitter.ts'
-import { Failure } from '../../../src/client/failure.ts'
+import { Batcher, bodyOf } from '../../../src/apps/cli/ingest/batcher.ts'
+import type { InputPiece } from '../../../src/apps/cli/ingest/input.ts'
+import { isLines, StreamSplitter } from '../../../src/apps/cli/ingest/layout.ts'
+import { LineSplitter } from '../../../src/apps/cli/ingest/line-splitter.ts'
+import { RecordSplitter } from '../../../src/apps/cli/ingest/record-splitter.ts'
+import { Failure } from '../../../src/apps/client/failure.ts'
 
 /** The records of a text, given in pieces of so many bytes. */
 function split(

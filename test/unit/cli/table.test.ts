@@ -1,7 +1,7 @@
 /** Tables fit the terminal: columns give way in their order, long texts are wrapped, wide characters count as two. */
 import stringWidth from 'string-width'
 import t from 'tap'
-import { drawTable, type Table } from '../../../src/cli/table.ts'
+import { drawTable, type Table } from '../../../src/apps/cli/table.ts'
 
 const id = '018f0000-0000-7000-8000-000000000001'
 const lanes: Table = {

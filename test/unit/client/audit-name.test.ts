@@ -1,5 +1,5 @@
 import t from 'tap'
-import { resourceName } from '../../../src/client/audit-name.ts'
+import { resourceName } from '../../../src/apps/client/audit-name.ts'
 import type { AuditEntry } from '../../../src/contract/audit.ts'
 import type { Overview } from '../../../src/contract/overview.ts'
 

@@ -1,8 +1,8 @@
 import { execFileSync } from 'node:child_process'
 import type { Command } from 'commander'
 import t from 'tap'
-import { parseColumn } from '../../../src/cli/destinations/columns.ts'
-import { buildProgram } from '../../../src/cli/program.ts'
+import { parseColumn } from '../../../src/apps/cli/destinations/columns.ts'
+import { buildProgram } from '../../../src/apps/cli/program.ts'
 import {
   columnWord,
   command,
@@ -12,7 +12,7 @@ import {
   pipeOptions,
   quoted,
   tryTransformCommand,
-} from '../../../src/client/cli-twin.ts'
+} from '../../../src/apps/client/cli-twin.ts'
 import { geoFieldKeys, type PipeLimits, pipeDefaults } from '../../../src/contract/pipe.ts'
 import type { GivenTransform } from '../../../src/contract/transform.ts'
 

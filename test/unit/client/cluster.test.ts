@@ -1,5 +1,5 @@
 import t from 'tap'
-import { clusterOf, nodeInWords, unownedInWords } from '../../../src/client/cluster.ts'
+import { clusterOf, nodeInWords, unownedInWords } from '../../../src/apps/client/cluster.ts'
 import type { OverviewNode } from '../../../src/contract/overview.ts'
 
 const node = (node_state: OverviewNode['node_state'], owned_pipes: number): OverviewNode => ({

@@ -1,6 +1,6 @@
 /** Server-Sent Events, read piece by piece. */
 import t from 'tap'
-import { EventStreamError, EventStreamParser } from '../../../src/client/event-stream.ts'
+import { EventStreamError, EventStreamParser } from '../../../src/apps/client/event-stream.ts'
 
 const bytes = (text: string) => Buffer.from(text)
 

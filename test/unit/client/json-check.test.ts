@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import t from 'tap'
-import { checkRecords } from '../../../src/client/json-check.ts'
+import { checkRecords } from '../../../src/apps/client/json-check.ts'
 import { damaged, randomBody } from '../../support/random-json.ts'
 
 t.test('one object or an array of objects: each record keeps its own text', async (t) => {

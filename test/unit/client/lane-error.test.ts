@@ -1,6 +1,6 @@
 /** A lane's last error as terminals show it: what the destination named, and what is at fault. */
 import t from 'tap'
-import { errorLine, errorPlace, faultWords } from '../../../src/client/lane-error.ts'
+import { errorLine, errorPlace, faultWords } from '../../../src/apps/client/lane-error.ts'
 
 const unnamed = { record_index: null, column: null, value: null }
 const error = {

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { changedParts, lineDiff } from '../../../src/client/line-diff.ts'
+import { changedParts, lineDiff } from '../../../src/apps/client/line-diff.ts'
 
 const marks = { same: ' ', removed: '-', added: '+' } as const
 const drawn = (before: string[], after: string[]) =>

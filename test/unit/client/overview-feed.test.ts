@@ -1,7 +1,7 @@
 /** Overviews one after the other, from a daemon that is away for a while, is started again, or is of an older version. */
 import t from 'tap'
-import { openClient } from '../../../src/client/client.ts'
-import { OverviewFeed } from '../../../src/client/overview-feed.ts'
+import { openClient } from '../../../src/apps/client/client.ts'
+import { OverviewFeed } from '../../../src/apps/client/overview-feed.ts'
 import { cliEnv, makeHome, removeHome, runCli } from '../../support/cli.ts'
 import { startHttpSink } from '../../support/http-sink.ts'
 import { sharedDaemon } from '../../support/shared-daemon.ts'

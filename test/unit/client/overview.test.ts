@@ -1,5 +1,5 @@
 import t from 'tap'
-import { continued, matchesPipe, ratesBetween, troubledLanes } from '../../../src/client/overview.ts'
+import { continued, matchesPipe, ratesBetween, troubledLanes } from '../../../src/apps/client/overview.ts'
 import type { LaneStatus } from '../../../src/contract/destination.ts'
 import type { Overview, OverviewLane, OverviewPipe } from '../../../src/contract/overview.ts'
 

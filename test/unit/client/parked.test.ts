@@ -6,7 +6,7 @@ import {
   placeWords,
   recordTextsOf,
   shortIds,
-} from '../../../src/client/parked.ts'
+} from '../../../src/apps/client/parked.ts'
 
 t.test('records as text to edit: every digit stays, one record is the object that it is', async (t) => {
   const record = '{"n":12345678901234567890,"p":1.10,"t":" a \\" b "}'

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import t from 'tap'
-import { sampleRecord, snippets } from '../../../src/client/snippets.ts'
+import { sampleRecord, snippets } from '../../../src/apps/client/snippets.ts'
 import type { ColumnMapping } from '../../../src/contract/destination.ts'
 
 const now = new Date('2026-01-02T03:04:05Z')

@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import t, { type Test } from 'tap'
 import { ClusterView } from '../../../src/cluster/cluster-view.ts'
-import { openLog } from '../../../src/log.ts'
+import { openLog } from '../../../src/platform/log.ts'
 import { newPipe, newWorkspace, open, testFile } from '../metadata/fixture.ts'
 
 const log = openLog({ level: 'silent', format: 'json' }, 'test')

@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import t, { type Test } from 'tap'
 import { DeliveryError } from '../../../src/destinations/driver.ts'
-import { DeliveryElsewhereError } from '../../../src/error-code.ts'
+import { DeliveryElsewhereError } from '../../../src/platform/error-code.ts'
 import { type LaneNode, LaneNodes } from '../../support/lane-nodes.ts'
 import { startNats } from '../../support/nats.ts'
 import { until } from '../../support/until.ts'

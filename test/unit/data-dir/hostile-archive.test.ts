@@ -4,8 +4,8 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t from 'tap'
-import { archiveEnd, entryHeader, padding } from '../../../src/data-dir/archive.ts'
-import { restoreBackup } from '../../../src/data-dir/restore.ts'
+import { archiveEnd, entryHeader, padding } from '../../../src/maintenance/archive.ts'
+import { restoreBackup } from '../../../src/maintenance/restore.ts'
 
 const home = mkdtempSync(path.join(tmpdir(), 'pipectl-archive-'))
 t.teardown(() => rmSync(home, { recursive: true, force: true }))

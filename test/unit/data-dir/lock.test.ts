@@ -2,8 +2,8 @@ import { mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs
 import os from 'node:os'
 import path from 'node:path'
 import t, { type Test } from 'tap'
-import { dataDirAt } from '../../../src/data-dir/data-dir.ts'
-import { DataDirInUseError, lockDataDir } from '../../../src/data-dir/lock.ts'
+import { dataDirAt } from '../../../src/maintenance/data-dir.ts'
+import { DataDirInUseError, lockDataDir } from '../../../src/maintenance/lock.ts'
 import { startDaemon } from '../../support/daemon.ts'
 
 function newDirectory(t: Test) {

@@ -1,17 +1,17 @@
 /** What becomes of the numbers in lane rows when their messages get others. */
 import t from 'tap'
-import { SeqMap } from '../../../src/data-dir/migrate/seq-map.ts'
+import { SeqMap } from '../../../src/maintenance/migrate/seq-map.ts'
 import {
   cursorOf,
   namedSeqs,
   translatedLane,
   translatedParked,
   translatedRun,
-} from '../../../src/data-dir/migrate/translate.ts'
+} from '../../../src/maintenance/migrate/translate.ts'
 import type { LaneHistoryRow, LaneRow, ParkedRow, Tables } from '../../../src/metadata/database.ts'
 import { isLaneRowIntact, laneRowCheck } from '../../../src/metadata/lane-check.ts'
-import type { MovedLane } from '../../../src/metadata/move/store.ts'
-import { copiedTables, ownTables } from '../../../src/metadata/move/tables.ts'
+import type { MovedLane } from '../../../src/cluster/move/store.ts'
+import { copiedTables, ownTables } from '../../../src/cluster/move/tables.ts'
 
 /** The messages of the pipe, before and after. */
 const pairs = [

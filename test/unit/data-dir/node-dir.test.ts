@@ -2,17 +2,17 @@
 import { copyFileSync, existsSync, mkdirSync, statSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import t from 'tap'
-import { ConfigError, loadSettings } from '../../../src/config.ts'
+import { ConfigError, loadSettings } from '../../../src/settings/config.ts'
 import {
   openDataDirMetadata,
   requireDirectory,
   requireWorkspace,
   setUpDataDir,
-} from '../../../src/data-dir/data-dir.ts'
-import { withLocalUsers } from '../../../src/data-dir/users.ts'
-import { StorageUnavailableError } from '../../../src/error-code.ts'
-import { openLog } from '../../../src/log.ts'
-import { ServersUnreachableError, startWhenReachable } from '../../../src/start-when-reachable.ts'
+} from '../../../src/maintenance/data-dir.ts'
+import { withLocalUsers } from '../../../src/maintenance/users.ts'
+import { StorageUnavailableError } from '../../../src/platform/error-code.ts'
+import { openLog } from '../../../src/platform/log.ts'
+import { ServersUnreachableError, startWhenReachable } from '../../../src/daemon/start-when-reachable.ts'
 import { startPostgres } from '../../support/postgres.ts'
 
 const postgres = await startPostgres()

@@ -3,7 +3,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'no
 import os from 'node:os'
 import path from 'node:path'
 import t from 'tap'
-import { markRunning } from '../../../src/data-dir/run-marker.ts'
+import { markRunning } from '../../../src/maintenance/run-marker.ts'
 
 const root = mkdtempSync(path.join(os.tmpdir(), 'pipectl-marker-'))
 t.teardown(() => rmSync(root, { recursive: true }))

@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import t, { type Test } from 'tap'
 import { openPipeLeases } from '../../../src/cluster/leases.ts'
-import { openMetadata } from '../../../src/metadata/open.ts'
+import { openMetadata } from '../../../src/stores/open-metadata.ts'
 import { startClusterServer } from '../../support/cluster-database.ts'
 import type { LaneBackEnd } from '../../support/lane-process.ts'
 import { jetStreamSpec, natsFor } from '../buffer/jetstream-open.ts'

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { LaneStoreUnavailableError } from '../../../src/delivery/lane-state.ts'
+import { LaneStoreUnavailableError } from '../../../src/metadata/lane-state.ts'
 import { longestWaitAfterRestartMs } from '../../../src/delivery/retry.ts'
 import { LaneWorld } from '../../support/lane-world.ts'
 import { transient } from '../../support/recording-driver.ts'

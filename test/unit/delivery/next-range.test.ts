@@ -4,7 +4,7 @@
  */
 import t from 'tap'
 import { batchIdentity } from '../../../src/delivery/batch.ts'
-import { LaneStoreUnavailableError } from '../../../src/delivery/lane-state.ts'
+import { LaneStoreUnavailableError } from '../../../src/metadata/lane-state.ts'
 import { LaneWorld } from '../../support/lane-world.ts'
 import { type RecordingDestination, refusing, transient } from '../../support/recording-driver.ts'
 import { until } from '../../support/until.ts'

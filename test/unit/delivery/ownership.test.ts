@@ -1,9 +1,9 @@
 /** Which lanes a process runs, and the three ends of a lane: closed, removed, handed over. */
 import { randomUUID } from 'node:crypto'
 import t from 'tap'
-import type { LaneOwnership } from '../../../src/delivery/lane-ownership.ts'
-import { LaneOwnershipLostError } from '../../../src/delivery/lane-state.ts'
-import { StorageUnavailableError } from '../../../src/error-code.ts'
+import type { LaneOwnership } from '../../../src/metadata/lane-ownership.ts'
+import { LaneOwnershipLostError } from '../../../src/metadata/lane-state.ts'
+import { StorageUnavailableError } from '../../../src/platform/error-code.ts'
 import { LaneWorld } from '../../support/lane-world.ts'
 import { until } from '../../support/until.ts'
 

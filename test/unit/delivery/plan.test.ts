@@ -4,7 +4,7 @@ import t from 'tap'
 import { validate, version } from 'uuid'
 import { batchIdentity, bisectAt, closesInMs, cutBatch } from '../../../src/delivery/batch.ts'
 import { LaneSaver } from '../../../src/delivery/lane-saver.ts'
-import type { LaneCounts, LaneState } from '../../../src/delivery/lane-state.ts'
+import type { LaneCounts, LaneState } from '../../../src/metadata/lane-state.ts'
 import {
   MemoryBudget,
   type MemoryReservation,

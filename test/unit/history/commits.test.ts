@@ -1,7 +1,7 @@
 /** Who waits for a commit: one feed for all of them, opened again after an open that failed. */
 import t from 'tap'
-import type { BufferFeed } from '../../../src/buffer/buffer.ts'
-import { Commits } from '../../../src/history/commits.ts'
+import type { BufferFeed } from '../../../src/log/buffer.ts'
+import { Commits } from '../../../src/observe/history/commits.ts'
 
 class Feed implements BufferFeed {
   listeners: ((pipes: [string, number][]) => void)[] = []

@@ -1,7 +1,7 @@
 /** Whose connections count together, and what is kept of them. */
 import pino from 'pino'
 import t from 'tap'
-import { connectionQuota } from '../../../src/http/connection-quota.ts'
+import { connectionQuota } from '../../../src/api/http/connection-quota.ts'
 
 const ipv4 = (...bytes: number[]) => Uint8Array.from(bytes)
 const ipv6 = (hex: string) => Uint8Array.from(Buffer.from(hex, 'hex'))

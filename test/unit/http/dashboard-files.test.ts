@@ -3,8 +3,8 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
 import t from 'tap'
-import { dashboardPages } from '../../../src/http/dashboard-files.ts'
-import type { ApiReply, Route } from '../../../src/http/route.ts'
+import { dashboardPages } from '../../../src/api/http/dashboard-files.ts'
+import type { ApiReply, Route } from '../../../src/api/http/route.ts'
 
 const directory = mkdtempSync(path.join(os.tmpdir(), 'pipectl-dashboard-'))
 t.teardown(() => rmSync(directory, { recursive: true }))

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { freeNow } from '../../../src/http/free-now.ts'
+import { freeNow } from '../../../src/api/http/free-now.ts'
 import { until } from '../../support/until.ts'
 
 const MiB = 1024 * 1024

@@ -1,7 +1,7 @@
 import { Writable } from 'node:stream'
 import { pino } from 'pino'
 import t from 'tap'
-import { type ServiceRoutesOptions, serviceRoutes } from '../../../src/http/service-routes.ts'
+import { type ServiceRoutesOptions, serviceRoutes } from '../../../src/api/http/service-routes.ts'
 
 const log = pino(new Writable({ write: (_line, _encoding, done) => done() }))
 const sound: ServiceRoutesOptions = {

@@ -2,7 +2,7 @@ import { brotliCompressSync, deflateRawSync, deflateSync, gzipSync } from 'node:
 import t from 'tap'
 import { ApiError } from '../../../src/contract/errors.ts'
 import { type Pipe, pipeDefaults } from '../../../src/contract/pipe.ts'
-import type { DirectoryPipe } from '../../../src/directory/directory.ts'
+import type { DirectoryPipe } from '../../../src/metadata/directory-source.ts'
 import { checkOrigin } from '../../../src/ingest/admission.ts'
 import { bodyEncoding, bodyFormat } from '../../../src/ingest/body.ts'
 import { createClientIp } from '../../../src/ingest/client-ip.ts'

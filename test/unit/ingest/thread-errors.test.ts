@@ -2,10 +2,10 @@
 import { MessageChannel } from 'node:worker_threads'
 import { pino } from 'pino'
 import t from 'tap'
-import { StorageUnavailableError } from '../../../src/error-code.ts'
-import { asApiError } from '../../../src/http/response.ts'
-import { AskedDirectorySource } from '../../../src/ingest-threads/asked-directory.ts'
-import { sentError } from '../../../src/thread-error.ts'
+import { StorageUnavailableError } from '../../../src/platform/error-code.ts'
+import { asApiError } from '../../../src/api/http/response.ts'
+import { AskedDirectorySource } from '../../../src/api/ingest-threads/asked-directory.ts'
+import { sentError } from '../../../src/platform/thread-error.ts'
 
 const log = pino({ level: 'silent' })
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { SharedRuns } from '../../../src/management/shared-runs.ts'
+import { SharedRuns } from '../../../src/api/management/shared-runs.ts'
 
 /** Work that ends when it is told to. */
 function workload() {

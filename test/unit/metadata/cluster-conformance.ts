@@ -3,7 +3,7 @@
  * what is expired decides the database alone.
  */
 import type { Test } from 'tap'
-import { leaseMs } from '../../../src/cluster/cluster-store.ts'
+import { leaseMs } from '../../../src/metadata/cluster-store.ts'
 import { mintApiKey } from '../../../src/metadata/key-tokens.ts'
 import type { Metadata } from '../../../src/metadata/store.ts'
 import { databaseDestination, limits, newPipe, newWorkspace } from './fixture.ts'

@@ -1,6 +1,6 @@
 /** Idempotency keys that the nodes of a cluster share in PostgreSQL. */
 import t, { type Test } from 'tap'
-import { type KeyStore, keyLifetimeMs, type NewClaim } from '../../../src/buffer/key-store.ts'
+import { type KeyStore, keyLifetimeMs, type NewClaim } from '../../../src/log/key-store.ts'
 import { startClusterServer } from '../../support/cluster-database.ts'
 
 const server = await startClusterServer(t)

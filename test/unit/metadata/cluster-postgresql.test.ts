@@ -1,7 +1,7 @@
 /** PostgreSQL keeps what nodes share. */
 import { randomBytes } from 'node:crypto'
 import t from 'tap'
-import { openMetadata } from '../../../src/metadata/open.ts'
+import { openMetadata } from '../../../src/stores/open-metadata.ts'
 import { startPostgres } from '../../support/postgres.ts'
 import { until } from '../../support/until.ts'
 import { testClusterStore } from './cluster-conformance.ts'

@@ -1,6 +1,6 @@
 /** SQLite keeps what nodes share, as PostgreSQL does: no cluster runs on it, but the code is one. */
 import t from 'tap'
-import { openMetadata } from '../../../src/metadata/open.ts'
+import { openMetadata } from '../../../src/stores/open-metadata.ts'
 import { testClusterStore } from './cluster-conformance.ts'
 import { newPipe, newWorkspace, open, testFile } from './fixture.ts'
 

@@ -2,7 +2,7 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import t from 'tap'
-import { ConfigError } from '../../../src/config.ts'
+import { ConfigError } from '../../../src/settings/config.ts'
 import { requireIntactMetadata } from '../../../src/metadata/sqlite/check.ts'
 import { databaseDestination, newPipe, newWorkspace, openFile, testFile } from './fixture.ts'
 

@@ -4,7 +4,7 @@
  * counts in two calls and kills itself between them. A save that fails does not end it: only the store may.
  */
 import { writeSync } from 'node:fs'
-import { openMetadata } from '../../../src/metadata/open.ts'
+import { openMetadata } from '../../../src/stores/open-metadata.ts'
 
 const [mode, spec, keyHex, pipeId, destinationId] = process.argv.slice(2)
 if (spec === undefined || keyHex === undefined || pipeId === undefined || destinationId === undefined) {

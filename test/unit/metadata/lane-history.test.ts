@@ -1,7 +1,7 @@
 /** What became of messages: found by any of their seqs, pruned with the buffer and beyond what a lane may have on record. */
 import t from 'tap'
 import { resourceLimits } from '../../../src/contract/resource-limits.ts'
-import type { PassedMessages } from '../../../src/delivery/lane-state.ts'
+import type { PassedMessages } from '../../../src/metadata/lane-state.ts'
 import { rowsOf } from './database.ts'
 import { newPipe, newWorkspace, open, ownerOf, pullDestination, testFile } from './fixture.ts'
 

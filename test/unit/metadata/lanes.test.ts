@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import t from 'tap'
 import { resolveConfig } from '../../../src/contract/destination.ts'
-import type { LaneSpec } from '../../../src/delivery/lane-state.ts'
+import type { LaneSpec } from '../../../src/metadata/lane-state.ts'
 import type { Metadata } from '../../../src/metadata/store.ts'
 import {
   column,

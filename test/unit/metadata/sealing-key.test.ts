@@ -16,7 +16,7 @@ import os from 'node:os'
 import path from 'node:path'
 import { createInterface } from 'node:readline'
 import t, { type Test } from 'tap'
-import { ConfigError } from '../../../src/config.ts'
+import { ConfigError } from '../../../src/settings/config.ts'
 import { loadSealingKey, type SealingKeyOptions } from '../../../src/metadata/sealing-key.ts'
 import { childFlags } from '../../support/child-flags.ts'
 

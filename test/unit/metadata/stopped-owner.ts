@@ -5,7 +5,7 @@
  */
 import { writeSync } from 'node:fs'
 import { createInterface } from 'node:readline'
-import { openMetadata } from '../../../src/metadata/open.ts'
+import { openMetadata } from '../../../src/stores/open-metadata.ts'
 import { type OwnerWrite, writesOf } from './owner-writes.ts'
 
 const [spec, keyHex, pipeId, destinationId, epoch] = process.argv.slice(2)

@@ -1,6 +1,6 @@
 /** A process of its own that opens a metadata file and creates one workspace: `spec-as-json sealing-key-hex name`. */
 import { mintApiKey } from '../../../src/metadata/key-tokens.ts'
-import { openMetadata } from '../../../src/metadata/open.ts'
+import { openMetadata } from '../../../src/stores/open-metadata.ts'
 
 const [spec, keyHex, name] = process.argv.slice(2)
 if (spec === undefined || keyHex === undefined || name === undefined)

@@ -1,7 +1,7 @@
 /** What nats-servers say they are, and which of them are too old for several copies. */
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import t, { type Test } from 'tap'
-import { oldServersText, serverVersions, tooOldForReplicas } from '../../../src/nats/versions.ts'
+import { oldServersText, serverVersions, tooOldForReplicas } from '../../../src/cluster/nats/versions.ts'
 import { announcing } from '../../support/announced-version.ts'
 import { startNats } from '../../support/nats.ts'
 

@@ -1,6 +1,6 @@
 import t from 'tap'
-import { FairTurns } from '../../../src/transform/fair-turns.ts'
-import { SlowLanes } from '../../../src/transform/slow-lanes.ts'
+import { FairTurns } from '../../../src/delivery/transform/fair-turns.ts'
+import { SlowLanes } from '../../../src/delivery/transform/slow-lanes.ts'
 
 const job = (workspaceId: string, destinationId: string) => ({ workspaceId, destinationId })
 

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { transformLimits } from '../../../src/contract/transform.ts'
-import { compileTransform, filterFault, TransformError } from '../../../src/transform/compile.ts'
-import { recordValue } from '../../../src/transform/json-value.ts'
+import { compileTransform, filterFault, TransformError } from '../../../src/delivery/transform/compile.ts'
+import { recordValue } from '../../../src/delivery/transform/json-value.ts'
 
 const isKept = (filter: string, record: string) =>
   compileTransform({ filter, map: [], mask_salt: null })(record) === record

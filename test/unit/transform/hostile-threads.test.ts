@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import os from 'node:os'
 import type { Worker } from 'node:worker_threads'
 import t from 'tap'
-import { TransformThreads } from '../../../src/transform/transform-threads.ts'
+import { TransformThreads } from '../../../src/delivery/transform/transform-threads.ts'
 import { hangs } from '../../support/hanging-filter.ts'
 import { body, ever, hanging, lane, text, threads, transform } from './open-threads.ts'
 

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import t from 'tap'
 import type { Transform, TransformStep } from '../../../src/contract/transform.ts'
-import { compileTransform } from '../../../src/transform/compile.ts'
+import { compileTransform } from '../../../src/delivery/transform/compile.ts'
 
 const salt = 'salt-of-the-test'
 const mapped = (text: string, ...map: TransformStep[]) =>

@@ -1,7 +1,7 @@
 /** Transform threads for one test file, and the records and expressions that are given to them. */
 import t from 'tap'
 import type { Transform } from '../../../src/contract/transform.ts'
-import { TransformThreads } from '../../../src/transform/transform-threads.ts'
+import { TransformThreads } from '../../../src/delivery/transform/transform-threads.ts'
 
 export const ever = new AbortController().signal
 export const transform = (filter: string | null, map: Transform['map'] = []): Transform => ({

@@ -1,6 +1,6 @@
 import t from 'tap'
 import type { Transform } from '../../../src/contract/transform.ts'
-import { ExceededError } from '../../../src/transform/thread-protocol.ts'
+import { ExceededError } from '../../../src/delivery/transform/thread-protocol.ts'
 import { hangs } from '../../support/hanging-filter.ts'
 import { body, ever, hanging, lane, text, threads, transform } from './open-threads.ts'
 

@@ -1,7 +1,7 @@
 /** What a frame in JetStream is called, and what its headers and its `seq` say. */
 import { crc32 } from 'node:zlib'
 import t from 'tap'
-import { appendToFrame, openFrame } from '../../../../src/buffer/frame.ts'
+import { appendToFrame, openFrame } from '../../../../src/log/frame.ts'
 import {
   bufferSubjects,
   chainSubject,
@@ -16,8 +16,8 @@ import {
   pipeSubjects,
   seqOf,
   streamSeqOf,
-} from '../../../../src/buffer/jetstream/frames.ts'
-import { headers } from '../../../../src/nats/headers.ts'
+} from '../../../../src/cluster/jetstream/frames.ts'
+import { headers } from '../../../../src/cluster/nats/headers.ts'
 import { idempotent, message, newPipeId } from '../open.ts'
 
 const head = {

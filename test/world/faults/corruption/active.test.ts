@@ -1,6 +1,6 @@
 /** Flipped bits in the active segment and its WAL: nothing wrong is delivered, only that file loses anything, everything goes on. */
 import t from 'tap'
-import { largePageBytes, smallPageBytes } from '../../../../src/buffer/segments/layout.ts'
+import { largePageBytes, smallPageBytes } from '../../../../src/log/segments/layout.ts'
 import { checkFlips, corruptionWork, makeCorruptible } from '../../../support/faults/corruption.ts'
 import { scaled } from '../../../support/scale.ts'
 

@@ -3,8 +3,8 @@ import path from 'node:path'
 import { crc32 } from 'node:zlib'
 import Database from 'better-sqlite3'
 import t from 'tap'
-import { largePageBytes, smallPageBytes } from '../../../../src/buffer/segments/layout.ts'
-import { type RowHeader, rowChecksum } from '../../../../src/buffer/segments/row-checksum.ts'
+import { largePageBytes, smallPageBytes } from '../../../../src/log/segments/layout.ts'
+import { type RowHeader, rowChecksum } from '../../../../src/log/segments/row-checksum.ts'
 import {
   checkDamaged,
   checkFlips,

@@ -1,0 +1,130 @@
+/**
+ * The ingest path, /v1/ingest/{pipe_id}: POST, GET, HEAD, OPTIONS, and 405 for the rest.
+ * The result or error of ingest becomes a response here, with the CORS headers of the pipe. Errors have them too, so that
+ * a page can read why its request was rejected (docs/dev/contract.md#ingest-authentication).
+ */
+import { ApiError } from '../../contract/errors.ts'
+import type { Accepted } from '../../ingest/accept.ts'
+import type { Ingest } from '../../ingest/ingest.ts'
+import { rateLimitHeaders } from '../../ingest/quota.ts'
+import type { Logger } from '../../platform/log.ts'
+import type { Handler, ServedPath } from './engine.ts'
+import { IngestExchange, type IngestResponder } from './ingest-exchange.ts'
+import {
+  asApiError,
+  encodedHead,
+  type Header,
+  type HttpResponse,
+  jsonHeaders,
+  knownErrorResponse,
+  toResponse,
+} from './response.ts'
+
+const path = '/v1/ingest/{pipe_id}'
+
+export interface IngestRoutesOptions {
+  ingest: Ingest
+  log: Logger
+  /** True while the server is shutting down: connections are closed after their response. */
+  isStopping(): boolean
+}
+
+export function ingestPath({ ingest, log, isStopping }: IngestRoutesOptions): ServedPath {
+  const forOrigin = ({ pipeId, origin }: IngestExchange, response: HttpResponse) => {
+    response.headers = withCors(response.headers, origin === '' ? null : ingest.allowOrigin(pipeId, origin))
+    return response
+  }
+  const send = (exchange: IngestExchange, response: HttpResponse) => {
+    exchange.send(forOrigin(exchange, response), isStopping())
+  }
+  const failed = (error: unknown) => {
+    const known = asApiError(error, log, path)
+    ingest.answeredWith(known.code)
+    return knownErrorResponse(known)
+  }
+  const responder: IngestResponder = {
+    accepted: (exchange, accepted) => {
+      if (accepted.limit === null && exchange.origin === '') {
+        exchange.send(plainAccepted202(accepted), isStopping())
+      } else send(exchange, accepted202(accepted))
+    },
+    rejected: (exchange, error) => send(exchange, failed(error)),
+  }
+  const handle =
+    (serve: (exchange: IngestExchange) => void): Handler =>
+    (head, raw) => {
+      const exchange = new IngestExchange(head, raw, responder)
+      try {
+        if (exchange.fault === null) return serve(exchange)
+        exchange.sendAndCut(forOrigin(exchange, failed(exchange.fault)))
+      } catch (error) {
+        responder.rejected(exchange, error)
+      }
+    }
+
+  const post = handle((exchange) => ingest.post(exchange))
+  const hint = handle((exchange) => {
+    send(exchange, toResponse({ status: 200, body: ingest.hint(exchange.pipeId) }))
+  })
+  const preflight = handle((exchange) => {
+    const { allowOrigin, keyRequired } = ingest.preflight(exchange.pipeId, exchange.origin)
+    const status = exchange.origin === '' ? 400 : allowOrigin === null ? 403 : 204
+    send(exchange, { status, headers: status === 204 ? preflightHeaders(keyRequired) : [], body: null })
+  })
+  const rest = handle(() => {
+    throw new ApiError('method_not_allowed', { headers: { Allow: 'POST, GET, HEAD, OPTIONS' } })
+  })
+  const methods = new Map([
+    ['POST', post],
+    ['GET', hint],
+    ['HEAD', hint],
+    ['OPTIONS', preflight],
+  ])
+  return { path, methods, rest, isHot: true }
+}
+
+function accepted202(accepted: Accepted): HttpResponse {
+  const { limit } = accepted
+  const headers = limit === null ? jsonHeaders : [...jsonHeaders, ...Object.entries(rateLimitHeaders(limit))]
+  return { status: 202, headers, body: acceptedBody(accepted) }
+}
+
+/** To a server, of a pipe without limits: most responses there are. Their head is the same in all of them. */
+function plainAccepted202(accepted: Accepted): HttpResponse {
+  return { status: 202, headers: jsonWithoutOrigin, head: plainAcceptedHead, body: acceptedBody(accepted) }
+}
+
+/** Written by hand: it is the hot path, and nothing in it needs escaping (a pipe's name: letters, digits, `-`, `_`). */
+function acceptedBody({ pipeId, pipeName, recordCount, msgId }: Accepted): Buffer {
+  const message = recordCount === 1 ? '1 record stored.' : `${recordCount} records stored.`
+  return Buffer.from(
+    `{"accepted":true,"pipe_id":"${pipeId}","pipe_name":"${pipeName}","records_count":${recordCount},"msg_id":"${msgId}","message":"${message}"}`,
+  )
+}
+
+/** Also sent where no Origin was: the response depends on it. */
+const varyByOrigin: Header = ['Vary', 'Origin']
+/** Of most responses: made once. */
+const jsonWithoutOrigin: readonly Header[] = [...jsonHeaders, varyByOrigin]
+const plainAcceptedHead = encodedHead(202, jsonWithoutOrigin)
+const exposed: Header = [
+  'Access-Control-Expose-Headers',
+  'Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset',
+]
+const maxAge: Header = ['Access-Control-Max-Age', '7200']
+
+/** `allowOrigin` is the request's own Origin, checked; never `*`. */
+function withCors(headers: readonly Header[], allowOrigin: string | null): readonly Header[] {
+  if (allowOrigin !== null)
+    return [...headers, varyByOrigin, ['Access-Control-Allow-Origin', allowOrigin], exposed, maxAge]
+  return [...headers, varyByOrigin]
+}
+
+function preflightHeaders(keyRequired: boolean): readonly Header[] {
+  const allowed = ['Content-Type', 'Content-Encoding', 'Idempotency-Key']
+  if (keyRequired) allowed.push('Authorization')
+  return [
+    ['Access-Control-Allow-Methods', 'POST, GET, OPTIONS'],
+    ['Access-Control-Allow-Headers', allowed.join(', ')],
+  ]
+}

@@ -1,0 +1,247 @@
+/**
+ * The engine on node:http: where no native binding loads, and where a strict parser is worth more than speed. Imported only
+ * when it is chosen.
+ *
+ * What of node:http is coded around here:
+ * - its responses to what it rejects by itself have no body: each of them is ours;
+ * - headers beyond `maxHeadersCount` are dropped in silence: there is no such limit, and `framing.ts` counts them;
+ * - it executes what was sent after a request whose response closes the connection: `connection.ts` does not;
+ * - its `close` also ends connections that are idle: to stop listening is what net's own does;
+ * - at most as many connections are taken as leave descriptors to everything else, however many come at once.
+ */
+import { constants } from 'node:crypto'
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { createServer as createTlsServer, type Server as TlsServer } from 'node:https'
+import { Server as NetServer, type Socket } from 'node:net'
+import { ApiError } from '../../../contract/errors.ts'
+import { resourceLimits } from '../../../contract/resource-limits.ts'
+import { errorCode } from '../../../platform/error-code.ts'
+import type { ServedCertificate } from '../../tls/certificate-files.ts'
+import type { ConnectionQuota } from '../connection-quota.ts'
+import { mostConnections } from '../descriptor-guard.ts'
+import { type Handler, type HttpEngine, type Listener, type ListenerOptions, patienceMs } from '../engine.ts'
+import type { RequestHead } from '../exchange.ts'
+import { AddressInUseError, ListenError } from '../listen.ts'
+import { type HttpResponse, statusLine } from '../response.ts'
+import { addressBytes, Connection } from './connection.ts'
+import { NodeExchange } from './exchange.ts'
+import { PathTable } from './path-table.ts'
+
+export function createEngine(quota: ConnectionQuota): HttpEngine {
+  const crowd = { open: new Set<Socket>(), most: mostConnections(), quota }
+  return { name: 'node', createListener: (options) => new NodeListener(options, crowd) }
+}
+
+/** The connections of all listeners. */
+interface Crowd {
+  /** Those of the system, whether or not they have shaken hands. */
+  open: Set<Socket>
+  most: number
+  quota: ConnectionQuota
+}
+
+const checkEveryMs = 1_000
+
+class NodeListener implements Listener {
+  readonly #options: ListenerOptions
+  readonly #paths: PathTable
+  readonly #crowd: Crowd
+  readonly #own = new Set<Socket>()
+  /** By the socket that HTTP is spoken on. */
+  readonly #connections = new Map<Socket, Connection>()
+  readonly #server: Server | TlsServer
+  readonly #checks: NodeJS.Timeout
+  #port: number
+
+  constructor(options: ListenerOptions, crowd: Crowd) {
+    this.#options = options
+    this.#paths = new PathTable(options.paths)
+    this.#crowd = crowd
+    this.#port = options.address.port
+    this.#server = this.#createServer()
+    this.#server.maxHeadersCount = 0
+    this.#server.on('connection', (socket) => this.#accept(socket))
+    this.#server.on(options.certificate ? 'secureConnection' : 'connection', (socket) => this.#open(socket))
+    this.#server.on('request', (request, response) => this.#serve(request, response, false))
+    this.#server.on('checkContinue', (request, response) => this.#serve(request, response, true))
+    this.#server.on('checkExpectation', (request, response) => this.#serve(request, response, false))
+    this.#server.on('clientError', (error, socket) => this.#reject(error, socket as Socket))
+    this.#checks = setInterval(() => {
+      const nowMs = performance.now()
+      for (const connection of this.#connections.values()) connection.check(nowMs)
+    }, checkEveryMs)
+    this.#checks.unref()
+  }
+
+  get port(): number {
+    return this.#port
+  }
+
+  async listen(): Promise<void> {
+    if (this.#server.listening) return
+    const { name, address } = this.#options
+    await new Promise<void>((resolve, reject) => {
+      const failed = (error: NodeJS.ErrnoException) => {
+        reject(
+          error.code === 'EADDRINUSE'
+            ? new AddressInUseError(name, address)
+            : new ListenError(name, address, error.code ?? error.message),
+        )
+      }
+      this.#server.once('error', failed)
+      this.#server.listen({ host: address.host, port: this.#port, exclusive: true }, () => {
+        this.#server.off('error', failed)
+        resolve()
+      })
+    })
+    const bound = this.#server.address()
+    if (bound !== null && typeof bound === 'object') this.#port = bound.port
+  }
+
+  stop(): void {
+    if (this.#server.listening) NetServer.prototype.close.call(this.#server)
+  }
+
+  close(): void {
+    this.stop()
+    clearInterval(this.#checks)
+    for (const socket of this.#own) socket.destroy()
+    this.#server.close()
+  }
+
+  #createServer(): Server | TlsServer {
+    const { certificate } = this.#options
+    const limits = {
+      maxHeaderSize: 2 * resourceLimits.headBytes,
+      headersTimeout: patienceMs,
+      keepAliveTimeout: patienceMs,
+      // `connection.ts` knows better: a large body may take its time as long as it comes.
+      requestTimeout: 0,
+      connectionsCheckingInterval: checkEveryMs,
+      requireHostHeader: false,
+      insecureHTTPParser: false,
+    }
+    if (certificate == null) return createServer(limits)
+    const server = createTlsServer({
+      ...limits,
+      ...secureOptions(certificate.current),
+      handshakeTimeout: patienceMs,
+    })
+    certificate.onChange((next) => server.setSecureContext(secureOptions(next)))
+    return server
+  }
+
+  #accept(socket: Socket): void {
+    const { open, most, quota } = this.#crowd
+    const release = open.size < most ? quota.take(addressBytes(socket.remoteAddress)) : null
+    if (release === null) {
+      socket.destroy()
+      return
+    }
+    open.add(socket)
+    this.#own.add(socket)
+    socket.once('close', () => {
+      release()
+      open.delete(socket)
+      this.#own.delete(socket)
+    })
+  }
+
+  #open(socket: Socket): void {
+    if (socket.destroyed) return
+    this.#connections.set(socket, new Connection(socket))
+    socket.once('close', () => this.#connections.delete(socket))
+  }
+
+  #serve(request: IncomingMessage, response: ServerResponse, awaitsContinue: boolean): void {
+    const connection = this.#connections.get(request.socket)
+    if (connection === undefined || !connection.mayServe()) return
+    const { begin, failed } = this.#options
+    const exchange = new NodeExchange(request, response, connection, awaitsContinue, begin())
+    try {
+      if (request.httpVersion === '1.1' && request.headers.host === undefined) {
+        exchange.sendAndCut(failed(new ApiError('bad_request', { message: 'Host is missing.' })))
+      } else this.#handle(request, exchange)
+    } catch (error) {
+      exchange.send(failed(error), true)
+    }
+    exchange.dropUnwantedBody()
+  }
+
+  #handle(request: IncomingMessage, exchange: NodeExchange): void {
+    const { method = '' } = request
+    const url = originForm(request)
+    const mark = url.indexOf('?')
+    const found = this.#paths.find(mark < 0 ? url : url.slice(0, mark))
+    const handler: Handler =
+      found === null ? this.#options.notFound : (found.served.methods.get(method) ?? found.served.rest)
+    handler(new NodeHead(request, method, mark < 0 ? '' : url.slice(mark + 1), found?.params ?? {}), exchange)
+  }
+
+  /** Faults of the parser, and those of sockets, which have no code of its kind. */
+  #reject(error: unknown, socket: Socket): void {
+    const code = errorCode(error)
+    const isFault = code?.startsWith('HPE_') === true
+    const fault = code === 'HPE_HEADER_OVERFLOW' ? 'headers_too_large' : 'bad_request'
+    const response = isFault ? asBytes(this.#options.failed(new ApiError(fault))) : null
+    const connection = this.#connections.get(socket)
+    if (connection === undefined) socket.destroy()
+    else connection.reject(response)
+  }
+}
+
+/**
+ * The path and query of a request. A client may send them with the origin in front, as to a proxy (RFC 9112, 3.2.2), which
+ * must then be the one in Host: a proxy that trusts one of the two and we the other would disagree about the request.
+ */
+function originForm({ url = '', headers, httpVersion }: IncomingMessage): string {
+  const absolute = /^https?:\/\/([^/?#]*)(.*)$/i.exec(url)
+  if (absolute === null) return url
+  const [, authority = '', rest = ''] = absolute
+  if (httpVersion === '1.1' && authority.toLowerCase() !== headers.host?.toLowerCase()) {
+    throw new ApiError('bad_request', { message: 'The request target names another host than Host.' })
+  }
+  return rest.startsWith('/') ? rest : `/${rest}`
+}
+
+class NodeHead implements RequestHead {
+  readonly #rawHeaders: readonly string[]
+  readonly #params: Readonly<Record<string, string>>
+  readonly method: string
+  readonly query: string
+
+  constructor(
+    request: IncomingMessage,
+    method: string,
+    query: string,
+    params: Readonly<Record<string, string>>,
+  ) {
+    this.#rawHeaders = request.rawHeaders
+    this.#params = params
+    this.method = method
+    this.query = query
+  }
+
+  param(name: string): string {
+    return this.#params[name] ?? ''
+  }
+
+  eachHeader(take: (name: string, value: string) => void): void {
+    const raw = this.#rawHeaders
+    for (let at = 0; at + 1 < raw.length; at += 2) take(raw[at]!.toLowerCase(), raw[at + 1]!)
+  }
+}
+
+/** Renegotiation costs the server more than its client, and nobody needs it. */
+function secureOptions({ cert, key }: ServedCertificate) {
+  return { cert, key, minVersion: 'TLSv1.2' as const, secureOptions: constants.SSL_OP_NO_RENEGOTIATION }
+}
+
+function asBytes({ status, headers, body }: HttpResponse): Buffer {
+  const fields = [...headers, ['Connection', 'close'], ['Content-Length', String(body?.byteLength ?? 0)]]
+  const head = fields.map(([name, value]) => `${name}: ${value}\r\n`).join('')
+  return Buffer.concat([
+    Buffer.from(`HTTP/1.1 ${statusLine(status)}\r\n${head}\r\n`),
+    body ?? Buffer.alloc(0),
+  ])
+}

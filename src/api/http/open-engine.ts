@@ -1,0 +1,44 @@
+/**
+ * Chooses the engine. Each is imported here alone and only when it is chosen: with `node` no native binding is loaded,
+ * nor does anything need one.
+ */
+import { ConfigError } from '../../settings/config.ts'
+import type { Logger } from '../../platform/log.ts'
+import type { Settings } from '../../settings/settings.ts'
+import { type ConnectionQuotaOptions, connectionQuota } from './connection-quota.ts'
+import type { HttpEngine } from './engine.ts'
+import { loadBinding } from './uws/binding.ts'
+
+type Crowds = Omit<ConnectionQuotaOptions, 'log'>
+
+const unlimited: Crowds = { perAddress: 0, isTrusted: () => false }
+
+/**
+ * Rejects, for `uws`, with the loader's error (code UWS_BINDING_UNAVAILABLE) when no binding can be loaded, and with
+ * ConfigError when connections per address are to be counted, of whose opening uWebSockets' binding says nothing.
+ */
+export async function openEngine(
+  wanted: Settings['http.engine'],
+  log: Logger,
+  { perAddress, isTrusted }: Crowds = unlimited,
+): Promise<HttpEngine> {
+  if (perAddress > 0 && wanted !== 'node') {
+    throw new ConfigError(
+      `http.max_connections_per_address: needs http.engine node, not ${wanted}: uWebSockets does not tell when a connection opens`,
+    )
+  }
+  if (wanted !== 'node') {
+    try {
+      loadBinding()
+      return (await import('./uws/engine.ts')).createEngine()
+    } catch (error) {
+      if (wanted === 'uws' || !isWithoutBinding(error)) throw error
+      log.warn({ engine: 'node', reason: error.message }, 'http.engine_fallback')
+    }
+  }
+  return (await import('./node/engine.ts')).createEngine(connectionQuota({ perAddress, isTrusted, log }))
+}
+
+function isWithoutBinding(error: unknown): error is Error {
+  return error instanceof Error && (error as { code?: unknown }).code === 'UWS_BINDING_UNAVAILABLE'
+}

@@ -1,0 +1,41 @@
+/** `ETag` and `If-Match` of management (docs/dev/contract.md#concurrent-changes): for every versioned operation, here alone. */
+import { validationError } from '../../contract/errors.ts'
+import type { Operation, VersionedResource } from '../../contract/operation.ts'
+
+/** Null: the operation is about nothing that has a version. */
+export function versionedResource(
+  { versioned }: Pick<Operation, 'versioned'>,
+  {
+    workspaceId,
+    pipe: pipeId,
+    destination: destinationId,
+  }: Record<'workspaceId' | 'pipe' | 'destination', string>,
+): VersionedResource | null {
+  switch (versioned) {
+    case undefined:
+      return null
+    case 'alerts':
+      return { kind: versioned, workspaceId }
+    case 'pipe':
+      return { kind: versioned, workspaceId, pipeId }
+    case 'destination':
+      return { kind: versioned, workspaceId, pipeId, destinationId }
+  }
+}
+
+/**
+ * The versions that `If-Match` names; null: any. Throws `validation_error`. A weak tag counts as a strong one, because proxies
+ * that compress a response weaken its tag.
+ */
+export function expectedVersions(header: string | undefined): string[] | null {
+  const text = header?.trim()
+  if (text === undefined || text === '*') return null
+  const tags = text.split(',').map((tag) => /^(?:W\/)?"([^"]*)"$/.exec(tag.trim())?.[1])
+  const named = tags.filter((tag) => tag !== undefined)
+  if (named.length === tags.length) return named
+  throw validationError({ 'If-Match': 'Must be * or the ETag of an earlier response, with its quotes.' })
+}
+
+export function etag(version: string | null): [name: string, value: string][] {
+  return version === null ? [] : [['ETag', `"${version}"`]]
+}

@@ -1,0 +1,162 @@
+/**
+ * Pull: GET /v1/pull/{destination_id}, POST …/ack, POST …/nack (docs/dev/contract.md#pull).
+ *
+ * A lane in auto mode moves on only when the whole response has been handed to the socket; a client that went away
+ * before gets the message again.
+ */
+import { ApiError } from '../../contract/errors.ts'
+import { isUuid } from '../../contract/uuid.ts'
+import type { Delivery, PullResult } from '../../delivery/delivery.ts'
+import { isForPipe } from '../../ingest/directory/principal.ts'
+import type { Logger } from '../../platform/log.ts'
+import { defaultWaitMs, type LongPoll, maxWaitMs } from './long-poll.ts'
+import type { ApiReply, ApiRequest, Route } from './route.ts'
+
+export interface PullRoutesOptions {
+  /** A destination of the workspace by its own id; null when there is none. */
+  findDestination(
+    workspaceId: string,
+    destinationId: string,
+  ): Promise<{ pipe_id: string; destination_type: string; destination_status: string } | null>
+  delivery: Pick<Delivery, 'pulled' | 'abandoned' | 'acknowledge'>
+  longPoll: Pick<LongPoll, 'find'>
+  log: Logger
+}
+
+export function pullRoutes(options: PullRoutesOptions): Route[] {
+  const path = '/v1/pull/{destination_id}'
+  const common = { surface: 'data', auth: 'key', needs: 'pull' } as const
+  const settle = (operationId: string, isDone: boolean): Route => ({
+    ...common,
+    method: 'POST',
+    path: `${path}/${isDone ? 'ack' : 'nack'}`,
+    operationId,
+    bodyError: 'invalid_msg_id',
+    handler: (request) => acknowledge(options, request, isDone),
+  })
+  return [
+    {
+      ...common,
+      method: 'GET',
+      path,
+      operationId: 'pullMessage',
+      // It moves the lane: nothing that a HEAD should do.
+      supportsHead: false,
+      handler: (request) => pull(options, request),
+    },
+    settle('ackMessage', true),
+    settle('nackMessage', false),
+  ]
+}
+
+async function pull(options: PullRoutesOptions, request: ApiRequest): Promise<ApiReply> {
+  const { workspaceId, destinationId } = await requireLane(options, request)
+  const wantedMs = parseWaitMs(request.query.get('wait_ms'))
+  // Nothing is handed out from the moment on at which the key expires.
+  const leftMs = (request.principal?.expiresMs ?? Number.POSITIVE_INFINITY) - Date.now()
+  const waitMs = Math.max(0, Math.min(wantedMs, leftMs))
+  const afterSeq = parseAfterSeq(request.query.get('after_seq'))
+  const isAborted = () => request.isAborted?.() === true
+  const by = request.principal?.by
+  const apiKeyId = by?.kind === 'key' ? by.apiKeyId : null
+  const wait = { workspaceId, apiKeyId, destinationId, waitMs, afterSeq, isAborted }
+  const { result, close } = await options.longPoll.find(wait)
+  if (result.kind === 'message') return messageReply(options, destinationId, result, close)
+  close()
+  switch (result.kind) {
+    case 'empty':
+      if (leftMs < wantedMs) throw new ApiError('unauthorized')
+      return { status: 204 }
+    case 'not_found':
+      throw notAPullDestination()
+    case 'cursor_expired':
+      throw cursorExpired(result)
+    case 'cursor_ahead':
+      throw new ApiError('cursor_ahead', { details: { head_seq: result.headSeq } })
+  }
+}
+
+function cursorExpired({ earliestSeq, reason }: Extract<PullResult, { kind: 'cursor_expired' }>): ApiError {
+  const details = { earliest_seq: earliestSeq, reason }
+  if (reason === 'retention') return new ApiError('cursor_expired', { details })
+  const message = `The sequence numbers have changed since: a backup was restored, or the data moved to another place. Go on with after_seq=${earliestSeq - 1}.`
+  return new ApiError('cursor_expired', { message, details })
+}
+
+type PulledMessage = Extract<PullResult, { kind: 'message' }>
+
+function messageReply(
+  options: PullRoutesOptions,
+  destinationId: string,
+  message: PulledMessage,
+  close: () => void,
+): ApiReply {
+  const { pullId, json } = message
+  const body = Buffer.from(json.buffer, json.byteOffset, json.byteLength)
+  const { delivery, log } = options
+  const onSent = (wasSent: boolean) => {
+    close()
+    const settled = wasSent
+      ? delivery.pulled(destinationId, pullId)
+      : delivery.abandoned(destinationId, pullId)
+    settled.catch((error) =>
+      log.error({ destination_id: destinationId, reason: String(error) }, 'pull.not_settled'),
+    )
+  }
+  return { status: 200, body, onSent }
+}
+
+async function acknowledge(
+  options: PullRoutesOptions,
+  request: ApiRequest,
+  isDone: boolean,
+): Promise<ApiReply> {
+  const { destinationId } = await requireLane(options, request)
+  const msgId = msgIdOf(request.body)
+  if (msgId === null) throw new ApiError('invalid_msg_id')
+  if (!(await options.delivery.acknowledge(destinationId, msgId, isDone))) throw new ApiError('lease_expired')
+  return { status: 204 }
+}
+
+/** Null for anything but exactly `{"msg_id": <UUID>}`. */
+function msgIdOf(body: unknown): string | null {
+  if (typeof body !== 'object' || body === null || !('msg_id' in body)) return null
+  if (Object.keys(body).length > 1) return null
+  return typeof body.msg_id === 'string' && isUuid(body.msg_id) ? body.msg_id.toLowerCase() : null
+}
+
+/** UUID → the workspace's own, active pull destination; anything else is 404. */
+async function requireLane(
+  options: PullRoutesOptions,
+  request: ApiRequest,
+): Promise<{ workspaceId: string; destinationId: string }> {
+  const destinationId = (request.params.destination_id ?? '').toLowerCase()
+  if (!isUuid(destinationId)) throw new ApiError('invalid_destination_id')
+  const workspaceId = request.principal?.workspaceId ?? ''
+  const found = await options.findDestination(workspaceId, destinationId)
+  if (found?.destination_type !== 'destination_pull' || found.destination_status !== 'active') {
+    throw notAPullDestination()
+  }
+  if (request.principal !== null && !isForPipe(request.principal, found.pipe_id)) {
+    throw new ApiError('forbidden', { message: 'This key is for other pipes.' })
+  }
+  return { workspaceId, destinationId }
+}
+
+function notAPullDestination(): ApiError {
+  return new ApiError('destination_not_found', { message: 'No active pull destination with this id.' })
+}
+
+/** Larger than the maximum is clamped. */
+function parseWaitMs(text: string | null): number {
+  if (text === null) return defaultWaitMs
+  if (!/^\d+$/.test(text)) throw new ApiError('invalid_wait_ms')
+  return Math.min(Number(text), maxWaitMs)
+}
+
+function parseAfterSeq(text: string | null): number | null {
+  if (text === null) return null
+  const seq = Number(text)
+  if (!/^\d+$/.test(text) || !Number.isSafeInteger(seq)) throw new ApiError('invalid_after_seq')
+  return seq
+}

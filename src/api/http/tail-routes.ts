@@ -1,0 +1,266 @@
+/**
+ * The tail of a pipe (docs/dev/contract.md#looking-at-messages): Server-Sent Events, a `record` for each record that
+ * is stored from now on, as many a second as are asked for; what is left out is counted in `dropped`.
+ *
+ *   pull: a look at what came ─▶ events ─▶ the client takes them ─▶ the next look
+ *
+ * A client that reads slowly is looked for less often: nothing waits for it in memory but one piece. It ends when the client
+ * goes, and with an `end` that says why: `shutdown`, `pipe_deleted`, or `access_ended` (the key or the session). Whether access has
+ * ended is asked every three seconds, and at once when this process changes a key, a user or a session.
+ */
+import { ApiError, validationError } from '../../contract/errors.ts'
+import { tailSample } from '../../contract/message.ts'
+import { operations } from '../../contract/operations.ts'
+import { resourceLimits } from '../../contract/resource-limits.ts'
+import { isForPipe, type Principal } from '../../ingest/directory/principal.ts'
+import type { History, TailedRecord, TailPlace } from '../../observe/history/history.ts'
+import type { Logger } from '../../platform/log.ts'
+import type { ResponseStream } from './response-stream.ts'
+import type { ApiReply, ApiRequest, Route } from './route.ts'
+
+export interface TailDeps {
+  history: Pick<History, 'placeAt' | 'follow'>
+  /** Whether the workspace has this pipe. */
+  hasPipe(workspaceId: string, pipeId: string): boolean
+  log: Logger
+}
+
+interface Tail {
+  pipeId: string
+  workspaceId: string
+  /** Records a second. */
+  sample: number
+  by: Principal['by']
+  isStillAdmitted(): Promise<boolean>
+  /** Its access may have ended: to be checked before anything more is sent. */
+  isSuspect: boolean
+  isRevoked: boolean
+  /** Ends its wait. */
+  wake(): void
+}
+
+/** Whose access has ended, or may have: a revoked key's, or that of people of a workspace. */
+export type AccessChange = { readonly apiKeyId: string } | { readonly usersOf: string }
+
+/** Between two looks: records that come one by one are sent together. */
+const pauseMs = 50
+/** How long a look waits, and so how soon an end is seen. */
+const waitMs = 2_000
+const heartbeatMs = 10_000
+/** Whether the key or the session is still good: each time is a request of the session's. */
+const checkEveryMs = 3_000
+
+export class Tails {
+  readonly #deps: TailDeps
+  readonly #open = new Map<string, number>()
+  #count = 0
+  readonly #tails = new Set<Tail>()
+  #isEnding = false
+
+  constructor(deps: TailDeps) {
+    this.#deps = deps
+  }
+
+  /** Each of them ends now. */
+  end(): void {
+    this.#isEnding = true
+    for (const tail of this.#tails) tail.wake()
+  }
+
+  /** A tail of this key ends; those of the people send nothing more before they have asked whether their session is still admitted. */
+  accessChanged(change: AccessChange): void {
+    for (const tail of this.#tails) {
+      if (!isOf(tail, change)) continue
+      // The directory may not have seen the change yet: a revoked key is not asked for.
+      tail.isRevoked = 'apiKeyId' in change
+      tail.isSuspect = true
+      tail.wake()
+    }
+  }
+
+  get route(): Route {
+    const { path, operationId } = operations.find((one) => one.operationId === 'tailPipe')!
+    const handler = (request: ApiRequest) => this.#tail(request)
+    return {
+      method: 'GET',
+      path,
+      operationId,
+      surface: 'management',
+      auth: 'key',
+      supportsHead: false,
+      handler,
+    }
+  }
+
+  async #tail(request: ApiRequest): Promise<ApiReply> {
+    const { params, principal, isStillAdmitted = async () => true } = request
+    const pipeId = (params.pipe_id ?? '').toLowerCase()
+    const workspaceId = principal?.workspaceId ?? ''
+    if (principal === null || !isForPipe(principal, pipeId) || !this.#deps.hasPipe(workspaceId, pipeId))
+      throw new ApiError('pipe_not_found')
+    const { sample, from } = parametersOf(request)
+    const releaseSlot = this.#begin(workspaceId)
+    const tail: Tail = {
+      ...{ pipeId, workspaceId, sample, by: principal.by, isStillAdmitted },
+      isSuspect: false,
+      isRevoked: false,
+      wake: () => {},
+    }
+    this.#tails.add(tail)
+    const release = () => {
+      this.#tails.delete(tail)
+      releaseSlot()
+    }
+    try {
+      const place = await this.#deps.history.placeAt(pipeId, from?.afterSeq ?? null)
+      // What follows is the message that the client knows a part of, where it is still kept.
+      if (from !== null && from.records > 0) place.given = { seq: from.afterSeq + 1, records: from.records }
+      const stream = (client: ResponseStream, gone: Promise<void>) => {
+        this.#run(client, gone, tail, place)
+          .catch((err) => this.#deps.log.error({ err, pipe_id: pipeId }, 'tail.failed'))
+          .finally(() => {
+            release()
+            client.end()
+          })
+      }
+      return { status: 200, headers: [['Content-Type', 'text/event-stream; charset=utf-8']], stream }
+    } catch (error) {
+      release()
+      throw error
+    }
+  }
+
+  /** Returns what to call at its end. Throws `tail_concurrency_exceeded`. */
+  #begin(workspaceId: string): () => void {
+    const own = this.#open.get(workspaceId) ?? 0
+    if (own >= resourceLimits.tailsPerWorkspace || this.#count >= resourceLimits.tails)
+      throw new ApiError('tail_concurrency_exceeded', { headers: { 'Retry-After': '10' } })
+    this.#open.set(workspaceId, own + 1)
+    this.#count += 1
+    let isOpen = true
+    return () => {
+      if (!isOpen) return
+      isOpen = false
+      this.#count -= 1
+      const left = (this.#open.get(workspaceId) ?? 1) - 1
+      if (left === 0) this.#open.delete(workspaceId)
+      else this.#open.set(workspaceId, left)
+    }
+  }
+
+  async #run(client: ResponseStream, gone: Promise<void>, tail: Tail, from: TailPlace): Promise<void> {
+    const { sample } = tail
+    let isGone = false
+    let endWait = () => {}
+    tail.wake = () => endWait()
+    void gone.then(() => {
+      isGone = true
+      tail.wake()
+    })
+    /** Undefined: something else came first. No promise that lives as long as the tail is waited for again and again. */
+    const orWoken = <T>(work: Promise<T>) =>
+      new Promise<T | undefined>((resolve, reject) => {
+        endWait = () => resolve(undefined)
+        if (isGone || this.#isEnding || tail.isSuspect) endWait()
+        work.then(resolve, reject)
+      })
+    let place = from
+    let tokens = sample
+    let filledAt = performance.now()
+    let spokenAt = filledAt
+    let checkedAt = filledAt
+    // An id without an event: a client that is cut off before the first one knows where to go on.
+    let isOpen = await client.write(Buffer.from(`retry: 2000\nid: ${idOf(place)}\n\n`))
+    while (isOpen && !isGone) {
+      const now = performance.now()
+      const asksAccess = tail.isSuspect || now - checkedAt > checkEveryMs
+      tail.isSuspect = false
+      if (asksAccess) checkedAt = now
+      const reason = await this.#endOf(tail, asksAccess)
+      if (reason !== null) {
+        await client.write(event('end', null, JSON.stringify({ reason })))
+        break
+      }
+      tokens = Math.min(sample, tokens + ((now - filledAt) / 1_000) * sample)
+      filledAt = now
+      const most = Math.floor(tokens)
+      if (most >= 1) {
+        const look = this.#deps.history.follow(tail.pipeId, place, most, waitMs)
+        const run = await orWoken(look)
+        if (run === undefined) continue
+        place = run.place
+        tokens -= run.records.length
+        const events = run.records.map(recordEvent)
+        if (run.leftOut > 0)
+          events.push(event('dropped', String(place.cursor.seq), JSON.stringify({ records: run.leftOut })))
+        if (events.length === 0 && performance.now() - spokenAt > heartbeatMs)
+          events.push(Buffer.from(':\n\n'))
+        if (events.length > 0) {
+          isOpen = await client.write(Buffer.concat(events))
+          spokenAt = performance.now()
+        }
+      }
+      await orWoken(pause(most >= 1 ? pauseMs : 1_000 / sample))
+    }
+  }
+
+  async #endOf(
+    { workspaceId, pipeId, isRevoked, isStillAdmitted }: Tail,
+    asksAccess: boolean,
+  ): Promise<string | null> {
+    if (this.#isEnding) return 'shutdown'
+    if (!this.#deps.hasPipe(workspaceId, pipeId)) return 'pipe_deleted'
+    if (isRevoked) return 'access_ended'
+    return !asksAccess || (await isStillAdmitted()) ? null : 'access_ended'
+  }
+}
+
+function isOf({ by, workspaceId }: Tail, change: AccessChange): boolean {
+  if ('apiKeyId' in change) return by.kind === 'key' && by.apiKeyId === change.apiKeyId
+  return by.kind === 'session' && workspaceId === change.usersOf
+}
+
+/** `event:`, `id:`, `data:`; the data has no newline, and a raw carriage return in a record is white space. */
+function event(name: string, id: string | null, data: string): Buffer {
+  const idLine = id === null ? '' : `id: ${id}\n`
+  return Buffer.from(`event: ${name}\n${idLine}data: ${data.replaceAll('\r', ' ')}\n\n`)
+}
+
+function idOf({ cursor, given }: TailPlace): string {
+  return given === undefined ? String(cursor.seq) : `${given.seq}.${given.records - 1}`
+}
+
+function recordEvent({ msgId, seq, index, receivedMs, text }: TailedRecord): Buffer {
+  const head = { msg_id: msgId, stream_seq: seq, index, received_ts: new Date(receivedMs).toISOString() }
+  return event('record', `${seq}.${index}`, `${JSON.stringify(head).slice(0, -1)},"record":${text}}`)
+}
+
+interface From {
+  afterSeq: number
+  /** Of the message after it, how many are known. */
+  records: number
+}
+
+/** `Last-Event-ID`, which a browser sends when it connects again, wins over `after_seq`. */
+function parametersOf({ query, headers }: ApiRequest): { sample: number; from: From | null } {
+  const errors: Record<string, string> = {}
+  const sampleText = query.get('sample')
+  const sample =
+    sampleText === null ? tailSample.default : /^\d{1,4}$/.test(sampleText) ? Number(sampleText) : 0
+  if (sample < 1 || sample > tailSample.max)
+    errors.sample = `must be a whole number from 1 to ${tailSample.max}`
+  const afterText = query.get('after_seq')
+  const afterSeq = afterText === null ? null : /^\d{1,16}$/.test(afterText) ? Number(afterText) : Number.NaN
+  if (afterSeq !== null && !Number.isSafeInteger(afterSeq))
+    errors.after_seq = 'must be a whole number, 0 or more'
+  if (Object.keys(errors).length > 0) throw validationError(errors)
+  const [, seq, index] = /^(\d{1,15})(?:\.(\d{1,9}))?$/.exec(headers['last-event-id'] ?? '') ?? []
+  if (seq !== undefined && index !== undefined)
+    return { sample, from: { afterSeq: Math.max(0, Number(seq) - 1), records: Number(index) + 1 } }
+  if (seq !== undefined) return { sample, from: { afterSeq: Number(seq), records: 0 } }
+  return { sample, from: afterSeq === null ? null : { afterSeq, records: 0 } }
+}
+
+function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms))
+}

@@ -1,0 +1,210 @@
+/**
+ * One request's response and body, straight on uWebSockets. Every path goes through here, also those that hyper-express
+ * routes: its own readers allocate what was announced, its `on('data')` never starts to flow on Node 20, and its `send`
+ * waits for a body that nobody reads.
+ *
+ * Rules of the binding that are kept here: `onAborted` is registered before anything else (a handler that returns
+ * without it kills the process); once over, nothing touches the response; writes are corked; the memory given to
+ * `onData` is only ours inside the call; text goes out as Buffers, since newer bindings write strings as Latin-1.
+ */
+import type { BodyReceiver } from '../../../ingest/body-source.ts'
+import { BodyCollector } from '../body-collector.ts'
+import type { Exchange } from '../exchange.ts'
+import { watchReading } from '../read-watch.ts'
+import { type HttpResponse, hasLength, statusLine } from '../response.ts'
+import type { ResponseStream } from '../response-stream.ts'
+import type { UwsResponse } from './binding.ts'
+
+export class UwsExchange implements Exchange {
+  readonly #res: UwsResponse
+  readonly #isHead: boolean
+  readonly #onOver: () => void
+  #isOver = false
+  #isAborted = false
+  #whenAborted: (() => void) | null = null
+  #onGone: () => void = () => {}
+  #collector: BodyCollector | null = null
+
+  /** `isHead`: every response goes without its body. `onOver` is called once: when the response is handed over or the client has gone. */
+  constructor(res: UwsResponse, isHead: boolean, onOver: () => void) {
+    this.#res = res
+    this.#isHead = isHead
+    this.#onOver = onOver
+    res.onAborted(() => {
+      this.#isAborted = true
+      this.#whenAborted?.()
+      this.#onGone()
+      this.#over()
+    })
+  }
+
+  /** What comes of the body is read and dropped, as slow as a body may be, until someone takes it. */
+  dropBody(): void {
+    this.#res.onData(() => {})
+  }
+
+  get isAborted(): boolean {
+    return this.#isAborted
+  }
+
+  onGone(listener: () => void): void {
+    this.#onGone = listener
+  }
+
+  peer(): Uint8Array {
+    return new Uint8Array(this.#res.getRemoteAddress())
+  }
+
+  receive(receiver: BodyReceiver): void {
+    if (this.#isOver) {
+      receiver.gone()
+      return
+    }
+    const collector = new BodyCollector(receiver)
+    this.#collector = collector
+    this.#res.onData((chunk, isLast) => {
+      if (this.#isOver) return
+      if (!collector.take(Buffer.from(chunk), isLast)) this.#res.close()
+    })
+  }
+
+  send(response: HttpResponse, closeConnection: boolean): void {
+    if (this.#isOver) return
+    // Rejected by its head alone. (Each handler that is registered costs a request 0.2 µs: those that are taken have one.)
+    if (this.#collector === null) this.dropBody()
+    const isLarge = response.body !== null && response.body.byteLength > unwatchedBytes
+    if (isLarge && !this.#isHead && !closeConnection) {
+      this.sendTracked(response, () => {})
+      return
+    }
+    const res = this.#res
+    res.cork(() => {
+      writeHead(res, response)
+      if (this.#isHead) endHead(res, response, closeConnection)
+      else if (response.body !== null) res.end(response.body, closeConnection)
+      else if (hasLength(response) || closeConnection) res.endWithoutBody(0, closeConnection)
+      // No Content-Length on 204 and 304. No argument either: `undefined` for one is written as 9223372036854775808.
+      else res.endWithoutBody()
+    })
+    this.#over()
+  }
+
+  /**
+   * An orderly close would still execute what has been read. What is written here is gathered in a buffer that a closing
+   * connection drops, except for what is too large for it: hence the spaces, and the whole response as one piece.
+   */
+  sendAndCut(response: HttpResponse): void {
+    if (this.#isOver) return
+    const res = this.#res
+    const body = (response.body ?? Buffer.alloc(0)).toString('latin1').padEnd(beyondCorkBytes)
+    const fields = response.headers.map(([name, value]) => `${name}: ${value}\r\n`).join('')
+    const head = `${statusLine(response.status)}\r\n${fields}Connection: close\r\nContent-Length: ${body.length + 2}\r\n`
+    // The status line's own end is the last of the body: white space, as the spaces are.
+    res.cork(() => res.writeStatus(`${head}\r\n${body}`))
+    res.close()
+  }
+
+  sendTracked(response: HttpResponse, onSent: (wasSent: boolean) => void): void {
+    if (this.#isOver) {
+      onSent(false)
+      return
+    }
+    const res = this.#res
+    const body = response.body ?? Buffer.alloc(0)
+    let stopWatching = () => {}
+    const complete = () => {
+      stopWatching()
+      onSent(true)
+      this.#over()
+    }
+    this.#whenAborted = () => {
+      stopWatching()
+      onSent(false)
+    }
+    res.cork(() => {
+      writeHead(res, response)
+      const start = res.getWriteOffset()
+      const [, isDone] = res.tryEnd(body, body.length)
+      if (isDone) return complete()
+      res.onWritable((offset) => {
+        const [isTaken, isComplete] = res.tryEnd(body.subarray(offset - start), body.length)
+        if (isComplete) complete()
+        return isTaken
+      })
+      // Closing calls the abort handler.
+      stopWatching = watchReading(
+        () => res.getWriteOffset(),
+        () => res.close(),
+      )
+    })
+  }
+
+  /** The binding itself cuts a client that takes nothing. */
+  stream(response: HttpResponse): ResponseStream {
+    const res = this.#res
+    let settle: ((isOpen: boolean) => void) | null = null
+    this.#whenAborted = () => settle?.(false)
+    if (!this.#isOver) res.cork(() => writeHead(res, response))
+    return {
+      write: (piece) => {
+        if (this.#isOver) return Promise.resolve(false)
+        let isTaken = false
+        res.cork(() => {
+          isTaken = res.write(piece)
+        })
+        if (isTaken) return Promise.resolve(true)
+        return new Promise((resolve) => {
+          settle = resolve
+          res.onWritable(() => {
+            settle = null
+            resolve(true)
+            return true
+          })
+        })
+      },
+      end: () => {
+        if (this.#isOver) return
+        // Asked to close, the binding writes `Connection: close` where the next piece would begin: no client can read that.
+        res.cork(() => res.end(new Uint8Array(0)))
+        this.#over()
+      },
+    }
+  }
+
+  #over(): void {
+    if (this.#isOver) return
+    this.#isOver = true
+    this.#collector?.abandon()
+    this.#onOver()
+  }
+}
+
+/** Of a response: what the system takes at once from a connection that is read. */
+const unwatchedBytes = 64 * 1024
+
+/** More than the binding gathers before it writes to the socket. */
+const beyondCorkBytes = 17 * 1024
+
+function writeHead(res: UwsResponse, response: HttpResponse): void {
+  if (response.head !== undefined) {
+    // The binding puts a newline after whatever the status is: one call instead of one for each header.
+    res.writeStatus(response.head)
+    return
+  }
+  res.writeStatus(statusLine(response.status))
+  for (const [name, value] of response.headers) res.writeHeader(name, value)
+}
+
+/**
+ * To HEAD: the head that GET would have had, its length included. The binding's own `endWithoutBody(length)` goes on
+ * waiting for that many bytes and then drops the next request of the connection (seen with uWebSockets.js 20.30), so
+ * the length is one of our headers, unless the connection is closed anyway.
+ */
+function endHead(res: UwsResponse, { status, body }: HttpResponse, closeConnection: boolean): void {
+  const length = body?.byteLength ?? 0
+  if (closeConnection) res.endWithoutBody(length, true)
+  else {
+    if (hasLength({ status })) res.writeHeader('Content-Length', String(length))
+    res.endWithoutBody()
+  }
+}

@@ -1,0 +1,143 @@
+/**
+ * In an ingest thread: everything but ingest is served by main. A request goes there as data, its body as one piece once it
+ * is whole; the response comes back under the same number. What has no key that could be good is rejected here: it costs main
+ * nothing, and who sends the next request at once finds its connection as main alone would leave it.
+ */
+import { ApiError } from '../../contract/errors.ts'
+import { largestBodyBytes } from '../../contract/operation.ts'
+import type { Handler, ServedPath } from '../http/engine.ts'
+import type { Exchange, RequestHead } from '../http/exchange.ts'
+import { errorResponse } from '../http/response.ts'
+import type { ResponseStream } from '../http/response-stream.ts'
+import { guarded, type RouteContext } from '../http/run-route.ts'
+import { wholeBody } from '../../ingest/body-source.ts'
+import type { ForwardedPath, FromIngestThread, ToIngestThread } from './protocol.ts'
+
+type Respond = Extract<ToIngestThread, { kind: 'respond' }>
+type Streamed = Extract<ToIngestThread, { kind: 'stream' | 'piece' | 'stream_end' }>
+type PostToMain = (message: FromIngestThread, transfer?: ArrayBuffer[]) => void
+
+export class Forwarding {
+  readonly #post: PostToMain
+  readonly #open = new Map<number, Exchange>()
+  readonly #streams = new Map<number, ResponseStream>()
+  #lastId = 0
+
+  constructor(post: PostToMain) {
+    this.#post = post
+  }
+
+  /** `context`: for what is rejected here. */
+  paths(paths: readonly ForwardedPath[], context: RouteContext): ServedPath[] {
+    return paths.map(({ path, methods, keyed }, index) => {
+      const names = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name!)
+      const forward = this.#handler(index, names)
+      const withKey = requireKey(context, path, forward)
+      return {
+        path,
+        methods: new Map(methods.map((method) => [method, keyed.includes(method) ? withKey : forward])),
+        rest: forward,
+      }
+    })
+  }
+
+  get notFound(): Handler {
+    return this.#handler(-1, [])
+  }
+
+  respond({ id, how, response: { status, headers, body } }: Respond): void {
+    const exchange = this.#open.get(id)
+    this.#open.delete(id)
+    const sent = (wasSent: boolean) => this.#post({ kind: 'sent', id, wasSent })
+    // The client had gone: main was told, perhaps after it had sent this.
+    if (exchange === undefined) {
+      if (how === 'tracked') sent(false)
+      return
+    }
+    const whole = body && Buffer.from(body.buffer, body.byteOffset, body.byteLength)
+    const response = { status, headers, body: whole }
+    if (how === 'tracked') exchange.sendTracked(response, sent)
+    else if (how === 'cut') exchange.sendAndCut(response)
+    else exchange.send(response, how === 'last')
+  }
+
+  /** Of a client that has gone main knows. */
+  stream(message: Streamed): void {
+    const { id } = message
+    switch (message.kind) {
+      case 'stream': {
+        const { status, headers } = message.response
+        const stream = this.#open.get(id)?.stream({ status, headers, body: null })
+        if (stream !== undefined) this.#streams.set(id, stream)
+        break
+      }
+      case 'piece': {
+        const { buffer, byteOffset, byteLength } = message.bytes
+        const written = this.#streams.get(id)?.write(Buffer.from(buffer, byteOffset, byteLength))
+        void written?.then((isOpen) => isOpen && this.#post({ kind: 'taken', id }))
+        break
+      }
+      case 'stream_end':
+        this.#open.delete(id)
+        this.#streams.get(id)?.end()
+        this.#streams.delete(id)
+    }
+  }
+
+  #handler(path: number, names: readonly string[]): Handler {
+    return (head, exchange) => {
+      const id = ++this.#lastId
+      this.#open.set(id, exchange)
+      exchange.onGone(() => {
+        this.#streams.delete(id)
+        if (this.#open.delete(id)) this.#post({ kind: 'gone', id })
+      })
+      const { headers, announcedBytes, hasBody } = headersOf(head)
+      const params = names.map((name) => head.param(name))
+      const { method, query } = head
+      this.#post({
+        kind: 'request',
+        id,
+        path,
+        head: { method, query, params, headers, peer: exchange.peer(), hasBody },
+      })
+      if (hasBody) this.#collect(id, exchange, announcedBytes)
+    }
+  }
+
+  /** From the start: what arrives while nobody collects is lost. A response ends it. */
+  #collect(id: number, exchange: Exchange, announcedBytes: number): void {
+    wholeBody(exchange, { maxBytes: largestBodyBytes, announcedBytes, reserve: () => {} }).then(
+      (body) => {
+        const own = body === null ? null : new Uint8Array(body)
+        this.#post({ kind: 'body', id, body: own }, own === null ? [] : [own.buffer])
+      },
+      () => this.#post({ kind: 'body', id, body: 'too_large' }),
+    )
+  }
+}
+
+/** A key that the directory has to look for is for main to wait for. */
+function requireKey(context: RouteContext, path: string, next: Handler): Handler {
+  return guarded(context, (head, exchange, { framing, byName }) => {
+    const authorization = framing.authorizations > 1 ? '' : (byName.authorization ?? '')
+    const found = context.authenticate(authorization)
+    if (found instanceof Promise) found.catch(() => {})
+    if (found !== undefined) return next(head, exchange)
+    const rejected = errorResponse(new ApiError('unauthorized'), context.log, path)
+    exchange.send(rejected, context.isStopping())
+  })
+}
+
+function headersOf(head: RequestHead) {
+  const headers: [string, string][] = []
+  let announcedBytes = Number.NaN
+  let isChunked = false
+  head.eachHeader((name, value) => {
+    headers.push([name, value])
+    if (name === 'content-length') announcedBytes = Number(value)
+    else if (name === 'transfer-encoding') isChunked = true
+  })
+  const takesBody = head.method !== 'GET' && head.method !== 'HEAD' && head.method !== 'DELETE'
+  return { headers, announcedBytes, hasBody: takesBody && (isChunked || announcedBytes > 0) }
+}

@@ -1,0 +1,141 @@
+/**
+ * The ingest threads as main holds them, with `ingest.workers` over 1: they listen where ingest is served, and main on none of
+ * those addresses.
+ *
+ *   clients ──▶ thread 1…N  (one address, SO_REUSEPORT: the system spreads the connections)
+ *                 │ ingest ──frames──▶ writer          │ what was appended, once per commit
+ *                 │ other requests ──▶ main ◀──────────┘
+ *
+ * What holds for all of them together
+ * - Limits, quotas and the memory for bodies are one: shared-counters.ts.
+ * - A change is seen by each thread before management answers: it subscribes to `Changes` and waits for every acknowledgement.
+ * - Order within a pipe and Idempotency-Keys are the writer's.
+ * - Main alone looks after descriptors and the address: it tells them when to listen and when to stop.
+ * - A thread that fails ends the process. The process never ends, by whatever way, while a thread has sockets: Node would abort
+ *   it. So main has all of them closed first, also in the handler of its own exit.
+ */
+import { Worker } from 'node:worker_threads'
+import type { AppenderPort } from '../../log/buffer.ts'
+import type { DirectorySource } from '../../metadata/directory-source.ts'
+import type { HttpEngine } from '../http/engine.ts'
+import type { AskQuota } from '../../ingest/cluster-quota.ts'
+import type { UsageCounter } from '../../ingest/usage.ts'
+import type { Change } from '../../metadata/changes.ts'
+import { IngestThread } from './ingest-thread-proxy.ts'
+import type { Command, IngestThreadData } from './protocol.ts'
+import { SharedListener } from './shared-listener.ts'
+
+/** How long the end of the process waits for threads that do not close their sockets. */
+const closeWithinMs = 2_000
+
+export interface IngestThreadsDeps {
+  count: number
+  data: Omit<IngestThreadData, 'index' | 'appender' | 'closed' | 'asksForQuota'>
+  shareAppender(): AppenderPort
+  source: DirectorySource
+  /** In a cluster; null: limits are in shared memory alone. */
+  askQuota: AskQuota | null
+  /** Of the thread with this index, which is that of its appender too. */
+  usageOf(index: number): Pick<UsageCounter, 'rejected'>
+  /** Keys that requests of a thread came with. */
+  onKeysUsed(apiKeyIds: readonly string[]): void
+  onFatal(error: Error): void
+}
+
+export class IngestThreads {
+  readonly #threads: readonly IngestThread[]
+  readonly #closed: Int32Array
+  readonly #onExit = () => this.#closeNow()
+
+  constructor(threads: readonly IngestThread[], closed: Int32Array) {
+    this.#threads = threads
+    this.#closed = closed
+    process.on('exit', this.#onExit)
+  }
+
+  /** Its listeners are the threads'. */
+  get engine(): HttpEngine {
+    return { name: 'uws', createListener: (options) => new SharedListener(this.#threads, options) }
+  }
+
+  async refresh(change: Change): Promise<void> {
+    const refresh = 'pipeId' in change ? { pipeId: change.pipeId } : { apiKeyId: change.apiKeyId }
+    await this.#all({ kind: 'refresh', refresh })
+  }
+
+  async trust(cidrs: readonly string[]): Promise<void> {
+    await this.#all({ kind: 'trust', cidrs })
+  }
+
+  loadGeo(bytes: SharedArrayBuffer): void {
+    for (const thread of this.#threads) thread.post({ kind: 'geo', bytes })
+  }
+
+  /** Connections are closed after their response from now on. */
+  stopping(): void {
+    for (const thread of this.#threads) thread.post({ kind: 'stopping' })
+  }
+
+  /** Resolves when everything appended so far is settled; later requests are rejected. */
+  async drain(): Promise<void> {
+    await this.#all({ kind: 'drain' })
+  }
+
+  /** Resolves when no thread has a request under way. */
+  async idle(): Promise<void> {
+    await this.#all({ kind: 'idle' })
+  }
+
+  /** How long the one that has been silent longest has given no sign of life. */
+  silentMs(): number {
+    return Math.max(...this.#threads.map((thread) => thread.silentMs()))
+  }
+
+  async close(): Promise<void> {
+    for (const thread of this.#threads) thread.close()
+    await Promise.all(this.#threads.map((thread) => thread.end()))
+    process.off('exit', this.#onExit)
+  }
+
+  async #all(command: Command): Promise<void> {
+    await Promise.all(this.#threads.map((thread) => thread.command(command)))
+  }
+
+  /** Synchronous, because nothing else runs any more. A thread that hangs is waited for no longer than that. */
+  #closeNow(): void {
+    for (const thread of this.#threads) thread.close()
+    const deadline = performance.now() + closeWithinMs
+    for (const index of this.#threads.keys()) {
+      const leftMs = deadline - performance.now()
+      if (leftMs > 0) Atomics.wait(this.#closed, index, 0, leftMs)
+    }
+  }
+}
+
+/** Resolves when each has its directory; nothing listens yet. */
+export async function openIngestThreads(deps: IngestThreadsDeps): Promise<IngestThreads> {
+  const closed = new Int32Array(new SharedArrayBuffer(deps.count * 4))
+  const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
+  const threads = Array.from({ length: deps.count }, (_, index) => {
+    const appender = deps.shareAppender()
+    const workerData: IngestThreadData = {
+      ...deps.data,
+      ...{ index, appender, closed: closed.buffer, asksForQuota: deps.askQuota !== null },
+    }
+    const worker = new Worker(new URL(`../../daemon/threads/ingest-thread.${extension}`, import.meta.url), {
+      name: `ingest-${index}`,
+      workerData,
+      transferList: [appender],
+    })
+    const onEnd = () => Atomics.store(closed, index, 1)
+    return new IngestThread(worker, { ...deps, usage: deps.usageOf(index), onEnd })
+  })
+  const opened = new IngestThreads(threads, closed)
+  try {
+    await Promise.all(threads.map((thread) => thread.ready))
+  } catch (error) {
+    await opened.close()
+    throw error
+  }
+  return opened
+}

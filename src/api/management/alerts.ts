@@ -1,0 +1,100 @@
+/** Alerts of a workspace (docs/dev/contract.md#alerts): where they go is set as a whole, and removed as a whole. */
+import { alertEventNames, redactedAlertUrl } from '../../contract/alert-words.ts'
+import { type AlertsPut, AlertsPut as AlertsPutSchema, type AlertsShown } from '../../contract/alerts.ts'
+import { redacted } from '../../contract/destination-words.ts'
+import { ApiError } from '../../contract/errors.ts'
+import { misdirectedSecrets } from '../../contract/secret-server.ts'
+import { restoredUrl } from '../../contract/secret-url.ts'
+import {
+  type FieldErrors,
+  requireDistinct,
+  requireObject,
+  throwIfErrors,
+  validate,
+} from '../../contract/validate.ts'
+import type { AlertSettings, StoredAlerts } from '../../metadata/store.ts'
+import type { ManagementDeps } from './deps.ts'
+import { type CheckTarget, configErrors } from './destination-rules.ts'
+import { SharedRuns } from './shared-runs.ts'
+
+type Deps = Pick<ManagementDeps, 'metadata' | 'checkTarget' | 'testAlert'>
+type Tested = Awaited<ReturnType<ManagementDeps['testAlert']>>
+
+const endpoint = 'destination_http_endpoint'
+/** Of an endpoint's config → of the body. */
+const places: Readonly<Record<string, keyof AlertsPut>> = { url: 'url', signing_secret: 'secret' }
+
+export function alertUseCases({ metadata, checkTarget, testAlert }: Deps) {
+  const tests = new SharedRuns<Tested>()
+  return {
+    async getAlerts(workspaceId: string): Promise<AlertsShown> {
+      return shown(await metadata.alerts.get(workspaceId))
+    },
+
+    async putAlerts(workspaceId: string, body: unknown): Promise<AlertsShown> {
+      const given = validate(AlertsPutSchema, requireObject(body))
+      requireDistinct('events', given.events)
+      const stored = await metadata.alerts.put(workspaceId, (current) =>
+        newSettings(given, current, checkTarget),
+      )
+      return shown(stored)
+    },
+
+    /** Also when there are none. */
+    async deleteAlerts(workspaceId: string): Promise<void> {
+      await metadata.alerts.delete(workspaceId)
+    },
+
+    /** Who asks while one is under way shares the next one. */
+    async testAlerts(workspaceId: string): Promise<Tested> {
+      const settings = await metadata.alerts.get(workspaceId)
+      if (settings === null) throw new ApiError('alerts_not_set_up')
+      return await tests.run(workspaceId, () => testAlert(workspaceId, settings))
+    },
+  }
+}
+
+function shown(stored: StoredAlerts | null): AlertsShown {
+  if (stored === null) return { alerts: null, status: null }
+  const { url, secret, format, events, isUnreadable, status } = stored
+  return {
+    alerts: {
+      url: isUnreadable ? redacted : redactedAlertUrl(url, format),
+      secret: secret === null ? null : redacted,
+      format,
+      events: [...(events ?? alertEventNames)],
+    },
+    status,
+  }
+}
+
+/** What was shown and is sent back keeps what is stored, but not for another server. */
+function newSettings(
+  given: AlertsPut,
+  current: StoredAlerts | null,
+  checkTarget: CheckTarget,
+): AlertSettings {
+  const { format = 'standard', events = null } = given
+  // What the path of a Slack address holds would be shown as another format.
+  const mayRestore = current !== null && (format === 'slack' || current.format === format)
+  const url = mayRestore ? restored(given.url, current) : given.url
+  const keepsSecret = given.secret === redacted || given.secret === ''
+  const secret = keepsSecret ? current?.secret || redacted : (given.secret ?? null)
+  const merged = { url, ...(secret === null ? {} : { signing_secret: secret }) }
+  const errors: FieldErrors = {}
+  for (const [place, message] of Object.entries(configErrors(endpoint, merged, checkTarget)))
+    errors[places[place.replace('destination_config.', '')] ?? place] = message
+  if (current !== null) {
+    const before = { url: current.url, signing_secret: current.secret }
+    const change = { url: given.url, signing_secret: given.secret ?? null }
+    for (const [place, message] of misdirectedSecrets(endpoint, before, change, merged))
+      errors[places[place] ?? place] ??= message
+  }
+  throwIfErrors(errors)
+  const inOrder = events === null ? null : alertEventNames.filter((event) => events.includes(event))
+  return { url, secret, format, events: inOrder }
+}
+
+function restored(given: string, { url, format }: StoredAlerts): string {
+  return given === redactedAlertUrl(url, format) ? url : restoredUrl(given, url)
+}

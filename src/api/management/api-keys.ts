@@ -1,0 +1,138 @@
+/** Workspace API keys (docs/dev/contract.md#ids-and-api-keys, docs/dev/contract.md#authentication, docs/dev/contract.md#key-scopes). */
+import { type ApiKey, ApiKeyCreate, ApiKeyRotate, fullRights, type KeyRights } from '../../contract/api-key.ts'
+import { ApiError, validationError } from '../../contract/errors.ts'
+import { resourceLimits } from '../../contract/resource-limits.ts'
+import { requireDistinct, requireObject, validate } from '../../contract/validate.ts'
+import type { Principal } from '../../ingest/directory/principal.ts'
+import { mintApiKey } from '../../metadata/key-tokens.ts'
+import type { ManagementDeps } from './deps.ts'
+import { resourceId } from './lookup.ts'
+
+type Deps = Pick<ManagementDeps, 'metadata' | 'changes' | 'now'>
+
+export function apiKeyUseCases({ metadata, changes, now }: Deps) {
+  /** To a key for some pipes, one that is for others too does not exist: its list would name them. */
+  const visible = async (principal: Principal) =>
+    (await metadata.apiKeys.list(principal.workspaceId)).filter((key) => isVisible(principal, key))
+  const requireVisible = async (principal: Principal, apiKeyId: string) => {
+    const id = resourceId(apiKeyId, 'api_key_not_found')
+    if (principal.pipeIds === null) return id
+    if ((await visible(principal)).some((key) => key.api_key_id === id)) return id
+    throw new ApiError('api_key_not_found')
+  }
+  return {
+    async listApiKeys(principal: Principal) {
+      return { api_keys: await visible(principal) }
+    },
+
+    /** The one time the whole key is shown. */
+    async createApiKey(principal: Principal, body: unknown) {
+      const given = validate(ApiKeyCreate, requireObject(body))
+      requireDistinct('api_key_scopes', given.api_key_scopes)
+      const rights = {
+        scopes: given.api_key_scopes ?? fullRights.scopes,
+        pipeIds: given.api_key_pipe_ids?.map((id) => id.toLowerCase()) ?? null,
+        expiresMs: requireFuture(given.api_key_expires_ts ?? null, now()),
+      }
+      requireWithin(principal, rights)
+      const { apiKey, key } = mintApiKey(given.api_key_name, rights)
+      const created = await metadata.apiKeys.create(principal.workspaceId, key)
+      await changes.publish({ apiKeyId: created.api_key_id, isRevoked: false })
+      return { api_key_id: created.api_key_id, api_key: apiKey, api_key_name: created.api_key_name }
+    },
+
+    /** A new key in place of another one, which goes on for the overlap. */
+    async rotateApiKey(principal: Principal, apiKeyId: string, body: unknown) {
+      const id = await requireVisible(principal, apiKeyId)
+      const given = validate(ApiKeyRotate, requireObject(body))
+      const overlapSeconds = given.overlap_seconds ?? resourceLimits.apiKeyOverlapDefaultSeconds
+      if (overlapSeconds === 0) requireOther(principal, id)
+      const nowMs = now()
+      const expires = given.api_key_expires_ts
+      const givenMs = expires === undefined ? undefined : requireFuture(expires, nowMs)
+      let apiKey = ''
+      const rotated = await metadata.apiKeys.rotate(
+        principal.workspaceId,
+        id,
+        overlapSeconds === 0 ? null : nowMs + overlapSeconds * 1_000,
+        (old) => {
+          const rights = rightsOf(old, givenMs)
+          requireWithin(principal, rights)
+          const minted = mintApiKey(given.api_key_name, rights)
+          apiKey = minted.apiKey
+          return minted.key
+        },
+      )
+      if (rotated === null) throw new ApiError('api_key_not_found')
+      const { created, replaced } = rotated
+      await changes.publish({ apiKeyId: created.api_key_id, isRevoked: false })
+      await changes.publish({ apiKeyId: id, isRevoked: overlapSeconds === 0 })
+      return {
+        api_key_id: created.api_key_id,
+        api_key: apiKey,
+        api_key_name: created.api_key_name,
+        replaced: {
+          api_key_id: id,
+          api_key_expires_ts: overlapSeconds === 0 ? null : replaced.api_key_expires_ts,
+        },
+      }
+    },
+
+    /** When this resolves the key has stopped working. */
+    async revokeApiKey(principal: Principal, apiKeyId: string): Promise<void> {
+      const id = await requireVisible(principal, apiKeyId)
+      requireOther(principal, id)
+      const isRevoked = await metadata.apiKeys.revoke(principal.workspaceId, id)
+      if (!isRevoked) throw new ApiError('api_key_not_found')
+      await changes.publish({ apiKeyId: id, isRevoked: true })
+    },
+
+    async purgeApiKeys(principal: Principal) {
+      const over = (await visible(principal)).filter((key) => key.api_key_status !== 'active')
+      const ids = over.map((key) => key.api_key_id)
+      return { purged: await metadata.apiKeys.forget(principal.workspaceId, ids) }
+    },
+  }
+}
+
+/** Whether that key opens nothing but what this caller's does. */
+export function isVisible({ pipeIds }: Pick<Principal, 'pipeIds'>, key: ApiKey): boolean {
+  if (pipeIds === null) return true
+  return key.api_key_pipe_ids?.every((id) => pipeIds.has(id)) ?? false
+}
+
+function requireOther({ by }: Principal, apiKeyId: string): void {
+  if (by.kind === 'key' && apiKeyId === by.apiKeyId) throw new ApiError('cannot_revoke_current_key')
+}
+
+/** `expires` undefined: as the old one. */
+function rightsOf(old: ApiKey, expires: number | null | undefined): KeyRights {
+  const before = old.api_key_expires_ts === null ? null : Date.parse(old.api_key_expires_ts)
+  return {
+    scopes: old.api_key_scopes,
+    pipeIds: old.api_key_pipe_ids,
+    expiresMs: expires === undefined ? before : expires,
+  }
+}
+
+function requireFuture(expires: string | null, nowMs: number): number | null {
+  if (expires === null) return null
+  const expiresMs = Date.parse(expires)
+  if (expiresMs > nowMs) return expiresMs
+  throw validationError({ api_key_expires_ts: 'must be a time in the future' })
+}
+
+/** Nobody gives what they do not have. Whoever comes here may manage, so every scope is theirs. */
+function requireWithin(principal: Principal, { pipeIds, expiresMs }: KeyRights): void {
+  const own = principal.pipeIds
+  if (own !== null && !(pipeIds?.every((id) => own.has(id)) ?? false)) {
+    throw new ApiError('forbidden', {
+      message: 'This key is for some pipes alone: api_key_pipe_ids may name those and no others.',
+    })
+  }
+  if ((expiresMs ?? Number.POSITIVE_INFINITY) > principal.expiresMs) {
+    throw new ApiError('forbidden', {
+      message: `This key expires: api_key_expires_ts may be ${new Date(principal.expiresMs).toISOString()} at the latest.`,
+    })
+  }
+}

@@ -1,0 +1,67 @@
+/** The audit log, and what is written to it of changes that delivery makes. */
+import { auditPage } from '../../contract/audit.ts'
+import { type FieldErrors, throwIfErrors } from '../../contract/validate.ts'
+import type { Principal } from '../../ingest/directory/principal.ts'
+import type { Actor, Metadata, StoredDestination } from '../../metadata/store.ts'
+import { isoMoment, wholeNumber } from './query-parameters.ts'
+
+export function auditUseCases({ metadata }: { metadata: Pick<Metadata, 'audit'> }) {
+  return {
+    /** Cut to the pipes that the caller is for. */
+    async listAudit({ workspaceId, pipeIds }: Principal, query: URLSearchParams) {
+      const errors: FieldErrors = {}
+      const limit =
+        wholeNumber(query.get('limit'), 'limit', { min: 1, max: auditPage.max }, errors) ?? auditPage.default
+      const after = wholeNumber(query.get('after'), 'after', { min: 1, max: Number.MAX_SAFE_INTEGER }, errors)
+      const sinceMs = isoMoment(query.get('since'), 'since', errors)
+      throwIfErrors(errors)
+      const { entries, next } = await metadata.audit.list(workspaceId, {
+        limit,
+        after,
+        operation: query.get('operation'),
+        resourceId: query.get('resource_id'),
+        sinceMs,
+        pipeIds,
+      })
+      return { audit: entries, next }
+    },
+  }
+}
+
+/** Who makes a change. `address`: of the client. */
+export function actorOf({ by }: Principal, operation: string, address: string | null): Actor {
+  switch (by.kind) {
+    case 'key':
+      return { kind: 'key', id: by.apiKeyId, name: null, address, operation }
+    case 'session':
+      return { kind: 'user', id: by.userId, name: null, address, operation }
+    case 'local':
+      return { kind: 'local', id: null, name: by.user, address: null, operation }
+  }
+}
+
+/**
+ * What delivery does to a lane is stored by another thread: the entry is there before it begins and says `requested`, and
+ * what came of it once that is known. A crash in between leaves the entry, never the change alone.
+ */
+export async function auditedOnLane<T extends object>(
+  { audit }: Pick<Metadata, 'audit'>,
+  workspaceId: string,
+  { destination_id, pipe_id }: StoredDestination,
+  operation: string,
+  work: () => Promise<T>,
+): Promise<T> {
+  const auditId = await audit.record({
+    ...{ workspaceId, operation, resourceId: destination_id, pipeId: pipe_id },
+    before: null,
+    after: { status: 'requested' },
+  })
+  try {
+    const result = await work()
+    await audit.complete(workspaceId, auditId, Object.fromEntries(Object.entries(result)))
+    return result
+  } catch (error) {
+    await audit.complete(workspaceId, auditId, { status: 'failed' })
+    throw error
+  }
+}

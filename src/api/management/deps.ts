@@ -1,0 +1,66 @@
+/** What the use cases of management work with. */
+import type { DestinationType } from '../../contract/destination.ts'
+import type { NodeState } from '../../contract/node-words.ts'
+import type { Overview } from '../../contract/overview.ts'
+import type { Delivery } from '../../delivery/delivery.ts'
+import type { History } from '../../observe/history/history.ts'
+import type { Changes } from '../../metadata/changes.ts'
+import type { Passwords } from '../../metadata/password-hash.ts'
+import type { IngestCounts, Metadata, StoredAlerts } from '../../metadata/store.ts'
+
+export interface ManagementDeps {
+  metadata: Metadata
+  passwords: Passwords
+  delivery: Delivery
+  /** What the buffer holds, for people who look. */
+  history: History
+  /** The directory and the lanes have subscribed. */
+  changes: Changes
+  /** The newest committed seq of the buffer: where a destination that starts "now" begins. */
+  headSeq: () => Promise<number>
+  /** Checks a config that is about to be saved against the egress policy: null, or the key at fault and why. */
+  checkTarget: (type: DestinationType, config: Record<string, unknown>) => [string, string] | null
+  /** Whether loopback and private addresses are denied now. */
+  isPrivateDenied: () => boolean
+  /** Told of users whose sessions have ended. */
+  usersChanged: (workspaceId: string) => void
+  now: () => number
+  /** What this process has ingested: by pipe, then by worker. */
+  ingestTotals: () => ReadonlyMap<
+    string,
+    ReadonlyMap<number, { requests: number; records: number; bytes: number; rejected: number }>
+  >
+  /** Of the daemon, whatever the workspace. */
+  serviceFacts: () => Promise<ServiceFacts>
+  /** Sends a test alert and says what came back, without secrets. */
+  testAlert: (
+    workspaceId: string,
+    settings: StoredAlerts,
+  ) => Promise<{ ok: boolean; status: number | null; message: string }>
+  /** Null: it is one machine. */
+  cluster: (() => Promise<ClusterFacts>) | null
+  /** What ingest has counted but not yet written to metadata; without it the roll-ups alone are shown. */
+  pendingUsage?: () => readonly IngestCounts[]
+}
+
+export interface ServiceFacts {
+  buffer: Overview['buffer']
+  service: Omit<Overview['service'], 'egress_private'>
+}
+
+export interface ClusterFacts {
+  nodes: readonly ClusterNodeFacts[]
+  /** Pipe → id of the node that owns it now; a pipe that none owns is not in it. Of all workspaces. */
+  owners: ReadonlyMap<string, string>
+}
+
+export interface ClusterNodeFacts {
+  nodeId: string
+  nodeName: string
+  state: NodeState
+  /** It is this process. */
+  isThis: boolean
+}
+
+/** Call it when a change of this pipe is durable: resolves when requests and lanes see it. */
+export type PublishChange = (pipeId: string) => Promise<void>

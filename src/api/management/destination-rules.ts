@@ -1,0 +1,100 @@
+/**
+ * What a destination must be beyond its shape: rules of its type's descriptor, and rules of its column mappings.
+ * Errors carry the paths of the request body (`destination_config.url`, `columns.0.column_name`). Pure, but for
+ * `checkTarget`, which asks the egress policy.
+ */
+import {
+  type ColumnMapping,
+  configSchema,
+  type DestinationType,
+  redacted,
+  resolveConfig,
+} from '../../contract/destination.ts'
+import { mapSecrets } from '../../contract/destination-secrets.ts'
+import { resourceLimits } from '../../contract/resource-limits.ts'
+import { type FieldErrors, shapeFaults } from '../../contract/validate.ts'
+import { descriptorOf } from '../../destinations/descriptors.ts'
+import { parquetColumnFaults } from '../../destinations/object-store/parquet-columns.ts'
+import { columnKey, identifierFault } from '../../destinations/sql/identifiers.ts'
+
+type Config = Record<string, unknown>
+/** Null: may be dialled. Otherwise the key that names the target, and why the egress policy rejects it. */
+export type CheckTarget = (type: DestinationType, config: Config) => [key: string, message: string] | null
+
+/** Everything wrong with a whole config: a new one, or one that PATCH made of what is `stored`. */
+export function configErrors(
+  type: DestinationType,
+  config: Config,
+  checkTarget: CheckTarget,
+  stored?: Config,
+): FieldErrors {
+  const shape = shapeFaults(configSchema(type), config, 'destination_config')
+  if (Object.keys(shape).length > 0) return shape
+  const tooLarge = sizeFault(config, stored)
+  if (tooLarge !== null) return { destination_config: tooLarge }
+  const errors: FieldErrors = {}
+  const wrong = (key: string, message: string) => {
+    errors[`destination_config.${key}`] ??= message
+  }
+  mapSecrets(type, config, (value, place, kind) => {
+    if (value === redacted || (kind === 'url' && value.includes(redacted)))
+      wrong(place, `must hold the secret itself, not ${redacted}`)
+    return value
+  })
+  const before = stored && resolveConfig(type, stored).config
+  for (const [key, message] of descriptorOf(type).rules(resolveConfig(type, config).config, before))
+    wrong(key, message)
+  if (Object.keys(errors).length > 0) return errors
+  const fault = checkTarget(type, config)
+  if (fault !== null) wrong(...fault)
+  return errors
+}
+
+/** One that an earlier version took may stay as large as it is. */
+function sizeFault(config: Config, stored: Config = {}): string | null {
+  const { storedConfigBytes: most } = resourceLimits
+  const bytes = jsonBytes(config)
+  if (bytes <= most || bytes <= jsonBytes(stored)) return null
+  return `must have at most ${most} bytes as JSON, not ${bytes}`
+}
+
+function jsonBytes(config: Config): number {
+  return Buffer.byteLength(JSON.stringify(config))
+}
+
+/** Everything wrong with a destination's mappings; their shape and the config are right already. */
+export function columnErrors(
+  type: DestinationType,
+  columns: readonly ColumnMapping[],
+  config: Config,
+): FieldErrors {
+  const resolved = resolveConfig(type, config)
+  if (resolved.type === 'destination_object_store') return objectColumnErrors(columns, resolved.config)
+  if (resolved.type !== 'destination_database') return {}
+  const { dialect } = resolved.config
+  const errors: FieldErrors = {}
+  const seen = new Map<string, number>()
+  let dedupeAt: number | null = null
+  columns.forEach((column, index) => {
+    const path = `columns.${index}`
+    const name = columnKey(dialect, column.column_name)
+    const first = seen.get(name)
+    const bad = identifierFault(dialect, column.column_name)
+    if (bad !== null) errors[`${path}.column_name`] = bad
+    else if (first !== undefined) errors[`${path}.column_name`] = `is mapped already by columns.${first}`
+    else seen.set(name, index)
+    if (column.semantic_role !== 'dedupe_id') return
+    if (dedupeAt === null) dedupeAt = index
+    else errors[`${path}.semantic_role`] = `only one column may be the dedupe_id; columns.${dedupeAt} is`
+  })
+  return errors
+}
+
+/** The columns are the schema of a Parquet object; other formats hold records as they are. */
+function objectColumnErrors(columns: readonly ColumnMapping[], { format }: { format: string }): FieldErrors {
+  if (format === 'parquet')
+    return Object.fromEntries(
+      parquetColumnFaults(columns).map(([path, message]) => [`columns${path}`, message]),
+    )
+  return columns.length === 0 ? {} : { columns: 'go with format "parquet" only: send [] with another one' }
+}

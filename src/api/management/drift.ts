@@ -1,0 +1,38 @@
+/** Drift of a destination, as delivery saved it last. */
+import type { Drift } from '../../contract/drift.ts'
+import { mappingHash } from '../../contract/mapping-hash.ts'
+import type { ManagementDeps } from './deps.ts'
+import { requireDestination, requirePipe } from './lookup.ts'
+
+export function driftUseCases({ metadata }: Pick<ManagementDeps, 'metadata'>) {
+  return {
+    async getDrift(workspaceId: string, pipeId: string, destinationId: string): Promise<{ drift: Drift }> {
+      const found = await requireDestination(metadata, workspaceId, pipeId, destinationId)
+      const { pipe_ingest_ts_field } = await requirePipe(metadata, workspaceId, found.pipe_id)
+      const none = { since_ts: null, records_seen: 0, keys: [], other_keys: 0, unfilled_columns: [] }
+      if (found.destination_type !== 'destination_database') return { drift: { mapping: 'none', ...none } }
+      if (found.columns.length === 0) return { drift: { mapping: 'by_name', ...none } }
+      const saved = await metadata.drift(workspaceId, found.destination_id)
+      // Of other columns: delivery has not seen a record since they were changed.
+      if (saved?.mappingHash !== mappingHash(found.columns, pipe_ingest_ts_field))
+        return { drift: { mapping: 'columns', ...none } }
+      const { since_ms, records, keys, other_keys, unfilled } = saved.state
+      const drift: Drift = {
+        ...{ mapping: 'columns', since_ts: isoTime(since_ms), records_seen: records, other_keys },
+        keys: [...keys]
+          .sort((a, b) => b.records - a.records)
+          .map(({ first_ms, last_ms, ...key }) => ({
+            ...key,
+            first_seen_ts: isoTime(first_ms),
+            last_seen_ts: isoTime(last_ms),
+          })),
+        unfilled_columns: records === 0 ? [] : unfilled,
+      }
+      return { drift }
+    },
+  }
+}
+
+function isoTime(ms: number): string {
+  return new Date(ms).toISOString()
+}

@@ -1,0 +1,128 @@
+/** Looking at messages: one by its id, and a page of a pipe's, with what became of each in every lane. */
+import { ApiError } from '../../contract/errors.ts'
+import { type MessageLane, type MessageState, messagePage } from '../../contract/message.ts'
+import { type FieldErrors, throwIfErrors } from '../../contract/validate.ts'
+import { batchIdentity } from '../../delivery/batch.ts'
+import { isoTime, shownError } from '../../delivery/lane-status.ts'
+import { isForPipe, type Principal } from '../../ingest/directory/principal.ts'
+import type { FoundMessage } from '../../observe/history/history.ts'
+import type { LaneRecord } from '../../metadata/store.ts'
+import type { ManagementDeps } from './deps.ts'
+import { requirePipe, resourceId } from './lookup.ts'
+import { isoMoment, wholeNumber } from './query-parameters.ts'
+
+const noLimit = Number.MAX_SAFE_INTEGER
+
+export function messageUseCases({ metadata, history }: Pick<ManagementDeps, 'metadata' | 'history'>) {
+  return {
+    /** The body itself: the records' own text must not pass through a parser again. */
+    async getMessage(principal: Principal, msgId: string): Promise<Buffer> {
+      const message = await history.find(resourceId(msgId, 'message_not_found'))
+      if (message === null || !isForPipe(principal, message.pipeId)) throw new ApiError('message_not_found')
+      const { workspaceId } = principal
+      const { pipeId, seq } = message
+      if ((await metadata.pipes.get(workspaceId, pipeId)) === null) throw new ApiError('message_not_found')
+      const lanes = await metadata.laneRecords(workspaceId, pipeId, seq, seq)
+      return messageBody(
+        message,
+        lanes.flatMap((lane) => laneOf(lane, message)),
+      )
+    },
+
+    async listMessages(workspaceId: string, pipeId: string, query: URLSearchParams) {
+      const { pipe_id } = await requirePipe(metadata, workspaceId, pipeId)
+      const errors: FieldErrors = {}
+      const limit =
+        wholeNumber(query.get('limit'), 'limit', { min: 1, max: messagePage.max }, errors) ??
+        messagePage.default
+      const beforeSeq = wholeNumber(query.get('after'), 'after', { min: 1, max: noLimit }, errors) ?? noLimit
+      const sinceMs = isoMoment(query.get('since'), 'since', errors)
+      const untilMs = isoMoment(query.get('until'), 'until', errors)
+      throwIfErrors(errors)
+      const between = { beforeSeq, afterSeq: 0, sinceMs, untilMs, limit }
+      const { messages, next } = await history.list(pipe_id, between)
+      const [newest, oldest] = [messages[0], messages.at(-1)]
+      const lanes =
+        newest === undefined || oldest === undefined
+          ? []
+          : await metadata.laneRecords(workspaceId, pipe_id, oldest.seq, newest.seq)
+      return {
+        messages: messages.map((message) => ({
+          msg_id: message.msgId,
+          stream_seq: message.seq,
+          received_ts: new Date(message.receivedMs).toISOString(),
+          records_count: message.recordCount,
+          bytes: message.bytes,
+          lanes: lanes.flatMap((lane) =>
+            laneOf(lane, message).map(({ destination_id, state }) => ({ destination_id, state })),
+          ),
+        })),
+        next,
+      }
+    },
+  }
+}
+
+interface Place {
+  msgId: string
+  seq: number
+}
+
+/** Nothing of a lane that began behind the message. */
+export function laneOf({ state, runs, parkedSeqs }: LaneRecord, { msgId, seq }: Place): MessageLane[] {
+  const { destinationId } = state
+  const run = runs.find(({ firstSeq, lastSeq }) => firstSeq <= seq && seq <= lastSeq)
+  if (seq > state.cursorSeq) {
+    // Nobody may know what was skipped by a lane that begins behind it.
+    if (run?.kind === 'before') return []
+    const isStuck = state.blockingMsgId === msgId
+    const isTried = isStuck || isInFailedBatch(state, seq)
+    return [
+      {
+        ...nothingKnown(destinationId, isStuck ? 'stuck' : 'pending'),
+        attempts: isTried ? state.attempts : 0,
+        last_error: isTried ? shownError(state.lastError) : null,
+      },
+    ]
+  }
+  if (run === undefined) return [nothingKnown(destinationId, parkedSeqs.has(seq) ? 'parked' : 'delivered')]
+  if (run.kind === 'before') return []
+  const isParked = parkedSeqs.has(seq)
+  const isDelivered = run.kind === 'delivered' && !isParked
+  return [
+    {
+      ...nothingKnown(destinationId, isParked ? 'parked' : run.kind),
+      delivered_ts: isDelivered ? isoTime(run.atMs) : null,
+      batch_id:
+        run.batchLastSeq === null ? null : batchIdentity(destinationId, run.firstSeq, run.batchLastSeq),
+      attempts: run.attempts,
+    },
+  ]
+}
+
+function nothingKnown(destinationId: string, state: MessageState): MessageLane {
+  const unknown = { delivered_ts: null, batch_id: null, attempts: 0, last_error: null }
+  return { destination_id: destinationId, state, ...unknown }
+}
+
+/** The batch that is tried again, or searched for what fails in it. */
+function isInFailedBatch(
+  { attempts, batchLastSeq, bisectLastSeq }: LaneRecord['state'],
+  seq: number,
+): boolean {
+  const lastSeq = bisectLastSeq ?? batchLastSeq
+  return attempts > 0 && lastSeq !== null && seq <= lastSeq
+}
+
+function messageBody(message: FoundMessage, lanes: MessageLane[]): Buffer {
+  const head = {
+    msg_id: message.msgId,
+    pipe_id: message.pipeId,
+    stream_seq: message.seq,
+    received_ts: new Date(message.receivedMs).toISOString(),
+    records_count: message.recordCount,
+  }
+  const opened = JSON.stringify(head).slice(0, -1)
+  const rest = JSON.stringify({ truncated: message.isTruncated, lanes }).slice(1)
+  return Buffer.from(`${opened},"records":[${message.recordTexts.join(',')}],${rest}`)
+}

@@ -1,0 +1,289 @@
+/**
+ * The pipes of one workspace as the overview shows them, kept from look to look, with the revision at which each became
+ * what it is. A look reads metadata only when something was written there, hears from delivery only of lanes that are
+ * different, and puts together only the pipes that either concerns: at rest 500 pipes with 1,000 lanes take about a millisecond.
+ *
+ *   look ──▶ what metadata, lanes and ingest say now ──▶ pipes that are different get the next revision
+ *   since(revision) ──▶ the pipes with a later one
+ *
+ * Everything is asked for before anything is changed here: a look that fails leaves the view as it was.
+ */
+import { randomUUID } from 'node:crypto'
+import { isDeepStrictEqual } from 'node:util'
+import type { LaneStatus } from '../../contract/destination.ts'
+import type { Overview, OverviewPipe, PipeCounters } from '../../contract/overview.ts'
+import { noUsageCounts, type UsageCounts } from '../../contract/usage.ts'
+import type { PipeBacklog } from '../../delivery/delivery.ts'
+import type { IngestCounts, StoredOverviewPipe } from '../../metadata/store.ts'
+import { dayMs } from '../../platform/quantities.ts'
+import type { ManagementDeps } from './deps.ts'
+import { initialLaneStatus } from './destinations.ts'
+import { addCounts, laterIngest } from './usage.ts'
+
+type Deps = Pick<ManagementDeps, 'metadata' | 'delivery' | 'now' | 'pendingUsage' | 'ingestTotals'>
+
+/** What metadata said, and the version of it that is at most as new. */
+interface StoredPipes {
+  version: string
+  sinceMs: number
+  pipes: readonly StoredOverviewPipe[]
+}
+
+/** A lane as delivery showed it, and when: its age goes on from then. */
+interface SeenLane {
+  status: LaneStatus
+  atMs: number
+}
+
+/** What ingest has counted: since the start, and of it what is not stored yet. */
+interface Counted {
+  counters: PipeCounters
+  pending: UsageCounts
+  lastIngestMs: number | null
+}
+
+/** Of a pipe without lanes: what is kept of it, as of these counters. */
+interface SeenBacklog {
+  backlog: PipeBacklog
+  ofRequests: number
+  askedMs: number
+}
+
+interface Entry {
+  stored: StoredOverviewPipe
+  counted: Counted
+  backlog: PipeBacklog | null
+  nodeName: string | null
+  shown: OverviewPipe
+  revision: number
+}
+
+/** Deleted pipes are remembered so that who knows them is told; who comes from before the oldest gets everything. */
+const removedKept = 1_000
+/** Retention drops what a pipe without lanes holds; what it takes in is noticed at once. */
+const backlogKeptMs = 30_000
+
+export class OverviewView {
+  readonly #workspaceId: string
+  /** Revisions of another view, also of one before a restart, mean nothing here. */
+  readonly #id = randomUUID()
+  #revision = 0
+  #stored: StoredPipes | null = null
+  readonly #lanes = new Map<string, SeenLane>()
+  #lanesRevision: string | null = null
+  readonly #backlogs = new Map<string, SeenBacklog>()
+  readonly #entries = new Map<string, Entry>()
+  /** Pipe → the revision that removed it, in that order. */
+  readonly #removed = new Map<string, number>()
+  #forgottenRevision = -1
+
+  constructor(workspaceId: string) {
+    this.#workspaceId = workspaceId
+  }
+
+  /** `nodeNames`: pipe → the node of the cluster that delivers it. */
+  async look(
+    { metadata, delivery, now, pendingUsage, ingestTotals }: Deps,
+    nodeNames: ReadonlyMap<string, string>,
+  ): Promise<void> {
+    const nowMs = now()
+    const sinceMs = nowMs - (nowMs % dayMs)
+    // Taken before the roll-ups are read: a flush between the two would otherwise hide counts from both.
+    const pending = (pendingUsage?.() ?? []).filter(({ hourMs }) => hourMs >= sinceMs)
+    const stored = await this.#readStored(metadata, sinceMs)
+    const ids = stored.pipes.flatMap((pipe) => pipe.destinations.map((one) => one.destination_id))
+    const counted = countedByPipe(ingestTotals(), pending)
+    const asked = this.#withoutLanes(stored, counted, nowMs)
+    const [lanes, backlogs] = await Promise.all([
+      delivery.lanesSince(ids, this.#lanesRevision),
+      asked.length === 0 ? noBacklogs : delivery.backlogs(asked),
+    ])
+    this.#stored = stored
+    this.#keepLanes(ids, lanes.lanes, nowMs)
+    this.#lanesRevision = lanes.revision
+    for (const [pipeId, backlog] of Object.entries(backlogs)) {
+      const ofRequests = counted.get(pipeId)?.counters.ingest_requests ?? 0
+      this.#backlogs.set(pipeId, { backlog, ofRequests, askedMs: nowMs })
+    }
+    this.#update(stored, counted, new Set(Object.keys(lanes.lanes)), nodeNames)
+  }
+
+  pipeIds(): string[] {
+    return [...this.#entries.keys()]
+  }
+
+  /** Everything when `since` is null, or is no revision that this view can go on from. */
+  since(
+    since: string | null,
+    nowMs: number,
+  ): Pick<Overview, 'revision' | 'since' | 'server_ts' | 'pipes' | 'removed_pipe_ids'> {
+    const from = this.#parse(since)
+    const pipes: OverviewPipe[] = []
+    for (const { pipe_id } of this.#stored?.pipes ?? []) {
+      const entry = this.#entries.get(pipe_id)
+      if (entry !== undefined && entry.revision > (from ?? -1)) pipes.push(this.#aged(entry.shown, nowMs))
+    }
+    const removed = from === null ? [] : [...this.#removed].filter(([, revision]) => revision > from)
+    return {
+      revision: `${this.#id}.${this.#revision}`,
+      since: from === null ? null : since,
+      server_ts: new Date(nowMs).toISOString(),
+      pipes,
+      removed_pipe_ids: removed.map(([pipeId]) => pipeId),
+    }
+  }
+
+  #parse(since: string | null): number | null {
+    const [, id, text] = /^([0-9a-f-]{36})\.(\d{1,15})$/.exec(since ?? '') ?? []
+    const revision = Number(text)
+    if (id !== this.#id || revision > this.#revision || revision < this.#forgottenRevision) return null
+    return revision
+  }
+
+  /** A pipe that is stored as it was is the same object as before. */
+  async #readStored(metadata: Deps['metadata'], sinceMs: number): Promise<StoredPipes> {
+    const known = this.#stored
+    const version = await metadata.version()
+    if (known !== null && known.version === version && known.sinceMs === sinceMs) return known
+    const pipes = await metadata.overview(this.#workspaceId, sinceMs)
+    const same = (pipe: StoredOverviewPipe) => {
+      const before = this.#entries.get(pipe.pipe_id)?.stored
+      return before !== undefined && isDeepStrictEqual(before, pipe) ? before : pipe
+    }
+    return { version, sinceMs, pipes: pipes.map(same) }
+  }
+
+  /** Pipes without lanes whose backlog may be another than it was. */
+  #withoutLanes({ pipes }: StoredPipes, counted: ReadonlyMap<string, Counted>, nowMs: number): string[] {
+    const isOld = (pipeId: string) => {
+      const seen = this.#backlogs.get(pipeId)
+      const requests = counted.get(pipeId)?.counters.ingest_requests ?? 0
+      return seen === undefined || seen.ofRequests !== requests || nowMs - seen.askedMs >= backlogKeptMs
+    }
+    return pipes
+      .filter((pipe) => pipe.destinations.length === 0 && isOld(pipe.pipe_id))
+      .map((pipe) => pipe.pipe_id)
+  }
+
+  #keepLanes(ids: readonly string[], changed: Readonly<Record<string, LaneStatus>>, atMs: number): void {
+    for (const [id, status] of Object.entries(changed)) this.#lanes.set(id, { status, atMs })
+    if (this.#lanes.size <= ids.length) return
+    const existing = new Set(ids)
+    for (const id of this.#lanes.keys()) if (!existing.has(id)) this.#lanes.delete(id)
+  }
+
+  #update(
+    { pipes }: StoredPipes,
+    counted: ReadonlyMap<string, Counted>,
+    changedLanes: ReadonlySet<string>,
+    nodeNames: ReadonlyMap<string, string>,
+  ): void {
+    const next = this.#revision + 1
+    for (const stored of pipes) {
+      const id = stored.pipe_id
+      const hasLanes = stored.destinations.length > 0
+      const backlog = hasLanes ? null : (this.#backlogs.get(id)?.backlog ?? null)
+      const nodeName = nodeNames.get(id) ?? null
+      const inputs = { stored, counted: counted.get(id) ?? nothingCounted, backlog, nodeName }
+      const known = this.#entries.get(id)
+      const isSame =
+        known !== undefined &&
+        known.stored === stored &&
+        known.backlog === backlog &&
+        known.nodeName === nodeName &&
+        isDeepStrictEqual(known.counted, inputs.counted) &&
+        !stored.destinations.some((one) => changedLanes.has(one.destination_id))
+      if (isSame) continue
+      const shown = this.#show(inputs)
+      const revision = known !== undefined && isDeepStrictEqual(known.shown, shown) ? known.revision : next
+      if (revision === next) this.#revision = next
+      this.#entries.set(id, { ...inputs, shown, revision })
+      this.#removed.delete(id)
+    }
+    if (this.#entries.size > pipes.length) this.#remove(new Set(pipes.map((pipe) => pipe.pipe_id)), next)
+  }
+
+  #remove(existing: ReadonlySet<string>, revision: number): void {
+    for (const id of this.#entries.keys()) {
+      if (existing.has(id)) continue
+      this.#entries.delete(id)
+      this.#backlogs.delete(id)
+      this.#removed.set(id, revision)
+      this.#revision = revision
+    }
+    for (const [id, at] of this.#removed) {
+      if (this.#removed.size <= removedKept) break
+      this.#removed.delete(id)
+      this.#forgottenRevision = at
+    }
+  }
+
+  #show({ stored, counted, backlog, nodeName }: Omit<Entry, 'shown' | 'revision'>): OverviewPipe {
+    const { destinations, last_ingest_ts, usage_today, ...pipe } = stored
+    const lanes = destinations.map((destination) => ({
+      ...destination,
+      lane:
+        this.#lanes.get(destination.destination_id)?.status ??
+        initialLaneStatus(destination.destination_status),
+    }))
+    const usage = { ...usage_today }
+    for (const name of Object.keys(counted.pending) as (keyof UsageCounts)[])
+      usage[name] += counted.pending[name]
+    return {
+      ...pipe,
+      usage_today: usage,
+      counters: counted.counters,
+      last_ingest_ts: laterIngest(last_ingest_ts, counted),
+      // What waits in a pipe is what waits for its slowest lane.
+      pending_messages: Math.max(
+        backlog?.pending_messages ?? 0,
+        ...lanes.map(({ lane }) => lane.pending_messages),
+      ),
+      pending_bytes: Math.max(backlog?.pending_bytes ?? 0, ...lanes.map(({ lane }) => lane.pending_bytes)),
+      node_name: nodeName,
+      lanes,
+    }
+  }
+
+  /** With the ages of now. */
+  #aged(pipe: OverviewPipe, nowMs: number): OverviewPipe {
+    if (pipe.lanes.every(({ lane }) => lane.pending_messages === 0)) return pipe
+    const lanes = pipe.lanes.map((one) => {
+      const seen = this.#lanes.get(one.destination_id)
+      if (seen === undefined || one.lane.pending_messages === 0) return one
+      const seconds = Math.max(0, Math.floor((nowMs - seen.atMs) / 1000))
+      const age = one.lane.oldest_pending_age_seconds + seconds
+      return { ...one, lane: { ...one.lane, oldest_pending_age_seconds: age } }
+    })
+    return { ...pipe, lanes }
+  }
+}
+
+const noBacklogs: Record<string, PipeBacklog> = {}
+const noCounters: PipeCounters = {
+  ingest_requests: 0,
+  ingest_records: 0,
+  ingest_bytes: 0,
+  rejected_requests: 0,
+}
+const nothingCounted: Counted = { counters: noCounters, pending: noUsageCounts, lastIngestMs: null }
+
+function countedByPipe(
+  totals: ReturnType<Deps['ingestTotals']>,
+  pending: readonly IngestCounts[],
+): Map<string, Counted> {
+  const byPipe = new Map<string, Counted>()
+  for (const [pipeId, byWorker] of totals) {
+    const counters = { ...noCounters }
+    for (const counts of byWorker.values()) addCounts(counters, counts)
+    byPipe.set(pipeId, { ...nothingCounted, counters })
+  }
+  for (const counts of pending) {
+    const known = byPipe.get(counts.pipeId) ?? nothingCounted
+    const sum = { ...known.pending }
+    addCounts(sum, counts)
+    const lastIngestMs = Math.max(known.lastIngestMs ?? 0, counts.lastIngestMs ?? 0) || null
+    byPipe.set(counts.pipeId, { ...known, pending: sum, lastIngestMs })
+  }
+  return byPipe
+}

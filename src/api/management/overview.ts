@@ -1,0 +1,105 @@
+/**
+ * The overview: what metadata, the lanes and ingest know, put together. However many screens ask for it, it is looked at
+ * once at a time for a workspace, and what a look costs is what has changed since the last one: overview-view.ts.
+ */
+import type { Overview, OverviewCluster } from '../../contract/overview.ts'
+import { isForPipe, type Principal } from '../../ingest/directory/principal.ts'
+import { minuteMs } from '../../platform/quantities.ts'
+import type { ClusterFacts, ManagementDeps } from './deps.ts'
+import { OverviewView } from './overview-view.ts'
+import { SharedRuns } from './shared-runs.ts'
+
+type Deps = Pick<
+  ManagementDeps,
+  | 'metadata'
+  | 'delivery'
+  | 'now'
+  | 'pendingUsage'
+  | 'ingestTotals'
+  | 'serviceFacts'
+  | 'isPrivateDenied'
+  | 'cluster'
+>
+
+/** A workspace that nobody has looked at for so long is forgotten: who looks again gets everything. */
+const keptMs = 5 * minuteMs
+
+export function overviewUseCases(deps: Deps) {
+  const runs = new SharedRuns<ServiceParts>()
+  const views = new Map<string, { view: OverviewView; askedMs: number }>()
+
+  function viewOf(workspaceId: string): OverviewView {
+    const nowMs = deps.now()
+    for (const [id, { askedMs }] of views) if (askedMs < nowMs - keptMs) views.delete(id)
+    const view = views.get(workspaceId)?.view ?? new OverviewView(workspaceId)
+    views.set(workspaceId, { view, askedMs: nowMs })
+    return view
+  }
+
+  return {
+    /**
+     * `since`: the revision that the caller has; null, or one that is not known here: it gets everything. Cut to the pipes that
+     * the caller is for; buffer, service and the names of nodes are the daemon's, which every workspace is shown. How many pipes a
+     * node owns is counted over the caller's own.
+     */
+    async getOverview(principal: Principal, since: string | null): Promise<Overview> {
+      const { workspaceId } = principal
+      const view = viewOf(workspaceId)
+      const parts = await runs.run(workspaceId, async () => {
+        const facts = deps.serviceFacts()
+        const cluster = (await deps.cluster?.()) ?? null
+        await Promise.all([view.look(deps, nodeNames(cluster)), facts])
+        return { ...(await serviceParts(deps, facts)), cluster }
+      })
+      const overview = { ...view.since(since, deps.now()), ...parts }
+      const pipeIds = view.pipeIds().filter((pipeId) => isForPipe(principal, pipeId))
+      return {
+        ...overview,
+        cluster: parts.cluster && shownCluster(parts.cluster, pipeIds),
+        pipes: overview.pipes.filter((pipe) => isForPipe(principal, pipe.pipe_id)),
+        removed_pipe_ids: overview.removed_pipe_ids.filter((pipeId) => isForPipe(principal, pipeId)),
+      }
+    },
+  }
+}
+
+function nodeNames(cluster: ClusterFacts | null): ReadonlyMap<string, string> {
+  if (cluster === null) return noNodes
+  const names = new Map(cluster.nodes.map(({ nodeId, nodeName }) => [nodeId, nodeName]))
+  const byPipe = new Map<string, string>()
+  for (const [pipeId, nodeId] of cluster.owners) {
+    const name = names.get(nodeId)
+    if (name !== undefined) byPipe.set(pipeId, name)
+  }
+  return byPipe
+}
+
+const noNodes = new Map<string, string>()
+
+function shownCluster({ nodes, owners }: ClusterFacts, pipeIds: readonly string[]): OverviewCluster {
+  const owned = new Map(nodes.map(({ nodeId }) => [nodeId, 0]))
+  let unowned = 0
+  for (const pipeId of pipeIds) {
+    const nodeId = owners.get(pipeId) ?? ''
+    const before = owned.get(nodeId)
+    if (before === undefined) unowned += 1
+    else owned.set(nodeId, before + 1)
+  }
+  const shown = nodes.map(({ nodeId, nodeName, state, isThis }) => ({
+    node_name: nodeName,
+    node_state: state,
+    owned_pipes: owned.get(nodeId) ?? 0,
+    is_this: isThis,
+  }))
+  return { nodes: shown.sort((a, b) => (a.node_name < b.node_name ? -1 : 1)), unowned_pipes: unowned }
+}
+
+type ServiceParts = Pick<Overview, 'buffer' | 'service'> & { cluster: ClusterFacts | null }
+
+async function serviceParts(
+  { isPrivateDenied }: Deps,
+  facts: ReturnType<Deps['serviceFacts']>,
+): Promise<Omit<ServiceParts, 'cluster'>> {
+  const { buffer, service } = await facts
+  return { buffer, service: { ...service, egress_private: isPrivateDenied() ? 'deny' : 'allow' } }
+}

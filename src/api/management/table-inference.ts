@@ -1,0 +1,181 @@
+/** A table proposed from records, and made where asked to: POST …/destinations/infer. */
+import { randomUUID } from 'node:crypto'
+import { validationError } from '../../contract/errors.ts'
+import { geoFieldKeys, type Pipe } from '../../contract/pipe.ts'
+import { InferenceOptions, type TableProposal } from '../../contract/table-proposal.ts'
+import { pathKeys, type TransformStep } from '../../contract/transform.ts'
+import { requireObject, validate } from '../../contract/validate.ts'
+import type { TableInferenceRequest } from '../../delivery/delivery.ts'
+import type { DatabaseSpec, InferRequest } from '../../destinations/driver.ts'
+import type { ManagementDeps } from './deps.ts'
+import { changed, newDestination, specOf } from './destinations.ts'
+import { requireDestination, requirePipe } from './lookup.ts'
+import { sampleRecords } from './sample-records.ts'
+import { filterFaultFor } from './transform-rules.ts'
+
+type Deps = Pick<ManagementDeps, 'metadata' | 'delivery' | 'checkTarget'>
+
+export function tableInferenceUseCases({ metadata, delivery, checkTarget }: Deps) {
+  /** The database of the body: new, or a stored destination as a PATCH would make it. */
+  const specFrom = async (workspaceId: string, pipe: Pipe, body: Record<string, unknown>) => {
+    const { destination_id, destination_type, destination_config, transform } = body
+    const given = {
+      ...(Object.hasOwn(body, 'destination_type') ? { destination_type } : {}),
+      ...(Object.hasOwn(body, 'destination_config') ? { destination_config } : {}),
+      ...(Object.hasOwn(body, 'transform') ? { transform } : {}),
+    }
+    const filterFault = await filterFaultFor(given)
+    const destination =
+      destination_id === undefined
+        ? {
+            ...newDestination(given, checkTarget, filterFault),
+            destination_id: randomUUID(),
+            pinnedKey: null,
+          }
+        : changed(
+            await requireDestination(metadata, workspaceId, pipe.pipe_id, String(destination_id)),
+            given,
+            checkTarget,
+            filterFault,
+          )
+    const spec = specOf(pipe, destination, destination.pinnedKey)
+    if (spec.type === 'destination_database') return spec
+    const field = destination_id === undefined ? 'destination_type' : 'destination_id'
+    throw validationError({ [field]: 'Only a destination_database has a table.' })
+  }
+  return {
+    async inferTable(workspaceId: string, pipeId: string, body: unknown): Promise<TableProposal> {
+      const pipe = await requirePipe(metadata, workspaceId, pipeId)
+      const { destination_id, destination_type, destination_config, transform, ...rest } = requireObject(body)
+      const options = validate(InferenceOptions, rest)
+      const spec = await specFrom(workspaceId, pipe, requireObject(body))
+      const request: TableInferenceRequest = {
+        sample: options.sample === undefined ? null : sampleRecords(options.sample),
+        enriched: transformedKeys(enrichedKeys(pipe), spec.transform?.map ?? []),
+        keys: options.keys ?? null,
+        createTable: options.create_table ?? false,
+        addColumns: options.add_columns ?? false,
+        dedupe: dedupeOf(options),
+      }
+      const work = async () => (await delivery.infer(spec, request)) ?? unanswered(spec, request)
+      if (!request.createTable && !request.addColumns) return await work()
+      return await audited(metadata, workspaceId, pipe, spec, work)
+    },
+  }
+}
+
+/** The entry is there before anything is run; what was run is added to it. A crash in between leaves `requested`. */
+async function audited(
+  { audit }: Deps['metadata'],
+  workspaceId: string,
+  { pipe_id }: Pipe,
+  { config: { host, database, table } }: DatabaseSpec,
+  work: () => Promise<TableProposal>,
+): Promise<TableProposal> {
+  const where = { host, database, table }
+  const auditId = await audit.record({
+    ...{ workspaceId, operation: 'inferTable', resourceId: pipe_id, pipeId: pipe_id },
+    before: null,
+    after: { status: 'requested', ...where },
+  })
+  const complete = (after: object) => audit.complete(workspaceId, auditId, { ...after, ...where })
+  try {
+    const proposal = await work()
+    const { executed, failure } = proposal
+    const ddl = executed.map((statement) => statement.slice(0, auditedCharacters))
+    if (failure !== null) await complete({ status: 'failed', failure })
+    else await complete({ status: ddl.length === 0 ? 'nothing_to_do' : 'executed', ddl })
+    return proposal
+  } catch (error) {
+    await complete({ status: 'failed' })
+    throw error
+  }
+}
+
+/** Four bytes each at most, and an entry has 16 KiB. */
+const auditedCharacters = 3_500
+
+function dedupeOf({ dedupe_key, dedupe_id = 'generated' }: InferenceOptions): InferRequest['dedupe'] {
+  return dedupe_key === undefined ? { kind: dedupe_id } : { kind: 'key', key: dedupe_key }
+}
+
+function enrichedKeys(pipe: Pipe): InferRequest['enriched'] {
+  const keys: { key: string; kind: InferRequest['enriched'][number]['kind'] }[] = []
+  if (pipe.pipe_add_ingest_ts) keys.push({ key: pipe.pipe_ingest_ts_field, kind: 'time' })
+  if (pipe.pipe_add_ingest_ip) keys.push({ key: pipe.pipe_ingest_ip_field, kind: 'string' })
+  for (const field of geoFieldKeys) {
+    const key = pipe[field]?.trim()
+    if (!key) continue
+    const isDegree = /latitude|longitude/.test(field)
+    keys.push({ key, kind: isDegree ? 'decimal' : field.includes('radius') ? 'integer' : 'string' })
+  }
+  return keys
+}
+
+/** Of the keys that the pipe adds, those that a map leaves, by their new names. */
+export function transformedKeys(
+  enriched: InferRequest['enriched'],
+  map: readonly TransformStep[],
+): InferRequest['enriched'] {
+  let keys = [...enriched]
+  const isOneOf = (paths: readonly string[], key: string) => paths.some((path) => isPathOf(path, key))
+  const moved = (from: string, to: string) =>
+    keys.some(({ key }) => key === from)
+      ? keys
+          .filter(({ key }) => key !== to || to === from)
+          .map((one) => (one.key === from ? { ...one, key: to } : one))
+      : keys.filter(({ key }) => key !== to)
+  for (const step of map) {
+    switch (step.op) {
+      case 'rename':
+        keys = moved(step.from, step.to)
+        break
+      case 'move': {
+        const from = pathKeys(step.from)
+        const [key] = Array.isArray(from) && from.length === 1 ? from : []
+        keys = key === undefined ? keys.filter((one) => one.key !== step.to) : moved(key, step.to)
+        break
+      }
+      case 'drop':
+        keys = keys.filter(({ key }) => !isOneOf(step.paths, key))
+        break
+      case 'keep':
+        keys = keys.filter(({ key }) => isOneOf(step.paths, key))
+        break
+      case 'mask':
+        keys = keys.map((one) => (isOneOf(step.paths, one.key) ? { ...one, kind: 'string' } : one))
+        break
+      case 'constant':
+        keys = keys.filter(({ key }) => key !== step.key)
+    }
+  }
+  return keys
+}
+
+function isPathOf(path: string, key: string): boolean {
+  const keys = pathKeys(path)
+  return Array.isArray(keys) && keys.length === 1 && keys[0] === key
+}
+
+function unanswered(
+  { config }: DatabaseSpec,
+  { sample, createTable, addColumns }: TableInferenceRequest,
+): TableProposal {
+  const mayHaveRun =
+    createTable || addColumns ? ' A statement that was begun may still be done: look at the table.' : ''
+  return {
+    ok: false,
+    failure: {
+      ...{ step: 'connect', code: 'no_answer' },
+      message: `The database did not answer in time, or in a way that ended the look at it.${mayHaveRun}`,
+    },
+    ...{
+      source: sample === null ? 'pipe' : 'sample',
+      records_seen: 0,
+      table: config.table,
+      table_exists: null,
+    },
+    ...{ ddl: [], executed: [], columns: [], missing_columns: [], dedupe_candidates: [], observations: [] },
+    warnings: [],
+  }
+}

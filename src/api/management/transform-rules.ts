@@ -1,0 +1,93 @@
+/**
+ * What a transform must be beyond its shape, and what a PATCH makes of a stored one. Errors carry the paths of the request body
+ * (`transform.map.2.from`).
+ */
+import { redacted } from '../../contract/destination-words.ts'
+import { validationError } from '../../contract/errors.ts'
+import { isObject } from '../../contract/is-object.ts'
+import {
+  GivenTransform,
+  maskSaltPlace,
+  pathKeys,
+  type Transform,
+  type TransformStep,
+  transformLimits,
+} from '../../contract/transform.ts'
+import { type FieldErrors, shapeFaults, throwIfErrors } from '../../contract/validate.ts'
+
+/** What is wrong with an expression; its module is loaded where a transform is given. */
+export type FilterFault = (filter: string) => string | null
+
+/** The expressions' compiler is loaded with the first filter that is given. */
+export async function filterFaultFor(body: unknown): Promise<FilterFault | null> {
+  const filter = isObject(body) && isObject(body.transform) ? body.transform.filter : undefined
+  if (typeof filter !== 'string') return null
+  return (await import('../../delivery/transform/compile.ts')).filterFault
+}
+
+const leastSaltCharacters = 8
+
+/**
+ * A body's `transform`: undefined where it has none, null to remove it. A salt that is not given is the stored one's. Throws
+ * `validation_error`.
+ */
+export function givenTransform(
+  body: Record<string, unknown>,
+  stored: Transform | null,
+  filterFault: FilterFault | null,
+): Transform | null | undefined {
+  const { transform: given } = body
+  if (given === undefined || given === null) return given
+  throwIfErrors(shapeFaults(GivenTransform, given, 'transform'))
+  // Its shape was just checked.
+  const { filter = null, map = [], mask_salt } = given as GivenTransform
+  const isKept = mask_salt === undefined || mask_salt === '' || mask_salt === redacted
+  const transform: Transform = { filter, map, mask_salt: isKept ? (stored?.mask_salt ?? null) : mask_salt }
+  throwIfErrors(ruleErrors(transform, isKept, filterFault))
+  return filter === null && map.length === 0 ? null : transform
+}
+
+export const unreadableText = 'must be sent again: the stored value cannot be read'
+
+/** A stored salt that was forgotten or does not open is empty: what it masks needs it again. Throws `validation_error`. */
+export function requireReadableSalt(transform: Transform | null): void {
+  if (transform?.mask_salt === '' && masks(transform.map))
+    throw validationError({ [maskSaltPlace]: unreadableText })
+}
+
+function masks(map: readonly TransformStep[]): boolean {
+  return map.some(({ op }) => op === 'mask')
+}
+
+function ruleErrors(
+  { filter, map, mask_salt }: Transform,
+  isSaltKept: boolean,
+  filterFault: FilterFault | null,
+): FieldErrors {
+  const errors: FieldErrors = {}
+  const fault = filter === null ? null : (filterFault?.(filter) ?? null)
+  if (fault !== null) errors['transform.filter'] = fault
+  const characters = JSON.stringify(map).length
+  if (characters > transformLimits.mapCharacters)
+    errors['transform.map'] =
+      `may have at most ${transformLimits.mapCharacters} characters as JSON, not ${characters}`
+  map.forEach((step, at) => {
+    for (const [place, path] of pathsOf(step)) {
+      const keys = pathKeys(path)
+      if (!Array.isArray(keys)) errors[`transform.map.${at}.${place}`] = keys.wrong
+    }
+  })
+  const needsSalt = masks(map)
+  // One that cannot be read any more is empty.
+  if (needsSalt && (mask_salt === null || mask_salt === ''))
+    errors['transform.mask_salt'] = 'is required by mask'
+  else if (!isSaltKept && mask_salt !== null && mask_salt.length < leastSaltCharacters)
+    errors['transform.mask_salt'] =
+      `must be at least ${leastSaltCharacters} characters, not ${mask_salt.length}`
+  return errors
+}
+
+function pathsOf(step: TransformStep): [place: string, path: string][] {
+  if (step.op === 'move') return [['from', step.from]]
+  return 'paths' in step ? step.paths.map((path, at) => [`paths.${at}`, path]) : []
+}

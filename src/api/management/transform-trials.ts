@@ -1,0 +1,154 @@
+/** A transform tried on records: when a destination is saved with it, and on its own. */
+import { setTimeout as pause } from 'node:timers/promises'
+import { validationError } from '../../contract/errors.ts'
+import type { Pipe } from '../../contract/pipe.ts'
+import { resourceLimits } from '../../contract/resource-limits.ts'
+import type { Transform } from '../../contract/transform.ts'
+import {
+  type TransformCheck,
+  TransformTrialRequest,
+  transformTrialLimits,
+} from '../../contract/transform-trial.ts'
+import { requireObject, validate } from '../../contract/validate.ts'
+import type { ShownTrial, TransformTrial } from '../../delivery/delivery.ts'
+import { count, counted } from '../../platform/quantities.ts'
+import type { ManagementDeps } from './deps.ts'
+import { requireDestination, requirePipe } from './lookup.ts'
+import { sampleRecords } from './sample-records.ts'
+import { filterFaultFor, givenTransform, requireReadableSalt } from './transform-rules.ts'
+
+type Deps = Pick<ManagementDeps, 'metadata' | 'delivery'>
+
+export function transformTrialUseCases({ metadata, delivery }: Deps) {
+  const transformOf = async (workspaceId: string, pipe: Pipe, body: Record<string, unknown>) => {
+    const { destination_id } = body
+    const stored =
+      destination_id === undefined
+        ? null
+        : await requireDestination(metadata, workspaceId, pipe.pipe_id, String(destination_id))
+    const given = givenTransform(body, stored?.transform ?? null, await filterFaultFor(body))
+    const transform = given === undefined ? (stored?.transform ?? null) : given
+    requireReadableSalt(transform)
+    if (transform !== null) return transform
+    throw validationError({
+      transform: stored === null ? 'is required' : 'is required: the destination has none',
+    })
+  }
+  return {
+    /** The body itself: the records' own text must not pass through a parser again. */
+    async tryTransform(workspaceId: string, pipeId: string, given: unknown): Promise<Buffer> {
+      const pipe = await requirePipe(metadata, workspaceId, pipeId)
+      const body = requireObject(given)
+      const { sample, limit, only } = validate(TransformTrialRequest, body)
+      const transform = await transformOf(workspaceId, pipe, body)
+      const trial = await delivery.tryTransform({
+        pipeId: pipe.pipe_id,
+        transform,
+        sample: sample === undefined ? null : sampleRecords(sample),
+        show: { limit: limit ?? transformTrialLimits.shown, only: only ?? null },
+      })
+      return trialBody(trial)
+    },
+  }
+}
+
+/** Beyond what delivery takes for it: it may be busy, or being started again. */
+const marginMs = 1_000
+
+/**
+ * Of a transform that is about to be saved: throws `validation_error` when it fails on every record that there is to try it on.
+ * Undefined: there is nothing to check.
+ */
+export async function checkedOnSave(
+  { tryTransform }: Pick<ManagementDeps['delivery'], 'tryTransform'>,
+  pipeId: string,
+  before: Transform | null,
+  after: Transform | null | undefined,
+): Promise<TransformCheck | undefined> {
+  if (after === null || after === undefined || isSame(before, after)) return undefined
+  const show = { limit: 0, only: null }
+  const trial = await within(tryTransform({ pipeId, transform: after, sample: null, show }))
+  if (typeof trial === 'string') {
+    const warning =
+      trial === 'timed_out'
+        ? 'The transform was not checked: that took too long.'
+        : 'The transform was not checked: the newest records cannot be read for now.'
+    return { not_checked: trial, ...noCounts, warning }
+  }
+  const { isComplete, seen, kept, filtered, failed, faults } = trial
+  const [first] = faults
+  if (isComplete && first !== undefined && failed === seen)
+    throw validationError({ [first.path]: refusal(trial, first) })
+  return {
+    not_checked: isComplete ? null : 'timed_out',
+    ...{ records_seen: seen, kept, filtered, failed, faults },
+    warning: warningOf(trial),
+  }
+}
+
+const noCounts = { records_seen: 0, kept: 0, filtered: 0, failed: 0, faults: [] }
+
+/** Another salt masks otherwise, and fails on nothing. */
+function isSame(before: Transform | null, { filter, map }: Transform): boolean {
+  return before !== null && JSON.stringify([before.filter, before.map]) === JSON.stringify([filter, map])
+}
+
+async function within(work: Promise<TransformTrial>): Promise<TransformTrial | 'timed_out' | 'unavailable'> {
+  const stop = new AbortController()
+  const late = pause(resourceLimits.trialMs + marginMs, 'timed_out' as const, { signal: stop.signal })
+  try {
+    return await Promise.race([work, late])
+  } catch {
+    // Delivery has logged why. What is saved does not depend on it.
+    return 'unavailable'
+  } finally {
+    stop.abort()
+    // Whichever was not waited for.
+    late.catch(() => {})
+    work.catch(() => {})
+  }
+}
+
+type Fault = TransformTrial['faults'][number]
+
+function refusal({ seen, failed }: TransformTrial, fault: Fault): string {
+  const on = seen === 1 ? 'the only record that there is to try it on' : `all ${count(seen)} newest records`
+  const how = fault.records === failed ? '' : `, on ${count(fault.records)} of them so`
+  return `fails on ${on} of the pipe${how}: ${sentence(fault.message)} (${where(fault)}.) With check_transform=false (--no-transform-check) it is saved all the same.`
+}
+
+function warningOf({ isComplete, seen, kept, failed, faults }: TransformTrial): string | null {
+  const parts: string[] = []
+  if (!isComplete) parts.push(`The check took too long, and came to ${counted(seen, 'record')}.`)
+  const [first] = faults
+  if (first !== undefined)
+    parts.push(
+      `The transform fails on ${count(failed)} of the ${counted(seen, 'newest record')}: ${first.path}: ${sentence(first.message)} (${where(first)}.)`,
+    )
+  if (kept === 0 && seen > 0) parts.push(`The filter passes 0 of the ${counted(seen, 'newest record')}.`)
+  return parts.length === 0 ? null : parts.join(' ')
+}
+
+/** By its place alone, without what it holds. */
+function where({ msg_id, record_index, records }: Fault): string {
+  const place = `record ${record_index} of message ${msg_id}`
+  return records === 1 ? `It is ${place}` : `One is ${place}`
+}
+
+function sentence(text: string): string {
+  return text.endsWith('.') ? text : `${text}.`
+}
+
+function trialBody({ isComplete, seen, kept, filtered, failed, faults, shown, isTruncated }: TransformTrial) {
+  const head = { is_complete: isComplete, records_seen: seen, kept, filtered, failed, faults }
+  const tail = JSON.stringify({ truncated: isTruncated }).slice(1)
+  return Buffer.from(
+    `${JSON.stringify(head).slice(0, -1)},"records":[${shown.map(shownText).join(',')}],${tail}`,
+  )
+}
+
+function shownText({ msgId, recordIndex, outcome, before, after, error }: ShownTrial): string {
+  const head = JSON.stringify({ msg_id: msgId, record_index: recordIndex, outcome }).slice(0, -1)
+  const tail = JSON.stringify({ error, too_large: before === null }).slice(1)
+  return `${head},"before":${before},"after":${after},${tail}`
+}

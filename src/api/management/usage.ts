@@ -1,0 +1,145 @@
+/**
+ * Usage: hourly roll-ups and what ingest has not written yet; with the lanes' backlogs as `usage_by_pipe`, or by the hour. Never
+ * a scan.
+ */
+import type { PipeCounters } from '../../contract/overview.ts'
+import { type PipeUsage, usageStatsWindowHours } from '../../contract/pipe.ts'
+import {
+  type LaneByHour,
+  noLaneCounts,
+  noUsageCounts,
+  type UsageByHour,
+  usageHours,
+} from '../../contract/usage.ts'
+import { type FieldErrors, throwIfErrors } from '../../contract/validate.ts'
+import { isForPipe, type Principal } from '../../ingest/directory/principal.ts'
+import type { IngestCounts } from '../../metadata/store.ts'
+import { hourMs } from '../../platform/quantities.ts'
+import type { ManagementDeps } from './deps.ts'
+import { requireDestination, requirePipe } from './lookup.ts'
+import { wholeNumber } from './query-parameters.ts'
+
+type Deps = Pick<ManagementDeps, 'metadata' | 'now' | 'pendingUsage'>
+
+/** `hours`: as the query has it; null: it does not. */
+export function usageUseCases(deps: Deps) {
+  const { metadata } = deps
+  return {
+    /** Of the pipes that the caller is for. */
+    async getUsage({ workspaceId, pipeIds }: Principal, hours: string | null): Promise<UsageByHour> {
+      const asked = requireHours(hours)
+      const pipes = await metadata.pipes.list(workspaceId)
+      const own = new Set(pipes.map((pipe) => pipe.pipe_id).filter((id) => isForPipe({ pipeIds }, id)))
+      return byHour(deps, workspaceId, pipeIds === null ? null : [...own], own, asked)
+    },
+
+    async getPipeUsage(workspaceId: string, pipeId: string, hours: string | null): Promise<UsageByHour> {
+      const asked = requireHours(hours)
+      const { pipe_id } = await requirePipe(metadata, workspaceId, pipeId)
+      return byHour(deps, workspaceId, [pipe_id], new Set([pipe_id]), asked)
+    },
+
+    async getDestinationUsage(
+      workspaceId: string,
+      pipeId: string,
+      destinationId: string,
+      hours: string | null,
+    ): Promise<LaneByHour> {
+      const asked = requireHours(hours)
+      const { destination_id: id } = await requireDestination(metadata, workspaceId, pipeId, destinationId)
+      const times = hourTimes(deps.now(), asked)
+      const stored = await metadata.usage.ofLane(workspaceId, id, times[0] ?? 0, times.at(-1) ?? 0)
+      return {
+        hours: times.map((atMs) => ({ hour_ts: isoTime(atMs), ...noLaneCounts, ...stored.get(atMs) })),
+      }
+    },
+  }
+}
+
+function requireHours(text: string | null): number {
+  const errors: FieldErrors = {}
+  const hours = wholeNumber(text, 'hours', usageHours, errors)
+  throwIfErrors(errors)
+  return hours ?? usageHours.default
+}
+
+async function byHour(
+  deps: Deps,
+  workspaceId: string,
+  asked: readonly string[] | null,
+  pipeIds: ReadonlySet<string>,
+  hours: number,
+): Promise<UsageByHour> {
+  const times = hourTimes(deps.now(), hours)
+  // Taken before the roll-ups are read: a flush between the two would otherwise hide counts from both.
+  const pending = (deps.pendingUsage?.() ?? []).filter((counts) => pipeIds.has(counts.pipeId))
+  const stored = await deps.metadata.usage.byHour(workspaceId, asked, times[0] ?? 0, times.at(-1) ?? 0)
+  const shown = times.map((atMs) => {
+    const hour = { hour_ts: isoTime(atMs), ...noUsageCounts, ...stored.get(atMs) }
+    for (const counts of pending) if (counts.hourMs === atMs) addCounts(hour, counts)
+    return hour
+  })
+  return { hours: shown }
+}
+
+/** When each of the last hours began, ms: oldest first, the current one last. */
+function hourTimes(nowMs: number, hours: number): number[] {
+  const lastMs = nowMs - (nowMs % hourMs)
+  return Array.from({ length: hours }, (_, index) => lastMs - (hours - 1 - index) * hourMs)
+}
+
+function isoTime(ms: number): string {
+  return new Date(ms).toISOString()
+}
+
+/** Every pipe of `pipeIds` is in the result. The window is 24 whole hours, the current one included. */
+export async function usageByPipe(
+  deps: Pick<ManagementDeps, 'metadata' | 'delivery' | 'now' | 'pendingUsage'>,
+  workspaceId: string,
+  pipeIds: readonly string[],
+): Promise<{ usage_by_pipe: Record<string, PipeUsage>; usage_stats_window_hours: number }> {
+  const sinceMs = (Math.floor(deps.now() / hourMs) - (usageStatsWindowHours - 1)) * hourMs
+  // Taken before the roll-ups are read: a flush between the two would otherwise hide counts from both.
+  const pending = deps.pendingUsage?.() ?? []
+  const [rolledUp, backlogs] = await Promise.all([
+    deps.metadata.usage.byPipe(workspaceId, sinceMs),
+    deps.delivery.backlogs(pipeIds),
+  ])
+  const usage_by_pipe: Record<string, PipeUsage> = {}
+  for (const pipeId of pipeIds)
+    usage_by_pipe[pipeId] = { ...noUsage, ...rolledUp[pipeId], ...backlogs[pipeId] }
+  for (const counts of pending) {
+    const usage = usage_by_pipe[counts.pipeId]
+    if (usage === undefined || counts.hourMs < sinceMs) continue
+    addCounts(usage, counts)
+    usage.last_ingest_ts = laterIngest(usage.last_ingest_ts, counts)
+  }
+  return { usage_by_pipe, usage_stats_window_hours: usageStatsWindowHours }
+}
+
+const noUsage: PipeUsage = {
+  ...noUsageCounts,
+  pending_messages: 0,
+  pending_bytes: 0,
+  blocked_lanes: 0,
+  last_ingest_ts: null,
+}
+
+/** Adds what ingest has counted and not yet written down. */
+export function addCounts(
+  usage: PipeCounters,
+  counts: Pick<IngestCounts, 'requests' | 'records' | 'bytes' | 'rejected'>,
+): void {
+  usage.ingest_requests += counts.requests
+  usage.ingest_records += counts.records
+  usage.ingest_bytes += counts.bytes
+  usage.rejected_requests += counts.rejected
+}
+
+/** The later of both, as the API has it. */
+export function laterIngest(known: string | null, counts: Pick<IngestCounts, 'lastIngestMs'>): string | null {
+  if (counts.lastIngestMs === null) return known
+  const last = new Date(counts.lastIngestMs).toISOString()
+  // ISO 8601 UTC texts of one form sort as times do.
+  return known === null || known < last ? last : known
+}

@@ -1,0 +1,67 @@
+/** The people of a workspace and their links (docs/dev/contract.md#sign-in-for-people). */
+import { ApiError } from '../../contract/errors.ts'
+import { resourceLimits } from '../../contract/resource-limits.ts'
+import { type SetupLink, SetupLinkCreate, UserCreate, UserUpdate } from '../../contract/user.ts'
+import { requireObject, validate } from '../../contract/validate.ts'
+import type { Passwords } from '../../metadata/password-hash.ts'
+import { mintToken } from '../../metadata/session-tokens.ts'
+import type { Metadata } from '../../metadata/store.ts'
+import { resourceId } from './lookup.ts'
+
+export interface UserDeps {
+  metadata: Pick<Metadata, 'users'>
+  passwords: Passwords
+  now: () => number
+  /** Told of users whose sessions have ended. Absent: no one follows. */
+  usersChanged?: (workspaceId: string) => void
+}
+
+export function userUseCases({ metadata, passwords, now, usersChanged = () => {} }: UserDeps) {
+  /** Null: there is no such user, which the change then says. */
+  const storedHash = async (workspaceId: string, userId: string) => {
+    const user = (await metadata.users.list(workspaceId)).find(
+      ({ user_id }) => user_id === userId.toLowerCase(),
+    )
+    const accounts = user === undefined ? [] : await metadata.users.accountsOf(user.user_email)
+    return accounts.find((one) => one.user.user_id === user?.user_id)?.passwordHash ?? null
+  }
+  return {
+    async listUsers(workspaceId: string) {
+      return { users: await metadata.users.list(workspaceId) }
+    },
+
+    async createUser(workspaceId: string, body: unknown) {
+      const { user_email: email, user_role: role, password } = validate(UserCreate, requireObject(body))
+      const [beside] = await metadata.users.accountsOf(email)
+      const passwordHash = await passwords.hash(password, beside?.passwordHash)
+      return { user: await metadata.users.create(workspaceId, { email, role, passwordHash }) }
+    },
+
+    /** Ends every session of the user. */
+    async updateUser(workspaceId: string, userId: string, body: unknown) {
+      const { user_role: role, password } = validate(UserUpdate, requireObject(body))
+      const id = resourceId(userId, 'user_not_found')
+      const passwordHash =
+        password === undefined ? undefined : await passwords.hash(password, await storedHash(workspaceId, id))
+      const user = await metadata.users.update(workspaceId, id, { role, passwordHash })
+      if (user === null) throw new ApiError('user_not_found')
+      usersChanged(workspaceId)
+      return { user }
+    },
+
+    async deleteUser(workspaceId: string, userId: string): Promise<void> {
+      const isDeleted = await metadata.users.delete(workspaceId, resourceId(userId, 'user_not_found'))
+      if (!isDeleted) throw new ApiError('user_not_found')
+      usersChanged(workspaceId)
+    },
+
+    async createSetupLink(workspaceId: string, body: unknown): Promise<SetupLink> {
+      const { user_role: role } = validate(SetupLinkCreate, requireObject(body))
+      const { token, hash } = mintToken()
+      const expiresMs = now() + resourceLimits.setupLinkSeconds * 1_000
+      await metadata.users.createSetupLink(workspaceId, { role, hash, expiresMs })
+      // A fragment stays in the browser: the token is in no log of a proxy and in no Referer.
+      return { setup_path: `/dashboard/setup#${token}`, setup_expires_ts: new Date(expiresMs).toISOString() }
+    },
+  }
+}

@@ -1,0 +1,198 @@
+/** `pipectl alerts …`: where alerts of the workspace go. Address and secret are never taken from the command line as secrets. */
+import { readFileSync } from 'node:fs'
+import { type Command, Option } from 'commander'
+import { exitCodes, Failure } from '../client/failure.ts'
+import { alertEventNames, alertEvents, alertFormats } from '../../contract/alert-words.ts'
+import type { Alerts, AlertsPut, AlertsShown } from '../../contract/alerts.ts'
+import { hasUrlSecrets } from '../../contract/secret-url.ts'
+import { ago } from '../../platform/quantities.ts'
+import { connect } from './connection.ts'
+import { define, formats, group } from './define.ts'
+import { io } from './io.ts'
+import { oneView, print, type View } from './output.ts'
+import { askSecret, canAsk, confirm, readStdin, say } from './terminal.ts'
+
+interface SetOptions {
+  url?: string
+  urlFile?: string
+  askSecret?: boolean
+  secretFile?: string
+  unsigned?: boolean
+  format?: Alerts['format']
+  events?: string
+}
+
+const urlVariable = 'PIPECTL_ALERTS_URL'
+const secretVariable = 'PIPECTL_ALERTS_SECRET'
+
+export function addAlertsCommands(program: Command): void {
+  const alerts = group(program, 'alerts', 'where alerts of the workspace go, which, and whether they arrive')
+  define(alerts, {
+    usage: 'get',
+    summary: 'show where alerts go, what is pending and how the last one failed',
+    examples: ['pipectl alerts get'],
+    output: formats,
+    daemon: true,
+    action: async (_, options) => {
+      const { body, text } = await (await connect(options)).alerts.get()
+      await print(viewOf(body, text), options.output)
+    },
+  })
+  define<SetOptions>(alerts, {
+    usage: 'set',
+    summary: 'set where alerts go; what is not given stays as it is',
+    help: `An address that holds a secret (a token in its query, the path of a Slack webhook) comes from --url-file, from
+${urlVariable} or is asked for. The secret that alerts are signed with (whsec_…) comes from ${secretVariable},
+--secret-file or --ask-secret.
+
+Events:
+${alertEventNames.map((event) => `  ${event.padEnd(29)}${alertEvents[event]}`).join('\n')}`,
+    examples: [
+      'pipectl alerts set --url https://hooks.example.com/pipectl --ask-secret',
+      'pipectl alerts set --url-file slack-webhook --format slack --events lane.failing,lane.stuck,lane.recovered',
+      'pipectl alerts set --events all',
+    ],
+    output: formats,
+    daemon: true,
+    options: (command) => {
+      command.option('--url <url>', 'an address without a secret')
+      command.option('--url-file <file>', 'file that holds the address; - for stdin')
+      command.addOption(
+        new Option('--format <format>', 'JSON as docs/alerts.md says, or for Slack').choices(alertFormats),
+      )
+      command.option('--events <names>', 'which, with commas between, or `all`')
+      command.option('--ask-secret', 'ask for the secret to sign with')
+      command.option('--secret-file <file>', 'file that holds the secret; - for stdin')
+      command.option('--unsigned', 'sign no more')
+    },
+    action: async (_, options) => {
+      const change = await changeFrom(options)
+      const client = await connect(options)
+      const { body: stored, etag } = await client.alerts.get()
+      const { alerts: current } = stored
+      const url = change.url ?? current?.url
+      if (url === undefined)
+        throw new Failure(
+          exitCodes.usage,
+          'alerts have no address yet',
+          `give --url, --url-file or ${urlVariable}`,
+        )
+      const { body, text } = await client.alerts.put({ ...current, ...change, url }, { ifMatch: etag })
+      say('Alerts are set. `pipectl alerts test` sends one.')
+      await print(viewOf(body, text), options.output)
+    },
+  })
+  define(alerts, {
+    usage: 'clear',
+    summary: 'send no alerts any more, also not those that are pending',
+    examples: ['pipectl alerts clear --yes'],
+    daemon: true,
+    destructive: true,
+    action: async (_, options) => {
+      const client = await connect(options)
+      await confirm('Send no alerts any more, and forget where they went?', options.yes)
+      await client.alerts.clear()
+      say('No alerts are sent now.')
+    },
+  })
+  define(alerts, {
+    usage: 'test',
+    summary: 'send a test alert now and show what came back; exit code 1 when it was not accepted',
+    examples: ['pipectl alerts test'],
+    output: formats,
+    daemon: true,
+    action: async (_, options) => {
+      const { body, text } = await (await connect(options)).alerts.test()
+      const rows = [
+        ['arrived', body.ok ? 'yes' : 'no'],
+        ['message', body.message],
+      ]
+      await print(oneView(text, body.ok ? 'ok' : 'failed', rows), options.output)
+      if (!body.ok)
+        throw new Failure(
+          exitCodes.failed,
+          'the test alert was not accepted',
+          '`pipectl alerts set` changes where alerts go',
+        )
+    },
+  })
+}
+
+function viewOf({ alerts, status }: AlertsShown, text: string): View {
+  if (alerts === null || status === null) {
+    const empty = 'no alerts are set up: `pipectl alerts set`'
+    return { json: text, names: () => [], table: () => ({ columns: ['FIELD', 'VALUE'], rows: [], empty }) }
+  }
+  const { last_failure: failure } = status
+  const now = Date.now()
+  return oneView(text, alerts.url, [
+    ['url', alerts.url],
+    ['signed', alerts.secret === null ? 'no' : 'yes'],
+    ['format', alerts.format],
+    ['events', alerts.events.length === alertEventNames.length ? 'all' : alerts.events.join('\n')],
+    ['pending', String(status.pending_alerts)],
+    ['last sent', ago(status.last_sent_ts, now)],
+    ['last failure', failure === null ? 'never' : `${ago(failure.failure_ts, now)}: ${failure.message}`],
+  ])
+}
+
+async function changeFrom(options: SetOptions): Promise<Partial<AlertsPut>> {
+  const url = await givenUrl(options)
+  const secret = await givenSecret(options)
+  const change = {
+    ...(url === undefined ? {} : { url }),
+    ...(secret === undefined ? {} : { secret }),
+    ...(options.format === undefined ? {} : { format: options.format }),
+    // Undefined is left out of the body: everything.
+    ...(options.events === undefined ? {} : { events: eventsFrom(options.events) }),
+  }
+  if (Object.keys(change).length > 0) return change as Partial<AlertsPut>
+  throw new Failure(exitCodes.usage, 'nothing to set was given', '--help lists what can be')
+}
+
+async function givenUrl({ url, urlFile, format }: SetOptions): Promise<string | undefined> {
+  if (url !== undefined && (format === 'slack' || hasUrlSecrets(url)))
+    throw new Failure(
+      exitCodes.usage,
+      format === 'slack'
+        ? '--url: the path of a Slack address is a secret, which everyone on this machine can see'
+        : '--url: it holds a user, a password or a query, which everyone on this machine can see',
+      `put it into a file and give --url-file, or into ${urlVariable}`,
+    )
+  const given = url ?? fromFile('--url-file', urlFile) ?? io().env[urlVariable]
+  if (given !== undefined || format !== 'slack' || !canAsk()) return given
+  return (await askSecret('Address of the Slack webhook (empty: as it is): ')) || undefined
+}
+
+async function givenSecret(options: SetOptions): Promise<string | null | undefined> {
+  if (options.unsigned === true) return null
+  const given = fromFile('--secret-file', options.secretFile) ?? io().env[secretVariable]
+  if (given !== undefined || options.askSecret !== true) return given
+  if (canAsk()) return await askSecret('Secret (whsec_…): ')
+  throw new Failure(
+    exitCodes.usage,
+    '--ask-secret: this is not a terminal where it could be asked for',
+    `put it into the environment variable ${secretVariable}`,
+  )
+}
+
+function fromFile(flag: string, name: string | undefined): string | undefined {
+  if (name === undefined) return undefined
+  try {
+    return (name === '-' ? readStdin() : readFileSync(name, 'utf8')).trim()
+  } catch {
+    throw new Failure(exitCodes.usage, `${flag} ${name}: it cannot be read`, 'name a file, or - for stdin')
+  }
+}
+
+function eventsFrom(text: string): AlertsPut['events'] {
+  if (text === 'all') return undefined
+  const names = text.split(',').map((name) => name.trim())
+  const unknown = names.find((name) => !alertEventNames.some((event) => event === name))
+  if (unknown === undefined) return alertEventNames.filter((event) => names.includes(event))
+  throw new Failure(
+    exitCodes.usage,
+    `--events: ${JSON.stringify(unknown)} is no event`,
+    `use all, or some of ${alertEventNames.join(', ')}`,
+  )
+}

@@ -1,0 +1,142 @@
+/** `pipectl apply`, `diff`, `export`: a workspace from a file and back. */
+import type { Command } from 'commander'
+import type { Client, PipeDetail } from '../client/client.ts'
+import { exitCodes, Failure } from '../client/failure.ts'
+import { printable } from '../client/printable.ts'
+import { allPipeDetails } from '../client/workspace.ts'
+import { counted } from '../../platform/quantities.ts'
+import { connect } from './connection.ts'
+import { define } from './define.ts'
+import {
+  addTransformCheckOption,
+  savingWith,
+  type TransformCheckOptions,
+} from './destinations/transform-options.ts'
+import { io, setExitCode } from './io.ts'
+import type { DeclaredPipe } from './manifest/document.ts'
+import type { Step } from './manifest/plan.ts'
+import { coloursOn, confirm, paint, say } from './terminal.ts'
+
+interface ApplyOptions extends TransformCheckOptions {
+  file: string
+  dryRun?: boolean
+  prune?: boolean
+  updateSecrets?: boolean
+}
+
+const fileHelp = `The file has the fields of the API under \`pipes:\`; \`pipectl export\` prints one. Destinations are told apart by their
+destination_name: of the same name, whatever else differs is changed and the lane keeps its place; with another name and the same
+target it is renamed. What the file does not mention is left as it is; --prune deletes pipes, destinations and origins that it does not have. Secrets are references such as
+\${SHOP_DB_PASSWORD}. They cannot be read back, so stored ones count as unchanged unless --update-secrets is given.`
+
+export function addApplyCommands(program: Command): void {
+  const options = (command: Command) =>
+    command
+      .requiredOption('-f, --file <file>', 'what the workspace should have, YAML; - for stdin')
+      .option('--prune', 'delete what the file does not have')
+      .option('--update-secrets', 'send the secrets of the file again')
+  define<ApplyOptions>(program, {
+    usage: 'apply',
+    summary: 'make a workspace as a file says; prints what will change before it changes anything',
+    help: fileHelp,
+    examples: ['pipectl apply -f pipectl.yaml --dry-run', 'pipectl apply -f pipectl.yaml --prune --yes'],
+    daemon: true,
+    destructive: true,
+    options: (command) =>
+      addTransformCheckOption(
+        options(command).option('--dry-run', 'print what would change, change nothing'),
+      ),
+    action: async (_, given) => {
+      const plan = await makePlan(given)
+      printPlan(plan)
+      if (plan.steps.length === 0) return
+      if (given.dryRun === true) {
+        if (given.transformCheck === false) return
+        const { tryTransforms } = await import('./manifest/try-transforms.ts')
+        return await tryTransforms(plan.client, plan.steps, plan.existing)
+      }
+      const lost = plan.steps.filter((step) => step.destroys).length
+      if (lost > 0)
+        await confirm(`Delete ${counted(lost, 'thing')} with what is not delivered yet?`, given.yes)
+      const { applySteps } = await import('./manifest/apply.ts')
+      const onDone = (step: Step) => say(`done: ${step.summary}`)
+      await applySteps(plan.client, plan.steps, plan.existing, onDone, savingWith(given))
+      say(`Applied ${counted(plan.steps.length, 'change')}.`)
+    },
+  })
+  define<ApplyOptions>(program, {
+    usage: 'diff',
+    summary: 'print what apply would change; exit code 0: nothing, 1: something, more than 1: an error',
+    help: fileHelp,
+    examples: ['pipectl diff -f pipectl.yaml'],
+    daemon: true,
+    options,
+    action: async (_, given) => {
+      const plan = await makePlan(given).catch((error: unknown) => {
+        // 1 is taken: it means "differs".
+        if (!(error instanceof Failure) || error.exitCode !== exitCodes.failed) throw error
+        throw new Failure(exitCodes.usage, error.message, error.hint, error)
+      })
+      printPlan(plan)
+      if (plan.steps.length > 0) setExitCode(1)
+    },
+  })
+  define(program, {
+    usage: 'export',
+    summary: 'print the workspace as a file that apply takes; secrets become references to variables',
+    examples: ['pipectl export > pipectl.yaml'],
+    daemon: true,
+    action: async (_, given) => {
+      const client = await connect(given)
+      const details = await allPipeDetails(client, (await client.pipes.list()).body.pipes)
+      const { exportYaml } = await import('./manifest/export.ts')
+      const { yaml, variables } = exportYaml(details, io().stdout.isTTY === true)
+      io().stdout.write(yaml)
+      if (variables.length > 0) say(`Before applying it elsewhere set: ${variables.join(', ')}`)
+    },
+  })
+}
+
+interface Plan {
+  client: Client
+  steps: Step[]
+  existing: PipeDetail[]
+  /** What the file does not have and that stays. */
+  kept: string[]
+  /** What it means without naming it. */
+  unnamed: string[]
+}
+
+async function makePlan(options: ApplyOptions & Parameters<typeof connect>[0]): Promise<Plan> {
+  const [{ readYamlFile }, { declaredPipes }, { planSteps, extras, foundUnnamed }] = await Promise.all([
+    import('./manifest/yaml-file.ts'),
+    import('./manifest/document.ts'),
+    import('./manifest/plan.ts'),
+  ])
+  const declared: DeclaredPipe[] = declaredPipes(readYamlFile(options.file), io().env)
+  const client = await connect(options)
+  const existing = await allPipeDetails(client, (await client.pipes.list()).body.pipes)
+  const prune = options.prune === true
+  const steps = planSteps(declared, existing, { prune, updateSecrets: options.updateSecrets === true })
+  const kept = prune ? [] : extras(declared, existing)
+  return { client, steps, existing, kept, unnamed: foundUnnamed(declared, existing) }
+}
+
+/** The plan is data: it goes to stdout. */
+function printPlan({ steps, kept, unnamed }: Plan): void {
+  const on = coloursOn(io().stdout)
+  const colours = { '+': 'green', '~': 'yellow', '-': 'red' } as const
+  for (const { summary } of steps) {
+    const sign = summary[0]
+    const colour = sign === '+' || sign === '~' || sign === '-' ? colours[sign] : null
+    const text = io().stdout.isTTY === true ? printable(summary) : summary
+    io().stdout.write(`${colour === null ? text : paint(colour, text, on)}\n`)
+  }
+  if (steps.length === 0) say('Nothing to change: the workspace is as the file says.')
+  if (unnamed.length > 0) {
+    say(
+      `Without destination_name in the file: ${unnamed.join(', ')}. \`pipectl export\` writes names; with them a destination stays the same whatever changes.`,
+    )
+  }
+  for (const one of kept) say(`not in the file, stays: ${one} (--prune deletes it)`)
+}

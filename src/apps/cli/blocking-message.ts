@@ -1,0 +1,122 @@
+/** `pipectl lanes blocking-message`: looks at the message that blocks a lane, or writes all of its records to a file. */
+import { once } from 'node:events'
+import { open } from 'node:fs/promises'
+import type { Command } from 'commander'
+import type { Client } from '../client/client.ts'
+import { exitCodes, Failure } from '../client/failure.ts'
+import { elementTexts, singleLine, valueText } from '../client/json-text.ts'
+import { errorLine } from '../client/lane-error.ts'
+import { blockingPage } from '../../contract/blocking-page.ts'
+import { count, counted } from '../../platform/quantities.ts'
+import { connect } from './connection.ts'
+import { define, formats } from './define.ts'
+import { io } from './io.ts'
+import { oneView, print } from './output.ts'
+import { findDestination } from './references.ts'
+import { say } from './terminal.ts'
+
+export function addBlockingMessageCommand(lanes: Command): void {
+  define<{ from?: string; export?: string }>(lanes, {
+    usage: 'blocking-message <destination>',
+    summary: `show the message that blocks a lane: its error and ${blockingPage.default} of its records, the refused one marked`,
+    examples: [
+      'pipectl lanes blocking-message orders/database -o json',
+      'pipectl lanes blocking-message orders/database --from 200',
+      'pipectl lanes blocking-message orders/database --export refused.ndjson',
+    ],
+    output: formats,
+    daemon: true,
+    options: (command) =>
+      command
+        .option('--from <n>', 'the place of the first record to show, from 0')
+        .option('--export <file>', 'write all of its records as NDJSON to a new file; - for standard output'),
+    action: async ([reference], options) => {
+      const client = await connect(options)
+      const { destination } = await findDestination(client, reference!)
+      const { pipe_id: pipeId, destination_id: id } = destination
+      if (options.export !== undefined) return await exportRecords(client, { pipeId, id }, options.export)
+      const from = options.from === undefined ? 0 : placeOf(options.from)
+      const { body, text } = await client.lanes.blockingMessage(pipeId, id, { from })
+      const records = recordsIn(text)
+      const { failing, next } = body
+      const { last_error: error, attempts, next_attempt_ts: nextAttempt } = destination.lane
+      const name = (place: number) => `record ${place}${place === failing?.record_index ? ' (refused)' : ''}`
+      const isShown =
+        failing === null || (failing.record_index >= from && failing.record_index < from + records.length)
+      const refused = isShown
+        ? []
+        : recordsIn(
+            (await client.lanes.blockingMessage(pipeId, id, { from: failing.record_index, limit: 1 })).text,
+          )
+      const shown = next === null && from === 0 ? '' : ` (shown: ${from} to ${from + records.length - 1})`
+      const rows = [
+        ['msg_id', body.msg_id],
+        ['stream_seq', String(body.stream_seq)],
+        ['received', body.received_ts],
+        ['error', error === null ? '-' : `${error.class} ${errorLine(error)}`],
+        ['attempts', `${attempts}${nextAttempt === null ? '' : `, next at ${nextAttempt}`}`],
+        ['records', `${count(body.records_count)}${shown}`],
+        ...refused.map((record) => [name(failing?.record_index ?? 0), singleLine(record)]),
+        ...records.map((record, index) => [name(from + index), singleLine(record)]),
+      ]
+      await print({ ...oneView(text, body.msg_id, rows), items: () => records }, options.output)
+      if (next !== null)
+        say(`More records follow: \`--from ${next}\` shows them, \`--export FILE\` writes all.`)
+    },
+  })
+}
+
+interface LaneIds {
+  pipeId: string
+  id: string
+}
+
+/** The whole message, some records at a time. A message that stops blocking meanwhile ends it with an error. */
+async function exportRecords(client: Client, { pipeId, id }: LaneIds, path: string): Promise<void> {
+  const first = await client.lanes.blockingMessage(pipeId, id, { limit: blockingPage.max })
+  const target = path === '-' ? io().stdout : await newFile(path)
+  let page = first
+  for (;;) {
+    const lines = recordsIn(page.text).map((record) => `${singleLine(record)}\n`)
+    if (!target.write(lines.join(''))) await once(target, 'drain')
+    const { next: from } = page.body
+    if (from === null) break
+    page = await client.lanes.blockingMessage(pipeId, id, { from, limit: blockingPage.max })
+    if (page.body.msg_id !== first.body.msg_id) throw noLongerBlocks(path)
+  }
+  if (target !== io().stdout) {
+    target.end()
+    await once(target, 'close')
+  }
+  say(`Wrote ${counted(first.body.records_count, 'record')} of message ${first.body.msg_id} to ${path}.`)
+}
+
+async function newFile(path: string) {
+  const file = await open(path, 'wx', 0o600).catch((error: NodeJS.ErrnoException) => {
+    const why = error.code === 'EEXIST' ? 'it exists already' : error.message
+    throw new Failure(
+      exitCodes.usage,
+      `cannot write ${path}: ${why}`,
+      'name a file that is not there yet, or -',
+    )
+  })
+  return file.createWriteStream()
+}
+
+/** Each on a line of its own, as it was sent. */
+function recordsIn(text: string): string[] {
+  return elementTexts(valueText(text, 'records') ?? '[]')
+}
+
+function placeOf(text: string): number {
+  if (/^\d{1,9}$/.test(text)) return Number(text)
+  throw new Failure(exitCodes.usage, `--from is "${text}"`, 'give a whole number from 0')
+}
+
+function noLongerBlocks(path: string): Failure {
+  return new Failure(
+    exitCodes.nothingToDo,
+    `the message stopped blocking while it was exported: ${path} holds a part of it`,
+    '`pipectl lanes list` shows the state',
+  )
+}

@@ -1,0 +1,230 @@
+/**
+ * The daemon's own commands: `serve`, `init`, `workspaces create`. Their flags are made from the settings table, so that
+ * they cannot differ from it. What a command does is imported when it runs.
+ */
+import { rmSync } from 'node:fs'
+import { Command } from 'commander'
+import { formatAddress, type LoadedSettings, loadSettings } from '../../settings/config.ts'
+import type { CreatedWorkspace } from '../../maintenance/data-dir.ts'
+import type { Metadata } from '../../metadata/store.ts'
+import { type SettingDefinition, type SettingKey, type Settings, settingDefinitions } from '../../settings/settings.ts'
+import { io } from './io.ts'
+
+const withFlags = (settingDefinitions as readonly SettingDefinition[]).filter((one) => one.flag !== undefined)
+
+/** `pipectl serve`: runs the daemon until SIGTERM or SIGINT. */
+export function serveCommand(): Command {
+  const command = new Command('serve')
+    .description('run the daemon')
+    .option(
+      '--init',
+      'set up the data directory first where needed (shows the first API key on a terminal, else writes it to a file)',
+    )
+    .option(
+      '--safe',
+      'start with all destinations blocked: records are taken, nothing is delivered or stored about it',
+    )
+    .addHelpText('after', '\nExample:\n  pipectl serve --init --data-dir ./data --listen 127.0.0.1:8080')
+  addSettingFlags(command)
+  return command.action(async (options: Record<string, unknown>) => {
+    const loaded = settingsFrom(options, io().env)
+    const { runDaemon } = await import('../../daemon/daemon.ts')
+    await runDaemon(loaded.settings, {
+      env: io().env,
+      origins: loaded.origins,
+      setUp: options.init === true ? () => setUpWhereNeeded(loaded.settings) : null,
+      isSafe: options.safe === true,
+      // What can change without a restart is read again from the same sources.
+      reload: () => settingsFrom(options, io().env).settings,
+    })
+  })
+}
+
+/** `pipectl init`: sets up a data directory and shows the first API key, once. */
+export function initCommand(): Command {
+  const command = new Command('init')
+    .description('set up a data directory: workspace `default` and its first API key, shown once')
+    .option('--json', 'print {workspace_id, workspace_name, api_key_id, api_key, setup_url}')
+    .addHelpText('after', '\nExample:\n  pipectl init --data-dir /var/lib/pipectl --json > first-key.json')
+  addSettingFlags(command, ['data_dir'])
+  return command.action(async (options: Record<string, unknown>) => {
+    const { settings } = settingsFrom(options, io().env)
+    const { setUpDataDir } = await import('../../maintenance/data-dir.ts')
+    printWorkspace(await setUpDataDir(settings, io().env), settings, options.json === true)
+  })
+}
+
+/** `pipectl workspaces create NAME`: a further workspace with its first key; works while the daemon runs. */
+export function workspacesCommand(): Command {
+  const create = new Command('create')
+    .argument('<name>', 'the workspace: 1 to 100 letters, digits, hyphens or underscores')
+    .description('create a workspace and its first API key, shown once; works while the daemon runs')
+    .option('--json', 'print {workspace_id, workspace_name, api_key_id, api_key, setup_url}')
+    .addHelpText('after', '\nExample:\n  pipectl workspaces create staging --data-dir /var/lib/pipectl')
+  addSettingFlags(create, ['data_dir'])
+  create.action(async (name: string, options: Record<string, unknown>) => {
+    const { settings } = settingsFrom(options, io().env)
+    const { createWorkspace, openDataDirMetadata } = await import('../../maintenance/data-dir.ts')
+    const { metadata } = await openDataDirMetadata(settings, io().env, { create: false })
+    try {
+      printWorkspace(await createWorkspace(metadata, name), settings, options.json === true)
+      await explainEgress(metadata, settings)
+    } finally {
+      await metadata.close()
+    }
+  })
+  return new Command('workspaces')
+    .description('workspaces of a data directory')
+    .addCommand(create)
+    .addCommand(workspacesListCommand())
+}
+
+function workspacesListCommand(): Command {
+  const list = new Command('list')
+    .description('list the workspaces of a data directory; works while the daemon runs')
+    .option('--json', 'print {workspaces: [{workspace_id, workspace_name}]}')
+    .addHelpText('after', '\nExample:\n  pipectl workspaces list --data-dir /var/lib/pipectl')
+  addSettingFlags(list, ['data_dir'])
+  return list.action(async (options: Record<string, unknown>) => {
+    const { settings } = settingsFrom(options, io().env)
+    const { openDataDirMetadata } = await import('../../maintenance/data-dir.ts')
+    const { metadata } = await openDataDirMetadata(settings, io().env, { create: false })
+    try {
+      const found = await metadata.workspaces.list()
+      const workspaces = found.map((one) => ({
+        workspace_id: one.workspaceId,
+        workspace_name: one.name,
+      }))
+      const asText = () => workspaces.map((one) => `${one.workspace_id}  ${one.workspace_name}\n`).join('')
+      io().stdout.write(options.json === true ? `${JSON.stringify({ workspaces })}\n` : asText())
+    } finally {
+      await metadata.close()
+    }
+  })
+}
+
+/** Adds `--config` and a flag for each of the given settings (all that have one, if none are named). */
+export function addSettingFlags(command: Command, only?: readonly SettingKey[]): Command {
+  command.option('-c, --config <file>', 'TOML file with settings (PIPECTL_CONFIG)')
+  for (const one of withFlags) {
+    if (only === undefined || only.includes(one.key as SettingKey)) {
+      command.option(
+        `${one.flag} <value>`,
+        `${one.doc} (${one.env}${one.fallback === null ? '' : `; default ${one.fallback}`})`,
+      )
+    }
+  }
+  return command
+}
+
+/** Settings from a command's parsed options, the environment and the file. Throws ConfigError. */
+export function settingsFrom(options: Record<string, unknown>, env: NodeJS.ProcessEnv): LoadedSettings {
+  const flags: Partial<Record<SettingKey, string>> = {}
+  for (const one of withFlags) {
+    const value = options[camelCase(one.flag ?? '')]
+    if (typeof value === 'string') flags[one.key as SettingKey] = value
+  }
+  const file = typeof options.config === 'string' ? options.config : undefined
+  return loadSettings({ flags, env, file })
+}
+
+function camelCase(flag: string): string {
+  return flag.replace(/^--/, '').replace(/-([a-z])/g, (_, letter: string) => letter.toUpperCase())
+}
+
+/** Without a terminal, what is printed may be kept by a journal, where a key must not be: it goes to a file. */
+async function setUpWhereNeeded(settings: Settings): Promise<void> {
+  const { AlreadySetUpError, dataDirAt, setUpDataDir, writeFirstKey, writeFirstLink } = await import(
+    '../../maintenance/data-dir.ts'
+  )
+  const dir = dataDirAt(settings.data_dir)
+  const hasTerminal = io().stderr.isTTY === true
+  let isWritten = false
+  try {
+    const created = await setUpDataDir(settings, io().env, (apiKey) => {
+      isWritten = !hasTerminal
+      if (isWritten) writeFirstKey(dir, apiKey)
+    })
+    const setupUrl = setupUrlOf(created, settings)
+    if (hasTerminal) {
+      io().stderr.write(inWords(created, setupUrl))
+      return
+    }
+    io().stderr.write(
+      `Workspace ${created.workspace_name} is set up. Its first API key is in ${dir.firstKeyFile}: keep it elsewhere, then delete the file.\n`,
+    )
+    if (setupUrl === null) return
+    writeFirstLink(dir, setupUrl)
+    io().stderr.write(
+      `The link for your account in the dashboard, good once and for 24 hours, is in ${dir.firstLinkFile}.\n`,
+    )
+  } catch (error) {
+    if (!(error instanceof AlreadySetUpError)) throw error
+    // Another node of the cluster was quicker: this key was never valid.
+    if (isWritten) rmSync(dir.firstKeyFile, { force: true })
+  }
+}
+
+const shownDestinations = 20
+
+/** Not all workspaces are of people who trust each other: says what the new one changes for private addresses. */
+async function explainEgress(metadata: Metadata, settings: Settings): Promise<void> {
+  const rule = settings['egress.private']
+  const note = (text: string) => io().stderr.write(`${text}\n`)
+  if (rule === 'allow')
+    note(
+      'Note: egress.private is "allow": destinations of every workspace may dial loopback and private addresses of this network. "auto" or "deny" ends that; egress.allow lists exceptions.',
+    )
+  const { length: workspaces } = await metadata.workspaces.list()
+  if (rule !== 'auto' || workspaces < 2) return
+  if (workspaces > 2) {
+    note('Note: egress.private is "auto": private addresses are denied to all workspaces, as before.')
+    return
+  }
+  note(`Note: there are ${workspaces} workspaces now, and egress.private is "auto": destinations may no longer dial loopback and private
+addresses. A running daemon follows within a second; attempts under way end first.
+egress.allow lists exceptions, such as 127.0.0.1:5432 for a database, and egress.private = "allow" keeps it as it was: both from the daemon's next start.`)
+  const { deniedDestinations } = await import('../../maintenance/egress.ts')
+  const denied = await deniedDestinations(metadata, settings, workspaces)
+  if (denied.length === 0) return
+  note(
+    `Destinations that are denied now; their records wait (as far as the settings given to this command tell):`,
+  )
+  for (const one of denied.slice(0, shownDestinations))
+    note(`  ${one.workspace}: ${one.pipe} ${one.destinationId}`)
+  if (denied.length > shownDestinations) note(`  and ${denied.length - shownDestinations} more`)
+}
+
+/** The only time that the whole first key, and the first setup link, are seen. */
+function printWorkspace(created: CreatedWorkspace, settings: Settings, asJson: boolean): void {
+  const { setup_path: _, ...shown } = created
+  const setupUrl = setupUrlOf(created, settings)
+  const asText = () => inWords(created, setupUrl)
+  io().stdout.write(asJson ? `${JSON.stringify({ ...shown, setup_url: setupUrl })}\n` : asText())
+}
+
+/** Null: the dashboard is off. */
+function setupUrlOf({ setup_path }: CreatedWorkspace, settings: Settings): string | null {
+  return settings.dashboard === 'off' ? null : `${dashboardOrigin(settings)}${setup_path}`
+}
+
+/** As far as the settings tell: with port 0 the daemon's log says which one it is. */
+export function dashboardOrigin({ public_url, listen, ...settings }: Settings): string {
+  if (public_url !== null) return public_url
+  const host = ['0.0.0.0', '::'].includes(listen.host) ? '127.0.0.1' : listen.host
+  const scheme = settings['tls.cert_file'] === null ? 'http' : 'https'
+  return `${scheme}://${formatAddress({ ...listen, host })}`
+}
+
+function inWords(created: CreatedWorkspace, setupUrl: string | null): string {
+  return (
+    `Workspace  ${created.workspace_name}  (${created.workspace_id})\n` +
+    `API key    ${created.api_key}\n` +
+    '           This key is shown once and cannot be shown again: keep it now.\n' +
+    `           export PIPECTL_API_KEY=${created.api_key}\n` +
+    '           It may do everything. Give an app one that only sends: pipectl keys create APP --scope ingest --pipe PIPE\n' +
+    (setupUrl === null
+      ? ''
+      : `Dashboard  ${setupUrl}\n           Makes your account: once, within 24 hours. A further one: \`pipectl users setup-link\`\n`)
+  )
+}

@@ -1,0 +1,21 @@
+/** The daemon's settings as the commands that work on its data directory read them. */
+import { exitCodes, Failure } from '../client/failure.ts'
+import { ConfigError } from '../../settings/config.ts'
+import type { Settings } from '../../settings/settings.ts'
+import { settingsFrom } from './daemon-commands.ts'
+import { io } from './io.ts'
+
+/** Throws Failure (usage) for a wrong one. */
+export function daemonSettings(options: object): Settings {
+  try {
+    return settingsFrom({ ...options }, io().env).settings
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error
+    throw new Failure(
+      exitCodes.usage,
+      error.message,
+      '`pipectl config show --origin` shows where settings come from',
+      error,
+    )
+  }
+}

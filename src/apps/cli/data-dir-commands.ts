@@ -1,0 +1,226 @@
+/** `pipectl doctor`, `backup`, `restore`, `secrets …`: they work on a data directory and its host, not through the API. */
+import { existsSync } from 'node:fs'
+import path from 'node:path'
+import type { Command } from 'commander'
+import { exitCodes, Failure } from '../client/failure.ts'
+import type { DatedBackup } from '../../maintenance/dated-backups.ts'
+import { bytes, counted } from '../../platform/quantities.ts'
+import { addSettingFlags } from './daemon-commands.ts'
+import { daemonSettings } from './daemon-settings.ts'
+import { define, formats, group } from './define.ts'
+import { io } from './io.ts'
+import { addMigrateCommand } from './migrate.ts'
+import { print } from './output.ts'
+import { addRepairCommand } from './repair.ts'
+import { confirm, say } from './terminal.ts'
+import { addVerifyCommand } from './verify.ts'
+
+export function addDataDirCommands(program: Command): void {
+  addDoctorCommand(program)
+  addVerifyCommand(program)
+  addRepairCommand(program)
+  addMigrateCommand(program)
+  addBackupCommands(program)
+  addSecretsCommands(program)
+}
+
+function addDoctorCommand(program: Command): void {
+  define(program, {
+    usage: 'doctor',
+    summary:
+      'check settings, disk, fsync time, buffer, keys, geo file, ports, limits and Node.js of this host; says what to do',
+    help: 'Run it on the host of the daemon, as its user and with its settings. Exit code 1 when a check fails.',
+    examples: [
+      'pipectl doctor --config /etc/pipectl.toml',
+      'pipectl doctor --data-dir /var/lib/pipectl -o json',
+    ],
+    output: formats,
+    options: (command) => addSettingFlags(command),
+    action: async (_, options) => {
+      const settings = daemonSettings(options)
+      const { diagnose } = await import('../../maintenance/doctor.ts')
+      const checks = [
+        { name: 'settings', result: 'ok', detail: 'are valid', next: '' },
+        ...(await diagnose(settings, io().env)),
+      ]
+      const view = {
+        json: JSON.stringify({ checks }),
+        items: () => checks.map((one) => JSON.stringify(one)),
+        names: () => checks.filter((one) => one.result !== 'ok').map((one) => one.name),
+        table: () => ({
+          columns: ['CHECK', 'RESULT', { label: 'DETAIL', wraps: true }],
+          rows: checks.flatMap((one) => [
+            [one.name, one.result, one.detail],
+            ...(one.next === '' ? [] : [['', '', `→ ${one.next}`]]),
+          ]),
+        }),
+      }
+      await print(view, options.output)
+      const failed = checks.filter((one) => one.result === 'fail')
+      if (failed.length === 0) return
+      throw new Failure(
+        exitCodes.failed,
+        `${failed.length} of ${checks.length} checks failed: ${failed.map((one) => one.name).join(', ')}`,
+        'do what is said beside each, then run doctor again',
+      )
+    },
+  })
+}
+
+function addBackupCommands(program: Command): void {
+  define<{ includeKey?: boolean; keep?: string }>(program, {
+    usage: 'backup <file>',
+    summary: 'copy a data directory into one file, also while the daemon runs',
+    help: `Every message that was acknowledged before the start is in it. Run it on the daemon's host, as its user. The file is
+a tar archive (gzip), readable only by its owner. Without --include-key keep the sealing key elsewhere: stored
+secrets of destinations cannot be opened without it.
+
+With --keep, FILE is a directory. The backup gets a name with its time, and the oldest backups of the same data
+directory beyond COUNT are removed after it is complete. No other file is removed, and a backup that fails
+removes nothing.`,
+    examples: [
+      'pipectl backup --data-dir /var/lib/pipectl pipectl-backup.tar.gz',
+      'pipectl backup --data-dir /var/lib/pipectl --keep 7 /var/backups/pipectl',
+    ],
+    options: (command) => {
+      addSettingFlags(command, ['data_dir'])
+      command.option('--include-key', 'put the sealing key into the backup, which makes the file a secret')
+      command.option(
+        '--keep <count>',
+        'write a dated backup into the directory FILE, and keep the newest COUNT',
+      )
+    },
+    action: async ([file], options) => {
+      const keep = options.keep === undefined ? null : requireCount('--keep', options.keep)
+      const settings = daemonSettings(options)
+      const { requireSingleMachine } = await import('../../maintenance/single-machine.ts')
+      requireSingleMachine('backup', settings)
+      const own = path.join(settings.data_dir, 'sealing.key')
+      const keyFile = options.includeKey === true ? (settings['secrets.key_file'] ?? own) : null
+      if (keyFile !== null && !existsSync(keyFile)) {
+        throw new Failure(
+          exitCodes.notFound,
+          `the sealing key ${keyFile} does not exist`,
+          'leave out --include-key and save the key where it is kept',
+        )
+      }
+      const made = await makeBackup({ dataDir: settings.data_dir, keyFile }, file!, keep)
+      const size = made.manifest.files.reduce((sum, one) => sum + one.size, 0)
+      say(
+        `Backed up ${settings.data_dir} to ${made.file}: ${counted(made.manifest.files.length, 'file')}, ${bytes(size)}.`,
+      )
+      if (keyFile === null) say('The sealing key is not in it: keep it safe elsewhere.')
+      for (const name of made.removed) say(`Removed ${name}, which is older than the ${keep} that are kept.`)
+    },
+  })
+  define<{ paused?: boolean }>(program, {
+    usage: 'restore <file>',
+    summary: 'make a data directory from a backup; it must not exist or be empty',
+    help: `Messages that were delivered after the backup are delivered again as soon as the daemon runs. With --paused every
+destination is blocked, so that you can look first; \`pipectl destinations unblock --all\` lets them go on.`,
+    examples: ['pipectl restore pipectl-backup.tar.gz --data-dir /var/lib/pipectl --paused'],
+    options: (command) => {
+      addSettingFlags(command, ['data_dir'])
+      command.option('--paused', 'block every destination: nothing is delivered until you unblock it')
+    },
+    action: async ([file], options) => {
+      const settings = daemonSettings(options)
+      const { requireSingleMachine } = await import('../../maintenance/single-machine.ts')
+      requireSingleMachine('restore', settings)
+      const { data_dir: dataDir } = settings
+      const { restoreBackup } = await import('../../maintenance/restore.ts')
+      const restored = await restoreBackup(file!, dataDir, { paused: options.paused === true })
+      say(`Restored ${counted(restored.files, 'file')} to ${dataDir}.`)
+      if (options.paused === true) {
+        say('Every destination is blocked; `pipectl destinations unblock --all` lets them go on.')
+      }
+      if (!restored.includesKey) {
+        say(
+          `Before starting the daemon put the sealing key to ${path.join(dataDir, 'sealing.key')} (mode 0600), or set secrets.key_file.`,
+        )
+      }
+    },
+  })
+}
+
+/** `keep`: null for one file. */
+async function makeBackup(
+  source: { dataDir: string; keyFile: string | null },
+  target: string,
+  keep: number | null,
+): Promise<DatedBackup> {
+  if (keep !== null) {
+    const { backUpDated } = await import('../../maintenance/dated-backups.ts')
+    return await backUpDated(source, target, keep)
+  }
+  const { backUp } = await import('../../maintenance/backup.ts')
+  return { manifest: await backUp({ ...source, file: target }), file: target, removed: [] }
+}
+
+function requireCount(flag: string, text: string): number {
+  if (/^[1-9]\d{0,5}$/.test(text)) return Number(text)
+  throw new Failure(
+    exitCodes.usage,
+    `${flag} is ${JSON.stringify(text)}`,
+    `give a whole number from 1 to 999999, e.g. ${flag} 7`,
+  )
+}
+
+function addSecretsCommands(program: Command): void {
+  const secrets = group(program, 'secrets', 'the key that seals the stored secrets of destinations')
+  define(secrets, {
+    usage: 'forget',
+    summary:
+      'start again without the sealing key: discard the stored secrets that the present key does not open',
+    help: `For a data directory whose sealing key is lost. Stop the daemon first. Destinations that lose a secret are blocked and
+keep their backlog; set their secrets again and unblock them. Where there is no key at all a new one is made.`,
+    examples: ['pipectl secrets forget --data-dir /var/lib/pipectl'],
+    destructive: true,
+    options: (command) => addSettingFlags(command, ['data_dir']),
+    action: async (_, options) => {
+      const settings = daemonSettings(options)
+      const { forgetLostSecrets, lostSecrets } = await import('../../maintenance/secrets.ts')
+      const lost = await lostSecrets(settings, io().env)
+      if (lost === null) {
+        throw new Failure(
+          exitCodes.nothingToDo,
+          'the sealing key opens every stored secret: there is nothing to forget',
+          'start the daemon with `pipectl serve`',
+        )
+      }
+      const isAlerts = (one: { destination_id: string | null }) => one.destination_id === null
+      const ofAlerts = lost.some(isAlerts) ? ' and the address of alerts' : ''
+      const found = `${counted(lost.filter((one) => !isAlerts(one)).length, 'destination')}${ofAlerts}`
+      await confirm(
+        `Discard the secrets of ${found}? They are blocked until you set them again.`,
+        options.yes,
+      )
+      for (const one of await forgetLostSecrets(settings, io().env)) {
+        say(
+          one.destination_id === null
+            ? `removed: ${one.workspace_name}: where its alerts go; set it again: pipectl alerts set`
+            : `blocked: ${one.workspace_name}: ${one.pipe_name} ${one.destination_id}, without ${one.secrets.join(', ')}`,
+        )
+      }
+      say(
+        'Start the daemon. For each destination: `pipectl destinations update ID --secret KEY`, then once: `pipectl destinations unblock --all`.',
+      )
+    },
+  })
+  define(secrets, {
+    usage: 'rotate-key',
+    summary: 'make a new sealing key and seal every stored secret with it; the daemon must not run',
+    help: `The old key is kept beside it as FILE.previous: backups that were made before need it. Delete it when they are gone.
+A key that systemd passes as a credential is rotated outside the unit, with PIPECTL_SECRETS_KEY_FILE set to its file.`,
+    examples: ['pipectl secrets rotate-key --data-dir /var/lib/pipectl'],
+    options: (command) => addSettingFlags(command, ['data_dir']),
+    action: async (_, options) => {
+      const { rotateSealingKey } = await import('../../maintenance/secrets.ts')
+      const rotated = await rotateSealingKey(daemonSettings(options), io().env)
+      say(
+        `Sealed the secrets of ${counted(rotated.destinations, 'destination')} with a new key: ${rotated.keyFile}`,
+      )
+      say(`The old key is ${rotated.previousKeyFile}: keep it as long as backups made before.`)
+    },
+  })
+}

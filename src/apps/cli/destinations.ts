@@ -1,0 +1,317 @@
+/** `pipectl destinations …`: list, get, create, update, block, unblock, reset-pin, test, delete. */
+import { type Command, Option } from 'commander'
+import type { Client, DestinationTestBody } from '../client/client.ts'
+import { exitCodes, Failure } from '../client/failure.ts'
+import {
+  allDestinations,
+  type DestinationOfPipe,
+  describeTarget,
+  fullName,
+  kindOf,
+  stateOf,
+} from '../client/workspace.ts'
+import { openSecretsAdvice } from '../../contract/header-names.ts'
+import { isObject } from '../../contract/is-object.ts'
+import { count, counted } from '../../platform/quantities.ts'
+import { connect } from './connection.ts'
+import { define, formats, group } from './define.ts'
+import {
+  addBodyOptions,
+  addPatchOptions,
+  destinationBody,
+  destinationPatch,
+  hasChanges,
+  type PatchOptions,
+  typeWords,
+} from './destinations/body.ts'
+import { columnText } from './destinations/columns.ts'
+import { addDriftCommand } from './destinations/drift.ts'
+import {
+  type AlterOptions,
+  addInferOptions,
+  alterTable,
+  createInferred,
+  type InferOptions,
+  wantsInference,
+} from './destinations/infer.ts'
+import { addPinCommand } from './destinations/pin.ts'
+import { addStatusCommands, namingHelp } from './destinations/status.ts'
+import {
+  addTransformCheckOption,
+  savingWith,
+  sayTransformCheck,
+  type TransformCheckOptions,
+} from './destinations/transform-options.ts'
+import { addTryTransformCommand } from './destinations/try-transform.ts'
+import { laneRows } from './lanes.ts'
+import { oneView, print, show } from './output.ts'
+import { findDestination, findPipe } from './references.ts'
+import { confirm, say } from './terminal.ts'
+
+export function addDestinationsCommands(program: Command): void {
+  const destinations = group(program, 'destinations', 'where records go')
+  addReading(destinations)
+  addWriting(destinations)
+  addStatusCommands(destinations)
+  addPinCommand(destinations)
+  addDriftCommand(destinations)
+  addTryTransformCommand(destinations)
+  addDelete(destinations)
+}
+
+function addReading(destinations: Command): void {
+  define(destinations, {
+    usage: 'list [pipe]',
+    summary: 'list the destinations of a pipe, or of all pipes',
+    examples: ['pipectl destinations list', 'pipectl destinations list orders -o name'],
+    output: formats,
+    daemon: true,
+    action: async ([reference], options) => {
+      const client = await connect(options)
+      const pipes = reference === undefined ? undefined : [await findPipe(client, reference)]
+      const all = await allDestinations(client, pipes)
+      const view = {
+        json: JSON.stringify({ destinations: all.map((one) => one.destination) }),
+        items: () => all.map((one) => JSON.stringify(one.destination)),
+        names: () => all.map(({ pipe, destination }) => fullName(pipe, destination)),
+        table: () => ({
+          columns: [
+            { label: 'DESTINATION', shrinksTo: 20, keepsEnd: true },
+            { label: 'KIND', gives: 2 },
+            { label: 'STATUS', gives: 1 },
+            'LANE',
+            { label: 'BACKLOG', gives: 3 },
+            { label: 'TARGET', shrinksTo: 18 },
+            { label: 'DESTINATION ID', isSpare: true },
+          ],
+          rows: all.map(({ pipe, destination }) => [
+            fullName(pipe, destination),
+            kindOf(destination),
+            destination.destination_status,
+            stateOf(destination, Date.now()),
+            count(destination.lane.pending_messages),
+            describeTarget(destination),
+            destination.destination_id,
+          ]),
+          empty: 'no destinations; add one with `pipectl destinations create PIPE`',
+        }),
+      }
+      await print(view, options.output)
+    },
+  })
+  define(destinations, {
+    usage: 'get <destination>',
+    summary: 'show one destination, its columns and its lane',
+    help: namingHelp,
+    examples: ['pipectl destinations get orders/database -o yaml'],
+    output: formats,
+    daemon: true,
+    action: async ([reference], options) => {
+      const client = await connect(options)
+      const found = await findDestination(client, reference!)
+      const id = found.destination.destination_id
+      const reply = await client.destinations.get(found.pipe.pipe_id, id)
+      const rows = detailRows({ pipe: found.pipe, destination: reply.body.destination })
+      await print(oneView(reply.text, id, rows), options.output)
+    },
+  })
+}
+
+function addWriting(destinations: Command): void {
+  define<InferOptions>(destinations, {
+    usage: 'create <pipe>',
+    summary: 'add a destination to a pipe; prints its id',
+    examples: [
+      "pipectl destinations create orders --url 'postgres://loader@db.example.com/shop?table=orders' --column id:number:dedupe_id --column total:number",
+      "pipectl destinations create orders --url 'postgres://loader@db.example.com/shop?table=orders' --infer --create-table",
+      'pipectl destinations create orders --url https://example.com/hook --secret auth_header',
+      'pipectl destinations create orders --type pull --start-from earliest',
+      'pipectl destinations create orders --url s3://lake --set endpoint=http://127.0.0.1:9000 --set access_key=loader --secret secret_key',
+      'pipectl destinations create orders -f bucket.yaml',
+    ],
+    output: formats,
+    daemon: true,
+    options: (command) => {
+      addBodyOptions(command)
+      addInferOptions(command)
+      addTransformCheckOption(command)
+      addTypeOption(command)
+      command.addOption(
+        new Option('--start-from <point>', 'first record it gets: now (default) or earliest').choices([
+          'now',
+          'earliest',
+        ]),
+      )
+    },
+    action: async ([reference], options) => {
+      const client = await connect(options)
+      const pipe = await findPipe(client, reference!)
+      if (wantsInference(options)) return await createInferred(client, pipe, options)
+      const body = await destinationBody(options)
+      const reply = await client.destinations.create(pipe.pipe_id, body, savingWith(options))
+      const id = reply.body.destination_id
+      sayOpenSecrets(body)
+      sayTransformCheck(reply.body)
+      say(`Added ${fullName(pipe, reply.body)}. Watch it with: pipectl lanes list ${pipe.pipe_name}`)
+      await print(oneView(reply.text, id, [['destination_id', id]]), options.output)
+    },
+  })
+  define<PatchOptions & AlterOptions & TransformCheckOptions>(destinations, {
+    usage: 'update <destination>',
+    summary: 'change the config, columns or delivery settings of a destination; what is not given stays',
+    help: `${namingHelp}\n--column replaces all columns and asks first; a secret is changed only with --secret (or in -f).`,
+    destructive: true,
+    examples: [
+      'pipectl destinations update orders/database --add-column total:number --remove-column sum',
+      'pipectl destinations update orders/database --add-column note:string --alter-table',
+      'pipectl destinations update orders/http-endpoint --name billing --rate 50 --concurrency 4',
+      'pipectl destinations update orders/database --host db2.example.com',
+      'pipectl destinations update orders/database --secret password',
+      `pipectl destinations update orders/database --filter 'record.status == "paid"'`,
+    ],
+    output: formats,
+    daemon: true,
+    options: (command) => {
+      addPatchOptions(command)
+      addTransformCheckOption(command)
+      command.option('--alter-table', 'with --add-column: the table gets the column too, if it has none')
+    },
+    action: async ([reference], options) => {
+      const client = await connect(options)
+      const found = await findDestination(client, reference!)
+      const patch = await destinationPatch(found.destination, options)
+      const lost = found.destination.columns?.length ?? 0
+      if (lost > 0 && (options.column !== undefined || options.columns === false)) {
+        await confirm(
+          `Replace all ${counted(lost, 'column mapping')} of ${fullName(found.pipe, found.destination)} with ${counted(patch.columns?.length ?? 0, 'mapping')}? (--add-column keeps the others.)`,
+          options.yes,
+        )
+      }
+      const id = found.destination.destination_id
+      if (options.alterTable === true) await alterTable(client, found.pipe.pipe_id, id, options.addColumn)
+      const reply = await client.destinations.update(found.pipe.pipe_id, id, patch, savingWith(options))
+      say(`Updated ${fullName(found.pipe, reply.body.destination)}.`)
+      sayOpenSecrets(patch)
+      sayTransformCheck(reply.body)
+      const rows = detailRows({ pipe: found.pipe, destination: reply.body.destination })
+      await print(oneView(reply.text, id, rows), options.output)
+    },
+  })
+  define<PatchOptions & { sample?: boolean }>(destinations, {
+    usage: 'test <destination>',
+    summary: 'try a destination without storing anything; exit code 1 when a check fails',
+    help: `A stored destination is named as elsewhere, and tried with its stored secrets and the changes that are given. With a
+PIPE and --url, -f, --host or --type it is a new one, with the same options as create. The JSON of a database has the columns of its table, as table_columns.`,
+    examples: [
+      'pipectl destinations test orders/database --sample',
+      "pipectl destinations test orders --url 'postgres://loader@db.example.com/shop?table=orders'",
+    ],
+    output: formats,
+    daemon: true,
+    options: (command) => {
+      addPatchOptions(command)
+      addTypeOption(command)
+      command.option('--sample', 'databases: insert a record in a transaction that is rolled back')
+    },
+    action: async ([reference], options) => {
+      const client = await connect(options)
+      const { pipeId, body } = await whatToTest(client, reference!, options)
+      const reply = await client.destinations.test(pipeId, body, options.sample === true)
+      const { ok, checks } = reply.body
+      const view = {
+        json: reply.text,
+        items: () => checks.map((check) => JSON.stringify(check)),
+        names: () => checks.filter((check) => !check.ok).map((check) => check.name),
+        table: () => ({
+          columns: ['CHECK', 'RESULT', { label: 'DETAIL', wraps: true }],
+          rows: checks.map((check) => [check.name, check.ok ? 'ok' : 'fail', check.message]),
+        }),
+      }
+      await print(view, options.output)
+      const failed = checks.find((check) => !check.ok)
+      if (ok) return
+      throw new Failure(
+        exitCodes.failed,
+        `the destination would not work: ${failed?.name ?? 'a check'} failed${failed ? `: ${failed.message}` : ''}`,
+        'correct that, then test again',
+      )
+    },
+  })
+}
+
+async function whatToTest(
+  client: Client,
+  reference: string,
+  options: PatchOptions,
+): Promise<{ pipeId: string; body: DestinationTestBody }> {
+  const { url, file, host, type } = options
+  const isNew = [url, file, host, type].some((one) => one !== undefined) && !reference.includes('/')
+  if (isNew) {
+    const pipe = await findPipe(client, reference)
+    return { pipeId: pipe.pipe_id, body: await destinationBody(options) }
+  }
+  const { pipe, destination } = await findDestination(client, reference)
+  const { destination_id } = destination
+  const changes = hasChanges(options) ? await destinationPatch(destination, options) : {}
+  return { pipeId: pipe.pipe_id, body: { ...changes, destination_id } }
+}
+
+function sayOpenSecrets({ destination_config: config }: { destination_config?: unknown }): void {
+  const advice = openSecretsAdvice(isObject(config) ? config.headers : undefined)
+  if (advice !== null) say(`Note: ${advice}`)
+}
+
+function addDelete(destinations: Command): void {
+  define(destinations, {
+    usage: 'delete <destination>',
+    summary: 'delete a destination; what it has not received yet it never gets',
+    help: namingHelp,
+    examples: ['pipectl destinations delete orders/database --yes'],
+    daemon: true,
+    destructive: true,
+    action: async ([reference], options) => {
+      const client = await connect(options)
+      const { pipe, destination } = await findDestination(client, reference!)
+      const name = `${fullName(pipe, destination)} (${describeTarget(destination)})`
+      const pending = destination.lane.pending_messages
+      const loss = pending > 0 ? ` It has not received ${counted(pending, 'message')}.` : ''
+      await confirm(`Delete destination ${name}?${loss}`, options.yes)
+      await client.destinations.delete(pipe.pipe_id, destination.destination_id)
+      say(`Deleted destination ${name}.`)
+    },
+  })
+}
+
+function addTypeOption(command: Command): void {
+  command.addOption(
+    new Option('--type <type>', 'kind of destination, where no URL or file says it').choices(
+      Object.keys(typeWords),
+    ),
+  )
+}
+
+function detailRows(one: DestinationOfPipe): string[][] {
+  const { destination } = one
+  return [
+    ['pipe', one.pipe.pipe_name],
+    ['destination_name', destination.destination_name],
+    ['destination_id', destination.destination_id],
+    ['destination_type', destination.destination_type],
+    ['destination_status', destination.destination_status],
+    ['destination_max_retry_seconds', String(destination.destination_max_retry_seconds)],
+    ['flush', show(destination.flush)],
+    ['rate', show(destination.rate)],
+    ...(destination.concurrency === undefined ? [] : [['concurrency', String(destination.concurrency)]]),
+    ['on_permanent_error', destination.on_permanent_error],
+    ['transform', show(destination.transform)],
+    ...Object.entries(destination.destination_config).map(([key, value]) => [`config ${key}`, show(value)]),
+    ...pinRows(destination),
+    ...(destination.columns ?? []).map((column) => ['column', columnText(column)]),
+    ...laneRows(one, Date.now()),
+  ]
+}
+
+function pinRows({ tls_pin: pin }: DestinationOfPipe['destination']): string[][] {
+  if (pin === undefined) return []
+  return [['tls_pin', pin === null ? '-' : `sha256 ${pin.sha256}, since ${pin.first_seen_ts}`]]
+}

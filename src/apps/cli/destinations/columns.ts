@@ -1,0 +1,81 @@
+/**
+ * `--column 'id:number:dedupe_id'`: a column mapping in one word.
+ *
+ *   name:type[:role][:source=KEY|:generated][:required]
+ *
+ * type: string number boolean object array null; role: dedupe_id record_ts received_at; `source=KEY`: the record's key
+ * when it differs from the column's name; `required`: a record without it is rejected (nullable: false).
+ *
+ * A dedupe_id column takes the key called like it. Through the API a dedupe_id without source_field is a generated id;
+ * here that has to be said (`generated`), since who writes `id:number:dedupe_id` means the records' own id.
+ */
+import { exitCodes, Failure } from '../../client/failure.ts'
+import type { ColumnMapping } from '../../../contract/destination.ts'
+
+/**
+ * The words of the syntax. They repeat the contract's lists because loading the contract's schemas costs more than
+ * all else that a command does; a test compares both.
+ */
+export const columnTypeWords: readonly ColumnMapping['column_type'][] = [
+  'string',
+  'number',
+  'boolean',
+  'object',
+  'array',
+  'null',
+]
+export const roleWords: readonly NonNullable<ColumnMapping['semantic_role']>[] = [
+  'dedupe_id',
+  'record_ts',
+  'received_at',
+]
+
+export const columnHelp = `A column is name:type[:role][:source=KEY|:generated][:required]
+  type      ${columnTypeWords.join(', ')}
+  role      dedupe_id (delivery becomes an upsert on it), record_ts, received_at
+  source    the key of the record, where it is not called like the column
+  generated for dedupe_id: an id made of message and place, for records that have none
+  required  records without it are rejected`
+
+/** Throws Failure (usage) naming the part that is wrong. */
+export function parseColumn(text: string): Partial<ColumnMapping> {
+  const [name = '', typeWord = '', ...rest] = text.split(':')
+  const wrong = (what: string) =>
+    new Failure(exitCodes.usage, `--column ${JSON.stringify(text)}: ${what}`, columnHelp)
+  if (name === '') throw wrong('the name is missing')
+  const type = columnTypeWords.find((one) => one === typeWord)
+  if (type === undefined) throw wrong(`${JSON.stringify(typeWord)} is not a type`)
+  const column: Partial<ColumnMapping> = { column_name: name, column_type: type }
+  let isGenerated = false
+  for (const word of rest) {
+    const role = roleWords.find((one) => one === word)
+    if (role !== undefined) {
+      if (column.semantic_role !== undefined) throw wrong('it has two roles')
+      column.semantic_role = role
+    } else if (word === 'required') column.nullable = false
+    else if (word === 'generated') isGenerated = true
+    else if (word.startsWith('source=') && word.length > 'source='.length) {
+      column.source_field = word.slice('source='.length)
+    } else {
+      throw wrong(`${JSON.stringify(word)} is neither a role, \`source=KEY\`, \`generated\` nor \`required\``)
+    }
+  }
+  const isDedupe = column.semantic_role === 'dedupe_id'
+  if (isGenerated && (!isDedupe || column.source_field !== undefined)) {
+    throw wrong('`generated` is for a dedupe_id column without a source')
+  }
+  if (isDedupe && !isGenerated) column.source_field ??= name
+  return column
+}
+
+/** The same syntax back, for tables. */
+export function columnText(column: ColumnMapping): string {
+  const parts = [column.column_name, column.column_type]
+  if (column.semantic_role !== null) parts.push(column.semantic_role)
+  const isDedupe = column.semantic_role === 'dedupe_id'
+  if (isDedupe && column.source_field === null) parts.push('generated')
+  const isCalledSo = isDedupe && column.source_field === column.column_name
+  if (column.source_field !== null && !isCalledSo) parts.push(`source=${column.source_field}`)
+  if (!column.nullable) parts.push('required')
+  return parts.join(':')
+}

@@ -1,0 +1,65 @@
+/** `pipectl destinations drift`. */
+import type { Command } from 'commander'
+import { exitCodes, Failure } from '../../client/failure.ts'
+import { fullName } from '../../client/workspace.ts'
+import { count, counted } from '../../../platform/quantities.ts'
+import { connect } from '../connection.ts'
+import { define, formats } from '../define.ts'
+import { print } from '../output.ts'
+import { findDestination } from '../references.ts'
+import { say } from '../terminal.ts'
+import { namingHelp } from './status.ts'
+
+export function addDriftCommand(destinations: Command): void {
+  define(destinations, {
+    usage: 'drift <destination>',
+    summary: 'keys of the records that no column takes, and columns that no record fills',
+    help: `${namingHelp}\nOf the delivered records that were looked at (up to 20 of a batch, 100 a second) since the columns were changed.`,
+    examples: ['pipectl destinations drift orders/database'],
+    output: formats,
+    daemon: true,
+    action: async ([reference], options) => {
+      const client = await connect(options)
+      const { pipe, destination } = await findDestination(client, reference!)
+      const reply = await client.destinations.drift(pipe.pipe_id, destination.destination_id)
+      const { mapping, keys, records_seen, other_keys, unfilled_columns } = reply.body.drift
+      const name = fullName(pipe, destination)
+      if (mapping !== 'columns') throw nothingMapped(name, mapping)
+      const view = {
+        json: reply.text,
+        items: () => keys.map((key) => JSON.stringify(key)),
+        names: () => keys.map(({ key }) => key),
+        table: () => ({
+          columns: [
+            { label: 'KEY', shrinksTo: 20 },
+            'RECORDS',
+            'TYPE',
+            { label: 'EXAMPLE', shrinksTo: 12 },
+            { label: 'LAST SEEN', gives: 1 },
+          ],
+          rows: keys.map((one) => [one.key, count(one.records), one.type, one.example, one.last_seen_ts]),
+          empty: records_seen === 0 ? 'no record was looked at yet' : 'every key has a column',
+        }),
+      }
+      await print(view, options.output)
+      if (records_seen > 0) say(`Of ${counted(records_seen, 'record')} that were looked at.`)
+      if (other_keys > 0) say(`Further keys occurred ${count(other_keys)} times.`)
+      if (unfilled_columns.length > 0) say(`No record filled: ${unfilled_columns.join(', ')}.`)
+      const [first] = keys
+      if (first === undefined) return
+      const type = first.type === 'null' ? 'string' : first.type
+      const word = /^[\w.-]+$/.test(first.key) ? first.key : 'KEY'
+      say(`To store one: pipectl destinations update ${name} --add-column ${word}:${type} --alter-table`)
+    },
+  })
+}
+
+function nothingMapped(name: string, mapping: 'by_name' | 'none'): Failure {
+  return mapping === 'none'
+    ? new Failure(exitCodes.nothingToDo, `${name} is no database`, 'drift is noted for databases alone')
+    : new Failure(
+        exitCodes.nothingToDo,
+        `${name} has no column mappings, so nothing is counted`,
+        `map its columns: pipectl destinations update ${name} --add-column NAME:TYPE`,
+      )
+}

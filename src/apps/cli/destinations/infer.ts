@@ -1,0 +1,222 @@
+/**
+ * `destinations create --infer`: the table from the records. Shows what is proposed; with --create-table or --add-columns the
+ * daemon makes it so. The destination is created once the table can take its records.
+ */
+import type { Command } from 'commander'
+import type { Client, DestinationBody } from '../../client/client.ts'
+import { exitCodes, Failure } from '../../client/failure.ts'
+import { fullName } from '../../client/workspace.ts'
+import type { Pipe } from '../../../contract/pipe.ts'
+import type { TableProposal } from '../../../contract/table-proposal.ts'
+import { counted } from '../../../platform/quantities.ts'
+import type { CommonOptions } from '../define.ts'
+import { io } from '../io.ts'
+import { print } from '../output.ts'
+import { say } from '../terminal.ts'
+import { type BodyOptions, destinationBody } from './body.ts'
+import { parseColumn } from './columns.ts'
+import { sampleText } from './sample-file.ts'
+import { savingWith, sayTransformCheck, type TransformCheckOptions } from './transform-options.ts'
+
+export interface InferOptions extends BodyOptions, TransformCheckOptions {
+  infer?: boolean
+  createTable?: boolean
+  addColumns?: boolean
+  sampleFile?: string
+  /** False: --no-dedupe. */
+  dedupe?: string | false
+}
+
+export function addInferOptions(command: Command): void {
+  command
+    .option('--infer', 'databases: propose the table and the mapping from the newest records of the pipe')
+    .option('--create-table', 'with --infer: create the table')
+    .option('--add-columns', 'with --infer: add missing columns to a table that exists')
+    .option(
+      '--sample-file <file>',
+      'with --infer: records to look at instead, as NDJSON or JSON; - for stdin',
+    )
+    .option('--dedupe <key>', 'with --infer: the key of the records that becomes the primary key')
+    .option('--no-dedupe', 'with --infer: no primary key; else it is _pipectl_id, <msg_id>:<place>')
+}
+
+export function wantsInference(options: InferOptions): boolean {
+  const { infer, createTable, addColumns, sampleFile } = options
+  if (infer === true) return true
+  if (createTable === true || addColumns === true || sampleFile !== undefined)
+    throw new Failure(
+      exitCodes.usage,
+      '--create-table, --add-columns and --sample-file go with --infer',
+      'add --infer',
+    )
+  return false
+}
+
+export async function createInferred(
+  client: Client,
+  pipe: Pipe,
+  given: InferOptions & CommonOptions,
+): Promise<void> {
+  const options = sampleByName(given)
+  if (options.column !== undefined)
+    throw new Failure(exitCodes.usage, '--infer and --column contradict each other', 'use one of them')
+  const body = await destinationBody(options)
+  const { destination_type, destination_config, transform } = body
+  const reply = await client.destinations.infer(pipe.pipe_id, {
+    ...{ destination_type, destination_config },
+    ...(transform === undefined ? {} : { transform }),
+    ...(options.sampleFile === undefined ? {} : { sample: sampleText(options.sampleFile) }),
+    create_table: options.createTable === true,
+    add_columns: options.addColumns === true,
+    ...(typeof options.dedupe === 'string' ? { dedupe_key: options.dedupe } : {}),
+    ...(options.dedupe === false ? { dedupe_id: 'none' as const } : {}),
+  })
+  const proposal = reply.body
+  const id = isFit(proposal) ? await createFrom(client, pipe, body, proposal, options) : null
+  await printProposal(reply.text, proposal, id, options)
+  if (id === null) throw whyNot(proposal)
+}
+
+/** The records that were looked at are what somebody expects to see in a table that was made for them. */
+async function createFrom(
+  client: Client,
+  pipe: Pipe,
+  body: DestinationBody,
+  { columns, executed, missing_columns, source, table }: TableProposal,
+  options: TransformCheckOptions,
+): Promise<string> {
+  const isNew = executed.some((statement) => statement.startsWith('CREATE TABLE'))
+  const startFrom = body.start_from ?? (isNew && source === 'pipe' ? 'earliest' : 'now')
+  const inferred = {
+    ...body,
+    columns: columns.filter(({ column_name }) => !missing_columns.includes(column_name)),
+    start_from: startFrom,
+  }
+  const created = await client.destinations.create(pipe.pipe_id, inferred, savingWith(options))
+  sayTransformCheck(created.body)
+  const did = isNew ? `Created table ${table}. ` : executed.length > 0 ? `Added columns to ${table}. ` : ''
+  const from = startFrom === 'earliest' ? 'every record that is kept' : 'what comes from now on'
+  say(
+    `${did}Added ${fullName(pipe, created.body)}, which gets ${from}. Watch it with: pipectl lanes list ${pipe.pipe_name}`,
+  )
+  return created.body.destination_id
+}
+
+/** A table that lacks columns takes the other keys. */
+function isFit({ ok, table_exists, columns, missing_columns }: TableProposal): boolean {
+  return ok && table_exists === true && columns.length > missing_columns.length
+}
+
+function whyNot({ failure, table, table_exists }: TableProposal): Failure {
+  if (failure !== null)
+    return new Failure(
+      exitCodes.failed,
+      `no destination was created: ${failure.message}`,
+      failure.step === 'sample'
+        ? 'e.g. pipectl ingest PIPE records.ndjson, or --sample-file records.ndjson'
+        : 'when that is corrected, or the statements were run, run this again',
+    )
+  if (table_exists === false)
+    return new Failure(
+      exitCodes.nothingToDo,
+      `nothing was created: there is no table ${table} yet`,
+      'add --create-table, or have the statement run by whoever may, and run this again',
+    )
+  return new Failure(
+    exitCodes.nothingToDo,
+    `nothing was created: no key of the records is a column of ${table}`,
+    'add --add-columns, or name another table',
+  )
+}
+
+async function printProposal(
+  text: string,
+  proposal: TableProposal,
+  id: string | null,
+  options: CommonOptions,
+): Promise<void> {
+  const { observations, ddl, executed, warnings, missing_columns, dedupe_candidates, columns } = proposal
+  const isTable = (options.output ?? (io().stdout.isTTY ? 'table' : 'json')) === 'table'
+  const missing = (name: string) => proposal.table_exists === true && missing_columns.includes(name)
+  const view = {
+    json: `{"destination_id":${JSON.stringify(id)},${text.trimStart().slice(1)}`,
+    names: () => (id === null ? [] : [id]),
+    table: () => ({
+      columns: ['KEY', 'SEEN', 'NULL', 'JSON', 'COLUMN', 'TYPE'],
+      rows: observations.map((one) => [
+        ...[shortened(one.key), String(one.seen), String(one.nulls), one.types.join(', ')],
+        one.column_name === null
+          ? '-'
+          : `${shortened(one.column_name)}${missing(one.column_name) ? ' (missing)' : ''}`,
+        one.proposed_type ?? one.reason,
+      ]),
+      empty: 'no records',
+    }),
+  }
+  await print(view, options.output)
+  if (!isTable) return
+  say(`\nFrom ${counted(proposal.records_seen, 'record')} of the ${proposal.source}.`)
+  const title = executed.length > 0 ? 'This was run:' : 'To make the table fit:'
+  for (const statement of ddl) say(`${title}\n\n${statement};\n`)
+  for (const warning of warnings) say(`Note: ${warning}`)
+  const hasKey = columns.some(
+    ({ semantic_role, source_field }) => semantic_role === 'dedupe_id' && source_field,
+  )
+  if (!hasKey && dedupe_candidates.length > 0 && executed.length === 0)
+    say(
+      `Note: ${dedupe_candidates.join(', ')} differs in every record: --dedupe ${dedupe_candidates[0]} makes it the primary key.`,
+    )
+}
+
+function shortened(text: string): string {
+  const characters = [...text]
+  return characters.length <= 40 ? text : `${characters.slice(0, 39).join('')}…`
+}
+
+/** `-f records.ndjson` with --infer: no destination is written so. */
+function sampleByName(options: InferOptions & CommonOptions): InferOptions & CommonOptions {
+  const { file, ...others } = options
+  if (file === undefined || !/\.(ndjson|jsonl)$/i.test(file)) return options
+  return { ...others, sampleFile: file }
+}
+
+export interface AlterOptions {
+  alterTable?: boolean
+}
+
+/** `update --add-column … --alter-table`: the table gets the columns first, with the types of the records' own values. */
+export async function alterTable(
+  client: Client,
+  pipeId: string,
+  destinationId: string,
+  added: readonly string[] | undefined,
+): Promise<void> {
+  const columns = (added ?? []).map(parseColumn)
+  if (columns.length === 0)
+    throw new Failure(
+      exitCodes.usage,
+      '--alter-table goes with --add-column',
+      'e.g. --add-column note:string',
+    )
+  const keys = columns.map(({ column_name, source_field }) => source_field ?? column_name ?? '')
+  const reply = await client.destinations.infer(pipeId, {
+    destination_id: destinationId,
+    keys,
+    add_columns: true,
+  })
+  const { failure, executed, columns: known, warnings } = reply.body
+  if (failure !== null)
+    throw new Failure(
+      exitCodes.failed,
+      `the table was not altered: ${failure.message}`,
+      reply.body.ddl.join('; '),
+    )
+  for (const statement of executed) say(`This was run:\n\n${statement};\n`)
+  const without = columns.find(({ column_name }) => !known.some((one) => one.column_name === column_name))
+  if (without === undefined) return
+  throw new Failure(
+    exitCodes.failed,
+    `the table has no column ${JSON.stringify(without.column_name)}, and no type could be proposed for it`,
+    warnings.join(' ') || 'add it by hand, then run this again without --alter-table',
+  )
+}

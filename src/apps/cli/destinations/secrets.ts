@@ -1,0 +1,73 @@
+/**
+ * Secrets of a destination config: each from its environment variable, or asked for on a terminal; never from a flag.
+ */
+import { exitCodes, Failure } from '../../client/failure.ts'
+import { type DestinationType, wordsOf } from '../../../contract/destination-words.ts'
+import { io } from '../io.ts'
+import { askSecret, canAsk } from '../terminal.ts'
+
+/** `secret_headers.x-api-key` → `PIPECTL_DESTINATION_SECRET_HEADERS_X_API_KEY`. */
+export function secretVariable(place: string): string {
+  return `PIPECTL_DESTINATION_${place.toUpperCase().replace(/[^A-Z0-9]+/g, '_')}`
+}
+
+/** Every secret of this type whose variable is set. */
+export function secretsFromEnvironment(
+  type: DestinationType,
+  env: NodeJS.ProcessEnv = io().env,
+): Record<string, string> {
+  const found: Record<string, string> = {}
+  for (const key of secretKeysOf(type)) {
+    const value = env[secretVariable(key)]
+    if (value !== undefined) found[key] = value
+  }
+  return found
+}
+
+/**
+ * One secret that is needed: its key, or `secret_headers.NAME`. Throws Failure (usage) when it is in no variable and
+ * nobody can be asked.
+ */
+export async function needSecret(
+  type: DestinationType,
+  place: string,
+  env: NodeJS.ProcessEnv = io().env,
+): Promise<string> {
+  const { key, member } = splitPlace(place)
+  const { secrets } = wordsOf(type)
+  const kind = Object.hasOwn(secrets, key) ? secrets[key] : undefined
+  if (kind === undefined || (kind === 'map') !== (member !== null && member !== '')) {
+    const known = Object.entries(secrets).map(([one, itsKind]) => (itsKind === 'map' ? `${one}.NAME` : one))
+    throw new Failure(
+      exitCodes.usage,
+      `${JSON.stringify(place)} is not a secret of ${type}`,
+      known.length === 0 ? 'this type has none' : `it has ${known.join(', ')}`,
+    )
+  }
+  const variable = secretVariable(place)
+  return env[variable] ?? (await askFor(member === null ? place : `header ${member}`, variable))
+}
+
+/** Throws Failure (usage) where nobody can be asked. */
+export async function askFor(what: string, variable: string): Promise<string> {
+  if (canAsk()) return askSecret(`${what}: `)
+  throw new Failure(
+    exitCodes.usage,
+    `the destination needs ${what}, and this is not a terminal where it could be asked for`,
+    `put it into the environment variable ${variable}`,
+  )
+}
+
+/** `secret_headers.x-api-key` → the key and the member of its value; a header's name may hold dots. */
+export function splitPlace(place: string): { key: string; member: string | null } {
+  const dot = place.indexOf('.')
+  return dot === -1
+    ? { key: place, member: null }
+    : { key: place.slice(0, dot), member: place.slice(dot + 1) }
+}
+
+/** The keys that each hold one secret text. */
+export function secretKeysOf(type: DestinationType): string[] {
+  const secrets = Object.entries(wordsOf(type).secrets)
+  return secrets.filter(([, kind]) => kind === 'text').map(([key]) => key)
+}

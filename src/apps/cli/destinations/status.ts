@@ -1,0 +1,110 @@
+/** `pipectl destinations block` and `unblock`. */
+import type { Command } from 'commander'
+import { exitCodes, Failure } from '../../client/failure.ts'
+import { allDestinations, fullName } from '../../client/workspace.ts'
+import type { DestinationStatus } from '../../../contract/destination.ts'
+import { counted } from '../../../platform/quantities.ts'
+import { connect } from '../connection.ts'
+import { type CommonOptions, define, formats } from '../define.ts'
+import { oneView, print } from '../output.ts'
+import { findDestination, findPipe } from '../references.ts'
+import { confirm, say } from '../terminal.ts'
+
+export const namingHelp =
+  'A destination is named by PIPE/NAME (orders/warehouse), by its pipe alone when that has only one, by PIPE/KIND where\nthat fits one, or by its id or the start of it (4 characters or more).'
+
+export function addStatusCommands(destinations: Command): void {
+  define(destinations, {
+    usage: 'block <destination>',
+    summary: 'stop delivering to a destination; its backlog is kept',
+    help: namingHelp,
+    examples: ['pipectl destinations block orders/database'],
+    output: formats,
+    daemon: true,
+    action: ([reference], options) => setStatus(reference!, 'blocked', options),
+  })
+  define<UnblockOptions>(destinations, {
+    usage: 'unblock [destination]',
+    summary: 'deliver again; --all: to every blocked destination, e.g. after `restore --paused`',
+    help: `${namingHelp}\n--all asks first.`,
+    examples: [
+      'pipectl destinations unblock orders/database',
+      'pipectl destinations unblock --all',
+      'pipectl destinations unblock --all --pipe orders --yes',
+    ],
+    output: formats,
+    daemon: true,
+    destructive: true,
+    options: (command) =>
+      command
+        .option('--all', 'every blocked destination')
+        .option('--pipe <pipe>', 'with --all: only those of this pipe'),
+    action: ([reference], options) => {
+      const all = options.all === true
+      if (all === (reference !== undefined) || (options.pipe !== undefined && !all)) {
+        throw new Failure(
+          exitCodes.usage,
+          all ? '--all and a destination contradict each other' : 'no destination was named',
+          'name one destination, or use --all, or --all --pipe PIPE',
+        )
+      }
+      return reference === undefined ? unblockAll(options) : setStatus(reference, 'active', options)
+    },
+  })
+}
+
+interface UnblockOptions {
+  all?: boolean
+  pipe?: string
+}
+
+/** One after the other; the first that fails ends it, and those before it stay unblocked. */
+async function unblockAll(options: CommonOptions & UnblockOptions): Promise<void> {
+  const client = await connect(options)
+  const pipes = options.pipe === undefined ? undefined : [await findPipe(client, options.pipe)]
+  const all = await allDestinations(client, pipes)
+  const blocked = all.filter(({ destination }) => destination.destination_status === 'blocked')
+  const where = pipes === undefined ? '' : ` of ${pipes[0]!.pipe_name}`
+  if (blocked.length === 0) {
+    throw new Failure(exitCodes.nothingToDo, `no destination${where} is blocked`, 'there is nothing to do')
+  }
+  const pending = blocked.reduce((sum, { destination }) => sum + destination.lane.pending_messages, 0)
+  const what = `${counted(blocked.length, 'blocked destination')}${where}`
+  await confirm(`Unblock ${what}? Waiting for delivery: ${counted(pending, 'message')}.`, options.yes)
+  for (const { pipe, destination } of blocked) {
+    await client.destinations.setStatus(pipe.pipe_id, destination.destination_id, 'active')
+    say(`${fullName(pipe, destination)} is active.`)
+  }
+  const ids = blocked.map(({ destination }) => destination.destination_id)
+  const view = {
+    json: JSON.stringify({ unblocked: ids }),
+    items: () => ids.map((destination_id) => JSON.stringify({ destination_id })),
+    names: () => ids,
+    table: () => ({
+      columns: [
+        { label: 'LANE', shrinksTo: 30, keepsEnd: true },
+        { label: 'DESTINATION ID', isSpare: true },
+      ],
+      rows: blocked.map(({ pipe, destination }) => [fullName(pipe, destination), destination.destination_id]),
+    }),
+  }
+  await print(view, options.output)
+}
+
+async function setStatus(
+  reference: string,
+  status: DestinationStatus,
+  options: CommonOptions,
+): Promise<void> {
+  const client = await connect(options)
+  const { pipe, destination } = await findDestination(client, reference)
+  const reply = await client.destinations.setStatus(pipe.pipe_id, destination.destination_id, status)
+  const now = reply.body.destination_status
+  const pending = counted(destination.lane.pending_messages, 'message')
+  const after =
+    now === 'blocked'
+      ? `nothing is delivered to it until it is unblocked; its backlog (${pending}) is kept, as long as the buffer keeps what is not delivered`
+      : `its backlog (${pending}) is delivered now`
+  say(`${fullName(pipe, destination)} is ${now}: ${after}.`)
+  await print(oneView(reply.text, destination.destination_id, [['destination_status', now]]), options.output)
+}

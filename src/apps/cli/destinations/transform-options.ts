@@ -1,0 +1,102 @@
+/** `--filter`, `--map`, `--no-transform`: which records a destination gets, and what is changed in them on the way. */
+import type { Command } from 'commander'
+import type { DestinationPatch, SaveOptions } from '../../client/client.ts'
+import { exitCodes, Failure } from '../../client/failure.ts'
+import { maskSaltPlace, type ShownTransform } from '../../../contract/transform.ts'
+import type { TransformCheck } from '../../../contract/transform-trial.ts'
+import { io } from '../io.ts'
+import { say } from '../terminal.ts'
+import { askFor } from './secrets.ts'
+
+export interface TransformOptions {
+  filter?: string
+  map?: string[]
+  transform?: boolean
+  /** With `transform.mask_salt` the salt alone is set. */
+  secret?: string[]
+}
+
+const saltVariable = 'PIPECTL_DESTINATION_MASK_SALT'
+
+export function addTransformOptions(command: Command): void {
+  addFilterAndMap(command)
+  command.option('--no-transform', 'all records as they are: neither filter nor map')
+}
+
+export function addFilterAndMap(command: Command): void {
+  command
+    .option(
+      '--filter <expression>',
+      'records that it gets, in CEL: \'record.status == "paid"\'; "" for all (docs/transform.md)',
+    )
+    .option(
+      '--map <step>',
+      `a change of each record, as JSON; may be repeated, in order: '{"op":"drop","paths":["user.email"]}'; mask takes its salt from ${saltVariable}, or with --secret ${maskSaltPlace} from the terminal`,
+      (step: string, before: string[] | undefined) => [...(before ?? []), step],
+    )
+}
+
+export interface TransformCheckOptions {
+  /** False: --no-transform-check. */
+  transformCheck?: boolean
+}
+
+export function addTransformCheckOption(command: Command): Command {
+  return command.option(
+    '--no-transform-check',
+    'save a transform that is new without trying it on the newest records of the pipe',
+  )
+}
+
+export function savingWith({ transformCheck = true }: TransformCheckOptions): SaveOptions {
+  return { checksTransform: transformCheck }
+}
+
+/** What came of it, where there is anything to say. */
+export function sayTransformCheck({ transform_check: check }: { transform_check?: TransformCheck }): void {
+  if (check?.warning) say(`Note: ${check.warning} See: pipectl destinations try-transform`)
+}
+
+/** Only what was given. `before`: what the one that was not given keeps. Throws Failure (usage). */
+export async function transformSettings(
+  { filter, map, transform, secret = [] }: TransformOptions,
+  before: ShownTransform | null | undefined,
+): Promise<Pick<DestinationPatch, 'transform'>> {
+  const asksForSalt = secret.includes(maskSaltPlace)
+  const isChanged = filter !== undefined || map !== undefined || asksForSalt
+  if (transform === false) {
+    if (!isChanged) return { transform: null }
+    throw new Failure(
+      exitCodes.usage,
+      `--no-transform contradicts --filter, --map and --secret ${maskSaltPlace}`,
+      'leave one of them out',
+    )
+  }
+  if (!isChanged) return {}
+  // The daemon says what is wrong with a step.
+  const steps = (map === undefined ? (before?.map ?? []) : map.map(parsedStep)) as ShownTransform['map']
+  if (asksForSalt && !steps.some((step) => step?.op === 'mask')) {
+    const problem = `--secret ${maskSaltPlace}: no step of the map masks anything`
+    throw new Failure(exitCodes.usage, problem, 'give the map with --map')
+  }
+  const salt = io().env[saltVariable] ?? (asksForSalt ? await askFor('salt', saltVariable) : undefined)
+  return {
+    transform: {
+      filter: filter === undefined ? (before?.filter ?? null) : filter || null,
+      map: steps,
+      ...(salt === undefined ? {} : { mask_salt: salt }),
+    },
+  }
+}
+
+function parsedStep(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    throw new Failure(
+      exitCodes.usage,
+      `--map ${JSON.stringify(text)} is not JSON`,
+      'e.g. --map \'{"op":"rename","from":"a","to":"b"}\'',
+    )
+  }
+}

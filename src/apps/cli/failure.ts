@@ -1,0 +1,70 @@
+/** How a failed command ends: one line on stderr and an exit code that scripts and systemd distinguish. */
+import { ConfigError } from '../../settings/config.ts'
+import { DataDirError, type DataDirProblem } from '../../maintenance/errors.ts'
+import { inWords, isCorrupt, isStorageError } from '../../platform/storage-error.ts'
+import { io } from './io.ts'
+
+/** Exit codes of the daemon's commands; 75 and 78 are sysexits: try again later, the configuration is wrong. */
+export const exitCodes = {
+  failed: 1,
+  usage: 2,
+  notFound: 3,
+  conflict: 5,
+  /** The service manager starts the daemon again. */
+  broken: 70,
+  tryAgain: 75,
+  configuration: 78,
+} as const
+
+const dataDirProblems: Record<DataDirProblem, number> = {
+  missing: exitCodes.notFound,
+  conflict: exitCodes.conflict,
+  damaged: exitCodes.failed,
+  unfit: exitCodes.usage,
+}
+
+const tryAgainErrors = new Set([
+  'AddressInUseError',
+  'DataDirInUseError',
+  'ServersUnreachableError',
+  'StorageUnavailableError',
+  'StreamUnavailableError',
+])
+
+/** Prints the error and returns the exit code. Expected errors are one line; only our own bugs show a stack. */
+export function reportFailure(error: unknown): number {
+  if (error instanceof ConfigError || (error instanceof Error && error.name === 'ListenError')) {
+    return say(error.message, exitCodes.configuration)
+  }
+  if (error instanceof DataDirError) {
+    return say(`${error.message}\n  next: ${error.hint}`, dataDirProblems[error.problem])
+  }
+  if (error instanceof Error && tryAgainErrors.has(error.name)) return say(error.message, exitCodes.tryAgain)
+  if (error instanceof Error && (error as { code?: unknown }).code === 'UWS_BINDING_UNAVAILABLE') {
+    return say(error.message, exitCodes.configuration)
+  }
+  if (error instanceof Error && error.name === 'AlreadySetUpError')
+    return say(error.message, exitCodes.failed)
+  // The only rules of the API that these commands meet are those for names.
+  if (error instanceof Error && error.name === 'ApiError') return say(describe(error), exitCodes.usage)
+  const worded = inWords(error, 'using', 'the data directory')
+  if (isStorageError(worded)) {
+    // Starting again repairs no damage: a service manager must not try.
+    const code = isCorrupt(worded) ? exitCodes.configuration : exitCodes.broken
+    return say(`${worded.message}\n  next: ${worded.hint}`, code)
+  }
+  return say(worded.stack ?? worded.message, exitCodes.failed)
+}
+
+function describe(error: Error): string {
+  const details = (error as { details?: { errors?: Record<string, string> } }).details?.errors
+  if (details === undefined) return error.message
+  return Object.entries(details)
+    .map(([field, text]) => `${field}: ${text}`)
+    .join('; ')
+}
+
+function say(message: string, code: number): number {
+  io().stderr.write(`pipectl: ${message}\n`)
+  return code
+}

@@ -1,0 +1,132 @@
+/** `pipectl ingest`: records from a file or stdin into a pipe. */
+import { existsSync, statSync } from 'node:fs'
+import path from 'node:path'
+import type { Command } from 'commander'
+import type { Client } from '../client/client.ts'
+import { ApiFailure, exitCodes, Failure } from '../client/failure.ts'
+import { isUuid } from '../../contract/uuid.ts'
+import { counted } from '../../platform/quantities.ts'
+import { connect } from './connection.ts'
+import { define, formats } from './define.ts'
+import type { IngestTarget } from './ingest/run-ingest.ts'
+import { io } from './io.ts'
+import { oneView, print } from './output.ts'
+import { findPipe } from './references.ts'
+import { say } from './terminal.ts'
+
+interface IngestOptions {
+  file?: string
+  batchRecords?: string
+  batchBytes: string
+  gzip: boolean
+  patience: string
+  again?: boolean
+  skipInvalid?: string
+}
+
+export function addIngestCommand(program: Command): void {
+  define<IngestOptions>(program, {
+    usage: 'ingest <pipe>',
+    summary: 'send records from a file or stdin: JSON objects, an array of them, or NDJSON',
+    help: `Records are sent byte for byte, in order. An interrupted run is resumed by running the same command
+again: nothing is lost and nothing is kept twice. A file that has grown is sent from where it ended before.
+A line that is no JSON object, or that the pipe rejects, ends the run with its number and the reason; --skip-invalid
+appends such lines to a file instead and goes on.`,
+    examples: [
+      'pipectl ingest orders -f orders.ndjson',
+      'echo \'{"id": 1, "total": 9.90}\' | pipectl ingest orders',
+      'tail -F events.ndjson | pipectl ingest clicks',
+      'pipectl ingest orders -f orders.ndjson --skip-invalid rejected.ndjson',
+    ],
+    output: formats,
+    data: true,
+    options: (command) =>
+      command
+        .option('-f, --file <file>', 'input file; - or none: stdin')
+        .option('--batch-records <number>', "records in one request (default: 1000, or the pipe's limit)")
+        .option('--batch-bytes <number>', 'bytes in one request before compression', '1048576')
+        .option('--no-gzip', 'send uncompressed')
+        .option('--patience <seconds>', 'how long a rejected or failed request is repeated', '300')
+        .option('--again', 'send a file that was sent before once more')
+        .option('--skip-invalid <file>', 'append what is no valid record to this file, and go on'),
+    action: async ([reference], options) => {
+      const file = options.file === undefined || options.file === '-' ? null : options.file
+      if (file !== null && (!existsSync(file) || !statSync(file).isFile())) {
+        throw new Failure(
+          exitCodes.usage,
+          `-f ${file}: there is no such file`,
+          'name a file, or pipe the records in',
+        )
+      }
+      if (file !== null && options.skipInvalid !== undefined) {
+        if (path.resolve(file) === path.resolve(options.skipInvalid)) {
+          throw new Failure(exitCodes.usage, '--skip-invalid names the input itself', 'name another file')
+        }
+      }
+      if (file === null && io().stdin.isTTY) say('Reading records from the terminal; Ctrl-D ends the input.')
+      const client = await connect(options)
+      const pipe = await findTargetPipe(client, reference!)
+      const { runIngest } = await import('./ingest/run-ingest.ts')
+      const interrupt = new AbortController()
+      const onInterrupt = () => interrupt.abort()
+      process.once('SIGINT', onInterrupt).once('SIGTERM', onInterrupt)
+      const result = await runIngest(client, pipe, {
+        file,
+        maxRecords:
+          options.batchRecords === undefined ? null : positive('--batch-records', options.batchRecords),
+        maxBytes: positive('--batch-bytes', options.batchBytes),
+        gzip: options.gzip,
+        patienceMs: positive('--patience', options.patience) * 1000,
+        again: options.again === true,
+        skipInvalid: options.skipInvalid ?? null,
+        env: io().env,
+        signal: interrupt.signal,
+      })
+      process.off('SIGINT', onInterrupt).off('SIGTERM', onInterrupt)
+      const body = {
+        pipe_id: pipe.pipe_id,
+        pipe_name: pipe.pipe_name,
+        records_count: result.records,
+        requests_count: result.requests,
+        resumed_after_records: result.resumedAfter,
+        skipped_count: result.skipped,
+      }
+      say(
+        `${counted(result.records, 'record')} accepted by ${pipe.pipe_name} in ${counted(result.requests, 'request')}.`,
+      )
+      if (result.skipped > 0) {
+        say(`${counted(result.skipped, 'line')} put aside to ${options.skipInvalid}.`)
+      }
+      const rows = Object.entries(body).map(([key, value]) => [key, String(value)])
+      await print(oneView(JSON.stringify(body), pipe.pipe_name, rows), options.output)
+    },
+  })
+}
+
+/** A key with the scope `ingest` alone can look at no pipe: then its id has to be given, and is all that is known. */
+async function findTargetPipe(client: Client, reference: string): Promise<IngestTarget> {
+  try {
+    return await findPipe(client, reference)
+  } catch (error) {
+    if (!(error instanceof ApiFailure) || error.code !== 'forbidden') throw error
+    if (isUuid(reference)) {
+      const pipe_id = reference.toLowerCase()
+      return { pipe_id, pipe_name: pipe_id, pipe_api_key_required: true, isNamedAlone: true }
+    }
+    throw new Failure(
+      exitCodes.auth,
+      `this key may look at no pipe, so ${JSON.stringify(reference)} cannot be looked up`,
+      'give the id of the pipe, or a key that also has the scope read',
+      error,
+    )
+  }
+}
+
+function positive(flag: string, value: string): number {
+  if (/^[1-9]\d{0,14}$/.test(value)) return Number(value)
+  throw new Failure(
+    exitCodes.usage,
+    `${flag} ${JSON.stringify(value)} is not a whole number of at least 1`,
+    `e.g. ${flag} 100`,
+  )
+}

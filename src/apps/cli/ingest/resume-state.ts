@@ -1,0 +1,150 @@
+/**
+ * How far a file was sent: a small file under the XDG state directory, so that the same command goes on where an
+ * earlier run stopped.
+ *
+ * A crash between the daemon's 202 and the saving of the new offset makes the next run send that batch again. It is
+ * then cut by the same limits (saved before the first batch is sent with them) and carries the same Idempotency-Key,
+ * so the daemon accepts it without keeping it twice. The key is made from the file's identity, the run, the offset and
+ * the content; the run's random id keeps two machines with equal paths and contents apart.
+ */
+import { createHash, randomUUID } from 'node:crypto'
+import {
+  closeSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  readSync,
+  renameSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
+import os from 'node:os'
+import path from 'node:path'
+import { isObject } from '../../../contract/is-object.ts'
+import { stateDir } from '../profile-store.ts'
+import type { BatchLimits } from './batcher.ts'
+import { countLineBreaks, fromTheStart, type StartAt } from './input.ts'
+
+export interface ResumeState extends StartAt, BatchLimits {
+  run: string
+  /** Of the file's first bytes and of the bytes just before the offset: an appended file keeps both. */
+  fingerprint: string
+  /** The whole input was sent. */
+  done: boolean
+  savedAt: string
+}
+
+export interface ResumeFile {
+  /** Where the state is kept; null for an input that cannot be read again (a pipe). */
+  file: string | null
+  identity: string
+}
+
+const fingerprintBytes = 64 * 1024
+
+/** The place of the state of one input, one daemon and one pipe. */
+export function resumeFileOf(
+  input: string | null,
+  url: string,
+  pipeId: string,
+  env: NodeJS.ProcessEnv,
+): ResumeFile {
+  if (input === null) return { file: null, identity: randomUUID() }
+  // Not the inode: an editor that corrects a line gives the file a new one.
+  const identity = digest([os.hostname(), path.resolve(input)])
+  const name = `${digest([identity, url, pipeId]).slice(0, 32)}.json`
+  return { file: path.join(stateDir(env), 'ingest', name), identity }
+}
+
+export function newState(limits: BatchLimits): ResumeState {
+  return { ...fromTheStart, ...limits, run: randomUUID(), fingerprint: '', done: false, savedAt: '' }
+}
+
+/** The saved state if it belongs to this content; null when there is none or the file was replaced. */
+export function loadState(resume: ResumeFile, input: string): ResumeState | null {
+  if (resume.file === null) return null
+  let value: unknown
+  try {
+    value = JSON.parse(readFileSync(resume.file, 'utf8'))
+  } catch {
+    return null
+  }
+  if (!isObject(value) || value.version !== 1) return null
+  const { run, fingerprint, offset, records, lines, insideArray, maxRecords, maxBytes, done, savedAt } = value
+  if (typeof run !== 'string' || typeof fingerprint !== 'string' || typeof offset !== 'number') return null
+  if (typeof records !== 'number' || typeof maxRecords !== 'number' || typeof maxBytes !== 'number')
+    return null
+  if (statSync(input).size < offset || fingerprintOf(input, offset) !== fingerprint) return null
+  return {
+    run,
+    fingerprint,
+    offset,
+    records,
+    lines: typeof lines === 'number' ? lines : lineBreaksBefore(input, offset),
+    insideArray: insideArray === true,
+    maxRecords,
+    maxBytes,
+    done: done === true,
+    savedAt: String(savedAt),
+  }
+}
+
+/** Replaces the state in one step: a reader sees the old or the new one. */
+export function saveState(resume: ResumeFile, input: string | null, state: ResumeState): void {
+  if (resume.file === null || input === null) return
+  const saved = { version: 1, input: path.resolve(input), ...state }
+  saved.fingerprint = fingerprintOf(input, state.offset)
+  saved.savedAt = new Date().toISOString()
+  mkdirSync(path.dirname(resume.file), { recursive: true, mode: 0o700 })
+  const temporary = `${resume.file}.${process.pid}.tmp`
+  writeFileSync(temporary, JSON.stringify(saved), { mode: 0o600 })
+  renameSync(temporary, resume.file)
+}
+
+/** The Idempotency-Key of the batch that begins at this offset. */
+export function idempotencyKey(resume: ResumeFile, state: ResumeState, body: Buffer): string {
+  return digest([
+    resume.identity,
+    state.run,
+    String(state.offset),
+    createHash('sha256').update(body).digest('hex'),
+  ])
+}
+
+function fingerprintOf(input: string, offset: number): string {
+  const fd = openSync(input, 'r')
+  try {
+    const hash = createHash('sha256')
+    hash.update(readRange(fd, 0, Math.min(offset, fingerprintBytes)))
+    hash.update(readRange(fd, Math.max(0, offset - fingerprintBytes), offset))
+    return hash.digest('hex')
+  } finally {
+    closeSync(fd)
+  }
+}
+
+/** For a state that an earlier version saved. */
+function lineBreaksBefore(input: string, offset: number): number {
+  const fd = openSync(input, 'r')
+  try {
+    let count = 0
+    for (let at = 0; at < offset; at += fingerprintBytes) {
+      count += countLineBreaks(readRange(fd, at, Math.min(offset, at + fingerprintBytes)))
+    }
+    return count
+  } finally {
+    closeSync(fd)
+  }
+}
+
+function readRange(fd: number, from: number, to: number): Buffer {
+  const buffer = Buffer.alloc(to - from)
+  const read = readSync(fd, buffer, 0, buffer.length, from)
+  return buffer.subarray(0, read)
+}
+
+function digest(parts: readonly string[]): string {
+  const hash = createHash('sha256')
+  for (const part of parts) hash.update(`${part.length}:${part}`)
+  return hash.digest('hex')
+}

@@ -1,0 +1,268 @@
+/**
+ * `pipectl ingest`, the work: input → records → batches → the daemon, one batch at a time so that records keep their
+ * order. After every 202 the new offset is saved; an interruption at any point loses and doubles nothing.
+ */
+import { appendFileSync, createReadStream, statSync } from 'node:fs'
+import type { Client, PipeDetail } from '../../client/client.ts'
+import { ApiFailure, exitCodes, Failure } from '../../client/failure.ts'
+import type { Pipe } from '../../../contract/pipe.ts'
+import { io } from '../io.ts'
+import { Batcher, type BatchLimits, bodyOf, type RecordBatch } from './batcher.ts'
+import type { InvalidPiece } from './input.ts'
+import { StreamSplitter, splitterForFile } from './layout.ts'
+import { openProgress, type Progress } from './progress.ts'
+import {
+  idempotencyKey,
+  loadState,
+  newState,
+  type ResumeFile,
+  type ResumeState,
+  resumeFileOf,
+  saveState,
+} from './resume-state.ts'
+import { sendBatch } from './send-batch.ts'
+
+export interface IngestSettings {
+  /** A file, or null for stdin. */
+  file: string | null
+  maxRecords: number | null
+  maxBytes: number
+  gzip: boolean
+  patienceMs: number
+  /** Send a file that was wholly sent before once more. */
+  again: boolean
+  /** Where pieces that are no records are put aside; null: the first of them ends the run. */
+  skipInvalid: string | null
+  env: NodeJS.ProcessEnv
+  signal: AbortSignal
+}
+
+export interface IngestResult {
+  records: number
+  requests: number
+  /** Records that earlier runs of the same command had sent. */
+  resumedAfter: number
+  /** Pieces put aside. */
+  skipped: number
+}
+
+const defaultMaxRecords = 1000
+/** Later ones are only counted. */
+const mostNotes = 10
+/** How long live input may stay quiet before a batch that is not full is sent. */
+const lingerMs = 500
+
+/** `isNamedAlone`: the key may send to it and not look at it. */
+export type IngestTarget = Pick<Pipe, 'pipe_id' | 'pipe_name' | 'pipe_api_key_required'> & {
+  isNamedAlone?: boolean
+}
+
+async function settingsOf(
+  client: Client,
+  { pipe_id, isNamedAlone }: IngestTarget,
+): Promise<Pick<PipeDetail, 'limits' | 'allowed_origins'>> {
+  if (isNamedAlone === true) return { limits: null, allowed_origins: [] }
+  return (await client.pipes.get(pipe_id)).body
+}
+
+/** Sends everything. Throws Failure; an interruption (the signal) throws one with exit code 130. */
+export async function runIngest(
+  client: Client,
+  pipe: IngestTarget,
+  settings: IngestSettings,
+): Promise<IngestResult> {
+  const { limits: pipeLimits, allowed_origins: origins } = await settingsOf(client, pipe)
+  const perRequest = pipeLimits?.pl_ingest_max_records_per_request ?? Number.MAX_SAFE_INTEGER
+  const maxRecords = Math.min(settings.maxRecords ?? defaultMaxRecords, perRequest)
+  const resume = resumeFileOf(settings.file, client.url, pipe.pipe_id, settings.env)
+  const state = startingState(settings, resume, pipe, { maxRecords, maxBytes: settings.maxBytes })
+  const resumedAfter = state.records
+  const input = openInput(settings, state)
+  const progress = openProgress(input.totalBytes, state.offset)
+  if (resumedAfter > 0) progress.note(`Going on after record ${resumedAfter}, which an earlier run sent.`)
+  const save = () => saveState(resume, settings.file, state)
+  const origin = pipe.pipe_api_key_required ? null : (origins[0]?.origin_domain ?? 'http://localhost')
+  const send = { ...settings, origin, onWait: waiting(progress) }
+  const limits = { maxRecords, maxBytes: settings.maxBytes }
+  let requests = 0
+  let skipped = 0
+  const passOver = (invalid: readonly InvalidPiece[]) => {
+    if (settings.skipInvalid === null) throw invalidInput(input.name, invalid[0]!)
+    putAside(settings.skipInvalid, invalid)
+    for (const [index, piece] of invalid.entries()) {
+      if (skipped + index < mostNotes) progress.note(`${input.name}, line ${piece.line}: ${piece.reason}`)
+    }
+    skipped += invalid.length
+  }
+  try {
+    save()
+    for (let batch = await input.batcher.next(state); batch; batch = await input.batcher.next(state)) {
+      if (batch.invalid.length > 0) passOver(batch.invalid)
+      else {
+        const body = bodyOf(batch)
+        try {
+          await sendBatch(client, pipe.pipe_id, body, idempotencyKey(resume, state, body), send)
+          requests += 1
+          state.records += batch.records.length
+        } catch (error) {
+          const [only] = batch.records
+          if (batch.records.length > 1 && helpsToHalve(error, settings)) {
+            input.batcher.putBack(batch)
+            // Saved before anything is sent in smaller batches: a resumed run must cut the same ones.
+            state.maxRecords = Math.ceil(batch.records.length / 2)
+            save()
+            continue
+          }
+          if (settings.skipInvalid === null || only === undefined || !isRejected(error)) {
+            throw located(error, input.name, state, batch)
+          }
+          passOver([{ ...only, kind: 'invalid', reason: reasonOf(error) }])
+          Object.assign(state, limits)
+        }
+      }
+      state.offset = batch.end
+      state.lines = batch.linesBeforeEnd
+      state.insideArray = input.batcher.insideArray
+      // The limits of the run that was interrupted were needed for its unfinished batch alone.
+      if (requests === 1 && resumedAfter > 0) Object.assign(state, limits)
+      save()
+      progress.update(state.offset, state.records)
+    }
+  } catch (error) {
+    throw settings.signal.aborted ? interrupted(settings.file, state) : error
+  } finally {
+    progress.end()
+  }
+  if (state.records === 0 && skipped === 0) throw nothingToSend()
+  Object.assign(state, { offset: input.bytesRead(), insideArray: false, done: true })
+  save()
+  return { records: state.records - resumedAfter, requests, resumedAfter, skipped }
+}
+
+function startingState(
+  settings: IngestSettings,
+  resume: ResumeFile,
+  pipe: IngestTarget,
+  limits: BatchLimits,
+): ResumeState {
+  const earlier = settings.file === null || settings.again ? null : loadState(resume, settings.file)
+  if (earlier === null || settings.file === null) return newState(limits)
+  if (earlier.done && earlier.offset === statSync(settings.file).size) {
+    throw new Failure(
+      exitCodes.nothingToDo,
+      `${settings.file} was sent to ${pipe.pipe_name} before (${earlier.records} records, ${earlier.savedAt}) and has not changed`,
+      'add --again to send it once more',
+    )
+  }
+  // A file that has grown since it was sent: the rest is cut by the limits of today.
+  return earlier.done ? { ...earlier, ...limits, done: false } : earlier
+}
+
+function openInput(settings: IngestSettings, state: ResumeState) {
+  if (settings.file === null) {
+    return {
+      name: 'stdin',
+      batcher: new Batcher(io().stdin, new StreamSplitter('stdin'), lingerMs),
+      totalBytes: null,
+      bytesRead: () => state.offset,
+    }
+  }
+  const splitter = splitterForFile(settings.file, state)
+  const stream = createReadStream(settings.file, { start: state.offset, highWaterMark: 256 * 1024 })
+  const start = state.offset
+  return {
+    name: settings.file,
+    batcher: new Batcher(stream, splitter, null),
+    totalBytes: statSync(settings.file).size,
+    bytesRead: () => start + stream.bytesRead,
+  }
+}
+
+/** One per line, as they were, so that they can be corrected and sent. A run killed right after this puts them aside twice. */
+function putAside(file: string, invalid: readonly InvalidPiece[]): void {
+  const lines = invalid.map((piece) => Buffer.concat([piece.bytes, Buffer.from('\n')]))
+  appendFileSync(file, Buffer.concat(lines), { mode: 0o600 })
+}
+
+function invalidInput(name: string, piece: InvalidPiece): Failure {
+  if (looksLikeCsv(piece)) {
+    return new Failure(
+      exitCodes.failed,
+      `${name}, line 1: ${piece.reason}. It looks like CSV, which pipectl does not read; nothing was sent`,
+      'convert it to one JSON object per line, for example with `mlr --icsv --ojsonl cat FILE`',
+    )
+  }
+  return new Failure(
+    exitCodes.failed,
+    `${name}, line ${piece.line}: ${piece.reason}; everything before it is accepted`,
+    'correct that line and run the same command again (it goes on there), or put such lines aside with --skip-invalid FILE',
+  )
+}
+
+/** A first line of values between commas, semicolons or tabs, and nothing of JSON's objects and arrays. */
+function looksLikeCsv({ line, bytes }: InvalidPiece): boolean {
+  return line === 1 && /^[^{}[\]]*[,;\t][^{}[\]]*$/.test(bytes.toString('utf8'))
+}
+
+function waiting(progress: Progress): (reason: string, waitMs: number) => void {
+  return (reason, waitMs) => progress.note(`${reason}; trying again in ${Math.ceil(waitMs / 1000)} s`)
+}
+
+/** Smaller batches help: the body was too large, or one record of it was rejected and it is not known which. */
+function helpsToHalve(error: unknown, settings: IngestSettings): boolean {
+  if (!(error instanceof ApiFailure)) return false
+  if (error.status === 413) return true
+  return isRejected(error) && (settings.skipInvalid !== null || typeof error.body.record_index !== 'number')
+}
+
+/** The daemon rejects what a record holds: sending it again cannot help. */
+function isRejected(error: unknown): error is ApiFailure {
+  return error instanceof ApiFailure && ['invalid_payload', 'missing_required_fields'].includes(error.code)
+}
+
+function reasonOf(error: ApiFailure): string {
+  const { fields } = error.body
+  return Array.isArray(fields) ? `${error.message}: ${fields.join(', ')}` : error.message
+}
+
+/** Says which records of the input an error is about. */
+function located(error: unknown, name: string, state: ResumeState, batch: RecordBatch): unknown {
+  if (!(error instanceof ApiFailure) || error.status === 401 || error.status === 404) return error
+  const { record_index: given } = error.body
+  const index = typeof given === 'number' ? given : batch.records.length === 1 ? 0 : null
+  const first = state.records + 1
+  const record = batch.records[index ?? 0]
+  const where = `${name}, line ${record?.line ?? state.lines + 1}`
+  if (index !== null && isRejected(error)) {
+    return new Failure(
+      error.exitCode,
+      `${where} (record ${first + index}): ${reasonOf(error)}; everything before record ${first} is accepted`,
+      `${error.hint}; or put such lines aside with --skip-invalid FILE`,
+      error,
+    )
+  }
+  return new Failure(
+    error.exitCode,
+    `${where} (records ${first} to ${state.records + batch.records.length}): ${reasonOf(error)}`,
+    `${error.hint}; everything before record ${first} is accepted`,
+    error,
+  )
+}
+
+function interrupted(file: string | null, state: ResumeState): Failure {
+  return new Failure(
+    exitCodes.interrupted,
+    `interrupted after ${state.records} records were accepted`,
+    file === null
+      ? 'input from a pipe cannot be resumed: put it into a file and use -f'
+      : 'run the same command again to resume: nothing is sent twice',
+  )
+}
+
+function nothingToSend(): Failure {
+  return new Failure(
+    exitCodes.nothingToDo,
+    'the input holds no record; nothing was sent',
+    'give JSON objects with -f FILE or on stdin',
+  )
+}

@@ -1,0 +1,72 @@
+/**
+ * Sends one batch until it is accepted. Repeating is safe: the Idempotency-Key makes the daemon keep it once. Waits as
+ * long as the daemon asks (429, 503: Retry-After), else with growing pauses; gives up after `patienceMs` without success.
+ */
+import { setTimeout } from 'node:timers/promises'
+import { promisify } from 'node:util'
+import { gzip } from 'node:zlib'
+import type { Client } from '../../client/client.ts'
+import { ApiFailure, exitCodes, Failure, UnreachableFailure } from '../../client/failure.ts'
+import { duration } from '../../../platform/quantities.ts'
+
+const compress = promisify(gzip)
+
+export interface SendSettings {
+  gzip: boolean
+  /** How long to go on trying one batch, waits that the daemon asked for included. */
+  patienceMs: number
+  /** For a pipe that takes no key: the Origin it allows. */
+  origin: string | null
+  signal: AbortSignal
+  /** A pause begins; for a message. */
+  onWait: (reason: string, waitMs: number) => void
+}
+
+/** Resolves on 202. Throws Failure otherwise; an abort throws the signal's reason. */
+export async function sendBatch(
+  client: Client,
+  pipeId: string,
+  body: Buffer,
+  key: string,
+  settings: SendSettings,
+): Promise<void> {
+  const headers: Record<string, string> = { 'content-type': 'application/json', 'idempotency-key': key }
+  if (settings.origin !== null) headers.origin = settings.origin
+  // Level 1: four times smaller already; higher levels would cost more time than they save on the way.
+  const sent = settings.gzip ? await compress(body, { level: 1 }) : body
+  if (settings.gzip) headers['content-encoding'] = 'gzip'
+  const deadline = Date.now() + settings.patienceMs
+  for (let attempt = 0; ; attempt += 1) {
+    settings.signal.throwIfAborted()
+    try {
+      await client.ingest(pipeId, sent, headers, settings.signal)
+      return
+    } catch (error) {
+      const waitMs = pauseAfter(error, attempt)
+      if (waitMs === null || !(error instanceof Failure)) throw error
+      if (Date.now() + waitMs > deadline) throw givenUp(error, waitMs)
+      settings.onWait(error.message, waitMs)
+      await setTimeout(waitMs, undefined, { signal: settings.signal })
+    }
+  }
+}
+
+/** How long to wait before the next attempt; null: trying again would not help. */
+function pauseAfter(error: unknown, attempt: number): number | null {
+  const growing = Math.min(250 * 2 ** attempt, 15_000)
+  if (error instanceof UnreachableFailure) return growing
+  if (!(error instanceof ApiFailure)) return null
+  if (error.status !== 429 && error.status !== 408 && error.status < 500) return null
+  if (error.code === 'configuration_error') return null
+  return error.retryAfterMs ?? growing
+}
+
+function givenUp(error: Failure, waitMs: number): Failure {
+  const when = waitMs > 60_000 ? `in ${duration(waitMs / 1000)}` : 'later'
+  return new Failure(
+    error.exitCode === exitCodes.ok ? exitCodes.failed : error.exitCode,
+    error.message,
+    `run the same command again ${when}: it goes on where it stopped`,
+    error,
+  )
+}

@@ -1,0 +1,324 @@
+/** `pipectl keys …`: the workspace's API keys. A whole key is printed once, on stdout, when it is made. */
+import { type Command, InvalidArgumentError, Option } from 'commander'
+import { type Client, openClient } from '../client/client.ts'
+import { exitCodes, Failure } from '../client/failure.ts'
+import { nextName } from '../client/key-name.ts'
+import { type ApiKey, type ApiKeyCreate, type ApiKeyScope, apiKeyScopes } from '../../contract/api-key.ts'
+import { parseDuration } from '../../platform/quantities.ts'
+import { connect, findTarget, type Target } from './connection.ts'
+import { addSettingFlags } from './daemon-commands.ts'
+import { daemonSettings } from './daemon-settings.ts'
+import { type CommonOptions, define, formats, group } from './define.ts'
+import { io } from './io.ts'
+import { oneView, print } from './output.ts'
+import { readProfiles, writeProfiles } from './profile-store.ts'
+import { findPipe, only } from './references.ts'
+import { confirm, say } from './terminal.ts'
+
+interface CreateOptions {
+  scope: ApiKeyScope[]
+  pipe: string[]
+  expires?: string
+  local?: boolean
+  workspace?: string
+  dataDir?: string
+  config?: string
+}
+
+export function addKeysCommands(program: Command): void {
+  const keys = group(program, 'keys', 'API keys of the workspace')
+  addListCommand(keys)
+  addCreateCommand(keys)
+  define(keys, {
+    usage: 'revoke <key>',
+    summary: 'revoke a key, named by its name, id or the start of its id; it stops working at once',
+    examples: ['pipectl keys revoke shop-backend --yes'],
+    daemon: true,
+    destructive: true,
+    action: async ([reference], options) => {
+      const client = await connect(options)
+      const key = await findKey(client, reference!)
+      await confirm(`Revoke key ${key.api_key_name} (${key.api_key_prefix}…)?`, options.yes)
+      await client.keys.revoke(key.api_key_id)
+      say(`Revoked key ${key.api_key_name}.`)
+    },
+  })
+  addRotateCommand(keys)
+  define(keys, {
+    usage: 'purge',
+    summary: 'forget the revoked and expired keys, which are then no longer listed',
+    examples: ['pipectl keys purge --yes'],
+    daemon: true,
+    destructive: true,
+    action: async (_, options) => {
+      const client = await connect(options)
+      await confirm('Forget all revoked and expired keys?', options.yes)
+      const { purged } = (await client.keys.purge()).body
+      say(`Forgot ${purged} ${purged === 1 ? 'key' : 'keys'}.`)
+    },
+  })
+}
+
+function addListCommand(keys: Command): void {
+  define(keys, {
+    usage: 'list',
+    summary: 'list the keys, without their secret part',
+    examples: ['pipectl keys list'],
+    output: formats,
+    daemon: true,
+    action: async (_, options) => {
+      const client = await connect(options)
+      const reply = await client.keys.list()
+      const list = reply.body.api_keys
+      const isBound = list.some((one) => one.api_key_pipe_ids !== null)
+      const pipes = isBound ? (await client.pipes.list()).body.pipes : []
+      const names = new Map(pipes.map((pipe) => [pipe.pipe_id, pipe.pipe_name]))
+      const view = {
+        json: reply.text,
+        items: () => list.map((one) => JSON.stringify(one)),
+        names: () => list.map((one) => one.api_key_name),
+        table: () => ({
+          columns: [
+            { label: 'NAME', shrinksTo: 14 },
+            'STATUS',
+            { label: 'SCOPES', shrinksTo: 12 },
+            { label: 'PIPES', shrinksTo: 10, gives: 1 },
+            { label: 'LAST USED', gives: 2 },
+            { label: 'EXPIRES', gives: 3 },
+            { label: 'STARTS WITH', gives: 4 },
+            { label: 'KEY ID', isSpare: true },
+          ],
+          rows: list.map((one) => [
+            one.api_key_name,
+            one.api_key_status,
+            one.api_key_scopes.join(' '),
+            one.api_key_pipe_ids?.map((id) => names.get(id) ?? `(deleted) ${id}`).join(' ') ?? 'all',
+            one.api_key_last_used_ts ?? 'never',
+            one.api_key_expires_ts ?? 'never',
+            one.api_key_prefix,
+            one.api_key_id,
+          ]),
+        }),
+      }
+      await print(view, options.output)
+    },
+  })
+}
+
+function addCreateCommand(keys: Command): void {
+  define<CreateOptions>(keys, {
+    usage: 'create <name>',
+    summary: 'create a key; it is shown once and can never be shown again',
+    help: `An app that sends records needs --scope ingest and, best, --pipe: whoever gets hold of it can then do nothing else.
+With --local the key is made on the data directory itself, also while the daemon runs: for when all keys are lost.`,
+    examples: [
+      'pipectl keys create shop-backend --scope ingest --pipe shop --expires 90d -o json > shop-backend-key.json',
+      'pipectl keys create dashboards --scope read',
+      'pipectl keys create rescue --local --workspace default --data-dir /var/lib/pipectl',
+    ],
+    output: formats,
+    daemon: true,
+    options: (command) => {
+      command.addOption(
+        new Option(
+          '--scope <scope>',
+          'what it may do; may be repeated (default: manage, which is everything)',
+        )
+          .choices(apiKeyScopes)
+          .argParser((value: string, before: string[]) => [...before, requireScope(value)])
+          .default([], 'manage'),
+      )
+      command.option('--pipe <pipe>', 'the pipe that it is for; may be repeated (default: all)', repeated, [])
+      command.option('--expires <when>', 'when it ends: 90d, 12h, or a time such as 2027-01-31T00:00:00Z')
+      command.option('--local', 'on the data directory, without a key')
+      addSettingFlags(command, ['data_dir'])
+      command.option('--workspace <name>', 'with --local: whose key (default: default)')
+    },
+    action: async ([name], options) => {
+      const body: ApiKeyCreate = {
+        api_key_name: name!,
+        ...(options.scope.length === 0 ? {} : { api_key_scopes: options.scope }),
+        ...(options.expires === undefined ? {} : { api_key_expires_ts: requireTime(options.expires) }),
+      }
+      const made = options.local === true ? await createLocally(body, options) : await create(body, options)
+      await printKey(made, options)
+    },
+  })
+}
+
+interface MadeKey {
+  api_key_id: string
+  api_key: string
+  api_key_name: string
+}
+
+async function create(body: ApiKeyCreate, options: CreateOptions & CommonOptions): Promise<MadeKey> {
+  const stray = options.workspace ?? options.dataDir ?? options.config
+  if (stray !== undefined) {
+    throw new Failure(
+      exitCodes.usage,
+      '--workspace, --data-dir and --config go with --local: through the API the key says which workspace it is',
+      'leave them out, or add --local',
+    )
+  }
+  const client = await connect(options)
+  const pipes = await Promise.all(options.pipe.map((reference) => findPipe(client, reference)))
+  const ids = [...new Set(pipes.map((pipe) => pipe.pipe_id))]
+  return (await client.keys.create(ids.length === 0 ? body : { ...body, api_key_pipe_ids: ids })).body
+}
+
+async function createLocally(body: ApiKeyCreate, options: CreateOptions): Promise<MadeKey> {
+  const { createLocalKey } = await import('../../maintenance/keys.ts')
+  const workspace = options.workspace ?? 'default'
+  return await createLocalKey(daemonSettings(options), io().env, workspace, body, options.pipe)
+}
+
+async function printKey(
+  { api_key, api_key_id, api_key_name }: MadeKey,
+  options: CommonOptions,
+): Promise<void> {
+  say('This key is shown once and cannot be shown again: keep it now.')
+  const shown = { api_key_id, api_key, api_key_name }
+  const rows = Object.entries({ api_key, api_key_id, api_key_name })
+  await print(oneView(JSON.stringify(shown), api_key_name, rows), options.output)
+}
+
+interface RotateOptions {
+  name?: string
+  overlap: string
+  expires?: string
+}
+
+function addRotateCommand(keys: Command): void {
+  define<RotateOptions>(keys, {
+    usage: 'rotate [key]',
+    summary: 'replace a key by a new one with the same rights; the old one ends after the overlap',
+    help: `Without KEY it is the key of the profile in use, which is switched to the new one; otherwise the new key is printed, once.
+After --overlap the old key stops working; with 0 at once, for a key that has got into the wrong hands.`,
+    examples: [
+      'pipectl keys rotate --profile prod --yes',
+      'pipectl keys rotate shop-backend --overlap 2d --yes -o json > shop-backend-key.json',
+    ],
+    output: formats,
+    daemon: true,
+    destructive: true,
+    options: (command) => {
+      command.option('--name <name>', 'name of the new key (default: the old name with the time)')
+      command.option('--overlap <time>', 'how long the old key goes on: 7d, 12h, 0', '7d')
+      command.option('--expires <when>', 'when the new key ends (default: as the old one)')
+    },
+    action: async ([reference], options) => {
+      const overlap = options.overlap === '0' ? 0 : requireSeconds('--overlap', options.overlap)
+      if (reference === undefined) {
+        await rotateOwn(await findTarget(options), overlap, options)
+        return
+      }
+      const client = await connect(options)
+      const old = await findKey(client, reference)
+      await confirm(`Replace key ${old.api_key_name} (${old.api_key_prefix}…)?`, options.yes)
+      const { body } = await client.keys.rotate(old.api_key_id, rotation(old, overlap, options))
+      say(`${old.api_key_name} ${endOf(body.replaced.api_key_expires_ts)}.`)
+      await printKey(body, options)
+    },
+  })
+}
+
+function rotation(old: ApiKey, overlapSeconds: number, { name, expires }: RotateOptions) {
+  return {
+    api_key_name: name ?? nextName(old.api_key_name, new Date()),
+    overlap_seconds: overlapSeconds,
+    ...(expires === undefined ? {} : { api_key_expires_ts: requireTime(expires) }),
+  }
+}
+
+function endOf(expires: string | null): string {
+  return expires === null ? 'is revoked' : `goes on until ${expires}`
+}
+
+/** A key that is still active, by name, id or start of its id. */
+async function findKey(client: Client, reference: string): Promise<ApiKey> {
+  const active = (await client.keys.list()).body.api_keys.filter((one) => one.api_key_status === 'active')
+  const named = active.filter((one) => one.api_key_name === reference)
+  const matches =
+    named.length > 0
+      ? named
+      : active.filter((one) => reference.length >= 4 && one.api_key_id.startsWith(reference.toLowerCase()))
+  return only('key', reference, matches, (one) => `${one.api_key_id}  ${one.api_key_name}`)
+}
+
+/** Long enough to store the new key and try it. */
+const switchSeconds = 3_600
+
+/**
+ * Each step leaves a working profile behind: the new key is stored and tried before the old one ends, and where that is at
+ * once it is the new one that revokes (a key cannot revoke itself).
+ */
+async function rotateOwn(
+  target: Target,
+  overlapSeconds: number,
+  options: RotateOptions & CommonOptions,
+): Promise<void> {
+  const { apiKey, profile: profileName } = target
+  if (apiKey === null || profileName === null || target.apiKeyOrigin !== 'profile') {
+    throw new Failure(
+      exitCodes.usage,
+      'only the key of a profile can be rotated without naming it, and the key in use does not come from one',
+      'name the key, or the profile with --profile, or store one with `pipectl profile add NAME`',
+    )
+  }
+  const client = openClient(target)
+  const old = await ownKey(client, apiKey)
+  await confirm(`Replace key ${old.api_key_name} of profile ${profileName}?`, options.yes)
+  const wanted = rotation(old, overlapSeconds === 0 ? switchSeconds : overlapSeconds, options)
+  const { body: created } = await client.keys.rotate(old.api_key_id, wanted)
+  const profiles = await readProfiles(io().env)
+  const profile = profiles.profiles.get(profileName)
+  if (profile === undefined) throw new Error(`profile ${profileName} vanished while its key was rotated`)
+  profiles.profiles.set(profileName, { ...profile, api_key: created.api_key })
+  const file = await writeProfiles(io().env, profiles)
+  const renewed = openClient({ ...target, apiKey: created.api_key })
+  await renewed.keys.list()
+  if (overlapSeconds === 0) await renewed.keys.revoke(old.api_key_id)
+  const end = endOf(overlapSeconds === 0 ? null : created.replaced.api_key_expires_ts)
+  say(`Profile ${profileName} now uses key ${created.api_key_name} (${file}); ${old.api_key_name} ${end}.`)
+}
+
+/** The key in use, found by the part of it that the daemon shows. */
+async function ownKey(client: Client, apiKey: string): Promise<ApiKey> {
+  const { api_keys: all } = (await client.keys.list()).body
+  const own = all.filter((one) => one.api_key_status === 'active' && apiKey.startsWith(one.api_key_prefix))
+  return only('key', apiKey.slice(0, 12), own, (one) => `${one.api_key_id}  ${one.api_key_name}`)
+}
+
+function repeated(value: string, before: string[]): string[] {
+  return [...before, value]
+}
+
+function requireScope(text: string): ApiKeyScope {
+  const scope = apiKeyScopes.find((one) => one === text)
+  if (scope !== undefined) return scope
+  throw new InvalidArgumentError(`Allowed choices are ${apiKeyScopes.join(', ')}.`)
+}
+
+function requireSeconds(option: string, text: string): number {
+  const seconds = parseDuration(text)
+  if (seconds !== null) return seconds
+  throw new Failure(
+    exitCodes.usage,
+    `${option} is ${JSON.stringify(text)}`,
+    'give a time such as 7d, 12h or 30m',
+  )
+}
+
+/** A time from now on, or a moment, as the API takes it. */
+function requireTime(text: string): string {
+  const seconds = parseDuration(text)
+  if (seconds !== null) return new Date(Date.now() + seconds * 1_000).toISOString()
+  const isMoment = /^\d{4}-\d\d-\d\dT.*(Z|[+-]\d\d:\d\d)$/i.test(text) && !Number.isNaN(Date.parse(text))
+  if (isMoment) return new Date(text).toISOString()
+  throw new Failure(
+    exitCodes.usage,
+    `--expires is ${JSON.stringify(text)}`,
+    'give a time such as 90d or 12h, or a moment such as 2027-01-31T00:00:00Z',
+  )
+}

@@ -1,0 +1,206 @@
+/** `pipectl lanes …`: how far delivery has come, and the commands to unblock a lane. */
+import type { Command } from 'commander'
+import { exitCodes, Failure } from '../client/failure.ts'
+import { errorLine, faultWords, skipHelps } from '../client/lane-error.ts'
+import {
+  allDestinations,
+  type DestinationOfPipe,
+  describeTarget,
+  fullName,
+  kindOf,
+  severity,
+  stateOf,
+} from '../client/workspace.ts'
+import { isFailing } from '../../contract/lane-failing.ts'
+import { ago, bytes, count, counted, duration } from '../../platform/quantities.ts'
+import { addBlockingMessageCommand } from './blocking-message.ts'
+import { connect } from './connection.ts'
+import { define, formats, group } from './define.ts'
+import { oneView, print, type Table } from './output.ts'
+import { findDestination, findPipe } from './references.ts'
+import { deliveredAgain, nothingAgain, rewindPoint, rewindQuestion } from './rewind.ts'
+import { confirm, say } from './terminal.ts'
+
+/** The last error is a note below its lane: it says most, and is never cut to a column. */
+const laneColumns = [
+  { label: 'LANE', shrinksTo: 20, keepsEnd: true },
+  'STATE',
+  'BACKLOG',
+  { label: 'OLDEST', gives: 2 },
+  { label: 'ATTEMPTS', gives: 3 },
+  { label: 'TARGET', shrinksTo: 16, gives: 1 },
+  { label: 'KIND', gives: 4 },
+  { label: 'DESTINATION ID', isSpare: true },
+]
+
+export function addLanesCommands(program: Command): void {
+  const lanes = group(program, 'lanes', 'how far each destination has come')
+  define<{ blocked?: boolean }>(lanes, {
+    usage: 'list [pipe]',
+    summary: 'list the lanes of a pipe, or of all pipes, those in trouble first',
+    examples: ['pipectl lanes list', 'pipectl lanes list --blocked -o name'],
+    output: formats,
+    daemon: true,
+    options: (command) =>
+      command.option('--blocked', 'only lanes that are blocked, stalled, failing or hold a blocking message'),
+    action: async ([reference], options) => {
+      const client = await connect(options)
+      const pipes = reference === undefined ? undefined : [await findPipe(client, reference)]
+      const nowMs = Date.now()
+      const all = (await allDestinations(client, pipes)).sort(
+        (a, b) => severity(b.destination, nowMs) - severity(a.destination, nowMs),
+      )
+      const shown = options.blocked === true ? all.filter((one) => severity(one.destination, nowMs) > 0) : all
+      const items = shown.map(({ pipe, destination }) => ({
+        pipe_name: pipe.pipe_name,
+        pipe_id: pipe.pipe_id,
+        destination_id: destination.destination_id,
+        destination_name: destination.destination_name,
+        destination_type: destination.destination_type,
+        destination_status: destination.destination_status,
+        ...destination.lane,
+        is_failing: isFailing(destination.lane, nowMs),
+      }))
+      const view = {
+        json: JSON.stringify({ lanes: items }),
+        items: () => items.map((one) => JSON.stringify(one)),
+        names: () => shown.map(({ pipe, destination }) => fullName(pipe, destination)),
+        table: () => laneTable(shown, nowMs),
+      }
+      await print(view, options.output)
+    },
+  })
+  define<{ force?: boolean }>(lanes, {
+    usage: 'skip <destination>',
+    summary: 'put the blocking message aside, among the parked records, and move on',
+    examples: ['pipectl lanes skip orders/database --yes'],
+    output: formats,
+    daemon: true,
+    destructive: true,
+    options: (command) =>
+      command.option('--force', 'also where no record is at fault, so that it does not help'),
+    action: async ([reference], options) => {
+      const client = await connect(options)
+      const { pipe, destination } = await findDestination(client, reference!)
+      const blocking = destination.lane.blocking_msg_id
+      const what = blocking === null ? 'the blocking message, if there is one,' : `message ${blocking}`
+      const name = fullName(pipe, destination)
+      if (options.force !== true && !skipHelps(destination.lane)) throw noRecordAtFault(name, destination)
+      await confirm(`Skip ${what} of ${name}? It is parked, and the lane goes on.`, options.yes)
+      const reply = await client.lanes.skip(pipe.pipe_id, destination.destination_id)
+      await print(oneView(reply.text, reply.body.status, [['status', reply.body.status]]), options.output)
+      if (!reply.body.skipped) throw nothingBlocks()
+      say(`Skipped ${what} of ${name}.`)
+    },
+  })
+  define(lanes, {
+    usage: 'retry <destination>',
+    summary: 'try the blocking message again now',
+    examples: ['pipectl lanes retry orders/database'],
+    output: formats,
+    daemon: true,
+    action: async ([reference], options) => {
+      const client = await connect(options)
+      const { pipe, destination } = await findDestination(client, reference!)
+      const reply = await client.lanes.retry(pipe.pipe_id, destination.destination_id)
+      await print(oneView(reply.text, reply.body.status, [['status', reply.body.status]]), options.output)
+      if (!reply.body.retried) throw nothingBlocks()
+      say(
+        `Retrying message ${reply.body.msg_id}; \`pipectl lanes list ${pipe.pipe_name}\` shows the outcome.`,
+      )
+    },
+  })
+  define<{ to: string }>(lanes, {
+    usage: 'rewind <destination>',
+    summary: 'deliver again from an earlier point; a lane never goes forward this way (see `lanes skip`)',
+    examples: [
+      'pipectl lanes rewind orders/pull --to earliest --yes',
+      'pipectl lanes rewind orders/database --to 2h',
+      'pipectl lanes rewind orders/database --to 2026-01-31T06:00:00Z --yes',
+    ],
+    output: formats,
+    daemon: true,
+    destructive: true,
+    options: (command) =>
+      command.requiredOption(
+        '--to <point>',
+        '`earliest`, a stream_seq, a time ago (2h, 7d), today, yesterday, or an ISO 8601 time',
+      ),
+    action: async ([reference], options) => {
+      const to = rewindPoint(options.to)
+      const client = await connect(options)
+      const found = await findDestination(client, reference!)
+      const { pipe, destination } = found
+      const name = fullName(pipe, destination)
+      const again = await deliveredAgain(client, found, to)
+      // A point after the cursor is for the API to reject.
+      const isAhead = typeof to === 'number' && to > destination.lane.cursor_seq
+      if (again === null && !isAhead) throw nothingAgain(name)
+      if (again !== null) await confirm(rewindQuestion(found, again), options.yes)
+      const reply = await client.lanes.rewind(pipe.pipe_id, destination.destination_id, to)
+      const cursor = String(reply.body.cursor_seq)
+      say(`The lane of ${name} continues after stream_seq ${cursor}.`)
+      await print(oneView(reply.text, cursor, [['cursor_seq', cursor]]), options.output)
+    },
+  })
+  addBlockingMessageCommand(lanes)
+}
+
+function noRecordAtFault(name: string, { lane }: DestinationOfPipe['destination']): Failure {
+  return new Failure(
+    exitCodes.usage,
+    `skipping would not help: ${name} fails for no record (${errorLine(lane.last_error)}), so the next message would fail the same way`,
+    `correct the destination (\`pipectl destinations test ${name}\`), then \`pipectl lanes retry ${name}\`; --force skips all the same`,
+  )
+}
+
+function nothingBlocks(): Failure {
+  return new Failure(
+    exitCodes.nothingToDo,
+    'nothing is blocking this lane, or its destination is blocked by status',
+    '`pipectl lanes list` shows the state; `pipectl destinations unblock` lets a blocked one go on',
+  )
+}
+
+function laneTable(lanes: readonly DestinationOfPipe[], nowMs: number): Table {
+  return {
+    columns: laneColumns,
+    rows: lanes.map(({ pipe, destination }) => {
+      const { lane } = destination
+      return [
+        fullName(pipe, destination),
+        stateOf(destination, nowMs),
+        `${count(lane.pending_messages)} (${bytes(lane.pending_bytes)})`,
+        lane.pending_messages === 0 ? '-' : duration(lane.oldest_pending_age_seconds),
+        String(lane.attempts),
+        describeTarget(destination),
+        kindOf(destination),
+        destination.destination_id,
+      ]
+    }),
+    notes: lanes.map(({ destination: { lane } }) =>
+      lane.last_error === null ? null : errorLine(lane.last_error),
+    ),
+    empty: 'no lanes; add a destination with `pipectl destinations create PIPE`',
+  }
+}
+
+/** The rows of one destination: for `destinations get`. */
+export function laneRows(one: Pick<DestinationOfPipe, 'destination'>, nowMs: number): string[][] {
+  const { lane } = one.destination
+  return [
+    ['target', describeTarget(one.destination)],
+    ['lane_state', stateOf(one.destination, nowMs)],
+    ['backlog', `${counted(lane.pending_messages, 'message')}, ${bytes(lane.pending_bytes)}`],
+    ['oldest pending', duration(lane.oldest_pending_age_seconds)],
+    ['cursor', `${lane.cursor_seq} of ${lane.head_seq}`],
+    ['delivered records', count(lane.delivered_records)],
+    ['filtered records', count(lane.filtered_records ?? 0)],
+    ['skipped, dropped messages', `${lane.skipped_messages}, ${lane.dropped_messages}`],
+    ['last delivered', ago(lane.last_delivered_ts, nowMs)],
+    ['last error', errorLine(lane.last_error)],
+    ...(lane.last_error?.fault
+      ? [['at fault', faultWords(lane.last_error, one.destination.destination_type)]]
+      : []),
+  ]
+}

@@ -1,0 +1,143 @@
+/** `pipectl limits …`: how much a pipe takes, and how its batches are cut. */
+import type { Command } from 'commander'
+import { exitCodes, Failure } from '../client/failure.ts'
+import type { PipeLimits } from '../../contract/pipe.ts'
+import { connect } from './connection.ts'
+import { define, formats, group } from './define.ts'
+import { oneView, print, show } from './output.ts'
+import { findPipe } from './references.ts'
+import { confirm, say } from './terminal.ts'
+
+/** Flag → field, in the order of the contract. */
+const limitFlags = [
+  ['records-per-request', 'pl_ingest_max_records_per_request', 'most records in one ingest request'],
+  ['records-per-second', 'pl_ingest_max_records_per_second', 'most records per second'],
+  ['records-per-day', 'pl_ingest_max_records_per_day', 'most records per UTC day'],
+  ['bytes-per-day', 'pl_ingest_max_bytes_per_day', 'most bytes per UTC day; `none` for no cap'],
+  ['flush-records', 'pl_delivery_max_records_per_flush', 'records that close a batch'],
+  ['flush-bytes', 'pl_delivery_max_bytes_per_flush', 'bytes that close a batch'],
+  ['flush-seconds', 'pl_delivery_max_seconds_per_flush', 'seconds that close a batch'],
+] as const
+
+export function addLimitsCommands(program: Command): void {
+  const limits = group(program, 'limits', 'how much a pipe takes and how its batches are cut')
+  define(limits, {
+    usage: 'get <pipe>',
+    summary: 'show the limits of a pipe',
+    examples: ['pipectl limits get orders'],
+    output: formats,
+    daemon: true,
+    action: async ([reference], options) => {
+      const client = await connect(options)
+      const pipe = await findPipe(client, reference!)
+      const { limits: current } = (await client.pipes.get(pipe.pipe_id)).body
+      const rows = Object.entries(current ?? {}).map(([key, value]) => [key, show(value)])
+      const json = JSON.stringify({ limits: current })
+      const table = () => ({ columns: ['LIMIT', 'VALUE'], rows, empty: 'no limits are set' })
+      await print({ json, names: () => [pipe.pipe_name], table }, options.output)
+    },
+  })
+  define<Record<string, string | undefined>>(limits, {
+    usage: 'set <pipe>',
+    summary: 'set limits; those not given stay as they are, or take the suggested ones the first time',
+    help: `The first time all limits are needed: what you do not give is suggested and used after you agreed (or with --yes):
+${suggestionText({})}`,
+    destructive: true,
+    examples: [
+      'pipectl limits set orders --records-per-second 500',
+      'pipectl limits set clicks --records-per-request 1000 --records-per-second 5000 --records-per-day 100000000 --flush-records 1000 --flush-bytes 4194304 --flush-seconds 1',
+    ],
+    output: formats,
+    daemon: true,
+    options: (command) => {
+      for (const [flag, , text] of limitFlags) command.option(`--${flag} <number>`, text)
+    },
+    action: async ([reference], options) => {
+      const given = limitsFrom(options)
+      if (Object.keys(given).length === 0) {
+        throw new Failure(exitCodes.usage, 'no limit was given', '--help lists them')
+      }
+      const client = await connect(options)
+      const pipe = await findPipe(client, reference!)
+      const { body: detail, etag } = await client.pipes.get(pipe.pipe_id)
+      const { limits: current } = detail
+      const missing = missingOf({ ...current, ...given })
+      if (missing.length > 0) {
+        const question = `${pipe.pipe_name} has no limits yet. Use these for what was not given?\n${suggestionText(given)}\n`
+        await confirm(question, options.yes)
+      }
+      const reply = await client.limits.put(
+        pipe.pipe_id,
+        { ...suggested, ...current, ...given },
+        { ifMatch: etag },
+      )
+      say(`Set the limits of ${pipe.pipe_name}.`)
+      const rows = Object.entries(reply.body.limits).map(([key, value]) => [key, show(value)])
+      await print(oneView(reply.text, pipe.pipe_name, rows), options.output)
+    },
+  })
+  define(limits, {
+    usage: 'clear <pipe>',
+    summary:
+      'remove the limits of a pipe: ingest is not limited, batches are cut by the defaults of each destination',
+    examples: ['pipectl limits clear orders --yes'],
+    daemon: true,
+    destructive: true,
+    action: async ([reference], options) => {
+      const client = await connect(options)
+      const pipe = await findPipe(client, reference!)
+      await confirm(`Remove all limits of ${pipe.pipe_name}?`, options.yes)
+      await client.limits.clear(pipe.pipe_id)
+      say(`${pipe.pipe_name} has no limits now.`)
+    },
+  })
+}
+
+/**
+ * What a pipe without limits is offered: generous for ingest, the flush plan of a database for delivery. Limits of a pipe
+ * hold for all of its destinations that have none of their own.
+ */
+const suggested: PipeLimits = {
+  pl_ingest_max_records_per_request: 10_000,
+  pl_ingest_max_records_per_second: 10_000,
+  pl_ingest_max_records_per_day: 100_000_000,
+  pl_ingest_max_bytes_per_day: null,
+  pl_delivery_max_records_per_flush: 1_000,
+  pl_delivery_max_bytes_per_flush: 4_194_304,
+  pl_delivery_max_seconds_per_flush: 1,
+}
+
+function missingOf(limits: Partial<PipeLimits>): (typeof limitFlags)[number][] {
+  return limitFlags.filter(
+    ([, field]) => limits[field] === undefined && field !== 'pl_ingest_max_bytes_per_day',
+  )
+}
+
+/** The suggestion as the flags that would set it. */
+function suggestionText(given: Partial<PipeLimits>): string {
+  return missingOf(given)
+    .map(([flag, field]) => `  --${flag} ${suggested[field]}`)
+    .join('\n')
+}
+
+/** The limits among parsed options. Throws Failure (usage) for what is not a whole number of at least 1. */
+export function limitsFrom(options: Record<string, unknown>): Partial<PipeLimits> {
+  const given: Partial<PipeLimits> = {}
+  for (const [flag, field] of limitFlags) {
+    const value = options[flag.replace(/-([a-z])/g, (_, letter: string) => letter.toUpperCase())]
+    if (typeof value !== 'string') continue
+    if (field === 'pl_ingest_max_bytes_per_day' && value === 'none') {
+      given[field] = null
+      continue
+    }
+    if (!/^[1-9]\d{0,15}$/.test(value) || Number(value) > Number.MAX_SAFE_INTEGER) {
+      throw new Failure(
+        exitCodes.usage,
+        `--${flag} ${JSON.stringify(value)} is not a whole number of at least 1`,
+        `give a plain number, e.g. --${flag} 1000`,
+      )
+    }
+    given[field] = Number(value)
+  }
+  return given
+}

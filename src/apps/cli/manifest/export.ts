@@ -1,0 +1,125 @@
+/** A workspace as a `pipectl.yaml`: what is default is left out, secrets become references to variables. */
+
+import { Document } from 'yaml'
+import type { PipeDetail } from '../../client/client.ts'
+import { defaultConcurrency } from '../../../contract/delivery-settings.ts'
+import type { ColumnMapping, Destination } from '../../../contract/destination.ts'
+import { defaultMaxRetrySeconds, redacted } from '../../../contract/destination.ts'
+import { isObject } from '../../../contract/is-object.ts'
+import { type Pipe, pipeDefaults } from '../../../contract/pipe.ts'
+import { filledUrl } from '../../../contract/secret-url.ts'
+import type { ShownTransform } from '../../../contract/transform.ts'
+import { yamlText } from '../yaml-text.ts'
+
+/** YAML text that `apply` takes, and the variables it refers to. */
+export function exportYaml(
+  details: readonly PipeDetail[],
+  onTerminal = false,
+): { yaml: string; variables: string[] } {
+  const variables: string[] = []
+  const pipes = details.map((detail) => {
+    const { limits, allowed_origins: origins, destinations } = detail
+    return {
+      ...exportedPipe(detail.pipe),
+      ...(limits === null ? {} : { limits: withoutNulls(limits) }),
+      ...(origins.length === 0 ? {} : { allowed_origins: origins.map((one) => one.origin_domain) }),
+      ...(destinations.length === 0
+        ? {}
+        : {
+            destinations: destinations.map((one) =>
+              exportedDestination(detail.pipe.pipe_name, one, variables),
+            ),
+          }),
+    }
+  })
+  const document = new Document({ pipes }, { aliasDuplicateObjects: false })
+  return { yaml: yamlText(document, onTerminal), variables }
+}
+
+function exportedPipe(pipe: Pipe): Record<string, unknown> {
+  const { pipe_id: _, pipe_created_ts: __, pipe_updated_ts: ___, pipe_name, pipe_status, ...fields } = pipe
+  const defaults = new Map<string, unknown>(Object.entries(pipeDefaults))
+  const changed = Object.entries(fields).filter(([key, value]) => value !== defaults.get(key))
+  return {
+    pipe_name,
+    ...(pipe_status === 'active' ? {} : { pipe_status }),
+    ...Object.fromEntries(changed),
+  }
+}
+
+function exportedDestination(
+  pipeName: string,
+  destination: Destination,
+  variables: string[],
+): Record<string, unknown> {
+  const config: Record<string, unknown> = {}
+  const reference = (...keys: string[]): string => {
+    const words = [pipeName, destination.destination_name, ...keys]
+    const name = words
+      .join('_')
+      .toUpperCase()
+      .replace(/[^A-Z0-9]+/g, '_')
+      .replace(/^(\d)/, '_$1')
+    // Two secrets are never one variable, even where their names differ in punctuation alone.
+    let variable = name
+    for (let next = 2; variables.includes(variable); next++) variable = `${name}_${next}`
+    variables.push(variable)
+    return `\${${variable}}`
+  }
+  for (const [key, value] of Object.entries(destination.destination_config)) {
+    if (isObject(value) && Object.values(value).some((one) => one === redacted)) {
+      config[key] = Object.fromEntries(Object.keys(value).map((name) => [name, reference(key, name)]))
+    } else if (typeof value !== 'string') config[key] = value
+    else if (value === redacted) config[key] = reference(key)
+    else {
+      const escaped = value.replaceAll('${', '$${')
+      config[key] = value.includes(redacted)
+        ? filledUrl(escaped, (name) => reference(key, ...(name === null ? [] : [name])))
+        : escaped
+    }
+  }
+  const {
+    destination_name,
+    flush,
+    rate,
+    concurrency = defaultConcurrency,
+    on_permanent_error,
+    transform,
+  } = destination
+  return {
+    destination_name,
+    destination_type: destination.destination_type,
+    ...(destination.destination_status === 'active'
+      ? {}
+      : { destination_status: destination.destination_status }),
+    ...(destination.destination_max_retry_seconds === defaultMaxRetrySeconds
+      ? {}
+      : { destination_max_retry_seconds: destination.destination_max_retry_seconds }),
+    ...withoutNulls({ flush, rate }),
+    ...(concurrency === defaultConcurrency ? {} : { concurrency }),
+    ...(on_permanent_error === 'block' ? {} : { on_permanent_error }),
+    ...(transform ? { transform: exportedTransform(transform, reference) } : {}),
+    destination_config: config,
+    ...(destination.columns?.length ? { columns: destination.columns.map(exportedColumn) } : {}),
+  }
+}
+
+function exportedTransform(
+  { filter, map, mask_salt }: ShownTransform,
+  reference: (...keys: string[]) => string,
+): Record<string, unknown> {
+  return {
+    ...withoutNulls({ filter }),
+    ...(map.length === 0 ? {} : { map }),
+    ...(mask_salt === undefined ? {} : { mask_salt: reference('mask_salt') }),
+  }
+}
+
+function exportedColumn(column: ColumnMapping): Record<string, unknown> {
+  const { nullable, ...rest } = column
+  return { ...withoutNulls(rest), ...(nullable ? {} : { nullable }) }
+}
+
+function withoutNulls(value: object): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(value).filter(([, one]) => one !== null))
+}

@@ -1,0 +1,166 @@
+/**
+ * Which existing destination of a pipe each declared one is. Pure.
+ *
+ *   1. the one of the same name: whatever else differs is a change of it, so that its lane keeps its place
+ *   2. the only one of the same type and target (database: host, port, database, table; bucket and key; URL) that the file
+ *      names nowhere: it is renamed, or the file, made before destinations had names, does not name it
+ *   3. of those that the file gives no name: what remains alone on both sides of one type is the same with a changed target
+ *
+ * What none of them fits is new. Where it cannot be told whether one without a name is new or changed, it is refused:
+ * creating it and deleting the other would lose what the other has not delivered yet.
+ */
+import { exitCodes, Failure } from '../../client/failure.ts'
+import { describeTarget, kindOf } from '../../client/workspace.ts'
+import type { Destination } from '../../../contract/destination.ts'
+import { redactedConfig } from '../../../contract/destination-secrets.ts'
+import type { DeclaredDestination } from './document.ts'
+
+/** Throws Failure (usage): another type under a name, or a destination without a name that may be one of several. */
+export function matchDestinations(
+  pipeName: string,
+  declared: readonly DeclaredDestination[],
+  existing: readonly Destination[],
+): Map<DeclaredDestination, Destination> {
+  const matched = new Map<DeclaredDestination, Destination>()
+  const free = new Set(existing)
+  const match = (one: DeclaredDestination, other: Destination) => {
+    matched.set(one, other)
+    free.delete(other)
+  }
+  for (const one of declared) {
+    const named = existing.find((other) => other.destination_name === nameOf(one))
+    if (named === undefined) continue
+    if (named.destination_type !== one.type) throw otherType(pipeName, named, one)
+    match(one, named)
+  }
+  for (const [one, other] of matched) rejectMovedName(pipeName, one, other, declared, matched)
+  for (const target of new Set(declared.map(declaredTarget))) {
+    const open = declared.filter((one) => !matched.has(one) && declaredTarget(one) === target)
+    const candidates = [...free].filter((other) => existingTarget(other) === target)
+    // Several of one target, none of them named: an export has them in their order.
+    const isTold = open.length === 1 || open.every((one) => nameOf(one) === null)
+    if (!isTold || open.length !== candidates.length || isNamedPull(open)) continue
+    for (const [index, one] of open.entries()) match(one, candidates[index]!)
+  }
+  matchUnnamed(pipeName, declared, matched, free, match)
+  return matched
+}
+
+/** Pull destinations have no target that would tell one from another: they are not renamed by a file. */
+function isNamedPull([one]: readonly DeclaredDestination[]): boolean {
+  return one?.type === 'destination_pull' && nameOf(one) !== null
+}
+
+/** The name of one with its target given to another: renamed and replaced at once, or two new targets? */
+function rejectMovedName(
+  pipeName: string,
+  one: DeclaredDestination,
+  existing: Destination,
+  declared: readonly DeclaredDestination[],
+  matched: ReadonlyMap<DeclaredDestination, Destination>,
+): void {
+  const target = existingTarget(existing)
+  if (one.type === 'destination_pull' || declaredTarget(one) === target) return
+  const heir = declared.find((other) => !matched.has(other) && declaredTarget(other) === target)
+  if (heir === undefined || nameOf(heir) === null) return
+  const name = `${pipeName}/${existing.destination_name}`
+  throw new Failure(
+    exitCodes.usage,
+    `the file gives the target of ${name} to ${nameOf(heir)}, and another target to ${name}: what waits for ${name} would go there`,
+    `if it is renamed, do that first: \`pipectl destinations update ${name} --name ${nameOf(heir)}\``,
+  )
+}
+
+function matchUnnamed(
+  pipeName: string,
+  declared: readonly DeclaredDestination[],
+  matched: ReadonlyMap<DeclaredDestination, Destination>,
+  free: ReadonlySet<Destination>,
+  match: (one: DeclaredDestination, other: Destination) => void,
+): void {
+  for (const type of new Set(declared.map((one) => one.type))) {
+    const open = declared.filter((one) => one.type === type && !matched.has(one) && nameOf(one) === null)
+    const candidates = [...free].filter((other) => other.destination_type === type)
+    if (open.length === 0 || candidates.length === 0) continue
+    if (open.length === 1 && candidates.length === 1) match(open[0]!, candidates[0]!)
+    // Alike in all that the file says of them: any order is right.
+    else if (type === 'destination_pull' && open.length >= candidates.length)
+      for (const [index, other] of candidates.entries()) match(open[index]!, other)
+    else throw ambiguous(pipeName, open, candidates)
+  }
+}
+
+/** Existing destinations that the file does not name, with what they were matched by. */
+export function unnamedMatches(
+  pipeName: string,
+  matched: ReadonlyMap<DeclaredDestination, Destination>,
+): string[] {
+  return [...matched]
+    .filter(([one]) => nameOf(one) === null)
+    .map(([one, other]) => {
+      const by = declaredTarget(one) === existingTarget(other) ? 'target' : 'kind'
+      return `${pipeName}/${other.destination_name} (by its ${by})`
+    })
+}
+
+function otherType(pipeName: string, existing: Destination, declared: DeclaredDestination): Failure {
+  const name = `${pipeName}/${existing.destination_name}`
+  const kind = kindOf({ destination_type: declared.type })
+  const pending = existing.lane.pending_messages
+  return new Failure(
+    exitCodes.usage,
+    `${name} is a ${kindOf(existing)}, the file makes a ${kind} of it: the type of a destination cannot be changed`,
+    `give the ${kind} a destination_name of its own; ${name} goes with --prune, or \`pipectl destinations delete ${name}\`, once it has delivered what waits (${pending} messages)`,
+  )
+}
+
+function ambiguous(
+  pipeName: string,
+  open: readonly DeclaredDestination[],
+  candidates: readonly Destination[],
+): Failure {
+  const shown = open.map((one) =>
+    describeTarget({
+      destination_type: one.type,
+      destination_config: redactedConfig(one.type, one.config),
+    }),
+  )
+  const names = candidates.map(
+    (other) => `\n  ${pipeName}/${other.destination_name}  ${describeTarget(other)}`,
+  )
+  const kind = kindOf(candidates[0]!)
+  return new Failure(
+    exitCodes.usage,
+    `the file gives ${shown.join(' and ')} no destination_name: a new ${kind} of ${pipeName}, or a change of one of these?${names.join('')}`,
+    'write destination_name: into the file, the name it has or a new one; `pipectl export` prints those that there are',
+  )
+}
+
+function nameOf({ settings }: DeclaredDestination): string | null {
+  return settings.destination_name ?? null
+}
+
+function declaredTarget({ type, config }: DeclaredDestination): string {
+  return targetOf(type, redactedConfig(type, config))
+}
+
+function existingTarget({ destination_type: type, destination_config: config }: Destination): string {
+  return targetOf(type, config)
+}
+
+function targetOf(type: string, config: Record<string, unknown>): string {
+  const isMysql = ['mysql', 'mariadb'].includes(String(config.dialect ?? config.sql_dialect ?? ''))
+  const keys: Record<string, unknown[]> = {
+    destination_database: [
+      config.host,
+      String(config.port ?? (isMysql ? 3306 : 5432)),
+      config.database,
+      config.table,
+    ],
+    destination_object_store: [config.endpoint ?? null, config.bucket, config.key_template ?? null],
+    destination_http_endpoint: [config.url],
+    destination_nats: [config.url, config.subject],
+    destination_pull: [],
+  }
+  return JSON.stringify([type, ...(keys[type] ?? [])])
+}

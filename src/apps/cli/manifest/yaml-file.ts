@@ -1,0 +1,124 @@
+/**
+ * A YAML (or JSON) file as its author sees it: every error names the line. Shared by `apply`, `diff` and the `-f` of
+ * `destinations`.
+ *
+ * `${NAME}` in a string is the environment variable NAME; `$${` is a literal `${`.
+ */
+
+import { readFileSync } from 'node:fs'
+import { isMap, isNode, isScalar, isSeq, LineCounter, parseDocument } from 'yaml'
+import { exitCodes, Failure } from '../../client/failure.ts'
+import { errorCode } from '../../../platform/error-code.ts'
+import { readStdin } from '../terminal.ts'
+
+export type YamlPath = readonly (string | number)[]
+
+export interface YamlFile {
+  name: string
+  value: unknown
+  /** The line (from 1) of the value at a path, or of the deepest part of the path that exists. */
+  lineOf(path: YamlPath): number
+}
+
+/** Reads a file, `-` for stdin. Throws Failure (usage) with the line of the first error. */
+export function readYamlFile(file: string): YamlFile {
+  const name = file === '-' ? 'stdin' : file
+  return parseYaml(name, file === '-' ? readStdin() : readText(file))
+}
+
+function parseYaml(name: string, text: string): YamlFile {
+  const counter = new LineCounter()
+  const document = parseDocument(text, { lineCounter: counter, prettyErrors: false, uniqueKeys: true })
+  const error = document.errors[0]
+  if (error !== undefined) {
+    throw wrongAt(name, counter.linePos(error.pos[0]).line, error.message, 'correct the YAML')
+  }
+  const lineOf = (path: YamlPath): number => {
+    let node: unknown = document.contents
+    let offset = offsetOf(node)
+    for (const key of path) {
+      const next = childOf(node, key)
+      if (next === null) break
+      node = next.value
+      offset = next.offset
+    }
+    return counter.linePos(offset).line
+  }
+  return { name, value: document.toJS({ maxAliasCount: 100 }), lineOf }
+}
+
+/** A Failure (usage) that points at a line. */
+export function wrongAt(file: string, line: number, what: string, hint: string): Failure {
+  return new Failure(exitCodes.usage, `${file}, line ${line}: ${what}`, hint)
+}
+
+/** Refuses keys that are not in `known`, naming the first with its line. */
+export function rejectUnknownKeys(
+  file: YamlFile,
+  path: YamlPath,
+  known: readonly string[],
+  value: object,
+): void {
+  for (const key of Object.keys(value)) {
+    if (known.includes(key)) continue
+    throw wrongAt(
+      file.name,
+      file.lineOf([...path, key]),
+      `unknown key ${JSON.stringify(key)}`,
+      `known here: ${known.join(', ')}`,
+    )
+  }
+}
+
+/** The variables that a text refers to. */
+export function referencesIn(text: string): string[] {
+  return [...text.matchAll(referencePattern)].flatMap((match) => (match[1] === undefined ? [] : [match[1]]))
+}
+
+/** A text with its references replaced. Throws Failure naming the variable that is not set, and its line. */
+export function expand(file: YamlFile, path: YamlPath, text: string, env: NodeJS.ProcessEnv): string {
+  return text.replace(referencePattern, (_, name: string | undefined) => {
+    if (name === undefined) return '${'
+    const value = env[name]
+    if (value !== undefined) return value
+    throw wrongAt(
+      file.name,
+      file.lineOf(path),
+      `the environment variable ${name} is not set`,
+      `set it: export ${name}=…`,
+    )
+  })
+}
+
+const referencePattern = /\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)\}/g
+
+function readText(file: string): string {
+  try {
+    return readFileSync(file, 'utf8')
+  } catch (error) {
+    const code = errorCode(error) ?? String(error)
+    throw new Failure(
+      exitCodes.usage,
+      `${file} cannot be read (${code})`,
+      'name a file that can be read, or - for stdin',
+      error,
+    )
+  }
+}
+
+/** For a key of a map the line is the key's own: that is where an author looks. */
+function childOf(node: unknown, key: string | number): { value: unknown; offset: number } | null {
+  if (isMap(node)) {
+    const pair = node.items.find((item) => isScalar(item.key) && String(item.key.value) === String(key))
+    return pair === undefined ? null : { value: pair.value, offset: offsetOf(pair.key) }
+  }
+  if (isSeq(node) && typeof key === 'number') {
+    const item = node.items[key]
+    return item === undefined ? null : { value: item, offset: offsetOf(item) }
+  }
+  return null
+}
+
+function offsetOf(node: unknown): number {
+  return isNode(node) ? (node.range?.[0] ?? 0) : 0
+}

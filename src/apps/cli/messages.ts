@@ -1,0 +1,196 @@
+/** `pipectl why` and `pipectl messages`: what became of one message, and which messages of a pipe there are. */
+import type { Command } from 'commander'
+import type { Client, MessageDetail, MessageList } from '../client/client.ts'
+import { elementTexts, valueText } from '../client/json-text.ts'
+import { errorLine, faultWords } from '../client/lane-error.ts'
+import { fullName } from '../client/workspace.ts'
+import type { DestinationType } from '../../contract/destination.ts'
+import { ago, bytes, count } from '../../platform/quantities.ts'
+import { connect } from './connection.ts'
+import { define, formats } from './define.ts'
+import { requireMoment } from './moment.ts'
+import { print, type Table } from './output.ts'
+import { findPipe } from './references.ts'
+import { say } from './terminal.ts'
+
+type MessageLane = MessageDetail['lanes'][number]
+
+interface ListOptions {
+  since?: string
+  until?: string
+  limit?: string
+  after?: string
+}
+
+export function addMessageCommands(program: Command): void {
+  define(program, {
+    usage: 'why <msg-id>',
+    summary: 'show what became of a message in every lane, and what to do next',
+    help: 'The msg_id is in the response to ingest. Exit code 3: there is no such message, or it is no longer kept.',
+    examples: ['pipectl why 0190b0a0-0000-7000-8000-000000000001', 'pipectl why MSG_ID -o json'],
+    output: formats,
+    daemon: true,
+    action: async ([msgId], options) => {
+      const client = await connect(options)
+      const { body, text } = await client.messages.get(msgId!)
+      const names = await namesOf(client, body.pipe_id)
+      describe(body, names)
+      const table = () => laneTable(body, names)
+      const view = { json: text, names: () => [body.msg_id], table }
+      await print(view, options.output)
+      advise(body, names)
+    },
+  })
+  define<ListOptions>(program, {
+    usage: 'messages <pipe>',
+    summary: 'list the messages of a pipe that are kept, newest first',
+    examples: ['pipectl messages orders --since 1h', 'pipectl messages orders --limit 200 -o name'],
+    output: formats,
+    daemon: true,
+    options: (command) =>
+      command
+        .option(
+          '--since <time>',
+          'received from then on: 15m, 1h, 2d ago, today, yesterday, or an ISO 8601 time',
+        )
+        .option('--until <time>', 'received before then, likewise')
+        .option('--limit <count>', 'so many at most (1 to 200, default 50)')
+        .option('--after <stream-seq>', 'older than this one: the next page'),
+    action: async ([reference], options) => {
+      const client = await connect(options)
+      const pipe = await findPipe(client, reference!)
+      const query: Record<string, string> = {}
+      if (options.since !== undefined) query.since = requireMoment(options.since, '--since')
+      if (options.until !== undefined) query.until = requireMoment(options.until, '--until')
+      if (options.limit !== undefined) query.limit = options.limit
+      if (options.after !== undefined) query.after = options.after
+      const { body, text } = await client.messages.list(pipe.pipe_id, query)
+      const names = await namesOf(client, pipe.pipe_id)
+      await print(
+        {
+          json: text,
+          items: () => elementTexts(valueText(text, 'messages') ?? '[]'),
+          names: () => body.messages.map(({ msg_id }) => msg_id),
+          table: () => listTable(body, names),
+        },
+        options.output,
+      )
+      if (body.next !== null) say(`There are more: pipectl messages ${pipe.pipe_name} --after ${body.next}`)
+    },
+  })
+}
+
+interface Named {
+  name: string
+  type: DestinationType
+}
+
+interface Names {
+  pipe: string
+  destinations: Map<string, Named>
+}
+
+async function namesOf(client: Client, pipeId: string): Promise<Names> {
+  const { pipe, destinations } = (await client.pipes.get(pipeId)).body
+  const named = destinations.map(
+    (one) => [one.destination_id, { name: fullName(pipe, one), type: one.destination_type }] as const,
+  )
+  return { pipe: pipe.pipe_name, destinations: new Map(named) }
+}
+
+function nameOf({ destinations }: Names, { destination_id }: Pick<MessageLane, 'destination_id'>): string {
+  return destinations.get(destination_id)?.name ?? destination_id
+}
+
+function describe(body: MessageDetail, names: Names): void {
+  const records = `${count(body.records_count)} ${body.records_count === 1 ? 'record' : 'records'}`
+  say(
+    `${records} of pipe ${names.pipe}, received ${ago(body.received_ts, Date.now())}, stream_seq ${body.stream_seq}.`,
+  )
+}
+
+function laneTable({ lanes }: MessageDetail, names: Names): Table {
+  return {
+    columns: [
+      { label: 'LANE', shrinksTo: 20, keepsEnd: true },
+      'STATE',
+      { label: 'DELIVERED', gives: 1 },
+      { label: 'ATTEMPTS', gives: 2 },
+      { label: 'BATCH', isSpare: true },
+      { label: 'LAST ERROR', wraps: true },
+    ],
+    rows: lanes.map((lane) => [
+      nameOf(names, lane),
+      lane.state,
+      lane.state === 'delivered' ? (lane.delivered_ts ?? 'not known') : '-',
+      lane.state === 'delivered' && lane.attempts === 0 ? '-' : String(lane.attempts),
+      lane.batch_id ?? '-',
+      lane.last_error === null ? '-' : errorLine(lane.last_error),
+    ]),
+    empty: 'this pipe had no destination for it',
+  }
+}
+
+/** For each lane that has not delivered it, what to do. */
+function advise({ lanes }: MessageDetail, names: Names): void {
+  for (const lane of lanes) {
+    const name = nameOf(names, lane)
+    const next = nextStep(lane, name, names.destinations.get(lane.destination_id)?.type)
+    if (next !== null) say(`${name}: ${next}`)
+  }
+}
+
+function nextStep(
+  { state, last_error }: MessageLane,
+  name: string,
+  type: DestinationType | undefined,
+): string | null {
+  switch (state) {
+    case 'delivered':
+      return null
+    case 'stuck':
+      if (last_error?.fault === 'records')
+        return `${faultWords(last_error, type)}. Then \`pipectl lanes retry ${name}\`, or \`pipectl lanes skip ${name}\`.`
+      return `the lane tries again by itself; \`pipectl lanes retry ${name}\` tries at once.`
+    case 'pending':
+      return 'not delivered yet; `pipectl lanes list` says what the lane is doing.'
+    case 'parked':
+      return 'put aside; `pipectl parked list` shows it, and replays it.'
+    case 'skipped':
+      return `skipped by somebody; \`pipectl lanes rewind ${name}\` delivers it again while it is kept.`
+    case 'dropped':
+      return 'lost before it could be delivered: by its age, or to a damaged disk. See the log (`lane.dropped`).'
+  }
+}
+
+function listTable({ messages }: MessageList, names: Names): Table {
+  const now = Date.now()
+  return {
+    columns: [
+      'MSG ID',
+      'RECEIVED',
+      { label: 'RECORDS', gives: 2 },
+      { label: 'SIZE', gives: 3 },
+      { label: 'LANES', shrinksTo: 14, gives: 1 },
+      { label: 'STREAM SEQ', gives: 4 },
+    ],
+    rows: messages.map((message) => [
+      message.msg_id,
+      ago(message.received_ts, now),
+      count(message.records_count),
+      bytes(message.bytes),
+      lanesInWords(message.lanes, names),
+      String(message.stream_seq),
+    ]),
+    empty: 'no messages: none were sent, or none are kept any more',
+  }
+}
+
+/** `delivered`, or what differs from it. */
+function lanesInWords(lanes: MessageList['messages'][number]['lanes'], names: Names): string {
+  if (lanes.length === 0) return 'no destination'
+  const others = lanes.filter(({ state }) => state !== 'delivered')
+  if (others.length === 0) return 'delivered'
+  if (lanes.length === 1) return others[0]!.state
+  return others.map((lane) => `${nameOf(names, lane)} ${lane.state}`).join(', ')
+}

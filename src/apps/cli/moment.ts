@@ -1,0 +1,23 @@
+/** A moment on the command line: a duration ago, a day, or an ISO 8601 time. */
+import { exitCodes, Failure } from '../client/failure.ts'
+import { parseDuration } from '../../platform/quantities.ts'
+
+/** As the API takes it. Days begin at midnight, local time. Throws Failure (usage), naming the option. */
+export function requireMoment(text: string, option: string): string {
+  const ms = momentMs(text, new Date())
+  if (!Number.isNaN(ms)) return new Date(ms).toISOString()
+  throw new Failure(
+    exitCodes.usage,
+    `${option} is ${JSON.stringify(text)}`,
+    'give a time ago such as 2h or 7d, today, yesterday, or a moment such as 2027-01-31T00:00:00Z',
+  )
+}
+
+function momentMs(text: string, now: Date): number {
+  const seconds = parseDuration(text.replace(/^-/, ''))
+  if (seconds !== null) return now.getTime() - seconds * 1_000
+  if (text === 'today' || text === 'yesterday')
+    return new Date(now.getFullYear(), now.getMonth(), now.getDate() - (text === 'today' ? 0 : 1)).getTime()
+  // Date.parse reads much that is no date, such as "x 7".
+  return /^\d{4}-\d\d-\d\d/.test(text) ? Date.parse(text) : Number.NaN
+}

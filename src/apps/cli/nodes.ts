@@ -1,0 +1,211 @@
+/** `pipectl nodes`: the nodes of a cluster, and taking one out of work before its machine is. */
+import type { Command } from 'commander'
+import { exitCodes, Failure } from '../client/failure.ts'
+import type { ListedNode, ListedNodes, LocalCluster } from '../../maintenance/nodes.ts'
+import { counted, duration } from '../../platform/quantities.ts'
+import { addSettingFlags } from './daemon-commands.ts'
+import { daemonSettings } from './daemon-settings.ts'
+import { define, formats } from './define.ts'
+import { io } from './io.ts'
+import { print, type View } from './output.ts'
+import { say } from './terminal.ts'
+
+type FoundNode = Awaited<ReturnType<LocalCluster['nodes']>>[number]
+
+/** How often a drain that is under way is looked at. */
+const lookEveryMs = 500
+const defaultWaitSeconds = 120
+
+export function addNodesCommands(program: Command): void {
+  const nodes = define(program, {
+    usage: 'nodes',
+    summary: 'list the nodes of a cluster and what each delivers; `drain` takes one out of work',
+    help: `Run it with the settings of any node: it asks the databases of the cluster, not the nodes. LAG is the age of the oldest message
+that a lane of the node's pipes has not delivered, as far as lanes have saved. A node that ended without a word is listed as
+expired until others have its pipes, which takes some seconds.`,
+    examples: ['pipectl nodes --config /etc/pipectl.toml', 'pipectl nodes -o json | jq .unowned_pipes'],
+    output: formats,
+    options: (command) => addSettingFlags(command, ['data_dir']),
+    action: async (_, options) => {
+      const found = await inCluster(options, (cluster) =>
+        cluster.list((reason) => say(`No lag: the buffer cannot be read: ${reason}`)),
+      )
+      await print(nodesView(found, Date.now()), options.output)
+    },
+  })
+  define<{ wait: string }>(nodes, {
+    usage: 'drain <node>',
+    summary: 'have a node hand its pipes over to the others; waits until it has none',
+    help: `For an upgrade, or before its machine is switched off. The node goes on taking records, and takes no pipes, until \`undrain\` or its next
+start. Each pipe is handed over after the batch that is under way. Exit code 1: pipes are left after --wait seconds; the node goes on handing them over.`,
+    examples: ['pipectl nodes drain node-2 --config /etc/pipectl.toml && systemctl restart pipectl'],
+    options: (command) => {
+      addSettingFlags(command, ['data_dir'])
+      command.option('--wait <seconds>', 'how long to wait for the last pipe', String(defaultWaitSeconds))
+    },
+    action: async ([name], options) => {
+      const waitMs = seconds(options.wait) * 1000
+      await inCluster(options, (cluster) => drain(cluster, name!, waitMs))
+    },
+  })
+  define(nodes, {
+    usage: 'undrain <node>',
+    summary: 'let a node that was drained take pipes again',
+    examples: ['pipectl nodes undrain node-2 --config /etc/pipectl.toml'],
+    options: (command) => addSettingFlags(command, ['data_dir']),
+    action: async ([name], options) => {
+      await inCluster(options, async (cluster) => {
+        const node = pick(await cluster.nodes(), name!)
+        if (!node.isDraining) {
+          throw new Failure(
+            exitCodes.nothingToDo,
+            `${node.name} is not draining`,
+            '`pipectl nodes` shows its pipes',
+          )
+        }
+        if (!(await cluster.setDraining(node.nodeId, false))) throw gone(node.name)
+        say(`${node.name} takes pipes again: its share comes back within seconds.`)
+      })
+    },
+  })
+}
+
+async function inCluster<T>(options: object, use: (cluster: LocalCluster) => Promise<T>): Promise<T> {
+  const settings = daemonSettings(options)
+  const { withLocalCluster } = await import('../../maintenance/nodes.ts')
+  return await withLocalCluster(settings, io().env, use)
+}
+
+async function drain(cluster: LocalCluster, name: string, waitMs: number): Promise<void> {
+  const before = await cluster.nodes()
+  const node = pick(before, name)
+  const others = before.filter((one) => one.nodeId !== node.nodeId && one.leftMs > 0 && !one.isDraining)
+  if (others.length === 0) {
+    throw new Failure(
+      exitCodes.conflict,
+      `there is no other node that could take the pipes of ${node.name}; nothing was changed`,
+      'start another node, or `pipectl nodes undrain` one',
+    )
+  }
+  if (!(await cluster.setDraining(node.nodeId, true))) throw gone(node.name)
+  const endMs = performance.now() + waitMs
+  let shown = -1
+  for (;;) {
+    const now = (await cluster.nodes()).find((one) => one.nodeId === node.nodeId)
+    if (now === undefined) {
+      say(`${node.name} has stopped; the others take over what it had.`)
+      return
+    }
+    if (now.ownedPipes === 0) {
+      say(
+        `${node.name} has no pipes. It goes on taking records; stop it, or let it work: pipectl nodes undrain ${node.name}`,
+      )
+      return
+    }
+    if (now.ownedPipes !== shown) say(`${node.name}: ${counted(now.ownedPipes, 'pipe')} left`)
+    shown = now.ownedPipes
+    if (performance.now() >= endMs) break
+    await new Promise((resolve) => setTimeout(resolve, lookEveryMs))
+  }
+  throw new Failure(
+    exitCodes.failed,
+    `${node.name} still has ${counted(shown, 'pipe')}: a batch takes its time; it goes on handing over`,
+    'run the command again to wait on, or `pipectl nodes undrain` to let it be',
+  )
+}
+
+/** By name, id, or a unique beginning of the id. Of several with one name those that have expired do not count. */
+function pick(nodes: readonly FoundNode[], wanted: string): FoundNode {
+  const named = nodes.filter(({ name, nodeId }) => name === wanted || nodeId === wanted)
+  const living = named.filter(({ leftMs }) => leftMs > 0)
+  const matching =
+    named.length > 0
+      ? living.length > 0
+        ? living
+        : named
+      : nodes.filter(({ nodeId }) => nodeId.startsWith(wanted))
+  const [found] = matching
+  if (found === undefined) {
+    const names = nodes.map(({ name }) => name).join(', ')
+    throw new Failure(
+      exitCodes.notFound,
+      `there is no node ${wanted}`,
+      names === '' ? 'no node runs: start one with `pipectl serve`' : `there are ${names}`,
+    )
+  }
+  if (matching.length > 1) {
+    throw new Failure(
+      exitCodes.conflict,
+      `${matching.length} nodes are called ${wanted}`,
+      `name one by its id: ${matching.map(({ nodeId }) => nodeId).join(', ')}; and give each its own node.name`,
+    )
+  }
+  return found
+}
+
+function gone(name: string): Failure {
+  return new Failure(
+    exitCodes.notFound,
+    `${name} has just stopped`,
+    '`pipectl nodes` lists those that are there',
+  )
+}
+
+function seconds(text: string): number {
+  const value = Number(text)
+  if (/^\d{1,6}$/.test(text)) return value
+  throw new Failure(
+    exitCodes.usage,
+    `--wait: ${text} is no number of seconds`,
+    'give whole seconds, e.g. --wait 300',
+  )
+}
+
+function nodesView(found: ListedNodes, nowMs: number): View {
+  const { nodes, unowned_pipes: unowned, unowned_lag_seconds: unownedLag } = found
+  const rows = nodes.map((one) => [
+    one.node_name,
+    one.node_id,
+    one.node_state === 'live' && !one.is_delivering ? 'not delivering' : one.node_state,
+    one.version,
+    one.address ?? '-',
+    since(one.started_ts, nowMs),
+    since(one.last_heartbeat_ts, nowMs),
+    String(one.owned_pipes),
+    lag(one),
+  ])
+  if (unowned > 0) {
+    const waits = lag({ lag_seconds: unownedLag })
+    rows.push(['(no node)', '-', '-', '-', '-', '-', '-', String(unowned), waits])
+  }
+  return {
+    json: JSON.stringify(found),
+    items: () => nodes.map((one) => JSON.stringify(one)),
+    names: () => nodes.map((one) => one.node_name),
+    table: () => ({
+      columns: [
+        { label: 'NODE', shrinksTo: 12 },
+        { label: 'ID', isSpare: true },
+        'STATE',
+        { label: 'VERSION', gives: 2 },
+        { label: 'ADDRESS', gives: 3 },
+        { label: 'STARTED', gives: 1 },
+        'HEARTBEAT',
+        'PIPES',
+        'LAG',
+      ],
+      rows,
+      empty: 'no node runs',
+    }),
+  }
+}
+
+/** Clocks of machines differ: never before now. */
+function since(timestamp: string, nowMs: number): string {
+  return `${duration(Math.max(0, (nowMs - Date.parse(timestamp)) / 1000))} ago`
+}
+
+function lag({ lag_seconds: age }: Pick<ListedNode, 'lag_seconds'>): string {
+  if (age === null) return '?'
+  return age === 0 ? '-' : duration(age)
+}

@@ -1,0 +1,264 @@
+/** `pipectl parked …`: records that a destination refused, or that were skipped: look, edit, replay, discard. */
+import { type Command, Option } from 'commander'
+import type { Client } from '../client/client.ts'
+import { exitCodes, Failure } from '../client/failure.ts'
+import { singleLine } from '../client/json-text.ts'
+import { errorWords, type ParkedFilter, parkedRecords, placeWords, recordTextsOf } from '../client/parked.ts'
+import { parkedIdsAtOnce, parkedReasons } from '../../contract/parked.ts'
+import { count, counted } from '../../platform/quantities.ts'
+import { connect } from './connection.ts'
+import { define, formats, group } from './define.ts'
+import { io } from './io.ts'
+import { oneView, print } from './output.ts'
+import { editedRecords, recordsFrom } from './parked/edit.ts'
+import { shouldWait } from './parked/outcome.ts'
+import { openCountProgress } from './parked/progress.ts'
+import { type FoundPlace, findParkedIds, findPlace, requireSelection } from './parked/references.ts'
+import { replayMany, replayOne } from './parked/replay.ts'
+import { parkedTable } from './parked/table.ts'
+import { confirm, say } from './terminal.ts'
+
+interface Selection {
+  all?: boolean
+  errorCode?: string
+}
+interface Waiting {
+  wait?: boolean
+}
+
+export function addParkedCommands(program: Command): void {
+  const parked = group(program, 'parked', 'records that a destination refused for good, or that were skipped')
+  addList(parked)
+  addShow(parked)
+  addEdit(parked)
+  addReplay(parked)
+  addDiscard(parked)
+  addExport(parked)
+}
+
+function addList(parked: Command): void {
+  define<{ errorCode?: string; reason?: string; limit?: string }>(parked, {
+    usage: 'list <destination>',
+    summary: 'list what is parked, in the order of the messages',
+    examples: [
+      'pipectl parked list orders/database',
+      'pipectl parked list orders/database --error-code 22P02',
+    ],
+    output: formats,
+    daemon: true,
+    options: (command) => {
+      command.option('--error-code <code>', 'those with this error')
+      command.addOption(
+        new Option('--reason <reason>', 'those parked for this reason').choices(parkedReasons),
+      )
+      command.option('--limit <number>', 'how many (default: 50)')
+    },
+    action: async ([reference], options) => {
+      const most = requireLimit(options.limit ?? '50')
+      const client = await connect(options)
+      const place = await findPlace(client, reference!)
+      const filter = { error_code: options.errorCode, reason: options.reason }
+      const { parked: found, hasMore } = await parkedRecords(client, place, filter, most)
+      const view = {
+        json: JSON.stringify({ parked: found }),
+        items: () => found.map((one) => JSON.stringify(one)),
+        names: () => found.map((one) => one.parked_id),
+        table: () => parkedTable(found),
+      }
+      await print(view, options.output)
+      if (hasMore) say(`There are more than these ${found.length}: --limit shows more.`)
+    },
+  })
+}
+
+function addShow(parked: Command): void {
+  define(parked, {
+    usage: 'show <destination> <parked>',
+    summary: 'show a parked record, its error and what was tried before',
+    examples: ['pipectl parked show orders/database 1a2b3c4d'],
+    output: formats,
+    daemon: true,
+    action: async ([reference, id], options) => {
+      const client = await connect(options)
+      const place = await findPlace(client, reference!)
+      const [parkedId] = await findParkedIds(client, place, [id!])
+      const { body, text } = await client.parked.get(place.pipeId, place.destinationId, parkedId!)
+      const records = recordTextsOf(text)
+      const rows = [
+        ['parked_id', body.parked_id],
+        ['msg_id', body.msg_id],
+        ['record', placeWords(body)],
+        ['state', body.state],
+        ['parked', `${body.parked_ts} (${body.reason})`],
+        ['error', errorWords(body.error)],
+        ['attempts', `${body.attempts}, of them ${counted(body.replays, 'replay')}`],
+        ...body.history.map((one) => [`failed ${one.failed_ts}`, errorWords(one.error)]),
+        ...records.map((record, index) => [`record ${body.record_index ?? index}`, singleLine(record)]),
+      ]
+      await print({ ...oneView(text, body.parked_id, rows), items: () => records }, options.output)
+    },
+  })
+}
+
+function addEdit(parked: Command): void {
+  define<Waiting & { file?: string }>(parked, {
+    usage: 'edit <destination> <parked>',
+    summary: 'correct a parked record in your editor, and replay it',
+    help: 'The editor is VISUAL, else EDITOR, else vi. What you leave as it is keeps every digit and its order.',
+    examples: [
+      'pipectl parked edit orders/database 1a2b3c4d',
+      'pipectl parked show orders/database 1a2b3c4d -o ndjson | jq .id=7 | pipectl parked edit orders/database 1a2b3c4d -f -',
+    ],
+    daemon: true,
+    destructive: true,
+    options: (command) => {
+      command.option('-f, --file <file>', 'the corrected records as JSON, instead of an editor; -: stdin')
+      addWait(command)
+    },
+    action: async ([reference, id], options) => {
+      const client = await connect(options)
+      const place = await findPlace(client, reference!)
+      const [parkedId] = await findParkedIds(client, place, [id!])
+      const records = await editedRecords(client, place, parkedId!, options.file ?? null, options.yes)
+      await replayOne(client, place, parkedId!, records, options.wait)
+    },
+  })
+}
+
+function addReplay(parked: Command): void {
+  define<Selection & Waiting & { file?: string }>(parked, {
+    usage: 'replay <destination> [parked...]',
+    summary: 'deliver parked records again: those named, or all',
+    examples: [
+      'pipectl parked replay orders/database 1a2b3c4d',
+      'pipectl parked replay orders/database --error-code 23502',
+      'pipectl parked replay orders/database --all --no-wait',
+    ],
+    daemon: true,
+    options: (command) => {
+      addSelection(command)
+      command.option(
+        '-f, --file <file>',
+        'records that replace the stored ones, of one that is named; -: stdin',
+      )
+      addWait(command)
+    },
+    action: async ([reference, ...ids], options) => {
+      const filter = { error_code: options.errorCode }
+      requireSelection(ids, options.all, filter)
+      const client = await connect(options)
+      const place = await findPlace(client, reference!)
+      const found = await findParkedIds(client, place, ids)
+      if (options.file !== undefined) {
+        const parkedId = requireOne(found)
+        const { body } = await client.parked.get(place.pipeId, place.destinationId, parkedId)
+        const records = recordsFrom(options.file, body.records_count)
+        return await replayOne(client, place, parkedId, records, options.wait)
+      }
+      if (found.length === 1) return await replayOne(client, place, found[0]!, null, options.wait)
+      await replayMany(client, place, found, filter, shouldWait(options.wait))
+    },
+  })
+}
+
+function addDiscard(parked: Command): void {
+  define<Selection>(parked, {
+    usage: 'discard <destination> [parked...]',
+    summary: 'discard parked records for good: those named, or all',
+    examples: [
+      'pipectl parked discard orders/database 1a2b3c4d',
+      'pipectl parked discard orders/database --error-code 23505 --yes',
+    ],
+    daemon: true,
+    destructive: true,
+    options: addSelection,
+    action: async ([reference, ...ids], options) => {
+      const filter = { error_code: options.errorCode }
+      requireSelection(ids, options.all, filter)
+      const client = await connect(options)
+      const place = await findPlace(client, reference!)
+      const found = await selected(client, place, ids, filter)
+      const what = counted(found.length, 'parked record')
+      await confirm(`Discard ${what} of ${place.name}? They are then gone for good.`, options.yes)
+      const progress = openCountProgress('Discarded', found.length)
+      let done = 0
+      try {
+        for (let at = 0; at < found.length; at += parkedIdsAtOnce) {
+          const some = { ids: found.slice(at, at + parkedIdsAtOnce) }
+          done += (await client.parked.discardMany(place.pipeId, place.destinationId, some)).body.discarded
+          progress.update(done)
+        }
+      } finally {
+        progress.end()
+        say(`Discarded ${count(done)} of ${what} of ${place.name}.`)
+      }
+    },
+  })
+}
+
+function addExport(parked: Command): void {
+  define<Selection>(parked, {
+    usage: 'export <destination> [parked...]',
+    summary: 'print the parked records as NDJSON: those named, or all',
+    help: 'Each line is a record as it was sent, enrichment included, or as it was last edited.',
+    examples: ['pipectl parked export orders/database > parked.ndjson'],
+    daemon: true,
+    options: (command) => command.option('--error-code <code>', 'those with this error'),
+    action: async ([reference, ...ids], options) => {
+      const filter = { error_code: options.errorCode }
+      if (ids.length > 0) requireSelection(ids, false, filter)
+      const client = await connect(options)
+      const place = await findPlace(client, reference!)
+      for (const parkedId of await selected(client, place, ids, filter)) {
+        const { text } = await client.parked.get(place.pipeId, place.destinationId, parkedId)
+        for (const record of recordTextsOf(text)) io().stdout.write(`${singleLine(record)}\n`)
+      }
+    },
+  })
+}
+
+/** Those named, or all that fit. Throws Failure (nothing to do) when there is none. */
+async function selected(
+  client: Client,
+  place: FoundPlace,
+  references: readonly string[],
+  filter: ParkedFilter,
+): Promise<string[]> {
+  if (references.length > 0) return await findParkedIds(client, place, references)
+  const { parked } = await parkedRecords(client, place, filter, Number.POSITIVE_INFINITY)
+  if (parked.length > 0) return parked.map((one) => one.parked_id)
+  throw new Failure(
+    exitCodes.nothingToDo,
+    `nothing of ${place.name} is parked${filter.error_code === undefined ? '' : ` with the error ${filter.error_code}`}`,
+    `\`pipectl parked list ${place.name}\` shows what is parked`,
+  )
+}
+
+function addSelection(command: Command): void {
+  command.option('--all', 'all of this destination')
+  command.option('--error-code <code>', 'all with this error')
+}
+
+function addWait(command: Command): void {
+  command.option('--wait', 'wait for the outcome (default on a terminal)')
+  command.option('--no-wait', 'do not')
+}
+
+function requireOne(ids: readonly string[]): string {
+  if (ids.length === 1) return ids[0]!
+  throw new Failure(
+    exitCodes.usage,
+    '-f gives the records of one that is parked',
+    'name one parked record, or leave out -f',
+  )
+}
+
+function requireLimit(text: string): number {
+  const limit = /^\d{1,6}$/.test(text) ? Number(text) : 0
+  if (limit > 0) return limit
+  throw new Failure(
+    exitCodes.usage,
+    `--limit is ${JSON.stringify(text)}`,
+    'give a whole number from 1 to 999999',
+  )
+}

@@ -1,0 +1,84 @@
+/** `pipectl parked edit`: a parked record in an editor, or from a file; what changed is shown before it is replayed. */
+import { readFileSync } from 'node:fs'
+import type { Client } from '../../client/client.ts'
+import { exitCodes, Failure } from '../../client/failure.ts'
+import { checkRecords } from '../../client/json-check.ts'
+import { changedParts, lineDiff } from '../../client/line-diff.ts'
+import { compacted, editableText, errorWords, placeWords, recordTextsOf } from '../../client/parked.ts'
+import { printableJson } from '../../client/printable.ts'
+import { errorCode } from '../../../platform/error-code.ts'
+import { io } from '../io.ts'
+import { canAsk, coloursOn, confirm, paint, readStdin } from '../terminal.ts'
+import { editRecords } from './editor.ts'
+import type { FoundPlace } from './references.ts'
+
+/** Each record's text. `file` null: the editor. Throws Failure when nothing was changed, or the person does not want it. */
+export async function editedRecords(
+  client: Client,
+  place: FoundPlace,
+  parkedId: string,
+  file: string | null,
+  yes: boolean | undefined,
+): Promise<string[]> {
+  if (file === null && (!canAsk() || io().stdout.isTTY !== true)) {
+    throw new Failure(
+      exitCodes.usage,
+      'an editor needs a terminal',
+      'give the records with -f FILE, or -f - for stdin',
+    )
+  }
+  const { body, text } = await client.parked.get(place.pipeId, place.destinationId, parkedId)
+  const stored = editableText(recordTextsOf(text))
+  const notes = [
+    `Parked record ${placeWords(body)} of ${place.name}: ${errorWords(body.error)}`,
+    'It is replayed as it is when you close the editor, after a question. Unchanged, nothing happens.',
+  ]
+  const records =
+    file === null
+      ? await editRecords(stored, notes, body.records_count)
+      : recordsFrom(file, body.records_count)
+  if (records === null || editableText(records) === stored) {
+    throw new Failure(
+      exitCodes.nothingToDo,
+      'nothing was changed, and nothing replayed',
+      `\`pipectl parked replay ${place.name} ${parkedId}\` replays it as it is`,
+    )
+  }
+  io().stderr.write(`${diffText(stored, editableText(records))}\n`)
+  if (file === null || canAsk()) await confirm(`Replay parked record ${parkedId} of ${place.name} so?`, yes)
+  return records.map(compacted)
+}
+
+/** `file`: `-` is stdin. One JSON object, or an array of as many as are parked at most. */
+export function recordsFrom(file: string, most: number): string[] {
+  let text: string
+  try {
+    text = file === '-' ? readStdin() : readFileSync(file, 'utf8')
+  } catch (error) {
+    throw new Failure(
+      exitCodes.usage,
+      `-f ${file} cannot be read (${errorCode(error) ?? String(error)})`,
+      'name a file that holds the records as JSON, or - for stdin',
+      error,
+    )
+  }
+  const { records, fault } = checkRecords(text.replace(/^\ufeff/, ''), most)
+  if (records !== null) return records
+  throw new Failure(
+    exitCodes.usage,
+    `${file === '-' ? 'stdin' : file}, line ${fault.line}, column ${fault.column}: ${fault.message}`,
+    'give one JSON object, or an array of them',
+  )
+}
+
+function diffText(before: string, after: string): string {
+  const on = coloursOn(io().stderr)
+  return changedParts(lineDiff(before, after))
+    .map((line) => {
+      if (line === null) return paint('dim', '  …', on)
+      const text = printableJson(line.text)
+      if (line.kind === 'same') return `  ${text}`
+      return line.kind === 'added' ? paint('green', `+ ${text}`, on) : paint('red', `- ${text}`, on)
+    })
+    .join('\n')
+}

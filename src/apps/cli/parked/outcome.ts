@@ -1,0 +1,78 @@
+/** Says what became of replays. */
+import type { Client } from '../../client/client.ts'
+import { exitCodes, Failure } from '../../client/failure.ts'
+import { errorWords, type ReplayOutcome, replayOutcome } from '../../client/parked.ts'
+import { counted } from '../../../platform/quantities.ts'
+import { io } from '../io.ts'
+import { say } from '../terminal.ts'
+import { openCountProgress } from './progress.ts'
+import type { FoundPlace } from './references.ts'
+
+/** So long without any outcome, and the replays are left to themselves. */
+const waitMs = 30_000
+
+/** `wait` undefined: on a terminal, where somebody wants to know. */
+export function shouldWait(wait: boolean | undefined): boolean {
+  return wait ?? io().stderr.isTTY === true
+}
+
+/** Throws Failure when it failed again, or nothing is known after half a minute. */
+export async function sayOutcome(
+  client: Client,
+  place: FoundPlace,
+  parkedId: string,
+  replays: number,
+): Promise<void> {
+  const outcome = await replayOutcome(client, place, parkedId, replays, waitMs)
+  if (outcome.kind === 'stored') return say(`Stored: ${place.name} took it.`)
+  if (outcome.kind === 'failed') {
+    throw new Failure(
+      exitCodes.failed,
+      `failed again: ${errorWords(outcome.error)}`,
+      `\`pipectl parked edit ${place.name} ${parkedId}\` changes the record and replays it`,
+    )
+  }
+  throw stillWaiting(place)
+}
+
+/** The same of several, each in turn: the lane replays them one after the other. */
+export async function sayOutcomes(
+  client: Client,
+  place: FoundPlace,
+  replayed: readonly { parkedId: string; replays: number }[],
+): Promise<void> {
+  const found: Record<ReplayOutcome['kind'], number> = { stored: 0, failed: 0, waiting: 0, left: 0 }
+  const failures = new Map<string, number>()
+  const progress = openCountProgress('Replayed', replayed.length)
+  let done = 0
+  try {
+    for (const { parkedId, replays } of replayed) {
+      const outcome = await replayOutcome(client, place, parkedId, replays, waitMs)
+      found[outcome.kind] += 1
+      if (outcome.kind === 'waiting') break
+      if (outcome.kind === 'failed')
+        failures.set(outcome.error.code, (failures.get(outcome.error.code) ?? 0) + 1)
+      progress.update(++done)
+    }
+  } finally {
+    progress.end()
+  }
+  const left = found.left === 0 ? '' : `, ${found.left} not replayed`
+  say(`Stored ${found.stored}, failed again ${found.failed}${left}.`)
+  if (found.waiting > 0) throw stillWaiting(place)
+  if (failures.size === 0) return
+  const codes = [...failures].map(([code, times]) => `${code} (${times})`).join(', ')
+  throw new Failure(
+    exitCodes.failed,
+    `${counted(found.failed, 'record')} failed again: ${codes}`,
+    `\`pipectl parked list ${place.name}\` shows them; \`pipectl parked edit\` changes one`,
+  )
+}
+
+function stillWaiting({ name }: FoundPlace): Failure {
+  return new Failure(
+    exitCodes.failed,
+    'the outcome is not known yet: the replay goes on by itself',
+    `\`pipectl lanes list\` shows whether ${name} is blocked or retrying, \`pipectl parked list ${name}\` what is still parked`,
+  )
+}

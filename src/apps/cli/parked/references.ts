@@ -1,0 +1,90 @@
+/** How people name parked records: by id, or by a beginning of it that fits one of the destination's. */
+import type { Client } from '../../client/client.ts'
+import { exitCodes, Failure } from '../../client/failure.ts'
+import { errorWords, type ParkedFilter, type ParkedPlace, parkedRecords } from '../../client/parked.ts'
+import { fullName } from '../../client/workspace.ts'
+import type { ParkedRecord } from '../../../contract/parked.ts'
+import { isUuid } from '../../../contract/uuid.ts'
+import { findDestination } from '../references.ts'
+
+/** So many are looked through for the beginning of an id. */
+const searched = 20_000
+const shortestPrefix = 4
+
+export interface FoundPlace extends ParkedPlace {
+  /** As the person names it. */
+  name: string
+}
+
+export async function findPlace(client: Client, reference: string): Promise<FoundPlace> {
+  const { pipe, destination } = await findDestination(client, reference)
+  return {
+    pipeId: pipe.pipe_id,
+    destinationId: destination.destination_id,
+    name: fullName(pipe, destination),
+  }
+}
+
+/** The ids that these references name. Throws Failure: not found for none, usage for several. */
+export async function findParkedIds(
+  client: Client,
+  place: FoundPlace,
+  references: readonly string[],
+): Promise<string[]> {
+  const lower = references.map((reference) => reference.toLowerCase())
+  if (lower.every(isUuid)) return [...new Set(lower)]
+  const { parked, hasMore } = await parkedRecords(client, place, {}, searched)
+  return [...new Set(lower.map((one) => (isUuid(one) ? one : onlyOne(place, one, parked, hasMore))))]
+}
+
+function onlyOne(
+  { name }: FoundPlace,
+  reference: string,
+  parked: readonly ParkedRecord[],
+  hasMore: boolean,
+): string {
+  const matches = parked.filter(
+    ({ parked_id: id }) => reference.length >= shortestPrefix && id.startsWith(reference),
+  )
+  if (matches.length === 1 && !hasMore) return matches[0]!.parked_id
+  if (matches.length === 0 || hasMore) {
+    throw new Failure(
+      exitCodes.notFound,
+      hasMore
+        ? `${name} has more than ${searched} parked records: they are not looked through for ${JSON.stringify(reference)}`
+        : `no parked record of ${name} begins with ${JSON.stringify(reference)}`,
+      hasMore
+        ? 'give the whole id'
+        : `\`pipectl parked list ${name}\` shows what is parked; ids may be shortened to ${shortestPrefix} characters or more`,
+    )
+  }
+  const shown = matches.slice(0, 10).map((one) => `  ${one.parked_id}  ${errorWords(one.error)}`)
+  throw new Failure(
+    exitCodes.usage,
+    `${JSON.stringify(reference)} fits ${matches.length} parked records:\n${shown.join('\n')}`,
+    'name one of them by more of its id',
+  )
+}
+
+/** Either ids, or all that fit a filter: both or neither is wrong usage. */
+export function requireSelection(
+  ids: readonly string[],
+  all: boolean | undefined,
+  filter: ParkedFilter,
+): void {
+  const wantsAll = all === true || filter.error_code !== undefined
+  if (ids.length > 0 && wantsAll) {
+    throw new Failure(
+      exitCodes.usage,
+      'ids together with --all or --error-code',
+      'give the ids of parked records, or --all, or --error-code for all with that error',
+    )
+  }
+  if (ids.length === 0 && !wantsAll) {
+    throw new Failure(
+      exitCodes.usage,
+      'no parked record is named',
+      'give ids as `pipectl parked list DEST` shows them, or --all, or --error-code for all with that error',
+    )
+  }
+}

@@ -1,0 +1,62 @@
+/** Replays of parked records, one or many, and what became of them. */
+import type { Client } from '../../client/client.ts'
+import { exitCodes, Failure } from '../../client/failure.ts'
+import { type ParkedFilter, parkedRecords } from '../../client/parked.ts'
+import { parkedIdsAtOnce } from '../../../contract/parked.ts'
+import { counted } from '../../../platform/quantities.ts'
+import { say } from '../terminal.ts'
+import { sayOutcome, sayOutcomes, shouldWait } from './outcome.ts'
+import type { FoundPlace } from './references.ts'
+
+export async function replayOne(
+  client: Client,
+  place: FoundPlace,
+  parkedId: string,
+  records: string[] | null,
+  wait: boolean | undefined,
+): Promise<void> {
+  const { body } = await client.parked.replay(place.pipeId, place.destinationId, parkedId, records)
+  if (shouldWait(wait)) await sayOutcome(client, place, body.parked_id, body.replays)
+  else say(`Replaying ${parkedId}; \`pipectl parked show ${place.name} ${parkedId}\` shows the outcome.`)
+}
+
+/** `ids` empty: all that fit the filter. */
+export async function replayMany(
+  client: Client,
+  place: FoundPlace,
+  ids: readonly string[],
+  filter: ParkedFilter,
+  wait: boolean,
+): Promise<void> {
+  const { pipeId, destinationId } = place
+  // What the outcome is told by: how often each had been replayed before.
+  const known = wait ? (await parkedRecords(client, place, filter, Number.POSITIVE_INFINITY)).parked : []
+  let replayed = 0
+  if (ids.length === 0) {
+    const { error_code } = filter
+    const body = { all: true as const, ...(error_code !== undefined && { error_code }) }
+    replayed = (await client.parked.replayMany(pipeId, destinationId, body)).body.replayed
+  }
+  for (let at = 0; at < ids.length; at += parkedIdsAtOnce) {
+    const body = { ids: ids.slice(at, at + parkedIdsAtOnce) }
+    replayed += (await client.parked.replayMany(pipeId, destinationId, body)).body.replayed
+  }
+  if (replayed === 0) {
+    throw new Failure(
+      exitCodes.nothingToDo,
+      `nothing of ${place.name} was replayed: none of these is parked, or they are being replayed`,
+      `\`pipectl parked list ${place.name}\` shows what is parked`,
+    )
+  }
+  say(`Replaying ${counted(replayed, 'parked record')} of ${place.name}.`)
+  if (!wait) return
+  const wanted = new Set(ids)
+  const asked = known.filter(
+    (one) => one.state === 'parked' && (ids.length === 0 || wanted.has(one.parked_id)),
+  )
+  await sayOutcomes(
+    client,
+    place,
+    asked.map(({ parked_id, replays }) => ({ parkedId: parked_id, replays: replays + 1 })),
+  )
+}

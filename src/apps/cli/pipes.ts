@@ -1,0 +1,182 @@
+/** `pipectl pipes …`: list, get, create, update, pause, resume, delete. */
+import type { Command } from 'commander'
+import type { Client, PipeDetail, PipeList } from '../client/client.ts'
+import { exitCodes, Failure } from '../client/failure.ts'
+import { describeTarget, fullName, kindOf } from '../client/workspace.ts'
+import type { Pipe, PipeUpdate } from '../../contract/pipe.ts'
+import { ago, bytes, count, counted } from '../../platform/quantities.ts'
+import { connect } from './connection.ts'
+import { type CommonOptions, define, formats, group } from './define.ts'
+import { fieldTable, oneView, print, show, type Table, type View } from './output.ts'
+import { addPipeFieldOptions, type PipeFieldOptions, pipeFields } from './pipe-fields.ts'
+import { findPipe, pickPipe } from './references.ts'
+import { confirm, say } from './terminal.ts'
+
+export function addPipesCommands(program: Command): void {
+  const pipes = group(program, 'pipes', 'where records come in')
+  define(pipes, {
+    usage: 'list',
+    summary: 'list the pipes with the traffic of the last 24 hours',
+    examples: ['pipectl pipes list', 'pipectl pipes list -o name'],
+    output: formats,
+    daemon: true,
+    action: async (_, options) => {
+      const reply = await (await connect(options)).pipes.list()
+      await print(listView(reply.body, reply.text), options.output)
+    },
+  })
+  define(pipes, {
+    usage: 'get <pipe>',
+    summary: 'show one pipe with its destinations, limits and origins',
+    examples: ['pipectl pipes get orders -o yaml'],
+    output: formats,
+    daemon: true,
+    action: async ([reference], options) => {
+      const client = await connect(options)
+      const pipe = await findPipe(client, reference!)
+      const reply = await client.pipes.get(pipe.pipe_id)
+      const { pipe_name } = reply.body.pipe
+      const table = () => detailTable(reply.body, client.ingestUrl(pipe.pipe_id))
+      await print({ json: reply.text, names: () => [pipe_name], table }, options.output)
+    },
+  })
+  define<PipeFieldOptions>(pipes, {
+    usage: 'create <name>',
+    summary: 'create a pipe; prints its id',
+    examples: [
+      'pipectl pipes create orders --description "orders of the shop"',
+      'pipectl pipes create clicks --no-key-required --ingest-ip --geo country --geo city',
+    ],
+    output: formats,
+    daemon: true,
+    options: addPipeFieldOptions,
+    action: async ([name], options) => {
+      const client = await connect(options)
+      const reply = await client.pipes.create({ pipe_name: name!, ...pipeFields(options) })
+      const id = reply.body.pipe_id
+      say(`Created pipe ${name}. Records go to POST ${client.ingestUrl(id)}`)
+      await print(oneView(reply.text, name!, [['pipe_id', id]]), options.output)
+    },
+  })
+  define<PipeFieldOptions>(pipes, {
+    usage: 'update <pipe>',
+    summary: 'change fields of a pipe (its name cannot be changed)',
+    examples: ['pipectl pipes update orders --description "orders, all shops" --geo country'],
+    output: formats,
+    daemon: true,
+    options: addPipeFieldOptions,
+    action: async ([reference], options) => {
+      const fields = pipeFields(options)
+      if (Object.keys(fields).length === 0) {
+        throw new Failure(exitCodes.usage, 'nothing to change was given', '--help lists the fields')
+      }
+      await update(reference!, fields, options)
+    },
+  })
+  define(pipes, {
+    usage: 'pause <pipe>',
+    summary: 'stop taking records: clients get 404; what is buffered is still delivered',
+    examples: ['pipectl pipes pause orders --yes'],
+    output: formats,
+    daemon: true,
+    destructive: true,
+    action: async ([reference], options) => {
+      const client = await connect(options)
+      const { body } = await client.pipes.list()
+      const pipe = pickPipe(body.pipes, reference!)
+      const pending = body.usage_by_pipe[pipe.pipe_id]?.pending_messages ?? 0
+      const drains = pending > 0 ? `The ${counted(pending, 'message')} that wait are` : 'What waits is'
+      await confirm(
+        `Pause pipe ${pipe.pipe_name}? Clients get 404 until it is resumed, and what they send then is not kept here. ${drains} still delivered.`,
+        options.yes,
+      )
+      await change(client, pipe, { pipe_status: 'paused' }, options)
+    },
+  })
+  define(pipes, {
+    usage: 'resume <pipe>',
+    summary: 'take records again',
+    examples: ['pipectl pipes resume orders'],
+    output: formats,
+    daemon: true,
+    action: ([reference], options) => update(reference!, { pipe_status: 'active' }, options),
+  })
+  define(pipes, {
+    usage: 'delete <pipe>',
+    summary: 'delete a pipe, its destinations and every record of it that is not delivered yet',
+    examples: ['pipectl pipes delete orders --yes'],
+    daemon: true,
+    destructive: true,
+    action: async ([reference], options) => {
+      const client = await connect(options)
+      const pipe = await findPipe(client, reference!)
+      const { usage_by_pipe } = (await client.pipes.list()).body
+      const pending = usage_by_pipe[pipe.pipe_id]?.pending_messages ?? 0
+      const loss = pending > 0 ? ` ${counted(pending, 'message')} not delivered yet will be lost.` : ''
+      await confirm(`Delete pipe ${pipe.pipe_name} with its destinations?${loss}`, options.yes)
+      await client.pipes.delete(pipe.pipe_id)
+      say(`Deleted pipe ${pipe.pipe_name}.`)
+    },
+  })
+}
+
+async function update(reference: string, fields: PipeUpdate, options: CommonOptions): Promise<void> {
+  const client = await connect(options)
+  await change(client, await findPipe(client, reference), fields, options)
+}
+
+async function change(client: Client, pipe: Pipe, fields: PipeUpdate, options: CommonOptions): Promise<void> {
+  const reply = await client.pipes.update(pipe.pipe_id, fields)
+  const { pipe_name, pipe_status } = reply.body.pipe
+  say(`Updated pipe ${pipe_name}; it is ${pipe_status}.`)
+  const rows = Object.entries(reply.body.pipe).map(([key, value]) => [key, show(value)])
+  await print(oneView(reply.text, pipe_name, rows), options.output)
+}
+
+function listView(body: PipeList, json: string): View {
+  const now = Date.now()
+  return {
+    json,
+    items: () => body.pipes.map((pipe) => JSON.stringify(pipe)),
+    names: () => body.pipes.map((pipe) => pipe.pipe_name),
+    table: (): Table => ({
+      columns: [
+        { label: 'NAME', shrinksTo: 16 },
+        'STATUS',
+        { label: 'RECORDS 24H', gives: 1 },
+        'BACKLOG',
+        { label: 'LANES HELD UP', gives: 2 },
+        { label: 'LAST RECORD', gives: 3 },
+        { label: 'PIPE ID', isSpare: true },
+      ],
+      rows: body.pipes.map((pipe) => {
+        const usage = body.usage_by_pipe[pipe.pipe_id]
+        return [
+          pipe.pipe_name,
+          pipe.pipe_status,
+          count(usage?.ingest_records ?? 0),
+          `${count(usage?.pending_messages ?? 0)} (${bytes(usage?.pending_bytes ?? 0)})`,
+          String(usage?.blocked_lanes ?? 0),
+          ago(usage?.last_ingest_ts ?? null, now),
+          pipe.pipe_id,
+        ]
+      }),
+      empty: 'no pipes yet; create one with `pipectl pipes create NAME`',
+    }),
+  }
+}
+
+function detailTable(detail: PipeDetail, ingestUrl: string): Table {
+  const rows = Object.entries(detail.pipe).map(([key, value]) => [key, show(value)])
+  rows.push(['ingest', `POST ${ingestUrl}`])
+  for (const [key, value] of Object.entries(detail.limits ?? {})) rows.push([key, show(value)])
+  for (const origin of detail.allowed_origins) rows.push(['allowed origin', origin.origin_domain])
+  for (const one of detail.destinations) {
+    const state = `${one.lane.lane_state}, ${count(one.lane.pending_messages)} pending`
+    rows.push([
+      'destination',
+      `${fullName(detail.pipe, one)}  ${kindOf(one)} ${describeTarget(one)}  ${state}`,
+    ])
+  }
+  return fieldTable(rows)
+}

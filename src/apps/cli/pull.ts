@@ -1,0 +1,131 @@
+/** `pipectl pull`: records out of a pull destination, at least once. */
+import { type Command, Option } from 'commander'
+import type { Client } from '../client/client.ts'
+import { ApiFailure, exitCodes, Failure } from '../client/failure.ts'
+import { fullName } from '../client/workspace.ts'
+import { counted } from '../../platform/quantities.ts'
+import { connect } from './connection.ts'
+import { define } from './define.ts'
+import { io } from './io.ts'
+import type { PullFormat } from './pull/sinks.ts'
+import { findDestination } from './references.ts'
+import { say } from './terminal.ts'
+
+interface PullOptions {
+  once?: boolean
+  follow?: boolean
+  output: PullFormat
+  forwardTo?: string
+  exec?: string
+  acceptGap?: boolean
+}
+
+export function addPullCommand(program: Command): void {
+  define<PullOptions>(program, {
+    usage: 'pull <destination>',
+    summary: 'take messages from a pull destination: all there are, --once one, --follow until interrupted',
+    help: `A message counts as done when it was written and flushed, when the URL returned 2xx, or when the command ended
+with 0, and not before: a consumer that is killed gets its last message again. Run one consumer per destination.
+With --exec the message is on stdin, PIPECTL_MSG_ID and PIPECTL_STREAM_SEQ are in the environment.
+PIPECTL_FORWARD_AUTH_HEADER is sent to --forward-to as its Authorization header.`,
+    examples: [
+      'pipectl pull orders/pull --follow -o ndjson >> orders.ndjson',
+      'pipectl pull orders/pull --follow --forward-to http://127.0.0.1:9000/orders',
+      "pipectl pull orders/pull --once --exec 'jq .total'",
+    ],
+    data: true,
+    options: (command) =>
+      command
+        .option('--once', 'one message, then end (exit code 6 when there is none)')
+        .option('--follow', 'wait for more until interrupted')
+        .addOption(
+          new Option(
+            '-o, --output <format>',
+            'ndjson: one record per line; json: one message per line, as the daemon sends it',
+          )
+            .choices(['ndjson', 'json'])
+            .default('ndjson'),
+        )
+        .option('--forward-to <url>', 'POST each message to a URL instead of writing it')
+        .option('--exec <command>', 'run a shell command for each message instead of writing it')
+        .option('--accept-gap', 'go on when retention dropped messages that were not pulled yet'),
+    action: async ([reference], options) => {
+      const mode = options.once === true ? 'once' : options.follow === true ? 'follow' : 'drain'
+      checkOptions(options)
+      const client = await connect(options)
+      const { pipe, destination } = await findDestination(client, reference!, 'destination_pull').catch(
+        (error: unknown) => {
+          throw error instanceof ApiFailure && error.code === 'forbidden' ? needsRead(client, error) : error
+        },
+      )
+      if (destination.destination_type !== 'destination_pull') {
+        throw new Failure(
+          exitCodes.usage,
+          `${fullName(pipe, destination)} is not a pull destination: its records are delivered to it`,
+          `add one with \`pipectl destinations create ${pipe.pipe_name} --type pull\``,
+        )
+      }
+      const interrupt = new AbortController()
+      const onInterrupt = () => interrupt.abort()
+      process.once('SIGINT', onInterrupt).once('SIGTERM', onInterrupt)
+      const [{ runPull }, { openCursorFile }, sink] = await Promise.all([
+        import('./pull/run-pull.ts'),
+        import('./pull/cursor-file.ts'),
+        openSink(options, mode === 'follow'),
+      ])
+      const cursors = openCursorFile(client.url, destination.destination_id, io().env)
+      const settings = {
+        mode,
+        acceptGap: options.acceptGap === true,
+        signal: interrupt.signal,
+        onNote: say,
+      } as const
+      const messages = await runPull(client, destination, sink, cursors, settings)
+      process.off('SIGINT', onInterrupt).off('SIGTERM', onInterrupt)
+      if (messages === 0) {
+        throw new Failure(
+          exitCodes.nothingToDo,
+          'there is no message to pull',
+          'use --follow to wait for one',
+        )
+      }
+      say(`${counted(messages, 'message')} pulled.`)
+    },
+  })
+}
+
+/** The command looks up where the lane stands and how it is acknowledged; the pull itself needs neither. */
+function needsRead(client: Client, error: ApiFailure): Failure {
+  return new Failure(
+    error.exitCode,
+    'this key may not look the destination up: `pipectl pull` needs the scope read besides pull',
+    `create a key with \`pipectl keys create NAME --scope pull --scope read\`; a key with pull alone is enough for GET ${client.pullUrl('DESTINATION_ID')}`,
+    error,
+  )
+}
+
+function checkOptions(options: PullOptions): void {
+  if (options.once === true && options.follow === true) {
+    throw new Failure(exitCodes.usage, '--once and --follow contradict each other', 'give one of them')
+  }
+  if (options.exec !== undefined && options.forwardTo !== undefined) {
+    throw new Failure(exitCodes.usage, '--exec and --forward-to contradict each other', 'give one of them')
+  }
+  if (options.forwardTo !== undefined && !/^https?:\/\/[^@]+$/.test(options.forwardTo)) {
+    throw new Failure(
+      exitCodes.usage,
+      '--forward-to must be an http or https URL without credentials',
+      'put credentials into PIPECTL_FORWARD_AUTH_HEADER',
+    )
+  }
+}
+
+async function openSink(options: PullOptions, keepTrying: boolean) {
+  const { execSink, forwardSink, stdoutSink } = await import('./pull/sinks.ts')
+  if (options.exec !== undefined) return execSink(options.exec, options.output)
+  if (options.forwardTo === undefined) return stdoutSink(options.output)
+  const auth = io().env.PIPECTL_FORWARD_AUTH_HEADER
+  return forwardSink(options.forwardTo, options.output, auth, keepTrying, (why, waitMs) =>
+    say(`${options.forwardTo}: ${why}; trying again in ${Math.ceil(waitMs / 1000)} s`),
+  )
+}

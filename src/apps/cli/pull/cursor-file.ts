@@ -1,0 +1,57 @@
+/**
+ * Up to where a pull lane's messages are done with, on this machine: one small file per destination under the XDG
+ * state directory. The daemon's own cursor moves only with the next request, so a consumer that is killed between its
+ * output and that request would otherwise get the message again.
+ */
+import { createHash } from 'node:crypto'
+import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
+import path from 'node:path'
+import { isObject } from '../../../contract/is-object.ts'
+import { stateDir } from '../profile-store.ts'
+
+export interface PullCursor {
+  /** The last message whose output is done. */
+  doneSeq: number
+  /** The last `after_seq` that the daemon has responded to: what it knows. */
+  toldSeq: number
+}
+
+export interface CursorFile {
+  load(): PullCursor | null
+  save(cursor: PullCursor): void
+}
+
+export function openCursorFile(url: string, destinationId: string, env: NodeJS.ProcessEnv): CursorFile {
+  const name = createHash('sha256').update(`${url} ${destinationId}`).digest('hex').slice(0, 32)
+  const file = path.join(stateDir(env), 'pull', `${name}.json`)
+  return {
+    load() {
+      let value: unknown
+      try {
+        value = JSON.parse(readFileSync(file, 'utf8'))
+      } catch {
+        return null
+      }
+      if (!isObject(value) || typeof value.doneSeq !== 'number' || typeof value.toldSeq !== 'number')
+        return null
+      return { doneSeq: value.doneSeq, toldSeq: value.toldSeq }
+    },
+    save(cursor) {
+      mkdirSync(path.dirname(file), { recursive: true, mode: 0o700 })
+      const temporary = `${file}.${process.pid}.tmp`
+      writeFileSync(temporary, JSON.stringify({ url, destination_id: destinationId, ...cursor }), {
+        mode: 0o600,
+      })
+      renameSync(temporary, file)
+    },
+  }
+}
+
+/**
+ * Where to begin. The daemon's cursor wins when it is ahead (another consumer went on) and when it went back behind
+ * what it knew (somebody rewound the lane); otherwise the daemon merely does not know yet.
+ */
+export function startAfter(laneCursor: number, saved: PullCursor | null): number {
+  if (saved === null || laneCursor >= saved.doneSeq || laneCursor < saved.toldSeq) return laneCursor
+  return saved.doneSeq
+}

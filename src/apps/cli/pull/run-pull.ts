@@ -1,0 +1,192 @@
+/**
+ * `pipectl pull`, the work: at least once, in order, one message at a time.
+ *
+ *   pull?after_seq=done ──▶ message ──▶ sink (written, 2xx, exit 0) ──▶ save done ──▶ pull?after_seq=done …
+ *
+ * Killed anywhere, the next run begins with the first message whose `save` did not happen: it may be seen twice, never
+ * zero times. A lane with explicit acknowledgement is leased instead: ack after the sink, nack when it failed.
+ */
+import { setTimeout } from 'node:timers/promises'
+import type { Client } from '../../client/client.ts'
+import { ApiFailure, exitCodes, Failure, UnreachableFailure } from '../../client/failure.ts'
+import { parseObject } from '../../client/http.ts'
+import { elementTexts, valueText } from '../../client/json-text.ts'
+import type { Destination } from '../../../contract/destination.ts'
+import { type CursorFile, startAfter } from './cursor-file.ts'
+import type { PulledMessage, Sink } from './sinks.ts'
+
+export interface PullSettings {
+  /** once: one message; drain: what there is; follow: until interrupted. */
+  mode: 'once' | 'drain' | 'follow'
+  /** Go on after a gap that retention left, instead of failing. */
+  acceptGap: boolean
+  signal: AbortSignal
+  /** Something a person should know: a pause, a gap. */
+  onNote: (text: string) => void
+}
+
+const followWaitMs = 25_000
+const onceWaitMs = 5_000
+
+/** Resolves with the number of messages that went to the sink. Throws Failure. */
+export async function runPull(
+  client: Client,
+  destination: Destination,
+  sink: Sink,
+  cursors: CursorFile,
+  settings: PullSettings,
+): Promise<number> {
+  const lane =
+    destination.destination_config.ack_mode === 'explicit'
+      ? leasedLane(client, destination.destination_id)
+      : cursorLane(client, destination, cursors, settings)
+  const waitMs = settings.mode === 'follow' ? followWaitMs : settings.mode === 'once' ? onceWaitMs : 0
+  let messages = 0
+  try {
+    for (;;) {
+      const message = await patiently(settings, () => lane.next(waitMs, settings.signal))
+      if (message === null) {
+        if (settings.mode === 'follow') continue
+        break
+      }
+      try {
+        await sink(message, settings.signal)
+      } catch (error) {
+        await lane.refund(message)
+        throw error
+      }
+      await lane.done(message)
+      messages += 1
+      if (settings.mode === 'once') break
+    }
+    await lane.end()
+  } catch (error) {
+    if (!settings.signal.aborted) throw error
+    throw new Failure(
+      exitCodes.interrupted,
+      `interrupted after ${messages} messages`,
+      'run the command again: it goes on where it stopped',
+    )
+  }
+  return messages
+}
+
+interface Lane {
+  /** The next message; null: none came in time. */
+  next(waitMs: number, signal: AbortSignal): Promise<PulledMessage | null>
+  done(message: PulledMessage): Promise<void>
+  refund(message: PulledMessage): Promise<void>
+  /** Reports the last position to the daemon, so that what is done is no longer shown as pending. */
+  end(): Promise<void>
+}
+
+function cursorLane(
+  client: Client,
+  destination: Destination,
+  cursors: CursorFile,
+  settings: PullSettings,
+): Lane {
+  const id = destination.destination_id
+  const laneCursor = destination.lane.cursor_seq
+  let doneSeq = startAfter(laneCursor, cursors.load())
+  let toldSeq = laneCursor
+  const ask = async (waitMs: number, signal?: AbortSignal) => {
+    const asked = doneSeq
+    const response = await client.pull(id, { waitMs, afterSeq: asked }, signal)
+    toldSeq = asked
+    return response
+  }
+  return {
+    async next(waitMs, signal) {
+      // Again after a gap that is accepted: what follows it is there already.
+      for (;;) {
+        try {
+          const response = await ask(waitMs, signal)
+          return response.status === 204 ? null : decode(response.text, id)
+        } catch (error) {
+          const earliest =
+            error instanceof ApiFailure && error.code === 'cursor_expired' ? error.body.earliest_seq : null
+          if (!settings.acceptGap || typeof earliest !== 'number') throw error
+          settings.onNote(gapNote(error, doneSeq, earliest))
+          doneSeq = earliest - 1
+        }
+      }
+    },
+    async done(message) {
+      doneSeq = message.seq
+      cursors.save({ doneSeq, toldSeq })
+    },
+    async refund() {},
+    async end() {
+      if (toldSeq === doneSeq) return
+      await ask(0)
+      cursors.save({ doneSeq, toldSeq })
+    },
+  }
+}
+
+function gapNote(error: unknown, doneSeq: number, earliest: number): string {
+  return error instanceof ApiFailure && error.body.reason === 'restored'
+    ? `the daemon was restored from a backup older than message ${doneSeq}; going on with what it accepts since`
+    : `messages ${doneSeq + 1} to ${earliest - 1} were dropped by retention; going on after them`
+}
+
+function leasedLane(client: Client, destinationId: string): Lane {
+  return {
+    async next(waitMs, signal) {
+      const response = await client.pull(destinationId, { waitMs, afterSeq: null }, signal)
+      return response.status === 204 ? null : decode(response.text, destinationId)
+    },
+    async done(message) {
+      await client.settleLease(destinationId, 'ack', message.msgId)
+    },
+    async refund(message) {
+      // The lease runs out by itself: the failure of the sink is what the person must see.
+      await client.settleLease(destinationId, 'nack', message.msgId).catch(() => {})
+    },
+    async end() {},
+  }
+}
+
+/** A consumer that follows outlives restarts of the daemon; the others fail at once. */
+async function patiently<T>(settings: PullSettings, ask: () => Promise<T>): Promise<T> {
+  for (let attempt = 0; ; attempt += 1) {
+    try {
+      return await ask()
+    } catch (error) {
+      const passing =
+        error instanceof UnreachableFailure ||
+        (error instanceof ApiFailure && (error.status === 429 || error.status >= 500))
+      if (!passing || settings.mode !== 'follow') throw error
+      const asked = error instanceof ApiFailure ? error.retryAfterMs : null
+      const waitMs = asked ?? Math.min(500 * 2 ** attempt, 15_000)
+      settings.onNote(`${error.message}; trying again in ${Math.ceil(waitMs / 1000)} s`)
+      await setTimeout(waitMs, undefined, { signal: settings.signal })
+    }
+  }
+}
+
+function decode(text: string, destinationId: string): PulledMessage {
+  const body = parseObject(text)
+  const records = valueText(text, 'records')
+  if (
+    body === null ||
+    records === null ||
+    typeof body.stream_seq !== 'number' ||
+    typeof body.msg_id !== 'string'
+  ) {
+    throw new Failure(
+      exitCodes.failed,
+      'the response to a pull has a form that this program does not know',
+      'compare `pipectl --version` on both sides',
+    )
+  }
+  return {
+    pipeId: String(body.pipe_id),
+    destinationId,
+    msgId: body.msg_id,
+    seq: body.stream_seq,
+    text,
+    records: elementTexts(records),
+  }
+}

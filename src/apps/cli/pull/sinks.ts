@@ -1,0 +1,155 @@
+/**
+ * Where pulled messages go. A sink resolves only when the message is done with: written and flushed, responded to with 2xx, or
+ * the command ended with 0. The cursor moves after that and never before.
+ */
+
+import { spawn } from 'node:child_process'
+import { fstatSync, fsyncSync } from 'node:fs'
+import { setTimeout } from 'node:timers/promises'
+import { exitCodes, Failure } from '../../client/failure.ts'
+import { retryAfterMs } from '../../client/http.ts'
+import { singleLine } from '../../client/json-text.ts'
+import { printableJson } from '../../client/printable.ts'
+import { errorCode } from '../../../platform/error-code.ts'
+import { io } from '../io.ts'
+
+export interface PulledMessage {
+  pipeId: string
+  destinationId: string
+  msgId: string
+  seq: number
+  /** The whole response of the daemon. */
+  text: string
+  /** Each record's own text. */
+  records: string[]
+}
+
+export type PullFormat = 'ndjson' | 'json'
+export type Sink = (message: PulledMessage, signal: AbortSignal) => Promise<void>
+
+/**
+ * The bytes of one message: its records, one per line, or the response on one line. On a terminal what would act on it
+ * stands as escapes of JSON.
+ */
+export function messageText(message: PulledMessage, format: PullFormat, onTerminal = false): string {
+  const texts = format === 'json' ? [message.text] : message.records
+  const lines = texts.map((text) => `${singleLine(text)}\n`).join('')
+  return onTerminal ? printableJson(lines) : lines
+}
+
+/** To stdout. Resolves when the system has the bytes, and the disk when stdout is a file. */
+export function stdoutSink(format: PullFormat): Sink {
+  const { fd } = io().stdout
+  const isFile = fd !== undefined && fstatSync(fd).isFile()
+  const onTerminal = io().stdout.isTTY === true
+  return async (message) => {
+    await new Promise<void>((resolve, reject) => {
+      const text = messageText(message, format, onTerminal)
+      io().stdout.write(text, (error) => (error ? reject(error) : resolve()))
+    }).catch((error: unknown) => {
+      const isReaderGone = errorCode(error) === 'EPIPE'
+      const why = error instanceof Error ? error.message : String(error)
+      throw new Failure(
+        isReaderGone ? exitCodes.readerGone : exitCodes.failed,
+        `message ${message.msgId} could not be written: ${why}`,
+        'run the command again: it begins with this message',
+        error,
+      )
+    })
+    if (isFile) fsyncSync(fd)
+  }
+}
+
+const forwardTimeoutMs = 60_000
+
+/** POSTs each message to a URL; tries again for as long as the failure may pass by itself. */
+export function forwardSink(
+  url: string,
+  format: PullFormat,
+  authHeader: string | undefined,
+  keepTrying: boolean,
+  onWait: (reason: string, waitMs: number) => void,
+): Sink {
+  return async (message, signal) => {
+    const headers: Record<string, string> = {
+      'content-type': format === 'json' ? 'application/json' : 'application/x-ndjson',
+      'idempotency-key': message.msgId,
+      'pipectl-stream-seq': String(message.seq),
+    }
+    if (authHeader !== undefined) headers.authorization = authHeader
+    for (let attempt = 0; ; attempt += 1) {
+      const outcome = await postOnce(url, headers, messageText(message, format), signal)
+      if (outcome === 'stored') return
+      if (!outcome.passing || !keepTrying) {
+        throw new Failure(
+          exitCodes.failed,
+          `message ${message.msgId} was not taken by ${new URL(url).origin}: ${outcome.why}`,
+          'correct the receiver and run the command again: it begins with this message',
+        )
+      }
+      const waitMs = outcome.retryAfterMs ?? Math.min(1000 * 2 ** attempt, 60_000)
+      onWait(outcome.why, waitMs)
+      await setTimeout(waitMs, undefined, { signal })
+    }
+  }
+}
+
+type Posted = 'stored' | { why: string; passing: boolean; retryAfterMs: number | null }
+
+async function postOnce(
+  url: string,
+  headers: Record<string, string>,
+  body: string,
+  signal: AbortSignal,
+): Promise<Posted> {
+  const either = AbortSignal.any([signal, AbortSignal.timeout(forwardTimeoutMs)])
+  try {
+    const response = await fetch(url, { method: 'POST', headers, body, redirect: 'manual', signal: either })
+    await response.arrayBuffer()
+    if (response.status >= 200 && response.status < 300) return 'stored'
+    const passing = [408, 425, 429].includes(response.status) || response.status >= 500
+    return {
+      why: `HTTP ${response.status}`,
+      passing,
+      retryAfterMs: retryAfterMs(response.headers.get('retry-after'), Date.now()),
+    }
+  } catch (error) {
+    if (signal.aborted) throw signal.reason
+    const cause = error instanceof Error && error.cause instanceof Error ? error.cause.message : String(error)
+    return { why: `no response (${cause})`, passing: true, retryAfterMs: null }
+  }
+}
+
+/** Runs a shell command for each message: the message on stdin, its ids in the environment. */
+export function execSink(command: string, format: PullFormat): Sink {
+  return async (message, signal) => {
+    const child = spawn('/bin/sh', ['-c', command], {
+      stdio: ['pipe', 'inherit', 'inherit'],
+      signal,
+      env: {
+        ...io().env,
+        PIPECTL_PIPE_ID: message.pipeId,
+        PIPECTL_DESTINATION_ID: message.destinationId,
+        PIPECTL_MSG_ID: message.msgId,
+        PIPECTL_STREAM_SEQ: String(message.seq),
+        PIPECTL_RECORDS_COUNT: String(message.records.length),
+      },
+    })
+    const ended = new Promise<string | null>((resolve, reject) => {
+      child.once('error', reject)
+      child.once('close', (code, killedBy) => {
+        resolve(code === 0 ? null : code === null ? `it was ended by ${killedBy}` : `it exited with ${code}`)
+      })
+    })
+    // A command that ends without reading all of its input closes the pipe: its exit code is what counts.
+    child.stdin.on('error', () => {})
+    child.stdin.end(messageText(message, format))
+    const why = await ended
+    if (why === null) return
+    throw new Failure(
+      exitCodes.failed,
+      `the command failed for message ${message.msgId}: ${why}`,
+      'correct the command and run pipectl again: it begins with this message',
+    )
+  }
+}

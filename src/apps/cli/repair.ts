@@ -1,0 +1,92 @@
+/** `pipectl repair`: what the daemon does about damage by itself, for a stopped data directory, told step by step. */
+import type { Command } from 'commander'
+import type { RepairAction, RepairReport } from '../../maintenance/repair.ts'
+import { counted } from '../../platform/quantities.ts'
+import { openByteProgress } from './byte-progress.ts'
+import { addSettingFlags } from './daemon-commands.ts'
+import { daemonSettings } from './daemon-settings.ts'
+import { define, formats } from './define.ts'
+import { print, type View } from './output.ts'
+import { confirm, say } from './terminal.ts'
+
+interface RepairOptions {
+  dryRun?: boolean
+  json?: boolean
+}
+
+export function addRepairCommand(program: Command): void {
+  define<RepairOptions>(program, {
+    usage: 'repair',
+    summary: 'repair the buffer of a stopped data directory; what is damaged goes to quarantine/',
+    help: `Reads everything first, as verify does. Damaged segments are written again with every message that can be read; the
+mark and the idempotency keys are made again; what nothing is left of is written down. Nothing is deleted, and metadata.db
+is not touched. The daemon does the same by itself: stop it to look first. With --dry-run nothing is changed.`,
+    examples: [
+      'pipectl repair --data-dir /var/lib/pipectl --dry-run',
+      'pipectl repair --data-dir /var/lib/pipectl --yes',
+    ],
+    output: formats,
+    destructive: true,
+    options: (command) => {
+      addSettingFlags(command, ['data_dir'])
+      command.option('--dry-run', 'show what would be done; change nothing')
+      command.option('--json', 'the same as -o json')
+    },
+    action: async (_, options) => {
+      const settings = daemonSettings(options)
+      const { requireSingleMachine } = await import('../../maintenance/single-machine.ts')
+      requireSingleMachine('repair', settings)
+      const { data_dir: dataDir } = settings
+      const { holdDataDir, planRepair, repairDataDir } = await import('../../maintenance/repair.ts')
+      const { requireDataDir, verifyDataDir } = await import('../../maintenance/verify.ts')
+      requireDataDir(dataDir)
+      const release = holdDataDir(dataDir)
+      try {
+        const progress = openByteProgress()
+        const verified = await verifyDataDir(dataDir, ({ doneBytes, totalBytes }) =>
+          progress.update(doneBytes, totalBytes),
+        ).finally(() => progress.end())
+        const plan = planRepair(verified)
+        const show = async (is_dry_run: boolean, actions: RepairAction[]) =>
+          print(
+            repairView({ data_dir: dataDir, is_dry_run, actions }),
+            options.json === true ? 'json' : options.output,
+          )
+        if (options.dryRun === true || plan.length === 0) return await show(true, plan)
+        await confirm(`Repair ${dataDir}: ${counted(plan.length, 'step')}?`, options.yes)
+        await show(false, repairDataDir(dataDir, verified))
+        say('`pipectl verify` reads all of it once more.')
+      } finally {
+        release()
+      }
+    },
+  })
+}
+
+export function repairView(report: RepairReport): View {
+  const { actions } = report
+  return {
+    json: JSON.stringify(report),
+    items: () => actions.map((one) => JSON.stringify(one)),
+    names: () => actions.map((one) => one.file),
+    table: () => ({
+      columns: [
+        'ACTION',
+        { label: 'FILE', shrinksTo: 20, keepsEnd: true },
+        'KEPT',
+        'LOST',
+        { label: 'DETAIL', wraps: true },
+      ],
+      rows: actions.map((one) => [
+        one.action,
+        one.file,
+        counts(one.kept_messages),
+        counts(one.lost_messages),
+        one.detail,
+      ]),
+      empty: 'Nothing to repair.',
+    }),
+  }
+}
+
+const counts = (messages: number | null) => (messages === null ? '-' : String(messages))

@@ -1,0 +1,78 @@
+/** `pipectl lanes rewind`: what a rewind would deliver again, the question about it, and the rewind. */
+import type { Client } from '../client/client.ts'
+import { exitCodes, Failure } from '../client/failure.ts'
+import { type DestinationOfPipe, fullName } from '../client/workspace.ts'
+import type { Destination } from '../../contract/destination.ts'
+import { resourceLimits } from '../../contract/resource-limits.ts'
+import { counted } from '../../platform/quantities.ts'
+import { requireMoment } from './moment.ts'
+
+/** `earliest`, a stream_seq, or an ISO 8601 time. */
+export type RewindPoint = string | number
+
+/** As the API takes it. Throws Failure (usage). */
+export function rewindPoint(text: string): RewindPoint {
+  if (text === 'earliest') return text
+  return /^\d{1,15}$/.test(text) ? Number(text) : requireMoment(text, '--to')
+}
+
+/** What lies between a point and a lane's cursor. */
+interface Again {
+  messages: number
+  records: number
+  firstTs: string
+  lastTs: string
+  /** More than were counted. */
+  isMore: boolean
+}
+
+/** 5,000 messages: enough for a person to see how much it is. */
+const mostPages = 25
+
+/** Null: nothing would be delivered again. Throws Failure. */
+export async function deliveredAgain(
+  client: Client,
+  { pipe, destination }: DestinationOfPipe,
+  to: RewindPoint,
+): Promise<Again | null> {
+  const query: Record<string, string> = { limit: String(resourceLimits.messagesPerPage) }
+  if (typeof to === 'string' && to !== 'earliest') query.since = to
+  const firstSeq = typeof to === 'number' ? to : 0
+  let again: Again | null = null
+  let before: number | null = destination.lane.cursor_seq + 1
+  for (let page = 0; before !== null && page < mostPages; page += 1) {
+    const { body } = await client.messages.list(pipe.pipe_id, { ...query, after: String(before) })
+    for (const { stream_seq, received_ts, records_count } of body.messages) {
+      if (stream_seq <= firstSeq) return again
+      again ??= { messages: 0, records: 0, firstTs: received_ts, lastTs: received_ts, isMore: false }
+      again.messages += 1
+      again.records += records_count
+      again.firstTs = received_ts
+    }
+    before = body.next
+  }
+  if (again !== null) again.isMore = before !== null
+  return again
+}
+
+/** The question before a rewind. */
+export function rewindQuestion(of: DestinationOfPipe, again: Again): string {
+  const { messages, records, firstTs, lastTs, isMore } = again
+  const most = isMore ? 'more than ' : ''
+  return `Deliver ${most}${counted(records, 'record')} (${counted(messages, 'message')}, received ${firstTs} to ${lastTs}) again to ${fullName(of.pipe, of.destination)}? ${copies(of.destination)}`
+}
+
+function copies({ destination_type: type, columns }: Destination): string {
+  if (type !== 'destination_database') return 'It receives them a second time.'
+  return columns?.some(({ semantic_role }) => semantic_role === 'dedupe_id')
+    ? 'The table has a dedupe_id: one copy of each stays.'
+    : 'The table has no dedupe_id: each record that it has is stored a second time.'
+}
+
+export function nothingAgain(name: string): Failure {
+  return new Failure(
+    exitCodes.nothingToDo,
+    `nothing to deliver again: ${name} has received no message after that point that is still kept`,
+    'give an earlier point; `pipectl messages PIPE` lists the messages that are kept',
+  )
+}

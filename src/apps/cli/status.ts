@@ -1,0 +1,173 @@
+/** `pipectl status`: is the daemon there, what waits, what is stuck. `pipectl openapi`: its API document. */
+import type { Command } from 'commander'
+import { alertsInWords } from '../client/alerts.ts'
+import { type Client, openClient } from '../client/client.ts'
+import { clusterOf, nodeInWords, unownedInWords } from '../client/cluster.ts'
+import { exitCodes, Failure } from '../client/failure.ts'
+import { OverviewFeed } from '../client/overview-feed.ts'
+import { fullName, needAttention, severity, stateOf } from '../client/workspace.ts'
+import type { AlertsShown } from '../../contract/alerts.ts'
+import { isFailing } from '../../contract/lane-failing.ts'
+import type { OverviewCluster } from '../../contract/overview.ts'
+import { usageStatsWindowHours } from '../../contract/pipe.ts'
+import { bytes, count, counted, duration } from '../../platform/quantities.ts'
+import { connect, findTarget } from './connection.ts'
+import { define, formats } from './define.ts'
+import { io } from './io.ts'
+import { oneView, print } from './output.ts'
+
+const notReadyWords: Record<string, string> = {
+  buffer_unavailable: 'the buffer accepts no messages: ingest returns 503 (buffer_unavailable)',
+  disk_full: 'the disk is full: make room, or lower buffer.max_bytes (disk_full)',
+  metadata_unreachable: 'metadata cannot be read: look at the log (metadata_unreachable)',
+  shutting_down: 'it is stopping (shutting_down)',
+  not_in_cluster:
+    'this node has lost touch with its cluster and accepts nothing: look at its log (not_in_cluster)',
+}
+const warningWords: Record<string, string> = {
+  segments_damaged:
+    'parts of the buffer are damaged and wait to be salvaged: `pipectl doctor` (segments_damaged)',
+  segments_missing: 'parts of the buffer are missing: `pipectl verify` says which (segments_missing)',
+  messages_lost: 'the disk has lost messages: the log says how many, lanes count theirs (messages_lost)',
+  safe_mode: 'it was started with --safe: nothing is delivered until it is started without (safe_mode)',
+  tls_certificate_expires:
+    'the certificate of a listener ends within two days, or has: `pipectl doctor` says which (tls_certificate_expires)',
+  tls_certificate_rejected:
+    'a new certificate cannot be used, the one before is served: `pipectl doctor` says why (tls_certificate_rejected)',
+}
+const staleWords = 'delivery is being restarted or does not respond; they are shown as they were last saved'
+
+const egressWords: Record<string, string> = {
+  allow: 'destinations may dial them (egress.private)',
+  deny: 'denied to destinations, but for what egress.private and egress.allow let through',
+}
+
+/** Null: this key may not look at them, or the daemon is older than they are. */
+async function alertsOf(client: Client): Promise<AlertsShown | null> {
+  try {
+    return (await client.alerts.get()).body
+  } catch (error) {
+    if (error instanceof Failure) return null
+    throw error
+  }
+}
+
+function clusterRows(cluster: OverviewCluster): string[][] {
+  const unowned = unownedInWords(cluster)
+  return [
+    ...cluster.nodes.map((node) => [
+      'node',
+      `${node.node_name}${node.is_this ? ' (this one)' : ''}: ${nodeInWords(node)}`,
+    ]),
+    ...(unowned === null ? [] : [['nodes', `${unowned}: their records are taken and wait`]]),
+  ]
+}
+
+export function addStatusCommands(program: Command): void {
+  define<{ check?: boolean }>(program, {
+    usage: 'status',
+    summary: 'show whether the daemon is well, what waits for delivery and which lanes need attention',
+    examples: ['pipectl status', 'pipectl status --check -o json'],
+    output: formats,
+    daemon: true,
+    options: (command) =>
+      command.option(
+        '--check',
+        'exit code 1 when a lane is blocked, stalled, failing or holds a rejected message',
+      ),
+    action: async (_, options) => {
+      const client = await connect(options)
+      const [overview, { body: usage }, alerts] = await Promise.all([
+        new OverviewFeed(client).next(),
+        client.usage(null, String(usageStatsWindowHours)),
+        alertsOf(client),
+      ])
+      const { pipes, service, server_ts } = overview
+      const cluster = clusterOf(overview)
+      // By the daemon's clock, as are the times that are compared with it.
+      const nowMs = Date.parse(server_ts)
+      const { reasons, warnings, egress_private: egress } = service
+      const lanes = pipes.flatMap((pipe) => pipe.lanes.map((destination) => ({ pipe, destination })))
+      const stuck = lanes.filter((one) => severity(one.destination, nowMs) > 1)
+      const stale = lanes.filter(({ destination }) => destination.lane.stale === true)
+      const parking = lanes.filter(({ destination }) => (destination.lane.parked_records ?? 0) > 0)
+      const sum = <One>(all: readonly One[], pick: (one: One) => number) =>
+        all.reduce((total, one) => total + pick(one), 0)
+      const status = {
+        url: client.url,
+        // It responded.
+        health: 'ok',
+        not_ready_reasons: reasons,
+        warnings,
+        egress_private: egress,
+        pipes_count: pipes.length,
+        paused_pipes_count: pipes.filter((pipe) => pipe.pipe_status === 'paused').length,
+        lanes_count: lanes.length,
+        stale_lanes_count: stale.length,
+        ingest_records_24h: sum(usage.hours, (one) => one.ingest_records),
+        delivered_records_24h: sum(usage.hours, (one) => one.delivered_records),
+        rejected_requests_24h: sum(usage.hours, (one) => one.rejected_requests),
+        pending_messages: sum(pipes, (one) => one.pending_messages),
+        pending_bytes: sum(pipes, (one) => one.pending_bytes),
+        oldest_pending_age_seconds: Math.max(
+          0,
+          ...lanes.map(({ destination }) => destination.lane.oldest_pending_age_seconds),
+        ),
+        parked_records: sum(lanes, ({ destination }) => destination.lane.parked_records ?? 0),
+        alerts: alerts?.status ?? null,
+        cluster,
+        stuck_lanes: stuck.map(({ pipe, destination }) => ({
+          pipe_name: pipe.pipe_name,
+          destination_id: destination.destination_id,
+          destination_name: destination.destination_name,
+          lane_state: destination.lane.lane_state,
+          is_failing: isFailing(destination.lane, nowMs),
+          last_error: destination.lane.last_error,
+        })),
+      }
+      const rows = [
+        ['daemon', `${status.url} (${status.health})`],
+        ...reasons.map((reason) => ['not ready', notReadyWords[reason] ?? reason]),
+        ...warnings.map((warning) => ['warning', warningWords[warning] ?? warning]),
+        ['private addresses', egressWords[egress] ?? egress],
+        ...(cluster === null ? [] : clusterRows(cluster)),
+        ['pipes', `${status.pipes_count}, ${status.paused_pipes_count} paused`],
+        ['records in, 24 h', count(status.ingest_records_24h)],
+        ['records delivered, 24 h', count(status.delivered_records_24h)],
+        ['requests rejected, 24 h', count(status.rejected_requests_24h)],
+        ['waiting', `${counted(status.pending_messages, 'message')}, ${bytes(status.pending_bytes)}`],
+        ['oldest waiting', duration(status.oldest_pending_age_seconds)],
+        ['lanes', `${status.lanes_count}, ${needAttention(stuck.length)}`],
+        ...(alerts === null ? [] : [['alerts', alertsInWords(alerts, nowMs)]]),
+        ...(stale.length === 0 ? [] : [['stale', `${counted(stale.length, 'lane')}: ${staleWords}`]]),
+        ...stuck.map(({ pipe, destination }) => [
+          'needs attention',
+          `${fullName(pipe, destination)}, ${stateOf(destination, nowMs)}: ${destination.lane.last_error?.message ?? 'blocked by status'}`,
+        ]),
+        ...parking.map(({ pipe, destination }) => [
+          'parked',
+          `${fullName(pipe, destination)}: ${count(destination.lane.parked_records ?? 0)}`,
+        ]),
+      ]
+      // For scripts: what needs attention, or that nothing does.
+      const stuckNames = stuck.map(({ pipe, destination }) => fullName(pipe, destination))
+      const names = () => (stuckNames.length === 0 ? [status.health] : stuckNames)
+      await print({ ...oneView(JSON.stringify(status), status.health, rows), names }, options.output)
+      if (options.check !== true || stuck.length === 0) return
+      throw new Failure(
+        exitCodes.failed,
+        `${counted(lanes.length, 'lane')}, ${needAttention(stuck.length)}`,
+        '`pipectl lanes list --blocked` shows them; `pipectl top` retries and skips',
+      )
+    },
+  })
+  define(program, {
+    usage: 'openapi',
+    summary: 'print the OpenAPI document of the daemon (YAML)',
+    examples: ['pipectl openapi > pipectl.openapi.yaml'],
+    daemon: true,
+    action: async (_, options) => {
+      io().stdout.write(await openClient(await findTarget(options)).openapi())
+    },
+  })
+}

@@ -1,0 +1,185 @@
+/**
+ * `pipectl tail`, the work: the events of one connection after the other, until the daemon ends it for good.
+ *
+ *   connect ─▶ events ─▶ written ─▶ the next piece …   cut off, silent, or the daemon stops ─▶ wait ─▶ connect behind the last id
+ *
+ * The next piece is read when the one before is written: a reader that is slow slows the daemon down, which then counts what
+ * it leaves out. Nothing is repeated and nothing is lost without being counted, as far as the pipe keeps it.
+ */
+import { setTimeout as wait } from 'node:timers/promises'
+import type { Client } from '../../client/client.ts'
+import { EventStreamError, EventStreamParser, type ServerEvent } from '../../client/event-stream.ts'
+import { ApiFailure, exitCodes, Failure, UnreachableFailure } from '../../client/failure.ts'
+import { brokenStream, parseObject } from '../../client/http.ts'
+import { valueText } from '../../client/json-text.ts'
+import { counted } from '../../../platform/quantities.ts'
+import type { TailedRecord } from './record-lines.ts'
+
+export interface TailSettings {
+  pipeId: string
+  pipeName: string
+  /** As the operation takes it. */
+  query: Record<string, string>
+  signal: AbortSignal
+  /** Resolves when they are written. */
+  onRecords(records: TailedRecord[]): Promise<void>
+  onLeftOut(records: number): void
+  /** Something a person should know. */
+  onNote(text: string): void
+}
+
+/** The daemon speaks at least every 10 s. */
+const silentMs = 35_000
+const longestWaitMs = 15_000
+
+/** Ends with a Failure: interrupted, the pipe deleted, the key revoked, or what connecting for the first time failed with. */
+export async function follow(client: Client, settings: TailSettings): Promise<never> {
+  const { signal, onNote } = settings
+  let lastId: string | null = null
+  let attempts = 0
+  for (;;) {
+    let cause: Failure
+    try {
+      const stream = await client.tail(settings.pipeId, settings.query, lastId, signal)
+      if (lastId !== null) onNote(`connected again, going on after ${lastId}`)
+      attempts = 0
+      const parser = new EventStreamParser()
+      parser.lastEventId = lastId
+      try {
+        cause = await readAll(client.url, stream, parser, settings)
+      } finally {
+        lastId = parser.lastEventId
+      }
+    } catch (error) {
+      if (signal.aborted) throw interrupted(settings, lastId)
+      if (!(error instanceof Failure) || lastId === null || !mayPass(error)) throw error
+      cause = error
+    }
+    const asked = cause instanceof ApiFailure ? cause.retryAfterMs : null
+    const waitMs = asked ?? Math.min(500 * 2 ** attempts, longestWaitMs)
+    attempts += 1
+    onNote(`${cause.message}; trying again in ${Math.ceil(waitMs / 1000)} s`)
+    await wait(waitMs, undefined, { signal }).catch(() => {
+      throw interrupted(settings, lastId)
+    })
+  }
+}
+
+function mayPass(error: Failure): boolean {
+  return (
+    error instanceof UnreachableFailure ||
+    (error instanceof ApiFailure && (error.status === 429 || error.status >= 500))
+  )
+}
+
+/** Resolves with why the connection is over where it is worth another one. Throws Failure where it is not. */
+async function readAll(
+  url: string,
+  stream: ReadableStream<Uint8Array>,
+  parser: EventStreamParser,
+  settings: TailSettings,
+): Promise<Failure> {
+  const reader = stream.getReader()
+  try {
+    for (;;) {
+      const piece = await nextPiece(reader)
+      if (piece === 'silent') return new UnreachableFailure(url, 'nothing came for a while')
+      if (piece === null) return new UnreachableFailure(url, 'the connection was cut')
+      const events = parser.push(piece)
+      await handle(events, settings)
+      if (events.some(({ name }) => name === 'end')) return new UnreachableFailure(url, 'it is shutting down')
+    }
+  } catch (error) {
+    if (error instanceof EventStreamError) throw unknownForm(error)
+    if (error instanceof Failure || settings.signal.aborted) throw error
+    return brokenStream(url, error)
+  } finally {
+    // Not waited for: what is broken does not end any better.
+    void reader.cancel().catch(() => {})
+  }
+}
+
+/** null: the stream is over. */
+async function nextPiece(
+  reader: ReadableStreamDefaultReader<Uint8Array>,
+): Promise<Uint8Array | null | 'silent'> {
+  let timer: NodeJS.Timeout | undefined
+  const silence = new Promise<'silent'>((resolve) => {
+    timer = setTimeout(() => resolve('silent'), silentMs)
+  })
+  const read = reader.read().then(({ value }) => value ?? null)
+  try {
+    return await Promise.race([read, silence])
+  } finally {
+    clearTimeout(timer)
+    // After a silence nobody waits for it any more.
+    read.catch(() => {})
+  }
+}
+
+async function handle(events: readonly ServerEvent[], settings: TailSettings): Promise<void> {
+  const records: TailedRecord[] = []
+  let end: Failure | null = null
+  for (const { name, data } of events) {
+    if (name === 'record') records.push(recordOf(data))
+    else if (name === 'dropped') settings.onLeftOut(Number(parse(data).records))
+    else if (name === 'end') end = endOf(String(parse(data).reason), settings)
+  }
+  if (records.length > 0) await settings.onRecords(records)
+  if (end !== null) throw end
+}
+
+/** null: it goes on with another connection. */
+function endOf(reason: string, { pipeName }: TailSettings): Failure | null {
+  if (reason === 'shutdown') return null
+  if (reason === 'pipe_deleted')
+    return new Failure(
+      exitCodes.notFound,
+      `the pipe ${pipeName} was deleted (${reason})`,
+      '`pipectl pipes list` shows the pipes that there are',
+    )
+  if (reason === 'access_ended')
+    return new Failure(
+      exitCodes.auth,
+      `the API key is no longer good for this: revoked, expired, or bound to other pipes (${reason})`,
+      'run the command again with an active key; `pipectl keys list` shows them',
+    )
+  return new Failure(
+    exitCodes.failed,
+    `the daemon ended the tail: ${reason}`,
+    'compare `pipectl --version` on both sides',
+  )
+}
+
+function recordOf(data: string): TailedRecord {
+  const { msg_id: msgId, received_ts: receivedTs } = parse(data)
+  const text = valueText(data, 'record')
+  if (typeof msgId !== 'string' || typeof receivedTs !== 'string' || text === null) throw unknownForm()
+  return { msgId, receivedTs, text, eventText: data }
+}
+
+function parse(data: string): Record<string, unknown> {
+  const body = parseObject(data)
+  if (body === null) throw unknownForm()
+  return body
+}
+
+function unknownForm(cause?: EventStreamError): Failure {
+  return new Failure(
+    exitCodes.failed,
+    `what the daemon sent has a form that this program does not know${cause === undefined ? '' : `: ${cause.message}`}`,
+    'compare `pipectl --version` on both sides',
+    cause,
+  )
+}
+
+function interrupted({ pipeName }: TailSettings, lastId: string | null): Failure {
+  const seq = lastId?.split('.')[0]
+  const hint = seq === undefined ? '' : `\`pipectl tail ${pipeName} --after-seq ${seq}\` goes on from there`
+  return new Failure(exitCodes.interrupted, 'interrupted', hint)
+}
+
+/** What is said of records that are missing. */
+export function leftOutNote(records: number, sample: string): string {
+  return `${counted(records, 'record')} left out: more than ${sample} a second came, or larger than 256 KiB`
+}

@@ -1,0 +1,54 @@
+/** `pipectl usage`: what came in and went out, hour by hour. */
+import type { Command } from 'commander'
+import { bytes, count } from '../../platform/quantities.ts'
+import { connect } from './connection.ts'
+import { define, formats } from './define.ts'
+import { print } from './output.ts'
+import { findPipe } from './references.ts'
+
+export function addUsageCommand(program: Command): void {
+  define<{ hours?: string }>(program, {
+    usage: 'usage [pipe]',
+    summary: 'show what a pipe, or all pipes together, took in and delivered in each of the last hours',
+    help: `Hours are of UTC, the oldest first; the last is the current one, of which there is more to come. Requests count at once,
+deliveries when the progress of their lane is saved. FILTERED: records that destinations' transforms left out.`,
+    examples: ['pipectl usage', 'pipectl usage orders --hours 168'],
+    output: formats,
+    daemon: true,
+    options: (command) => command.option('--hours <number>', 'how many, 1 to 168', '24'),
+    action: async ([reference], options) => {
+      const client = await connect(options)
+      const pipe = reference === undefined ? null : await findPipe(client, reference)
+      const { body, text } = await client.usage(pipe?.pipe_id ?? null, options.hours)
+      const table = () => ({
+        columns: [
+          'HOUR (UTC)',
+          { label: 'REQUESTS', gives: 3 },
+          'RECORDS',
+          { label: 'BYTES', gives: 4 },
+          'REJECTED',
+          'DELIVERED',
+          { label: 'FAILED ATTEMPTS', gives: 2 },
+          { label: 'SKIPPED', gives: 1 },
+          { label: 'FILTERED', gives: 1 },
+        ],
+        rows: body.hours.map((hour) => [
+          hour.hour_ts.slice(0, 16).replace('T', ' '),
+          count(hour.ingest_requests),
+          count(hour.ingest_records),
+          bytes(hour.ingest_bytes),
+          count(hour.rejected_requests),
+          count(hour.delivered_records),
+          count(hour.failed_attempts),
+          count(hour.skipped_records),
+          count(hour.filtered_records),
+        ]),
+      })
+      const items = () => body.hours.map((hour) => JSON.stringify(hour))
+      await print(
+        { json: text, items, names: () => body.hours.map((hour) => hour.hour_ts), table },
+        options.output,
+      )
+    },
+  })
+}

@@ -1,0 +1,223 @@
+/**
+ * `pipectl users …`: who may sign in to the dashboard. Through the API of a daemon, or with --data-dir on its data directory:
+ * that takes no key, for the first user and for who has lost the last password.
+ */
+import type { Command } from 'commander'
+import { exitCodes, Failure } from '../client/failure.ts'
+import type { SetupLink, User } from '../../contract/user.ts'
+import { connect } from './connection.ts'
+import { addSettingFlags, dashboardOrigin } from './daemon-commands.ts'
+import { daemonSettings } from './daemon-settings.ts'
+import { type CommonOptions, define, formats, group } from './define.ts'
+import { io } from './io.ts'
+import { oneView, print } from './output.ts'
+import { only } from './references.ts'
+import { askSecret, canAsk, confirm, readStdin, say } from './terminal.ts'
+
+interface UsersOptions {
+  dataDir?: string
+  config?: string
+  workspace?: string
+  role?: string
+}
+
+/** The same through the API and on a data directory. */
+interface Users {
+  list(): Promise<User[]>
+  create(body: object): Promise<User>
+  update(userId: string, body: object): Promise<unknown>
+  delete(userId: string): Promise<unknown>
+  createSetupLink(body: object): Promise<SetupLink>
+  /** Where the dashboard is. */
+  url: string
+}
+
+const roleOption = ['--role <role>', 'admin or viewer'] as const
+
+const passwordHelp = `The password (10 to 1,000 characters) is asked for on a terminal; elsewhere it is the first line of stdin.
+With --data-dir the command works on the data directory of a daemon, on its machine and as its user.`
+
+export function addUsersCommands(program: Command): void {
+  const users = group(program, 'users', 'people who may sign in to the dashboard')
+  define<UsersOptions>(users, {
+    usage: 'create <email>',
+    summary: 'create a user with a password',
+    help: passwordHelp,
+    examples: [
+      'pipectl users create ada@example.com',
+      'pipectl users create bob@example.com --role viewer --data-dir /var/lib/pipectl < password.txt',
+    ],
+    output: formats,
+    daemon: true,
+    options: (command) => addDataDir(command).option(...roleOption, 'admin'),
+    action: ([email], options) =>
+      withUsers(options, async ({ create }) => {
+        const password = await newPassword(options)
+        const user = await create({ user_email: email, user_role: options.role, password })
+        await print(oneView(JSON.stringify({ user }), user.user_email, rowsOf(user)), options.output)
+      }),
+  })
+  define<UsersOptions>(users, {
+    usage: 'list',
+    summary: 'list the users',
+    examples: ['pipectl users list', 'pipectl users list --data-dir /var/lib/pipectl'],
+    output: formats,
+    daemon: true,
+    options: addDataDir,
+    action: (_, options) =>
+      withUsers(options, async ({ list }) => {
+        const all = await list()
+        const view = {
+          json: JSON.stringify({ users: all }),
+          items: () => all.map((one) => JSON.stringify(one)),
+          names: () => all.map((one) => one.user_email),
+          table: () => ({
+            columns: [
+              { label: 'E-MAIL', shrinksTo: 24 },
+              'ROLE',
+              'LAST SIGNED IN',
+              { label: 'CREATED', gives: 1 },
+              { label: 'USER ID', isSpare: true },
+            ],
+            rows: all.map((one) => [
+              one.user_email,
+              one.user_role,
+              one.user_last_sign_in_ts ?? 'never',
+              one.user_created_ts,
+              one.user_id,
+            ]),
+          }),
+        }
+        await print(view, options.output)
+      }),
+  })
+  define<UsersOptions>(users, {
+    usage: 'password <email>',
+    summary: 'set the password of a user, who is signed out everywhere',
+    help: passwordHelp,
+    examples: ['pipectl users password ada@example.com --data-dir /var/lib/pipectl'],
+    daemon: true,
+    options: addDataDir,
+    action: ([email], options) =>
+      withUsers(options, async (all) => {
+        const user = await findUser(all, email!)
+        await all.update(user.user_id, { password: await newPassword(options) })
+        say(`${user.user_email} has a new password and is signed out everywhere.`)
+      }),
+  })
+  define<UsersOptions>(users, {
+    usage: 'role <email> <role>',
+    summary: 'make a user admin or viewer, who is signed out everywhere',
+    examples: [
+      'pipectl users role bob@example.com viewer',
+      'pipectl users role ada@example.com admin --data-dir /var/lib/pipectl',
+    ],
+    daemon: true,
+    options: addDataDir,
+    action: ([email, role], options) =>
+      withUsers(options, async (all) => {
+        const user = await findUser(all, email!)
+        await all.update(user.user_id, { user_role: role })
+        say(`${user.user_email} is ${role} now and is signed out everywhere.`)
+      }),
+  })
+  define<UsersOptions>(users, {
+    usage: 'delete <email>',
+    summary: 'delete a user, who is signed out everywhere',
+    examples: ['pipectl users delete bob@example.com --yes'],
+    daemon: true,
+    destructive: true,
+    options: addDataDir,
+    action: ([email], options) =>
+      withUsers(options, async (all) => {
+        const user = await findUser(all, email!)
+        await confirm(`Delete user ${user.user_email} (${user.user_role})?`, options.yes)
+        await all.delete(user.user_id)
+        say(`Deleted user ${user.user_email}.`)
+      }),
+  })
+  define<UsersOptions>(users, {
+    usage: 'setup-link',
+    summary: 'make a link with which somebody creates an account, once, within 24 hours',
+    help: 'Whoever has the link can use it: send it as you would a password.',
+    examples: [
+      'pipectl users setup-link --role viewer',
+      'pipectl users setup-link --data-dir /var/lib/pipectl',
+    ],
+    output: formats,
+    daemon: true,
+    options: (command) => addDataDir(command).option(...roleOption, 'admin'),
+    action: (_, options) =>
+      withUsers(options, async ({ createSetupLink, url }) => {
+        const { setup_path, setup_expires_ts } = await createSetupLink({ user_role: options.role })
+        say('This link is shown once. It works once, and until the time that is shown.')
+        const link = { setup_url: `${url}${setup_path}`, setup_expires_ts }
+        const rows = Object.entries(link)
+        await print(oneView(JSON.stringify(link), link.setup_url, rows), options.output)
+      }),
+  })
+}
+
+function addDataDir(command: Command): Command {
+  addSettingFlags(command, ['data_dir'])
+  return command.option('--workspace <name>', 'with --data-dir: whose users (default: default)')
+}
+
+async function withUsers<T>(
+  options: UsersOptions & CommonOptions,
+  use: (users: Users) => Promise<T>,
+): Promise<T> {
+  if (options.dataDir === undefined && options.config === undefined) {
+    if (options.workspace !== undefined) {
+      throw new Failure(
+        exitCodes.usage,
+        '--workspace goes with --data-dir: through the API the key says whose users they are',
+        'leave it out, or add --data-dir',
+      )
+    }
+    const { url, users } = await connect(options)
+    return await use({
+      ...{ url, list: async () => (await users.list()).body.users },
+      create: async (body) => (await users.create(body)).body.user,
+      update: users.update,
+      delete: users.delete,
+      createSetupLink: async (body) => (await users.createSetupLink(body)).body,
+    })
+  }
+  const settings = daemonSettings(options)
+  const { withLocalUsers } = await import('../../maintenance/users.ts')
+  return await withLocalUsers(settings, io().env, options.workspace ?? 'default', (users) =>
+    use({ ...users, url: dashboardOrigin(settings) }),
+  )
+}
+
+async function findUser({ list }: Users, email: string): Promise<User> {
+  const wanted = email.toLowerCase()
+  const found = (await list()).filter((one) => one.user_email === wanted || one.user_id === wanted)
+  return only('user', email, found, (one) => `${one.user_id}  ${one.user_email}`)
+}
+
+/** Never from an argument: other users of the machine could read it in the process list. */
+async function newPassword({ apiKeyStdin }: CommonOptions): Promise<string> {
+  if (canAsk()) {
+    const password = await askSecret('New password: ')
+    if ((await askSecret('Again: ')) === password) return password
+    throw new Failure(exitCodes.usage, 'the two passwords differ; nothing was changed', 'try again')
+  }
+  if (apiKeyStdin === true) {
+    throw new Failure(
+      exitCodes.usage,
+      'stdin cannot hold both the API key and the password',
+      'give the key with --api-key-file or PIPECTL_API_KEY',
+    )
+  }
+  return readStdin().split(/\r?\n/)[0] ?? ''
+}
+
+function rowsOf(user: User): string[][] {
+  return [
+    ['user_email', user.user_email],
+    ['user_role', user.user_role],
+    ['user_id', user.user_id],
+  ]
+}

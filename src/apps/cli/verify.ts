@@ -1,0 +1,97 @@
+/** `pipectl verify`: whether everything in a data directory is as it was written. */
+import type { Command } from 'commander'
+import { exitCodes, Failure } from '../client/failure.ts'
+import type { ShownRange, VerifiedFile, VerifyReport } from '../../maintenance/verify.ts'
+import { bytes, count, counted } from '../../platform/quantities.ts'
+import { openByteProgress } from './byte-progress.ts'
+import { addSettingFlags } from './daemon-commands.ts'
+import { daemonSettings } from './daemon-settings.ts'
+import { define, formats } from './define.ts'
+import { print, type Table, type View } from './output.ts'
+
+export function addVerifyCommand(program: Command): void {
+  define<{ json?: boolean }>(program, {
+    usage: 'verify',
+    summary: 'read all of a data directory and compare it with its checksums; changes nothing',
+    help: `Reads every segment of the buffer (structure, each message against its checksum, running totals, whether one is
+missing), the mark, the idempotency keys, the metadata, and the lanes against the log. Run it on the daemon's host, as
+its user; the daemon may run meanwhile. Exit code 0: all is as it was written; 1: something is not, and what.`,
+    examples: ['pipectl verify --data-dir /var/lib/pipectl', 'pipectl verify --json | jq .missing'],
+    output: formats,
+    options: (command) => {
+      addSettingFlags(command, ['data_dir'])
+      command.option('--json', 'the same as -o json')
+    },
+    action: async (_, options) => {
+      const settings = daemonSettings(options)
+      const { requireSingleMachine } = await import('../../maintenance/single-machine.ts')
+      requireSingleMachine('verify', settings)
+      const { data_dir: dataDir } = settings
+      const { verifyDataDir } = await import('../../maintenance/verify.ts')
+      const progress = openByteProgress()
+      const { report } = await verifyDataDir(dataDir, ({ doneBytes, totalBytes }) =>
+        progress.update(doneBytes, totalBytes),
+      ).finally(() => progress.end())
+      await print(verifyView(report), options.json === true ? 'json' : options.output)
+      const { problems } = report.totals
+      if (problems === 0) return
+      throw new Failure(exitCodes.failed, `${counted(problems, 'problem')} in ${dataDir}`, nextStep(report))
+    },
+  })
+}
+
+function nextStep({ is_daemon_running: isRunning, files, data_dir: dataDir }: VerifyReport): string {
+  if (files.some((one) => one.file === 'metadata.db' && one.result !== 'ok')) {
+    return 'see "What happens to a damaged disk" (docs/damaged-disk.md): metadata is restored from a backup'
+  }
+  if (isRunning) return 'the running daemon goes on around it; `pipectl repair` needs it stopped'
+  return `pipectl repair --dry-run --data-dir ${dataDir} shows what can be done`
+}
+
+export function verifyView(report: VerifyReport): View {
+  const damaged = report.files.filter((one) => one.result !== 'ok')
+  return {
+    json: JSON.stringify(report),
+    items: () => report.files.map((one) => JSON.stringify(one)),
+    names: () => damaged.map((one) => one.file),
+    table: () => tableOf(report),
+  }
+}
+
+/** Sound segments in one row: there may be hundreds. */
+function tableOf({ files, missing, known_losses: known, totals }: VerifyReport): Table {
+  const isSegment = (one: VerifiedFile) => one.messages !== null
+  const sound = files.filter((one) => isSegment(one) && one.result === 'ok')
+  const messages = sound.reduce((sum, one) => sum + (one.messages ?? 0), 0)
+  const size = sound.reduce((sum, one) => sum + one.bytes, 0)
+  const listed = files.filter((one) => !isSegment(one) || one.result !== 'ok')
+  return {
+    columns: [{ label: 'FILE', shrinksTo: 24, keepsEnd: true }, 'RESULT', { label: 'DETAIL', wraps: true }],
+    rows: [
+      ...listed.flatMap(fileRows),
+      ...missing.map((range) => [
+        'buffer',
+        'missing',
+        `stream_seq ${seqs(range)}: neither there nor dropped`,
+      ]),
+      [
+        `${sound.length} of ${counted(totals.segments, 'segment')}`,
+        'ok',
+        `${counted(messages, 'message')}, ${bytes(size)}`,
+      ],
+      ...known.ranges.map((range) => ['', '', `stream_seq ${seqs(range)} was lost earlier`]),
+      ...(known.messages > 0
+        ? [['', '', `${count(known.messages)} lost earlier: not in what was salvaged`]]
+        : []),
+    ],
+  }
+}
+
+function fileRows({ file, result, bytes: size, problems }: VerifiedFile): string[][] {
+  if (problems.length === 0) return [[file, result, bytes(size)]]
+  return problems.map((problem, index) => (index === 0 ? [file, result, problem] : ['', '', problem]))
+}
+
+export function seqs({ first_stream_seq: first, last_stream_seq: last }: ShownRange): string {
+  return first === last ? `${first}` : `${first} to ${last}`
+}

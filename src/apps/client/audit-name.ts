@@ -1,0 +1,26 @@
+/** What an entry of the audit log is about, as people call it: `orders/warehouse`, a key's name, an e-mail address. Pure. */
+import type { AuditEntry } from '../../contract/audit.ts'
+import type { Overview } from '../../contract/overview.ts'
+import { fullName } from './workspace.ts'
+
+/**
+ * By what is there now, else by what the entry itself says: of what was removed it has everything. The id where neither
+ * knows it, `-` for the workspace. `overview` null: it is not known yet, or may not be asked for.
+ */
+export function resourceName(
+  { resource_id: id, pipe_id: pipeId, before, after }: AuditEntry,
+  overview: Pick<Overview, 'pipes'> | null,
+): string {
+  if (id === null) return '-'
+  const pipe = overview?.pipes.find((one) => one.pipe_id === pipeId)
+  const lane = pipe?.lanes.find((one) => one.destination_id === id)
+  if (pipe !== undefined && lane !== undefined) return fullName(pipe, lane)
+  const own = (key: string) => {
+    const name = after?.[key] ?? before?.[key]
+    return typeof name === 'string' ? name : null
+  }
+  const destination = own('destination_name')
+  if (destination !== null) return `${pipe?.pipe_name ?? '(deleted)'}/${destination}`
+  const names = ['pipe_name', 'api_key_name', 'user_email', 'workspace_name'].map(own)
+  return names.find((name) => name !== null) ?? pipe?.pipe_name ?? id
+}

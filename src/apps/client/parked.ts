@@ -1,0 +1,124 @@
+/** What CLI, screen and dashboard share about parked records: paging, the outcome of a replay, records as editable text. */
+import type { ParkedError, ParkedRecord } from '../../contract/parked.ts'
+import type { Client } from './client.ts'
+import { ApiFailure } from './failure.ts'
+import { elementTexts, indented, valueText } from './json-text.ts'
+
+/** Of one response. The daemon allows no more. */
+const pageSize = 500
+const firstLookMs = 100
+const lookEveryMs = 1_000
+
+/** Whose parked records. */
+export interface ParkedPlace {
+  pipeId: string
+  destinationId: string
+}
+
+export interface ParkedFilter {
+  error_code?: string | undefined
+  reason?: string | undefined
+}
+
+/** The first `most` that fit, in as many requests as it takes; `hasMore`: there are others. */
+export async function parkedRecords(
+  client: Client,
+  { pipeId, destinationId }: ParkedPlace,
+  { error_code, reason }: ParkedFilter,
+  most: number,
+  signal?: AbortSignal,
+): Promise<{ parked: ParkedRecord[]; hasMore: boolean }> {
+  const filter = { ...(error_code && { error_code }), ...(reason && { reason }) }
+  const parked: ParkedRecord[] = []
+  let after: string | null = null
+  do {
+    const limit = String(Math.min(pageSize, most - parked.length))
+    const query: Record<string, string> = { ...filter, limit, ...(after !== null && { after }) }
+    const { body } = await client.parked.list(pipeId, destinationId, query, signal)
+    parked.push(...body.parked)
+    after = body.next
+  } while (after !== null && parked.length < most)
+  return { parked, hasMore: after !== null }
+}
+
+/** What became of a replay. `waiting`: it was not known in time. `left`: it was not replayed at all. */
+export type ReplayOutcome = { kind: 'stored' | 'waiting' | 'left' } | { kind: 'failed'; error: ParkedError }
+
+/** Looks again and again, first after 0.1 s, later every second. `replays`: of the replay whose outcome it is. */
+export async function replayOutcome(
+  client: Client,
+  place: ParkedPlace,
+  parkedId: string,
+  replays: number,
+  waitMs: number,
+  signal?: AbortSignal,
+): Promise<ReplayOutcome> {
+  const untilMs = Date.now() + waitMs
+  for (let pauseMs = firstLookMs; ; pauseMs = Math.min(lookEveryMs, pauseMs * 2)) {
+    const found = await outcomeNow(client, place, parkedId, replays, signal)
+    if (found.kind !== 'waiting' || Date.now() + pauseMs > untilMs) return found
+    await new Promise((resolve) => setTimeout(resolve, pauseMs))
+    signal?.throwIfAborted()
+  }
+}
+
+async function outcomeNow(
+  client: Client,
+  { pipeId, destinationId }: ParkedPlace,
+  parkedId: string,
+  replays: number,
+  signal?: AbortSignal,
+): Promise<ReplayOutcome> {
+  try {
+    const { body } = await client.parked.get(pipeId, destinationId, parkedId, signal)
+    if (body.replays < replays) return { kind: 'left' }
+    // Somebody may have replayed it once more meanwhile: then this one failed, and that is what is known.
+    return body.state === 'replaying' ? { kind: 'waiting' } : { kind: 'failed', error: body.error }
+  } catch (error) {
+    if (error instanceof ApiFailure && error.code === 'parked_not_found') return { kind: 'stored' }
+    throw error
+  }
+}
+
+/** `22P02: invalid input syntax (column id, value abc)` */
+export function errorWords({ code, message, column, value }: ParkedError): string {
+  const where = [column === null ? null : `column ${column}`, value === null ? null : `value ${value}`]
+  const known = where.filter((one) => one !== null).join(', ')
+  return `${code}: ${message}${known === '' ? '' : ` (${known})`}`
+}
+
+/** Which record of which message it is: `104 #3`, or `104` for the message as a whole. */
+export function placeWords({ stream_seq, record_index }: ParkedRecord): string {
+  return record_index === null ? String(stream_seq) : `${stream_seq} #${record_index}`
+}
+
+/** Of the body of one parked record: each record's own text. */
+export function recordTextsOf(body: string): string[] {
+  return elementTexts(valueText(body, 'records') ?? '[]')
+}
+
+/** As somebody edits it: one record as the object that it is, several as an array. */
+export function editableText(records: readonly string[]): string {
+  return indented(records.length === 1 ? records[0]! : `[${records.join(',')}]`)
+}
+
+/** Without the white space that came with editing; what is inside texts stays. */
+export function compacted(json: string): string {
+  return json.replace(/"(?:[^"\\]|\\.)*"|\s+/g, (part) => (part.startsWith('"') ? part : ''))
+}
+
+/** A beginning of each id, eight characters or as many more as it takes to tell them apart. */
+export function shortIds(ids: readonly string[]): Map<string, string> {
+  const sorted = [...ids].sort()
+  const common = (a: string, b: string | undefined) => {
+    let length = 0
+    while (b !== undefined && length < a.length && a[length] === b[length]) length += 1
+    return length
+  }
+  return new Map(
+    sorted.map((id, at) => {
+      const needed = 1 + Math.max(common(id, sorted[at - 1]), common(id, sorted[at + 1]))
+      return [id, id.slice(0, Math.max(8, needed))]
+    }),
+  )
+}

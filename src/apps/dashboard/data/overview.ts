@@ -1,0 +1,60 @@
+/**
+ * Everything at one glance, every two seconds while somebody looks (a hidden page asks for nothing), and the rates of the last
+ * hour made of it. Each request says what is known and gets what changed.
+ */
+import { useQuery } from '@tanstack/react-query'
+import { useSyncExternalStore } from 'react'
+import { type Rates, ratesBetween } from '../../client/overview.ts'
+import { OverviewFeed } from '../../client/overview-feed.ts'
+import type { Overview } from '../../../contract/overview.ts'
+import { hourMs } from '../../../platform/quantities.ts'
+import { api } from './api.ts'
+import { setServiceTime } from './clock.ts'
+import { sessionEnd } from './session-end.ts'
+
+const everyMs = 2_000
+
+const feed = new OverviewFeed(api)
+let last: Overview | null = null
+let history: readonly Rates[] = []
+const listeners = new Set<() => void>()
+
+export function useOverview() {
+  const isEnded = useSyncExternalStore(sessionEnd.subscribe, sessionEnd.isEnded)
+  return useQuery({
+    queryKey: ['overview'],
+    queryFn: async ({ signal }) => {
+      const overview = await feed.next(signal)
+      remember(overview)
+      return overview
+    },
+    refetchInterval: isEnded ? false : everyMs,
+  })
+}
+
+export function usePipeOverview(pipeId: string) {
+  return useOverview().data?.pipes.find((pipe) => pipe.pipe_id === pipeId)
+}
+
+/** Oldest first, at most an hour, since this page was opened. */
+export function useRates(): readonly Rates[] {
+  return useSyncExternalStore(subscribe, () => history)
+}
+
+export function useRate(id: string): number {
+  return useRates().at(-1)?.byId.get(id) ?? 0
+}
+
+function remember(overview: Overview): void {
+  setServiceTime(Date.parse(overview.server_ts))
+  const rates = last === null ? null : ratesBetween(last, overview)
+  last = overview
+  if (rates === null) return
+  history = [...history, rates].filter((one) => one.atMs > rates.atMs - hourMs)
+  for (const each of listeners) each()
+}
+
+function subscribe(changed: () => void): () => void {
+  listeners.add(changed)
+  return () => listeners.delete(changed)
+}

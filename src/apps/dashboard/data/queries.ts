@@ -1,0 +1,154 @@
+/** What single pages ask for beside the overview. Secrets never are in it: the API redacts them. */
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
+import { useEffect, useSyncExternalStore } from 'react'
+import { ApiFailure } from '../../client/failure.ts'
+import { minuteMs } from '../../../platform/quantities.ts'
+import { api, change, dashboard } from './api.ts'
+import { usePipeOverview } from './overview.ts'
+import { sessionEnd } from './session-end.ts'
+
+export const openapiAddress = '/openapi/management-v1.openapi.yaml'
+const destinationEveryMs = 10_000
+const usageEveryMs = minuteMs
+const usageKey = 'usage'
+
+/** A pipe in full. It is asked for again when the overview shows that something of it is different. */
+export function usePipe(pipeId: string) {
+  const client = useQueryClient()
+  const pipe = usePipeOverview(pipeId)
+  const shape =
+    pipe === undefined
+      ? 'gone'
+      : [
+          pipe.pipe_status,
+          ...pipe.lanes.map((one) => `${one.destination_id} ${one.destination_status}`),
+        ].join()
+  // biome-ignore lint/correctness/useExhaustiveDependencies: `shape` is what says that it may be different
+  useEffect(() => {
+    void client.invalidateQueries({ queryKey: ['pipe', pipeId] })
+  }, [client, pipeId, shape])
+  return useQuery({
+    queryKey: ['pipe', pipeId],
+    queryFn: async ({ signal }) => (await api.pipes.get(pipeId, signal)).body,
+  })
+}
+
+/** Its lane is as fresh as the overview; the rest changes only when somebody changes it. */
+export function useDestination(pipeId: string, destinationId: string) {
+  const live = usePipeOverview(pipeId)?.lanes.find((one) => one.destination_id === destinationId)
+  const query = useQuery({
+    queryKey: ['pipe', pipeId, 'destination', destinationId],
+    queryFn: async () => (await api.destinations.get(pipeId, destinationId)).body.destination,
+    refetchInterval: destinationEveryMs,
+  })
+  const { data } = query
+  const isFresh = live !== undefined && live.destination_status === data?.destination_status
+  return { ...query, data: data !== undefined && isFresh ? { ...data, lane: live.lane } : data }
+}
+
+/**
+ * Where records are sent: the address of ingest may be another one than that of this page. The daemon's own description of
+ * its API says it.
+ */
+export function useIngestUrl(pipeId: string): string {
+  const { data } = useQuery({
+    queryKey: ['openapi text'],
+    queryFn: async () => (await fetch(openapiAddress)).text(),
+    staleTime: Number.POSITIVE_INFINITY,
+  })
+  const origin = /^ +data_url:\n +default: (https?:\/\/\S+)$/m.exec(data ?? '')?.[1] ?? location.origin
+  return `${origin}/v1/ingest/${pipeId}`
+}
+
+/** With its text, because records are shown as they were sent. Null: nothing is blocking. */
+export function useBlockingMessage(
+  pipeId: string,
+  destinationId: string,
+  msgId: string | null,
+  from: number,
+) {
+  return useQuery({
+    queryKey: ['pipe', pipeId, 'blocking', destinationId, msgId, from],
+    enabled: msgId !== null,
+    queryFn: async () => {
+      try {
+        return { ...(await api.lanes.blockingMessage(pipeId, destinationId, { from })), from }
+      } catch (error) {
+        if (error instanceof ApiFailure && error.code === 'no_blocking_message') return null
+        throw error
+      }
+    },
+  })
+}
+
+export function useKeys() {
+  return useQuery({ queryKey: ['keys'], queryFn: async () => (await api.keys.list()).body.api_keys })
+}
+
+/** Also what became of the last ones. */
+export function useAlerts() {
+  const isEnded = useSyncExternalStore(sessionEnd.subscribe, sessionEnd.isEnded)
+  return useQuery({
+    queryKey: ['alerts'],
+    queryFn: async ({ signal }) => (await api.alerts.get(signal)).body,
+    refetchInterval: isEnded ? false : destinationEveryMs,
+  })
+}
+
+/** `after` null: the newest. */
+export function useAudit(after: number | null) {
+  return useQuery({
+    queryKey: ['audit', after],
+    queryFn: async ({ signal }) =>
+      (await api.audit(after === null ? {} : { after: String(after) }, signal)).body,
+  })
+}
+
+export function useUsers() {
+  return useQuery({
+    queryKey: ['users'],
+    queryFn: async ({ signal }) => (await dashboard.users.list(signal)).users,
+  })
+}
+
+/** The last 24 hours, of a pipe or (null) of all; once a minute, however often pages with it are opened. */
+export function useUsage(pipeId: string | null) {
+  const isEnded = useSyncExternalStore(sessionEnd.subscribe, sessionEnd.isEnded)
+  return useQuery({
+    queryKey: [usageKey, pipeId],
+    queryFn: async ({ signal }) => (await api.usage(pipeId, undefined, signal)).body.hours,
+    staleTime: usageEveryMs,
+    refetchInterval: isEnded ? false : usageEveryMs,
+  })
+}
+
+/** The same of one lane. */
+export function useLaneUsage(pipeId: string, destinationId: string) {
+  const isEnded = useSyncExternalStore(sessionEnd.subscribe, sessionEnd.isEnded)
+  return useQuery({
+    queryKey: [usageKey, pipeId, destinationId],
+    queryFn: async ({ signal }) => (await api.destinations.usage(pipeId, destinationId, signal)).body.hours,
+    staleTime: usageEveryMs,
+    refetchInterval: isEnded ? false : usageEveryMs,
+  })
+}
+
+/** Delivery saves a new key after some seconds. */
+export function useDrift(pipeId: string, destinationId: string) {
+  return useQuery({
+    queryKey: ['pipe', pipeId, 'drift', destinationId],
+    queryFn: async ({ signal }) => (await api.destinations.drift(pipeId, destinationId, signal)).body.drift,
+    refetchInterval: destinationEveryMs,
+  })
+}
+
+/** A change: when it is done, everything that is shown is asked for again, but for what no change makes different. */
+export function useChange<Result, Input = void>(run: (input: Input) => Promise<Result>) {
+  const client = useQueryClient()
+  return useMutation({
+    mutationFn: (input: Input) => change(() => run(input)),
+    onSettled: () => {
+      void client.invalidateQueries({ predicate: ({ queryKey }) => queryKey[0] !== usageKey })
+    },
+  })
+}

@@ -1,0 +1,14 @@
+/** Who is signed in, for everything that is shown. */
+import { createContext, useContext } from 'react'
+import type { CurrentSession } from '../../../contract/session.ts'
+
+export const SessionContext = createContext<CurrentSession | null>(null)
+
+export function useSession(): CurrentSession | null {
+  return useContext(SessionContext)
+}
+
+/** Viewers look, admins change. The daemon decides; this is for what a page offers. */
+export function useMayChange(): boolean {
+  return useContext(SessionContext)?.user.user_role === 'admin'
+}

@@ -1,0 +1,130 @@
+/** Where alerts of the workspace go, what became of the last ones, and a test that sends one. */
+import { useState } from 'react'
+import { areAlertsFailing } from '../../../client/alerts.ts'
+import { command } from '../../../client/cli-twin.ts'
+import { alertEventNames } from '../../../../contract/alert-words.ts'
+import type { AlertsShown } from '../../../../contract/alerts.ts'
+import { api } from '../../data/api.ts'
+import { useAlerts, useChange } from '../../data/queries.ts'
+import { useMayChange } from '../../data/session-context.ts'
+import { Button } from '../../ui/controls.tsx'
+import { Confirm } from '../../ui/dialog.tsx'
+import { FailureNotice } from '../../ui/failure.tsx'
+import { CliTwin, Empty, Facts, Notice, Page, Section, Skeleton, Soft } from '../../ui/layout.tsx'
+import { Ago, Outside } from '../../ui/text.tsx'
+import { say } from '../../ui/toasts.tsx'
+import { AlertsForm } from './alerts-form.tsx'
+
+export function AlertsPage() {
+  const { data, error } = useAlerts()
+  return (
+    <Page title="Alerts" name="Alerts">
+      <Soft>
+        One address is told when a lane fails, recovers or loses messages, and when the service is in trouble.
+      </Soft>
+      {data === undefined ? (
+        error === null ? (
+          <Skeleton />
+        ) : (
+          <FailureNotice failure={error} />
+        )
+      ) : (
+        <Shown key={data.alerts === null ? 'none' : 'some'} shown={data} />
+      )}
+    </Page>
+  )
+}
+
+function Shown({ shown }: { shown: AlertsShown }) {
+  const mayChange = useMayChange()
+  const { alerts } = shown
+  return (
+    <>
+      {alerts === null ? null : <State shown={shown} />}
+      {mayChange ? (
+        <AlertsForm stored={alerts} />
+      ) : alerts === null ? (
+        <Empty title="No alerts are set up">
+          <p>An admin can set them up here.</p>
+        </Empty>
+      ) : (
+        <Section title="What is told">
+          <ul>
+            {alerts.events.map((event) => (
+              <li key={event}>
+                <code>{event}</code>
+              </li>
+            ))}
+          </ul>
+        </Section>
+      )}
+    </>
+  )
+}
+
+function State({ shown }: { shown: AlertsShown }) {
+  const [isClearing, setClearing] = useState(false)
+  const test = useChange(async () => (await api.alerts.test()).body)
+  const clear = useChange(() => api.alerts.clear())
+  const { alerts, status } = shown
+  if (alerts === null || status === null) return null
+  const { last_failure: failure } = status
+  const clearTwin = command('alerts', 'clear', '--yes')
+  return (
+    <Section
+      title="State"
+      actions={
+        <div>
+          <Button changes disabled={test.isPending} onClick={() => test.mutate()}>
+            {test.isPending ? 'Sending …' : 'Send a test alert'}
+          </Button>{' '}
+          <Button changes onClick={() => setClearing(true)}>
+            Remove …
+          </Button>
+        </div>
+      }
+    >
+      {areAlertsFailing(shown) && failure !== null ? (
+        <Notice kind="warn">
+          The last alert was not sent (<Ago at={failure.failure_ts} />
+          ): <Outside text={failure.message} />
+        </Notice>
+      ) : null}
+      <Facts
+        facts={[
+          ['To', <Outside key="to" text={alerts.url} />],
+          ['Format', alerts.format],
+          ['Signed', alerts.secret === null ? 'no' : 'yes'],
+          [
+            'Told',
+            alerts.events.length === alertEventNames.length ? 'everything' : `${alerts.events.length} events`,
+          ],
+          ['Not sent yet', String(status.pending_alerts)],
+          ['Last sent', <Ago key="sent" at={status.last_sent_ts} />],
+        ]}
+      />
+      <FailureNotice failure={test.error} />
+      {test.data === undefined ? null : (
+        <Notice kind={test.data.ok ? 'good' : 'bad'}>
+          {test.data.ok ? 'The test alert arrived. ' : 'The test alert was not accepted. '}
+          <Outside text={test.data.message} />
+        </Notice>
+      )}
+      <CliTwin command={command('alerts', 'test')} />
+      {isClearing ? (
+        <Confirm
+          title="Send no alerts any more?"
+          deed="Remove"
+          command={clearTwin}
+          run={async () => {
+            await clear.mutateAsync()
+            say('No alerts are sent.', clearTwin)
+          }}
+          onClose={() => setClearing(false)}
+        >
+          The address and its secret are forgotten, and what was not sent yet with them.
+        </Confirm>
+      ) : null}
+    </Section>
+  )
+}

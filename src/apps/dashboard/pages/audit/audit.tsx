@@ -1,0 +1,108 @@
+/** Who changed what, and from where. Admins alone see it. */
+import { useState } from 'react'
+import { resourceName } from '../../../client/audit-name.ts'
+import { command } from '../../../client/cli-twin.ts'
+import { printableJson } from '../../../client/printable.ts'
+import type { AuditEntry } from '../../../../contract/audit.ts'
+import { useOverview } from '../../data/overview.ts'
+import { useAudit } from '../../data/queries.ts'
+import { useMayChange } from '../../data/session-context.ts'
+import { Button } from '../../ui/controls.tsx'
+import { Dialog } from '../../ui/dialog.tsx'
+import { FailureNotice } from '../../ui/failure.tsx'
+import { CliTwin, Code, Empty, Notice, Page, Section, Skeleton, Soft, Table } from '../../ui/layout.tsx'
+import { Ago, Outside } from '../../ui/text.tsx'
+
+export function AuditPage() {
+  const mayChange = useMayChange()
+  return (
+    <Page title="Audit" name="Audit log">
+      <Soft>Every change, and every sign-in, of the last 400 days. Secrets are never in it.</Soft>
+      {mayChange ? <Entries /> : <Notice>Only admins see who changed what.</Notice>}
+    </Page>
+  )
+}
+
+function Entries() {
+  const [after, setAfter] = useState<number | null>(null)
+  const [shown, setShown] = useState<AuditEntry | null>(null)
+  const { data, error } = useAudit(after)
+  const { data: overview } = useOverview()
+  if (data === undefined) return error === null ? <Skeleton /> : <FailureNotice failure={error} />
+  const { audit, next } = data
+  return (
+    <Section title="Newest first">
+      {audit.length === 0 ? (
+        <Empty title="Nothing was changed">
+          <p>Changes that you make are shown here.</p>
+        </Empty>
+      ) : (
+        <Table
+          caption="Changes"
+          rows={audit}
+          keyOf={(entry) => String(entry.audit_id)}
+          columns={[
+            { label: 'When', cell: (entry) => <Ago at={entry.audit_ts} />, isShort: true },
+            { label: 'Who', cell: (entry) => <Outside text={whoOf(entry)} /> },
+            { label: 'From', cell: (entry) => entry.address ?? 'the machine itself' },
+            {
+              label: 'Operation',
+              cell: ({ operation }) => <span title={operation}>{operationWords(operation)}</span>,
+              isShort: true,
+            },
+            { label: 'On', cell: (entry) => <Outside text={resourceName(entry, overview ?? null)} /> },
+            { label: 'Changed', cell: (entry) => <Outside text={changeOf(entry)} /> },
+            {
+              label: '',
+              cell: (entry) => (
+                <Button aria-label={`Show change ${entry.audit_id}`} onClick={() => setShown(entry)}>
+                  Show
+                </Button>
+              ),
+            },
+          ]}
+        />
+      )}
+      <div>
+        {after === null ? null : <Button onClick={() => setAfter(null)}>Newest</Button>}{' '}
+        {next === null ? null : <Button onClick={() => setAfter(next)}>Older</Button>}
+      </div>
+      <CliTwin command={command('audit', after !== null && '--after', after !== null && String(after))} />
+      {shown === null ? null : <Entry entry={shown} onClose={() => setShown(null)} />}
+    </Section>
+  )
+}
+
+function Entry({ entry, onClose }: { entry: AuditEntry; onClose: () => void }) {
+  return (
+    <Dialog title={`Change ${entry.audit_id}`} open onClose={onClose}>
+      <Code label="Before" text={stateText(entry.before)} />
+      <Code label="After" text={stateText(entry.after)} />
+      <Code label="On" text={entry.resource_id ?? 'the workspace'} />
+      <div>
+        <Button onClick={onClose}>Close</Button>
+      </div>
+    </Dialog>
+  )
+}
+
+/** `createDestination`, as the API names it: "create destination". */
+function operationWords(operation: string): string {
+  return operation.replaceAll(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`)
+}
+
+function stateText(state: AuditEntry['before']): string {
+  return state === null ? 'nothing' : printableJson(JSON.stringify(state, null, 2))
+}
+
+function whoOf({ actor }: AuditEntry): string {
+  const name = actor.name ?? actor.id
+  if (actor.kind === 'local') return name === null ? 'a command' : `a command of ${name}`
+  return `${actor.kind} ${name ?? '(unknown)'}`
+}
+
+function changeOf({ before, after }: AuditEntry): string {
+  if (before !== null && after !== null) return Object.keys(after).join(', ')
+  if (after === null) return 'removed'
+  return typeof after.status === 'string' ? after.status : 'created'
+}

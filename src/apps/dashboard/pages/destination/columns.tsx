@@ -1,0 +1,151 @@
+/** Which column takes which key of a record. */
+import type { ColumnMapping } from '../../../../contract/destination.ts'
+import { Button, Check, Choice, TextField } from '../../ui/controls.tsx'
+import type { FieldErrors } from '../../ui/failure.tsx'
+import { Section, Soft } from '../../ui/layout.tsx'
+import { Outside } from '../../ui/text.tsx'
+import styles from './columns.module.css'
+import type { ColumnDraft } from './draft.ts'
+import { type KnownTable, TableColumns, typeIn } from './table-columns.tsx'
+
+const types = ['string', 'number', 'boolean', 'object', 'array', 'null'] as const
+const roles: readonly (readonly [ColumnDraft['role'], string])[] = [
+  ['', 'a value'],
+  ['dedupe_id', 'unique id'],
+  ['record_ts', 'record time'],
+  ['received_at', 'arrival time'],
+]
+
+const unmapped = { name: '', type: 'string', source: '', role: '', isRequired: false } as const
+
+export function ColumnFields({
+  hasTable,
+  columns,
+  table,
+  errors,
+  onChange,
+}: {
+  /** Otherwise they are those of a Parquet object. */
+  hasTable: boolean
+  columns: readonly ColumnDraft[]
+  table: KnownTable
+  errors: FieldErrors
+  onChange: (columns: ColumnDraft[]) => void
+}) {
+  const set = (id: number, next: Partial<ColumnDraft>) =>
+    onChange(columns.map((one) => (one.id === id ? { ...one, ...next } : one)))
+  const add = (more: readonly Partial<ColumnDraft>[]) => {
+    const id = Math.max(-1, ...columns.map((one) => one.id)) + 1
+    const added = more.map((one, index) => ({ ...unmapped, ...one, id: id + index }))
+    onChange([...columns, ...added])
+  }
+  return (
+    <Section
+      title="Columns"
+      actions={
+        <Button changes onClick={() => add([{}])}>
+          Map a column
+        </Button>
+      }
+    >
+      {columns.length === 0 ? (
+        <Soft>
+          {hasTable
+            ? 'None mapped: each key of a record goes to the column of its name, and keys without a column are left out.'
+            : 'None mapped: a Parquet object needs at least one. Keys without a column are left out.'}
+        </Soft>
+      ) : null}
+      <div className={styles.rows}>
+        {columns.map((column, index) => (
+          <Row
+            key={column.id}
+            column={column}
+            index={index}
+            tableType={typeIn(table, column.name)}
+            errors={errors}
+            onChange={(next) => set(column.id, next)}
+            onRemove={() => onChange(columns.filter((one) => one.id !== column.id))}
+          />
+        ))}
+      </div>
+      {columns.length === 0 ? null : (
+        <Soft>
+          {hasTable
+            ? 'A record whose unique id is in the table already replaces that row, so that what is sent twice is stored once. '
+            : 'A number is a 64-bit float; one that would lose a digit does not fit, and goes in a column of strings. '}
+          Required: a record without that key is rejected when it is sent. Record time and arrival time
+          without a key are those that pipectl has noted.
+        </Soft>
+      )}
+      <TableColumns table={table} mapped={columns} onMap={add} />
+    </Section>
+  )
+}
+
+function Row({
+  column,
+  index,
+  tableType,
+  errors,
+  onChange,
+  onRemove,
+}: {
+  column: ColumnDraft
+  index: number
+  /** What it is in the table, where that is known. */
+  tableType: string | undefined
+  errors: FieldErrors
+  onChange: (next: Partial<ColumnDraft>) => void
+  onRemove: () => void
+}) {
+  const error = (key: keyof ColumnMapping) => errors[`columns.${index}.${key}`]
+  return (
+    <fieldset className={styles.row} aria-label={`Column ${index + 1}`}>
+      <TextField
+        label="Column"
+        mono
+        value={column.name}
+        onValue={(name) => onChange({ name })}
+        error={error('column_name')}
+      />
+      <Choice
+        label="JSON type"
+        value={column.type}
+        options={types.map((type) => [type, type] as const)}
+        onValue={(type) => onChange({ type })}
+        error={error('column_type')}
+      />
+      <TextField
+        label="Key of the record"
+        mono
+        placeholder={column.role === 'dedupe_id' ? 'made by pipectl' : column.name}
+        value={column.source}
+        onValue={(source) => onChange({ source })}
+        error={error('source_field')}
+      />
+      <Choice
+        label="Role"
+        value={column.role}
+        options={roles}
+        onValue={(role) => onChange({ role })}
+        error={error('semantic_role')}
+      />
+      <Check
+        label="Required"
+        checked={column.isRequired}
+        onValue={(isRequired) => onChange({ isRequired })}
+        error={error('nullable')}
+      />
+      <Button changes aria-label={`Remove column ${column.name || index + 1}`} onClick={onRemove}>
+        Remove
+      </Button>
+      {tableType === undefined ? null : (
+        <div className={styles.inTable}>
+          <Soft>
+            In the table: <Outside text={tableType} />
+          </Soft>
+        </div>
+      )}
+    </fieldset>
+  )
+}

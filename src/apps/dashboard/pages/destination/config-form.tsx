@@ -1,0 +1,238 @@
+/** The fields of a destination, of any type: where it is, columns, and how it is delivered to. */
+import type { ReactNode } from 'react'
+import { wordsOf } from '../../../../contract/destination-words.ts'
+import { Check, Choice, formStyles, TextArea, TextField } from '../../ui/controls.tsx'
+import type { FieldErrors } from '../../ui/failure.tsx'
+import { Section, Soft } from '../../ui/layout.tsx'
+import { ColumnFields } from './columns.tsx'
+import { type DestinationDraft, hasColumns } from './draft.ts'
+import { type ConfigField, configFields } from './fields.ts'
+import type { KnownTable } from './table-columns.tsx'
+import { isShownOfTransform, TransformForm } from './transform-form.tsx'
+
+interface Props {
+  draft: DestinationDraft
+  table: KnownTable
+  errors: FieldErrors
+  /** Of a stored destination: its secrets stay where nothing is typed. */
+  isStored: boolean
+  /** What tries the transform. */
+  trial: ReactNode
+  onChange: (next: Partial<DestinationDraft>) => void
+}
+
+export function ConfigForm({ draft, table, errors, isStored, trial, onChange }: Props) {
+  const fields = configFields[draft.type]
+  const field = (one: ConfigField) => (
+    <Field
+      key={one.key}
+      field={one}
+      value={draft.config[one.key] ?? ''}
+      error={errorOf(errors, one.key)}
+      isStored={isStored}
+      onValue={(text) => onChange({ config: { ...draft.config, [one.key]: text } })}
+    />
+  )
+  const more = fields.filter((one) => one.more)
+  return (
+    <>
+      <Section title="Where to">
+        <TextField
+          label="Name"
+          optional
+          value={draft.name}
+          onValue={(name) => onChange({ name })}
+          error={errors.destination_name}
+          hint="Unique in its pipe, e.g. warehouse."
+        />
+        <div className={formStyles.pair}>{fields.filter((one) => !one.more).map(field)}</div>
+        {more.length === 0 ? null : (
+          <details open={more.some((one) => errorOf(errors, one.key) !== undefined) || undefined}>
+            <summary>More</summary>
+            <div className={formStyles.pair}>{more.map(field)}</div>
+          </details>
+        )}
+      </Section>
+      {hasColumns(draft) ? (
+        <ColumnFields
+          hasTable={wordsOf(draft.type).isDatabase}
+          columns={draft.columns}
+          table={table}
+          errors={errors}
+          onChange={(columns) => onChange({ columns })}
+        />
+      ) : null}
+      {draft.type === 'destination_pull' ? null : (
+        <>
+          <TransformForm
+            transform={draft.transform}
+            errors={errors}
+            isStored={isStored}
+            trial={trial}
+            onChange={(transform) => onChange({ transform })}
+          />
+          <Delivery draft={draft} errors={errors} onChange={onChange} isStored={isStored} />
+        </>
+      )}
+      {isStored ? null : (
+        <Section title="Where to begin">
+          <Check
+            label="Also deliver what the pipe still keeps from before"
+            hint="Otherwise delivery begins with the next record."
+            checked={draft.startFrom === 'earliest'}
+            onValue={(all) => onChange({ startFrom: all ? 'earliest' : 'now' })}
+            error={errors.start_from}
+          />
+        </Section>
+      )}
+    </>
+  )
+}
+
+/** An error below a field, such as that of one header, is an error of the field. */
+function errorOf(errors: FieldErrors, key: string): string | undefined {
+  const path = `destination_config.${key}`
+  const found = Object.entries(errors).filter(([one]) => one === path || one.startsWith(`${path}.`))
+  if (found.length === 0) return undefined
+  return found
+    .map(([one, text]) => (one === path ? text : `${one.slice(path.length + 1)}: ${text}`))
+    .join(' ')
+}
+
+const ownFields = [
+  'destination_name',
+  'destination_max_retry_seconds',
+  'concurrency',
+  'on_permanent_error',
+  'start_from',
+]
+
+/** The paths of errors that stand at a field of this form. */
+export function shownPaths(errors: FieldErrors, draft: DestinationDraft): string[] {
+  const keys = configFields[draft.type].map(({ key }) => `destination_config.${key}`)
+  return Object.keys(errors).filter(
+    (path) =>
+      keys.some((key) => path === key || path.startsWith(`${key}.`)) ||
+      /^(columns\.\d+\.|flush\.|rate\.)/.test(path) ||
+      (draft.type !== 'destination_pull' && isShownOfTransform(path, draft.transform)) ||
+      ownFields.includes(path),
+  )
+}
+
+function Field({
+  field,
+  value,
+  error,
+  isStored,
+  onValue,
+}: {
+  field: ConfigField
+  value: string
+  error: string | undefined
+  isStored: boolean
+  onValue: (text: string) => void
+}) {
+  const { label, hint, kind, options = [], required = false, placeholder } = field
+  const common = { label, hint, error, value, onValue }
+  if (kind === 'choice') return <Choice {...common} options={options} />
+  if (kind === 'headers' || kind === 'lines' || field.hasLines === true)
+    return <TextArea {...common} mono optional />
+  if (kind === 'secret') {
+    return (
+      <TextField
+        {...common}
+        type="password"
+        autoComplete="new-password"
+        optional={!isStored && field.key !== 'password'}
+        placeholder={isStored ? 'empty: stays as it is' : placeholder}
+      />
+    )
+  }
+  return (
+    <TextField
+      {...common}
+      required={required}
+      optional={!required}
+      placeholder={placeholder}
+      inputMode={kind === 'number' ? 'numeric' : undefined}
+    />
+  )
+}
+
+function Delivery({ draft, errors, onChange, isStored }: Omit<Props, 'table' | 'trial'>) {
+  const { flush } = draft
+  const set = (next: Partial<typeof flush>) => onChange({ flush: { ...flush, ...next } })
+  const usual = wordsOf(draft.type).defaultFlush
+  return (
+    <Section title="How to deliver">
+      <Soft>Empty: the limits of the pipe, or what is usual for this kind.</Soft>
+      <div className={formStyles.pair}>
+        <TextField
+          label="Records that close a batch"
+          inputMode="numeric"
+          placeholder={String(usual.maxRecords)}
+          value={flush.records}
+          onValue={(records) => set({ records })}
+          error={errors['flush.max_records'] ?? errors.flush}
+        />
+        <TextField
+          label="Bytes that close a batch"
+          inputMode="numeric"
+          placeholder={String(usual.maxBytes)}
+          value={flush.bytes}
+          onValue={(bytes) => set({ bytes })}
+          error={errors['flush.max_bytes']}
+        />
+        <TextField
+          label="Seconds that close a batch"
+          inputMode="numeric"
+          placeholder={String(usual.maxSeconds)}
+          value={flush.seconds}
+          onValue={(seconds) => set({ seconds })}
+          error={errors['flush.max_seconds']}
+        />
+        <TextField
+          label="Requests per second, at most"
+          inputMode="decimal"
+          placeholder="no limit"
+          value={draft.rate}
+          onValue={(rate) => onChange({ rate })}
+          error={errors['rate.requests_per_second'] ?? errors.rate}
+        />
+        {wordsOf(draft.type).hasConcurrency ? (
+          <TextField
+            label="Requests at the same time"
+            inputMode="numeric"
+            placeholder="1"
+            hint="1 to 32; more than 1 keeps order only between batches."
+            value={draft.concurrency}
+            onValue={(concurrency) => onChange({ concurrency })}
+            error={errors.concurrency}
+          />
+        ) : null}
+        <TextField
+          label="Seconds of eager retries"
+          inputMode="numeric"
+          placeholder={isStored ? undefined : '86400'}
+          hint="After that a failing lane is stalled and retried every 15 minutes. Nothing is dropped for it."
+          value={draft.maxRetrySeconds}
+          onValue={(maxRetrySeconds) => onChange({ maxRetrySeconds })}
+          error={errors.destination_max_retry_seconds}
+        />
+        {draft.type === 'destination_pull' ? null : (
+          <Choice
+            label="What it refuses for good"
+            hint="Parked records can be corrected and replayed; what comes behind them is delivered meanwhile."
+            value={draft.onPermanentError}
+            options={[
+              ['block', 'blocks the lane'],
+              ['park', 'is parked, and the lane goes on'],
+            ]}
+            onValue={(onPermanentError) => onChange({ onPermanentError })}
+            error={errors.on_permanent_error}
+          />
+        )}
+      </div>
+    </Section>
+  )
+}

@@ -1,0 +1,154 @@
+/** A new destination: first its kind, then where it is; tested before it is saved. */
+import { useCallback, useState } from 'react'
+import { useLocation } from 'wouter'
+import { command, destinationOptions } from '../../../client/cli-twin.ts'
+import type { DestinationType } from '../../../../contract/destination-words.ts'
+import { wordsOf } from '../../../../contract/destination-words.ts'
+import { api, isNotFound } from '../../data/api.ts'
+import { useDraft } from '../../data/draft.ts'
+import { usePipeOverview } from '../../data/overview.ts'
+import { useChange, usePipe } from '../../data/queries.ts'
+import { Button, formStyles } from '../../ui/controls.tsx'
+import { FailureNotice, fieldErrors } from '../../ui/failure.tsx'
+import { CliTwin, Notice, Page, Soft } from '../../ui/layout.tsx'
+import { say } from '../../ui/toasts.tsx'
+import { PipeCrumb } from '../pipe/crumbs.tsx'
+import { ConfigForm, shownPaths } from './config-form.tsx'
+import { createBody, type DestinationDraft, emptyDraft } from './draft.ts'
+import styles from './new.module.css'
+import { ProposeTable } from './propose-table.tsx'
+import { useTableColumns } from './table-columns.tsx'
+import { TestAndSave } from './test-and-save.tsx'
+import { TransformTrial } from './transform-trial.tsx'
+import { warnOfTransform } from './transform-warning.ts'
+
+const kinds: readonly (readonly [DestinationType, string, string])[] = [
+  ['destination_database', 'Database', 'Rows of a table in PostgreSQL, MySQL or MariaDB.'],
+  ['destination_object_store', 'Object store', 'Files in a bucket of S3 or a compatible store.'],
+  ['destination_http_endpoint', 'HTTP endpoint', 'Signed requests to an address of yours.'],
+  ['destination_nats', 'NATS JetStream', 'Messages of a stream, one for each record.'],
+  ['destination_pull', 'Pull', 'Nothing is sent: consumers come for the messages.'],
+]
+
+export function NewDestinationPage({ pipeId }: { pipeId: string }) {
+  const initial = useCallback((): { draft: DestinationDraft | null } => ({ draft: null }), [])
+  const [{ draft }, set, forget] = useDraft(`new destination of ${pipeId}`, initial)
+  const { error } = usePipe(pipeId)
+  return (
+    <Page title="New destination" name="New destination" crumbs={<PipeCrumb pipeId={pipeId} />}>
+      {isNotFound(error) ? (
+        <Notice kind="bad">Somebody deleted this pipe. What you typed is still here to be copied.</Notice>
+      ) : null}
+      {draft === null ? (
+        <div className={styles.kinds}>
+          {kinds.map(([type, name, words]) => (
+            <button
+              key={type}
+              type="button"
+              className={styles.kind}
+              onClick={() => set({ draft: emptyDraft(type) })}
+            >
+              <strong>{name}</strong>
+              <Soft>{words}</Soft>
+            </button>
+          ))}
+        </div>
+      ) : (
+        <NewForm
+          pipeId={pipeId}
+          draft={draft}
+          onChange={(next) => set({ draft: { ...draft, ...next } })}
+          onForget={forget}
+        />
+      )}
+    </Page>
+  )
+}
+
+function NewForm({
+  pipeId,
+  draft,
+  onChange,
+  onForget,
+}: {
+  pipeId: string
+  draft: DestinationDraft
+  onChange: (next: Partial<DestinationDraft>) => void
+  onForget: () => void
+}) {
+  const [, go] = useLocation()
+  const pipeName = usePipeOverview(pipeId)?.pipe_name ?? 'PIPE'
+  const [failure, setFailure] = useState<unknown>(null)
+  const body = createBody(draft)
+  const table = useTableColumns(pipeId, draft)
+  const create = useChange((isForced: boolean) =>
+    api.destinations.create(pipeId, body, { checksTransform: !isForced }),
+  )
+  const { destination_type: _, ...fields } = body
+  const twin = command(
+    ...['destinations', 'create', pipeName, '--type', wordsOf(draft.type).kind],
+    ...destinationOptions(draft.type, fields),
+  )
+  const save = async (isForced: boolean) => {
+    setFailure(null)
+    try {
+      const { body: created } = await create.mutateAsync(isForced)
+      onForget()
+      say(
+        `The destination is there; its lane starts ${draft.startFrom === 'now' ? 'with the next record' : 'with what is kept'}.`,
+        twin,
+      )
+      warnOfTransform({ ...created, pipe_id: pipeId, isUnchecked: isForced && Boolean(body.transform) })
+      go(`/pipes/${pipeId}/destinations/${created.destination_id}`)
+    } catch (error) {
+      setFailure(error)
+    }
+  }
+  const errors = fieldErrors(failure)
+  return (
+    <form className={formStyles.form} onSubmit={(event) => event.preventDefault()} noValidate>
+      <div className={formStyles.actions}>
+        <Soft>{kinds.find(([type]) => type === draft.type)?.[2]}</Soft>
+        <Button look="plain" onClick={onForget}>
+          Another kind
+        </Button>
+      </div>
+      <FailureNotice failure={failure} shown={shownPaths(errors, draft)} />
+      <ConfigForm
+        draft={draft}
+        table={table}
+        errors={errors}
+        isStored={false}
+        trial={
+          <TransformTrial
+            pipeId={pipeId}
+            pipeName={pipeName}
+            draft={draft.transform}
+            stored={null}
+            onFailure={setFailure}
+          />
+        }
+        onChange={onChange}
+      />
+      {wordsOf(draft.type).isDatabase ? (
+        <ProposeTable
+          pipeId={pipeId}
+          body={{ destination_type: draft.type, destination_config: body.destination_config }}
+          onFailure={setFailure}
+          onColumns={(columns, isNew) => onChange({ columns, ...(isNew ? { startFrom: 'earliest' } : {}) })}
+        />
+      ) : null}
+      <TestAndSave
+        pipeId={pipeId}
+        body={body}
+        hasSample={wordsOf(draft.type).isDatabase}
+        isSaving={create.isPending}
+        saveWord="save"
+        save={save}
+        onFailure={setFailure}
+        onTableColumns={table.learn}
+      />
+      <CliTwin command={twin} />
+    </form>
+  )
+}

@@ -1,0 +1,199 @@
+/** A table proposed from the pipe's records: the statement to copy or to run, and the mapping for the form. */
+import { useState } from 'react'
+import type { TableInferenceBody } from '../../../client/client.ts'
+import type { SuccessBody } from '../../../../contract/operations.ts'
+import { counted } from '../../../../platform/quantities.ts'
+import { api, change } from '../../data/api.ts'
+import { Button, Choice, formStyles } from '../../ui/controls.tsx'
+import { Code, Notice, Section, Soft, Table } from '../../ui/layout.tsx'
+import { Outside } from '../../ui/text.tsx'
+import type { ColumnDraft } from './draft.ts'
+
+type Proposal = SuccessBody<'inferTable'>
+
+interface Props {
+  pipeId: string
+  /** A new destination, or a stored one with what is changed in the form. */
+  body: TableInferenceBody
+  onFailure: (failure: unknown) => void
+  /** `isNew`: the table was made for the records that were looked at. */
+  onColumns: (columns: ColumnDraft[], isNew: boolean) => void
+}
+
+/** What stands for the choices that are no key. */
+const generated = '\u0000generated'
+const none = '\u0000none'
+
+export function ProposeTable({ pipeId, body, onFailure, onColumns }: Props) {
+  const [found, setFound] = useState<(Proposal & { of: string }) | null>(null)
+  const [dedupe, setDedupe] = useState(generated)
+  const [isBusy, setBusy] = useState(false)
+  const of = JSON.stringify(body)
+  // Of what was in the form; of another table or server it says nothing.
+  const proposal = found?.of === of ? found : null
+  const ask = async (more: Pick<TableInferenceBody, 'create_table' | 'add_columns'>, key = dedupe) => {
+    setBusy(true)
+    onFailure(null)
+    try {
+      const unique =
+        key === none ? { dedupe_id: 'none' as const } : key === generated ? {} : { dedupe_key: key }
+      const { body: answer } = await change(() =>
+        api.destinations.infer(pipeId, { ...body, ...unique, ...more }),
+      )
+      setFound({ ...answer, of })
+      if (answer.executed.length > 0) map(answer)
+    } catch (error) {
+      setFound(null)
+      onFailure(error)
+    } finally {
+      setBusy(false)
+    }
+  }
+  const map = ({ columns, missing_columns, executed }: Proposal) => {
+    const there = columns.filter(({ column_name }) => !missing_columns.includes(column_name))
+    const isNew = executed.some((statement) => statement.startsWith('CREATE TABLE'))
+    onColumns(there.map(draftColumn), isNew)
+  }
+  return (
+    <Section
+      title="From the records"
+      actions={
+        <Button changes disabled={isBusy} onClick={() => void ask({})}>
+          {isBusy ? 'Looking …' : 'Propose columns'}
+        </Button>
+      }
+    >
+      {proposal === null ? (
+        <Soft>
+          Looks at the newest records of the pipe and proposes columns that give back every value as it was
+          sent. Nothing is created until you say so.
+        </Soft>
+      ) : (
+        <Found
+          proposal={proposal}
+          dedupe={dedupe}
+          isBusy={isBusy}
+          onDedupe={(key) => {
+            setDedupe(key)
+            void ask({}, key)
+          }}
+          onRun={() => void ask(proposal.table_exists ? { add_columns: true } : { create_table: true })}
+          onMap={() => map(proposal)}
+        />
+      )}
+    </Section>
+  )
+}
+
+function Found({
+  proposal,
+  dedupe,
+  isBusy,
+  onDedupe,
+  onRun,
+  onMap,
+}: {
+  proposal: Proposal
+  dedupe: string
+  isBusy: boolean
+  onDedupe: (key: string) => void
+  onRun: () => void
+  onMap: () => void
+}) {
+  const { failure, table_exists, ddl, executed, warnings, columns, missing_columns, dedupe_candidates } =
+    proposal
+  const isDone = executed.length > 0
+  const fits = columns.length - missing_columns.length
+  const keys = dedupe_candidates.map((key) => [key, `the key ${key}`] as const)
+  return (
+    <>
+      {failure === null ? null : (
+        <Notice kind="bad">
+          <Outside text={failure.message} />
+        </Notice>
+      )}
+      {isDone ? <Notice kind="good">This was run, and the columns below are mapped.</Notice> : null}
+      {proposal.observations.length === 0 ? null : (
+        <>
+          <Soft>
+            From {counted(proposal.records_seen, 'record')}.{' '}
+            {table_exists === true && !isDone ? 'The table exists.' : null}
+          </Soft>
+          <Table
+            caption="Keys of the records"
+            rows={proposal.observations}
+            keyOf={({ key }) => key}
+            columns={[
+              { label: 'Key', cell: ({ key }) => <Outside text={key} /> },
+              { label: 'Seen', cell: ({ seen }) => String(seen), isNumber: true },
+              { label: 'JSON types', cell: ({ types }) => types.join(', ') },
+              {
+                label: 'Column',
+                cell: ({ column_name: name }) =>
+                  name === null ? (
+                    '–'
+                  ) : (
+                    <Outside
+                      text={
+                        table_exists === true && missing_columns.includes(name) ? `${name} (missing)` : name
+                      }
+                    />
+                  ),
+              },
+              { label: 'Type', cell: ({ proposed_type }) => proposed_type ?? '–' },
+              { label: 'Why', cell: ({ reason }) => <Soft>{reason}</Soft> },
+            ]}
+          />
+        </>
+      )}
+      {table_exists === true || isDone ? null : (
+        <Choice
+          label="Unique id"
+          hint="The primary key: a record with the same one replaces the row."
+          value={dedupe}
+          options={[
+            [generated, 'made by pipectl, of message and place'],
+            ...keys,
+            [none, 'none: a repeated delivery is stored again'],
+          ]}
+          onValue={onDedupe}
+        />
+      )}
+      {ddl.map((statement) => (
+        <Code
+          key={statement}
+          label={isDone ? 'This was run' : 'To make the table fit'}
+          text={`${statement};`}
+        />
+      ))}
+      {warnings.map((warning) => (
+        <Notice key={warning} kind="warn">
+          <Outside text={warning} />
+        </Notice>
+      ))}
+      <div className={formStyles.actions}>
+        {ddl.length === 0 || isDone || table_exists === null ? null : (
+          <Button look="primary" changes disabled={isBusy} onClick={onRun}>
+            {table_exists ? `Add ${counted(missing_columns.length, 'column')}` : 'Create table'}
+          </Button>
+        )}
+        {table_exists !== true || isDone || fits === 0 ? null : (
+          <Button changes disabled={isBusy} onClick={onMap}>
+            {`Map ${counted(fits, 'column')}`}
+          </Button>
+        )}
+      </div>
+    </>
+  )
+}
+
+function draftColumn(column: Proposal['columns'][number], id: number): ColumnDraft {
+  return {
+    id,
+    name: column.column_name,
+    type: column.column_type,
+    source: column.source_field ?? '',
+    role: column.semantic_role ?? '',
+    isRequired: !column.nullable,
+  }
+}

@@ -1,0 +1,212 @@
+/** Which records a destination gets, and what is changed in them on the way. */
+import type { ReactNode } from 'react'
+import { type TransformOp, transformOps } from '../../../../contract/transform-words.ts'
+import { Button, Choice, formStyles, TextArea, TextField } from '../../ui/controls.tsx'
+import type { FieldErrors } from '../../ui/failure.tsx'
+import { Notice, Section, Soft } from '../../ui/layout.tsx'
+import { Outside } from '../../ui/text.tsx'
+import { type StepDraft, swapped, type TransformDraft, withStep } from './transform-draft.ts'
+import styles from './transform-form.module.css'
+
+interface Props {
+  transform: TransformDraft
+  errors: FieldErrors
+  isStored: boolean
+  /** What tries it. */
+  trial: ReactNode
+  onChange: (next: TransformDraft) => void
+}
+
+export function TransformForm({ transform, errors, isStored, trial, onChange }: Props) {
+  const { filter, steps, salt } = transform
+  const set = (next: Partial<TransformDraft>) => onChange({ ...transform, ...next })
+  const setSteps = (next: readonly StepDraft[]) => set({ steps: next })
+  const whole = errors.transform ?? errors['transform.map']
+  const hasSalt = steps.some(({ op }) => op === 'mask') || salt !== ''
+  return (
+    <Section
+      title="Filter and changes"
+      actions={
+        <Button changes onClick={() => setSteps(withStep(steps))}>
+          Add a step
+        </Button>
+      }
+    >
+      <TextArea
+        label="Filter"
+        optional
+        mono
+        hint={
+          'In CEL, e.g. record.status == "paid" && record.total > 10. The destination gets records for which it is true. Empty: all of them.'
+        }
+        value={filter}
+        onValue={(text) => set({ filter: text })}
+        error={errors['transform.filter']}
+      />
+      {whole === undefined ? null : (
+        <Notice kind="bad">
+          <Outside text={whole} />
+        </Notice>
+      )}
+      {steps.length === 0 ? <Soft>No steps: records go as they are.</Soft> : null}
+      <ol className={styles.steps} aria-label="Steps of the map">
+        {steps.map((step, index) => (
+          <li key={step.id}>
+            <Step
+              step={step}
+              index={index}
+              isLast={index === steps.length - 1}
+              errors={errors}
+              onChange={(next) => setSteps(steps.with(index, { ...step, ...next }))}
+              onMove={(at) => setSteps(swapped(steps, at))}
+              onRemove={() => setSteps(steps.filter(({ id }) => id !== step.id))}
+            />
+          </li>
+        ))}
+      </ol>
+      {steps.length === 0 ? null : (
+        <Soft>
+          In this order, to what the filter keeps. A path is a key, or keys with dots between them:
+          user.address.city. What a step does not find it leaves as it is.
+        </Soft>
+      )}
+      {hasSalt ? (
+        <TextField
+          label="Salt of mask"
+          type="password"
+          autoComplete="new-password"
+          hint="A secret of 8 characters or more, which goes into each hash. It is not shown again."
+          placeholder={isStored ? 'empty: stays as it is' : undefined}
+          value={salt}
+          onValue={(text) => set({ salt: text })}
+          error={errors['transform.mask_salt']}
+        />
+      ) : null}
+      {trial}
+    </Section>
+  )
+}
+
+const words: Record<TransformOp, string> = {
+  rename: 'rename a key',
+  drop: 'drop members',
+  keep: 'keep only members',
+  mask: 'mask values',
+  constant: 'set a constant',
+  move: 'move to the top level',
+}
+const ops = transformOps.map((op) => [op, words[op]] as const)
+
+function Step({
+  step,
+  index,
+  isLast,
+  errors,
+  onChange,
+  onMove,
+  onRemove,
+}: {
+  step: StepDraft
+  index: number
+  isLast: boolean
+  errors: FieldErrors
+  onChange: (next: Partial<StepDraft>) => void
+  /** The step there and the one after it change places. */
+  onMove: (at: number) => void
+  onRemove: () => void
+}) {
+  const name = `step ${index + 1}`
+  const at = `transform.map.${index}`
+  const text = (key: 'from' | 'to' | 'key' | 'value', label: string, hint?: string) => (
+    <TextField
+      label={label}
+      mono
+      hint={hint}
+      value={step[key]}
+      onValue={(value) => onChange({ [key]: value })}
+      error={errors[`${at}.${key}`]}
+    />
+  )
+  const own = errors[at]
+  return (
+    <fieldset className={styles.step} aria-label={`Step ${index + 1}`}>
+      <Choice
+        label="Step"
+        value={step.op}
+        options={ops}
+        onValue={(op) => onChange({ op })}
+        error={own === undefined ? errors[`${at}.op`] : own}
+      />
+      {step.op === 'rename' ? (
+        <>
+          {text('from', 'From the key')}
+          {text('to', 'To the key')}
+        </>
+      ) : step.op === 'move' ? (
+        <>
+          {text('from', 'From the path')}
+          {text('to', 'To the key')}
+        </>
+      ) : step.op === 'constant' ? (
+        <>
+          {text('key', 'Key')}
+          {text('value', 'Value', 'true, 12, null or "12" as in JSON; anything else is a text.')}
+        </>
+      ) : (
+        <div className={styles.wide}>
+          <TextArea
+            label="Paths"
+            mono
+            hint="One a line."
+            value={step.paths}
+            onValue={(paths) => onChange({ paths })}
+            error={pathErrors(errors, `${at}.paths`)}
+          />
+        </div>
+      )}
+      <div className={`${formStyles.actions} ${styles.buttons}`}>
+        <Button
+          changes
+          aria-label={`Move ${name} up`}
+          disabled={index === 0}
+          onClick={() => onMove(index - 1)}
+        >
+          ↑
+        </Button>
+        <Button changes aria-label={`Move ${name} down`} disabled={isLast} onClick={() => onMove(index)}>
+          ↓
+        </Button>
+        <Button changes aria-label={`Remove ${name}`} onClick={onRemove}>
+          Remove
+        </Button>
+      </div>
+    </fieldset>
+  )
+}
+
+/** Of the whole list, or of lines of it, counted from 1. */
+function pathErrors(errors: FieldErrors, at: string): string | undefined {
+  const found = Object.entries(errors)
+    .filter(([path]) => path === at || path.startsWith(`${at}.`))
+    .map(([path, text]) => (path === at ? text : `Line ${Number(path.slice(at.length + 1)) + 1}: ${text}`))
+  return found.length === 0 ? undefined : found.join(' ')
+}
+
+/** Whether the error of that path stands at a field of this form. */
+export function isShownOfTransform(path: string, { steps, salt }: TransformDraft): boolean {
+  if (path === 'transform' || path === 'transform.filter' || path === 'transform.map') return true
+  if (path === 'transform.mask_salt') return salt !== '' || steps.some(({ op }) => op === 'mask')
+  const [, index, field] = /^transform\.map\.(\d+)(?:\.([a-z]+)(?:\.\d+)?)?$/.exec(path) ?? []
+  const step = steps[Number(index)]
+  if (step === undefined) return false
+  return field === undefined || field === 'op' || shownFields[step.op].includes(field)
+}
+
+const shownFields: Record<TransformOp, readonly string[]> = {
+  rename: ['from', 'to'],
+  move: ['from', 'to'],
+  constant: ['key', 'value'],
+  drop: ['paths'],
+  keep: ['paths'],
+  mask: ['paths'],
+}

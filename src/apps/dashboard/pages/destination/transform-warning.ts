@@ -1,0 +1,22 @@
+/** What was found when a transform was saved: it stays on the screen, since saving leads to another page. */
+import type { TransformCheck } from '../../../../contract/transform-trial.ts'
+import { warn } from '../../ui/toasts.tsx'
+
+export function warnOfTransform({
+  pipe_id: pipeId,
+  destination_id: id,
+  destination_name: name,
+  transform_check: check,
+  isUnchecked,
+}: {
+  pipe_id: string
+  destination_id: string
+  destination_name: string
+  transform_check?: TransformCheck | undefined
+  /** Somebody insisted: nothing looked at it. */
+  isUnchecked: boolean
+}): void {
+  const warning = isUnchecked ? 'Its transform was not tried on the newest records.' : check?.warning
+  const link = { to: `/pipes/${pipeId}/destinations/${id}/edit`, words: 'Try it' }
+  warn(id, warning ? `${name} is saved. ${warning}` : null, link)
+}

@@ -1,0 +1,158 @@
+/** API keys: made, shown once, rotated, revoked. */
+import { useState } from 'react'
+import { command } from '../../../client/cli-twin.ts'
+import type { ApiKey } from '../../../../contract/api-key.ts'
+import { until } from '../../../../platform/quantities.ts'
+import { api } from '../../data/api.ts'
+import { useNow } from '../../data/clock.ts'
+import { useOverview } from '../../data/overview.ts'
+import { useChange, useKeys } from '../../data/queries.ts'
+import { Button, TextField } from '../../ui/controls.tsx'
+import { Confirm } from '../../ui/dialog.tsx'
+import { FailureNotice } from '../../ui/failure.tsx'
+import { Empty, Page, Section, Skeleton, Soft, Table } from '../../ui/layout.tsx'
+import { usePage } from '../../ui/paging.tsx'
+import { Marked } from '../../ui/state.tsx'
+import { Ago, exactTime, Outside } from '../../ui/text.tsx'
+import { say } from '../../ui/toasts.tsx'
+import { NewKey } from './new-key.tsx'
+import { RotateKey } from './rotate-key.tsx'
+
+export function KeysPage() {
+  const { data: keys, error } = useKeys()
+  const [isCreating, setCreating] = useState(false)
+  return (
+    <Page
+      title="API keys"
+      name="API keys"
+      actions={
+        <Button look="primary" changes onClick={() => setCreating(true)}>
+          New key
+        </Button>
+      }
+    >
+      <Soft>Give every program a key of its own, for no more than it does.</Soft>
+      {keys === undefined ? (
+        error === null ? (
+          <Skeleton />
+        ) : (
+          <FailureNotice failure={error} />
+        )
+      ) : (
+        <Keys keys={keys} />
+      )}
+      {isCreating ? <NewKey onClose={() => setCreating(false)} /> : null}
+    </Page>
+  )
+}
+
+function Keys({ keys }: { keys: readonly ApiKey[] }) {
+  const [filter, setFilter] = useState('')
+  const [revoking, setRevoking] = useState<ApiKey | null>(null)
+  const [rotating, setRotating] = useState<ApiKey | null>(null)
+  const wanted = filter.trim().toLowerCase()
+  const found = keys.filter((key) =>
+    `${key.api_key_name} ${key.api_key_prefix}`.toLowerCase().includes(wanted),
+  )
+  const { rows, pager } = usePage(found, 'key')
+  return (
+    <Section title="Keys">
+      {keys.length > 10 ? (
+        <TextField label="Search" type="search" value={filter} onValue={setFilter} />
+      ) : null}
+      {found.length === 0 ? (
+        <Empty title="No such key">
+          <p>Look for a part of a name, or the first characters of a key.</p>
+        </Empty>
+      ) : (
+        <Table
+          caption="API keys"
+          rows={rows}
+          keyOf={(key) => key.api_key_id}
+          columns={[
+            { label: 'Name', cell: (key) => <Outside text={key.api_key_name} /> },
+            { label: 'Begins with', cell: (key) => <code>{key.api_key_prefix}</code> },
+            {
+              label: 'State',
+              cell: (key) => (
+                <Marked kind={key.api_key_status === 'active' ? 'flowing' : 'blocked'}>
+                  {key.api_key_status}
+                </Marked>
+              ),
+            },
+            { label: 'May', cell: (key) => <Rights apiKey={key} /> },
+            { label: 'Last used', cell: (key) => <Ago at={key.api_key_last_used_ts} /> },
+            { label: 'Ends', cell: (key) => <Ends at={key.api_key_expires_ts} /> },
+            { label: 'Made', cell: (key) => <Ago at={key.api_key_created_ts} /> },
+            {
+              label: '',
+              cell: (key) =>
+                key.api_key_status === 'active' ? (
+                  <>
+                    <Button
+                      changes
+                      aria-label={`Rotate ${key.api_key_name}`}
+                      onClick={() => setRotating(key)}
+                    >
+                      Rotate …
+                    </Button>
+                    <Button
+                      changes
+                      aria-label={`Revoke ${key.api_key_name}`}
+                      onClick={() => setRevoking(key)}
+                    >
+                      Revoke …
+                    </Button>
+                  </>
+                ) : null,
+            },
+          ]}
+        />
+      )}
+      {pager}
+      {rotating === null ? null : <RotateKey apiKey={rotating} onClose={() => setRotating(null)} />}
+      {revoking === null ? null : <Revoke apiKey={revoking} onClose={() => setRevoking(null)} />}
+    </Section>
+  )
+}
+
+function Rights({ apiKey: { api_key_scopes: scopes, api_key_pipe_ids: pipeIds } }: { apiKey: ApiKey }) {
+  const pipes = useOverview().data?.pipes ?? []
+  if (pipeIds === null) return scopes.join(', ')
+  const names = pipeIds.map((id) => pipes.find((pipe) => pipe.pipe_id === id)?.pipe_name ?? 'a deleted pipe')
+  return (
+    <span title={names.join(', ')}>
+      {scopes.join(', ')} in{' '}
+      {names.length === 1 ? <Outside text={names[0] ?? ''} /> : `${names.length} pipes`}
+    </span>
+  )
+}
+
+function Ends({ at }: { at: string | null }) {
+  const nowMs = useNow()
+  return at === null ? 'never' : <time title={exactTime(at)}>{until(at, nowMs)}</time>
+}
+
+function Revoke({ apiKey, onClose }: { apiKey: ApiKey; onClose: () => void }) {
+  const revoke = useChange(() => api.keys.revoke(apiKey.api_key_id))
+  const twin = command('keys', 'revoke', apiKey.api_key_name, '--yes')
+  return (
+    <Confirm
+      title={
+        <>
+          Revoke <Outside text={apiKey.api_key_name} />?
+        </>
+      }
+      deed="Revoke the key"
+      command={twin}
+      run={async () => {
+        await revoke.mutateAsync()
+        say(`${apiKey.api_key_name} is revoked.`, twin)
+      }}
+      onClose={onClose}
+    >
+      Every program that uses it gets 401 from the next request on. Records that were accepted are still
+      delivered. This cannot be undone.
+    </Confirm>
+  )
+}

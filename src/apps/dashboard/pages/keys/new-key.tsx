@@ -1,0 +1,129 @@
+/** A new key: for whom, what for, until when; shown once. */
+import { useState } from 'react'
+import { command } from '../../../client/cli-twin.ts'
+import { ApiFailure } from '../../../client/failure.ts'
+import type { ApiKeyCreate, ApiKeyScope } from '../../../../contract/api-key.ts'
+import type { SuccessBody } from '../../../../contract/operations.ts'
+import { dayMs } from '../../../../platform/quantities.ts'
+import { api } from '../../data/api.ts'
+import { useOverview } from '../../data/overview.ts'
+import { useChange } from '../../data/queries.ts'
+import { Check, Choice, formStyles, TextField } from '../../ui/controls.tsx'
+import { FormDialog } from '../../ui/dialog.tsx'
+import { failureText, fieldErrors } from '../../ui/failure.tsx'
+import { MadeKey } from './made-key.tsx'
+
+const scopes: readonly (readonly [ApiKeyScope, string, string])[] = [
+  ['ingest', 'Send records', 'For apps and devices: they can then do nothing else.'],
+  ['pull', 'Pull messages', 'For consumers of pull destinations.'],
+  ['read', 'Look', 'Every page and list, no change.'],
+  ['manage', 'Everything', 'Includes the others, and making and revoking keys.'],
+]
+const lifetimes = [
+  ['', 'never'],
+  ['30', 'after 30 days'],
+  ['90', 'after 90 days'],
+  ['365', 'after a year'],
+] as const
+type Lifetime = (typeof lifetimes)[number][0]
+
+interface Props {
+  /** Of the pipe that it is made for; it may be changed. */
+  pipeId?: string
+  /** Gets the key itself, once. */
+  onMade?: (key: string) => void
+  onClose: () => void
+}
+
+export function NewKey({ pipeId: forPipeId = '', onMade, onClose }: Props) {
+  const [name, setName] = useState('')
+  const [chosen, setChosen] = useState<readonly ApiKeyScope[]>(['ingest'])
+  const [pipeId, setPipeId] = useState(forPipeId)
+  const [days, setDays] = useState<Lifetime>('')
+  const [made, setMade] = useState<SuccessBody<'createApiKey'> | null>(null)
+  const pipes = useOverview().data?.pipes ?? []
+  const create = useChange(() => api.keys.create(bodyOf(name, chosen, pipeId, days)))
+  const isDuplicate = create.error instanceof ApiFailure && create.error.code === 'duplicate_api_key_name'
+  const errors = fieldErrors(create.error)
+  const twin = command(
+    ...['keys', 'create', name || 'NAME'],
+    ...chosen.flatMap((scope) => ['--scope', scope]),
+    ...(pipeId === '' ? [] : ['--pipe', pipes.find((pipe) => pipe.pipe_id === pipeId)?.pipe_name ?? pipeId]),
+    ...(days === '' ? [] : ['--expires', `${days}d`]),
+  )
+  if (made !== null) return <MadeKey made={made} onClose={onClose} />
+  const show = (key: SuccessBody<'createApiKey'>) => {
+    setMade(key)
+    onMade?.(key.api_key)
+  }
+  const choose = (scope: ApiKeyScope, isChosen: boolean) =>
+    setChosen(scopes.map(([one]) => one).filter((one) => (one === scope ? isChosen : chosen.includes(one))))
+  return (
+    <FormDialog
+      title="New API key"
+      onClose={onClose}
+      onSubmit={() => create.mutate(undefined, { onSuccess: ({ body }) => show(body) })}
+      failure={isDuplicate ? null : create.error}
+      shown={['api_key_name', 'api_key_scopes', 'api_key_expires_ts']}
+      deed="Create key"
+      running="Creating …"
+      isRunning={create.isPending}
+      command={twin}
+    >
+      <TextField
+        label="Name"
+        required
+        value={name}
+        onValue={setName}
+        hint="Of the program that will use it."
+        error={isDuplicate ? failureText(create.error) : errors.api_key_name}
+      />
+      <fieldset className={formStyles.form}>
+        <legend>What it may do</legend>
+        {scopes.map(([scope, label, hint]) => (
+          <Check
+            key={scope}
+            label={label}
+            hint={hint}
+            checked={chosen.includes(scope)}
+            onValue={(isChosen) => choose(scope, isChosen)}
+            error={scope === 'manage' ? errors.api_key_scopes : undefined}
+          />
+        ))}
+      </fieldset>
+      <Choice
+        label="Where"
+        value={pipeId}
+        options={[['', 'all pipes, those to come too'], ...pipes.map(pipeOption)]}
+        onValue={setPipeId}
+        error={errors.api_key_pipe_ids}
+      />
+      <Choice
+        label="Ends"
+        value={days}
+        options={lifetimes}
+        onValue={setDays}
+        error={errors.api_key_expires_ts}
+      />
+    </FormDialog>
+  )
+}
+
+function pipeOption({
+  pipe_id,
+  pipe_name,
+}: {
+  pipe_id: string
+  pipe_name: string
+}): readonly [string, string] {
+  return [pipe_id, `only ${pipe_name}`]
+}
+
+function bodyOf(name: string, scopes: readonly ApiKeyScope[], pipeId: string, days: Lifetime): ApiKeyCreate {
+  return {
+    api_key_name: name,
+    api_key_scopes: [...scopes],
+    api_key_pipe_ids: pipeId === '' ? null : [pipeId],
+    api_key_expires_ts: days === '' ? null : new Date(Date.now() + Number(days) * dayMs).toISOString(),
+  }
+}

@@ -1,0 +1,84 @@
+/** A key replaced by a new one with the same rights; the old one goes on for a while, so that nothing stops between. */
+import { useState } from 'react'
+import { command } from '../../../client/cli-twin.ts'
+import { ApiFailure } from '../../../client/failure.ts'
+import { nextName } from '../../../client/key-name.ts'
+import type { ApiKey } from '../../../../contract/api-key.ts'
+import type { SuccessBody } from '../../../../contract/operations.ts'
+import { api } from '../../data/api.ts'
+import { useChange } from '../../data/queries.ts'
+import { Choice, TextField } from '../../ui/controls.tsx'
+import { FormDialog } from '../../ui/dialog.tsx'
+import { failureText, fieldErrors } from '../../ui/failure.tsx'
+import { Soft } from '../../ui/layout.tsx'
+import { exactTime, Outside } from '../../ui/text.tsx'
+import { MadeKey } from './made-key.tsx'
+
+/** Seconds, and what the command calls them. */
+const overlaps = [
+  ['604800', 'for 7 days', '7d'],
+  ['86400', 'for a day', '1d'],
+  ['3600', 'for an hour', '1h'],
+  ['0', 'not at all: it has got into the wrong hands', '0'],
+] as const
+type Overlap = (typeof overlaps)[number][0]
+
+export function RotateKey({ apiKey, onClose }: { apiKey: ApiKey; onClose: () => void }) {
+  const [name, setName] = useState(() => nextName(apiKey.api_key_name, new Date()))
+  const [overlap, setOverlap] = useState<Overlap>('604800')
+  const [made, setMade] = useState<SuccessBody<'rotateApiKey'> | null>(null)
+  const rotate = useChange(() =>
+    api.keys.rotate(apiKey.api_key_id, { api_key_name: name, overlap_seconds: Number(overlap) }),
+  )
+  const isDuplicate = rotate.error instanceof ApiFailure && rotate.error.code === 'duplicate_api_key_name'
+  const words = overlaps.find(([seconds]) => seconds === overlap)?.[2] ?? '7d'
+  const twin = command('keys', 'rotate', apiKey.api_key_name, '--name', name, '--overlap', words, '--yes')
+  if (made !== null) {
+    const until = made.replaced.api_key_expires_ts
+    return (
+      <MadeKey made={made} onClose={onClose}>
+        <Soft>
+          <Outside text={apiKey.api_key_name} />{' '}
+          {overlap === '0' || until === null ? 'is revoked.' : `works until ${exactTime(until)}.`}
+        </Soft>
+      </MadeKey>
+    )
+  }
+  return (
+    <FormDialog
+      title={
+        <>
+          Rotate <Outside text={apiKey.api_key_name} />?
+        </>
+      }
+      onClose={onClose}
+      onSubmit={() => rotate.mutate(undefined, { onSuccess: ({ body }) => setMade(body) })}
+      failure={isDuplicate ? null : rotate.error}
+      shown={['api_key_name', 'overlap_seconds']}
+      deed="Make the new key"
+      running="Rotating …"
+      isRunning={rotate.isPending}
+      isDanger={overlap === '0'}
+      command={twin}
+    >
+      <p>
+        The new key may do what this one may, and ends when it does. Give it to the program before the old one
+        stops working.
+      </p>
+      <TextField
+        label="Name of the new key"
+        required
+        value={name}
+        onValue={setName}
+        error={isDuplicate ? failureText(rotate.error) : fieldErrors(rotate.error).api_key_name}
+      />
+      <Choice
+        label="The old key still works"
+        value={overlap}
+        options={overlaps.map(([seconds, label]) => [seconds, label] as const)}
+        onValue={setOverlap}
+        error={fieldErrors(rotate.error).overlap_seconds}
+      />
+    </FormDialog>
+  )
+}

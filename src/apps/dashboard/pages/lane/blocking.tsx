@@ -1,0 +1,111 @@
+/** The message that blocks a lane: its refused record first, the others some at a time. */
+
+import type { Destination } from '../../../../contract/destination.ts'
+import type { SuccessBody } from '../../../../contract/operations.ts'
+import { count, counted } from '../../../../platform/quantities.ts'
+import { Button, formStyles } from '../../ui/controls.tsx'
+import { Facts, Section, Soft } from '../../ui/layout.tsx'
+import { Ago, Outside } from '../../ui/text.tsx'
+import { MessageLink } from '../message/words.tsx'
+import { type RecordLine, recordsOf } from './failing-field.ts'
+import styles from './lane.module.css'
+
+export interface BlockingProps {
+  /** The response as it was sent, whose records keep every digit. */
+  response: string
+  body: SuccessBody<'getBlockingMessage'>
+  /** The place of the first record shown, from 0. */
+  from: number
+  onFrom(from: number): void
+  destination: Destination
+}
+
+const recordsAtOnce = 20
+
+export function Blocking({ response, body, from, onFrom, destination }: BlockingProps) {
+  const { failing, next } = body
+  const named = { error: destination.lane.last_error?.message ?? null, failing, from }
+  const records = recordsOf(response, named, destination.columns ?? [])
+  const isMarked = records.some((lines) => lines.some((line) => line.isNamed))
+  const isRefused = (index: number) => from + index === failing?.record_index
+  return (
+    <Section title="The message that blocks">
+      <Facts
+        facts={[
+          ['Message', <MessageLink key="id" msgId={body.msg_id} />],
+          ['stream_seq', count(body.stream_seq)],
+          ['Received', <Ago key="at" at={body.received_ts} />],
+          ['Records', count(body.records_count)],
+          ...(failing === null ? [] : [['Refused', <Refused key="refused" failing={failing} />] as const]),
+        ]}
+      />
+      {isMarked ? <Soft>Marked: what the error names.</Soft> : null}
+      <div className={styles.records}>
+        {records.map((lines, index) => (
+          <details
+            // biome-ignore lint/suspicious/noArrayIndexKey: a record's place in its message is what it is known by
+            key={from + index}
+            open={failing === null ? index === 0 || lines.some((line) => line.isNamed) : isRefused(index)}
+          >
+            <summary>
+              Record {count(from + index + 1)}
+              {isRefused(index) ? ', refused' : ''}
+            </summary>
+            <RecordText lines={lines} />
+          </details>
+        ))}
+      </div>
+      {next === null && from === 0 ? null : (
+        <div className={formStyles.actions}>
+          <Soft>
+            Records {count(from + 1)} to {count(from + records.length)} of{' '}
+            {counted(body.records_count, 'record')}.
+          </Soft>
+          <Button onClick={() => onFrom(Math.max(0, from - recordsAtOnce))} disabled={from === 0}>
+            Earlier records
+          </Button>
+          <Button onClick={() => onFrom(next ?? from)} disabled={next === null}>
+            Later records
+          </Button>
+        </div>
+      )}
+    </Section>
+  )
+}
+
+function Refused({ failing }: { failing: NonNullable<BlockingProps['body']['failing']> }) {
+  return (
+    <>
+      Record {count(failing.record_index + 1)}
+      {failing.column === null ? null : (
+        <>
+          , column <Outside text={failing.column} />
+        </>
+      )}
+      {failing.value === null ? null : (
+        <>
+          , value <Outside text={failing.value} />
+        </>
+      )}
+    </>
+  )
+}
+
+/** As it was sent: every digit, line by line. */
+function RecordText({ lines }: { lines: readonly RecordLine[] }) {
+  return (
+    <pre className={styles.record}>
+      {lines.map((line, at) =>
+        line.isNamed ? (
+          // biome-ignore lint/suspicious/noArrayIndexKey: lines have nothing else
+          <mark key={at} className={styles.named}>
+            <Outside text={line.text} />
+          </mark>
+        ) : (
+          // biome-ignore lint/suspicious/noArrayIndexKey: lines have nothing else
+          <Outside key={at} text={line.text} />
+        ),
+      )}
+    </pre>
+  )
+}

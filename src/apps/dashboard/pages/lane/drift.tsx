@@ -1,0 +1,96 @@
+/** Keys of the records that no column takes, and what may be done about one: the column is added to table and mapping. */
+import { useState } from 'react'
+import { command, destinationName } from '../../../client/cli-twin.ts'
+import type { Destination } from '../../../../contract/destination.ts'
+import { count, counted } from '../../../../platform/quantities.ts'
+import { api } from '../../data/api.ts'
+import { useChange, useDrift } from '../../data/queries.ts'
+import { Button } from '../../ui/controls.tsx'
+import { Confirm } from '../../ui/dialog.tsx'
+import { Section, Soft, Table } from '../../ui/layout.tsx'
+import { Ago, Outside } from '../../ui/text.tsx'
+import { say } from '../../ui/toasts.tsx'
+
+export function DriftSection({ destination, pipeName }: { destination: Destination; pipeName: string }) {
+  const { pipe_id: pipeId, destination_id: id } = destination
+  const { data: drift } = useDrift(pipeId, id)
+  const [adding, setAdding] = useState<string | null>(null)
+  const add = useChange((key: string) => addColumn(destination, key))
+  if (drift === undefined || drift.mapping !== 'columns' || drift.records_seen === 0) return null
+  const found = drift.keys.find(({ key }) => key === adding)
+  const type = found === undefined || found.type === 'null' ? 'string' : found.type
+  const twin = command(
+    ...['destinations', 'update', destinationName(pipeName, destination)],
+    ...['--add-column', `${adding}:${type}`, '--alter-table'],
+  )
+  return (
+    <Section title="Drift">
+      <Soft>
+        {drift.keys.length === 0
+          ? 'Every key has a column. '
+          : 'Keys that no column takes: they are not stored. '}
+        Of {counted(drift.records_seen, 'record')} that were looked at.
+        {drift.other_keys > 0 ? ` Further keys occurred ${count(drift.other_keys)} times.` : null}
+      </Soft>
+      {drift.keys.length === 0 ? null : (
+        <Table
+          caption="Keys without a column"
+          rows={drift.keys}
+          keyOf={({ key }) => key}
+          columns={[
+            { label: 'Key', cell: ({ key }) => <Outside text={key} /> },
+            { label: 'Records', cell: ({ records }) => count(records), isNumber: true },
+            { label: 'JSON type', cell: (one) => one.type },
+            { label: 'Example', cell: ({ example }) => <Outside text={example} /> },
+            { label: 'Last seen', cell: ({ last_seen_ts }) => <Ago at={last_seen_ts} /> },
+            {
+              label: '',
+              cell: ({ key }) => (
+                <Button changes aria-label={`Add a column for ${key}`} onClick={() => setAdding(key)}>
+                  Add column …
+                </Button>
+              ),
+            },
+          ]}
+        />
+      )}
+      {drift.unfilled_columns.length === 0 ? null : (
+        <Soft>
+          No record filled: <Outside text={drift.unfilled_columns.join(', ')} />.
+        </Soft>
+      )}
+      {adding === null ? null : (
+        <Confirm
+          title="Add a column"
+          deed="Add column"
+          isDanger={false}
+          command={twin}
+          run={async () => {
+            await add.mutateAsync(adding)
+            say('The column is added; records get it from now on.', twin)
+          }}
+          onClose={() => setAdding(null)}
+        >
+          The table gets a column for <Outside text={adding} />, with a type that fits the newest records,
+          unless it has one. Then the key is mapped to it.
+        </Confirm>
+      )}
+    </Section>
+  )
+}
+
+async function addColumn(destination: Destination, key: string): Promise<void> {
+  const { pipe_id: pipeId, destination_id: id } = destination
+  const { body } = await api.destinations.infer(pipeId, {
+    destination_id: id,
+    keys: [key],
+    add_columns: true,
+  })
+  if (body.failure !== null) throw new Error(`${body.failure.message} ${body.ddl.join('; ')}`)
+  const added = body.columns.filter(({ source_field, column_name }) => (source_field ?? column_name) === key)
+  if (added.length === 0)
+    throw new Error(body.warnings.join(' ') || 'No column could be proposed for this key.')
+  // As they are now: somebody may have changed them meanwhile.
+  const { columns = [] } = (await api.destinations.get(pipeId, id)).body.destination
+  await api.destinations.update(pipeId, id, { columns: [...columns, ...added] })
+}

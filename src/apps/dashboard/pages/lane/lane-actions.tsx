@@ -1,0 +1,278 @@
+/** What may be done to a lane, the gentlest first: retry, skip, rewind, block. */
+import { useState } from 'react'
+import { useLocation } from 'wouter'
+import { command, destinationName } from '../../../client/cli-twin.ts'
+import { skipHelps } from '../../../client/lane-error.ts'
+import type { Destination } from '../../../../contract/destination.ts'
+import { bytes, counted } from '../../../../platform/quantities.ts'
+import { api } from '../../data/api.ts'
+import { useChange } from '../../data/queries.ts'
+import { Button, Choice, formStyles, TextField } from '../../ui/controls.tsx'
+import { Confirm, FormDialog } from '../../ui/dialog.tsx'
+import { FailureNotice, fieldErrors } from '../../ui/failure.tsx'
+import { nameOf } from '../../ui/lane-words.tsx'
+import { CliTwin, Soft } from '../../ui/layout.tsx'
+import { say, type ToastLink } from '../../ui/toasts.tsx'
+
+type Asking = 'skip' | 'rewind' | 'block' | 'unblock' | 'delete' | 'pin'
+
+export interface LaneActionsProps {
+  pipeName: string
+  destination: Destination
+  /** Of the blocking message, when it is known. */
+  blockingRecords: number | null
+}
+
+export function LaneActions({ pipeName, destination, blockingRecords }: LaneActionsProps) {
+  const [asking, setAsking] = useState<Asking | null>(null)
+  const { lane, pipe_id: pipeId, destination_id: id, destination_type: type } = destination
+  const isBlocked = destination.destination_status === 'blocked'
+  const isFailing = lane.blocking_msg_id !== null && !isBlocked
+  const canSkip = !isFailing || skipHelps(lane)
+  const twin = command('lanes', 'retry', destinationName(pipeName, destination))
+  const retry = useChange(() => api.lanes.retry(pipeId, id))
+  const runRetry = () =>
+    retry.mutate(undefined, {
+      onSuccess: ({ body }) =>
+        say(body.retried ? 'Trying again now.' : 'Nothing blocks this lane any more.', twin),
+    })
+  const close = () => setAsking(null)
+  return (
+    <>
+      <FailureNotice failure={retry.error} />
+      <div className={formStyles.actions}>
+        {type === 'destination_pull' ? null : (
+          <>
+            <Button look="primary" changes disabled={!isFailing || retry.isPending} onClick={runRetry}>
+              Retry now
+            </Button>
+            {canSkip ? (
+              <Button changes disabled={!isFailing} onClick={() => setAsking('skip')}>
+                Skip the message …
+              </Button>
+            ) : null}
+          </>
+        )}
+        <Button changes onClick={() => setAsking('rewind')}>
+          Rewind …
+        </Button>
+        <Button changes onClick={() => setAsking(isBlocked ? 'unblock' : 'block')}>
+          {isBlocked ? 'Unblock …' : 'Block …'}
+        </Button>
+        {destination.tls_pin ? (
+          <Button changes onClick={() => setAsking('pin')}>
+            Reset the pin …
+          </Button>
+        ) : null}
+        <Button changes onClick={() => setAsking('delete')}>
+          Delete …
+        </Button>
+      </div>
+      {canSkip ? null : (
+        <Soft>
+          No record is at fault, so skipping one would not help: the next would fail the same way. Correct the
+          destination, test it under Change, then retry. Nothing is lost meanwhile.
+        </Soft>
+      )}
+      {isFailing ? <CliTwin command={twin} /> : null}
+      {asking === 'rewind' ? (
+        <Rewind pipeName={pipeName} destination={destination} onClose={close} />
+      ) : asking === null ? null : (
+        <Ask
+          asking={asking}
+          pipeName={pipeName}
+          destination={destination}
+          blockingRecords={blockingRecords}
+          onClose={close}
+        />
+      )}
+    </>
+  )
+}
+
+interface Deed {
+  title: string
+  deed: string
+  words: string
+  command: string
+  isDanger: boolean
+  run: () => Promise<unknown>
+  /** What is said when it is done. */
+  done: string
+  /** Where its result is. */
+  link?: ToastLink
+}
+
+function Ask({
+  asking,
+  pipeName,
+  destination,
+  blockingRecords,
+  onClose,
+}: LaneActionsProps & { asking: Exclude<Asking, 'rewind'>; onClose: () => void }) {
+  const [, go] = useLocation()
+  const deed = deeds(pipeName, destination, blockingRecords)[asking]
+  const act = useChange(deed.run)
+  return (
+    <Confirm
+      title={deed.title}
+      deed={deed.deed}
+      isDanger={deed.isDanger}
+      command={deed.command}
+      run={async () => {
+        await act.mutateAsync()
+        say(deed.done, deed.command, deed.link)
+        if (asking === 'delete') go(`/pipes/${destination.pipe_id}`)
+      }}
+      onClose={onClose}
+    >
+      {deed.words}
+    </Confirm>
+  )
+}
+
+function deeds(
+  pipeName: string,
+  destination: Destination,
+  blockingRecords: number | null,
+): Record<Exclude<Asking, 'rewind'>, Deed> {
+  const { lane, pipe_id: pipeId, destination_id: id } = destination
+  const reference = destinationName(pipeName, destination)
+  const name = nameOf(destination)
+  const waiting = `${counted(lane.pending_messages, 'message')} (${bytes(lane.pending_bytes)})`
+  const records = blockingRecords === null ? 'its records' : counted(blockingRecords, 'record')
+  return {
+    skip: {
+      title: `Park this message (${records})?`,
+      deed: blockingRecords === null ? 'Park it' : `Park ${records}`,
+      words: `The message is put aside and not delivered to ${name} now. You can correct and replay it on the page of parked records. The ${counted(Math.max(0, lane.pending_messages - 1), 'message')} behind it are delivered next. Other destinations are not affected.`,
+      command: command('lanes', 'skip', reference, '--yes'),
+      isDanger: true,
+      run: () => api.lanes.skip(pipeId, id),
+      done: `The blocking message of ${name} is parked.`,
+      link: { to: `/pipes/${pipeId}/destinations/${id}/parked`, words: 'Open parked records' },
+    },
+    block: {
+      title: `Block ${name}?`,
+      deed: 'Block',
+      words: `Nothing is delivered to it until it is unblocked. The ${waiting} that wait are kept until then, at most for the retention time of undelivered messages; new messages wait behind them.`,
+      command: command('destinations', 'block', reference),
+      isDanger: true,
+      run: () => api.destinations.setStatus(pipeId, id, 'blocked'),
+      done: `${name} is blocked.`,
+    },
+    unblock: {
+      title: `Unblock ${name}?`,
+      deed: 'Unblock',
+      words: `The ${waiting} that wait are delivered at once.`,
+      command: command('destinations', 'unblock', reference),
+      isDanger: false,
+      run: () => api.destinations.setStatus(pipeId, id, 'active'),
+      done: `${name} is active again.`,
+    },
+    delete: {
+      title: `Delete ${name}?`,
+      deed: lane.pending_messages === 0 ? 'Delete' : `Delete it and its ${waiting}`,
+      words: `The ${waiting} that it has not received yet it never gets. What is stored there already stays. This cannot be undone.`,
+      command: command('destinations', 'delete', reference, '--yes'),
+      isDanger: true,
+      run: () => api.destinations.delete(pipeId, id),
+      done: `${name} is deleted.`,
+    },
+    pin: {
+      title: 'Trust another key of the database server?',
+      deed: 'Reset the pin',
+      words:
+        'The next connection trusts whichever key it finds there. Do this only when you know that the server has a new certificate. No record is affected.',
+      command: command('destinations', 'reset-pin', reference),
+      isDanger: true,
+      run: () => api.destinations.resetPin(pipeId, id),
+      done: `The pin of ${name} is reset.`,
+    },
+  }
+}
+
+type Point = 'earliest' | 'time' | 'seq'
+
+function Rewind({
+  pipeName,
+  destination,
+  onClose,
+}: {
+  pipeName: string
+  destination: Destination
+  onClose: () => void
+}) {
+  const [point, setPoint] = useState<Point>('time')
+  const [time, setTime] = useState('')
+  const [seq, setSeq] = useState('')
+  const { pipe_id: pipeId, destination_id: id, lane } = destination
+  const to = pointOf(point, time, seq)
+  const rewind = useChange(() => api.lanes.rewind(pipeId, id, to))
+  const twin = command('lanes', 'rewind', destinationName(pipeName, destination), '--to', String(to), '--yes')
+  const error = fieldErrors(rewind.error).to
+  const submit = () =>
+    rewind.mutate(undefined, {
+      onSuccess: ({ body }) => {
+        say(`The lane goes on after ${body.cursor_seq}.`, twin)
+        onClose()
+      },
+    })
+  return (
+    <FormDialog
+      title={`Rewind ${nameOf(destination)}?`}
+      onClose={onClose}
+      onSubmit={submit}
+      failure={rewind.error}
+      shown={['to']}
+      deed="Rewind and deliver again"
+      running="Rewinding …"
+      isRunning={rewind.isPending}
+      isDanger
+      command={twin}
+    >
+      <p>
+        Everything from that point on is delivered again, also what is stored there already: with a column for
+        a unique id each record stays once, otherwise it is there twice. The lane is now after stream_seq{' '}
+        {lane.cursor_seq}.
+      </p>
+      <Choice
+        label="Back to"
+        value={point}
+        options={[
+          ['time', 'a time'],
+          ['earliest', 'the earliest message that is kept'],
+          ['seq', 'a stream_seq'],
+        ]}
+        onValue={setPoint}
+      />
+      {point === 'time' ? (
+        <TextField
+          label="Time, as of this computer"
+          type="datetime-local"
+          step="1"
+          required
+          value={time}
+          onValue={setTime}
+          error={error}
+        />
+      ) : null}
+      {point === 'seq' ? (
+        <TextField
+          label="stream_seq"
+          inputMode="numeric"
+          required
+          value={seq}
+          onValue={setSeq}
+          error={error}
+        />
+      ) : null}
+    </FormDialog>
+  )
+}
+
+function pointOf(point: Point, time: string, seq: string): string | number {
+  if (point === 'earliest') return 'earliest'
+  if (point === 'time') return Number.isNaN(Date.parse(time)) ? time : new Date(time).toISOString()
+  return /^\d+$/.test(seq.trim()) ? Number(seq.trim()) : seq
+}

@@ -1,0 +1,204 @@
+/** One lane: why does it not get on, and what may I do? */
+import { type ReactNode, useState } from 'react'
+import type { Rates } from '../../../client/overview.ts'
+import { describeTarget } from '../../../client/workspace.ts'
+import type { Destination } from '../../../../contract/destination.ts'
+import { bytes, count, duration } from '../../../../platform/quantities.ts'
+import { isNotFound } from '../../data/api.ts'
+import { useNow } from '../../data/clock.ts'
+import { usePipeOverview, useRate } from '../../data/overview.ts'
+import { useBlockingMessage, useDestination } from '../../data/queries.ts'
+import { ButtonLink, formStyles } from '../../ui/controls.tsx'
+import { FailureNotice } from '../../ui/failure.tsx'
+import { Cause, isUrgent, nameOf, ParkedLink, Since, Waiting } from '../../ui/lane-words.tsx'
+import { Facts, Notice, Page, Section, Skeleton, Table } from '../../ui/layout.tsx'
+import { RatesChart } from '../../ui/rates-chart.tsx'
+import { LaneState } from '../../ui/state.tsx'
+import { Ago, exactTime, Outside } from '../../ui/text.tsx'
+import { LastDayOfLane } from '../../ui/usage-chart.tsx'
+import { Gone, PipeCrumb } from '../pipe/crumbs.tsx'
+import { Blocking } from './blocking.tsx'
+import { DriftSection } from './drift.tsx'
+import styles from './lane.module.css'
+import { LaneActions } from './lane-actions.tsx'
+import { TransformSection } from './transform.tsx'
+
+export function LanePage({ pipeId, destinationId }: { pipeId: string; destinationId: string }) {
+  const { data: destination, error } = useDestination(pipeId, destinationId)
+  if (isNotFound(error)) return <Gone what="destination" />
+  return (
+    <Page
+      title={destination === undefined ? 'Lane' : nameOf(destination)}
+      name={destination === undefined ? 'Lane' : <Outside text={nameOf(destination)} />}
+      crumbs={<PipeCrumb pipeId={pipeId} />}
+      actions={
+        destination === undefined ? null : (
+          <div className={formStyles.actions}>
+            <LaneState destination={destination} />
+            <ButtonLink to={`/pipes/${pipeId}/destinations/${destinationId}/edit`} changes>
+              Change
+            </ButtonLink>
+          </div>
+        )
+      }
+    >
+      {destination === undefined ? (
+        error === null ? (
+          <Skeleton lines={12} />
+        ) : (
+          <FailureNotice failure={error} />
+        )
+      ) : (
+        <Lane destination={destination} />
+      )}
+    </Page>
+  )
+}
+
+function Lane({ destination }: { destination: Destination }) {
+  const { lane, pipe_id: pipeId, destination_id: id } = destination
+  const pipeName = usePipeOverview(pipeId)?.pipe_name ?? 'PIPE'
+  const isBlocked = destination.destination_status === 'blocked'
+  const msgId = isBlocked ? null : lane.blocking_msg_id
+  const [chosen, setChosen] = useState<{ msgId: string | null; from: number } | null>(null)
+  const from = chosen !== null && chosen.msgId === msgId ? chosen.from : (lane.last_error?.record_index ?? 0)
+  const { data: blocking } = useBlockingMessage(pipeId, id, msgId, from)
+  const hasTrouble = isBlocked || lane.blocking_msg_id !== null
+  const nowMs = useNow()
+  const lines = [{ name: 'Records delivered per second', of: (rates: Rates) => rates.byId.get(id) ?? 0 }]
+  return (
+    <>
+      <Notice kind={!hasTrouble ? 'good' : isUrgent(destination, nowMs) ? 'bad' : 'warn'}>
+        <div className={styles.error}>{hasTrouble ? <Cause lane={lane} /> : 'This lane gets on.'}</div>
+        <Since lane={lane} /> <Waiting lane={lane} />
+      </Notice>
+      <LaneActions
+        pipeName={pipeName}
+        destination={destination}
+        blockingRecords={blocking?.body.records_count ?? null}
+      />
+      {blocking ? (
+        <Blocking
+          response={blocking.text}
+          body={blocking.body}
+          from={blocking.from}
+          onFrom={(place) => setChosen({ msgId, from: place })}
+          destination={destination}
+        />
+      ) : null}
+      <Numbers destination={destination} />
+      <LastDayOfLane pipeId={pipeId} destinationId={id} />
+      <Section title="Since this page was opened">
+        <RatesChart
+          label="Records delivered per second by this lane, since this page was opened"
+          lines={lines}
+        />
+      </Section>
+      {destination.destination_type === 'destination_database' ? (
+        <DriftSection destination={destination} pipeName={pipeName} />
+      ) : null}
+      {destination.transform ? <TransformSection transform={destination.transform} /> : null}
+      <Config destination={destination} />
+    </>
+  )
+}
+
+function Numbers({ destination }: { destination: Destination }) {
+  const { destination_id: id, lane } = destination
+  const rate = useRate(id)
+  return (
+    <Section title="Now">
+      <Facts
+        big
+        facts={[
+          ['Records out per second', count(rate)],
+          [
+            'Waiting',
+            lane.pending_messages === 0
+              ? 'nothing'
+              : `${count(lane.pending_messages)} (${bytes(lane.pending_bytes)})`,
+          ],
+          ['Oldest waits for', lane.pending_messages === 0 ? '–' : duration(lane.oldest_pending_age_seconds)],
+          ['Last delivered', <Ago key="at" at={lane.last_delivered_ts} />],
+        ]}
+      />
+      <Facts
+        facts={[
+          ['Records delivered', count(lane.delivered_records)],
+          ...(lane.filtered_records
+            ? [['Records filtered out', count(lane.filtered_records)] as [string, string]]
+            : []),
+          ['Messages skipped', count(lane.skipped_messages)],
+          [
+            'Parked',
+            lane.parked_records ? (
+              <ParkedLink key="parked" pipeId={destination.pipe_id} destination={destination} />
+            ) : (
+              'nothing'
+            ),
+          ],
+          ['Messages dropped by age', count(lane.dropped_messages)],
+          ['Cursor', `${lane.cursor_seq} of ${lane.head_seq}`],
+        ]}
+      />
+    </Section>
+  )
+}
+
+function Config({ destination }: { destination: Destination }) {
+  const { columns, flush, rate, concurrency, tls_pin: pin } = destination
+  const config = Object.entries(destination.destination_config).filter(
+    ([, value]) => value !== null && value !== undefined,
+  )
+  return (
+    <Section title="Destination">
+      <Facts
+        facts={[
+          ['Delivers to', <Outside key="target" text={describeTarget(destination)} />],
+          ...config.map(([key, value]): [string, ReactNode] => [
+            key,
+            <Outside key={key} text={typeof value === 'object' ? JSON.stringify(value) : String(value)} />,
+          ]),
+          ['Eager retries', duration(destination.destination_max_retry_seconds)],
+          [
+            'Batches',
+            flush === null
+              ? 'as the pipe or the kind'
+              : `${count(flush.max_records)} records, ${bytes(flush.max_bytes)}, ${flush.max_seconds} s`,
+          ],
+          ['Requests per second', rate === null ? 'no limit' : String(rate.requests_per_second)],
+          [
+            'What it refuses for good',
+            destination.on_permanent_error === 'park' ? 'is parked' : 'blocks the lane',
+          ],
+          ...(concurrency === undefined ? [] : [['At the same time', String(concurrency)] as const]),
+          ...(pin
+            ? [
+                [
+                  'Pinned key of the server',
+                  <span key="pin" title={`since ${exactTime(pin.first_seen_ts)}`}>
+                    <code>{pin.sha256.slice(0, 16)}…</code>
+                  </span>,
+                ] as const,
+              ]
+            : []),
+          ['Id', <code key="id">{destination.destination_id}</code>],
+        ]}
+      />
+      {columns === undefined || columns.length === 0 ? null : (
+        <Table
+          caption="Columns"
+          rows={columns}
+          keyOf={(column) => column.column_name}
+          columns={[
+            { label: 'Column', cell: (column) => <Outside text={column.column_name} /> },
+            { label: 'JSON type', cell: (column) => column.column_type },
+            { label: 'Key', cell: (column) => <Outside text={column.source_field ?? '–'} /> },
+            { label: 'Role', cell: (column) => column.semantic_role ?? '–' },
+            { label: 'Required', cell: (column) => (column.nullable ? 'no' : 'yes') },
+          ]}
+        />
+      )}
+    </Section>
+  )
+}

@@ -1,0 +1,210 @@
+/** One message: what was in it, what became of it in each lane, and what to do next? */
+import { Link } from 'wouter'
+import { command } from '../../../client/cli-twin.ts'
+import type { MessageDetail } from '../../../client/client.ts'
+import { elementTexts, indented, valueText } from '../../../client/json-text.ts'
+import { errorLine, faultWords } from '../../../client/lane-error.ts'
+import { errorWords } from '../../../client/parked.ts'
+import { count, counted } from '../../../../platform/quantities.ts'
+import { isNotFound } from '../../data/api.ts'
+import { usePipeOverview } from '../../data/overview.ts'
+import { FailureNotice } from '../../ui/failure.tsx'
+import { LaneLink } from '../../ui/lane-words.tsx'
+import { CliTwin, type Column, Empty, Facts, Page, Section, Skeleton, Soft, Table } from '../../ui/layout.tsx'
+import { Ago, Outside } from '../../ui/text.tsx'
+import { parkedPath } from '../parked/crumbs.tsx'
+import { PipeCrumb } from '../pipe/crumbs.tsx'
+import { FindMessage } from './find.tsx'
+import styles from './message.module.css'
+import { useMessage, useParkedOf } from './queries.ts'
+import { StateOfMessage } from './words.tsx'
+
+type MessageLane = MessageDetail['lanes'][number]
+
+/** Of so many records of it that are parked each one is linked to. */
+const linkedParked = 5
+
+export function MessagePage({ msgId }: { msgId: string }) {
+  const { data, error } = useMessage(msgId)
+  if (isNotFound(error)) return <NoMessage msgId={msgId} />
+  return (
+    <Page
+      title="Message"
+      name="Message"
+      crumbs={
+        data === undefined ? (
+          <Link to="/messages">Messages</Link>
+        ) : (
+          <>
+            <PipeCrumb pipeId={data.body.pipe_id} /> / Message
+          </>
+        )
+      }
+    >
+      {data !== undefined ? (
+        <Message body={data.body} text={data.text} />
+      ) : error === null ? (
+        <Skeleton lines={10} />
+      ) : (
+        <FailureNotice failure={error} />
+      )}
+    </Page>
+  )
+}
+
+function NoMessage({ msgId }: { msgId: string }) {
+  return (
+    <Page title="Message" name="This message is not there" crumbs={<Link to="/messages">Messages</Link>}>
+      <Empty title="There is no such message, or it is no longer kept">
+        <p>
+          <code>
+            <Outside text={msgId} />
+          </code>
+        </p>
+        <p>
+          A msg_id is what the response to ingest gave, a UUID. Messages are kept until every lane is done
+          with them, and for as long as delivered ones are kept.
+        </p>
+        <FindMessage />
+      </Empty>
+    </Page>
+  )
+}
+
+function Message({ body, text }: { body: MessageDetail; text: string }) {
+  const pipe = usePipeOverview(body.pipe_id)
+  const records = elementTexts(valueText(text, 'records') ?? '[]')
+  return (
+    <>
+      <Section title="Facts">
+        <Facts
+          facts={[
+            ['msg_id', <code key="id">{body.msg_id}</code>],
+            [
+              'Pipe',
+              <Link key="pipe" to={`/pipes/${body.pipe_id}`}>
+                <Outside text={pipe?.pipe_name ?? body.pipe_id} />
+              </Link>,
+            ],
+            ['Received', <Ago key="at" at={body.received_ts} />],
+            ['stream_seq', count(body.stream_seq)],
+            ['Records', count(body.records_count)],
+          ]}
+        />
+        <CliTwin command={command('why', body.msg_id)} />
+      </Section>
+      <Section title="What became of it">
+        {body.lanes.length === 0 ? <Soft>The pipe had no destination for it.</Soft> : <Lanes body={body} />}
+      </Section>
+      <Section title="Records">
+        <Soft>
+          {body.truncated
+            ? `The first ${count(records.length)} of ${counted(body.records_count, 'record')}, as sent.`
+            : 'As sent.'}
+        </Soft>
+        <div className={styles.records}>
+          {records.map((record, index) => (
+            // biome-ignore lint/suspicious/noArrayIndexKey: a record's place in its message is what it is known by
+            <details key={index} open={index === 0}>
+              <summary>Record {count(index + 1)}</summary>
+              <pre className={styles.record}>
+                <Outside text={indented(record)} lines />
+              </pre>
+            </details>
+          ))}
+        </div>
+      </Section>
+    </>
+  )
+}
+
+function Lanes({ body }: { body: MessageDetail }) {
+  const { pipe_id: pipeId, msg_id: msgId } = body
+  const lanes = usePipeOverview(pipeId)?.lanes
+  const columns: Column<MessageLane>[] = [
+    {
+      label: 'Lane',
+      cell: ({ destination_id: id }) => {
+        const lane = lanes?.find((one) => one.destination_id === id)
+        return lane === undefined ? <code>{id}</code> : <LaneLink pipeId={pipeId} destination={lane} />
+      },
+    },
+    { label: 'State', cell: ({ state }) => <StateOfMessage state={state} /> },
+    {
+      label: 'Delivered',
+      cell: ({ state, delivered_ts: at }) =>
+        state === 'delivered' ? <Ago at={at} never="time not known" /> : '–',
+    },
+    { label: 'Batch', cell: ({ batch_id: id }) => (id === null ? '–' : <code>{id}</code>) },
+    {
+      label: 'Attempts',
+      // Of a lane that has delivered very many batches since, nobody knows any more.
+      cell: ({ state, attempts }) => (state === 'delivered' && attempts === 0 ? '–' : count(attempts)),
+      isNumber: true,
+    },
+    {
+      label: 'Last error',
+      cell: ({ last_error: error }) => (error === null ? '–' : <Outside text={errorLine(error)} />),
+    },
+    { label: 'What next', cell: (lane) => <Next pipeId={pipeId} msgId={msgId} lane={lane} /> },
+  ]
+  return <Table caption="Lanes" columns={columns} rows={body.lanes} keyOf={({ destination_id: id }) => id} />
+}
+
+interface NextProps {
+  pipeId: string
+  msgId: string
+  lane: MessageLane
+}
+
+function Next({ pipeId, msgId, lane }: NextProps) {
+  const { destination_id: destinationId, state, last_error: error } = lane
+  const toLane = (words: string) => <Link to={`/pipes/${pipeId}/destinations/${destinationId}`}>{words}</Link>
+  switch (state) {
+    case 'delivered':
+      return <>Nothing.</>
+    case 'pending':
+      return <>Not delivered yet: {toLane('see what the lane does')}.</>
+    case 'stuck':
+      return (
+        <>
+          {error !== null && error.fault !== null
+            ? `The cause is ${faultWords(error)}. `
+            : 'The lane tries again by itself. '}
+          {toLane('Retry or skip it')}
+        </>
+      )
+    case 'parked':
+      return <Parked pipeId={pipeId} destinationId={destinationId} msgId={msgId} />
+    case 'skipped':
+      return <>Somebody skipped it. {toLane('Rewind the lane')} to deliver it again while it is kept.</>
+    case 'dropped':
+      return <>Lost before it was delivered, by its age or to a damaged disk: see the log (lane.dropped).</>
+  }
+}
+
+function Parked({ msgId, ...place }: { pipeId: string; destinationId: string; msgId: string }) {
+  const { data: parked } = useParkedOf(place, msgId)
+  if (parked === undefined || parked.length === 0)
+    return <Link to={parkedPath(place)}>See what is parked of the lane</Link>
+  return (
+    <>
+      Correct and replay:
+      {parked.slice(0, linkedParked).map(({ parked_id: id, record_index: index, error }) => (
+        <div key={id}>
+          <Link to={parkedPath(place, id)}>
+            {index === null ? 'the whole message' : `record ${count(index + 1)}`}
+          </Link>{' '}
+          <Soft>
+            <Outside text={errorWords(error)} />
+          </Soft>
+        </div>
+      ))}
+      {parked.length > linkedParked ? (
+        <div>
+          <Link to={parkedPath(place)}>{counted(parked.length, 'record')} in all</Link>
+        </div>
+      ) : null}
+    </>
+  )
+}

@@ -1,0 +1,183 @@
+/** Is anything wrong? Lanes that do not get on come first, then rates, backlog and buffer. */
+import { Link } from 'wouter'
+import { type LaneOfPipe, type Rates, troubledLanes } from '../../../client/overview.ts'
+import type { Overview } from '../../../../contract/overview.ts'
+import { bytes, count, counted } from '../../../../platform/quantities.ts'
+import { useNow } from '../../data/clock.ts'
+import { useOverview, useRates } from '../../data/overview.ts'
+import { ButtonLink } from '../../ui/controls.tsx'
+import { Cause, isUrgent, LaneLink, ParkedLink, Since, Waiting } from '../../ui/lane-words.tsx'
+import { Empty, Facts, Notice, Page, Section, Skeleton, Soft } from '../../ui/layout.tsx'
+import { RatesChart } from '../../ui/rates-chart.tsx'
+import { LaneState } from '../../ui/state.tsx'
+import { LastDay } from '../../ui/usage-chart.tsx'
+import { PipeTable } from '../pipes/pipe-table.tsx'
+import styles from './overview.module.css'
+
+const lines = [
+  { name: 'Records in per second', of: (rates: Rates) => rates.ingested },
+  { name: 'Records delivered per second', of: (rates: Rates) => rates.delivered },
+]
+const lanesShown = 20
+const pipesShown = 10
+
+export function OverviewPage() {
+  const { data: overview } = useOverview()
+  return (
+    <Page
+      title="Overview"
+      name="Overview"
+      actions={
+        <ButtonLink to="/pipes/new" look="primary" changes>
+          New pipe
+        </ButtonLink>
+      }
+    >
+      {overview === undefined ? (
+        <Skeleton lines={9} />
+      ) : overview.pipes.length === 0 ? (
+        <FirstSteps />
+      ) : (
+        <Everything overview={overview} />
+      )}
+    </Page>
+  )
+}
+
+function FirstSteps() {
+  return (
+    <Empty title="No pipes yet">
+      <p>
+        A pipe takes JSON records at an address of its own and delivers them, in order, to your database,
+        bucket or endpoint. Make one, send it a record, then attach a destination.
+      </p>
+      <ButtonLink to="/pipes/new" look="primary" changes>
+        Make the first pipe
+      </ButtonLink>
+    </Empty>
+  )
+}
+
+function Everything({ overview }: { overview: Overview }) {
+  const troubled = troubledLanes(overview)
+  return (
+    <>
+      <LostNodes overview={overview} />
+      <Troubled lanes={troubled} />
+      <Parked overview={overview} />
+      <Numbers overview={overview} />
+      <LastDay pipeId={null} />
+      <Section title="Since this page was opened">
+        <RatesChart label="Records per second since this page was opened, at most an hour" lines={lines} />
+      </Section>
+      <Section title="Pipes" actions={<Link to="/pipes">All {counted(overview.pipes.length, 'pipe')}</Link>}>
+        <PipeTable pipes={busiest(overview).slice(0, pipesShown)} />
+      </Section>
+    </>
+  )
+}
+
+function Troubled({ lanes }: { lanes: readonly LaneOfPipe[] }) {
+  const nowMs = useNow()
+  if (lanes.length === 0) return <Notice kind="good">Every lane gets on.</Notice>
+  return (
+    <section className={styles.lanes} aria-label="Lanes that do not get on">
+      {lanes.slice(0, lanesShown).map(({ pipe, destination }) => (
+        <article
+          key={destination.destination_id}
+          className={`${styles.lane} ${isUrgent(destination, nowMs) ? styles.urgent : ''}`}
+        >
+          <div className={styles.laneHead}>
+            <LaneState destination={destination} />
+            <LaneLink pipeId={pipe.pipe_id} pipeName={pipe.pipe_name} destination={destination} />
+          </div>
+          <div>
+            <Cause lane={destination.lane} />
+          </div>
+          <Soft>
+            <Since lane={destination.lane} /> <Waiting lane={destination.lane} />
+          </Soft>
+        </article>
+      ))}
+      {lanes.length > lanesShown ? (
+        <Soft>
+          and {counted(lanes.length - lanesShown, 'more lane')}; the list of pipes finds them by their state
+        </Soft>
+      ) : null}
+    </section>
+  )
+}
+
+/** Of a cluster: the rest is on the page of the service. */
+function LostNodes({ overview }: { overview: Overview }) {
+  const lost = overview.cluster?.nodes.filter(({ node_state }) => node_state === 'expired') ?? []
+  if (lost.length === 0) return null
+  return (
+    <Notice kind="bad">
+      <Link to="/service">{counted(lost.length, 'node')} expired</Link>: stopped without a word, or cut off.
+    </Notice>
+  )
+}
+
+/** Lanes that put something aside: they get on, and somebody has to look at it all the same. */
+function Parked({ overview }: { overview: Overview }) {
+  const lanes = overview.pipes.flatMap((pipe) => pipe.lanes.map((destination) => ({ pipe, destination })))
+  const parked = lanes.filter(({ destination }) => (destination.lane.parked_records ?? 0) > 0)
+  if (parked.length === 0) return null
+  return (
+    <Notice kind="warn">
+      {parked.slice(0, lanesShown).map(({ pipe, destination }) => (
+        <div key={destination.destination_id} className={styles.parked}>
+          <LaneLink pipeId={pipe.pipe_id} pipeName={pipe.pipe_name} destination={destination} /> has{' '}
+          <ParkedLink pipeId={pipe.pipe_id} destination={destination} />{' '}
+          {destination.lane.parked_records === 1 ? 'record.' : 'records.'}
+        </div>
+      ))}
+      {parked.length > lanesShown ? `and ${counted(parked.length - lanesShown, 'more lane')}` : null}
+    </Notice>
+  )
+}
+
+function Numbers({ overview }: { overview: Overview }) {
+  const rates = useRates().at(-1)
+  const { buffer, pipes } = overview
+  const waiting = pipes.reduce((sum, pipe) => sum + pipe.pending_messages, 0)
+  const waitingBytes = pipes.reduce((sum, pipe) => sum + pipe.pending_bytes, 0)
+  const today = pipes.reduce((sum, pipe) => sum + pipe.usage_today.ingest_records, 0)
+  return (
+    <Section title="Now">
+      <Facts
+        big
+        facts={[
+          ['Records in per second', rates === undefined ? '…' : count(rates.ingested)],
+          ['Records delivered per second', rates === undefined ? '…' : count(rates.delivered)],
+          ['Records in today (UTC)', count(today)],
+          ['Waiting for delivery', `${count(waiting)} (${bytes(waitingBytes)})`],
+        ]}
+      />
+      <label>
+        <Soft>
+          Buffer: {bytes(buffer.size_bytes)} of {bytes(buffer.max_bytes)}
+        </Soft>
+        <meter
+          className={styles.fill}
+          min={0}
+          max={buffer.max_bytes}
+          high={buffer.max_bytes * 0.8}
+          optimum={0}
+          value={buffer.size_bytes}
+        />
+      </label>
+    </Section>
+  )
+}
+
+/** Those with most waiting, then those with most records today. */
+function busiest({ pipes }: Overview) {
+  return [...pipes].sort(
+    (a, b) =>
+      b.pending_messages - a.pending_messages ||
+      b.usage_today.ingest_records - a.usage_today.ingest_records ||
+      a.pipe_name.localeCompare(b.pipe_name, 'en'),
+  )
+}

@@ -1,0 +1,103 @@
+/** Browser origins that may send to a pipe. */
+import { useState } from 'react'
+import { command } from '../../../client/cli-twin.ts'
+import type { PipeDetail } from '../../../client/client.ts'
+import { ApiFailure } from '../../../client/failure.ts'
+import type { AllowedOrigin } from '../../../../contract/pipe.ts'
+import { api } from '../../data/api.ts'
+import { useChange } from '../../data/queries.ts'
+import { Button, formStyles, TextField } from '../../ui/controls.tsx'
+import { Confirm } from '../../ui/dialog.tsx'
+import { FailureNotice, failureText, fieldErrors } from '../../ui/failure.tsx'
+import { CliTwin, Section, Soft, Table } from '../../ui/layout.tsx'
+import { Outside } from '../../ui/text.tsx'
+import { say } from '../../ui/toasts.tsx'
+
+export function Origins({ detail: { pipe, allowed_origins: origins } }: { detail: PipeDetail }) {
+  const [origin, setOrigin] = useState('')
+  const [removing, setRemoving] = useState<AllowedOrigin | null>(null)
+  const add = useChange(() => api.origins.add(pipe.pipe_id, origin.trim()))
+  const remove = useChange((id: string) => api.origins.remove(pipe.pipe_id, id))
+  const twin = command('origins', 'add', pipe.pipe_name, origin.trim() || 'https://example.com')
+  const isDuplicate = add.error instanceof ApiFailure && add.error.code === 'duplicate_origin'
+  const error = isDuplicate ? failureText(add.error) : fieldErrors(add.error).origin_domain
+  const removeTwin = command('origins', 'remove', pipe.pipe_name, removing?.origin_domain ?? '')
+  return (
+    <Section title="Allowed browser origins">
+      {pipe.pipe_allow_any_browser_origin ? (
+        <Soft>Browsers of any origin may send to this pipe, so these are not looked at.</Soft>
+      ) : null}
+      {origins.length === 0 ? (
+        <p>
+          None.{' '}
+          {pipe.pipe_api_key_required
+            ? 'With a key, browsers of any origin may send.'
+            : 'Without a key and without an origin nobody can send: add the origin of your site.'}
+        </p>
+      ) : (
+        <Table
+          caption="Allowed origins"
+          rows={origins}
+          keyOf={(one) => one.pipe_allowed_origin_id}
+          columns={[
+            { label: 'Origin', cell: (one) => <Outside text={one.origin_domain} /> },
+            {
+              label: '',
+              cell: (one) => (
+                <Button changes aria-label={`Remove ${one.origin_domain}`} onClick={() => setRemoving(one)}>
+                  Remove …
+                </Button>
+              ),
+            },
+          ]}
+        />
+      )}
+      <form
+        className={formStyles.form}
+        onSubmit={(event) => {
+          event.preventDefault()
+          add.mutate(undefined, {
+            onSuccess: () => {
+              say(`${origin.trim()} may send to ${pipe.pipe_name}.`, twin)
+              setOrigin('')
+            },
+          })
+        }}
+      >
+        {error === undefined ? <FailureNotice failure={add.error} /> : null}
+        <TextField
+          label="Add an origin"
+          placeholder="https://example.com"
+          value={origin}
+          onValue={setOrigin}
+          hint="Scheme, host and, if it is not the usual one, port. No path."
+          error={error}
+        />
+        <div>
+          <Button type="submit" changes disabled={origin.trim() === '' || add.isPending}>
+            Allow
+          </Button>
+        </div>
+        {origin.trim() === '' ? null : <CliTwin command={twin} />}
+      </form>
+      {removing === null ? null : (
+        <Confirm
+          title={
+            <>
+              No longer allow <Outside text={removing.origin_domain} />?
+            </>
+          }
+          deed="Remove"
+          command={removeTwin}
+          run={async () => {
+            await remove.mutateAsync(removing.pipe_allowed_origin_id)
+            say(`${removing.origin_domain} may no longer send.`, removeTwin)
+          }}
+          onClose={() => setRemoving(null)}
+        >
+          Pages of this origin get 403 from then on. Records that were accepted are still delivered.
+        </Confirm>
+      )}
+    </Section>
+  )
+}

@@ -1,0 +1,133 @@
+/** What a pipe writes into each record, and who may send: the fields of its create and update. */
+import type { GeoFieldKey, Pipe } from '../../../../contract/pipe.ts'
+import { Check, formStyles, TextField } from '../../ui/controls.tsx'
+import type { FieldErrors } from '../../ui/failure.tsx'
+import { Section, Soft } from '../../ui/layout.tsx'
+
+/** Each with the key that is suggested (docs/dev/contract.md#pipes). */
+const geoFields: readonly (readonly [GeoFieldKey, string, string])[] = [
+  ['pipe_ingest_geo_country_field', 'Country code', 'ingest_country_code'],
+  ['pipe_ingest_geo_region_field', 'Region', 'ingest_region'],
+  ['pipe_ingest_geo_city_field', 'City', 'ingest_city'],
+  ['pipe_ingest_geo_postal_field', 'Postal code', 'ingest_postal_code'],
+  ['pipe_ingest_geo_latitude_field', 'Latitude', 'ingest_latitude'],
+  ['pipe_ingest_geo_longitude_field', 'Longitude', 'ingest_longitude'],
+  ['pipe_ingest_geo_accuracy_radius_field', 'Accuracy in km', 'ingest_geo_accuracy_radius_km'],
+]
+
+export type PipeFields = Omit<
+  Pipe,
+  'pipe_id' | 'pipe_name' | 'pipe_description' | 'pipe_status' | 'pipe_created_ts' | 'pipe_updated_ts'
+>
+
+/** The contract's `pipeDefaults` of the same fields; a test compares both (that module brings its schemas along). */
+export const senderDefaults: PipeFields = {
+  pipe_add_ingest_ts: true,
+  pipe_add_ingest_ip: false,
+  pipe_ingest_ts_field: 'ingest_ts',
+  pipe_ingest_ip_field: 'ingest_ip',
+  pipe_ingest_geo_country_field: null,
+  pipe_ingest_geo_region_field: null,
+  pipe_ingest_geo_city_field: null,
+  pipe_ingest_geo_postal_field: null,
+  pipe_ingest_geo_latitude_field: null,
+  pipe_ingest_geo_longitude_field: null,
+  pipe_ingest_geo_accuracy_radius_field: null,
+  pipe_api_key_required: true,
+  pipe_allow_any_browser_origin: false,
+}
+export const pipeFieldNames = Object.keys(senderDefaults) as (keyof PipeFields)[]
+
+export function EnrichmentFields({
+  fields,
+  errors,
+  onChange,
+}: {
+  fields: PipeFields
+  errors: FieldErrors
+  onChange: (next: Partial<PipeFields>) => void
+}) {
+  return (
+    <>
+      <Section title="Who may send">
+        <Check
+          label="Senders need an API key"
+          hint="Without a key, only browsers on an allowed origin may send."
+          checked={fields.pipe_api_key_required}
+          onValue={(pipe_api_key_required) => onChange({ pipe_api_key_required })}
+          error={errors.pipe_api_key_required}
+        />
+        <Check
+          label="Browsers of any origin may send"
+          hint="Otherwise those of the allowed origins."
+          checked={fields.pipe_allow_any_browser_origin}
+          onValue={(pipe_allow_any_browser_origin) => onChange({ pipe_allow_any_browser_origin })}
+          error={errors.pipe_allow_any_browser_origin}
+        />
+      </Section>
+      <Section title="Written into each record">
+        <KeyedSwitch
+          label="Time of arrival"
+          isOn={fields.pipe_add_ingest_ts}
+          name={fields.pipe_ingest_ts_field}
+          error={errors.pipe_ingest_ts_field ?? errors.pipe_add_ingest_ts}
+          onSwitch={(pipe_add_ingest_ts) => onChange({ pipe_add_ingest_ts })}
+          onName={(pipe_ingest_ts_field) => onChange({ pipe_ingest_ts_field })}
+        />
+        <KeyedSwitch
+          label="IP address of the sender"
+          isOn={fields.pipe_add_ingest_ip}
+          name={fields.pipe_ingest_ip_field}
+          error={errors.pipe_ingest_ip_field ?? errors.pipe_add_ingest_ip}
+          onSwitch={(pipe_add_ingest_ip) => onChange({ pipe_add_ingest_ip })}
+          onName={(pipe_ingest_ip_field) => onChange({ pipe_ingest_ip_field })}
+        />
+        {geoFields.map(([key, label, suggested]) => (
+          <KeyedSwitch
+            key={key}
+            label={label}
+            isOn={fields[key] !== null}
+            name={fields[key] ?? suggested}
+            error={errors[key]}
+            onSwitch={(isOn) => onChange({ [key]: isOn ? suggested : null })}
+            onName={(name) => onChange({ [key]: name })}
+          />
+        ))}
+        <Soft>
+          Places come from the geolocation file of the service; without one these keys are left out.
+        </Soft>
+      </Section>
+    </>
+  )
+}
+
+function KeyedSwitch({
+  label,
+  isOn,
+  name,
+  error,
+  onSwitch,
+  onName,
+}: {
+  label: string
+  isOn: boolean
+  name: string
+  error: string | undefined
+  onSwitch: (isOn: boolean) => void
+  onName: (name: string) => void
+}) {
+  return (
+    <div className={formStyles.pair}>
+      <Check label={label} checked={isOn} onValue={onSwitch} error={isOn ? undefined : error} />
+      {isOn ? (
+        <TextField
+          mono
+          label={`Key for: ${label.toLowerCase()}`}
+          value={name}
+          onValue={onName}
+          error={error}
+        />
+      ) : null}
+    </div>
+  )
+}

@@ -1,0 +1,224 @@
+/** One pipe: does data arrive, how do I send it, and where does it go? */
+import { useState } from 'react'
+import { command } from '../../../client/cli-twin.ts'
+import type { Rates } from '../../../client/overview.ts'
+import { describeTarget } from '../../../client/workspace.ts'
+import type { Destination } from '../../../../contract/destination.ts'
+import type { OverviewPipe } from '../../../../contract/overview.ts'
+import type { Pipe } from '../../../../contract/pipe.ts'
+import { bytes, count, counted, duration } from '../../../../platform/quantities.ts'
+import { api, isNotFound } from '../../data/api.ts'
+import { useNow } from '../../data/clock.ts'
+import { usePipeOverview, useRate, useRates } from '../../data/overview.ts'
+import { useChange, usePipe } from '../../data/queries.ts'
+import { Button, ButtonLink, formStyles } from '../../ui/controls.tsx'
+import { Confirm } from '../../ui/dialog.tsx'
+import { FailureNotice } from '../../ui/failure.tsx'
+import { Cause, isUrgent, LaneLink, ParkedLink } from '../../ui/lane-words.tsx'
+import { type Column, Empty, Facts, Notice, Page, Section, Skeleton, Soft, Table } from '../../ui/layout.tsx'
+import { RatesChart } from '../../ui/rates-chart.tsx'
+import { LaneState, PipeStatus } from '../../ui/state.tsx'
+import { Ago, Outside } from '../../ui/text.tsx'
+import { say } from '../../ui/toasts.tsx'
+import { LastDay } from '../../ui/usage-chart.tsx'
+import { RecentMessages } from '../message/recent.tsx'
+import { Gone, PipesCrumb } from './crumbs.tsx'
+import { Snippets, WaitingForRecords } from './send.tsx'
+
+export function PipePage({ pipeId }: { pipeId: string }) {
+  const { data, error } = usePipe(pipeId)
+  const live = usePipeOverview(pipeId)
+  if (isNotFound(error)) return <Gone what="pipe" />
+  if (data === undefined) {
+    return (
+      <Page title="Pipe" name={<Outside text={live?.pipe_name ?? 'Pipe'} />} crumbs={<PipesCrumb />}>
+        {error === null ? <Skeleton lines={9} /> : <FailureNotice failure={error} />}
+      </Page>
+    )
+  }
+  const { pipe } = data
+  const destinations = data.destinations.map((one) => ({
+    ...one,
+    lane: live?.lanes.find((lane) => lane.destination_id === one.destination_id)?.lane ?? one.lane,
+  }))
+  return (
+    <Page
+      title={pipe.pipe_name}
+      name={<Outside text={pipe.pipe_name} />}
+      crumbs={<PipesCrumb />}
+      actions={<Actions pipe={pipe} live={live} />}
+    >
+      {pipe.pipe_description === '' ? null : (
+        <p>
+          <Outside text={pipe.pipe_description} />
+        </p>
+      )}
+      {pipe.pipe_status === 'paused' ? (
+        <Notice kind="warn">
+          Paused: records sent here are rejected. What was accepted before is still delivered.
+        </Notice>
+      ) : null}
+      {live?.last_ingest_ts === null ? <WaitingForRecords /> : null}
+      {live === undefined ? null : <Live pipe={live} />}
+      <Section
+        title="Destinations"
+        actions={
+          <ButtonLink to={`/pipes/${pipeId}/destinations/new`} changes>
+            Add a destination
+          </ButtonLink>
+        }
+      >
+        {destinations.length === 0 ? (
+          <Empty title="No destination yet">
+            <p>
+              Records are kept for the retention time of undelivered messages. Add a table, a bucket, an
+              endpoint, or a lane to pull from.
+            </p>
+          </Empty>
+        ) : (
+          <Destinations pipeId={pipeId} destinations={destinations} />
+        )}
+      </Section>
+      <Section title="Send records">
+        <Snippets key={pipeId} pipe={pipe} destinations={destinations} />
+      </Section>
+      <RecentMessages pipeId={pipeId} pipeName={pipe.pipe_name} />
+      <LastDay pipeId={pipeId} />
+      {live === undefined ? null : <Traffic pipe={live} />}
+    </Page>
+  )
+}
+
+function Actions({ pipe, live }: { pipe: Pipe; live: OverviewPipe | undefined }) {
+  const [isAsking, setAsking] = useState(false)
+  const isPaused = pipe.pipe_status === 'paused'
+  const verb = isPaused ? 'resume' : 'pause'
+  const twin = command('pipes', verb, pipe.pipe_name)
+  const toggle = useChange(() =>
+    api.pipes.update(pipe.pipe_id, { pipe_status: isPaused ? 'active' : 'paused' }),
+  )
+  const run = () =>
+    toggle.mutateAsync().then(() => say(`Pipe ${pipe.pipe_name} is ${isPaused ? 'active' : 'paused'}.`, twin))
+  return (
+    <div className={formStyles.actions}>
+      <PipeStatus pipe={pipe} />
+      <Button changes disabled={toggle.isPending} onClick={() => setAsking(true)}>
+        {isPaused ? 'Resume' : 'Pause'}
+      </Button>
+      <ButtonLink to={`/pipes/${pipe.pipe_id}/tail`}>Live tail</ButtonLink>
+      <ButtonLink to={`/pipes/${pipe.pipe_id}/settings`}>Settings</ButtonLink>
+      {isAsking ? (
+        <Confirm
+          title={isPaused ? 'Resume this pipe?' : 'Pause this pipe?'}
+          deed={isPaused ? 'Resume' : 'Pause'}
+          isDanger={!isPaused}
+          command={twin}
+          run={run}
+          onClose={() => setAsking(false)}
+        >
+          {isPaused
+            ? 'It takes records again at once.'
+            : `Every request to it is rejected with 404 until it is resumed. The ${counted(live?.pending_messages ?? 0, 'message')} that wait are still delivered.`}
+        </Confirm>
+      ) : null}
+    </div>
+  )
+}
+
+function Live({ pipe }: { pipe: OverviewPipe }) {
+  const rate = useRate(pipe.pipe_id)
+  return (
+    <Section title="Now">
+      <Facts
+        big
+        facts={[
+          ['Records in per second', count(rate)],
+          ['Records in today (UTC)', count(pipe.usage_today.ingest_records)],
+          ['Last record', <Ago key="last" at={pipe.last_ingest_ts} never="none yet" />],
+          [
+            'Waiting for delivery',
+            pipe.pending_messages === 0
+              ? 'nothing'
+              : `${count(pipe.pending_messages)} (${bytes(pipe.pending_bytes)})`,
+          ],
+        ]}
+      />
+    </Section>
+  )
+}
+
+function Traffic({ pipe }: { pipe: OverviewPipe }) {
+  const { usage_today: today } = pipe
+  const lines = [
+    { name: 'Records in per second', of: (rates: Rates) => rates.byId.get(pipe.pipe_id) ?? 0 },
+    {
+      name: 'Records delivered per second',
+      of: (rates: Rates) =>
+        pipe.lanes.reduce((sum, lane) => sum + (rates.byId.get(lane.destination_id) ?? 0), 0),
+    },
+  ]
+  return (
+    <Section title="Traffic">
+      <RatesChart label="Records per second of this pipe, since this page was opened" lines={lines} />
+      <Facts
+        facts={[
+          ['Requests today', count(today.ingest_requests)],
+          ['Bytes today', bytes(today.ingest_bytes)],
+          ['Rejected requests today', count(today.rejected_requests)],
+          ['Records delivered today', count(today.delivered_records)],
+          ['Failed attempts today', count(today.failed_attempts)],
+          ['Records skipped today', count(today.skipped_records)],
+          ['Records filtered out today', count(today.filtered_records)],
+        ]}
+      />
+    </Section>
+  )
+}
+
+function Destinations({ pipeId, destinations }: { pipeId: string; destinations: readonly Destination[] }) {
+  const rates = useRates().at(-1)?.byId
+  const nowMs = useNow()
+  const columns: Column<Destination>[] = [
+    {
+      label: 'Destination',
+      cell: (one) => (
+        <>
+          <LaneLink pipeId={pipeId} destination={one} />
+          <br />
+          <Soft>
+            <Outside text={describeTarget(one)} />
+          </Soft>
+        </>
+      ),
+    },
+    {
+      label: 'Lane',
+      cell: (one) => (
+        <>
+          <LaneState destination={one} />
+          {isUrgent(one, nowMs) ? (
+            <div>
+              <Cause lane={one.lane} />
+            </div>
+          ) : null}
+          <div>
+            <ParkedLink pipeId={pipeId} destination={one} />
+          </div>
+        </>
+      ),
+    },
+    { label: 'Out per second', cell: (one) => count(rates?.get(one.destination_id) ?? 0), isNumber: true },
+    {
+      label: 'Waiting',
+      cell: ({ lane }) =>
+        lane.pending_messages === 0
+          ? '0'
+          : `${count(lane.pending_messages)}, ${duration(lane.oldest_pending_age_seconds)}`,
+      isNumber: true,
+    },
+    { label: 'Last delivered', cell: ({ lane }) => <Ago at={lane.last_delivered_ts} /> },
+  ]
+  return (
+    <Table caption="Destinations" columns={columns} rows={destinations} keyOf={(one) => one.destination_id} />
+  )
+}

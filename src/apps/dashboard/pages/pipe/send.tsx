@@ -1,0 +1,100 @@
+/** How to send to a pipe, and whether something has come. */
+import { useRef, useState } from 'react'
+import { Link } from 'wouter'
+import { keyPlace, sampleRecord, snippets } from '../../../client/snippets.ts'
+import type { Destination } from '../../../../contract/destination.ts'
+import type { Pipe } from '../../../../contract/pipe.ts'
+import { useIngestUrl } from '../../data/queries.ts'
+import { Button } from '../../ui/controls.tsx'
+import { Code, Notice, Soft } from '../../ui/layout.tsx'
+import { Outside } from '../../ui/text.tsx'
+import { NewKey } from '../keys/new-key.tsx'
+import styles from './pipe.module.css'
+
+export function Snippets({ pipe, destinations }: { pipe: Pipe; destinations: readonly Destination[] }) {
+  const [at, setAt] = useState(0)
+  const [key, setKey] = useState<string | null>(null)
+  const [isMaking, setMaking] = useState(false)
+  const tabs = useRef<HTMLDivElement>(null)
+  const url = useIngestUrl(pipe.pipe_id)
+  const enriched = [
+    ...(pipe.pipe_add_ingest_ts ? [pipe.pipe_ingest_ts_field] : []),
+    ...(pipe.pipe_add_ingest_ip ? [pipe.pipe_ingest_ip_field] : []),
+  ]
+  const unmapped = destinations.find((one) => one.columns?.length === 0)
+  const record = sampleRecord(destinations, enriched, new Date())
+  const all = snippets(url, pipe.pipe_api_key_required ? (key ?? keyPlace) : null, record)
+  const shown = all[at]
+  const move = (to: number) => {
+    const next = (to + all.length) % all.length
+    setAt(next)
+    tabs.current?.querySelectorAll('button')[next]?.focus()
+  }
+  return (
+    <div className={styles.snippets}>
+      <Code label="Address for records" text={url} />
+      <div className={styles.tabs} role="tablist" aria-label="Ways to send" ref={tabs}>
+        {all.map(({ label }, index) => (
+          <button
+            key={label}
+            type="button"
+            role="tab"
+            id={`send-tab-${index}`}
+            aria-selected={index === at}
+            aria-controls="send-panel"
+            tabIndex={index === at ? 0 : -1}
+            onClick={() => setAt(index)}
+            onKeyDown={(event) => {
+              if (event.key === 'ArrowRight') move(at + 1)
+              if (event.key === 'ArrowLeft') move(at - 1)
+            }}
+          >
+            {label}
+          </button>
+        ))}
+      </div>
+      {unmapped === undefined ? null : (
+        <Soft>
+          No column of the table <Outside text={String(unmapped.destination_config.table)} /> is mapped: it
+          takes each key into the column of that name. Send keys that are its columns.
+        </Soft>
+      )}
+      <div role="tabpanel" id="send-panel" aria-labelledby={`send-tab-${at}`}>
+        {shown === undefined ? null : (
+          <>
+            <Code label={shown.label} text={shown.text} />
+            <Soft>
+              More in the guide <a href={`/docs/${shown.guide.name}.html`}>{shown.guide.title}</a>.
+            </Soft>
+          </>
+        )}
+      </div>
+      {pipe.pipe_api_key_required ? (
+        <div className={styles.key}>
+          <Button changes onClick={() => setMaking(true)}>
+            New key for this pipe
+          </Button>
+          <Soft>
+            {key === null
+              ? 'A key that can do nothing but send records here. The snippets then carry it.'
+              : 'The snippets carry the key that was just made, until this page is left.'}{' '}
+            All keys are on the page <Link to="/keys">API keys</Link>.
+          </Soft>
+        </div>
+      ) : null}
+      {isMaking ? <NewKey pipeId={pipe.pipe_id} onMade={setKey} onClose={() => setMaking(false)} /> : null}
+    </div>
+  )
+}
+
+/** Turns by itself when the first record comes. */
+export function WaitingForRecords() {
+  return (
+    <Notice>
+      <span className={styles.pulse} aria-hidden="true">
+        ●
+      </span>{' '}
+      Waiting for the first record. Send one with a snippet below; this page shows it within two seconds.
+    </Notice>
+  )
+}

@@ -1,0 +1,97 @@
+/** What is set on a pipe: description, senders and enrichment in one form; limits, origins; and its end. */
+import { useState } from 'react'
+import { useLocation } from 'wouter'
+import { command } from '../../../client/cli-twin.ts'
+import type { PipeDetail } from '../../../client/client.ts'
+import { counted } from '../../../../platform/quantities.ts'
+import { api, isNotFound } from '../../data/api.ts'
+import { usePipeOverview } from '../../data/overview.ts'
+import { useChange, usePipe } from '../../data/queries.ts'
+import { Button, TextField } from '../../ui/controls.tsx'
+import { Confirm } from '../../ui/dialog.tsx'
+import { FailureNotice } from '../../ui/failure.tsx'
+import { Notice, Page, Section, Skeleton } from '../../ui/layout.tsx'
+import { Outside } from '../../ui/text.tsx'
+import { say } from '../../ui/toasts.tsx'
+import { Gone, PipeCrumb } from './crumbs.tsx'
+import { LimitsForm } from './limits.tsx'
+import { Origins } from './origins.tsx'
+import { PipeForm } from './pipe-form.tsx'
+
+export function PipeSettingsPage({ pipeId }: { pipeId: string }) {
+  const { data, error } = usePipe(pipeId)
+  if (isNotFound(error) && data === undefined) return <Gone what="pipe" />
+  return (
+    <Page
+      title={`Settings of ${data?.pipe.pipe_name ?? 'a pipe'}`}
+      name={
+        <>
+          Settings of <Outside text={data?.pipe.pipe_name ?? '…'} />
+        </>
+      }
+      crumbs={<PipeCrumb pipeId={pipeId} />}
+    >
+      {isNotFound(error) ? (
+        <Notice kind="bad">Somebody deleted this pipe. What you typed is still here to be copied.</Notice>
+      ) : null}
+      {data === undefined ? (
+        error === null ? (
+          <Skeleton lines={12} />
+        ) : (
+          <FailureNotice failure={error} />
+        )
+      ) : (
+        <>
+          <PipeForm pipe={data.pipe} />
+          <LimitsForm pipe={data.pipe} limits={data.limits} />
+          <Origins detail={data} />
+          <DeletePipe detail={data} />
+        </>
+      )}
+    </Page>
+  )
+}
+
+function DeletePipe({ detail: { pipe, destinations } }: { detail: PipeDetail }) {
+  const [isAsking, setAsking] = useState(false)
+  const [typed, setTyped] = useState('')
+  const [, go] = useLocation()
+  const live = usePipeOverview(pipe.pipe_id)
+  const remove = useChange(() => api.pipes.delete(pipe.pipe_id))
+  const twin = command('pipes', 'delete', pipe.pipe_name, '--yes')
+  const isNamed = typed === pipe.pipe_name
+  return (
+    <Section title="Delete this pipe">
+      <p>
+        Its address stops taking records, its {counted(destinations.length, 'destination')} and everything
+        that is not delivered yet are gone: {counted(live?.pending_messages ?? 0, 'message')}.
+      </p>
+      <div>
+        <Button look="danger" changes onClick={() => setAsking(true)}>
+          Delete pipe …
+        </Button>
+      </div>
+      {isAsking ? (
+        <Confirm
+          title={
+            <>
+              Delete <Outside text={pipe.pipe_name} />?
+            </>
+          }
+          deed={`Delete the pipe and ${counted(live?.pending_messages ?? 0, 'message')}`}
+          command={twin}
+          run={async () => {
+            if (!isNamed) throw new Error('Type the name of the pipe as it is shown.')
+            await remove.mutateAsync()
+            say(`Pipe ${pipe.pipe_name} is deleted.`, twin)
+            go('/pipes')
+          }}
+          onClose={() => setAsking(false)}
+        >
+          <p>This cannot be undone. Senders get 404 from then on.</p>
+          <TextField label={`Type ${pipe.pipe_name} to go on`} value={typed} onValue={setTyped} />
+        </Confirm>
+      ) : null}
+    </Section>
+  )
+}

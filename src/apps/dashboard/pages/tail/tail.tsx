@@ -1,0 +1,150 @@
+/** What is sent to a pipe, as it comes. It is followed while this page is open, and no longer. */
+import { useState } from 'react'
+import { Link } from 'wouter'
+import { command } from '../../../client/cli-twin.ts'
+import { singleLine } from '../../../client/json-text.ts'
+import { count, counted } from '../../../../platform/quantities.ts'
+import { isNotFound } from '../../data/api.ts'
+import { usePipe } from '../../data/queries.ts'
+import { Button, formStyles, TextField } from '../../ui/controls.tsx'
+import { CliTwin, type Column, Facts, Notice, Page, Section, Soft, Table } from '../../ui/layout.tsx'
+import { Marked } from '../../ui/state.tsx'
+import { exactTime, Outside } from '../../ui/text.tsx'
+import { Gone, PipeCrumb } from '../pipe/crumbs.tsx'
+import { filterOf } from './filter.ts'
+import { shownRows, type TailRow, type TailState, useTail } from './follow.ts'
+import styles from './tail.module.css'
+
+const defaultSample = 50
+const mostSample = 1_000
+const everything = () => true
+
+export function TailPage({ pipeId }: { pipeId: string }) {
+  const { data, error } = usePipe(pipeId)
+  const [sampleText, setSampleText] = useState(String(defaultSample))
+  const [filterText, setFilterText] = useState('')
+  const filter = filterOf(filterText)
+  const { tail, start, pause, clear } = useTail(pipeId, filter ?? everything)
+  const isOn = tail.state !== 'paused' && tail.state !== 'ended'
+  if (isNotFound(error) && tail.received === 0 && !isOn && tail.ended === null) return <Gone what="pipe" />
+  const sample = /^\d{1,4}$/.test(sampleText) ? Number(sampleText) : 0
+  const isSample = sample >= 1 && sample <= mostSample
+  const rows = tail.rows.filter(({ text, isCut }) => isCut || (filter ?? everything)(text))
+  const name = data?.pipe.pipe_name ?? 'PIPE'
+  return (
+    <Page title="Live tail" name="Live tail" crumbs={<PipeCrumb pipeId={pipeId} />}>
+      <Section title="Follow the records of this pipe">
+        <form
+          className={styles.controls}
+          onSubmit={(event) => {
+            event.preventDefault()
+            if (!isOn && isSample) start(sample)
+          }}
+        >
+          <TextField
+            label="Records a second at most"
+            inputMode="numeric"
+            value={sampleText}
+            disabled={isOn}
+            error={isSample ? undefined : `must be a whole number from 1 to ${mostSample}`}
+            onValue={setSampleText}
+          />
+          <TextField
+            label="Only records with"
+            optional
+            mono
+            placeholder="key=value"
+            value={filterText}
+            error={filter === null ? 'must be key=value' : undefined}
+            onValue={setFilterText}
+          />
+        </form>
+        <div className={formStyles.actions}>
+          {isOn ? (
+            <Button onClick={pause}>Pause</Button>
+          ) : (
+            <Button look="primary" disabled={!isSample} onClick={() => start(sample)}>
+              Start
+            </Button>
+          )}
+          <Button onClick={clear} disabled={tail.received === 0 && tail.dropped === 0}>
+            Clear
+          </Button>
+        </div>
+        {tail.state === 'reconnecting' ? (
+          <Notice kind="warn">
+            The connection was lost: connecting again, to go on behind the last one.
+          </Notice>
+        ) : null}
+        {tail.state === 'ended' && tail.ended !== null ? (
+          <Notice kind="warn">
+            Ended: <Outside text={tail.ended} />
+          </Notice>
+        ) : null}
+        <Facts
+          facts={[
+            ['State', <State key="state" state={tail.state} />],
+            ['Received', count(tail.received)],
+            ['Left out', count(tail.dropped)],
+            ['Shown', count(rows.length)],
+          ]}
+        />
+        <Soft>
+          Records from now on, not those of before. Left out: what came beyond the limit a second, and records
+          that are too large to be shown. The newest {counted(shownRows, 'record')} are shown.
+        </Soft>
+        <CliTwin
+          command={command('tail', name, ...(sample === defaultSample ? [] : ['--sample', sampleText]))}
+        />
+      </Section>
+      <Section title="Records, newest first">
+        {rows.length === 0 ? (
+          <Soft>{isOn ? 'Nothing has come yet.' : 'Nothing is followed yet.'}</Soft>
+        ) : (
+          <Table caption="Records" columns={columns} rows={rows} keyOf={({ id }) => id} />
+        )}
+      </Section>
+    </Page>
+  )
+}
+
+const columns: Column<TailRow>[] = [
+  {
+    label: 'Message',
+    cell: ({ id, msgId }) => (
+      <Link className={styles.place} to={`/messages/${msgId}`}>
+        {id.replace('.', ' #')}
+      </Link>
+    ),
+  },
+  {
+    label: 'Received',
+    cell: ({ receivedTs }) => (
+      <time className={styles.place} dateTime={receivedTs} title={exactTime(receivedTs)}>
+        {new Date(receivedTs).toLocaleTimeString()}
+      </time>
+    ),
+  },
+  {
+    label: 'Record',
+    cell: ({ text, isCut }) => (
+      <>
+        <pre className={styles.record}>
+          <Outside text={singleLine(text)} />
+        </pre>
+        {isCut ? <Soft>… cut: its message has the rest.</Soft> : null}
+      </>
+    ),
+  },
+]
+
+function State({ state }: { state: TailState }) {
+  const kinds = {
+    paused: 'idle',
+    connecting: 'retrying',
+    running: 'flowing',
+    reconnecting: 'retrying',
+    ended: 'blocked',
+  } as const
+  return <Marked kind={kinds[state]}>{state}</Marked>
+}

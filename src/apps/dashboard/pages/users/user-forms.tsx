@@ -1,0 +1,111 @@
+/** A new user, and changes of one. */
+import { useState } from 'react'
+import { command } from '../../../client/cli-twin.ts'
+import { ApiFailure } from '../../../client/failure.ts'
+import type { User, UserRole } from '../../../../contract/user.ts'
+import { dashboard } from '../../data/api.ts'
+import { useChange } from '../../data/queries.ts'
+import { Choice, TextField } from '../../ui/controls.tsx'
+import { FormDialog } from '../../ui/dialog.tsx'
+import { failureText, fieldErrors } from '../../ui/failure.tsx'
+import { NewPasswordField } from '../../ui/new-password-field.tsx'
+import { Outside } from '../../ui/text.tsx'
+import { say } from '../../ui/toasts.tsx'
+
+export const roles: readonly (readonly [UserRole, string])[] = [
+  ['viewer', 'viewer: sees everything, changes nothing'],
+  ['admin', 'admin: may do everything'],
+]
+
+export function NewUser({ onClose }: { onClose: () => void }) {
+  const [email, setEmail] = useState('')
+  const [role, setRole] = useState<UserRole>('viewer')
+  const [password, setPassword] = useState('')
+  const create = useChange(() => dashboard.users.create({ user_email: email, user_role: role, password }))
+  const isDuplicate = create.error instanceof ApiFailure && create.error.code === 'duplicate_user_email'
+  const twin = command('users', 'create', email || 'EMAIL', '--role', role)
+  const errors = fieldErrors(create.error)
+  const submit = () =>
+    create.mutate(undefined, {
+      onSuccess: () => {
+        say(`${email} may sign in.`, twin)
+        onClose()
+      },
+    })
+  return (
+    <FormDialog
+      title="New user"
+      onClose={onClose}
+      onSubmit={submit}
+      failure={isDuplicate ? null : create.error}
+      shown={['user_email', 'user_role', 'password']}
+      deed="Create user"
+      running="Creating …"
+      isRunning={create.isPending}
+      command={twin}
+    >
+      <TextField
+        label="E-mail"
+        type="email"
+        required
+        value={email}
+        onValue={setEmail}
+        error={isDuplicate ? failureText(create.error) : errors.user_email}
+      />
+      <Choice label="Role" value={role} options={roles} onValue={setRole} error={errors.user_role} />
+      <NewPasswordField
+        label="Password"
+        value={password}
+        onValue={setPassword}
+        advice=". They can change it themselves."
+        error={errors.password}
+      />
+    </FormDialog>
+  )
+}
+
+export function ChangeUser({ user, onClose }: { user: User; onClose: () => void }) {
+  const [role, setRole] = useState<UserRole>(user.user_role)
+  const [password, setPassword] = useState('')
+  const body = {
+    ...(role === user.user_role ? {} : { user_role: role }),
+    ...(password === '' ? {} : { password }),
+  }
+  const twin = [
+    ...(role === user.user_role ? [] : [command('users', 'role', user.user_email, role)]),
+    ...(password === '' ? [] : [command('users', 'password', user.user_email)]),
+  ].join('\n')
+  const save = useChange(() => dashboard.users.update(user.user_id, body))
+  const errors = fieldErrors(save.error)
+  const submit = () =>
+    save.mutate(undefined, {
+      onSuccess: () => {
+        say(`${user.user_email} is changed and has to sign in again.`, twin)
+        onClose()
+      },
+    })
+  return (
+    <FormDialog
+      title={<Outside text={user.user_email} />}
+      onClose={onClose}
+      onSubmit={submit}
+      failure={save.error}
+      shown={['user_role', 'password']}
+      deed="Save"
+      running="Saving …"
+      isRunning={save.isPending}
+      isDisabled={Object.keys(body).length === 0}
+      command={twin}
+    >
+      <p>A change ends every session of this user.</p>
+      <Choice label="Role" value={role} options={roles} onValue={setRole} error={errors.user_role} />
+      <NewPasswordField
+        label="New password"
+        optional
+        value={password}
+        onValue={setPassword}
+        error={errors.password}
+      />
+    </FormDialog>
+  )
+}

@@ -1,0 +1,154 @@
+/** People who sign in here. Admins alone see and change them. */
+import { useState } from 'react'
+import { command } from '../../../client/cli-twin.ts'
+import type { User, UserRole } from '../../../../contract/user.ts'
+import { dashboard } from '../../data/api.ts'
+import { useChange, useUsers } from '../../data/queries.ts'
+import { useMayChange, useSession } from '../../data/session-context.ts'
+import { Button, Choice, formStyles } from '../../ui/controls.tsx'
+import { Confirm, Dialog, FormDialog } from '../../ui/dialog.tsx'
+import { FailureNotice, fieldErrors } from '../../ui/failure.tsx'
+import { Code, Notice, Page, Section, Skeleton, Table } from '../../ui/layout.tsx'
+import { usePage } from '../../ui/paging.tsx'
+import { Ago, exactTime, Outside } from '../../ui/text.tsx'
+import { say } from '../../ui/toasts.tsx'
+import { ChangeUser, NewUser, roles } from './user-forms.tsx'
+
+export function UsersPage() {
+  const mayChange = useMayChange()
+  const [asking, setAsking] = useState<'user' | 'link' | null>(null)
+  return (
+    <Page
+      title="Users"
+      name="Users"
+      actions={
+        <div className={formStyles.actions}>
+          <Button changes onClick={() => setAsking('link')}>
+            Invite by link
+          </Button>
+          <Button look="primary" changes onClick={() => setAsking('user')}>
+            New user
+          </Button>
+        </div>
+      }
+    >
+      {mayChange ? <Users /> : <Notice>Only admins see who may sign in here.</Notice>}
+      {asking === 'user' ? <NewUser onClose={() => setAsking(null)} /> : null}
+      {asking === 'link' ? <SetupLink onClose={() => setAsking(null)} /> : null}
+    </Page>
+  )
+}
+
+function Users() {
+  const { data: users, error } = useUsers()
+  const session = useSession()
+  const [changing, setChanging] = useState<User | null>(null)
+  const [deleting, setDeleting] = useState<User | null>(null)
+  const { rows, pager } = usePage(users ?? [], 'user')
+  if (users === undefined) return error === null ? <Skeleton /> : <FailureNotice failure={error} />
+  return (
+    <Section title="Who may sign in">
+      <Table
+        caption="Users"
+        rows={rows}
+        keyOf={(user) => user.user_id}
+        columns={[
+          {
+            label: 'E-mail',
+            cell: (user) => (
+              <>
+                <Outside text={user.user_email} />
+                {user.user_id === session?.user.user_id ? ' (you)' : ''}
+              </>
+            ),
+          },
+          { label: 'Role', cell: (user) => user.user_role },
+          { label: 'Last sign-in', cell: (user) => <Ago at={user.user_last_sign_in_ts} /> },
+          { label: 'Made', cell: (user) => <Ago at={user.user_created_ts} /> },
+          {
+            label: '',
+            cell: (user) => (
+              <span className={formStyles.actions}>
+                <Button changes aria-label={`Change ${user.user_email}`} onClick={() => setChanging(user)}>
+                  Change
+                </Button>
+                <Button changes aria-label={`Delete ${user.user_email}`} onClick={() => setDeleting(user)}>
+                  Delete …
+                </Button>
+              </span>
+            ),
+          },
+        ]}
+      />
+      {pager}
+      {changing === null ? null : <ChangeUser user={changing} onClose={() => setChanging(null)} />}
+      {deleting === null ? null : <DeleteUser user={deleting} onClose={() => setDeleting(null)} />}
+    </Section>
+  )
+}
+
+function DeleteUser({ user, onClose }: { user: User; onClose: () => void }) {
+  const remove = useChange(() => dashboard.users.delete(user.user_id))
+  const twin = command('users', 'delete', user.user_email, '--yes')
+  return (
+    <Confirm
+      title={
+        <>
+          Delete <Outside text={user.user_email} />?
+        </>
+      }
+      deed="Delete the user"
+      command={twin}
+      run={async () => {
+        await remove.mutateAsync()
+        say(`${user.user_email} is deleted.`, twin)
+      }}
+      onClose={onClose}
+    >
+      Every session of this user ends at once. Pipes, keys and records stay as they are.
+    </Confirm>
+  )
+}
+
+function SetupLink({ onClose }: { onClose: () => void }) {
+  const [role, setRole] = useState<UserRole>('viewer')
+  const create = useChange(() => dashboard.users.createSetupLink(role))
+  const link = create.data
+  if (link === undefined) {
+    return (
+      <FormDialog
+        title="Invite by link"
+        onClose={onClose}
+        onSubmit={() => create.mutate()}
+        failure={create.error}
+        shown={['user_role']}
+        deed="Make a link"
+        running="Making it …"
+        isRunning={create.isPending}
+        command={command('users', 'setup-link', '--role', role)}
+      >
+        <p>Whoever opens the link chooses an e-mail address and a password. It works once.</p>
+        <Choice
+          label="Role"
+          value={role}
+          options={roles}
+          onValue={setRole}
+          error={fieldErrors(create.error).user_role}
+        />
+      </FormDialog>
+    )
+  }
+  return (
+    <Dialog title="Invite by link" open onClose={onClose}>
+      <Notice kind="warn">
+        This is the only time that it is shown. It works until {exactTime(link.setup_expires_ts)}.
+      </Notice>
+      <Code label="Setup link" text={`${location.origin}${link.setup_path}`} />
+      <div>
+        <Button look="primary" onClick={onClose}>
+          Done
+        </Button>
+      </div>
+    </Dialog>
+  )
+}

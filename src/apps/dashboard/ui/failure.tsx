@@ -1,0 +1,69 @@
+/** What went wrong, in the API's own words; for a form, those of its errors that belong to no field of it. */
+import { useEffect, useRef } from 'react'
+import { ApiFailure, UnreachableFailure } from '../../client/failure.ts'
+import { isObject } from '../../../contract/is-object.ts'
+import { Notice } from './layout.tsx'
+import { Outside } from './text.tsx'
+
+export type FieldErrors = Readonly<Record<string, string>>
+
+/** By path, as the API names them; empty when the failure is of another kind. */
+export function fieldErrors(failure: unknown): FieldErrors {
+  const errors = failure instanceof ApiFailure ? failure.body.errors : null
+  if (!isObject(errors)) return {}
+  return Object.fromEntries(Object.entries(errors).map(([path, text]) => [path, String(text)]))
+}
+
+export function failureText(failure: unknown): string {
+  if (failure instanceof UnreachableFailure) {
+    return 'pipectl does not respond. Nothing you typed is lost: try again when it is back.'
+  }
+  if (failure instanceof ApiFailure) {
+    if (failure.status === 401) return 'Your session has ended. Sign in again; nothing you typed is lost.'
+    const { message } = failure.body
+    return typeof message === 'string' ? message : `The request failed (HTTP ${failure.status}).`
+  }
+  return failure instanceof Error ? failure.message : String(failure)
+}
+
+/** `shown`: paths whose errors stand at their fields. */
+export function FailureNotice({ failure, shown = [] }: { failure: unknown; shown?: readonly string[] }) {
+  const notice = useRef<HTMLDivElement>(null)
+  useEffect(() => {
+    if (failure !== null && failure !== undefined) revealFailure(notice.current)
+  }, [failure])
+  if (failure === null || failure === undefined) return null
+  const all = Object.entries(fieldErrors(failure))
+  const elsewhere = all.filter(([path]) => !shown.includes(path))
+  return (
+    <div ref={notice} tabIndex={-1}>
+      <Notice kind="bad">
+        <Outside
+          text={
+            all.length > 0 && elsewhere.length === 0
+              ? 'Nothing was saved. Correct the marked fields.'
+              : failureText(failure)
+          }
+        />
+        {elsewhere.length === 0 ? null : (
+          <ul>
+            {elsewhere.map(([path, text]) => (
+              <li key={path}>
+                <Outside text={path === '' ? text : `${path}: ${text}`} />
+              </li>
+            ))}
+          </ul>
+        )}
+      </Notice>
+    </div>
+  )
+}
+
+/** The button that was pressed can be far below: focuses and shows the first marked field, or else the notice. */
+function revealFailure(notice: HTMLElement | null): void {
+  const form = notice?.closest('form, [role="dialog"], main')
+  const target = form?.querySelector<HTMLElement>('[aria-invalid="true"]') ?? notice
+  target?.closest('details')?.setAttribute('open', '')
+  target?.scrollIntoView({ block: 'center' })
+  target?.focus({ preventScroll: true })
+}

@@ -1,0 +1,33 @@
+/** Text that comes from outside (names, errors, records) and times, shown so that they can do nothing but be read. */
+import { visible } from '../../client/printable.ts'
+import { ago, until } from '../../../platform/quantities.ts'
+import { useNow } from '../data/clock.ts'
+
+/** Control characters as symbols, direction isolated. */
+export function Outside({ text, lines = false }: { text: string; lines?: boolean }) {
+  return <bdi>{visible(text, lines)}</bdi>
+}
+
+/** How long ago, the exact time on hover. */
+export function Ago({ at, never = 'never' }: { at: string | null; never?: string }) {
+  const nowMs = useNow()
+  if (at === null) return <span>{never}</span>
+  return (
+    <time dateTime={at} title={exactTime(at)}>
+      {Math.abs(nowMs - Date.parse(at)) < 1_500 ? 'just now' : ago(at, nowMs)}
+    </time>
+  )
+}
+
+/** How far ahead. */
+export function Until({ at }: { at: string }) {
+  return (
+    <time dateTime={at} title={exactTime(at)}>
+      {until(at, useNow())}
+    </time>
+  )
+}
+
+export function exactTime(at: string): string {
+  return new Date(at).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'long' })
+}

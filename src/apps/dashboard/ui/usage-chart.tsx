@@ -1,0 +1,155 @@
+/** What happened in each of the last 24 hours: of everything, of one pipe, of one lane. All that is drawn is also in a table. */
+import { Suspense, useEffect, useMemo } from 'react'
+import type { LaneHour, UsageHour } from '../../../contract/usage.ts'
+import { count, hourMs } from '../../../platform/quantities.ts'
+import { useOverview, usePipeOverview } from '../data/overview.ts'
+import { useLaneUsage, useUsage } from '../data/queries.ts'
+import { FailureNotice } from './failure.tsx'
+import { layoutStyles, Section, Skeleton, Soft, Table } from './layout.tsx'
+import { Chart } from './lazy-chart.tsx'
+
+interface Line<Hour> {
+  name: string
+  of: (hour: Hour) => number
+}
+
+const pipeLines: readonly Line<UsageHour>[] = [
+  { name: 'Records in', of: (hour) => hour.ingest_records },
+  { name: 'Records delivered', of: (hour) => hour.delivered_records },
+]
+const laneLines: readonly Line<LaneHour>[] = [
+  { name: 'Records delivered', of: (hour) => hour.delivered_records },
+  { name: 'Records skipped', of: (hour) => hour.skipped_records },
+]
+/** In the table: failed attempts are a count of its own kind, and what is filtered out can be many times what is delivered. */
+const filtered = { name: 'Records filtered out', of: (hour: LaneHour) => hour.filtered_records }
+const failedAttempts: Line<LaneHour> = { name: 'Failed attempts', of: (hour) => hour.failed_attempts }
+
+/**
+ * Once a minute is too seldom for the first record of all: where nothing is shown and the overview, which is newer, knows of something,
+ * it is asked for again at once.
+ */
+function useFirst(isShown: boolean, isKnown: boolean, refetch: () => unknown): void {
+  const isBehind = isKnown && !isShown
+  useEffect(() => {
+    if (isBehind) void refetch()
+  }, [isBehind, refetch])
+}
+
+/** `pipeId` null: of all pipes. */
+export function LastDay({ pipeId }: { pipeId: string | null }) {
+  const { data, error, refetch } = useUsage(pipeId)
+  const pipes = useOverview().data?.pipes ?? []
+  const own = pipeId === null ? pipes : pipes.filter((pipe) => pipe.pipe_id === pipeId)
+  useFirst(
+    data?.some((hour) => hour.ingest_records > 0) ?? true,
+    own.some((pipe) => pipe.usage_today.ingest_records > 0),
+    refetch,
+  )
+  return (
+    <LastHours
+      hours={data}
+      error={error}
+      lines={pipeLines}
+      others={[filtered]}
+      nothing="No record came in or was delivered, as of a minute ago at most."
+    />
+  )
+}
+
+export function LastDayOfLane({ pipeId, destinationId }: { pipeId: string; destinationId: string }) {
+  const { data, error, refetch } = useLaneUsage(pipeId, destinationId)
+  const lane = usePipeOverview(pipeId)?.lanes.find((one) => one.destination_id === destinationId)?.lane
+  useFirst(
+    data?.some((hour) => hour.delivered_records + hour.filtered_records > 0) ?? true,
+    lane !== undefined && lane.delivered_records + (lane.filtered_records ?? 0) > 0,
+    refetch,
+  )
+  return (
+    <LastHours
+      hours={data}
+      error={error}
+      lines={laneLines}
+      others={[filtered, failedAttempts]}
+      nothing="Nothing was delivered, skipped or filtered out and no attempt failed, as of a minute ago at most."
+    />
+  )
+}
+
+interface HoursProps<Hour> {
+  hours: readonly Hour[]
+  /** Drawn, and in the table. */
+  lines: readonly Line<Hour>[]
+  /** In the table alone. */
+  others: readonly Line<Hour>[]
+  /** What is said where all of it is zero. */
+  nothing: string
+}
+
+function LastHours<Hour extends { hour_ts: string }>({
+  hours,
+  error,
+  ...shown
+}: Omit<HoursProps<Hour>, 'hours'> & { hours: readonly Hour[] | undefined; error: Error | null }) {
+  return (
+    <Section title="Last 24 hours">
+      {hours !== undefined ? (
+        <Hours hours={hours} {...shown} />
+      ) : error === null ? (
+        <Skeleton lines={4} />
+      ) : (
+        <FailureNotice failure={error} />
+      )}
+    </Section>
+  )
+}
+
+function Hours<Hour extends { hour_ts: string }>({ hours, lines, others, nothing }: HoursProps<Hour>) {
+  const [times, series] = useMemo(() => {
+    const starts = hours.map((hour) => Date.parse(hour.hour_ts) / 1000)
+    // The last step needs an end, which is that of its hour.
+    const end = (starts.at(-1) ?? 0) + hourMs / 1000
+    return [
+      [...starts, end],
+      lines.map(({ name, of }) => {
+        const values = hours.map(of)
+        return { name, values: [...values, values.at(-1) ?? 0] }
+      }),
+    ]
+  }, [hours, lines])
+  const all = [...lines, ...others]
+  if (hours.every((hour) => all.every(({ of }) => of(hour) === 0))) return <Soft>{nothing}</Soft>
+  const totals = all.map(({ name, of }) => `${name} ${count(hours.reduce((sum, hour) => sum + of(hour), 0))}`)
+  return (
+    <>
+      <Suspense fallback={<Skeleton lines={4} />}>
+        <Chart
+          description={`Records per hour of the last 24 hours. Together: ${totals.join(', ')}.`}
+          times={times}
+          series={series}
+          isStepped
+        />
+      </Suspense>
+      <details className={layoutStyles.details}>
+        <summary>As a table</summary>
+        <Table
+          caption="Records per hour of the last 24 hours"
+          rows={[...hours].reverse()}
+          keyOf={(hour) => hour.hour_ts}
+          columns={[
+            { label: 'Hour', cell: (hour) => <time dateTime={hour.hour_ts}>{startOf(hour)}</time> },
+            ...all.map(({ name, of }) => ({
+              label: name,
+              cell: (hour: Hour) => count(of(hour)),
+              isNumber: true,
+            })),
+          ]}
+        />
+      </details>
+    </>
+  )
+}
+
+function startOf({ hour_ts }: { hour_ts: string }): string {
+  return new Date(hour_ts).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' })
+}

@@ -1,0 +1,94 @@
+/** What the keys do to a pipe or lane. Each returns one line for the person; a Failure's own words otherwise. */
+import type { Client } from '../client/client.ts'
+import { ApiFailure, Failure } from '../client/failure.ts'
+import { elementTexts, singleLine, valueText } from '../client/json-text.ts'
+import { fullName } from '../client/workspace.ts'
+import type { OverviewLane, OverviewPipe } from '../../contract/overview.ts'
+import type { Blocking } from './detail.tsx'
+
+const outcomeEveryMs = 200
+const outcomeRounds = 50
+
+export interface Lane {
+  pipe: OverviewPipe
+  destination: OverviewLane
+}
+
+export function laneName({ pipe, destination }: Lane): string {
+  return fullName(pipe, destination)
+}
+
+export async function skip(client: Client, lane: Lane): Promise<string> {
+  const { body } = await client.lanes.skip(lane.pipe.pipe_id, lane.destination.destination_id)
+  return body.skipped ? `Skipped the blocking message of ${laneName(lane)}.` : nothingBlocks(lane)
+}
+
+/** Waits for the outcome of the attempt, at most ten seconds. */
+export async function retry(client: Client, lane: Lane): Promise<string> {
+  const { pipe, destination } = lane
+  const { body } = await client.lanes.retry(pipe.pipe_id, destination.destination_id)
+  if (!body.retried) return nothingBlocks(lane)
+  const name = laneName(lane)
+  for (let round = 0; round < outcomeRounds; round += 1) {
+    await new Promise((resolve) => setTimeout(resolve, outcomeEveryMs))
+    const { body: now } = await client.destinations.get(pipe.pipe_id, destination.destination_id)
+    const { blocking_msg_id: blocking, attempts, last_error: error } = now.destination.lane
+    if (blocking !== body.msg_id) return `Retried: ${name} got on; message ${body.msg_id} is delivered.`
+    if (attempts !== destination.lane.attempts && error !== null) {
+      return `Retried: ${name} failed again: ${error.code}: ${error.message}`
+    }
+  }
+  return `Retrying ${name}; the attempt is still under way.`
+}
+
+export async function toggleBlocked(client: Client, lane: Lane): Promise<string> {
+  const wanted = lane.destination.destination_status === 'blocked' ? 'active' : 'blocked'
+  await client.destinations.setStatus(lane.pipe.pipe_id, lane.destination.destination_id, wanted)
+  return `${laneName(lane)} is ${wanted}.`
+}
+
+export async function rewind(client: Client, lane: Lane, to: string): Promise<string> {
+  const point = /^\d+$/.test(to) ? Number(to) : to
+  const { body } = await client.lanes.rewind(lane.pipe.pipe_id, lane.destination.destination_id, point)
+  return `${laneName(lane)} goes on after stream_seq ${body.cursor_seq}.`
+}
+
+export async function togglePaused(client: Client, pipe: OverviewPipe): Promise<string> {
+  const wanted = pipe.pipe_status === 'paused' ? 'active' : 'paused'
+  await client.pipes.update(pipe.pipe_id, { pipe_status: wanted })
+  return `Pipe ${pipe.pipe_name} is ${wanted}.`
+}
+
+/** Null when nothing is blocking. */
+export async function blockingMessage(client: Client, lane: Lane): Promise<Blocking | null> {
+  try {
+    const { pipe, destination } = lane
+    // The refused record first.
+    const from = destination.lane.last_error?.record_index ?? 0
+    const { body, text } = await client.lanes.blockingMessage(pipe.pipe_id, destination.destination_id, {
+      from,
+    })
+    return {
+      msgId: body.msg_id,
+      streamSeq: body.stream_seq,
+      receivedTs: body.received_ts,
+      recordsCount: body.records_count,
+      from,
+      refused: body.failing?.record_index ?? null,
+      records: elementTexts(valueText(text, 'records') ?? '[]').map(singleLine),
+    }
+  } catch (error) {
+    if (error instanceof ApiFailure && error.status === 404) return null
+    throw error
+  }
+}
+
+/** A failed action in one line. */
+export function failureLine(error: unknown): string {
+  if (error instanceof Failure) return `${error.message.replace(/\s*\n\s*/g, ' ')} — ${error.hint}`
+  return error instanceof Error ? error.message : String(error)
+}
+
+function nothingBlocks(lane: Lane): string {
+  return `Nothing is blocking ${laneName(lane)}, or its destination is blocked.`
+}

@@ -1,0 +1,121 @@
+/** One pipe or lane in full: for a lane what blocks it, with the records and the error. */
+import { Box, Text } from 'ink'
+import { errorLine, faultWords } from '../client/lane-error.ts'
+import { printable } from '../client/printable.ts'
+import { fullName, kindOf, stateWord } from '../client/workspace.ts'
+import type { OverviewLane, OverviewPipe } from '../../contract/overview.ts'
+import { ago, bytes, count, counted, duration, until } from '../../platform/quantities.ts'
+import type { Row } from './rows.ts'
+
+/** The message that blocks a lane, as the daemon showed it. */
+export interface Blocking {
+  msgId: string
+  streamSeq: number
+  receivedTs: string
+  recordsCount: number
+  /** The place of the first record shown, from 0. */
+  from: number
+  /** The place of the record that the destination refuses; null: it tells none apart. */
+  refused: number | null
+  /** Each record's own text, one line each. */
+  records: string[]
+}
+
+export interface DetailProps {
+  row: Row
+  blocking: Blocking | null
+  height: number
+  /** When the snapshot was taken: times are shown as distances from it. */
+  nowMs: number
+}
+
+export function Detail({ row, blocking, height, nowMs }: DetailProps) {
+  const { pipe, destination } = row
+  const lines = destination === null ? pipeLines(pipe, nowMs) : laneLines(pipe, destination, nowMs)
+  const records = destination === null || blocking === null ? [] : blockingLines(blocking, nowMs)
+  const shown = [...lines, ...records].slice(0, height)
+  return (
+    <Box flexDirection="column" height={height} overflow="hidden">
+      {shown.map(([name, value], index) => (
+        // A wrapped error must push the last lines out, not squeeze the first ones onto each other.
+        // biome-ignore lint/suspicious/noArrayIndexKey: the lines of a detail have no identity but their place
+        <Box key={index} flexShrink={0}>
+          <Text wrap={name === 'error' ? 'wrap' : 'truncate'}>
+            <Text dimColor>{name.padEnd(18)}</Text>
+            <Text color={name === 'error' && value !== '-' ? 'red' : undefined}>{printable(value)}</Text>
+          </Text>
+        </Box>
+      ))}
+    </Box>
+  )
+}
+
+type DetailLine = [name: string, value: string]
+
+function pipeLines(pipe: OverviewPipe, nowMs: number): DetailLine[] {
+  const { usage_today: today } = pipe
+  return [
+    ['pipe', pipe.pipe_name],
+    ['id', pipe.pipe_id],
+    ['status', pipe.pipe_status],
+    ['description', pipe.pipe_description || '-'],
+    ['taken in today', `${count(today.ingest_records)} records, ${bytes(today.ingest_bytes)} (UTC)`],
+    ['rejected today', `${count(today.rejected_requests)} requests`],
+    ['delivered today', `${count(today.delivered_records)} records`],
+    ...(today.filtered_records > 0
+      ? [['filtered today', `${count(today.filtered_records)} records`] as [string, string]]
+      : []),
+    ['last record', ago(pipe.last_ingest_ts, nowMs)],
+    ['waiting', counted(pipe.pending_messages, 'message')],
+    ['lanes', String(pipe.lanes.length)],
+  ]
+}
+
+function laneLines(pipe: OverviewPipe, destination: OverviewLane, nowMs: number): DetailLine[] {
+  const { lane } = destination
+  const error = lane.last_error
+  const state = stateWord(destination, nowMs)
+  return [
+    ['lane', fullName(pipe, destination)],
+    ['target', `${kindOf(destination)}  ${destination.destination_target}`],
+    ['state', lane.stale === true ? `${state}, as last saved: delivery does not respond` : state],
+    ['error', error === null ? '-' : `${error.class} ${errorLine(error)}`],
+    ...(error?.fault
+      ? [['at fault', faultWords(error, destination.destination_type)] satisfies DetailLine]
+      : []),
+    [
+      'attempts',
+      `${lane.attempts}${lane.next_attempt_ts === null ? '' : `, next ${until(lane.next_attempt_ts, nowMs)}`}`,
+    ],
+    ['failing since', lane.first_failed_ts === null ? '-' : withTime(lane.first_failed_ts, nowMs)],
+    [
+      'waiting',
+      `${counted(lane.pending_messages, 'message')}, ${bytes(lane.pending_bytes)}, oldest ${duration(lane.oldest_pending_age_seconds)}`,
+    ],
+    ['cursor', `${lane.cursor_seq} of ${lane.head_seq}`],
+    ...(lane.filtered_records
+      ? [['filtered', `${count(lane.filtered_records)} records`] as [string, string]]
+      : []),
+    ['delivered', `${count(lane.delivered_records)} records, last ${ago(lane.last_delivered_ts, nowMs)}`],
+    ['skipped, dropped', `${lane.skipped_messages}, ${lane.dropped_messages} messages`],
+    ['parked', lane.parked_records ? `${count(lane.parked_records)}; x shows them` : '-'],
+    ['id', destination.destination_id],
+  ]
+}
+
+function withTime(timestamp: string, nowMs: number): string {
+  return `${ago(timestamp, nowMs)} (${timestamp})`
+}
+
+function blockingLines(blocking: Blocking, nowMs: number): DetailLine[] {
+  return [
+    ['', ''],
+    ['blocking message', `${blocking.msgId}  stream_seq ${blocking.streamSeq}`],
+    ['received', withTime(blocking.receivedTs, nowMs)],
+    ['records', count(blocking.recordsCount)],
+    ...blocking.records.map((record, index): DetailLine => {
+      const place = blocking.from + index
+      return [`  ${place}${place === blocking.refused ? ' refused' : ''}`, record]
+    }),
+  ]
+}

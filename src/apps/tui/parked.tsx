@@ -1,0 +1,101 @@
+/** The parked records of a lane: the list, or one in full. Knows nothing of keys or requests. */
+import { Box, Text } from 'ink'
+import { errorWords, placeWords, shortIds } from '../client/parked.ts'
+import { printable } from '../client/printable.ts'
+import type { ParkedRecord } from '../../contract/parked.ts'
+import { ago, counted } from '../../platform/quantities.ts'
+import { visible } from './rows.ts'
+import type { ParkedView, ShownRecord } from './use-parked.ts'
+
+export interface ParkedPageProps {
+  name: string
+  view: ParkedView
+  height: number
+  nowMs: number
+}
+
+export function ParkedPage({ name, view, height, nowMs }: ParkedPageProps) {
+  const { list, hasMore, selected, shown } = view
+  if (shown !== null) return <One name={name} shown={shown} height={height} nowMs={nowMs} />
+  const title = `Parked of ${printable(name)}`
+  if (list === null) return <Lines height={height} lines={[`${title}: asking the daemon…`]} />
+  if (list.length === 0) return <Lines height={height} lines={[`${title}: nothing.`]} />
+  const at = selected === null ? 0 : list.indexOf(selected)
+  const { from, to } = visible(list.length, at, Math.max(1, height - 2))
+  const short = shortIds(list.map((one) => one.parked_id))
+  const idWidth = Math.max(...[...short.values()].map((id) => id.length)) + 2
+  return (
+    <Box flexDirection="column" height={height}>
+      <Text bold wrap="truncate">
+        {`${title}: ${counted(list.length, 'record')}${hasMore ? ' and more' : ''}`}
+      </Text>
+      <Text dimColor wrap="truncate">
+        {`  ${'PARKED'.padEnd(idWidth)}${'WHEN'.padEnd(12)}${'RECORD'.padEnd(12)}${'STATE'.padEnd(11)}ERROR`}
+      </Text>
+      {list.slice(from, to).map((one) => (
+        <Text key={one.parked_id} wrap="truncate" inverse={one === selected}>
+          {one === selected ? '▶ ' : '  '}
+          {lineOf(one, (short.get(one.parked_id) ?? '').padEnd(idWidth), nowMs)}
+        </Text>
+      ))}
+    </Box>
+  )
+}
+
+function lineOf(one: ParkedRecord, id: string, nowMs: number): string {
+  const state = stateOf(one)
+  const cells = [id, ago(one.parked_ts, nowMs).padEnd(12), placeWords(one).padEnd(12), state.padEnd(11)]
+  return `${cells.join('')}${printable(errorWords(one.error))}`
+}
+
+function stateOf({ state, reason }: Pick<ParkedRecord, 'state' | 'reason'>): string {
+  if (state === 'replaying') return state
+  return reason === 'skipped' ? 'skipped' : 'refused'
+}
+
+/** So many characters of an id tell it from others of the same moment, and fit the line. */
+const distinctId = 18
+
+function One({ name, shown, height, nowMs }: Omit<ParkedPageProps, 'view'> & { shown: ShownRecord }) {
+  const { parked, records } = shown
+  const lines: [name: string, value: string][] = [
+    ['parked record', parked.parked_id],
+    ['of', name],
+    ['record', `${placeWords(parked)}  message ${parked.msg_id}`],
+    ['state', `${stateOf(parked)} ${ago(parked.parked_ts, nowMs)} (${parked.parked_ts})`],
+    ['error', errorWords(parked.error)],
+    ['attempts', `${parked.attempts}, of them ${counted(parked.replays, 'replay')}`],
+    ...parked.history.map((one): [string, string] => [
+      `failed ${ago(one.failed_ts, nowMs)}`,
+      errorWords(one.error),
+    ]),
+    ['to edit', `pipectl parked edit ${name} ${parked.parked_id.slice(0, distinctId)}`],
+    ['', ''],
+    ...records.map((record, index): [string, string] => [`  ${parked.record_index ?? index}`, record]),
+  ]
+  return (
+    <Box flexDirection="column" height={height} overflow="hidden">
+      {lines.slice(0, height).map(([label, value], index) => (
+        // biome-ignore lint/suspicious/noArrayIndexKey: the lines have no identity but their place
+        <Box key={index} flexShrink={0}>
+          <Text wrap={label === '' ? 'truncate' : 'wrap'}>
+            <Text dimColor>{label.padEnd(18)}</Text>
+            <Text color={label === 'error' ? 'red' : undefined}>{printable(value)}</Text>
+          </Text>
+        </Box>
+      ))}
+    </Box>
+  )
+}
+
+function Lines({ height, lines }: { height: number; lines: readonly string[] }) {
+  return (
+    <Box flexDirection="column" height={height}>
+      {lines.map((line) => (
+        <Text key={line} wrap="truncate">
+          {line}
+        </Text>
+      ))}
+    </Box>
+  )
+}

@@ -1,0 +1,47 @@
+/** What the board has a line for, in its order. Pure. */
+import { matchesPipe } from '../client/overview.ts'
+import { severity } from '../client/workspace.ts'
+import type { Overview, OverviewLane, OverviewPipe } from '../../contract/overview.ts'
+
+/** A line of the board: a pipe, or one of its lanes below it. */
+export interface Row {
+  /** Of the destination, or of the pipe itself. */
+  id: string
+  pipe: OverviewPipe
+  /** Null: the line of the pipe. */
+  destination: OverviewLane | null
+  /** Of the lane, by `severity`; 0 for a pipe. */
+  severity: number
+}
+
+/** Pipes with lanes in trouble first, then by name; within a pipe the worst lane first. */
+export function rowsOf({ pipes, server_ts }: Pick<Overview, 'pipes' | 'server_ts'>, filter: string): Row[] {
+  const nowMs = Date.parse(server_ts)
+  const worst = (one: OverviewPipe) => Math.max(0, ...one.lanes.map((lane) => severity(lane, nowMs)))
+  const wanted = pipes.filter((one) => matchesPipe(one, filter, nowMs))
+  wanted.sort((a, b) => worst(b) - worst(a) || a.pipe_name.localeCompare(b.pipe_name, 'en'))
+  return wanted.flatMap((pipe) => [
+    { id: pipe.pipe_id, pipe, destination: null, severity: 0 },
+    ...pipe.lanes
+      .map((destination) => ({
+        id: destination.destination_id,
+        pipe,
+        destination,
+        severity: severity(destination, nowMs),
+      }))
+      .sort((a, b) => b.severity - a.severity),
+  ])
+}
+
+/** The first lane below this line, or from the top again, that needs somebody; null: none does. */
+export function nextStuck(rows: readonly Row[], afterId: string | null): Row | null {
+  const at = rows.findIndex((row) => row.id === afterId)
+  const inOrder = [...rows.slice(at + 1), ...rows.slice(0, at + 1)]
+  return inOrder.find((row) => row.severity > 1) ?? null
+}
+
+/** The part of a list that fits, with the selected line in it. */
+export function visible(count: number, selected: number, height: number): { from: number; to: number } {
+  const from = Math.max(0, Math.min(selected - Math.floor(height / 2), count - height))
+  return { from, to: Math.min(count, from + height) }
+}

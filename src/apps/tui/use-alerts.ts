@@ -1,0 +1,29 @@
+/** Whether somebody is told of trouble, asked for now and then: null while it is not known, or this key may not know. */
+import { useEffect, useState } from 'react'
+import type { Client } from '../client/client.ts'
+import type { AlertsShown } from '../../contract/alerts.ts'
+
+const everyMs = 10_000
+
+export function useAlerts(client: Client): AlertsShown | null {
+  const [shown, setShown] = useState<AlertsShown | null>(null)
+  useEffect(() => {
+    const stop = new AbortController()
+    let timer: NodeJS.Timeout | undefined
+    const round = async () => {
+      try {
+        const { body } = await client.alerts.get(stop.signal)
+        if (!stop.signal.aborted) setShown(body)
+      } catch {
+        // A daemon that is away is said in the header; what was known stays.
+      }
+      if (!stop.signal.aborted) timer = setTimeout(round, everyMs)
+    }
+    void round()
+    return () => {
+      clearTimeout(timer)
+      stop.abort()
+    }
+  }, [client])
+  return shown
+}

@@ -1,0 +1,179 @@
+/**
+ * The parked records of a lane on the screen: which is chosen and what the keys mean there.
+ *
+ *   list ──enter──▶ one record in full ──esc──▶ list ──esc──▶ board
+ *     d, R  question: only y does it
+ */
+import { useEffect, useState } from 'react'
+import type { Client } from '../client/client.ts'
+import { singleLine } from '../client/json-text.ts'
+import {
+  errorWords,
+  type ParkedPlace,
+  parkedRecords,
+  placeWords,
+  recordTextsOf,
+  replayOutcome,
+} from '../client/parked.ts'
+import type { ParkedDetail, ParkedRecord } from '../../contract/parked.ts'
+import { counted } from '../../platform/quantities.ts'
+import { type Lane, laneName } from './actions.ts'
+import type { KeyPress } from './use-keys.ts'
+
+/** More than anybody goes through line by line; the command line has all. */
+const mostShown = 500
+const outcomeWaitMs = 10_000
+
+export interface ShownRecord {
+  parked: Omit<ParkedDetail, 'records'>
+  /** Each record's own text, one line each. */
+  records: string[]
+}
+
+export interface ParkedView {
+  /** Null: not known yet. */
+  list: readonly ParkedRecord[] | null
+  hasMore: boolean
+  selected: ParkedRecord | null
+  /** The one in full; null: the list is shown. */
+  shown: ShownRecord | null
+  /** Waits for y. */
+  question: string | null
+  onKey(pressed: KeyPress): void
+}
+
+/** `discard`: the one that was chosen when it was asked: the list may be another by the time of the answer. */
+type Asking = { kind: 'discard'; parked: ParkedRecord } | { kind: 'replay all' }
+
+interface Options {
+  readOnly: boolean
+  act(what: Promise<string>): void
+  notify(text: string): void
+  close(): void
+}
+
+/** `lane` null: the page is not open. `takenMs`: of the snapshot; with a new one everything is asked for again. */
+export function useParked(client: Client, lane: Lane | null, takenMs: number, options: Options): ParkedView {
+  const { readOnly, act, notify, close } = options
+  const [found, setFound] = useState<{ id: string; list: ParkedRecord[]; hasMore: boolean } | null>(null)
+  const [selectedId, select] = useState<string | null>(null)
+  const [shown, setShown] = useState<ShownRecord | null>(null)
+  const [asking, setAsking] = useState<Asking | null>(null)
+  const place = lane === null ? null : placeOf(lane)
+  const id = place?.destinationId ?? null
+  // biome-ignore lint/correctness/useExhaustiveDependencies: `place` is a new object with every snapshot
+  useEffect(() => {
+    if (place === null) return setFound(null)
+    const stop = new AbortController()
+    parkedRecords(client, place, {}, mostShown, stop.signal).then(
+      ({ parked, hasMore }) => setFound({ id: place.destinationId, list: parked, hasMore }),
+      // A daemon that is away is said in the header; what was shown stays.
+      () => {},
+    )
+    return () => stop.abort()
+  }, [client, id, takenMs])
+  const isCurrent = found !== null && found.id === id
+  const list = isCurrent ? found.list : null
+  const selected = list?.find((one) => one.parked_id === selectedId) ?? list?.[0] ?? null
+
+  const move = (by: number) => {
+    const all = list ?? []
+    const at = selected === null ? 0 : all.indexOf(selected)
+    select(all[Math.max(0, Math.min(all.length - 1, at + by))]?.parked_id ?? null)
+  }
+  const onSelected = (what: (place: ParkedPlace, one: ParkedRecord) => void) => {
+    if (place !== null && selected !== null) what(place, selected)
+  }
+  const changing = (what: () => void) => (readOnly ? notify('This screen is read-only.') : what())
+  const onAnswer = (pressed: KeyPress) => {
+    setAsking(null)
+    if (pressed !== 'y' && pressed !== 'Y') return notify('Not changed.')
+    if (asking?.kind === 'discard' && place !== null) {
+      setShown(null)
+      act(discard(client, place, asking.parked))
+    } else if (lane !== null) act(replayAll(client, lane))
+  }
+  const far = list?.length ?? 0
+  const moves: Record<string, number> = {
+    ...{ up: -1, k: -1, down: 1, j: 1, pageUp: -10, pageDown: 10 },
+    ...{ home: -far, g: -far, end: far, G: far },
+  }
+  const leave = () => {
+    if (shown !== null) setShown(null)
+    else close()
+  }
+  const keys: Record<string, () => void> = {
+    escape: leave,
+    left: leave,
+    x: close,
+    return: () => onSelected((at, one) => void load(client, at, one.parked_id, setShown, notify)),
+    right: () => onSelected((at, one) => void load(client, at, one.parked_id, setShown, notify)),
+    r: () =>
+      changing(() =>
+        onSelected((at, one) => {
+          setShown(null)
+          act(replay(client, at, one))
+        }),
+      ),
+    d: () => changing(() => onSelected((_, parked) => setAsking({ kind: 'discard', parked }))),
+    R: () => changing(() => onSelected(() => setAsking({ kind: 'replay all' }))),
+  }
+  return {
+    list,
+    hasMore: isCurrent && found.hasMore,
+    selected,
+    shown,
+    question: asking === null || lane === null ? null : questionOf(asking, lane),
+    onKey(pressed) {
+      if (asking !== null) return onAnswer(pressed)
+      if (shown === null && moves[pressed] !== undefined) return move(moves[pressed])
+      keys[pressed]?.()
+    },
+  }
+}
+
+function questionOf(asking: Asking, lane: Lane): string {
+  if (asking.kind === 'replay all') return `Replay everything that is parked of ${laneName(lane)}? [y/N]`
+  return `Discard ${placeWords(asking.parked)} for good? [y/N]  ${laneName(lane)} never receives it.`
+}
+
+function placeOf({ pipe, destination }: Lane): ParkedPlace {
+  return { pipeId: pipe.pipe_id, destinationId: destination.destination_id }
+}
+
+async function load(
+  client: Client,
+  { pipeId, destinationId }: ParkedPlace,
+  parkedId: string,
+  show: (record: ShownRecord) => void,
+  notify: (text: string) => void,
+): Promise<void> {
+  try {
+    const { body, text } = await client.parked.get(pipeId, destinationId, parkedId)
+    show({ parked: body, records: recordTextsOf(text).map(singleLine) })
+  } catch (error) {
+    notify(error instanceof Error ? error.message : String(error))
+  }
+}
+
+/** Waits for the outcome, at most ten seconds. */
+async function replay(client: Client, place: ParkedPlace, one: ParkedRecord): Promise<string> {
+  const { parked_id: id } = one
+  const { body } = await client.parked.replay(place.pipeId, place.destinationId, id, null)
+  const outcome = await replayOutcome(client, place, id, body.replays, outcomeWaitMs)
+  const name = placeWords(one)
+  if (outcome.kind === 'stored') return `Replayed ${name}: stored.`
+  if (outcome.kind === 'failed') return `Replayed ${name}: failed again: ${errorWords(outcome.error)}`
+  return `Replaying ${name}; the outcome is not known yet.`
+}
+
+async function replayAll(client: Client, lane: Lane): Promise<string> {
+  const { pipeId, destinationId } = placeOf(lane)
+  const { body } = await client.parked.replayMany(pipeId, destinationId, { all: true })
+  return `Replaying ${counted(body.replayed, 'parked record')} of ${laneName(lane)}.`
+}
+
+async function discard(client: Client, place: ParkedPlace, one: ParkedRecord): Promise<string> {
+  await client.parked.discard(place.pipeId, place.destinationId, one.parked_id)
+  return `Discarded ${placeWords(one)}.`
+}

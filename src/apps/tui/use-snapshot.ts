@@ -1,0 +1,52 @@
+/** Asks the daemon again and again, one request after the other; keeps the last good response when it is away. */
+import { useEffect, useRef, useState } from 'react'
+import type { Client } from '../client/client.ts'
+import { OverviewFeed } from '../client/overview-feed.ts'
+import type { Overview } from '../../contract/overview.ts'
+import { nextRates, type Rates } from './rates.ts'
+
+export interface Feed {
+  snapshot: Overview | null
+  rates: Rates
+  /** Why the last attempt failed; null: what is shown is fresh. */
+  staleBecause: string | null
+}
+
+/** `refresh` asks at once, for after an action. */
+export function useSnapshot(client: Client, everyMs: number): Feed & { refresh: () => void } {
+  const [feed, setFeed] = useState<Feed>({ snapshot: null, rates: new Map(), staleBecause: null })
+  const wake = useRef<() => void>(() => {})
+  useEffect(() => {
+    const stop = new AbortController()
+    const overviews = new OverviewFeed(client)
+    let timer: NodeJS.Timeout | undefined
+    let running = false
+    const round = async () => {
+      if (running || stop.signal.aborted) return
+      running = true
+      clearTimeout(timer)
+      try {
+        const snapshot = await overviews.next(stop.signal)
+        setFeed((before) => ({
+          snapshot,
+          rates: nextRates(before.rates, before.snapshot, snapshot),
+          staleBecause: null,
+        }))
+      } catch (error) {
+        if (stop.signal.aborted) return
+        const why = error instanceof Error ? (error.message.split('\n')[0] ?? '') : String(error)
+        setFeed((before) => ({ ...before, staleBecause: why }))
+      } finally {
+        running = false
+      }
+      if (!stop.signal.aborted) timer = setTimeout(round, everyMs)
+    }
+    wake.current = () => void round()
+    void round()
+    return () => {
+      clearTimeout(timer)
+      stop.abort()
+    }
+  }, [client, everyMs])
+  return { ...feed, refresh: () => wake.current() }
+}

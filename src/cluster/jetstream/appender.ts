@@ -1,0 +1,485 @@
+/**
+ * A thread's side of an append: messages gather in frames, one per pipe, which are published together as a round; one or two rounds
+ * at a time are with the stream.
+ *
+ *   append ─▶ gathering ──(it is due: at the end of this turn of the event loop)──▶ in flight (2 rounds at most) ─▶ settled
+ *     │           ▲                                                                               │
+ *     └─ full ─▶ queue: by turns                         (a round is settled, the next is due) ───┘
+ *
+ * While a round is in flight the next one gathers, so frames grow with the load and no timer is needed. A second round is published
+ * beside a small one as soon as it is as large. What does not fit waits in a queue in which the workspaces take turns
+ * (append-queue.ts). Messages with an Idempotency-Key have frames of their own (keyed-appends.ts).
+ *
+ * Nothing is acknowledged before the stream has acknowledged its frame, and no frame is published twice. When the outcome of one is
+ * unknown, everything that waits behind it is rejected too: nobody waits longer than the stream is given to answer.
+ *
+ *   | the node or the connection ends …      | in the stream          | the client                        |
+ *   |----------------------------------------|------------------------|-----------------------------------|
+ *   | while it gathers or waits              | nothing                | has no answer, or 503             |
+ *   | after it was published, before the ack | perhaps the whole frame | has no answer, or 503: at least once |
+ *   | after the ack, before the answer       | the whole frame        | has no answer                     |
+ *   | after the answer, before the commit is announced | the whole frame | 202; readers find it when they look |
+ */
+
+import { resourceLimits } from '../../contract/resource-limits.ts'
+import type { Logger } from '../../platform/log.ts'
+import type { NatsConnection } from '../nats/headers.ts'
+import { AppendQueue } from '../../log/append-queue.ts'
+import type { Appended, Appender, Idempotency, NewMessage, SharedAppends } from '../../log/buffer.ts'
+import { appendToFrame, framedBytes, type OpenFrame, openFrame } from '../../log/frame.ts'
+import type { KeyQuestion, KeyStore } from '../../log/key-store.ts'
+import type { WriterObserved } from '../../log/writer-observed.ts'
+import {
+  commitsSubject,
+  encodeHead,
+  frameHeadBytes,
+  frameSubject,
+  messagesPerFrame,
+  seqOf,
+  streamName,
+} from './frames.ts'
+import { KeyedAppends } from './keyed-appends.ts'
+import { Publisher, type PublishResult } from './publisher.ts'
+import type { Shares } from './shares.ts'
+import { StreamClient } from './stream-client.ts'
+import { type UnavailableReason, unavailable } from './unavailable.ts'
+
+const KiB = 1024
+const firstCapacityBytes = 16 * KiB
+/** Of all frames of a round together; one message larger than this goes alone. */
+const roundMaxBytes = resourceLimits.frameBytes
+/** Beside a round of up to this size another one may be in flight. */
+const smallRoundBytes = 128 * KiB
+/** ArrayBuffers of acknowledged frames that are kept for the next ones, and how large one may be. */
+const sparesKept = 16
+const spareMaxBytes = 512 * KiB
+/** After the stream was full, for so long nothing is published. */
+const fullForMs = 250
+
+/** The stream's `max_bytes`, the account's limit, the servers' disks. */
+const fullCodes = new Set([10_077, 10_002, 10_023, 10_028, 10_047, 10_120, 10_122])
+
+export interface AppenderDeps {
+  cluster: string
+  replicas: number
+  log: Logger
+  /** Until when this node may accept, `process.hrtime` in ns; null: it is alone. */
+  liveness: SharedArrayBuffer | null
+  observed: WriterObserved
+  shares: Shares
+  /** Null: it takes no messages with a key. */
+  keys: Pick<KeyStore, KeyQuestion> | null
+  /** The newest sequence that the stream was known to have at the start. */
+  lastStreamSeq: number
+  /** What each acknowledged frame added. */
+  onAppended(appends: Omit<SharedAppends, 'appender'>): void
+  /** A frame was rejected, or has no answer: for another reason than a full stream. */
+  onRejected(): void
+  /** The stream was made anew: what is acknowledged from now on would be taken for delivered. */
+  onFatal(error: Error): void
+}
+
+interface Waiter {
+  msgId: string
+  recordCount: number
+  resolve(appended: Appended): void
+  reject(error: Error): void
+}
+
+/** Messages of one pipe. */
+interface PipeFrame {
+  pipeId: string
+  workspaceId: string
+  frame: OpenFrame
+  waiters: Waiter[]
+  records: number
+  bytes: number
+  firstMs: number
+  lastMs: number
+}
+
+interface Round {
+  frames: number
+  messages: number
+  bytes: number
+}
+
+interface Queued {
+  message: NewMessage
+  bytes: number
+  waiter: Waiter
+}
+
+export class JetStreamAppender implements Appender {
+  readonly #deps: AppenderDeps
+  readonly #connection: NatsConnection
+  readonly #publisher: Publisher
+  readonly #keyed: KeyedAppends | null
+  readonly #livenessUntil: BigInt64Array | null
+  readonly #spares: ArrayBuffer[] = []
+  /** The frames that take more, by pipe. */
+  #open = new Map<string, PipeFrame>()
+  /** All that gather, in the order they were begun. */
+  #gathered: PipeFrame[] = []
+  #gatheredBytes = 0
+  #gatheredMessages = 0
+  readonly #queue = new AppendQueue<Queued>()
+  readonly #inFlight: Round[] = []
+  #isScheduled = false
+  #isClosing = false
+  #isDead = false
+  #fullUntil = 0
+  #newestStreamSeq: number
+  /** By pipe: acknowledged, and not announced yet. */
+  #commits = new Map<string, number>()
+  /** Messages that are neither acknowledged nor rejected. */
+  #unsettled = 0
+  #drained: (() => void)[] = []
+  #lastFailure: UnavailableReason | null = null
+
+  constructor(connection: NatsConnection, deps: AppenderDeps) {
+    this.#connection = connection
+    this.#deps = deps
+    this.#publisher = new Publisher(connection)
+    this.#keyed = deps.keys === null ? null : this.#keyedAppends(deps.keys)
+    this.#livenessUntil = deps.liveness === null ? null : new BigInt64Array(deps.liveness)
+    this.#newestStreamSeq = deps.lastStreamSeq
+  }
+
+  append(message: NewMessage): Promise<Appended> {
+    const reason = this.unavailableReason
+    if (reason !== null) return Promise.reject(unavailable(reason))
+    const { pipeId, msgId, recordCount, body } = message
+    const bytes = framedBytes(message)
+    if (bytes + frameHeadBytes > this.#publisher.maxPayload)
+      return Promise.reject(
+        unavailable('write_failed', `${body.length} bytes and max_payload of nats-server`),
+      )
+    if (!this.#deps.shares.take(pipeId, body.length)) return Promise.reject(unavailable('pipe_share'))
+    if (message.idempotency !== undefined) return this.#appendKeyed(message, message.idempotency)
+    return new Promise((resolve, reject) => {
+      this.#unsettled += 1
+      this.#take(message, bytes, { msgId, recordCount, resolve, reject })
+      this.#schedule()
+    })
+  }
+
+  async findRepeat(pipeId: string, idempotency: Idempotency): Promise<Appended | 'reused' | null> {
+    if (!this.#publisher.isConnected) throw unavailable('write_failed')
+    return await this.#requireKeyed().find(pipeId, idempotency)
+  }
+
+  /** Settles claims of idempotency keys that have been pending for this long, on whichever node. */
+  async settleKeyClaims(olderThanMs: number): Promise<void> {
+    if (this.unavailableReason === null) await this.#keyed?.settleOlderThan(olderThanMs)
+  }
+
+  async drain(): Promise<void> {
+    this.#isClosing = true
+    if (this.#unsettled > 0) await new Promise<void>((resolve) => this.#drained.push(resolve))
+    await this.#keyed?.settled()
+  }
+
+  /** After `drain`; the connection is the caller's. */
+  close(): void {
+    this.#isClosing = true
+    this.#publisher.close()
+    this.#rejectWaiting(unavailable('closing'))
+  }
+
+  /** Why an append would be rejected now; null: it would not. */
+  get unavailableReason(): UnavailableReason | null {
+    if (this.#isClosing) return 'closing'
+    if (this.#isDead || !this.#publisher.isConnected) return 'write_failed'
+    if (!this.#isAlive()) return 'not_in_cluster'
+    return performance.now() < this.#fullUntil ? 'over_quota' : null
+  }
+
+  /** Why the newest append that failed did; null since one was stored. */
+  get lastFailure(): UnavailableReason | null {
+    return this.#lastFailure
+  }
+
+  #requireKeyed(): KeyedAppends {
+    if (this.#keyed === null) throw new Error('this appender was opened without a store for idempotency keys')
+    return this.#keyed
+  }
+
+  #keyedAppends(keys: Pick<KeyStore, KeyQuestion>): KeyedAppends {
+    const { cluster, replicas, log, observed } = this.#deps
+    return new KeyedAppends({
+      ...{ cluster, publisher: this.#publisher, keys, log },
+      client: new StreamClient(this.#connection, streamName(cluster), replicas),
+      requireAlive: () => {
+        if (!this.#isAlive()) throw unavailable('not_in_cluster')
+      },
+      newestSeq: () => this.#newestStreamSeq,
+      onStored: ({ pipeId, frame, records, bytes, lastMs }, streamSeq, { before, ms }) => {
+        if (streamSeq <= before) {
+          this.#die(streamSeq, before)
+          return false
+        }
+        observed.committed(frame, ms)
+        this.#stored(pipeId, frame, { records, bytes, lastMs }, streamSeq)
+        this.#announce()
+        return true
+      },
+      failure: (result) => this.#failure(result),
+    })
+  }
+
+  async #appendKeyed(message: NewMessage, idempotency: Idempotency): Promise<Appended> {
+    const own = message.isLent ? { ...message, body: Buffer.from(message.body) } : message
+    this.#unsettled += 1
+    try {
+      return await this.#requireKeyed().append(own, idempotency)
+    } finally {
+      this.#settled(1)
+    }
+  }
+
+  /** Also after the process was paused: the clock went on. */
+  #isAlive(): boolean {
+    return this.#livenessUntil === null || process.hrtime.bigint() < Atomics.load(this.#livenessUntil, 0)
+  }
+
+  #schedule(): void {
+    if (this.#isScheduled || !this.#isDue()) return
+    this.#isScheduled = true
+    // After this turn's sockets: they all go into one round.
+    setImmediate(() => {
+      this.#isScheduled = false
+      if (this.#isDue()) this.#publishRound()
+    })
+  }
+
+  /** At once when nothing is in flight. Beside a small round, when as many have gathered as are in it. */
+  #isDue(): boolean {
+    const [inFlight, ...others] = this.#inFlight
+    if (inFlight === undefined) return true
+    return (
+      others.length === 0 &&
+      this.#gatheredBytes <= smallRoundBytes &&
+      inFlight.bytes <= smallRoundBytes &&
+      this.#gatheredMessages >= inFlight.messages
+    )
+  }
+
+  /** Into a gathering frame where nobody waits and it fits; else to the end of its line. */
+  #take(message: NewMessage, bytes: number, waiter: Waiter): void {
+    if (this.#queue.isEmpty && this.#fits(bytes)) {
+      this.#put(message, bytes, waiter)
+      return
+    }
+    // What waits here is read later than its lender allows.
+    const own = message.isLent ? { ...message, body: Buffer.from(message.body) } : message
+    this.#queue.push(message.workspaceId ?? '', bytes, { message: own, bytes, waiter })
+    this.#gather()
+  }
+
+  /** Moves what waits into frames, by turns, until the next one does not fit. */
+  #gather(): void {
+    for (;;) {
+      const next = this.#queue.peek()
+      if (next === undefined || !this.#fits(next.bytes)) return
+      this.#queue.shift()
+      this.#put(next.message, next.bytes, next.waiter)
+    }
+  }
+
+  #fits(bytes: number): boolean {
+    return this.#gatheredBytes === 0 || this.#gatheredBytes + bytes <= roundMaxBytes
+  }
+
+  #put(message: NewMessage, bytes: number, waiter: Waiter): void {
+    const { receivedMs, recordCount, body } = message
+    const target = this.#openFrame(message, bytes)
+    appendToFrame(target.frame, message)
+    target.waiters.push(waiter)
+    target.records += recordCount
+    target.bytes += body.length
+    target.firstMs = Math.min(target.firstMs, receivedMs)
+    target.lastMs = Math.max(target.lastMs, receivedMs)
+    this.#gatheredBytes += bytes
+    this.#gatheredMessages += 1
+  }
+
+  #openFrame(message: NewMessage, bytes: number): PipeFrame {
+    const open = this.#open.get(message.pipeId)
+    if (open !== undefined) {
+      const { count, length } = open.frame
+      if (count < messagesPerFrame && length + bytes + frameHeadBytes <= this.#publisher.maxPayload)
+        return open
+    }
+    const fresh = this.#newFrame(message, bytes)
+    this.#open.set(message.pipeId, fresh)
+    return fresh
+  }
+
+  #newFrame({ pipeId, workspaceId = '', receivedMs }: NewMessage, bytes: number): PipeFrame {
+    const capacity = Math.max(firstCapacityBytes, bytes)
+    const fresh: PipeFrame = {
+      pipeId,
+      workspaceId,
+      frame: openFrame(capacity, this.#spares.pop()),
+      waiters: [],
+      records: 0,
+      bytes: 0,
+      firstMs: receivedMs,
+      lastMs: receivedMs,
+    }
+    this.#gathered.push(fresh)
+    return fresh
+  }
+
+  #publishRound(): void {
+    if (this.#gathered.length === 0) return
+    const reason = this.#isAlive() ? null : 'not_in_cluster'
+    const frames = this.#gathered
+    const round = { frames: frames.length, messages: this.#gatheredMessages, bytes: this.#gatheredBytes }
+    this.#gathered = []
+    this.#open = new Map()
+    this.#gatheredBytes = 0
+    this.#gatheredMessages = 0
+    this.#gather()
+    if (reason !== null) {
+      for (const frame of frames) this.#reject(frame, unavailable(reason))
+      this.#schedule()
+      return
+    }
+    this.#inFlight.push(round)
+    for (const frame of frames) this.#publish(frame, () => this.#frameEnded(round))
+  }
+
+  #publish(one: PipeFrame, onEnd: () => void): void {
+    const { cluster, observed } = this.#deps
+    const { pipeId, workspaceId, frame, records, bytes, firstMs, lastMs } = one
+    const headers = encodeHead({ workspaceId, messages: frame.count, records, bytes, firstMs, lastMs })
+    const before = this.#newestStreamSeq
+    const startedAt = performance.now()
+    this.#publisher.publish({
+      subject: frameSubject(cluster, pipeId),
+      data: frame.buffer.subarray(0, frame.length),
+      headers,
+      onResult: (result) => {
+        if (result.kind === 'stored' && result.streamSeq > before)
+          observed.committed(frame, performance.now() - startedAt)
+        this.#settle(one, result, before)
+        onEnd()
+      },
+    })
+  }
+
+  #frameEnded(round: Round): void {
+    round.frames -= 1
+    if (round.frames > 0) return
+    this.#inFlight.splice(this.#inFlight.indexOf(round), 1)
+    // What was answered in the same read of the socket: clients of its frames send their next ones meanwhile.
+    this.#schedule()
+    this.#announce()
+  }
+
+  #settle(one: PipeFrame, result: PublishResult, before: number): void {
+    if (result.kind === 'stored' && result.streamSeq > before) this.#acknowledge(one, result.streamSeq)
+    else if (result.kind === 'stored') {
+      this.#reject(one, unavailable('write_failed'))
+      this.#die(result.streamSeq, before)
+    } else if (result.kind !== 'duplicate') {
+      const error = this.#failure(result)
+      this.#reject(one, error)
+      if (result.kind === 'unknown') this.#rejectWaiting(error)
+    } else throw new Error('a frame without an id cannot be a duplicate')
+  }
+
+  /** The error for a frame that the stream has refused, or has not answered. */
+  #failure(result: Extract<PublishResult, { kind: 'refused' | 'unknown' }>): Error {
+    const isFull = result.kind === 'refused' && fullCodes.has(result.code)
+    if (isFull) this.#fullUntil = performance.now() + fullForMs
+    const reason = isFull ? 'over_quota' : 'write_failed'
+    this.#failed(reason, result.description)
+    return unavailable(reason, result.description)
+  }
+
+  #acknowledge({ pipeId, frame, waiters, records, bytes, lastMs }: PipeFrame, streamSeq: number): void {
+    this.#stored(pipeId, frame, { records, bytes, lastMs }, streamSeq)
+    for (const [index, { msgId, recordCount, resolve }] of waiters.entries())
+      resolve({ seq: seqOf(streamSeq, index), msgId, recordCount, repeated: false })
+    this.#settled(waiters.length)
+    this.#recycle(frame)
+  }
+
+  #stored(
+    pipeId: string,
+    { count: messages }: OpenFrame,
+    counts: Pick<PipeFrame, 'records' | 'bytes' | 'lastMs'>,
+    streamSeq: number,
+  ): void {
+    this.#newestStreamSeq = Math.max(this.#newestStreamSeq, streamSeq)
+    if (this.#lastFailure !== null) this.#recovered()
+    const seq = seqOf(streamSeq, messages - 1)
+    this.#commits.set(pipeId, Math.max(seq, this.#commits.get(pipeId) ?? 0))
+    this.#deps.onAppended({ pipeId, messages, ...counts })
+  }
+
+  #reject({ waiters }: PipeFrame, error: Error): void {
+    for (const { reject } of waiters) reject(error)
+    this.#settled(waiters.length)
+  }
+
+  /** What gathers and what is queued. */
+  #rejectWaiting(error: Error): void {
+    this.#keyed?.rejectWaiting(error)
+    const frames = this.#gathered
+    this.#gathered = []
+    this.#open = new Map()
+    this.#gatheredBytes = 0
+    this.#gatheredMessages = 0
+    for (const frame of frames) this.#reject(frame, error)
+    for (let next = this.#queue.shift(); next !== undefined; next = this.#queue.shift()) {
+      next.waiter.reject(error)
+      this.#settled(1)
+    }
+  }
+
+  #settled(messages: number): void {
+    this.#unsettled -= messages
+    if (this.#unsettled === 0) for (const resolve of this.#drained.splice(0)) resolve()
+  }
+
+  /** Readers of all nodes learn of it; they look by themselves too. */
+  #announce(): void {
+    if (this.#commits.size === 0 || !this.#publisher.isConnected) return
+    const commits = this.#commits
+    this.#commits = new Map()
+    this.#connection.publish(commitsSubject(this.#deps.cluster), JSON.stringify([...commits]))
+  }
+
+  #recycle({ buffer }: OpenFrame): void {
+    const { buffer: memory } = buffer
+    if (!(memory instanceof ArrayBuffer)) return
+    const isSpare = memory.byteLength >= firstCapacityBytes && memory.byteLength <= spareMaxBytes
+    if (isSpare && this.#spares.length < sparesKept) this.#spares.push(memory)
+  }
+
+  #die(streamSeq: number, before: number): void {
+    this.#isDead = true
+    const error = new Error(
+      `the stream gave frame ${streamSeq} after frame ${before}: it was created again, and lanes would take new messages for delivered ones`,
+    )
+    this.#rejectWaiting(unavailable('write_failed', error.message))
+    this.#deps.onFatal(error)
+  }
+
+  #failed(reason: UnavailableReason, description: string): void {
+    if (reason === 'write_failed') this.#deps.onRejected()
+    if (this.#lastFailure === reason) return
+    this.#lastFailure = reason
+    this.#deps.log.warn({ reason, said: description }, 'buffer.append_failed')
+  }
+
+  #recovered(): void {
+    this.#deps.log.info({ reason: this.#lastFailure }, 'buffer.append_recovered')
+    this.#lastFailure = null
+    this.#fullUntil = 0
+  }
+}

@@ -1,0 +1,78 @@
+/**
+ * Checkpoints of the pipes' totals, in a stream of their own: what a pipe had up to a frame's end, from its first message on.
+ * Written by the pipe's owner alone. Without them totals would begin again with the oldest frame that is kept.
+ */
+import type { Logger } from '../../platform/log.ts'
+import type { NatsConnection } from '../nats/headers.ts'
+import { BufferReadUnavailableError } from '../../log/buffer.ts'
+import { FrameStream, type PullRoom } from './frame-stream.ts'
+import { streamSeqOf, totalsStreamName, totalsSubject } from './frames.ts'
+import type { PipePosition } from './position.ts'
+import { StreamClient, type StreamMessage } from './stream-client.ts'
+
+const writeTimeoutMs = 5_000
+
+export class Checkpoints {
+  readonly #client: StreamClient
+  readonly #room: PullRoom
+  readonly #cluster: string
+  readonly #log: Logger
+
+  constructor(nats: NatsConnection, cluster: string, replicas: number, room: PullRoom, log: Logger) {
+    this.#client = new StreamClient(nats, totalsStreamName(cluster), replicas)
+    this.#room = room
+    this.#cluster = cluster
+    this.#log = log
+  }
+
+  /** Null: the pipe has none. `storedMs`: when it was written, ms since the epoch. */
+  async newest(pipeId: string): Promise<(PipePosition & { storedMs: number }) | null> {
+    const message = await this.#client.last(totalsSubject(this.#cluster, pipeId))
+    const position = message && this.#decoded(message)
+    return position && { ...position, storedMs: message.storedMs ?? 0 }
+  }
+
+  /** Oldest first. */
+  async all(pipeId: string): Promise<PipePosition[]> {
+    const plan = { filter: totalsSubject(this.#cluster, pipeId), afterStreamSeq: 0 }
+    const stream = new FrameStream(this.#client, this.#room, plan)
+    const found: PipePosition[] = []
+    try {
+      for (let message = await stream.next(); message !== null; message = await stream.next()) {
+        const position = this.#decoded(message)
+        // A second owner for a moment may have written an older one.
+        if (position !== null && position.seq > (found.at(-1)?.seq ?? 0)) found.push(position)
+      }
+    } finally {
+      stream.rest()
+    }
+    return found
+  }
+
+  /** Resolves when it is kept. Rejects with BufferReadUnavailableError. */
+  async write(pipeId: string, { seq, messages, records, bytes }: PipePosition): Promise<void> {
+    const body = JSON.stringify({ seq, messages, records, bytes })
+    let answer: { error?: { description?: string } }
+    try {
+      const subject = totalsSubject(this.#cluster, pipeId)
+      const reply = await this.#client.nats.request(subject, body, { timeout: writeTimeoutMs })
+      answer = reply.json()
+    } catch (error) {
+      throw new BufferReadUnavailableError('a checkpoint of totals cannot be written', error)
+    }
+    if (answer.error !== undefined)
+      throw new BufferReadUnavailableError(`a checkpoint of totals is refused: ${answer.error.description}`)
+  }
+
+  #decoded({ data, subject }: StreamMessage): PipePosition | null {
+    try {
+      const { seq, messages, records, bytes } = JSON.parse(Buffer.from(data).toString('utf8'))
+      if ([seq, messages, records, bytes].every((value) => Number.isSafeInteger(value) && value >= 0))
+        return { streamSeq: streamSeqOf(seq), seq, messages, records, bytes }
+    } catch {
+      // It is none of ours.
+    }
+    this.#log.warn({ subject }, 'buffer.checkpoint_unreadable')
+    return null
+  }
+}

@@ -1,0 +1,64 @@
+/**
+ * Asks the stream's leader twice a second, over a connection of its own: what answers here can be read and appended to. A server that
+ * is cut off from the leader does not count, although the connection to it is fine.
+ */
+import { setTimeout as wait } from 'node:timers/promises'
+import { connectNats } from '../nats/connect.ts'
+import type { NatsConnection } from '../nats/headers.ts'
+import type { BufferContact } from '../../log/buffer.ts'
+import { ContactHistory } from '../../log/contact.ts'
+import { streamName } from './frames.ts'
+import type { JetStreamSpec } from './spec.ts'
+
+const everyMs = 500
+const timeoutMs = 1_000
+
+export async function openStreamContact(spec: JetStreamSpec): Promise<StreamContact> {
+  return new StreamContact(await connectNats(spec.nats), streamName(spec.cluster))
+}
+
+export class StreamContact {
+  readonly #nats: NatsConnection
+  readonly #stream: string
+  readonly #history = new ContactHistory(performance.now())
+  readonly #closing = new AbortController()
+  readonly #asking: Promise<void>
+
+  constructor(nats: NatsConnection, stream: string) {
+    this.#nats = nats
+    this.#stream = stream
+    this.#asking = this.#askAlways()
+  }
+
+  get now(): BufferContact {
+    return this.#history.at(performance.now())
+  }
+
+  async close(): Promise<void> {
+    this.#closing.abort()
+    await this.#nats.close()
+    await this.#asking
+  }
+
+  async #askAlways(): Promise<void> {
+    const { signal } = this.#closing
+    while (!signal.aborted) {
+      await this.#ask()
+      await wait(everyMs, undefined, { signal }).catch(() => {})
+    }
+  }
+
+  async #ask(): Promise<void> {
+    const sentMs = performance.now()
+    try {
+      const reply = await this.#nats.request(`$JS.API.STREAM.INFO.${this.#stream}`, '', {
+        timeout: timeoutMs,
+      })
+      const { error } = reply.json() as { error?: unknown }
+      if (error === undefined) this.#history.answered(sentMs)
+      else this.#history.failed(performance.now())
+    } catch {
+      this.#history.failed(performance.now())
+    }
+  }
+}

@@ -1,0 +1,111 @@
+/**
+ * The feed of a buffer in JetStream: commits are announced on core NATS by whoever appended, to every node. What is lost on the way
+ * is found by who looks for it (`BufferReader.heads`).
+ *
+ * That something was dropped is announced by whoever purged; what the stream drops by itself shows in its first sequence, which is
+ * looked at every few seconds.
+ */
+import { connectNats } from '../nats/connect.ts'
+import type { NatsConnection, NatsMessage } from '../nats/headers.ts'
+import type { BufferFeed, LowWatermark } from '../../log/buffer.ts'
+import { commitsSubject, droppedSubject, streamName } from './frames.ts'
+import type { JetStreamSpec } from './spec.ts'
+import { StreamClient } from './stream-client.ts'
+
+type Commits = [pipeId: string, seq: number][]
+
+const lookMs = 5_000
+
+/** What keeps a cluster's buffer within its limits, by what the lanes of this process's pipes have delivered. */
+export interface WatermarkKeeper {
+  report(watermarks: readonly LowWatermark[]): void
+  pipeDeleted(pipeId: string): void
+  onReportWanted(listener: () => void): void
+  close(): void
+}
+
+export async function openJetStreamFeed(spec: JetStreamSpec, keeper?: WatermarkKeeper): Promise<BufferFeed> {
+  const nats = await connectNats(spec.nats)
+  const feed = new StreamFeed(nats, spec, keeper ?? null)
+  // What is committed from here on is heard of.
+  await nats.flush()
+  return feed
+}
+
+class StreamFeed implements BufferFeed {
+  readonly #nats: NatsConnection
+  readonly #client: StreamClient
+  readonly #keeper: WatermarkKeeper | null
+  readonly #onCommitted: ((pipes: Commits) => void)[] = []
+  readonly #onDropped: (() => void)[] = []
+  #look: NodeJS.Timeout | null = null
+  #firstSeq: number | null = null
+
+  constructor(nats: NatsConnection, { cluster, replicas }: JetStreamSpec, keeper: WatermarkKeeper | null) {
+    this.#nats = nats
+    this.#client = new StreamClient(nats, streamName(cluster), replicas)
+    this.#keeper = keeper
+    nats.subscribe(commitsSubject(cluster), {
+      callback: (error, message) => {
+        const commits = error === null ? commitsIn(message) : []
+        if (commits.length > 0) for (const listener of this.#onCommitted) listener(commits)
+      },
+    })
+    nats.subscribe(droppedSubject(cluster), { callback: () => this.#notifyDropped() })
+  }
+
+  onCommitted(listener: (pipes: Commits) => void): void {
+    this.#onCommitted.push(listener)
+  }
+
+  onDropped(listener: () => void): void {
+    this.#onDropped.push(listener)
+    if (this.#look !== null) return
+    this.#look = setInterval(() => void this.#lookForDropped(), lookMs).unref()
+    void this.#lookForDropped()
+  }
+
+  onReportWanted(listener: () => void): void {
+    this.#keeper?.onReportWanted(listener)
+  }
+
+  reportLowWatermarks(watermarks: readonly LowWatermark[]): void {
+    this.#keeper?.report(watermarks)
+  }
+
+  pipeDeleted(pipeId: string): void {
+    this.#keeper?.pipeDeleted(pipeId)
+  }
+
+  close(): void {
+    if (this.#look !== null) clearInterval(this.#look)
+    this.#keeper?.close()
+    void this.#nats.close()
+  }
+
+  async #lookForDropped(): Promise<void> {
+    try {
+      const { firstSeq } = await this.#client.state()
+      if (this.#firstSeq !== null && firstSeq > this.#firstSeq) this.#notifyDropped()
+      this.#firstSeq = firstSeq
+    } catch {
+      // Nobody answers now: the next look tells.
+    }
+  }
+
+  #notifyDropped(): void {
+    for (const listener of this.#onDropped) listener()
+  }
+}
+
+/** Anybody who may publish there may say anything: what is no announcement of ours is passed over. */
+function commitsIn(message: NatsMessage): Commits {
+  try {
+    const commits: unknown = message.json()
+    const isCommit = (one: unknown): one is Commits[number] =>
+      Array.isArray(one) && typeof one[0] === 'string' && Number.isSafeInteger(one[1])
+    return Array.isArray(commits) ? commits.filter(isCommit) : []
+  } catch {
+    return []
+  }
+}

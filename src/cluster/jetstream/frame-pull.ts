@@ -1,0 +1,186 @@
+/**
+ * Messages of a stream in order, many at a time: an ephemeral pull consumer that is asked for the next lot before the last one
+ * is used up.
+ *
+ *   pulling ──a message is out of turn, none comes, the server ends a request for another reason──▶ broken
+ *
+ * A broken one is closed and another begins where it ended: who reads knows the sequence. A consumer lives on one replica,
+ * which may lag: that it has no more says nothing of the leader.
+ */
+import type { NatsMessage, Subscription } from '../nats/headers.ts'
+import type { ConsumerPlan, StreamClient, StreamMessage } from './stream-client.ts'
+
+export interface PullSize {
+  messages: number
+  /** Of one lot, headers included. */
+  bytes: number
+}
+
+/** Requests end after so long, and are repeated when messages are wanted. */
+const requestMs = 10_000
+/** What is known to be there must come within this time. */
+const lateMs = 3_000
+
+export class FramePull {
+  readonly #client: StreamClient
+  readonly #consumer: string
+  readonly #inbox: string
+  readonly #size: PullSize
+  readonly #subscription: Subscription
+  readonly #queue: StreamMessage[] = []
+  #queueStart = 0
+  /** Messages that the request under way may still bring; 0: there is none. */
+  #wanted = 0
+  /** By the newest request. */
+  #lot = 0
+  #delivered = 0
+  /** After the newest message that came, as the consumer's server knows. */
+  #pending: number
+  #requests = 0
+  #wake: (() => void) | null = null
+  #isBroken = false
+  #isTooLarge = false
+
+  static async open(client: StreamClient, plan: ConsumerPlan, size: PullSize): Promise<FramePull> {
+    const { name, pending } = await client.createConsumer(plan)
+    return new FramePull(client, name, pending, size)
+  }
+
+  private constructor(client: StreamClient, consumer: string, pending: number, size: PullSize) {
+    this.#client = client
+    this.#consumer = consumer
+    this.#pending = pending
+    this.#size = size
+    this.#inbox = client.newInbox()
+    this.#subscription = client.nats.subscribe(`${this.#inbox}.*`, {
+      callback: (error, message) => (error === null ? this.#receive(message) : this.#break()),
+    })
+  }
+
+  /** Of the filter's messages, after the newest that came. */
+  get pending(): number {
+    return this.#pending
+  }
+
+  get isBroken(): boolean {
+    return this.#isBroken
+  }
+
+  /** The next message is larger than a lot may be. */
+  get isTooLarge(): boolean {
+    return this.#isTooLarge
+  }
+
+  /** What has come already; null: nothing. */
+  shift(): StreamMessage | null {
+    const message = this.#queue[this.#queueStart]
+    if (message === undefined) return null
+    this.#queueStart += 1
+    if (this.#queueStart === this.#queue.length || this.#queueStart >= 1_024) {
+      this.#queue.splice(0, this.#queueStart)
+      this.#queueStart = 0
+    }
+    this.#ask()
+    return message
+  }
+
+  /** Null: its server has no more for now, or it is broken, or the next message is too large. */
+  async next(): Promise<StreamMessage | null> {
+    const deadline = performance.now() + lateMs
+    for (;;) {
+      const message = this.shift()
+      if (message !== null) return message
+      if (this.#isBroken || this.#isTooLarge || this.#pending === 0) return null
+      this.#ask()
+      const leftMs = deadline - performance.now()
+      if (leftMs <= 0) {
+        this.#break()
+        return null
+      }
+      await this.#arrival(leftMs)
+    }
+  }
+
+  /** The leader has another one: it will come here, too. */
+  expect(): void {
+    this.#pending = Math.max(1, this.#pending)
+  }
+
+  close(): void {
+    this.#isBroken = true
+    this.#subscription.unsubscribe()
+    this.#client.deleteConsumer(this.#consumer)
+    this.#wake?.()
+  }
+
+  /** The next lot, when half of this one is used. */
+  #ask(): void {
+    const queued = this.#queue.length - this.#queueStart
+    if (this.#isBroken || this.#wanted > 0 || queued > this.#size.messages / 2) return
+    const { messages, bytes } = this.#size
+    const request = { batch: messages, max_bytes: bytes, expires: requestMs * 1e6 }
+    this.#wanted = messages
+    this.#lot = 0
+    this.#requests += 1
+    const reply = `${this.#inbox}.${this.#requests}`
+    const subject = `$JS.API.CONSUMER.MSG.NEXT.${this.#client.stream}.${this.#consumer}`
+    try {
+      this.#client.nats.publish(subject, JSON.stringify(request), { reply })
+    } catch {
+      this.#break()
+    }
+  }
+
+  #receive(message: NatsMessage): void {
+    if (message.subject.startsWith(this.#inbox)) this.#ended(message)
+    else this.#take(message)
+    this.#wake?.()
+  }
+
+  /** The reply's subject says where the message stands: `$JS.ACK.stream.consumer.tries.stream_seq.consumer_seq.time.pending`. */
+  #take(message: NatsMessage): void {
+    const place = (message.reply ?? '').split('.')
+    const streamSeq = Number(place.at(-4))
+    const consumerSeq = Number(place.at(-3))
+    this.#delivered += 1
+    if (consumerSeq !== this.#delivered) {
+      this.#break()
+      return
+    }
+    this.#wanted = Math.max(0, this.#wanted - 1)
+    this.#lot += 1
+    this.#pending = Number(place.at(-1))
+    const { subject, headers, data } = message
+    this.#queue.push({ streamSeq, subject, headers, data, storedMs: null })
+  }
+
+  /** A request is over. Only the newest one counts. */
+  #ended(message: NatsMessage): void {
+    if (!message.subject.endsWith(`.${this.#requests}`)) return
+    const code = message.headers?.code ?? 0
+    const description = message.headers?.description ?? ''
+    this.#wanted = 0
+    if (code === 404 || code === 408) return
+    if (code === 409 && description.includes('MaxBytes')) {
+      this.#isTooLarge = this.#lot === 0
+      return
+    }
+    this.#break()
+  }
+
+  #break(): void {
+    this.#isBroken = true
+    this.#wake?.()
+  }
+
+  async #arrival(longestMs: number): Promise<void> {
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, longestMs)
+      this.#wake = () => {
+        clearTimeout(timer)
+        resolve()
+      }
+    })
+    this.#wake = null
+  }
+}

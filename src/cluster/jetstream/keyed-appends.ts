@@ -1,0 +1,403 @@
+/**
+ * Appends with an Idempotency-Key, of one appender. Messages of a pipe gather while the frame before them is under way:
+ *
+ *   gathering ──▶ claimed ──▶ published ──ack──▶ 202 ──▶ settled, in the background
+ *                    │            ├─ refused ──▶ claims released; gathered again, or 503
+ *                    │            └─ no answer ─▶ 503; the claims stay pending
+ *                    ├─ the key is used ──▶ the first message's 202, or IdempotencyKeyReusedError
+ *                    └─ another claim is pending ──▶ waits for it; after 2 s this node settles it
+ *
+ * Frames of an appender and a pipe are a chain: a subject of their own, on which each frame demands to follow the one before. A chain
+ * begins with a void, so every frame demands a sequence that is never given out again, and whether it was or ever will be stored can be
+ * decided by others (settlement.ts). After a frame without an answer a new chain begins.
+ *
+ *   the node ends, or stands still, after …   in the stream        the key                              the client
+ *   the claim                                 nothing              pending, then free                   no answer; a repeat is stored
+ *   the frame was published                   the frame or nothing pending, then used, or free          no answer; a repeat gets what is stored, or is stored
+ *   the ack                                   the frame            pending, then used                   no answer or 202; a repeat gets the same 202
+ *   the claim was settled                     the frame            used                                 the same
+ *
+ * A node that continues after others have settled its claims publishes a frame that is refused, and gathers its messages again: their
+ * keys may be used by then. So a key never gives two messages, and a 202 is given only after an ack.
+ */
+import { setTimeout as wait } from 'node:timers/promises'
+import { resourceLimits } from '../../contract/resource-limits.ts'
+import type { Logger } from '../../platform/log.ts'
+import { type Appended, type Idempotency, IdempotencyKeyReusedError, type NewMessage } from '../../log/buffer.ts'
+import { appendToFrame, framedBytes, type OpenFrame, openFrame } from '../../log/frame.ts'
+import {
+  bodyHashOf,
+  type FoundKeys,
+  type KeyQuestion,
+  type KeyStore,
+  keyHashOf,
+  type NewClaim,
+  type PendingClaim,
+  type SettledClaim,
+  type UsedKey,
+} from '../../log/key-store.ts'
+import { chainSubject, encodeHead, frameHeadBytes, messagesPerFrame, seqOf } from './frames.ts'
+import type { Publisher, PublishResult } from './publisher.ts'
+import { busyCodes, idHeader, settleClaims } from './settlement.ts'
+import type { StreamClient } from './stream-client.ts'
+import { unavailable } from './unavailable.ts'
+
+const wrongLastSequence = 10_071
+const expectedHeader = 'Nats-Expected-Last-Subject-Sequence'
+/** How often a message can be refused because its chain was broken, or meet another claim. */
+const mostTries = 8
+/** Beyond it an idle chain is forgotten, and begins again with the next message of its pipe. */
+const mostIdleChains = 10_000
+/** For the request that has the key: longer than a frame takes, unless a node or a server is in trouble. */
+const pendingWaitMs = 2_000
+const pendingLookMs = [10, 20, 50, 100]
+
+/** The totals that a stored frame adds to its pipe. */
+export interface StoredKeyed {
+  pipeId: string
+  frame: OpenFrame
+  records: number
+  bytes: number
+  lastMs: number
+}
+
+export interface KeyedDeps {
+  cluster: string
+  publisher: Publisher
+  client: StreamClient
+  keys: Pick<KeyStore, KeyQuestion>
+  log: Logger
+  /** Throws BufferUnavailableError when nothing may be published now. */
+  requireAlive(): void
+  /** The newest sequence of the stream that is known. */
+  newestSeq(): number
+  /** A frame was acknowledged, so long after it was published. False: the stream is not the one that it was `before`. */
+  onStored(stored: StoredKeyed, streamSeq: number, published: { before: number; ms: number }): boolean
+  /** The error for a frame that the stream did not take. */
+  failure(result: Extract<PublishResult, { kind: 'refused' | 'unknown' }>): Error
+}
+
+interface Keyed {
+  message: NewMessage
+  keyHash: string
+  bodyHash: string
+  bytes: number
+  tries: number
+  resolve(appended: Appended): void
+  reject(error: unknown): void
+}
+
+interface Chain {
+  name: string
+  /** The sequence of its last message; null: it has to begin (again) with a void. */
+  lastSeq: number | null
+  waiting: Keyed[]
+  isBusy: boolean
+}
+
+export class KeyedAppends {
+  readonly #deps: KeyedDeps
+  readonly #chains = new Map<string, Chain>()
+  /** The request of this appender with a key, until it has its answer: others with the key wait for that. */
+  readonly #first = new Map<string, { bodyHash: string; appended: Promise<Appended> }>()
+  readonly #settling = new Set<Promise<void>>()
+  #begun = 0
+  readonly #prefix = crypto.randomUUID().replaceAll('-', '').slice(0, 16)
+  #isFailing = false
+
+  constructor(deps: KeyedDeps) {
+    this.#deps = deps
+  }
+
+  /** `message` has a key and is not lent. Rejects with BufferUnavailableError, IdempotencyKeyReusedError. */
+  async append(message: NewMessage, idempotency: Idempotency): Promise<Appended> {
+    const keyHash = keyHashOf(message.pipeId, idempotency.key)
+    const bodyHash = bodyHashOf(idempotency.bodyHash)
+    for (let first = this.#first.get(keyHash); first !== undefined; first = this.#first.get(keyHash)) {
+      const appended = await first.appended.catch((error: unknown) => {
+        // The key was used with that request's body; this request's body can be the right one.
+        if (error instanceof IdempotencyKeyReusedError) return null
+        throw error
+      })
+      if (appended === null) continue
+      if (bodyHash !== first.bodyHash) throw new IdempotencyKeyReusedError()
+      return { ...appended, repeated: true }
+    }
+    return await this.#appendFirst({ message, keyHash, bodyHash })
+  }
+
+  /** Null: the key is free. Waits for a request with the key that is under way. */
+  async find(pipeId: string, { key, bodyHash }: Idempotency): Promise<Appended | 'reused' | null> {
+    const used = await this.#usedKey(keyHashOf(pipeId, key))
+    return used === null ? null : answerTo(used, bodyHashOf(bodyHash))
+  }
+
+  /** Everything that waits for a chain of its own. */
+  rejectWaiting(error: Error): void {
+    for (const { waiting } of this.#chains.values()) for (const { reject } of waiting.splice(0)) reject(error)
+  }
+
+  /** Resolves when no claim of an acknowledged message is on its way to the database. */
+  async settled(): Promise<void> {
+    await Promise.all(this.#settling)
+  }
+
+  /** Settles claims that have been pending for this long, whosever they are. */
+  async settleOlderThan(ms: number): Promise<void> {
+    const pending = await this.#deps.keys.pendingFor(ms, 1_000)
+    const byAttempt = new Map<string, PendingClaim[]>()
+    for (const claim of pending)
+      byAttempt.set(claim.attemptId, [...(byAttempt.get(claim.attemptId) ?? []), claim])
+    let failure: unknown
+    for (const claims of byAttempt.values())
+      await settleClaims(this.#deps, claims).catch((error: unknown) => {
+        failure = error
+      })
+    if (failure !== undefined) throw failure
+    if (pending.length > 0) this.#deps.log.info({ claims: pending.length }, 'buffer.key_claims_settled')
+  }
+
+  async #appendFirst(one: Pick<Keyed, 'message' | 'keyHash' | 'bodyHash'>): Promise<Appended> {
+    const appended = new Promise<Appended>((resolve, reject) => {
+      this.#gather({ ...one, bytes: framedBytes(one.message), tries: 0, resolve, reject })
+    })
+    this.#first.set(one.keyHash, { bodyHash: one.bodyHash, appended })
+    try {
+      return await appended
+    } finally {
+      this.#first.delete(one.keyHash)
+    }
+  }
+
+  #gather(one: Keyed): void {
+    const { pipeId } = one.message
+    let chain = this.#chains.get(pipeId)
+    if (chain === undefined) {
+      chain = { ...this.#newChain(), waiting: [], isBusy: false }
+      this.#chains.set(pipeId, chain)
+    }
+    chain.waiting.push(one)
+    if (!chain.isBusy) this.#run(pipeId, chain)
+  }
+
+  #newChain(): Pick<Chain, 'name' | 'lastSeq'> {
+    this.#begun += 1
+    return { name: `${this.#prefix}-${this.#begun}`, lastSeq: null }
+  }
+
+  #run(pipeId: string, chain: Chain): void {
+    chain.isBusy = true
+    // After this turn's sockets: they all go into one frame.
+    setImmediate(() => void this.#appendWaiting(pipeId, chain))
+  }
+
+  async #appendWaiting(pipeId: string, chain: Chain): Promise<void> {
+    while (chain.waiting.length > 0) {
+      const batch = this.#takeBatch(chain)
+      try {
+        await this.#appendBatch(pipeId, chain, batch)
+      } catch (error) {
+        // The requests behind it are rejected too: no request waits longer than the stream and the database are given to answer.
+        for (const { reject } of [...batch, ...chain.waiting.splice(0)]) reject(error)
+      }
+    }
+    chain.isBusy = false
+    if (this.#chains.size > mostIdleChains) this.#chains.delete(pipeId)
+  }
+
+  #takeBatch({ waiting }: Chain): Keyed[] {
+    const most = Math.min(resourceLimits.frameBytes, this.#deps.publisher.maxPayload - frameHeadBytes)
+    let bytes = 0
+    let count = 0
+    for (const one of waiting) {
+      if (count > 0 && (count === messagesPerFrame || bytes + one.bytes > most)) break
+      bytes += one.bytes
+      count += 1
+    }
+    return waiting.splice(0, count)
+  }
+
+  async #appendBatch(pipeId: string, chain: Chain, batch: readonly Keyed[]): Promise<void> {
+    const { keys, requireAlive } = this.#deps
+    requireAlive()
+    const afterSeq = chain.lastSeq ?? (await this.#begin(pipeId, chain.name))
+    chain.lastSeq = afterSeq
+    const attemptId = crypto.randomUUID()
+    const claims = batch.map(({ message: { msgId, recordCount }, keyHash, bodyHash }): NewClaim => {
+      const attempt = { pipeId, chain: chain.name, afterSeq, attemptId }
+      return { ...attempt, keyHash, bodyHash, msgId, recordCount }
+    })
+    const found = await this.#ask(() => keys.claim(claims))
+    const claimed = this.#sort(batch, found, attemptId)
+    if (claimed.size === 0) return
+    try {
+      requireAlive()
+    } catch (error) {
+      this.#release(claimed)
+      throw error
+    }
+    await this.#publish(pipeId, chain, afterSeq, attemptId, claimed)
+  }
+
+  /** Answers those whose key is used or pending; the others can be published. */
+  #sort(batch: readonly Keyed[], { used, pending }: FoundKeys, attemptId: string): Map<Keyed, PendingClaim> {
+    const usedKeys = new Map(used.map((key) => [key.keyHash, key]))
+    const claims = new Map(pending.map((claim) => [claim.keyHash, claim]))
+    const claimed = new Map<Keyed, PendingClaim>()
+    for (const one of batch) {
+      const first = usedKeys.get(one.keyHash)
+      const claim = claims.get(one.keyHash)
+      if (first !== undefined) settleWith(one, answerTo(first, one.bodyHash))
+      else if (claim?.attemptId === attemptId) claimed.set(one, claim)
+      // Another one's, which was settled between two statements when it is not there.
+      else void this.#awaitOther(one)
+    }
+    return claimed
+  }
+
+  async #awaitOther(one: Keyed): Promise<void> {
+    try {
+      const used = await this.#usedKey(one.keyHash)
+      if (used === null) this.#retry(one)
+      else settleWith(one, answerTo(used, one.bodyHash))
+    } catch (error) {
+      one.reject(error)
+    }
+  }
+
+  /** Waits for the claim of another request; settles it in the end. Null: the key is free. */
+  async #usedKey(keyHash: string): Promise<UsedKey | null> {
+    const until = performance.now() + pendingWaitMs
+    for (let look = 0; ; look += 1) {
+      const { used, pending } = await this.#ask(() => this.#deps.keys.find([keyHash]))
+      if (used[0] !== undefined) return used[0]
+      if (pending.length === 0) return null
+      if (performance.now() < until) await wait(pendingLookMs[look] ?? pendingLookMs.at(-1))
+      else await this.#ask(() => settleClaims(this.#deps, pending))
+    }
+  }
+
+  #retry(one: Keyed): void {
+    one.tries += 1
+    if (one.tries < mostTries) this.#gather(one)
+    else one.reject(unavailable('write_failed', 'the idempotency key is claimed and released all the time'))
+  }
+
+  /** A chain that has nothing to follow. Nothing of it is under way without an answer. */
+  async #begin(pipeId: string, name: string): Promise<number> {
+    const result = await this.#send(
+      chainSubject(this.#deps.cluster, pipeId, name),
+      new Uint8Array(0),
+      undefined,
+    )
+    if (result.kind === 'stored') return result.streamSeq
+    if (result.kind === 'duplicate') throw unavailable('write_failed', 'a chain began twice')
+    throw this.#deps.failure(result)
+  }
+
+  async #publish(
+    pipeId: string,
+    chain: Chain,
+    afterSeq: number,
+    attemptId: string,
+    claimed: ReadonlyMap<Keyed, PendingClaim>,
+  ): Promise<void> {
+    const { cluster, newestSeq, onStored } = this.#deps
+    const messages = [...claimed.keys()].map(({ message }) => message)
+    const stored = frameOf(pipeId, messages)
+    const { frame, records, bytes, lastMs } = stored
+    const firstMs = Math.min(...messages.map(({ receivedMs }) => receivedMs))
+    const workspaceId = messages[0]?.workspaceId ?? ''
+    const headers = encodeHead({ workspaceId, messages: frame.count, records, bytes, firstMs, lastMs })
+    headers.append(expectedHeader, String(afterSeq))
+    headers.append(idHeader, attemptId)
+    const [before, startedAt] = [newestSeq(), performance.now()]
+    const subject = chainSubject(cluster, pipeId, chain.name)
+    const result = await this.#send(subject, frame.buffer.subarray(0, frame.length), headers)
+    if (result.kind === 'stored') {
+      if (!onStored(stored, result.streamSeq, { before, ms: performance.now() - startedAt }))
+        throw unavailable('write_failed')
+      chain.lastSeq = result.streamSeq
+      this.#acknowledge(claimed, result.streamSeq)
+      return
+    }
+    if (result.kind === 'unknown') {
+      Object.assign(chain, this.#newChain())
+      throw this.#deps.failure(result)
+    }
+    // It is not stored. The claims are given back first, or the messages would meet them when they are tried again.
+    chain.lastSeq = null
+    const isReleased = await this.#release(claimed)
+    const isBroken =
+      result.kind === 'duplicate' || result.code === wrongLastSequence || busyCodes.has(result.code)
+    if (!isBroken) throw this.#deps.failure(result)
+    if (!isReleased) throw unavailable('write_failed', 'claims of idempotency keys cannot be released')
+    for (const one of claimed.keys()) this.#retry(one)
+  }
+
+  #acknowledge(claimed: ReadonlyMap<Keyed, PendingClaim>, streamSeq: number): void {
+    const settled: SettledClaim[] = []
+    for (const [one, claim] of claimed) {
+      const { msgId, recordCount } = one.message
+      const seq = seqOf(streamSeq, settled.length)
+      settled.push({ ...claim, seq })
+      one.resolve({ seq, msgId, recordCount, repeated: false })
+    }
+    // No request waits for it: a claim that stays pending says the same once its frame is looked for.
+    const settling = this.#ask(() => this.#deps.keys.settle(settled))
+      .catch(() => {})
+      .finally(() => this.#settling.delete(settling))
+    this.#settling.add(settling)
+  }
+
+  /** False: they stay pending until another request, or housekeeping, settles them. */
+  async #release(claimed: ReadonlyMap<Keyed, PendingClaim>): Promise<boolean> {
+    try {
+      await this.#ask(() => this.#deps.keys.release([...claimed.values()]))
+      return true
+    } catch {
+      return false
+    }
+  }
+
+  #send(
+    subject: string,
+    data: Uint8Array,
+    headers: ReturnType<typeof encodeHead> | undefined,
+  ): Promise<PublishResult> {
+    return new Promise((onResult) => this.#deps.publisher.publish({ subject, data, headers, onResult }))
+  }
+
+  /** Every failure of the database is one of the buffer to the client: 503 with `Retry-After`. */
+  async #ask<T>(question: () => Promise<T>): Promise<T> {
+    try {
+      const answer = await question()
+      this.#isFailing = false
+      return answer
+    } catch (error) {
+      if (!this.#isFailing) this.#deps.log.warn({ err: error }, 'buffer.keys_failed')
+      this.#isFailing = true
+      throw unavailable('write_failed', error instanceof Error ? error.message : String(error))
+    }
+  }
+}
+
+function settleWith(one: Keyed, answer: Appended | 'reused'): void {
+  if (answer === 'reused') one.reject(new IdempotencyKeyReusedError())
+  else one.resolve(answer)
+}
+
+function answerTo({ seq, msgId, recordCount, bodyHash }: UsedKey, asked: string): Appended | 'reused' {
+  return bodyHash === asked ? { seq, msgId, recordCount, repeated: true } : 'reused'
+}
+
+function frameOf(pipeId: string, messages: readonly NewMessage[]): StoredKeyed {
+  const frame = openFrame(messages.reduce((sum, message) => sum + framedBytes(message), 0))
+  for (const message of messages) appendToFrame(frame, message)
+  return {
+    ...{ pipeId, frame },
+    records: messages.reduce((sum, { recordCount }) => sum + recordCount, 0),
+    bytes: messages.reduce((sum, { body }) => sum + body.length, 0),
+    lastMs: Math.max(...messages.map(({ receivedMs }) => receivedMs)),
+  }
+}

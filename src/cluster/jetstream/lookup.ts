@@ -1,0 +1,213 @@
+/**
+ * Messages by id and by page, for whoever looks: MessageLookup over the stream.
+ *
+ * An id holds the time at which it was made, by the clock of the node that took the message, and a frame says when its messages
+ * were received. So an id is looked for where the stream took frames at that time; else, where frames say that they are of
+ * that time (they may have come here later, with a migration). Both look at a bounded number of frames.
+ *
+ * A page is read backward, which a stream cannot: the part of it that holds enough frames is found by counting, see `#partBefore`.
+ */
+import { crc32 } from 'node:zlib'
+import { connectNats } from '../nats/connect.ts'
+import type { NatsConnection } from '../nats/headers.ts'
+import type { ListedMessage, MessageListing, MessageLookup, StoredMessage } from '../../log/buffer.ts'
+import { FramePull } from './frame-pull.ts'
+import {
+  bufferSubjects,
+  type FrameHead,
+  pipeIdOf,
+  pipeSubjects,
+  seqOf,
+  streamName,
+  streamSeqOf,
+} from './frames.ts'
+import { lastReceivedBefore, receivedSlackMs } from './pipe-times.ts'
+import type { JetStreamSpec } from './spec.ts'
+import { headOf, storedFrame } from './stored-frame.ts'
+import { type ConsumerStart, StreamClient, type StreamMessage } from './stream-client.ts'
+
+/** Heads that one look goes through at most, and frames that it opens. */
+const mostHeads = 500_000
+const mostFrames = 5_000
+const lot = { messages: 2_048, bytes: 512 * 1024 }
+/** Frames of a part that a page is taken from: more than this are not read in vain. */
+const spareFrames = 512
+
+interface Candidate {
+  streamSeq: number
+  head: FrameHead
+}
+
+export async function openJetStreamLookup(spec: JetStreamSpec): Promise<MessageLookup> {
+  return new StreamLookup(await connectNats(spec.nats), spec)
+}
+
+class StreamLookup implements MessageLookup {
+  readonly #nats: NatsConnection
+  readonly #client: StreamClient
+  readonly #cluster: string
+
+  constructor(nats: NatsConnection, { cluster, replicas }: JetStreamSpec) {
+    this.#nats = nats
+    this.#client = new StreamClient(nats, streamName(cluster), replicas)
+    this.#cluster = cluster
+  }
+
+  /** Null: it is not kept, or not intact. */
+  async find(msgId: string): Promise<StoredMessage | null> {
+    const ms = timeOf(msgId)
+    if (ms === null) return null
+    const filter = bufferSubjects(this.#cluster)
+    const found = await this.#findFrom(msgId, ms, { timeMs: ms - receivedSlackMs })
+    if (found !== null) return found
+    const streamSeq = (await lastReceivedBefore(this.#client, filter, ms - receivedSlackMs)) + 1
+    return await this.#findFrom(msgId, ms, { streamSeq })
+  }
+
+  /** Newest first. */
+  async list(pipeId: string, { beforeSeq, afterSeq, limit }: MessageListing): Promise<ListedMessage[]> {
+    const listed: ListedMessage[] = []
+    let before = streamSeqOf(Math.min(beforeSeq - 1, Number.MAX_SAFE_INTEGER - 1)) + 1
+    const filter = pipeSubjects(this.#cluster, pipeId)
+    const { firstSeq, lastSeq } = await this.#client.state()
+    before = Math.min(before, lastSeq + 1)
+    const first = Math.max(firstSeq, streamSeqOf(afterSeq))
+    while (listed.length < limit && before > first) {
+      const from = await this.#partBefore(filter, first, before, limit - listed.length)
+      const heads = await this.#headsBetween(filter, from, before)
+      for (const { streamSeq } of heads.reverse()) {
+        const messages = await this.#listedIn(filter, streamSeq)
+        for (const message of messages.reverse()) {
+          if (message.seq >= beforeSeq || message.seq <= afterSeq) continue
+          listed.push(message)
+          if (listed.length === limit) return listed
+        }
+      }
+      before = from
+    }
+    return listed
+  }
+
+  async close(): Promise<void> {
+    await this.#nats.close()
+  }
+
+  /** Those frames first whose times the id's lies between, then those near it. */
+  async #findFrom(msgId: string, ms: number, start: ConsumerStart): Promise<StoredMessage | null> {
+    const near: Candidate[] = []
+    let opened = 0
+    const filter = bufferSubjects(this.#cluster)
+    const pull = await FramePull.open(this.#client, { filter, start, headersOnly: true }, lot)
+    try {
+      for (let heads = 0; heads < mostHeads && opened < mostFrames; heads += 1) {
+        const message = await pull.next()
+        if (message === null) break
+        const head = headOf(message)
+        if (head === null || head.lastMs < ms - receivedSlackMs) continue
+        // Everything later was received later still, by any clock.
+        if (head.firstMs > ms + 2 * receivedSlackMs) break
+        const candidate = { streamSeq: message.streamSeq, head }
+        if (ms < head.firstMs - closeMs || ms > head.lastMs + closeMs) {
+          if (near.length < mostFrames) near.push(candidate)
+          continue
+        }
+        opened += 1
+        const found = await this.#findIn(msgId, candidate)
+        if (found !== null) return found
+      }
+    } finally {
+      pull.close()
+    }
+    near.sort((a, b) => distance(a.head, ms) - distance(b.head, ms))
+    for (const candidate of near.slice(0, mostFrames - opened)) {
+      const found = await this.#findIn(msgId, candidate)
+      if (found !== null) return found
+    }
+    return null
+  }
+
+  async #findIn(msgId: string, { streamSeq }: Candidate): Promise<StoredMessage | null> {
+    const message = await this.#client.next(bufferSubjects(this.#cluster), streamSeq)
+    if (message?.streamSeq !== streamSeq) return null
+    const messages = storedFrame(message)?.messages() ?? []
+    const index = messages.findIndex((one) => one.msgId === msgId)
+    const one = messages[index]
+    if (one === undefined || crc32(one.body) !== one.crc) return null
+    const { receivedMs, recordCount } = one
+    const pipeId = pipeIdOf(this.#cluster, message.subject)
+    return {
+      seq: seqOf(streamSeq, index),
+      pipeId,
+      msgId,
+      receivedMs,
+      recordCount,
+      body: Buffer.from(one.body),
+    }
+  }
+
+  /**
+   * A sequence from which on up to `before` there are enough frames for so many messages, and not many more: by bisection over
+   * how many frames follow, which the server counts.
+   */
+  async #partBefore(filter: string, first: number, before: number, messages: number): Promise<number> {
+    const later = await this.#framesFrom(filter, before)
+    let low = first
+    let high = before
+    // Each frame has one message at least.
+    while (high - low > messages) {
+      const middle = Math.max(low, high === before ? before - messages : Math.floor((low + high) / 2))
+      const frames = (await this.#framesFrom(filter, middle)) - later
+      if (frames >= messages && frames <= messages + spareFrames) return middle
+      if (frames > messages) low = middle + 1
+      else high = middle
+    }
+    return low
+  }
+
+  async #framesFrom(filter: string, streamSeq: number): Promise<number> {
+    const plan = { filter, start: { streamSeq }, headersOnly: true }
+    const { name, pending } = await this.#client.createConsumer(plan)
+    this.#client.deleteConsumer(name)
+    return pending
+  }
+
+  async #headsBetween(filter: string, from: number, before: number): Promise<Candidate[]> {
+    const found: Candidate[] = []
+    const plan = { filter, start: { streamSeq: from }, headersOnly: true }
+    const pull = await FramePull.open(this.#client, plan, lot)
+    try {
+      for (;;) {
+        const message: StreamMessage | null = await pull.next()
+        if (message === null || message.streamSeq >= before || found.length >= mostHeads) return found
+        const head = headOf(message)
+        if (head !== null) found.push({ streamSeq: message.streamSeq, head })
+      }
+    } finally {
+      pull.close()
+    }
+  }
+
+  async #listedIn(filter: string, streamSeq: number): Promise<ListedMessage[]> {
+    const message = await this.#client.next(filter, streamSeq)
+    if (message?.streamSeq !== streamSeq) return []
+    const messages = storedFrame(message)?.messages() ?? []
+    return messages.map(({ msgId, receivedMs, recordCount, body }, index) => ({
+      ...{ seq: seqOf(streamSeq, index), msgId, receivedMs, recordCount, bytes: body.length },
+    }))
+  }
+}
+
+/** Between a message's id and its time of receipt: one clock made both. */
+const closeMs = 1_000
+
+const version7 = /^([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
+
+/** ms since the epoch at which the id was made; null: it is none of ours. */
+function timeOf(msgId: string): number | null {
+  const match = version7.exec(msgId)
+  return match === null ? null : Number.parseInt(`${match[1]}${match[2]}`, 16)
+}
+
+function distance({ firstMs, lastMs }: FrameHead, ms: number): number {
+  return ms < firstMs ? firstMs - ms : Math.max(0, ms - lastMs)
+}

@@ -1,0 +1,90 @@
+/**
+ * The appender of a thread that is not main: it has a connection of its own, and tells main what it appended.
+ */
+import { setTimeout as wait } from 'node:timers/promises'
+import { type Logger, openLog } from '../../platform/log.ts'
+import { connectNats } from '../nats/connect.ts'
+import type { NatsConnection } from '../nats/headers.ts'
+import type { Appended, Appender, AppenderPort, Idempotency, NewMessage } from '../../log/buffer.ts'
+import { WriterObserved } from '../../log/writer-observed.ts'
+import { JetStreamAppender } from './appender.ts'
+import { keysOverPort } from './key-port.ts'
+import type { AppendingThreadSpec, FromAppendingThread } from './protocol.ts'
+import { Shares } from './shares.ts'
+import type { JetStreamSpec } from './spec.ts'
+
+const connectRetryMs = 1_000
+
+/** In the thread that the port was transferred to. Resolves when it is connected. */
+export async function openJetStreamPortAppender(
+  port: AppenderPort,
+  { spec, log: logSettings, liveness, observed, lastStreamSeq, hasKeys }: AppendingThreadSpec,
+): Promise<Appender> {
+  const log = openLog(logSettings, 'buffer')
+  const connection = await connect(spec, log)
+  const shares = new Shares(connection, spec.cluster, spec.maxBytes)
+  const post = (message: FromAppendingThread) => port.postMessage(message)
+  let appends: Extract<FromAppendingThread, { kind: 'appended' }>['appends'] = []
+  const appender = new JetStreamAppender(connection, {
+    cluster: spec.cluster,
+    replicas: spec.replicas,
+    log,
+    liveness,
+    observed: new WriterObserved(observed),
+    shares,
+    keys: hasKeys ? keysOverPort(port) : null,
+    lastStreamSeq,
+    onAppended(appended) {
+      appends.push(appended)
+      if (appends.length > 1) return
+      queueMicrotask(() => {
+        post({ kind: 'appended', appends })
+        appends = []
+      })
+    },
+    onRejected: () => post({ kind: 'rejected' }),
+    onFatal: (error) => post({ kind: 'failed', message: error.message }),
+  })
+  return new PortAppender(appender, async () => {
+    appender.close()
+    shares.close()
+    await connection.drain()
+  })
+}
+
+class PortAppender implements Appender {
+  readonly #appender: JetStreamAppender
+  readonly #close: () => Promise<void>
+  #drained: Promise<void> | null = null
+
+  constructor(appender: JetStreamAppender, close: () => Promise<void>) {
+    this.#appender = appender
+    this.#close = close
+  }
+
+  append(message: NewMessage): Promise<Appended> {
+    return this.#appender.append(message)
+  }
+
+  findRepeat(pipeId: string, idempotency: Idempotency): Promise<Appended | 'reused' | null> {
+    return this.#appender.findRepeat(pipeId, idempotency)
+  }
+
+  /** Nobody else uses the connection. */
+  drain(): Promise<void> {
+    this.#drained ??= this.#appender.drain().then(() => this.#close().catch(() => {}))
+    return this.#drained
+  }
+}
+
+/** Main has connected before, with the same spec: what fails here passes. */
+async function connect({ nats }: JetStreamSpec, log: Logger): Promise<NatsConnection> {
+  for (;;) {
+    try {
+      return await connectNats(nats)
+    } catch (error) {
+      log.warn({ err: error }, 'buffer.connect_failed')
+      await wait(connectRetryMs)
+    }
+  }
+}

@@ -1,0 +1,152 @@
+/**
+ * Publishes frames on one connection and matches the stream's answers to them.
+ *
+ *   publish ─▶ in flight ──PubAck──▶ stored       the stream has it, on a majority of its replicas
+ *                  │ ──error answer─▶ refused      the stream does not have it
+ *                  └ ──5 s, connection lost──▶ unknown
+ *
+ * A frame is never published twice. So frames of a pipe stand in the stream in the order they were published, and what is known to
+ * be stored is stored once; a frame whose outcome is unknown may be in the stream, and whoever sent it is told that it is not
+ * certain. While there is no connection nothing is published: the library would drop it anyway.
+ */
+import type { MsgHdrs, NatsConnection, NatsMessage } from '../nats/headers.ts'
+
+/** Without an answer for so long, the outcome is unknown. */
+const answerWithinMs = 5_000
+const lookEveryMs = 250
+
+export type PublishResult =
+  | { kind: 'stored'; streamSeq: number }
+  /** The stream has this one with the same `Nats-Msg-Id`; 0: it is storing it. */
+  | { kind: 'duplicate'; streamSeq: number }
+  /** `code`: of NATS. */
+  | { kind: 'refused'; code: number; description: string }
+  | { kind: 'unknown'; description: string }
+
+export interface Publication {
+  subject: string
+  data: Uint8Array
+  headers?: MsgHdrs | undefined
+  onResult(result: PublishResult): void
+}
+
+interface InFlight {
+  sentAt: number
+  onResult(result: PublishResult): void
+}
+
+export class Publisher {
+  readonly #connection: NatsConnection
+  readonly #inbox: string
+  /** By the last part of the subject that is answered to; oldest first. */
+  readonly #inFlight = new Map<string, InFlight>()
+  readonly #look: NodeJS.Timeout
+  #published = 0
+  #isConnected = true
+
+  constructor(connection: NatsConnection) {
+    this.#connection = connection
+    this.#inbox = `_INBOX.${crypto.randomUUID()}.`
+    connection.subscribe(`${this.#inbox}*`, {
+      callback: (error, message) => {
+        if (error === null) this.#receive(message)
+      },
+    })
+    this.#look = setInterval(() => this.#expire(), lookEveryMs)
+    void this.#watch()
+  }
+
+  get isConnected(): boolean {
+    return this.#isConnected && !this.#connection.isClosed()
+  }
+
+  /** Bytes that one message may have on this connection, headers included. */
+  get maxPayload(): number {
+    return this.#connection.info?.max_payload ?? 0
+  }
+
+  /** `data` must not change before the result. `onResult` is called once, possibly at once. */
+  publish({ subject, data, headers, onResult }: Publication): void {
+    if (!this.isConnected) {
+      onResult({ kind: 'unknown', description: 'the connection is lost' })
+      return
+    }
+    this.#published += 1
+    const token = this.#published.toString(36)
+    this.#inFlight.set(token, { sentAt: performance.now(), onResult })
+    try {
+      const reply = this.#inbox + token
+      this.#connection.publish(subject, data, headers === undefined ? { reply } : { headers, reply })
+    } catch (error) {
+      this.#settle(token, { kind: 'unknown', description: textOf(error) })
+    }
+  }
+
+  close(): void {
+    clearInterval(this.#look)
+    this.#failAll('the connection is closed')
+  }
+
+  #receive(message: NatsMessage): void {
+    const token = message.subject.slice(this.#inbox.length)
+    if (this.#inFlight.has(token)) this.#settle(token, resultOf(message))
+  }
+
+  #settle(token: string, result: PublishResult): void {
+    const publication = this.#inFlight.get(token)
+    this.#inFlight.delete(token)
+    publication?.onResult(result)
+  }
+
+  #expire(): void {
+    const since = performance.now() - answerWithinMs
+    for (const [token, { sentAt }] of this.#inFlight) {
+      if (sentAt > since) return
+      this.#settle(token, { kind: 'unknown', description: `no answer in ${answerWithinMs / 1000} s` })
+    }
+  }
+
+  #failAll(description: string): void {
+    for (const token of [...this.#inFlight.keys()]) this.#settle(token, { kind: 'unknown', description })
+  }
+
+  /** Answers to what was in flight when the connection was lost never come. */
+  async #watch(): Promise<void> {
+    for await (const { type } of this.#connection.status()) {
+      if (type === 'reconnect') this.#isConnected = true
+      else if (type === 'disconnect' || type === 'close') {
+        this.#isConnected = false
+        this.#failAll('the connection is lost')
+      }
+    }
+    this.#isConnected = false
+  }
+}
+
+interface Answer {
+  seq?: unknown
+  duplicate?: unknown
+  error?: { err_code?: unknown; description?: unknown }
+}
+
+function resultOf(message: NatsMessage): PublishResult {
+  // Nobody takes the subject: no leader, or no stream.
+  if (message.data.length === 0)
+    return { kind: 'refused', code: message.headers?.code ?? 0, description: 'nobody answers for the stream' }
+  try {
+    const { seq, duplicate, error } = message.json<Answer>()
+    if (error !== undefined)
+      return { kind: 'refused', code: Number(error.err_code ?? 0), description: String(error.description) }
+    if (typeof seq === 'number' && Number.isSafeInteger(seq) && seq >= 0) {
+      if (duplicate === true) return { kind: 'duplicate', streamSeq: seq }
+      if (seq > 0) return { kind: 'stored', streamSeq: seq }
+    }
+  } catch {
+    // Below.
+  }
+  return { kind: 'unknown', description: 'the stream answered something that is no acknowledgement' }
+}
+
+function textOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}

@@ -1,0 +1,117 @@
+/** One run of a pipe's messages: frames are cut back into messages, up to the limits. */
+import { crc32 } from 'node:zlib'
+import type { Backlog, MarkedMessage, MessageRun, ReadLimits } from '../../log/buffer.ts'
+import type { FramedMessage } from '../../log/frame.ts'
+import type { DamagedMessage } from './damaged.ts'
+import { seqOf } from './frames.ts'
+import { markOf, plus } from './position.ts'
+import type { StoredFrame } from './stored-frame.ts'
+
+export class ReadRun {
+  readonly run: MessageRun = { messages: [], more: false, damaged: [], lost: [] }
+  readonly #pipeId: string
+  readonly #limits: ReadLimits
+  readonly #throughSeq: number
+  readonly #onDamaged: (message: DamagedMessage) => void
+  #counts: Backlog
+  #records = 0
+  #bytes = 0
+
+  /** `counts`: the pipe's totals at the cursor. */
+  constructor(
+    pipeId: string,
+    limits: ReadLimits,
+    counts: Backlog,
+    onDamaged: (message: DamagedMessage) => void,
+  ) {
+    this.#pipeId = pipeId
+    this.#limits = limits
+    this.#throughSeq = limits.throughSeq ?? Number.MAX_SAFE_INTEGER
+    this.#counts = counts
+    this.#onDamaged = onDamaged
+  }
+
+  /** The totals just after what was taken. */
+  get counts(): Backlog {
+    return this.#counts
+  }
+
+  /** Messages with a larger seq than this one. True: the run is at its end. */
+  take(frame: StoredFrame, afterSeq: number): boolean {
+    const { streamSeq, head } = frame
+    const firstSeq = seqOf(streamSeq, 0)
+    if (firstSeq > this.#throughSeq) return true
+    const messages = frame.messages()
+    if (messages === null) return this.#passDamaged(frame, afterSeq)
+    // Totals at a frame's end are those of its head, whatever a damaged message says of itself.
+    if (afterSeq < firstSeq) frame.base ??= this.#counts
+    const isWhole = afterSeq < firstSeq && this.#fitsWhole(frame)
+    for (const [index, message] of messages.entries()) {
+      const seq = firstSeq + index
+      if (seq <= afterSeq) continue
+      if (seq > this.#throughSeq) return true
+      const { recordCount, body } = message
+      const isIntact = message.pipeId === this.#pipeId && crc32(body) === message.crc
+      if (isIntact && !this.#fits(recordCount, body.length)) return true
+      this.#counts =
+        index === messages.length - 1 && frame.base !== null
+          ? plus(frame.base, head)
+          : plus(this.#counts, { messages: 1, records: recordCount, bytes: body.length })
+      if (isIntact) this.#push(seq, message, isWhole)
+      else this.#damaged(seq, message, message.crc)
+    }
+    return false
+  }
+
+  #fitsWhole({ head }: StoredFrame): boolean {
+    return (
+      this.#records + head.records <= this.#limits.maxRecords &&
+      this.#bytes + head.bytes <= this.#limits.maxBytes
+    )
+  }
+
+  #fits(records: number, bytes: number): boolean {
+    if (this.run.messages.length === 0) return true
+    const { maxRecords, maxBytes } = this.#limits
+    this.run.more = this.#records + records > maxRecords || this.#bytes + bytes > maxBytes
+    return !this.run.more
+  }
+
+  #push(seq: number, message: FramedMessage, isWhole: boolean): void {
+    const { msgId, receivedMs, recordCount } = message
+    const view = Buffer.from(message.body.buffer, message.body.byteOffset, message.body.length)
+    // Of a frame that is not taken whole a view would keep all the rest in memory.
+    const body = isWhole ? view : Buffer.from(view)
+    this.#records += recordCount
+    this.#bytes += body.length
+    const mark = markOf(this.#counts)
+    const read: MarkedMessage = { seq, pipeId: this.#pipeId, msgId, receivedMs, recordCount, body, mark }
+    this.run.messages.push(read)
+  }
+
+  #damaged(seq: number, message: Omit<FramedMessage, 'crc'>, crc: number | null): void {
+    const { msgId, receivedMs, recordCount, body } = message
+    this.run.damaged.push({ seq, msgId, recordCount, mark: markOf(this.#counts) })
+    this.#onDamaged({ seq, pipeId: this.#pipeId, msgId, receivedMs, recordCount, crc, body })
+  }
+
+  /** Nothing of the frame can be read: its head says how many messages it had, and of what size all together. */
+  #passDamaged({ streamSeq, head, data }: StoredFrame, afterSeq: number): boolean {
+    for (let index = 0; index < head.messages; index += 1) {
+      const seq = seqOf(streamSeq, index)
+      if (seq <= afterSeq) continue
+      if (seq > this.#throughSeq) return true
+      const isFirst = index === 0
+      const recordCount = isFirst ? head.records : 0
+      this.#counts = plus(this.#counts, {
+        messages: 1,
+        records: recordCount,
+        bytes: isFirst ? head.bytes : 0,
+      })
+      const ids = { pipeId: this.#pipeId, msgId: '', idempotencyKey: null, bodyHash: null }
+      const body = isFirst ? data : data.subarray(0, 0)
+      this.#damaged(seq, { ...ids, receivedMs: head.firstMs, recordCount, body }, null)
+    }
+    return false
+  }
+}

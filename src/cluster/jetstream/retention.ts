@@ -1,0 +1,344 @@
+/**
+ * Retention, beside the stream's own `max_age`, which drops everything older than `undeliveredHours`: what of a pipe is delivered
+ * goes earlier. The node that delivers a pipe decides that for it, by the low watermarks that its lanes report. A report counts for 15 s,
+ * and only as long as the node owns the pipe under the epoch of the report: before each purge the lease is looked at, also after the
+ * process stood still. A purge that is under way when the lease ends cannot be taken back. It removes messages before a watermark that
+ * was saved, so that at most a rewind at the next owner finds less history than it asked for, and no undelivered message is lost.
+ *
+ *   delivered, and older than `deliveredHours`                            every half hour, or more often where hours are few
+ *   delivered, and all delivered history is over `deliveredMaxBytes`      every 10 s, each pipe in proportion, oldest first
+ *   delivered, and the stream is nearly full                              every 2 s, likewise
+ *   not delivered                                                         never here
+ *
+ * A pipe loses its oldest frames only, without holes. The frame that a watermark lies in stays. So does a frame with idempotency keys that are
+ * not settled: that it is there is what settles them (settlement.ts). Claims are looked up after the watermarks of a pass: the frame of
+ * a claim that is made later is behind all of them.
+ *
+ * When the stream is nearly full although nothing delivered is left, every pipe may have its share (shares.ts).
+ */
+import { type JetStreamManager, jetstreamManager } from '@nats-io/jetstream'
+import type { Logger } from '../../platform/log.ts'
+import { connectNats } from '../nats/connect.ts'
+import type { NatsConnection } from '../nats/headers.ts'
+import { hourMs } from '../../platform/quantities.ts'
+import type { Backlog, BufferReader, LowWatermark } from '../../log/buffer.ts'
+import { pressedFrom } from '../../log/fair-share.ts'
+import type { Attempt } from '../../log/key-store.ts'
+import type { WatermarkKeeper } from './feed.ts'
+import { droppedSubject, messagesPerFrame, seqOf, sharesSubject, streamName, streamSeqOf } from './frames.ts'
+import { storedFrameOf } from './settlement.ts'
+import { messageHeadBytes, Shares, type SharesReport } from './shares.ts'
+import type { JetStreamSpec } from './spec.ts'
+import { StreamClient } from './stream-client.ts'
+import { StreamPurge } from './stream-purge.ts'
+
+const passMs = 2_000
+const measureMs = 10_000
+const reportLivesMs = 15_000
+const requestTimeoutMs = 5_000
+const longestAgePassMs = 30 * 60_000
+/** Of `max_bytes`: delivered history is given up from here on, down to there. */
+const nearlyFull = 0.9
+const roomy = 0.85
+/** An append of a deleted pipe may have been under way. */
+const purgeAgainMs = 60_000
+const pipesPerReport = 500
+/** Of how near a purge comes to what it should free. */
+const probes = 8
+const leastPurgedBytes = 64 * 1024
+/** Frames take more room than what is counted of their messages, but not more than so many times. */
+const mostScale = 4
+
+/** Reads a pipe's totals. */
+export type TotalsReader = Pick<BufferReader, 'earliest' | 'cursorAt' | 'backlog'>
+
+/** The epoch under which this process owns the pipe now; null: it does not. */
+export type OwnedEpoch = (pipeId: string) => number | null
+
+/** The frames that idempotency keys under way may have. */
+export type KeyAttempts = () => Promise<readonly Attempt[]>
+
+interface Held {
+  pipeId: string
+  workspaceId: string
+  watermark: number
+  /** Bytes, about as they take room. */
+  undelivered: number
+  delivered: number
+}
+
+/** Of the process that delivers, one. The connection is its own. */
+export async function openRetentionKeeper(
+  spec: JetStreamSpec,
+  reader: TotalsReader,
+  log: Logger,
+  owned: OwnedEpoch = () => 1,
+  keyAttempts: KeyAttempts = async () => [],
+): Promise<RetentionKeeper> {
+  const connection = await connectNats(spec.nats)
+  const manager = await jetstreamManager(connection, { checkAPI: false, timeout: requestTimeoutMs })
+  return new RetentionKeeper({ spec, reader, log, owned, keyAttempts, connection, manager })
+}
+
+interface Deps {
+  spec: JetStreamSpec
+  reader: TotalsReader
+  log: Logger
+  owned: OwnedEpoch
+  keyAttempts: KeyAttempts
+  connection: NatsConnection
+  manager: JetStreamManager
+}
+
+export class RetentionKeeper implements WatermarkKeeper {
+  readonly #deps: Deps
+  readonly #node = crypto.randomUUID()
+  readonly #purge: StreamPurge
+  readonly #shares: Shares
+  readonly #client: StreamClient
+  /** By pipe: of the pass that is under way. */
+  #attempts = new Map<string, Attempt[]>()
+  readonly #watermarks = new Map<string, LowWatermark & { at: number; epoch: number }>()
+  /** By pipe: the frames before this one are purged. */
+  readonly #purged = new Map<string, number>()
+  /** By pipe: when to purge it next. */
+  readonly #deleted = new Map<string, number>()
+  #onReportWanted: () => void = () => {}
+  #agedAt = Number.NEGATIVE_INFINITY
+  #measuredAt = Number.NEGATIVE_INFINITY
+  #reports = 0
+  #timer: NodeJS.Timeout | null = null
+  #isClosed = false
+  #isFailing = false
+
+  constructor(deps: Deps) {
+    this.#deps = deps
+    const { spec, connection, manager } = deps
+    this.#purge = new StreamPurge(manager, spec.cluster)
+    this.#shares = new Shares(connection, spec.cluster, spec.maxBytes)
+    this.#client = new StreamClient(connection, streamName(spec.cluster), spec.replicas)
+    this.#later()
+  }
+
+  /** For each of these pipes the newest report counts, and only while reports come. */
+  report(watermarks: readonly LowWatermark[]): void {
+    const at = performance.now()
+    for (const one of watermarks) {
+      const epoch = this.#deps.owned(one.pipeId)
+      if (epoch !== null) this.#watermarks.set(one.pipeId, { ...one, at, epoch })
+    }
+  }
+
+  /** Final: ids of pipes are never used again. */
+  pipeDeleted(pipeId: string): void {
+    this.#watermarks.delete(pipeId)
+    this.#deleted.set(pipeId, 0)
+  }
+
+  /** The stream is getting full: what is delivered counts now. */
+  onReportWanted(listener: () => void): void {
+    this.#onReportWanted = listener
+  }
+
+  close(): void {
+    this.#isClosed = true
+    if (this.#timer !== null) clearTimeout(this.#timer)
+    this.#shares.close()
+    void this.#deps.connection.close()
+  }
+
+  #later(): void {
+    if (this.#isClosed) return
+    this.#timer = setTimeout(() => void this.#pass(), passMs)
+    this.#timer.unref()
+  }
+
+  async #pass(): Promise<void> {
+    try {
+      await this.#purgeDeleted()
+      await this.#purgeAged()
+      await this.#keepRoom()
+      this.#isFailing = false
+    } catch (error) {
+      if (!this.#isFailing && !this.#isClosed) this.#deps.log.warn({ err: error }, 'buffer.retention_failed')
+      this.#isFailing = true
+    }
+    this.#later()
+  }
+
+  async #purgeDeleted(): Promise<void> {
+    const now = performance.now()
+    let purged = 0
+    for (const [pipeId, dueAt] of this.#deleted) {
+      if (dueAt > now) continue
+      purged += await this.#purge.pipe(pipeId)
+      this.#purged.delete(pipeId)
+      if (dueAt === 0) this.#deleted.set(pipeId, now + purgeAgainMs)
+      else this.#deleted.delete(pipeId)
+    }
+    this.#dropped(purged, 'pipe_deleted')
+  }
+
+  async #purgeAged(): Promise<void> {
+    const { deliveredHours } = this.#deps.spec
+    const everyMs = Math.min(longestAgePassMs, Math.max(passMs, (deliveredHours * hourMs) / 48))
+    const watermarks = this.#fresh()
+    if (watermarks.length === 0 || performance.now() - this.#agedAt < everyMs) return
+    const agedSeq = (await this.#purge.lastBefore(Date.now() - deliveredHours * hourMs)) + 1
+    await this.#readAttempts()
+    let purged = 0
+    for (const { pipeId, seq } of watermarks)
+      purged += await this.#purgeBefore(pipeId, Math.min(agedSeq, streamSeqOf(seq)))
+    this.#agedAt = performance.now()
+    this.#dropped(purged, 'delivered_age')
+  }
+
+  /** `streamSeq` is the first frame that stays, or an earlier one. */
+  async #purgeBefore(pipeId: string, streamSeq: number): Promise<number> {
+    if (streamSeq <= (this.#purged.get(pipeId) ?? 1)) return 0
+    const before = Math.min(streamSeq, await this.#firstUnsettled(pipeId, streamSeq))
+    // Looked up at the last moment: the statements before this one took time.
+    if (!this.#isFresh(pipeId)) return 0
+    const purged = await this.#purge.before(pipeId, before)
+    // With a claim in the way it is tried again.
+    if (before === streamSeq) this.#purged.set(pipeId, streamSeq)
+    return purged
+  }
+
+  /** After the watermarks that are used with them. */
+  async #readAttempts(): Promise<void> {
+    this.#attempts = new Map()
+    for (const attempt of await this.#deps.keyAttempts())
+      this.#attempts.set(attempt.pipeId, [...(this.#attempts.get(attempt.pipeId) ?? []), attempt])
+  }
+
+  /** The first frame before this one whose keys are not settled. */
+  async #firstUnsettled(pipeId: string, streamSeq: number): Promise<number> {
+    let first = streamSeq
+    for (const attempt of this.#attempts.get(pipeId) ?? []) {
+      if (attempt.afterSeq >= first) continue
+      const frame = await storedFrameOf({ cluster: this.#deps.spec.cluster, client: this.#client }, attempt)
+      if (frame !== null) first = Math.min(first, frame.streamSeq)
+    }
+    return first
+  }
+
+  async #keepRoom(): Promise<void> {
+    const { spec } = this.#deps
+    const { state, config } = await this.#purge.info()
+    const maxBytes = config.max_bytes > 0 ? config.max_bytes : spec.maxBytes
+    const isPressing = state.bytes > maxBytes * pressedFrom
+    if (isPressing) this.#onReportWanted()
+    const isDue = isPressing || performance.now() - this.#measuredAt >= measureMs
+    if (!isDue || (!isPressing && state.bytes <= spec.deliveredMaxBytes)) return
+    this.#measuredAt = performance.now()
+    const held = await this.#measure(state.bytes)
+    const own = sumOf(held)
+    const others = this.#shares.othersThan(this.#node)
+    const delivered = own.delivered + others.delivered
+    const neededBytes = state.bytes > maxBytes * nearlyFull ? state.bytes - maxBytes * roomy : 0
+    const overBytes = Math.min(delivered, Math.max(neededBytes, delivered - spec.deliveredMaxBytes))
+    this.#publish(held, own, state.bytes - delivered > maxBytes * pressedFrom)
+    if (overBytes <= 0) return
+    await this.#readAttempts()
+    let purged = 0
+    for (const one of held) purged += await this.#free(one, overBytes / delivered)
+    this.#dropped(purged, neededBytes > 0 ? 'space' : 'delivered_size')
+  }
+
+  /** What each pipe of this process holds, in proportion as the stream holds it. */
+  async #measure(streamBytes: number): Promise<Held[]> {
+    const { reader } = this.#deps
+    const held: Held[] = []
+    for (const { pipeId, workspaceId, seq: watermark } of this.#fresh()) {
+      const kept = roomOf(await reader.backlog(pipeId, await reader.earliest(pipeId)))
+      const undelivered =
+        watermark === 0
+          ? kept
+          : Math.min(kept, roomOf(await reader.backlog(pipeId, await reader.cursorAt(pipeId, watermark))))
+      held.push({ pipeId, workspaceId, watermark, undelivered, delivered: kept - undelivered })
+    }
+    const own = sumOf(held)
+    const others = this.#shares.othersThan(this.#node)
+    const counted = own.undelivered + own.delivered
+    const ownBytes = streamBytes - others.undelivered - others.delivered
+    const scale = counted === 0 ? 1 : Math.min(mostScale, Math.max(1, ownBytes / counted))
+    for (const one of held) {
+      one.undelivered *= scale
+      one.delivered *= scale
+    }
+    return held
+  }
+
+  /** Purges about this part of what the pipe has delivered. */
+  async #free({ pipeId, watermark, delivered }: Held, part: number): Promise<number> {
+    const { reader } = this.#deps
+    const wantedBytes = delivered * part
+    if (wantedBytes < Math.min(leastPurgedBytes, delivered / 2)) return 0
+    let high = streamSeqOf(watermark)
+    const earliest = await reader.earliest(pipeId)
+    const all = roomOf(await reader.backlog(pipeId, earliest, watermark))
+    if (all === 0) return 0
+    if (part < 1) {
+      let low = streamSeqOf(earliest.seq)
+      for (let probe = 0; probe < probes && high - low > 1; probe += 1) {
+        const middle = Math.floor((low + high) / 2)
+        const through = seqOf(middle, messagesPerFrame - 1)
+        if (roomOf(await reader.backlog(pipeId, earliest, through)) < all * part) low = middle
+        else high = middle
+      }
+    }
+    return await this.#purgeBefore(pipeId, high)
+  }
+
+  #publish(
+    held: readonly Held[],
+    { undelivered, delivered }: ReturnType<typeof sumOf>,
+    isPressed: boolean,
+  ): void {
+    const { connection, spec } = this.#deps
+    if (connection.isClosed()) return
+    this.#reports += 1
+    const pipes: SharesReport['pipes'] = isPressed
+      ? held.map((one) => [one.pipeId, one.workspaceId, Math.round(one.undelivered)])
+      : []
+    const report = { node: this.#node, report: this.#reports, undelivered, delivered, isPressed }
+    for (let from = 0; from === 0 || from < pipes.length; from += pipesPerReport) {
+      const part: SharesReport = { ...report, pipes: pipes.slice(from, from + pipesPerReport) }
+      connection.publish(sharesSubject(spec.cluster), JSON.stringify(part))
+    }
+  }
+
+  #fresh(): LowWatermark[] {
+    for (const pipeId of this.#watermarks.keys()) if (!this.#isFresh(pipeId)) this.#watermarks.delete(pipeId)
+    return [...this.#watermarks.values()]
+  }
+
+  /** Whether the pipe's last report still counts. */
+  #isFresh(pipeId: string): boolean {
+    const report = this.#watermarks.get(pipeId)
+    if (report === undefined || report.at < performance.now() - reportLivesMs) return false
+    return this.#deps.owned(pipeId) === report.epoch
+  }
+
+  #dropped(frames: number, reason: string): void {
+    if (frames === 0) return
+    const { connection, spec, log } = this.#deps
+    log.info({ frames, reason }, 'buffer.purged')
+    if (!connection.isClosed()) connection.publish(droppedSubject(spec.cluster))
+  }
+}
+
+function sumOf(held: readonly Held[]): { undelivered: number; delivered: number } {
+  let undelivered = 0
+  let delivered = 0
+  for (const one of held) {
+    undelivered += one.undelivered
+    delivered += one.delivered
+  }
+  return { undelivered, delivered }
+}
+
+function roomOf({ messages, bytes }: Backlog): number {
+  return bytes + messages * messageHeadBytes
+}

@@ -1,0 +1,98 @@
+/**
+ * Who may still append while the buffer is getting full (fair-share.ts): the owners of the pipes publish what each pipe holds, every
+ * thread that appends keeps the newest and counts on in between.
+ *
+ * A report is forgotten when its node has said nothing for some time: another owner reports the pipe then, or nobody does, and
+ * nobody is kept back for want of news. The stream's own limit holds in any case.
+ */
+import type { NatsConnection } from '../nats/headers.ts'
+import { FairShare } from '../../log/fair-share.ts'
+import { sharesSubject } from './frames.ts'
+
+const forgottenAfterMs = 10_000
+/** What a message takes in the stream beside its body. */
+export const messageHeadBytes = 120
+
+/** One node's, all pipes that it owns; a part of them when there are many. */
+export interface SharesReport {
+  node: string
+  /** Counts up with each report; parts of one report have one number. */
+  report: number
+  /** Of all pipes of the node, bytes that are not delivered, and that are delivered and still there. */
+  undelivered: number
+  delivered: number
+  /** The buffer is over its mark although nothing delivered is left to free: shares count. */
+  isPressed: boolean
+  /** Undelivered bytes. Empty unless shares count. */
+  pipes: [pipeId: string, workspaceId: string, bytes: number][]
+}
+
+interface NodeReport extends SharesReport {
+  at: number
+}
+
+export class Shares {
+  readonly #share: FairShare
+  readonly #nodes = new Map<string, NodeReport>()
+  #isPressed = false
+  readonly #forget: NodeJS.Timeout
+
+  constructor(connection: NatsConnection, cluster: string, maxBytes: number) {
+    this.#share = new FairShare(maxBytes)
+    connection.subscribe(sharesSubject(cluster), {
+      callback: (error, message) => {
+        if (error === null) this.#receive(message.json<SharesReport>())
+      },
+    })
+    this.#forget = setInterval(() => this.#measure(), forgottenAfterMs)
+    this.#forget.unref()
+  }
+
+  /** False: the pipe, or its workspace, has had its share. */
+  take(pipeId: string, bytes: number): boolean {
+    return this.#share.take(pipeId, bytes + messageHeadBytes)
+  }
+
+  /** Of the other nodes that have reported of late. */
+  othersThan(node: string): { undelivered: number; delivered: number } {
+    let undelivered = 0
+    let delivered = 0
+    for (const one of this.#fresh()) {
+      if (one.node === node) continue
+      undelivered += one.undelivered
+      delivered += one.delivered
+    }
+    return { undelivered, delivered }
+  }
+
+  close(): void {
+    clearInterval(this.#forget)
+  }
+
+  #receive(report: SharesReport): void {
+    const { node } = report
+    const known = this.#nodes.get(node)
+    const pipes = known?.report === report.report ? [...known.pipes, ...report.pipes] : report.pipes
+    this.#nodes.set(node, { ...report, pipes, at: performance.now() })
+    this.#measure()
+  }
+
+  #measure(): void {
+    const reports = this.#fresh()
+    const isPressed = reports.some((report) => report.isPressed)
+    if (!isPressed && this.#isPressed) this.#share.release()
+    this.#isPressed = isPressed
+    if (!isPressed) return
+    const pipes = reports.flatMap((report) => report.pipes)
+    this.#share.measured(
+      new Map(pipes.map(([pipeId, , bytes]) => [pipeId, bytes])),
+      pipes.map(([pipeId, workspaceId]) => [pipeId, workspaceId]),
+    )
+  }
+
+  #fresh(): NodeReport[] {
+    const since = performance.now() - forgottenAfterMs
+    for (const [node, { at }] of this.#nodes) if (at < since) this.#nodes.delete(node)
+    return [...this.#nodes.values()]
+  }
+}

@@ -1,0 +1,359 @@
+/**
+ * The streams of the buffer, as every node makes and checks them when it starts: one keeps the frames, one the checkpoints of the
+ * pipes' totals. Nodes that start at once make the same ones: JetStream takes a stream that is there already with the same
+ * settings for made.
+ *
+ *   not there              made
+ *   ours                   `max_bytes`, `max_age`, `duplicate_window` and more replicas are taken over from the settings
+ *   somebody else's        ConfigError with every difference; nothing is changed
+ *   anew, or cut short     ConfigError, see `refuseLostStream`: never passed over
+ *   no leader, no answer   tried again for 30 s, then StreamUnavailableError: whoever started the process tries again
+ *
+ * Sequences that the frames of a stream once had must not be given out again: lanes would take new messages for delivered ones.
+ */
+import { setTimeout as wait } from 'node:timers/promises'
+import {
+  DiscardPolicy,
+  JetStreamApiError,
+  type JetStreamManager,
+  jetstreamManager,
+  RetentionPolicy,
+  StorageType,
+  type StreamConfig,
+  type StreamInfo,
+} from '@nats-io/jetstream'
+import { ConfigError } from '../../settings/config.ts'
+import type { NatsConnection } from '../nats/headers.ts'
+import { oldServersText, type ServerVersion, serverVersions, tooOldForReplicas } from '../nats/versions.ts'
+import { hourMs } from '../../platform/quantities.ts'
+import {
+  bufferSubjects,
+  frameHeadBytes,
+  streamName,
+  streamSeqOf,
+  totalsStreamName,
+  totalsSubjects,
+} from './frames.ts'
+import type { JetStreamSpec } from './spec.ts'
+
+/** Of the description. */
+const formatVersion = 1
+const startWithinMs = 30_000
+const retryMs = 250
+const requestTimeoutMs = 5_000
+const MiB = 1024 * 1024
+const nanosPerMs = 1_000_000
+/** A pipe's newest checkpoint is written again before it is this much older than the oldest message. */
+export const totalsMarginHours = 24
+/** Only frames with idempotency keys have ids (settlement.ts). It must not be longer than `max_age`. */
+const duplicateWindowMs = 120_000
+
+/** NATS's codes of errors. */
+const codes = {
+  streamNotFound: 10059,
+  nameInUse: 10058,
+  subjectsOverlap: 10065,
+  notEnabledForAccount: 10039,
+  notEnabled: 10076,
+  replicasWithoutCluster: 10074,
+  noPeers: 10005,
+  /** Of the account, of the servers' disks, or of one stream. */
+  noRoom: [10002, 10023, 10026, 10027, 10028, 10047, 10120, 10122],
+}
+
+/** The servers are there, but JetStream has not answered in time: nothing is wrong with the settings. */
+export class StreamUnavailableError extends Error {
+  constructor(message: string, cause: unknown) {
+    super(message, { cause })
+    this.name = 'StreamUnavailableError'
+  }
+}
+
+export interface OpenedStreams {
+  /** What the buffer's stream holds. */
+  info: StreamInfo
+  /** Servers of a stream with three replicas that should not have one; none as a rule. */
+  oldServers: ServerVersion[]
+}
+
+/** Makes or checks both streams. Throws ConfigError, StreamUnavailableError. */
+export async function openStreams(connection: NatsConnection, spec: JetStreamSpec): Promise<OpenedStreams> {
+  checkMaxPayload(connection, spec)
+  const manager = await openManager(connection, spec)
+  const oldServers = spec.replicas === 1 ? [] : tooOldForReplicas(await serverVersions(spec.nats))
+  if (oldServers.length > 0) await withinStart(spec, () => refuseNewReplicas(manager, spec, oldServers))
+  await withinStart(spec, () => openStream(manager, spec, totalsConfig(spec)))
+  const info = await withinStart(spec, () => openStream(manager, spec, bufferConfig(spec)))
+  await refuseLostStream(manager, spec, info)
+  return { info, oldServers }
+}
+
+/** Throws ConfigError where JetStream is not enabled, StreamUnavailableError. */
+export function openManager(connection: NatsConnection, spec: JetStreamSpec): Promise<JetStreamManager> {
+  return withinStart(spec, () => jetstreamManager(connection, { timeout: requestTimeoutMs }))
+}
+
+/** Replicas that are there go on: a start that is refused would not make their servers newer, and ingest would stop. */
+async function refuseNewReplicas(
+  manager: JetStreamManager,
+  { cluster, replicas }: JetStreamSpec,
+  oldServers: readonly ServerVersion[],
+): Promise<void> {
+  const found = await findStream(manager, streamName(cluster))
+  if (found !== null && found.config.num_replicas >= replicas) return
+  throw new ConfigError(
+    `buffer.nats: ${oldServersText(oldServers)}. Install a newer nats-server, or set cluster.replicas = 1`,
+  )
+}
+
+export type WantedConfig = Pick<
+  StreamConfig,
+  | 'name'
+  | 'description'
+  | 'subjects'
+  | 'retention'
+  | 'storage'
+  | 'discard'
+  | 'max_bytes'
+  | 'max_age'
+  | 'max_msgs'
+  | 'max_msgs_per_subject'
+  | 'max_msg_size'
+  | 'num_replicas'
+  | 'allow_direct'
+  | 'duplicate_window'
+>
+
+/** Of the stream with the frames. */
+export function bufferConfig(spec: JetStreamSpec): WantedConfig {
+  return {
+    ...commonConfig(spec, spec.undeliveredHours * hourMs),
+    name: streamName(spec.cluster),
+    subjects: [bufferSubjects(spec.cluster)],
+    discard: DiscardPolicy.New,
+    max_bytes: spec.maxBytes,
+  }
+}
+
+/** Of the stream with the checkpoints. */
+export function totalsConfig(spec: JetStreamSpec): WantedConfig {
+  return {
+    ...commonConfig(spec, (spec.undeliveredHours + totalsMarginHours) * hourMs),
+    name: totalsStreamName(spec.cluster),
+    subjects: [totalsSubjects(spec.cluster)],
+    discard: DiscardPolicy.Old,
+    max_bytes: Math.max(16 * MiB, Math.round(spec.maxBytes / 64)),
+  }
+}
+
+function commonConfig({ identity, replicas }: JetStreamSpec, maxAgeMs: number) {
+  return {
+    description: JSON.stringify({ pipectl: formatVersion, data_dir_id: identity?.dataDirId ?? null }),
+    retention: RetentionPolicy.Limits,
+    storage: StorageType.File,
+    max_age: maxAgeMs * nanosPerMs,
+    max_msgs: -1,
+    max_msgs_per_subject: -1,
+    max_msg_size: -1,
+    num_replicas: replicas,
+    allow_direct: true,
+    duplicate_window: Math.min(duplicateWindowMs, maxAgeMs) * nanosPerMs,
+  }
+}
+
+/** What a running stream may be given. */
+const updatable = new Set<keyof WantedConfig>(['max_bytes', 'max_age', 'duplicate_window', 'num_replicas'])
+
+async function openStream(
+  manager: JetStreamManager,
+  spec: JetStreamSpec,
+  wanted: WantedConfig,
+): Promise<StreamInfo> {
+  const found = (await findStream(manager, wanted.name)) ?? (await add(manager, spec, wanted))
+  checkOwner(found.config, wanted)
+  const different = differences(found.config, wanted)
+  const fixed = different.filter((name) => !updatable.has(name))
+  if (fixed.length > 0) {
+    const list = fixed.map((name) => `${name} is ${text(found.config[name])}, not ${text(wanted[name])}`)
+    throw new ConfigError(
+      `the stream ${wanted.name} has other settings than pipectl gives it: ${list.join('; ')}. Give the cluster another cluster.name, or change the stream with the nats command`,
+    )
+  }
+  if (found.config.num_replicas > wanted.num_replicas)
+    throw new ConfigError(
+      `cluster.replicas is ${wanted.num_replicas}, and the stream ${wanted.name} has ${found.config.num_replicas}: set cluster.replicas = ${found.config.num_replicas}, or run \`nats stream edit ${wanted.name} --replicas=${wanted.num_replicas}\` if fewer copies are meant`,
+    )
+  const updated =
+    different.length === 0
+      ? found
+      : await inWords(spec, wanted, () => manager.streams.update(wanted.name, { ...found.config, ...wanted }))
+  if (updated.cluster !== undefined && updated.cluster.leader === undefined)
+    throw new Error(`the stream ${wanted.name} has no leader`)
+  return updated
+}
+
+/** Null: there is no such stream. */
+export async function findStream(manager: JetStreamManager, name: string): Promise<StreamInfo | null> {
+  try {
+    return await manager.streams.info(name)
+  } catch (error) {
+    if (apiCode(error) === codes.streamNotFound) return null
+    throw error
+  }
+}
+
+async function add(
+  manager: JetStreamManager,
+  spec: JetStreamSpec,
+  wanted: WantedConfig,
+): Promise<StreamInfo> {
+  try {
+    return await inWords(spec, wanted, () => manager.streams.add(wanted))
+  } catch (error) {
+    // Another node has just made it, with other settings.
+    if (apiCode(error) === codes.nameInUse) return await manager.streams.info(wanted.name)
+    throw error
+  }
+}
+
+/** What JetStream refuses for good becomes a ConfigError. */
+async function inWords<T>(spec: JetStreamSpec, wanted: WantedConfig, run: () => Promise<T>): Promise<T> {
+  try {
+    return await run()
+  } catch (error) {
+    const code = apiCode(error)
+    const said = error instanceof Error ? error.message : String(error)
+    if (code === codes.subjectsOverlap)
+      throw new ConfigError(
+        `another stream takes the subjects ${wanted.subjects.join(', ')} (${said}): give the cluster another cluster.name`,
+        error,
+      )
+    if (code === codes.replicasWithoutCluster)
+      throw new ConfigError(
+        `cluster.replicas is ${spec.replicas}, and ${spec.nats.servers.join(', ')} is no cluster of nats-servers: three of them are needed`,
+        error,
+      )
+    if (code !== null && codes.noRoom.includes(code))
+      throw new ConfigError(
+        `JetStream has no room for the stream ${wanted.name} with ${wanted.max_bytes} bytes (buffer.max_bytes is ${spec.maxBytes}): ${said}. Lower buffer.max_bytes, or raise max_file_store of nats-server or the account's limit`,
+        error,
+      )
+    throw error
+  }
+}
+
+function checkOwner(found: StreamConfig, { name, description }: WantedConfig): void {
+  const theirs = parseDescription(found.description)
+  const ours = parseDescription(description)
+  if (theirs === null)
+    throw new ConfigError(
+      `the stream ${name} was not made by pipectl (its description is ${text(found.description ?? '')}): give the cluster another cluster.name`,
+    )
+  if (theirs.pipectl > formatVersion)
+    throw new ConfigError(
+      `the stream ${name} has format ${theirs.pipectl}, and this version of pipectl knows ${formatVersion}: upgrade pipectl`,
+    )
+  if (theirs.data_dir_id !== ours?.data_dir_id)
+    throw new ConfigError(
+      `the stream ${name} belongs to the metadata ${theirs.data_dir_id}, and metadata.url has ${ours?.data_dir_id}: give the cluster another cluster.name, or set metadata.url to the database that belongs to it`,
+    )
+}
+
+function parseDescription(description = ''): { pipectl: number; data_dir_id: string | null } | null {
+  try {
+    const parsed: unknown = JSON.parse(description)
+    if (typeof parsed !== 'object' || parsed === null) return null
+    const { pipectl, data_dir_id } = parsed as { pipectl?: unknown; data_dir_id?: unknown }
+    if (typeof pipectl !== 'number') return null
+    return { pipectl, data_dir_id: typeof data_dir_id === 'string' ? data_dir_id : null }
+  } catch {
+    return null
+  }
+}
+
+function differences(found: StreamConfig, wanted: WantedConfig): (keyof WantedConfig)[] {
+  const names = Object.keys(wanted) as (keyof WantedConfig)[]
+  // The owner and the format are compared by themselves.
+  return names.filter((name) => name !== 'description' && text(found[name]) !== text(wanted[name]))
+}
+
+function text(value: unknown): string {
+  return JSON.stringify(value)
+}
+
+function checkMaxPayload(connection: NatsConnection, { maxBodyBytes }: JetStreamSpec): void {
+  const maxPayload = connection.info?.max_payload ?? 0
+  const needed = maxBodyBytes + frameHeadBytes
+  if (maxPayload < needed)
+    throw new ConfigError(
+      `max_payload of nats-server is ${maxPayload} bytes, and a body of ingest.max_body_bytes (${maxBodyBytes}) needs ${needed} with its head: set max_payload: ${needed} in the configuration of every nats-server, or lower ingest.max_body_bytes to ${Math.max(0, maxPayload - frameHeadBytes)}`,
+    )
+}
+
+/**
+ * Lanes have seen messages that this stream has never had: it was made anew, restored from an old copy, or lies on other servers.
+ * Appending to it would give out sequences that lanes take for delivered: what was acknowledged from then on would never arrive.
+ * On one machine, where a disk has lost its end, the buffer goes on behind the gap and says how much is missing. Here an empty
+ * stream is far more often the wrong server, account or cluster.name, behind which everything still is; so it is a person who
+ * says that it is lost, by moving what is left, which begins new numbers. (Trap: `nats stream purge --seq` on an empty stream looks
+ * like a way to go on; with three replicas nats-server 2.9.10 then forgot messages that it had acknowledged.)
+ */
+async function refuseLostStream(
+  manager: JetStreamManager,
+  spec: JetStreamSpec,
+  info: StreamInfo,
+): Promise<void> {
+  const knownStreamSeq = streamSeqOf(spec.knownSeq ?? 0)
+  const { name } = info.config
+  let { last_seq: lastSeq } = info.state
+  // A leader that was elected a moment ago may not have read all of its log yet.
+  for (let left = 20; lastSeq < knownStreamSeq && left > 0; left -= 1) {
+    await wait(retryMs)
+    lastSeq = (await withinStart(spec, () => manager.streams.info(name))).state.last_seq
+  }
+  if (lastSeq >= knownStreamSeq) return
+  throw new ConfigError(
+    `the stream ${name} at ${spec.nats.servers.join(', ')} ends with frame ${lastSeq}, and lanes have delivered frame ${knownStreamSeq}: messages are lost, or this is another stream. Check buffer.nats and cluster.name, or restore the stream. To go on without what is missing: stop every node and move what is left with \`pipectl migrate --from-cluster\`, which begins new numbers`,
+  )
+}
+
+/** Runs it again while JetStream has no leader or does not answer. */
+export async function withinStart<T>(spec: JetStreamSpec, run: () => Promise<T>): Promise<T> {
+  const deadline = performance.now() + startWithinMs
+  for (;;) {
+    try {
+      return await run()
+    } catch (error) {
+      if (error instanceof ConfigError) throw error
+      const code = apiCode(error)
+      const where = spec.nats.servers.join(', ')
+      if (code === codes.notEnabledForAccount || code === codes.notEnabled || isNotEnabled(error))
+        throw new ConfigError(
+          `buffer.nats: JetStream is not enabled at ${where}${code === null ? '' : ' for this account'}: start nats-server with jetstream in its configuration (or -js)`,
+          error,
+        )
+      if (performance.now() < deadline) {
+        await wait(retryMs)
+        continue
+      }
+      const said = error instanceof Error ? error.message : String(error)
+      const hint =
+        code === codes.noPeers
+          ? ` (cluster.replicas is ${spec.replicas}: as many nats-servers with JetStream must run)`
+          : ''
+      throw new StreamUnavailableError(
+        `JetStream at ${where} has not been ready for ${startWithinMs / 1000} s: ${said}${hint}`,
+        error,
+      )
+    }
+  }
+}
+
+function isNotEnabled(error: unknown): boolean {
+  return error instanceof Error && error.name === 'JetStreamNotEnabled'
+}
+
+/** Of JetStream; null for other errors. */
+export function apiCode(error: unknown): number | null {
+  return error instanceof JetStreamApiError ? error.code : null
+}

@@ -1,0 +1,148 @@
+/**
+ * Changes of metadata, in the order in which they were committed: a number is one more than the newest that the transaction
+ * saw, and of two transactions that saw the same one only the first commits. So whoever reads number n reads all before it, and
+ * numbers have no gaps. The newest row is always kept.
+ */
+import { sql } from 'kysely'
+import type { ClusterStore, NumberedChange } from '../../metadata/cluster-store.ts'
+import type { Change } from '../../metadata/changes.ts'
+import { type ChangeRow, type Connection, normaliseId, toFlag } from '../../metadata/database.ts'
+import type { AuditedChange } from '../../metadata/store.ts'
+import { WriteConflictError } from '../../metadata/write-errors.ts'
+import type { DatabaseClock } from './database-clock.ts'
+import { inStatements } from './statements.ts'
+
+/** Of the database, shared by all its schemas: a notification too many costs a look. */
+export const notifyChannel = 'pipectl_cluster'
+
+export type ListenForNotifications = (onNotified: () => void) => () => Promise<void>
+
+export function changes(
+  db: Connection,
+  clock: DatabaseClock,
+  listen: ListenForNotifications,
+): ClusterStore['changes'] {
+  const newest = async () => {
+    const row = await db
+      .selectFrom('changes')
+      .select((eb) => eb.fn.max('change_seq').as('seq'))
+      .executeTakeFirst()
+    return Number(row?.seq ?? 0)
+  }
+  return {
+    newest,
+    listen,
+
+    async since(seq, limit) {
+      const rows = await db
+        .selectFrom('changes')
+        .selectAll()
+        .where('change_seq', '>=', seq)
+        .orderBy('change_seq')
+        .limit(limit + 1)
+        .execute()
+      const first = Number(rows[0]?.change_seq ?? Number.NaN)
+      // None at all: there never was one, or a database that is older than what was seen took the place of this one.
+      if (rows.length === 0) return seq === 0 ? [] : null
+      if (first > seq + 1) return null
+      return rows.slice(first === seq ? 1 : 0).map(decodeChange)
+    },
+
+    async isAwaited(seq, exceptLeaseId) {
+      const behind = await db
+        .selectFrom('cluster_nodes')
+        .select('lease_id')
+        .where('lease_id', '<>', exceptLeaseId)
+        .where('seen_change', '<', seq)
+        .where('expires_ms', '>', clock())
+        .limit(1)
+        .execute()
+      return behind.length > 0
+    },
+
+    async prune(olderThanMs) {
+      const last = await newest()
+      const { seen } = await db
+        .selectFrom('cluster_nodes')
+        .select((eb) => eb.fn.min('seen_change').as('seen'))
+        .executeTakeFirstOrThrow()
+      const through = Math.min(last - 1, Number(seen ?? 0))
+      await inStatements(db, (trx) =>
+        trx
+          .deleteFrom('changes')
+          .where('change_seq', '<=', through)
+          .where('change_ms', '<', (eb) => eb(clock(), '-', olderThanMs))
+          .execute(),
+      )
+    },
+  }
+}
+
+function decodeChange(row: ChangeRow): NumberedChange {
+  const seq = Number(row.change_seq)
+  if (row.pipe_id !== null) return { seq, change: { pipeId: row.pipe_id } }
+  return { seq, change: { apiKeyId: row.api_key_id ?? '', isRevoked: Number(row.is_revoked) === 1 } }
+}
+
+/** Writes down, in the transaction of an audited change, what copies of metadata must be read again. */
+export type NoteChange = (trx: Connection, change: AuditedChange) => Promise<void>
+
+/** Of a database that this process has for itself: copies learn of changes where they are made (`changes.ts`). */
+export const notShared: NoteChange = async () => {}
+
+export function changeNotes(clock: DatabaseClock, notify: Notify): NoteChange {
+  return async (trx, audited) => {
+    const found = changesOf(audited)
+    for (const change of found) await insertChange(trx, change, clock)
+    if (found.length > 0) await notify(trx)
+  }
+}
+
+/** To whoever listens, with the commit and not without it. */
+export type Notify = (trx: Connection) => Promise<void>
+
+export const notifyPostgres: Notify = async (trx) => {
+  await sql`SELECT pg_notify(${notifyChannel}, '')`.execute(trx)
+}
+/** Who shares an SQLite file looks from time to time. */
+export const notifyNobody: Notify = async () => {}
+
+/** What management publishes, by the operation that makes it. Everything else is in no copy. */
+const ofPipes = new Set([
+  ...['createPipe', 'updatePipe', 'deletePipe', 'putLimits', 'deleteLimits'],
+  ...['createDestination', 'updateDestination', 'deleteDestination'],
+  ...['addAllowedOrigin', 'removeAllowedOrigin'],
+])
+const ofKeys = new Set(['createApiKey', 'rotateApiKey', 'revokeApiKey'])
+
+export function changesOf({ operation, pipeId, resourceId, after }: AuditedChange): Change[] {
+  if (ofPipes.has(operation) && pipeId !== null) return [{ pipeId: normaliseId(pipeId) }]
+  if (ofKeys.has(operation) && resourceId !== null) {
+    const isRevoked = after?.api_key_status === 'revoked'
+    return [{ apiKeyId: normaliseId(resourceId), isRevoked }]
+  }
+  if (operation === 'createWorkspace' && typeof after?.first_key === 'string') {
+    return [{ apiKeyId: after.first_key, isRevoked: false }]
+  }
+  return []
+}
+
+async function insertChange(trx: Connection, change: Change, clock: DatabaseClock): Promise<void> {
+  const last = await trx
+    .selectFrom('changes')
+    .select((eb) => eb.fn.max('change_seq').as('seq'))
+    .executeTakeFirst()
+  const inserted = await trx
+    .insertInto('changes')
+    .values({
+      change_seq: Number(last?.seq ?? 0) + 1,
+      pipe_id: 'pipeId' in change ? change.pipeId : null,
+      api_key_id: 'pipeId' in change ? null : change.apiKeyId,
+      is_revoked: toFlag('pipeId' in change ? false : change.isRevoked),
+      change_ms: clock(),
+    })
+    .onConflict((conflict) => conflict.doNothing())
+    .executeTakeFirst()
+  // Another one took the number: everything runs again, with the next.
+  if (inserted.numInsertedOrUpdatedRows === 0n) throw new WriteConflictError(null)
+}

@@ -1,0 +1,222 @@
+/**
+ * Idempotency keys of a cluster, by their hashes (migration 24). PostgreSQL only. Every statement is a transaction of its own.
+ *
+ * Two requests with one key: the primary key of `key_claims` lets one of them claim. The other tables need no such rule, because only a
+ * claim becomes a used key, in one statement. A claim can be made just after the one before it became a used key, so `claim` reads
+ * the used keys after its claims are committed; from then on nobody else can add this key.
+ *
+ *   a crash or a lost connection after    what is then stored
+ *   the claims were inserted              pending claims without a frame: any node settles them (cluster/jetstream/settlement.ts)
+ *   settle                                used keys, or still the claims: never both, never neither
+ *   release                               nothing, or still the claims
+ */
+import { CompiledQuery, type RawBuilder, sql } from 'kysely'
+import {
+  type FoundKeys,
+  type KeyStore,
+  keyLifetimeMs,
+  type PendingClaim,
+  type SettledClaim,
+  type UsedKey,
+} from '../../log/key-store.ts'
+import type { Connection } from '../../metadata/database.ts'
+import { WriteConflictError } from '../../metadata/write-errors.ts'
+import type { DatabaseClock } from './database-clock.ts'
+
+/** The tables of migration 24. More and shorter ones would keep less of what is too old; but a look-up asks each of them. */
+const ringTables = 6
+const tableMs = 8 * 3_600_000
+/** The one that is written, and those that have keys of the 24 h before. */
+const liveTables = keyLifetimeMs / tableMs + 1
+const attempts = 5
+
+const tableNames = Array.from({ length: ringTables }, (_, table) => `used_keys_${table}`)
+
+interface UsedRow {
+  key_hash: string
+  body_hash: string
+  msg_id: string
+  record_count: number
+  seq: number
+}
+
+interface ClaimRow {
+  key_hash: string
+  body_hash: string
+  pipe_id: string
+  chain: string
+  after_seq: number
+  attempt_id: string
+  msg_id: string
+  record_count: number
+  claimed_ms: number
+}
+
+export function keys(db: Connection, clock: DatabaseClock): KeyStore {
+  const foundKeys = findStatement(clock).compile(db).sql
+  const find = async (keyHashes: readonly string[]): Promise<FoundKeys> => {
+    const { rows } = await db.executeQuery<(UsedRow & { attempt_id: null }) | (ClaimRow & { seq: null })>(
+      CompiledQuery.raw(foundKeys, [keyHashes]),
+    )
+    const found: FoundKeys = { used: [], pending: [] }
+    for (const row of rows)
+      if (row.attempt_id === null) found.used.push(decodeUsed(row))
+      else found.pending.push(decodeClaim(row))
+    return found
+  }
+  const release: KeyStore['release'] = async (claims) => {
+    await again(() =>
+      sql`DELETE FROM key_claims AS claim USING (${given(claims)}) AS given (key_hash, attempt_id)
+        WHERE claim.key_hash = given.key_hash AND claim.attempt_id = given.attempt_id`.execute(db),
+    )
+  }
+  return {
+    find,
+    release,
+
+    async claim(claims) {
+      const column = (name: keyof (typeof claims)[number]) => claims.map((claim) => claim[name])
+      // In one order everywhere: two statements that wait for keys of each other would end in a deadlock.
+      await again(() =>
+        sql`INSERT INTO key_claims (key_hash, body_hash, pipe_id, chain, after_seq, attempt_id, msg_id, record_count, claimed_ms)
+          SELECT given.*, ${clock()} FROM unnest(${texts(column('keyHash'))}, ${texts(column('bodyHash'))},
+            ${texts(column('pipeId'))}, ${texts(column('chain'))}, ${bigints(column('afterSeq'))},
+            ${texts(column('attemptId'))}, ${texts(column('msgId'))}, ${bigints(column('recordCount'))}) AS given (key_hash)
+          ORDER BY key_hash ON CONFLICT (key_hash) DO NOTHING`.execute(db),
+      )
+      const found = await find(claims.map(({ keyHash }) => keyHash))
+      const used = new Set(found.used.map(({ keyHash }) => keyHash))
+      if (used.size === 0) return found
+      // Claimed although they had been used a moment before.
+      const own = new Set(claims.map(({ attemptId }) => attemptId))
+      const vain = found.pending.filter((claim) => used.has(claim.keyHash) && own.has(claim.attemptId))
+      if (vain.length > 0) await release(vain)
+      return { used: found.used, pending: found.pending.filter(({ keyHash }) => !used.has(keyHash)) }
+    },
+
+    async settle(claims) {
+      for (const [table, settled] of byTable(claims))
+        await again(() =>
+          sql`WITH settled AS (
+              DELETE FROM key_claims AS claim USING (${given(settled)}) AS given (key_hash, attempt_id, seq)
+              WHERE claim.key_hash = given.key_hash AND claim.attempt_id = given.attempt_id
+              RETURNING claim.key_hash, claim.body_hash, claim.msg_id, claim.record_count, given.seq, claim.claimed_ms)
+            INSERT INTO ${sql.table(table)} (key_hash, body_hash, msg_id, record_count, seq, used_ms)
+            SELECT * FROM settled ${replacing}`.execute(db),
+        )
+    },
+
+    async pendingFor(ms, limit) {
+      const { rows } =
+        await sql<ClaimRow>`SELECT * FROM key_claims WHERE claimed_ms < ${clock()} - ${sql.lit(ms)}
+        ORDER BY claimed_ms LIMIT ${sql.lit(limit)}`.execute(db)
+      return rows.map(decodeClaim)
+    },
+
+    async attempts() {
+      const { rows } =
+        await sql<ClaimRow>`SELECT DISTINCT pipe_id, chain, after_seq, attempt_id FROM key_claims`.execute(db)
+      return rows.map((row) => {
+        const { pipe_id: pipeId, chain, after_seq: afterSeq, attempt_id: attemptId } = row
+        return { pipeId, chain, afterSeq, attemptId }
+      })
+    },
+
+    async add(used) {
+      if (used.length === 0) return
+      const { rows } = await sql<{ now_ms: number }>`SELECT ${clock()} AS now_ms`.execute(db)
+      const nowMs = rows[0]?.now_ms ?? 0
+      const of = (name: keyof UsedKey) => used.map((key) => key[name])
+      await again(() =>
+        sql`INSERT INTO ${sql.table(tableOf(nowMs))} (key_hash, body_hash, msg_id, record_count, seq, used_ms)
+          SELECT given.*, ${clock()} FROM unnest(${texts(of('keyHash'))}, ${texts(of('bodyHash'))},
+            ${texts(of('msgId'))}, ${bigints(of('recordCount'))}, ${bigints(of('seq'))}) AS given ${replacing}`.execute(
+          db,
+        ),
+      )
+    },
+
+    async prune() {
+      const { rows } = await sql<{ now_ms: number }>`SELECT ${clock()} AS now_ms`.execute(db)
+      const turn = Math.floor((rows[0]?.now_ms ?? 0) / tableMs)
+      // Not the next one: a statement may have begun to write it when this one arrives.
+      for (let age = liveTables; age < ringTables - 1; age += 1) {
+        const table = sql.table(tableNames[(turn - age + ringTables) % ringTables] ?? '')
+        const { rows: some } = await sql`SELECT 1 FROM ${table} LIMIT 1`.execute(db)
+        if (some.length > 0) await sql`TRUNCATE ${table}`.execute(db)
+      }
+    },
+  }
+}
+
+/** One statement, one snapshot: a claim that becomes a used key meanwhile is seen as one of the two. $1: hashes. */
+function findStatement(clock: DatabaseClock): RawBuilder<unknown> {
+  const wanted = sql`key_hash = ANY (CAST($1 AS text[]))`
+  const used = tableNames.map(
+    (table) => sql`SELECT key_hash, body_hash, msg_id, record_count, seq, NULL AS pipe_id, NULL AS chain,
+      CAST(NULL AS bigint) AS after_seq, NULL AS attempt_id, CAST(NULL AS bigint) AS claimed_ms FROM ${sql.table(table)}
+      WHERE ${wanted} AND used_ms > ${clock()} - ${sql.lit(keyLifetimeMs)}`,
+  )
+  return sql`${sql.join(used, sql` UNION ALL `)} UNION ALL
+    SELECT key_hash, body_hash, msg_id, record_count, NULL AS seq, pipe_id, chain, after_seq, attempt_id, claimed_ms
+    FROM key_claims WHERE ${wanted}`
+}
+
+/** A key can be in a table of a turn before when nobody emptied it. */
+const replacing = sql`ON CONFLICT (key_hash) DO UPDATE SET body_hash = excluded.body_hash, msg_id = excluded.msg_id,
+  record_count = excluded.record_count, seq = excluded.seq, used_ms = excluded.used_ms`
+
+function tableOf(ms: number): string {
+  return tableNames[Math.floor(ms / tableMs) % ringTables] ?? ''
+}
+
+function byTable(claims: readonly SettledClaim[]): Map<string, SettledClaim[]> {
+  const tables = new Map<string, SettledClaim[]>()
+  for (const claim of claims) {
+    const table = tableOf(claim.claimedMs)
+    tables.set(table, [...(tables.get(table) ?? []), claim])
+  }
+  return tables
+}
+
+/** Claims as rows, with their `seq` where they have one. */
+function given(claims: readonly { keyHash: string; attemptId: string; seq?: number }[]): RawBuilder<unknown> {
+  const seqs = claims.flatMap(({ seq }) => (seq === undefined ? [] : [seq]))
+  return sql`SELECT * FROM unnest(${texts(claims.map(({ keyHash }) => keyHash))},
+    ${texts(claims.map(({ attemptId }) => attemptId))}${seqs.length === 0 ? sql`` : sql`, ${bigints(seqs)}`})`
+}
+
+function texts(values: readonly (string | number)[]): RawBuilder<unknown> {
+  return sql`CAST(${values} AS text[])`
+}
+
+function bigints(values: readonly (string | number)[]): RawBuilder<unknown> {
+  return sql`CAST(${values} AS bigint[])`
+}
+
+/** Deadlocks are possible between statements that settle the same claims. */
+async function again(statement: () => Promise<unknown>): Promise<void> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      await statement()
+      return
+    } catch (error) {
+      if (!(error instanceof WriteConflictError) || attempt === attempts) throw error
+    }
+  }
+}
+
+function decodeUsed(row: UsedRow): UsedKey {
+  const { key_hash: keyHash, body_hash: bodyHash, msg_id: msgId } = row
+  return { keyHash, bodyHash, msgId, recordCount: Number(row.record_count), seq: Number(row.seq) }
+}
+
+function decodeClaim(row: ClaimRow): PendingClaim {
+  const { key_hash: keyHash, body_hash: bodyHash, pipe_id: pipeId, chain, attempt_id: attemptId } = row
+  return {
+    ...{ keyHash, bodyHash, pipeId, chain, attemptId, msgId: row.msg_id },
+    afterSeq: Number(row.after_seq),
+    recordCount: Number(row.record_count),
+    claimedMs: Number(row.claimed_ms),
+  }
+}

@@ -1,0 +1,93 @@
+/**
+ * How far a move of all data from one metadata database to another has come, in the settings of both:
+ *
+ *   the target   `moving`     from its beginning until its rows are there: whose data, and the epochs that it will have
+ *                `moved_from` from then on: how the source was, so that one that was served from since is not taken for it
+ *   the source   `moved_to`   once everything is there: nobody serves from it any more
+ *
+ *   | the move ends …                           | source     | target                | run again                              |
+ *   |-------------------------------------------|------------|-----------------------|----------------------------------------|
+ *   | before `moving` is written                | as it was  | empty                 | begins                                 |
+ *   | while messages are copied                 | as it was  | moving, some messages | goes on behind those that are there    |
+ *   | before the transaction of all rows        | as it was  | moving, all messages  | compares them, copies the rows         |
+ *   | after it, before `moved_to` is written    | as it was  | whole                 | writes `moved_to`; before that, nodes  |
+ *   |                                           |            |                       |   are not to be started on the target  |
+ *   | after that                                | moved      | whole                 | nothing is left to do                  |
+ *
+ * Whichever of the two is open for service is refused meanwhile (`requireNotMoved`), so that no message is taken by both.
+ */
+import { ConfigError } from '../../settings/config.ts'
+import type { Epoch } from '../../contract/epochs.ts'
+import type { Connection } from '../../metadata/database.ts'
+
+/** Names in `metadata_settings`. */
+export const moveSettings = { moving: 'moving', movedTo: 'moved_to', movedFrom: 'moved_from' } as const
+
+/** In the target. */
+export interface Moving {
+  /** Of the source. */
+  dataDirId: string
+  /** What the target has once it is whole. */
+  epochs: Epoch[]
+}
+
+/** In the source. */
+export interface MovedTo {
+  /** For people. */
+  place: string
+  movedMs: number
+}
+
+export async function loadMoving(db: Connection): Promise<Moving | null> {
+  return parsed<Moving>(await setting(db, moveSettings.moving))
+}
+
+/** `MoveStore.stateOf`; null: nothing was moved here. */
+export async function loadMovedFrom(db: Connection): Promise<string | null> {
+  return await setting(db, moveSettings.movedFrom)
+}
+
+export async function loadMovedTo(db: Connection): Promise<MovedTo | null> {
+  return parsed<MovedTo>(await setting(db, moveSettings.movedTo))
+}
+
+/** Throws ConfigError: nobody may serve from what is moved away, or from what is not whole yet. */
+export async function requireNotMoved(db: Connection, label: string): Promise<void> {
+  if ((await loadMoving(db)) !== null) {
+    throw new ConfigError(
+      `metadata: a move into ${label} is not finished: run the same \`pipectl migrate\` again, it goes on where it was`,
+    )
+  }
+  const moved = await loadMovedTo(db)
+  if (moved === null) return
+  throw new ConfigError(
+    `metadata: what ${label} held was moved to ${moved.place} on ${new Date(moved.movedMs).toISOString()}: serve from there. ` +
+      'To serve from here again, without what was accepted there since, stop everything there and run `pipectl migrate --undo` with these settings',
+  )
+}
+
+export async function putSetting(trx: Connection, name: string, value: unknown): Promise<void> {
+  const row = { name, value: typeof value === 'string' ? value : JSON.stringify(value) }
+  await trx
+    .insertInto('metadata_settings')
+    .values(row)
+    .onConflict((conflict) => conflict.column('name').doUpdateSet({ value: row.value }))
+    .execute()
+}
+
+export async function deleteSetting(trx: Connection, name: string): Promise<void> {
+  await trx.deleteFrom('metadata_settings').where('name', '=', name).execute()
+}
+
+async function setting(db: Connection, name: string): Promise<string | null> {
+  const row = await db
+    .selectFrom('metadata_settings')
+    .select('value')
+    .where('name', '=', name)
+    .executeTakeFirst()
+  return row?.value ?? null
+}
+
+function parsed<T>(text: string | null): T | null {
+  return text === null ? null : (JSON.parse(text) as T)
+}

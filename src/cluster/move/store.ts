@@ -1,0 +1,313 @@
+/** A metadata database as one side of a move: its rows as they are, and how far the move has come (`state.ts`). */
+import { sql, type Transaction } from 'kysely'
+import type { KeyStore } from '../../log/key-store.ts'
+import type { Epoch } from '../../contract/epochs.ts'
+import { type DatabaseClock, databaseClock } from '../metadata/database-clock.ts'
+import { keys } from '../metadata/keys.ts'
+import {
+  type Connection,
+  inWriteTransaction,
+  type LaneHistoryRow,
+  type LaneRow,
+  type OpenedDatabase,
+  type ParkedRow,
+  type Tables,
+  type UsageMarkRow,
+} from '../../metadata/database.ts'
+import { identityRows, loadIdentity, loadKnownSeq } from '../../metadata/identity.ts'
+import { isLaneRowIntact } from '../../metadata/lane-check.ts'
+import { openPrepared } from '../../stores/open-metadata.ts'
+import type { DataDirIdentity, MetadataSpec } from '../../metadata/store.ts'
+import {
+  deleteSetting,
+  loadMovedFrom,
+  loadMovedTo,
+  loadMoving,
+  type MovedTo,
+  type Moving,
+  moveSettings,
+  putSetting,
+} from './state.ts'
+import { type CopiedTable, copiedTables } from './tables.ts'
+
+export interface MovedPipe {
+  pipeId: string
+  workspaceId: string
+}
+
+/** A lane with what in its history and among its parked records names a seq. */
+export interface MovedLane {
+  row: LaneRow
+  /** False: its checksum is wrong, nothing it says of its place counts. */
+  isIntact: boolean
+  history: { firstSeq: number; lastSeq: number }[]
+  parkedSeqs: number[]
+}
+
+/** What becomes of the rows that name a seq; null: the row is left out. */
+export interface RowRules {
+  lane(row: LaneRow, pipeId: string): LaneRow
+  history(row: LaneHistoryRow, pipeId: string): LaneHistoryRow | null
+  parked(row: ParkedRow, pipeId: string): ParkedRow
+  /** Of every pipe. */
+  usageMarks: readonly UsageMarkRow[]
+}
+
+const pageRows = 500
+
+/** Opens it with its tables up to date. Throws what `openMetadata` throws. */
+export async function openMoveStore(spec: MetadataSpec, sealingKey: Uint8Array): Promise<MoveStore> {
+  return new MoveStore(await openPrepared(spec, sealingKey), databaseClock(spec.kind, Date.now))
+}
+
+export class MoveStore {
+  /** For messages: which database it is. */
+  readonly label: string
+  readonly #opened: OpenedDatabase
+  readonly #db: Connection
+  readonly #clock: DatabaseClock
+
+  constructor(opened: OpenedDatabase, clock: DatabaseClock) {
+    this.#opened = opened
+    this.#clock = clock
+    this.#db = opened.db
+    this.label = opened.label
+  }
+
+  /** Idempotency keys of a cluster. */
+  get keys(): KeyStore {
+    return keys(this.#db, this.#clock)
+  }
+
+  async identity(): Promise<DataDirIdentity> {
+    const identity = await loadIdentity(this.#db)
+    if (identity === null) throw new Error('opening makes an identity')
+    return identity
+  }
+
+  knownSeq(): Promise<number> {
+    return loadKnownSeq(this.#db)
+  }
+
+  async countWorkspaces(): Promise<number> {
+    return await this.#count('workspaces')
+  }
+
+  async countLanes(): Promise<number> {
+    return await this.#count('lanes')
+  }
+
+  async countParked(): Promise<number> {
+    return await this.#count('parked')
+  }
+
+  /** Names of the nodes that are running. */
+  async liveNodes(): Promise<string[]> {
+    const rows = await this.#db
+      .selectFrom('cluster_nodes')
+      .select('node_name')
+      .where('expires_ms', '>', this.#clock())
+      .orderBy('node_name')
+      .execute()
+    return rows.map((row) => row.node_name)
+  }
+
+  moving(): Promise<Moving | null> {
+    return loadMoving(this.#db)
+  }
+
+  movedTo(): Promise<MovedTo | null> {
+    return loadMovedTo(this.#db)
+  }
+
+  /** Durable when it resolves. */
+  async beginMove(moving: Moving): Promise<void> {
+    await inWriteTransaction(this.#db, (trx) => putSetting(trx, moveSettings.moving, moving))
+  }
+
+  async markMoved(movedTo: MovedTo): Promise<void> {
+    await inWriteTransaction(this.#db, (trx) => putSetting(trx, moveSettings.movedTo, movedTo))
+  }
+
+  async unmarkMoved(): Promise<void> {
+    await inWriteTransaction(this.#db, (trx) => deleteSetting(trx, moveSettings.movedTo))
+  }
+
+  async pipes(): Promise<MovedPipe[]> {
+    const rows = await this.#db
+      .selectFrom('pipes')
+      .select(['pipe_id', 'workspace_id'])
+      .orderBy('pipe_id')
+      .execute()
+    return rows.map((row) => ({ pipeId: row.pipe_id, workspaceId: row.workspace_id }))
+  }
+
+  async lanes(pipeId: string): Promise<MovedLane[]> {
+    const rows = await this.#db
+      .selectFrom('lanes')
+      .innerJoin('destinations', 'destinations.destination_id', 'lanes.destination_id')
+      .selectAll('lanes')
+      .where('destinations.pipe_id', '=', pipeId)
+      .execute()
+    return await Promise.all(rows.map((row) => this.#lane(row)))
+  }
+
+  /**
+   * Every row, in one transaction: afterwards all of them are there and the target is whole, or nothing is. `state`: `stateOf` this
+   * one.
+   */
+  async copyTo(target: MoveStore, moving: Moving, rules: RowRules, state: string): Promise<void> {
+    const pipes = await this.#pipesOfDestinations()
+    await inWriteTransaction(target.#db, async (trx) => {
+      for (const table of copiedTables) await copyTable(this.#db, trx, table, rowRule(table, rules, pipes))
+      for (const mark of rules.usageMarks) await insertRows(trx, 'usage_marks', [mark])
+      await setIdentity(trx, moving.dataDirId, moving.epochs)
+      await deleteSetting(trx, moveSettings.moving)
+      await putSetting(trx, moveSettings.movedFrom, state)
+    })
+  }
+
+  /** Changes with every message that is accepted and every change that people make. `newestSeq`: of the buffer. */
+  async stateOf(newestSeq: number): Promise<string> {
+    return `${newestSeq}/${await this.#count('audit_log')}`
+  }
+
+  movedFrom(): Promise<string | null> {
+    return loadMovedFrom(this.#db)
+  }
+
+  async close(): Promise<void> {
+    const { db, leases } = this.#opened
+    if (leases !== db) await leases.destroy()
+    await db.destroy()
+  }
+
+  /** Destinations with `exactly_once` that have a batch under way: `pipe/name`. */
+  async exactlyOnceUnderWay(): Promise<string[]> {
+    const rows = await this.#db
+      .selectFrom('lanes')
+      .innerJoin('destinations', 'destinations.destination_id', 'lanes.destination_id')
+      .innerJoin('pipes', 'pipes.pipe_id', 'destinations.pipe_id')
+      .select(['pipe_name', 'destination_name', 'destination_config'])
+      .where('batch_first_seq', 'is not', null)
+      .orderBy('pipe_name')
+      .orderBy('destination_name')
+      .execute()
+    return rows
+      .filter(
+        (row) => (JSON.parse(row.destination_config) as { exactly_once?: unknown }).exactly_once === true,
+      )
+      .map((row) => `${row.pipe_name}/${row.destination_name}`)
+  }
+
+  /** How much of each pipe the usage has counted. */
+  async usageMarks(): Promise<UsageMarkRow[]> {
+    return await this.#db.selectFrom('usage_marks').selectAll().execute()
+  }
+
+  async #lane(row: LaneRow): Promise<MovedLane> {
+    const history = await this.#db
+      .selectFrom('lane_history')
+      .select(['first_seq', 'last_seq'])
+      .where('destination_id', '=', row.destination_id)
+      .orderBy('first_seq')
+      .execute()
+    const parked = await this.#db
+      .selectFrom('parked')
+      .select('stream_seq')
+      .where('destination_id', '=', row.destination_id)
+      .execute()
+    return {
+      row,
+      isIntact: isLaneRowIntact(row),
+      history: history.map((run) => ({ firstSeq: Number(run.first_seq), lastSeq: Number(run.last_seq) })),
+      parkedSeqs: parked.map((one) => Number(one.stream_seq)),
+    }
+  }
+
+  async #pipesOfDestinations(): Promise<Map<string, string>> {
+    const rows = await this.#db.selectFrom('destinations').select(['destination_id', 'pipe_id']).execute()
+    return new Map(rows.map((row) => [row.destination_id, row.pipe_id]))
+  }
+
+  async #count(table: 'workspaces' | 'lanes' | 'parked' | 'audit_log'): Promise<number> {
+    const row = await this.#db
+      .selectFrom(table)
+      .select((eb) => eb.fn.countAll<number>().as('rows'))
+      .executeTakeFirstOrThrow()
+    return Number(row.rows)
+  }
+}
+
+type Row = Record<string, unknown>
+
+function rowRule(
+  { name }: CopiedTable,
+  rules: RowRules,
+  pipes: ReadonlyMap<string, string>,
+): (row: Row) => object | null {
+  const pipeOf = (row: { destination_id: string }) => pipes.get(row.destination_id) ?? ''
+  // Rows of a table are what Kysely says they are; here alone they are taken without knowing which table it is.
+  switch (name) {
+    case 'lanes':
+      return (row) => rules.lane(row as unknown as LaneRow, pipeOf(row as unknown as LaneRow))
+    case 'lane_history':
+      return (row) =>
+        rules.history(row as unknown as LaneHistoryRow, pipeOf(row as unknown as LaneHistoryRow))
+    case 'parked':
+      return (row) => rules.parked(row as unknown as ParkedRow, pipeOf(row as unknown as ParkedRow))
+    default:
+      return (row) => row
+  }
+}
+
+async function copyTable(
+  from: Connection,
+  into: Transaction<Tables>,
+  { name, key, page = pageRows }: CopiedTable,
+  rule: (row: Row) => object | null,
+): Promise<void> {
+  let last: Row | undefined
+  for (;;) {
+    const rows = await readPage(from, { name, key, page }, last)
+    await insertRows(
+      into,
+      name,
+      rows.map(rule).filter((row) => row !== null),
+    )
+    if (rows.length < page) return
+    last = rows.at(-1)
+  }
+}
+
+async function readPage(
+  from: Connection,
+  { name, key, page }: Required<CopiedTable>,
+  after: Row | undefined,
+): Promise<Row[]> {
+  const order = sql.join(key.map((column) => sql.ref(column)))
+  const where =
+    after === undefined ? sql`` : sql`WHERE (${order}) > (${sql.join(key.map((column) => after[column]))})`
+  const { rows } = await sql<Row>`
+    SELECT * FROM ${sql.table(name)} ${where} ORDER BY ${order} LIMIT ${sql.lit(page)}`.execute(from)
+  return rows
+}
+
+async function insertRows(trx: Transaction<Tables>, name: string, rows: object[]): Promise<void> {
+  const [first] = rows
+  if (first === undefined) return
+  const columns = Object.keys(first)
+  const values = rows.map((row) => sql`(${sql.join(columns.map((column) => (row as Row)[column]))})`)
+  await sql`
+    INSERT INTO ${sql.table(name)} (${sql.join(columns.map((column) => sql.ref(column)))})
+    VALUES ${sql.join(values)}`.execute(trx)
+}
+
+async function setIdentity(
+  trx: Transaction<Tables>,
+  dataDirId: string,
+  epochs: readonly Epoch[],
+): Promise<void> {
+  for (const { name, value } of identityRows({ dataDirId, isAdopted: false, epochs: [...epochs] }))
+    await putSetting(trx, name, value)
+}

@@ -1,0 +1,45 @@
+/** Which tables a move copies, in the order in which their rows can be inserted: parents first. */
+import type { Tables } from '../../metadata/database.ts'
+
+export interface CopiedTable {
+  name: keyof Tables
+  /** Its primary key: rows are read page by page in this order. */
+  key: readonly [string, ...string[]]
+  /** Rows of a page. Default 500. */
+  page?: number
+}
+
+export const copiedTables: readonly CopiedTable[] = [
+  { name: 'workspaces', key: ['workspace_id'] },
+  { name: 'users', key: ['user_id'] },
+  { name: 'api_keys', key: ['api_key_id'] },
+  { name: 'pipes', key: ['pipe_id'] },
+  { name: 'pipe_limits', key: ['pipe_id'] },
+  { name: 'pipe_allowed_origins', key: ['pipe_allowed_origin_id'] },
+  { name: 'destinations', key: ['destination_id'] },
+  { name: 'destination_columns', key: ['destination_id', 'position'] },
+  { name: 'destination_drift', key: ['destination_id'] },
+  { name: 'lanes', key: ['destination_id'] },
+  { name: 'lane_hours', key: ['destination_id', 'hour_ms'] },
+  { name: 'lane_history', key: ['destination_id', 'first_seq'] },
+  { name: 'parked', key: ['parked_id'] },
+  // A body may have megabytes.
+  { name: 'parked_bodies', key: ['parked_id'], page: 8 },
+  { name: 'parked_sums', key: ['destination_id'] },
+  { name: 'usage_hours', key: ['pipe_id', 'hour_ms'] },
+  { name: 'audit_log', key: ['workspace_id', 'audit_id'] },
+  { name: 'alert_settings', key: ['workspace_id'] },
+  { name: 'alert_marks', key: ['workspace_id', 'subject', 'event'] },
+  { name: 'alert_queue', key: ['workspace_id', 'alert_order'] },
+]
+
+/**
+ * How much of a pipe the usage has counted is said of the target's own totals. Sessions and links end with a move: people sign in again. Of a deleted pipe nothing is copied, so nothing is to be forgotten. The
+ * settings and the format are the database's own; the identity is set by itself. What nodes share is of the nodes.
+ */
+export const ownTables: readonly (keyof Tables)[] = [
+  ...(['usage_marks', 'sessions', 'setup_tokens', 'deleted_pipes'] as const),
+  ...(['metadata_settings', 'metadata_migrations'] as const),
+  ...(['cluster_nodes', 'cluster_workers', 'cluster_duties', 'pipe_owners', 'changes'] as const),
+  ...(['quota_days', 'quota_rates'] as const),
+]

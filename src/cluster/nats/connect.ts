@@ -1,0 +1,139 @@
+/**
+ * A connection to NATS, for the buffer in JetStream and for what nodes ask each other. Every thread opens its own from the
+ * same spec. Loaded in clustered mode alone.
+ */
+import { readFileSync } from 'node:fs'
+import type { ConnectionOptions, NatsConnection } from '@nats-io/transport-node'
+import { ConfigError } from '../../settings/config.ts'
+import { StorageUnavailableError } from '../../platform/error-code.ts'
+
+export type { NatsConnection }
+
+/** Plain data, for any thread. */
+export interface NatsSpec {
+  /** `nats://host:port` or `tls://…`, each; without user and password. */
+  servers: readonly string[]
+  user: string | null
+  password: string | null
+  /** A credentials file (JWT and seed); null: none. */
+  credentialsFile: string | null
+  /** A CA that server certificates are verified with, PEM; null: the system's. */
+  caFile: string | null
+  /** For the servers' own lists of connections. */
+  name: string
+}
+
+/** Of each server, while the first connection is made. */
+const connectTimeoutMs = 5_000
+const reconnectWaitMs = 250
+/** Two of them unanswered: the connection is given up and made again. */
+const pingIntervalMs = 2_000
+
+/**
+ * Connects, and from then on again whenever the connection is lost, for as long as it is not closed. Throws
+ * StorageUnavailableError when no server answers, ConfigError when they do not let us in: one line, without a secret.
+ */
+export async function connectNats(spec: NatsSpec): Promise<NatsConnection> {
+  const { connect, credsAuthenticator, errors } = await import('@nats-io/transport-node')
+  const { servers, user, password, credentialsFile, name } = spec
+  const options: ConnectionOptions = {
+    servers: [...servers],
+    name,
+    timeout: connectTimeoutMs,
+    maxReconnectAttempts: -1,
+    // Else a password that the servers refuse twice, while somebody changes it, ends the connection for good.
+    ignoreAuthErrorAbort: true,
+    reconnectTimeWait: reconnectWaitMs,
+    pingInterval: pingIntervalMs,
+    maxPingOut: 2,
+  }
+  if (user !== null) Object.assign(options, { user, pass: password ?? '' })
+  if (credentialsFile !== null) {
+    const credentials = readFile('buffer.nats_credentials', credentialsFile)
+    options.authenticator = credsAuthenticator(credentials)
+  }
+  const tls = tlsOptions(spec)
+  if (tls !== null) options.tls = tls
+  try {
+    return await connect(options)
+  } catch (error) {
+    // The driver reports the server it tried last, and it tries them in any order.
+    const errorsOfEach = await Promise.all(
+      servers.map((server) => failureAt({ ...options, servers: [server] }, connect)),
+    )
+    const all = [error, ...errorsOfEach]
+    const isRefusal = (one: unknown) => one instanceof errors.AuthorizationError
+    const telling = all.find(isRefusal) ?? all.find((one) => isAboutCertificate(errorCode(one))) ?? error
+    throw connectError(telling, isRefusal(telling), spec)
+  }
+}
+
+function connectError(error: unknown, isRefused: boolean, spec: NatsSpec): Error {
+  const reason = whatToCorrect(error, isRefused, spec)
+  if (reason !== null) return new ConfigError(reason, error)
+  return new StorageUnavailableError(
+    `buffer.nats: no server answers at ${spec.servers.join(', ')}: ${errorText(error)}`,
+    error,
+  )
+}
+
+/** Why this server alone cannot be used; null: it can. */
+async function failureAt(
+  options: ConnectionOptions,
+  connect: (options: ConnectionOptions) => Promise<NatsConnection>,
+): Promise<unknown> {
+  try {
+    await (await connect(options)).close()
+    return null
+  } catch (error) {
+    return error
+  }
+}
+
+/** Null: the server decides. The driver does not look at `tls://` itself: a server without TLS would get the password in the clear. */
+function tlsOptions({ servers, caFile }: NatsSpec): ConnectionOptions['tls'] {
+  if (caFile !== null) return { ca: readFile('buffer.nats_ca', caFile).toString('latin1') }
+  return servers.some((server) => server.startsWith('tls://')) ? {} : null
+}
+
+function readFile(setting: string, file: string): Buffer {
+  try {
+    return readFileSync(file)
+  } catch (error) {
+    throw new ConfigError(`${setting}: ${file} cannot be read: ${errorText(error)}`, error)
+  }
+}
+
+/** Null: nothing, the servers may come. */
+function whatToCorrect(error: unknown, isRefused: boolean, spec: NatsSpec): string | null {
+  const { servers, user, credentialsFile, caFile } = spec
+  const where = servers.join(', ')
+  if (credentialsFile !== null && errorText(error) === 'unable to parse credentials')
+    return `buffer.nats_credentials: ${credentialsFile} is no credentials file of NATS (a JWT and a seed)`
+  if (isRefused) {
+    if (credentialsFile !== null)
+      return `buffer.nats_credentials: ${where} refuses the credentials in ${credentialsFile}`
+    if (user !== null) return `buffer.nats: ${where} refuses the user ${user} or its password`
+    return `buffer.nats: ${where} asks for a user and password (nats://user:password@…) or for credentials (buffer.nats_credentials)`
+  }
+  const code = errorCode(error)
+  if (isAboutCertificate(code))
+    return `buffer.nats_ca: the certificate of ${where} is not verified by ${caFile === null ? "the system's CAs (set buffer.nats_ca to the file of its own)" : caFile}: ${errorText(error)}`
+  if (errorText(error).includes("'tls'"))
+    return `buffer.nats: ${where} offers no TLS, and ${caFile === null ? 'tls:// asks' : 'buffer.nats_ca asks'} for it`
+  return null
+}
+
+/** What Node calls a certificate that is not the right one, or not verified. */
+function isAboutCertificate(code: string): boolean {
+  return /CERT|UNABLE_TO_|SELF_SIGNED|^ERR_(TLS|SSL|OSSL)/.test(code)
+}
+
+function errorCode(error: unknown): string {
+  const code: unknown = error instanceof Error && 'code' in error ? error.code : ''
+  return typeof code === 'string' ? code : ''
+}
+
+function errorText(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}

@@ -1,0 +1,94 @@
+/**
+ * The URL of a metadata database: `postgres://user:password@host:port/database?sslmode=…`. What libpq would look for elsewhere
+ * (PGPASSWORD, ~/.pgpass, the name of the user) is taken from nowhere else: two nodes with the same setting are the same.
+ *
+ * Without `sslmode` a server on this machine is spoken to in the clear and every other one through TLS, as for destinations.
+ */
+import { readFileSync } from 'node:fs'
+import type { ConnectionOptions } from 'node:tls'
+import { ConfigError } from '../../settings/config.ts'
+
+export interface PostgresTarget {
+  /** A name, an address, or the directory of a Unix socket. */
+  host: string
+  port: number
+  database: string
+  user: string
+  password: string
+  /** False: in the clear. */
+  ssl: false | ConnectionOptions
+  /** For messages: which database it is, without user and password. */
+  label: string
+}
+
+const sslModes = ['disable', 'require', 'verify-ca', 'verify-full'] as const
+type SslMode = (typeof sslModes)[number]
+
+const parameters = ['host', 'sslmode', 'sslrootcert', 'sslcert', 'sslkey']
+
+/** Throws ConfigError, with one line that holds nothing of user and password. */
+export function parsePostgresUrl(text: string): PostgresTarget {
+  const url = URL.canParse(text) ? new URL(text) : null
+  if (url === null || !/^postgres(ql)?:$/.test(url.protocol)) {
+    throw wrong('use postgres://user:password@host:port/database')
+  }
+  const unknown = [...url.searchParams.keys()].find((name) => !parameters.includes(name))
+  if (unknown !== undefined) {
+    throw wrong(`parameter ${JSON.stringify(unknown)} is not known; those are ${parameters.join(', ')}`)
+  }
+  const named = decoded(url.hostname).replace(/^\[(.*)\]$/, '$1')
+  const host = url.searchParams.get('host') ?? (named === '' ? 'localhost' : named)
+  const port = url.port === '' ? 5432 : Number(url.port)
+  const database = decoded(url.pathname.slice(1))
+  const user = decoded(url.username)
+  if (database === '') throw wrong('name the database, as in postgres://host/pipectl')
+  if (user === '') throw wrong('name the user, as in postgres://pipectl:password@host/database')
+  return {
+    ...{ host, port, database, user, password: decoded(url.password), ssl: sslOf(url.searchParams, host) },
+    label: `PostgreSQL database ${database} at ${host.startsWith('/') ? host : `${host}:${port}`}`,
+  }
+}
+
+const ownHosts = new Set(['localhost', '127.0.0.1', '::1'])
+
+function sslOf(given: URLSearchParams, host: string): PostgresTarget['ssl'] {
+  const isOwnHost = ownHosts.has(host) || host.startsWith('/')
+  const mode = given.get('sslmode') ?? (isOwnHost ? 'disable' : 'require')
+  if (!isSslMode(mode)) throw wrong(`sslmode: use ${sslModes.join(', ')}`)
+  if (mode === 'disable') return false
+  const root = given.get('sslrootcert')
+  if (mode === 'verify-ca' && root === null) throw wrong('sslmode=verify-ca needs sslrootcert')
+  const [cert, key] = [given.get('sslcert'), given.get('sslkey')]
+  return {
+    // libpq's rule: `require` with a root certificate verifies too, but for the name.
+    rejectUnauthorized: mode !== 'require' || root !== null,
+    ...(mode === 'verify-full' ? {} : { checkServerIdentity: () => undefined }),
+    ...(root === null ? {} : { ca: fileOf('sslrootcert', root) }),
+    ...(cert === null ? {} : { cert: fileOf('sslcert', cert) }),
+    ...(key === null ? {} : { key: fileOf('sslkey', key) }),
+  }
+}
+
+function isSslMode(mode: string): mode is SslMode {
+  return (sslModes as readonly string[]).includes(mode)
+}
+
+function fileOf(parameter: string, file: string): string {
+  try {
+    return readFileSync(file, 'utf8')
+  } catch (error) {
+    throw wrong(`${parameter}: ${file} cannot be read`, error)
+  }
+}
+
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part)
+  } catch {
+    throw wrong('a % must be followed by two hexadecimal digits (a literal % is %25)')
+  }
+}
+
+function wrong(what: string, cause?: unknown): ConfigError {
+  return new ConfigError(`metadata.url: ${what}`, cause)
+}

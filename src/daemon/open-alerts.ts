@@ -1,0 +1,88 @@
+/** Alerts over parts that are open: the watch of lanes, the sender, and the thread that posts. */
+import { randomUUID } from 'node:crypto'
+import { testMessage } from '../observe/alerts/message.ts'
+import { AlertPoster } from '../observe/alerts/poster.ts'
+import { AlertSender } from '../observe/alerts/sender.ts'
+import { AlertWatch } from '../observe/alerts/watch.ts'
+import type { RunMarker } from '../maintenance/run-marker.ts'
+import { endsWithin } from '../platform/deadline.ts'
+import { StorageUnavailableError } from '../platform/error-code.ts'
+import type { ManagementDeps } from '../api/management/deps.ts'
+import type { Stores } from './open-stores.ts'
+import type { Settings } from '../settings/settings.ts'
+import type { StartContext } from './start-context.ts'
+
+const lookEveryMs = 5_000
+/** Below the deadline of the step in shutdown-steps.ts. */
+const settleMs = 1_500
+
+export type TestAlert = ManagementDeps['testAlert']
+
+/** In safe mode nothing but tests is sent: the directory may be a copy of another's. */
+export function openAlerts(
+  settings: Settings,
+  { cluster, now, metadata, buffer, delivery, drivers }: Stores,
+  marker: RunMarker,
+  { log, shutdown, isSafe = false }: StartContext,
+): TestAlert {
+  const poster = new AlertPoster(drivers, log)
+  const store = metadata.alertStore
+  const sender = new AlertSender({ store, poster, log, now, random: Math.random })
+  const watch = new AlertWatch({
+    metadata,
+    troubles: (query) => delivery.troubles(query),
+    bufferStatus: () => buffer.status(),
+    limits: {
+      maxBytes: settings['buffer.max_bytes'],
+      minFreeBytes: settings['buffer.min_free_bytes'],
+      undeliveredHours: settings['buffer.undelivered_hours'],
+    },
+    crash: () => marker.crash,
+    settleCrash: () => marker.settleCrash(),
+    dashboardUrl: dashboardUrl(settings),
+    onQueued: (workspaceId) => sender.notify(workspaceId),
+    log,
+    now,
+  })
+  // In a cluster one node of all tells of the lanes.
+  const duty = cluster?.node.lease('alerts') ?? null
+  const lookAndSend = async () => {
+    if (duty !== null && !(await duty.isMine())) return
+    await watch.look()
+    await sender.run()
+  }
+  let looking: Promise<void> | null = null
+  const look = () => {
+    looking ??= lookAndSend()
+      .catch((error) => {
+        if (error instanceof StorageUnavailableError) log.warn({ err: error }, 'alerts.not_stored')
+        else if (!shutdown.isRunning) log.error({ err: error }, 'alerts.failed')
+      })
+      .finally(() => {
+        looking = null
+      })
+  }
+  const timer = isSafe ? null : setInterval(look, lookEveryMs)
+  timer?.unref()
+  if (!isSafe) look()
+  shutdown.set('close alerts', async () => {
+    if (timer !== null) clearInterval(timer)
+    sender.close()
+    await poster.close()
+    // What is not settled then is sent again after the next start.
+    const isSettled = await endsWithin(settleMs, Promise.all([looking, sender.settled()]))
+    if (!isSettled) log.warn({ limit_ms: settleMs }, 'alerts.not_settled')
+  })
+  return async (workspaceId, settingsOfAlerts) => {
+    const workspaces = await metadata.workspaces.list()
+    const name = workspaces.find((one) => one.workspaceId === workspaceId)?.name ?? ''
+    const alert = testMessage({ id: workspaceId, name }, randomUUID(), now())
+    const { ok, status, message } = await sender.post(settingsOfAlerts, alert)
+    return { ok, status, message }
+  }
+}
+
+function dashboardUrl(settings: Settings): string | null {
+  if (settings.public_url === null || settings.dashboard === 'off') return null
+  return `${settings.public_url.replace(/\/$/, '')}/dashboard`
+}

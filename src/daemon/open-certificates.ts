@@ -1,0 +1,28 @@
+/** The certificates of all listeners, by the settings; followed until they are closed. */
+import { certificateFiles, surfaces } from './part-settings.ts'
+import type { Settings } from '../settings/settings.ts'
+import type { StartContext } from './start-context.ts'
+import { ListenerCertificate } from '../api/tls/listener-certificate.ts'
+
+/** Of the listeners that speak TLS. Throws ConfigError. */
+export function openCertificates(
+  settings: Settings,
+  { log, shutdown }: Pick<StartContext, 'log' | 'shutdown'>,
+): ListenerCertificate[] {
+  const opened: ListenerCertificate[] = []
+  shutdown.set('close certificates', () => {
+    for (const certificate of opened) certificate.close()
+  })
+  for (const { name: listener } of surfaces(settings)) {
+    const files = certificateFiles(settings, listener)
+    if (files !== null) opened.push(new ListenerCertificate({ listener, files, log }))
+  }
+  return opened
+}
+
+/** SIGHUP: from the files that the settings name now. Whether there is one at all is decided at the start. */
+export function reloadCertificates(certificates: readonly ListenerCertificate[], settings: Settings): void {
+  for (const certificate of certificates) {
+    certificate.reload(certificateFiles(settings, certificate.listener) ?? undefined)
+  }
+}

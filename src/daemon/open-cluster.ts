@@ -1,0 +1,128 @@
+/**
+ * What makes this daemon a node of a cluster: its place among the nodes, and delivery across them. What it opens is loaded where
+ * the settings name a cluster; on one machine there is none of it.
+ */
+import { type BufferSpec, openBufferReader } from '../stores/open-log.ts'
+import type { ClusterNode } from '../cluster/cluster-node.ts'
+import type { ClusterView } from '../cluster/cluster-view.ts'
+import type { ClusterQuotas } from '../cluster/quotas.ts'
+import { formatAddress } from '../settings/config.ts'
+import { ApiError } from '../contract/errors.ts'
+import { type ClusterSettings, clusterSettings } from '../cluster/cluster-settings.ts'
+import type { DeliveryHandle } from '../delivery/delivery-proxy.ts'
+import { StoredLanes } from '../delivery/stored-lanes.ts'
+import type { Authenticate } from '../ingest/directory/authenticate.ts'
+import type { SharedCounters } from '../ingest/shared-counters.ts'
+import type { Metadata } from '../metadata/store.ts'
+import type { Settings } from '../settings/settings.ts'
+import { exitWhenDead, type StartContext } from './start-context.ts'
+import { version } from '../platform/version.ts'
+
+export interface Cluster {
+  readonly settings: ClusterSettings
+  readonly node: ClusterNode
+  /** For people. */
+  readonly view: ClusterView
+}
+
+/** Null on one machine. What is read of metadata after this is no older than what the node tells the others that it knows. */
+export async function openCluster(
+  settings: Settings,
+  metadata: Metadata,
+  context: StartContext,
+): Promise<Cluster | null> {
+  const { log, shutdown } = context
+  const cluster = clusterSettings(settings)
+  if (cluster === null) return null
+  const [{ openClusterNode }, { ClusterView }] = await Promise.all([
+    import('../cluster/nodes.ts'),
+    import('../cluster/cluster-view.ts'),
+  ])
+  const node = await openClusterNode({
+    store: metadata.cluster,
+    name: cluster.nodeName,
+    version: version(),
+    address: formatAddress(settings.listen),
+    log,
+    onFatal: exitWhenDead('cluster', context),
+  })
+  const view = new ClusterView({ node, store: metadata.cluster, log })
+  shutdown.set('leave cluster', () => {
+    view.close()
+    return node.close()
+  })
+  return { settings: cluster, node, view }
+}
+
+const notInCluster =
+  'This node has lost touch with its cluster and accepts nothing until it is back. Ask another node, or try again.'
+
+/**
+ * Whoever is asked who a key is answers only while the cluster counts on it: a node that others have counted out may not know
+ * which keys were revoked since.
+ */
+export function authenticateWhileLive({ node }: Cluster, authenticate: Authenticate): Authenticate {
+  return (authorization) => {
+    if (node.isLive) return authenticate(authorization)
+    throw new ApiError('storage_unavailable', { message: notInCluster, headers: { 'Retry-After': '2' } })
+  }
+}
+
+/** What delivery is opened over, and main's own view of lanes. */
+export interface DeliveryParts {
+  local: DeliveryHandle
+  buffer: BufferSpec
+  metadata: Metadata
+  counters: SharedCounters
+}
+
+export interface AcrossNodes {
+  delivery: DeliveryHandle
+  /** Limits of pipes, which hold for all nodes together. */
+  quotas: ClusterQuotas
+}
+
+/** Calls about lanes of other nodes go to them, and theirs about this one's are answered. */
+export async function openAcrossNodes(
+  { node, settings }: Cluster,
+  { local, buffer, metadata, counters }: DeliveryParts,
+  { log, shutdown }: StartContext,
+): Promise<AcrossNodes> {
+  const [{ connectNats }, { openNodeLink }, { serveDelivery }, { clusterDelivery }, { ClusterQuotas }] =
+    await Promise.all([
+      import('../cluster/nats/connect.ts'),
+      import('../cluster/node-link.ts'),
+      import('../cluster/serve-delivery.ts'),
+      import('../cluster/remote-delivery.ts'),
+      import('../cluster/quotas.ts'),
+    ])
+  const nats = await connectNats(settings.nats)
+  const link = openNodeLink({ nats, cluster: settings.name, nodeId: node.nodeId, log })
+  const served = serveDelivery(local)
+  const owners = (freshSinceMs?: number) => node.owners(freshSinceMs)
+  const quotas = new ClusterQuotas({
+    ...{ store: metadata.cluster.quotas, nodeId: node.nodeId, counters, log },
+    countUsage: (pipeId) => local.countUsage(pipeId),
+  })
+  node.changes.subscribe(async (change) => {
+    if ('pipeId' in change) await quotas.changed(change.pipeId)
+  })
+  shutdown.set('close node requests', async () => {
+    served.close()
+    link.close()
+    await nats.close()
+    await quotas.close()
+  })
+  link.server.serve(served.methods)
+  const delivery = clusterDelivery({
+    ...{ local, log, owners, requests: link.requests },
+    pipesOf: (destinationIds) => metadata.laneSource.pipesOf(destinationIds),
+    stored: new StoredLanes({
+      source: metadata.laneSource,
+      store: metadata.laneStore,
+      parked: metadata.parkedStore,
+      openReader: () => openBufferReader(buffer, log),
+    }),
+  })
+  return { delivery, quotas }
+}

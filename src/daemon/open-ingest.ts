@@ -1,0 +1,204 @@
+/** Opens ingest and what it counts, over stores that are open: usage and quotas go on where the last run stopped. */
+import { availableParallelism } from 'node:os'
+import { ConfigError } from '../settings/config.ts'
+import { resourceLimits } from '../contract/resource-limits.ts'
+import { endsWithin } from '../platform/deadline.ts'
+import { KeyUse, type KeyUseOptions } from '../ingest/directory/key-use.ts'
+import { StorageUnavailableError } from '../platform/error-code.ts'
+import type { HttpEngine } from '../api/http/engine.ts'
+import type { BodyMemory } from '../ingest/body-memory.ts'
+import { openBodyParsers } from '../ingest/body-parsers.ts'
+import type { ClientIp } from '../ingest/client-ip.ts'
+import { createClusterQuota } from '../ingest/cluster-quota.ts'
+import { openGeo } from '../ingest/geo.ts'
+import { createIngest, type Ingest } from '../ingest/ingest.ts'
+import type { IngestObserved } from '../ingest/observed.ts'
+import { createQuota } from '../ingest/quota.ts'
+import { createIngestTotals, type IngestTotals } from '../ingest/totals.ts'
+import { Turns } from '../ingest/turns.ts'
+import { createUsageCounter, missedUsage, startUsageFlush, type UsageCounter } from '../ingest/usage.ts'
+import { type IngestThreads, openIngestThreads } from '../api/ingest-threads/ingest-threads.ts'
+import type { Stores } from './open-stores.ts'
+import { logSettings, servesDataOverTls } from './part-settings.ts'
+import { dayMs } from '../platform/quantities.ts'
+import type { Settings } from '../settings/settings.ts'
+import type { StartContext } from './start-context.ts'
+
+export interface Accounting {
+  usage: UsageCounter
+  /** The same, of one ingest thread. */
+  usageOf(worker: number): Pick<UsageCounter, 'accepted' | 'rejected'>
+  ingestTotals: IngestTotals
+  keyUse: KeyUse
+}
+
+/** Below the deadline of the step in shutdown-steps.ts. */
+const saveUsageMs = 4_000
+
+/** What ingest counts: carried into metadata every few seconds. */
+export async function openAccounting(stores: Stores, { log, shutdown }: StartContext): Promise<Accounting> {
+  const { cluster, now, metadata, buffer, directory } = stores
+  const totals = cluster === null ? await buffer.appended() : null
+  const ingestTotals = createIngestTotals()
+  const counter = createUsageCounter(totals)
+  const workers: UsageCounter[] = []
+  const usageOf = (worker: number) => (workers[worker] ??= ingestTotals.observe(counter, worker))
+  const usage = usageOf(0)
+  if (totals !== null) usage.restore(await missedUsage(metadata.usage, totals, directory, now()))
+  const usageFlush = startUsageFlush({ counter: usage, usage: metadata.usage, directory, log })
+  await usageFlush.flush().catch((error) => {
+    // On a full disk it is counted in memory until there is room.
+    if (!(error instanceof StorageUnavailableError)) throw error
+    log.warn({ err: error }, 'usage.flush_failed')
+  })
+  const store: KeyUseOptions['store'] = (ids, minuteMs) => metadata.apiKeys.used(ids, minuteMs)
+  const keyUse = new KeyUse({ directory, store, now })
+  const endKeyUse = keyUse.start(log)
+  shutdown.set('save usage', async () => {
+    endKeyUse()
+    const isKept = (error: unknown) => {
+      // The next start finds in the buffer what was accepted and not stored.
+      if (!(error instanceof StorageUnavailableError)) throw error
+      log.warn({ err: error }, 'usage.flush_failed')
+    }
+    const save = async () => {
+      await keyUse.flush().catch(isKept)
+      await usageFlush.close().catch(isKept)
+    }
+    // A database that does not respond in time is as one that cannot be reached.
+    if (!(await endsWithin(saveUsageMs, save()))) log.warn({ limit_ms: saveUsageMs }, 'usage.flush_failed')
+  })
+  return { usage, usageOf, ingestTotals, keyUse }
+}
+
+export async function openIngest(
+  settings: Settings,
+  parts: Stores & Accounting & { clientIp: ClientIp; bodyMemory: BodyMemory; observed: IngestObserved },
+  { log, shutdown }: StartContext,
+): Promise<Ingest> {
+  const { quotas } = parts
+  const geo = await openGeo({ file: settings['geoip.database'], log })
+  shutdown.set('close geolocation', () => geo.close())
+  const maxBodyBytes = settings['ingest.max_body_bytes']
+  const parsers = openBodyParsers(maxBodyBytes * resourceLimits.parserHeapPerBodyByte)
+  shutdown.set('close parsers', () => parsers.close())
+  const nowMs = parts.now()
+  shutdown.set('drain ingest', () => parts.buffer.appender.drain())
+  const quota =
+    quotas === null
+      ? createQuota(await ingestedToday(parts, nowMs), nowMs, parts.counters)
+      : createClusterQuota(parts.counters, (...asked) => quotas.reserve(...asked))
+  return createIngest({
+    ...parts,
+    authenticate: parts.authenticateSender,
+    appender: parts.buffer.appender,
+    geo,
+    quota,
+    decoders: new Turns(resourceLimits.decodersAtOnce),
+    parsers,
+    maxBodyBytes,
+    maxRecords: settings['ingest.max_records_per_request'],
+    maxKeys: settings['ingest.max_keys_per_record'],
+    now: parts.now,
+  })
+}
+
+/**
+ * Ingest in threads of its own, for `ingest.workers` over 1. What they append is counted as the writer reports it, and a change
+ * of metadata is published when each of them has seen it.
+ */
+export async function openThreadedIngest(
+  count: number,
+  settings: Settings,
+  parts: Stores & Accounting & { observed: IngestObserved },
+  { log, shutdown, onThreadFailed }: StartContext & { onThreadFailed(error: Error): void },
+): Promise<IngestThreads> {
+  const { quotas, buffer, changes, counters, directorySource, usageOf } = parts
+  const nowMs = parts.now()
+  // Gives the counters what the day has had.
+  if (quotas === null) createQuota(await ingestedToday(parts, nowMs), nowMs, counters)
+  let geoBytes: SharedArrayBuffer | null = null
+  let threads: IngestThreads | null = null
+  const geo = await openGeo({
+    file: settings['geoip.database'],
+    log,
+    onLoaded: (bytes) => {
+      geoBytes = bytes
+      threads?.loadGeo(bytes)
+    },
+  })
+  shutdown.set('close geolocation', () => geo.close())
+  buffer.onSharedAppends((appends) => {
+    for (const { appender, pipeId, messages, records, bytes, lastMs } of appends)
+      usageOf(appender).accepted(pipeId, records, bytes, lastMs, messages)
+  })
+  const opened = await openIngestThreads({
+    count,
+    data: {
+      log: logSettings(settings),
+      counters: counters.memory,
+      observed: parts.observed.memory,
+      geo: geoBytes,
+      trustedProxies: settings.trusted_proxies,
+      maxInFlightBytes: settings['ingest.max_in_flight_bytes'],
+      maxBodyBytes: settings['ingest.max_body_bytes'],
+      maxRecords: settings['ingest.max_records_per_request'],
+      maxKeys: settings['ingest.max_keys_per_record'],
+      decoders: shareOf(resourceLimits.decodersAtOnce, count),
+      parsers: shareOf(resourceLimits.parserThreads, count),
+    },
+    shareAppender: () => buffer.shareAppender(),
+    source: directorySource,
+    askQuota: quotas && ((...asked) => quotas.reserve(...asked)),
+    usageOf,
+    onKeysUsed: (apiKeyIds) => parts.keyUse.used(apiKeyIds),
+    onFatal: onThreadFailed,
+  })
+  threads = opened
+  // Loaded while they started.
+  if (geoBytes !== null) opened.loadGeo(geoBytes)
+  changes.subscribe((change) => opened.refresh(change))
+  shutdown.set('drain ingest', async () => {
+    await opened.drain()
+    await buffer.appender.drain()
+    // The writer's response comes after its reports of what was appended: usage is saved with them.
+    await buffer.headSeq()
+  })
+  shutdown.set('close parsers', () => opened.close())
+  return opened
+}
+
+/** Of each thread: an equal part, but at least one. */
+function shareOf(all: number, threads: number): number {
+  return Math.max(1, Math.floor(all / threads))
+}
+
+/** Throws ConfigError where the engine cannot share an address between threads. */
+export function ingestWorkers(settings: Settings, engine: HttpEngine['name']): number {
+  const wanted = settings['ingest.workers']
+  const isOverTls = servesDataOverTls(settings)
+  if (wanted === 'auto') {
+    if (isOverTls) return 1
+    if (engine !== 'uws' || process.platform !== 'linux') return 1
+    return Math.min(resourceLimits.ingestWorkersByItself, Math.max(1, availableParallelism() - 1))
+  }
+  if (wanted > 1 && isOverTls)
+    throw new ConfigError(
+      `ingest.workers: must be 1 or auto where ingest is served over TLS, whose connections main takes, not ${wanted}`,
+    )
+  if (wanted > 1 && engine !== 'uws')
+    throw new ConfigError(
+      `ingest.workers: must be 1 or auto with http.engine node, whose threads cannot share an address, not ${wanted}`,
+    )
+  return wanted
+}
+
+/** Stored, and counted but not stored yet. */
+async function ingestedToday({ metadata, usage }: Stores & Accounting, nowMs: number) {
+  const today = await metadata.usage.ingestedSince(nowMs - (nowMs % dayMs))
+  for (const { pipeId, records, bytes } of usage.pending()) {
+    const stored = today[pipeId] ?? { records: 0, bytes: 0 }
+    today[pipeId] = { records: stored.records + records, bytes: stored.bytes + bytes }
+  }
+  return today
+}

@@ -1,0 +1,195 @@
+/**
+ * The stores of the daemon and the threads that hold them: metadata first, which knows whose the buffer is and which seqs
+ * are given out, then the buffer with its writer thread, then the delivery worker, which reads both. What calls `onFatal`
+ * ends the process. A full disk throws: the wait for space is in `start-when-space.ts`.
+ */
+import type { OpenBuffer } from '../log/buffer.ts'
+import { type BufferSpec, openBuffer } from '../stores/open-log.ts'
+import type { AuditEntry } from '../contract/audit.ts'
+import { metadataSpec, openDataDirMetadata, requireWorkspace } from '../maintenance/data-dir.ts'
+import { type DeliveryHandle, openDelivery } from '../delivery/delivery-proxy.ts'
+import type { DriverSettings, EgressPolicy } from '../destinations/driver.ts'
+import { type Authenticate, createAuthenticate } from '../ingest/directory/authenticate.ts'
+import type { Directory, DirectorySource } from '../metadata/directory-source.ts'
+import { openDirectory } from '../ingest/directory/directory-cache.ts'
+import { type HistoryHandle, openHistory } from '../observe/history/history-proxy.ts'
+import { SharedCounters } from '../ingest/shared-counters.ts'
+import type { Logger } from '../platform/log.ts'
+import { type Change, type Changes, localChanges } from '../metadata/changes.ts'
+import type { MetadataOptions } from '../stores/open-metadata.ts'
+import type { Metadata } from '../metadata/store.ts'
+import {
+  type AcrossNodes,
+  authenticateWhileLive,
+  type Cluster,
+  openAcrossNodes,
+  openCluster,
+} from './open-cluster.ts'
+import { driverSettings, knownBuffer, logSettings } from './part-settings.ts'
+import type { Settings } from '../settings/settings.ts'
+import { exitWhenDead, type StartContext } from './start-context.ts'
+import { WorkspaceCount } from './workspace-count.ts'
+
+/** As long as a lane's own commands: lane-service.ts. */
+const refreshDeadlineMs = 10_000
+
+export interface Stores {
+  /** Null: this is one machine. */
+  cluster: Cluster | null
+  /** In a cluster: what reserves parts of limits. */
+  quotas: AcrossNodes['quotas'] | null
+  /** The wall clock, ms; in a cluster, the database's as far as it is known. */
+  now(): number
+  metadata: Metadata
+  changes: Changes
+  buffer: OpenBuffer
+  delivery: DeliveryHandle
+  history: HistoryHandle
+  directory: Directory
+  /** What the directory is filled from: for its copies in other threads. */
+  directorySource: DirectorySource
+  authenticate: Authenticate
+  /** For ingest, which the buffer rejects while this node is not in its cluster. */
+  authenticateSender: Authenticate
+  /** Of ingest, shared by its threads. */
+  counters: SharedCounters
+  /** As it is now: with `egress.private = "auto"` a second workspace changes it. */
+  egress: EgressPolicy
+  /** Of destinations, for what posts to one outside of delivery. */
+  drivers: DriverSettings
+}
+
+/** Metadata, the buffer with its writer thread, and the delivery worker with every lane. */
+export async function openStores(
+  settings: Settings,
+  bare: BufferSpec,
+  context: StartContext,
+): Promise<Stores> {
+  const { env, log, shutdown } = context
+  const onNoSpace = (error: Error) => log.warn({ err: error }, 'metadata.no_space')
+  const onAudited: MetadataOptions['onAudited'] = (workspaceId, entry) =>
+    log.info(auditLine(workspaceId, entry), 'audit')
+  const onUpgraded: MetadataOptions['onUpgraded'] = ({ fromFormat, toFormat, copy }) =>
+    log.info({ from_format: fromFormat, to_format: toFormat, copy }, 'metadata.upgraded')
+  const options = { create: false, onNoSpace, onUpgraded, onAudited }
+  const { metadata, sealingKey } = await openDataDirMetadata(settings, env, options)
+  const workspaces = new WorkspaceCount(metadata.workspaces)
+  let endWatch = () => {}
+  shutdown.set('close metadata', () => {
+    endWatch()
+    return metadata.close()
+  })
+  await requireWorkspace(settings, metadata)
+  await workspaces.refresh()
+  const drivers = driverSettings(settings, workspaces.memory)
+  if (drivers.egress.private === 'auto')
+    endWatch = workspaces.watch(log, () =>
+      log.info({ workspaces: workspaces.value }, 'egress.private_denied'),
+    )
+  const cluster = await openCluster(settings, metadata, context)
+  const spec: BufferSpec = { ...bare, ...(await knownBuffer(metadata)) }
+  const buffer = await openBuffer(spec, {
+    log: logSettings(settings),
+    liveness: cluster?.node.liveness ?? null,
+    keys: cluster === null ? null : metadata.cluster.keys,
+    onFatal: exitWhenDead('buffer', context),
+  })
+  shutdown.set('close buffer', () => buffer.close())
+  shutdown.set('drain ingest', () => buffer.appender.drain())
+  const local = await openDelivery({
+    buffer: spec,
+    metadata: metadataSpec(settings),
+    stored: metadata,
+    sealingKey,
+    nodeId: cluster?.node.nodeId ?? null,
+    driverSettings: drivers,
+    maxInFlightBytes: settings['delivery.max_in_flight_bytes'],
+    maxParkedBytes: settings['parked.max_bytes'],
+    log: logSettings(settings),
+    isSafe: context.isSafe ?? false,
+    onFatal: exitWhenDead('delivery', context),
+  })
+  shutdown.set('close delivery', () => local.close())
+  const counters = new SharedCounters()
+  const parts = { local, buffer: spec, metadata, counters }
+  const across = cluster && (await openAcrossNodes(cluster, parts, context))
+  const delivery = across?.delivery ?? local
+  shutdown.set('close delivery', () => delivery.close())
+  shutdown.set('end waiting pulls', () => delivery.endPulls())
+  const history = openHistory({ buffer: spec, log: logSettings(settings) })
+  shutdown.set('close history', () => history.close())
+  const directorySource: DirectorySource = {
+    ...metadata.directory,
+    async key(hash) {
+      const key = await metadata.directory.key(hash)
+      // Another process made it, and perhaps its workspace.
+      if (key !== null) await workspaces.refresh()
+      return key
+    },
+  }
+  const directory = await openDirectory(directorySource, {
+    onPipeDeleted: (pipeId) => {
+      counters.giveUp(pipeId)
+      across?.quotas.forget(pipeId)
+    },
+  })
+  const changes = cluster?.node.changes ?? localChanges()
+  changes.subscribe((change) => refreshDirectory(directory, change))
+  changes.subscribe((change) => refreshLanes(delivery, change, log))
+  const authenticateSender = createAuthenticate(directory)
+  const authenticate =
+    cluster === null ? authenticateSender : authenticateWhileLive(cluster, authenticateSender)
+  const { egress } = drivers
+  return {
+    cluster,
+    quotas: across?.quotas ?? null,
+    now: cluster === null ? Date.now : () => cluster.node.clock.now(),
+    metadata,
+    changes,
+    buffer,
+    delivery,
+    history,
+    directory,
+    directorySource,
+    authenticate,
+    authenticateSender,
+    counters,
+    egress,
+    drivers,
+  }
+}
+
+/** Who did what, not what it was before and after: that is in the audit log. */
+function auditLine(workspaceId: string, entry: AuditEntry): object {
+  const { audit_id, operation, actor, address, resource_id, pipe_id } = entry
+  return {
+    ...{ workspace_id: workspaceId, audit_id, operation, resource_id, pipe_id, address },
+    actor_kind: actor.kind,
+    actor_id: actor.id,
+    actor_name: actor.name,
+  }
+}
+
+/** Resolves when requests see the change. */
+async function refreshDirectory(directory: Directory, change: Change): Promise<void> {
+  if ('pipeId' in change) await directory.refreshPipe(change.pipeId)
+  else await directory.refreshKey(change.apiKeyId)
+}
+
+/**
+ * Resolves when the lanes of the pipe are as metadata says, or is late: a lane whose state cannot be saved on a full disk
+ * follows when it can. The change itself is stored.
+ */
+async function refreshLanes(delivery: DeliveryHandle, change: Change, log: Logger): Promise<void> {
+  if (!('pipeId' in change)) return
+  const { pipeId } = change
+  const refreshed = delivery.refresh(pipeId)
+  const isLate = await Promise.race([refreshed.then(() => false), after(refreshDeadlineMs).then(() => true)])
+  if (!isLate) return
+  log.warn({ pipe_id: pipeId }, 'lanes.refresh_waits')
+  refreshed.catch((error) => log.error({ pipe_id: pipeId, err: error }, 'lanes.refresh_failed'))
+}
+
+function after(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms).unref())
+}

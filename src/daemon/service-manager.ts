@@ -1,0 +1,69 @@
+/**
+ * Notifies the service manager (systemd, Type=notify): ready, still alive, stopping. Node cannot write to a
+ * datagram UNIX socket, so the messages go through systemd's own `systemd-notify`; without NOTIFY_SOCKET nothing
+ * happens. The unit needs NotifyAccess=all, because the messages come from a child process.
+ */
+import { spawn } from 'node:child_process'
+import { setTimeout } from 'node:timers/promises'
+import type { Logger } from '../platform/log.ts'
+
+const closeWithinMs = 2_000
+
+export interface ServiceManager {
+  /** Not ready yet, and why; the start may take this much longer from now. */
+  starting(status: string, moreMs: number): void
+  ready(): void
+  reloading(): void
+  stopping(): void
+  /** From now on it hears that the daemon is alive only while `silentPart` names no part of it. */
+  watch(silentPart: () => string | null): void
+  /** Resolves when all of it was sent, or 2 s after: what waits behind a message under way must not end with the process. */
+  close(): Promise<void>
+}
+
+export function openServiceManager(env: NodeJS.ProcessEnv, log: Logger): ServiceManager {
+  if (env.NOTIFY_SOCKET === undefined)
+    return { starting() {}, ready() {}, reloading() {}, stopping() {}, watch() {}, close: async () => {} }
+  // One after the other: RELOADING=1 that overtakes the READY=1 behind it would leave the unit reloading forever.
+  let last = Promise.resolve()
+  const notify = (...messages: string[]) => {
+    last = last.then(() => send(messages, env, log))
+  }
+  // Twice in each watchdog interval, as sd_watchdog_enabled(3) advises: a hung event loop misses both.
+  const watchdogMs = Number(env.WATCHDOG_USEC ?? 0) / 1000
+  let silentPart: () => string | null = () => null
+  const tellAlive = () => {
+    const part = silentPart()
+    if (part === null) notify('WATCHDOG=1')
+    else log.error({ part }, 'service_manager.watchdog_withheld')
+  }
+  const watchdog = watchdogMs > 0 ? setInterval(tellAlive, watchdogMs / 2) : null
+  watchdog?.unref()
+  const mainPid = `MAINPID=${process.pid}`
+  return {
+    starting: (status, moreMs) => notify(`STATUS=${status}`, `EXTEND_TIMEOUT_USEC=${moreMs * 1000}`, mainPid),
+    ready: () => notify('READY=1', 'STATUS=accepting records', mainPid),
+    reloading: () => notify('RELOADING=1', mainPid),
+    stopping: () => notify('STOPPING=1', 'STATUS=delivering what is under way', mainPid),
+    watch: (check) => {
+      silentPart = check
+    },
+    close: async () => {
+      if (watchdog !== null) clearInterval(watchdog)
+      await Promise.race([last, setTimeout(closeWithinMs)])
+    },
+  }
+}
+
+/** Resolves when systemd-notify has ended; a failure is only logged. */
+function send(messages: string[], env: NodeJS.ProcessEnv, log: Logger): Promise<void> {
+  return new Promise((resolve) => {
+    const child = spawn('systemd-notify', messages, { stdio: 'ignore', env })
+    child.once('error', (error) => {
+      log.warn({ reason: error.message }, 'service_manager.unreachable')
+      resolve()
+    })
+    child.once('exit', () => resolve())
+    child.unref()
+  })
+}

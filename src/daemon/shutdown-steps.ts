@@ -1,0 +1,94 @@
+/**
+ * Shutdown: the steps in the only order that loses nothing, each with a deadline. A part adds its step when it is
+ * opened; a step whose part was never opened is left out, so that a failed start closes exactly what it had opened.
+ *
+ * Every step runs, whatever became of those before it: one that fails or exceeds its deadline is logged and counted,
+ * and the next one begins. Lanes are saved and the buffer is closed even when the disk is full.
+ */
+import { endsWithin } from '../platform/deadline.ts'
+import type { Logger } from '../platform/log.ts'
+
+/** In order, each with its deadline. Together they stay below TimeoutStopSec of the systemd unit (a test compares). */
+export const shutdownDeadlinesMs = {
+  'stop accepting': 1_000,
+  'end waiting pulls': 2_000,
+  'end tails': 1_000,
+  /** Records whose fsync is under way: their 202 or 503 is still sent. */
+  'drain ingest': 10_000,
+  'finish responses': 2_000,
+  /** Alerts that are on their way are sent again after the next start. */
+  'close alerts': 2_000,
+  'save usage': 5_000,
+  'close metrics': 1_000,
+  'close connections': 1_000,
+  'close certificates': 500,
+  'close geolocation': 1_000,
+  'close parsers': 1_000,
+  'close history': 2_000,
+  /** Attempts under way have 10 s, then they are aborted and every lane is saved: delivery-proxy.ts. */
+  'close delivery': 22_000,
+  /** Nobody asks this node about lanes any more. */
+  'close node requests': 2_000,
+  'close buffer': 10_000,
+  /** Its pipes are handed over by then. */
+  'leave cluster': 2_000,
+  'close metadata': 2_000,
+  /** The ballast, where it was given up: nothing of ours may want space after it. */
+  'hold disk space': 3_000,
+  /** From here on it counts as stopped by itself. */
+  'note the stop': 1_000,
+  'release data directory': 1_000,
+}
+export type ShutdownStep = keyof typeof shutdownDeadlinesMs
+
+type Run = () => unknown
+
+export class ShutdownSteps {
+  readonly #log: Logger
+  readonly #deadlinesMs: Record<ShutdownStep, number>
+  readonly #runs = new Map<ShutdownStep, Run>()
+  #isRunning = false
+
+  constructor(log: Logger, deadlinesMs: Record<ShutdownStep, number> = shutdownDeadlinesMs) {
+    this.#log = log
+    this.#deadlinesMs = deadlinesMs
+  }
+
+  /** From now on a part that dies must not end the process: the remaining steps still have to run. */
+  get isRunning(): boolean {
+    return this.#isRunning
+  }
+
+  set(step: ShutdownStep, run: Run): void {
+    this.#runs.set(step, run)
+  }
+
+  /** Runs every step that was set, once. Resolves with the names of those that failed or exceeded their deadline. */
+  async run(): Promise<ShutdownStep[]> {
+    this.#isRunning = true
+    const failed: ShutdownStep[] = []
+    for (const [step, deadlineMs] of Object.entries(this.#deadlinesMs) as [ShutdownStep, number][]) {
+      const run = this.#runs.get(step)
+      this.#runs.delete(step)
+      if (run !== undefined && !(await this.#succeeds(step, run, deadlineMs))) failed.push(step)
+    }
+    return failed
+  }
+
+  async #succeeds(step: ShutdownStep, run: Run, deadlineMs: number): Promise<boolean> {
+    const startedAt = performance.now()
+    try {
+      await withDeadline(run, deadlineMs)
+      this.#log.debug({ step, ms: Math.round(performance.now() - startedAt) }, 'shutdown.step')
+      return true
+    } catch (error) {
+      this.#log.error({ step, err: error }, 'shutdown.step_failed')
+      return false
+    }
+  }
+}
+
+async function withDeadline(run: Run, deadlineMs: number): Promise<void> {
+  const isFinished = await endsWithin(deadlineMs, (async () => await run())())
+  if (!isFinished) throw new Error(`not finished after ${deadlineMs} ms`)
+}

@@ -1,0 +1,286 @@
+/**
+ * A delivery worker: opens what lanes need, then serves the main thread's calls.
+ *
+ *   main ──call────▶ lane service ──▶ lane set ──▶ lane ──▶ driver ──▶ destination
+ *        ◀──result──                     │
+ *   writer ──committed, dropped──▶ feed ──low watermarks──▶ writer
+ *
+ * An error outside a call ends the worker, and main starts another: a lane that can no longer save or read must not look
+ * alive. Files that cannot be read or written end the process. Main learns what ended the worker from its board.
+ */
+import assert from 'node:assert'
+import { parentPort, workerData } from 'node:worker_threads'
+import { bufferPlace, openBufferContact, openBufferFeed, openBufferReader } from '../../stores/open-log.ts'
+import type { PipeLeases } from '../../cluster/leases.ts'
+import type { LogUsage } from '../../cluster/log-usage.ts'
+import { current, timelineOf } from '../../contract/epochs.ts'
+import { endsWithin } from '../../platform/deadline.ts'
+import type { PinServerKey } from '../../destinations/driver.ts'
+import { openDriver } from '../../destinations/drivers.ts'
+import { errorCode, isNoSpace, LaneElsewhereError, StorageUnavailableError } from '../../platform/error-code.ts'
+import { openLog } from '../../platform/log.ts'
+import { openMetadata } from '../../stores/open-metadata.ts'
+import { describeFatalErrors, inWords, isStorageError } from '../../platform/storage-error.ts'
+import { TransformThreads } from '../../delivery/transform/transform-threads.ts'
+import { systemClock } from '../../delivery/clock.ts'
+import { ContainedDrivers } from '../../delivery/contained-driver.ts'
+import {
+  beatEveryMs,
+  type DeliveryThreadData,
+  type FromDeliveryWorker,
+  type ToDeliveryWorker,
+} from '../../delivery/delivery-protocol.ts'
+import { DriftWatch } from '../../delivery/drift.ts'
+import { keepHistoryShort } from '../../delivery/history-keeper.ts'
+import { isolatedDrivers } from '../../delivery/isolated-driver.ts'
+import { namesOf } from '../../delivery/lane-log.ts'
+import { type LaneOwner, type LaneOwnership, ownsEverything } from '../../metadata/lane-ownership.ts'
+import { openLaneService } from '../../delivery/lane-service.ts'
+import { LaneSet } from '../../delivery/lane-set.ts'
+import { type LaneSpec, type LaneState, LaneStoreUnavailableError } from '../../metadata/lane-state.ts'
+import { ownedLanes } from '../../delivery/owned-lanes.ts'
+import type { NewParked } from '../../metadata/parked-store-port.ts'
+import { driverCrashed } from '../../delivery/retry.ts'
+import { allBlocked } from '../../delivery/safe-mode.ts'
+import { transformedDriver } from '../../delivery/transformed-driver.ts'
+import { WorkerBoard } from '../../delivery/worker-board.ts'
+
+assert(parentPort !== null)
+const port = parentPort
+const data = workerData as DeliveryThreadData
+const log = openLog(data.log, 'delivery')
+const doing = ['delivering from the buffer in', bufferPlace(data.buffer)] as const
+const board = new WorkerBoard(data.board)
+board.beat()
+setInterval(() => board.beat(), beatEveryMs).unref()
+const quarantined = new Set(data.quarantined)
+const drivers = new ContainedDrivers({
+  board,
+  open: (spec) => openDriver(spec, driverSettings, pinFor(spec)),
+  isolated: {
+    deliver: (spec, batch, signal, progress) => isolated.deliver(spec, batch, signal, progress, pinFor(spec)),
+  },
+  quarantined,
+  suspects: new Set(data.suspects),
+  onFinished: (destinationId) => post({ kind: 'finished', destinationId }),
+  onDeliveredApart: (destinationId) => post({ kind: 'delivered_apart', destinationId }),
+})
+// Only here, and before the error is put into words and thrown again, is it known whose code it came from.
+process.on('uncaughtException', (error) => {
+  if (drivers.current !== undefined) board.blame(drivers.current)
+  else if (isOfStorage(error)) board.storageFailed()
+})
+describeFatalErrors(...doing)
+
+const metadata = await openMetadata(data.metadata, data.sealingKey)
+const { dataDirId, epochs } = await metadata.identity()
+const driverSettings = {
+  ...data.driverSettings,
+  epoch: current(epochs).epoch,
+  timeline: timelineOf(dataDirId, epochs),
+}
+const isolated = isolatedDrivers(driverSettings)
+const contact = await openBufferContact(data.buffer)
+const leases = data.nodeId === null ? null : await openLeases(data.nodeId)
+const ownership: LaneOwnership = leases ?? ownsEverything
+const reader = await openBufferReader(data.buffer, log, {
+  owns: (pipeId) => ownership.owned(pipeId) !== null,
+})
+const feed = await openBufferFeed(data.buffer, {
+  ...{ reader, log },
+  owned: (pipeId) => ownership.owned(pipeId),
+  ...(leases === null ? {} : { keyAttempts: () => metadata.cluster.keys.attempts() }),
+})
+const drift = new DriftWatch(metadata.driftStore, systemClock, log)
+const transforms = new TransformThreads()
+/** What somebody tries does not hold up what is delivered. */
+const trials = new TransformThreads()
+const lanes = new LaneSet({
+  source: data.isSafe ? allBlocked(metadata.laneSource) : metadata.laneSource,
+  store: { ...metadata.laneStore, take: takeLane },
+  ownership,
+  reader,
+  feed,
+  openDriver: (spec, epoch) =>
+    transformedDriver(spec, drift.watched(spec, epoch, drivers.openDriver(spec)), transforms),
+  clock: systemClock,
+  random: Math.random,
+  log,
+  maxInFlightBytes: data.maxInFlightBytes,
+  parked: { store: { ...metadata.parkedStore, setAside }, maxBytes: data.maxParkedBytes },
+  epochs,
+  onLaneGone: (lane, isLast) => transforms.laneGone(lane, isLast),
+  onFatal: fail,
+})
+const usage = leases === null ? null : await openLogUsage()
+const allLanes = openLaneService({
+  lanes,
+  reader,
+  clock: systemClock,
+  countUsage: async (pipeId) => usage?.countPipe(pipeId),
+  // Trials of a pipe take their turns like a workspace: which one it is, is not known here.
+  runTransform: (pipeId, transform, bodies, signal) =>
+    trials.run({ workspaceId: pipeId, destinationId: pipeId }, transform, bodies, signal),
+  check: (spec, signal, sample) => isolated.check(spec, signal, sample),
+  infer: (spec, signal, request) => isolated.infer(spec, signal, request),
+  forget: async ({ destinationId, ...spec }, signal) => {
+    try {
+      await isolated.forget({ destinationId, ...spec }, signal)
+    } catch (err) {
+      // Nothing reads it again: a new destination has another id.
+      log.warn({ err, destination_id: destinationId }, 'destination.not_forgotten')
+    }
+  },
+})
+const service = ownership === ownsEverything ? allLanes : ownedLanes(allLanes, lanes, ownership)
+if (data.endsPulls) lanes.endPulls()
+await lanes.open()
+usage?.start()
+const endHistoryKeeper = keepHistoryShort({
+  ...{ lanes, reader, store: metadata.laneStore },
+  ...{ clock: systemClock, log },
+})
+port.on('message', (message: ToDeliveryWorker) => {
+  if (message.kind === 'call') void respond(message)
+  else quarantined.delete(message.destinationId)
+})
+post({ kind: 'ready' })
+
+/** Loaded in a cluster alone. */
+async function openLeases(nodeId: string): Promise<PipeLeases> {
+  const { openPipeLeases } = await import('../../cluster/leases.ts')
+  return await openPipeLeases({
+    ...{ store: metadata.cluster, nodeId, log },
+    ...(contact === null ? {} : { buffer: () => contact.now }),
+  })
+}
+
+/** The same. */
+async function openLogUsage(): Promise<LogUsage> {
+  const [{ LogUsage }, { markOf, zeroCounts }] = await Promise.all([
+    import('../../cluster/log-usage.ts'),
+    import('../../cluster/jetstream/position.ts'),
+  ])
+  const start = { seq: 0, mark: markOf(zeroCounts) }
+  return new LogUsage({
+    ...{ usage: metadata.usage, log, now: Date.now },
+    pipeIds: () => lanes.pipeIds(),
+    headSeq: (pipeId) => lanes.headSeq(pipeId),
+    totals: (pipeId) => reader.backlog(pipeId, start),
+  })
+}
+
+/** What it rejects with becomes an error of the destination, so what ends the worker is seen to here. */
+function pinFor(spec: LaneSpec): PinServerKey {
+  const { destinationId, pinGeneration } = spec
+  return async (sha256) => {
+    try {
+      const pinned = await metadata.pinStore.pin(destinationId, pinGeneration, sha256)
+      if (pinned?.isNew) log.info({ ...namesOf(spec), sha256 }, 'destination.key_pinned')
+      return pinned?.sha256 ?? null
+    } catch (error) {
+      if (isIoError(error)) fail(error)
+      throw error
+    }
+  }
+}
+
+/** As `pinFor`: what the driver makes of its rejection says nothing of the disk. */
+async function setAside(owner: LaneOwner, parked: readonly NewParked[]): Promise<void> {
+  try {
+    await metadata.parkedStore.setAside(owner, parked)
+  } catch (error) {
+    if (isIoError(error)) fail(error)
+    throw error
+  }
+}
+
+/** A lane that was quarantined when the process ended still is. */
+async function takeLane(destinationId: string, epoch: number): Promise<LaneState | null> {
+  const row = await metadata.laneStore.take(destinationId, epoch)
+  if (row?.lastError?.code === driverCrashed) quarantined.add(destinationId)
+  return row
+}
+
+async function respond({ id, method, args }: Extract<ToDeliveryWorker, { kind: 'call' }>): Promise<void> {
+  try {
+    const value =
+      method === 'close' ? await close(Number(args[0])) : await Reflect.apply(service[method], service, args)
+    post({ kind: 'result', id, value }, buffersOf(value))
+  } catch (error) {
+    if (error instanceof LaneElsewhereError) {
+      post({ kind: 'elsewhere', id, destinationId: String(args[0]) })
+      return
+    }
+    const isUnavailable =
+      error instanceof StorageUnavailableError || error instanceof LaneStoreUnavailableError
+    if (isUnavailable) log.warn({ err: error, method }, 'delivery.call_waits')
+    else log.error({ err: error, method }, 'delivery.call_failed')
+    const message = error instanceof Error ? error.message : String(error)
+    post({ kind: 'failure', id, message, reason: isUnavailable ? 'unavailable' : 'internal' })
+    if (isIoError(error)) fail(error)
+  } finally {
+    // A driver that was given up may still hold a connection, which would keep the thread.
+    if (method === 'close') process.exit()
+  }
+}
+
+/** Beyond the grace of attempts: 2 s to abort, 2 s to close a driver that hangs, 3 s to save. Together below delivery-proxy.ts. */
+const lanesMarginMs = 7_000
+const handOverMs = 2_000
+const closePartsMs = 1_000
+
+/**
+ * Saves every lane, frees the pipes, closes what is open. Servers that do not answer keep no part of it waiting: what a later part leaves
+ * undone is what a kill would leave.
+ */
+async function close(graceMs: number): Promise<void> {
+  endHistoryKeeper()
+  leases?.stopClaiming()
+  const counted = usage?.close() ?? Promise.resolve()
+  counted.catch(() => {})
+  // Their rows may still change: the pipes keep their owner until its lease ends.
+  if (!(await endsWithin(graceMs + lanesMarginMs, lanes.close(graceMs))))
+    throw new Error('not every lane has ended')
+  // Saved: another node can continue from there.
+  await closes('pipes', handOverMs, () => counted.then(() => leases?.close()))
+  await closes('parts', closePartsMs, closeParts)
+  feed.close()
+}
+
+async function closeParts(): Promise<void> {
+  await Promise.all([transforms.close(), trials.close(), contact?.close(), reader.close()])
+  await metadata.close()
+}
+
+async function closes(what: string, limitMs: number, close: () => Promise<unknown>): Promise<void> {
+  if (!(await endsWithin(limitMs, close()))) log.warn({ what, limit_ms: limitMs }, 'delivery.closed_early')
+}
+
+/** After a failed read or write nothing that this thread holds of its files can be trusted. */
+function isIoError(error: unknown): boolean {
+  return !isNoSpace(error) && (errorCode(error)?.startsWith('SQLITE_IOERR') ?? false)
+}
+
+function isOfStorage(error: unknown): boolean {
+  return isStorageError(inWords(error, ...doing))
+}
+
+/** A pulled message is handed over, not copied. */
+function buffersOf(value: unknown): ArrayBuffer[] {
+  if (typeof value !== 'object' || value === null || !('json' in value)) return []
+  const { json } = value
+  return json instanceof Uint8Array && json.buffer instanceof ArrayBuffer ? [json.buffer] : []
+}
+
+function post(message: FromDeliveryWorker, transfer: ArrayBuffer[] = []): void {
+  port.postMessage(message, transfer)
+}
+
+function fail(error: unknown): void {
+  log.fatal({ err: error }, 'delivery.fatal')
+  if (isOfStorage(error)) board.storageFailed()
+  setImmediate(() => {
+    throw error
+  })
+}

@@ -1,0 +1,223 @@
+/**
+ * A transform, compiled: the filter's expression (CEL) and the steps of the map, for one record at a time. What an expression
+ * may be is bounded here; how long it may take and how much memory, by the thread that runs it.
+ */
+import { createHash } from 'node:crypto'
+import { Environment, EvaluationError } from '@marcbachmann/cel-js'
+import { pathKeys, type Transform, type TransformStep, transformLimits } from '../../contract/transform.ts'
+import { recordValue } from './json-value.ts'
+import { isFound, patternFault } from './linear-pattern.ts'
+import { RecordTree } from './record-tree.ts'
+
+/** What becomes of a record: its text (the same string where nothing is mapped), or null: it is filtered out. */
+export type RecordTransform = (text: string) => string | null
+
+/** A record that the transform cannot be applied to. The message is one line, without the record's own values. */
+export class TransformError extends Error {
+  readonly code: 'filter_error' | 'filter_not_boolean'
+
+  constructor(code: TransformError['code'], message: string) {
+    super(message)
+    this.name = 'TransformError'
+    this.code = code
+  }
+}
+
+/** Called in place of `matches`: an environment does not let its own functions be replaced. */
+const linearMatches = 'matchesInLinearTime'
+
+const environment = new Environment({
+  enableOptionalTypes: true,
+  homogeneousAggregateLiterals: false,
+  limits: {
+    maxAstNodes: transformLimits.filterNodes,
+    maxDepth: transformLimits.filterDepth,
+    maxListElements: transformLimits.filterNodes,
+    maxMapEntries: transformLimits.filterNodes,
+    maxCallArguments: 16,
+  },
+})
+  .registerVariable('record', 'map')
+  .registerFunction(`string.${linearMatches}(string): bool`, (text: string, pattern: string) => {
+    try {
+      return isFound(text, pattern)
+    } catch {
+      throw new EvaluationError(`Invalid regular expression: ${pattern}`)
+    }
+  })
+
+/** What is wrong with a filter, in a sentence that goes after the field's name; null: nothing that can be known before it runs. */
+export function filterFault(filter: string): string | null {
+  const { valid, type, error } = environment.check(filter)
+  if (!valid) return `is no expression that can be used: ${firstLine(error)}`
+  const { ast } = environment.parse(filter)
+  if (hasBytes(ast)) return 'must do without bytes: a record has none'
+  const wrong = wrongPattern(ast)
+  if (wrong !== null) return `has a regular expression that is not valid: ${wrong}`
+  if (type === 'bool' || type === 'dyn') return null
+  return `must give true or false, and gives ${type}`
+}
+
+/**
+ * Bytes lie outside of the heap, whose limit ends a thread that takes too much: an expression that makes a list of them took 0.7 GB in
+ * the second that it has.
+ */
+function hasBytes(node: unknown): boolean {
+  if (node instanceof Uint8Array) return true
+  if (Array.isArray(node)) return node.some(hasBytes)
+  if (!isNode(node)) return false
+  const { op, args } = node
+  return (op === 'call' && Array.isArray(args) && args[0] === 'bytes') || hasBytes(args)
+}
+
+interface Node {
+  op: unknown
+  args: unknown
+}
+
+function isNode(value: unknown): value is Node {
+  return typeof value === 'object' && value !== null && 'op' in value && 'args' in value
+}
+
+/** Every call of `matches` in an expression, as its list `[name, receiver, arguments]`. */
+function* callsOfMatches(node: unknown): Generator<unknown[]> {
+  if (Array.isArray(node)) for (const inner of node) yield* callsOfMatches(inner)
+  if (!isNode(node)) return
+  const { op, args } = node
+  if (op === 'rcall' && Array.isArray(args) && args[0] === 'matches') yield args
+  yield* callsOfMatches(args)
+}
+
+/** What is wrong with the first pattern that is a literal and not valid; null: with none. Others are known with a record only. */
+function wrongPattern(ast: unknown): string | null {
+  for (const [, , given] of callsOfMatches(ast)) {
+    const [pattern] = Array.isArray(given) ? given : []
+    const isLiteral = isNode(pattern) && pattern.op === 'value' && typeof pattern.args === 'string'
+    const fault = isLiteral ? patternFault(String(pattern.args)) : null
+    if (fault !== null) return fault
+  }
+  return null
+}
+
+/** Of a transform that was checked. `onStep` is told what is applied next: 0 the filter, from 1 on the steps of the map. */
+export function compileTransform(
+  { filter, map, mask_salt }: Transform,
+  onStep: (step: number) => void = () => {},
+): RecordTransform {
+  const matches = filter === null ? null : compileFilter(filter)
+  const steps = map.map((step) => compileStep(step, mask_salt ?? ''))
+  return (text) => {
+    onStep(0)
+    if (matches !== null && !matches(text)) return null
+    if (steps.length === 0) return text
+    onStep(1)
+    const record = new RecordTree(text)
+    for (const [at, step] of steps.entries()) {
+      onStep(at + 1)
+      step(record)
+    }
+    return record.text
+  }
+}
+
+function compileFilter(filter: string): (text: string) => boolean {
+  const evaluate = environment.parse(filter)
+  // Saved before patterns were RE2's: the lane says so and waits, and no record is set aside for it.
+  const wrong = wrongPattern(evaluate.ast)
+  if (wrong !== null) throw new Error(`a regular expression of the filter is not valid: ${wrong}`)
+  for (const call of callsOfMatches(evaluate.ast)) call[0] = linearMatches
+  // Types are looked at once, not with each record.
+  evaluate.check()
+  return (text) => {
+    const record = recordValue(text)
+    let result: unknown
+    try {
+      result = evaluate({ record })
+    } catch (error) {
+      const why = withoutValues(error, filter)
+      throw new TransformError('filter_error', `The filter cannot be applied to it: ${why}.`)
+    }
+    if (typeof result === 'boolean') return result
+    throw new TransformError('filter_not_boolean', 'The filter gives neither true nor false for it.')
+  }
+}
+
+function compileStep(step: TransformStep, salt: string): (record: RecordTree) => void {
+  switch (step.op) {
+    case 'rename':
+      return (record) => record.rename(step.from, step.to)
+    case 'drop': {
+      const paths = step.paths.map(keysOf)
+      return (record) => {
+        for (const path of paths) record.delete(path)
+      }
+    }
+    case 'keep': {
+      const paths = step.paths.map(keysOf)
+      return (record) => record.keep(paths)
+    }
+    case 'mask': {
+      const paths = step.paths.map(keysOf)
+      return (record) => {
+        for (const path of paths) {
+          const text = record.get(path)
+          if (text !== undefined && text !== 'null') record.replace(path, `"${masked(text, salt)}"`)
+        }
+      }
+    }
+    case 'constant': {
+      const text = JSON.stringify(step.value)
+      return (record) => record.set(step.key, text)
+    }
+    case 'move': {
+      const from = keysOf(step.from)
+      return (record) => {
+        const text = record.get(from)
+        if (text === undefined || (from.length === 1 && from[0] === step.to)) return
+        record.delete(from)
+        record.set(step.to, text)
+      }
+    }
+  }
+}
+
+/** Of a string its characters, of anything else its JSON text, after the salt: SHA-256 in lower-case hex. */
+function masked(text: string, salt: string): string {
+  const value: unknown = text.startsWith('"') ? JSON.parse(text) : text
+  return createHash('sha256')
+    .update(`${salt}${String(value)}`)
+    .digest('hex')
+}
+
+function keysOf(path: string): string[] {
+  const keys = pathKeys(path)
+  if (Array.isArray(keys)) return keys
+  throw new Error(`a path that was not checked: it ${keys.wrong}`)
+}
+
+/** Errors of these codes, and those of the platform (no code, or the general one), end with what they found: a value of the record, perhaps. */
+const tellingCodes = new Set([
+  'undefined',
+  'evaluation_error',
+  'no_such_key',
+  'numeric_overflow',
+  'invalid_duration',
+  'invalid_regular_expression',
+  'bool_conversion_error',
+  'index_out_of_bounds',
+])
+
+/** What the filter itself says may stay. */
+function withoutValues(error: unknown, filter: string): string {
+  const line = firstLine(error).replaceAll(linearMatches, 'matches')
+  const code = typeof error === 'object' && error !== null ? Reflect.get(error, 'code') : undefined
+  const colon = line.indexOf(': ')
+  if (!tellingCodes.has(String(code)) || colon === -1 || filter.includes(line.slice(colon + 2))) return line
+  return line.slice(0, colon)
+}
+
+/** Without the excerpt of the expression that follows it. */
+function firstLine(error: unknown): string {
+  const message = error instanceof Error ? error.message : String(error)
+  return message.split('\n')[0]!.slice(0, 300)
+}

@@ -1,0 +1,361 @@
+/**
+ * Where transforms run: apart from delivery, so that no expression of a tenant holds up a lane that has none. Workspaces share one
+ * thread; lanes and workspaces that are slow (`slow-lanes.ts`) have others, where each workspace's jobs are in one.
+ *
+ *   run ─▶ shared thread ─▶ results
+ *             ├── a slow record, or too much time of the thread ─▶ the lane's or the workspace's jobs begin again in a thread for slow ones
+ *             └── the same record for 0.3 s (1 s in a thread for slow ones), or out of memory ─▶ the thread is ended, its jobs begin again:
+ *                   those of the workspace at fault (out of memory: of the lane) in a thread for slow ones, the others in a new one
+ *                   the same record ends a thread again ─▶ it has failed (`transform_timeout`, `transform_memory`)
+ *                   more than 3 such records in a job    ─▶ ExceededError: the batch is sent in parts
+ *
+ * Time is counted in looks at the board, not on a clock: a machine that slept has looked no more often.
+ */
+import { availableParallelism } from 'node:os'
+import { Worker } from 'node:worker_threads'
+import type { Transform } from '../../contract/transform.ts'
+import { SlowLanes } from './slow-lanes.ts'
+import {
+  boardWords,
+  ExceededError,
+  type FromTransformThread,
+  type GivenUp,
+  type ToTransformThread,
+  type TransformedBody,
+  type TransformThreadData,
+  type Turn,
+} from './thread-protocol.ts'
+
+const lookEveryMs = 100
+const looksToBeEnded = 10
+/** In the shared thread all workspaces wait for that record. It is only moved then: it fails after a second in another thread. */
+const looksToBeMoved = 3
+/** Until its code is loaded it has no board to look at. */
+const looksWhileStarting = 300
+const oldHeapMiB = 256
+const youngHeapMiB = 8
+const idleMs = 60_000
+/** Each can have a heap of its own (`oldHeapMiB`), and a core is left to the rest of the process. */
+const slowThreads = Math.min(4, Math.max(1, availableParallelism() - 1))
+/** What the end of a thread has cost the others. */
+const endMs = 1_000
+const endsToFail = 2
+const mostFailed = 3
+/** Deaths of the thread that a job may see: more are no fault of its own, and it is tried again later. */
+const mostRestarts = 20
+
+interface Job extends Turn {
+  id: number
+  transform: Transform
+  bodies: readonly Uint8Array[]
+  /** How often a thread ended at each of its records. */
+  ends: Map<string, number>
+  givenUp: GivenUp[]
+  restarts: number
+  resolve(results: TransformedBody[]): void
+  reject(error: Error): void
+}
+
+export class TransformThreads {
+  readonly #shared = this.#newThread({ looks: looksToBeMoved, isShared: true })
+  readonly #apart = Array.from({ length: slowThreads }, () =>
+    this.#newThread({ looks: looksToBeEnded, isShared: false }),
+  )
+  readonly #slow = new SlowLanes()
+  #lastJob = 0
+
+  /** Of each body, what the transform makes of it. Rejects with ExceededError, and when `signal` is aborted. */
+  async run(
+    { workspaceId, destinationId }: Turn,
+    transform: Transform,
+    bodies: readonly Uint8Array[],
+    signal: AbortSignal,
+  ): Promise<TransformedBody[]> {
+    signal.throwIfAborted()
+    // Wraps around before it would be no Int32.
+    this.#lastJob = (this.#lastJob % 0x7fff_fffe) + 1
+    const id = this.#lastJob
+    let abort = () => {}
+    try {
+      return await new Promise((resolve, reject) => {
+        abort = () => {
+          for (const thread of this.#threads) thread.cancel(id)
+          reject(signal.reason)
+        }
+        signal.addEventListener('abort', abort, { once: true })
+        const begun = { ends: new Map(), givenUp: [], restarts: 0 }
+        this.#start({ id, workspaceId, destinationId, transform, bodies, ...begun, resolve, reject })
+      })
+    } finally {
+      signal.removeEventListener('abort', abort)
+    }
+  }
+
+  /** The destination is deleted, or another process delivers to it. */
+  laneGone(lane: Turn, isLastOfWorkspace: boolean): void {
+    this.#slow.laneGone(lane)
+    if (isLastOfWorkspace) this.#slow.workspaceGone(lane.workspaceId)
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(this.#threads.map((thread) => thread.close()))
+  }
+
+  get #threads(): TransformThread[] {
+    return [this.#shared, ...this.#apart]
+  }
+
+  #newThread(kind: ThreadKind): TransformThread {
+    return new TransformThread(
+      kind,
+      (job, what) => this.#wasSlow(job, what),
+      (jobs, blamed, why) => this.#ended(jobs, blamed, why),
+    )
+  }
+
+  #start(job: Job): void {
+    const thread = this.#slow.has(job) ? this.#threadApart(job.workspaceId) : this.#shared
+    thread.start(job)
+  }
+
+  /** One in which the workspace has jobs, otherwise the one with the fewest workspaces. */
+  #threadApart(workspaceId: string): TransformThread {
+    const own = this.#apart.find((thread) => thread.workspaces.has(workspaceId))
+    if (own !== undefined) return own
+    return this.#apart.reduce((least, one) => (one.workspaces.size < least.workspaces.size ? one : least))
+  }
+
+  #wasSlow(job: Turn, what: 'lane' | 'workspace'): void {
+    if (what === 'lane') this.#slow.addLane(job)
+    else this.#slow.addWorkspace(job.workspaceId)
+    for (const moved of this.#shared.take((one) => this.#slow.has(one))) this.#start(moved)
+  }
+
+  #ended(jobs: Job[], blamed: Blamed | null, why: Why): void {
+    const atFault = jobs.find(({ id }) => id === blamed?.job)
+    if (atFault !== undefined) {
+      // Its other lanes can have the same expression, or the same records: each would cost everyone as much.
+      if (why === 'time' && !this.#slow.has(atFault)) this.#slow.addWorkspace(atFault.workspaceId)
+      else this.#slow.addLane(atFault)
+    }
+    for (const job of jobs) {
+      job.restarts += 1
+      if (job === atFault && blamed !== null && !mayGoOn(job, blamed, why)) {
+        const what = 'Several of its records take too long or too much memory.'
+        job.reject(new ExceededError(what, blamed.message))
+      } else if (job.restarts > mostRestarts)
+        job.reject(new Error('the thread that applies transforms ends again and again'))
+      else this.#start(job)
+    }
+  }
+}
+
+interface ThreadKind {
+  /** After how many looks at the same record it is ended. */
+  looks: number
+  /** By the workspaces that are not slow. */
+  isShared: boolean
+}
+
+type Why = 'time' | 'memory' | 'other'
+interface Blamed {
+  job: number
+  message: number
+  record: number
+  step: number
+}
+
+/** A record at which a thread has ended twice is given up. False: too many of them. */
+function mayGoOn(job: Job, { message, record, step }: Blamed, why: Why): boolean {
+  const place = `${message}:${record}`
+  const ends = (job.ends.get(place) ?? 0) + 1
+  job.ends.set(place, ends)
+  if (ends < endsToFail) return true
+  const what =
+    why === 'memory'
+      ? { code: 'transform_memory', message: 'The transform takes too much memory for it.' }
+      : { code: 'transform_timeout', message: 'The transform takes longer than a second for it.' }
+  job.givenUp.push({ messageAt: message, place: record, step, ...what })
+  return job.givenUp.length <= mostFailed
+}
+
+/** One thread: started with its first job, ended when it is idle. */
+class TransformThread {
+  readonly #kind: ThreadKind
+  readonly #onSlow: (job: Job, what: 'lane' | 'workspace') => void
+  readonly #onEnd: (jobs: Job[], blamed: Blamed | null, why: Why) => void
+  readonly #jobs = new Map<number, Job>()
+  /** By workspace with jobs here, what the ends of this thread at its records have cost. */
+  readonly workspaces = new Map<string, { jobs: number; costMs: number }>()
+  #worker: Worker | null = null
+  #board = newBoard()
+  #watch: NodeJS.Timeout | null = null
+  #idle: NodeJS.Timeout | null = null
+
+  constructor(
+    kind: ThreadKind,
+    onSlow: (job: Job, what: 'lane' | 'workspace') => void,
+    onEnd: (jobs: Job[], blamed: Blamed | null, why: Why) => void,
+  ) {
+    this.#kind = kind
+    this.#onSlow = onSlow
+    this.#onEnd = onEnd
+  }
+
+  start(job: Job): void {
+    const workspace = this.workspaces.get(job.workspaceId) ?? { jobs: 0, costMs: 0 }
+    workspace.jobs += 1
+    this.workspaces.set(job.workspaceId, workspace)
+    this.#jobs.set(job.id, job)
+    if (this.#idle !== null) clearTimeout(this.#idle)
+    const { id, workspaceId, destinationId, transform, bodies, givenUp } = job
+    this.#worker ??= this.#open()
+    this.#post({
+      kind: 'run',
+      job: id,
+      ...{ workspaceId, destinationId, transform, givenUp },
+      bodies: bodies.map((body) => Uint8Array.from(body)),
+      headStartMs: workspace.costMs,
+    })
+    this.#watch ??= this.#look()
+  }
+
+  /** Removes these jobs, to begin again elsewhere. */
+  take(isTaken: (job: Job) => boolean): Job[] {
+    const taken = [...this.#jobs.values()].filter(isTaken)
+    for (const { id } of taken) this.cancel(id)
+    return taken
+  }
+
+  /** A job that is cancelled within a record can hang there, and nothing would look any more. */
+  cancel(id: number): void {
+    if (this.#remove(id) !== undefined) this.#post({ kind: 'cancel', job: id })
+    if (this.#jobs.size === 0 && Atomics.load(this.#board, boardWords.job) === id) void this.close()
+    else this.#rest()
+  }
+
+  async close(): Promise<void> {
+    const worker = this.#worker
+    this.#worker = null
+    this.#jobs.clear()
+    this.workspaces.clear()
+    this.#stopTimers()
+    await worker?.terminate()
+  }
+
+  #remove(id: number): Job | undefined {
+    const job = this.#jobs.get(id)
+    if (job === undefined) return undefined
+    this.#jobs.delete(id)
+    const workspace = this.workspaces.get(job.workspaceId)
+    if (workspace !== undefined) {
+      workspace.jobs -= 1
+      if (workspace.jobs === 0) this.workspaces.delete(job.workspaceId)
+    }
+    return job
+  }
+
+  #open(): Worker {
+    const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
+    this.#board = newBoard()
+    const worker = new Worker(new URL(`./transform-thread.${extension}`, import.meta.url), {
+      name: 'transform',
+      resourceLimits: { maxOldGenerationSizeMb: oldHeapMiB, maxYoungGenerationSizeMb: youngHeapMiB },
+      workerData: { board: this.#board.buffer, isShared: this.#kind.isShared } satisfies TransformThreadData,
+    })
+    worker.unref()
+    worker.on('message', (message: FromTransformThread) => this.#receive(message))
+    worker.once('error', (error: unknown) => {
+      const isMemory = error instanceof Error && 'code' in error && error.code === 'ERR_WORKER_OUT_OF_MEMORY'
+      this.#ended(worker, isMemory ? 'memory' : 'other')
+    })
+    worker.once('exit', () => this.#ended(worker, 'other'))
+    return worker
+  }
+
+  #receive(message: FromTransformThread): void {
+    const found = this.#jobs.get(message.job)
+    if (found === undefined) return
+    if (message.kind === 'slow') {
+      this.#onSlow(found, message.what)
+      return
+    }
+    this.#remove(message.job)
+    this.#rest()
+    if (message.kind === 'done') found.resolve(message.results)
+    else if (message.kind === 'exceeded') {
+      if (message.what === 'time') this.#onSlow(found, 'lane')
+      const what =
+        message.what === 'time' ? 'takes too long for it' : 'makes more than four times as much of it'
+      found.reject(new ExceededError(`The transform ${what}.`, message.messageAt))
+    } else found.reject(new Error(`the transform does not compile: ${message.message}`))
+  }
+
+  #look(): NodeJS.Timeout {
+    let seen = -1
+    let looks = 0
+    const timer = setInterval(() => {
+      const steps = Atomics.load(this.#board, boardWords.steps)
+      const isBusy = Atomics.load(this.#board, boardWords.job) !== 0
+      looks = steps === seen ? looks + 1 : 0
+      seen = steps
+      const worker = this.#worker
+      if (worker !== null && looks >= (isBusy ? this.#kind.looks : looksWhileStarting)) {
+        looks = 0
+        this.#ended(worker, 'time')
+      }
+    }, lookEveryMs)
+    timer.unref()
+    return timer
+  }
+
+  #ended(worker: Worker, why: Why): void {
+    if (this.#worker !== worker) return
+    this.#worker = null
+    void worker.terminate()
+    const at = (word: number) => Atomics.load(this.#board, word)
+    const blamed = {
+      job: at(boardWords.job),
+      message: at(boardWords.message),
+      record: at(boardWords.record),
+      step: at(boardWords.step),
+    }
+    const cost = this.workspaces.get(this.#jobs.get(blamed.job)?.workspaceId ?? '')
+    if (cost !== undefined) cost.costMs += endMs
+    // A workspace that has cost more begins after the others. In it the last lane to begin is the first to have a turn.
+    const costOf = ({ workspaceId }: Job) => this.workspaces.get(workspaceId)?.costMs ?? 0
+    const isBlamed = ({ id }: Job) => Number(id === blamed.job)
+    const jobs = [...this.#jobs.values()].sort(
+      (one, other) => costOf(one) - costOf(other) || isBlamed(other) - isBlamed(one),
+    )
+    // The cost counts until the workspace has no job here.
+    for (const workspace of this.workspaces.values()) workspace.jobs = 0
+    this.#jobs.clear()
+    this.#stopTimers()
+    this.#onEnd(jobs, blamed.job === 0 ? null : blamed, why)
+    for (const [workspaceId, { jobs: left }] of this.workspaces)
+      if (left === 0) this.workspaces.delete(workspaceId)
+  }
+
+  #rest(): void {
+    if (this.#jobs.size > 0 || this.#worker === null) return
+    this.#stopTimers()
+    this.#idle = setTimeout(() => void this.close(), idleMs)
+    this.#idle.unref()
+  }
+
+  #stopTimers(): void {
+    if (this.#watch !== null) clearInterval(this.#watch)
+    if (this.#idle !== null) clearTimeout(this.#idle)
+    this.#watch = null
+    this.#idle = null
+  }
+
+  #post(message: ToTransformThread): void {
+    this.#worker?.postMessage(message)
+  }
+}
+
+function newBoard(): Int32Array<SharedArrayBuffer> {
+  return new Int32Array(new SharedArrayBuffer(boardWords.count * Int32Array.BYTES_PER_ELEMENT))
+}

@@ -1,0 +1,48 @@
+/** Checks what stands beside the segments and can be made again from them: the mark and the look-up of keys. */
+import { existsSync, readFileSync, statSync } from 'node:fs'
+import Database from 'better-sqlite3'
+import { errorCode } from '../../platform/error-code.ts'
+import { decodeMark } from './high-water.ts'
+import { hasColumn } from './segment-file.ts'
+
+export interface MarkCheck {
+  /** The newest seq that was acknowledged; null when the mark cannot tell. */
+  seq: number | null
+  oldestKeptSeq: number | null
+  dataDirId: string | null
+  problem: string | null
+}
+
+export function checkMark(file: string): MarkCheck {
+  const unknown = { seq: null, oldestKeptSeq: null, dataDirId: null }
+  if (!existsSync(file)) return { ...unknown, problem: 'is not there' }
+  try {
+    const mark = decodeMark(readFileSync(file))
+    if (mark === null) return { ...unknown, problem: 'is damaged' }
+    const oldestKeptSeq = mark.oldestKeptSeq === 0 ? null : mark.oldestKeptSeq
+    return { seq: mark.seq, oldestKeptSeq, dataDirId: mark.identity?.dataDirId ?? null, problem: null }
+  } catch (error) {
+    return { ...unknown, problem: `cannot be read (${errorCode(error) ?? error})` }
+  }
+}
+
+/** Null: nothing is wrong with it, or it is not there, which says nothing either. */
+export function checkIdempotencyKeys(file: string): string | null {
+  if (!existsSync(file)) return null
+  let db: Database.Database | null = null
+  try {
+    if (!statSync(file).isFile()) return 'is not a file'
+    db = new Database(file, { readonly: true, fileMustExist: true, timeout: 10_000 })
+    const said = db.prepare<[], string>('PRAGMA integrity_check(1)').pluck().get()
+    if (said !== 'ok') return `its structure is damaged: ${said?.replaceAll(/\s+/g, ' ')}`
+    // A file that is whole and of something else.
+    db.prepare('SELECT count(*) FROM derived').get()
+    // An earlier version wrote it, or this one.
+    db.prepare(`SELECT 1 FROM ${hasColumn(db, 'used_key', 'key') ? 'used_key' : 'held'} LIMIT 1`).get()
+    return null
+  } catch (error) {
+    return `cannot be read: ${error instanceof Error ? error.message : String(error)}`
+  } finally {
+    db?.close()
+  }
+}

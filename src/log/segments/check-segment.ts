@@ -1,0 +1,248 @@
+/**
+ * Checks one segment: its structure as SQLite sees it, every row against its checksum, and the running totals of each
+ * pipe. It changes nothing, and may look at a file that a daemon is writing: it sees what was committed when it began.
+ */
+import type Database from 'better-sqlite3'
+import { errorCode } from '../../platform/error-code.ts'
+import { counted } from '../../platform/quantities.ts'
+import { type SegmentName, segmentBytes } from './layout.ts'
+import { type CheckedRow, checkedRows } from './message-row.ts'
+import type { PipePosition } from './position.ts'
+import type { SegmentFormat } from './row-checksum.ts'
+import { readHoles } from './segment-facts.ts'
+import { openReadOnly, type SeqRange } from './segment-file.ts'
+import { isDamage, isGone } from './sqlite-errors.ts'
+
+export interface SegmentCheck {
+  name: SegmentName
+  /** On disk, with its WAL. */
+  bytes: number
+  /** Null when it cannot be read. */
+  identity: StatedIdentity | null
+  /** The newest seq that it is known to have had; null: none. */
+  lastSeq: number | null
+  messages: number
+  /** Missing between others by the totals of their pipes, in a segment that was written again without them. */
+  lostMessages: number
+  pipes: Map<string, PipeRange>
+  holes: SeqRange[]
+  /** It is readable and none of this log's: of another name or another data directory. */
+  isForeign: boolean
+  /** The name that the next start gives it; null: this one. */
+  rename: SegmentName | null
+  /** What else is wrong with it, in words; empty: nothing. */
+  problems: string[]
+}
+
+/** What a segment says about itself, believed or not. Format 1 says none of it. */
+export interface StatedIdentity {
+  format: SegmentFormat
+  segmentId: string | null
+  previousSegmentId: string | null
+  dataDirId: string | null
+  /** By its own row, not by its name. */
+  firstSeq: number | null
+}
+
+/** One pipe in one segment: its position before it, and at its end. */
+export interface PipeRange {
+  base: PipePosition
+  last: PipePosition
+}
+
+/** Bytes of bodies between two reports. */
+const reportEveryBytes = 4 * 1024 * 1024
+/** Inner pages are looked at again and again, bodies once. */
+const cacheKiB = 8192
+/** How many damaged rows are named. */
+const namedRows = 5
+
+/** `onProgress` gets the bytes since its last call. Throws when the segment is gone (isGone). */
+export function checkSegment(
+  dir: string,
+  name: SegmentName,
+  onProgress: (bytes: number) => void = () => {},
+): SegmentCheck {
+  return inspect(dir, name, (db, check) => {
+    // One transaction: what a daemon commits meanwhile is not seen.
+    db.exec('BEGIN')
+    checkStructure(db, check)
+    const pipes = readHead(db, check)
+    checkRows(db, check, pipes, onProgress)
+  })
+}
+
+/** Whether it can be opened, and what it says about itself: a few pages. Throws as the other. */
+export function glanceAtSegment(dir: string, name: SegmentName): SegmentCheck {
+  return inspect(dir, name, (db, check) => {
+    readHead(db, check)
+    const newest = db.prepare<[], number | null>('SELECT max(seq) FROM message').pluck().get() ?? null
+    if (newest !== null) check.lastSeq = Math.max(check.lastSeq ?? 0, newest)
+  })
+}
+
+function inspect(
+  dir: string,
+  name: SegmentName,
+  look: (db: Database.Database, check: SegmentCheck) => void,
+): SegmentCheck {
+  const check: SegmentCheck = {
+    name,
+    bytes: segmentBytes(dir, name),
+    identity: null,
+    lastSeq: null,
+    messages: 0,
+    lostMessages: 0,
+    pipes: new Map(),
+    holes: [],
+    isForeign: false,
+    rename: null,
+    problems: [],
+  }
+  let db: Database.Database | null = null
+  try {
+    db = openReadOnly(dir, name)
+    db.pragma(`cache_size = -${cacheKiB}`)
+    look(db, check)
+  } catch (error) {
+    if (!isUnreadable(error)) throw error
+    if (check.problems.length === 0) check.problems.push(`cannot be read: ${(error as Error).message}`)
+  } finally {
+    db?.close()
+  }
+  return check
+}
+
+/** SQLite's own check of its pages and indexes, which reads no bodies. */
+function checkStructure(db: Database.Database, check: SegmentCheck): void {
+  const said = db.prepare('PRAGMA integrity_check(1)').pluck().all() as string[]
+  if (said[0] === 'ok') return
+  check.problems.push(`its structure is damaged: ${said[0]?.replaceAll(/\s+/g, ' ').trim() ?? 'no answer'}`)
+}
+
+interface Pipe extends PipeRange {
+  id: string
+  /** Rows that are damaged, since its last sound one. */
+  damaged: number
+}
+
+/** Everything but the messages. Returns the pipes by their numbers. */
+function readHead(db: Database.Database, check: SegmentCheck): Map<number, Pipe> {
+  const segment = db.prepare('SELECT * FROM segment').get() as Record<string, unknown> | undefined
+  if (segment === undefined)
+    throw Object.assign(new Error('it has no description'), { code: 'SQLITE_CORRUPT' })
+  const text = (name: string) => (typeof segment[name] === 'string' ? segment[name] : null)
+  const number = (name: string) => (typeof segment[name] === 'number' ? segment[name] : null)
+  check.identity = {
+    format: segment.format === 2 ? 2 : 1,
+    segmentId: text('segment_id'),
+    previousSegmentId: text('previous_segment_id'),
+    dataDirId: text('data_dir_id'),
+    firstSeq: number('first_seq'),
+  }
+  check.lastSeq = number('last_seq')
+  if (check.identity.format === 2) check.holes = readHoles(db)
+  const rows = db
+    .prepare('SELECT no, pipe_id, base_seq, base_messages, base_records, base_bytes FROM pipe')
+    .raw()
+    .all() as [number, string, number, number, number, number][]
+  const pipes = new Map<number, Pipe>()
+  for (const [no, id, seq, messages, records, bytes] of rows) {
+    const base = { seq, messages, records, bytes }
+    const pipe = { id, base, last: base, damaged: 0 }
+    pipes.set(no, pipe)
+    check.pipes.set(id, pipe)
+  }
+  return pipes
+}
+
+/** What retention has dropped by now, as the newest segment knows it; none when it cannot be read. */
+export function holesIn(dir: string, name: SegmentName): SeqRange[] {
+  let db: Database.Database | null = null
+  try {
+    db = openReadOnly(dir, name)
+    return readHoles(db)
+  } catch (error) {
+    if (!isUnreadable(error) && !isGone(error)) throw error
+    return []
+  } finally {
+    db?.close()
+  }
+}
+
+function checkRows(
+  db: Database.Database,
+  check: SegmentCheck,
+  pipes: ReadonlyMap<number, Pipe>,
+  onProgress: (bytes: number) => void,
+): void {
+  const seen = new RowCheck(pipes)
+  let unreported = 0
+  try {
+    for (const row of checkedRows(db, check.identity?.format ?? 1)) {
+      seen.row(row)
+      unreported += row.body.length
+      if (unreported < reportEveryBytes) continue
+      onProgress(unreported)
+      unreported = 0
+    }
+  } finally {
+    onProgress(unreported)
+    seen.writeTo(check)
+  }
+}
+
+/** What is found while the rows of a segment go by, in order. */
+class RowCheck {
+  readonly #pipes: ReadonlyMap<number, Pipe>
+  readonly #damagedSeqs: number[] = []
+  #rows = 0
+  #lastSeq = 0
+  #damaged = 0
+  #missing = 0
+
+  constructor(pipes: ReadonlyMap<number, Pipe>) {
+    this.#pipes = pipes
+  }
+
+  row({ seq, pipeNo, messages, records, bytes, crc, foundCrc }: CheckedRow): void {
+    const pipe = this.#pipes.get(pipeNo)
+    this.#rows += 1
+    this.#lastSeq = seq
+    if (pipe === undefined || foundCrc !== crc) {
+      this.#damaged += 1
+      if (this.#damagedSeqs.length < namedRows) this.#damagedSeqs.push(seq)
+      if (pipe !== undefined) pipe.damaged += 1
+      return
+    }
+    // The totals of a damaged row say nothing: the next sound one tells how many there were.
+    this.#missing += Math.max(0, messages - pipe.last.messages - 1 - pipe.damaged)
+    pipe.damaged = 0
+    pipe.last = { seq, messages, records, bytes }
+  }
+
+  writeTo(check: SegmentCheck): void {
+    check.messages = this.#rows
+    if (this.#rows > 0) check.lastSeq = Math.max(check.lastSeq ?? 0, this.#lastSeq)
+    if (this.#damaged > 0) {
+      const more = this.#damaged > namedRows ? ', …' : ''
+      const seqs = `stream_seq ${this.#damagedSeqs.join(', ')}${more}`
+      check.problems.push(`${counted(this.#damaged, 'message')} not as written: ${seqs}`)
+    }
+    // Compaction and salvage write a segment again: what is missing there was lost before, and counted then.
+    if (check.name.generation > 0) check.lostMessages = this.#missing
+    else if (this.#missing > 0) {
+      check.problems.push(
+        `${counted(this.#missing, 'message')} missing between others, by the totals of their pipes`,
+      )
+    }
+  }
+}
+
+/** Damage, or a disk that cannot read; not a segment that is gone. */
+function isUnreadable(error: unknown): boolean {
+  if (isDamage(error)) return true
+  const code = errorCode(error)
+  // Tables that are not there: a file that is no segment.
+  return !isGone(error) && (code === 'SQLITE_ERROR' || (code?.startsWith('SQLITE_IOERR') ?? false))
+}

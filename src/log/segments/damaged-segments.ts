@@ -1,0 +1,157 @@
+/**
+ * The segments that are known to be damaged, and what becomes of them. One is found at the start, by a reader, by the
+ * scrub or when it is compacted or written; it waits here until it is salvaged, which takes its turn in slices between
+ * frames. Readers of its messages wait meanwhile; all others, and all other segments, go on.
+ *
+ *   reported ──▶ waiting ──▶ being salvaged ──▶ sound again, with a gap where messages are lost
+ *                   ▲              │     └────▶ missing: foreign, or nothing in it could be read
+ *                   └── disk full ─┘     (retention may drop it at any point)
+ */
+import type { Logger } from '../../platform/log.ts'
+import { type SegmentName, segmentFile } from './layout.ts'
+import type { Salvage, SalvagedSegment } from './salvage.ts'
+import type { SegmentLog } from './segment-log.ts'
+import { isDiskFull } from './sqlite-errors.ts'
+
+/** After a salvage for which the disk was too full. */
+const retryMs = 2_000
+
+export interface DamageStatus {
+  /** Waiting to be salvaged. */
+  damagedSegments: number
+  /** Neither there nor dropped by retention, since this start. */
+  missingSegments: number
+  /** In segments that were salvaged or are missing, since this start. */
+  lostMessages: number
+}
+
+export interface DamageDeps {
+  segments: SegmentLog
+  dir: string
+  quarantineDir: string
+  /** The buffer's clock. */
+  clock(): number
+  /** A segment has a new generation, or is gone. */
+  onChanged(name: SegmentName): void
+}
+
+export class DamagedSegments {
+  readonly #log: Logger
+  readonly #deps: DamageDeps
+  readonly #waiting = new Map<number, SegmentName>()
+  #salvage: Salvage | null = null
+  #retryAtMs = 0
+  #missingSegments = 0
+  #lostMessages = 0
+
+  constructor(log: Logger, deps: DamageDeps) {
+    this.#log = log
+    this.#deps = deps
+    const { salvaged, missing } = deps.segments.found
+    for (const segment of salvaged) {
+      this.#logDamaged(segment.name, null)
+      this.#logOutcome(segment)
+      // What lacks at the log's end is counted by the log already.
+      const isCounted = segment.outcome !== 'salvaged' && deps.segments.missingMessages > 0
+      if (!isCounted) this.#lostMessages += segment.lostMessages
+    }
+    for (const range of missing) this.#countMissing(range.firstSeq, range.lastSeq)
+  }
+
+  /** Of a sealed segment; of one that has a newer generation, or is gone, it is late news. */
+  report(name: SegmentName, error: unknown): void {
+    const { firstSeq, generation } = name
+    const isCurrent = this.#deps.segments.sealed.nameOf(firstSeq)?.generation === generation
+    if (!isCurrent || this.#waiting.has(firstSeq)) return
+    this.#waiting.set(firstSeq, name)
+    this.#logDamaged(name, error)
+  }
+
+  has(firstSeq: number): boolean {
+    return this.#waiting.has(firstSeq)
+  }
+
+  /** True while there is something to salvage and space may be there for it. */
+  get hasWork(): boolean {
+    this.#take()
+    return this.#waiting.size > 0 && this.#deps.clock() >= this.#retryAtMs
+  }
+
+  status(): DamageStatus {
+    this.#take()
+    return {
+      damagedSegments: this.#waiting.size,
+      missingSegments: this.#missingSegments,
+      lostMessages: this.#lostMessages,
+    }
+  }
+
+  /** A few milliseconds of salvage. */
+  slice(): void {
+    try {
+      this.#salvage ??= this.#begin()
+      if (this.#salvage?.step() === true) this.#finish(this.#salvage)
+    } catch (error) {
+      this.#salvage?.abandon()
+      this.#salvage = null
+      if (!isDiskFull(error)) throw error
+      this.#retryAtMs = this.#deps.clock() + retryMs
+    }
+  }
+
+  /** Retention takes the segment as it is. */
+  dropped(firstSeq: number): void {
+    if (this.#salvage?.source.firstSeq === firstSeq) this.close()
+    this.#waiting.delete(firstSeq)
+  }
+
+  close(): void {
+    this.#salvage?.abandon()
+    this.#salvage = null
+  }
+
+  /** What the log itself came across. */
+  #take(): void {
+    for (const { name, error } of this.#deps.segments.sealed.takeDamage()) this.report(name, error)
+  }
+
+  /** Newest first: where a pipe stood behind a segment is asked of the next one, which must be sound for it. */
+  #begin(): Salvage | null {
+    const firstSeq = Math.max(...this.#waiting.keys())
+    return this.#deps.segments.startSalvage(firstSeq, this.#deps.quarantineDir)
+  }
+
+  #finish(salvage: Salvage): void {
+    const name = salvage.source
+    const result = this.#deps.segments.sealed.finishSalvage(salvage)
+    this.#salvage = null
+    this.#waiting.delete(name.firstSeq)
+    this.#logOutcome({ name, ...result })
+    if (result.outcome === 'salvaged') this.#lostMessages += result.lostMessages
+    else this.#countMissing(name.firstSeq, result.lastSeq)
+    this.#deps.onChanged(name)
+  }
+
+  #logOutcome({ name, outcome, keptMessages, lostMessages, unreadablePages }: SalvagedSegment): void {
+    const fields = { first_seq: name.firstSeq, quarantine: this.#deps.quarantineDir }
+    const counts = {
+      kept_messages: keptMessages,
+      lost_messages: lostMessages,
+      unreadable_pages: unreadablePages,
+    }
+    if (outcome === 'salvaged') this.#log.warn({ ...fields, ...counts }, 'buffer.segment_salvaged')
+    else this.#log.error({ ...fields, reason: outcome }, 'buffer.segment_set_aside')
+  }
+
+  #countMissing(firstSeq: number, lastSeq: number): void {
+    if (lastSeq < firstSeq) return
+    this.#missingSegments += 1
+    this.#lostMessages += lastSeq - firstSeq + 1
+    this.#log.error({ first_seq: firstSeq, last_seq: lastSeq }, 'buffer.segment_missing')
+  }
+
+  #logDamaged(name: SegmentName, error: unknown): void {
+    const file = segmentFile(this.#deps.dir, name)
+    this.#log.error({ first_seq: name.firstSeq, file, err: error ?? undefined }, 'buffer.segment_damaged')
+  }
+}

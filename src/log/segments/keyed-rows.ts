@@ -1,0 +1,72 @@
+/** The messages with an idempotency key, as their rows say: what the look-up of keys is derived from. */
+import { validate } from 'uuid'
+import { isStorageError } from '../../platform/storage-error.ts'
+import type { UsedKey } from './key-lookup.ts'
+import { listSegments } from './layout.ts'
+import { hasColumn, openReadOnly } from './segment-file.ts'
+import { ContradictionError, isDamage, isDiskFull } from './sqlite-errors.ts'
+
+/**
+ * Of one segment at a time; the partial index makes it cost only the rows with a key. A sealed segment's keys were used
+ * before it ended, those of the one being written before `clockMs`. A damaged segment is passed over, and so is a row with a
+ * value that was never written: they must not stop the start, and the look-up has their keys unless it was lost as well.
+ */
+export function* keyedRowsSince(
+  dir: string,
+  afterSeq: number,
+  clockMs: number,
+  onUnreadable: (firstSeq: number, error: unknown) => void,
+): Generator<UsedKey[]> {
+  const names = listSegments(dir)
+  for (const [index, name] of names.entries()) {
+    const next = names[index + 1]
+    if (next !== undefined && next.firstSeq <= afterSeq + 1) continue
+    let rows: UsedKey[]
+    try {
+      rows = readKeyed(dir, name, afterSeq, clockMs)
+    } catch (error) {
+      if (isDiskFull(error) || (isStorageError(error) && !isDamage(error))) throw error
+      onUnreadable(name.firstSeq, error)
+      continue
+    }
+    const sound = rows.filter(isPossible)
+    if (sound.length < rows.length)
+      onUnreadable(
+        name.firstSeq,
+        new ContradictionError(`${rows.length - sound.length} damaged rows with keys`),
+      )
+    yield sound
+  }
+}
+
+/** Bodies are not read for their checksums here: what reads them finds the damage. */
+function isPossible({ pipeId, key, msgId, recordCount, receivedMs, bodyHash }: UsedKey): boolean {
+  const isText = (value: unknown) => typeof value === 'string'
+  const areNumbers = Number.isSafeInteger(recordCount) && typeof receivedMs === 'number'
+  return (
+    isText(pipeId) && isText(key) && validate(msgId) && areNumbers && (bodyHash === null || isText(bodyHash))
+  )
+}
+
+function readKeyed(
+  dir: string,
+  name: { firstSeq: number; generation: number },
+  afterSeq: number,
+  clockMs: number,
+): UsedKey[] {
+  const db = openReadOnly(dir, name)
+  try {
+    return db
+      .prepare(
+        `SELECT p.pipe_id AS pipeId, m.idempotency_key AS key, m.seq, m.msg_id AS msgId,
+                m.record_count AS recordCount, m.received_ms AS receivedMs,
+                ${hasColumn(db, 'message', 'body_hash') ? 'm.body_hash' : 'NULL'} AS bodyHash,
+                min(coalesce((SELECT last_clock_ms FROM segment), @clockMs), @clockMs) AS usedClockMs
+         FROM message m INDEXED BY message_with_key JOIN pipe p ON p.no = m.pipe
+         WHERE m.idempotency_key IS NOT NULL AND m.seq > @afterSeq ORDER BY m.seq`,
+      )
+      .all({ afterSeq, clockMs }) as UsedKey[]
+  } finally {
+    db.close()
+  }
+}

@@ -1,0 +1,334 @@
+/**
+ * Opens the log after whatever the last run left: removes half-made files, makes what it finds durable, and reads what
+ * retention must know. `layout.ts` says what a crash can leave.
+ *
+ * A crash can leave commits in a WAL that was never synced: a power cut could still take them. So nothing is read,
+ * served or counted before it is on the disk:
+ *
+ *   0 segments get the names that they should have (rename-segments.ts); where the file of the newest one is missing and
+ *     its WAL is there, the segment is salvaged from that (salvage.ts: a crash leaves the WAL, or both and the newer
+ *     generation, which makes the WAL a leftover)
+ *   1 leftovers, and a newest segment in which nothing was ever written, are removed; names are fsynced
+ *   2 WALs are moved into their segments, fsynced (where a full disk has no room for that, the WAL itself is fsynced)
+ *   3 what must be known is read; a segment that is not written on (of format 1, of an older epoch, sealed) gets its
+ *     successor
+ *   4 the high-water mark is written and fsynced
+ * A crash between any two of them leaves what the next start does again.
+ *
+ * No damaged segment stops it. A sealed one is taken as its neighbours know it, and salvaged later; the newest one is
+ * salvaged here (after 1), because everything that comes goes on where it ends.
+ */
+import path from 'node:path'
+import type Database from 'better-sqlite3'
+import { fsyncDirectory, fsyncFile } from '../../platform/fsync.ts'
+import type { Logger } from '../../platform/log.ts'
+import type { BufferIdentity } from '../buffer.ts'
+import { type HighWater, openHighWater } from './high-water.ts'
+import {
+  listSegments,
+  lostFiles,
+  pageBytesFor,
+  removeHollow,
+  removeLeftovers,
+  type SegmentName,
+  segmentBytes,
+  segmentFile,
+  unlinkSegment,
+} from './layout.ts'
+import { missingRanges } from './missing-segments.ts'
+import type { SegmentsSpec } from './protocol.ts'
+import { renameSegments, setAside } from './rename-segments.ts'
+import { Salvage, type SalvagedSegment } from './salvage.ts'
+import { readSealedSegments, type SealedSegments } from './sealed-segments.ts'
+import { Sealing } from './sealing.ts'
+import { readContentIfUsable, type SegmentContent, type SegmentFacts, segmentFacts } from './segment-facts.ts'
+import { createSegment, newIdentity, openReadOnly, type SeqRange } from './segment-file.ts'
+import { SegmentLog } from './segment-log.ts'
+import { openSegmentWriter, type SegmentWriter } from './segment-writer.ts'
+import { isDiskFull, isUnusable } from './sqlite-errors.ts'
+import { isWalUsable } from './usable-wal.ts'
+
+type LogSpec = Pick<SegmentsSpec, 'dir' | 'quarantineDir' | 'identity' | 'knownSeq' | 'nextSeqAtLeast'> &
+  // A repair has no settings: what it begins has small pages.
+  Partial<Pick<SegmentsSpec, 'segmentMaxBytes'>>
+
+export function openSegmentLog(spec: LogSpec, log: Logger): SegmentLog {
+  const { dir, identity = null, nextSeqAtLeast = 1 } = spec
+  const pageBytes = pageBytesFor(spec.segmentMaxBytes ?? 0)
+  renameSegments(spec, log)
+  const mark = openHighWater(path.join(dir, 'high-water'), identity)
+  const { clockMs } = mark.found
+  const knownSeq = Math.max(mark.found.seq, spec.knownSeq ?? 0)
+  const fromWal = salvageLostFiles(spec, knownSeq, clockMs, log)
+  removeLeftovers(dir)
+  const hollow = removeHollow(dir)
+  if (hollow !== null) log.warn({ first_seq: hollow.firstSeq }, 'buffer.hollow_segment_removed')
+  const salvaged = [...fromWal, ...salvageNewest(spec, knownSeq, clockMs)]
+  const isNew = listSegments(dir).length === 0
+  if (mark.loss !== null && !(isNew && mark.loss === 'missing')) {
+    log.warn({ reason: mark.loss }, 'buffer.high_water_rebuilt')
+  }
+  if (isNew) {
+    const first = newIdentity(identity, Math.max(knownSeq + 1, nextSeqAtLeast), null)
+    createSegment(dir, { pageBytes, identity: first, begunClockMs: clockMs, bases: [], holes: [] })
+  }
+  // A rename that the last run did not live to make durable is made so now.
+  fsyncDirectory(dir)
+  const files: OpenFiles = { sealing: new Sealing(dir), writers: [] }
+  try {
+    return openFound(spec, log, { files, mark, knownSeq, salvaged, isNew })
+  } catch (error) {
+    // See openBufferWriter.
+    for (const writer of files.writers) writer.abandon()
+    files.sealing.abandon()
+    mark.abandon()
+    throw error
+  }
+}
+
+/** The connections of a log that is being opened: closed when that fails. */
+interface OpenFiles {
+  sealing: Sealing
+  writers: SegmentWriter[]
+}
+
+interface Found {
+  files: OpenFiles
+  mark: HighWater
+  knownSeq: number
+  salvaged: SalvagedSegment[]
+  /** There was no segment. */
+  isNew: boolean
+}
+
+function openFound(
+  spec: LogSpec,
+  log: Logger,
+  { files, mark, knownSeq, salvaged, isNew }: Found,
+): SegmentLog {
+  const { dir, identity = null, nextSeqAtLeast = 1 } = spec
+  const pageBytes = pageBytesFor(spec.segmentMaxBytes ?? 0)
+  const { clockMs } = mark.found
+  const { sealing } = files
+  const { newest, sealed, damaged, strays } = openSegments(dir, files, identity)
+  for (const name of strays) setAside(spec, name, log)
+  const foundSeq = isNew ? mark.found.oldestKeptSeq - 1 : lastSeqOf(newest)
+  const missingMessages = countMissing(knownSeq, foundSeq, nextSeqAtLeast)
+  const holes = newest.content.format === 1 ? gapsOf(sealed, newest) : newest.content.holes
+  const written =
+    writable(newest, identity) ?? succeed(newest, { dir, pageBytes, identity, files, sealed, holes, clockMs })
+  if (mark.oldestKeptSeq === 0) mark.raiseOldestKept(sealed[0]?.firstSeq ?? written.writer.firstSeq)
+  const { firstSeq } = written.writer
+  const current = { firstSeq, lastSeq: firstSeq, identity: written.content.identity }
+  const missing = missingRanges([...sealed, current], holes, mark.oldestKeptSeq)
+  const found = { salvaged, damaged, missing }
+  const start = {
+    dir,
+    pageBytes,
+    identity,
+    ...written,
+    sealed,
+    holes,
+    ...found,
+    openedClockMs: clockMs,
+    mark,
+    sealing,
+  }
+  const segments = new SegmentLog({ ...start, knownSeq, nextSeqAtLeast, missingMessages })
+  segments.markHighWater(segments.lastClockMs)
+  mark.sync()
+  return segments
+}
+
+interface Newest {
+  name: SegmentName
+  writer: SegmentWriter
+  content: SegmentContent
+}
+
+interface OpenedSegments extends SealedSegments {
+  newest: Newest
+}
+
+/** All that is in them is durable when this returns. */
+function openSegments(dir: string, files: OpenFiles, owner: BufferIdentity | null): OpenedSegments {
+  const names = listSegments(dir)
+  const name = names.pop()
+  if (name === undefined) throw new Error(`${dir}: there is no segment although one was made`)
+  const newest = openNewest(dir, name, files)
+  const { sealing } = files
+  const { sealed, damaged, strays } = readSealedSegments(dir, names, { newest, sealing, owner })
+  const isStale = newest.content.lastSeq === null && (sealed.at(-1)?.lastSeq ?? 0) >= name.firstSeq
+  if (!isStale) return { newest, sealed, damaged, strays }
+  // Begun and given up for lack of space, while the one before it went on; a power cut undid its end.
+  newest.writer.close()
+  unlinkSegment(dir, name)
+  fsyncDirectory(dir)
+  return openSegments(dir, files, owner)
+}
+
+function openNewest(dir: string, name: SegmentName, { writers }: OpenFiles): Newest {
+  const writer = openSegmentWriter(dir, name)
+  writers.push(writer)
+  if (!writer.moveWal()) fsyncFile(`${segmentFile(dir, name)}-wal`)
+  return { name, writer, content: writer.content() }
+}
+
+function lastSeqOf({ name, content }: Newest): number {
+  return content.lastSeq ?? name.firstSeq - 1
+}
+
+/** Between two epochs there are seqs that nobody was ever given. */
+function countMissing(knownSeq: number, foundSeq: number, nextSeqAtLeast: number): number {
+  const lastOfOlderEpochs = knownSeq >= nextSeqAtLeast ? nextSeqAtLeast - 1 : 0
+  return Math.max(0, knownSeq - Math.max(foundSeq, lastOfOlderEpochs, 0))
+}
+
+/** Format 1 did not write down what it dropped: whatever is not there between two of its segments counts as that. */
+function gapsOf(sealed: readonly SegmentFacts[], newest: Newest): SeqRange[] {
+  const nextFirstSeqs = [...sealed.slice(1), newest.name].map(({ firstSeq }) => firstSeq)
+  return sealed.flatMap(({ lastSeq }, index) => {
+    const next = nextFirstSeqs[index] ?? 0
+    return next > lastSeq + 1 ? [{ firstSeq: lastSeq + 1, lastSeq: next - 1 }] : []
+  })
+}
+
+/** Null: nothing more may be written to it. */
+function writable(newest: Newest, owner: BufferIdentity | null): Newest | null {
+  const { name, content } = newest
+  const isSealed = name.generation > 0 || content.sealedClockMs !== null
+  const isOfEpoch = owner === null || content.identity?.epoch === owner.epoch
+  const isOwned = owner === null || content.identity?.dataDirId === owner.dataDirId
+  return content.format === 2 && !isSealed && isOfEpoch && isOwned ? newest : null
+}
+
+interface Succession {
+  dir: string
+  pageBytes: number
+  identity: BufferIdentity | null
+  files: OpenFiles
+  sealed: SegmentFacts[]
+  holes: readonly SeqRange[]
+  clockMs: number
+}
+
+/**
+ * Begins the segment after one that is not written on, and seals that; an empty one is replaced. Crashed in between: the
+ * old one is no longer the newest, or it is and the start does this again. On a full disk the old one goes on where it can.
+ */
+function succeed(newest: Newest, succession: Succession): Newest {
+  const { dir, pageBytes, identity: owner, files, sealed, holes, clockMs } = succession
+  const { name, writer, content } = newest
+  const isSealed = name.generation > 0 || content.sealedClockMs !== null
+  const isEmpty = !isSealed && content.lastSeq === null
+  const firstSeq = lastSeqOf(newest) + 1
+  const lastClockMs = content.sealedClockMs ?? Math.max(clockMs, content.begunClockMs)
+  const previous = isEmpty ? content.identity?.previousSegmentId : content.identity?.segmentId
+  const identity = newIdentity(owner, firstSeq, previous ?? null)
+  const bases = content.pipes.map(({ pipeId, last }) => ({ pipeId, position: last }))
+  try {
+    // A new file under the name of an empty one must not meet its WAL.
+    if (isEmpty && !writer.leaveWal()) return newest
+    if (isEmpty) writer.close()
+    createSegment(dir, { pageBytes, identity, begunClockMs: lastClockMs, bases, holes })
+  } catch (error) {
+    if (!isDiskFull(error) || isSealed) throw error
+    return isEmpty ? openNewest(dir, name, files) : newest
+  }
+  if (!isEmpty) {
+    files.sealing.seal(name, writer, { clockMs: lastClockMs, lastSeq: firstSeq - 1 })
+    sealed.push(segmentFacts(name, segmentBytes(dir, name), content, lastClockMs))
+  }
+  return openNewest(dir, { firstSeq, generation: 0 }, files)
+}
+
+/** Until the newest one is usable, or there is none. Throws a disk-full error when there is no space to do it. */
+function salvageNewest(spec: LogSpec, knownSeq: number, clockMs: number): SalvagedSegment[] {
+  const { dir } = spec
+  const identity = spec.identity ?? null
+  const salvaged: SalvagedSegment[] = []
+  for (;;) {
+    const names = listSegments(dir)
+    const newest = names.at(-1)
+    if (newest === undefined) return salvaged
+    const isUsable = isWalUsable(dir, newest, knownSeq) && readContentIfUsable(dir, newest, identity) !== null
+    if (isUsable && areIndexesComplete(dir, newest)) return salvaged
+    assertOwned(dir, names, identity)
+    salvaged.push(salvageLast(spec, { source: newest, older: names.at(-2), knownSeq, clockMs }))
+  }
+}
+
+/**
+ * Before the first checkpoint the file of the newest segment holds its tables alone, and every message is in its WAL. An
+ * older segment has a WAL only while a reader kept it from being sealed: that one goes to the quarantine, because it can be
+ * what a crash left of a segment that was dropped. Throws a disk-full error when there is no space to do it.
+ */
+function salvageLostFiles(spec: LogSpec, knownSeq: number, clockMs: number, log: Logger): SalvagedSegment[] {
+  const { dir } = spec
+  const lost = lostFiles(dir)
+  const newest = listSegments(dir).at(-1)
+  const last = lost.at(-1)
+  const isNewestLost = last !== undefined && last.firstSeq > (newest?.firstSeq ?? 0)
+  for (const name of isNewestLost ? lost.slice(0, -1) : lost) setAside(spec, name, log)
+  return isNewestLost ? [salvageLast(spec, { source: last, older: newest, knownSeq, clockMs })] : []
+}
+
+interface LastSegment {
+  source: SegmentName
+  older: SegmentName | undefined
+  knownSeq: number
+  clockMs: number
+}
+
+/** Writes the last segment of the log again. What is left of it goes to the quarantine. */
+function salvageLast(spec: LogSpec, { source, older, knownSeq, clockMs }: LastSegment): SalvagedSegment {
+  const { dir, quarantineDir, identity = null } = spec
+  const content = older === undefined ? null : readContentIfUsable(dir, older, identity)
+  const isAdjacent = content !== null && (content.lastSeq ?? 0) + 1 === source.firstSeq
+  const salvage = new Salvage({
+    ...{ dir, quarantineDir, source, lastSeq: null, knownSeq, identity, after: null },
+    begunClockMs: content?.sealedClockMs ?? content?.begunClockMs ?? 0,
+    lastClockMs: clockMs,
+    before: new Map(isAdjacent ? content.pipes.map(({ pipeId, last }) => [pipeId, last]) : []),
+  })
+  try {
+    while (!salvage.step());
+    const result = salvage.finish()
+    unlinkSegment(dir, source)
+    return { name: source, ...result }
+  } catch (error) {
+    salvage.abandon()
+    throw error
+  }
+}
+
+/** A row that an index lacks would not be read, and nothing behind it in this segment would show the gap. */
+function areIndexesComplete(dir: string, name: SegmentName): boolean {
+  let db: Database.Database | null = null
+  try {
+    db = openReadOnly(dir, name)
+    const lacking = db.prepare(
+      `SELECT 1 FROM pipe p NOT INDEXED WHERE NOT EXISTS
+         (SELECT 1 FROM pipe i INDEXED BY sqlite_autoindex_pipe_1 WHERE i.pipe_id = p.pipe_id)
+       UNION ALL
+       SELECT 1 FROM message m NOT INDEXED WHERE NOT EXISTS
+         (SELECT 1 FROM message i INDEXED BY message_by_pipe WHERE i.pipe = m.pipe AND i.seq = m.seq) LIMIT 1`,
+    )
+    return lacking.get() === undefined
+  } catch (error) {
+    if (!isUnusable(error)) throw error
+    return false
+  } finally {
+    db?.close()
+  }
+}
+
+/** A single foreign segment is damage; where every one is, it is the directory that is in the wrong place. */
+function assertOwned(dir: string, names: readonly SegmentName[], identity: BufferIdentity | null): void {
+  if (identity === null) return
+  const owners = names.map((name) => readContentIfUsable(dir, name, null)?.identity?.dataDirId ?? null)
+  const isForeign = (owner: string | null) => owner !== null && owner !== identity.dataDirId
+  if (owners.some(isForeign) && owners.every((owner) => isForeign(owner) || owner === null)) {
+    throw new Error(`${dir}: the buffer of another data directory; put back the one that belongs here`)
+  }
+}

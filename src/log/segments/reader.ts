@@ -1,0 +1,225 @@
+/**
+ * Reads the segments for delivery: BufferReader over files that another thread writes, seals and unlinks meanwhile.
+ *
+ * Every method is one synchronous pass over the list of segments. A segment that is gone when it is to be opened
+ * means the list is old: it is read again and the pass begins again. One that is damaged is reported to the writer, and
+ * the pass begins again once what can be read of it is in a new generation.
+ */
+import type { Logger } from '../../platform/log.ts'
+import type { Backlog, BufferReader, Cursor, Heads, MessageRun, ReadLimits } from '../buffer.ts'
+import { DamageReports } from './damage-reports.ts'
+import { OpenSegments } from './open-segments.ts'
+import {
+  findEarliest,
+  firstReceivedFrom,
+  head,
+  heads,
+  indexAt,
+  nextAfter,
+  positionAt,
+  segmentsFrom,
+} from './pipe-places.ts'
+import { countsOf, cursorOf, difference, justBefore, type PipePosition, Place } from './position.ts'
+import type { SegmentsSpec } from './protocol.ts'
+import { quarantine, type SegmentConnection, type SegmentPipe, type StoredRow } from './segment-connection.ts'
+import { isGone, isUnusable } from './sqlite-errors.ts'
+
+type ReaderSpec = Pick<SegmentsSpec, 'dir' | 'quarantineDir' | 'channel'>
+
+/** The directory must exist (the writer makes it). */
+export function openSegmentReader(spec: ReaderSpec, log: Logger): BufferReader {
+  return new SegmentReader(spec, log)
+}
+
+class SegmentReader implements BufferReader {
+  readonly #quarantineDir: string
+  readonly #log: Logger
+  readonly #segments: OpenSegments
+  /** A pipe's earliest position changes only when the list of segments does. */
+  readonly #earliest = new Map<string, PipePosition>()
+
+  readonly #damage: DamageReports
+
+  constructor(spec: ReaderSpec, log: Logger) {
+    const { dir, quarantineDir } = spec
+    this.#quarantineDir = quarantineDir
+    this.#log = log
+    this.#damage = new DamageReports(spec)
+    this.#segments = new OpenSegments(dir, () => this.#earliest.clear())
+  }
+
+  async read(pipeId: string, afterSeq: number, limits: ReadLimits): Promise<MessageRun> {
+    const onDamaged = (row: StoredRow) => this.#onDamaged(pipeId, row)
+    return this.#pass(() => readRun(this.#segments, pipeId, afterSeq, limits, onDamaged))
+  }
+
+  async head(pipeId: string): Promise<Cursor> {
+    return cursorOf(await this.#pass(() => head(this.#segments, pipeId)))
+  }
+
+  async heads(afterSeq: number): Promise<Heads | null> {
+    return this.#pass(() => heads(this.#segments, afterSeq))
+  }
+
+  async earliest(pipeId: string): Promise<Cursor> {
+    return cursorOf(await this.#pass(() => this.#earliestOf(pipeId)))
+  }
+
+  async cursorAt(pipeId: string, seq: number): Promise<Cursor> {
+    return cursorOf(await this.#pass(() => this.#positionAt(pipeId, seq)))
+  }
+
+  async cursorAtTime(pipeId: string, timeMs: number): Promise<number> {
+    return this.#pass(() => {
+      const first = firstReceivedFrom(this.#segments, pipeId, timeMs)
+      const cursor = first === null ? head(this.#segments, pipeId).seq : first - 1
+      return Math.max(cursor, this.#earliestOf(pipeId).seq)
+    })
+  }
+
+  async backlog(pipeId: string, after: Cursor, throughSeq?: number): Promise<Backlog> {
+    const to = await this.#pass(() =>
+      throughSeq === undefined ? head(this.#segments, pipeId) : this.#positionAt(pipeId, throughSeq),
+    )
+    return difference(to, after)
+  }
+
+  async relocate(pipeId: string, cursor: Cursor): Promise<{ cursor: Cursor; missing: number }> {
+    return this.#pass(() => {
+      const counted = countsOf(cursor.mark).messages
+      // What follows a cursor counts at least what it has counted, unless the log's end was lost and began again.
+      const next = nextAfter(this.#segments, pipeId, cursor.seq)
+      const missing = counted - (next?.messages ?? head(this.#segments, pipeId).messages)
+      if (missing <= 0) return { cursor, missing: 0 }
+      const { mark } = cursorOf(positionAt(this.#segments, pipeId, cursor.seq))
+      return { cursor: { seq: cursor.seq, mark }, missing }
+    })
+  }
+
+  async pipeIds(): Promise<string[]> {
+    return this.#pass(() => {
+      while (this.#segments.findNewer());
+      const newest = this.#segments.names().at(-1)
+      return newest === undefined ? [] : this.#segments.open(newest).pipeIds()
+    })
+  }
+
+  async close(): Promise<void> {
+    this.#damage.close()
+    this.#segments.close()
+  }
+
+  async #pass<T>(pass: () => T): Promise<T> {
+    for (let tries = 0; ; tries += 1) {
+      try {
+        return pass()
+      } catch (error) {
+        const name = this.#segments.lastOpened
+        if (isUnusable(error) && name !== null) {
+          this.#segments.leave(name.firstSeq)
+          await this.#damage.untilChanged(name, error)
+          tries = 0
+        } else if (!isGone(error) || tries >= 10) {
+          throw error
+        }
+        this.#segments.refresh()
+      }
+    }
+  }
+
+  #earliestOf(pipeId: string): PipePosition {
+    const found = this.#earliest.get(pipeId) ?? findEarliest(this.#segments, pipeId)
+    this.#earliest.set(pipeId, found)
+    return found
+  }
+
+  /** Clamped to what is kept. */
+  #positionAt(pipeId: string, seq: number): PipePosition {
+    const position = positionAt(this.#segments, pipeId, seq)
+    const earliest = this.#earliestOf(pipeId)
+    return position.seq < earliest.seq ? earliest : position
+  }
+
+  #onDamaged(pipeId: string, row: StoredRow): void {
+    const fields = { pipe_id: pipeId, msg_id: row.msgId, stream_seq: row.seq, records: row.recordCount }
+    try {
+      if (!quarantine(this.#quarantineDir, pipeId, row)) return
+      this.#log.error(fields, 'buffer.message_damaged')
+    } catch (error) {
+      // It is reported and not delivered all the same; its bytes stay in the segment for as long as that is kept.
+      this.#log.error({ ...fields, err: error }, 'buffer.quarantine_failed')
+    }
+  }
+}
+
+/** Collects across segments until a limit is reached, something is missing, or there is no more. */
+function readRun(
+  segments: OpenSegments,
+  pipeId: string,
+  afterSeq: number,
+  limits: ReadLimits,
+  onDamaged: (row: StoredRow) => void,
+): MessageRun {
+  const run: MessageRun = { messages: [], more: false, damaged: [], lost: [] }
+  const throughSeq = limits.throughSeq ?? Number.MAX_SAFE_INTEGER
+  const place = new Place(afterSeq, limits.afterMark ?? null)
+  let records = 0
+  let bytes = 0
+
+  /** True when the run is full, or has met something that is missing. */
+  function collect(firstSeq: number, segment: SegmentConnection, pipe: SegmentPipe): boolean {
+    if (place.misses(pipe.base)) {
+      checkSegmentBefore(segments, firstSeq, pipe)
+      return lost(pipe.base)
+    }
+    const left = { records: limits.maxRecords - records, bytes: limits.maxBytes - bytes }
+    for (const row of segment.rows(pipe, place.seq, throughSeq, left)) {
+      const { seq, msgId, receivedMs, recordCount, body, mark } = row
+      segment.checkOrder(row, place.seq)
+      const isFirst = run.messages.length === 0
+      const fits = records + recordCount <= limits.maxRecords && bytes + body.length <= limits.maxBytes
+      if (!isFirst && !fits) return true
+      if (!segment.isIntact(row)) {
+        segment.checkPipe(pipe, row)
+        run.damaged.push({ seq, msgId, recordCount, mark: place.passDamaged(row) })
+        onDamaged(row)
+        continue
+      }
+      if (place.missesBefore(row)) {
+        segment.checkLostBefore(pipe, row, place.seq)
+        return lost(justBefore(row))
+      }
+      place.pass(row)
+      records += recordCount
+      bytes += body.length
+      run.messages.push({ seq, pipeId, msgId, receivedMs, recordCount, body, mark })
+    }
+    return false
+  }
+
+  function lost(to: PipePosition): boolean {
+    run.lost.push({ firstSeq: place.seq + 1, to: cursorOf(to), messages: to.messages - place.messages })
+    return true
+  }
+
+  do {
+    // From the cursor's own segment: it may have got messages between the last look and being sealed.
+    for (const firstSeq of segmentsFrom(segments, place.seq)) {
+      if (firstSeq > throughSeq) return run
+      const segment = segments.open(firstSeq)
+      const pipe = segment.pipe(pipeId)
+      if (pipe !== null && collect(firstSeq, segment, pipe)) {
+        run.more = true
+        return run
+      }
+    }
+  } while (segments.findNewer())
+  return run
+}
+
+/** What a segment is said to have ended with is lost when that was salvaged; else it may still be in there. */
+function checkSegmentBefore(segments: OpenSegments, firstSeq: number, pipe: SegmentPipe): void {
+  const names = segments.names()
+  const before = names[indexAt(names, pipe.base.seq)]
+  if (before !== undefined && before < firstSeq) segments.open(before).checkLostAtEnd(pipe)
+}

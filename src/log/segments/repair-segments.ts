@@ -1,0 +1,72 @@
+/**
+ * Repairs the segments of a buffer that nobody has open: the same steps as a start of the daemon, without the rest of
+ * it. What a crash between any two of them leaves is in salvage.ts and open-segment-log.ts.
+ */
+import type { Logger } from '../../platform/log.ts'
+import { openIdempotencyKeys } from './idempotency.ts'
+import type { SegmentName } from './layout.ts'
+import { openSegmentLog } from './open-segment-log.ts'
+import type { SegmentsSpec } from './protocol.ts'
+import type { SalvagedSegment } from './salvage.ts'
+import type { SegmentLog } from './segment-log.ts'
+
+export interface RepairSpec
+  extends Pick<SegmentsSpec, 'dir' | 'quarantineDir' | 'identity' | 'knownSeq' | 'nextSeqAtLeast'> {
+  keysFile: string
+}
+
+/**
+ * `damaged`: found by reading; what cannot even be opened is found here too. Makes the mark and the look-up of keys
+ * again where they are not there. Returns what became of each damaged segment.
+ */
+export function repairSegments(
+  spec: RepairSpec,
+  damaged: readonly SegmentName[],
+  log: Logger,
+): SalvagedSegment[] {
+  const segments = openSegmentLog(spec, log)
+  try {
+    const repaired = [...segments.found.salvaged]
+    const { currentFirstSeq, lastClockMs } = segments
+    if (damaged.some(({ firstSeq }) => firstSeq === currentFirstSeq)) {
+      segments.setAside(lastClockMs, () => false, { quarantineDir: spec.quarantineDir, error: null })
+    }
+    // What could not be opened was written again on opening; a second time would put the sound copy aside.
+    const isDone = ({ firstSeq }: SegmentName) => repaired.some(({ name }) => name.firstSeq === firstSeq)
+    const found = [
+      ...damaged.filter((one) => !isDone(one)),
+      ...segments.sealed.takeDamage().map(({ name }) => name),
+    ]
+    // Newest first: where a pipe stood behind a segment is asked of the next one.
+    for (const firstSeq of new Set(found.map((one) => one.firstSeq).sort((a, b) => b - a))) {
+      const name = segments.sealed.nameOf(firstSeq)
+      if (name !== null) repaired.push({ name, ...salvage(segments, firstSeq, spec.quarantineDir) })
+    }
+    const keys = openIdempotencyKeys(
+      {
+        dir: spec.dir,
+        file: spec.keysFile,
+        headSeq: segments.lastRowSeq,
+        clockMs: segments.lastClockMs,
+        maxBytes: 0,
+      },
+      log,
+    )
+    keys.flush(segments.headSeq, segments.lastClockMs)
+    keys.close()
+    return repaired
+  } finally {
+    segments.close(segments.lastClockMs)
+  }
+}
+
+function salvage(segments: SegmentLog, firstSeq: number, quarantineDir: string) {
+  const salvage = segments.startSalvage(firstSeq, quarantineDir)
+  try {
+    while (!salvage.step());
+    return segments.sealed.finishSalvage(salvage)
+  } catch (error) {
+    salvage.abandon()
+    throw error
+  }
+}

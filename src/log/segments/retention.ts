@@ -1,0 +1,182 @@
+/**
+ * Retention: which segments go, and which are compacted. A pure decision over facts, oldest first.
+ *
+ *   too old      every message is older than `undeliveredHours`: dropped whatever the lanes. Only from the oldest
+ *                end, so a clock that was wrong for a while cannot punch holes.
+ *   delivered    every lane of every pipe in it is past it, and it is older than `deliveredHours`, or the delivered
+ *                history is over `deliveredMaxBytes`, or space is needed: dropped.
+ *   mostly       more than half of it is delivered: compacted, for the same three reasons. So undelivered messages never
+ *   delivered    keep more than about twice their own space.
+ *
+ * Before delivery's first report nothing is known about lanes, and nothing goes.
+ */
+import { hourMs } from '../../platform/quantities.ts'
+import type { LowWatermark } from '../buffer.ts'
+import type { PipeFacts, SegmentFacts } from './segment-facts.ts'
+
+/** What a message takes on disk beside its body: its other columns, the index, space that pages leave. */
+const rowBytes = 120
+/** Compaction is not worth less than this. */
+const leastDeadBytes = 64 * 1024
+
+export interface RetentionLimits {
+  undeliveredHours: number
+  deliveredHours: number
+  deliveredMaxBytes: number
+}
+
+/**
+ * How far each pipe is delivered, as far as anyone has said: see BufferFeed.reportLowWatermarks. A pipe that nobody
+ * has spoken of is unknown, and nothing of it counts as delivered.
+ */
+export class LowWatermarks {
+  readonly #pipes = new Map<string, { seq: number; workspaceId: string | null }>()
+  /** Deleted, and not in the log when the newest segment was begun. */
+  #gone = new Set<string>()
+  #isReported = false
+
+  report(watermarks: readonly LowWatermark[]): void {
+    this.#isReported = true
+    for (const { pipeId, workspaceId, seq } of watermarks) {
+      if (!this.isDeleted(pipeId)) this.#pipes.set(pipeId, { seq, workspaceId })
+    }
+  }
+
+  /** Final: ids of pipes are never used again. */
+  pipeDeleted(pipeId: string): void {
+    this.#pipes.set(pipeId, { seq: Number.POSITIVE_INFINITY, workspaceId: null })
+  }
+
+  /**
+   * With each new segment. A deleted pipe of which nothing is left in the log is forgotten, but not before the next one:
+   * an append of it may have been under way.
+   */
+  forgetDeleted(isInLog: (pipeId: string) => boolean): void {
+    for (const pipeId of this.#gone) if (!isInLog(pipeId)) this.#pipes.delete(pipeId)
+    this.#gone = new Set()
+    for (const pipeId of this.#pipes.keys())
+      if (this.isDeleted(pipeId) && !isInLog(pipeId)) this.#gone.add(pipeId)
+  }
+
+  /** Before the first report nothing is known about lanes, and nothing may be dropped. */
+  get isReported(): boolean {
+    return this.#isReported
+  }
+
+  isDeleted(pipeId: string): boolean {
+    return this.of(pipeId) === Number.POSITIVE_INFINITY
+  }
+
+  /** Everything of the pipe up to here is delivered. */
+  of(pipeId: string): number {
+    return this.#pipes.get(pipeId)?.seq ?? 0
+  }
+
+  /** Of every pipe that exists, as far as it was reported. */
+  *workspaces(): Generator<[pipeId: string, workspaceId: string]> {
+    for (const [pipeId, { workspaceId }] of this.#pipes) if (workspaceId !== null) yield [pipeId, workspaceId]
+  }
+}
+
+export type ReclaimReason = 'age' | 'delivered_age' | 'delivered_size' | 'space'
+
+export interface Reclaim {
+  kind: 'drop' | 'compact'
+  firstSeq: number
+  reason: ReclaimReason
+  /** About how many bytes it frees. */
+  bytes: number
+}
+
+export interface RetentionState {
+  /** In order, empty ones left out. */
+  segments: readonly SegmentFacts[]
+  watermarks: LowWatermarks
+  clockMs: number
+  /** How much space must come back; delivered history is given up for it, never anything else. */
+  neededBytes: number
+  /** Looks up what of a segment's pipes is delivered when their watermarks lie within it. */
+  lookUp(segment: SegmentFacts): void
+}
+
+export function planReclaim(state: RetentionState, limits: RetentionLimits): Reclaim[] {
+  const { segments, watermarks, clockMs, neededBytes, lookUp } = state
+  if (!watermarks.isReported) return []
+  const plan: Reclaim[] = []
+  let freedBytes = 0
+  const isOlder = (segment: SegmentFacts, hours: number) => clockMs - segment.lastClockMs > hours * hourMs
+  let tooOld = 0
+  for (const segment of segments) {
+    if (!isOlder(segment, limits.undeliveredHours)) break
+    const reason = isDelivered(segment, watermarks) ? 'delivered_age' : 'age'
+    plan.push({ kind: 'drop', firstSeq: segment.firstSeq, reason, bytes: segment.bytes })
+    freedBytes += segment.bytes
+    tooOld += 1
+  }
+  const rest = segments.slice(tooOld)
+  let historyBytes = rest.reduce((sum, segment) => sum + reclaimableBytes(segment, watermarks), 0)
+  for (const segment of rest) {
+    const reason = isOlder(segment, limits.deliveredHours)
+      ? 'delivered_age'
+      : historyBytes > limits.deliveredMaxBytes
+        ? 'delivered_size'
+        : freedBytes < neededBytes
+          ? 'space'
+          : null
+    if (reason === null) continue
+    const known = reclaimableBytes(segment, watermarks)
+    if (known === 0 && mayBeReclaimable(segment, watermarks)) lookUp(segment)
+    const bytes = reclaimableBytes(segment, watermarks)
+    if (bytes === 0) continue
+    const kind = isDelivered(segment, watermarks) ? 'drop' : 'compact'
+    plan.push({ kind, firstSeq: segment.firstSeq, reason, bytes })
+    freedBytes += bytes
+    historyBytes -= known
+  }
+  return plan
+}
+
+function isDelivered(segment: SegmentFacts, watermarks: LowWatermarks): boolean {
+  for (const [pipeId, { lastSeq }] of segment.pipes) if (watermarks.of(pipeId) < lastSeq) return false
+  return true
+}
+
+/** How many bytes dropping or compacting it would free; 0 when neither may be done or is worth it. */
+function reclaimableBytes(segment: SegmentFacts, watermarks: LowWatermarks): number {
+  if (isDelivered(segment, watermarks)) return segment.bytes
+  return worthwhile(segment, (pipeId, facts) => undelivered(facts, watermarks.of(pipeId)))
+}
+
+function mayBeReclaimable(segment: SegmentFacts, watermarks: LowWatermarks): boolean {
+  return (
+    worthwhile(segment, (pipeId, { baseSeq, messages, bytes }) => {
+      return watermarks.of(pipeId) > baseSeq ? { messages: 0, bytes: 0 } : { messages, bytes }
+    }) > 0
+  )
+}
+
+function worthwhile(
+  segment: SegmentFacts,
+  liveOf: (pipeId: string, facts: PipeFacts) => { messages: number; bytes: number },
+): number {
+  let live = 0
+  let all = 0
+  for (const [pipeId, facts] of segment.pipes) {
+    live += onDisk(liveOf(pipeId, facts))
+    all += onDisk(facts)
+  }
+  const deadBytes = Math.floor(segment.bytes * (1 - live / all))
+  return live * 2 < all && deadBytes >= leastDeadBytes ? deadBytes : 0
+}
+
+/** What of a pipe's messages in a segment is not delivered. What was not looked up counts as undelivered. */
+export function undelivered(facts: PipeFacts, watermark: number): { messages: number; bytes: number } {
+  const { baseSeq, lastSeq, messages, bytes, delivered } = facts
+  if (watermark >= lastSeq) return { messages: 0, bytes: 0 }
+  if (watermark <= baseSeq || delivered?.throughSeq !== watermark) return { messages, bytes }
+  return { messages: messages - delivered.messages, bytes: bytes - delivered.bytes }
+}
+
+export function onDisk({ messages, bytes }: { messages: number; bytes: number }): number {
+  return bytes + messages * rowBytes
+}

@@ -1,0 +1,203 @@
+/**
+ * What retention needs to know about a segment, read once when the buffer is opened; the writer keeps the facts of
+ * the segments it writes itself. Costs one index look-up per pipe.
+ */
+import type Database from 'better-sqlite3'
+import { onFile } from '../../platform/storage-error.ts'
+import type { BufferIdentity } from '../buffer.ts'
+import type { SegmentName } from './layout.ts'
+import type { PipePosition } from './position.ts'
+import type { SegmentFormat } from './row-checksum.ts'
+import { formatOf, isSalvaged, openReadOnly, type SegmentIdentity, type SeqRange } from './segment-file.ts'
+import { isUnusable, UnknownFormatError } from './sqlite-errors.ts'
+
+export interface SegmentFacts extends SegmentName {
+  /** Null: of format 1, which does not say who it is. */
+  identity: SegmentIdentity | null
+  /** The newest seq of all pipes, compacted away or not; one less than its first when it never had a message. */
+  lastSeq: number
+  /** On disk, with its WAL. */
+  bytes: number
+  firstReceivedMs: number | null
+  /** The buffer's clock when the last message was committed, or a little later. */
+  lastClockMs: number
+  /** The pipes with messages in this segment. */
+  pipes: Map<string, PipeFacts>
+}
+
+export interface PipeFacts {
+  /** Just before this segment's first message of the pipe. */
+  baseSeq: number
+  lastSeq: number
+  messages: number
+  bytes: number
+  /** What is up to the watermark that was last asked for, when that is within the segment. */
+  delivered?: { throughSeq: number; messages: number; bytes: number }
+}
+
+/** One pipe as a segment knows it: `base` is its position before the segment, `last` its newest one in or before it. */
+export interface PipeInSegment {
+  no: number
+  pipeId: string
+  base: PipePosition
+  last: PipePosition
+}
+
+export interface SegmentContent {
+  format: SegmentFormat
+  identity: SegmentIdentity | null
+  /** See `markSalvaged`. */
+  isSalvaged: boolean
+  holes: SeqRange[]
+  begunClockMs: number
+  /** Null while the segment is not sealed, and when the disk was too full to write it down. */
+  sealedClockMs: number | null
+  /** See SegmentFacts. Null when it holds no message and does not say. */
+  lastSeq: number | null
+  firstReceivedMs: number | null
+  pipes: PipeInSegment[]
+}
+
+/**
+ * Null when it cannot be read, or is not the segment that its name says, or not of this owner. Throws what is not the
+ * file's fault.
+ */
+export function readContentIfUsable(
+  dir: string,
+  name: SegmentName,
+  owner: BufferIdentity | null,
+): SegmentContent | null {
+  let db: Database.Database | null = null
+  try {
+    db = openReadOnly(dir, name)
+    const content = readSegmentContent(db)
+    return isInPlace(content, name, owner) ? content : null
+  } catch (error) {
+    if (!isUnusable(error)) throw error
+    return null
+  } finally {
+    db?.close()
+  }
+}
+
+function isInPlace(
+  { identity, lastSeq }: SegmentContent,
+  { firstSeq }: SegmentName,
+  owner: BufferIdentity | null,
+): boolean {
+  if (lastSeq !== null && lastSeq < firstSeq - 1) return false
+  if (identity === null) return true
+  const { dataDirId } = identity
+  return (
+    identity.firstSeq === firstSeq && (owner === null || dataDirId === null || dataDirId === owner.dataDirId)
+  )
+}
+
+/** Everything but the messages. */
+export function readSegmentContent(db: Database.Database): SegmentContent {
+  return onFile('reading', db.name, () => contentOf(db))
+}
+
+function contentOf(db: Database.Database): SegmentContent {
+  // `last_seq` is not in the first segments of format 1.
+  const segment = db.prepare('SELECT * FROM segment').get() as
+    | { begun_clock_ms: number; last_clock_ms: number | null; last_seq?: number | null }
+    | undefined
+  if (segment === undefined) throw new UnknownFormatError(`${db.name}: a segment that says nothing of itself`)
+  const format = formatOf(db)
+  const newest = db.prepare('SELECT max(seq) FROM message').pluck().get() as number | null
+  const oldest = db.prepare('SELECT received_ms FROM message ORDER BY seq LIMIT 1').pluck().get() as
+    | number
+    | undefined
+  const pipes = db
+    .prepare(
+      `SELECT p.no, p.pipe_id, p.base_seq, p.base_messages, p.base_records, p.base_bytes,
+              m.seq, m.messages, m.records, m.bytes
+       FROM pipe p LEFT JOIN message m ON m.seq = (SELECT max(seq) FROM message WHERE pipe = p.no)
+       ORDER BY p.no`,
+    )
+    .raw()
+    .all() as number[][]
+  return {
+    format,
+    identity: format === 1 ? null : readIdentity(db),
+    isSalvaged: isSalvaged(db),
+    holes: format === 1 ? [] : readHoles(db),
+    begunClockMs: segment.begun_clock_ms,
+    sealedClockMs: segment.last_clock_ms,
+    lastSeq: segment.last_seq ?? newest,
+    firstReceivedMs: oldest ?? null,
+    pipes: pipes.map(decodePipe),
+  }
+}
+
+/**
+ * The next segment counts messages of a pipe that should be the last ones here, and are not: an index is damaged, or the
+ * table. `behind`: where each pipe stands there before its first message.
+ */
+export function lacksEnd(
+  content: Pick<SegmentContent, 'isSalvaged' | 'lastSeq' | 'pipes'>,
+  behind: ReadonlyMap<string, PipePosition>,
+): boolean {
+  const { isSalvaged: isKnown, lastSeq, pipes } = content
+  return (
+    !isKnown &&
+    pipes.some(({ pipeId, last }) => {
+      const next = behind.get(pipeId)
+      // One that lies in another segment, which is not there, says nothing.
+      return next !== undefined && next.seq <= (lastSeq ?? 0) && next.messages > last.messages
+    })
+  )
+}
+
+function readIdentity(db: Database.Database): SegmentIdentity {
+  const columns = `segment_id AS segmentId, data_dir_id AS dataDirId, epoch, first_seq AS firstSeq,
+                   previous_segment_id AS previousSegmentId`
+  return db.prepare(`SELECT ${columns} FROM segment`).get() as SegmentIdentity
+}
+
+/** Of a segment of format 2. */
+export function readHoles(db: Database.Database): SeqRange[] {
+  return db
+    .prepare('SELECT first_seq AS firstSeq, last_seq AS lastSeq FROM hole ORDER BY first_seq')
+    .all() as SeqRange[]
+}
+
+function decodePipe(row: unknown[]): PipeInSegment {
+  const [no, pipeId, baseSeq, baseMessages, baseRecords, baseBytes, seq, messages, records, bytes] = row as [
+    number,
+    string,
+    number,
+    number,
+    number,
+    number,
+    number | null,
+    number,
+    number,
+    number,
+  ]
+  const base = { seq: baseSeq, messages: baseMessages, records: baseRecords, bytes: baseBytes }
+  return { no, pipeId, base, last: seq === null ? base : { seq, messages, records, bytes } }
+}
+
+/** `lastClockMs` is for a segment that does not know its own. */
+export function segmentFacts(
+  name: SegmentName,
+  bytes: number,
+  content: SegmentContent,
+  lastClockMs: number,
+): SegmentFacts {
+  const pipes: SegmentFacts['pipes'] = new Map()
+  for (const { pipeId, base, last } of content.pipes) {
+    if (last.seq === base.seq) continue
+    const counts = { messages: last.messages - base.messages, bytes: last.bytes - base.bytes }
+    pipes.set(pipeId, { baseSeq: base.seq, lastSeq: last.seq, ...counts })
+  }
+  const { identity, firstReceivedMs, sealedClockMs } = content
+  return {
+    ...name,
+    ...{ identity, bytes, firstReceivedMs, pipes },
+    lastSeq: content.lastSeq ?? name.firstSeq - 1,
+    lastClockMs: sealedClockMs ?? lastClockMs,
+  }
+}

@@ -1,0 +1,326 @@
+/**
+ * The writer's view of the whole log: the sealed segments, the newest one open for writing, and every pipe's running
+ * totals. When to seal and what to drop or compact is decided by the caller; `layout.ts` and `compaction.ts` say what a
+ * crash between the steps leaves. Opened by open-segment-log.ts.
+ */
+import assert from 'node:assert'
+import { onFile } from '../../platform/storage-error.ts'
+import type { Backlog, BufferIdentity } from '../buffer.ts'
+import type { Frame } from '../frame.ts'
+import type { Compaction } from './compaction.ts'
+import { type CommitRules, type CommittedFrame, commitFrame } from './frame-commit.ts'
+import type { HighWater } from './high-water.ts'
+import { type SegmentName, segmentBytes, unlinkSegment } from './layout.ts'
+import { PipeTable } from './pipe-table.ts'
+import { quarantineSegment } from './quarantined-segment.ts'
+import type { Salvage, SalvagedSegment } from './salvage.ts'
+import { SealedList } from './sealed-list.ts'
+import type { Sealing } from './sealing.ts'
+import { type PipeInSegment, type SegmentContent, type SegmentFacts, segmentFacts } from './segment-facts.ts'
+import { type NewSegment, newIdentity, type SeqRange } from './segment-file.ts'
+import { beginSegment, type SegmentWriter } from './segment-writer.ts'
+import { isDamage, isDiskFull } from './sqlite-errors.ts'
+
+/** What the log is opened with: see open-segment-log.ts. */
+export interface LogStart {
+  dir: string
+  /** Of new segments. */
+  pageBytes: number
+  identity: BufferIdentity | null
+  /** Of the newest segment, with what is in it. */
+  writer: SegmentWriter
+  content: SegmentContent
+  sealed: SegmentFacts[]
+  holes: SeqRange[]
+  /** Of the sealed ones: those that could not be opened. */
+  damaged: SegmentName[]
+  /** What became of a newest segment that could not be opened. */
+  salvaged: SalvagedSegment[]
+  /** Neither there nor dropped by retention. */
+  missing: SeqRange[]
+  openedClockMs: number
+  /** Both may be ahead of what is in the segments. */
+  knownSeq: number
+  nextSeqAtLeast: number
+  missingMessages: number
+  mark: HighWater
+  sealing: Sealing
+}
+
+export class SegmentLog {
+  /** Messages that someone had seen and that were not found when the log was opened. */
+  readonly missingMessages: number
+  /** As it was opened: see LogStart. */
+  readonly found: Pick<LogStart, 'salvaged' | 'missing'>
+  /** What is done with them goes through this log where it concerns the segment being written too. */
+  readonly sealed: SealedList
+  readonly #dir: string
+  readonly #pageBytes: number
+  readonly #identity: BufferIdentity | null
+  /** Of the segment being written; null: of format 1. */
+  #segmentId: string | null
+  #holes: SeqRange[]
+  readonly #mark: HighWater
+  readonly #pipes: PipeTable
+  #writer: SegmentWriter
+  #begunClockMs: number
+  #firstReceivedMs: number | null
+  #messages: number
+  #lastClockMs: number
+  #headSeq: number
+  /** The newest seq that anyone was told of. At the beginning of an epoch the head is ahead of it. */
+  #acknowledgedSeq: number
+  /** Readers find the next segment by this one's last row, which is older than the head while messages are missing. */
+  #lastRowSeq: number
+
+  constructor({ dir, identity, writer, content, sealed, holes, openedClockMs, ...start }: LogStart) {
+    this.found = start
+    this.#dir = dir
+    this.#pageBytes = start.pageBytes
+    this.#identity = identity
+    this.#segmentId = content.identity?.segmentId ?? null
+    this.#holes = holes
+    this.#pipes = new PipeTable(content.pipes)
+    const { damaged, sealing } = start
+    this.sealed = new SealedList(dir, identity, { segments: sealed, damaged, sealing })
+    this.#writer = writer
+    this.#begunClockMs = content.begunClockMs
+    this.#firstReceivedMs = content.firstReceivedMs
+    this.#messages = content.pipes.reduce((sum, pipe) => sum + pipe.last.messages - pipe.base.messages, 0)
+    // At the latest, when it was committed by an earlier run.
+    this.#lastClockMs = Math.max(openedClockMs, content.begunClockMs)
+    this.#lastRowSeq = content.lastSeq ?? writer.firstSeq - 1
+    this.#acknowledgedSeq = Math.max(this.#lastRowSeq, start.knownSeq)
+    this.#headSeq = Math.max(this.#acknowledgedSeq, start.nextSeqAtLeast - 1)
+    this.missingMessages = start.missingMessages
+    this.#mark = start.mark
+  }
+
+  /** Of the newest message that is there, or was when the older segments were dropped. */
+  get lastRowSeq(): number {
+    return this.#lastRowSeq
+  }
+
+  get headSeq(): number {
+    return this.#headSeq
+  }
+
+  /** The buffer's clock at the last commit. */
+  get lastClockMs(): number {
+    return this.#lastClockMs
+  }
+
+  get segmentCount(): number {
+    return this.sealed.count + 1
+  }
+
+  /** Of the oldest message that is kept. */
+  get oldestReceivedMs(): number | null {
+    return this.sealed.oldest?.firstReceivedMs ?? this.#firstReceivedMs
+  }
+
+  /** Of the segment being written. */
+  get currentFirstSeq(): number {
+    return this.#writer.firstSeq
+  }
+
+  /** The segment being written. */
+  current(): { firstSeq: number; bytes: number; messages: number; begunClockMs: number } {
+    const { firstSeq } = this.#writer
+    const [bytes, messages, begunClockMs] = [this.#writer.bytes(), this.#messages, this.#begunClockMs]
+    return { firstSeq, bytes, messages, begunClockMs }
+  }
+
+  /** How long the last COMMIT took. */
+  get commitMs(): number {
+    return this.#writer.commitMs
+  }
+
+  /** Throws what SQLite throws; nothing of the frame is kept then. */
+  commit(frame: Frame, clockMs: number, rules: CommitRules): CommittedFrame {
+    const target = { writer: this.#writer, pipes: this.#pipes }
+    const { committed, lastSeq, firstReceivedMs } = onFile('writing', this.#writer.file, () =>
+      commitFrame(frame, this.#headSeq, target, rules),
+    )
+    if (lastSeq > this.#headSeq) this.#lastRowSeq = this.#acknowledgedSeq = lastSeq
+    this.#messages += lastSeq - this.#headSeq
+    this.#headSeq = lastSeq
+    this.#lastClockMs = clockMs
+    this.#firstReceivedMs ??= firstReceivedMs
+    return committed
+  }
+
+  /**
+   * Begins a new segment and seals the one being written, which must hold a message. Throws a disk-full error when
+   * there is no room for a new one: the old one is still being written then.
+   */
+  roll(clockMs: number, isDeleted: (pipeId: string) => boolean): void {
+    assert(this.#messages > 0, 'an empty segment is not sealed')
+    const next = this.#next(clockMs, isDeleted)
+    const writer = beginSegment(this.#dir, next)
+    // Readers can see the new segment: from here on no message may go to the old one.
+    const end = { clockMs: this.#lastClockMs, lastSeq: this.#lastRowSeq }
+    this.sealed.seal(this.#currentFacts(0), this.#writer, end)
+    this.#goOnIn(writer, next)
+  }
+
+  /**
+   * The segment being written is damaged: a new one is begun, and the old one counts as a sealed one until it is
+   * salvaged. What its messages were is known in memory. Throws as `roll` does.
+   */
+  setAside(
+    clockMs: number,
+    isDeleted: (pipeId: string) => boolean,
+    { quarantineDir, error }: { quarantineDir: string; error: unknown },
+  ): void {
+    if (this.#messages === 0) {
+      this.#replaceEmpty(clockMs, isDeleted, quarantineDir)
+      return
+    }
+    const next = this.#next(clockMs, isDeleted)
+    const writer = beginSegment(this.#dir, next)
+    this.sealed.setAside(this.#currentFacts(0), this.#writer, error)
+    this.#goOnIn(writer, next)
+  }
+
+  /** The new one gets the name of the old one, in which nothing is. Failing in between is fatal: the start makes a new one. */
+  #replaceEmpty(clockMs: number, isDeleted: (pipeId: string) => boolean, quarantineDir: string): void {
+    const name = { firstSeq: this.#writer.firstSeq, generation: 0 }
+    quarantineSegment(this.#dir, name, quarantineDir)
+    this.#writer.abandon()
+    try {
+      unlinkSegment(this.#dir, name)
+      const next = this.#next(clockMs, isDeleted)
+      this.#goOnIn(beginSegment(this.#dir, next), next)
+    } catch (error) {
+      throw new Error('the new buffer segment could not be opened', { cause: error })
+    }
+  }
+
+  #next(clockMs: number, isDeleted: (pipeId: string) => boolean): NewSegment {
+    const oldestKept = this.sealed.oldest?.firstSeq ?? this.#writer.firstSeq
+    // A deleted pipe is carried on for as long as messages of it are kept.
+    const bases = this.#pipes
+      .inSegment()
+      .filter(({ pipeId, last }) => last.seq >= oldestKept || !isDeleted(pipeId))
+      .map(({ pipeId, last }) => ({ pipeId, position: last }))
+    const identity = newIdentity(this.#identity, this.#lastRowSeq + 1, this.#segmentId)
+    // What lies before everything that is kept is no hole any more.
+    const holes = this.#holes.filter(({ lastSeq }) => lastSeq >= oldestKept)
+    return { pageBytes: this.#pageBytes, identity, begunClockMs: clockMs, bases, holes }
+  }
+
+  #goOnIn(writer: SegmentWriter, { identity, begunClockMs, bases, holes }: NewSegment): void {
+    this.#writer = writer
+    this.markHighWater(begunClockMs)
+    this.#mark.sync()
+    this.#segmentId = identity.segmentId
+    this.#holes = [...holes]
+    this.#pipes.restart(bases.map(({ pipeId }) => pipeId))
+    this.#begunClockMs = begunClockMs
+    this.#firstReceivedMs = null
+    this.#messages = 0
+  }
+
+  /** Of all segments that hold messages, the one being written last. */
+  facts(): SegmentFacts[] {
+    const sealed = this.sealed.facts()
+    return this.#messages === 0 ? sealed : [...sealed, this.#currentFacts(this.#writer.bytes())]
+  }
+
+  /** Unlinks a sealed segment. Where older ones are kept, it is known as a hole before. */
+  drop(firstSeq: number): void {
+    const { segment, newer } = this.sealed.beforeDrop(firstSeq)
+    if (segment !== this.sealed.oldest) this.#addHole(segment)
+    else this.#mark.raiseOldestKept((newer ?? this.#writer).firstSeq)
+    this.sealed.drop(firstSeq)
+  }
+
+  /** Of a sealed segment: see SealedList. */
+  startCompaction(firstSeq: number, deliveredThrough: (pipeId: string) => number): Compaction {
+    return this.sealed.startCompaction(firstSeq, this.#newest(), deliveredThrough)
+  }
+
+  /** Of a sealed segment: see SealedList. */
+  startSalvage(firstSeq: number, quarantineDir: string): Salvage {
+    return this.sealed.startSalvage(firstSeq, this.#newest(), quarantineDir)
+  }
+
+  #newest(): { firstSeq: number; pipes: PipeInSegment[] } {
+    return { firstSeq: this.#writer.firstSeq, pipes: this.#pipes.inSegment() }
+  }
+
+  /** On disk, with WALs. */
+  diskBytes(): number {
+    const current = segmentBytes(this.#dir, { firstSeq: this.#writer.firstSeq, generation: 0 })
+    return this.sealed.bytes() + current
+  }
+
+  /** Messages of it may be kept. */
+  isCarried(pipeId: string): boolean {
+    return this.#pipes.has(pipeId)
+  }
+
+  /** Per pipe: everything that was ever appended. */
+  appended(): Map<string, Backlog> {
+    return this.#pipes.appended()
+  }
+
+  /** See SegmentWriter. */
+  walBytes(): number {
+    return this.#writer.walBytes()
+  }
+
+  checkpoint(): void {
+    onFile('writing', this.#writer.file, () => this.#writer.checkpoint())
+  }
+
+  /** After each commit, before it is acknowledged, and now and then for the clock. */
+  markHighWater(clockMs: number): void {
+    this.#mark.write(this.#acknowledgedSeq, clockMs)
+  }
+
+  /** After a failure: closes every connection, writes nothing. Throws nothing. */
+  abandon(): void {
+    this.sealed.abandon()
+    this.#writer.abandon()
+    this.#mark.abandon()
+  }
+
+  close(clockMs: number): void {
+    this.sealed.close()
+    try {
+      onFile('closing', this.#writer.file, () => this.#writer.close())
+    } catch (error) {
+      // The WAL keeps what could not be moved; the start looks whether it can be read.
+      if (!isDiskFull(error) && !isDamage(error)) throw error
+    }
+    this.markHighWater(clockMs)
+    this.#mark.close()
+  }
+
+  #addHole({ firstSeq, lastSeq }: SeqRange): void {
+    if (lastSeq < firstSeq) return
+    this.#holes = [...this.#holes, { firstSeq, lastSeq }].sort((a, b) => a.firstSeq - b.firstSeq)
+    try {
+      onFile('writing', this.#writer.file, () => this.#writer.writeHoles(this.#holes))
+    } catch (error) {
+      // Dropping makes the space that is missing; the next segment begins with every hole.
+      if (!isDiskFull(error)) throw error
+      this.#writer.rollback()
+    }
+  }
+
+  #currentFacts(bytes: number): SegmentFacts {
+    const known = {
+      format: this.#writer.format,
+      ...{ identity: null, isSalvaged: false, holes: [] },
+      begunClockMs: this.#begunClockMs,
+      ...{ sealedClockMs: null, lastSeq: this.#lastRowSeq },
+      firstReceivedMs: this.#firstReceivedMs,
+      pipes: this.#pipes.inSegment(),
+    }
+    const name = { firstSeq: this.#writer.firstSeq, generation: 0 }
+    return segmentFacts(name, bytes, known, this.#lastClockMs)
+  }
+}

@@ -1,0 +1,248 @@
+/**
+ * A backup of a data directory, made while the daemon runs. It sees more than other commands do (`data-dir.ts` and the
+ * buffer's layout), because it works on the directory itself and not through the API.
+ *
+ * The order is what makes it consistent. Lane cursors must never be ahead of the copied buffer, so:
+ *
+ *   1 hold every sealed segment open   retention may unlink one meanwhile; what is open can still be read
+ *   2 metadata                         lane cursors as of now
+ *   3 high-water mark, idempotency     never ahead of the segments either: both speak of messages that follow
+ *   4 segments, oldest first           the newest last: everything acknowledged before the start is in it
+ *
+ * A buffer newer than its cursors delivers some messages again (at least once); the other way round would lose them.
+ * SQLite files that are written to are copied by SQLite's own backup in one step: what is still in the WAL is
+ * included, and a daemon that keeps writing cannot make it start over.
+ */
+
+import { createHash } from 'node:crypto'
+import {
+  createReadStream,
+  createWriteStream,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  rmSync,
+  statSync,
+} from 'node:fs'
+import { type FileHandle, open, rename } from 'node:fs/promises'
+import path from 'node:path'
+import { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { createGzip } from 'node:zlib'
+import Database from 'better-sqlite3'
+import { listSegments, type SegmentName, segmentFile } from '../log/segments/layout.ts'
+import { current } from '../contract/epochs.ts'
+import { errorCode } from '../platform/error-code.ts'
+import { readIdentity } from '../metadata/sqlite/offline.ts'
+import { version } from '../platform/version.ts'
+import { archiveEnd, entryHeader, padding } from './archive.ts'
+import { type DataDir, dataDirAt } from './data-dir.ts'
+import { DataDirError } from './errors.ts'
+
+export interface BackupSettings {
+  dataDir: string
+  file: string
+  /** The key that opens the stored secrets: a backup with it is itself a secret. */
+  keyFile: string | null
+}
+
+/** The last entry: what an archive must hold to be whole. */
+export interface Manifest {
+  format: 1
+  pipectl_version: string
+  created_ts: string
+  includes_key: boolean
+  /** Of the data directory; absent when an earlier version has written its metadata. */
+  data_dir_id?: string
+  epoch?: number
+  files: { name: string; size: number; sha256: string }[]
+}
+
+export const manifestName = 'manifest.json'
+
+/** Writes the archive and returns its manifest. Throws DataDirError; a file half written is removed. */
+export async function backUp(settings: BackupSettings): Promise<Manifest> {
+  const dir = requireDataDir(settings.dataDir)
+  if (existsSync(settings.file)) {
+    throw new DataDirError(
+      'conflict',
+      `${settings.file} exists already`,
+      'choose another name: a backup never replaces a file',
+    )
+  }
+  // Beside the file, so that it can be renamed; of its own name, so that what a killed backup left does not stop this one.
+  const parent = path.dirname(path.resolve(settings.file))
+  const staging = mkdtempSync(path.join(parent, '.pipectl-backup-'))
+  const partial = path.join(staging, 'archive.partial')
+  try {
+    const manifest: Manifest = {
+      format: 1,
+      pipectl_version: version(),
+      created_ts: new Date().toISOString(),
+      includes_key: settings.keyFile !== null,
+      files: [],
+    }
+    // An archive holds what others sent, maybe the sealing key: for its owner alone.
+    const out = createWriteStream(partial, { mode: 0o600, flags: 'wx', flush: true })
+    await pipeline(Readable.from(archive(dir, settings, staging, manifest)), createGzip({ level: 1 }), out)
+    await rename(partial, settings.file)
+    // Without it a power cut may undo the rename.
+    await flushDirectory(parent)
+    return manifest
+  } finally {
+    rmSync(staging, { recursive: true, force: true })
+  }
+}
+
+/** Throws DataDirError when nothing there could be backed up. */
+export function requireDataDir(root: string): DataDir {
+  const dir = dataDirAt(root)
+  if (existsSync(dir.metadataFile)) return dir
+  throw new DataDirError(
+    'missing',
+    `${dir.root} is not a data directory of pipectl: it has no metadata.db`,
+    'name it with --data-dir, or PIPECTL_DATA_DIR',
+  )
+}
+
+async function* archive(
+  dir: DataDir,
+  settings: BackupSettings,
+  staging: string,
+  manifest: Manifest,
+): AsyncGenerator<Buffer> {
+  const held = await holdSegments(dir.bufferDir)
+  try {
+    const metadata = await copyDatabase(dir.metadataFile, staging, 'metadata.db')
+    const stored = readIdentity(metadata)
+    // Without its identity the archive would look whole, and restore would refuse it.
+    if (stored.kind === 'unreadable') throw stored.error
+    if (stored.kind === 'found') {
+      manifest.data_dir_id = stored.identity.dataDirId
+      manifest.epoch = current(stored.identity.epochs).epoch
+    }
+    yield* entry('metadata.db', createReadStream(metadata), sizeOf(metadata), manifest)
+    if (settings.keyFile !== null) {
+      const file = settings.keyFile
+      yield* entry('sealing.key', createReadStream(file), sizeOf(file), manifest)
+    }
+    yield* bufferEntries(dir.bufferDir, held, staging, manifest)
+    yield* quarantineEntries(dir.quarantineDir, manifest)
+    const text = Buffer.from(`${JSON.stringify(manifest, null, 2)}\n`)
+    yield entryHeader({ name: manifestName, size: text.length, mode: 0o600 }, Date.now())
+    yield text
+    yield padding(text.length)
+    yield archiveEnd()
+  } finally {
+    for (const { handle } of held.values()) await handle.close()
+  }
+}
+
+interface HeldSegment {
+  name: SegmentName
+  handle: FileHandle
+}
+
+/** Open handles of all segments that are there now, by first seq: one that is compacted meanwhile is copied as it was. */
+async function holdSegments(bufferDir: string): Promise<Map<number, HeldSegment>> {
+  const held = new Map<number, HeldSegment>()
+  for (const name of existsSync(bufferDir) ? listSegments(bufferDir) : []) {
+    const handle = await open(segmentFile(bufferDir, name)).catch(ignoreMissing)
+    if (handle !== null) held.set(name.firstSeq, { name, handle })
+  }
+  return held
+}
+
+async function* bufferEntries(
+  bufferDir: string,
+  held: Map<number, HeldSegment>,
+  staging: string,
+  manifest: Manifest,
+): AsyncGenerator<Buffer> {
+  if (!existsSync(bufferDir)) return
+  const mark = path.join(bufferDir, 'high-water')
+  if (existsSync(mark)) yield* entry('buffer/high-water', createReadStream(mark), sizeOf(mark), manifest)
+  const keys = path.join(bufferDir, 'idempotency.db')
+  if (existsSync(keys)) {
+    const copy = await copyDatabase(keys, staging, 'idempotency.db')
+    yield* entry('buffer/idempotency.db', createReadStream(copy), sizeOf(copy), manifest)
+  }
+  const found = new Map(listSegments(bufferDir).map((name) => [name.firstSeq, name]))
+  for (const { name } of held.values()) found.set(name.firstSeq, name)
+  const names = [...found.values()].sort((a, b) => a.firstSeq - b.firstSeq)
+  for (const segment of names) {
+    const { firstSeq } = segment
+    const file = segmentFile(bufferDir, segment)
+    const name = `buffer/${path.basename(file)}`
+    const isNewest = segment === names.at(-1)
+    // Sealed and without a WAL it never changes again: its bytes are copied as they are.
+    if (!isNewest && !existsSync(`${file}-wal`)) {
+      const handle = held.get(firstSeq)?.handle ?? (await open(file).catch(ignoreMissing))
+      if (handle === null) continue
+      held.set(firstSeq, { name: segment, handle })
+      const { size } = await handle.stat()
+      yield* entry(name, handle.createReadStream({ autoClose: false, start: 0 }), size, manifest)
+      continue
+    }
+    const copy = await copyDatabase(file, staging, 'segment.db')
+    yield* entry(name, createReadStream(copy), sizeOf(copy), manifest)
+    rmSync(copy)
+  }
+}
+
+async function* quarantineEntries(quarantineDir: string, manifest: Manifest): AsyncGenerator<Buffer> {
+  for (const name of existsSync(quarantineDir) ? readdirSync(quarantineDir).sort() : []) {
+    const file = path.join(quarantineDir, name)
+    if (!statSync(file).isFile()) continue
+    yield* entry(`quarantine/${name}`, createReadStream(file), sizeOf(file), manifest)
+  }
+}
+
+/** One file of the archive; its hash goes into the manifest. A file that changes its size meanwhile is an error. */
+async function* entry(
+  name: string,
+  content: Readable,
+  size: number,
+  manifest: Manifest,
+): AsyncGenerator<Buffer> {
+  yield entryHeader({ name, size, mode: 0o600 }, Date.now())
+  const hash = createHash('sha256')
+  let seen = 0
+  for await (const chunk of content) {
+    const bytes = Buffer.from(chunk)
+    hash.update(bytes)
+    seen += bytes.length
+    yield bytes
+  }
+  if (seen !== size) throw new Error(`${name} changed its size while it was copied`)
+  yield padding(size)
+  manifest.files.push({ name, size, sha256: hash.digest('hex') })
+}
+
+/** A consistent copy of a SQLite file that others may be writing. */
+async function copyDatabase(file: string, staging: string, name: string): Promise<string> {
+  const copy = path.join(staging, name)
+  const source = new Database(file, { readonly: true, fileMustExist: true, timeout: 10_000 })
+  try {
+    // All pages in one step: with several, every commit of the daemon in between would restart the copy.
+    await source.backup(copy, { progress: () => 0x7fffffff })
+  } finally {
+    source.close()
+  }
+  return copy
+}
+
+export async function flushDirectory(directory: string): Promise<void> {
+  const handle = await open(directory)
+  await handle.sync()
+  await handle.close()
+}
+
+function sizeOf(file: string): number {
+  return statSync(file).size
+}
+
+function ignoreMissing(error: unknown): null {
+  if (errorCode(error) === 'ENOENT') return null
+  throw error
+}

@@ -1,0 +1,87 @@
+/**
+ * What `pipectl doctor` sees of the buffer at a glance: whether everything can be opened and belongs together, and what
+ * was put aside. Reading all of it is what `verify` is for.
+ */
+import { existsSync, readdirSync, statSync } from 'node:fs'
+import path from 'node:path'
+import { fileBytes } from '../log/segments/layout.ts'
+import { bytes, counted } from '../platform/quantities.ts'
+import { type Check, fail, ok, warn } from './check.ts'
+import { dataDirAt } from './data-dir.ts'
+import { knownLossesName } from './known-losses.ts'
+import { glanceAtDataDir, type VerifyReport } from './verify.ts'
+
+/** None where there is no buffer yet. */
+export function bufferChecks(root: string): Check[] {
+  const { bufferDir, metadataFile, quarantineDir } = dataDirAt(root)
+  if (!existsSync(bufferDir) || !existsSync(metadataFile)) return []
+  try {
+    const { report } = glanceAtDataDir(root)
+    return [bufferCheck(report), lanesCheck(report), ballastCheck(bufferDir), quarantineCheck(quarantineDir)]
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error)
+    return [fail('buffer', `${bufferDir} cannot be read: ${why}`, 'run doctor as the user of the daemon')]
+  }
+}
+
+function bufferCheck({ files, missing, totals, data_dir: root }: VerifyReport): Check {
+  const name = 'buffer'
+  const inBuffer = files.filter((one) => one.file !== 'metadata.db')
+  const damaged = inBuffer.filter((one) => one.result !== 'ok')
+  const size = `${counted(totals.segments, 'segment')}, ${bytes(totals.bytes)}`
+  if (damaged.length === 0 && missing.length === 0)
+    return ok(name, `${size}: all can be opened, none is missing`)
+  const found = [
+    ...damaged.map((one) => `${one.file} ${one.problems.join('; ')}`),
+    ...missing.map((one) => `stream_seq ${one.first_stream_seq} to ${one.last_stream_seq} missing`),
+  ]
+  const named = found.slice(0, 3).join('; ')
+  const more = found.length > 3 ? `; and ${counted(found.length - 3, 'more problem')}` : ''
+  return fail(
+    name,
+    `${size}: ${named}${more}`,
+    `run: pipectl verify --data-dir ${root}; then, with the daemon stopped: pipectl repair --data-dir ${root}`,
+  )
+}
+
+function lanesCheck({ files }: VerifyReport): Check {
+  const name = 'lanes'
+  const problems = files.find((one) => one.file === 'metadata.db')?.problems ?? []
+  if (problems.length === 0) return ok(name, 'are where the log knows them')
+  return fail(
+    name,
+    problems.join('; '),
+    'see docs/damaged-disk.md: what the daemon does about it, and a restore',
+  )
+}
+
+/** The daemon makes it when there is room for three. */
+function ballastCheck(bufferDir: string): Check {
+  const name = 'ballast'
+  const size = fileBytes(path.join(bufferDir, 'ballast'))
+  if (size > 0) return ok(name, `${bytes(size)} are held back for a full disk`)
+  return warn(
+    name,
+    'is not in place: nothing is held back for a full disk',
+    'a running daemon makes it when there is room for three; free disk space',
+  )
+}
+
+function quarantineCheck(quarantineDir: string): Check {
+  const name = 'quarantine'
+  const files = filesIn(quarantineDir).filter((file) => path.basename(file) !== knownLossesName)
+  if (files.length === 0) return ok(name, 'nothing was put aside')
+  const size = files.reduce((sum, file) => sum + fileBytes(file), 0)
+  return warn(
+    name,
+    `${counted(files.length, 'file')}, ${bytes(size)}: damaged messages or segments were put aside`,
+    `look at ${quarantineDir}; what is in it is deleted by nobody but you`,
+  )
+}
+
+function filesIn(directory: string): string[] {
+  if (!existsSync(directory)) return []
+  return readdirSync(directory, { recursive: true, encoding: 'utf8' })
+    .map((name) => path.join(directory, name))
+    .filter((file) => statSync(file, { throwIfNoEntry: false })?.isFile() === true)
+}

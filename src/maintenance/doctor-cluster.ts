@@ -1,0 +1,254 @@
+/** The checks of `pipectl doctor` about the servers of a cluster, and about what its nodes must have in common. */
+import { frameHeadBytes, streamName } from '../cluster/jetstream/frames.ts'
+import type { InspectedDatabase } from '../cluster/postgresql/inspect.ts'
+import { loadSealingKey } from '../metadata/sealing-key.ts'
+import { bytes, counted } from '../platform/quantities.ts'
+import type { Settings } from '../settings/settings.ts'
+import { type Check, fail, ok, warn } from './check.ts'
+import type { ClusterSettings } from '../cluster/cluster-settings.ts'
+import { copyKey } from './node-dir.ts'
+
+/** Beyond it what people read of times differs from node to node; nothing is decided by a node's own clock. */
+const skewMs = 1_000
+
+export async function clusterChecks(
+  settings: Settings,
+  cluster: ClusterSettings,
+  { env, isRunning }: { env: NodeJS.ProcessEnv; isRunning: boolean },
+): Promise<Check[]> {
+  const { inspectPostgres } = await import('../cluster/postgresql/inspect.ts')
+  const name = 'PostgreSQL'
+  const database = await orFailed(name, 'metadata.url', () => inspectPostgres(cluster.metadata.url))
+  return [
+    ...('result' in database
+      ? [database]
+      : [
+          databaseCheck(database),
+          commitCheck(database),
+          clockCheck(database),
+          await keyCheck(settings, env, database),
+          nodesCheck(cluster, database, isRunning),
+          ...alertsCheck(database),
+        ]),
+    ...(await natsChecks(settings, cluster)),
+  ]
+}
+
+async function orFailed<T extends object>(
+  name: string,
+  setting: string,
+  look: () => Promise<T>,
+): Promise<T | Check> {
+  try {
+    return await look()
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error)
+    return fail(
+      name,
+      why,
+      `start the server, or correct ${setting}; the daemon tries for 30 s, then systemd starts it again`,
+    )
+  }
+}
+
+function databaseCheck({ label, version, metadata }: InspectedDatabase): Check {
+  const name = 'PostgreSQL'
+  if (metadata === null)
+    return warn(
+      name,
+      `${label}, version ${version}: no pipectl is set up in it`,
+      'run `pipectl init` on one node, once',
+    )
+  return ok(name, `${label}, version ${version}, ${counted(metadata.workspaces, 'workspace')}`)
+}
+
+function commitCheck({ synchronousCommit }: InspectedDatabase): Check {
+  const name = 'synchronous_commit'
+  if (synchronousCommit === 'off')
+    return fail(
+      name,
+      'is off: changes that were confirmed can be lost, and the daemon does not start',
+      'set synchronous_commit = on for the database or the user of metadata.url',
+    )
+  if (synchronousCommit === 'local')
+    return warn(
+      name,
+      'is local: a change is on the disk of the primary, and a failover to a standby may lose it',
+      'set it to on, with synchronous_standby_names, where you fail over',
+    )
+  return ok(name, `is ${synchronousCommit}`)
+}
+
+function clockCheck({ clockOffsetMs }: InspectedDatabase): Check {
+  const name = 'clock'
+  const apart = `${(Math.abs(clockOffsetMs) / 1000).toFixed(1)} s ${clockOffsetMs > 0 ? 'behind' : 'ahead of'} PostgreSQL's`
+  if (Math.abs(clockOffsetMs) <= skewMs) return ok(name, `within ${skewMs / 1000} s of PostgreSQL's`)
+  return warn(
+    name,
+    `this host's is ${apart}: times that people read differ from node to node`,
+    'let NTP (chrony, systemd-timesyncd) set the clocks of all hosts',
+  )
+}
+
+async function keyCheck(
+  settings: Settings,
+  env: NodeJS.ProcessEnv,
+  { metadata }: InspectedDatabase,
+): Promise<Check> {
+  const name = 'sealing key'
+  try {
+    const file = settings['secrets.key_file']
+    const key = await loadSealingKey({
+      ...{ file, dataDir: settings.data_dir, create: false, env, whenMissing: copyKey },
+    })
+    if (metadata === null) return ok(name, 'is there and for its owner alone')
+    if (metadata.isSealedWith(key)) return ok(name, "is the cluster's: it opens the stored secrets")
+    return fail(name, "is not the cluster's: the daemon does not start with it", copyKey)
+  } catch (error) {
+    if (metadata === null && settings['secrets.key_file'] === null)
+      return ok(name, 'is made by `pipectl init`')
+    return fail(
+      name,
+      error instanceof Error ? error.message : String(error),
+      'without it the daemon does not start',
+    )
+  }
+}
+
+function nodesCheck(
+  { nodeName, name: cluster }: ClusterSettings,
+  { metadata }: InspectedDatabase,
+  isRunning: boolean,
+): Check {
+  const name = 'nodes'
+  const nodes = metadata?.nodes ?? []
+  const names = nodes.map((node) => node.name)
+  const twice = names.find((one, index) => names.indexOf(one) !== index)
+  const give = 'give each node a node.name of its own'
+  if (twice !== undefined)
+    return warn(name, `${names.filter((one) => one === twice).length} nodes are called ${twice}`, give)
+  if (!isRunning && names.includes(nodeName))
+    return warn(name, `another node is called ${nodeName} already, and this one would be too`, give)
+  const here = `this one is ${nodeName} of cluster ${cluster}`
+  return ok(name, names.length === 0 ? `none is running; ${here}` : `${names.join(', ')}; ${here}`)
+}
+
+/** A hint, no fault. */
+function alertsCheck({ metadata }: InspectedDatabase): Check[] {
+  if (metadata === null) return []
+  const { workspaces, workspacesWithAlerts } = metadata
+  const set = `set up in ${workspacesWithAlerts} of ${counted(workspaces, 'workspace')}`
+  return [ok('alerts', workspacesWithAlerts === 0 ? 'none are set up: `pipectl alerts set`' : set)]
+}
+
+async function natsChecks(settings: Settings, cluster: ClusterSettings): Promise<Check[]> {
+  const { inspectNats } = await import('../cluster/nats/inspect.ts')
+  const name = 'NATS'
+  const stream = streamName(cluster.name)
+  const found = await orFailed(name, 'buffer.nats', () => inspectNats(cluster.nats, stream))
+  if ('result' in found) return [found]
+  const { version, maxPayload, jetStream } = found
+  const where = `nats-server ${version} at ${cluster.nats.servers.join(', ')}`
+  const needed = settings['ingest.max_body_bytes'] + frameHeadBytes
+  const checks = [ok(name, where), payloadCheck(maxPayload, needed)]
+  if (typeof jetStream === 'string')
+    return [
+      ...checks,
+      fail('JetStream', jetStream, 'start nats-server with jetstream in its configuration (or -js)'),
+    ]
+  return [
+    ...checks,
+    ...(cluster.replicas === 1 ? [] : [await versionsCheck(cluster, jetStream.stream)]),
+    streamCheck(stream, jetStream.stream, cluster),
+    durabilityCheck(cluster, version),
+  ]
+}
+
+async function versionsCheck({ nats, replicas }: ClusterSettings, stream: FoundStream): Promise<Check> {
+  const { oldServersText, serverVersions, tooOldForReplicas } = await import('../cluster/nats/versions.ts')
+  const name = 'NATS versions'
+  const found = await serverVersions(nats)
+  const old = tooOldForReplicas(found)
+  const next = 'install a newer nats-server on them, one after the other'
+  if (old.length > 0)
+    return stream !== null && stream.replicas >= replicas
+      ? warn(name, oldServersText(old), next)
+      : fail(
+          name,
+          `${oldServersText(old)}: no stream is made, the daemon does not start`,
+          `${next}, or set cluster.replicas = 1`,
+        )
+  const known = found.flatMap(({ version }) => version ?? [])
+  const versions = [...new Set(known)].join(', ')
+  const silent = found.flatMap(({ server, version }) => (version === null ? [server] : []))
+  if (silent.length === 0) return ok(name, versions)
+  return warn(
+    name,
+    `${versions === '' ? 'none answers' : versions}; not known of ${silent.join(', ')}`,
+    'start the nats-servers that are down',
+  )
+}
+
+function payloadCheck(maxPayload: number, needed: number): Check {
+  const name = 'max_payload'
+  if (maxPayload >= needed) return ok(name, `${bytes(maxPayload)}: the largest body fits`)
+  return fail(
+    name,
+    `${bytes(maxPayload)}, and the largest body (ingest.max_body_bytes) needs ${bytes(needed)}: the daemon does not start`,
+    `set max_payload: ${needed} in the configuration of every nats-server, or lower ingest.max_body_bytes`,
+  )
+}
+
+type FoundStream = Exclude<
+  Awaited<ReturnType<typeof import('../cluster/nats/inspect.ts')['inspectNats']>>['jetStream'],
+  string
+>['stream']
+
+function streamCheck(name: string, stream: FoundStream, { replicas }: ClusterSettings): Check {
+  if (stream === null)
+    return ok('JetStream', `is enabled; the first node that starts makes the stream ${name}`)
+  const { bytes: size, maxBytes, currentReplicas, hasLeader } = stream
+  const full = `${bytes(size)} of ${bytes(maxBytes)}`
+  if (!hasLeader)
+    return fail(
+      'JetStream',
+      `the stream ${name} has no leader: ingest responds with 503`,
+      'start the nats-servers that are down',
+    )
+  if (stream.replicas !== replicas)
+    return warn(
+      'JetStream',
+      `the stream ${name} has ${counted(stream.replicas, 'replica')}, and cluster.replicas is ${replicas}`,
+      'set cluster.replicas alike on every node: more replicas are made when a node starts',
+    )
+  if (currentReplicas < stream.replicas)
+    return warn(
+      'JetStream',
+      `${currentReplicas} of ${stream.replicas} replicas of the stream ${name} are up to date, ${full}`,
+      'start the nats-servers that are down; one that comes back catches up by itself',
+    )
+  return ok('JetStream', `stream ${name}, ${counted(stream.replicas, 'replica')}, ${full}`)
+}
+
+/** `sync_interval` is not told to clients. */
+function durabilityCheck({ replicas }: ClusterSettings, version: string): Check {
+  const name = 'what 202 means'
+  const always = isBefore(version, 2, 10)
+    ? 'sync_interval: always (nats-server 2.10 or newer)'
+    : 'sync_interval: always'
+  if (replicas === 3)
+    return ok(
+      name,
+      `two of three nats-servers have written the message, and with ${always} in their configuration synced it to their disks. Without it they sync every sync_interval (2 minutes unless set), and a power cut of two at once loses what came since`,
+    )
+  return warn(
+    name,
+    `the one nats-server has written the message, and with ${always} in its configuration synced it to its disk. Without it a power cut of its machine loses what came since it synced, every sync_interval (2 minutes unless set)`,
+    'set sync_interval: always, or use three nats-servers and cluster.replicas = 3',
+  )
+}
+
+function isBefore(version: string, major: number, minor: number): boolean {
+  const [a = 0, b = 0] = version.split('.').map(Number)
+  return a < major || (a === major && b < minor)
+}

@@ -1,0 +1,327 @@
+/**
+ * The checks of `pipectl doctor`: what on this host could keep a daemon from working well, each with what to do. They
+ * change nothing but a small file that is written and removed again to time the disk.
+ */
+import {
+  accessSync,
+  closeSync,
+  constants,
+  existsSync,
+  fsyncSync,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  rmSync,
+  statfsSync,
+  statSync,
+  writeSync,
+} from 'node:fs'
+import net from 'node:net'
+import path from 'node:path'
+import { ConfigError, formatAddress } from '../settings/config.ts'
+import { loadSealingKey } from '../metadata/sealing-key.ts'
+import { isSealedWith } from '../metadata/sqlite/offline.ts'
+import { countAlerts } from '../metadata/sqlite/offline-alerts.ts'
+import { endOfSupport, otherNode, requireSoundSqliteAddon } from '../platform/node-bugs.ts'
+import { certificateFiles, surfaces } from '../daemon/part-settings.ts'
+import { bytes, count, counted } from '../platform/quantities.ts'
+import type { ListenAddress, Settings } from '../settings/settings.ts'
+import { readCertificate } from '../api/tls/certificate-files.ts'
+import { type Check, fail, ok, warn } from './check.ts'
+import { type ClusterSettings, clusterSettings } from '../cluster/cluster-settings.ts'
+import { dataDirAt } from './data-dir.ts'
+import { bufferChecks } from './doctor-buffer.ts'
+import { egressCheck } from './egress.ts'
+import { requireNoStores } from './node-dir.ts'
+import { isDaemonRunning } from './running.ts'
+
+const openFilesWanted = 65_536
+/** Slower than this a request waits noticeably for its 202. */
+const slowFsyncMs = 20
+const fsyncRounds = 20
+
+export async function diagnose(settings: Settings, env: NodeJS.ProcessEnv): Promise<Check[]> {
+  const isRunning = isDaemonRunning(settings.data_dir)
+  const cluster = clusterSettings(settings)
+  return [
+    ...(cluster === null
+      ? await storeChecks(settings, env, isRunning)
+      : await ofNode(settings, cluster, { env, isRunning })),
+    geoCheck(settings['geoip.database']),
+    await portCheck('listen', settings.listen, isRunning),
+    ...(settings.data_listen ? [await portCheck('data_listen', settings.data_listen, isRunning)] : []),
+    ...(settings['metrics.listen']
+      ? [await portCheck('metrics.listen', settings['metrics.listen'], isRunning)]
+      : []),
+    ...(cluster === null ? [egressCheck(settings)] : []),
+    ...surfaces(settings).flatMap(({ name }) => certificateCheck(settings, name)),
+    openFilesCheck(),
+    nodeCheck(),
+  ]
+}
+
+/** Of a single machine: everything is in its data directory. */
+async function storeChecks(settings: Settings, env: NodeJS.ProcessEnv, isRunning: boolean): Promise<Check[]> {
+  const { data_dir: root } = settings
+  return [
+    dataDirCheck(root, isRunning),
+    ...(existsSync(root) ? [diskCheck(settings), fsyncCheck(root)] : []),
+    ...bufferChecks(root),
+    await keyCheck(settings, env),
+    ...alertsChecks(root),
+  ]
+}
+
+async function ofNode(
+  settings: Settings,
+  cluster: ClusterSettings,
+  host: { env: NodeJS.ProcessEnv; isRunning: boolean },
+): Promise<Check[]> {
+  const { clusterChecks } = await import('./doctor-cluster.ts')
+  return [nodeDirCheck(settings.data_dir), ...(await clusterChecks(settings, cluster, host))]
+}
+
+function nodeDirCheck(root: string): Check {
+  const name = 'data directory'
+  try {
+    requireNoStores(dataDirAt(root))
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error
+    return fail(name, error.message, 'run `pipectl migrate`, or give this node another data_dir')
+  }
+  if (!existsSync(root)) return ok(name, `${root} is made by the daemon; it holds no messages`)
+  const denied = notWritable(root)
+  return denied === null ? ok(name, `${root}; it holds no messages`) : fail(name, ...denied)
+}
+
+function notWritable(root: string): [string, string] | null {
+  try {
+    accessSync(root, constants.R_OK | constants.W_OK | constants.X_OK)
+    return null
+  } catch {
+    return [
+      `${root} cannot be written by this user`,
+      'run doctor as the user of the daemon, or change the owner of the directory',
+    ]
+  }
+}
+
+/** Of the files as they are now: what the running daemon serves is in its metrics. */
+function certificateCheck(settings: Settings, listener: string): Check[] {
+  const files = certificateFiles(settings, listener)
+  if (files === null) return []
+  const name = `certificate of ${listener}`
+  const renew = 'renew it; the daemon takes the new files by itself'
+  try {
+    const { expiresMs } = readCertificate(files)
+    const at = new Date(expiresMs).toISOString()
+    const days = Math.floor((expiresMs - Date.now()) / 86_400_000)
+    if (days < 0) return [fail(name, `${files.certFile} expired on ${at}`, renew)]
+    const words = `${files.certFile} expires on ${at}, in ${counted(days, 'day')}`
+    return [days < warnDays ? warn(name, words, renew) : ok(name, words)]
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error
+    return [
+      fail(name, error.message, 'put right what it says; a running daemon serves the certificate before'),
+    ]
+  }
+}
+
+const warnDays = 14
+
+function nodeCheck(): Check {
+  const name = 'Node.js'
+  try {
+    requireSoundSqliteAddon()
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error
+    return fail(name, error.message, otherNode)
+  }
+  const ended = endOfSupport()
+  if (ended !== null) {
+    const words = `${process.version} gets no security fixes since ${ended}`
+    return warn(name, words, otherNode)
+  }
+  return ok(name, process.version)
+}
+
+function dataDirCheck(root: string, isRunning: boolean): Check {
+  const name = 'data directory'
+  if (!existsSync(root)) return warn(name, `${root} does not exist`, `run: pipectl init --data-dir ${root}`)
+  const denied = notWritable(root)
+  if (denied !== null) return fail(name, ...denied)
+  if (!existsSync(dataDirAt(root).metadataFile)) {
+    return warn(name, `${root} is not set up`, `run: pipectl init --data-dir ${root}`)
+  }
+  if ((statSync(root).mode & 0o007) !== 0) {
+    return warn(name, `${root} is open to other users`, `run: chmod 700 ${root}`)
+  }
+  return ok(name, `${root}, ${isRunning ? 'a daemon is running on it' : 'no daemon is running on it'}`)
+}
+
+/** A hint, no fault: who looks at `/metrics` may need none. What cannot be read is said elsewhere. */
+function alertsChecks(root: string): Check[] {
+  const { metadataFile } = dataDirAt(root)
+  if (!existsSync(metadataFile)) return []
+  try {
+    const { workspaces, withAlerts } = countAlerts(metadataFile)
+    const all = withAlerts === workspaces ? '' : '; the others: `pipectl alerts set`'
+    const words =
+      withAlerts === 0
+        ? 'none are set up: `pipectl alerts set`'
+        : `set up in ${withAlerts} of ${counted(workspaces, 'workspace')}${all}`
+    return [ok('alerts', words)]
+  } catch {
+    return []
+  }
+}
+
+function diskCheck(settings: Settings): Check {
+  const name = 'disk space'
+  const disk = statfsSync(settings.data_dir)
+  const free = disk.bavail * disk.bsize
+  const least = settings['buffer.min_free_bytes']
+  const room = `${bytes(free)} free`
+  if (free < least) {
+    return fail(
+      name,
+      `${room}, less than buffer.min_free_bytes (${bytes(least)}): ingest responds with 503`,
+      'free disk space, or lower buffer.min_free_bytes',
+    )
+  }
+  const wanted = settings['buffer.max_bytes']
+  if (free < wanted) {
+    return warn(
+      name,
+      `${room}, but the buffer may grow to ${bytes(wanted)}`,
+      'give the disk more room, or lower buffer.max_bytes',
+    )
+  }
+  return ok(name, room)
+}
+
+function fsyncCheck(root: string): Check {
+  const name = 'fsync time'
+  let directory: string
+  try {
+    directory = mkdtempSync(path.join(root, '.doctor-'))
+  } catch {
+    return fail(name, `nothing can be written to ${root}`, 'look at the data directory first')
+  }
+  try {
+    const fd = openSync(path.join(directory, 'probe'), 'w')
+    const times: number[] = []
+    for (let round = 0; round < fsyncRounds; round += 1) {
+      const started = performance.now()
+      writeSync(fd, Buffer.alloc(4096))
+      fsyncSync(fd)
+      times.push(performance.now() - started)
+    }
+    closeSync(fd)
+    times.sort((a, b) => a - b)
+    const median = times[Math.floor(times.length / 2)] ?? 0
+    const detail = `${median.toFixed(2)} ms at the median, ${(times.at(-1) ?? 0).toFixed(2)} ms at most`
+    if (median <= slowFsyncMs) return ok(name, detail)
+    return warn(name, detail, 'every 202 waits for it: put the data directory on a faster disk')
+  } finally {
+    rmSync(directory, { recursive: true, force: true })
+  }
+}
+
+async function keyCheck(settings: Settings, env: NodeJS.ProcessEnv): Promise<Check> {
+  const name = 'sealing key'
+  const { metadataFile } = dataDirAt(settings.data_dir)
+  const isSetUp = existsSync(metadataFile)
+  if (settings['secrets.key_file'] === null && !isSetUp) return ok(name, 'is made with the data directory')
+  try {
+    const key = await loadSealingKey({
+      file: settings['secrets.key_file'],
+      dataDir: settings.data_dir,
+      create: false,
+      env,
+    })
+    if (!isSetUp) return ok(name, 'is there and for its owner alone')
+    if (isSealedWith(metadataFile, key)) return ok(name, 'opens the stored secrets')
+    return fail(
+      name,
+      `is not the one that ${metadataFile} was sealed with: the daemon does not start with it`,
+      'put back the right key or set secrets.key_file; if it is lost, run: pipectl secrets forget',
+    )
+  } catch (error) {
+    return fail(
+      name,
+      error instanceof Error ? error.message : String(error),
+      'without it the daemon does not start: put back the key of this data directory; if it is lost, run: pipectl secrets forget',
+    )
+  }
+}
+
+/** Looks for the mark that every MaxMind DB has near its end; the daemon itself opens it when it starts. */
+function geoCheck(file: string | null): Check {
+  const name = 'geolocation'
+  if (file === null) return ok(name, 'off: geoip.database is not set')
+  if (!existsSync(file)) {
+    return warn(
+      name,
+      `${file} does not exist: geo fields are left out`,
+      'install the database, or unset geoip.database',
+    )
+  }
+  try {
+    const content = readFileSync(file)
+    const mark = Buffer.from('abcdef4d61784d696e642e636f6d', 'hex')
+    if (content.lastIndexOf(mark) === -1) throw new Error('it is not a MaxMind DB')
+    const days = Math.floor((Date.now() - statSync(file).mtimeMs) / 86_400_000)
+    const detail = `${file}, ${bytes(content.length)}, ${count(days)} days old`
+    return days > 90 ? warn(name, detail, 'replace it with a newer one: addresses move') : ok(name, detail)
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error)
+    return fail(
+      name,
+      `${file} cannot be used: ${why}`,
+      'install a City-level .mmdb file, or unset geoip.database',
+    )
+  }
+}
+
+async function portCheck(name: string, address: ListenAddress, isRunning: boolean): Promise<Check> {
+  const where = formatAddress(address)
+  if (address.port === 0) return ok(name, `${where}: any free port`)
+  const error = await listenError(address)
+  if (error === null) return ok(name, `${where} is free`)
+  if (error === 'EADDRINUSE') {
+    if (isRunning) return ok(name, `${where} is in use, presumably by the daemon of this data directory`)
+    return fail(
+      name,
+      `${where} is in use by another program`,
+      `find it with \`ss -ltnp\`, or choose another address for ${name}`,
+    )
+  }
+  return fail(
+    name,
+    `${where} cannot be listened on (${error})`,
+    error === 'EACCES' ? 'ports below 1024 need a privilege: use a higher one' : `correct ${name}`,
+  )
+}
+
+function listenError({ host, port }: ListenAddress): Promise<string | null> {
+  return new Promise((resolve) => {
+    const server = net.createServer()
+    server.once('error', (error: NodeJS.ErrnoException) => resolve(error.code ?? error.message))
+    server.listen({ host, port, exclusive: true }, () => server.close(() => resolve(null)))
+  })
+}
+
+/** The soft limit of this process; a service manager may give the daemon another. */
+function openFilesCheck(): Check {
+  const name = 'open files'
+  const limits = existsSync('/proc/self/limits') ? readFileSync('/proc/self/limits', 'utf8') : ''
+  const soft = /^Max open files\s+(\d+|unlimited)/m.exec(limits)?.[1]
+  if (soft === undefined) return ok(name, 'the limit is not known on this system')
+  if (soft === 'unlimited' || Number(soft) >= openFilesWanted) return ok(name, `limit ${soft}`)
+  return warn(
+    name,
+    `limit ${soft}: every connection takes one`,
+    `raise it to ${openFilesWanted}: \`ulimit -n\`, or LimitNOFILE in the unit`,
+  )
+}

@@ -1,0 +1,97 @@
+/**
+ * `pipectl version --check-data-dir`: whether this version opens what is there, and what an upgrade would change. Looks only;
+ * the daemon may run meanwhile.
+ */
+import { existsSync, statfsSync, statSync } from 'node:fs'
+import Database from 'better-sqlite3'
+import { findBuffer } from '../log/segments/found-identity.ts'
+import { newestSegmentFormat } from '../log/segments/segment-file.ts'
+import { migrations, newestFormat } from '../metadata/migrations.ts'
+import { lastOpenedBy } from '../stores/open-metadata.ts'
+import { formatOf } from '../metadata/sqlite/upgrade-copy.ts'
+import type { Settings } from '../settings/settings.ts'
+import { clusterSettings } from '../cluster/cluster-settings.ts'
+import { type DataDir, dataDirAt } from './data-dir.ts'
+
+/** What this version writes, and the newest that it reads. */
+export const knownFormats = { metadata_format: newestFormat, log_format: newestSegmentFormat }
+
+export interface FormatCheck {
+  /** The directory, or the database of a cluster. */
+  place: string
+  /**
+   * `current`: opens as it is. `upgrade`: opens, after `migrations`. `newer`: a newer version has written it. `unreadable`:
+   * `problem` says why. `not_set_up`: nothing is there.
+   */
+  result: 'current' | 'upgrade' | 'newer' | 'unreadable' | 'not_set_up'
+  /** Null: not known. */
+  metadata_format: number | null
+  /** Of the newest segment; null: there is none, or it cannot be read. A cluster has none. */
+  log_format: number | null
+  /** The version that had it open last; null: not known, it was before 0.2.0. */
+  last_opened_by: string | null
+  /** What an upgrade runs. */
+  migrations: string[]
+  /** Bytes of the copy that is kept before an upgrade; null: none is made. */
+  copy_bytes: number | null
+  free_bytes: number | null
+  problem: string | null
+}
+
+const unknown = {
+  ...{ metadata_format: null, log_format: null, last_opened_by: null, migrations: [], copy_bytes: null },
+  ...{ free_bytes: null, problem: null },
+}
+
+/** Throws ConfigError, StorageUnavailableError where the database of a cluster cannot be asked. */
+export async function checkFormat(settings: Settings): Promise<FormatCheck> {
+  const cluster = clusterSettings(settings)
+  if (cluster === null) return ofDataDir(dataDirAt(settings.data_dir))
+  // Loaded in clustered mode alone.
+  const { inspectPostgres } = await import('../cluster/postgresql/inspect.ts')
+  const { label: place, metadata } = await inspectPostgres(cluster.metadata.url)
+  if (metadata === null) return { ...unknown, place, result: 'not_set_up' }
+  const { format, lastOpenedBy: last_opened_by } = metadata
+  return { ...unknown, place, last_opened_by, ...compared(format, null) }
+}
+
+function ofDataDir({ root, metadataFile, bufferDir }: DataDir): FormatCheck {
+  const place = root
+  if (!existsSync(metadataFile)) return { ...unknown, place, result: 'not_set_up' }
+  try {
+    const database = new Database(metadataFile, { readonly: true, fileMustExist: true, timeout: 10_000 })
+    try {
+      const format = formatOf(database)
+      const { format: logFormat } = findBuffer(bufferDir)
+      const found = compared(format, logFormat)
+      const isCopied = found.result === 'upgrade'
+      const { bavail, bsize } = statfsSync(root)
+      return {
+        ...{ ...unknown, place, last_opened_by: readLastOpenedBy(database), ...found },
+        ...(isCopied ? { copy_bytes: statSync(metadataFile).size, free_bytes: bavail * bsize } : {}),
+      }
+    } finally {
+      database.close()
+    }
+  } catch (error) {
+    const problem = error instanceof Error ? error.message : String(error)
+    return { ...unknown, place, result: 'unreadable', problem: `${metadataFile}: ${problem}` }
+  }
+}
+
+function compared(metadataFormat: number, logFormat: number | null) {
+  const formats = { metadata_format: metadataFormat, log_format: logFormat }
+  if (metadataFormat > newestFormat || (logFormat ?? 0) > newestSegmentFormat)
+    return { ...formats, result: 'newer' as const }
+  const missing = migrations.filter((one) => one.number > metadataFormat)
+  const result = missing.length === 0 ? ('current' as const) : ('upgrade' as const)
+  return { ...formats, result, migrations: missing.map(({ number, name }) => `${number} ${name}`) }
+}
+
+function readLastOpenedBy(database: Database.Database): string | null {
+  const value = database
+    .prepare('SELECT value FROM metadata_settings WHERE name = ?')
+    .pluck()
+    .get(lastOpenedBy)
+  return value === undefined ? null : String(value)
+}

@@ -1,0 +1,34 @@
+/** API keys on the data directory itself: for who has the machine but no key any more. A running daemon knows such a key at once. */
+import type { ApiKeyCreate } from '../contract/api-key.ts'
+import { apiKeyUseCases } from '../api/management/api-keys.ts'
+import { localChanges } from '../metadata/changes.ts'
+import type { Settings } from '../settings/settings.ts'
+import { DataDirError } from './errors.ts'
+import { withLocalWorkspace } from './workspaces.ts'
+
+export interface CreatedKey {
+  api_key_id: string
+  api_key: string
+  api_key_name: string
+}
+
+/** `pipes`: names or ids. Throws DataDirError when there is no such workspace or pipe, ApiError as `/v1` does. */
+export async function createLocalKey(
+  settings: Settings,
+  env: NodeJS.ProcessEnv,
+  workspaceName: string,
+  body: ApiKeyCreate,
+  pipes: readonly string[],
+): Promise<CreatedKey> {
+  return await withLocalWorkspace(settings, env, workspaceName, async (metadata, principal) => {
+    const all = await metadata.pipes.list(principal.workspaceId)
+    const ids = pipes.map((reference) => {
+      const found = all.find((one) => one.pipe_name === reference || one.pipe_id === reference.toLowerCase())
+      if (found !== undefined) return found.pipe_id
+      throw new DataDirError('missing', `there is no pipe ${reference}`, 'name it by its name or its id')
+    })
+    const keys = apiKeyUseCases({ metadata, changes: localChanges(), now: Date.now })
+    const wanted = ids.length === 0 ? body : { ...body, api_key_pipe_ids: ids }
+    return await keys.createApiKey(principal, wanted)
+  })
+}

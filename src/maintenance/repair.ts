@@ -1,0 +1,135 @@
+/**
+ * `pipectl repair`: does to a stopped data directory what the daemon would do by itself, and says what. Damaged segments
+ * are written again with what can be read of them, derived files are made again, and what nothing is left of is written
+ * down. Nothing is deleted: what is damaged goes to the quarantine. The metadata is never touched.
+ *
+ *   step                                           found after a crash right after it
+ *   1 damaged mark and look-up → quarantine        none there: the next repair, or the daemon, makes them again
+ *   2 segments renamed (rename-segments.ts) and    those that are not done are damaged still
+ *     salvaged one by one (salvage.ts)
+ *   3 mark and look-up made again                  as after 2
+ *   4 known losses written down                    verify still speaks of them
+ */
+import { existsSync, mkdirSync, renameSync } from 'node:fs'
+import path from 'node:path'
+import { type SegmentName, segmentFile } from '../log/segments/layout.ts'
+import { repairSegments } from '../log/segments/repair-segments.ts'
+import type { SeqRange } from '../log/segments/segment-file.ts'
+import { current } from '../contract/epochs.ts'
+import { fsyncDirectory } from '../platform/fsync.ts'
+import { openLog } from '../platform/log.ts'
+import { dataDirAt } from './data-dir.ts'
+import { DataDirError } from './errors.ts'
+import { addKnownLosses } from './known-losses.ts'
+import { lockDataDir } from './lock.ts'
+import { glanceAtDataDir, misnamed, type Verified } from './verify.ts'
+
+export interface RepairAction {
+  action: 'rename' | 'salvage' | 'set_aside' | 'rebuild' | 'note_loss'
+  /** Within the data directory. */
+  file: string
+  detail: string
+  /** Of a segment, when it is done. */
+  kept_messages: number | null
+  lost_messages: number | null
+}
+
+export interface RepairReport {
+  data_dir: string
+  is_dry_run: boolean
+  actions: RepairAction[]
+}
+
+const markName = 'buffer/high-water'
+const keysName = 'buffer/idempotency.db'
+
+/** Throws DataDirInUseError beside a running daemon; the returned function releases the directory. */
+export function holdDataDir(root: string): () => void {
+  return lockDataDir(dataDirAt(root))
+}
+
+/** What there is to do. Throws DataDirError when the metadata is damaged: it says whose buffer this is. */
+export function planRepair({ metadata, segments, missing, mark, keysProblem }: Verified): RepairAction[] {
+  if (metadata.problems.length > 0) {
+    throw new DataDirError(
+      'damaged',
+      `metadata.db ${metadata.problems.join('; ')}`,
+      'it cannot be repaired: restore a backup into a new directory; see docs/damaged-disk.md',
+    )
+  }
+  return [
+    ...segments.flatMap(({ name, rename }) =>
+      misnamed(rename).map((detail) => planned('rename', fileOf(name), detail)),
+    ),
+    ...segments
+      .filter(({ problems }) => problems.length > 0)
+      .map(({ name, problems, isForeign }) =>
+        planned(isForeign ? 'set_aside' : 'salvage', fileOf(name), problems.join('; ')),
+      ),
+    ...(mark.problem === null ? [] : [planned('rebuild', markName, mark.problem)]),
+    ...(keysProblem === null ? [] : [planned('rebuild', keysName, keysProblem)]),
+    ...missing.map((range) => planned('note_loss', 'buffer', `nothing is left of stream_seq ${seqs(range)}`)),
+  ]
+}
+
+/** Does it. The directory must be held. Throws what SQLite and the file system throw; it can be run again then. */
+export function repairDataDir(root: string, verified: Verified): RepairAction[] {
+  const { dir, identity, knownSeq, nextSeqAtLeast } = specOf(root, verified)
+  const plan = planRepair(verified)
+  for (const { action, file } of plan) if (action === 'rebuild') setAside(dir.root, file, dir.quarantineDir)
+  const spec = {
+    ...{ dir: dir.bufferDir, quarantineDir: dir.quarantineDir, identity, knownSeq, nextSeqAtLeast },
+    keysFile: path.join(dir.root, keysName),
+  }
+  const damaged = verified.segments
+    .filter(({ problems }) => problems.length > 0)
+    .map(({ name, rename }) => rename ?? name)
+  const repaired = repairSegments(spec, damaged, openLog({ level: 'silent', format: 'json' }, 'repair'))
+  const { missing } = glanceAtDataDir(root)
+  if (missing.length > 0) addKnownLosses(dir.quarantineDir, missing, Date.now())
+  return [
+    ...plan.filter(({ action }) => action === 'rename'),
+    ...repaired.map(({ name, outcome, keptMessages, lostMessages }) => ({
+      action: outcome === 'salvaged' ? ('salvage' as const) : ('set_aside' as const),
+      file: fileOf(name),
+      detail: outcomeText[outcome],
+      kept_messages: keptMessages,
+      lost_messages: outcome === 'foreign' ? null : lostMessages,
+    })),
+    ...plan.filter(({ action }) => action === 'rebuild'),
+    ...missing.map((range) => planned('note_loss', 'buffer', `nothing is left of stream_seq ${seqs(range)}`)),
+  ]
+}
+
+const outcomeText = {
+  salvaged: 'written again with what can be read; the damaged file is in quarantine/segments',
+  foreign: 'no segment of this log; it is in quarantine/segments',
+  nothing: 'nothing in it can be read; it is in quarantine/segments',
+} as const
+
+const fileOf = (name: SegmentName) => `buffer/${path.basename(segmentFile('', name))}`
+
+function planned(action: RepairAction['action'], file: string, detail: string): RepairAction {
+  return { action, file, detail, kept_messages: null, lost_messages: null }
+}
+
+const seqs = ({ firstSeq, lastSeq }: SeqRange) =>
+  firstSeq === lastSeq ? `${firstSeq}` : `${firstSeq} to ${lastSeq}`
+
+function specOf(root: string, { metadata }: Verified) {
+  const { epoch, first_seq: nextSeqAtLeast } = current(metadata.epochs)
+  const identity = metadata.dataDirId === null ? undefined : { dataDirId: metadata.dataDirId, epoch }
+  return { dir: dataDirAt(root), identity, knownSeq: metadata.knownSeq, nextSeqAtLeast }
+}
+
+/** Under a name of its own in the quarantine; a file that is not there is made again all the same. */
+function setAside(root: string, file: string, quarantineDir: string): void {
+  mkdirSync(quarantineDir, { recursive: true, mode: 0o700 })
+  const stamp = new Date().toISOString().replaceAll(':', '-')
+  for (const suffix of ['', '-wal', '-shm']) {
+    const from = path.join(root, file + suffix)
+    if (existsSync(from)) renameSync(from, path.join(quarantineDir, `${path.basename(from)}.${stamp}`))
+  }
+  fsyncDirectory(quarantineDir)
+  fsyncDirectory(path.dirname(path.join(root, file)))
+}

@@ -1,0 +1,182 @@
+/**
+ * Restores a backup into a data directory that is empty or not there. Everything is written beside it, checked against
+ * the manifest and flushed; only then does the directory get its name. A restore that fails leaves nothing behind.
+ * Writing beside it takes rights that a service's user does not have in /var/lib: root restores for the owner of the empty directory.
+ *
+ * Receivers have seen more than the backup holds. So the restored directory begins a new epoch, in its metadata and before
+ * it has its name: no sequence number, batch identity or object key of the lost timeline is given out again.
+ */
+
+import { createHash } from 'node:crypto'
+import {
+  createReadStream,
+  existsSync,
+  lchownSync,
+  mkdirSync,
+  readdirSync,
+  realpathSync,
+  rmSync,
+  statSync,
+} from 'node:fs'
+import { open, rename } from 'node:fs/promises'
+import path from 'node:path'
+import { createGunzip } from 'node:zlib'
+import { type FoundBuffer, findBuffer } from '../log/segments/found-identity.ts'
+import { isObject } from '../contract/is-object.ts'
+import { resourceLimits } from '../contract/resource-limits.ts'
+import { errorCode } from '../platform/error-code.ts'
+import { beginEpoch, readIdentity } from '../metadata/sqlite/offline.ts'
+import { ArchiveError, readArchive } from './archive.ts'
+import { flushDirectory, manifestName } from './backup.ts'
+import { makeDirectory } from './data-dir.ts'
+import { DataDirError } from './errors.ts'
+import { commandNow } from './workspaces.ts'
+
+/** The only names a backup may hold: nothing in an archive decides where a file is written. */
+const knownNames =
+  /^(metadata\.db|sealing\.key|buffer\/(high-water|idempotency\.db|\d{20}(?:\.\d+)?\.db)|quarantine\/[A-Za-z0-9_][A-Za-z0-9._-]*)$/
+
+export interface Restored {
+  files: number
+  includesKey: boolean
+  /** As the manifest says; null: an earlier version has written the metadata. */
+  dataDirId: string | null
+}
+
+/** `paused`: every destination is blocked. Throws DataDirError: conflict when the directory is not empty, damaged when the backup is. */
+export async function restoreBackup(
+  file: string,
+  dataDir: string,
+  { paused = false }: { paused?: boolean } = {},
+): Promise<Restored> {
+  if (!existsSync(file)) {
+    throw new DataDirError('missing', `${file} does not exist`, 'name a file that `pipectl backup` made')
+  }
+  if (existsSync(dataDir) && readdirSync(dataDir).length > 0) {
+    throw new DataDirError(
+      'conflict',
+      `${dataDir} is not empty; nothing was changed`,
+      'restore into a new directory, or move the old one away first',
+    )
+  }
+  // A service with a dynamic user has a link in /var/lib: only the directory behind it can be replaced.
+  const target = existsSync(dataDir) ? realpathSync(dataDir) : dataDir
+  const beside = `${target}.restoring-${process.pid}`
+  prepare(beside)
+  try {
+    const restored = await unpack(file, beside)
+    const metadataFile = path.join(beside, 'metadata.db')
+    const { lastSeq } = requireOwnBuffer(path.join(beside, 'buffer'), metadataFile, restored)
+    beginEpoch(metadataFile, lastSeq, commandNow(), paused)
+    giveToOwnerOf(target, beside)
+    await flushDirectory(path.join(beside, 'buffer'))
+    await flushDirectory(beside)
+    // Replaces an empty directory; one that was filled meanwhile makes it fail.
+    await rename(beside, target)
+    await flushDirectory(path.dirname(path.resolve(target)))
+    return restored
+  } catch (error) {
+    rmSync(beside, { recursive: true, force: true })
+    const isDamage = error instanceof ArchiveError || errorCode(error)?.startsWith('Z_')
+    if (!isDamage) throw error
+    const why = error instanceof ArchiveError ? error.message : 'its compression is damaged or cut short'
+    throw new DataDirError(
+      'damaged',
+      `${file} is not a whole backup: ${why}; nothing was changed`,
+      'use another backup',
+      error,
+    )
+  }
+}
+
+function giveToOwnerOf(target: string, beside: string): void {
+  if (process.getuid?.() !== 0 || !existsSync(target)) return
+  const { uid, gid } = statSync(target)
+  if (uid === 0 && gid === 0) return
+  for (const name of ['.', ...readdirSync(beside, { recursive: true, encoding: 'utf8' })])
+    lchownSync(path.join(beside, name), uid, gid)
+}
+
+/** What is in the archive must be of one data directory: the manifest's. */
+function requireOwnBuffer(bufferDir: string, metadataFile: string, { dataDirId }: Restored): FoundBuffer {
+  const buffer = findBuffer(bufferDir)
+  const stored = readIdentity(metadataFile)
+  const found = stored.kind === 'found' ? stored.identity.dataDirId : null
+  const ids = new Set([dataDirId, found, ...(buffer.identity === null ? [] : [buffer.identity.dataDirId])])
+  if (ids.size > 1) throw new ArchiveError('its metadata and its buffer are of different data directories')
+  return buffer
+}
+
+function prepare(beside: string): void {
+  try {
+    makeDirectory(path.join(path.resolve(beside), 'buffer'))
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    throw new DataDirError(
+      'damaged',
+      `${beside} cannot be created (${code})`,
+      'choose another --data-dir',
+      error,
+    )
+  }
+}
+
+async function unpack(file: string, into: string): Promise<Restored> {
+  const found = new Map<string, { size: number; sha256: string }>()
+  let manifest: Buffer | null = null
+  for await (const { name, size, content } of readArchive(createReadStream(file).pipe(createGunzip()))) {
+    if (name === manifestName) {
+      if (size > resourceLimits.manifestBytes)
+        throw new ArchiveError(`its manifest has more than ${resourceLimits.manifestBytes} bytes`)
+      const parts: Buffer[] = []
+      for await (const part of content) parts.push(part)
+      manifest = Buffer.concat(parts)
+    } else if (!knownNames.test(name) || found.has(name)) {
+      throw new ArchiveError(`it holds ${JSON.stringify(name)}, which no backup has`)
+    } else found.set(name, { size, sha256: await writeFlushed(path.join(into, name), content) })
+  }
+  if (manifest === null) throw new ArchiveError('it has no manifest')
+  return checkManifest(manifest, found)
+}
+
+async function writeFlushed(file: string, content: AsyncIterable<Buffer>): Promise<string> {
+  mkdirSync(path.dirname(file), { recursive: true, mode: 0o700 })
+  const hash = createHash('sha256')
+  const handle = await open(file, 'wx', 0o600)
+  try {
+    for await (const part of content) {
+      hash.update(part)
+      await handle.write(part)
+    }
+    await handle.sync()
+  } finally {
+    await handle.close()
+  }
+  return hash.digest('hex')
+}
+
+function parsed(manifest: Buffer): unknown {
+  try {
+    return JSON.parse(manifest.toString('utf8'))
+  } catch {
+    throw new ArchiveError('its manifest is not JSON')
+  }
+}
+
+function checkManifest(manifest: Buffer, found: Map<string, { size: number; sha256: string }>): Restored {
+  const value = parsed(manifest)
+  if (!isObject(value) || value.format !== 1 || !Array.isArray(value.files)) {
+    throw new ArchiveError('its manifest is of a form that this version does not know')
+  }
+  for (const one of value.files) {
+    const name = isObject(one) ? String(one.name) : ''
+    const has = found.get(name)
+    if (!isObject(one) || has === undefined || has.size !== one.size || has.sha256 !== one.sha256) {
+      throw new ArchiveError(`${name} is missing or damaged`)
+    }
+  }
+  if (value.files.length !== found.size)
+    throw new ArchiveError('it holds files that its manifest does not name')
+  const dataDirId = typeof value.data_dir_id === 'string' ? value.data_dir_id : null
+  return { files: found.size, includesKey: value.includes_key === true, dataDirId }
+}

@@ -1,0 +1,148 @@
+/**
+ * The sealing key of a data directory and the secrets that it seals, while no daemon runs on it.
+ *
+ * Rotation leaves a usable pair of key and metadata behind at every step:
+ *
+ *   1 FILE.new        the new key, on disk before anything is sealed with it
+ *   2 metadata.db     every secret sealed again, in one transaction
+ *   3 FILE.previous   the old key, still needed by backups that were made before
+ *   4 FILE            replaced by FILE.new
+ *
+ * A crash between 2 and 4 leaves a key file that does not fit; the next rotation finds FILE.new and only finishes.
+ */
+import {
+  chownSync,
+  closeSync,
+  existsSync,
+  fsyncSync,
+  linkSync,
+  openSync,
+  renameSync,
+  rmSync,
+  statSync,
+} from 'node:fs'
+import path from 'node:path'
+import { ConfigError } from '../settings/config.ts'
+import { loadSealingKey, makeSealingKey } from '../metadata/sealing-key.ts'
+import {
+  findLostSecrets,
+  forgetSecrets,
+  isSealedWith,
+  type LostSecrets,
+  resealSecrets,
+} from '../metadata/sqlite/offline.ts'
+import type { Settings } from '../settings/settings.ts'
+import { type DataDir, dataDirAt, requireSetUp } from './data-dir.ts'
+import { DataDirError } from './errors.ts'
+import { lockDataDir } from './lock.ts'
+import { commandNow } from './workspaces.ts'
+
+/** What `forgetLostSecrets` would forget; null: the key that is there opens every secret. Changes nothing. */
+export async function lostSecrets(settings: Settings, env: NodeJS.ProcessEnv): Promise<LostSecrets[] | null> {
+  const dir = dataDirAt(settings.data_dir)
+  requireSetUp(dir)
+  // Without a key one will be made, and it opens nothing: any other key shows the same.
+  const key = isKeyMade(settings, env) ? Buffer.alloc(32) : await loadKey(settings, env, false)
+  const lost = findLostSecrets(dir.metadataFile, key)
+  return lost.length === 0 && isSealedWith(dir.metadataFile, key) ? null : lost
+}
+
+/**
+ * Makes the data directory usable again without its lost key: the key that is there (or a new one, where there is none)
+ * becomes its key; destinations whose secrets it does not open are blocked and have them no more.
+ */
+export function forgetLostSecrets(settings: Settings, env: NodeJS.ProcessEnv): Promise<LostSecrets[]> {
+  return whileLocked(settings, async (dir) => {
+    const isNew = isKeyMade(settings, env)
+    const key = await loadKey(settings, env, isNew)
+    if (isNew) giveToOwnerOf(path.join(dir.root, 'sealing.key'), dir.root)
+    return forgetSecrets(dir.metadataFile, key, commandNow())
+  })
+}
+
+export interface Rotated {
+  keyFile: string
+  previousKeyFile: string
+  /** Destinations that have secrets. */
+  destinations: number
+}
+
+/** Throws DataDirError when the key is a systemd credential, ConfigError when it does not fit. */
+export function rotateSealingKey(settings: Settings, env: NodeJS.ProcessEnv): Promise<Rotated> {
+  return whileLocked(settings, async (dir) => {
+    const keyFile = writableKeyFile(settings, env)
+    const [next, previous] = [`${keyFile}.new`, `${keyFile}.previous`]
+    const oldKey = await loadKey(settings, env, false)
+    let destinations = 0
+    if (isSealedWith(dir.metadataFile, oldKey)) {
+      rmSync(next, { force: true })
+      makeSealingKey(next)
+      giveToOwnerOf(next, keyFile)
+      destinations = resealSecrets(dir.metadataFile, oldKey, await readKeyFile(next, dir.root), commandNow())
+    } else if (!existsSync(next) || !isSealedWith(dir.metadataFile, await readKeyFile(next, dir.root))) {
+      throw new ConfigError(
+        `sealing key: ${keyFile} is not the one that ${dir.metadataFile} was sealed with; put back the right key`,
+      )
+    }
+    rmSync(previous, { force: true })
+    linkSync(keyFile, previous)
+    renameSync(next, keyFile)
+    flushDirectory(path.dirname(keyFile))
+    return { keyFile, previousKeyFile: previous, destinations }
+  })
+}
+
+async function whileLocked<T>(settings: Settings, work: (dir: DataDir) => Promise<T>): Promise<T> {
+  const dir = dataDirAt(settings.data_dir)
+  requireSetUp(dir)
+  const unlock = lockDataDir(dir)
+  try {
+    return await work(dir)
+  } finally {
+    unlock()
+  }
+}
+
+function loadKey(settings: Settings, env: NodeJS.ProcessEnv, create: boolean): Promise<Buffer> {
+  return loadSealingKey({ file: settings['secrets.key_file'], dataDir: settings.data_dir, create, env })
+}
+
+function readKeyFile(file: string, dataDir: string): Promise<Buffer> {
+  return loadSealingKey({ file, dataDir, create: false, env: {} })
+}
+
+/** No key is named and none is there. */
+function isKeyMade(settings: Settings, env: NodeJS.ProcessEnv): boolean {
+  if (settings['secrets.key_file'] !== null || hasCredential(env)) return false
+  return !existsSync(path.join(settings.data_dir, 'sealing.key'))
+}
+
+function writableKeyFile(settings: Settings, env: NodeJS.ProcessEnv): string {
+  const named = settings['secrets.key_file']
+  if (named === null && hasCredential(env)) {
+    throw new DataDirError(
+      'conflict',
+      'the sealing key is a systemd credential, which cannot be replaced from inside the unit',
+      'run this outside the unit with PIPECTL_SECRETS_KEY_FILE set to the file behind the credential',
+    )
+  }
+  return named ?? path.join(settings.data_dir, 'sealing.key')
+}
+
+function hasCredential(env: NodeJS.ProcessEnv): boolean {
+  const directory = env.CREDENTIALS_DIRECTORY
+  return directory ? existsSync(path.join(directory, 'pipectl-sealing-key')) : false
+}
+
+/** Run as root, a new file would not be readable by the daemon's own user. */
+function giveToOwnerOf(file: string, model: string): void {
+  if (process.getuid?.() !== 0) return
+  const { uid, gid } = statSync(model)
+  chownSync(file, uid, gid)
+}
+
+function flushDirectory(directory: string): void {
+  const descriptor = openSync(directory, 'r')
+  fsyncSync(descriptor)
+  closeSync(descriptor)
+}

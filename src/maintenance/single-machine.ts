@@ -1,0 +1,28 @@
+/** Commands that work on the files of a data directory have nothing to work on at a node of a cluster: they say what does instead. */
+import { existsSync } from 'node:fs'
+import type { Settings } from '../settings/settings.ts'
+import { clusterSettings } from '../cluster/cluster-settings.ts'
+import { dataDirAt } from './data-dir.ts'
+import { DataDirError } from './errors.ts'
+
+const instead = {
+  backup:
+    'back up PostgreSQL first (pg_dump), then the stream (nats stream backup): see "Backups of a cluster" in docs/migrate.md',
+  restore:
+    'restore the database and the stream: see "Backups of a cluster" in docs/migrate.md. For a single machine, leave metadata.url and buffer.nats out of the settings',
+  verify: 'PostgreSQL and nats-server check what they keep; `pipectl doctor` looks at both',
+  repair:
+    'a replica that is damaged is made again by nats-server from the others; `pipectl doctor` says how they are',
+} as const
+
+/** Throws DataDirError for the settings of a node, unless a single machine's directory is named besides. */
+export function requireSingleMachine(command: keyof typeof instead, settings: Settings): void {
+  const cluster = clusterSettings(settings)
+  if (cluster === null) return
+  if (command !== 'restore' && existsSync(dataDirAt(settings.data_dir).metadataFile)) return
+  throw new DataDirError(
+    'conflict',
+    `these are the settings of a node of the cluster ${cluster.name}, whose data are in PostgreSQL and NATS; ${command} works on the data directory of a single machine`,
+    instead[command],
+  )
+}

@@ -1,0 +1,38 @@
+/** The people of a workspace, on the data directory itself: for who has the machine but no account, also while the daemon runs. */
+import type { SetupLink, User } from '../contract/user.ts'
+import { userUseCases } from '../api/management/users.ts'
+import { Passwords } from '../metadata/password-hash.ts'
+import type { Metadata } from '../metadata/store.ts'
+import type { Settings } from '../settings/settings.ts'
+import { withLocalWorkspace } from './workspaces.ts'
+
+export interface LocalUsers {
+  list(): Promise<User[]>
+  create(body: object): Promise<User>
+  update(userId: string, body: object): Promise<User>
+  delete(userId: string): Promise<void>
+  createSetupLink(body: object): Promise<SetupLink>
+}
+
+/** Runs `use` with the users of that workspace. Throws DataDirError when there is no such workspace, ApiError as `/v1` does. */
+export async function withLocalUsers<T>(
+  settings: Settings,
+  env: NodeJS.ProcessEnv,
+  workspaceName: string,
+  use: (users: LocalUsers) => Promise<T>,
+): Promise<T> {
+  return await withLocalWorkspace(settings, env, workspaceName, (metadata, { workspaceId }) =>
+    use(localUsers(metadata, workspaceId)),
+  )
+}
+
+function localUsers(metadata: Metadata, workspaceId: string): LocalUsers {
+  const users = userUseCases({ metadata, passwords: new Passwords(), now: Date.now })
+  return {
+    list: async () => (await users.listUsers(workspaceId)).users,
+    create: async (body) => (await users.createUser(workspaceId, body)).user,
+    update: async (userId, body) => (await users.updateUser(workspaceId, userId, body)).user,
+    delete: (userId) => users.deleteUser(workspaceId, userId),
+    createSetupLink: (body) => users.createSetupLink(workspaceId, body),
+  }
+}

@@ -1,0 +1,191 @@
+/**
+ * `pipectl verify`: reads everything in a data directory and says what is not as it was written. It changes nothing and
+ * may run beside the daemon. What moves meanwhile is read in the order in which the daemon moves it: lanes and the
+ * mark before the log, which can only be ahead of them; what retention has dropped after it.
+ */
+import { existsSync } from 'node:fs'
+import path from 'node:path'
+import { checkChain, endOf, inTheirPlaces } from '../log/segments/check-chain.ts'
+import { checkIdempotencyKeys, checkMark, type MarkCheck } from '../log/segments/check-derived.ts'
+import { holesIn, type SegmentCheck } from '../log/segments/check-segment.ts'
+import { type CheckProgress, checkSegments, glanceAtSegments } from '../log/segments/check-segments.ts'
+import { fileBytes, type SegmentName, segmentFile } from '../log/segments/layout.ts'
+import { without } from '../log/segments/missing-segments.ts'
+import type { SeqRange } from '../log/segments/segment-file.ts'
+import { checkMetadata, type MetadataCheck } from '../metadata/sqlite/check.ts'
+import { type DataDir, dataDirAt } from './data-dir.ts'
+import { DataDirError } from './errors.ts'
+import { readKnownLosses } from './known-losses.ts'
+import { isDaemonRunning } from './running.ts'
+
+export interface VerifiedFile {
+  /** Within the data directory. */
+  file: string
+  result: 'ok' | 'damaged'
+  /** Of a segment. */
+  messages: number | null
+  bytes: number
+  problems: string[]
+}
+
+export interface VerifyReport {
+  data_dir: string
+  is_daemon_running: boolean
+  files: VerifiedFile[]
+  /** Of the log: neither there nor dropped by retention. */
+  missing: ShownRange[]
+  /** Lost earlier and counted then: ranges that `repair` wrote down, and messages that were not salvaged. */
+  known_losses: { ranges: ShownRange[]; messages: number }
+  totals: { segments: number; messages: number; bytes: number; problems: number }
+}
+
+export interface ShownRange {
+  first_stream_seq: number
+  last_stream_seq: number
+}
+
+/** The report, and what `repair` needs besides. */
+export interface Verified {
+  report: VerifyReport
+  metadata: MetadataCheck
+  segments: SegmentCheck[]
+  missing: SeqRange[]
+  mark: MarkCheck
+  keysProblem: string | null
+}
+
+/** Throws DataDirError when there is no data directory. */
+export async function verifyDataDir(
+  root: string,
+  onProgress: (progress: CheckProgress) => void = () => {},
+): Promise<Verified> {
+  const before = readBefore(root)
+  const { bufferDir } = before.dir
+  return compare(before, existsSync(bufferDir) ? await checkSegments(bufferDir, onProgress) : [])
+}
+
+/** The same without reading messages: whether segments can be opened, which are missing, the lanes against the log. */
+export function glanceAtDataDir(root: string): Verified {
+  const before = readBefore(root)
+  const { bufferDir } = before.dir
+  return compare(before, existsSync(bufferDir) ? glanceAtSegments(bufferDir) : [])
+}
+
+/** What the daemon moves before the log. */
+function readBefore(root: string) {
+  requireDataDir(root)
+  const dir = dataDirAt(root)
+  const markFile = path.join(dir.bufferDir, 'high-water')
+  return { dir, markFile, metadata: checkMetadata(dir.metadataFile), mark: checkMark(markFile) }
+}
+
+function compare(
+  { dir, markFile, metadata, mark }: ReturnType<typeof readBefore>,
+  segments: SegmentCheck[],
+): Verified {
+  const keysProblem = checkIdempotencyKeys(path.join(dir.bufferDir, 'idempotency.db'))
+  const placed = inTheirPlaces(segments, metadata.dataDirId)
+  const gaps = [...checkChain(placed, metadata.dataDirId), ...missingEnds(placed, mark, checkMark(markFile))]
+  const known = readKnownLosses(dir.quarantineDir)
+  const newest = segments.find(
+    (check) => (check.rename ?? check.name).firstSeq === placed.at(-1)?.name.firstSeq,
+  )
+  const dropped = gaps.length === 0 || newest === undefined ? [] : holesIn(dir.bufferDir, newest.name)
+  const missing = gaps.flatMap((gap) => without(gap, [...known, ...dropped]))
+  const verified = { metadata, segments, missing, mark, keysProblem }
+  const problems = [...metadata.problems, ...laneProblems(metadata, placed, mark)]
+  return { ...verified, report: reportOf(dir, verified, problems, known) }
+}
+
+/** Throws DataDirError. */
+export function requireDataDir(root: string): void {
+  const dir = dataDirAt(root)
+  if (existsSync(dir.metadataFile) || existsSync(dir.bufferDir)) return
+  throw new DataDirError(
+    'missing',
+    `${dir.root} is not a data directory of pipectl: it has neither metadata.db nor buffer/`,
+    'name it with --data-dir, or PIPECTL_DATA_DIR',
+  )
+}
+
+/** Before the oldest segment and after the newest, by what the mark remembers. */
+function missingEnds(segments: readonly SegmentCheck[], before: MarkCheck, after: MarkCheck): SeqRange[] {
+  const own = segments.filter((check) => !check.isForeign)
+  const [oldest, newest] = [own[0], own.at(-1)]
+  const ranges: SeqRange[] = []
+  if (after.oldestKeptSeq !== null && oldest !== undefined) {
+    ranges.push({ firstSeq: after.oldestKeptSeq, lastSeq: oldest.name.firstSeq - 1 })
+  }
+  // One that cannot be read does not say where it ends.
+  if (before.seq !== null && newest?.identity !== null) {
+    ranges.push({ firstSeq: newest === undefined ? 1 : endOf(newest) + 1, lastSeq: before.seq })
+  }
+  return ranges.filter(({ firstSeq, lastSeq }) => firstSeq <= lastSeq)
+}
+
+function laneProblems(
+  { lanes }: MetadataCheck,
+  segments: readonly SegmentCheck[],
+  mark: MarkCheck,
+): string[] {
+  const newest = segments.findLast((check) => !check.isForeign)
+  // Of a newest segment that cannot be read nobody knows the end.
+  const end = newest?.identity === null ? Number.POSITIVE_INFINITY : newest === undefined ? 0 : endOf(newest)
+  const head = Math.max(end, mark.seq ?? 0)
+  return lanes.flatMap(({ destinationId, pipeName, cursorSeq, isIntact }) => {
+    const lane = `the lane of ${destinationId} (pipe ${pipeName})`
+    if (!isIntact) return [`${lane} is not as it was written`]
+    return cursorSeq > head ? [`${lane} is at stream_seq ${cursorSeq}, the log ends at ${head}`] : []
+  })
+}
+
+function reportOf(
+  dir: DataDir,
+  { segments, missing, mark, keysProblem }: Omit<Verified, 'report'>,
+  metadataProblems: string[],
+  known: readonly SeqRange[],
+): VerifyReport {
+  const entry = (file: string, problems: string[]): VerifiedFile => ({
+    file,
+    result: problems.length === 0 ? 'ok' : 'damaged',
+    messages: null,
+    bytes: fileBytes(path.join(dir.root, file)),
+    problems,
+  })
+  const files = [
+    entry('metadata.db', metadataProblems),
+    entry('buffer/high-water', listed(mark.problem)),
+    entry('buffer/idempotency.db', listed(keysProblem)),
+    ...segments.map(({ name, rename, messages, bytes, problems }) => ({
+      ...entry(path.relative(dir.root, segmentFile(dir.bufferDir, name)), [...misnamed(rename), ...problems]),
+      messages,
+      bytes,
+    })),
+  ]
+  const sum = (of: (check: SegmentCheck) => number) => segments.reduce((total, check) => total + of(check), 0)
+  return {
+    data_dir: dir.root,
+    is_daemon_running: isDaemonRunning(dir.root),
+    files,
+    missing: missing.map(shown),
+    known_losses: { ranges: known.map(shown), messages: sum((check) => check.lostMessages) },
+    totals: {
+      segments: segments.length,
+      messages: sum((check) => check.messages),
+      bytes: sum((check) => check.bytes),
+      problems: missing.length + files.reduce((total, { problems }) => total + problems.length, 0),
+    },
+  }
+}
+
+/** In words, of a segment that the next start gives another name. */
+export function misnamed(rename: SegmentName | null): string[] {
+  if (rename === null) return []
+  return [
+    `is under the name of another: the daemon gives it its own, ${path.basename(segmentFile('', rename))}`,
+  ]
+}
+
+const listed = (problem: string | null) => (problem === null ? [] : [problem])
+
+const shown = ({ firstSeq, lastSeq }: SeqRange) => ({ first_stream_seq: firstSeq, last_stream_seq: lastSeq })

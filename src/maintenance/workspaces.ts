@@ -1,0 +1,45 @@
+/** One workspace of a data directory, for commands that work on the files themselves, also while the daemon runs. */
+import os from 'node:os'
+import { localPrincipal, type Principal } from '../ingest/directory/principal.ts'
+import type { LocalCommand } from '../metadata/sqlite/offline-audit.ts'
+import type { Actor, Metadata } from '../metadata/store.ts'
+import type { Settings } from '../settings/settings.ts'
+import { openDataDirMetadata } from './data-dir.ts'
+import { DataDirError } from './errors.ts'
+
+/** Runs `use` with the metadata and whoever runs the command. Throws DataDirError when there is no such workspace. */
+export async function withLocalWorkspace<T>(
+  settings: Settings,
+  env: NodeJS.ProcessEnv,
+  workspaceName: string,
+  use: (metadata: Metadata, principal: Principal) => Promise<T>,
+): Promise<T> {
+  const { metadata } = await openDataDirMetadata(settings, env, { create: false })
+  try {
+    const workspaces = await metadata.workspaces.list()
+    const workspace = workspaces.find(({ name }) => name === workspaceName)
+    if (workspace === undefined) {
+      const names = workspaces.map(({ name }) => name).join(', ')
+      throw new DataDirError('missing', `there is no workspace ${workspaceName}`, `choose one of ${names}`)
+    }
+    const name = systemUser()
+    const actor: Actor = { kind: 'local', id: null, name, address: null, operation: null }
+    return await use(metadata.as(actor), localPrincipal(workspace.workspaceId, name))
+  } finally {
+    await metadata.close()
+  }
+}
+
+/** Of a command that changes the metadata while no daemon runs. */
+export function commandNow(): LocalCommand {
+  return { user: systemUser(), nowMs: Date.now() }
+}
+
+/** A user without an entry in the list of users has a number alone. */
+export function systemUser(): string {
+  try {
+    return os.userInfo().username
+  } catch {
+    return `uid ${process.getuid?.() ?? '?'}`
+  }
+}

@@ -1,0 +1,116 @@
+/**
+ * What a lane puts aside so that it can go on (docs/dev/contract.md#parked-records): records that its destination refuses for good,
+ * and messages that somebody skips. The port; metadata keeps it.
+ *
+ *   refused, skipped ──▶ parked ──replay asked for──▶ replaying ──stored──▶ gone
+ *                          ▲                              │
+ *                          └───────── refused again ──────┘
+ *
+ * A parked record is known by destination, message and place in the message: parked again (a repeat after a crash, a
+ * rewind) it is the same row, with more attempts. `recordIndex` null: a message as a whole, or what of it is not stored.
+ */
+import type { StoredMessage } from '../log/buffer.ts'
+import type { ParkedReason } from '../contract/parked.ts'
+import type { LaneOwner } from './lane-ownership.ts'
+
+/** As the destination told it; column and value where it named them. */
+export interface ParkedCause {
+  reason: ParkedReason
+  code: string
+  message: string
+  column: string | null
+  value: string | null
+}
+
+export interface NewParked extends ParkedCause {
+  msgId: string
+  seq: number
+  receivedMs: number
+  recordIndex: number | null
+  /** Place in the message of the first record of `body`. */
+  firstIndex: number
+  recordCount: number
+  /** In the format of `record-text.ts`. */
+  body: Buffer
+  /** Made since it was parked last. */
+  attempts: number
+  /** Of the lane: parked before a later rewind, it is delivered once more with its message. */
+  generation: number
+}
+
+/** What is parked of one destination. A message that is parked as a whole counts once. */
+export interface ParkedCounts {
+  rows: number
+  /** The replay of some of it was asked for. */
+  isReplaying: boolean
+  /** Records that were removed because of their age, ever since. */
+  droppedRecords: number
+}
+
+export const nothingParked: ParkedCounts = { rows: 0, isReplaying: false, droppedRecords: 0 }
+
+/** Records that were put aside, without their text. */
+export type ParkedPosition = Pick<NewParked, 'seq' | 'recordIndex' | 'recordCount'>
+
+/** Messages that were attempted, and whose end is not saved: those after `afterSeq`, up to `throughSeq`. */
+export interface AttemptedRange {
+  afterSeq: number
+  throughSeq: number
+  /** Of the lane. */
+  generation: number
+}
+
+/** One parked row on its way to the destination. */
+export interface Replay {
+  parkedId: string
+  /** How often it was replayed, this time included: with `parkedId` the identity of the batch. */
+  replays: number
+  /** Grows from replay to replay of the destination; null: this one was not begun yet. */
+  replayNo: number | null
+  firstIndex: number
+  message: StoredMessage
+}
+
+/** Saved in the transaction that saves the lane's row: neither is ever there without the other. */
+export type ParkedChange =
+  /** A message is passed over: what else was parked of it is part of this. */
+  | { kind: 'passed'; parked: NewParked }
+  /** Messages after the first seq, up to the last, were delivered: what was parked of them before the rewind is stored now. */
+  | { kind: 'delivered_again'; afterSeq: number; throughSeq: number; generation: number }
+  /** It is stored. */
+  | { kind: 'replayed'; parkedId: string }
+
+/** Every write names the lane's owner, and rejects with LaneOwnershipLostError when there has been a newer one. */
+export interface ParkedStore {
+  /** An unknown destination has nothing. */
+  counts(destinationId: string): Promise<ParkedCounts>
+  /** Bytes that everything parked takes: in all, of one workspace, and how many workspaces there are. */
+  taken(workspaceId: string): Promise<{ bytes: number; ofWorkspace: number; workspaces: number }>
+  /** What of these messages was put aside in this generation. Bounded by what two batches may hold. */
+  putAside(destinationId: string, range: AttemptedRange): Promise<ParkedPosition[]>
+  /** Durable when it resolves. Nothing of a destination that is gone. */
+  setAside(owner: LaneOwner, parked: readonly NewParked[]): Promise<void>
+  /**
+   * The next to replay, of messages that the lane has passed: one that was begun, else in the order of their messages. Its
+   * body is at most as large as a message.
+   */
+  nextReplay(destinationId: string, throughSeq: number): Promise<Replay | null>
+  /** Its number, greater than that of any replay of the destination before; durable when it resolves. */
+  beginReplay(owner: LaneOwner, parkedId: string): Promise<number>
+  /**
+   * It was refused, or took too long: parked again. The records before `firstIndex`, a position in the message, are stored
+   * and no longer part of it. An absolute position: cutting twice removes nothing that was not stored.
+   */
+  replayFailed(
+    owner: LaneOwner,
+    parkedId: string,
+    cause: Omit<ParkedCause, 'reason'>,
+    attempts: number,
+    firstIndex: number,
+  ): Promise<void>
+  /** The same, but it will be tried again, from `firstIndex` on. */
+  replayHalfStored(owner: LaneOwner, parkedId: string, firstIndex: number): Promise<void>
+}
+
+/** What one row takes beside its records: keys, indexes, the error and its history. Counted, or tiny records would be free. */
+export const parkedRowBytes = 1_024

@@ -1,0 +1,180 @@
+/** Alerts as they are sent: one JSON object each (docs/alerts.md), or the same as a message of Slack. Pure. */
+import type { AlertEvent, AlertFormat, testAlert } from '../../contract/alert-words.ts'
+import type { DeliveryFault } from '../../destinations/driver.ts'
+import { counted, duration } from '../../platform/quantities.ts'
+import type { AlertFact } from './rules.ts'
+
+export interface Named {
+  id: string
+  name: string
+}
+
+/** Whom it is about. */
+export interface AlertNames {
+  workspace: Named
+  /** Of a lane. */
+  lane?: { pipe: Named; destination: Named & { type: string } }
+  /** Where the dashboard shows it; null: nobody knows the address of the service. */
+  url: string | null
+}
+
+/** The format `standard`. What an event does not have is left out. */
+export interface StandardAlert {
+  type: AlertEvent | typeof testAlert
+  alert_id: string
+  timestamp: string
+  workspace: Named
+  pipe?: Named
+  destination?: Named & { type: string }
+  /** One line for people. */
+  message: string
+  /** Alerts of this event and this lane that were not sent since the last one. */
+  held_back: number
+  lane?: {
+    attempts: number
+    first_failed_ts: string
+    msg_id: string
+    error: { code: string; message: string; fault: DeliveryFault | null } | null
+  }
+  count?: number
+  oldest_pending_ts?: string
+  dropped_after_hours?: number
+  reason?: 'size' | 'disk'
+  previous_started_ts?: string | null
+  url?: string
+}
+
+export function standardAlert(
+  fact: AlertFact,
+  { workspace, lane, url }: AlertNames,
+  { alertId, nowMs, undeliveredMs }: { alertId: string; nowMs: number; undeliveredMs: number },
+): StandardAlert {
+  const where = lane === undefined ? '' : `${lane.pipe.name} → ${lane.destination.name}`
+  return {
+    type: fact.type,
+    alert_id: alertId,
+    timestamp: isoTime(nowMs),
+    workspace,
+    ...(lane === undefined ? {} : { pipe: lane.pipe, destination: lane.destination }),
+    message: `${sentence(fact, where, nowMs, undeliveredMs)}${heldBackNote(fact.heldBack)}`,
+    held_back: fact.heldBack,
+    ...details(fact, undeliveredMs),
+    ...(url === null ? {} : { url }),
+  }
+}
+
+export function testMessage(workspace: Named, alertId: string, nowMs: number): StandardAlert {
+  return {
+    type: 'alert.test',
+    alert_id: alertId,
+    timestamp: isoTime(nowMs),
+    workspace,
+    message: `This is a test: alerts of the workspace ${workspace.name} arrive here.`,
+    held_back: 0,
+  }
+}
+
+/** The body of the request. */
+export function bodyOf(alert: StandardAlert, format: AlertFormat): string {
+  return JSON.stringify(format === 'standard' ? alert : slackMessage(alert))
+}
+
+/** Slack shows this much of a section. */
+const slackCharacters = 2_000
+
+/** Every text is escaped, so that no name mentions a channel or a person, and none makes a link. */
+function slackMessage({ type, message, workspace, url }: StandardAlert): object {
+  const text = slackText(message)
+  const context = `${type} · ${slackText(workspace.name)}`
+  const link = url === undefined ? '' : ` · <${url}|dashboard>`
+  return {
+    text,
+    blocks: [
+      { type: 'section', text: { type: 'mrkdwn', text } },
+      { type: 'context', elements: [{ type: 'mrkdwn', text: `${context}${link}` }] },
+    ],
+  }
+}
+
+function slackText(text: string): string {
+  const characters = [...text]
+  const cut = characters.length > slackCharacters ? `${characters.slice(0, slackCharacters).join('')}…` : text
+  return cut.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;')
+}
+
+function details(fact: AlertFact, undeliveredMs: number): Partial<StandardAlert> {
+  switch (fact.type) {
+    case 'lane.failing':
+    case 'lane.stuck':
+    case 'lane.stalled': {
+      const { failure } = fact.lane
+      if (failure === null) return {}
+      const { attempts, firstFailedMs, msgId, error } = failure
+      return {
+        lane: {
+          attempts,
+          first_failed_ts: isoTime(firstFailedMs),
+          msg_id: msgId,
+          error: error === null ? null : { code: error.code, message: error.message, fault: error.fault },
+        },
+      }
+    }
+    case 'lane.recovered':
+      return {}
+    case 'message.parked':
+    case 'messages.dropped':
+      return { count: fact.count }
+    case 'retention.near':
+      return {
+        oldest_pending_ts: isoTime(fact.oldestPendingMs),
+        dropped_after_hours: undeliveredMs / 3_600_000,
+      }
+    case 'buffer.near_full':
+      return { reason: fact.reason }
+    case 'daemon.restarted_after_crash':
+      return { previous_started_ts: fact.startedMs === null ? null : isoTime(fact.startedMs) }
+  }
+}
+
+function sentence(fact: AlertFact, where: string, nowMs: number, undeliveredMs: number): string {
+  const ago = (ms: number) => duration((nowMs - ms) / 1_000)
+  switch (fact.type) {
+    case 'lane.failing':
+    case 'lane.stuck':
+    case 'lane.stalled': {
+      const { failure } = fact.lane
+      const error = failure?.error == null ? '' : `: ${failure.error.message}`
+      const since = failure === null ? '' : ` for ${ago(failure.firstFailedMs)}`
+      if (fact.type === 'lane.stuck') {
+        const isOfRecords = failure?.error?.fault === 'records'
+        return `${where} is stuck: the destination ${isOfRecords ? 'refuses a message' : 'takes nothing'}${error}`
+      }
+      if (fact.type === 'lane.stalled') return `${where} is stalled: it has failed${since}${error}`
+      return `${where} has been failing${since}${error}`
+    }
+    case 'lane.recovered':
+      return `${where} has recovered${fact.lane.isIdle ? ': nothing waits' : ': it delivers again'}.`
+    case 'message.parked':
+      return `${where}: ${fact.count} parked (records, or messages as a whole).`
+    case 'messages.dropped':
+      return `${where}: ${counted(fact.count, 'message')} lost before delivery.`
+    case 'retention.near':
+      return `${where}: the oldest message has waited for ${ago(fact.oldestPendingMs)} and is dropped after ${duration(undeliveredMs / 1_000)}.`
+    case 'buffer.near_full':
+      return fact.reason === 'size'
+        ? 'The buffer of the service is more than 80 % full; when it is full, records are rejected.'
+        : 'The disk of the service is nearly full; when it is full, records are rejected.'
+    case 'daemon.restarted_after_crash':
+      return 'The service was started again after it ended without stopping (a crash, a kill or a power cut). What it had accepted is kept.'
+  }
+}
+
+function heldBackNote(heldBack: number): string {
+  return heldBack === 0
+    ? ''
+    : ` (and ${counted(heldBack, 'alert')} of this kind held back since the last one)`
+}
+
+function isoTime(ms: number): string {
+  return new Date(ms).toISOString()
+}

@@ -1,0 +1,167 @@
+/**
+ * When something is told: one look at the lanes of a workspace and at the service, compared with what was told before. Pure;
+ * what is stored of it is in `marks.ts`. The events are explained in `contract/alert-words.ts`.
+ */
+import type { AlertEvent } from '../../contract/alert-words.ts'
+import { isFailing } from '../../contract/lane-failing.ts'
+import type { LaneTrouble } from '../../delivery/delivery.ts'
+import type { AlertMark } from '../../metadata/store.ts'
+import { minuteMs } from '../../platform/quantities.ts'
+import { DraftMarks, type Marks } from './marks.ts'
+
+/** What is told of, before it is put into words. */
+export type AlertFact = { heldBack: number } & (
+  | { type: 'lane.failing' | 'lane.stuck' | 'lane.stalled' | 'lane.recovered'; lane: LaneTrouble }
+  | { type: 'message.parked' | 'messages.dropped'; lane: LaneTrouble; count: number }
+  | { type: 'retention.near'; lane: LaneTrouble; oldestPendingMs: number }
+  | { type: 'buffer.near_full'; reason: 'size' | 'disk' }
+  | { type: 'daemon.restarted_after_crash'; startedMs: number | null }
+)
+
+export interface Look {
+  nowMs: number
+  /** Those in trouble, and every one that there is a mark of. */
+  lanes: readonly LaneTrouble[]
+  /** Null: neither near nor clearly away from it. */
+  nearFull: { holds: boolean; isOver: boolean; reason: 'size' | 'disk' }
+  /** The run before this one ended without stopping. */
+  crash: { startedMs: number | null } | null
+  /** After so long an undelivered message is dropped. */
+  undeliveredMs: number
+  /** What a lane lost before the first look is not news. */
+  isFirst: boolean
+}
+
+export interface Found {
+  alerts: AlertFact[]
+  marks: AlertMark[]
+  gone: AlertMark[]
+}
+
+const graver = ['lane.stalled', 'lane.stuck'] as const
+const troubles = [...graver, 'lane.failing'] as const
+const nearRetention = 0.8
+
+/** `room`: how many alerts may be added; those without room are told when there is some. */
+export function lookAt(look: Look, events: ReadonlySet<AlertEvent>, stored: Marks, room: number): Found {
+  const draft = new DraftMarks(stored, look.nowMs, room)
+  const alerts: AlertFact[] = [...serviceAlerts(look, events, draft)]
+  for (const lane of look.lanes) alerts.push(...laneAlerts(lane, look, events, draft))
+  const there = new Set(look.lanes.map((lane) => lane.destinationId))
+  return { alerts, ...draft.result((subject) => subject === '' || there.has(subject)) }
+}
+
+function* serviceAlerts(
+  { nearFull, crash }: Look,
+  events: ReadonlySet<AlertEvent>,
+  draft: DraftMarks,
+): Generator<AlertFact> {
+  const { holds, isOver, reason } = nearFull
+  const isWanted = events.has('buffer.near_full')
+  const full = draft.lasts('', 'buffer.near_full', { holds: holds && isWanted, isOver })
+  if (full !== null) yield { type: 'buffer.near_full', reason, heldBack: full }
+  if (!events.has('daemon.restarted_after_crash')) return
+  const crashed = draft.happened('', 'daemon.restarted_after_crash', crash !== null)
+  if (crashed !== null)
+    yield { type: 'daemon.restarted_after_crash', startedMs: crash?.startedMs ?? null, heldBack: crashed }
+}
+
+function* laneAlerts(
+  lane: LaneTrouble,
+  look: Look,
+  events: ReadonlySet<AlertEvent>,
+  draft: DraftMarks,
+): Generator<AlertFact> {
+  yield* failureAlerts(lane, look, events, draft)
+  yield* counted(lane, 'messages.dropped', lane.droppedMessages, 0, look, events, draft)
+  yield* counted(lane, 'message.parked', lane.parkedRecords, minuteMs, look, events, draft)
+  const { oldestPendingMs } = lane
+  const holds = oldestPendingMs !== null && look.nowMs - oldestPendingMs > nearRetention * look.undeliveredMs
+  const isWanted = events.has('retention.near')
+  const near = draft.lasts(lane.destinationId, 'retention.near', { holds: holds && isWanted, isOver: !holds })
+  if (near !== null && oldestPendingMs !== null)
+    yield { type: 'retention.near', lane, oldestPendingMs, heldBack: near }
+}
+
+function* failureAlerts(
+  lane: LaneTrouble,
+  { nowMs }: Look,
+  events: ReadonlySet<AlertEvent>,
+  draft: DraftMarks,
+): Generator<AlertFact> {
+  const { destinationId: id, failure, isHalted } = lane
+  if (isHalted) return
+  const isRaised = () => troubles.some((event) => draft.get(id, event).state === 'raised')
+  const wasRaised = isRaised()
+  for (const type of troubles) {
+    // Told by its other name, or held back under it.
+    const isSaidAlready =
+      type === 'lane.failing' && graver.some((event) => draft.get(id, event).state !== 'none')
+    const holds = !isSaidAlready && events.has(type) && isSo(type, lane, nowMs)
+    const isOver = failure === null && isThrough(lane, draft.get(id, type).sinceMs)
+    const heldBack = draft.lasts(id, type, { holds, isOver })
+    if (heldBack !== null) yield { type, lane, heldBack }
+  }
+  const recovered = draft.get(id, 'lane.recovered')
+  if (isRaised()) {
+    // What was held back of an earlier recovery is no longer true.
+    if (recovered.state === 'held') draft.set({ ...recovered, state: 'none', sinceMs: null })
+    return
+  }
+  if (!events.has('lane.recovered') || failure !== null) return
+  const heldBack = draft.happened(id, 'lane.recovered', wasRaised)
+  if (heldBack !== null) yield { type: 'lane.recovered', lane, heldBack }
+}
+
+function isSo(type: (typeof troubles)[number], { failure }: LaneTrouble, nowMs: number): boolean {
+  if (failure === null) return false
+  switch (type) {
+    case 'lane.stalled':
+      return failure.isStalled
+    case 'lane.stuck':
+      return failure.isStuck
+    case 'lane.failing':
+      return isFailing(
+        {
+          lane_state: 'retrying',
+          attempts: failure.attempts,
+          first_failed_ts: new Date(failure.firstFailedMs).toISOString(),
+          last_error: failure.error,
+        },
+        nowMs,
+      )
+  }
+}
+
+/** A skip or a rewind leaves the next message to be tried: the lane has come through once that is delivered. */
+function isThrough({ isIdle, lastDeliveredMs }: LaneTrouble, sinceMs: number | null): boolean {
+  return isIdle || (lastDeliveredMs !== null && lastDeliveredMs >= (sinceMs ?? 0))
+}
+
+/**
+ * What there is more of than at the last look; where there is less (a replay), it counts from there. What is not told yet is in
+ * the next one, so nothing of it is held back.
+ */
+function* counted(
+  lane: LaneTrouble,
+  type: 'message.parked' | 'messages.dropped',
+  current: number,
+  gatherMs: number,
+  { nowMs, isFirst }: Look,
+  events: ReadonlySet<AlertEvent>,
+  draft: DraftMarks,
+): Generator<AlertFact> {
+  const mark = draft.get(lane.destinationId, type)
+  const isNews = current > mark.counted && !isFirst && events.has(type)
+  if (!isNews) {
+    if (current !== mark.counted) draft.set({ ...mark, counted: current, sinceMs: null })
+    return
+  }
+  const sinceMs = mark.sinceMs ?? nowMs
+  if (nowMs - sinceMs < gatherMs || !draft.mayTell(mark)) {
+    if (mark.sinceMs === null) draft.set({ ...mark, sinceMs })
+    return
+  }
+  draft.set({ ...mark, counted: current, sinceMs: null, toldMs: nowMs })
+  yield { type, lane, count: current - mark.counted, heldBack: 0 }
+}

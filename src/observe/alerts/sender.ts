@@ -1,0 +1,151 @@
+/**
+ * Sends what is in the queues: of each workspace one alert at a time, the oldest first, so that a recovery never arrives
+ * before the failure; of all workspaces so many at once.
+ *
+ *   idle ──something is queued──▶ due ──▶ sending ──sent──▶ due (the next one), idle when there is none
+ *                                  ▲         └──failed──▶ waiting: 5 s, doubled up to 300 s, Retry-After ──┐
+ *                                  └───────────────────────────────────────────────────────────────────────┘
+ *
+ * After a failure the workspace waits, not the alert: a receiver that is down is asked once in a while, however much is for
+ * it. An alert that is an hour old is given up. The queues are in metadata; here is only who waits until when.
+ */
+import { resourceLimits } from '../../contract/resource-limits.ts'
+import { StorageUnavailableError } from '../../platform/error-code.ts'
+import type { Logger } from '../../platform/log.ts'
+import type { AlertOutcome, AlertStore, QueuedAlert, StoredAlerts } from '../../metadata/store.ts'
+import { bodyOf, type StandardAlert } from './message.ts'
+import type { AlertPoster } from './poster.ts'
+
+interface Queue {
+  failures: number
+  nextMs: number
+  isSending: boolean
+}
+
+export interface SenderDeps {
+  store: AlertStore
+  poster: Pick<AlertPoster, 'post'>
+  log: Logger
+  now: () => number
+  /** 0 ≤ x < 1. */
+  random: () => number
+}
+
+const firstPauseMs = 5_000
+const longestPauseMs = 300_000
+const longestAskedPauseMs = 900_000
+
+export class AlertSender {
+  readonly #deps: SenderDeps
+  readonly #queues = new Map<string, Queue>()
+  readonly #sending = new Set<Promise<void>>()
+  #isClosed = false
+
+  constructor(deps: SenderDeps) {
+    this.#deps = deps
+  }
+
+  /** The workspace may have something to send. */
+  notify(workspaceId: string): void {
+    if (!this.#queues.has(workspaceId))
+      this.#queues.set(workspaceId, { failures: 0, nextMs: 0, isSending: false })
+  }
+
+  /** Begins what is due, those that have waited longest first. Called every few seconds, and after each that has ended. */
+  run(): void {
+    const nowMs = this.#deps.now()
+    const due = [...this.#queues]
+      .filter(([, { isSending, nextMs }]) => !isSending && nextMs <= nowMs)
+      .sort(([, one], [, other]) => one.nextMs - other.nextMs)
+    for (const [workspaceId, queue] of due) {
+      if (this.#isClosed || this.#sending.size >= resourceLimits.alertsAtOnce) return
+      queue.isSending = true
+      const sending = this.#send(workspaceId, queue).finally(() => {
+        queue.isSending = false
+        this.#sending.delete(sending)
+        this.run()
+      })
+      this.#sending.add(sending)
+    }
+  }
+
+  /** Resolves when nothing is on its way and nothing is due. */
+  async settled(): Promise<void> {
+    while (this.#sending.size > 0) await Promise.all(this.#sending)
+  }
+
+  /** Begins no more; what is on its way is not noted any more. */
+  close(): void {
+    this.#isClosed = true
+  }
+
+  async #send(workspaceId: string, queue: Queue): Promise<void> {
+    const { store, log, now } = this.#deps
+    try {
+      const next = await store.next(workspaceId)
+      if (next === null) {
+        this.#queues.delete(workspaceId)
+        return
+      }
+      const { alert, settings } = next
+      const outcome = await this.#outcome(workspaceId, queue, alert, settings)
+      if (!this.#isClosed) await store.settle(workspaceId, alert.alertId, outcome)
+    } catch (error) {
+      // Metadata cannot be written: sent again, under the same id.
+      if (!(error instanceof StorageUnavailableError)) log.error({ err: error }, 'alert.failed')
+      queue.nextMs = now() + firstPauseMs
+    }
+  }
+
+  async #outcome(
+    workspaceId: string,
+    queue: Queue,
+    alert: QueuedAlert,
+    settings: StoredAlerts,
+  ): Promise<AlertOutcome> {
+    const { log, now, random } = this.#deps
+    const fields = { workspace_id: workspaceId, alert_id: alert.alertId }
+    const isOver = (atMs: number) => atMs - alert.atMs >= resourceLimits.alertSeconds * 1_000
+    const startedMs = now()
+    const result = isOver(startedMs) ? tooLate : await this.post(settings, JSON.parse(alert.json))
+    const atMs = now()
+    if (result.ok) {
+      Object.assign(queue, { failures: 0, nextMs: 0 })
+      log.info({ ...fields, status: result.status, ms: atMs - startedMs }, 'alert.sent')
+      return { kind: 'sent', atMs }
+    }
+    queue.failures += 1
+    const pauseMs = Math.min(firstPauseMs * 2 ** (queue.failures - 1), longestPauseMs) * (0.5 + random() / 2)
+    const askedMs = Math.min(result.retryAfterMs ?? 0, longestAskedPauseMs)
+    queue.nextMs = result === tooLate ? 0 : atMs + Math.max(pauseMs, askedMs)
+    const { code, message } = result
+    const isFinal = isOver(Math.max(atMs, queue.nextMs))
+    log.warn({ ...fields, code, message, is_final: isFinal }, 'alert.not_sent')
+    return { kind: 'failed', atMs, code, message, isFinal }
+  }
+
+  /** Sends it now, whatever is queued. Never rejects. */
+  async post(settings: StoredAlerts, alert: StandardAlert): ReturnType<AlertPoster['post']> {
+    if (settings.isUnreadable) return unreadable
+    return await this.#deps.poster.post({
+      url: settings.url,
+      secret: settings.secret,
+      isPathSecret: settings.format === 'slack',
+      id: alert.alert_id,
+      body: bodyOf(alert, settings.format),
+      timeoutMs: resourceLimits.alertTimeoutMs,
+    })
+  }
+}
+
+const nothingCame = { ok: false, status: null, retryAfterMs: null } as const
+const tooLate = {
+  ...nothingCame,
+  code: 'too_late',
+  message: 'An alert was given up: it could not be sent within an hour.',
+}
+const unreadable = {
+  ...nothingCame,
+  code: 'secret_unreadable',
+  message: 'The stored address cannot be read: the sealed value was altered. Set it again.',
+}

@@ -1,0 +1,180 @@
+/**
+ * Looks every few seconds at the lanes of workspaces that have alerts, and queues what is to be told (rules.ts). Without such
+ * a workspace it asks for nothing but that. What a look finds is durable before it counts: a look whose result cannot be
+ * stored is made again.
+ */
+import { randomUUID } from 'node:crypto'
+import type { BufferStatus } from '../../log/buffer.ts'
+import { type AlertEvent, alertEventNames } from '../../contract/alert-words.ts'
+import { wordsOf } from '../../contract/destination-words.ts'
+import { resourceLimits } from '../../contract/resource-limits.ts'
+import type { LaneTrouble, TroubleQuery } from '../../delivery/delivery.ts'
+import type { Logger } from '../../platform/log.ts'
+import type { AlertMark, Metadata, QueuedAlert, WatchedWorkspace } from '../../metadata/store.ts'
+import { hourMs } from '../../platform/quantities.ts'
+import { markKey, marksOf } from './marks.ts'
+import { type AlertNames, standardAlert } from './message.ts'
+import { type AlertFact, type Look, lookAt } from './rules.ts'
+
+export interface WatchDeps {
+  metadata: Pick<Metadata, 'alertStore' | 'pipes' | 'destinations' | 'workspaces'>
+  /** Null: delivery does not respond. */
+  troubles(query: TroubleQuery): Promise<LaneTrouble[] | null>
+  bufferStatus(): Promise<BufferStatus>
+  limits: { maxBytes: number; minFreeBytes: number; undeliveredHours: number }
+  /** The run before this one ended without stopping. */
+  crash(): { startedMs: number | null } | null
+  /** Everybody who wants to know was told of the crash. */
+  settleCrash(): void
+  /** Of the dashboard, without a slash at its end; null: not known. */
+  dashboardUrl: string | null
+  /** The workspace has something to send. */
+  onQueued(workspaceId: string): void
+  log: Logger
+  now: () => number
+}
+
+const nearFull = 0.8
+/** Below this it is over: a buffer that stays near the mark is told of once. */
+const clearlyNotFull = 0.75
+const nearFreeTimes = 2
+const clearlyFreeTimes = 2.2
+/** Lanes are only asked for the age of what waits once something this old is kept at all. */
+const agedPart = 0.5
+
+export class AlertWatch {
+  readonly #deps: WatchDeps
+  readonly #marks = new Map<string, Map<string, AlertMark>>()
+
+  constructor(deps: WatchDeps) {
+    this.#deps = deps
+  }
+
+  async look(): Promise<void> {
+    const { metadata, settleCrash, onQueued } = this.#deps
+    const workspaces = await metadata.alertStore.workspaces()
+    const ids = new Set(workspaces.map(({ workspaceId }) => workspaceId))
+    for (const id of this.#marks.keys()) if (!ids.has(id)) this.#marks.delete(id)
+    if (workspaces.length === 0) return settleCrash()
+    for (const { workspaceId, pending } of workspaces) if (pending > 0) onQueued(workspaceId)
+    for (const { workspaceId } of workspaces) await this.#load(workspaceId)
+    const service = await this.#service()
+    const lanes = await this.#lanes([...ids], service.isAged)
+    // Without the lanes nothing is known of any; what was raised stays raised.
+    if (lanes === null) return
+    for (const workspace of workspaces) {
+      await this.#tell(workspace, { ...service.look, lanes: lanes.get(workspace.workspaceId) ?? [] })
+    }
+    settleCrash()
+  }
+
+  async #load(workspaceId: string): Promise<void> {
+    if (this.#marks.has(workspaceId)) return
+    this.#marks.set(workspaceId, marksOf(await this.#deps.metadata.alertStore.marks(workspaceId)))
+  }
+
+  async #service(): Promise<{ look: Omit<Look, 'lanes' | 'isFirst'>; isAged: boolean }> {
+    const { bufferStatus, limits, crash, now } = this.#deps
+    const status = await bufferStatus()
+    const undeliveredMs = limits.undeliveredHours * hourMs
+    const nowMs = now()
+    return {
+      look: { nowMs, nearFull: fullness(status, limits), crash: crash(), undeliveredMs },
+      isAged: status.oldestMs !== null && nowMs - status.oldestMs > agedPart * undeliveredMs,
+    }
+  }
+
+  /** By workspace: lanes in trouble, and those that something was told of. */
+  async #lanes(workspaceIds: string[], withAges: boolean): Promise<Map<string, LaneTrouble[]> | null> {
+    const subjects = [...this.#marks.values()].flatMap((marks) =>
+      [...marks.values()].map((one) => one.subject),
+    )
+    const destinationIds = [...new Set(subjects)].filter((subject) => subject !== '')
+    const found = await this.#deps.troubles({ workspaceIds, destinationIds, withAges })
+    if (found === null) return null
+    const byWorkspace = new Map<string, LaneTrouble[]>()
+    for (const lane of found) {
+      const others = byWorkspace.get(lane.workspaceId)
+      if (others === undefined) byWorkspace.set(lane.workspaceId, [lane])
+      else others.push(lane)
+    }
+    return byWorkspace
+  }
+
+  async #tell(workspace: WatchedWorkspace, look: Omit<Look, 'isFirst'>): Promise<void> {
+    const { workspaceId, events, hasBegun, pending } = workspace
+    const { metadata, onQueued, log } = this.#deps
+    const marks = this.#marks.get(workspaceId) ?? new Map<string, AlertMark>()
+    const wanted = new Set<AlertEvent>(events ?? alertEventNames)
+    const room = resourceLimits.alertsPerWorkspace - pending
+    const found = lookAt({ ...look, isFirst: !hasBegun }, wanted, marks, room)
+    if (hasBegun && found.marks.length + found.gone.length + found.alerts.length === 0) return
+    const alerts = await this.#worded(workspaceId, found.alerts, look)
+    if (!(await metadata.alertStore.record(workspaceId, { ...found, alerts }))) return
+    for (const mark of found.gone) marks.delete(markKey(mark))
+    for (const mark of found.marks) marks.set(markKey(mark), mark)
+    for (const { type } of found.alerts) log.info({ workspace_id: workspaceId, type }, 'alert.raised')
+    if (alerts.length > 0) onQueued(workspaceId)
+  }
+
+  async #worded(
+    workspaceId: string,
+    facts: readonly AlertFact[],
+    { nowMs, undeliveredMs }: Pick<Look, 'nowMs' | 'undeliveredMs'>,
+  ): Promise<QueuedAlert[]> {
+    if (facts.length === 0) return []
+    const workspaces = await this.#deps.metadata.workspaces.list()
+    const name = workspaces.find((one) => one.workspaceId === workspaceId)?.name ?? ''
+    const workspace = { id: workspaceId, name }
+    const alerts: QueuedAlert[] = []
+    for (const fact of facts) {
+      const alertId = randomUUID()
+      const names: AlertNames =
+        'lane' in fact
+          ? { workspace, ...(await this.#laneNames(fact.lane)) }
+          : { workspace, url: this.#deps.dashboardUrl }
+      const alert = standardAlert(fact, names, { alertId, nowMs, undeliveredMs })
+      alerts.push({ alertId, atMs: nowMs, json: JSON.stringify(alert) })
+    }
+    return alerts
+  }
+
+  async #laneNames({
+    workspaceId,
+    pipeId,
+    destinationId,
+  }: LaneTrouble): Promise<Pick<AlertNames, 'lane' | 'url'>> {
+    const { metadata, dashboardUrl } = this.#deps
+    const pipe = await metadata.pipes.get(workspaceId, pipeId)
+    const destination = await metadata.destinations.find(workspaceId, destinationId)
+    const type = destination?.destination_type
+    const kind = type === undefined ? '' : wordsOf(type).kind
+    return {
+      lane: {
+        pipe: { id: pipeId, name: pipe?.pipe_name ?? '' },
+        destination: {
+          id: destinationId,
+          name: destination?.destination_name ?? kind,
+          type: type ?? '',
+        },
+      },
+      url: dashboardUrl && `${dashboardUrl}/pipes/${pipeId}/destinations/${destinationId}`,
+    }
+  }
+}
+
+function fullness(
+  { bytes, freeBytes, unavailableReason }: BufferStatus,
+  { maxBytes, minFreeBytes }: WatchDeps['limits'],
+): Look['nearFull'] {
+  const isOfDisk = freeBytes < nearFreeTimes * minFreeBytes || unavailableReason === 'low_disk_space'
+  const isOfSize = bytes >= nearFull * maxBytes || unavailableReason === 'over_quota'
+  return {
+    holds: isOfDisk || isOfSize,
+    isOver:
+      unavailableReason === null &&
+      bytes < clearlyNotFull * maxBytes &&
+      freeBytes >= clearlyFreeTimes * minFreeBytes,
+    reason: isOfDisk ? 'disk' : 'size',
+  }
+}

@@ -1,0 +1,151 @@
+/** `History` over the buffer of this thread. */
+import type { BufferReader, Cursor, ListedMessage, MessageLookup, MessageRun } from '../../log/buffer.ts'
+import { records } from '../../log/record-text.ts'
+import { resourceLimits } from '../../contract/resource-limits.ts'
+import type { Commits } from './commits.ts'
+import type {
+  FoundMessage,
+  History,
+  MessagePage,
+  MessageQuery,
+  TailedRecord,
+  TailedRun,
+  TailPlace,
+} from './history.ts'
+
+const { shownRecords, shownRecordBytes, tailRunBytes, tailRecordBytes } = resourceLimits
+/** A page whose times reject this many messages ends; the next one goes on. */
+const mostLooks = 20
+
+export function openStoredHistory(reader: BufferReader, lookup: MessageLookup, commits: Commits): History {
+  return {
+    async find(msgId) {
+      const message = await lookup.find(msgId)
+      if (message === null) return null
+      const { body, ...rest } = message
+      const recordTexts = firstRecords(body)
+      const isTruncated = recordTexts.length < message.recordCount
+      return { ...rest, bytes: body.length, recordTexts, isTruncated } satisfies FoundMessage
+    },
+    list: (pipeId, query) => list(pipeId, query, reader, lookup),
+    async placeAt(pipeId, afterSeq) {
+      const cursor = await (afterSeq === null ? reader.head(pipeId) : reader.cursorAt(pipeId, afterSeq))
+      return { cursor }
+    },
+    async follow(pipeId, from, most, waitMs) {
+      // Listened for before the look: what is committed in between is not missed.
+      const committed = await commits.after(pipeId, waitMs)
+      try {
+        const run = await readRun(reader, pipeId, from, most)
+        if (run.records.length > 0 || run.leftOut > 0 || !(await committed.wait())) return run
+        return await readRun(reader, pipeId, run.place, most)
+      } finally {
+        committed.cancel()
+      }
+    },
+  }
+}
+
+/** Of the first 20 those that fit into the bytes together. */
+function firstRecords(body: Buffer): string[] {
+  const texts: string[] = []
+  let bytes = 0
+  for (const record of records(body)) {
+    bytes += record.length
+    if (bytes > shownRecordBytes || texts.length === shownRecords) break
+    texts.push(record.toString('utf8'))
+  }
+  return texts
+}
+
+/** Times are sorted but for requests that overtake each other: the seqs between which they lie are looked up first. */
+async function list(
+  pipeId: string,
+  { sinceMs, untilMs, limit, ...between }: MessageQuery,
+  reader: BufferReader,
+  lookup: MessageLookup,
+): Promise<MessagePage> {
+  const afterSeq = Math.max(
+    between.afterSeq,
+    sinceMs === null ? 0 : await reader.cursorAtTime(pipeId, sinceMs),
+  )
+  const isWithin = ({ receivedMs }: ListedMessage) =>
+    (sinceMs === null || receivedMs >= sinceMs) && (untilMs === null || receivedMs < untilMs)
+  const overtakenMs = 60_000
+  const lastMs = untilMs === null ? null : untilMs + overtakenMs
+  const newest = lastMs === null ? between.beforeSeq : (await reader.cursorAtTime(pipeId, lastMs)) + 1
+  let beforeSeq = Math.min(between.beforeSeq, newest)
+  const messages: ListedMessage[] = []
+  for (let looks = 0; looks < mostLooks; looks += 1) {
+    // One more than is shown tells whether there is another page.
+    const rows = await lookup.list(pipeId, { beforeSeq, afterSeq, limit: limit + 1 })
+    for (const row of rows) {
+      if (!isWithin(row)) continue
+      if (messages.length === limit) return { messages, next: messages.at(-1)!.seq }
+      messages.push(row)
+    }
+    if (rows.length <= limit) return { messages, next: null }
+    beforeSeq = rows.at(-1)!.seq
+  }
+  return { messages, next: beforeSeq }
+}
+
+async function readRun(
+  reader: BufferReader,
+  pipeId: string,
+  from: TailPlace,
+  most: number,
+): Promise<TailedRun> {
+  const limits = { maxRecords: (from.given?.records ?? 0) + most, maxBytes: tailRunBytes }
+  const run = await reader.read(pipeId, from.cursor.seq, limits)
+  const taken = takeRecords(run, from, most)
+  const passed = taken.place ?? afterGap(run, from)
+  if (!run.more && taken.rest === 0) return { ...taken, place: passed }
+  // There is more than may be shown now: it is left out, up to the newest.
+  const head = await reader.head(pipeId)
+  const { records: behind } = await reader.backlog(pipeId, passed.cursor, head.seq)
+  const leftOut = taken.leftOut + taken.rest + behind
+  return { records: taken.records, place: { cursor: head }, leftOut }
+}
+
+interface Taken {
+  records: TailedRecord[]
+  /** Just after the last message that was looked at; null: there was none. */
+  place: TailPlace | null
+  /** Too large to be shown. */
+  leftOut: number
+  /** Of the messages looked at, beyond the limit. */
+  rest: number
+}
+
+function takeRecords({ messages }: MessageRun, from: TailPlace, most: number): Taken {
+  const taken: TailedRecord[] = []
+  let place: TailPlace | null = null
+  let bytes = 0
+  let leftOut = 0
+  let all = 0
+  for (const { msgId, seq, receivedMs, recordCount, body, mark } of messages) {
+    const given = from.given?.seq === seq ? from.given.records : 0
+    all += Math.max(0, recordCount - given)
+    let index = -1
+    for (const record of records(body)) {
+      index += 1
+      if (index < given) continue
+      if (taken.length + leftOut >= most || bytes + record.length > tailRunBytes) break
+      if (record.length > tailRecordBytes) {
+        leftOut += 1
+        continue
+      }
+      bytes += record.length
+      taken.push({ msgId, seq, index, receivedMs, text: record.toString('utf8') })
+    }
+    place = { cursor: { seq, mark } }
+  }
+  return { records: taken, place, leftOut, rest: all - taken.length - leftOut }
+}
+
+/** Nothing but damaged or lost messages may follow: they are passed. */
+function afterGap({ damaged, lost }: MessageRun, from: TailPlace): TailPlace {
+  const gap: Cursor | undefined = lost.at(-1)?.to ?? damaged.at(-1)
+  return gap === undefined ? from : { cursor: { seq: gap.seq, mark: gap.mark } }
+}

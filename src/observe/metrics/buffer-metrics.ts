@@ -1,0 +1,87 @@
+/** The buffer: how full it is, what it has lost, how long its commits take, and its limits, for rules that compare with them. */
+import { Counter, Gauge, type Registry } from 'prom-client'
+import type { BufferStatus, WriterHistograms } from '../../log/buffer.ts'
+import { registerHistogram } from './read-histogram.ts'
+
+export interface BufferSources {
+  buffer: { status(): Promise<BufferStatus>; histograms(): WriterHistograms }
+  /** Of the settings. */
+  limits: { bufferBytes: number; minFreeBytes: number; retentionSeconds: number }
+}
+
+/** The returned function asks the buffer once and fills its metrics: call it before a scrape. */
+export function registerBuffer(registry: Registry, { buffer, limits }: BufferSources): () => Promise<void> {
+  const fillers: ((status: BufferStatus) => void)[] = []
+  const metric = (name: string, help: string, value: (status: BufferStatus) => number) => {
+    const gauge = new Gauge({ name, help, registers: [registry] })
+    fillers.push((status) => gauge.set(value(status)))
+  }
+  const limit = (name: string, help: string, value: number) =>
+    new Gauge({ name, help, registers: [registry] }).set(value)
+  limit('pipectl_buffer_max_bytes', 'Setting buffer.max_bytes.', limits.bufferBytes)
+  limit('pipectl_buffer_min_free_bytes', 'Setting buffer.min_free_bytes.', limits.minFreeBytes)
+  limit(
+    'pipectl_buffer_retention_seconds',
+    'Setting buffer.undelivered_hours: undelivered messages older than this are dropped.',
+    limits.retentionSeconds,
+  )
+  metric('pipectl_buffer_size_bytes', 'Size of the buffer on disk.', (status) => status.bytes)
+  metric(
+    'pipectl_buffer_idempotency_bytes',
+    'Idempotency keys on disk, which are not part of pipectl_buffer_size_bytes.',
+    (status) => status.idempotencyBytes,
+  )
+  metric('pipectl_buffer_segments', 'Files of the buffer.', (status) => status.segments)
+  metric('pipectl_buffer_free_disk_bytes', 'Free space of its disk.', (status) => status.freeBytes)
+  metric('pipectl_buffer_rejecting', '1 while appends are rejected for lack of space.', (status) =>
+    status.unavailableReason === null ? 0 : 1,
+  )
+  metric(
+    'pipectl_buffer_oldest_message_timestamp_seconds',
+    'When the oldest kept message was received; 0: none.',
+    (status) => (status.oldestMs === null ? 0 : status.oldestMs / 1000),
+  )
+  metric(
+    'pipectl_buffer_missing_acknowledged_messages',
+    'Acknowledged messages of earlier runs that the disk no longer held at start.',
+    (status) => status.missingAcknowledged,
+  )
+  metric(
+    'pipectl_buffer_damaged_segments',
+    'Files of the buffer that cannot be read and wait until what can be is saved.',
+    (status) => status.damagedSegments,
+  )
+  metric(
+    'pipectl_buffer_missing_segments',
+    'Files of the buffer found gone, without having been dropped, since the start.',
+    (status) => status.missingSegments,
+  )
+  const lost = new Counter({
+    name: 'pipectl_buffer_lost_messages_total',
+    help: 'Messages in damaged and missing files of the buffer that could not be saved.',
+    registers: [registry],
+  })
+  fillers.push((status) => {
+    lost.reset()
+    lost.inc(status.lostMessages)
+  })
+  const showSync = registerHistogram(
+    registry,
+    'pipectl_buffer_fsync_seconds',
+    'Making a frame durable: COMMIT, which writes its pages and syncs them.',
+  )
+  const showBytes = registerHistogram(registry, 'pipectl_buffer_frame_bytes', 'Bytes of a committed frame.')
+  const showMessages = registerHistogram(
+    registry,
+    'pipectl_buffer_frame_messages',
+    'Messages of a committed frame: requests that shared one sync.',
+  )
+  return async () => {
+    const status = await buffer.status()
+    for (const fill of fillers) fill(status)
+    const { syncSeconds, frameBytes, frameMessages } = buffer.histograms()
+    showSync([[{}, syncSeconds]])
+    showBytes([[{}, frameBytes]])
+    showMessages([[{}, frameMessages]])
+  }
+}

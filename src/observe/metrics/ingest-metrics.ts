@@ -1,0 +1,105 @@
+/** What was accepted and rejected, by pipe; errors by code; how long a 202 takes. */
+import { Counter, Gauge, type Registry } from 'prom-client'
+import { errorCatalogue } from '../../contract/errors.ts'
+import type { IngestObserved } from '../../ingest/observed.ts'
+import type { IngestTotals, PipeTotals } from '../../ingest/totals.ts'
+import { type FoldedSeries, registerFamily } from './families.ts'
+import { registerHistogram } from './read-histogram.ts'
+
+export interface IngestSources {
+  totals: IngestTotals
+  observed: IngestObserved
+  /** Whether what ingest counts is shown for each of its threads (label `worker`), not summed. */
+  labelWorkers: boolean
+  /** What the bodies of all requests under way take. */
+  bodyBytes(): number
+  /** Undefined once it is deleted: its series end. */
+  pipeName(pipeId: string): string | undefined
+}
+
+interface Counted {
+  pipeId: string
+  name: string
+  byWorker: ReadonlyMap<number, Readonly<PipeTotals>>
+}
+
+const pipeNames = {
+  labelNames: ['pipe_id', 'pipe'],
+  key: ({ pipeId }: Counted) => pipeId,
+  labels: ({ pipeId, name }: Counted) => ({ pipe_id: pipeId, pipe: name }),
+}
+
+/** The returned function reads everything: call it before a scrape. */
+export function registerIngest(
+  registry: Registry,
+  sources: IngestSources,
+  folded: FoldedSeries,
+): () => Promise<void> {
+  const { totals, observed, labelWorkers, bodyBytes, pipeName } = sources
+  new Gauge({
+    name: 'pipectl_ingest_in_flight_bytes',
+    help: 'Memory of the bodies of all requests under way.',
+    registers: [registry],
+    collect() {
+      this.set(bodyBytes())
+    },
+  })
+  const counter = (name: string, help: string, value: (totals: PipeTotals) => number) =>
+    registerFamily<Counted>(
+      registry,
+      pipeNames,
+      {
+        ...{ name, help, kind: 'counter', labelNames: labelWorkers ? ['worker'] : [] },
+        series: ({ byWorker }) => {
+          const all = [...byWorker].sort(([a], [b]) => a - b)
+          if (labelWorkers) return all.map(([worker, one]) => [{ worker: String(worker) }, value(one)])
+          return [[{}, all.reduce((sum, [, one]) => sum + value(one), 0)]]
+        },
+      },
+      folded,
+    )
+  const families = [
+    counter('pipectl_ingest_requests_total', 'Requests accepted with 202.', ({ requests }) => requests),
+    counter(
+      'pipectl_ingest_records_total',
+      'Records in requests accepted with 202.',
+      ({ records }) => records,
+    ),
+    counter('pipectl_ingest_bytes_total', 'Bytes written to the buffer.', ({ bytes }) => bytes),
+    counter(
+      'pipectl_ingest_rejected_requests_total',
+      'Requests rejected for a known pipe.',
+      ({ rejected }) => rejected,
+    ),
+  ]
+  const errors = new Counter({
+    name: 'pipectl_ingest_errors_total',
+    help: 'Requests on the ingest path that were answered with an error, by its code and status.',
+    labelNames: ['error', 'status'],
+    registers: [registry],
+  })
+  const showLatency = registerHistogram(
+    registry,
+    'pipectl_ingest_latency_seconds',
+    'From the last byte of a request to its 202.',
+    labelWorkers ? ['worker'] : [],
+  )
+  return async () => {
+    const pipes: Counted[] = []
+    for (const [pipeId, byWorker] of totals.ofPipes((id) => pipeName(id) !== undefined))
+      pipes.push({ pipeId, name: pipeName(pipeId) ?? '', byWorker })
+    for (const fill of families) fill(pipes)
+    errors.reset()
+    for (const [error, requests] of observed.errors())
+      errors.inc({ error, status: String(errorCatalogue[error].status) }, requests)
+    const { latency } = observed
+    if (labelWorkers)
+      showLatency(
+        Array.from({ length: latency.slots }, (_, worker) => [
+          { worker: String(worker) },
+          latency.countsOf(worker),
+        ]),
+      )
+    else showLatency([[{}, latency.countsOfAll()]])
+  }
+}

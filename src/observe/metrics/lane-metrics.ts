@@ -1,0 +1,159 @@
+/** Delivery: each lane's state, backlog and counters; attempts and batches by the type of their destination. */
+import { Counter, Gauge, type Registry } from 'prom-client'
+import { laneStates } from '../../contract/destination.ts'
+import { wordsOf } from '../../contract/destination-words.ts'
+import { isFailing } from '../../contract/lane-failing.ts'
+import type { DeliveryMetrics, LaneMetrics } from '../../delivery/lane-service.ts'
+import { type Family, type FoldedSeries, registerFamily } from './families.ts'
+import { registerHistogram } from './read-histogram.ts'
+
+export interface DeliverySources {
+  delivery(): Promise<DeliveryMetrics>
+}
+
+const laneNames = {
+  labelNames: ['pipe_id', 'pipe', 'destination_id', 'destination', 'type'],
+  key: ({ destinationId }: LaneMetrics) => destinationId,
+  labels: ({ pipeId, pipeName, destinationId, name, type }: LaneMetrics) => ({
+    ...{ pipe_id: pipeId, pipe: pipeName, destination_id: destinationId },
+    ...{ destination: name ?? wordsOf(type).kind, type },
+  }),
+}
+
+type Lane = LaneMetrics['lane']
+
+function one(
+  kind: 'gauge' | 'counter',
+  name: string,
+  help: string,
+  value: (lane: Lane) => number,
+  fold: 'sum' | 'max' = 'sum',
+): Family<LaneMetrics> {
+  return { name, help, kind, fold, series: ({ lane }) => [[{}, value(lane)]] }
+}
+
+const isTrue = (value: boolean) => (value ? 1 : 0)
+
+const families: Family<LaneMetrics>[] = [
+  one(
+    'gauge',
+    'pipectl_lane_pending_messages',
+    'Messages after the cursor.',
+    (lane) => lane.pending_messages,
+  ),
+  one('gauge', 'pipectl_lane_pending_bytes', 'Bytes after the cursor.', (lane) => lane.pending_bytes),
+  one(
+    'gauge',
+    'pipectl_lane_oldest_pending_age_seconds',
+    'Age of the oldest undelivered message.',
+    (lane) => lane.oldest_pending_age_seconds,
+    'max',
+  ),
+  one('gauge', 'pipectl_lane_stuck', '1 while an attempt to deliver the next message has failed.', (lane) =>
+    isTrue(lane.blocking_msg_id !== null),
+  ),
+  one(
+    'gauge',
+    'pipectl_lane_failing',
+    '1 from a minute after the first failure, once a retry has failed too or the message was rejected for good.',
+    (lane) => isTrue(isFailing(lane, Date.now())),
+  ),
+  one(
+    'counter',
+    'pipectl_lane_delivered_records_total',
+    'Records delivered.',
+    (lane) => lane.delivered_records,
+  ),
+  one(
+    'counter',
+    'pipectl_lane_filtered_records_total',
+    "Records left out by the destination's transform.",
+    (lane) => lane.filtered_records ?? 0,
+  ),
+  one(
+    'counter',
+    'pipectl_lane_skipped_messages_total',
+    'Messages passed over by skip.',
+    (lane) => lane.skipped_messages,
+  ),
+  one(
+    'counter',
+    'pipectl_lane_dropped_messages_total',
+    'Messages lost to retention or damage.',
+    (lane) => lane.dropped_messages,
+  ),
+  one(
+    'gauge',
+    'pipectl_parked_records',
+    'Records put aside, to be replayed or discarded by hand.',
+    (lane) => lane.parked_records ?? 0,
+  ),
+  one(
+    'counter',
+    'pipectl_parked_dropped_records_total',
+    'Parked records removed by age, neither replayed nor discarded.',
+    (lane) => lane.parked_dropped_records ?? 0,
+  ),
+  {
+    ...{ name: 'pipectl_lane_attempts_total', help: 'Delivery attempts of this process by outcome.' },
+    ...{ kind: 'counter', labelNames: ['outcome'] },
+    series: ({ attempts }) => Object.entries(attempts).map(([outcome, count]) => [{ outcome }, count]),
+  },
+  {
+    ...{ name: 'pipectl_lane_state', help: '1 for the current state of the lane.' },
+    ...{ kind: 'gauge', labelNames: ['state'] },
+    series: ({ lane }) => laneStates.map((state) => [{ state }, isTrue(lane.lane_state === state)]),
+  },
+]
+
+/** The returned function asks the delivery thread once and fills every metric of the lanes: call it before a scrape. */
+export function registerLanes(
+  registry: Registry,
+  sources: DeliverySources,
+  folded: FoldedSeries,
+): () => Promise<void> {
+  const inFlight = new Gauge({
+    name: 'pipectl_delivery_in_flight_bytes',
+    help: 'Memory of all batches under way.',
+    registers: [registry],
+  })
+  const restarts = new Counter({
+    name: 'pipectl_delivery_worker_restarts_total',
+    help: 'Delivery workers that died or hung and were started again.',
+    registers: [registry],
+  })
+  const fillers = families.map((family) => registerFamily(registry, laneNames, family, folded))
+  const showSeconds = registerHistogram(
+    registry,
+    'pipectl_delivery_attempt_seconds',
+    'How long delivery attempts took, by how they ended.',
+    ['type', 'outcome'],
+  )
+  const showRecords = registerHistogram(
+    registry,
+    'pipectl_delivery_batch_records',
+    'Records of the batches that were attempted.',
+    ['type'],
+  )
+  const showBytes = registerHistogram(
+    registry,
+    'pipectl_delivery_batch_bytes',
+    'Bytes of the batches that were attempted.',
+    ['type'],
+  )
+  return async () => {
+    const { lanes, inFlightBytes, workerRestarts, attempts } = await sources.delivery()
+    inFlight.set(inFlightBytes)
+    restarts.reset()
+    restarts.inc(workerRestarts)
+    for (const fill of fillers) fill(lanes)
+    showSeconds(
+      attempts.flatMap(({ type, seconds }) => [
+        [{ type, outcome: 'delivered' }, seconds.delivered] as const,
+        [{ type, outcome: 'failed' }, seconds.failed] as const,
+      ]),
+    )
+    showRecords(attempts.map(({ type, batchRecords }) => [{ type }, batchRecords] as const))
+    showBytes(attempts.map(({ type, batchBytes }) => [{ type }, batchBytes] as const))
+  }
+}

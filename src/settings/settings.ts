@@ -1,0 +1,534 @@
+/**
+ * The settings of the daemon: one table with everything about a setting: its key in the TOML file, its environment
+ * variable, its flag, what is allowed, its default and one line of documentation. The example file, `--help` and the
+ * README's table are checked against it.
+ */
+import { resourceLimits } from '../contract/resource-limits.ts'
+
+type Kind =
+  | 'path'
+  | 'address'
+  | 'url'
+  | 'bytes'
+  | 'seconds'
+  | 'hours'
+  | 'count'
+  | 'workers'
+  | 'boolean'
+  | 'cidrs'
+  | 'names'
+  | 'targets'
+  | 'enum'
+  | 'database_url'
+  | 'nats_servers'
+  | 'replicas'
+  | 'name'
+
+export interface SettingDefinition {
+  key: string
+  env: string
+  kind: Kind
+  fallback: unknown
+  values?: readonly string[]
+  min?: number
+  max?: number
+  /** Of a name: which are allowed, and that in words. */
+  pattern?: RegExp
+  allowed?: string
+  flag?: string
+  /** Takes effect on SIGHUP, without a restart. */
+  reloads?: boolean
+  doc: string
+}
+
+const KiB = 1024
+const MiB = 1024 * KiB
+const GiB = 1024 * MiB
+
+/** Every setting of the daemon, in the order the example file shows them. */
+export const settingDefinitions = [
+  {
+    key: 'data_dir',
+    env: 'PIPECTL_DATA_DIR',
+    kind: 'path',
+    fallback: './data',
+    flag: '--data-dir',
+    doc: 'Where everything is kept: metadata, buffer, sealing key.',
+  },
+  {
+    key: 'listen',
+    env: 'PIPECTL_LISTEN',
+    kind: 'address',
+    fallback: '127.0.0.1:8080',
+    flag: '--listen',
+    doc: 'Address of the management API, and of ingest and pull unless data_listen is set. Port 0: any free port.',
+  },
+  {
+    key: 'data_listen',
+    env: 'PIPECTL_DATA_LISTEN',
+    kind: 'address',
+    fallback: null,
+    flag: '--data-listen',
+    doc: 'A second address that serves ingest and pull (and health) alone; they leave the first one.',
+  },
+  {
+    key: 'public_url',
+    env: 'PIPECTL_PUBLIC_URL',
+    kind: 'url',
+    fallback: null,
+    doc: 'Where clients reach the management API, for the OpenAPI document; without it, the Host they used.',
+  },
+  {
+    key: 'public_data_url',
+    env: 'PIPECTL_PUBLIC_DATA_URL',
+    kind: 'url',
+    fallback: null,
+    doc: 'The same for ingest and pull, where it is another address.',
+  },
+  {
+    key: 'dashboard',
+    env: 'PIPECTL_DASHBOARD',
+    kind: 'enum',
+    values: ['on', 'off'],
+    fallback: 'on',
+    doc: 'Whether the web dashboard is served at /dashboard of listen, under the host of public_url, the listen address and localhost, and the guides at /docs.',
+  },
+  {
+    key: 'trusted_proxies',
+    env: 'PIPECTL_TRUSTED_PROXIES',
+    kind: 'cidrs',
+    fallback: [],
+    reloads: true,
+    doc: 'CIDRs of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed.',
+  },
+  {
+    key: 'destination_db_ssl',
+    env: 'DESTINATION_DB_SSL',
+    kind: 'boolean',
+    fallback: false,
+    doc: 'TLS to destination databases on localhost and 127.0.0.1 too; other hosts always use it.',
+  },
+  {
+    key: 'destination_db_cleartext_auth',
+    env: 'DESTINATION_DB_CLEARTEXT_AUTH',
+    kind: 'boolean',
+    fallback: false,
+    doc: "Whether to send a database's password itself over TLS, whose certificate is not verified: for PostgreSQL without SCRAM, for MySQL's full authentication.",
+  },
+  {
+    key: 'destination_db_tls_pin',
+    env: 'DESTINATION_DB_TLS_PIN',
+    kind: 'boolean',
+    fallback: true,
+    doc: 'Whether the first connection over TLS pins the key of a database server, so that one with another key is refused. Off, for fail-over between servers with keys of their own, and for servers that make themselves a key at each start.',
+  },
+  {
+    key: 'tls.cert_file',
+    env: 'PIPECTL_TLS_CERT_FILE',
+    kind: 'path',
+    fallback: null,
+    reloads: true,
+    doc: 'PEM file with the certificate and its chain, for HTTPS on listen and data_listen. Read again when it changes. Such a listener runs on node:https.',
+  },
+  {
+    key: 'tls.key_file',
+    env: 'PIPECTL_TLS_KEY_FILE',
+    kind: 'path',
+    fallback: null,
+    reloads: true,
+    doc: 'PEM file with its private key, without a passphrase, not readable by everybody.',
+  },
+  {
+    key: 'tls.data_cert_file',
+    env: 'PIPECTL_TLS_DATA_CERT_FILE',
+    kind: 'path',
+    fallback: null,
+    reloads: true,
+    doc: 'Another certificate for data_listen; without tls.cert_file, data_listen alone speaks HTTPS.',
+  },
+  {
+    key: 'tls.data_key_file',
+    env: 'PIPECTL_TLS_DATA_KEY_FILE',
+    kind: 'path',
+    fallback: null,
+    reloads: true,
+    doc: 'PEM file with the private key of tls.data_cert_file.',
+  },
+  {
+    key: 'http.engine',
+    env: 'PIPECTL_HTTP_ENGINE',
+    kind: 'enum',
+    values: ['auto', 'uws', 'node'],
+    fallback: 'auto',
+    doc: 'What speaks HTTP: uws (uWebSockets, fast), node (node:http, stricter, about 0.7 of the speed), auto (uws, or node where no binding of uWebSockets loads).',
+  },
+  {
+    key: 'http.max_connections_per_address',
+    env: 'PIPECTL_HTTP_MAX_CONNECTIONS_PER_ADDRESS',
+    kind: 'count',
+    fallback: 0,
+    min: 0,
+    doc: 'Connections that one address (of IPv6 a /64 network) may have at a time; more are closed. trusted_proxies are not counted. 0: as many as it likes. Needs http.engine node.',
+  },
+  {
+    key: 'ingest.workers',
+    env: 'PIPECTL_INGEST_WORKERS',
+    kind: 'workers',
+    fallback: 'auto',
+    min: 1,
+    max: resourceLimits.ingestWorkers,
+    doc: 'Threads that ingest runs in, each with its own connections on the same address. 1: none but main. auto: one less than there are cores, at most 8; 1 outside Linux and without uWebSockets.',
+  },
+  {
+    key: 'ingest.max_body_bytes',
+    env: 'PIPECTL_INGEST_MAX_BODY_BYTES',
+    kind: 'bytes',
+    fallback: 10 * MiB,
+    min: KiB,
+    doc: 'Largest ingest body, as sent and after decompression.',
+  },
+  {
+    key: 'ingest.max_in_flight_bytes',
+    env: 'PIPECTL_INGEST_MAX_IN_FLIGHT_BYTES',
+    kind: 'bytes',
+    fallback: 96 * MiB,
+    min: KiB,
+    doc: 'Memory that the bodies of all requests under way may take together; beyond it ingest returns 503. Shared: one pipe alone gets three quarters of it.',
+  },
+  {
+    key: 'ingest.max_records_per_request',
+    env: 'PIPECTL_INGEST_MAX_RECORDS_PER_REQUEST',
+    kind: 'count',
+    fallback: resourceLimits.recordsPerRequest,
+    min: 1,
+    doc: 'Records of one request; more are rejected with 413, whatever the limits of the pipe say.',
+  },
+  {
+    key: 'ingest.max_keys_per_record',
+    env: 'PIPECTL_INGEST_MAX_KEYS_PER_RECORD',
+    kind: 'count',
+    fallback: resourceLimits.keysPerRecord,
+    min: 1,
+    doc: 'Keys of one record, those of nested objects included; a record with more is rejected with 400.',
+  },
+  {
+    key: 'buffer.max_bytes',
+    env: 'PIPECTL_BUFFER_MAX_BYTES',
+    kind: 'bytes',
+    fallback: 20 * GiB,
+    min: MiB,
+    doc: 'Largest size of the buffer. Delivered history goes first, then ingest responds 503: from 80 % on to pipes over their share, at 100 % to all.',
+  },
+  {
+    key: 'buffer.min_free_bytes',
+    env: 'PIPECTL_BUFFER_MIN_FREE_BYTES',
+    kind: 'bytes',
+    fallback: GiB,
+    min: 0,
+    doc: 'Free disk space below which the same happens.',
+  },
+  {
+    key: 'buffer.segment_max_bytes',
+    env: 'PIPECTL_BUFFER_SEGMENT_MAX_BYTES',
+    kind: 'bytes',
+    fallback: 256 * MiB,
+    min: 64 * KiB,
+    doc: 'A buffer file is sealed at this size.',
+  },
+  {
+    key: 'buffer.segment_max_seconds',
+    env: 'PIPECTL_BUFFER_SEGMENT_MAX_SECONDS',
+    kind: 'seconds',
+    fallback: 3600,
+    min: 1,
+    doc: 'A buffer file is sealed at this age.',
+  },
+  {
+    key: 'buffer.undelivered_hours',
+    env: 'PIPECTL_BUFFER_UNDELIVERED_HOURS',
+    kind: 'hours',
+    fallback: 168,
+    min: 0,
+    doc: 'How long messages are kept that a lane has not delivered.',
+  },
+  {
+    key: 'buffer.delivered_hours',
+    env: 'PIPECTL_BUFFER_DELIVERED_HOURS',
+    kind: 'hours',
+    fallback: 24,
+    min: 0,
+    doc: 'How long delivered messages are kept for rewind.',
+  },
+  {
+    key: 'buffer.delivered_max_bytes',
+    env: 'PIPECTL_BUFFER_DELIVERED_MAX_BYTES',
+    kind: 'bytes',
+    fallback: GiB,
+    min: 0,
+    doc: 'How much delivered history is kept at most.',
+  },
+  {
+    key: 'buffer.scrub_hours',
+    env: 'PIPECTL_BUFFER_SCRUB_HOURS',
+    kind: 'hours',
+    fallback: 24,
+    min: 0,
+    doc: 'How often sealed buffer files are read, slowly, and compared with their checksums; 0: never.',
+  },
+  {
+    key: 'buffer.nats',
+    env: 'PIPECTL_BUFFER_NATS',
+    kind: 'nats_servers',
+    fallback: null,
+    doc: 'Clustered mode, with metadata.url: the NATS servers whose JetStream holds the buffer, with commas. User and password may stand in it.',
+  },
+  {
+    key: 'buffer.nats_credentials',
+    env: 'PIPECTL_BUFFER_NATS_CREDENTIALS',
+    kind: 'path',
+    fallback: null,
+    doc: 'A NATS credentials file (.creds), where the servers want one.',
+  },
+  {
+    key: 'buffer.nats_ca',
+    env: 'PIPECTL_BUFFER_NATS_CA',
+    kind: 'path',
+    fallback: null,
+    doc: "PEM file with the CA of the NATS servers' certificates. Default: those of the system.",
+  },
+  {
+    key: 'metadata.url',
+    env: 'PIPECTL_METADATA_URL',
+    kind: 'database_url',
+    fallback: null,
+    doc: 'Clustered mode, with buffer.nats: the PostgreSQL database that holds the metadata, the same for every node. A password in it is shown nowhere.',
+  },
+  {
+    key: 'cluster.name',
+    env: 'PIPECTL_CLUSTER_NAME',
+    kind: 'name',
+    pattern: /^[a-z0-9_-]{1,32}$/,
+    allowed: '1 to 32 of a-z, 0-9, _ and -',
+    fallback: 'pipectl',
+    doc: "The cluster's name: part of the names of its stream and subjects in NATS. The same on every node.",
+  },
+  {
+    key: 'cluster.replicas',
+    env: 'PIPECTL_CLUSTER_REPLICAS',
+    kind: 'replicas',
+    fallback: 1,
+    doc: 'NATS servers that hold each message: 1, or 3 for no loss while two of three live. The same on every node.',
+  },
+  {
+    key: 'node.name',
+    env: 'PIPECTL_NODE_NAME',
+    kind: 'name',
+    pattern: /^[A-Za-z0-9._-]{1,64}$/,
+    allowed: '1 to 64 letters, digits, ., _ and -',
+    fallback: null,
+    doc: 'What this node is called in its cluster. Default: the name of this host.',
+  },
+  {
+    key: 'delivery.max_in_flight_bytes',
+    env: 'PIPECTL_DELIVERY_MAX_IN_FLIGHT_BYTES',
+    kind: 'bytes',
+    fallback: 128 * MiB,
+    min: MiB,
+    doc: 'Memory that all batches under way may take together, with what is read ahead.',
+  },
+  {
+    key: 'parked.days',
+    env: 'PIPECTL_PARKED_DAYS',
+    kind: 'count',
+    fallback: 30,
+    min: 1,
+    max: 36_500,
+    doc: 'Days that parked records are kept: what a destination refused for good, and what was skipped.',
+  },
+  {
+    key: 'parked.max_bytes',
+    env: 'PIPECTL_PARKED_MAX_BYTES',
+    kind: 'bytes',
+    fallback: GiB,
+    min: 0,
+    doc: 'What they may take together, a KiB for each besides its text. At it lanes block instead of parking, and a skip is refused. Of several workspaces none gets more than half.',
+  },
+  {
+    key: 'workspace.max_pipes',
+    env: 'PIPECTL_WORKSPACE_MAX_PIPES',
+    kind: 'count',
+    fallback: resourceLimits.pipesPerWorkspace,
+    min: 1,
+    doc: 'Pipes that a workspace may have; one more is rejected with 409.',
+  },
+  {
+    key: 'workspace.max_destinations',
+    env: 'PIPECTL_WORKSPACE_MAX_DESTINATIONS',
+    kind: 'count',
+    fallback: resourceLimits.destinationsPerWorkspace,
+    min: 1,
+    doc: 'Destinations, and so lanes, of all its pipes together.',
+  },
+  {
+    key: 'workspace.max_api_keys',
+    env: 'PIPECTL_WORKSPACE_MAX_API_KEYS',
+    kind: 'count',
+    fallback: resourceLimits.apiKeysPerWorkspace,
+    min: 1,
+    doc: 'Active API keys of a workspace.',
+  },
+  {
+    key: 'workspace.max_origins',
+    env: 'PIPECTL_WORKSPACE_MAX_ORIGINS',
+    kind: 'count',
+    fallback: resourceLimits.originsPerWorkspace,
+    min: 1,
+    doc: 'Allowed origins of all its pipes together.',
+  },
+  {
+    key: 'egress.allow',
+    env: 'PIPECTL_EGRESS_ALLOW',
+    kind: 'targets',
+    fallback: [],
+    doc: 'CIDRs, addresses and host names that destinations may dial although private addresses are denied. Addresses and names can have a port: 127.0.0.1:5432.',
+  },
+  {
+    key: 'egress.deny',
+    env: 'PIPECTL_EGRESS_DENY',
+    kind: 'names',
+    fallback: [],
+    doc: 'CIDRs and host names that destinations may not dial; wins over allow.',
+  },
+  {
+    key: 'egress.private',
+    env: 'PIPECTL_EGRESS_PRIVATE',
+    kind: 'enum',
+    values: ['auto', 'allow', 'deny'],
+    fallback: 'auto',
+    doc: 'Whether destinations may dial loopback and private addresses. auto: allow while there is one workspace, from the second on deny.',
+  },
+  {
+    key: 'object_store.machine_credentials',
+    env: 'PIPECTL_OBJECT_STORE_MACHINE_CREDENTIALS',
+    kind: 'names',
+    fallback: [],
+    doc: 'Buckets that destinations without keys of their own write with the AWS credentials of this machine.',
+  },
+  {
+    key: 'geoip.database',
+    env: 'PIPECTL_GEOIP_DATABASE',
+    kind: 'path',
+    fallback: null,
+    doc: 'City-level .mmdb file for the geolocation fields; loaded again when it is replaced.',
+  },
+  {
+    key: 'secrets.key_file',
+    env: 'PIPECTL_SECRETS_KEY_FILE',
+    kind: 'path',
+    fallback: null,
+    doc: 'The key that seals stored secrets. Default: the systemd credential pipectl-sealing-key, else sealing.key in data_dir.',
+  },
+  {
+    key: 'metrics.listen',
+    env: 'PIPECTL_METRICS_LISTEN',
+    kind: 'address',
+    fallback: '127.0.0.1:9464',
+    flag: '--metrics-listen',
+    doc: 'Address of /metrics for Prometheus; "off" for none.',
+  },
+  {
+    key: 'metrics.worker_label',
+    env: 'PIPECTL_METRICS_WORKER_LABEL',
+    kind: 'boolean',
+    fallback: false,
+    doc: 'Whether the metrics of ingest are shown for each of its threads (label worker, from 0) instead of summed.',
+  },
+  {
+    key: 'log.level',
+    env: 'PIPECTL_LOG_LEVEL',
+    kind: 'enum',
+    values: ['trace', 'debug', 'info', 'warn', 'error', 'fatal'],
+    fallback: 'info',
+    flag: '--log-level',
+    reloads: true,
+    doc: 'Least severity that is logged.',
+  },
+  {
+    key: 'log.format',
+    env: 'PIPECTL_LOG_FORMAT',
+    kind: 'enum',
+    values: ['auto', 'json', 'pretty'],
+    fallback: 'auto',
+    flag: '--log-format',
+    doc: 'auto: pretty on a terminal, JSON lines elsewhere.',
+  },
+] as const satisfies readonly SettingDefinition[]
+
+export type SettingKey = (typeof settingDefinitions)[number]['key']
+
+export interface ListenAddress {
+  host: string
+  port: number
+}
+
+/** The settings of one daemon, checked. */
+export interface Settings {
+  data_dir: string
+  listen: ListenAddress
+  data_listen: ListenAddress | null
+  /** Without a slash at its end. */
+  public_url: string | null
+  public_data_url: string | null
+  dashboard: 'on' | 'off'
+  trusted_proxies: string[]
+  destination_db_ssl: boolean
+  destination_db_cleartext_auth: boolean
+  destination_db_tls_pin: boolean
+  /** Both of a pair, or neither. */
+  'tls.cert_file': string | null
+  'tls.key_file': string | null
+  /** Only with `data_listen`. */
+  'tls.data_cert_file': string | null
+  'tls.data_key_file': string | null
+  'http.engine': 'auto' | 'uws' | 'node'
+  'http.max_connections_per_address': number
+  'ingest.workers': 'auto' | number
+  'ingest.max_body_bytes': number
+  'ingest.max_in_flight_bytes': number
+  'ingest.max_records_per_request': number
+  'ingest.max_keys_per_record': number
+  'buffer.max_bytes': number
+  'buffer.min_free_bytes': number
+  'buffer.segment_max_bytes': number
+  'buffer.segment_max_seconds': number
+  'buffer.undelivered_hours': number
+  'buffer.delivered_hours': number
+  'buffer.delivered_max_bytes': number
+  'buffer.scrub_hours': number
+  /** URLs, each with its port; with user and password where they were given. */
+  'buffer.nats': string[] | null
+  'buffer.nats_credentials': string | null
+  'buffer.nats_ca': string | null
+  /** With user and password where they were given. Both this and `buffer.nats`, or neither. */
+  'metadata.url': string | null
+  'cluster.name': string
+  'cluster.replicas': 1 | 3
+  'node.name': string | null
+  'delivery.max_in_flight_bytes': number
+  'parked.days': number
+  'parked.max_bytes': number
+  'workspace.max_pipes': number
+  'workspace.max_destinations': number
+  'workspace.max_api_keys': number
+  'workspace.max_origins': number
+  'egress.allow': string[]
+  'egress.deny': string[]
+  'egress.private': 'auto' | 'allow' | 'deny'
+  'object_store.machine_credentials': string[]
+  'geoip.database': string | null
+  'secrets.key_file': string | null
+  'metrics.listen': ListenAddress | null
+  'metrics.worker_label': boolean
+  'log.level': 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal'
+  'log.format': 'auto' | 'json' | 'pretty'
+}

@@ -1,0 +1,268 @@
+/**
+ * Opens the metadata: database, tables, sealing key; and assembles the repositories.
+ *
+ * A spec is plain data: every thread that needs metadata opens its own connection from the same spec. Everything here
+ * is Kysely over SQL that SQLite and PostgreSQL share; what only one of them has is in its own folder.
+ */
+import assert from 'node:assert'
+import { ConfigError } from '../settings/config.ts'
+import type { AuditEntry } from '../contract/audit.ts'
+import { endsWithin } from '../platform/deadline.ts'
+import { isNoSpace, StorageUnavailableError } from '../platform/error-code.ts'
+import { version } from '../platform/version.ts'
+import { alertStore } from '../metadata/alert-store.ts'
+import { alerts } from '../metadata/alerts.ts'
+import { apiKeys } from '../metadata/api-keys.ts'
+import { audit, audited } from '../metadata/audit.ts'
+import {
+  changeNotes,
+  type ListenForNotifications,
+  notifyChannel,
+  notifyNobody,
+  notifyPostgres,
+  notShared,
+} from '../cluster/metadata/changes.ts'
+import { databaseClock } from '../cluster/metadata/database-clock.ts'
+import { clusterStore } from '../cluster/metadata/store.ts'
+import { type Connection, inWriteTransaction, type OpenedDatabase, writesEnded } from '../metadata/database.ts'
+import { destinations } from '../metadata/destinations.ts'
+import { directorySource } from '../metadata/directory.ts'
+import { drift, driftStore } from '../metadata/drift.ts'
+import { loadIdentity, loadKnownSeq, requireIdentity } from '../metadata/identity.ts'
+import { laneRecords } from '../metadata/lane-records.ts'
+import { laneSource } from '../metadata/lane-specs.ts'
+import { laneStore } from '../metadata/lane-store.ts'
+import { limits } from '../metadata/limits.ts'
+import { migrate, newestFormat } from '../metadata/migrations.ts'
+import { requireNotMoved } from '../cluster/move/state.ts'
+import { origins } from '../metadata/origins.ts'
+import { overview } from '../metadata/overview.ts'
+import { parked } from '../metadata/parked.ts'
+import { parkedStore } from '../metadata/parked-store.ts'
+import { pipes } from '../metadata/pipes.ts'
+import { noQuotas, type WorkspaceQuotas } from '../metadata/quotas.ts'
+import { createSealer, type Sealer, UnsealError } from '../metadata/secrets.ts'
+import { pinStore } from '../metadata/server-key-pins.ts'
+import { sessions } from '../metadata/sessions.ts'
+import { openSqliteDatabase } from '../metadata/sqlite/open.ts'
+import type { Actor, Metadata, MetadataSpec } from '../metadata/store.ts'
+import { usage } from '../metadata/usage.ts'
+import { users } from '../metadata/users.ts'
+import { versions } from '../metadata/versions.ts'
+import { workspaces } from '../metadata/workspaces.ts'
+
+export interface MetadataOptions {
+  /** The clock, ms since the epoch. */
+  now?: () => number
+  /** The disk is full: what is there can be read, nothing can be changed until there is space. */
+  onNoSpace?: (error: StorageUnavailableError) => void
+  /** An earlier version wrote the database; its tables were brought up to date. */
+  onUpgraded?: (upgrade: Upgrade) => void
+  /** Of each workspace. Default: none. */
+  quotas?: WorkspaceQuotas
+  /** An entry of the audit log is durable. */
+  onAudited?: (workspaceId: string, entry: AuditEntry) => void
+  /** Other processes keep copies of what it holds and follow its changes. Default: in PostgreSQL. */
+  isShared?: boolean
+}
+
+/** `fromFormat`, `toFormat`: migrations.ts. `copy`: the file that keeps what was there before; null: none is made of PostgreSQL. */
+export interface Upgrade {
+  fromFormat: number
+  toFormat: number
+  copy: string | null
+}
+
+/**
+ * `sealingKey`: 32 bytes, from `loadSealingKey`. Throws ConfigError, with nothing changed, when the database cannot be
+ * written, is not ours, is of a newer version, or its secrets were sealed with another key.
+ */
+export async function openMetadata(
+  spec: MetadataSpec,
+  sealingKey: Uint8Array,
+  {
+    now = Date.now,
+    onNoSpace = () => {},
+    onUpgraded = () => {},
+    quotas = noQuotas,
+    onAudited = () => {},
+    isShared = spec.kind === 'postgresql',
+  }: MetadataOptions = {},
+): Promise<Metadata> {
+  const sealer = createSealer(Buffer.from(sealingKey))
+  const opened = await opening(spec, async (found) => {
+    await prepare(found, sealer, now(), { onNoSpace, onUpgraded })
+    await requireNotMoved(found.db, found.label)
+  })
+  const { db } = opened
+  let closing: Promise<void> | undefined
+  const clock = databaseClock(spec.kind, now)
+  const listen: ListenForNotifications = (onNotified) =>
+    opened.listen?.(notifyChannel, onNotified) ?? (async () => {})
+  const notify = opened.listen === null ? notifyNobody : notifyPostgres
+  const noteChange = isShared ? changeNotes(clock, notify) : notShared
+  const whole = {
+    async identity() {
+      const identity = await loadIdentity(db)
+      assert(identity !== null, 'opening makes it')
+      return identity
+    },
+    knownSeq: () => loadKnownSeq(db),
+    usage: usage(db),
+    version: () => opened.version(),
+    overview: overview(db, sealer),
+    versions: versions(db),
+    laneRecords: laneRecords(db),
+    directory: directorySource(db),
+    laneSource: laneSource(db, sealer),
+    laneStore: laneStore(db, now),
+    parkedStore: parkedStore(db, now),
+    pinStore: pinStore(db, now),
+    alertStore: alertStore(db, sealer),
+    drift: drift(db),
+    driftStore: driftStore(db),
+    cluster: clusterStore(opened.leases, db, clock, listen, notify),
+    close: () => (closing ??= close(opened)),
+  }
+  const as = (actor: Actor): Metadata => {
+    const inAudited = audited(db, now, actor, noteChange, onAudited)
+    return {
+      ...whole,
+      as,
+      audit: audit(db, inAudited),
+      workspaces: workspaces(db, now, inAudited),
+      pipes: pipes(db, now, quotas, inAudited),
+      destinations: destinations(db, sealer, now, quotas, inAudited),
+      parked: parked(db, now, inAudited),
+      limits: limits(db, inAudited),
+      origins: origins(db, quotas, inAudited),
+      apiKeys: apiKeys(db, now, quotas, inAudited),
+      alerts: alerts(db, sealer, inAudited),
+      users: users(db, now, inAudited),
+      sessions: sessions(db, now, inAudited),
+    }
+  }
+  return as(aCommand)
+}
+
+/** The database alone, its tables up to date and the sealing key its own, also one that is moved. Throws as `openMetadata`. */
+export async function openPrepared(spec: MetadataSpec, sealingKey: Uint8Array): Promise<OpenedDatabase> {
+  const sealer = createSealer(Buffer.from(sealingKey))
+  return await opening(spec, (opened) =>
+    prepare(opened, sealer, Date.now(), {
+      onNoSpace(error) {
+        throw error
+      },
+      onUpgraded: () => {},
+    }),
+  )
+}
+
+async function opening(
+  spec: MetadataSpec,
+  work: (opened: OpenedDatabase) => Promise<void>,
+): Promise<OpenedDatabase> {
+  const opened = await openDatabase(spec)
+  try {
+    await work(opened)
+    return opened
+  } catch (error) {
+    await opened.db.destroy()
+    throw opened.openingError(error)
+  }
+}
+
+async function openDatabase(spec: MetadataSpec): Promise<OpenedDatabase> {
+  if (spec.kind === 'sqlite') return await openSqliteDatabase(spec.file)
+  // Whoever keeps metadata in a file loads nothing of it.
+  const { openPostgresDatabase } = await import('../cluster/postgresql/open.ts')
+  return await openPostgresDatabase(spec.url)
+}
+
+const aCommand: Actor = { kind: 'local', id: null, name: null, address: null, operation: null }
+
+/**
+ * Behind whatever is under way: its transaction would lose the file under its feet. The last connection checkpoints. A server that does
+ * not answer is not waited for.
+ */
+async function close({ db, leases }: OpenedDatabase): Promise<void> {
+  if (leases !== db) {
+    await endsWithin(serverWritesMs, writesEnded(db))
+    await Promise.all([leases.destroy(), db.destroy()])
+    return
+  }
+  await writesEnded(db)
+  await db.connection().execute(async () => undefined)
+  await db.destroy()
+}
+
+/** A copy of old tables; one transaction: tables up to date, sealing key right, or everything as it was. Then a write. */
+async function prepare(
+  { db, label, assertDurable, prepare: alone, keepCopy }: OpenedDatabase,
+  sealer: Sealer,
+  now: number,
+  { onNoSpace, onUpgraded }: Required<Pick<MetadataOptions, 'onNoSpace' | 'onUpgraded'>>,
+): Promise<void> {
+  await alone(async (connection) => {
+    const copy = keepCopy(newestFormat, now)
+    const fromFormat = await inWriteTransaction(connection, async (trx) => {
+      const before = await migrate(trx, label, now)
+      await requireIdentity(trx, before > 0)
+      await checkSealingKey(trx, sealer, label)
+      return before
+    })
+    if (fromFormat > 0 && fromFormat < newestFormat) onUpgraded({ fromFormat, toFormat: newestFormat, copy })
+  })
+  try {
+    await writeLastOpened(db, now)
+  } catch (error) {
+    if (!(error instanceof StorageUnavailableError) || !isNoSpace(error.cause)) throw error
+    onNoSpace(error)
+  }
+  assertDurable()
+}
+
+/** A write at every open: a database that cannot be written is found here and not by the first change. */
+async function writeLastOpened(db: Connection, now: number): Promise<void> {
+  const lastOpened = [
+    { name: 'last_opened_ms', value: String(now) },
+    { name: lastOpenedBy, value: version() },
+  ]
+  await inWriteTransaction(db, (trx) =>
+    trx
+      .insertInto('metadata_settings')
+      .values(lastOpened)
+      .onConflict((conflict) =>
+        conflict.column('name').doUpdateSet((row) => ({ value: row.ref('excluded.value') })),
+      )
+      .execute(),
+  )
+}
+
+/** The setting that says which version of the program had the database open last. */
+export const lastOpenedBy = 'last_opened_by'
+
+const serverWritesMs = 500
+const checkName = 'sealing_check'
+
+/** A known text sealed when the database was made: it opens with the right key alone. */
+async function checkSealingKey(trx: Connection, sealer: Sealer, label: string): Promise<void> {
+  const check = await trx
+    .selectFrom('metadata_settings')
+    .select('value')
+    .where('name', '=', checkName)
+    .executeTakeFirst()
+  if (check === undefined) {
+    const value = sealer.seal('pipectl', checkName)
+    await trx.insertInto('metadata_settings').values({ name: checkName, value }).execute()
+    return
+  }
+  try {
+    sealer.open(check.value, checkName)
+  } catch (error) {
+    if (!(error instanceof UnsealError)) throw error
+    throw new ConfigError(
+      `sealing key: not the one that ${label} was sealed with; put back the right key or set secrets.key_file`,
+    )
+  }
+}
