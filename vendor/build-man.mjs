@@ -5,8 +5,8 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { buildProgram } from '../dist/apps/cli/program.js'
-import { settingDefinitions } from '../dist/settings/settings.js'
 import { version } from '../dist/platform/version.js'
+import { settingDefinitions } from '../dist/settings/settings.js'
 import { environment, exits, files } from './docs/cli-facts.mjs'
 
 const connection = 'Connection:'

@@ -7,10 +7,11 @@
  * A listener that fails is asked again: nothing after it counts as seen. A node that cannot read or apply changes stops being
  * valid (`readAtNs`), so nobody waits for it longer than that.
  */
-import type { Logger } from '../platform/log.ts'
+
 import type { Change, Changes } from '../metadata/changes.ts'
-import { monotonicNs, nsOf } from './clock.ts'
 import type { ClusterStore } from '../metadata/cluster-store.ts'
+import type { Logger } from '../platform/log.ts'
+import { monotonicNs, nsOf } from './clock.ts'
 
 const pollMs = 1_000
 const atOnce = 200

@@ -8,10 +8,10 @@
  *      └──── its row is gone after its lease had ended ───────▶ expired
  */
 import type { NodeState } from '../contract/node-words.ts'
+import { type ClusterStore, leaseMs, type NodeRecord } from '../metadata/cluster-store.ts'
 import { endsWithin } from '../platform/deadline.ts'
 import type { Logger } from '../platform/log.ts'
 import type { ClusterNode } from './cluster-node.ts'
-import { type ClusterStore, leaseMs, type NodeRecord } from '../metadata/cluster-store.ts'
 
 export interface ClusterViewOptions {
   node: Pick<ClusterNode, 'nodeId' | 'nodes' | 'owners' | 'clock'>

@@ -27,10 +27,10 @@
  */
 import { randomUUID } from 'node:crypto'
 import type { BufferContact } from '../log/buffer.ts'
+import { type ClusterStore, leaseMarginMs, leaseMs, type OwnedPipe } from '../metadata/cluster-store.ts'
 import type { LaneOwnership } from '../metadata/lane-ownership.ts'
 import type { Logger } from '../platform/log.ts'
 import { monotonicNs, msOf, nsOf } from './clock.ts'
-import { type ClusterStore, leaseMarginMs, leaseMs, type OwnedPipe } from '../metadata/cluster-store.ts'
 import { ownerOf } from './rendezvous.ts'
 import { isCutOff, sharersOf } from './sharers.ts'
 

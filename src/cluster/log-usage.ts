@@ -7,8 +7,8 @@
  * owner again. What was rejected, and when the last request was, each node adds for itself.
  */
 import type { Backlog } from '../log/buffer.ts'
-import type { Logger } from '../platform/log.ts'
 import type { Metadata, UsageMark } from '../metadata/store.ts'
+import type { Logger } from '../platform/log.ts'
 import { hourMs } from '../platform/quantities.ts'
 
 export interface LogUsageOptions {

@@ -13,12 +13,12 @@
  * for what was left of its lease, 5 s at most. What its lanes save then is rejected by the epoch.
  */
 import { randomUUID } from 'node:crypto'
+import { type ClusterStore, leaseMarginMs, leaseMs, type NodeRecord } from '../metadata/cluster-store.ts'
 import { endsWithin } from '../platform/deadline.ts'
 import type { Logger } from '../platform/log.ts'
 import { ChangeFollower } from './changes.ts'
 import { MeasuredClock, monotonicNs, msOf, nsOf } from './clock.ts'
 import type { ClusterLease, ClusterNode, ClusterNodeOptions } from './cluster-node.ts'
-import { type ClusterStore, leaseMarginMs, leaseMs, type NodeRecord } from '../metadata/cluster-store.ts'
 
 const heartbeatEveryMs = 2_000
 const measureEveryMs = 60_000

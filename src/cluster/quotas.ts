@@ -11,15 +11,15 @@
  * seconds and is then unavailable. By then the node's lease is over too.
  */
 import { setTimeout as pause } from 'node:timers/promises'
-import { endsWithin } from '../platform/deadline.ts'
-import { StorageUnavailableError } from '../platform/error-code.ts'
 import { type AskedQuota, monotonicMs, PipeAllowance } from '../ingest/cluster-quota.ts'
 import { capacityOf, type IngestLimits } from '../ingest/quota.ts'
 import type { DaySums } from '../ingest/quota-state.ts'
 import type { SharedCounters } from '../ingest/shared-counters.ts'
 import { Turns } from '../ingest/turns.ts'
-import type { Logger } from '../platform/log.ts'
 import type { ClusterStore, QuotaAsk, QuotaBlock } from '../metadata/cluster-store.ts'
+import { endsWithin } from '../platform/deadline.ts'
+import { StorageUnavailableError } from '../platform/error-code.ts'
+import type { Logger } from '../platform/log.ts'
 
 export interface ClusterQuotasOptions {
   store: ClusterStore['quotas']

@@ -29,7 +29,11 @@ import type {
   TroubleQuery,
 } from '../delivery/delivery.ts'
 import type { DeliveryHandle } from '../delivery/delivery-proxy.ts'
-import { DeliveryElsewhereError, LaneElsewhereError, StorageUnavailableError } from '../platform/error-code.ts'
+import {
+  DeliveryElsewhereError,
+  LaneElsewhereError,
+  StorageUnavailableError,
+} from '../platform/error-code.ts'
 import type { Logger } from '../platform/log.ts'
 import { LateNodes } from './late-nodes.ts'
 import { NodeRequestError, type NodeRequests, type RequestOptions } from './node-requests.ts'

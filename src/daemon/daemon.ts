@@ -10,22 +10,28 @@
  * start it again: what it held in memory cannot be trusted. A delivery worker that dies is started again by itself, and ends
  * the process only when its files fail or it dies again and again for no lane's reason: delivery-proxy.ts.
  */
-import { keepRoomToOpen, makeRoomToOpen } from '../stores/open-log.ts'
-import { requireSoundSqlite } from '../log/segments/sqlite-version.ts'
-import { formatAddress, type SettingOrigin } from '../settings/config.ts'
-import { clusterSettings } from '../cluster/cluster-settings.ts'
-import { dataDirAt, requireDirectory } from '../maintenance/data-dir.ts'
-import { lockDataDir } from '../maintenance/lock.ts'
-import { markRunning } from '../maintenance/run-marker.ts'
-import { startHousekeeping } from './housekeeping.ts'
+
 import { openEngine } from '../api/http/open-engine.ts'
+import type { IngestThreads } from '../api/ingest-threads/ingest-threads.ts'
+import { surfaces } from '../api/surfaces.ts'
+import type { ListenerCertificate } from '../api/tls/listener-certificate.ts'
 import { type BodyMemory, createBodyMemory } from '../ingest/body-memory.ts'
 import { type ClientIp, createClientIp } from '../ingest/client-ip.ts'
 import type { Ingest } from '../ingest/ingest.ts'
 import { IngestObserved } from '../ingest/observed.ts'
-import type { IngestThreads } from '../api/ingest-threads/ingest-threads.ts'
+import { requireSoundSqlite } from '../log/segments/sqlite-version.ts'
+import { bufferSpec, dataDirAt, requireDirectory } from '../maintenance/data-dir.ts'
+import { lockDataDir } from '../maintenance/lock.ts'
+import { markRunning } from '../maintenance/run-marker.ts'
 import { type Logger, openLog, setLogLevel } from '../platform/log.ts'
 import { requireSoundSqliteAddon } from '../platform/node-bugs.ts'
+import { inWords } from '../platform/storage-error.ts'
+import { formatAddress, type SettingOrigin } from '../settings/config.ts'
+import { logSettings } from '../settings/log-settings.ts'
+import type { Settings } from '../settings/settings.ts'
+import { clusterSettings } from '../stores/cluster-settings.ts'
+import { keepRoomToOpen, makeRoomToOpen } from '../stores/open-log.ts'
+import { startHousekeeping } from './housekeeping.ts'
 import { openAlerts } from './open-alerts.ts'
 import { openCertificates, reloadCertificates } from './open-certificates.ts'
 import {
@@ -37,15 +43,11 @@ import {
 } from './open-ingest.ts'
 import { openMetricsServer, openServer } from './open-listeners.ts'
 import { openStores, type Stores } from './open-stores.ts'
-import { bufferSpec, logSettings, surfaces } from './part-settings.ts'
 import { openServiceManager } from './service-manager.ts'
-import type { Settings } from '../settings/settings.ts'
 import { ShutdownSteps } from './shutdown-steps.ts'
 import { exitFailed, exitWhenDead, type StartContext } from './start-context.ts'
 import { startWhenReachable } from './start-when-reachable.ts'
 import { startWhenSpace } from './start-when-space.ts'
-import { inWords } from '../platform/storage-error.ts'
-import type { ListenerCertificate } from '../api/tls/listener-certificate.ts'
 
 /** Then the service manager is no longer told that the daemon is alive. */
 const longestSilenceMs = 10_000

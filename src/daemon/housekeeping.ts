@@ -2,9 +2,9 @@
 import { resourceLimits } from '../contract/resource-limits.ts'
 import type { Delivery } from '../delivery/delivery.ts'
 import type { Logger } from '../platform/log.ts'
+import { dayMs, hourMs, minuteMs } from '../platform/quantities.ts'
 import type { Accounting } from './open-ingest.ts'
 import type { Stores } from './open-stores.ts'
-import { dayMs, hourMs, minuteMs } from '../platform/quantities.ts'
 import type { StartContext } from './start-context.ts'
 
 /** Roll-ups older than this are of no use to the 24 h window or the day quotas. */
@@ -39,13 +39,13 @@ export function startHousekeeping(
   })
 }
 
-async function prune({ metadata, cluster, now }: Stores): Promise<void> {
+async function prune({ metadata, now }: Stores): Promise<void> {
   await metadata.usage.prune(now() - usageKeptMs)
   await metadata.apiKeys.prune(now() - revokedKeysKeptMs)
   await metadata.audit.prune(now() - auditKeptMs)
   const { sessionIdleSeconds, sessionSeconds } = resourceLimits
   await metadata.sessions.prune(now() - sessionIdleSeconds * 1_000, now() - sessionSeconds * 1_000)
-  if (cluster !== null) await metadata.cluster.keys.prune()
+  await metadata.cluster?.keys.prune()
 }
 
 /** What nobody has replayed or discarded in all that time. Counted on its lane. */

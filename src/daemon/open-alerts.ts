@@ -1,15 +1,15 @@
 /** Alerts over parts that are open: the watch of lanes, the sender, and the thread that posts. */
 import { randomUUID } from 'node:crypto'
+import type { ManagementDeps } from '../api/management/deps.ts'
+import type { RunMarker } from '../maintenance/run-marker.ts'
 import { testMessage } from '../observe/alerts/message.ts'
 import { AlertPoster } from '../observe/alerts/poster.ts'
 import { AlertSender } from '../observe/alerts/sender.ts'
 import { AlertWatch } from '../observe/alerts/watch.ts'
-import type { RunMarker } from '../maintenance/run-marker.ts'
 import { endsWithin } from '../platform/deadline.ts'
 import { StorageUnavailableError } from '../platform/error-code.ts'
-import type { ManagementDeps } from '../api/management/deps.ts'
-import type { Stores } from './open-stores.ts'
 import type { Settings } from '../settings/settings.ts'
+import type { Stores } from './open-stores.ts'
 import type { StartContext } from './start-context.ts'
 
 const lookEveryMs = 5_000

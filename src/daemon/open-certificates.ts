@@ -1,8 +1,9 @@
 /** The certificates of all listeners, by the settings; followed until they are closed. */
-import { certificateFiles, surfaces } from './part-settings.ts'
+
+import { certificateFiles, surfaces } from '../api/surfaces.ts'
+import { ListenerCertificate } from '../api/tls/listener-certificate.ts'
 import type { Settings } from '../settings/settings.ts'
 import type { StartContext } from './start-context.ts'
-import { ListenerCertificate } from '../api/tls/listener-certificate.ts'
 
 /** Of the listeners that speak TLS. Throws ConfigError. */
 export function openCertificates(

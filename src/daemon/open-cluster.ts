@@ -2,21 +2,24 @@
  * What makes this daemon a node of a cluster: its place among the nodes, and delivery across them. What it opens is loaded where
  * the settings name a cluster; on one machine there is none of it.
  */
-import { type BufferSpec, openBufferReader } from '../stores/open-log.ts'
+
 import type { ClusterNode } from '../cluster/cluster-node.ts'
 import type { ClusterView } from '../cluster/cluster-view.ts'
 import type { ClusterQuotas } from '../cluster/quotas.ts'
-import { formatAddress } from '../settings/config.ts'
 import { ApiError } from '../contract/errors.ts'
-import { type ClusterSettings, clusterSettings } from '../cluster/cluster-settings.ts'
 import type { DeliveryHandle } from '../delivery/delivery-proxy.ts'
 import { StoredLanes } from '../delivery/stored-lanes.ts'
 import type { Authenticate } from '../ingest/directory/authenticate.ts'
 import type { SharedCounters } from '../ingest/shared-counters.ts'
+import type { BufferSpec } from '../log/buffer-spec.ts'
+import { requireShared } from '../metadata/cluster-store.ts'
 import type { Metadata } from '../metadata/store.ts'
-import type { Settings } from '../settings/settings.ts'
-import { exitWhenDead, type StartContext } from './start-context.ts'
 import { version } from '../platform/version.ts'
+import { formatAddress } from '../settings/config.ts'
+import type { Settings } from '../settings/settings.ts'
+import { type ClusterSettings, clusterSettings } from '../stores/cluster-settings.ts'
+import { openBufferReader } from '../stores/open-log.ts'
+import { exitWhenDead, type StartContext } from './start-context.ts'
 
 export interface Cluster {
   readonly settings: ClusterSettings
@@ -38,15 +41,16 @@ export async function openCluster(
     import('../cluster/nodes.ts'),
     import('../cluster/cluster-view.ts'),
   ])
+  const store = requireShared(metadata)
   const node = await openClusterNode({
-    store: metadata.cluster,
+    store,
     name: cluster.nodeName,
     version: version(),
     address: formatAddress(settings.listen),
     log,
     onFatal: exitWhenDead('cluster', context),
   })
-  const view = new ClusterView({ node, store: metadata.cluster, log })
+  const view = new ClusterView({ node, store, log })
   shutdown.set('leave cluster', () => {
     view.close()
     return node.close()
@@ -101,7 +105,7 @@ export async function openAcrossNodes(
   const served = serveDelivery(local)
   const owners = (freshSinceMs?: number) => node.owners(freshSinceMs)
   const quotas = new ClusterQuotas({
-    ...{ store: metadata.cluster.quotas, nodeId: node.nodeId, counters, log },
+    ...{ store: requireShared(metadata).quotas, nodeId: node.nodeId, counters, log },
     countUsage: (pipeId) => local.countUsage(pipeId),
   })
   node.changes.subscribe(async (change) => {

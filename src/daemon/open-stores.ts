@@ -3,21 +3,27 @@
  * are given out, then the buffer with its writer thread, then the delivery worker, which reads both. What calls `onFatal`
  * ends the process. A full disk throws: the wait for space is in `start-when-space.ts`.
  */
-import type { OpenBuffer } from '../log/buffer.ts'
-import { type BufferSpec, openBuffer } from '../stores/open-log.ts'
+
 import type { AuditEntry } from '../contract/audit.ts'
-import { metadataSpec, openDataDirMetadata, requireWorkspace } from '../maintenance/data-dir.ts'
 import { type DeliveryHandle, openDelivery } from '../delivery/delivery-proxy.ts'
 import type { DriverSettings, EgressPolicy } from '../destinations/driver.ts'
+import { driverSettings } from '../destinations/driver-settings.ts'
 import { type Authenticate, createAuthenticate } from '../ingest/directory/authenticate.ts'
-import type { Directory, DirectorySource } from '../metadata/directory-source.ts'
 import { openDirectory } from '../ingest/directory/directory-cache.ts'
-import { type HistoryHandle, openHistory } from '../observe/history/history-proxy.ts'
 import { SharedCounters } from '../ingest/shared-counters.ts'
-import type { Logger } from '../platform/log.ts'
+import type { OpenBuffer } from '../log/buffer.ts'
+import type { BufferSpec } from '../log/buffer-spec.ts'
+import { metadataSpec, openDataDirMetadata, requireWorkspace } from '../maintenance/data-dir.ts'
 import { type Change, type Changes, localChanges } from '../metadata/changes.ts'
-import type { MetadataOptions } from '../stores/open-metadata.ts'
+import type { Directory, DirectorySource } from '../metadata/directory-source.ts'
 import type { Metadata } from '../metadata/store.ts'
+import { type HistoryHandle, openHistory } from '../observe/history/history-proxy.ts'
+import type { Logger } from '../platform/log.ts'
+import { logSettings } from '../settings/log-settings.ts'
+import type { Settings } from '../settings/settings.ts'
+import { knownBuffer } from '../stores/known-buffer.ts'
+import { openBuffer, openBufferReader } from '../stores/open-log.ts'
+import type { MetadataOptions } from '../stores/open-metadata.ts'
 import {
   type AcrossNodes,
   authenticateWhileLive,
@@ -25,8 +31,6 @@ import {
   openAcrossNodes,
   openCluster,
 } from './open-cluster.ts'
-import { driverSettings, knownBuffer, logSettings } from './part-settings.ts'
-import type { Settings } from '../settings/settings.ts'
 import { exitWhenDead, type StartContext } from './start-context.ts'
 import { WorkspaceCount } from './workspace-count.ts'
 
@@ -91,7 +95,7 @@ export async function openStores(
   const buffer = await openBuffer(spec, {
     log: logSettings(settings),
     liveness: cluster?.node.liveness ?? null,
-    keys: cluster === null ? null : metadata.cluster.keys,
+    keys: metadata.cluster?.keys ?? null,
     onFatal: exitWhenDead('buffer', context),
   })
   shutdown.set('close buffer', () => buffer.close())
@@ -99,6 +103,7 @@ export async function openStores(
   const local = await openDelivery({
     buffer: spec,
     metadata: metadataSpec(settings),
+    openReader: (log) => openBufferReader(spec, log),
     stored: metadata,
     sealingKey,
     nodeId: cluster?.node.nodeId ?? null,

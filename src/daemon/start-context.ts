@@ -1,6 +1,7 @@
 /** What every part of the daemon is opened with, and what happens when one of them dies. */
-import type { SettingOrigin } from '../settings/config.ts'
+
 import type { Logger } from '../platform/log.ts'
+import type { SettingOrigin } from '../settings/config.ts'
 import type { ShutdownSteps } from './shutdown-steps.ts'
 
 export const exitFailed = 70

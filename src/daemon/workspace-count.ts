@@ -4,8 +4,9 @@
  * counted at the start, each second, and before the first request with a key that another process made is served: nothing
  * of a second workspace is done under the rule for one.
  */
-import type { Logger } from '../platform/log.ts'
+
 import type { Metadata } from '../metadata/store.ts'
+import type { Logger } from '../platform/log.ts'
 
 const countEveryMs = 1_000
 

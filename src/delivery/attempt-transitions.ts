@@ -3,10 +3,10 @@
  * and never in place.
  */
 import assert from 'node:assert'
-import type { MarkedMessage, StoredMessage } from '../log/buffer.ts'
 import type { DeliveryError } from '../destinations/driver.ts'
-import { bisectAt, firstHalf, recordsOf } from './batch.ts'
+import type { MarkedMessage, StoredMessage } from '../log/buffer.ts'
 import type { LaneError, LaneState } from '../metadata/lane-state.ts'
+import { bisectAt, firstHalf, recordsOf } from './batch.ts'
 import { noBatch, noFailure, withRange } from './transitions.ts'
 
 /** The size limit is doubled after so many batches in a row (docs/dev/contract.md#progress, c). */

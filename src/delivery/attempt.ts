@@ -21,9 +21,9 @@ import {
   DeliveryError,
   type DestinationDriver,
 } from '../destinations/driver.ts'
+import { LaneOwnershipLostError, type LaneSpec } from '../metadata/lane-state.ts'
 import type { Logger } from '../platform/log.ts'
 import type { Clock } from './clock.ts'
-import { LaneOwnershipLostError, type LaneSpec } from '../metadata/lane-state.ts'
 
 export type AttemptOutcome =
   | { kind: 'delivered'; isHung: false }

@@ -14,9 +14,9 @@ import type {
   MessageRun,
   StoredMessage,
 } from '../log/buffer.ts'
+import type { FlushLimits, LaneSpec, LaneState } from '../metadata/lane-state.ts'
 import { bytesOf, closesInMs, cutBatch } from './batch.ts'
 import type { Clock } from './clock.ts'
-import type { FlushLimits, LaneSpec, LaneState } from '../metadata/lane-state.ts'
 import type { MemoryReservation, WorkspaceMemory } from './memory-budget.ts'
 import type { ReadAhead } from './read-ahead.ts'
 import { afterDropped, withNextAsRange, withoutRange, withRange } from './transitions.ts'

@@ -3,8 +3,8 @@
  * messages and is closed by the first of records, bytes and seconds (docs/dev/contract.md#order-and-batches).
  */
 import { v5 } from 'uuid'
-import type { StoredMessage } from '../log/buffer.ts'
 import type { Batch } from '../destinations/driver.ts'
+import type { StoredMessage } from '../log/buffer.ts'
 import type { FlushLimits } from '../metadata/lane-state.ts'
 
 export interface Backlog {

@@ -17,8 +17,8 @@ import {
   DeliveryError,
   type DestinationDriver,
 } from '../destinations/driver.ts'
-import { DriverDiedError } from './driver-protocol.ts'
 import type { LaneSpec } from '../metadata/lane-state.ts'
+import { DriverDiedError } from './driver-protocol.ts'
 import { driverCrashed, isolatedRetryMs } from './retry.ts'
 import type { WorkerBoard } from './worker-board.ts'
 

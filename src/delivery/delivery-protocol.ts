@@ -1,8 +1,9 @@
 /** What passes between main and a delivery worker: calls by number, responses by the same number. */
-import type { BufferSpec } from '../stores/open-log.ts'
+
 import type { DriverSettings } from '../destinations/driver.ts'
-import type { LogSettings } from '../platform/log.ts'
+import type { BufferSpec } from '../log/buffer-spec.ts'
 import type { MetadataSpec } from '../metadata/store.ts'
+import type { LogSettings } from '../platform/log.ts'
 import type { LaneService } from './lane-service.ts'
 
 export interface DeliveryThreadData {

@@ -9,12 +9,14 @@
  * the next one begins with; a pull that waits in one that dies is empty; whoever looks at lanes sees them as they are
  * stored; any other call rejects with DeliveryUnavailableError, since nobody knows how far it came.
  */
-import { type BufferSpec, openBufferReader } from '../stores/open-log.ts'
-import { endsWithin } from '../platform/deadline.ts'
+
 import type { DriverSettings } from '../destinations/driver.ts'
-import { DeliveryUnavailableError } from '../platform/error-code.ts'
-import { type LogSettings, openLog } from '../platform/log.ts'
+import type { BufferReader } from '../log/buffer.ts'
+import type { BufferSpec } from '../log/buffer-spec.ts'
 import type { Metadata, MetadataSpec } from '../metadata/store.ts'
+import { endsWithin } from '../platform/deadline.ts'
+import { DeliveryUnavailableError } from '../platform/error-code.ts'
+import { type Logger, type LogSettings, openLog } from '../platform/log.ts'
 import type { Delivery, LaneTrouble, PullRequest, PullResult, TroubleQuery } from './delivery.ts'
 import { DeliveryWorker, type WorkerEnd } from './delivery-worker.ts'
 import type { DeliveryMetrics, LaneService } from './lane-service.ts'
@@ -26,6 +28,8 @@ export interface DeliveryOptions {
   /** Of a buffer that is open for writing. */
   buffer: BufferSpec
   metadata: MetadataSpec
+  /** Opens a reader of main's own. */
+  openReader(log: Logger): Promise<BufferReader>
   /** Main's own: where lanes are looked up while no worker responds. */
   stored: Pick<Metadata, 'laneSource' | 'laneStore' | 'parkedStore'>
   sealingKey: Buffer
@@ -100,12 +104,12 @@ class Supervisor implements DeliveryHandle {
   constructor(options: DeliveryOptions) {
     this.#options = options
     this.#log = openLog(options.log, 'main')
-    const { buffer, isSafe, stored } = options
+    const { openReader, isSafe, stored } = options
     this.#stored = new StoredLanes({
       source: isSafe ? allBlocked(stored.laneSource) : stored.laneSource,
       store: stored.laneStore,
       parked: stored.parkedStore,
-      openReader: () => openBufferReader(buffer, this.#log),
+      openReader: () => openReader(this.#log),
     })
     this.#worker = this.#startWorker()
   }

@@ -10,7 +10,11 @@
  */
 import { Worker } from 'node:worker_threads'
 import { resourceLimits } from '../contract/resource-limits.ts'
-import { DeliveryUnavailableError, LaneElsewhereError, StorageUnavailableError } from '../platform/error-code.ts'
+import {
+  DeliveryUnavailableError,
+  LaneElsewhereError,
+  StorageUnavailableError,
+} from '../platform/error-code.ts'
 import {
   beatEveryMs,
   type DeliveryMethod,

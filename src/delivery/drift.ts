@@ -8,16 +8,17 @@
  *
  * A crash loses the counts of a minute at most. Other columns begin other counts (`mappingHash`).
  */
-import { members, records, stringValue } from '../log/record-text.ts'
+
 import { type ColumnRule, columnRules } from '../contract/column-rules.ts'
 import type { ColumnMapping } from '../contract/destination.ts'
 import { type DriftState, driftLimits, type SavedDrift } from '../contract/drift.ts'
 import { mappingHash } from '../contract/mapping-hash.ts'
 import type { Batch, DatabaseSpec, DestinationDriver } from '../destinations/driver.ts'
-import type { Logger } from '../platform/log.ts'
-import type { Clock } from './clock.ts'
+import { members, records, stringValue } from '../log/record-text.ts'
 import type { LaneOwner } from '../metadata/lane-ownership.ts'
 import type { DriftStore, LaneSpec } from '../metadata/lane-state.ts'
+import type { Logger } from '../platform/log.ts'
+import type { Clock } from './clock.ts'
 
 const recordsPerBatch = 20
 const recordsPerSecond = 100

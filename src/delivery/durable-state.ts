@@ -70,11 +70,12 @@
  * was on record behind it; a repair voids all of it.
  */
 import type { BufferReader, MarkedMessage } from '../log/buffer.ts'
+import type { LaneCounts, LaneSpec, LaneState, PassedMessages } from '../metadata/lane-state.ts'
+import type { NewParked, ParkedChange } from '../metadata/parked-store-port.ts'
 import type { DroppedMessages } from './batch-reader.ts'
 import type { RewindResult } from './delivery.ts'
+import type { LaneDeps } from './lane-deps.ts'
 import { type LaneLog, openLaneLog } from './lane-log.ts'
-import type { LaneCounts, LaneDeps, LaneSpec, LaneState, PassedMessages } from '../metadata/lane-state.ts'
-import type { NewParked, ParkedChange } from '../metadata/parked-store-port.ts'
 import { parkedMessage, skipCause } from './parking.ts'
 import { passedBetween } from './passed-messages.ts'
 import * as transition from './transitions.ts'

@@ -3,10 +3,10 @@
  * next time.
  */
 import type { BufferReader } from '../log/buffer.ts'
+import type { LaneStore } from '../metadata/lane-state.ts'
 import type { Logger } from '../platform/log.ts'
 import type { Clock } from './clock.ts'
 import type { LaneSet } from './lane-set.ts'
-import type { LaneStore } from '../metadata/lane-state.ts'
 
 export interface HistoryKeeperDeps {
   lanes: Pick<LaneSet, 'lanes'>

@@ -1,11 +1,12 @@
 /** What a lane writes to the log: one wide line per attempt, one line when its state changes. */
-import type { StoredMessage } from '../log/buffer.ts'
+
 import type { Batch, DeliveryError } from '../destinations/driver.ts'
+import type { StoredMessage } from '../log/buffer.ts'
+import type { LaneSpec } from '../metadata/lane-state.ts'
+import type { NewParked } from '../metadata/parked-store-port.ts'
 import type { Logger } from '../platform/log.ts'
 import type { AttemptOutcome } from './attempt.ts'
 import type { DroppedMessages } from './batch-reader.ts'
-import type { LaneSpec } from '../metadata/lane-state.ts'
-import type { NewParked } from '../metadata/parked-store-port.ts'
 
 export interface LaneLog {
   /** It has another name from now on. */

@@ -7,8 +7,7 @@
  * save is delivered again after the next start, under the same identity. A lane that another owner has taken over fails alone. Every other error is thrown to
  * every lane of the group: the thread ends with it.
  */
-import type { Logger } from '../platform/log.ts'
-import type { Clock } from './clock.ts'
+
 import {
   type LaneCounts,
   LaneOwnershipLostError,
@@ -17,6 +16,8 @@ import {
   LaneStoreUnavailableError,
 } from '../metadata/lane-state.ts'
 import type { ParkedChange } from '../metadata/parked-store-port.ts'
+import type { Logger } from '../platform/log.ts'
+import type { Clock } from './clock.ts'
 
 /** One lane's part of a group. */
 interface Entry {

@@ -2,14 +2,16 @@
  * `Delivery` over the lanes of this thread, and the thread's metrics. Plain functions over a LaneSet; `delivery-thread.ts`
  * receives the calls.
  */
-import type { BufferReader, StoredMessage } from '../log/buffer.ts'
-import { recordTextsIn } from '../log/record-text.ts'
+
 import { blockingPage } from '../contract/blocking-page.ts'
 import type { DestinationType, LaneStatus } from '../contract/destination.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import type { TableProposal } from '../contract/table-proposal.ts'
 import type { Transform } from '../contract/transform.ts'
 import type { DestinationCheck, DestinationSpec, InferRequest, Sample } from '../destinations/driver.ts'
+import type { BufferReader, StoredMessage } from '../log/buffer.ts'
+import { recordTextsIn } from '../log/record-text.ts'
+import type { LaneError } from '../metadata/lane-state.ts'
 import type { AttemptHistograms } from './attempts-observed.ts'
 import type { Clock } from './clock.ts'
 import type {
@@ -26,7 +28,6 @@ import type {
 import { DriverDiedError } from './driver-protocol.ts'
 import type { AttemptCounts, Lane, LaneBacklog } from './lane.ts'
 import type { LaneSet } from './lane-set.ts'
-import type { LaneError } from '../metadata/lane-state.ts'
 import { troublesOf } from './lane-troubles.ts'
 import { LaneViews } from './lane-views.ts'
 import { newestBodies } from './newest-records.ts'

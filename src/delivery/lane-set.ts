@@ -10,7 +10,8 @@
  * one look into the buffer.
  */
 import assert from 'node:assert'
-import { AtMost } from '../platform/at-most.ts'
+import type { Epoch } from '../contract/epochs.ts'
+import type { DestinationDriver } from '../destinations/driver.ts'
 import {
   type BufferFeed,
   type BufferReader,
@@ -18,20 +19,8 @@ import {
   type Heads,
   type LowWatermark,
 } from '../log/buffer.ts'
-import type { Epoch } from '../contract/epochs.ts'
-import type { DestinationDriver } from '../destinations/driver.ts'
-import { StorageUnavailableError } from '../platform/error-code.ts'
-import type { Logger } from '../platform/log.ts'
-import { AttemptsObserved } from './attempts-observed.ts'
-import { type Clock, pollIntervalMs } from './clock.ts'
-import { EventLoopTurns } from './event-loop-turns.ts'
-import { FailingLanes } from './failing-lanes.ts'
-import type { Lane } from './lane.ts'
-import { namesOf } from './lane-log.ts'
 import type { LaneOwnership } from '../metadata/lane-ownership.ts'
-import { LaneSaver } from './lane-saver.ts'
 import {
-  type LaneDeps,
   LaneOwnershipLostError,
   type LaneSource,
   type LaneSpec,
@@ -41,8 +30,19 @@ import {
   LaneStoreUnavailableError,
   type PipeLanes,
 } from '../metadata/lane-state.ts'
-import { MemoryBudget } from './memory-budget.ts'
 import type { AttemptedRange, ParkedStore } from '../metadata/parked-store-port.ts'
+import { AtMost } from '../platform/at-most.ts'
+import { StorageUnavailableError } from '../platform/error-code.ts'
+import type { Logger } from '../platform/log.ts'
+import { AttemptsObserved } from './attempts-observed.ts'
+import { type Clock, pollIntervalMs } from './clock.ts'
+import { EventLoopTurns } from './event-loop-turns.ts'
+import { FailingLanes } from './failing-lanes.ts'
+import type { Lane } from './lane.ts'
+import type { LaneDeps } from './lane-deps.ts'
+import { namesOf } from './lane-log.ts'
+import { LaneSaver } from './lane-saver.ts'
+import { MemoryBudget } from './memory-budget.ts'
 import { ParkedRoom, Parking } from './parking.ts'
 import { PatientReader, ReadOutage } from './patient-reader.ts'
 import { PullLane } from './pull-lane.ts'

@@ -1,9 +1,9 @@
 /** A lane as people see it: the contract's read-only `lane` object ("Management bodies"). */
 import type { LaneStateName, LaneStatus } from '../contract/destination.ts'
-import type { BatchReader } from './batch-reader.ts'
-import type { LaneBacklog } from './lane.ts'
 import type { LaneError, LaneSpec, LaneState } from '../metadata/lane-state.ts'
 import type { ParkedCounts } from '../metadata/parked-store-port.ts'
+import type { BatchReader } from './batch-reader.ts'
+import type { LaneBacklog } from './lane.ts'
 
 export interface LaneFacts {
   spec: LaneSpec

@@ -8,11 +8,11 @@
 import { randomUUID } from 'node:crypto'
 import { setImmediate } from 'node:timers/promises'
 import type { LaneStatus } from '../contract/destination.ts'
+import type { LaneSpec, LaneState } from '../metadata/lane-state.ts'
+import type { ParkedCounts } from '../metadata/parked-store-port.ts'
 import type { ChangedLanes } from './delivery.ts'
 import type { Lane } from './lane.ts'
 import type { LaneSet } from './lane-set.ts'
-import type { LaneSpec, LaneState } from '../metadata/lane-state.ts'
-import type { ParkedCounts } from '../metadata/parked-store-port.ts'
 
 interface View {
   spec: LaneSpec

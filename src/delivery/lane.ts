@@ -12,12 +12,13 @@
  *   handed over  another process owns the lane's pipe now: nothing is saved, its row is the other's.
  *                A save that fails with LaneOwnershipLostError ends the lane in the same way, by itself.
  */
-import type { MarkedMessage } from '../log/buffer.ts'
+
 import type { LaneStatus } from '../contract/destination.ts'
 import type { DeliveryErrorClass } from '../destinations/driver.ts'
-import type { PullRequest, PullResult, RewindResult, SkipResult } from './delivery.ts'
+import type { MarkedMessage } from '../log/buffer.ts'
 import type { LaneSpec, LaneState } from '../metadata/lane-state.ts'
 import type { ParkedCounts } from '../metadata/parked-store-port.ts'
+import type { PullRequest, PullResult, RewindResult, SkipResult } from './delivery.ts'
 
 export interface Lane {
   readonly spec: LaneSpec

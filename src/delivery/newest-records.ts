@@ -1,7 +1,8 @@
 /** The newest records of a pipe: of which a table is proposed, and on which a transform is tried. The buffer is read forwards alone. */
+
+import { resourceLimits } from '../contract/resource-limits.ts'
 import type { BufferReader, StoredMessage } from '../log/buffer.ts'
 import { lineFeed } from '../log/record-text.ts'
-import { resourceLimits } from '../contract/resource-limits.ts'
 
 const limits = { maxRecords: resourceLimits.inferredRecords, maxBytes: resourceLimits.inferredBytes }
 

@@ -3,9 +3,10 @@
  * or is just moving, throws LaneElsewhereError before anything was done: whoever asks looks for the owner again. On one
  * machine a lane that is not there has nothing to say; here that would be a wrong answer.
  */
+
+import type { LaneOwnership } from '../metadata/lane-ownership.ts'
 import { LaneElsewhereError } from '../platform/error-code.ts'
 import type { PipeBacklog } from './delivery.ts'
-import type { LaneOwnership } from '../metadata/lane-ownership.ts'
 import type { LaneService } from './lane-service.ts'
 import type { LaneSet } from './lane-set.ts'
 

@@ -1,6 +1,7 @@
 /** So many threads at a time: the rest waits in line, and an attempt that ends while it waits leaves it. */
-import { AtMost } from '../platform/at-most.ts'
+
 import { DeliveryError } from '../destinations/driver.ts'
+import { AtMost } from '../platform/at-most.ts'
 
 export class Places {
   readonly #atMost: AtMost

@@ -9,8 +9,10 @@
  *   timed out, perhaps stored, third time ▶ the same: twice it is repeated under its own identity
  *   anything else ────────────────────────▶ the same range after a pause
  */
-import type { MarkedMessage } from '../log/buffer.ts'
+
 import type { DeliveryError } from '../destinations/driver.ts'
+import type { MarkedMessage } from '../log/buffer.ts'
+import type { LaneSpec } from '../metadata/lane-state.ts'
 import type { AttemptOutcome } from './attempt.ts'
 import * as transition from './attempt-transitions.ts'
 import { recordsOf } from './batch.ts'
@@ -18,7 +20,6 @@ import type { Clock } from './clock.ts'
 import type { DurableState } from './durable-state.ts'
 import type { FilteredRecords } from './filtered-records.ts'
 import type { AttemptCounts } from './lane.ts'
-import type { LaneSpec } from '../metadata/lane-state.ts'
 import { asParkedFull, type RefusedRecords } from './refused-records.ts'
 import type { RetryWindow } from './retry.ts'
 

@@ -13,23 +13,23 @@
  * lease (which survives) is over. What the destination's status blocks is `not_found`.
  */
 import assert from 'node:assert'
-import { BufferReadUnavailableError, type MarkedMessage } from '../log/buffer.ts'
 import type { LaneStatus } from '../contract/destination.ts'
-import { BatchReader } from './batch-reader.ts'
-import { ConsumerCommands } from './consumer-commands.ts'
-import type { PullRequest, PullResult, RewindResult, SkipResult } from './delivery.ts'
-import { DurableState } from './durable-state.ts'
-import type { AttemptCounts, Lane, LaneBacklog, PullConsumers } from './lane.ts'
+import { BufferReadUnavailableError, type MarkedMessage } from '../log/buffer.ts'
 import {
-  type LaneDeps,
   LaneOwnershipLostError,
   type LaneSpec,
   type LaneState,
   LaneStoreUnavailableError,
 } from '../metadata/lane-state.ts'
+import type { ParkedCounts } from '../metadata/parked-store-port.ts'
+import { BatchReader } from './batch-reader.ts'
+import { ConsumerCommands } from './consumer-commands.ts'
+import type { PullRequest, PullResult, RewindResult, SkipResult } from './delivery.ts'
+import { DurableState } from './durable-state.ts'
+import type { AttemptCounts, Lane, LaneBacklog, PullConsumers } from './lane.ts'
+import type { LaneDeps } from './lane-deps.ts'
 import { isBlocking, laneBacklog, laneStatus } from './lane-status.ts'
 import { Mailbox } from './mailbox.ts'
-import type { ParkedCounts } from '../metadata/parked-store-port.ts'
 import { PullCursor } from './pull-cursor.ts'
 import { RetryWindow } from './retry.ts'
 import * as transition from './transitions.ts'

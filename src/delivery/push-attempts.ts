@@ -2,8 +2,10 @@
  * A push lane's attempts, one at a time: the batch in memory ─▶ driver ─▶ outcome ─▶ what is left of the batch. Owns the
  * lane's driver and its place in the destination's rate; what an outcome does to the row is decided by `progress.ts`.
  */
-import type { MarkedMessage } from '../log/buffer.ts'
+
 import type { Batch } from '../destinations/driver.ts'
+import type { MarkedMessage } from '../log/buffer.ts'
+import type { LaneSpec } from '../metadata/lane-state.ts'
 import {
   type AttemptDeps,
   type AttemptOutcome,
@@ -16,7 +18,7 @@ import { batchOf } from './batch.ts'
 import type { DurableState } from './durable-state.ts'
 import { FilteredRecords } from './filtered-records.ts'
 import type { AttemptCounts } from './lane.ts'
-import type { LaneDeps, LaneSpec } from '../metadata/lane-state.ts'
+import type { LaneDeps } from './lane-deps.ts'
 import { Progress } from './progress.ts'
 import { RateGate } from './rate-gate.ts'
 import { RefusedRecords } from './refused-records.ts'

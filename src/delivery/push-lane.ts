@@ -24,24 +24,24 @@
  */
 import assert from 'node:assert'
 import { isDeepStrictEqual } from 'node:util'
-import { BufferReadUnavailableError, type MarkedMessage } from '../log/buffer.ts'
 import type { LaneStatus } from '../contract/destination.ts'
-import { bytesOf } from './batch.ts'
-import { aheadLimits, BatchReader, type DroppedMessages, type ReservedBatch } from './batch-reader.ts'
-import type { RewindResult, SkipResult } from './delivery.ts'
-import { DurableState } from './durable-state.ts'
-import type { AttemptCounts, Lane, LaneBacklog } from './lane.ts'
-import { LaneSleep } from './lane-sleep.ts'
+import { BufferReadUnavailableError, type MarkedMessage } from '../log/buffer.ts'
 import {
-  type LaneDeps,
   LaneOwnershipLostError,
   type LaneSpec,
   type LaneState,
   LaneStoreUnavailableError,
 } from '../metadata/lane-state.ts'
+import type { ParkedCounts } from '../metadata/parked-store-port.ts'
+import { bytesOf } from './batch.ts'
+import { aheadLimits, BatchReader, type DroppedMessages, type ReservedBatch } from './batch-reader.ts'
+import type { RewindResult, SkipResult } from './delivery.ts'
+import { DurableState } from './durable-state.ts'
+import type { AttemptCounts, Lane, LaneBacklog } from './lane.ts'
+import type { LaneDeps } from './lane-deps.ts'
+import { LaneSleep } from './lane-sleep.ts'
 import { isBlocking, laneBacklog, laneStatus } from './lane-status.ts'
 import { Mailbox } from './mailbox.ts'
-import type { ParkedCounts } from '../metadata/parked-store-port.ts'
 import { PushAttempts } from './push-attempts.ts'
 import { ReadAhead } from './read-ahead.ts'
 import { Replays } from './replays.ts'

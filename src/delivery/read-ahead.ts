@@ -13,8 +13,8 @@
  * Its memory is what no batch needs (MemoryBudget); a lane that fails holds none.
  */
 import type { BufferReader, MarkedMessage } from '../log/buffer.ts'
-import { bytesOf, recordsOf } from './batch.ts'
 import type { FlushLimits, LaneState } from '../metadata/lane-state.ts'
+import { bytesOf, recordsOf } from './batch.ts'
 import type { SpareMemory, WorkspaceMemory } from './memory-budget.ts'
 
 type SizeLimits = Pick<FlushLimits, 'maxRecords' | 'maxBytes'>

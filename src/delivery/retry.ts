@@ -3,8 +3,8 @@
  * monotonic clock and independent of the wall clock; the times in the lane's row are for people and for restarts.
  */
 import type { DeliveryError } from '../destinations/driver.ts'
-import type { Clock } from './clock.ts'
 import type { LaneState } from '../metadata/lane-state.ts'
+import type { Clock } from './clock.ts'
 
 const firstRetryMs = 1_000
 const longestRetryMs = 300_000

@@ -4,12 +4,9 @@
  *
  * The buffer is open only while somebody looks: a file that retention has removed takes its space until it is closed.
  */
-import type { BufferReader } from '../log/buffer.ts'
+
 import type { LaneStatus } from '../contract/destination.ts'
-import { BatchReader } from './batch-reader.ts'
-import { systemClock } from './clock.ts'
-import type { BlockingMessage, BlockingPage, ChangedLanes, PipeBacklog } from './delivery.ts'
-import { pipeBacklog, shownBlockingMessage } from './lane-service.ts'
+import type { BufferReader } from '../log/buffer.ts'
 import {
   type LaneSource,
   type LaneSpec,
@@ -17,9 +14,13 @@ import {
   LaneStateDamagedError,
   type LaneStore,
 } from '../metadata/lane-state.ts'
+import type { ParkedStore } from '../metadata/parked-store-port.ts'
+import { BatchReader } from './batch-reader.ts'
+import { systemClock } from './clock.ts'
+import type { BlockingMessage, BlockingPage, ChangedLanes, PipeBacklog } from './delivery.ts'
+import { pipeBacklog, shownBlockingMessage } from './lane-service.ts'
 import { laneBacklog, laneStatus } from './lane-status.ts'
 import { MemoryBudget } from './memory-budget.ts'
-import type { ParkedStore } from '../metadata/parked-store-port.ts'
 import { RetryWindow } from './retry.ts'
 import { newLaneState } from './transitions.ts'
 

@@ -7,15 +7,16 @@
  * Bounded as a whole: so many trials at once, in threads that no lane uses, each for so many seconds. What has come until then counts,
  * and that it is not all.
  */
-import type { BufferReader, StoredMessage } from '../log/buffer.ts'
-import { records } from '../log/record-text.ts'
+
 import { resourceLimits } from '../contract/resource-limits.ts'
 import type { Transform } from '../contract/transform.ts'
 import { DeliveryError } from '../destinations/driver.ts'
-import { ExceededError, type FailedRecord, type TransformedBody } from './transform/thread-protocol.ts'
+import type { BufferReader, StoredMessage } from '../log/buffer.ts'
+import { records } from '../log/record-text.ts'
 import type { Clock } from './clock.ts'
 import { newestMessages } from './newest-records.ts'
 import { Places } from './places.ts'
+import { ExceededError, type FailedRecord, type TransformedBody } from './transform/thread-protocol.ts'
 
 /** `pipeId`: pipes take turns, and one that is slow continues apart from the others. */
 export type RunTransform = (

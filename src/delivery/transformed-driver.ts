@@ -10,8 +10,7 @@
  * the same whatever is left out, and a repeat is a repeat. The lane counts what it gave; between it and the driver
  * `recordOffset` and `stored` are translated. What is parked is the record as it was received: its replay is transformed.
  */
-import type { StoredMessage } from '../log/buffer.ts'
-import { recordPlace } from '../log/record-text.ts'
+
 import type { Transform } from '../contract/transform.ts'
 import {
   type AttemptProgress,
@@ -20,9 +19,11 @@ import {
   type DestinationDriver,
   type RejectedRecord,
 } from '../destinations/driver.ts'
+import type { StoredMessage } from '../log/buffer.ts'
+import { recordPlace } from '../log/record-text.ts'
+import type { LaneSpec } from '../metadata/lane-state.ts'
 import { ExceededError, type TransformedBody, type Turn } from './transform/thread-protocol.ts'
 import type { TransformThreads } from './transform/transform-threads.ts'
-import type { LaneSpec } from '../metadata/lane-state.ts'
 
 export function transformedDriver(
   spec: Pick<LaneSpec, 'workspaceId' | 'destinationId' | 'transform' | 'unreadableSecrets'>,

@@ -5,11 +5,12 @@
  * does. It either resolves (the destination has stored every record of the batch) or rejects with a DeliveryError.
  * A driver may be asked to deliver the same batch again: with the same `identity` and the same bytes.
  */
-import type { StoredMessage } from '../log/buffer.ts'
+
 import type { ColumnMapping, ResolvedConfig, TableColumn } from '../contract/destination.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import type { TableProposal } from '../contract/table-proposal.ts'
 import type { Transform } from '../contract/transform.ts'
+import type { StoredMessage } from '../log/buffer.ts'
 import { cleanCode, cleanText, cutToCharacters, withoutSecrets } from './error-text.ts'
 
 /** The run of messages that one attempt carries. Its range is fixed before the first attempt. */

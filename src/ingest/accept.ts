@@ -7,15 +7,15 @@
  * Nothing here knows HTTP: `IngestRequest` says what a request offers and how it learns its outcome. A request is accepted
  * only after `append` has resolved, which is after fsync.
  */
+
+import { ApiError, payloadTooLarge } from '../contract/errors.ts'
+import { resourceLimits } from '../contract/resource-limits.ts'
 import {
   type Appender,
   BufferUnavailableError,
   type Idempotency,
   IdempotencyKeyReusedError,
 } from '../log/buffer.ts'
-import { ApiError, payloadTooLarge } from '../contract/errors.ts'
-import { resourceLimits } from '../contract/resource-limits.ts'
-import type { Authenticate } from './directory/authenticate.ts'
 import type { Directory, DirectoryPipe } from '../metadata/directory-source.ts'
 import { requireSender } from './admission.ts'
 import { type BodyEncoding, type BodyFormat, bodyEncoding, bodyFormat } from './body.ts'
@@ -24,6 +24,7 @@ import type { BodyParsers } from './body-parsers.ts'
 import { type BodyReceiver, type BodySource, wholeBody } from './body-source.ts'
 import type { ClientIp } from './client-ip.ts'
 import { decodeBody } from './decode.ts'
+import type { Authenticate } from './directory/authenticate.ts'
 import type { Enrichment, EnrichmentPlan } from './enrich.ts'
 import type { Geo } from './geo.ts'
 import { newMsgId } from './msg-id.ts'

@@ -4,10 +4,10 @@
  */
 import { ApiError, type ErrorCode } from '../contract/errors.ts'
 import { normaliseOrigin } from '../contract/pipe.ts'
+import { isForPipe, type Principal } from '../contract/principal.ts'
 import { isUuid } from '../contract/uuid.ts'
-import type { Authenticate } from './directory/authenticate.ts'
 import type { Directory, DirectoryPipe } from '../metadata/directory-source.ts'
-import { isForPipe, type Principal } from './directory/principal.ts'
+import type { Authenticate } from './directory/authenticate.ts'
 
 /** Only an active pipe takes records (docs/dev/contract.md#pipes). */
 export function findPipe(directory: Directory, pipeId: string): DirectoryPipe {

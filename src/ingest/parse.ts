@@ -11,8 +11,8 @@
  * decompressed, can hold millions of records.
  */
 import { isUtf8 } from 'node:buffer'
-import { lineFeed, openBracket, skipWhiteSpace } from '../log/record-text.ts'
 import { ApiError } from '../contract/errors.ts'
+import { lineFeed, openBracket, skipWhiteSpace } from '../log/record-text.ts'
 
 export type JsonRecord = Record<string, unknown>
 

@@ -8,6 +8,8 @@
  * however it is spelled and however often it occurs, because the server's value wins (docs/dev/contract.md#pipes).
  */
 import assert from 'node:assert'
+import { ApiError } from '../contract/errors.ts'
+import { resourceLimits } from '../contract/resource-limits.ts'
 import {
   backslash,
   carriageReturn,
@@ -23,8 +25,6 @@ import {
   space,
   stringValue,
 } from '../log/record-text.ts'
-import { ApiError } from '../contract/errors.ts'
-import { resourceLimits } from '../contract/resource-limits.ts'
 import type { Enrichment } from './enrich.ts'
 import type { ParsedBody } from './parse.ts'
 

@@ -15,17 +15,18 @@
 import { randomUUID } from 'node:crypto'
 import { chmodSync, existsSync, mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
+import type { BufferSpec } from '../log/buffer-spec.ts'
 import type { SegmentsSpec } from '../log/segments/protocol.ts'
-import { ConfigError } from '../settings/config.ts'
-import { isNoSpace } from '../platform/error-code.ts'
-import { fsyncDirectory, fsyncFile } from '../platform/fsync.ts'
 import { mintApiKey } from '../metadata/key-tokens.ts'
-import { type MetadataOptions, openMetadata } from '../stores/open-metadata.ts'
 import { loadSealingKey } from '../metadata/sealing-key.ts'
 import { requireIntactMetadata } from '../metadata/sqlite/check.ts'
 import type { Metadata, MetadataSpec } from '../metadata/store.ts'
+import { ConfigError } from '../platform/config-error.ts'
+import { isNoSpace } from '../platform/error-code.ts'
+import { fsyncDirectory, fsyncFile } from '../platform/fsync.ts'
 import type { Settings } from '../settings/settings.ts'
-import { clusterSettings } from '../cluster/cluster-settings.ts'
+import { clusterSettings, jetStreamSpec } from '../stores/cluster-settings.ts'
+import { type MetadataOptions, openMetadata } from '../stores/open-metadata.ts'
 import { DataDirError } from './errors.ts'
 import { firstSetupLink } from './first-setup-link.ts'
 import { requireMatchingStores } from './matching-stores.ts'
@@ -83,6 +84,12 @@ export function segmentsSpec(settings: Settings, dir: DataDir): SegmentsSpec {
     deliveredMaxBytes: settings['buffer.delivered_max_bytes'],
     scrubHours: settings['buffer.scrub_hours'],
   }
+}
+
+/** The buffer of a directory, or of the cluster that its node is of. */
+export function bufferSpec(settings: Settings, dir: DataDir): BufferSpec {
+  const cluster = clusterSettings(settings)
+  return cluster === null ? segmentsSpec(settings, dir) : jetStreamSpec(settings, cluster, dir.quarantineDir)
 }
 
 /** What `init` and `workspaces create` print; the full key is seen here once and never again. */

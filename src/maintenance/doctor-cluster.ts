@@ -1,11 +1,12 @@
 /** The checks of `pipectl doctor` about the servers of a cluster, and about what its nodes must have in common. */
+
 import { frameHeadBytes, streamName } from '../cluster/jetstream/frames.ts'
 import type { InspectedDatabase } from '../cluster/postgresql/inspect.ts'
 import { loadSealingKey } from '../metadata/sealing-key.ts'
 import { bytes, counted } from '../platform/quantities.ts'
 import type { Settings } from '../settings/settings.ts'
+import type { ClusterSettings } from '../stores/cluster-settings.ts'
 import { type Check, fail, ok, warn } from './check.ts'
-import type { ClusterSettings } from '../cluster/cluster-settings.ts'
 import { copyKey } from './node-dir.ts'
 
 /** Beyond it what people read of times differs from node to node; nothing is decided by a node's own clock. */

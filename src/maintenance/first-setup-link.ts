@@ -1,6 +1,7 @@
 /** The link with which the first admin of a new workspace makes an account. */
-import type { SetupLink } from '../contract/user.ts'
+
 import { userUseCases } from '../api/management/users.ts'
+import type { SetupLink } from '../contract/user.ts'
 import { Passwords } from '../metadata/password-hash.ts'
 import type { Metadata } from '../metadata/store.ts'
 

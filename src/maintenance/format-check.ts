@@ -7,10 +7,10 @@ import Database from 'better-sqlite3'
 import { findBuffer } from '../log/segments/found-identity.ts'
 import { newestSegmentFormat } from '../log/segments/segment-file.ts'
 import { migrations, newestFormat } from '../metadata/migrations.ts'
-import { lastOpenedBy } from '../stores/open-metadata.ts'
 import { formatOf } from '../metadata/sqlite/upgrade-copy.ts'
 import type { Settings } from '../settings/settings.ts'
-import { clusterSettings } from '../cluster/cluster-settings.ts'
+import { clusterSettings } from '../stores/cluster-settings.ts'
+import { lastOpenedBy } from '../stores/open-metadata.ts'
 import { type DataDir, dataDirAt } from './data-dir.ts'
 
 /** What this version writes, and the newest that it reads. */

@@ -11,7 +11,7 @@
  */
 import { chmodSync, closeSync, openSync, type Stats, statSync, truncateSync } from 'node:fs'
 import Database from 'better-sqlite3'
-import { ConfigError } from '../settings/config.ts'
+import { ConfigError } from '../platform/config-error.ts'
 import { errorCode, isNoSpace } from '../platform/error-code.ts'
 
 /** Another daemon has the data directory: exit 75. */

@@ -4,11 +4,11 @@
  * messages, or would begin a log below the cursors of its lanes.
  */
 import { existsSync } from 'node:fs'
-import { type FoundBuffer, findBuffer } from '../log/segments/found-identity.ts'
-import { ConfigError } from '../settings/config.ts'
 import { current } from '../contract/epochs.ts'
+import { type FoundBuffer, findBuffer } from '../log/segments/found-identity.ts'
 import { readIdentity } from '../metadata/sqlite/offline.ts'
 import type { DataDirIdentity } from '../metadata/store.ts'
+import { ConfigError } from '../platform/config-error.ts'
 
 interface StorePaths {
   metadataFile: string

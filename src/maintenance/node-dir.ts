@@ -8,8 +8,8 @@
  */
 import { existsSync } from 'node:fs'
 import { findBuffer } from '../log/segments/found-identity.ts'
-import { ConfigError } from '../settings/config.ts'
-import type { ClusterSettings } from '../cluster/cluster-settings.ts'
+import { ConfigError } from '../platform/config-error.ts'
+import type { ClusterSettings } from '../stores/cluster-settings.ts'
 
 /** What may be in one that is not closed to others yet. */
 export const nodeFiles = ['sealing.key', 'quarantine', 'daemon.lock', 'running', 'first-key', 'first-link']

@@ -1,15 +1,17 @@
 /** The nodes of the cluster that the settings name: for whoever runs its machines. Works on its databases, through no node. */
-import { openBufferReader } from '../stores/open-log.ts'
-import { leaseMs, type NodeRecord } from '../metadata/cluster-store.ts'
+
 import { stateOf } from '../cluster/cluster-view.ts'
 import type { NodeState } from '../contract/node-words.ts'
 import { StoredLanes } from '../delivery/stored-lanes.ts'
-import { openLog } from '../platform/log.ts'
+import { leaseMs, type NodeRecord, requireShared } from '../metadata/cluster-store.ts'
 import type { Metadata } from '../metadata/store.ts'
-import { bufferSpec, knownBuffer, logSettings } from '../daemon/part-settings.ts'
+import { openLog } from '../platform/log.ts'
+import { logSettings } from '../settings/log-settings.ts'
 import type { Settings } from '../settings/settings.ts'
-import { type ClusterSettings, clusterSettings } from '../cluster/cluster-settings.ts'
-import { dataDirAt, openDataDirMetadata } from './data-dir.ts'
+import { type ClusterSettings, clusterSettings } from '../stores/cluster-settings.ts'
+import { knownBuffer } from '../stores/known-buffer.ts'
+import { openBufferReader } from '../stores/open-log.ts'
+import { bufferSpec, dataDirAt, openDataDirMetadata } from './data-dir.ts'
 import { DataDirError } from './errors.ts'
 
 export interface ListedNode {
@@ -67,13 +69,13 @@ export async function withLocalCluster<T>(
 }
 
 function localCluster(settings: Settings, cluster: ClusterSettings, metadata: Metadata): LocalCluster {
-  const { nodes } = metadata.cluster
+  const { nodes, pipes: owned } = requireShared(metadata)
   return {
     nodes: () => nodes.list(),
     setDraining: (nodeId, isDraining) => nodes.setDraining(nodeId, isDraining),
     async list(onNoLag) {
       const lags = await lagByPipe(settings, metadata, onNoLag)
-      const [owners, records] = [await metadata.cluster.pipes.owners(), await nodes.list()]
+      const [owners, records] = [await owned.owners(), await nodes.list()]
       const pipes = await metadata.laneSource.allPipes()
       const lagOf = (isOne: (pipeId: string) => boolean) =>
         lags &&

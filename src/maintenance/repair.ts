@@ -12,10 +12,10 @@
  */
 import { existsSync, mkdirSync, renameSync } from 'node:fs'
 import path from 'node:path'
+import { current } from '../contract/epochs.ts'
 import { type SegmentName, segmentFile } from '../log/segments/layout.ts'
 import { repairSegments } from '../log/segments/repair-segments.ts'
 import type { SeqRange } from '../log/segments/segment-file.ts'
-import { current } from '../contract/epochs.ts'
 import { fsyncDirectory } from '../platform/fsync.ts'
 import { openLog } from '../platform/log.ts'
 import { dataDirAt } from './data-dir.ts'

@@ -22,7 +22,6 @@ import {
   statSync,
 } from 'node:fs'
 import path from 'node:path'
-import { ConfigError } from '../settings/config.ts'
 import { loadSealingKey, makeSealingKey } from '../metadata/sealing-key.ts'
 import {
   findLostSecrets,
@@ -31,6 +30,7 @@ import {
   type LostSecrets,
   resealSecrets,
 } from '../metadata/sqlite/offline.ts'
+import { ConfigError } from '../platform/config-error.ts'
 import type { Settings } from '../settings/settings.ts'
 import { type DataDir, dataDirAt, requireSetUp } from './data-dir.ts'
 import { DataDirError } from './errors.ts'

@@ -1,7 +1,7 @@
 /** Commands that work on the files of a data directory have nothing to work on at a node of a cluster: they say what does instead. */
 import { existsSync } from 'node:fs'
 import type { Settings } from '../settings/settings.ts'
-import { clusterSettings } from '../cluster/cluster-settings.ts'
+import { clusterSettings } from '../stores/cluster-settings.ts'
 import { dataDirAt } from './data-dir.ts'
 import { DataDirError } from './errors.ts'
 

@@ -10,7 +10,6 @@ import { isDeepStrictEqual } from 'node:util'
 import type { Transaction } from 'kysely'
 import type { AuditEntry } from '../contract/audit.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
-import type { NoteChange } from '../cluster/metadata/changes.ts'
 import {
   type AuditRow,
   addressOf,
@@ -22,6 +21,12 @@ import {
 } from './database.ts'
 import type { Actor, AuditedChange, Metadata } from './store.ts'
 import { requireVersion, versionOf } from './versions.ts'
+
+/** Writes down, in the transaction of an audited change, what copies of metadata must be read again. */
+export type NoteChange = (trx: Connection, change: AuditedChange) => Promise<void>
+
+/** This process has the database for itself: copies learn of changes where they are made (`changes.ts`). */
+export const notShared: NoteChange = async () => {}
 
 type State = Record<string, unknown> | null
 

@@ -195,3 +195,9 @@ export interface ClusterStore {
     release(duty: string, leaseId: string): Promise<void>
   }
 }
+
+/** For code that runs in a cluster alone. */
+export function requireShared({ cluster }: { cluster: ClusterStore | null }): ClusterStore {
+  if (cluster === null) throw new Error('no other process shares this metadata')
+  return cluster
+}

@@ -4,7 +4,7 @@
  */
 import type { KeyRights } from '../contract/api-key.ts'
 import type { Pipe, PipeLimits } from '../contract/pipe.ts'
-import type { Principal } from '../ingest/directory/principal.ts'
+import type { Principal } from '../contract/principal.ts'
 
 export interface DirectoryPipe {
   readonly workspaceId: string

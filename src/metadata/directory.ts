@@ -1,10 +1,10 @@
 /** What the directory is filled from: pipes as ingest sees them, and the hashes of active keys, of all workspaces. */
 import { requiredFields } from '../contract/column-rules.ts'
 import type { ColumnMapping } from '../contract/destination.ts'
-import type { DirectoryKey, DirectoryPipe, DirectorySource } from './directory-source.ts'
 import { rightsOf } from './api-keys.ts'
 import { allColumns, columnsOf } from './columns.ts'
 import { type ApiKeyRow, type Connection, inSnapshot, normaliseId } from './database.ts'
+import type { DirectoryKey, DirectoryPipe, DirectorySource } from './directory-source.ts'
 import { loadLimits } from './limits.ts'
 import { decodePipe } from './pipes.ts'
 

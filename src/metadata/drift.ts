@@ -1,8 +1,8 @@
 /** What delivery saw of keys that no column takes, one row a destination: written by the delivery worker every now and then. */
 import type { SavedDrift } from '../contract/drift.ts'
-import type { DriftStore } from './lane-state.ts'
 import { type Connection, inWriteTransaction, normaliseId } from './database.ts'
 import { holdLane } from './lane-fence.ts'
+import type { DriftStore } from './lane-state.ts'
 import type { Metadata } from './store.ts'
 
 export function driftStore(db: Connection): DriftStore {

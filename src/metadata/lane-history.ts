@@ -7,10 +7,10 @@
  */
 import { CompiledQuery, sql } from 'kysely'
 import { resourceLimits } from '../contract/resource-limits.ts'
-import type { LaneOwner } from './lane-ownership.ts'
-import type { PassedMessages } from './lane-state.ts'
 import { type Connection, inWriteTransaction, normaliseId, type ParkedRow } from './database.ts'
 import { holdLane } from './lane-fence.ts'
+import type { LaneOwner } from './lane-ownership.ts'
+import type { PassedMessages } from './lane-state.ts'
 
 /** Rows that one transaction removes at most: saves of lanes wait for it. */
 const pruneBatch = 2_000

@@ -3,8 +3,8 @@
  * neither.
  */
 import { CompiledQuery, sql } from 'kysely'
-import type { LaneCounts } from './lane-state.ts'
 import { type Connection, normaliseId } from './database.ts'
+import type { LaneCounts } from './lane-state.ts'
 import type { Metadata } from './store.ts'
 
 /** Adds counts to the lane's hour; those of a destination deleted meanwhile find no row, and are dropped with it. */

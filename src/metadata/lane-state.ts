@@ -2,26 +2,12 @@
  * What a lane is made of: its spec (the destination, from metadata), its durable state, where both are kept,
  * and everything outside a lane that it needs. The changes of the durable state are in `transitions.ts`.
  */
-import type { BufferReader } from '../log/buffer.ts'
 import type { OnPermanentError } from '../contract/delivery-settings.ts'
 import type { DestinationStatus } from '../contract/destination.ts'
 import type { SavedDrift } from '../contract/drift.ts'
-import type { Epoch } from '../contract/epochs.ts'
-import type {
-  DeliveryErrorClass,
-  DeliveryFault,
-  DestinationDriver,
-  DestinationSpec,
-} from '../destinations/driver.ts'
-import type { Logger } from '../platform/log.ts'
-import type { AttemptsObserved } from '../delivery/attempts-observed.ts'
-import type { Clock } from '../delivery/clock.ts'
-import type { EventLoopTurns } from '../delivery/event-loop-turns.ts'
+import type { DeliveryErrorClass, DeliveryFault, DestinationSpec } from '../destinations/driver.ts'
 import type { LaneOwner } from './lane-ownership.ts'
-import type { MemoryBudget } from '../delivery/memory-budget.ts'
 import type { ParkedChange } from './parked-store-port.ts'
-import type { Parking } from '../delivery/parking.ts'
-import type { PatientReader } from '../delivery/patient-reader.ts'
 
 /**
  * Settled by metadata, consumed by delivery: one destination as its lane needs it, secrets opened.
@@ -244,33 +230,4 @@ export interface PinStore {
     generation: number,
     sha256: string,
   ): Promise<{ sha256: string; isNew: boolean } | null>
-}
-
-/** Everything outside a lane, so that tests can run one in-process and let time jump. */
-export interface LaneDeps {
-  /** For the lane itself: it waits while the buffer cannot be read. */
-  readonly reader: PatientReader
-  /** For who asks about the lane: it rejects instead. */
-  readonly viewReader: BufferReader
-  openDriver(spec: LaneSpec): DestinationDriver
-  /** Durable when it resolves. */
-  save(row: LaneState, counts: LaneCounts | null, parked: readonly ParkedChange[]): Promise<void>
-  /** Of the lane. */
-  readonly parking: Parking
-  readonly clock: Clock
-  /** 0 ≤ x < 1. */
-  random(): number
-  readonly log: Logger
-  readonly observed: AttemptsObserved
-  readonly budget: MemoryBudget
-  /** Of the reads of all pull lanes. */
-  readonly pullTurns: EventLoopTurns
-  /** Of the data directory: what consumers name may be of a timeline that a restore has ended. */
-  readonly epochs: readonly Epoch[]
-  /** Whether it still is the owner's lane. Asked before every attempt, and before a message is handed to a consumer. */
-  isOwned(): boolean
-  /** Of the ownership under which the lane was opened: every save carries it. */
-  readonly epoch: number
-  /** The saved cursor may have moved. */
-  onSaved(): void
 }

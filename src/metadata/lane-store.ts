@@ -6,15 +6,6 @@
  * after its destination was deleted changes nothing, and does not fail the other lanes of the save.
  */
 import { CompiledQuery, sql } from 'kysely'
-import {
-  type LaneCounts,
-  type LaneError,
-  LaneOwnershipLostError,
-  type LaneState,
-  LaneStateDamagedError,
-  type LaneStore,
-  LaneStoreUnavailableError,
-} from './lane-state.ts'
 import { StorageUnavailableError } from '../platform/error-code.ts'
 import {
   type Connection,
@@ -27,6 +18,15 @@ import { isLaneRowIntact, laneRowCheck } from './lane-check.ts'
 import { requireDeleted } from './lane-fence.ts'
 import { forgetHistory, historyRecorder, pruneHistory } from './lane-history.ts'
 import { laneHourIncrement } from './lane-hours.ts'
+import {
+  type LaneCounts,
+  type LaneError,
+  LaneOwnershipLostError,
+  type LaneState,
+  LaneStateDamagedError,
+  type LaneStore,
+  LaneStoreUnavailableError,
+} from './lane-state.ts'
 import { applyParkedChange } from './parked-store.ts'
 import { hourStart, type UsageIncrement, usageIncrement } from './usage.ts'
 import { UnknownOutcomeError } from './write-errors.ts'

@@ -5,7 +5,7 @@
  * change is a new step.
  */
 import type { Transaction } from 'kysely'
-import { ConfigError } from '../settings/config.ts'
+import { ConfigError } from '../platform/config-error.ts'
 import type { Tables } from './database.ts'
 import { firstTables } from './migrations/1-first-tables.ts'
 import { progressAndDeliverySettings } from './migrations/2-progress-and-delivery-settings.ts'

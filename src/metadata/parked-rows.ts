@@ -5,8 +5,8 @@
  */
 import { v7 } from 'uuid'
 import { type ParkedDetail, type ParkedError, parkedHistoryEntries } from '../contract/parked.ts'
-import type { NewParked, ParkedCause } from './parked-store-port.ts'
 import { type Connection, isoTime, type ParkedRow, type ParkedSumRow } from './database.ts'
+import type { NewParked, ParkedCause } from './parked-store-port.ts'
 
 /** So many parameters a statement that every database takes them. */
 const rowsAtOnce = 25

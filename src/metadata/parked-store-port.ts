@@ -9,8 +9,9 @@
  * A parked record is known by destination, message and place in the message: parked again (a repeat after a crash, a
  * rewind) it is the same row, with more attempts. `recordIndex` null: a message as a whole, or what of it is not stored.
  */
-import type { StoredMessage } from '../log/buffer.ts'
+
 import type { ParkedReason } from '../contract/parked.ts'
+import type { StoredMessage } from '../log/buffer.ts'
 import type { LaneOwner } from './lane-ownership.ts'
 
 /** As the destination told it; column and value where it named them. */

@@ -1,10 +1,11 @@
 /** Parked records as delivery sees them (`ParkedStore`), and what of them is saved with a lane's row. */
-import type { ParkedChange, ParkedStore, Replay } from './parked-store-port.ts'
-import { parkedRowBytes } from './parked-store-port.ts'
+
 import { type Connection, inSnapshot, inWriteTransaction, normaliseId, type ParkedRow } from './database.ts'
 import { holdLane } from './lane-fence.ts'
 import { recordOutcome } from './lane-history.ts'
 import { bodyOf, causeColumns, cutParked, insertParked, removeParked } from './parked-rows.ts'
+import type { ParkedChange, ParkedStore, Replay } from './parked-store-port.ts'
+import { parkedRowBytes } from './parked-store-port.ts'
 
 export function parkedStore(db: Connection, now: () => number): ParkedStore {
   return {

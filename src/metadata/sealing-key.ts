@@ -16,7 +16,7 @@ import {
   writeSync,
 } from 'node:fs'
 import path from 'node:path'
-import { ConfigError } from '../settings/config.ts'
+import { ConfigError } from '../platform/config-error.ts'
 import { errorCode, isNoSpace } from '../platform/error-code.ts'
 import { fsyncDirectory } from '../platform/fsync.ts'
 

@@ -11,7 +11,6 @@
  * - Uniqueness is decided by the database: a second name throws ApiError `duplicate_…`, also in a race.
  */
 
-import type { ClusterStore } from './cluster-store.ts'
 import type { AlertEvent, AlertFormat } from '../contract/alert-words.ts'
 import type { AlertsStatus } from '../contract/alerts.ts'
 import type { ApiKey, KeyRights } from '../contract/api-key.ts'
@@ -33,16 +32,10 @@ import type { AllowedOrigin, Pipe, PipeLimits, PipeUsage } from '../contract/pip
 import type { Transform } from '../contract/transform.ts'
 import type { LaneHour, UsageHour } from '../contract/usage.ts'
 import type { User, UserRole } from '../contract/user.ts'
-import type {
-  DriftStore,
-  LaneSource,
-  LaneState,
-  LaneStore,
-  PassedMessages,
-  PinStore,
-} from './lane-state.ts'
-import type { ParkedStore } from './parked-store-port.ts'
+import type { ClusterStore } from './cluster-store.ts'
 import type { DirectorySource } from './directory-source.ts'
+import type { DriftStore, LaneSource, LaneState, LaneStore, PassedMessages, PinStore } from './lane-state.ts'
+import type { ParkedStore } from './parked-store-port.ts'
 
 /** Where the metadata is. Serialisable: every thread that needs metadata opens it from the same spec. */
 export type MetadataSpec =
@@ -483,7 +476,7 @@ export interface Metadata {
   readonly alertStore: AlertStore
   readonly driftStore: DriftStore
   /** What nodes of a cluster share; on one machine nobody asks it anything. */
-  readonly cluster: ClusterStore
+  readonly cluster: ClusterStore | null
   /** As it was saved last; null: never, or the destination is of another workspace. */
   drift(workspaceId: string, destinationId: string): Promise<SavedDrift | null>
   close(): Promise<void>

@@ -3,7 +3,7 @@
  */
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
-import { ConfigError } from '../settings/config.ts'
+import { ConfigError } from './config-error.ts'
 import { errorCode } from './error-code.ts'
 
 export const otherNode = 'run Node.js 24: docs/tuning.md#supported-nodejs-versions'

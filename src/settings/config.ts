@@ -6,6 +6,7 @@ import { readFileSync } from 'node:fs'
 import path from 'node:path'
 import ipaddr from 'ipaddr.js'
 import { parse as parseToml, TomlError } from 'smol-toml'
+import { ConfigError } from '../platform/config-error.ts'
 import { databaseUrl, entryWithPort, natsServers, shownUrl } from './server-urls.ts'
 import {
   type ListenAddress,
@@ -14,13 +15,6 @@ import {
   type Settings,
   settingDefinitions,
 } from './settings.ts'
-
-export class ConfigError extends Error {
-  constructor(message: string, cause?: unknown) {
-    super(message, { cause })
-    this.name = 'ConfigError'
-  }
-}
 
 export type SettingOrigin = 'flag' | 'environment' | 'file' | 'default'
 

@@ -3,11 +3,17 @@
  * what kind it is; each kind has one line per function here.
  */
 import { receiveMessageOnPort } from 'node:worker_threads'
-import type { Logger, LogSettings } from '../platform/log.ts'
-import type { Appender, AppenderPort, BufferFeed, BufferReader, MessageLookup, OpenBuffer } from '../log/buffer.ts'
 import type { StreamContact } from '../cluster/jetstream/contact.ts'
 import type { AppendingThreadSpec } from '../cluster/jetstream/protocol.ts'
-import type { JetStreamSpec } from '../cluster/jetstream/spec.ts'
+import type {
+  Appender,
+  AppenderPort,
+  BufferFeed,
+  BufferReader,
+  MessageLookup,
+  OpenBuffer,
+} from '../log/buffer.ts'
+import type { BufferSpec } from '../log/buffer-spec.ts'
 import type { Attempt, KeyStore } from '../log/key-store.ts'
 import {
   offsetAppender,
@@ -22,12 +28,9 @@ import { giveUpBallastWhenFull, leaveBallast } from '../log/segments/disk-guard.
 import { openSegmentFeed } from '../log/segments/feed.ts'
 import { MessageSearch } from '../log/segments/message-search.ts'
 import { openSegmentBuffer } from '../log/segments/open-buffer.ts'
-import type { SegmentsSpec } from '../log/segments/protocol.ts'
 import { openSegmentReader } from '../log/segments/reader.ts'
 import * as writerClient from '../log/segments/writer-client.ts'
-
-/** Plain data: can be sent to another thread, or another process. */
-export type BufferSpec = SegmentsSpec | JetStreamSpec
+import type { Logger, LogSettings } from '../platform/log.ts'
 
 export interface BufferWriterDeps {
   log: LogSettings

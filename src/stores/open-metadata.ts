@@ -5,26 +5,18 @@
  * is Kysely over SQL that SQLite and PostgreSQL share; what only one of them has is in its own folder.
  */
 import assert from 'node:assert'
-import { ConfigError } from '../settings/config.ts'
+import type { openSharedMetadata } from '../cluster/metadata/open.ts'
 import type { AuditEntry } from '../contract/audit.ts'
-import { endsWithin } from '../platform/deadline.ts'
-import { isNoSpace, StorageUnavailableError } from '../platform/error-code.ts'
-import { version } from '../platform/version.ts'
 import { alertStore } from '../metadata/alert-store.ts'
 import { alerts } from '../metadata/alerts.ts'
 import { apiKeys } from '../metadata/api-keys.ts'
-import { audit, audited } from '../metadata/audit.ts'
+import { audit, audited, type NoteChange, notShared } from '../metadata/audit.ts'
 import {
-  changeNotes,
-  type ListenForNotifications,
-  notifyChannel,
-  notifyNobody,
-  notifyPostgres,
-  notShared,
-} from '../cluster/metadata/changes.ts'
-import { databaseClock } from '../cluster/metadata/database-clock.ts'
-import { clusterStore } from '../cluster/metadata/store.ts'
-import { type Connection, inWriteTransaction, type OpenedDatabase, writesEnded } from '../metadata/database.ts'
+  type Connection,
+  inWriteTransaction,
+  type OpenedDatabase,
+  writesEnded,
+} from '../metadata/database.ts'
 import { destinations } from '../metadata/destinations.ts'
 import { directorySource } from '../metadata/directory.ts'
 import { drift, driftStore } from '../metadata/drift.ts'
@@ -34,7 +26,7 @@ import { laneSource } from '../metadata/lane-specs.ts'
 import { laneStore } from '../metadata/lane-store.ts'
 import { limits } from '../metadata/limits.ts'
 import { migrate, newestFormat } from '../metadata/migrations.ts'
-import { requireNotMoved } from '../cluster/move/state.ts'
+import { requireNotMoved } from '../metadata/move-state.ts'
 import { origins } from '../metadata/origins.ts'
 import { overview } from '../metadata/overview.ts'
 import { parked } from '../metadata/parked.ts'
@@ -50,6 +42,10 @@ import { usage } from '../metadata/usage.ts'
 import { users } from '../metadata/users.ts'
 import { versions } from '../metadata/versions.ts'
 import { workspaces } from '../metadata/workspaces.ts'
+import { ConfigError } from '../platform/config-error.ts'
+import { endsWithin } from '../platform/deadline.ts'
+import { isNoSpace, StorageUnavailableError } from '../platform/error-code.ts'
+import { version } from '../platform/version.ts'
 
 export interface MetadataOptions {
   /** The clock, ms since the epoch. */
@@ -96,11 +92,8 @@ export async function openMetadata(
   })
   const { db } = opened
   let closing: Promise<void> | undefined
-  const clock = databaseClock(spec.kind, now)
-  const listen: ListenForNotifications = (onNotified) =>
-    opened.listen?.(notifyChannel, onNotified) ?? (async () => {})
-  const notify = opened.listen === null ? notifyNobody : notifyPostgres
-  const noteChange = isShared ? changeNotes(clock, notify) : notShared
+  const shared = isShared ? await openShared(spec.kind, opened, now) : null
+  const noteChange: NoteChange = shared?.noteChange ?? notShared
   const whole = {
     async identity() {
       const identity = await loadIdentity(db)
@@ -121,7 +114,7 @@ export async function openMetadata(
     alertStore: alertStore(db, sealer),
     drift: drift(db),
     driftStore: driftStore(db),
-    cluster: clusterStore(opened.leases, db, clock, listen, notify),
+    cluster: shared?.store ?? null,
     close: () => (closing ??= close(opened)),
   }
   const as = (actor: Actor): Metadata => {
@@ -143,6 +136,12 @@ export async function openMetadata(
     }
   }
   return as(aCommand)
+}
+
+/** Loaded where several processes share the database, and nowhere else. */
+async function openShared(...args: Parameters<typeof openSharedMetadata>) {
+  const { openSharedMetadata } = await import('../cluster/metadata/open.ts')
+  return openSharedMetadata(...args)
 }
 
 /** The database alone, its tables up to date and the sealing key its own, also one that is moved. Throws as `openMetadata`. */

@@ -1,8 +1,8 @@
 /** What a move needs of a buffer besides its ports: the keys that its messages came with, and a way in for many messages. */
 import type { Idempotency, NewMessage, OpenBuffer } from '../log/buffer.ts'
+import type { BufferSpec } from '../log/buffer-spec.ts'
 import type { KeyStore } from '../log/key-store.ts'
 import { seqBaseOf, withoutBase } from '../log/offset.ts'
-import type { BufferSpec } from './open-log.ts'
 import { usedKeysOf } from '../log/segments/used-keys.ts'
 
 export interface MessageSink {

@@ -7,8 +7,8 @@ import t from 'tap'
 import { exitCodes as daemonExitCodes } from '../../src/apps/cli/failure.ts'
 import { buildProgram } from '../../src/apps/cli/program.ts'
 import { exitCodes } from '../../src/apps/client/failure.ts'
-import { settingDefinitions } from '../../src/settings/settings.ts'
 import { version } from '../../src/platform/version.ts'
+import { settingDefinitions } from '../../src/settings/settings.ts'
 import { cleanEnv } from '../support/daemon.ts'
 
 const file = new URL('../../dist/man/pipectl.1', import.meta.url).pathname

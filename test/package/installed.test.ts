@@ -183,7 +183,9 @@ t.test(
       await idle.createPipe({ pipe_name: 'events' })
       await idle.close()
     })
-    t.ok(ofDaemon.includes('src/daemon/threads/delivery-thread.ts') && ofDaemon.includes('src/daemon/daemon.ts'))
+    t.ok(
+      ofDaemon.includes('src/daemon/threads/delivery-thread.ts') && ofDaemon.includes('src/daemon/daemon.ts'),
+    )
     const lazy =
       /node_modules\/(@nats-io|@aws-sdk|@smithy|mysql2|pg|ink|react|pino-pretty)\/|src\/destinations\/\w+\/driver\.ts/
     t.same(

@@ -4,13 +4,13 @@ import '../unit/buffer/typescript-workers.ts'
 import { mkdirSync } from 'node:fs'
 import path from 'node:path'
 import { v7 } from 'uuid'
-import type { OpenBuffer } from '../../src/log/buffer.ts'
-import { openBuffer } from '../../src/stores/open-log.ts'
-import type { SegmentsSpec } from '../../src/log/segments/protocol.ts'
 import { pipeDefaults } from '../../src/contract/pipe.ts'
 import { type DeliveryHandle, openDelivery } from '../../src/delivery/delivery-proxy.ts'
-import { openMetadata } from '../../src/stores/open-metadata.ts'
+import type { OpenBuffer } from '../../src/log/buffer.ts'
+import type { SegmentsSpec } from '../../src/log/segments/protocol.ts'
 import type { Metadata, NewDestination } from '../../src/metadata/store.ts'
+import { openBuffer, openBufferReader } from '../../src/stores/open-log.ts'
+import { openMetadata } from '../../src/stores/open-metadata.ts'
 
 export interface DeliveryStack {
   buffer: OpenBuffer
@@ -60,6 +60,7 @@ export async function openDeliveryStack(
   const buffer = await openBuffer(spec, { log: quiet, onFatal })
   const delivery = await openDelivery({
     buffer: spec,
+    openReader: (log) => openBufferReader(spec, log),
     metadata: metadataSpec,
     stored: metadata,
     sealingKey,

@@ -7,8 +7,8 @@
  */
 import { appendFileSync } from 'node:fs'
 import { pino } from 'pino'
-import type { ClusterStore } from '../../src/metadata/cluster-store.ts'
 import { openPipeLeases } from '../../src/cluster/leases.ts'
+import type { ClusterStore } from '../../src/metadata/cluster-store.ts'
 import { openMetadata } from '../../src/stores/open-metadata.ts'
 
 export interface LeaseChildOptions {
@@ -40,7 +40,7 @@ const metadata = await openMetadata(
 )
 const { cluster } = metadata
 const pipes: ClusterStore['pipes'] = {
-  ...cluster.pipes,
+  ...cluster!.pipes,
   ...(options.isAlone
     ? { workers: async () => [{ leaseId: 'mine', nodeId, isDraining: false, buffer: null }] }
     : {}),

@@ -1,8 +1,9 @@
 import { writeFileSync } from 'node:fs'
 import t from 'tap'
-import { ConfigError, formatAddress, loadSettings, shownSetting } from '../../src/settings/config.ts'
-import { clusterSettings } from '../../src/cluster/cluster-settings.ts'
+import { ConfigError } from '../../src/platform/config-error.ts'
+import { formatAddress, loadSettings, shownSetting } from '../../src/settings/config.ts'
 import { settingDefinitions } from '../../src/settings/settings.ts'
+import { clusterSettings } from '../../src/stores/cluster-settings.ts'
 
 function messageOf(read: () => unknown): string {
   try {

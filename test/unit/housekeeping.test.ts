@@ -1,7 +1,7 @@
 /** What is known of deleted pipes goes once the buffer holds nothing of them. */
 import t from 'tap'
-import { openDirectory } from '../../src/ingest/directory/directory-cache.ts'
 import { forgetCounts, forgetDeletedPipes } from '../../src/daemon/housekeeping.ts'
+import { openDirectory } from '../../src/ingest/directory/directory-cache.ts'
 import { createIngestTotals } from '../../src/ingest/totals.ts'
 import { createUsageCounter } from '../../src/ingest/usage.ts'
 import { message, openAt, temporaryDirectory } from './buffer/open.ts'

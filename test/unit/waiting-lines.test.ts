@@ -152,12 +152,14 @@ async function compareWork(t: Test, modules: string[], drain: (count: number) =>
 
 for (const lanesOfWorkspace of [10_000, 200, 1]) {
   t.test(`10,000 lanes wait for memory, ${lanesOfWorkspace} of a workspace: none looks at all of them`, (t) =>
-    compareWork(t, ['delivery/memory-budget', 'first-fit'], (count) => drainLanes(count, lanesOfWorkspace)),
+    compareWork(t, ['delivery/memory-budget', 'platform/first-fit'], (count) =>
+      drainLanes(count, lanesOfWorkspace),
+    ),
   )
 }
 
 t.test('messages of 10,000 workspaces wait for a frame: none looks at all of them', (t) =>
-  compareWork(t, ['buffer/append-queue', 'first-fit'], (count) => {
+  compareWork(t, ['log/append-queue', 'platform/first-fit'], (count) => {
     const queue = new AppendQueue<number>()
     for (let n = 0; n < count; n += 1) queue.push(`w${n}`, 1 + ((n * 7_919) % 1_000), n)
     for (let n = 0; n < count; n += 1) queue.push(`w${n}`, 10, count + n)

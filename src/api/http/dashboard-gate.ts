@@ -13,11 +13,11 @@
 import { timingSafeEqual } from 'node:crypto'
 import { isIP } from 'node:net'
 import { ApiError } from '../../contract/errors.ts'
+import type { Principal } from '../../contract/principal.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
-import type { Principal } from '../../ingest/directory/principal.ts'
 import { type ClientIp, networkOf } from '../../ingest/client-ip.ts'
-import type { Sessions } from '../management/sessions.ts'
 import { csrfTokenOf } from '../../metadata/session-tokens.ts'
+import type { Sessions } from '../management/sessions.ts'
 import type { Header } from './response.ts'
 import type { Route, Visit } from './route.ts'
 

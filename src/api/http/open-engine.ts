@@ -2,7 +2,7 @@
  * Chooses the engine. Each is imported here alone and only when it is chosen: with `node` no native binding is loaded,
  * nor does anything need one.
  */
-import { ConfigError } from '../../settings/config.ts'
+import { ConfigError } from '../../platform/config-error.ts'
 import type { Logger } from '../../platform/log.ts'
 import type { Settings } from '../../settings/settings.ts'
 import { type ConnectionQuotaOptions, connectionQuota } from './connection-quota.ts'

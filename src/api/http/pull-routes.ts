@@ -5,9 +5,9 @@
  * before gets the message again.
  */
 import { ApiError } from '../../contract/errors.ts'
+import { isForPipe } from '../../contract/principal.ts'
 import { isUuid } from '../../contract/uuid.ts'
 import type { Delivery, PullResult } from '../../delivery/delivery.ts'
-import { isForPipe } from '../../ingest/directory/principal.ts'
 import type { Logger } from '../../platform/log.ts'
 import { defaultWaitMs, type LongPoll, maxWaitMs } from './long-poll.ts'
 import type { ApiReply, ApiRequest, Route } from './route.ts'

@@ -2,8 +2,9 @@
  * The records in a management body as text: parsed and printed again, 12345678901234567890 and 1.10 would be others. The body
  * was parsed before, so it is valid JSON, and an object.
  */
-import { members, stringValue } from '../../log/record-text.ts'
+
 import { afterByteOrderMark, scanJson } from '../../ingest/parse.ts'
+import { members, stringValue } from '../../log/record-text.ts'
 
 /** Of the array of objects at `key`, each one's own text on one line; null: there is no such array, or it is empty. */
 export function recordTextsAt(body: Buffer, key: string): string[] | null {

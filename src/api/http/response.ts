@@ -2,7 +2,11 @@
 import { randomUUID } from 'node:crypto'
 import { STATUS_CODES } from 'node:http'
 import { ApiError } from '../../contract/errors.ts'
-import { DeliveryElsewhereError, DeliveryUnavailableError, StorageUnavailableError } from '../../platform/error-code.ts'
+import {
+  DeliveryElsewhereError,
+  DeliveryUnavailableError,
+  StorageUnavailableError,
+} from '../../platform/error-code.ts'
 import type { Logger } from '../../platform/log.ts'
 import type { ApiReply } from './route.ts'
 

@@ -2,7 +2,7 @@
 import type { ApiKeyScope } from '../../contract/api-key.ts'
 import type { ErrorCode } from '../../contract/errors.ts'
 import type { BodyLimits } from '../../contract/operation.ts'
-import type { Principal } from '../../ingest/directory/principal.ts'
+import type { Principal } from '../../contract/principal.ts'
 import type { ResponseStream } from './response-stream.ts'
 
 export interface ApiRequest {

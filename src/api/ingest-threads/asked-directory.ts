@@ -1,8 +1,9 @@
 /** The questions of an ingest thread to main: the directory's source, which asks metadata, and parts of limits. */
-import type { DirectorySource } from '../../metadata/directory-source.ts'
+
 import type { AskedQuota } from '../../ingest/cluster-quota.ts'
 import type { IngestLimits } from '../../ingest/quota.ts'
 import type { DaySums } from '../../ingest/quota-state.ts'
+import type { DirectorySource } from '../../metadata/directory-source.ts'
 import { receivedError, type SentError } from '../../platform/thread-error.ts'
 import type { Question } from './protocol.ts'
 

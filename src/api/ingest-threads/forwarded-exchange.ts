@@ -1,9 +1,9 @@
 /** On main: a request that came in over an ingest thread, as any other is served. */
 import { payloadTooLarge } from '../../contract/errors.ts'
+import type { BodyReceiver } from '../../ingest/body-source.ts'
 import type { Exchange, RequestHead } from '../http/exchange.ts'
 import type { HttpResponse } from '../http/response.ts'
 import type { ResponseStream } from '../http/response-stream.ts'
-import type { BodyReceiver } from '../../ingest/body-source.ts'
 import type { ForwardedHead, SendHow, ToIngestThread } from './protocol.ts'
 
 export type PostToThread = (message: ToIngestThread, transfer?: ArrayBuffer[]) => void

@@ -5,12 +5,12 @@
  */
 import { ApiError } from '../../contract/errors.ts'
 import { largestBodyBytes } from '../../contract/operation.ts'
+import { wholeBody } from '../../ingest/body-source.ts'
 import type { Handler, ServedPath } from '../http/engine.ts'
 import type { Exchange, RequestHead } from '../http/exchange.ts'
 import { errorResponse } from '../http/response.ts'
 import type { ResponseStream } from '../http/response-stream.ts'
 import { guarded, type RouteContext } from '../http/run-route.ts'
-import { wholeBody } from '../../ingest/body-source.ts'
 import type { ForwardedPath, FromIngestThread, ToIngestThread } from './protocol.ts'
 
 type Respond = Extract<ToIngestThread, { kind: 'respond' }>

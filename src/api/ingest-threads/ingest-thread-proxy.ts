@@ -1,11 +1,11 @@
 /** One ingest thread as main sees it: commands that it acknowledges, questions that it asks, requests that it forwards. */
 import assert from 'node:assert'
 import type { Worker } from 'node:worker_threads'
-import type { DirectorySource } from '../../metadata/directory-source.ts'
-import type { ListenerOptions } from '../http/engine.ts'
 import type { AskQuota } from '../../ingest/cluster-quota.ts'
 import type { UsageCounter } from '../../ingest/usage.ts'
+import type { DirectorySource } from '../../metadata/directory-source.ts'
 import { sentError } from '../../platform/thread-error.ts'
+import type { ListenerOptions } from '../http/engine.ts'
 import { ForwardedExchange, forwardedHead } from './forwarded-exchange.ts'
 import type {
   Command,

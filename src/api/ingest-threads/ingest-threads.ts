@@ -15,12 +15,12 @@
  *   it. So main has all of them closed first, also in the handler of its own exit.
  */
 import { Worker } from 'node:worker_threads'
-import type { AppenderPort } from '../../log/buffer.ts'
-import type { DirectorySource } from '../../metadata/directory-source.ts'
-import type { HttpEngine } from '../http/engine.ts'
 import type { AskQuota } from '../../ingest/cluster-quota.ts'
 import type { UsageCounter } from '../../ingest/usage.ts'
+import type { AppenderPort } from '../../log/buffer.ts'
 import type { Change } from '../../metadata/changes.ts'
+import type { DirectorySource } from '../../metadata/directory-source.ts'
+import type { HttpEngine } from '../http/engine.ts'
 import { IngestThread } from './ingest-thread-proxy.ts'
 import type { Command, IngestThreadData } from './protocol.ts'
 import { SharedListener } from './shared-listener.ts'

@@ -2,15 +2,16 @@
  * What main and an ingest thread say to each other. Requests that main serves are forwarded as data and answered under
  * their number; commands are acknowledged when they are done.
  */
-import type { AppenderPort } from '../../log/buffer.ts'
-import type { DirectorySource } from '../../metadata/directory-source.ts'
-import type { HttpResponse } from '../http/response.ts'
+
 import type { ObservedMemory } from '../../ingest/observed.ts'
 import type { IngestLimits } from '../../ingest/quota.ts'
 import type { DaySums } from '../../ingest/quota-state.ts'
+import type { AppenderPort } from '../../log/buffer.ts'
+import type { DirectorySource } from '../../metadata/directory-source.ts'
 import type { LogSettings } from '../../platform/log.ts'
-import type { ListenAddress } from '../../settings/settings.ts'
 import type { SentError } from '../../platform/thread-error.ts'
+import type { ListenAddress } from '../../settings/settings.ts'
+import type { HttpResponse } from '../http/response.ts'
 
 export interface IngestThreadData {
   /** From 0. */

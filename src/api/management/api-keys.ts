@@ -1,9 +1,15 @@
 /** Workspace API keys (docs/dev/contract.md#ids-and-api-keys, docs/dev/contract.md#authentication, docs/dev/contract.md#key-scopes). */
-import { type ApiKey, ApiKeyCreate, ApiKeyRotate, fullRights, type KeyRights } from '../../contract/api-key.ts'
+import {
+  type ApiKey,
+  ApiKeyCreate,
+  ApiKeyRotate,
+  fullRights,
+  type KeyRights,
+} from '../../contract/api-key.ts'
 import { ApiError, validationError } from '../../contract/errors.ts'
+import type { Principal } from '../../contract/principal.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import { requireDistinct, requireObject, validate } from '../../contract/validate.ts'
-import type { Principal } from '../../ingest/directory/principal.ts'
 import { mintApiKey } from '../../metadata/key-tokens.ts'
 import type { ManagementDeps } from './deps.ts'
 import { resourceId } from './lookup.ts'

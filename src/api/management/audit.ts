@@ -1,7 +1,7 @@
 /** The audit log, and what is written to it of changes that delivery makes. */
 import { auditPage } from '../../contract/audit.ts'
+import type { Principal } from '../../contract/principal.ts'
 import { type FieldErrors, throwIfErrors } from '../../contract/validate.ts'
-import type { Principal } from '../../ingest/directory/principal.ts'
 import type { Actor, Metadata, StoredDestination } from '../../metadata/store.ts'
 import { isoMoment, wholeNumber } from './query-parameters.ts'
 

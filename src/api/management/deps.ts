@@ -3,10 +3,10 @@ import type { DestinationType } from '../../contract/destination.ts'
 import type { NodeState } from '../../contract/node-words.ts'
 import type { Overview } from '../../contract/overview.ts'
 import type { Delivery } from '../../delivery/delivery.ts'
-import type { History } from '../../observe/history/history.ts'
 import type { Changes } from '../../metadata/changes.ts'
 import type { Passwords } from '../../metadata/password-hash.ts'
 import type { IngestCounts, Metadata, StoredAlerts } from '../../metadata/store.ts'
+import type { History } from '../../observe/history/history.ts'
 
 export interface ManagementDeps {
   metadata: Metadata

@@ -3,7 +3,7 @@
  * once at a time for a workspace, and what a look costs is what has changed since the last one: overview-view.ts.
  */
 import type { Overview, OverviewCluster } from '../../contract/overview.ts'
-import { isForPipe, type Principal } from '../../ingest/directory/principal.ts'
+import { isForPipe, type Principal } from '../../contract/principal.ts'
 import { minuteMs } from '../../platform/quantities.ts'
 import type { ClusterFacts, ManagementDeps } from './deps.ts'
 import { OverviewView } from './overview-view.ts'

@@ -1,8 +1,8 @@
 /** Pipes (docs/dev/contract.md#pipes, docs/dev/contract.md#request-bodies). */
 import { ApiError } from '../../contract/errors.ts'
 import { type Pipe, PipeCreate, PipeUpdate, pipeDefaults } from '../../contract/pipe.ts'
+import { isForPipe, type Principal } from '../../contract/principal.ts'
 import { requireObject, shapeFaults, throwIfErrors, validate } from '../../contract/validate.ts'
-import { isForPipe, type Principal } from '../../ingest/directory/principal.ts'
 import { isVisible } from './api-keys.ts'
 import type { ManagementDeps, PublishChange } from './deps.ts'
 import { forgetDeleted, shownDestinations } from './destinations.ts'

@@ -7,11 +7,10 @@
  *                                                               a change of password or role · the user's deletion
  */
 import { ApiError, validationError } from '../../contract/errors.ts'
+import type { Principal } from '../../contract/principal.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import { type CurrentSession, PasswordChange, SetUp, SignIn } from '../../contract/session.ts'
 import { requireObject, validate } from '../../contract/validate.ts'
-import type { Principal } from '../../ingest/directory/principal.ts'
-import type { Logger } from '../../platform/log.ts'
 import type { Passwords } from '../../metadata/password-hash.ts'
 import {
   csrfTokenOf,
@@ -22,6 +21,7 @@ import {
   mintToken,
 } from '../../metadata/session-tokens.ts'
 import type { Actor, Metadata, StoredSession, StoredUser } from '../../metadata/store.ts'
+import type { Logger } from '../../platform/log.ts'
 import { SignInLimits } from './sign-in-limits.ts'
 
 export interface SessionDeps {

@@ -4,6 +4,7 @@
  */
 import type { PipeCounters } from '../../contract/overview.ts'
 import { type PipeUsage, usageStatsWindowHours } from '../../contract/pipe.ts'
+import { isForPipe, type Principal } from '../../contract/principal.ts'
 import {
   type LaneByHour,
   noLaneCounts,
@@ -12,7 +13,6 @@ import {
   usageHours,
 } from '../../contract/usage.ts'
 import { type FieldErrors, throwIfErrors } from '../../contract/validate.ts'
-import { isForPipe, type Principal } from '../../ingest/directory/principal.ts'
 import type { IngestCounts } from '../../metadata/store.ts'
 import { hourMs } from '../../platform/quantities.ts'
 import type { ManagementDeps } from './deps.ts'

@@ -4,7 +4,7 @@
  */
 import { readFileSync, type Stats, statSync } from 'node:fs'
 import { createSecureContext } from 'node:tls'
-import { ConfigError } from '../../settings/config.ts'
+import { ConfigError } from '../../platform/config-error.ts'
 import { errorCode } from '../../platform/error-code.ts'
 import { type PemFault, pairIn } from '../../platform/pem.ts'
 

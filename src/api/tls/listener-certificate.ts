@@ -9,7 +9,7 @@
  * its path, nor of network file systems.
  */
 import { statSync } from 'node:fs'
-import { ConfigError } from '../../settings/config.ts'
+import { ConfigError } from '../../platform/config-error.ts'
 import type { Logger } from '../../platform/log.ts'
 import { type CertificateFiles, readCertificate, type ServedCertificate } from './certificate-files.ts'
 

@@ -1,11 +1,11 @@
 /** `pipectl alerts …`: where alerts of the workspace go. Address and secret are never taken from the command line as secrets. */
 import { readFileSync } from 'node:fs'
 import { type Command, Option } from 'commander'
-import { exitCodes, Failure } from '../client/failure.ts'
 import { alertEventNames, alertEvents, alertFormats } from '../../contract/alert-words.ts'
 import type { Alerts, AlertsPut, AlertsShown } from '../../contract/alerts.ts'
 import { hasUrlSecrets } from '../../contract/secret-url.ts'
 import { ago } from '../../platform/quantities.ts'
+import { exitCodes, Failure } from '../client/failure.ts'
 import { connect } from './connection.ts'
 import { define, formats, group } from './define.ts'
 import { io } from './io.ts'

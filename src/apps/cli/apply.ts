@@ -1,10 +1,10 @@
 /** `pipectl apply`, `diff`, `export`: a workspace from a file and back. */
 import type { Command } from 'commander'
+import { counted } from '../../platform/quantities.ts'
 import type { Client, PipeDetail } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { printable } from '../client/printable.ts'
 import { allPipeDetails } from '../client/workspace.ts'
-import { counted } from '../../platform/quantities.ts'
 import { connect } from './connection.ts'
 import { define } from './define.ts'
 import {

@@ -1,8 +1,8 @@
 /** `pipectl audit`: who changed what. */
 import type { Command } from 'commander'
+import type { AuditEntry } from '../../contract/audit.ts'
 import { resourceName } from '../client/audit-name.ts'
 import { OverviewFeed } from '../client/overview-feed.ts'
-import type { AuditEntry } from '../../contract/audit.ts'
 import { connect } from './connection.ts'
 import { define, formats } from './define.ts'
 import { requireMoment } from './moment.ts'

@@ -1,8 +1,8 @@
 /** What could come next on a command line: sub-commands, options, their choices, and live names from the daemon. */
 import type { Command, Option } from 'commander'
+import { userRoles } from '../../contract/user.ts'
 import type { Client } from '../client/client.ts'
 import { allDestinations, type DestinationOfPipe, fullName } from '../client/workspace.ts'
-import { userRoles } from '../../contract/user.ts'
 import { connect } from './connection.ts'
 
 /**

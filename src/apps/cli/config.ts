@@ -1,7 +1,7 @@
 /** `pipectl config show`: the settings of the daemon and the connection of the commands, and where each came from. */
 import type { Command } from 'commander'
-import { exitCodes, Failure } from '../client/failure.ts'
 import type { Settings } from '../../settings/settings.ts'
+import { exitCodes, Failure } from '../client/failure.ts'
 import { findTarget } from './connection.ts'
 import { define, formats, group } from './define.ts'
 import { io } from './io.ts'
@@ -21,7 +21,8 @@ export function addConfigCommand(program: Command): void {
         .option('-c, --config <file>', 'TOML file with settings of the daemon (PIPECTL_CONFIG)')
         .option('--origin', 'show where each value came from'),
     action: async (_, options) => {
-      const { ConfigError, formatAddress, loadSettings, shownSetting } = await import('../../settings/config.ts')
+      const { formatAddress, loadSettings, shownSetting } = await import('../../settings/config.ts')
+      const { ConfigError } = await import('../../platform/config-error.ts')
       const load = () => {
         try {
           return loadSettings({ env: io().env, file: options.config })

@@ -8,9 +8,9 @@
  */
 
 import { readFileSync } from 'node:fs'
+import { errorCode } from '../../platform/error-code.ts'
 import { type Client, openClient } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
-import { errorCode } from '../../platform/error-code.ts'
 import { io } from './io.ts'
 import { type Profile, readProfiles } from './profile-store.ts'
 import { readStdin } from './terminal.ts'

@@ -4,10 +4,15 @@
  */
 import { rmSync } from 'node:fs'
 import { Command } from 'commander'
-import { formatAddress, type LoadedSettings, loadSettings } from '../../settings/config.ts'
 import type { CreatedWorkspace } from '../../maintenance/data-dir.ts'
 import type { Metadata } from '../../metadata/store.ts'
-import { type SettingDefinition, type SettingKey, type Settings, settingDefinitions } from '../../settings/settings.ts'
+import { formatAddress, type LoadedSettings, loadSettings } from '../../settings/config.ts'
+import {
+  type SettingDefinition,
+  type SettingKey,
+  type Settings,
+  settingDefinitions,
+} from '../../settings/settings.ts'
 import { io } from './io.ts'
 
 const withFlags = (settingDefinitions as readonly SettingDefinition[]).filter((one) => one.flag !== undefined)

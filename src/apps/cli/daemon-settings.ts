@@ -1,7 +1,8 @@
 /** The daemon's settings as the commands that work on its data directory read them. */
-import { exitCodes, Failure } from '../client/failure.ts'
-import { ConfigError } from '../../settings/config.ts'
+
+import { ConfigError } from '../../platform/config-error.ts'
 import type { Settings } from '../../settings/settings.ts'
+import { exitCodes, Failure } from '../client/failure.ts'
 import { settingsFrom } from './daemon-commands.ts'
 import { io } from './io.ts'
 

@@ -1,5 +1,8 @@
 /** `pipectl destinations …`: list, get, create, update, block, unblock, reset-pin, test, delete. */
 import { type Command, Option } from 'commander'
+import { openSecretsAdvice } from '../../contract/header-names.ts'
+import { isObject } from '../../contract/is-object.ts'
+import { count, counted } from '../../platform/quantities.ts'
 import type { Client, DestinationTestBody } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
 import {
@@ -10,9 +13,6 @@ import {
   kindOf,
   stateOf,
 } from '../client/workspace.ts'
-import { openSecretsAdvice } from '../../contract/header-names.ts'
-import { isObject } from '../../contract/is-object.ts'
-import { count, counted } from '../../platform/quantities.ts'
 import { connect } from './connection.ts'
 import { define, formats, group } from './define.ts'
 import {

@@ -1,10 +1,10 @@
 /** `pipectl keys …`: the workspace's API keys. A whole key is printed once, on stdout, when it is made. */
 import { type Command, InvalidArgumentError, Option } from 'commander'
+import { type ApiKey, type ApiKeyCreate, type ApiKeyScope, apiKeyScopes } from '../../contract/api-key.ts'
+import { parseDuration } from '../../platform/quantities.ts'
 import { type Client, openClient } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { nextName } from '../client/key-name.ts'
-import { type ApiKey, type ApiKeyCreate, type ApiKeyScope, apiKeyScopes } from '../../contract/api-key.ts'
-import { parseDuration } from '../../platform/quantities.ts'
 import { connect, findTarget, type Target } from './connection.ts'
 import { addSettingFlags } from './daemon-commands.ts'
 import { daemonSettings } from './daemon-settings.ts'

@@ -1,5 +1,7 @@
 /** `pipectl lanes …`: how far delivery has come, and the commands to unblock a lane. */
 import type { Command } from 'commander'
+import { isFailing } from '../../contract/lane-failing.ts'
+import { ago, bytes, count, counted, duration } from '../../platform/quantities.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { errorLine, faultWords, skipHelps } from '../client/lane-error.ts'
 import {
@@ -11,8 +13,6 @@ import {
   severity,
   stateOf,
 } from '../client/workspace.ts'
-import { isFailing } from '../../contract/lane-failing.ts'
-import { ago, bytes, count, counted, duration } from '../../platform/quantities.ts'
 import { addBlockingMessageCommand } from './blocking-message.ts'
 import { connect } from './connection.ts'
 import { define, formats, group } from './define.ts'

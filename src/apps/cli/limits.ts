@@ -1,7 +1,7 @@
 /** `pipectl limits …`: how much a pipe takes, and how its batches are cut. */
 import type { Command } from 'commander'
-import { exitCodes, Failure } from '../client/failure.ts'
 import type { PipeLimits } from '../../contract/pipe.ts'
+import { exitCodes, Failure } from '../client/failure.ts'
 import { connect } from './connection.ts'
 import { define, formats, group } from './define.ts'
 import { oneView, print, show } from './output.ts'

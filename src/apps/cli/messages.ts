@@ -1,11 +1,11 @@
 /** `pipectl why` and `pipectl messages`: what became of one message, and which messages of a pipe there are. */
 import type { Command } from 'commander'
+import type { DestinationType } from '../../contract/destination.ts'
+import { ago, bytes, count } from '../../platform/quantities.ts'
 import type { Client, MessageDetail, MessageList } from '../client/client.ts'
 import { elementTexts, valueText } from '../client/json-text.ts'
 import { errorLine, faultWords } from '../client/lane-error.ts'
 import { fullName } from '../client/workspace.ts'
-import type { DestinationType } from '../../contract/destination.ts'
-import { ago, bytes, count } from '../../platform/quantities.ts'
 import { connect } from './connection.ts'
 import { define, formats } from './define.ts'
 import { requireMoment } from './moment.ts'

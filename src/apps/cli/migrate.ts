@@ -1,9 +1,9 @@
 /** `pipectl migrate`: a data directory into a cluster, or a cluster into a data directory. */
 import type { Command } from 'commander'
-import { exitCodes, Failure } from '../client/failure.ts'
 import type { MovePlan, MoveReport } from '../../maintenance/migrate/move.ts'
 import type { Direction } from '../../maintenance/migrate/sides.ts'
 import { bytes, count, counted, duration } from '../../platform/quantities.ts'
+import { exitCodes, Failure } from '../client/failure.ts'
 import { openByteProgress } from './byte-progress.ts'
 import { addSettingFlags } from './daemon-commands.ts'
 import { daemonSettings } from './daemon-settings.ts'

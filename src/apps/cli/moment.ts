@@ -1,6 +1,7 @@
 /** A moment on the command line: a duration ago, a day, or an ISO 8601 time. */
-import { exitCodes, Failure } from '../client/failure.ts'
+
 import { parseDuration } from '../../platform/quantities.ts'
+import { exitCodes, Failure } from '../client/failure.ts'
 
 /** As the API takes it. Days begin at midnight, local time. Throws Failure (usage), naming the option. */
 export function requireMoment(text: string, option: string): string {

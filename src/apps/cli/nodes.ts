@@ -1,8 +1,8 @@
 /** `pipectl nodes`: the nodes of a cluster, and taking one out of work before its machine is. */
 import type { Command } from 'commander'
-import { exitCodes, Failure } from '../client/failure.ts'
 import type { ListedNode, ListedNodes, LocalCluster } from '../../maintenance/nodes.ts'
 import { counted, duration } from '../../platform/quantities.ts'
+import { exitCodes, Failure } from '../client/failure.ts'
 import { addSettingFlags } from './daemon-commands.ts'
 import { daemonSettings } from './daemon-settings.ts'
 import { define, formats } from './define.ts'

@@ -1,11 +1,11 @@
 /** `pipectl parked …`: records that a destination refused, or that were skipped: look, edit, replay, discard. */
 import { type Command, Option } from 'commander'
+import { parkedIdsAtOnce, parkedReasons } from '../../contract/parked.ts'
+import { count, counted } from '../../platform/quantities.ts'
 import type { Client } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { singleLine } from '../client/json-text.ts'
 import { errorWords, type ParkedFilter, parkedRecords, placeWords, recordTextsOf } from '../client/parked.ts'
-import { parkedIdsAtOnce, parkedReasons } from '../../contract/parked.ts'
-import { count, counted } from '../../platform/quantities.ts'
 import { connect } from './connection.ts'
 import { define, formats, group } from './define.ts'
 import { io } from './io.ts'

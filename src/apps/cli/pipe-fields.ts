@@ -1,7 +1,7 @@
 /** A pipe's fields as flags, for `pipes create` and `pipes update`: one table, so that both take the same. */
 import type { Command } from 'commander'
-import { exitCodes, Failure } from '../client/failure.ts'
 import type { PipeUpdate } from '../../contract/pipe.ts'
+import { exitCodes, Failure } from '../client/failure.ts'
 
 export interface PipeFieldOptions {
   description?: string

@@ -1,10 +1,10 @@
 /** `pipectl pipes …`: list, get, create, update, pause, resume, delete. */
 import type { Command } from 'commander'
+import type { Pipe, PipeUpdate } from '../../contract/pipe.ts'
+import { ago, bytes, count, counted } from '../../platform/quantities.ts'
 import type { Client, PipeDetail, PipeList } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { describeTarget, fullName, kindOf } from '../client/workspace.ts'
-import type { Pipe, PipeUpdate } from '../../contract/pipe.ts'
-import { ago, bytes, count, counted } from '../../platform/quantities.ts'
 import { connect } from './connection.ts'
 import { type CommonOptions, define, formats, group } from './define.ts'
 import { fieldTable, oneView, print, show, type Table, type View } from './output.ts'

@@ -9,8 +9,8 @@
 import { chmodSync, existsSync, mkdirSync, readFileSync, renameSync, statSync, writeFileSync } from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
-import { exitCodes, Failure } from '../client/failure.ts'
 import { isObject } from '../../contract/is-object.ts'
+import { exitCodes, Failure } from '../client/failure.ts'
 import { io } from './io.ts'
 
 export interface Profile {

@@ -1,9 +1,9 @@
 /** `pipectl pull`: records out of a pull destination, at least once. */
 import { type Command, Option } from 'commander'
+import { counted } from '../../platform/quantities.ts'
 import type { Client } from '../client/client.ts'
 import { ApiFailure, exitCodes, Failure } from '../client/failure.ts'
 import { fullName } from '../client/workspace.ts'
-import { counted } from '../../platform/quantities.ts'
 import { connect } from './connection.ts'
 import { define } from './define.ts'
 import { io } from './io.ts'

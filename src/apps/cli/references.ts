@@ -4,12 +4,12 @@
  * What fits several things is an error that lists them (usage); what fits none is one that says how to look (not found).
  */
 
-import type { Client } from '../client/client.ts'
-import { exitCodes, Failure } from '../client/failure.ts'
-import { allDestinations, type DestinationOfPipe, describeTarget, kindOf } from '../client/workspace.ts'
 import type { Destination, DestinationType } from '../../contract/destination.ts'
 import type { Pipe } from '../../contract/pipe.ts'
 import { isUuid } from '../../contract/uuid.ts'
+import type { Client } from '../client/client.ts'
+import { exitCodes, Failure } from '../client/failure.ts'
+import { allDestinations, type DestinationOfPipe, describeTarget, kindOf } from '../client/workspace.ts'
 import { nearest } from './nearest.ts'
 
 /** Shorter starts would often fit by accident. */

@@ -1,10 +1,11 @@
 /** `pipectl lanes rewind`: what a rewind would deliver again, the question about it, and the rewind. */
-import type { Client } from '../client/client.ts'
-import { exitCodes, Failure } from '../client/failure.ts'
-import { type DestinationOfPipe, fullName } from '../client/workspace.ts'
+
 import type { Destination } from '../../contract/destination.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import { counted } from '../../platform/quantities.ts'
+import type { Client } from '../client/client.ts'
+import { exitCodes, Failure } from '../client/failure.ts'
+import { type DestinationOfPipe, fullName } from '../client/workspace.ts'
 import { requireMoment } from './moment.ts'
 
 /** `earliest`, a stream_seq, or an ISO 8601 time. */

@@ -1,7 +1,7 @@
 /** `pipectl tail`: the records of a pipe as they are stored, on the screen or into a program. */
 import { type Command, Option } from 'commander'
-import { exitCodes, Failure } from '../client/failure.ts'
 import { errorCode } from '../../platform/error-code.ts'
+import { exitCodes, Failure } from '../client/failure.ts'
 import { connect } from './connection.ts'
 import { define } from './define.ts'
 import { io } from './io.ts'

@@ -3,8 +3,8 @@
  * that takes no key, for the first user and for who has lost the last password.
  */
 import type { Command } from 'commander'
-import { exitCodes, Failure } from '../client/failure.ts'
 import type { SetupLink, User } from '../../contract/user.ts'
+import { exitCodes, Failure } from '../client/failure.ts'
 import { connect } from './connection.ts'
 import { addSettingFlags, dashboardOrigin } from './daemon-commands.ts'
 import { daemonSettings } from './daemon-settings.ts'

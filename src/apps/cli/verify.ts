@@ -1,8 +1,8 @@
 /** `pipectl verify`: whether everything in a data directory is as it was written. */
 import type { Command } from 'commander'
-import { exitCodes, Failure } from '../client/failure.ts'
 import type { ShownRange, VerifiedFile, VerifyReport } from '../../maintenance/verify.ts'
 import { bytes, count, counted } from '../../platform/quantities.ts'
+import { exitCodes, Failure } from '../client/failure.ts'
 import { openByteProgress } from './byte-progress.ts'
 import { addSettingFlags } from './daemon-commands.ts'
 import { daemonSettings } from './daemon-settings.ts'

@@ -1,9 +1,9 @@
 /** `pipectl version`: which program this is, and whether it opens a data directory. */
 import type { Command } from 'commander'
-import { exitCodes, Failure } from '../client/failure.ts'
 import type { FormatCheck } from '../../maintenance/format-check.ts'
 import { bytes } from '../../platform/quantities.ts'
 import { version } from '../../platform/version.ts'
+import { exitCodes, Failure } from '../client/failure.ts'
 import { addSettingFlags } from './daemon-commands.ts'
 import { daemonSettings } from './daemon-settings.ts'
 import { define, formats } from './define.ts'

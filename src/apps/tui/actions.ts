@@ -1,9 +1,10 @@
 /** What the keys do to a pipe or lane. Each returns one line for the person; a Failure's own words otherwise. */
+
+import type { OverviewLane, OverviewPipe } from '../../contract/overview.ts'
 import type { Client } from '../client/client.ts'
 import { ApiFailure, Failure } from '../client/failure.ts'
 import { elementTexts, singleLine, valueText } from '../client/json-text.ts'
 import { fullName } from '../client/workspace.ts'
-import type { OverviewLane, OverviewPipe } from '../../contract/overview.ts'
 import type { Blocking } from './detail.tsx'
 
 const outcomeEveryMs = 200

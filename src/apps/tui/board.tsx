@@ -1,9 +1,9 @@
 /** The board: every pipe and lane on a line, those in trouble first. Knows nothing of keys or requests. */
 import { Box, Text } from 'ink'
-import { printable } from '../client/printable.ts'
-import { stateWord } from '../client/workspace.ts'
 import type { OverviewLane } from '../../contract/overview.ts'
 import { bytes, count, duration } from '../../platform/quantities.ts'
+import { printable } from '../client/printable.ts'
+import { stateWord } from '../client/workspace.ts'
 import type { Rates } from './rates.ts'
 import { type Row, visible } from './rows.ts'
 import { sparkline } from './sparkline.ts'

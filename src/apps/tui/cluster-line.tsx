@@ -1,8 +1,8 @@
 /** The nodes of a cluster on one line: which live, how many pipes each has, which one is gone. */
 import { Text } from 'ink'
+import type { OverviewCluster, OverviewNode } from '../../contract/overview.ts'
 import { unownedInWords } from '../client/cluster.ts'
 import { printable } from '../client/printable.ts'
-import type { OverviewCluster, OverviewNode } from '../../contract/overview.ts'
 
 const signs: Record<OverviewNode['node_state'], { sign: string; colour: string }> = {
   live: { sign: '●', colour: 'green' },

@@ -1,10 +1,10 @@
 /** One pipe or lane in full: for a lane what blocks it, with the records and the error. */
 import { Box, Text } from 'ink'
+import type { OverviewLane, OverviewPipe } from '../../contract/overview.ts'
+import { ago, bytes, count, counted, duration, until } from '../../platform/quantities.ts'
 import { errorLine, faultWords } from '../client/lane-error.ts'
 import { printable } from '../client/printable.ts'
 import { fullName, kindOf, stateWord } from '../client/workspace.ts'
-import type { OverviewLane, OverviewPipe } from '../../contract/overview.ts'
-import { ago, bytes, count, counted, duration, until } from '../../platform/quantities.ts'
 import type { Row } from './rows.ts'
 
 /** The message that blocks a lane, as the daemon showed it. */

@@ -1,9 +1,9 @@
 /** The parked records of a lane: the list, or one in full. Knows nothing of keys or requests. */
 import { Box, Text } from 'ink'
-import { errorWords, placeWords, shortIds } from '../client/parked.ts'
-import { printable } from '../client/printable.ts'
 import type { ParkedRecord } from '../../contract/parked.ts'
 import { ago, counted } from '../../platform/quantities.ts'
+import { errorWords, placeWords, shortIds } from '../client/parked.ts'
+import { printable } from '../client/printable.ts'
 import { visible } from './rows.ts'
 import type { ParkedView, ShownRecord } from './use-parked.ts'
 

@@ -1,6 +1,7 @@
 /** How fast records have moved, for the charts of the board. Pure. */
-import { ratesBetween } from '../client/overview.ts'
+
 import type { Overview } from '../../contract/overview.ts'
+import { ratesBetween } from '../client/overview.ts'
 
 /** Records per second, oldest first, by pipe id (taken in) and destination id (delivered). */
 export type Rates = ReadonlyMap<string, readonly number[]>

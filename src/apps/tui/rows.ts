@@ -1,7 +1,8 @@
 /** What the board has a line for, in its order. Pure. */
+
+import type { Overview, OverviewLane, OverviewPipe } from '../../contract/overview.ts'
 import { matchesPipe } from '../client/overview.ts'
 import { severity } from '../client/workspace.ts'
-import type { Overview, OverviewLane, OverviewPipe } from '../../contract/overview.ts'
 
 /** A line of the board: a pipe, or one of its lanes below it. */
 export interface Row {

@@ -1,7 +1,7 @@
 /** Whether somebody is told of trouble, asked for now and then: null while it is not known, or this key may not know. */
 import { useEffect, useState } from 'react'
-import type { Client } from '../client/client.ts'
 import type { AlertsShown } from '../../contract/alerts.ts'
+import type { Client } from '../client/client.ts'
 
 const everyMs = 10_000
 

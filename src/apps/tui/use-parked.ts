@@ -5,6 +5,8 @@
  *     d, R  question: only y does it
  */
 import { useEffect, useState } from 'react'
+import type { ParkedDetail, ParkedRecord } from '../../contract/parked.ts'
+import { counted } from '../../platform/quantities.ts'
 import type { Client } from '../client/client.ts'
 import { singleLine } from '../client/json-text.ts'
 import {
@@ -15,8 +17,6 @@ import {
   recordTextsOf,
   replayOutcome,
 } from '../client/parked.ts'
-import type { ParkedDetail, ParkedRecord } from '../../contract/parked.ts'
-import { counted } from '../../platform/quantities.ts'
 import { type Lane, laneName } from './actions.ts'
 import type { KeyPress } from './use-keys.ts'
 

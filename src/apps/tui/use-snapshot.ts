@@ -1,8 +1,8 @@
 /** Asks the daemon again and again, one request after the other; keeps the last good response when it is away. */
 import { useEffect, useRef, useState } from 'react'
+import type { Overview } from '../../contract/overview.ts'
 import type { Client } from '../client/client.ts'
 import { OverviewFeed } from '../client/overview-feed.ts'
-import type { Overview } from '../../contract/overview.ts'
 import { nextRates, type Rates } from './rates.ts'
 
 export interface Feed {

@@ -22,13 +22,13 @@
  */
 
 import { resourceLimits } from '../../contract/resource-limits.ts'
-import type { Logger } from '../../platform/log.ts'
-import type { NatsConnection } from '../nats/headers.ts'
 import { AppendQueue } from '../../log/append-queue.ts'
 import type { Appended, Appender, Idempotency, NewMessage, SharedAppends } from '../../log/buffer.ts'
 import { appendToFrame, framedBytes, type OpenFrame, openFrame } from '../../log/frame.ts'
 import type { KeyQuestion, KeyStore } from '../../log/key-store.ts'
 import type { WriterObserved } from '../../log/writer-observed.ts'
+import type { Logger } from '../../platform/log.ts'
+import type { NatsConnection } from '../nats/headers.ts'
 import {
   commitsSubject,
   encodeHead,

@@ -3,12 +3,12 @@
  * is cut off from the leader does not count, although the connection to it is fine.
  */
 import { setTimeout as wait } from 'node:timers/promises'
+import type { BufferContact } from '../../log/buffer.ts'
+import type { JetStreamSpec } from '../../log/buffer-spec.ts'
+import { ContactHistory } from '../../log/contact.ts'
 import { connectNats } from '../nats/connect.ts'
 import type { NatsConnection } from '../nats/headers.ts'
-import type { BufferContact } from '../../log/buffer.ts'
-import { ContactHistory } from '../../log/contact.ts'
 import { streamName } from './frames.ts'
-import type { JetStreamSpec } from './spec.ts'
 
 const everyMs = 500
 const timeoutMs = 1_000

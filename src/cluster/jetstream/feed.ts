@@ -5,11 +5,12 @@
  * That something was dropped is announced by whoever purged; what the stream drops by itself shows in its first sequence, which is
  * looked at every few seconds.
  */
+
+import type { BufferFeed, LowWatermark } from '../../log/buffer.ts'
+import type { JetStreamSpec } from '../../log/buffer-spec.ts'
 import { connectNats } from '../nats/connect.ts'
 import type { NatsConnection, NatsMessage } from '../nats/headers.ts'
-import type { BufferFeed, LowWatermark } from '../../log/buffer.ts'
 import { commitsSubject, droppedSubject, streamName } from './frames.ts'
-import type { JetStreamSpec } from './spec.ts'
 import { StreamClient } from './stream-client.ts'
 
 type Commits = [pipeId: string, seq: number][]

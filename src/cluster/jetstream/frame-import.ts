@@ -4,11 +4,12 @@
  * once, and whatever happens to one of them, what is stored is the beginning of what was put, in order and once.
  */
 import { type JetStreamClient, jetstream, jetstreamManager } from '@nats-io/jetstream'
-import { connectNats } from '../nats/connect.ts'
-import type { NatsConnection } from '../nats/headers.ts'
 import { BufferUnavailableError, type NewMessage } from '../../log/buffer.ts'
+import type { JetStreamSpec } from '../../log/buffer-spec.ts'
 import { appendToFrame, framedBytes, type OpenFrame, openFrame } from '../../log/frame.ts'
 import { bodyHashOf, type KeyStore, keyHashOf, type UsedKey } from '../../log/key-store.ts'
+import { connectNats } from '../nats/connect.ts'
+import type { NatsConnection } from '../nats/headers.ts'
 import {
   chainSubject,
   encodeHead,
@@ -19,7 +20,6 @@ import {
   seqOf,
   streamName,
 } from './frames.ts'
-import type { JetStreamSpec } from './spec.ts'
 
 const publishTimeoutMs = 10_000
 const importChain = 'import'

@@ -22,8 +22,12 @@
  */
 import { setTimeout as wait } from 'node:timers/promises'
 import { resourceLimits } from '../../contract/resource-limits.ts'
-import type { Logger } from '../../platform/log.ts'
-import { type Appended, type Idempotency, IdempotencyKeyReusedError, type NewMessage } from '../../log/buffer.ts'
+import {
+  type Appended,
+  type Idempotency,
+  IdempotencyKeyReusedError,
+  type NewMessage,
+} from '../../log/buffer.ts'
 import { appendToFrame, framedBytes, type OpenFrame, openFrame } from '../../log/frame.ts'
 import {
   bodyHashOf,
@@ -36,6 +40,7 @@ import {
   type SettledClaim,
   type UsedKey,
 } from '../../log/key-store.ts'
+import type { Logger } from '../../platform/log.ts'
 import { chainSubject, encodeHead, frameHeadBytes, messagesPerFrame, seqOf } from './frames.ts'
 import type { Publisher, PublishResult } from './publisher.ts'
 import { busyCodes, idHeader, settleClaims } from './settlement.ts'

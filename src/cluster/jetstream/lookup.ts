@@ -8,9 +8,10 @@
  * A page is read backward, which a stream cannot: the part of it that holds enough frames is found by counting, see `#partBefore`.
  */
 import { crc32 } from 'node:zlib'
+import type { ListedMessage, MessageListing, MessageLookup, StoredMessage } from '../../log/buffer.ts'
+import type { JetStreamSpec } from '../../log/buffer-spec.ts'
 import { connectNats } from '../nats/connect.ts'
 import type { NatsConnection } from '../nats/headers.ts'
-import type { ListedMessage, MessageListing, MessageLookup, StoredMessage } from '../../log/buffer.ts'
 import { FramePull } from './frame-pull.ts'
 import {
   bufferSubjects,
@@ -22,7 +23,6 @@ import {
   streamSeqOf,
 } from './frames.ts'
 import { lastReceivedBefore, receivedSlackMs } from './pipe-times.ts'
-import type { JetStreamSpec } from './spec.ts'
 import { headOf, storedFrame } from './stored-frame.ts'
 import { type ConsumerStart, StreamClient, type StreamMessage } from './stream-client.ts'
 

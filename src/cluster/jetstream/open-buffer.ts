@@ -4,11 +4,6 @@
  */
 import { MessageChannel, type MessagePort } from 'node:worker_threads'
 import { type JetStreamManager, jetstreamManager } from '@nats-io/jetstream'
-import { endsWithin } from '../../platform/deadline.ts'
-import { type LogSettings, openLog } from '../../platform/log.ts'
-import { connectNats } from '../nats/connect.ts'
-import type { NatsConnection } from '../nats/headers.ts'
-import { oldestWithReplicas } from '../nats/versions.ts'
 import type {
   Appender,
   AppenderPort,
@@ -18,15 +13,20 @@ import type {
   SharedAppends,
   WriterHistograms,
 } from '../../log/buffer.ts'
+import type { JetStreamSpec } from '../../log/buffer-spec.ts'
 import type { KeyStore } from '../../log/key-store.ts'
 import { sumOfHistograms, WriterObserved } from '../../log/writer-observed.ts'
+import { endsWithin } from '../../platform/deadline.ts'
+import { type LogSettings, openLog } from '../../platform/log.ts'
+import { connectNats } from '../nats/connect.ts'
+import type { NatsConnection } from '../nats/headers.ts'
+import { oldestWithReplicas } from '../nats/versions.ts'
 import { JetStreamAppender } from './appender.ts'
 import { frameSubject, messagesPerFrame, pipeIdOf, seqOf, streamName } from './frames.ts'
 import { batchedKeys } from './key-batches.ts'
 import { answerKeys } from './key-port.ts'
 import type { AppendingThreadSpec, FromAppendingThread } from './protocol.ts'
 import { Shares } from './shares.ts'
-import type { JetStreamSpec } from './spec.ts'
 import { headOf } from './stored-frame.ts'
 import { openStreams } from './stream.ts'
 import { StreamWatch } from './stream-watch.ts'

@@ -2,16 +2,16 @@
  * The appender of a thread that is not main: it has a connection of its own, and tells main what it appended.
  */
 import { setTimeout as wait } from 'node:timers/promises'
+import type { Appended, Appender, AppenderPort, Idempotency, NewMessage } from '../../log/buffer.ts'
+import type { JetStreamSpec } from '../../log/buffer-spec.ts'
+import { WriterObserved } from '../../log/writer-observed.ts'
 import { type Logger, openLog } from '../../platform/log.ts'
 import { connectNats } from '../nats/connect.ts'
 import type { NatsConnection } from '../nats/headers.ts'
-import type { Appended, Appender, AppenderPort, Idempotency, NewMessage } from '../../log/buffer.ts'
-import { WriterObserved } from '../../log/writer-observed.ts'
 import { JetStreamAppender } from './appender.ts'
 import { keysOverPort } from './key-port.ts'
 import type { AppendingThreadSpec, FromAppendingThread } from './protocol.ts'
 import { Shares } from './shares.ts'
-import type { JetStreamSpec } from './spec.ts'
 
 const connectRetryMs = 1_000
 

@@ -1,9 +1,10 @@
 /** What main and the threads that append say to each other over the port that `shareAppender` gives out. */
-import type { LogSettings } from '../../platform/log.ts'
+
 import type { SharedAppends } from '../../log/buffer.ts'
+import type { JetStreamSpec } from '../../log/buffer-spec.ts'
 import type { KeyQuestion } from '../../log/key-store.ts'
 import type { ObservedCommits } from '../../log/writer-observed.ts'
-import type { JetStreamSpec } from './spec.ts'
+import type { LogSettings } from '../../platform/log.ts'
 
 export type ToAppendingThread =
   | AppendingThreadSpec

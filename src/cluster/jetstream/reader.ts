@@ -9,11 +9,12 @@
  * BufferReadUnavailableError while nobody answers. An idle pipe costs a few hundred bytes, and no consumer.
  */
 
+import type { Backlog, BufferReader, Cursor, Heads, MessageRun, ReadLimits } from '../../log/buffer.ts'
+import type { JetStreamSpec } from '../../log/buffer-spec.ts'
 import type { Logger } from '../../platform/log.ts'
+import { hourMs } from '../../platform/quantities.ts'
 import { connectNats } from '../nats/connect.ts'
 import type { NatsConnection, Subscription } from '../nats/headers.ts'
-import { hourMs } from '../../platform/quantities.ts'
-import type { Backlog, BufferReader, Cursor, Heads, MessageRun, ReadLimits } from '../../log/buffer.ts'
 import { Checkpoints } from './checkpoints.ts'
 import { putAside } from './damaged.ts'
 import { Earliest } from './earliest.ts'
@@ -33,7 +34,6 @@ import { PipeHeads } from './pipe-heads.ts'
 import { firstReceivedFrom } from './pipe-times.ts'
 import { countsOf, cursorOf, difference, type PipePosition } from './position.ts'
 import { ReadRun } from './read-run.ts'
-import type { JetStreamSpec } from './spec.ts'
 import type { StoredFrame } from './stored-frame.ts'
 import { StreamClient } from './stream-client.ts'
 import { Totals } from './totals.ts'

@@ -6,8 +6,8 @@
  *   stream of another owner    the opening is refused as always; only an empty stream with our description is ever removed
  */
 import type { JetStreamManager } from '@nats-io/jetstream'
+import type { JetStreamSpec } from '../../log/buffer-spec.ts'
 import { connectNats } from '../nats/connect.ts'
-import type { JetStreamSpec } from './spec.ts'
 import {
   bufferConfig,
   findStream,

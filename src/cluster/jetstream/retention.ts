@@ -17,18 +17,18 @@
  * When the stream is nearly full although nothing delivered is left, every pipe may have its share (shares.ts).
  */
 import { type JetStreamManager, jetstreamManager } from '@nats-io/jetstream'
-import type { Logger } from '../../platform/log.ts'
-import { connectNats } from '../nats/connect.ts'
-import type { NatsConnection } from '../nats/headers.ts'
-import { hourMs } from '../../platform/quantities.ts'
 import type { Backlog, BufferReader, LowWatermark } from '../../log/buffer.ts'
+import type { JetStreamSpec } from '../../log/buffer-spec.ts'
 import { pressedFrom } from '../../log/fair-share.ts'
 import type { Attempt } from '../../log/key-store.ts'
+import type { Logger } from '../../platform/log.ts'
+import { hourMs } from '../../platform/quantities.ts'
+import { connectNats } from '../nats/connect.ts'
+import type { NatsConnection } from '../nats/headers.ts'
 import type { WatermarkKeeper } from './feed.ts'
 import { droppedSubject, messagesPerFrame, seqOf, sharesSubject, streamName, streamSeqOf } from './frames.ts'
 import { storedFrameOf } from './settlement.ts'
 import { messageHeadBytes, Shares, type SharesReport } from './shares.ts'
-import type { JetStreamSpec } from './spec.ts'
 import { StreamClient } from './stream-client.ts'
 import { StreamPurge } from './stream-purge.ts'
 

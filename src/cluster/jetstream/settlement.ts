@@ -14,8 +14,8 @@
  * A void has no head of a frame, so readers pass over it. The frame cannot be purged before its claim is settled (retention.ts).
  */
 import { setTimeout as wait } from 'node:timers/promises'
-import { headers } from '../nats/headers.ts'
 import { type Attempt, type KeyStore, keyHashOf, type PendingClaim } from '../../log/key-store.ts'
+import { headers } from '../nats/headers.ts'
 import { chainSubject, seqOf } from './frames.ts'
 import type { Publisher, PublishResult } from './publisher.ts'
 import { headOf, storedFrame } from './stored-frame.ts'

@@ -6,8 +6,9 @@
  * come from any replica (`DIRECT.GET`, the message as it is): replicas apply the stream in order, so one that lags knows
  * nothing of the end, but skips nothing.
  */
-import { decodeHeaders, type MsgHdrs, type NatsConnection, type NatsMessage } from '../nats/headers.ts'
+
 import { BufferReadUnavailableError } from '../../log/buffer.ts'
+import { decodeHeaders, type MsgHdrs, type NatsConnection, type NatsMessage } from '../nats/headers.ts'
 
 const requestTimeoutMs = 5_000
 

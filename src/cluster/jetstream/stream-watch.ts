@@ -1,7 +1,7 @@
 /** What the stream holds and how much more it takes, asked again every second. */
 import type { JetStreamAccountStats, JetStreamManager, StreamInfo } from '@nats-io/jetstream'
+import type { JetStreamSpec } from '../../log/buffer-spec.ts'
 import { streamName } from './frames.ts'
-import type { JetStreamSpec } from './spec.ts'
 
 const everyMs = 1_000
 /** Shorter than an append waits: a load balancer should hear of a silent stream before clients do. */

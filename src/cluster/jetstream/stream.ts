@@ -22,10 +22,11 @@ import {
   type StreamConfig,
   type StreamInfo,
 } from '@nats-io/jetstream'
-import { ConfigError } from '../../settings/config.ts'
+import type { JetStreamSpec } from '../../log/buffer-spec.ts'
+import { ConfigError } from '../../platform/config-error.ts'
+import { hourMs } from '../../platform/quantities.ts'
 import type { NatsConnection } from '../nats/headers.ts'
 import { oldServersText, type ServerVersion, serverVersions, tooOldForReplicas } from '../nats/versions.ts'
-import { hourMs } from '../../platform/quantities.ts'
 import {
   bufferSubjects,
   frameHeadBytes,
@@ -34,7 +35,6 @@ import {
   totalsStreamName,
   totalsSubjects,
 } from './frames.ts'
-import type { JetStreamSpec } from './spec.ts'
 
 /** Of the description. */
 const formatVersion = 1

@@ -10,9 +10,9 @@
  * headers alone. A pipe without any checkpoint begins with zero before its oldest frame.
  */
 import { setTimeout as wait } from 'node:timers/promises'
+import type { Backlog } from '../../log/buffer.ts'
 import type { Logger } from '../../platform/log.ts'
 import { hourMs } from '../../platform/quantities.ts'
-import type { Backlog } from '../../log/buffer.ts'
 import type { Checkpoints } from './checkpoints.ts'
 import type { FrameChains } from './frame-chains.ts'
 import { FrameStream, type PullRoom } from './frame-stream.ts'

@@ -1,9 +1,9 @@
 /** The idempotency keys of a pipe's messages, by the stream's own seq: for a move out of a cluster that is stopped. */
 import { jetstream } from '@nats-io/jetstream'
-import { connectNats } from '../nats/connect.ts'
 import type { Idempotency } from '../../log/buffer.ts'
+import type { JetStreamSpec } from '../../log/buffer-spec.ts'
+import { connectNats } from '../nats/connect.ts'
 import { decodeFrame, keyedSubjects, seqOf, streamName } from './frames.ts'
-import type { JetStreamSpec } from './spec.ts'
 import { headOf } from './stored-frame.ts'
 
 export async function usedKeysOf(spec: JetStreamSpec, pipeId: string): Promise<Map<number, Idempotency>> {

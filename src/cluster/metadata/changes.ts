@@ -4,8 +4,9 @@
  * numbers have no gaps. The newest row is always kept.
  */
 import { sql } from 'kysely'
-import type { ClusterStore, NumberedChange } from '../../metadata/cluster-store.ts'
+import type { NoteChange } from '../../metadata/audit.ts'
 import type { Change } from '../../metadata/changes.ts'
+import type { ClusterStore, NumberedChange } from '../../metadata/cluster-store.ts'
 import { type ChangeRow, type Connection, normaliseId, toFlag } from '../../metadata/database.ts'
 import type { AuditedChange } from '../../metadata/store.ts'
 import { WriteConflictError } from '../../metadata/write-errors.ts'
@@ -83,12 +84,6 @@ function decodeChange(row: ChangeRow): NumberedChange {
   if (row.pipe_id !== null) return { seq, change: { pipeId: row.pipe_id } }
   return { seq, change: { apiKeyId: row.api_key_id ?? '', isRevoked: Number(row.is_revoked) === 1 } }
 }
-
-/** Writes down, in the transaction of an audited change, what copies of metadata must be read again. */
-export type NoteChange = (trx: Connection, change: AuditedChange) => Promise<void>
-
-/** Of a database that this process has for itself: copies learn of changes where they are made (`changes.ts`). */
-export const notShared: NoteChange = async () => {}
 
 export function changeNotes(clock: DatabaseClock, notify: Notify): NoteChange {
   return async (trx, audited) => {

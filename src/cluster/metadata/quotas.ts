@@ -13,8 +13,8 @@
 import { randomUUID } from 'node:crypto'
 import { type RawBuilder, sql } from 'kysely'
 import type { ClusterStore, QuotaAsk } from '../../metadata/cluster-store.ts'
-import { dayMs } from '../../platform/quantities.ts'
 import { type Connection, normaliseId } from '../../metadata/database.ts'
+import { dayMs } from '../../platform/quantities.ts'
 import type { DatabaseClock } from './database-clock.ts'
 
 /** A node holds at most this part of what is left: what it takes with it when it is killed. */

@@ -4,24 +4,11 @@
  */
 import { readFileSync } from 'node:fs'
 import type { ConnectionOptions, NatsConnection } from '@nats-io/transport-node'
-import { ConfigError } from '../../settings/config.ts'
+import type { NatsSpec } from '../../log/buffer-spec.ts'
+import { ConfigError } from '../../platform/config-error.ts'
 import { StorageUnavailableError } from '../../platform/error-code.ts'
 
 export type { NatsConnection }
-
-/** Plain data, for any thread. */
-export interface NatsSpec {
-  /** `nats://host:port` or `tls://…`, each; without user and password. */
-  servers: readonly string[]
-  user: string | null
-  password: string | null
-  /** A credentials file (JWT and seed); null: none. */
-  credentialsFile: string | null
-  /** A CA that server certificates are verified with, PEM; null: the system's. */
-  caFile: string | null
-  /** For the servers' own lists of connections. */
-  name: string
-}
 
 /** Of each server, while the first connection is made. */
 const connectTimeoutMs = 5_000

@@ -1,5 +1,6 @@
 /** What nats-servers offer, looked up without changing anything: for `pipectl doctor`. */
-import { connectNats, type NatsSpec } from './connect.ts'
+import type { NatsSpec } from '../../log/buffer-spec.ts'
+import { connectNats } from './connect.ts'
 
 export interface InspectedNats {
   /** Of the server that answered. */

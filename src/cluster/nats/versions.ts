@@ -3,7 +3,7 @@
  * connects, before it asks for a password or for TLS, so a plain socket learns it of each one.
  */
 import { connect } from 'node:net'
-import type { NatsSpec } from './connect.ts'
+import type { NatsSpec } from '../../log/buffer-spec.ts'
 
 /**
  * The oldest that gave every copy back as it was acknowledged when its leader was paused or cut off and went on. 2.9.10 did not: in

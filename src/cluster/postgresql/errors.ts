@@ -6,9 +6,10 @@
  *   at the start  ConfigError: what somebody has to put right (`openingError`)
  *   anything else as it is: a mistake of ours
  */
-import { ConfigError } from '../../settings/config.ts'
-import { errorCode, StorageUnavailableError } from '../../platform/error-code.ts'
+
 import { WriteConflictError } from '../../metadata/write-errors.ts'
+import { ConfigError } from '../../platform/config-error.ts'
+import { errorCode, StorageUnavailableError } from '../../platform/error-code.ts'
 
 /**
  * Serialisation failure, deadlock. A key or a parent that was free or there when the transaction looked is not any more

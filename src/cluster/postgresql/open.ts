@@ -1,7 +1,7 @@
 /** A PostgreSQL database for the repositories above. Loaded only where one is set. */
 import { CompiledQuery, Kysely } from 'kysely'
-import { ConfigError } from '../../settings/config.ts'
 import type { Connection, OpenedDatabase, Tables } from '../../metadata/database.ts'
+import { ConfigError } from '../../platform/config-error.ts'
 import { postgresDialect } from './dialect.ts'
 import { PostgresDriver } from './driver.ts'
 import { openingError, storageError } from './errors.ts'

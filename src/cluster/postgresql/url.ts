@@ -6,7 +6,7 @@
  */
 import { readFileSync } from 'node:fs'
 import type { ConnectionOptions } from 'node:tls'
-import { ConfigError } from '../../settings/config.ts'
+import { ConfigError } from '../../platform/config-error.ts'
 
 export interface PostgresTarget {
   /** A name, an address, or the directory of a Unix socket. */

@@ -8,20 +8,12 @@
  * An error outside a call ends the worker, and main starts another: a lane that can no longer save or read must not look
  * alive. Files that cannot be read or written end the process. Main learns what ended the worker from its board.
  */
+
 import assert from 'node:assert'
 import { parentPort, workerData } from 'node:worker_threads'
-import { bufferPlace, openBufferContact, openBufferFeed, openBufferReader } from '../../stores/open-log.ts'
 import type { PipeLeases } from '../../cluster/leases.ts'
 import type { LogUsage } from '../../cluster/log-usage.ts'
 import { current, timelineOf } from '../../contract/epochs.ts'
-import { endsWithin } from '../../platform/deadline.ts'
-import type { PinServerKey } from '../../destinations/driver.ts'
-import { openDriver } from '../../destinations/drivers.ts'
-import { errorCode, isNoSpace, LaneElsewhereError, StorageUnavailableError } from '../../platform/error-code.ts'
-import { openLog } from '../../platform/log.ts'
-import { openMetadata } from '../../stores/open-metadata.ts'
-import { describeFatalErrors, inWords, isStorageError } from '../../platform/storage-error.ts'
-import { TransformThreads } from '../../delivery/transform/transform-threads.ts'
 import { systemClock } from '../../delivery/clock.ts'
 import { ContainedDrivers } from '../../delivery/contained-driver.ts'
 import {
@@ -34,16 +26,31 @@ import { DriftWatch } from '../../delivery/drift.ts'
 import { keepHistoryShort } from '../../delivery/history-keeper.ts'
 import { isolatedDrivers } from '../../delivery/isolated-driver.ts'
 import { namesOf } from '../../delivery/lane-log.ts'
-import { type LaneOwner, type LaneOwnership, ownsEverything } from '../../metadata/lane-ownership.ts'
 import { openLaneService } from '../../delivery/lane-service.ts'
 import { LaneSet } from '../../delivery/lane-set.ts'
-import { type LaneSpec, type LaneState, LaneStoreUnavailableError } from '../../metadata/lane-state.ts'
 import { ownedLanes } from '../../delivery/owned-lanes.ts'
-import type { NewParked } from '../../metadata/parked-store-port.ts'
 import { driverCrashed } from '../../delivery/retry.ts'
 import { allBlocked } from '../../delivery/safe-mode.ts'
+import { TransformThreads } from '../../delivery/transform/transform-threads.ts'
 import { transformedDriver } from '../../delivery/transformed-driver.ts'
 import { WorkerBoard } from '../../delivery/worker-board.ts'
+import type { PinServerKey } from '../../destinations/driver.ts'
+import { openDriver } from '../../destinations/drivers.ts'
+import { requireShared } from '../../metadata/cluster-store.ts'
+import { type LaneOwner, type LaneOwnership, ownsEverything } from '../../metadata/lane-ownership.ts'
+import { type LaneSpec, type LaneState, LaneStoreUnavailableError } from '../../metadata/lane-state.ts'
+import type { NewParked } from '../../metadata/parked-store-port.ts'
+import { endsWithin } from '../../platform/deadline.ts'
+import {
+  errorCode,
+  isNoSpace,
+  LaneElsewhereError,
+  StorageUnavailableError,
+} from '../../platform/error-code.ts'
+import { openLog } from '../../platform/log.ts'
+import { describeFatalErrors, inWords, isStorageError } from '../../platform/storage-error.ts'
+import { bufferPlace, openBufferContact, openBufferFeed, openBufferReader } from '../../stores/open-log.ts'
+import { openMetadata } from '../../stores/open-metadata.ts'
 
 assert(parentPort !== null)
 const port = parentPort
@@ -89,7 +96,7 @@ const reader = await openBufferReader(data.buffer, log, {
 const feed = await openBufferFeed(data.buffer, {
   ...{ reader, log },
   owned: (pipeId) => ownership.owned(pipeId),
-  ...(leases === null ? {} : { keyAttempts: () => metadata.cluster.keys.attempts() }),
+  keyAttempts: metadata.cluster?.keys.attempts,
 })
 const drift = new DriftWatch(metadata.driftStore, systemClock, log)
 const transforms = new TransformThreads()
@@ -150,7 +157,7 @@ post({ kind: 'ready' })
 async function openLeases(nodeId: string): Promise<PipeLeases> {
   const { openPipeLeases } = await import('../../cluster/leases.ts')
   return await openPipeLeases({
-    ...{ store: metadata.cluster, nodeId, log },
+    ...{ store: requireShared(metadata), nodeId, log },
     ...(contact === null ? {} : { buffer: () => contact.now }),
   })
 }

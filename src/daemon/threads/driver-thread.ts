@@ -2,13 +2,6 @@
 import assert from 'node:assert'
 import { Buffer } from 'node:buffer'
 import { parentPort, workerData } from 'node:worker_threads'
-import type { InferRequest, RejectedRecord, Sample } from '../../destinations/driver.ts'
-import {
-  checkDestination,
-  forgetDestination,
-  inferForDestination,
-  openDriver,
-} from '../../destinations/drivers.ts'
 import { beatEveryMs } from '../../delivery/delivery-protocol.ts'
 import {
   type DriverThreadData,
@@ -19,6 +12,13 @@ import {
   type ToDriverThread,
 } from '../../delivery/driver-protocol.ts'
 import { WorkerBoard } from '../../delivery/worker-board.ts'
+import type { InferRequest, RejectedRecord, Sample } from '../../destinations/driver.ts'
+import {
+  checkDestination,
+  forgetDestination,
+  inferForDestination,
+  openDriver,
+} from '../../destinations/drivers.ts'
 
 assert(parentPort !== null)
 const port = parentPort

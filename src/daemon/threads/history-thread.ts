@@ -1,14 +1,14 @@
 /** The history thread: serves looks at the buffer, beside the thread that delivers. It ends when main asks it to. */
 import assert from 'node:assert'
 import { parentPort, workerData } from 'node:worker_threads'
-import { bufferPlace, openBufferFeed, openBufferReader, openMessageLookup } from '../../stores/open-log.ts'
+import { Commits } from '../../observe/history/commits.ts'
+import type { FromHistory, HistoryThreadData, ToHistory } from '../../observe/history/history-protocol.ts'
+import { openStoredHistory } from '../../observe/history/stored-history.ts'
 import { StorageUnavailableError } from '../../platform/error-code.ts'
 import { openLog } from '../../platform/log.ts'
 import { describeFatalErrors } from '../../platform/storage-error.ts'
 import { sentError } from '../../platform/thread-error.ts'
-import { Commits } from '../../observe/history/commits.ts'
-import type { FromHistory, HistoryThreadData, ToHistory } from '../../observe/history/history-protocol.ts'
-import { openStoredHistory } from '../../observe/history/stored-history.ts'
+import { bufferPlace, openBufferFeed, openBufferReader, openMessageLookup } from '../../stores/open-log.ts'
 
 assert(parentPort !== null)
 const port = parentPort

@@ -1,7 +1,8 @@
 /** A batch's records as rows of bound values, each knowing its message, so that a failure can name it. */
-import { pickMembers, recordPlace, recordTexts, stringValue } from '../../log/record-text.ts'
+
 import type { ColumnRule } from '../../contract/column-rules.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
+import { pickMembers, recordPlace, recordTexts, stringValue } from '../../log/record-text.ts'
 import { type Batch, DeliveryError, type RejectedRecord } from '../driver.ts'
 import { generatedId, receivedAtValue } from '../sql/columns.ts'
 import type { NamedValue } from '../sql/named-value.ts'

@@ -4,8 +4,8 @@
  */
 import { promisify } from 'node:util'
 import { gzip as gzipWithCallback } from 'node:zlib'
-import { filledBodies, toJsonArray, toNdjson } from '../../log/record-text.ts'
 import { keyInEpoch, keyWith, parseKeyTemplate, renderKey } from '../../contract/key-template.ts'
+import { filledBodies, toJsonArray, toNdjson } from '../../log/record-text.ts'
 import { type Batch, DeliveryError, type ObjectStoreSpec, type RejectedRecord } from '../driver.ts'
 
 export interface StoredObject {

@@ -8,10 +8,11 @@
  *   number         double: what it cannot hold to the last digit does not fit
  *   string, with the role record_ts or received_at     timestamp, microseconds, UTC
  */
-import { stringValue } from '../../log/record-text.ts'
+
 import { type ColumnSource, columnRules } from '../../contract/column-rules.ts'
 import type { ColumnMapping } from '../../contract/destination.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
+import { stringValue } from '../../log/record-text.ts'
 import { fitsFloat } from '../decimal-text.ts'
 import { hasControlCharacters } from '../url-rules.ts'
 

@@ -12,6 +12,8 @@
  * A record without a value for a column stores NULL; where the column is NOT NULL and has a default, the default.
  * An upsert first drops all but the last record of each dedupe value: one statement may not touch a row twice.
  */
+
+import type { ColumnRule } from '../../contract/column-rules.ts'
 import type { StoredMessage } from '../../log/buffer.ts'
 import {
   closeBrace,
@@ -24,7 +26,6 @@ import {
   records,
   recordTexts,
 } from '../../log/record-text.ts'
-import type { ColumnRule } from '../../contract/column-rules.ts'
 import { DeliveryError, type RejectedRecord } from '../driver.ts'
 import { generatedId, receivedAtValue } from '../sql/columns.ts'
 import { identifierFault } from '../sql/identifiers.ts'

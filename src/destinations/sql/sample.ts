@@ -1,9 +1,9 @@
 /** One record for POST destinations/test?sample=true: it is inserted and rolled back. */
 import { randomUUID } from 'node:crypto'
-import type { StoredMessage } from '../../log/buffer.ts'
-import { records } from '../../log/record-text.ts'
 import { columnRules } from '../../contract/column-rules.ts'
 import type { ColumnMapping } from '../../contract/destination.ts'
+import type { StoredMessage } from '../../log/buffer.ts'
+import { records } from '../../log/record-text.ts'
 import type { Batch, DatabaseSpec, DeliveryError, DestinationCheck, Sample } from '../driver.ts'
 
 /** `textFor` makes up text that a column takes, for a pipe that has no message yet. */

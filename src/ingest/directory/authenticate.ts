@@ -6,9 +6,9 @@
  * the directory each time, and a revoked key stops working the moment the directory has forgotten it.
  */
 import { ApiError } from '../../contract/errors.ts'
-import { hashApiKey, hasValidChecksum } from '../../metadata/key-tokens.ts'
+import type { Principal } from '../../contract/principal.ts'
 import type { Directory, KnownKey } from '../../metadata/directory-source.ts'
-import type { Principal } from './principal.ts'
+import { hashApiKey, hasValidChecksum } from '../../metadata/key-tokens.ts'
 
 /** A promise only for a key that the directory has not seen yet. Undefined: not an active key. */
 export type Authenticate = (authorization: string) => Principal | undefined | Promise<Principal | undefined>

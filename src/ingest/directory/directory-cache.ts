@@ -9,7 +9,13 @@
  * costs to make one does not grow with the keys there are.
  */
 import type { ApiKeyScope } from '../../contract/api-key.ts'
-import type { Directory, DirectoryKey, DirectoryPipe, DirectorySource, KnownKey } from '../../metadata/directory-source.ts'
+import type {
+  Directory,
+  DirectoryKey,
+  DirectoryPipe,
+  DirectorySource,
+  KnownKey,
+} from '../../metadata/directory-source.ts'
 
 const absentForMs = 1_000
 /** At most this many absent hashes are remembered: clients with a new unknown key each time must not fill the memory. */

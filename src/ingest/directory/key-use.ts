@@ -3,8 +3,9 @@
  * flags are collected here every few seconds, those of the ingest threads too, and a key is stored once in a minute in
  * which it was used. What a crash loses is the last seconds of it.
  */
-import type { Logger } from '../../platform/log.ts'
+
 import type { Directory } from '../../metadata/directory-source.ts'
+import type { Logger } from '../../platform/log.ts'
 
 export interface KeyUseOptions {
   directory: Pick<Directory, 'takeUsedKeys'>

@@ -5,8 +5,8 @@
 import type { BufferReader, Idempotency, MessageLookup } from '../../log/buffer.ts'
 import { keyLifetimeMs } from '../../log/key-store.ts'
 import type { MessageSink } from '../../stores/open-move.ts'
-import type { MovedPipe } from '../../cluster/move/store.ts'
 import { DataDirError } from '../errors.ts'
+import type { MovedPipe } from './metadata-store.ts'
 import { readPipe } from './read-pipe.ts'
 
 export interface ReadableBuffer {

@@ -1,6 +1,6 @@
 /**
  * Moves everything from one place to another: messages, then metadata with every seq that it names translated. The source is only
- * read, until it is marked at the end; what a crash leaves on the way is in `cluster/move/state.ts`.
+ * read, until it is marked at the end; what a crash leaves on the way is in `metadata/move-state.ts`.
  *
  *   1 begin     the target is empty, or this same move goes on; its epochs are settled and written down
  *   2 messages  all that the source keeps, pipe by pipe (`copy-messages.ts`)
@@ -10,17 +10,18 @@
  */
 import { randomUUID } from 'node:crypto'
 import { setTimeout as wait } from 'node:timers/promises'
-import { type Backlog, BufferUnavailableError, type OpenBuffer } from '../../log/buffer.ts'
-import { type BufferSpec, openBuffer, openBufferReader, openMessageLookup } from '../../stores/open-log.ts'
-import { keysOfPipe, openMessageSink, rehearseOpening } from '../../stores/open-move.ts'
 import { current, movedEpoch } from '../../contract/epochs.ts'
+import { type Backlog, BufferUnavailableError, type OpenBuffer } from '../../log/buffer.ts'
+import type { BufferSpec } from '../../log/buffer-spec.ts'
+import type { Moving } from '../../metadata/move-state.ts'
 import { StorageUnavailableError } from '../../platform/error-code.ts'
 import { type LogSettings, openLog } from '../../platform/log.ts'
-import type { Moving } from '../../cluster/move/state.ts'
-import type { MovedPipe, MoveStore, RowRules } from '../../cluster/move/store.ts'
+import { openBuffer, openBufferReader, openMessageLookup } from '../../stores/open-log.ts'
+import { keysOfPipe, openMessageSink, rehearseOpening } from '../../stores/open-move.ts'
 import { DataDirError } from '../errors.ts'
 import { comparePipe } from './compare-messages.ts'
 import { copyPipe, type ReadableBuffer } from './copy-messages.ts'
+import type { MovedPipe, MoveStore, RowRules } from './metadata-store.ts'
 import { SeqMap } from './seq-map.ts'
 import {
   cursorOf,

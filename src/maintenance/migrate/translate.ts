@@ -10,7 +10,7 @@
 import type { Cursor } from '../../log/buffer.ts'
 import type { LaneHistoryRow, LaneRow, ParkedRow } from '../../metadata/database.ts'
 import { laneRowCheck } from '../../metadata/lane-check.ts'
-import type { MovedLane } from '../../cluster/move/store.ts'
+import type { MovedLane } from './metadata-store.ts'
 import type { SeqMap } from './seq-map.ts'
 
 /** Messages of a pipe that are not there to be moved. */

@@ -1,7 +1,7 @@
 /** Reads a metadata file for `verify`: whose it is, where its lanes are, and what is damaged. Changes nothing. */
 import Database from 'better-sqlite3'
-import { ConfigError } from '../../settings/config.ts'
 import { type Epoch, firstEpochs } from '../../contract/epochs.ts'
+import { ConfigError } from '../../platform/config-error.ts'
 import { isCorrupt, isReadFailure } from '../../platform/storage-error.ts'
 import type { LaneRow } from '../database.ts'
 import { identityOf, knownSeqOf } from '../identity.ts'

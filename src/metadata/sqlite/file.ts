@@ -9,7 +9,7 @@
 import { closeSync, openSync } from 'node:fs'
 import { setTimeout as delay } from 'node:timers/promises'
 import Database from 'better-sqlite3'
-import { ConfigError } from '../../settings/config.ts'
+import { ConfigError } from '../../platform/config-error.ts'
 import { errorCode, isNoSpace } from '../../platform/error-code.ts'
 import { inWords } from '../../platform/storage-error.ts'
 

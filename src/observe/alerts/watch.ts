@@ -4,13 +4,13 @@
  * stored is made again.
  */
 import { randomUUID } from 'node:crypto'
-import type { BufferStatus } from '../../log/buffer.ts'
 import { type AlertEvent, alertEventNames } from '../../contract/alert-words.ts'
 import { wordsOf } from '../../contract/destination-words.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import type { LaneTrouble, TroubleQuery } from '../../delivery/delivery.ts'
-import type { Logger } from '../../platform/log.ts'
+import type { BufferStatus } from '../../log/buffer.ts'
 import type { AlertMark, Metadata, QueuedAlert, WatchedWorkspace } from '../../metadata/store.ts'
+import type { Logger } from '../../platform/log.ts'
 import { hourMs } from '../../platform/quantities.ts'
 import { markKey, marksOf } from './marks.ts'
 import { type AlertNames, standardAlert } from './message.ts'

@@ -1,5 +1,6 @@
 /** What passes between main and the history thread: calls by number, responses by the same number. */
-import type { BufferSpec } from '../../stores/open-log.ts'
+
+import type { BufferSpec } from '../../log/buffer-spec.ts'
 import type { LogSettings } from '../../platform/log.ts'
 import type { SentError } from '../../platform/thread-error.ts'
 import type { History } from './history.ts'

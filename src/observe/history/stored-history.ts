@@ -1,7 +1,8 @@
 /** `History` over the buffer of this thread. */
+
+import { resourceLimits } from '../../contract/resource-limits.ts'
 import type { BufferReader, Cursor, ListedMessage, MessageLookup, MessageRun } from '../../log/buffer.ts'
 import { records } from '../../log/record-text.ts'
-import { resourceLimits } from '../../contract/resource-limits.ts'
 import type { Commits } from './commits.ts'
 import type {
   FoundMessage,

@@ -1,10 +1,10 @@
 /** The guides to destinations that are no databases, and to alerts, walked against one daemon. */
 import { readFileSync } from 'node:fs'
 import t from 'tap'
-import { type AlertNames, type StandardAlert, standardAlert } from '../../../src/observe/alerts/message.ts'
-import type { AlertFact } from '../../../src/observe/alerts/rules.ts'
 import { alertEventNames } from '../../../src/contract/alert-words.ts'
 import { configSchema } from '../../../src/contract/destination.ts'
+import { type AlertNames, type StandardAlert, standardAlert } from '../../../src/observe/alerts/message.ts'
+import type { AlertFact } from '../../../src/observe/alerts/rules.ts'
 import { shareDaemon } from '../../support/guide-setups.ts'
 import { blocksOf, walk } from '../../support/guide-walker.ts'
 

@@ -1,7 +1,7 @@
 /** Reads a pipe's messages up to a seq, as delivery does; prints how many there are, or the error's code. */
 import path from 'node:path'
-import { openBufferReader } from '../../../src/stores/open-log.ts'
 import { openLog } from '../../../src/platform/log.ts'
+import { openBufferReader } from '../../../src/stores/open-log.ts'
 
 const [root = '', pipeId = '', throughSeq = ''] = process.argv.slice(2)
 const spec = { dir: path.join(root, 'buffer'), quarantineDir: path.join(root, 'quarantine') }

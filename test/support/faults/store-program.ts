@@ -6,9 +6,9 @@
  */
 import { readdirSync, renameSync, writeFileSync, writeSync } from 'node:fs'
 import path from 'node:path'
-import { openLog } from '../../../src/platform/log.ts'
 import { openServiceManager } from '../../../src/daemon/service-manager.ts'
 import { startWhenSpace } from '../../../src/daemon/start-when-space.ts'
+import { openLog } from '../../../src/platform/log.ts'
 import { openStore, type Store, type StoreSettings } from './store.ts'
 
 export type Step =

@@ -1,11 +1,11 @@
 /** The buffer as the fault programs use it: the one place here that knows how it is opened. */
 import path from 'node:path'
 import { v4, v7 } from 'uuid'
-import { makeRoomToOpen, openBuffer } from '../../../src/stores/open-log.ts'
 import { openSegmentFeed } from '../../../src/log/segments/feed.ts'
 import type { SegmentsSpec } from '../../../src/log/segments/protocol.ts'
 import { openSegmentReader } from '../../../src/log/segments/reader.ts'
 import { openLog } from '../../../src/platform/log.ts'
+import { makeRoomToOpen, openBuffer } from '../../../src/stores/open-log.ts'
 
 /** Tiny: a few messages fill a segment, a few segments the quota, so that rolls and drops come at once. */
 export const tiny = {

@@ -1,10 +1,10 @@
 /** When something is told, with a clock that jumps: the rules over marks as they are stored and read again. */
 import t from 'tap'
-import { markKey, marksOf } from '../../../src/observe/alerts/marks.ts'
-import { type AlertFact, type Look, lookAt } from '../../../src/observe/alerts/rules.ts'
 import { type AlertEvent, alertEventNames } from '../../../src/contract/alert-words.ts'
 import type { LaneFailure, LaneTrouble } from '../../../src/delivery/delivery.ts'
 import type { AlertMark } from '../../../src/metadata/store.ts'
+import { markKey, marksOf } from '../../../src/observe/alerts/marks.ts'
+import { type AlertFact, type Look, lookAt } from '../../../src/observe/alerts/rules.ts'
 
 const minute = 60_000
 const healthy: LaneTrouble = {

@@ -1,11 +1,11 @@
 /** Retries, order and fairness of what is sent, with a clock that jumps and a receiver that does as told. */
 import t, { type Test } from 'tap'
-import { AlertSender } from '../../../src/observe/alerts/sender.ts'
 import { resourceLimits } from '../../../src/contract/resource-limits.ts'
 import type { Post, PostOutcome } from '../../../src/destinations/http-endpoint/post.ts'
-import { openLog } from '../../../src/platform/log.ts'
 import { mintApiKey } from '../../../src/metadata/key-tokens.ts'
 import type { AlertMark } from '../../../src/metadata/store.ts'
+import { AlertSender } from '../../../src/observe/alerts/sender.ts'
+import { openLog } from '../../../src/platform/log.ts'
 import { open } from '../metadata/fixture.ts'
 
 const minute = 60_000

@@ -2,7 +2,6 @@
 import { jetstreamManager } from '@nats-io/jetstream'
 import t, { type Test } from 'tap'
 import { v7 } from 'uuid'
-import { BufferUnavailableError, type NewMessage, type SharedAppends } from '../../../src/log/buffer.ts'
 import {
   commitsSubject,
   decodeHead,
@@ -11,7 +10,8 @@ import {
   streamSeqOf,
 } from '../../../src/cluster/jetstream/frames.ts'
 import { openJetStreamBuffer } from '../../../src/cluster/jetstream/open-buffer.ts'
-import type { JetStreamSpec } from '../../../src/cluster/jetstream/spec.ts'
+import { BufferUnavailableError, type NewMessage, type SharedAppends } from '../../../src/log/buffer.ts'
+import type { JetStreamSpec } from '../../../src/log/buffer-spec.ts'
 import { openPortAppender } from '../../../src/stores/open-log.ts'
 import { until } from '../../support/until.ts'
 import { jetStreamSpec, natsFor, readerOf } from './jetstream-open.ts'

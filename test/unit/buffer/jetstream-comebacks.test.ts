@@ -4,9 +4,9 @@
  * 2.9.10 fails this: docs/cluster.md.)
  */
 import t, { type Test } from 'tap'
-import type { OpenBuffer } from '../../../src/log/buffer.ts'
 import { streamName } from '../../../src/cluster/jetstream/frames.ts'
-import type { JetStreamSpec } from '../../../src/cluster/jetstream/spec.ts'
+import type { OpenBuffer } from '../../../src/log/buffer.ts'
+import type { JetStreamSpec } from '../../../src/log/buffer-spec.ts'
 import type { TestNats } from '../../support/nats.ts'
 import { copiesOf } from '../../support/nats-copies.ts'
 import { until } from '../../support/until.ts'

@@ -1,10 +1,10 @@
 /** Idempotency keys of a cluster: one message for a key, whatever ends or stands still between the claim, the stream and the answer. */
 import { jetstreamManager } from '@nats-io/jetstream'
 import t, { type Test } from 'tap'
-import { BufferUnavailableError, IdempotencyKeyReusedError } from '../../../src/log/buffer.ts'
 import { bufferSubjects, streamName } from '../../../src/cluster/jetstream/frames.ts'
 import { openJetStreamBuffer } from '../../../src/cluster/jetstream/open-buffer.ts'
-import type { JetStreamSpec } from '../../../src/cluster/jetstream/spec.ts'
+import { BufferUnavailableError, IdempotencyKeyReusedError } from '../../../src/log/buffer.ts'
+import type { JetStreamSpec } from '../../../src/log/buffer-spec.ts'
 import type { KeyStore } from '../../../src/log/key-store.ts'
 import { openPortAppender } from '../../../src/stores/open-log.ts'
 import { until } from '../../support/until.ts'

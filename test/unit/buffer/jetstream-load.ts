@@ -2,10 +2,10 @@
  * Appending while servers fail: who sends what, what was acknowledged, and what the stream has of it afterwards.
  */
 import type { Test } from 'tap'
-import { BufferUnavailableError, type NewMessage, type OpenBuffer } from '../../../src/log/buffer.ts'
 import { streamName } from '../../../src/cluster/jetstream/frames.ts'
 import { openJetStreamBuffer } from '../../../src/cluster/jetstream/open-buffer.ts'
-import type { JetStreamSpec } from '../../../src/cluster/jetstream/spec.ts'
+import { BufferUnavailableError, type NewMessage, type OpenBuffer } from '../../../src/log/buffer.ts'
+import type { JetStreamSpec } from '../../../src/log/buffer-spec.ts'
 import { startNats, type TestNats } from '../../support/nats.ts'
 import { until } from '../../support/until.ts'
 import { maxPayload, readerOf } from './jetstream-open.ts'

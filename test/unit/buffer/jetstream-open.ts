@@ -7,11 +7,11 @@ import type { NatsConnection } from '@nats-io/transport-node'
 import pg from 'pg'
 import type { Test } from 'tap'
 import { v4 } from 'uuid'
-import type { BufferReader, NewMessage } from '../../../src/log/buffer.ts'
-import { appendToFrame, openFrame } from '../../../src/log/frame.ts'
 import { chainSubject, encodeHead, frameSubject, seqOf } from '../../../src/cluster/jetstream/frames.ts'
 import { openJetStreamReader } from '../../../src/cluster/jetstream/reader.ts'
-import type { JetStreamSpec } from '../../../src/cluster/jetstream/spec.ts'
+import type { BufferReader, NewMessage } from '../../../src/log/buffer.ts'
+import type { JetStreamSpec } from '../../../src/log/buffer-spec.ts'
+import { appendToFrame, openFrame } from '../../../src/log/frame.ts'
 import type { KeyStore } from '../../../src/log/key-store.ts'
 import { openLog } from '../../../src/platform/log.ts'
 import { startClusterServer } from '../../support/cluster-database.ts'
@@ -43,7 +43,7 @@ export async function keysFor(t: Test): Promise<TestKeys> {
       await client.connect()
       scope.teardown(() => client.end())
       return {
-        keys: database.metadata.cluster.keys,
+        keys: database.metadata.cluster!.keys,
         query: async (sql) => (await client.query(sql)).rows,
       }
     },

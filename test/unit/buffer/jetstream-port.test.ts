@@ -1,7 +1,7 @@
 /** The whole port on JetStream: one server, and a cluster of three. */
 import t, { type Test } from 'tap'
 import { openJetStreamFeed } from '../../../src/cluster/jetstream/feed.ts'
-import type { JetStreamSpec } from '../../../src/cluster/jetstream/spec.ts'
+import type { JetStreamSpec } from '../../../src/log/buffer-spec.ts'
 import type { KeyStore } from '../../../src/log/key-store.ts'
 import { openBuffer } from '../../../src/stores/open-log.ts'
 import { type BufferUnderTest, testBufferPort } from './conformance.ts'

@@ -2,7 +2,6 @@
 import { jetstreamManager } from '@nats-io/jetstream'
 import { headers } from '@nats-io/transport-node'
 import t, { type Test } from 'tap'
-import { BufferUnavailableError } from '../../../src/log/buffer.ts'
 import {
   encodeHead,
   frameSubject,
@@ -11,6 +10,7 @@ import {
   streamName,
 } from '../../../src/cluster/jetstream/frames.ts'
 import { openJetStreamBuffer } from '../../../src/cluster/jetstream/open-buffer.ts'
+import { BufferUnavailableError } from '../../../src/log/buffer.ts'
 import { openBufferContact, openPortAppender } from '../../../src/stores/open-log.ts'
 import { until } from '../../support/until.ts'
 import { jetStreamSpec, natsFor } from './jetstream-open.ts'

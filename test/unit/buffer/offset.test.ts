@@ -1,8 +1,8 @@
 /** The numbers of an epoch over a buffer that begins with 1, both ways; and why they are not the buffer's own. */
 import t from 'tap'
+import { epochAfterLost, movedEpoch } from '../../../src/contract/epochs.ts'
 import type { BufferFeed, BufferReader, MessageLookup } from '../../../src/log/buffer.ts'
 import { offsetFeed, offsetLookup, offsetReader, seqBaseOf, withoutBase } from '../../../src/log/offset.ts'
-import { epochAfterLost, movedEpoch } from '../../../src/contract/epochs.ts'
 
 const base = 1_000_000
 

@@ -1,10 +1,10 @@
 /** Who waits for a frame, and for how many: a workspace that sends a lot keeps the others waiting for one frame, not for all of its own. */
 import t, { type Test } from 'tap'
 import { v4 } from 'uuid'
+import { resourceLimits } from '../../../src/contract/resource-limits.ts'
 import type { NewMessage } from '../../../src/log/buffer.ts'
 import { type Frame, readFrame } from '../../../src/log/frame.ts'
 import { FrameAppender } from '../../../src/log/segments/appender.ts'
-import { resourceLimits } from '../../../src/contract/resource-limits.ts'
 import { seeded } from '../../support/faults/random.ts'
 import { KiB, MiB, message, newPipeId, openAt, temporaryDirectory } from './open.ts'
 

@@ -1,7 +1,10 @@
 import { writeFileSync } from 'node:fs'
 import path from 'node:path'
 import t from 'tap'
-import { type TransformOptions, transformSettings } from '../../../src/apps/cli/destinations/transform-options.ts'
+import {
+  type TransformOptions,
+  transformSettings,
+} from '../../../src/apps/cli/destinations/transform-options.ts'
 import { cliEnv, makeHome, removeHome, runCli } from '../../support/cli.ts'
 import { createWorkspace, startDaemon } from '../../support/daemon.ts'
 

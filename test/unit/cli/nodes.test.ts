@@ -3,8 +3,8 @@ import { randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import path from 'node:path'
 import t, { type Test } from 'tap'
-import { openMetadata } from '../../../src/stores/open-metadata.ts'
 import type { Metadata } from '../../../src/metadata/store.ts'
+import { openMetadata } from '../../../src/stores/open-metadata.ts'
 import { homeEnv, makeHome, removeHome, runCli } from '../../support/cli.ts'
 import { startPostgres } from '../../support/postgres.ts'
 import { until } from '../../support/until.ts'
@@ -34,8 +34,8 @@ interface Joined {
 async function join({ cluster }: Metadata, name: string): Promise<Joined> {
   const node = { nodeId: randomUUID(), leaseId: randomUUID(), workerId: randomUUID() }
   const address = 'http://10.0.0.1:8080'
-  await cluster.nodes.join({ nodeId: node.nodeId, name, version: '1.2.3', address }, node.leaseId, 0, false)
-  await cluster.pipes.join(node.nodeId, node.workerId)
+  await cluster!.nodes.join({ nodeId: node.nodeId, name, version: '1.2.3', address }, node.leaseId, 0, false)
+  await cluster!.pipes.join(node.nodeId, node.workerId)
   return node
 }
 
@@ -44,8 +44,8 @@ function keepAlive(t: Pick<Test, 'teardown'>, { cluster }: Metadata, node: Joine
   let isOver = false
   const renewing = (async () => {
     while (!isOver) {
-      await cluster.nodes.renew(node.leaseId, 6_000)
-      await cluster.pipes.renew(node.workerId)
+      await cluster!.nodes.renew(node.leaseId, 6_000)
+      await cluster!.pipes.renew(node.workerId)
       await new Promise((resolve) => setTimeout(resolve, 1_000))
     }
   })()
@@ -70,7 +70,7 @@ t.test('nodes with what they deliver; drain hands over, undrain ends it', async 
   const sealingKey = Buffer.from(readFileSync(path.join(dataDir, 'sealing.key'), 'utf8'), 'base64')
   const metadata = await openMetadata({ kind: 'postgresql', url }, sealingKey)
   t.teardown(() => metadata.close())
-  const { pipes } = metadata.cluster
+  const { pipes } = metadata.cluster!
   for (const name of ['orders', 'sensors']) await newPipe(metadata, workspaceId, name)
   const one = await join(metadata, 'one')
   keepAlive(t, metadata, one)
@@ -99,7 +99,7 @@ t.test('nodes with what they deliver; drain hands over, undrain ends it', async 
 
   const alone = await cli('nodes', 'drain', 'one')
   t.match(alone, { code: 5, stderr: /no other node that could take the pipes of one; nothing was changed/ })
-  t.equal((await metadata.cluster.nodes.list())[0]?.isDraining, false)
+  t.equal((await metadata.cluster!.nodes.list())[0]?.isDraining, false)
 
   const two = await join(metadata, 'two')
   keepAlive(t, metadata, two)
@@ -132,7 +132,7 @@ t.test('two of one name are told apart by their ids; one that expired does not c
     stderr: new RegExp(`name one by its id: .*${first.nodeId}`),
   })
   await until('the first has expired', async () => {
-    const all = await metadata.cluster.nodes.list()
+    const all = await metadata.cluster!.nodes.list()
     return all.every((one) => one.nodeId !== first.nodeId || one.leftMs === 0)
   })
   t.match(await cli('nodes', 'drain', 'twin'), { code: 0, stderr: /twin has no pipes/ })

@@ -2,13 +2,13 @@
 import { writeFileSync } from 'node:fs'
 import path from 'node:path'
 import t from 'tap'
+import { initialLaneStatus } from '../../../src/api/management/destinations.ts'
 import { declaredPipes } from '../../../src/apps/cli/manifest/document.ts'
 import { foundUnnamed, planSteps } from '../../../src/apps/cli/manifest/plan.ts'
 import { readYamlFile } from '../../../src/apps/cli/manifest/yaml-file.ts'
 import type { PipeDetail } from '../../../src/apps/client/client.ts'
 import { Failure } from '../../../src/apps/client/failure.ts'
 import type { Destination } from '../../../src/contract/destination.ts'
-import { initialLaneStatus } from '../../../src/api/management/destinations.ts'
 
 type Config = Record<string, unknown>
 const table = (table: string): Config => ({ host: 'db', database: 'shop', username: 'u', table })

@@ -1,7 +1,12 @@
 import { readFileSync } from 'node:fs'
 import t from 'tap'
 import { parse } from 'yaml'
-import { columnText, columnTypeWords, parseColumn, roleWords } from '../../../src/apps/cli/destinations/columns.ts'
+import {
+  columnText,
+  columnTypeWords,
+  parseColumn,
+  roleWords,
+} from '../../../src/apps/cli/destinations/columns.ts'
 import { parseDestinationUrl } from '../../../src/apps/cli/destinations/connection-url.ts'
 import { secretVariable } from '../../../src/apps/cli/destinations/secrets.ts'
 import { progressLine } from '../../../src/apps/cli/ingest/progress.ts'

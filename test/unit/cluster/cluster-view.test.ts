@@ -15,12 +15,18 @@ interface Joined {
 
 async function cluster(t: Test) {
   let ms = 1_000_000
-  const metadata = await open(t, { ...testFile(t), now: () => ms })
-  const store = metadata.cluster
+  const metadata = await open(t, { ...testFile(t), now: () => ms, isShared: true })
+  const store = metadata.cluster!
   const workspaceId = await newWorkspace(metadata, 'w')
   const join = async (name: string): Promise<Joined> => {
     const node = { nodeId: randomUUID(), leaseId: randomUUID(), workerId: randomUUID() }
-    await store.nodes.join({ nodeId: node.nodeId, name, version: '1', address: null }, node.leaseId, 0, false)
+    const seen = await store.changes.newest()
+    await store.nodes.join(
+      { nodeId: node.nodeId, name, version: '1', address: null },
+      node.leaseId,
+      seen,
+      false,
+    )
     await store.pipes.join(node.nodeId, node.workerId)
     return node
   }
@@ -67,7 +73,7 @@ t.test('who is there, who drains, and who delivers what', async (t) => {
   t.same((await view.facts()).owners, new Map([a, b].map((id) => [id, one.nodeId])))
   t.match(await view.measured(), {
     nodes: { live: 1, draining: 1, expired: 0 },
-    ...{ ownedPipes: 2, unownedPipes: 0, gainedPipes: 1, heartbeatAgeSeconds: 0, changesBehind: 0 },
+    ...{ ownedPipes: 2, unownedPipes: 0, gainedPipes: 1, heartbeatAgeSeconds: 0, changesBehind: 2 },
   })
 })
 

@@ -22,7 +22,7 @@ interface TestNode {
 
 async function openNode(t: Test, metadata: Metadata, nodeId: string = randomUUID()): Promise<TestNode> {
   const { log, lines } = readableLog()
-  const leases = await openPipeLeases({ store: metadata.cluster, nodeId, log })
+  const leases = await openPipeLeases({ store: metadata.cluster!, nodeId, log })
   const node: TestNode = { nodeId, leases, metadata, gained: [], lost: [], lines }
   leases.onGained((pipeId) => node.gained.push(pipeId))
   leases.onLost((pipeId) => node.lost.push(pipeId))
@@ -40,7 +40,7 @@ async function untilEachHasSome(nodes: TestNode[]): Promise<void> {
 /** Every pipe has one owner, which metadata also names. */
 async function untilSpread(database: ClusterDatabase, nodes: TestNode[], pipes: string[]): Promise<void> {
   await until('every pipe has one owner', async () => {
-    const owners = await database.metadata.cluster.pipes.owners()
+    const owners = await database.metadata.cluster!.pipes.owners()
     return pipes.every((pipeId) => {
       const [owner, ...more] = ownedBy(nodes, pipeId)
       return owner !== undefined && more.length === 0 && owners.get(pipeId) === owner.nodeId
@@ -113,7 +113,7 @@ t.test('a pipe goes to another node when its lanes have saved, and not before', 
     told.every((id) => first.leases.holds(id, 1)),
     'its lanes may go on',
   )
-  t.equal((await cluster.pipes.owners()).size, 20)
+  t.equal((await cluster!.pipes.owners()).size, 20)
   first.leases.onReleased(async () => {})
   const letGo = setInterval(() => {
     for (const close of closed.splice(0)) close()
@@ -130,7 +130,7 @@ t.test('a node that drains gives everything up, and takes it back when nobody is
   for (const name of ['a', 'b']) {
     const metadata = await database.open()
     const { log } = readableLog()
-    const options = { store: metadata.cluster, name, version: '1', address: null, log, onFatal() {} }
+    const options = { store: metadata.cluster!, name, version: '1', address: null, log, onFatal() {} }
     const node = await openClusterNode(options)
     await node.join()
     t.teardown(() => node.close())
@@ -139,10 +139,10 @@ t.test('a node that drains gives everything up, and takes it back when nobody is
   await untilEachHasSome(nodes)
   await untilSpread(database, nodes, pipes)
   const [a, b] = nodes as [TestNode, TestNode]
-  await database.metadata.cluster.nodes.setDraining(a.nodeId, true)
+  await database.metadata.cluster!.nodes.setDraining(a.nodeId, true)
   await until('b has all', () => b.leases.ownedPipes.size === 12)
   t.equal(a.leases.ownedPipes.size, 0)
-  t.match(await database.metadata.cluster.nodes.list(), [
+  t.match(await database.metadata.cluster!.nodes.list(), [
     { name: 'a', isDraining: true, ownedPipes: 0, isDelivering: true },
     { name: 'b', isDraining: false, ownedPipes: 12 },
   ])
@@ -241,12 +241,12 @@ t.test('ten thousand pipes: held by one lease, given up and taken over in a few 
   t.comment(`claimed in ${Math.round(performance.now() - openedAt)} ms`)
   t.equal(first.leases.ownedPipes.size, 10_000)
   const { cluster } = first.metadata
-  const [{ leaseId } = { leaseId: '' }] = await cluster.pipes.workers()
+  const [{ leaseId } = { leaseId: '' }] = await cluster!.pipes.workers()
   const times: Record<string, number> = {}
   for (const [what, work] of Object.entries({
-    renew: () => cluster.pipes.renew(leaseId),
-    free: () => cluster.pipes.free(),
-    owners: () => cluster.pipes.owners(),
+    renew: () => cluster!.pipes.renew(leaseId),
+    free: () => cluster!.pipes.free(),
+    owners: () => cluster!.pipes.owners(),
   })) {
     const at = performance.now()
     for (let n = 0; n < 5; n += 1) await work()

@@ -2,8 +2,8 @@
 import { randomBytes } from 'node:crypto'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
-import type { Backlog } from '../../../src/log/buffer.ts'
 import { LogUsage } from '../../../src/cluster/log-usage.ts'
+import type { Backlog } from '../../../src/log/buffer.ts'
 import type { Metadata } from '../../../src/metadata/store.ts'
 import { newPipe, newWorkspace, open } from '../metadata/fixture.ts'
 

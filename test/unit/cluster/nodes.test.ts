@@ -31,7 +31,7 @@ async function openNode(
   const { log, lines } = readableLog()
   const fatal: Error[] = []
   const onFatal = (error: Error) => void fatal.push(error)
-  const options = { store: metadata.cluster, name, version: '1.0.0', address: null, log, onFatal, now }
+  const options = { store: metadata.cluster!, name, version: '1.0.0', address: null, log, onFatal, now }
   const node = await openClusterNode(options)
   const opened = { node, metadata, told: [], lines, held: Promise.resolve(), fails: false, fatal } as TestNode
   node.changes.subscribe(async (change) => {
@@ -60,7 +60,7 @@ t.test('publish resolves when every node has applied the change, this one at onc
     isPublished = true
   })
   await until('applied here', () => a.told.includes(pipeId))
-  await until('asked there', async () => (await b.metadata.cluster.changes.newest()) > 0)
+  await until('asked there', async () => (await b.metadata.cluster!.changes.newest()) > 0)
   t.equal(isPublished, false)
   release()
   await published
@@ -190,7 +190,7 @@ t.test('a node whose changes are no longer kept must be started again', async (t
   const b = await openNode(t, 'b', await database.open(), { joins: false })
   for (const name of ['one', 'two']) await newPipe(a.metadata, database.workspaceId, name)
   await until('a has seen them', async () => (await a.node.nodes())[0]!.seenChange >= 3)
-  await a.metadata.cluster.changes.prune(-1_000)
+  await a.metadata.cluster!.changes.prune(-1_000)
   await t.rejects(b.node.join(), /no longer kept/)
   t.equal(b.fatal.length, 1)
   t.equal(b.node.isLive, false)

@@ -3,17 +3,17 @@ import { randomUUID } from 'node:crypto'
 import { sql } from 'kysely'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
-import { leaseMs } from '../../../src/metadata/cluster-store.ts'
+import { quotas as quotaStore } from '../../../src/cluster/metadata/quotas.ts'
+import { openPostgresDatabase } from '../../../src/cluster/postgresql/open.ts'
 import { ClusterQuotas } from '../../../src/cluster/quotas.ts'
 import { ApiError } from '../../../src/contract/errors.ts'
 import type { PipeLimits } from '../../../src/contract/pipe.ts'
-import { StorageUnavailableError } from '../../../src/platform/error-code.ts'
 import { createClusterQuota } from '../../../src/ingest/cluster-quota.ts'
 import { createQuota, type Quota } from '../../../src/ingest/quota.ts'
 import { SharedCounters } from '../../../src/ingest/shared-counters.ts'
-import { quotas as quotaStore } from '../../../src/cluster/metadata/quotas.ts'
-import { openPostgresDatabase } from '../../../src/cluster/postgresql/open.ts'
+import { leaseMs } from '../../../src/metadata/cluster-store.ts'
 import type { Metadata } from '../../../src/metadata/store.ts'
+import { StorageUnavailableError } from '../../../src/platform/error-code.ts'
 import { dayMs, hourMs } from '../../../src/platform/quantities.ts'
 import { type ClusterDatabase, startClusterServer } from '../../support/cluster-database.ts'
 import { until } from '../../support/until.ts'
@@ -98,7 +98,7 @@ class Node {
   readonly #nodeId = randomUUID()
   readonly #heartbeat: NodeJS.Timeout
 
-  constructor(metadata: Metadata, pipe: LimitedPipe, store = metadata.cluster.quotas) {
+  constructor(metadata: Metadata, pipe: LimitedPipe, store = metadata.cluster!.quotas) {
     this.#metadata = metadata
     this.#pipe = pipe
     const counters = new SharedCounters()
@@ -112,13 +112,13 @@ class Node {
     })
     this.quota = createClusterQuota(counters, (...asked) => this.quotas.reserve(...asked))
     this.#heartbeat = setInterval(() => {
-      metadata.cluster.nodes.renew(this.#nodeId, leaseMs).catch(() => {})
+      metadata.cluster!.nodes.renew(this.#nodeId, leaseMs).catch(() => {})
     }, 1_000)
   }
 
   async join(): Promise<void> {
     const node = { nodeId: this.#nodeId, name: this.#nodeId, version: '1', address: null }
-    await this.#metadata.cluster.nodes.join(node, this.#nodeId, 0, false)
+    await this.#metadata.cluster!.nodes.join(node, this.#nodeId, 0, false)
   }
 
   async reserve(records: number, bytes = records) {
@@ -221,7 +221,7 @@ t.test('limits that are removed and set again count what was accepted between', 
   const { metadata } = pipe.database
   const { usage, cluster } = metadata
   const hour = { requests: 1, bytes: 70, rejected: 0, lastIngestMs: null }
-  const nowMs = await cluster.now()
+  const nowMs = await cluster!.now()
   const hourStart = nowMs - (nowMs % hourMs)
   await usage.addIngest([{ ...hour, pipeId: pipe.pipeId, hourMs: hourStart, records: 70 }], [])
   await pipe.put({})

@@ -1,9 +1,9 @@
 /** Which nodes share the pipes while some of them do not reach the buffer. */
 import t from 'tap'
+import { sharersOf } from '../../../src/cluster/sharers.ts'
 import type { BufferContact } from '../../../src/log/buffer.ts'
 import { ContactHistory, settlesForMs } from '../../../src/log/contact.ts'
 import type { LiveWorker } from '../../../src/metadata/cluster-store.ts'
-import { sharersOf } from '../../../src/cluster/sharers.ts'
 
 const everyMs = 500
 

@@ -6,9 +6,9 @@ import path from 'node:path'
 import t, { type Test } from 'tap'
 import { dataDirAt } from '../../../src/maintenance/data-dir.ts'
 import { requireMatchingStores } from '../../../src/maintenance/matching-stores.ts'
-import { openMetadata } from '../../../src/stores/open-metadata.ts'
 import { loadSealingKey } from '../../../src/metadata/sealing-key.ts'
 import { beginEpoch } from '../../../src/metadata/sqlite/offline.ts'
+import { openMetadata } from '../../../src/stores/open-metadata.ts'
 import { message, newPipeId, openAt } from '../buffer/open.ts'
 
 const key = Buffer.alloc(32, 1)

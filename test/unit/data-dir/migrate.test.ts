@@ -1,5 +1,7 @@
 /** What becomes of the numbers in lane rows when their messages get others. */
 import t from 'tap'
+import type { MovedLane } from '../../../src/maintenance/migrate/metadata-store.ts'
+import { copiedTables, ownTables } from '../../../src/maintenance/migrate/metadata-tables.ts'
 import { SeqMap } from '../../../src/maintenance/migrate/seq-map.ts'
 import {
   cursorOf,
@@ -10,8 +12,6 @@ import {
 } from '../../../src/maintenance/migrate/translate.ts'
 import type { LaneHistoryRow, LaneRow, ParkedRow, Tables } from '../../../src/metadata/database.ts'
 import { isLaneRowIntact, laneRowCheck } from '../../../src/metadata/lane-check.ts'
-import type { MovedLane } from '../../../src/cluster/move/store.ts'
-import { copiedTables, ownTables } from '../../../src/cluster/move/tables.ts'
 
 /** The messages of the pipe, before and after. */
 const pairs = [

@@ -2,7 +2,7 @@
 import { copyFileSync, existsSync, mkdirSync, statSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import t from 'tap'
-import { ConfigError, loadSettings } from '../../../src/settings/config.ts'
+import { ServersUnreachableError, startWhenReachable } from '../../../src/daemon/start-when-reachable.ts'
 import {
   openDataDirMetadata,
   requireDirectory,
@@ -10,9 +10,10 @@ import {
   setUpDataDir,
 } from '../../../src/maintenance/data-dir.ts'
 import { withLocalUsers } from '../../../src/maintenance/users.ts'
+import { ConfigError } from '../../../src/platform/config-error.ts'
 import { StorageUnavailableError } from '../../../src/platform/error-code.ts'
 import { openLog } from '../../../src/platform/log.ts'
-import { ServersUnreachableError, startWhenReachable } from '../../../src/daemon/start-when-reachable.ts'
+import { loadSettings } from '../../../src/settings/config.ts'
 import { startPostgres } from '../../support/postgres.ts'
 
 const postgres = await startPostgres()

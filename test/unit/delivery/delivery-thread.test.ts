@@ -2,6 +2,7 @@ import path from 'node:path'
 import t from 'tap'
 import { resolveConfig } from '../../../src/contract/destination.ts'
 import { openDelivery } from '../../../src/delivery/delivery-proxy.ts'
+import { openBufferReader } from '../../../src/stores/open-log.ts'
 import { openDeliveryStack } from '../../support/delivery-stack.ts'
 import { type HttpSink, startHttpSink } from '../../support/http-sink.ts'
 import { until } from '../../support/until.ts'
@@ -94,8 +95,10 @@ t.test('who asks after the end is rejected, and an orderly end is not fatal', as
 })
 
 t.test('a thread that cannot start says why', async (t) => {
+  const spec = specAt(t.testdir())
   const opening = openDelivery({
-    buffer: specAt(t.testdir()),
+    buffer: spec,
+    openReader: (log) => openBufferReader(spec, log),
     metadata: { kind: 'sqlite', file: path.join(t.testdir(), 'missing', 'metadata.db') },
     stored: stack.metadata,
     sealingKey: Buffer.alloc(32),

@@ -22,7 +22,7 @@ async function open(t: Test, undeliveredSeconds = 168 * 3600): Promise<LaneBackE
     workspaceId,
     openCuttable,
     openMetadata: () => openMetadata({ kind: 'postgresql', url }, sealingKey),
-    openOwnership: ({ cluster }, log) => openPipeLeases({ store: cluster, nodeId: randomUUID(), log }),
+    openOwnership: ({ cluster }, log) => openPipeLeases({ store: cluster!, nodeId: randomUUID(), log }),
   }
 }
 

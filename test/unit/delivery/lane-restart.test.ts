@@ -1,6 +1,6 @@
 import t from 'tap'
-import { LaneStoreUnavailableError } from '../../../src/metadata/lane-state.ts'
 import { longestWaitAfterRestartMs } from '../../../src/delivery/retry.ts'
+import { LaneStoreUnavailableError } from '../../../src/metadata/lane-state.ts'
 import { LaneWorld } from '../../support/lane-world.ts'
 import { transient } from '../../support/recording-driver.ts'
 import { until } from '../../support/until.ts'

@@ -4,7 +4,6 @@ import t from 'tap'
 import { validate, version } from 'uuid'
 import { batchIdentity, bisectAt, closesInMs, cutBatch } from '../../../src/delivery/batch.ts'
 import { LaneSaver } from '../../../src/delivery/lane-saver.ts'
-import type { LaneCounts, LaneState } from '../../../src/metadata/lane-state.ts'
 import {
   MemoryBudget,
   type MemoryReservation,
@@ -12,6 +11,7 @@ import {
 } from '../../../src/delivery/memory-budget.ts'
 import { retryDelayMs, waitAfterRestartMs } from '../../../src/delivery/retry.ts'
 import { newLaneState } from '../../../src/delivery/transitions.ts'
+import type { LaneCounts, LaneState } from '../../../src/metadata/lane-state.ts'
 import { TestClock } from '../../support/test-clock.ts'
 
 const message = (seq: number, records: number, bytes: number) => ({

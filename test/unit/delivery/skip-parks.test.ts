@@ -1,8 +1,8 @@
 /** A skip parks what it passes (docs/dev/contract.md#parked-records): in the same save as the cursor's move, or not at all. */
 import { pino } from 'pino'
 import t from 'tap'
-import { ParkedRoom } from '../../../src/delivery/parking.ts'
 import { dropOldParked } from '../../../src/daemon/housekeeping.ts'
+import { ParkedRoom } from '../../../src/delivery/parking.ts'
 import { LaneWorld } from '../../support/lane-world.ts'
 import { refusing, transient } from '../../support/recording-driver.ts'
 import { until } from '../../support/until.ts'

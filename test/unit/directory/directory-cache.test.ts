@@ -1,8 +1,8 @@
 /** The directory in memory, over a real metadata file whose look-ups are counted. */
 import t, { type Test } from 'tap'
 import { createAuthenticate } from '../../../src/ingest/directory/authenticate.ts'
-import type { DirectorySource, KnownKey } from '../../../src/metadata/directory-source.ts'
 import { openDirectory } from '../../../src/ingest/directory/directory-cache.ts'
+import type { DirectorySource, KnownKey } from '../../../src/metadata/directory-source.ts'
 import { mintApiKey } from '../../../src/metadata/key-tokens.ts'
 import type { Metadata } from '../../../src/metadata/store.ts'
 import { column, databaseDestination, newPipe, newWorkspace, open, testFile } from '../metadata/fixture.ts'

@@ -1,8 +1,8 @@
 /** What a client is told when no node could be asked, or the one that was asked has not answered. */
 import { pino } from 'pino'
 import t from 'tap'
-import { DeliveryElsewhereError, DeliveryUnavailableError } from '../../../src/platform/error-code.ts'
 import { errorResponse } from '../../../src/api/http/response.ts'
+import { DeliveryElsewhereError, DeliveryUnavailableError } from '../../../src/platform/error-code.ts'
 
 const log = pino({ level: 'silent' })
 

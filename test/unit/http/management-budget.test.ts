@@ -1,7 +1,7 @@
 /** The budget of a workspace for management requests (docs/dev/contract.md#budget-of-a-workspace). */
 import t from 'tap'
-import { resourceLimits } from '../../../src/contract/resource-limits.ts'
 import { ManagementBudget } from '../../../src/api/http/management-budget.ts'
+import { resourceLimits } from '../../../src/contract/resource-limits.ts'
 
 const { managementMsAtOnce, managementMsPerSecond, managementMsPerRequest } = resourceLimits
 const turn = () => new Promise<void>((resolve) => setImmediate(resolve))

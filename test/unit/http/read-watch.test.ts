@@ -1,6 +1,6 @@
 import t from 'tap'
-import { resourceLimits } from '../../../src/contract/resource-limits.ts'
 import { watchReading } from '../../../src/api/http/read-watch.ts'
+import { resourceLimits } from '../../../src/contract/resource-limits.ts'
 import { until } from '../../support/until.ts'
 
 t.test('a reader that takes enough in each window goes on; one that stops is too slow, once', async (t) => {

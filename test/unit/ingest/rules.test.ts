@@ -2,7 +2,6 @@ import { brotliCompressSync, deflateRawSync, deflateSync, gzipSync } from 'node:
 import t from 'tap'
 import { ApiError } from '../../../src/contract/errors.ts'
 import { type Pipe, pipeDefaults } from '../../../src/contract/pipe.ts'
-import type { DirectoryPipe } from '../../../src/metadata/directory-source.ts'
 import { checkOrigin } from '../../../src/ingest/admission.ts'
 import { bodyEncoding, bodyFormat } from '../../../src/ingest/body.ts'
 import { createClientIp } from '../../../src/ingest/client-ip.ts'
@@ -10,6 +9,7 @@ import { decodeBody as decodeWithin } from '../../../src/ingest/decode.ts'
 import { planEnrichment } from '../../../src/ingest/enrich.ts'
 import { parseNdjsonBody } from '../../../src/ingest/parse.ts'
 import { requireFields } from '../../../src/ingest/required-fields.ts'
+import type { DirectoryPipe } from '../../../src/metadata/directory-source.ts'
 
 const pipe: Pipe = {
   ...pipeDefaults,

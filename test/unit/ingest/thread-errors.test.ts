@@ -2,9 +2,9 @@
 import { MessageChannel } from 'node:worker_threads'
 import { pino } from 'pino'
 import t from 'tap'
-import { StorageUnavailableError } from '../../../src/platform/error-code.ts'
 import { asApiError } from '../../../src/api/http/response.ts'
 import { AskedDirectorySource } from '../../../src/api/ingest-threads/asked-directory.ts'
+import { StorageUnavailableError } from '../../../src/platform/error-code.ts'
 import { sentError } from '../../../src/platform/thread-error.ts'
 
 const log = pino({ level: 'silent' })

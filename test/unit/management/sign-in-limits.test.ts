@@ -1,6 +1,6 @@
 import t from 'tap'
-import { resourceLimits } from '../../../src/contract/resource-limits.ts'
 import { SignInLimits } from '../../../src/api/management/sign-in-limits.ts'
+import { resourceLimits } from '../../../src/contract/resource-limits.ts'
 import { knownBrowser, mintBrowserToken } from '../../../src/metadata/session-tokens.ts'
 
 const { signInsPerAccount, signInsPerAddress, signInsPerAccountAnywhere, signInWindowSeconds } =

@@ -1,6 +1,6 @@
 import t from 'tap'
-import type { TransformStep } from '../../../src/contract/transform.ts'
 import { transformedKeys } from '../../../src/api/management/table-inference.ts'
+import type { TransformStep } from '../../../src/contract/transform.ts'
 
 const enriched = [
   { key: 'ingest_ts', kind: 'time' },

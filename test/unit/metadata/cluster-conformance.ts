@@ -20,7 +20,7 @@ const entry = (nodeId: string) => ({ nodeId, name: `node ${nodeId}`, version: '1
 export function testClusterStore(t: Test, create: (t: Test) => Promise<ClusterDatabase>): void {
   t.test('a node is there while it renews, and gone for good once it was removed', async (t) => {
     const database = await create(t)
-    const [here, there] = [(await database.open()).cluster, (await database.open()).cluster]
+    const [here, there] = [(await database.open()).cluster!, (await database.open()).cluster!]
     await here.nodes.join(entry('a'), 'lease a', 0, false)
     await there.nodes.join(entry('b'), 'lease b', 0, false)
     await database.pass(leaseMs - 1_000)
@@ -42,20 +42,20 @@ export function testClusterStore(t: Test, create: (t: Test) => Promise<ClusterDa
 
   t.test('a node is asked to drain; it keeps that when it joins again', async (t) => {
     const { cluster } = await (await create(t)).open()
-    await cluster.nodes.join(entry('a'), 'one', 0, false)
-    t.equal(await cluster.nodes.setDraining('a', true), true)
-    t.equal(await cluster.nodes.setDraining('b', true), false)
-    t.strictSame(await cluster.nodes.renew('one', leaseMs), { isDraining: true })
-    await cluster.nodes.join(entry('a'), 'two', 0, true)
-    t.match(await cluster.nodes.list(), [{ nodeId: 'a', isDraining: true }])
-    t.equal(await cluster.nodes.renew('one', leaseMs), null)
+    await cluster!.nodes.join(entry('a'), 'one', 0, false)
+    t.equal(await cluster!.nodes.setDraining('a', true), true)
+    t.equal(await cluster!.nodes.setDraining('b', true), false)
+    t.strictSame(await cluster!.nodes.renew('one', leaseMs), { isDraining: true })
+    await cluster!.nodes.join(entry('a'), 'two', 0, true)
+    t.match(await cluster!.nodes.list(), [{ nodeId: 'a', isDraining: true }])
+    t.equal(await cluster!.nodes.renew('one', leaseMs), null)
   })
 
   t.test('a pipe is taken by one worker, and by another when the first is gone', async (t) => {
     const database = await create(t)
     const metadata = await database.open()
-    const { pipes } = metadata.cluster
-    const other = (await database.open()).cluster.pipes
+    const { pipes } = metadata.cluster!
+    const other = (await database.open()).cluster!.pipes
     const workspaceId = await newWorkspace(metadata, 'default')
     const ids = []
     for (const name of ['one', 'two', 'three']) ids.push((await newPipe(metadata, workspaceId, name)).pipe_id)
@@ -106,13 +106,13 @@ export function testClusterStore(t: Test, create: (t: Test) => Promise<ClusterDa
     const made = await metadata.destinations.create(workspaceId, pipeId, databaseDestination())
     const state = await metadata.laneStore.load(made.destination_id)
     await metadata.laneStore.save([{ ...state!, ownerEpoch: 7 }], [])
-    const { pipes } = metadata.cluster
+    const { pipes } = metadata.cluster!
     await pipes.join('a', 'worker a')
     t.strictSame(await pipes.claim('worker a', await pipes.free()), [{ pipeId, epoch: 8 }])
   })
 
   t.test('the second worker of a node ends the first one', async (t) => {
-    const { pipes } = (await (await create(t)).open()).cluster
+    const { pipes } = (await (await create(t)).open()).cluster!
     await pipes.join('a', 'first')
     await pipes.join('a', 'second')
     t.equal(await pipes.renew('first'), null)
@@ -123,7 +123,7 @@ export function testClusterStore(t: Test, create: (t: Test) => Promise<ClusterDa
     const database = await create(t)
     const handles = [await database.open(), await database.open(), await database.open()]
     const [metadata] = handles
-    const { changes } = metadata!.cluster
+    const { changes } = metadata!.cluster!
     const workspaceId = await newWorkspace(metadata!, 'default')
     const before = await changes.newest()
     const pipes = await Promise.all(
@@ -143,7 +143,7 @@ export function testClusterStore(t: Test, create: (t: Test) => Promise<ClusterDa
 
   t.test('what other nodes keep copies of is a change, and nothing else', async (t) => {
     const metadata = await (await create(t)).open()
-    const { changes } = metadata.cluster
+    const { changes } = metadata.cluster!
     let seen = 0
     const next = async () => {
       const found = (await changes.since(seen, 100)) ?? []
@@ -185,7 +185,7 @@ export function testClusterStore(t: Test, create: (t: Test) => Promise<ClusterDa
 
   t.test('a change is awaited of every valid node but the one that asks', async (t) => {
     const database = await create(t)
-    const { nodes, changes } = (await database.open()).cluster
+    const { nodes, changes } = (await database.open()).cluster!
     await nodes.join(entry('a'), 'a', 3, false)
     await nodes.join(entry('b'), 'b', 3, false)
     t.equal(await changes.isAwaited(3, 'a'), false)
@@ -202,7 +202,7 @@ export function testClusterStore(t: Test, create: (t: Test) => Promise<ClusterDa
   t.test('changes that all have seen go when they are old; the newest stays', async (t) => {
     const database = await create(t)
     const metadata = await database.open()
-    const { nodes, changes } = metadata.cluster
+    const { nodes, changes } = metadata.cluster!
     const workspaceId = await newWorkspace(metadata, 'default')
     for (const name of ['one', 'two', 'three']) await newPipe(metadata, workspaceId, name)
     await nodes.join(entry('a'), 'a', 3, false)
@@ -223,7 +223,7 @@ export function testClusterStore(t: Test, create: (t: Test) => Promise<ClusterDa
 
   t.test('one node has a duty, the next one when it is gone', async (t) => {
     const database = await create(t)
-    const { nodes, duties } = (await database.open()).cluster
+    const { nodes, duties } = (await database.open()).cluster!
     await nodes.join(entry('a'), 'a', 0, false)
     await nodes.join(entry('b'), 'b', 0, false)
     const both = await Promise.all([duties.claim('housekeeping', 'a'), duties.claim('housekeeping', 'b')])

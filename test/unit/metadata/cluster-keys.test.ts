@@ -18,7 +18,7 @@ async function twoNodes(
   const client = new pg.Client({ ...postgres, database: name })
   await client.connect()
   t.teardown(() => client.end())
-  return [database.metadata.cluster.keys, other.cluster.keys, async (sql) => (await client.query(sql)).rows]
+  return [database.metadata.cluster!.keys, other.cluster!.keys, async (sql) => (await client.query(sql)).rows]
 }
 
 const claim = (keyHash: string, attemptId: string, more: Partial<NewClaim> = {}): NewClaim => ({

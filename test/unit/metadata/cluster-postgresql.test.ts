@@ -37,10 +37,10 @@ testClusterStore(t, (t) => create(t))
 t.test('time is the server’s: a node whose clock is an hour off holds as long as the others', async (t) => {
   const database = await create(t, () => Date.now() + 3_600_000)
   const { cluster } = await database.open()
-  const off = (await cluster.now()) - Date.now()
+  const off = (await cluster!.now()) - Date.now()
   t.ok(Math.abs(off) < 10_000)
-  await cluster.nodes.join({ nodeId: 'a', name: 'a', version: '1', address: null }, 'a', 0, false)
-  const [{ leftMs } = { leftMs: 0 }] = await cluster.nodes.list()
+  await cluster!.nodes.join({ nodeId: 'a', name: 'a', version: '1', address: null }, 'a', 0, false)
+  const [{ leftMs } = { leftMs: 0 }] = await cluster!.nodes.list()
   t.ok(leftMs > 0 && leftMs <= 6_000, `${leftMs} ms`)
 })
 
@@ -49,7 +49,7 @@ t.test('whoever listens is told of a change of any process, also after the serve
   const [metadata, other] = [await database.open(), await database.open()]
   const workspaceId = await newWorkspace(metadata, 'default')
   let told = 0
-  const end = other.cluster.changes.listen(() => {
+  const end = other.cluster!.changes.listen(() => {
     told += 1
   })
   await until('it listens', () => told > 0)
@@ -68,7 +68,7 @@ t.test('whoever listens is told of a change of any process, also after the serve
 
 t.test('a renewal and a removal at the same time: one of them happens', async (t) => {
   const database = await create(t)
-  const [here, there] = [(await database.open()).cluster, (await database.open()).cluster]
+  const [here, there] = [(await database.open()).cluster!, (await database.open()).cluster!]
   let renewed = 0
   for (let n = 0; n < 50; n += 1) {
     const lease = `lease ${n}`

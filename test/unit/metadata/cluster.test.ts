@@ -21,7 +21,10 @@ testClusterStore(t, async (t) => {
 })
 
 t.test('on one machine no change is noted', async (t) => {
-  const metadata = await open(t)
+  const file = testFile(t)
+  const metadata = await open(t, file)
   await newPipe(metadata, await newWorkspace(metadata, 'default'), 'one')
-  t.equal(await metadata.cluster.changes.newest(), 0)
+  t.equal(metadata.cluster, null)
+  const shared = await open(t, { ...file, isShared: true })
+  t.equal(await shared.cluster!.changes.newest(), 0)
 })

@@ -4,8 +4,8 @@
  */
 import type { Test } from 'tap'
 import { isUuid } from '../../../src/contract/uuid.ts'
-import type { LaneState } from '../../../src/metadata/lane-state.ts'
 import { mintApiKey } from '../../../src/metadata/key-tokens.ts'
+import type { LaneState } from '../../../src/metadata/lane-state.ts'
 import type { Metadata } from '../../../src/metadata/store.ts'
 import { column, databaseDestination, limits, newPipe, newWorkspace, pullDestination } from './fixture.ts'
 

@@ -2,8 +2,8 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import t from 'tap'
-import { ConfigError } from '../../../src/settings/config.ts'
 import { requireIntactMetadata } from '../../../src/metadata/sqlite/check.ts'
+import { ConfigError } from '../../../src/platform/config-error.ts'
 import { databaseDestination, newPipe, newWorkspace, openFile, testFile } from './fixture.ts'
 
 const leafIndex = 0x0a

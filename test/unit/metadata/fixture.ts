@@ -6,15 +6,15 @@ import type { Test } from 'tap'
 import type { ColumnMapping } from '../../../src/contract/destination.ts'
 import type { PipeLimits } from '../../../src/contract/pipe.ts'
 import { type Pipe, pipeDefaults } from '../../../src/contract/pipe.ts'
-import type { LaneOwner } from '../../../src/metadata/lane-ownership.ts'
 import { mintApiKey } from '../../../src/metadata/key-tokens.ts'
-import { type MetadataOptions, openMetadata } from '../../../src/stores/open-metadata.ts'
+import type { LaneOwner } from '../../../src/metadata/lane-ownership.ts'
 import type { Metadata, NewDestination } from '../../../src/metadata/store.ts'
+import { type MetadataOptions, openMetadata } from '../../../src/stores/open-metadata.ts'
 import { type TestDatabase, testDatabase } from './database.ts'
 
 type Scope = Pick<Test, 'teardown'>
 
-export interface TestFile extends TestDatabase, Pick<MetadataOptions, 'now' | 'quotas'> {
+export interface TestFile extends TestDatabase, Pick<MetadataOptions, 'now' | 'quotas' | 'isShared'> {
   sealingKey: Buffer
 }
 
@@ -29,9 +29,10 @@ export async function openFile({
   sealingKey,
   now,
   quotas,
+  isShared,
 }: Omit<TestFile, 'dir' | 'file'>): Promise<Metadata> {
   await ready()
-  return await openMetadata(spec, sealingKey, { now, quotas })
+  return await openMetadata(spec, sealingKey, { now, quotas, isShared })
 }
 
 export async function open(t: Scope, options: TestFile = testFile(t)): Promise<Metadata> {

@@ -6,8 +6,8 @@ import { readFileSync, statSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import Database from 'better-sqlite3'
 import t, { type Test } from 'tap'
-import { ConfigError } from '../../../src/settings/config.ts'
 import { assertFullSync, openSqliteFile } from '../../../src/metadata/sqlite/file.ts'
+import { ConfigError } from '../../../src/platform/config-error.ts'
 import { childFlags } from '../../support/child-flags.ts'
 import {
   databaseDestination,

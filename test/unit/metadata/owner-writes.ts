@@ -2,10 +2,11 @@
  * Everything that the owner of a lane writes to metadata, and how the test calls it. The types demand that each method of the
  * stores is here or is named as one that only reads: a method that is added has to be put into one of the two lists.
  */
+
+import { newLaneState } from '../../../src/delivery/transitions.ts'
 import type { LaneOwner } from '../../../src/metadata/lane-ownership.ts'
 import type { DriftStore, LaneStore } from '../../../src/metadata/lane-state.ts'
 import type { NewParked, ParkedStore } from '../../../src/metadata/parked-store-port.ts'
-import { newLaneState } from '../../../src/delivery/transitions.ts'
 import type { Metadata } from '../../../src/metadata/store.ts'
 
 /** They change nothing, or are how an owner begins. */

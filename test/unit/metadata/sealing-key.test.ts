@@ -16,8 +16,8 @@ import os from 'node:os'
 import path from 'node:path'
 import { createInterface } from 'node:readline'
 import t, { type Test } from 'tap'
-import { ConfigError } from '../../../src/settings/config.ts'
 import { loadSealingKey, type SealingKeyOptions } from '../../../src/metadata/sealing-key.ts'
+import { ConfigError } from '../../../src/platform/config-error.ts'
 import { childFlags } from '../../support/child-flags.ts'
 
 const root = mkdtempSync(path.join(os.tmpdir(), 'pipectl-sealing-'))

@@ -1,6 +1,11 @@
 import { Registry } from 'prom-client'
 import t from 'tap'
-import { type Family, FoldedSeries, mostSeries, registerFamily } from '../../../src/observe/metrics/families.ts'
+import {
+  type Family,
+  FoldedSeries,
+  mostSeries,
+  registerFamily,
+} from '../../../src/observe/metrics/families.ts'
 
 interface Thing {
   id: number

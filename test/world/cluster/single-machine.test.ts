@@ -6,9 +6,7 @@ import t from 'tap'
 delete process.env.TEST_PROGRAM
 const { startDaemon } = await import('../../support/daemon.ts')
 
-/** But for the port of what metadata shares, which is two numbers. */
-const ofClusters =
-  /@nats-io|\/dist\/(cluster\/(?!cluster-store\.js)|nats\/|buffer\/jetstream\/|metadata\/postgresql\/)/
+const ofClusters = /@nats-io|\/dist\/cluster\//
 
 t.test('a daemon on one machine loads nothing of clusters', async (t) => {
   const file = `${t.testdir()}/loaded`
@@ -22,10 +20,10 @@ t.test('a daemon on one machine loads nothing of clusters', async (t) => {
   t.equal((await daemon.api('GET', `/v1/pipes/${pipe}/messages`)).status, 200)
   const loaded = readFileSync(file, 'utf8').split('\n')
   for (const thread of [
-    'daemon',
-    'delivery/delivery-thread',
-    'history/history-thread',
-    'ingest-threads/ingest-thread',
+    'daemon/daemon',
+    'daemon/threads/delivery-thread',
+    'daemon/threads/history-thread',
+    'daemon/threads/ingest-thread',
   ])
     t.ok(
       loaded.some((url) => url.endsWith(`/dist/${thread}.js`)),

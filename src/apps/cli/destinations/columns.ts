@@ -9,8 +9,9 @@
  * A dedupe_id column takes the key called like it. Through the API a dedupe_id without source_field is a generated id;
  * here that has to be said (`generated`), since who writes `id:number:dedupe_id` means the records' own id.
  */
-import { exitCodes, Failure } from '../../client/failure.ts'
+
 import type { ColumnMapping } from '../../../contract/destination.ts'
+import { exitCodes, Failure } from '../../client/failure.ts'
 
 /**
  * The words of the syntax. They repeat the contract's lists because loading the contract's schemas costs more than

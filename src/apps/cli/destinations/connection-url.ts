@@ -8,8 +8,9 @@
  *
  * A secret inside the URL is rejected: command lines are seen by others and kept in histories.
  */
-import { exitCodes, Failure } from '../../client/failure.ts'
+
 import type { DestinationType } from '../../../contract/destination.ts'
+import { exitCodes, Failure } from '../../client/failure.ts'
 
 export interface NamedDestination {
   destination_type: DestinationType

@@ -1,7 +1,5 @@
 /** `--name`, `--flush-…`, `--rate`, `--concurrency`, `--on-permanent-error`: a destination's name and its own delivery settings. */
 import { type Command, Option } from 'commander'
-import type { DestinationPatch } from '../../client/client.ts'
-import { exitCodes, Failure } from '../../client/failure.ts'
 import {
   type DestinationFlush,
   type OnPermanentError,
@@ -9,6 +7,8 @@ import {
 } from '../../../contract/delivery-settings.ts'
 import { type DestinationType, destinationTypes, wordsOf } from '../../../contract/destination-words.ts'
 import { bytes, count } from '../../../platform/quantities.ts'
+import type { DestinationPatch } from '../../client/client.ts'
+import { exitCodes, Failure } from '../../client/failure.ts'
 
 export interface DeliveryOptions {
   name?: string

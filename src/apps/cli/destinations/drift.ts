@@ -1,8 +1,8 @@
 /** `pipectl destinations drift`. */
 import type { Command } from 'commander'
+import { count, counted } from '../../../platform/quantities.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
 import { fullName } from '../../client/workspace.ts'
-import { count, counted } from '../../../platform/quantities.ts'
 import { connect } from '../connection.ts'
 import { define, formats } from '../define.ts'
 import { print } from '../output.ts'

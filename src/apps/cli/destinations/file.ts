@@ -1,8 +1,8 @@
 /** `-f`: the body of a destination from a file, in the fields of the API. */
 import { existsSync } from 'node:fs'
+import { isObject } from '../../../contract/is-object.ts'
 import type { DestinationBody } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
-import { isObject } from '../../../contract/is-object.ts'
 import { io } from '../io.ts'
 
 /** Variables are read from the environment. Throws Failure (usage). */

@@ -3,12 +3,12 @@
  * daemon makes it so. The destination is created once the table can take its records.
  */
 import type { Command } from 'commander'
-import type { Client, DestinationBody } from '../../client/client.ts'
-import { exitCodes, Failure } from '../../client/failure.ts'
-import { fullName } from '../../client/workspace.ts'
 import type { Pipe } from '../../../contract/pipe.ts'
 import type { TableProposal } from '../../../contract/table-proposal.ts'
 import { counted } from '../../../platform/quantities.ts'
+import type { Client, DestinationBody } from '../../client/client.ts'
+import { exitCodes, Failure } from '../../client/failure.ts'
+import { fullName } from '../../client/workspace.ts'
 import type { CommonOptions } from '../define.ts'
 import { io } from '../io.ts'
 import { print } from '../output.ts'

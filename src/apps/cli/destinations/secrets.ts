@@ -1,8 +1,9 @@
 /**
  * Secrets of a destination config: each from its environment variable, or asked for on a terminal; never from a flag.
  */
-import { exitCodes, Failure } from '../../client/failure.ts'
+
 import { type DestinationType, wordsOf } from '../../../contract/destination-words.ts'
+import { exitCodes, Failure } from '../../client/failure.ts'
 import { io } from '../io.ts'
 import { askSecret, canAsk } from '../terminal.ts'
 

@@ -1,9 +1,9 @@
 /** `pipectl destinations block` and `unblock`. */
 import type { Command } from 'commander'
-import { exitCodes, Failure } from '../../client/failure.ts'
-import { allDestinations, fullName } from '../../client/workspace.ts'
 import type { DestinationStatus } from '../../../contract/destination.ts'
 import { counted } from '../../../platform/quantities.ts'
+import { exitCodes, Failure } from '../../client/failure.ts'
+import { allDestinations, fullName } from '../../client/workspace.ts'
 import { connect } from '../connection.ts'
 import { type CommonOptions, define, formats } from '../define.ts'
 import { oneView, print } from '../output.ts'

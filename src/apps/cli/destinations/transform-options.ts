@@ -1,9 +1,9 @@
 /** `--filter`, `--map`, `--no-transform`: which records a destination gets, and what is changed in them on the way. */
 import type { Command } from 'commander'
-import type { DestinationPatch, SaveOptions } from '../../client/client.ts'
-import { exitCodes, Failure } from '../../client/failure.ts'
 import { maskSaltPlace, type ShownTransform } from '../../../contract/transform.ts'
 import type { TransformCheck } from '../../../contract/transform-trial.ts'
+import type { DestinationPatch, SaveOptions } from '../../client/client.ts'
+import { exitCodes, Failure } from '../../client/failure.ts'
 import { io } from '../io.ts'
 import { say } from '../terminal.ts'
 import { askFor } from './secrets.ts'

@@ -1,8 +1,5 @@
 /** `pipectl destinations try-transform`: records before and after a transform. */
 import { type Command, Option } from 'commander'
-import type { Client } from '../../client/client.ts'
-import { exitCodes, Failure } from '../../client/failure.ts'
-import { elementTexts, singleLine, valueText } from '../../client/json-text.ts'
 import type { SuccessBody } from '../../../contract/operations.ts'
 import { maskSaltPlace } from '../../../contract/transform.ts'
 import {
@@ -11,6 +8,9 @@ import {
   trialOutcomes,
 } from '../../../contract/transform-trial.ts'
 import { count, counted } from '../../../platform/quantities.ts'
+import type { Client } from '../../client/client.ts'
+import { exitCodes, Failure } from '../../client/failure.ts'
+import { elementTexts, singleLine, valueText } from '../../client/json-text.ts'
 import { connect } from '../connection.ts'
 import { define, formats } from '../define.ts'
 import { print, type Table } from '../output.ts'

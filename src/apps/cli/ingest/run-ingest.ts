@@ -3,9 +3,9 @@
  * order. After every 202 the new offset is saved; an interruption at any point loses and doubles nothing.
  */
 import { appendFileSync, createReadStream, statSync } from 'node:fs'
+import type { Pipe } from '../../../contract/pipe.ts'
 import type { Client, PipeDetail } from '../../client/client.ts'
 import { ApiFailure, exitCodes, Failure } from '../../client/failure.ts'
-import type { Pipe } from '../../../contract/pipe.ts'
 import { io } from '../io.ts'
 import { Batcher, type BatchLimits, bodyOf, type RecordBatch } from './batcher.ts'
 import type { InvalidPiece } from './input.ts'

@@ -5,9 +5,9 @@
 import { setTimeout } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'
+import { duration } from '../../../platform/quantities.ts'
 import type { Client } from '../../client/client.ts'
 import { ApiFailure, exitCodes, Failure, UnreachableFailure } from '../../client/failure.ts'
-import { duration } from '../../../platform/quantities.ts'
 
 const compress = promisify(gzip)
 

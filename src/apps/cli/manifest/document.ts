@@ -15,7 +15,6 @@
  * What the file does not mention is left as it is. Every mistake is found here, with its line, before anything changes.
  */
 
-import type { DestinationBody } from '../../client/client.ts'
 import { type DestinationType, destinationTypes } from '../../../contract/destination.ts'
 import { destinationCreateSchema } from '../../../contract/destination-requests.ts'
 import { hasSecretPath } from '../../../contract/destination-secrets.ts'
@@ -25,6 +24,7 @@ import { OriginCreate, PipeCreate, PipeLimits, type PipeUpdate, pipeStatus } fro
 import { hasUrlSecrets, redactedUrl } from '../../../contract/secret-url.ts'
 import type { GivenTransform } from '../../../contract/transform.ts'
 import { shapeFaults, validate } from '../../../contract/validate.ts'
+import type { DestinationBody } from '../../client/client.ts'
 import { splitPlace } from '../destinations/secrets.ts'
 import {
   expand,

@@ -1,7 +1,6 @@
 /** A workspace as a `pipectl.yaml`: what is default is left out, secrets become references to variables. */
 
 import { Document } from 'yaml'
-import type { PipeDetail } from '../../client/client.ts'
 import { defaultConcurrency } from '../../../contract/delivery-settings.ts'
 import type { ColumnMapping, Destination } from '../../../contract/destination.ts'
 import { defaultMaxRetrySeconds, redacted } from '../../../contract/destination.ts'
@@ -9,6 +8,7 @@ import { isObject } from '../../../contract/is-object.ts'
 import { type Pipe, pipeDefaults } from '../../../contract/pipe.ts'
 import { filledUrl } from '../../../contract/secret-url.ts'
 import type { ShownTransform } from '../../../contract/transform.ts'
+import type { PipeDetail } from '../../client/client.ts'
 import { yamlText } from '../yaml-text.ts'
 
 /** YAML text that `apply` takes, and the variables it refers to. */

@@ -9,10 +9,11 @@
  * What none of them fits is new. Where it cannot be told whether one without a name is new or changed, it is refused:
  * creating it and deleting the other would lose what the other has not delivered yet.
  */
-import { exitCodes, Failure } from '../../client/failure.ts'
-import { describeTarget, kindOf } from '../../client/workspace.ts'
+
 import type { Destination } from '../../../contract/destination.ts'
 import { redactedConfig } from '../../../contract/destination-secrets.ts'
+import { exitCodes, Failure } from '../../client/failure.ts'
+import { describeTarget, kindOf } from '../../client/workspace.ts'
 import type { DeclaredDestination } from './document.ts'
 
 /** Throws Failure (usage): another type under a name, or a destination without a name that may be one of several. */

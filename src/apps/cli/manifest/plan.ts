@@ -4,12 +4,13 @@
  *
  * Secrets cannot be read back, so an existing one counts as unchanged unless `updateSecrets` is asked for.
  */
-import type { DestinationBody, DestinationPatch, PipeDetail } from '../../client/client.ts'
-import { describeTarget, kindOf } from '../../client/workspace.ts'
+
 import type { ColumnMapping, Destination, DestinationStatus } from '../../../contract/destination.ts'
 import { redactedConfig } from '../../../contract/destination-secrets.ts'
 import type { PipeLimits, PipeUpdate } from '../../../contract/pipe.ts'
 import { isSameServer } from '../../../contract/secret-server.ts'
+import type { DestinationBody, DestinationPatch, PipeDetail } from '../../client/client.ts'
+import { describeTarget, kindOf } from '../../client/workspace.ts'
 import type { DeclaredDestination, DeclaredPipe } from './document.ts'
 import { matchDestinations, unnamedMatches } from './match.ts'
 

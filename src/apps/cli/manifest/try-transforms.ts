@@ -1,7 +1,8 @@
 /** `apply --dry-run`: what the transforms of a plan make of the newest records, before anything is saved. */
+
+import { count } from '../../../platform/quantities.ts'
 import type { Client, PipeDetail } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
-import { count } from '../../../platform/quantities.ts'
 import { say } from '../terminal.ts'
 import type { Step } from './plan.ts'
 

@@ -7,8 +7,8 @@
 
 import { readFileSync } from 'node:fs'
 import { isMap, isNode, isScalar, isSeq, LineCounter, parseDocument } from 'yaml'
-import { exitCodes, Failure } from '../../client/failure.ts'
 import { errorCode } from '../../../platform/error-code.ts'
+import { exitCodes, Failure } from '../../client/failure.ts'
 import { readStdin } from '../terminal.ts'
 
 export type YamlPath = readonly (string | number)[]

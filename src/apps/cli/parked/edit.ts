@@ -1,12 +1,12 @@
 /** `pipectl parked edit`: a parked record in an editor, or from a file; what changed is shown before it is replayed. */
 import { readFileSync } from 'node:fs'
+import { errorCode } from '../../../platform/error-code.ts'
 import type { Client } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
 import { checkRecords } from '../../client/json-check.ts'
 import { changedParts, lineDiff } from '../../client/line-diff.ts'
 import { compacted, editableText, errorWords, placeWords, recordTextsOf } from '../../client/parked.ts'
 import { printableJson } from '../../client/printable.ts'
-import { errorCode } from '../../../platform/error-code.ts'
 import { io } from '../io.ts'
 import { canAsk, coloursOn, confirm, paint, readStdin } from '../terminal.ts'
 import { editRecords } from './editor.ts'

@@ -1,8 +1,9 @@
 /** Says what became of replays. */
+
+import { counted } from '../../../platform/quantities.ts'
 import type { Client } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
 import { errorWords, type ReplayOutcome, replayOutcome } from '../../client/parked.ts'
-import { counted } from '../../../platform/quantities.ts'
 import { io } from '../io.ts'
 import { say } from '../terminal.ts'
 import { openCountProgress } from './progress.ts'

@@ -1,10 +1,11 @@
 /** How people name parked records: by id, or by a beginning of it that fits one of the destination's. */
+
+import type { ParkedRecord } from '../../../contract/parked.ts'
+import { isUuid } from '../../../contract/uuid.ts'
 import type { Client } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
 import { errorWords, type ParkedFilter, type ParkedPlace, parkedRecords } from '../../client/parked.ts'
 import { fullName } from '../../client/workspace.ts'
-import type { ParkedRecord } from '../../../contract/parked.ts'
-import { isUuid } from '../../../contract/uuid.ts'
 import { findDestination } from '../references.ts'
 
 /** So many are looked through for the beginning of an id. */

@@ -1,9 +1,10 @@
 /** Replays of parked records, one or many, and what became of them. */
+
+import { parkedIdsAtOnce } from '../../../contract/parked.ts'
+import { counted } from '../../../platform/quantities.ts'
 import type { Client } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
 import { type ParkedFilter, parkedRecords } from '../../client/parked.ts'
-import { parkedIdsAtOnce } from '../../../contract/parked.ts'
-import { counted } from '../../../platform/quantities.ts'
 import { say } from '../terminal.ts'
 import { sayOutcome, sayOutcomes, shouldWait } from './outcome.ts'
 import type { FoundPlace } from './references.ts'

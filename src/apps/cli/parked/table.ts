@@ -1,7 +1,8 @@
 /** Parked records as a table. */
-import { errorWords, placeWords, shortIds } from '../../client/parked.ts'
+
 import type { ParkedRecord } from '../../../contract/parked.ts'
 import { ago } from '../../../platform/quantities.ts'
+import { errorWords, placeWords, shortIds } from '../../client/parked.ts'
 import type { Table } from '../table.ts'
 
 export function parkedTable(parked: readonly ParkedRecord[]): Table {

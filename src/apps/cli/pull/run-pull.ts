@@ -7,11 +7,11 @@
  * zero times. A lane with explicit acknowledgement is leased instead: ack after the sink, nack when it failed.
  */
 import { setTimeout } from 'node:timers/promises'
+import type { Destination } from '../../../contract/destination.ts'
 import type { Client } from '../../client/client.ts'
 import { ApiFailure, exitCodes, Failure, UnreachableFailure } from '../../client/failure.ts'
 import { parseObject } from '../../client/http.ts'
 import { elementTexts, valueText } from '../../client/json-text.ts'
-import type { Destination } from '../../../contract/destination.ts'
 import { type CursorFile, startAfter } from './cursor-file.ts'
 import type { PulledMessage, Sink } from './sinks.ts'
 

@@ -6,11 +6,11 @@
 import { spawn } from 'node:child_process'
 import { fstatSync, fsyncSync } from 'node:fs'
 import { setTimeout } from 'node:timers/promises'
+import { errorCode } from '../../../platform/error-code.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
 import { retryAfterMs } from '../../client/http.ts'
 import { singleLine } from '../../client/json-text.ts'
 import { printableJson } from '../../client/printable.ts'
-import { errorCode } from '../../../platform/error-code.ts'
 import { io } from '../io.ts'
 
 export interface PulledMessage {

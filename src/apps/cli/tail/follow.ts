@@ -7,12 +7,12 @@
  * it leaves out. Nothing is repeated and nothing is lost without being counted, as far as the pipe keeps it.
  */
 import { setTimeout as wait } from 'node:timers/promises'
+import { counted } from '../../../platform/quantities.ts'
 import type { Client } from '../../client/client.ts'
 import { EventStreamError, EventStreamParser, type ServerEvent } from '../../client/event-stream.ts'
 import { ApiFailure, exitCodes, Failure, UnreachableFailure } from '../../client/failure.ts'
 import { brokenStream, parseObject } from '../../client/http.ts'
 import { valueText } from '../../client/json-text.ts'
-import { counted } from '../../../platform/quantities.ts'
 import type { TailedRecord } from './record-lines.ts'
 
 export interface TailSettings {

@@ -4,10 +4,10 @@
  */
 import { useQuery } from '@tanstack/react-query'
 import { useSyncExternalStore } from 'react'
-import { type Rates, ratesBetween } from '../../client/overview.ts'
-import { OverviewFeed } from '../../client/overview-feed.ts'
 import type { Overview } from '../../../contract/overview.ts'
 import { hourMs } from '../../../platform/quantities.ts'
+import { type Rates, ratesBetween } from '../../client/overview.ts'
+import { OverviewFeed } from '../../client/overview-feed.ts'
 import { api } from './api.ts'
 import { setServiceTime } from './clock.ts'
 import { sessionEnd } from './session-end.ts'

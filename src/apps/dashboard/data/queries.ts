@@ -1,8 +1,8 @@
 /** What single pages ask for beside the overview. Secrets never are in it: the API redacts them. */
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { useEffect, useSyncExternalStore } from 'react'
-import { ApiFailure } from '../../client/failure.ts'
 import { minuteMs } from '../../../platform/quantities.ts'
+import { ApiFailure } from '../../client/failure.ts'
 import { api, change, dashboard } from './api.ts'
 import { usePipeOverview } from './overview.ts'
 import { sessionEnd } from './session-end.ts'

@@ -1,7 +1,7 @@
 /** What went wrong, in the API's own words; for a form, those of its errors that belong to no field of it. */
 import { useEffect, useRef } from 'react'
-import { ApiFailure, UnreachableFailure } from '../../client/failure.ts'
 import { isObject } from '../../../contract/is-object.ts'
+import { ApiFailure, UnreachableFailure } from '../../client/failure.ts'
 import { Notice } from './layout.tsx'
 import { Outside } from './text.tsx'
 

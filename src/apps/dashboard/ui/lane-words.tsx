@@ -1,9 +1,9 @@
 /** A lane in words: its name, why it does not get on, how long already, and what waits behind. */
 import { Link } from 'wouter'
-import { severity } from '../../client/workspace.ts'
 import type { LaneStatus } from '../../../contract/destination.ts'
 import type { DestinationType } from '../../../contract/destination-words.ts'
 import { bytes, count, counted, duration } from '../../../platform/quantities.ts'
+import { severity } from '../../client/workspace.ts'
 import { Ago, Outside, Until } from './text.tsx'
 
 interface Named {

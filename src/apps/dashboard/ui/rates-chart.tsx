@@ -1,7 +1,7 @@
 /** Records per second of the last hour: of everything, or of one pipe. */
 import { Suspense, useMemo } from 'react'
-import type { Rates } from '../../client/overview.ts'
 import { count } from '../../../platform/quantities.ts'
+import type { Rates } from '../../client/overview.ts'
 import { useRates } from '../data/overview.ts'
 import { Skeleton, Soft } from './layout.tsx'
 import { Chart } from './lazy-chart.tsx'

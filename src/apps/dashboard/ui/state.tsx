@@ -1,7 +1,8 @@
 /** A lane's or pipe's state, by shape and colour and word: ● flowing, ▲ retrying, ■ failing or stuck, ○ blocked. */
-import { severity, stateWord } from '../../client/workspace.ts'
+
 import type { Destination } from '../../../contract/destination.ts'
 import type { Pipe } from '../../../contract/pipe.ts'
+import { severity, stateWord } from '../../client/workspace.ts'
 import { useNow } from '../data/clock.ts'
 import styles from './state.module.css'
 

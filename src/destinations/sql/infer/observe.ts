@@ -1,6 +1,7 @@
 /** What the records of a sample hold, key by key. Bounded: records and their keys come from strangers. */
-import { members, records, stringValue } from '../../../log/record-text.ts'
+
 import { resourceLimits } from '../../../contract/resource-limits.ts'
+import { members, records, stringValue } from '../../../log/record-text.ts'
 import { factsOf, type ValueFacts, type ValueKind } from './value.ts'
 
 export interface Observation {

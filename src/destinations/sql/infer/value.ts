@@ -2,8 +2,9 @@
  * What one JSON value is, judged from its own text: 1.10 and 12345678901234567890 are looked at as digits, never as
  * doubles. Records come from strangers: every function passes over its text once.
  */
-import { backslash, closeBrace, openBrace, openBracket, quote } from '../../../log/record-text.ts'
+
 import { resourceLimits } from '../../../contract/resource-limits.ts'
+import { backslash, closeBrace, openBrace, openBracket, quote } from '../../../log/record-text.ts'
 
 export const valueKinds = [
   'null',

@@ -1,7 +1,6 @@
 /** What a frame in JetStream is called, and what its headers and its `seq` say. */
 import { crc32 } from 'node:zlib'
 import t from 'tap'
-import { appendToFrame, openFrame } from '../../../../src/log/frame.ts'
 import {
   bufferSubjects,
   chainSubject,
@@ -18,6 +17,7 @@ import {
   streamSeqOf,
 } from '../../../../src/cluster/jetstream/frames.ts'
 import { headers } from '../../../../src/cluster/nats/headers.ts'
+import { appendToFrame, openFrame } from '../../../../src/log/frame.ts'
 import { idempotent, message, newPipeId } from '../open.ts'
 
 const head = {

@@ -1,9 +1,9 @@
 /** The form of alerts: address, secret, format, and which events. Secrets are shown as `[redacted]`, which keeps them. */
 import { useState } from 'react'
-import { command } from '../../../client/cli-twin.ts'
 import { type AlertEvent, alertEventNames, alertEvents } from '../../../../contract/alert-words.ts'
 import type { Alerts, AlertsPut } from '../../../../contract/alerts.ts'
 import { hasUrlSecrets } from '../../../../contract/secret-url.ts'
+import { command } from '../../../client/cli-twin.ts'
 import { api } from '../../data/api.ts'
 import { useChange } from '../../data/queries.ts'
 import { requireUnchanged, SaveFailure } from '../../ui/conflict.tsx'

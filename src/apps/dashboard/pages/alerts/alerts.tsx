@@ -1,9 +1,9 @@
 /** Where alerts of the workspace go, what became of the last ones, and a test that sends one. */
 import { useState } from 'react'
-import { areAlertsFailing } from '../../../client/alerts.ts'
-import { command } from '../../../client/cli-twin.ts'
 import { alertEventNames } from '../../../../contract/alert-words.ts'
 import type { AlertsShown } from '../../../../contract/alerts.ts'
+import { areAlertsFailing } from '../../../client/alerts.ts'
+import { command } from '../../../client/cli-twin.ts'
 import { api } from '../../data/api.ts'
 import { useAlerts, useChange } from '../../data/queries.ts'
 import { useMayChange } from '../../data/session-context.ts'

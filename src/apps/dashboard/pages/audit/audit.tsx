@@ -1,9 +1,9 @@
 /** Who changed what, and from where. Admins alone see it. */
 import { useState } from 'react'
+import type { AuditEntry } from '../../../../contract/audit.ts'
 import { resourceName } from '../../../client/audit-name.ts'
 import { command } from '../../../client/cli-twin.ts'
 import { printableJson } from '../../../client/printable.ts'
-import type { AuditEntry } from '../../../../contract/audit.ts'
 import { useOverview } from '../../data/overview.ts'
 import { useAudit } from '../../data/queries.ts'
 import { useMayChange } from '../../data/session-context.ts'

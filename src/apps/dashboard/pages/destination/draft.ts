@@ -1,8 +1,9 @@
 /** A destination as a form holds it, and the bodies of a create and an update made of it. Pure. */
-import type { DestinationBody, DestinationPatch } from '../../../client/client.ts'
+
 import type { ColumnMapping, Destination } from '../../../../contract/destination.ts'
 import type { DestinationType } from '../../../../contract/destination-words.ts'
 import { wordsOf } from '../../../../contract/destination-words.ts'
+import type { DestinationBody, DestinationPatch } from '../../../client/client.ts'
 import { changedConfig, newConfig, numberOr, type Texts, textsOf } from './fields.ts'
 import { givenTransformOf, noTransform, type TransformDraft, transformDraftOf } from './transform-draft.ts'
 

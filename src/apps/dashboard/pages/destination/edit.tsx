@@ -1,9 +1,9 @@
 /** Changes a destination. Only what was changed is sent; whoever saves second is told. */
 import { useState } from 'react'
 import { useLocation } from 'wouter'
-import { command, destinationName, destinationOptions } from '../../../client/cli-twin.ts'
 import type { Destination } from '../../../../contract/destination.ts'
 import { wordsOf } from '../../../../contract/destination-words.ts'
+import { command, destinationName, destinationOptions } from '../../../client/cli-twin.ts'
 import { api, isNotFound } from '../../data/api.ts'
 import { usePipeOverview } from '../../data/overview.ts'
 import { useChange, useDestination } from '../../data/queries.ts'

@@ -1,9 +1,9 @@
 /** A new destination: first its kind, then where it is; tested before it is saved. */
 import { useCallback, useState } from 'react'
 import { useLocation } from 'wouter'
-import { command, destinationOptions } from '../../../client/cli-twin.ts'
 import type { DestinationType } from '../../../../contract/destination-words.ts'
 import { wordsOf } from '../../../../contract/destination-words.ts'
+import { command, destinationOptions } from '../../../client/cli-twin.ts'
 import { api, isNotFound } from '../../data/api.ts'
 import { useDraft } from '../../data/draft.ts'
 import { usePipeOverview } from '../../data/overview.ts'

@@ -1,8 +1,8 @@
 /** A table proposed from the pipe's records: the statement to copy or to run, and the mapping for the form. */
 import { useState } from 'react'
-import type { TableInferenceBody } from '../../../client/client.ts'
 import type { SuccessBody } from '../../../../contract/operations.ts'
 import { counted } from '../../../../platform/quantities.ts'
+import type { TableInferenceBody } from '../../../client/client.ts'
 import { api, change } from '../../data/api.ts'
 import { Button, Choice, formStyles } from '../../ui/controls.tsx'
 import { Code, Notice, Section, Soft, Table } from '../../ui/layout.tsx'

@@ -1,8 +1,8 @@
 /** Tries a destination as the daemon would use it, lists the checks, and saves when they pass or when somebody insists. */
 import { useState } from 'react'
-import type { DestinationTestBody } from '../../../client/client.ts'
 import type { TableColumn } from '../../../../contract/destination.ts'
 import type { SuccessBody } from '../../../../contract/operations.ts'
+import type { DestinationTestBody } from '../../../client/client.ts'
 import { api, change } from '../../data/api.ts'
 import { Button, Check, formStyles } from '../../ui/controls.tsx'
 import { Notice, Section } from '../../ui/layout.tsx'

@@ -1,11 +1,11 @@
 /** What the transform in the form makes of the newest records: how many it keeps, and some of them before and after. */
 import { type ReactNode, useState } from 'react'
-import { tryTransformCommand } from '../../../client/cli-twin.ts'
-import { elementTexts, indented, valueText } from '../../../client/json-text.ts'
 import type { Destination } from '../../../../contract/destination.ts'
 import type { SuccessBody } from '../../../../contract/operations.ts'
 import type { TrialOutcome } from '../../../../contract/transform-trial.ts'
 import { count, counted } from '../../../../platform/quantities.ts'
+import { tryTransformCommand } from '../../../client/cli-twin.ts'
+import { elementTexts, indented, valueText } from '../../../client/json-text.ts'
 import { api, change } from '../../data/api.ts'
 import { Button, Choice, formStyles } from '../../ui/controls.tsx'
 import { FailureNotice, fieldErrors } from '../../ui/failure.tsx'

@@ -1,8 +1,8 @@
 /** API keys: made, shown once, rotated, revoked. */
 import { useState } from 'react'
-import { command } from '../../../client/cli-twin.ts'
 import type { ApiKey } from '../../../../contract/api-key.ts'
 import { until } from '../../../../platform/quantities.ts'
+import { command } from '../../../client/cli-twin.ts'
 import { api } from '../../data/api.ts'
 import { useNow } from '../../data/clock.ts'
 import { useOverview } from '../../data/overview.ts'

@@ -1,10 +1,10 @@
 /** A new key: for whom, what for, until when; shown once. */
 import { useState } from 'react'
-import { command } from '../../../client/cli-twin.ts'
-import { ApiFailure } from '../../../client/failure.ts'
 import type { ApiKeyCreate, ApiKeyScope } from '../../../../contract/api-key.ts'
 import type { SuccessBody } from '../../../../contract/operations.ts'
 import { dayMs } from '../../../../platform/quantities.ts'
+import { command } from '../../../client/cli-twin.ts'
+import { ApiFailure } from '../../../client/failure.ts'
 import { api } from '../../data/api.ts'
 import { useOverview } from '../../data/overview.ts'
 import { useChange } from '../../data/queries.ts'

@@ -1,10 +1,10 @@
 /** A key replaced by a new one with the same rights; the old one goes on for a while, so that nothing stops between. */
 import { useState } from 'react'
+import type { ApiKey } from '../../../../contract/api-key.ts'
+import type { SuccessBody } from '../../../../contract/operations.ts'
 import { command } from '../../../client/cli-twin.ts'
 import { ApiFailure } from '../../../client/failure.ts'
 import { nextName } from '../../../client/key-name.ts'
-import type { ApiKey } from '../../../../contract/api-key.ts'
-import type { SuccessBody } from '../../../../contract/operations.ts'
 import { api } from '../../data/api.ts'
 import { useChange } from '../../data/queries.ts'
 import { Choice, TextField } from '../../ui/controls.tsx'

@@ -1,8 +1,8 @@
 /** Keys of the records that no column takes, and what may be done about one: the column is added to table and mapping. */
 import { useState } from 'react'
-import { command, destinationName } from '../../../client/cli-twin.ts'
 import type { Destination } from '../../../../contract/destination.ts'
 import { count, counted } from '../../../../platform/quantities.ts'
+import { command, destinationName } from '../../../client/cli-twin.ts'
 import { api } from '../../data/api.ts'
 import { useChange, useDrift } from '../../data/queries.ts'
 import { Button } from '../../ui/controls.tsx'

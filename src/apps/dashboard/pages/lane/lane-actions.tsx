@@ -1,10 +1,10 @@
 /** What may be done to a lane, the gentlest first: retry, skip, rewind, block. */
 import { useState } from 'react'
 import { useLocation } from 'wouter'
-import { command, destinationName } from '../../../client/cli-twin.ts'
-import { skipHelps } from '../../../client/lane-error.ts'
 import type { Destination } from '../../../../contract/destination.ts'
 import { bytes, counted } from '../../../../platform/quantities.ts'
+import { command, destinationName } from '../../../client/cli-twin.ts'
+import { skipHelps } from '../../../client/lane-error.ts'
 import { api } from '../../data/api.ts'
 import { useChange } from '../../data/queries.ts'
 import { Button, Choice, formStyles, TextField } from '../../ui/controls.tsx'

@@ -1,9 +1,9 @@
 /** One lane: why does it not get on, and what may I do? */
 import { type ReactNode, useState } from 'react'
-import type { Rates } from '../../../client/overview.ts'
-import { describeTarget } from '../../../client/workspace.ts'
 import type { Destination } from '../../../../contract/destination.ts'
 import { bytes, count, duration } from '../../../../platform/quantities.ts'
+import type { Rates } from '../../../client/overview.ts'
+import { describeTarget } from '../../../client/workspace.ts'
 import { isNotFound } from '../../data/api.ts'
 import { useNow } from '../../data/clock.ts'
 import { usePipeOverview, useRate } from '../../data/overview.ts'

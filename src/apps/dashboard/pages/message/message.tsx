@@ -1,11 +1,11 @@
 /** One message: what was in it, what became of it in each lane, and what to do next? */
 import { Link } from 'wouter'
+import { count, counted } from '../../../../platform/quantities.ts'
 import { command } from '../../../client/cli-twin.ts'
 import type { MessageDetail } from '../../../client/client.ts'
 import { elementTexts, indented, valueText } from '../../../client/json-text.ts'
 import { errorLine, faultWords } from '../../../client/lane-error.ts'
 import { errorWords } from '../../../client/parked.ts'
-import { count, counted } from '../../../../platform/quantities.ts'
 import { isNotFound } from '../../data/api.ts'
 import { usePipeOverview } from '../../data/overview.ts'
 import { FailureNotice } from '../../ui/failure.tsx'

@@ -1,8 +1,8 @@
 /** The messages of a pipe that are kept, newest first. */
 import { useState } from 'react'
+import { bytes, count } from '../../../../platform/quantities.ts'
 import { command } from '../../../client/cli-twin.ts'
 import type { MessageList } from '../../../client/client.ts'
-import { bytes, count } from '../../../../platform/quantities.ts'
 import { usePipeOverview } from '../../data/overview.ts'
 import { Button, formStyles } from '../../ui/controls.tsx'
 import { FailureNotice } from '../../ui/failure.tsx'

@@ -1,8 +1,8 @@
 /** Is anything wrong? Lanes that do not get on come first, then rates, backlog and buffer. */
 import { Link } from 'wouter'
-import { type LaneOfPipe, type Rates, troubledLanes } from '../../../client/overview.ts'
 import type { Overview } from '../../../../contract/overview.ts'
 import { bytes, count, counted } from '../../../../platform/quantities.ts'
+import { type LaneOfPipe, type Rates, troubledLanes } from '../../../client/overview.ts'
 import { useNow } from '../../data/clock.ts'
 import { useOverview, useRates } from '../../data/overview.ts'
 import { ButtonLink } from '../../ui/controls.tsx'

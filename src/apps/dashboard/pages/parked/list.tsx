@@ -1,6 +1,8 @@
 /** What is parked of a lane: which errors, how often, and may it be replayed or discarded? */
 import { type ReactNode, useState } from 'react'
 import { Link } from 'wouter'
+import type { ParkedRecord } from '../../../../contract/parked.ts'
+import { count, counted } from '../../../../platform/quantities.ts'
 import { command } from '../../../client/cli-twin.ts'
 import {
   errorWords,
@@ -9,8 +11,6 @@ import {
   placeWords,
   shortIds,
 } from '../../../client/parked.ts'
-import type { ParkedRecord } from '../../../../contract/parked.ts'
-import { count, counted } from '../../../../platform/quantities.ts'
 import { api, isNotFound } from '../../data/api.ts'
 import { useChange } from '../../data/queries.ts'
 import { Button, Check, Choice, formStyles, TextField } from '../../ui/controls.tsx'

@@ -1,6 +1,8 @@
 /** One parked record: why was it refused, and what must be changed for the destination to take it? */
 import { useState } from 'react'
 import { Link, useLocation } from 'wouter'
+import type { ParkedDetail } from '../../../../contract/parked.ts'
+import { count, counted } from '../../../../platform/quantities.ts'
 import { command } from '../../../client/cli-twin.ts'
 import { checkRecords } from '../../../client/json-check.ts'
 import {
@@ -13,8 +15,6 @@ import {
   recordTextsOf,
   replayOutcome,
 } from '../../../client/parked.ts'
-import type { ParkedDetail } from '../../../../contract/parked.ts'
-import { count, counted } from '../../../../platform/quantities.ts'
 import { api } from '../../data/api.ts'
 import { useChange } from '../../data/queries.ts'
 import { useMayChange } from '../../data/session-context.ts'

@@ -1,7 +1,7 @@
 /** How much a pipe takes, and how its batches are cut. Without limits ingest is not limited. */
 import { useState } from 'react'
-import { command, limitWords } from '../../../client/cli-twin.ts'
 import type { Pipe, PipeLimits } from '../../../../contract/pipe.ts'
+import { command, limitWords } from '../../../client/cli-twin.ts'
 import { api } from '../../data/api.ts'
 import { useChange } from '../../data/queries.ts'
 import { requireUnchanged, SaveFailure } from '../../ui/conflict.tsx'

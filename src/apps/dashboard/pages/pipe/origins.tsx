@@ -1,9 +1,9 @@
 /** Browser origins that may send to a pipe. */
 import { useState } from 'react'
+import type { AllowedOrigin } from '../../../../contract/pipe.ts'
 import { command } from '../../../client/cli-twin.ts'
 import type { PipeDetail } from '../../../client/client.ts'
 import { ApiFailure } from '../../../client/failure.ts'
-import type { AllowedOrigin } from '../../../../contract/pipe.ts'
 import { api } from '../../data/api.ts'
 import { useChange } from '../../data/queries.ts'
 import { Button, formStyles, TextField } from '../../ui/controls.tsx'

@@ -1,7 +1,7 @@
 /** Description, senders, enrichment: only what was changed is sent. */
 import { useState } from 'react'
-import { command, pipeOptions } from '../../../client/cli-twin.ts'
 import type { Pipe, PipeUpdate } from '../../../../contract/pipe.ts'
+import { command, pipeOptions } from '../../../client/cli-twin.ts'
 import { api } from '../../data/api.ts'
 import { useChange } from '../../data/queries.ts'
 import { changedKeys, requireUnchanged, SaveFailure } from '../../ui/conflict.tsx'

@@ -1,9 +1,9 @@
 /** How to send to a pipe, and whether something has come. */
 import { useRef, useState } from 'react'
 import { Link } from 'wouter'
-import { keyPlace, sampleRecord, snippets } from '../../../client/snippets.ts'
 import type { Destination } from '../../../../contract/destination.ts'
 import type { Pipe } from '../../../../contract/pipe.ts'
+import { keyPlace, sampleRecord, snippets } from '../../../client/snippets.ts'
 import { useIngestUrl } from '../../data/queries.ts'
 import { Button } from '../../ui/controls.tsx'
 import { Code, Notice, Soft } from '../../ui/layout.tsx'

@@ -1,9 +1,9 @@
 /** What is set on a pipe: description, senders and enrichment in one form; limits, origins; and its end. */
 import { useState } from 'react'
 import { useLocation } from 'wouter'
+import { counted } from '../../../../platform/quantities.ts'
 import { command } from '../../../client/cli-twin.ts'
 import type { PipeDetail } from '../../../client/client.ts'
-import { counted } from '../../../../platform/quantities.ts'
 import { api, isNotFound } from '../../data/api.ts'
 import { usePipeOverview } from '../../data/overview.ts'
 import { useChange, usePipe } from '../../data/queries.ts'

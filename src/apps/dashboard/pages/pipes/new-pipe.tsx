@@ -1,9 +1,9 @@
 /** A new pipe. What more there is to set has its place on the pipe's settings page. */
 import { useCallback } from 'react'
 import { useLocation } from 'wouter'
+import type { PipeCreate } from '../../../../contract/pipe.ts'
 import { command, pipeOptions } from '../../../client/cli-twin.ts'
 import { ApiFailure } from '../../../client/failure.ts'
-import type { PipeCreate } from '../../../../contract/pipe.ts'
 import { api } from '../../data/api.ts'
 import { useDraft } from '../../data/draft.ts'
 import { useChange } from '../../data/queries.ts'

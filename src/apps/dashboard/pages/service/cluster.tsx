@@ -1,7 +1,8 @@
 /** Which nodes of the cluster live, and how many pipes each delivers. */
-import { nodeInWords, unownedInWords } from '../../../client/cluster.ts'
+
 import type { OverviewCluster, OverviewNode } from '../../../../contract/overview.ts'
 import { count } from '../../../../platform/quantities.ts'
+import { nodeInWords, unownedInWords } from '../../../client/cluster.ts'
 import { Notice, Section, Soft, Table } from '../../ui/layout.tsx'
 import { Marked } from '../../ui/state.tsx'
 import { Outside } from '../../ui/text.tsx'

@@ -1,7 +1,8 @@
 /** How the daemon is. Read only: settings are in its file, which the page names. */
-import { clusterOf } from '../../../client/cluster.ts'
+
 import type { Overview } from '../../../../contract/overview.ts'
 import { bytes, count } from '../../../../platform/quantities.ts'
+import { clusterOf } from '../../../client/cluster.ts'
 import { useOverview } from '../../data/overview.ts'
 import { useSession } from '../../data/session-context.ts'
 import { Code, Facts, Notice, Page, Section, Skeleton, Soft } from '../../ui/layout.tsx'

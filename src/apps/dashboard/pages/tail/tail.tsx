@@ -1,9 +1,9 @@
 /** What is sent to a pipe, as it comes. It is followed while this page is open, and no longer. */
 import { useState } from 'react'
 import { Link } from 'wouter'
+import { count, counted } from '../../../../platform/quantities.ts'
 import { command } from '../../../client/cli-twin.ts'
 import { singleLine } from '../../../client/json-text.ts'
-import { count, counted } from '../../../../platform/quantities.ts'
 import { isNotFound } from '../../data/api.ts'
 import { usePipe } from '../../data/queries.ts'
 import { Button, formStyles, TextField } from '../../ui/controls.tsx'

@@ -1,8 +1,8 @@
 /** A new user, and changes of one. */
 import { useState } from 'react'
+import type { User, UserRole } from '../../../../contract/user.ts'
 import { command } from '../../../client/cli-twin.ts'
 import { ApiFailure } from '../../../client/failure.ts'
-import type { User, UserRole } from '../../../../contract/user.ts'
 import { dashboard } from '../../data/api.ts'
 import { useChange } from '../../data/queries.ts'
 import { Choice, TextField } from '../../ui/controls.tsx'

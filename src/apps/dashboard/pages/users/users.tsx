@@ -1,7 +1,7 @@
 /** People who sign in here. Admins alone see and change them. */
 import { useState } from 'react'
-import { command } from '../../../client/cli-twin.ts'
 import type { User, UserRole } from '../../../../contract/user.ts'
+import { command } from '../../../client/cli-twin.ts'
 import { dashboard } from '../../data/api.ts'
 import { useChange, useUsers } from '../../data/queries.ts'
 import { useMayChange, useSession } from '../../data/session-context.ts'

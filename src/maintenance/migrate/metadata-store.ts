@@ -1,9 +1,9 @@
 /** A metadata database as one side of a move: its rows as they are, and how far the move has come (`state.ts`). */
 import { sql, type Transaction } from 'kysely'
-import type { KeyStore } from '../../log/key-store.ts'
+import { type DatabaseClock, databaseClock } from '../../cluster/metadata/database-clock.ts'
+import { keys } from '../../cluster/metadata/keys.ts'
 import type { Epoch } from '../../contract/epochs.ts'
-import { type DatabaseClock, databaseClock } from '../metadata/database-clock.ts'
-import { keys } from '../metadata/keys.ts'
+import type { KeyStore } from '../../log/key-store.ts'
 import {
   type Connection,
   inWriteTransaction,
@@ -16,8 +16,6 @@ import {
 } from '../../metadata/database.ts'
 import { identityRows, loadIdentity, loadKnownSeq } from '../../metadata/identity.ts'
 import { isLaneRowIntact } from '../../metadata/lane-check.ts'
-import { openPrepared } from '../../stores/open-metadata.ts'
-import type { DataDirIdentity, MetadataSpec } from '../../metadata/store.ts'
 import {
   deleteSetting,
   loadMovedFrom,
@@ -27,8 +25,10 @@ import {
   type Moving,
   moveSettings,
   putSetting,
-} from './state.ts'
-import { type CopiedTable, copiedTables } from './tables.ts'
+} from '../../metadata/move-state.ts'
+import type { DataDirIdentity, MetadataSpec } from '../../metadata/store.ts'
+import { openPrepared } from '../../stores/open-metadata.ts'
+import { type CopiedTable, copiedTables } from './metadata-tables.ts'
 
 export interface MovedPipe {
   pipeId: string

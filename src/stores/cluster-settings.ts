@@ -1,8 +1,7 @@
 /** What the settings say about the cluster that this node is of. */
 import os from 'node:os'
-import type { JetStreamSpec } from './jetstream/spec.ts'
+import type { JetStreamSpec, NatsSpec } from '../log/buffer-spec.ts'
 import type { MetadataSpec } from '../metadata/store.ts'
-import type { NatsSpec } from './nats/connect.ts'
 import { natsLogin } from '../settings/server-urls.ts'
 import type { Settings } from '../settings/settings.ts'
 

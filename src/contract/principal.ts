@@ -1,4 +1,4 @@
-import type { ApiKeyScope } from '../../contract/api-key.ts'
+import type { ApiKeyScope } from './api-key.ts'
 
 /** Who makes a request: what routes and use cases know of the caller, however it proved who it is. */
 export interface Principal {

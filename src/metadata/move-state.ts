@@ -16,9 +16,10 @@
  *
  * Whichever of the two is open for service is refused meanwhile (`requireNotMoved`), so that no message is taken by both.
  */
-import { ConfigError } from '../../settings/config.ts'
-import type { Epoch } from '../../contract/epochs.ts'
-import type { Connection } from '../../metadata/database.ts'
+
+import type { Epoch } from '../contract/epochs.ts'
+import { ConfigError } from '../platform/config-error.ts'
+import type { Connection } from './database.ts'
 
 /** Names in `metadata_settings`. */
 export const moveSettings = { moving: 'moving', movedTo: 'moved_to', movedFrom: 'moved_from' } as const

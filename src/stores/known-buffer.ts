@@ -1,0 +1,10 @@
+import { current } from '../contract/epochs.ts'
+import type { KnownBuffer } from '../log/buffer.ts'
+import type { Metadata } from '../metadata/store.ts'
+
+/** What metadata knows of the buffer: whose it is, and which seqs are given out. */
+export async function knownBuffer(metadata: Metadata): Promise<Required<KnownBuffer>> {
+  const { dataDirId, epochs } = await metadata.identity()
+  const { epoch, first_seq: nextSeqAtLeast } = current(epochs)
+  return { identity: { dataDirId, epoch }, knownSeq: await metadata.knownSeq(), nextSeqAtLeast }
+}
