@@ -193,27 +193,29 @@ function discriminated({ anyOf = [] }: Shape): { key: string; names: string[] } 
   return { key, names: objects.map(({ properties }) => String(properties?.[key]?.enum?.[0])) }
 }
 
-/** Asked of every body: without the paths, which only an error needs. */
+/** Asked of every body, so without the paths, which only an error needs, and without a list of each object's entries. */
 function hasLoneSurrogates(value: unknown): boolean {
-  if (typeof value === 'string') return loneSurrogate.test(value)
+  if (typeof value === 'string') return !value.isWellFormed()
   if (typeof value !== 'object' || value === null) return false
-  return Object.entries(value).some(([key, inner]) => loneSurrogate.test(key) || hasLoneSurrogates(inner))
+  if (Array.isArray(value)) return value.some(hasLoneSurrogates)
+  // The value is parsed JSON, whose keys are all its own.
+  for (const key in value) {
+    if (!key.isWellFormed() || hasLoneSurrogates((value as Record<string, unknown>)[key])) return true
+  }
+  return false
 }
 
 /** The paths of texts and keys that no UTF-8 can carry (docs/dev/contract.md#request-bodies): stored, they would come back as U+FFFD. */
 function* loneSurrogates(value: unknown, path: readonly string[]): Generator<readonly string[]> {
   if (typeof value === 'string') {
-    if (loneSurrogate.test(value)) yield path
+    if (!value.isWellFormed()) yield path
   } else if (typeof value === 'object' && value !== null) {
     for (const [key, inner] of Object.entries(value)) {
-      if (loneSurrogate.test(key)) yield [...path, key]
+      if (!key.isWellFormed()) yield [...path, key]
       else yield* loneSurrogates(inner, [...path, key])
     }
   }
 }
-/** With the u flag the two halves of a pair are one character of another category. */
-const loneSurrogate = /\p{Surrogate}/u
-
 /** The body as an object, for rules that need one before its schema is known. Throws `validation_error` on `""`. */
 export function requireObject(body: unknown): Record<string, unknown> {
   if (isObject(body)) return body

@@ -130,7 +130,7 @@ t.test('scanner: where it cannot run every body goes by JSON.parse', async (t) =
 t.test('scanner: a program that was not wholly built says so', async (t) => {
   const copy = t.testdir({ 'package.json': '{"type":"module"}' })
   mkdirSync(path.join(copy, 'ingest'))
-  for (const file of ['error-code.js', 'ingest/scanner-module.js'])
+  for (const file of ['platform/error-code.js', 'ingest/scanner-module.js'])
     cpSync(path.join(dist, file), path.join(copy, file))
   const { openScannerModule } = await import(path.join(copy, 'ingest/scanner-module.js'))
   t.throws(() => openScannerModule(MiB), /ingest\/scanner\.wasm is missing: it is made by npm run build/)
