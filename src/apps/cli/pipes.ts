@@ -85,7 +85,8 @@ export function addPipesCommands(program: Command): void {
       const { body } = await client.pipes.list()
       const pipe = pickPipe(body.pipes, reference!)
       const pending = body.usage_by_pipe[pipe.pipe_id]?.pending_messages ?? 0
-      const drains = pending > 0 ? `The ${counted(pending, 'message')} that wait are` : 'What waits is'
+      const drains =
+        pending > 0 ? `What is pending (${counted(pending, 'message')}) is` : 'What is pending is'
       await confirm(
         `Pause pipe ${pipe.pipe_name}? Clients get 404 until it is resumed, and what they send then is not kept here. ${drains} still delivered.`,
         options.yes,

@@ -62,7 +62,14 @@ export function Cause({ lane }: { lane: LaneStatus }) {
   return (
     <>
       {error.class === 'permanent' ? 'Rejected: ' : 'Cannot deliver: '}
-      <Outside text={error.message} /> (<Outside text={error.code} />)
+      <Outside text={error.message} />
+      {/* PostgreSQL's messages end with their code. */}
+      {error.message.includes(error.code) ? null : (
+        <>
+          {' '}
+          (<Outside text={error.code} />)
+        </>
+      )}
     </>
   )
 }
@@ -71,7 +78,8 @@ export function Waiting({ lane }: { lane: LaneStatus }) {
   if (lane.pending_messages === 0) return <>Nothing waits.</>
   return (
     <>
-      {counted(lane.pending_messages, 'message')} ({bytes(lane.pending_bytes)}) wait, the oldest for{' '}
+      {counted(lane.pending_messages, 'message')} ({bytes(lane.pending_bytes)}){' '}
+      {lane.pending_messages === 1 ? 'waits' : 'wait'}, the oldest for{' '}
       {duration(lane.oldest_pending_age_seconds)}.
     </>
   )

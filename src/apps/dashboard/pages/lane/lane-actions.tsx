@@ -139,7 +139,7 @@ function deeds(
   const { lane, pipe_id: pipeId, destination_id: id } = destination
   const reference = destinationName(pipeName, destination)
   const name = nameOf(destination)
-  const waiting = `${counted(lane.pending_messages, 'message')} (${bytes(lane.pending_bytes)})`
+  const waiting = `${counted(lane.pending_messages, 'message')}, ${bytes(lane.pending_bytes)}`
   const records = blockingRecords === null ? 'its records' : counted(blockingRecords, 'record')
   return {
     skip: {
@@ -155,7 +155,7 @@ function deeds(
     block: {
       title: `Block ${name}?`,
       deed: 'Block',
-      words: `Nothing is delivered to it until it is unblocked. The ${waiting} that wait are kept until then, at most for the retention time of undelivered messages; new messages wait behind them.`,
+      words: `Nothing is delivered to it until it is unblocked. What is pending (${waiting}) is kept until then, at most for the retention time of undelivered messages; new messages wait behind it.`,
       command: command('destinations', 'block', reference),
       isDanger: true,
       run: () => api.destinations.setStatus(pipeId, id, 'blocked'),
@@ -164,7 +164,7 @@ function deeds(
     unblock: {
       title: `Unblock ${name}?`,
       deed: 'Unblock',
-      words: `The ${waiting} that wait are delivered at once.`,
+      words: `What is pending (${waiting}) is delivered at once.`,
       command: command('destinations', 'unblock', reference),
       isDanger: false,
       run: () => api.destinations.setStatus(pipeId, id, 'active'),

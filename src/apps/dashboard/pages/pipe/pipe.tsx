@@ -118,7 +118,7 @@ function Actions({ pipe, live }: { pipe: Pipe; live: OverviewPipe | undefined })
         >
           {isPaused
             ? 'It takes records again at once.'
-            : `Every request to it is rejected with 404 until it is resumed. The ${counted(live?.pending_messages ?? 0, 'message')} that wait are still delivered.`}
+            : `Every request to it is rejected with 404 until it is resumed. What is pending (${counted(live?.pending_messages ?? 0, 'message')}) is still delivered.`}
         </Confirm>
       ) : null}
     </div>
