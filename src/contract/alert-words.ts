@@ -1,4 +1,7 @@
-/** What can be alerted of, and how. Free of schemas, as `destination-words.ts`. docs/dev/contract.md#alerts. */
+/**
+ * The events that can raise an alert, and the ways to notify. Free of schemas, like `destination-words.ts`.
+ * docs/dev/contract.md#alerts.
+ */
 import { redactedUrl } from './secret-url.ts'
 
 /** Event → what it says, in the order of lists and forms. */

@@ -3,11 +3,11 @@ import Type, { type Static } from 'typebox'
 import { resourceLimits } from './resource-limits.ts'
 import { withoutControls } from './validate.ts'
 
-/** What a key may do. `manage` includes the others; `read` is every GET of the management API. */
+/** The actions that a key allows. `manage` includes the others; `read` is every GET of the management API. */
 export const apiKeyScopes = ['ingest', 'pull', 'read', 'manage'] as const
 export type ApiKeyScope = (typeof apiKeyScopes)[number]
 
-/** What a key may do, where, and until when. */
+/** The actions that a key allows, the pipes that it is limited to, and when it expires. */
 export interface KeyRights {
   readonly scopes: readonly ApiKeyScope[]
   /** In lower case; null: all pipes of the workspace, those to come too. */
@@ -16,7 +16,7 @@ export interface KeyRights {
   readonly expiresMs: number | null
 }
 
-/** Of keys that were made without saying what for. */
+/** The rights of a key that was created without any of these fields. */
 export const fullRights: KeyRights = { scopes: ['manage'], pipeIds: null, expiresMs: null }
 
 const nullable = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()])
@@ -55,7 +55,7 @@ export type ApiKeyCreate = Static<typeof ApiKeyCreate>
 
 export const ApiKeyRotate = Type.Object(
   {
-    /** Of the new key: the old one keeps its own until it is over. */
+    /** The name of the new key. The old key keeps its own name until it expires. */
     api_key_name: apiKeyName,
     overlap_seconds: Type.Optional(
       Type.Integer({

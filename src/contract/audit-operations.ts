@@ -1,4 +1,4 @@
-/** What was changed, and by whom: served by `management/`. */
+/** Reads the audit log: each change and the user who made it. Served by `management/`. */
 import { auditParameters } from './audit.ts'
 import { everyManaged, type Operation } from './operation.ts'
 import { resourceLimits } from './resource-limits.ts'

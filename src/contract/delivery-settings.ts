@@ -67,7 +67,7 @@ export const givenDeliverySettings = {
   rate: Type.Optional(nullable(DestinationRate)),
 } as const
 
-/** Of pull destinations `block` alone: what a consumer refuses it never parks. */
+/** Pull destinations only take `block`: a message that a consumer rejects is never parked. */
 export const givenOnPermanentError = {
   on_permanent_error: Type.Optional(nullable(OnPermanentError)),
 } as const

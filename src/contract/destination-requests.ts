@@ -1,4 +1,7 @@
-/** What clients send about destinations. Rules: docs/dev/contract.md#destinations, docs/dev/contract.md#request-bodies. */
+/**
+ * The bodies that clients send about destinations. Rules: docs/dev/contract.md#destinations,
+ * docs/dev/contract.md#request-bodies.
+ */
 import Type, { type Static } from 'typebox'
 import { Check } from 'typebox/value'
 import { givenConcurrency, givenDeliverySettings, givenOnPermanentError } from './delivery-settings.ts'
@@ -68,7 +71,7 @@ export const NewDestinationFields = Type.Object({
 /** The body of a create as one schema, for the description; validation goes by `destination_type` at once. */
 export const DestinationCreate = Type.Union(Object.values(createSchemas))
 
-/** What decides which of the above applies; the rest of the body is looked at afterwards. */
+/** Decides which of the schemas above applies. The rest of the body is checked afterwards. */
 export const DestinationTypeOnly = Type.Object({ destination_type: Type.Enum([...destinationTypes]) })
 
 /** PATCH …/destinations/{destination_id}. The merged config is checked by the type's own schema afterwards. */

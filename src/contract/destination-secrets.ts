@@ -40,7 +40,10 @@ export function redactedConfig(
   )
 }
 
-/** Of a whole config of an HTTP endpoint. What knows the path of a Slack webhook may post there: it is a secret whatever is said. */
+/**
+ * Takes the whole config of an HTTP endpoint. The path of a Slack webhook allows anyone who knows it to post: it is
+ * always a secret, whatever `secret_path` says.
+ */
 export function hasSecretPath({ body_format, secret_path }: Config): boolean {
   return secret_path === true || body_format === 'slack'
 }

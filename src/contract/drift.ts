@@ -3,7 +3,7 @@ import Type, { type Static } from 'typebox'
 import { columnTypes } from './destination.ts'
 import { nullable } from './destinations/fields.ts'
 
-/** Of one destination. */
+/** Limits for one destination. */
 export const driftLimits = { keys: 100, keyCharacters: 200, exampleCharacters: 80 } as const
 
 /** As delivery counts and stores it. */
@@ -24,7 +24,7 @@ export interface DriftState {
 }
 
 export interface SavedDrift {
-  /** Of the columns that it was counted with. */
+  /** Identifies the columns with which the drift was counted. */
   mappingHash: string
   state: DriftState
 }

@@ -1,18 +1,18 @@
 /**
- * Epochs: the timelines of a data directory. The first begins when it is made, another with every restore from a backup and with
- * every move into a cluster or out of one.
- * What was accepted after the backup is not in the restored buffer, but receivers have seen it; so a new epoch begins its
- * sequence numbers far above every one that can have been given out. No seq ever stands for two messages, and so no
- * batch identity and no object key does.
+ * Epochs: the timelines of a data directory. The first begins when the directory is created, another with every
+ * restore from a backup and with every move into a cluster or out of one.
+ * A restored buffer lacks the messages that were accepted after the backup, but receivers have seen them. A new epoch
+ * therefore begins its sequence numbers far above every number that can have been given out. No seq ever stands for
+ * two messages, and so no batch identity and no object key does.
  *
  *   epoch 1   1 ──────────────▶ after_seq 900 ┄┄┄ lost with the restore ┄┄┄▶ 950
  *   epoch 2                              first_seq 1763765000000000 ──────▶
  *
- * What is moved gets new numbers, all of it: of the epoch before nothing is left, and its `after_seq` is 0.
+ * A move gives every message a new number: nothing of the epoch before is left, and its `after_seq` is 0.
  */
 export interface Epoch {
   epoch: number
-  /** Of its first message, or less. */
+  /** At most the seq of its first message. */
   first_seq: number
   /** The newest seq of the epoch before that the backup held; 0 for the first. */
   after_seq: number
@@ -35,7 +35,7 @@ export function nextEpoch(epochs: readonly Epoch[], headSeq: number, nowMs: numb
   }
 }
 
-/** Of a data directory that is moved: no seq of the epochs before it stands for anything any more. */
+/** The new epoch of a data directory that is moved: no seq of an earlier epoch refers to a message any more. */
 export function movedEpoch(epochs: readonly Epoch[], headSeq: number, nowMs: number): Epoch {
   return { ...nextEpoch(epochs, headSeq, nowMs), after_seq: 0 }
 }

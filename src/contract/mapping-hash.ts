@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto'
 import type { ColumnMapping } from './destination.ts'
 
-/** What two destinations whose columns take the same keys have in common. */
+/** Two destinations have the same hash if their columns take the same keys. */
 export function mappingHash(columns: readonly ColumnMapping[], timestampField: string): string {
   const mapped = columns.map((one) => [one.column_name, one.source_field, one.semantic_role])
   return createHash('sha256')

@@ -26,7 +26,7 @@ const exceededLimit = {
 }
 const exceededRate = { ...exceededLimit, retry_after_seconds: { type: 'integer' } }
 
-/** What some codes carry beside `error` and `message`. */
+/** The fields that some codes carry in addition to `error` and `message`. */
 const details: Partial<Record<ErrorCode, Record<string, SchemaObject>>> = {
   validation_error: {
     errors: {

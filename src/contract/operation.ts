@@ -1,4 +1,4 @@
-/** What an operation of /v1 is made of, and what many of them share. */
+/** The parts of an operation of /v1, and the constants that many operations share. */
 import Type, { type TSchema } from 'typebox'
 import type { ApiKeyScope } from './api-key.ts'
 import type { ErrorCode } from './errors.ts'
@@ -37,7 +37,10 @@ export const largestBodyBytes = Math.max(
   ...[smallBody, destinationBody, sampleBody, replayBody].map(({ bytes }) => bytes),
 )
 
-/** What has a version: its settings, not what the service counts or finds out about it. Ids as they are in the path. */
+/**
+ * A resource that has a version. The version covers its settings, not the figures that the service counts. Ids are as
+ * they are in the path.
+ */
 export type VersionedResource =
   | { kind: 'alerts'; workspaceId: string }
   | { kind: 'pipe'; workspaceId: string; pipeId: string }
@@ -62,20 +65,24 @@ export interface Operation {
   description?: string
   /** `key`: Bearer key required. `pipe`: as the pipe says. */
   auth: 'none' | 'key' | 'pipe'
-  /** What who is signed in must be allowed to. Absent: `read` for GET, `manage` for everything else. */
+  /** The right that a signed-in user needs. Absent: `read` for GET, `manage` for everything else. */
   needs?: 'read' | 'manage'
   /**
-   * What a key for some pipes alone gets of it (docs/dev/contract.md#key-scopes). `its_pipe`: the path names the pipe, another
-   * one is not found; on ingest and pull it is `forbidden`. `its_part`: the response is cut to its pipes. `nothing`: 403, it
-   * is about the whole workspace. `open`: it takes no key, and tells nothing of any pipe's content.
+   * The access of a key that is limited to some pipes (docs/dev/contract.md#key-scopes). `its_pipe`: the path names
+   * the pipe, another one is not found; on ingest and pull it is `forbidden`. `its_part`: the response is cut to its
+   * pipes. `nothing`: 403, it is about the whole workspace. `open`: it takes no key, and tells nothing of any pipe's
+   * content.
    */
   boundKeys: 'its_pipe' | 'its_part' | 'nothing' | 'open'
   parameters?: readonly OperationParameter[]
-  /** What it shows or changes as a whole: its responses have the `ETag` of that, and a change takes `If-Match`. */
+  /**
+   * The resource that it shows or changes as a whole: its responses have the `ETag` of that resource, and a change
+   * takes `If-Match`.
+   */
   versioned?: VersionedResource['kind']
   /** The JSON body. Absent: the operation takes none. */
   request?: TSchema
-  /** What its body may have at most. Absent: `smallBody`. */
+  /** The limits of its body. Absent: `smallBody`. */
   bodyLimits?: BodyLimits
   /** Further content types of the body, beside application/json. */
   requestContentTypes?: readonly string[]
@@ -111,7 +118,7 @@ export function scopeOf({
 
 /** Reads too: a node of a cluster answers nothing while it is cut off. */
 export const everyKeyed = ['storage_unavailable', 'unauthorized', 'forbidden', 'server_error'] as const
-/** Of an operation of management, whose requests have a budget per workspace. */
+/** The errors of a management operation, whose requests have a budget per workspace. */
 export const everyManaged = ['too_many_requests', ...everyKeyed] as const
 export const withBody = ['validation_error', 'payload_too_large', ...everyManaged] as const
 export const onePipe = '/v1/pipes/{pipe_id}'

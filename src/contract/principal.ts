@@ -21,7 +21,10 @@ export function isForPipe({ pipeIds }: Pick<Principal, 'pipeIds'>, pipeId: strin
   return pipeIds === null || pipeIds.has(pipeId)
 }
 
-/** Whoever may write the files of the data directory may do everything. `user`: of the operating system. */
+/**
+ * The principal of a local command, which has every right: its user can write the files of the data directory anyway.
+ * `user` is the operating system's user.
+ */
 export function localPrincipal(workspaceId: string, user: string): Principal {
   return {
     workspaceId,

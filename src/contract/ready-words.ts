@@ -1,4 +1,4 @@
-/** What GET /v1/ready says of the service. */
+/** The reasons and warnings that GET /v1/ready reports. */
 export const notReadyReasons = [
   'buffer_unavailable',
   'disk_full',
@@ -9,8 +9,8 @@ export const notReadyReasons = [
 export type NotReadyReason = (typeof notReadyReasons)[number]
 
 /**
- * What a disk has cost, or may, that delivery was left out on purpose, and that the certificate of a listener ends within two
- * days or could not be replaced; the service takes records all the same.
+ * A disk lost messages or may have, delivery was turned off on purpose, or the certificate of a listener expires
+ * within two days or could not be replaced. The service accepts records all the same.
  */
 export const readyWarnings = [
   'segments_damaged',

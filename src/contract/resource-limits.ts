@@ -1,18 +1,18 @@
 /**
- * What one request, one message, one destination or one stranger may take of this daemon, in one place, each with its
- * unit and why it is what it is. What an operator may want otherwise is the default of the setting named with it; the
- * others hold always.
+ * The limits of one request, one message, one destination and one unknown client, in one file, each with its unit and
+ * its reason. Where an operator may need another value, the limit is the default of the setting that is named with
+ * it; the others are fixed.
  */
 const KiB = 1024
 const MiB = 1024 * KiB
 
 export const resourceLimits = {
   /**
-   * What is on record of a lane: with a batch every second, all of 24 h. Of what goes beyond it, the oldest, only the state of a
-   * message is known.
+   * The history of one lane: with a batch every second, all of 24 h. Where the oldest rows are cut, only the state of
+   * a message is known.
    */
   historyRowsPerLane: 100_000,
-  /** Of a message that somebody looks at: its first records, and their text together. */
+  /** The records of a message that is shown: how many of its first, and the size of their text together. */
   shownRecords: 20,
   shownRecordBytes: 4 * MiB,
   messagesPerPage: 200,
@@ -21,12 +21,15 @@ export const resourceLimits = {
   tails: 64,
   tailRunBytes: 1 * MiB,
   tailRecordBytes: 256 * KiB,
-  /** Of one lane in one response; a page of messages has no more. */
+  /** The runs of one lane in one response. A page of messages has no more. */
   shownHistoryRuns: 250,
-  /** Of a Parquet object, encoded at once: bytes of values, and cells. Other lanes of the thread wait meanwhile. */
+  /**
+   * A row group of a Parquet object, which is encoded at once: bytes of values, and cells. Other lanes of the thread
+   * wait meanwhile.
+   */
   parquetGroupBytes: 8 * MiB,
   parquetGroupCells: 1_000_000,
-  /** Of records that are read for it without a pause. */
+  /** The records that are read for a Parquet object without a pause. */
   parquetReadCharacters: 1 * MiB,
   /** Columns of a Parquet object, each with room of its own in every row group; and those that take the same key, so that it is at most so often as large. */
   parquetColumns: 256,
@@ -39,7 +42,7 @@ export const resourceLimits = {
    */
   deliveryYoungHeapMiB: 24,
   driverYoungHeapMiB: 6,
-  /** What may be read from a destination during one attempt; beyond it the connection is dropped. */
+  /** The bytes that are read from a destination during one attempt; beyond it the connection is dropped. */
   destinationReadBytes: 8 * MiB,
   /** Interim responses (100 Continue, 103 Early Hints) before one response of an HTTP endpoint. */
   interimResponseBytes: 64 * KiB,
@@ -50,19 +53,22 @@ export const resourceLimits = {
   bulkRecords: 5_000,
   /** One response of an object store: what it says of an upload or an error is some KiB of XML. */
   storeResponseBytes: 64 * KiB,
-  /** What a destination says of itself, as it is stored, logged and shown. */
+  /** The limit of a destination's own error text, as it is stored, logged and shown. */
   errorMessageBytes: 1_024,
   errorCodeCharacters: 64,
   /** Characters of a refused record's value, where a destination names it: enough to recognise it. */
   rejectedValueCharacters: 200,
   /** Refused records that a driver hands to its lane in one call. */
   setAsideAtOnce: 1_000,
-  /** What a test of a database tells of its table: more columns than a person maps; a longer name is no name of a column. */
+  /**
+   * The columns that a test of a database reports: more than a person maps. A longer name is not the name of a
+   * column.
+   */
   shownTableColumns: 500,
   tableColumnCharacters: 128,
   /**
-   * What a table is proposed from: so many of the newest records, bytes of them, and keys of all of them together. A sample
-   * that is sent along must leave room in a management body, which has 1 MiB.
+   * The sample from which a table is proposed: the number of the newest records, their bytes, and the keys of all of
+   * them together. A sample that is sent along must leave room in a management body, which has 1 MiB.
    */
   inferredRecords: 1_000,
   inferredBytes: 4 * MiB,
@@ -167,13 +173,13 @@ export const resourceLimits = {
   managementMsPerSecond: 300,
   managementMsAtOnce: 20_000,
   managementMsPerRequest: 1,
-  /** What is wrong with a body is explained up to as many fields; explaining costs more than finding. */
+  /** The number of fields whose errors are explained; explaining costs more than finding. */
   explainedFields: 100,
   /** File descriptors that connections of clients leave to everything else: files, destinations, what comes next. */
   descriptorsKept: 256,
   /**
-   * What one workspace may have of each (settings `workspace.max_…`): every one takes memory for as long as the daemon
-   * runs, a lane about 170 KiB, and lists show them all.
+   * The limits of one workspace (settings `workspace.max_…`). Each item takes memory for as long as the daemon runs,
+   * a lane about 170 KiB, and lists show them all.
    */
   pipesPerWorkspace: 1_000,
   destinationsPerWorkspace: 1_000,

@@ -17,7 +17,7 @@ import { Email, Password, User } from './user.ts'
 
 const timestamp = () => Type.String({ format: 'date-time' })
 
-/** What was typed: only its size is looked at, so that an answer says nothing about the account. */
+/** The password as typed: only its size is checked, so that a response reveals nothing about the account. */
 const typedPassword = Type.String({ maxLength: 1_000 })
 
 /** POST /dashboard/api/v1/session */

@@ -46,7 +46,7 @@ const shared = {
   ),
 }
 
-/** Of a new destination. */
+/** The request for a new destination. */
 export const NewTableInference = Type.Object(
   {
     destination_type: Type.Enum(['destination_database']),
@@ -55,7 +55,7 @@ export const NewTableInference = Type.Object(
   },
   closed,
 )
-/** Of a stored one, with its stored secrets, changed as a PATCH would. */
+/** The request for a stored destination, with its stored secrets, changed as a PATCH would. */
 export const StoredTableInference = Type.Object(
   {
     destination_id: Type.String({ format: 'uuid' }),
@@ -67,7 +67,7 @@ export const StoredTableInference = Type.Object(
   closed,
 )
 export const TableInference = Type.Union([NewTableInference, StoredTableInference])
-/** What both have. */
+/** The fields that both have. */
 export const InferenceOptions = Type.Object(shared, closed)
 export type InferenceOptions = Static<typeof InferenceOptions>
 

@@ -1,5 +1,5 @@
 /**
- * What a transform makes of records before it is used: the look at it when a destination is saved (`transform_check`), and
+ * The result of a transform before it is used: for the check when a destination is saved (`transform_check`), and for
  * POST …/destinations/try-transform.
  */
 import Type, { type Static } from 'typebox'

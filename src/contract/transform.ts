@@ -9,8 +9,8 @@ import { closed, nullable } from './destinations/fields.ts'
 export { maskSaltPlace, type TransformOp, transformOps } from './transform-words.ts'
 
 /**
- * What a transform may be. Everything that is paid for by each record is bounded here; what an expression does with a large
- * record is bounded where it runs (`delivery/transform/transform-threads.ts`).
+ * The schema and limits of a transform. Everything that costs time per record is bounded here; the cost of an
+ * expression on a large record is bounded where it runs (`delivery/transform/transform-threads.ts`).
  */
 export const transformLimits = {
   filterCharacters: 2_000,
@@ -21,7 +21,7 @@ export const transformLimits = {
   pathCharacters: 500,
   pathKeys: 20,
   constantCharacters: 1_000,
-  /** Of `map` as JSON: what it adds to each of a message's records at most. */
+  /** The size of `map` as JSON: the most that it adds to each record of a message. */
   mapCharacters: 8_000,
   saltCharacters: 200,
 } as const

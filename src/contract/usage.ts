@@ -4,7 +4,7 @@ import Type, { type Static } from 'typebox'
 /** How many hours may be asked for; each is kept for a day longer. */
 export const usageHours = { min: 1, max: 168, default: 24 } as const
 
-/** What is counted of a pipe in each hour. */
+/** The counters of a pipe in each hour. */
 export const usageCounts = [
   'ingest_requests',
   'ingest_records',

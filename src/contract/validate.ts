@@ -157,7 +157,7 @@ function explainValue(schema: TSchema, value: unknown, path: readonly string[], 
   if (words !== null) faults.add(path, words)
 }
 
-/** What is looked at of a schema, whose keywords depend on its kind. */
+/** The keywords of a schema that are read here; which of them are present depends on its kind. */
 interface Shape extends TSchema {
   type?: string
   anyOf?: readonly Shape[]
@@ -284,7 +284,7 @@ export const destinationNamePattern =
 export const emailPattern =
   "^[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9]([A-Za-z0-9.-]{0,187}[A-Za-z0-9])?$"
 
-/** What a pattern of the contract asks for, in words: by the pattern itself, so that a schema needs no second text. */
+/** Explains each pattern of the contract. The key is the pattern itself, so that a schema needs no second text. */
 const patternWords: Record<string, string> = {
   '^[A-Za-z0-9_-]+$': 'must hold only letters, digits, hyphens and underscores',
   '^https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?$':
@@ -295,7 +295,10 @@ const patternWords: Record<string, string> = {
   '^[0-9]{1,5}$': 'must be a port number from 1 to 65535',
 }
 
-/** What was found, by its kind alone: the value may be a secret that was put in the wrong place or type. */
+/**
+ * Names only the kind of the value: the value itself may be a secret that was put in the wrong field or has the wrong
+ * type.
+ */
 function describe(value: unknown): string {
   if (value === null) return 'null'
   if (Array.isArray(value)) return 'a list'

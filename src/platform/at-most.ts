@@ -10,7 +10,7 @@ export class AtMost {
   /** Rejects with the signal's reason where that is aborted before its turn came; what runs ends by itself. */
   async run<T>(work: () => Promise<T>, signal?: AbortSignal): Promise<T> {
     if (this.#free > 0) this.#free -= 1
-    // Whoever ends hands its place over: it is never free in between.
+    // The work that ends passes its slot on: the slot is never free in between.
     else await this.#turn(signal)
     try {
       return await work()

@@ -57,14 +57,14 @@ export class Histogram {
     return this.#numbers.length / this.#width
   }
 
-  /** Of one slot. */
+  /** The counts of one slot. */
   countsOf(slot: number): HistogramCounts {
     const from = slot * this.#width
     const counts = Array.from(this.#numbers.subarray(from, from + this.#width - 1))
     return { bounds: this.#bounds, counts, sum: this.#numbers[from + this.#width - 1]! }
   }
 
-  /** Of all slots together. */
+  /** The counts of all slots together. */
   countsOfAll(): HistogramCounts {
     return sumOfCounts(Array.from({ length: this.slots }, (_, slot) => this.countsOf(slot)))
   }

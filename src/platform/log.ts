@@ -13,7 +13,7 @@ export interface LogSettings {
 }
 
 const levelChannel = 'pipectl.log-level'
-/** Of lines that could not be written yet. */
+/** The limit for lines that could not be written yet. */
 const mostWaitingBytes = 1024 * 1024
 
 /** `thread` names the writing thread in every line. Its level follows `setLogLevel`, whichever thread calls that. */

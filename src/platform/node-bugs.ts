@@ -1,5 +1,6 @@
 /**
- * What is wrong with a version of Node.js that can be seen without harm: the start and `pipectl doctor` name it, with what to do.
+ * Bugs of a version of Node.js that can be detected without harm. The start and `pipectl doctor` name them and say
+ * what to do.
  */
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'

@@ -13,7 +13,7 @@ export function sentError(error: unknown): SentError {
   return { message, reason: error instanceof StorageUnavailableError ? 'unavailable' : 'internal' }
 }
 
-/** Of the class that it had where it was thrown. */
+/** Creates an error of the class that it had where it was thrown. */
 export function receivedError({ message, reason }: SentError): Error {
   return reason === 'unavailable' ? new StorageUnavailableError(message) : new Error(message)
 }

@@ -127,7 +127,7 @@ function readSettingsFile(file: string): Map<string, unknown> {
   return flat
 }
 
-/** Of a setting that may hold a password only the name: what is printed here may be kept by a journal. */
+/** Hides the value of a setting that may hold a password: output that is printed here may be kept by a journal. */
 function shownLine(line: string): string {
   const [, key = '', value = ''] = /^\s*([\w."-]+)\s*=\s*(.*?)\s*$/.exec(line) ?? []
   if (key === '') return ''
@@ -173,7 +173,7 @@ function parseSetting(definition: SettingDefinition, value: unknown, label: stri
     case 'names':
     case 'targets':
       return parseList(definition.kind, value, label)
-    // What is wrong in these may be a password: it is not repeated.
+    // The faulty value may be a password: the message does not repeat it.
     case 'database_url':
       return (
         databaseUrl(value) ??

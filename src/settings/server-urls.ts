@@ -48,7 +48,7 @@ export interface NatsLogin {
   password: string | null
 }
 
-/** What `natsServers` gave, as a connection needs it. */
+/** Turns the result of `natsServers` into the options of a connection. */
 export function natsLogin(servers: readonly string[]): NatsLogin {
   const urls = servers.map((one) => new URL(one))
   const { username, password } = urls.find((one) => one.username !== '') ?? {}

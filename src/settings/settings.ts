@@ -32,7 +32,7 @@ export interface SettingDefinition {
   values?: readonly string[]
   min?: number
   max?: number
-  /** Of a name: which are allowed, and that in words. */
+  /** For a name: the allowed characters, as a pattern and in words. */
   pattern?: RegExp
   allowed?: string
   flag?: string

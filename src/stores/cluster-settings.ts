@@ -1,4 +1,4 @@
-/** What the settings say about the cluster that this node is of. */
+/** Reads the settings of the cluster that this node belongs to. */
 import os from 'node:os'
 import type { JetStreamSpec, NatsSpec } from '../log/buffer-spec.ts'
 import type { MetadataSpec } from '../metadata/store.ts'
@@ -12,7 +12,7 @@ export interface ClusterSettings {
   nodeName: string
   metadata: Extract<MetadataSpec, { kind: 'postgresql' }>
   nats: NatsSpec
-  /** Of the stream. */
+  /** The number of replicas of the stream. */
   replicas: number
 }
 

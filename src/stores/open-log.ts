@@ -34,7 +34,7 @@ import type { Logger, LogSettings } from '../platform/log.ts'
 
 export interface BufferWriterDeps {
   log: LogSettings
-  /** Of a node of a cluster: until when it may accept, see ClusterNode. */
+  /** For a node of a cluster: until when it may accept, see ClusterNode. */
   liveness?: SharedArrayBuffer | null
   /** In a cluster: its idempotency keys. On one machine the buffer keeps them itself. */
   keys?: KeyStore | null
@@ -53,7 +53,7 @@ export interface BufferReaderOptions {
 /** Opens it for writing; once per spec. Rejects when it cannot be opened. */
 export async function openBuffer(spec: BufferSpec, deps: BufferWriterDeps): Promise<OpenBuffer> {
   if (spec.kind === 'segments') return await openSegmentBuffer(spec, deps)
-  // Whoever is alone loads nothing of it.
+  // A single machine loads none of the code for a cluster.
   const { openJetStreamBuffer } = await import('../cluster/jetstream/open-buffer.ts')
   return offsetBuffer(await openJetStreamBuffer(withoutBase(spec), deps), seqBaseOf(spec))
 }
@@ -92,7 +92,7 @@ export async function openBufferContact(spec: BufferSpec): Promise<StreamContact
   return await openStreamContact(spec)
 }
 
-/** What a feed needs to keep the buffer within its limits. */
+/** The dependencies with which a feed keeps the buffer within its limits. */
 export interface BufferKeeperDeps {
   reader: BufferReader
   log: Logger
@@ -110,7 +110,7 @@ export async function openBufferFeed(spec: BufferSpec, keeper?: BufferKeeperDeps
   const own = withoutBase(spec)
   if (keeper === undefined) return offsetFeed(await openJetStreamFeed(own), base)
   const { openRetentionKeeper } = await import('../cluster/jetstream/retention.ts')
-  // What it reads with is the reader that this file opened: its base is taken off again.
+  // It reads with the reader that this file opened: the base of that reader is taken off again.
   const reader = offsetReader(keeper.reader, -base)
   const retention = await openRetentionKeeper(own, reader, keeper.log, keeper.owned, keeper.keyAttempts)
   return offsetFeed(await openJetStreamFeed(own, retention), base)

@@ -54,7 +54,7 @@ export interface MetadataOptions {
   onNoSpace?: (error: StorageUnavailableError) => void
   /** An earlier version wrote the database; its tables were brought up to date. */
   onUpgraded?: (upgrade: Upgrade) => void
-  /** Of each workspace. Default: none. */
+  /** The limits of each workspace. Default: none. */
   quotas?: WorkspaceQuotas
   /** An entry of the audit log is durable. */
   onAudited?: (workspaceId: string, entry: AuditEntry) => void
@@ -173,7 +173,7 @@ async function opening(
 
 async function openDatabase(spec: MetadataSpec): Promise<OpenedDatabase> {
   if (spec.kind === 'sqlite') return await openSqliteDatabase(spec.file)
-  // Whoever keeps metadata in a file loads nothing of it.
+  // A service with metadata in a file loads none of the code for PostgreSQL.
   const { openPostgresDatabase } = await import('../cluster/postgresql/open.ts')
   return await openPostgresDatabase(spec.url)
 }

@@ -1,4 +1,7 @@
-/** What a move needs of a buffer besides its ports: the keys that its messages came with, and a way in for many messages. */
+/**
+ * The parts of a buffer that a move needs besides its ports: the keys of its messages, and a way to append many
+ * messages.
+ */
 import type { Idempotency, NewMessage, OpenBuffer } from '../log/buffer.ts'
 import type { BufferSpec } from '../log/buffer-spec.ts'
 import type { KeyStore } from '../log/key-store.ts'
