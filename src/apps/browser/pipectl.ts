@@ -1,21 +1,26 @@
 /**
- * What a page sends records with, served as /v1/pipectl.js and /v1/pipectl.mjs. No dependency, and small: a test holds it under 2 KB.
+ * The script with which a page sends records, served as /v1/pipectl.js and /v1/pipectl.mjs. No dependency, and small:
+ * a test holds it under 2 KB.
  *
  *   send ──▶ open batch ──full, a second old, page hidden──▶ batch ──202──▶ gone
  *                                                            │  ▲
  *                              408, 429, 5xx, offline … ─────┴──┘   400, 413, 422 ──▶ two halves … ──▶ the one record is dropped
  *
- * Each batch is an item of localStorage from its first record on: its name ends with the batch's Idempotency-Key, its value is
- * a time and the body, `1790000000000[{…},\n{…}]`, which never changes once it was sent. Until that time the batch is left to
- * the tab that wrote it; afterwards any page of this origin sends it. So what a closed tab has left goes with the next page. Two
- * tabs that take the same batch send the same bytes under the same key, and the daemon stores them once.
+ * Each batch is an item of localStorage from its first record on: its name ends with the batch's Idempotency-Key, its
+ * value is a time and the body, `1790000000000[{…},\n{…}]`, which never changes once it was sent. Until that time the
+ * batch is left to the tab that wrote it; afterwards any page of this origin sends it. The next page therefore sends
+ * the batches that a closed tab has left. Two tabs that take the same batch send the same bytes under the same key,
+ * and the daemon stores them once.
  *
- * A negative time says when the batch was given to sendBeacon, whose outcome nobody learns: it is sent again, under its key.
- * Without localStorage (private windows, a full quota) the items are in memory, and live as long as the page.
+ * A negative time says when the batch was given to sendBeacon, which reports no outcome: it is sent again, under its
+ * key. Without localStorage (private windows, a full quota) the items are in memory, and live as long as the page.
  */
 
 export interface PipectlOptions {
-  /** Of a pipe that requires one. Whoever opens the page can read it: give it the scope `ingest` for this pipe alone. */
+  /**
+   * The key of a pipe that requires one. Everyone who opens the page can read it: limit it to the scope `ingest` and
+   * to this pipe.
+   */
   key?: string
   /**
    * Records that are given up. `full`: more waited than is kept, the oldest went. `rejected`: the daemon never takes them.
@@ -37,7 +42,7 @@ export interface PipectlSender {
 const batchBytes = 16_384
 const batchRecords = 100
 const batchMs = 1_000
-/** What is kept at most for one address, of all tabs together. */
+/** The most that is kept for one address, by all tabs together. */
 const keptChars = 1_000_000
 const keptBatches = 200
 /** How long a batch is left to the tab that sends it. */
@@ -91,7 +96,7 @@ export function pipectl(url: string, { key, onDrop }: PipectlOptions = {}): Pipe
     [...new Set(Object.keys(memory).concat(onDisk((disk) => Object.keys(disk)) || []))]
       .filter((name) => name.startsWith(prefix))
       .sort()
-  /** What others have written under such a name has none: it goes at once. */
+  /** An item that another script wrote under such a name has no time: it is sent at once. */
   const timeOf = (name: string) => Number.parseInt(read(name), 10) || 0
   const bodyOf = (name: string) => read(name).replace(/^[^[]*/, '')
   const waitOf = (name: string) => {
@@ -263,7 +268,7 @@ export function pipectl(url: string, { key, onDrop }: PipectlOptions = {}): Pipe
         save(open, leaseOpen() + openBody)
         if (wasOpen) flush()
       }
-      // Of another listener of the event that was told to us before.
+      // A listener of the same event that runs after ours sent this record while the page closes.
       if (isLeaving) hide()
       else schedule(batchMs)
       return true

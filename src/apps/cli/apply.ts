@@ -101,9 +101,9 @@ interface Plan {
   client: Client
   steps: Step[]
   existing: PipeDetail[]
-  /** What the file does not have and that stays. */
+  /** Resources that are not in the file and stay. */
   kept: string[]
-  /** What it means without naming it. */
+  /** Existing destinations that the file declares without their name. */
   unnamed: string[]
 }
 

@@ -1,4 +1,4 @@
-/** What could come next on a command line: sub-commands, options, their choices, and live names from the daemon. */
+/** Completes a command line: sub-commands, options, their choices, and live names from the daemon. */
 import type { Command, Option } from 'commander'
 import { userRoles } from '../../contract/user.ts'
 import type { Client } from '../client/client.ts'
@@ -111,7 +111,7 @@ async function liveNames(
   }
 }
 
-/** Of the destination that is named already, without those that are. */
+/** The records of the destination that is named already, without those that are on the line. */
 async function parkedIds(client: Client, [reference, ...ids]: readonly string[]): Promise<string[]> {
   if (reference === undefined) return []
   const { findPlace } = await import('./parked/references.ts')

@@ -77,7 +77,10 @@ export function addConfigCommand(program: Command): void {
   })
 }
 
-/** What `egress.private = "auto"` comes to; null where it is not auto, or there is no data directory that can be read. */
+/**
+ * The rule that `egress.private = "auto"` resolves to; null if it is not auto, or if there is no data directory that
+ * can be read.
+ */
 async function ruleInEffect(settings: Settings): Promise<'allow' | 'deny' | null> {
   if (settings['egress.private'] !== 'auto') return null
   try {

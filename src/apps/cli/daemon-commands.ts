@@ -39,7 +39,7 @@ export function serveCommand(): Command {
       origins: loaded.origins,
       setUp: options.init === true ? () => setUpWhereNeeded(loaded.settings) : null,
       isSafe: options.safe === true,
-      // What can change without a restart is read again from the same sources.
+      // The settings that can change without a restart are read again from the same sources.
       reload: () => settingsFrom(options, io().env).settings,
     })
   })

@@ -26,7 +26,7 @@ export interface CommandDefinition<T> {
   help?: string
   /** One or more command lines; every command has one. */
   examples: readonly [string, ...string[]]
-  /** What `-o` may be; none: the command has its own output. */
+  /** The choices of `-o`; absent: the command has its own output. */
   output?: readonly Format[]
   /** Speaks to a daemon: adds --server, --profile and the ways to give a key. */
   daemon?: boolean
@@ -84,7 +84,7 @@ export async function run(action: () => Promise<void>): Promise<void> {
 }
 
 function printFailure(failure: Failure): void {
-  // Whoever closed the output knows, and a pipeline such as `| head -1` means it.
+  // The reader closed the output on purpose, as in a pipeline such as `| head -1`: no message.
   if (failure.exitCode === exitCodes.readerGone) return
   const on = coloursOn(io().stderr)
   // Interrupts and "nothing to do" are outcomes, not errors: no red.

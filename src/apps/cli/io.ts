@@ -1,11 +1,13 @@
 /**
- * What a run of the command line reads and writes. A process has one run, which uses the process's own streams; tests
- * make many runs in one process, each with its own.
+ * The streams and the environment of one run of the command line. A process has one run, which uses the process's own
+ * streams; tests make many runs in one process, each with its own.
  *
- * `io()` returns that of the current run, so that no function has to pass it on. It follows asynchronous calls. The run of
- * a process does without AsyncLocalStorage, which would slow down each promise of the daemon that it may become.
+ * `io()` returns that of the current run, so that no function has to pass it on. It follows asynchronous calls. The
+ * run of a process does without AsyncLocalStorage, which would slow down each promise of the daemon that it may
+ * become.
  *
- * Signals, the working directory and child processes belong to the process: commands take their handlers away at the end.
+ * Signals, the working directory and child processes belong to the process: commands remove their handlers at the
+ * end.
  */
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { readFileSync } from 'node:fs'

@@ -94,8 +94,8 @@ ${suggestionText({})}`,
 }
 
 /**
- * What a pipe without limits is offered: generous for ingest, the flush plan of a database for delivery. Limits of a pipe
- * hold for all of its destinations that have none of their own.
+ * The limits suggested for a pipe without limits: generous for ingest, the flush plan of a database for delivery.
+ * Limits of a pipe apply to all of its destinations that have none of their own.
  */
 const suggested: PipeLimits = {
   pl_ingest_max_records_per_request: 10_000,

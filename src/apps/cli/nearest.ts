@@ -1,4 +1,4 @@
-/** What was probably meant by a name that does not exist. */
+/** Suggests an existing name for one that does not exist. */
 
 /** The most similar name, if it is similar enough to be a slip. */
 export function nearest(name: string, names: readonly string[]): string | null {

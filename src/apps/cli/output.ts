@@ -1,6 +1,6 @@
 /**
- * What a command prints on stdout. One View is enough for every format: the API's own body as text (json), the things
- * it lists (ndjson, yaml), their names (name), and rows for people (table).
+ * The output of a command on stdout. One View is enough for every format: the API's own body as text (json), the
+ * listed items (ndjson, yaml), their names (name), and rows for people (table).
  */
 import { indented, singleLine } from '../client/json-text.ts'
 import { printable, printableJson } from '../client/printable.ts'
@@ -16,7 +16,7 @@ export interface View {
   json: string
   /** One JSON text for each thing listed; default: the whole body. */
   items?: () => string[]
-  /** What another command takes as an argument: ids or names. */
+  /** The ids or names that another command takes as an argument. */
   names: () => string[]
   table: () => Table
 }
@@ -54,7 +54,7 @@ export async function print(view: View, asked: Format | undefined): Promise<void
   io().stdout.write(await render(view, format, isTTY === true, coloursOn(io().stdout), width))
 }
 
-/** Of a terminal that does not say how wide it is. */
+/** Fallback width when the terminal does not report one. */
 const unknownWidth = 80
 
 /** The text of a view in a format; `pretty`: for a terminal, JSON indented, and nothing in it acts there; `width`: of its tables. */

@@ -1,7 +1,8 @@
 /**
- * How people name things: a pipe by name, UUID or the start of its UUID; a destination by `PIPE/NAME` (`orders/warehouse`), its
- * pipe's name when that pipe has only one destination, `PIPE/KIND` where that fits one, `PIPE/START` of its UUID, or its UUID.
- * What fits several things is an error that lists them (usage); what fits none is one that says how to look (not found).
+ * Resolves names on the command line: a pipe by name, UUID or the start of its UUID; a destination by `PIPE/NAME`
+ * (`orders/warehouse`), its pipe's name when that pipe has only one destination, `PIPE/KIND` where that fits one,
+ * `PIPE/START` of its UUID, or its UUID. A name that fits several resources is an error that lists them (usage); a
+ * name that fits none is an error that says how to list them (not found).
  */
 
 import type { Destination, DestinationType } from '../../contract/destination.ts'

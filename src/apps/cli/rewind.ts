@@ -17,7 +17,7 @@ export function rewindPoint(text: string): RewindPoint {
   return /^\d{1,15}$/.test(text) ? Number(text) : requireMoment(text, '--to')
 }
 
-/** What lies between a point and a lane's cursor. */
+/** The messages between a point and a lane's cursor. */
 interface Again {
   messages: number
   records: number

@@ -17,14 +17,14 @@ export interface Column {
   shrinksTo?: number
   /** It is cut in its middle: of `orders/warehouse` the end tells more. */
   keepsEnd?: boolean
-  /** Of the last column: it is wrapped instead. */
+  /** The last column only: it is wrapped instead. */
   wraps?: boolean
 }
 
 export interface Table {
   columns: readonly (string | Column)[]
   rows: readonly (readonly string[])[]
-  /** What is said below each row, by its place; null: nothing. */
+  /** The note below each row, by the row's index; null: none. */
   notes?: readonly (string | null)[]
   /** Said when there is no row. */
   empty?: string
@@ -35,7 +35,7 @@ const gap = 2
 const narrowest = 6
 const narrowestWrapped = 16
 const noteIndent = '  └ '
-/** What is longer is shown in full elsewhere: a table is looked over. */
+/** The most lines of a note. A longer text is shown in full elsewhere: a table is for an overview. */
 const noteLines = 4
 
 const segments = new Intl.Segmenter()
@@ -157,7 +157,7 @@ function wrap(text: string, width: number, most = width): string[] {
     if (line !== '') lines.push(line)
     line = ''
     const pieces = broken(word, stringWidth(word) <= most ? most : width)
-    // What is not the end of its word is a whole line.
+    // Each piece but the last of its word fills a line of its own.
     lines.push(...pieces.slice(0, -1))
     const end = pieces.at(-1) ?? ''
     if (stringWidth(end) <= width) line = end
@@ -179,8 +179,7 @@ function broken(word: string, width: number): string[] {
   return pieces
 }
 
-/** What fits, with `…` where something is missing. */
-/** To the columns of a terminal that it may take. */
+/** Shortens the text to `width` columns of a terminal, with `…` where something is missing. */
 export function cut(text: string, width: number): string {
   if (stringWidth(text) <= width) return text
   let kept = ''

@@ -1,4 +1,4 @@
-/** What an entry of the audit log is about, as people call it: `orders/warehouse`, a key's name, an e-mail address. Pure. */
+/** Names the subject of an audit entry as people do: `orders/warehouse`, a key's name, an e-mail address. Pure. */
 import type { AuditEntry } from '../../contract/audit.ts'
 import type { Overview } from '../../contract/overview.ts'
 import { fullName } from './workspace.ts'

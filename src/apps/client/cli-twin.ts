@@ -48,7 +48,7 @@ const texts: Record<string, string> = {
   pipe_ingest_ip_field: '--ip-field',
 }
 
-/** Of `pipes create` and `pipes update`. */
+/** Options for `pipes create` and `pipes update`. */
 export function pipeOptions(fields: Readonly<Record<string, unknown>>): string[] {
   return Object.entries(fields).flatMap(([key, value]) => {
     const name = switches[key]
@@ -73,7 +73,10 @@ interface DestinationFields {
   transform?: GivenTransform | null
 }
 
-/** Of `destinations create`, `update` (of one with the config `stored`) and `test`. A secret is asked for by the command: it is never part of one. */
+/**
+ * Options for `destinations create`, `update` (of a destination with the config `stored`) and `test`. The command
+ * asks for secrets: none is ever part of it.
+ */
 export function destinationOptions(
   type: DestinationType,
   fields: DestinationFields,
@@ -130,8 +133,9 @@ function transformOptions(transform: GivenTransform | null | undefined): string[
 }
 
 /**
- * Of `destinations try-transform`. `stored`: the destination whose form it is; its salt stays where none is given. By its name the
- * steps of the stored map would stay where there are none to name: without steps it is tried as a new one.
+ * The command `destinations try-transform`. `stored` is the destination that the form edits; its salt stays if none
+ * is given. Without steps the transform is tried as a new one, because under the destination's name the stored steps
+ * would stay.
  */
 export function tryTransformCommand(
   pipeName: string,
@@ -185,7 +189,7 @@ const limitOptions: Record<string, string> = {
   pl_delivery_max_seconds_per_flush: '--flush-seconds',
 }
 
-/** Of `limits set`. */
+/** Options for `limits set`. */
 export function limitWords(limits: Readonly<Record<string, number | null>>): string[] {
   return Object.entries(limits).flatMap(([key, value]) => {
     const option = limitOptions[key]

@@ -48,7 +48,7 @@ export interface DestinationBody {
   start_from?: 'now' | 'earliest'
 }
 export type DestinationPatch = Partial<Omit<DestinationBody, 'destination_type' | 'start_from'>>
-/** What is tested: a new destination, or a stored one with changes, which are not stored. */
+/** The destination to test: a new one, or a stored one with changes, which are not stored. */
 export type DestinationTestBody = DestinationBody | (DestinationPatch & { destination_id: string })
 /** How a destination is saved. */
 export interface SaveOptions extends ChangeOptions {
@@ -159,7 +159,7 @@ export function openClient({ url, dataUrl = url, apiKey, keySource = null, chang
         }),
       resetPin: (pipeId: string, destinationId: string) =>
         call<'resetTlsPin'>('POST', `${destination(pipeId, destinationId)}/reset-pin`),
-      /** Of its lane, by the hour. */
+      /** Reads the hourly usage of its lane. */
       usage: (pipeId: string, destinationId: string, signal?: AbortSignal) =>
         call<'getDestinationUsage'>('GET', `${destination(pipeId, destinationId)}/usage`, { signal }),
       /** Connects as the daemon would, stores nothing; the daemon may take its time. */

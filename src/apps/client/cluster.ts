@@ -7,7 +7,7 @@ export function clusterOf({ cluster }: { cluster?: Overview['cluster'] }): Overv
   return cluster ?? null
 }
 
-/** What a node has, or what is wrong with it. */
+/** Describes the pipes of a node, or the problem with it. */
 export function nodeInWords({ node_state, owned_pipes }: OverviewNode): string {
   const pipes = counted(owned_pipes, 'pipe')
   if (node_state === 'live') return pipes

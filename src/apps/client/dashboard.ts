@@ -1,6 +1,6 @@
 /**
- * What the dashboard's API has beside the operations of `/v1`: signing in and users. The
- * session is a cookie that the browser keeps; with everything but GET goes the CSRF token of `current`.
+ * The calls that the dashboard's API has in addition to `/v1`: signing in and users. The session is a cookie that the
+ * browser keeps. Every method except GET sends the CSRF token of `current`.
  */
 import type { CurrentSession } from '../../contract/session.ts'
 import type { SetupLink, User, UserCreate, UserRole, UserUpdate } from '../../contract/user.ts'

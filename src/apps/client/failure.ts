@@ -94,7 +94,7 @@ function describe(status: number, code: string, body: Record<string, unknown>): 
   return `the daemon rejected the request as not valid:${lines.join('')}`
 }
 
-/** What a user can do about an error code; docs/errors.md shows them too. */
+/** The user's next step for each error code; docs/errors.md shows them too. */
 export const errorHints: Readonly<Record<string, string>> = {
   validation_error: 'correct the values named above; --help shows what the command takes',
   unauthorized:

@@ -100,7 +100,7 @@ export async function openEvents(
   }
 }
 
-/** What became of a connection that broke, in words. */
+/** Explains why a connection broke. */
 export function brokenStream(baseUrl: string, error: unknown): UnreachableFailure {
   return new UnreachableFailure(baseUrl, why(error, baseUrl), error)
 }

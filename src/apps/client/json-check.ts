@@ -1,6 +1,6 @@
 /**
- * What is wrong with JSON that somebody typed, and where: line and column, in words of its own, because those of JSON.parse differ
- * from one engine to the next and often name no place. Pure; one pass, no recursion.
+ * Explains a fault in JSON that a user typed, with line and column. The messages are our own, because those of
+ * JSON.parse differ from one engine to the next and often name no position. Pure; one pass, no recursion.
  */
 
 /** Levels of nesting that a record may have, as ingest allows them. */
@@ -21,7 +21,7 @@ interface Problem {
   message: string
 }
 
-/** What somebody typed as records: one JSON object or an array of them. At least one, at most `most`. */
+/** Checks records that a user typed: one JSON object or an array of them. At least one, at most `most`. */
 export function checkRecords(text: string, most = Number.POSITIVE_INFINITY): CheckedRecords {
   const fault = (at: number, message: string): CheckedRecords => ({
     records: null,
@@ -164,7 +164,7 @@ function shown(text: string): string {
   return text.length > 20 ? `${text.slice(0, 20)}…` : text
 }
 
-/** Of a position in a text, both from 1. */
+/** The line and column of a position in a text, both from 1. */
 function placeOf(text: string, at: number): { line: number; column: number } {
   const before = text.slice(0, at)
   const lineStart = before.lastIndexOf('\n') + 1

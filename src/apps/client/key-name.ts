@@ -1,4 +1,4 @@
-/** What a key that replaces another one is called, where nobody says. Pure. */
+/** Suggests a name for a key that replaces another one. Pure. */
 
 /** `default` → `default-20260131T060000`; an earlier time is replaced, so names do not grow. */
 export function nextName(name: string, now: Date): string {

@@ -26,7 +26,9 @@ export function skipHelps({ last_error: error }: Pick<LaneStatus, 'last_error'>)
   return error?.fault !== 'destination'
 }
 
-/** What is at fault, for people; empty for an error that passes by itself. `type`: of the destination, if it is known. */
+/**
+ * Names the cause for people; empty for an error that passes by itself. `type` is the destination's, if it is known.
+ */
 export function faultWords({ fault }: Pick<NonNullable<LastError>, 'fault'>, type?: DestinationType): string {
   if (fault === null) return ''
   return fault === 'records'

@@ -1,4 +1,4 @@
-/** What is different between two texts, line by line. Pure. */
+/** Compares two texts line by line. Pure. */
 
 export interface DiffLine {
   kind: 'same' | 'removed' | 'added'

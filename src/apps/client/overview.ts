@@ -1,6 +1,6 @@
 /**
- * What is read out of overviews: what one that has only changes makes of the one before, how fast records move between two of
- * them, and which lanes need somebody. Pure.
+ * Computes facts from overviews: merges one that has only changes into the one before, measures how fast records move
+ * between two of them, and finds the lanes that need attention. Pure.
  */
 import type { Overview, OverviewLane, OverviewPipe } from '../../contract/overview.ts'
 import { severity, stateWord } from './workspace.ts'

@@ -1,15 +1,18 @@
-/** What CLI, screen and dashboard share about parked records: paging, the outcome of a replay, records as editable text. */
+/**
+ * The parts about parked records that CLI, screen and dashboard share: paging, the outcome of a replay, records as
+ * editable text.
+ */
 import type { ParkedError, ParkedRecord } from '../../contract/parked.ts'
 import type { Client } from './client.ts'
 import { ApiFailure } from './failure.ts'
 import { elementTexts, indented, valueText } from './json-text.ts'
 
-/** Of one response. The daemon allows no more. */
+/** The size of one response. The daemon allows no more. */
 const pageSize = 500
 const firstLookMs = 100
 const lookEveryMs = 1_000
 
-/** Whose parked records. */
+/** The lane whose records are parked. */
 export interface ParkedPlace {
   pipeId: string
   destinationId: string
@@ -41,7 +44,7 @@ export async function parkedRecords(
   return { parked, hasMore: after !== null }
 }
 
-/** What became of a replay. `waiting`: it was not known in time. `left`: it was not replayed at all. */
+/** The outcome of a replay. `waiting`: it was not known in time. `left`: the record was not replayed at all. */
 export type ReplayOutcome = { kind: 'stored' | 'waiting' | 'left' } | { kind: 'failed'; error: ParkedError }
 
 /** Looks again and again, first after 0.1 s, later every second. `replays`: of the replay whose outcome it is. */
@@ -92,7 +95,7 @@ export function placeWords({ stream_seq, record_index }: ParkedRecord): string {
   return record_index === null ? String(stream_seq) : `${stream_seq} #${record_index}`
 }
 
-/** Of the body of one parked record: each record's own text. */
+/** Takes the body of one parked record and returns each record's own text. */
 export function recordTextsOf(body: string): string[] {
   return elementTexts(valueText(body, 'records') ?? '[]')
 }

@@ -16,7 +16,7 @@ export function printableLines(text: string): string {
   return text.split('\n').map(printable).join('\n')
 }
 
-/** What JSON text may hold as it is. */
+/** Characters that JSON text can hold unescaped. */
 const unescaped = /[\u007f-\u009f\u2028\u2029\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g
 
 /** The same of JSON text, which stays the JSON that it is: they are written as escapes. */

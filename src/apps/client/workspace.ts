@@ -52,7 +52,7 @@ async function pipeDetail(client: Client, pipeId: string, signal?: AbortSignal):
   }
 }
 
-/** What people call a destination and its lane: `orders/warehouse`. Every command takes it. */
+/** The name of a destination and its lane, for people: `orders/warehouse`. Every command takes it. */
 export function fullName(
   { pipe_name }: Pick<Pipe, 'pipe_name'>,
   { destination_name }: Pick<Destination, 'destination_name'>,

@@ -1,4 +1,4 @@
-/** What the keys do to a pipe or lane. Each returns one line for the person; a Failure's own words otherwise. */
+/** The actions of the keys on a pipe or lane. Each returns one line for the person; a Failure's own words otherwise. */
 
 import type { OverviewLane, OverviewPipe } from '../../contract/overview.ts'
 import type { Client } from '../client/client.ts'

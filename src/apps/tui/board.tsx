@@ -32,7 +32,7 @@ const stateColours: Record<string, string> = {
 }
 /** Widths of everything but the name, which gets what is left. */
 const columns = { state: 9, node: 10, backlog: 9, size: 10, age: 8, rate: 8, chart: 12 } as const
-/** What a narrow terminal does without, the first first. */
+/** The columns that a narrow terminal omits, in this order. */
 const dispensable = ['chart', 'size', 'rate', 'node', 'age', 'backlog'] as const
 const shortestName = 14
 const longestName = 40
@@ -75,7 +75,7 @@ export function Board({ rows, rates, nowMs, showsNodes = false, selectedId, widt
   const { from, to } = visible(rows.length, selected, Math.max(1, height - 1))
   const shown = columnsFor(width, showsNodes)
   const rest = width - 2 - widthOf(shown)
-  // What a wide terminal has left over shows the errors.
+  // The errors get the width that a wide terminal has left.
   const errorWidth = rest - longestName >= shortestError ? rest - longestName - 1 : 0
   const nameWidth = errorWidth > 0 ? longestName : Math.max(8, rest)
   return (
@@ -161,7 +161,7 @@ function laneCells(destination: OverviewLane, state: string): CountedCells {
   return {
     name: `  ${printable(destination.destination_name)}`,
     parked: lane.parked_records ? ` ${count(lane.parked_records)} parked` : '',
-    // What it last saved: delivery does not respond.
+    // The state is the one that was saved last: delivery does not respond.
     state: lane.stale === true ? `${state}?` : state,
     node: '',
     backlog: count(lane.pending_messages),

@@ -1,4 +1,4 @@
-/** What the board has a line for, in its order. Pure. */
+/** The rows of the board, in their order. Pure. */
 
 import type { Overview, OverviewLane, OverviewPipe } from '../../contract/overview.ts'
 import { matchesPipe } from '../client/overview.ts'
@@ -6,12 +6,12 @@ import { severity } from '../client/workspace.ts'
 
 /** A line of the board: a pipe, or one of its lanes below it. */
 export interface Row {
-  /** Of the destination, or of the pipe itself. */
+  /** The id of the destination, or of the pipe itself. */
   id: string
   pipe: OverviewPipe
   /** Null: the line of the pipe. */
   destination: OverviewLane | null
-  /** Of the lane, by `severity`; 0 for a pipe. */
+  /** The severity of the lane, by `severity`; 0 for a pipe. */
   severity: number
 }
 

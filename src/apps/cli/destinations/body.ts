@@ -41,7 +41,7 @@ export interface BodyOptions extends DeliveryOptions, TransformOptions {
   secret?: string[]
 }
 
-/** What only a change of a stored destination takes. */
+/** The options that only a change of a stored destination takes. */
 export interface PatchOptions extends BodyOptions {
   addColumn?: string[]
   removeColumn?: string[]

@@ -52,7 +52,7 @@ export function savingWith({ transformCheck = true }: TransformCheckOptions): Sa
   return { checksTransform: transformCheck }
 }
 
-/** What came of it, where there is anything to say. */
+/** Prints the warning of the check, if there is one. */
 export function sayTransformCheck({ transform_check: check }: { transform_check?: TransformCheck }): void {
   if (check?.warning) say(`Note: ${check.warning} See: pipectl destinations try-transform`)
 }

@@ -8,7 +8,7 @@ import type { InputPiece, InputRecord, InvalidPiece, Splitter } from './input.ts
 
 export interface BatchLimits {
   maxRecords: number
-  /** Of the body before compression; a record that is larger goes alone. */
+  /** The size of the body before compression; a record that is larger is sent alone. */
   maxBytes: number
 }
 

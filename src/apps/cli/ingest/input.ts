@@ -1,6 +1,6 @@
 /**
- * What an input is cut into: records, and pieces of it that are none. A piece that is none has the line it begins on and
- * the reason, so that a person finds it, and its bytes, so that it can be put aside.
+ * The parts of an input: records, and pieces that are not records. Such a piece has the line it begins on and the
+ * reason, so that a person finds it, and its bytes, so that it can be set aside.
  */
 export interface InputRecord {
   kind: 'record'

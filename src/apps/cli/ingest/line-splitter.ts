@@ -27,7 +27,7 @@ export class LineSplitter implements Splitter {
     const pieces: InputPiece[] = []
     const bytes = this.#held.length === 0 ? chunk : Buffer.concat([this.#held, chunk])
     let from = 0
-    // What was held has no line break in it.
+    // The held bytes contain no line break.
     for (
       let at = bytes.indexOf(lineBreak, this.#held.length);
       at !== -1;

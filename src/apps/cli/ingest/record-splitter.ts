@@ -81,7 +81,7 @@ export class RecordSplitter implements Splitter {
     try {
       this.#scan(records)
     } catch (error) {
-      // What came before the fault is good: it is returned, and the fault is thrown at the next call.
+      // The records before the fault are good: they are returned, and the fault is thrown at the next call.
       if (!(error instanceof Failure)) throw error
       this.#failure = error
       if (records.length === 0) throw error

@@ -27,7 +27,7 @@ import { countLineBreaks, fromTheStart, type StartAt } from './input.ts'
 
 export interface ResumeState extends StartAt, BatchLimits {
   run: string
-  /** Of the file's first bytes and of the bytes just before the offset: an appended file keeps both. */
+  /** Covers the file's first bytes and the bytes just before the offset: an appended file keeps both. */
   fingerprint: string
   /** The whole input was sent. */
   done: boolean

@@ -12,7 +12,8 @@
  *           destination_config: {host: db, database: shop, username: loader, table: orders, password: "${SHOP_DB}"}
  *           columns: [{column_name: id, column_type: number, source_field: id, semantic_role: dedupe_id}]
  *
- * What the file does not mention is left as it is. Every mistake is found here, with its line, before anything changes.
+ * Fields that the file does not mention are left as they are. Every mistake is found here, with its line, before
+ * anything changes.
  */
 
 import { type DestinationType, destinationTypes } from '../../../contract/destination.ts'

@@ -1,13 +1,15 @@
 /**
- * Which existing destination of a pipe each declared one is. Pure.
+ * Finds the existing destination of a pipe for each declared one. Pure.
  *
- *   1. the one of the same name: whatever else differs is a change of it, so that its lane keeps its place
+ *   1. the one of the same name: whatever else differs is a change of it, so that its lane keeps its position
  *   2. the only one of the same type and target (database: host, port, database, table; bucket and key; URL) that the file
- *      names nowhere: it is renamed, or the file, made before destinations had names, does not name it
- *   3. of those that the file gives no name: what remains alone on both sides of one type is the same with a changed target
+ *      names nowhere: it is renamed, or the file was written before destinations had names and does not name it
+ *   3. among those that have no name in the file: if one is left on both sides of one type, it is the same with a changed
+ *      target
  *
- * What none of them fits is new. Where it cannot be told whether one without a name is new or changed, it is refused:
- * creating it and deleting the other would lose what the other has not delivered yet.
+ * A declared destination that matches none of them is new. If it is not clear whether a destination without a name is
+ * new or changed, it is rejected: creating it and deleting the other would lose the messages that the other has not
+ * delivered yet.
  */
 
 import type { Destination } from '../../../contract/destination.ts'

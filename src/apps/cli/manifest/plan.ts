@@ -14,7 +14,7 @@ import { describeTarget, kindOf } from '../../client/workspace.ts'
 import type { DeclaredDestination, DeclaredPipe } from './document.ts'
 import { matchDestinations, unnamedMatches } from './match.ts'
 
-/** What is to be done on a pipe; `name` names it, for it may not have an id yet. */
+/** An action on a pipe. `name` identifies the pipe, which may not have an id yet. */
 export type Step = { name: string; summary: string; destroys: boolean } & (
   | { kind: 'create-pipe'; fields: PipeUpdate }
   | { kind: 'update-pipe'; fields: PipeUpdate }

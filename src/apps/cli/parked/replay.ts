@@ -30,7 +30,7 @@ export async function replayMany(
   wait: boolean,
 ): Promise<void> {
   const { pipeId, destinationId } = place
-  // What the outcome is told by: how often each had been replayed before.
+  // The replay count of each record before this replay: it shows the outcome.
   const known = wait ? (await parkedRecords(client, place, filter, Number.POSITIVE_INFINITY)).parked : []
   let replayed = 0
   if (ids.length === 0) {

@@ -179,7 +179,7 @@ function interrupted({ pipeName }: TailSettings, lastId: string | null): Failure
   return new Failure(exitCodes.interrupted, 'interrupted', hint)
 }
 
-/** What is said of records that are missing. */
+/** The note about records that are missing. */
 export function leftOutNote(records: number, sample: string): string {
   return `${counted(records, 'record')} left out: more than ${sample} a second came, or larger than 256 KiB`
 }

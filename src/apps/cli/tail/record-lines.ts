@@ -13,7 +13,7 @@ export interface TailedRecord {
   receivedTs: string
   /** Its own JSON text. */
   text: string
-  /** What the daemon sent for it. */
+  /** The event's text as the daemon sent it. */
   eventText: string
 }
 

@@ -24,7 +24,7 @@ function one(where: string): Condition {
   }
 }
 
-/** Of the key that is called so, else of the key inside the object before the first dot. */
+/** The value of the key with this name, else of the key inside the object before the first dot. */
 function textAt(json: string, path: string): string | null {
   if (!json.trimStart().startsWith('{')) return null
   const whole = valueText(json, path)

@@ -1,4 +1,4 @@
-/** What stands around every page: where to go, who is signed in, and whether the daemon is there. */
+/** The frame of every page: navigation, the signed-in user, and whether the daemon responds. */
 import type { ReactNode } from 'react'
 import { Link, useRoute } from 'wouter'
 import { troubledLanes } from '../../client/overview.ts'

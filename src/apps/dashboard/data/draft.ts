@@ -1,6 +1,6 @@
 /**
- * What somebody types stays until it is saved or thrown away: also when they look at another page in between. In memory
- * alone, because a form can hold a password.
+ * Keeps a draft until it is saved or discarded, also when the user opens another page in between. It is only in
+ * memory, because a form can hold a password.
  */
 import { useCallback, useState } from 'react'
 

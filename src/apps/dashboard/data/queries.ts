@@ -1,4 +1,4 @@
-/** What single pages ask for beside the overview. Secrets never are in it: the API redacts them. */
+/** The queries of single pages, in addition to the overview. They never hold secrets: the API redacts them. */
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { useEffect, useSyncExternalStore } from 'react'
 import { minuteMs } from '../../../platform/quantities.ts'

@@ -6,7 +6,7 @@ import { count } from '../../../platform/quantities.ts'
 import styles from './chart.module.css'
 
 export interface ChartProps {
-  /** What it shows, in words. */
+  /** Describes the chart in words. */
   description: string
   /** Seconds since 1970. */
   times: readonly number[]

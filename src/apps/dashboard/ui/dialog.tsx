@@ -28,7 +28,7 @@ export function Dialog({ title, open, onClose, wide = false, top = false, childr
             ref={content}
             className={`${styles.content} ${wide ? styles.wide : ''}`}
             aria-describedby={undefined}
-            // What opened it is no part of Radix's dialog, so it would not know where the focus was.
+            // Radix does not know the element that opened the dialog, and so not where the focus was.
             onOpenAutoFocus={(event) => {
               opener.current = document.activeElement
               const first = content.current?.querySelector<HTMLElement>('[data-first-focus]')
@@ -60,7 +60,7 @@ interface FormDialogProps {
   failure: unknown
   /** The fields that show their own errors. */
   shown: readonly string[]
-  /** What the button says, and while it runs. */
+  /** The button's label, and its label while it runs. */
   deed: string
   running: string
   isRunning: boolean
@@ -68,7 +68,7 @@ interface FormDialogProps {
   isDanger?: boolean
   /** False: a viewer may do it too. */
   changes?: boolean
-  /** Of the command that does the same; empty: there is none. */
+  /** The command that does the same; empty: there is none. */
   command?: string
   /** Fields, and what is to be known before. */
   children: ReactNode
@@ -107,9 +107,9 @@ export function FormDialog(props: FormDialogProps) {
 
 interface ConfirmProps {
   title: ReactNode
-  /** What will happen, with numbers. */
+  /** Describes the effect, with numbers. */
   children: ReactNode
-  /** What the button says: the deed itself. */
+  /** The button's label: a verb for the action. */
   deed: string
   isDanger?: boolean
   command: string

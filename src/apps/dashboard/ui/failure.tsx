@@ -1,4 +1,4 @@
-/** What went wrong, in the API's own words; for a form, those of its errors that belong to no field of it. */
+/** Shows a failure in the API's own words; for a form, those of its errors that belong to no field. */
 import { useEffect, useRef } from 'react'
 import { isObject } from '../../../contract/is-object.ts'
 import { ApiFailure, UnreachableFailure } from '../../client/failure.ts'

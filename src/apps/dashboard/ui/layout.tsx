@@ -1,4 +1,6 @@
-/** What pages are made of: heading, sections, notices, facts, tables that become cards, code with a copy button. */
+/**
+ * The building blocks of pages: heading, sections, notices, facts, tables that become cards, code with a copy button.
+ */
 import { type ReactNode, useEffect, useId } from 'react'
 import { Copy } from './copy.tsx'
 import styles from './layout.module.css'
@@ -10,7 +12,7 @@ export function Page({
   actions,
   children,
 }: {
-  /** Of the browser's tab. */
+  /** The title of the browser's tab. */
   title: string
   name: ReactNode
   crumbs?: ReactNode

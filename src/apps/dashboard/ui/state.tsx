@@ -17,8 +17,8 @@ const marks: Record<Kind, string> = {
 }
 
 /**
- * What a person has to know, whatever its state is called: a lane that retries what is rejected for good is stuck, one that
- * has retried in vain for a minute is failing.
+ * The state that a person has to know, whatever its name in the API: a lane that retries a permanently rejected
+ * message is stuck, one that has retried in vain for a minute is failing.
  */
 export function laneKind(destination: Pick<Destination, 'lane'>, nowMs: number): Kind {
   const word = stateWord(destination, nowMs)

@@ -1,4 +1,7 @@
-/** What was done, for some seconds, with the command that does the same; and warnings, which stay until they are dismissed. */
+/**
+ * Reports a finished action for some seconds, with the command that does the same; and shows warnings, which stay
+ * until they are dismissed.
+ */
 import { useSyncExternalStore } from 'react'
 import { Link } from 'wouter'
 import { Button } from './controls.tsx'

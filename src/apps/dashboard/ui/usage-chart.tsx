@@ -1,4 +1,4 @@
-/** What happened in each of the last 24 hours: of everything, of one pipe, of one lane. All that is drawn is also in a table. */
+/** Charts the last 24 hours of everything, of one pipe or of one lane. All data that is drawn is also in a table. */
 import { Suspense, useEffect, useMemo } from 'react'
 import type { LaneHour, UsageHour } from '../../../contract/usage.ts'
 import { count, hourMs } from '../../../platform/quantities.ts'
@@ -82,7 +82,7 @@ interface HoursProps<Hour> {
   lines: readonly Line<Hour>[]
   /** In the table alone. */
   others: readonly Line<Hour>[]
-  /** What is said where all of it is zero. */
+  /** The text that is shown if every value is zero. */
   nothing: string
 }
 

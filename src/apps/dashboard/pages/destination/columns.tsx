@@ -92,7 +92,7 @@ function Row({
 }: {
   column: ColumnDraft
   index: number
-  /** What it is in the table, where that is known. */
+  /** The type of the table's column, if it is known. */
   tableType: string | undefined
   errors: FieldErrors
   onChange: (next: Partial<ColumnDraft>) => void

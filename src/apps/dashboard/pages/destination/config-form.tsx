@@ -14,9 +14,9 @@ interface Props {
   draft: DestinationDraft
   table: KnownTable
   errors: FieldErrors
-  /** Of a stored destination: its secrets stay where nothing is typed. */
+  /** True for a stored destination: its secrets stay if nothing is typed. */
   isStored: boolean
-  /** What tries the transform. */
+  /** The element that tries the transform. */
   trial: ReactNode
   onChange: (next: Partial<DestinationDraft>) => void
 }

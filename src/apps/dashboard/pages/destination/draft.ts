@@ -8,7 +8,7 @@ import { changedConfig, newConfig, numberOr, type Texts, textsOf } from './field
 import { givenTransformOf, noTransform, type TransformDraft, transformDraftOf } from './transform-draft.ts'
 
 export interface ColumnDraft {
-  /** Of the row in the form alone. */
+  /** Identifies the row in the form only. */
   id: number
   name: string
   type: ColumnMapping['column_type']
@@ -81,13 +81,13 @@ export function draftOf(destination: Destination): DestinationDraft {
   }
 }
 
-/** Of an object store with a Parquet object alone, unless some are there that must go. */
+/** For an object store, true only with Parquet objects, or if there are columns that must be removed. */
 export function hasColumns({ type, config, columns }: DestinationDraft): boolean {
   const words = wordsOf(type)
   return words.isDatabase || (words.hasColumns && (config.format === 'parquet' || columns.length > 0))
 }
 
-/** What was typed is sent as it is: the API says what is wrong with it, at its field. */
+/** Typed text is sent unchanged: the API reports errors at the field. */
 export function createBody(draft: DestinationDraft): DestinationBody {
   const { columns, concurrency, on_permanent_error, ...rest } = settingsOf(draft)
   const body = {

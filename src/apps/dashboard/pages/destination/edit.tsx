@@ -50,7 +50,7 @@ export function EditDestinationPage({ pipeId, destinationId }: { pipeId: string;
   )
 }
 
-/** What a person can change of it; its lane and times change by themselves. */
+/** The fields that a person can change; its lane and times change by themselves. */
 function changeable(destination: Destination): object {
   const { lane, destination_updated_ts, destination_status, tls_pin, ...rest } = destination
   return rest

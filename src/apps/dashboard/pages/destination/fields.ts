@@ -346,7 +346,7 @@ export const configFields: Record<DestinationType, readonly ConfigField[]> = {
 
 export type Texts = Readonly<Record<string, string>>
 
-/** What the form shows of a stored config. A secret is never shown: its field is empty, which keeps it. */
+/** The form's texts for a stored config. A secret is never shown: its field is empty, which keeps it. */
 export function textsOf(type: DestinationType, config: Readonly<Record<string, unknown>>): Texts {
   const texts = configFields[type].map(({ key, kind, options }) => {
     const value = config[key] ?? (key === 'dialect' ? config.sql_dialect : undefined)
@@ -393,7 +393,9 @@ export function newConfig(type: DestinationType, texts: Texts): Record<string, u
   return Object.fromEntries(given)
 }
 
-/** What a form changes of a stored config. Empty: removed, but for secrets, which stay. */
+/**
+ * The changes that a form makes to a stored config. An empty field removes the value, except for secrets, which stay.
+ */
 export function changedConfig(type: DestinationType, before: Texts, texts: Texts): Record<string, unknown> {
   const given = configFields[type].flatMap((field) => {
     const text = texts[field.key] ?? ''

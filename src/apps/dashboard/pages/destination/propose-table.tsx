@@ -20,7 +20,7 @@ interface Props {
   onColumns: (columns: ColumnDraft[], isNew: boolean) => void
 }
 
-/** What stands for the choices that are no key. */
+/** The values of the choices that are not a key. */
 const generated = '\u0000generated'
 const none = '\u0000none'
 
@@ -29,7 +29,7 @@ export function ProposeTable({ pipeId, body, onFailure, onColumns }: Props) {
   const [dedupe, setDedupe] = useState(generated)
   const [isBusy, setBusy] = useState(false)
   const of = JSON.stringify(body)
-  // Of what was in the form; of another table or server it says nothing.
+  // A proposal applies only to the form's content when it was made, not to another table or server.
   const proposal = found?.of === of ? found : null
   const ask = async (more: Pick<TableInferenceBody, 'create_table' | 'add_columns'>, key = dedupe) => {
     setBusy(true)

@@ -119,7 +119,7 @@ function addedKeys(pipe: Pipe): string[] {
   return keys.filter((key) => key !== null)
 }
 
-/** Of the types of PostgreSQL and MySQL; what is none of these takes text. */
+/** Maps the types of PostgreSQL and MySQL; any other type takes text. */
 function jsonType(dataType: string): ColumnMapping['column_type'] {
   if (dataType.endsWith('[]')) return 'array'
   if (/^(boolean|tinyint\(1\))/.test(dataType)) return 'boolean'

@@ -20,7 +20,7 @@ interface Props {
   /** `isForced`: although a check failed; then the transform is not tried again on the way. */
   save: (isForced: boolean) => Promise<unknown>
   onFailure: (failure: unknown) => void
-  /** What a test of a database tells of its table. */
+  /** Receives the columns of the table that a test of a database found. */
   onTableColumns: (columns: readonly TableColumn[] | undefined) => void
 }
 
@@ -38,7 +38,7 @@ export function TestAndSave({
   const [result, setResult] = useState<(Result & { of: string }) | null>(null)
   const [isTesting, setTesting] = useState(false)
   const text = JSON.stringify(body)
-  // Of what is in the form now; an older result says nothing about it.
+  // A result applies only to the form's content when it was tested.
   const current = result?.of === text ? result : null
   const test = async (): Promise<boolean> => {
     setTesting(true)

@@ -8,7 +8,7 @@ import type {
 
 /** Every step has all fields, so that another `op` keeps what was typed; only those of its `op` are sent. */
 export interface StepDraft {
-  /** Of the step in the form alone. */
+  /** Identifies the step in the form only. */
   id: number
   op: TransformOp
   /** One a line. */

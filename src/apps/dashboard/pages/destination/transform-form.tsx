@@ -12,7 +12,7 @@ interface Props {
   transform: TransformDraft
   errors: FieldErrors
   isStored: boolean
-  /** What tries it. */
+  /** The element that tries it. */
   trial: ReactNode
   onChange: (next: TransformDraft) => void
 }
@@ -184,7 +184,7 @@ function Step({
   )
 }
 
-/** Of the whole list, or of lines of it, counted from 1. */
+/** Errors of the whole list, or of its lines, counted from 1. */
 function pathErrors(errors: FieldErrors, at: string): string | undefined {
   const found = Object.entries(errors)
     .filter(([path]) => path === at || path.startsWith(`${at}.`))

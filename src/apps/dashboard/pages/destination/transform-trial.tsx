@@ -1,4 +1,4 @@
-/** What the transform in the form makes of the newest records: how many it keeps, and some of them before and after. */
+/** Tries the transform in the form on the newest records: how many it keeps, and some of them before and after. */
 import { type ReactNode, useState } from 'react'
 import type { Destination } from '../../../../contract/destination.ts'
 import type { SuccessBody } from '../../../../contract/operations.ts'
@@ -24,7 +24,7 @@ interface Props {
   draft: TransformDraft
   /** Null: of a new destination. */
   stored: Destination | null
-  /** Of errors at fields of the form. */
+  /** Receives failures, with errors at fields of the form. */
   onFailure: (failure: unknown) => void
 }
 

@@ -1,4 +1,7 @@
-/** What was found when a transform was saved: it stays on the screen, since saving leads to another page. */
+/**
+ * Shows the warning that was found when a transform was saved. It stays on the screen, since saving leads to another
+ * page.
+ */
 import type { TransformCheck } from '../../../../contract/transform-trial.ts'
 import { warn } from '../../ui/toasts.tsx'
 

@@ -7,7 +7,7 @@ import { Code, Notice } from '../../ui/layout.tsx'
 interface Props {
   made: { api_key_name: string; api_key: string }
   onClose: () => void
-  /** What else there is to know. */
+  /** Further notes for the user. */
   children?: ReactNode
 }
 

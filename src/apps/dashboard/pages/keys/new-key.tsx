@@ -28,7 +28,7 @@ const lifetimes = [
 type Lifetime = (typeof lifetimes)[number][0]
 
 interface Props {
-  /** Of the pipe that it is made for; it may be changed. */
+  /** The pipe that the key is made for; it can be changed. */
   pipeId?: string
   /** Gets the key itself, once. */
   onMade?: (key: string) => void

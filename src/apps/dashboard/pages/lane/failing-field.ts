@@ -8,7 +8,7 @@ export interface RecordLine {
   isNamed: boolean
 }
 
-/** What is known of the failure. */
+/** The known facts about the failure. */
 export interface NamedFailure {
   /** The error's words. */
   error: string | null
@@ -25,7 +25,7 @@ export function recordsOf(
   columns: readonly ColumnMapping[],
 ): RecordLine[][] {
   return elementTexts(valueText(response, 'records') ?? '[]').map((record, index) => {
-    // Of a known record nothing is marked in the others.
+    // If the failing record is known, the other records are not marked.
     const isAnother = failing !== null && failing.record_index !== from + index
     return linesOf(record, isAnother ? null : (failing?.column ?? error), columns)
   })

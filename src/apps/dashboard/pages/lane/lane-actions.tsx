@@ -1,4 +1,4 @@
-/** What may be done to a lane, the gentlest first: retry, skip, rewind, block. */
+/** The actions on a lane, the gentlest first: retry, skip, rewind, block. */
 import { useState } from 'react'
 import { useLocation } from 'wouter'
 import type { Destination } from '../../../../contract/destination.ts'
@@ -19,7 +19,7 @@ type Asking = 'skip' | 'rewind' | 'block' | 'unblock' | 'delete' | 'pin'
 export interface LaneActionsProps {
   pipeName: string
   destination: Destination
-  /** Of the blocking message, when it is known. */
+  /** The records of the blocking message, when it is known. */
   blockingRecords: number | null
 }
 
@@ -97,7 +97,7 @@ interface Deed {
   command: string
   isDanger: boolean
   run: () => Promise<unknown>
-  /** What is said when it is done. */
+  /** The message after the action. */
   done: string
   /** Where its result is. */
   link?: ToastLink

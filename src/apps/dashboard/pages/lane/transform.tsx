@@ -1,4 +1,4 @@
-/** What the transform of a destination does, in words: filter, steps in order, whether there is a salt. */
+/** Describes the transform of a destination: filter, steps in order, whether there is a salt. */
 import type { ShownTransform, TransformStep } from '../../../../contract/transform.ts'
 import { Code, Section, Soft } from '../../ui/layout.tsx'
 import { Outside } from '../../ui/text.tsx'

@@ -21,7 +21,7 @@ import { StateOfMessage } from './words.tsx'
 
 type MessageLane = MessageDetail['lanes'][number]
 
-/** Of so many records of it that are parked each one is linked to. */
+/** The number of a message's parked records that are linked one by one. */
 const linkedParked = 5
 
 export function MessagePage({ msgId }: { msgId: string }) {
@@ -138,7 +138,7 @@ function Lanes({ body }: { body: MessageDetail }) {
     { label: 'Batch', cell: ({ batch_id: id }) => (id === null ? '–' : <code>{id}</code>) },
     {
       label: 'Attempts',
-      // Of a lane that has delivered very many batches since, nobody knows any more.
+      // After very many later batches of the lane the number of attempts is no longer stored.
       cell: ({ state, attempts }) => (state === 'delivered' && attempts === 0 ? '–' : count(attempts)),
       isNumber: true,
     },

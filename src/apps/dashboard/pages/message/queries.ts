@@ -1,4 +1,4 @@
-/** What the pages of messages ask for. */
+/** The queries of the pages of messages. */
 import { useQuery, useQueryClient } from '@tanstack/react-query'
 import { useEffect } from 'react'
 import type { ParkedPlace } from '../../../client/parked.ts'
@@ -40,7 +40,7 @@ export function useMessages(pipeId: string, after: number | null) {
   })
 }
 
-/** What of a message is parked, as far as it is among the first of its lane. */
+/** The parked records of a message, as far as they are among the first of their lane. */
 export function useParkedOf({ pipeId, destinationId }: ParkedPlace, msgId: string) {
   return useQuery({
     queryKey: ['pipe', pipeId, 'parked', destinationId, 'of', msgId],

@@ -108,7 +108,7 @@ function Troubled({ lanes }: { lanes: readonly LaneOfPipe[] }) {
   )
 }
 
-/** Of a cluster: the rest is on the page of the service. */
+/** Lists the lost nodes of a cluster; the page of the service shows the others. */
 function LostNodes({ overview }: { overview: Overview }) {
   const lost = overview.cluster?.nodes.filter(({ node_state }) => node_state === 'expired') ?? []
   if (lost.length === 0) return null

@@ -1,4 +1,4 @@
-/** What is different between the stored text and the edited one. */
+/** Shows the difference between the stored text and the edited one. */
 import { changedParts, lineDiff } from '../../../client/line-diff.ts'
 import { Soft } from '../../ui/layout.tsx'
 import { Outside } from '../../ui/text.tsx'

@@ -1,4 +1,4 @@
-/** What is parked of a lane: which errors, how often, and may it be replayed or discarded? */
+/** Lists the parked records of a lane, with their errors and counts, and whether they can be replayed or discarded. */
 import { type ReactNode, useState } from 'react'
 import { Link } from 'wouter'
 import type { ParkedRecord } from '../../../../contract/parked.ts'

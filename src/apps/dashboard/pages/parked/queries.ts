@@ -1,4 +1,4 @@
-/** What the pages of parked records ask for. */
+/** The queries of the pages of parked records. */
 import { useQuery } from '@tanstack/react-query'
 import { ApiFailure } from '../../../client/failure.ts'
 import type { ParkedFilter, ParkedPlace } from '../../../client/parked.ts'

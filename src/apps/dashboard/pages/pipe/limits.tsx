@@ -30,7 +30,7 @@ function textsOf(limits: PipeLimits | null): Texts {
   ) as Texts
 }
 
-/** What is no number goes to the API as it is, which says so at the field. */
+/** Text that is not a number is sent as it is: the API rejects it with an error at the field. */
 function limitsOf(texts: Texts): PipeLimits {
   const values = names.map((name) => {
     const text = texts[name].trim()

@@ -1,4 +1,4 @@
-/** What a pipe writes into each record, and who may send: the fields of its create and update. */
+/** The fields of a pipe that its create and update forms share: enrichment of records, and allowed senders. */
 import type { GeoFieldKey, Pipe } from '../../../../contract/pipe.ts'
 import { Check, formStyles, TextField } from '../../ui/controls.tsx'
 import type { FieldErrors } from '../../ui/failure.tsx'

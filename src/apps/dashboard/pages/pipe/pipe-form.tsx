@@ -19,7 +19,7 @@ function fieldsOf(pipe: Pipe): Fields {
 }
 
 export function PipeForm({ pipe }: { pipe: Pipe }) {
-  // What the form began with stays, whatever the page learns meanwhile: a save compares with it.
+  // The form keeps the values it began with, whatever the page learns meanwhile: a save compares with them.
   const [before, setBefore] = useState(() => fieldsOf(pipe))
   const [fields, setFields] = useState(before)
   const change = (next: Partial<Fields>) => setFields((now) => ({ ...now, ...next }))

@@ -1,4 +1,4 @@
-/** What is set on a pipe: description, senders and enrichment in one form; limits, origins; and its end. */
+/** The settings of a pipe: description, senders and enrichment in one form; limits, origins; and deletion. */
 import { useState } from 'react'
 import { useLocation } from 'wouter'
 import { counted } from '../../../../platform/quantities.ts'

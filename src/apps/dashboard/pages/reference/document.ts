@@ -61,7 +61,7 @@ export interface ApiDocument {
   version: string
   tags: readonly { name: string; description: string }[]
   operations: readonly ApiOperation[]
-  /** What `$ref` names; null when there is no such thing. */
+  /** Returns the value that `$ref` names; null if there is none. */
   resolve: (reference: string) => unknown
 }
 

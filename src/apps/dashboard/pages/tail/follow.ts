@@ -21,7 +21,7 @@ export type TailState = 'paused' | 'connecting' | 'running' | 'reconnecting' | '
 
 export interface Tail {
   state: TailState
-  /** Of the last end, in words; null: it has not ended. */
+  /** The reason for the last end, in words; null: it has not ended. */
   ended: string | null
   /** Newest first. */
   rows: readonly TailRow[]
@@ -32,7 +32,7 @@ export interface Tail {
 }
 
 export const shownRows = 200
-/** Of one record: its message's page has the rest. */
+/** The limit of one record: its message's page has the rest. */
 const textCharacters = 2_000
 const drawEveryMs = 200
 
@@ -55,7 +55,7 @@ export function useTail(pipeId: string, keeps: (recordText: string) => boolean) 
       `${import.meta.env.BASE_URL}api/v1/pipes/${encodeURIComponent(pipeId)}/tail?sample=${sample}`,
       (text) => kept.current(text),
       setTail,
-      // Whoever starts it again after its end starts a new one.
+      // A start after the end begins a new tail.
       () => setSample(null),
     )
   }, [pipeId, sample])

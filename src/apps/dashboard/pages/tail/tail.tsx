@@ -1,4 +1,4 @@
-/** What is sent to a pipe, as it comes. It is followed while this page is open, and no longer. */
+/** Shows the records sent to a pipe as they arrive. The tail runs only while this page is open. */
 import { useState } from 'react'
 import { Link } from 'wouter'
 import { count, counted } from '../../../../platform/quantities.ts'
