@@ -10,7 +10,7 @@ import type { Header } from './response.ts'
 import type { ApiReply, Route } from './route.ts'
 import { isKnownTag, readStoredFile, storedBody } from './stored-file.ts'
 
-/** Of this package, built or run from its sources. */
+/** The folder in this package, whether it is built or run from its sources. */
 const built = fileURLToPath(new URL('../../../dist/browser/', import.meta.url))
 
 const names = ['pipectl.js', 'pipectl.mjs']

@@ -17,7 +17,7 @@ import type { Header } from './response.ts'
 import type { ApiReply, Route } from './route.ts'
 import { readStoredFile, type StoredFile, storedBody } from './stored-file.ts'
 
-/** Of this package, built or run from its sources. */
+/** The folder in this package, whether it is built or run from its sources. */
 const built = fileURLToPath(new URL('../../../dist/dashboard/', import.meta.url))
 
 const contentTypes: Record<string, string> = {

@@ -1,14 +1,16 @@
 /**
- * What stands before everything below /dashboard, where a browser brings its cookie along whoever made it ask:
+ * Checks every request below /dashboard: browsers attach the session cookie no matter which site triggered the
+ * request.
  *
- *   1. the name it was reached under is one of ours                      else 421   (DNS rebinding)
- *   2. what changes something comes from a page of ours                  else 403   (forged requests)
- *   3. a cookie that is a session                                        else 401
- *   4. what changes something carries the token of that session          else 403   (forged requests, once more)
+ *   1. the host name of the request is one of ours                       else 421   (DNS rebinding)
+ *   2. a request that changes something comes from a page of ours        else 403   (forged requests)
+ *   3. the cookie is a valid session                                     else 401
+ *   4. a request that changes something carries that session's token     else 403   (forged requests, once more)
  *
- * Over TLS is: reached on a listener with a certificate, or under the host of `public_url` where that is https, or through a proxy of `trusted_proxies` that says
- * `X-Forwarded-Proto: https`. Then the cookie is `__Host-pipectl`, which browsers take over TLS alone and for this host
- * alone; otherwise it is `pipectl`, without Secure. Only the one of the two that fits is ever looked at.
+ * A request is over TLS if it arrives on a listener with a certificate, or under the host of `public_url` where that
+ * is https, or through a proxy of `trusted_proxies` that says `X-Forwarded-Proto: https`. Then the cookie is
+ * `__Host-pipectl`, which browsers accept only over TLS and only for this host; otherwise it is `pipectl`, without
+ * Secure. Only the cookie that fits is ever read.
  */
 import { timingSafeEqual } from 'node:crypto'
 import { isIP } from 'node:net'

@@ -1,6 +1,7 @@
 /**
- * What is below /dashboard/api: signing in, and every operation of `/v1` that a route table gives, under the same path and
- * with the same handler, for who has a session instead of a key. The pages themselves: `dashboard-files.ts`.
+ * The routes below /dashboard/api: signing in, and every operation of `/v1` that a route table contains, under the
+ * same path and with the same handler, for clients that have a session instead of a key. The pages themselves:
+ * `dashboard-files.ts`.
  */
 import assert from 'node:assert'
 import { ApiError } from '../../contract/errors.ts'

@@ -16,7 +16,7 @@ import type { Header } from './response.ts'
 import type { ApiReply, Route } from './route.ts'
 import { isKnownTag } from './stored-file.ts'
 
-/** Of this package, built or run from its sources. */
+/** The folder in this package, whether it is built or run from its sources. */
 const built = fileURLToPath(new URL('../../../dist/docs/', import.meta.url))
 
 const contentTypes: Record<string, string> = {

@@ -1,20 +1,20 @@
 /**
- * The port to HTTP libraries. An engine listens, parses, finds the path's handler and gives it an `Exchange`; what is
- * served, and every rule about it, is the same on all of them.
+ * The port to HTTP libraries. An engine listens, parses, finds the path's handler and gives it an `Exchange`; the
+ * routes and every rule about them are the same for all engines.
  *
- * What an engine promises, whatever comes from outside:
- * - of TLS a handshake that takes longer than 10 s ends with its connection, as does one that is none;
- * - a connection that says nothing for 10 s, a head that is not whole by then, a body slower than 16 KiB/s and a response
- *   that its client reads slower than that over 30 s end with their connection; a handler may take as long as it likes;
- * - of a head larger than `headBytes` no more than twice that is kept;
- * - nothing is executed that comes after a request whose connection is cut.
+ * Guarantees of an engine, whatever arrives from outside:
+ * - a TLS handshake that takes longer than 10 s, or is none, ends with its connection;
+ * - a connection that sends nothing for 10 s, a head that is incomplete by then, a body slower than 16 KiB/s and a
+ *   response that its client reads slower than that over 30 s end with their connection; a handler can take any time;
+ * - at most twice `headBytes` of a larger head is kept;
+ * - nothing is executed that arrives after a request whose connection is cut.
  */
 import type { ListenAddress } from '../../settings/settings.ts'
 import type { ListenerCertificate } from '../tls/listener-certificate.ts'
 import type { Exchange, RequestHead } from './exchange.ts'
 import type { HttpResponse } from './response.ts'
 
-/** What a client may take for a head, and for its next 160 KiB of a body. */
+/** The time that a client has for a head, and for the next 160 KiB of a body. */
 export const patienceMs = 10_000
 
 /** Runs until it first waits with `head` readable. Must not throw. */

@@ -1,6 +1,6 @@
 /**
- * What serving a request needs of the HTTP library beneath: its head, its body, one response. Each engine
- * (`engine.ts`) has its own; everything above knows these alone.
+ * The port of one request to the HTTP library below: its head, its body, one response. Each engine (`engine.ts`) has
+ * its own; all code above uses only these.
  *
  *   open ──send…──▶ over ◀──client gone── open
  */

@@ -26,7 +26,7 @@ export class IngestExchange implements IngestRequest {
   contentLength = Number.NaN
   forwardedFor = ''
   idempotencyKey: string | undefined = undefined
-  /** What is wrong with the request's head; such a request is rejected and its connection cut. */
+  /** The fault in the request's head; such a request is rejected and its connection cut. */
   readonly fault: ApiError | null
 
   constructor(head: RequestHead, exchange: Exchange, responder: IngestResponder) {

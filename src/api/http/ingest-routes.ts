@@ -104,7 +104,7 @@ function acceptedBody({ pipeId, pipeName, recordCount, msgId }: Accepted): Buffe
 
 /** Also sent where no Origin was: the response depends on it. */
 const varyByOrigin: Header = ['Vary', 'Origin']
-/** Of most responses: made once. */
+/** The headers of most responses, built once. */
 const jsonWithoutOrigin: readonly Header[] = [...jsonHeaders, varyByOrigin]
 const plainAcceptedHead = encodedHead(202, jsonWithoutOrigin)
 const exposed: Header = [

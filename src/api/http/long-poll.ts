@@ -30,7 +30,7 @@ export interface PullWait {
   isAborted(): boolean
 }
 
-/** What was found; `close` when its response has gone, or never will. */
+/** The message of a pull; `close` is called when its response was sent, or never will be. */
 export interface FoundPull {
   result: PullResult
   close(): void
@@ -38,7 +38,7 @@ export interface FoundPull {
 
 interface OpenPull {
   readonly wait: PullWait
-  /** Of the message that it holds. */
+  /** The size of the message that it holds. */
   bytes: number
   isRevoked: boolean
   revoke(): void
@@ -54,7 +54,10 @@ export class LongPoll {
   readonly #delivery: Pick<Delivery, 'pull' | 'abandoned'>
   readonly #now: () => number
   readonly #open = new Map<string, WorkspacePulls>()
-  /** Of the last of them: a request may have been let in just before and come to wait just after. */
+  /**
+   * The keys that were revoked last: a request may have been authenticated just before the revocation and begin to
+   * wait just after it.
+   */
   readonly #revoked: string[] = []
 
   /** `now`: a monotonic clock in ms. */

@@ -16,7 +16,10 @@ const {
   managementMsPerRequest: msPerRequest,
 } = resourceLimits
 
-/** What a workspace has left: a token bucket of milliseconds, below 0 after a request that took more than there was. */
+/**
+ * The budget that a workspace has left: a token bucket of milliseconds, below 0 after a request that took more than
+ * there was.
+ */
 interface Balance {
   ms: number
   refilledMs: number

@@ -175,7 +175,7 @@ function handlersOf(m: Management): Record<ManagementOperationId, Handler> {
   }
 }
 
-/** What it gives to a person outlasts a key that expires: such a one may not. */
+/** Rejects keys that expire: the access that this operation gives to a user would outlast such a key. */
 function lasting(handler: Handler): Handler {
   return async (call) => {
     if (call.principal.expiresMs === Number.POSITIVE_INFINITY) return await handler(call)

@@ -16,7 +16,7 @@ export interface ReadinessSources {
   isBufferRejecting(): Promise<boolean>
   /** True while it does so for lack of disk space. */
   isDiskFull(): Promise<boolean>
-  /** What damage of the disk the buffer knows of. */
+  /** The damage of the disk that the buffer knows of. */
   damage(): Promise<Damage>
   /** Rejects when metadata cannot be read. */
   readMetadata(): Promise<unknown>
@@ -25,7 +25,7 @@ export interface ReadinessSources {
   isInCluster(): boolean
   /** Started with `serve --safe`: nothing is delivered. */
   isSafe: boolean
-  /** Of the listeners that speak TLS. */
+  /** The certificates of the listeners that speak TLS. */
   certificates?: readonly Pick<ListenerCertificate, 'expiresSoon' | 'rejection'>[]
   log: Logger
 }

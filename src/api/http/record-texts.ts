@@ -6,7 +6,7 @@
 import { afterByteOrderMark, scanJson } from '../../ingest/parse.ts'
 import { members, stringValue } from '../../log/record-text.ts'
 
-/** Of the array of objects at `key`, each one's own text on one line; null: there is no such array, or it is empty. */
+/** The text of each object in the array at `key`, each on one line; null: there is no such array, or it is empty. */
 export function recordTextsAt(body: Buffer, key: string): string[] | null {
   let array: Buffer | null = null
   // A key that is there twice counts with its last value, as in JSON.parse.

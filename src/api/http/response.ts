@@ -44,7 +44,7 @@ export function errorResponse(error: unknown, log: Logger, where: string): HttpR
   return knownErrorResponse(asApiError(error, log, where))
 }
 
-/** What the client is told of any error. */
+/** The error that the client receives for any exception. */
 export function asApiError(error: unknown, log: Logger, where: string): ApiError {
   return error instanceof ApiError ? error : unexpected(error, log, where)
 }

@@ -22,7 +22,7 @@ export function pathsOf(routes: readonly Route[], context: RouteContext): Served
     }
     const headers = { Allow: [...methods.keys()].join(', ') }
     const rest = rejectWith(context, () => new ApiError('method_not_allowed', { headers }))
-    // Of uWebSockets' methods each would come before a path that another method has.
+    // As routes of uWebSockets by method, each would match before a path that has another method.
     if (path.endsWith('/*')) return { path, methods: new Map(), rest: byMethod(methods, rest) }
     return { path, methods, rest, keyed }
   })

@@ -17,9 +17,9 @@ export interface ApiRequest {
   bodyBytes?: Buffer
   /** Who makes the request; null on routes without authentication. */
   principal: Principal | null
-  /** Of the client, behind a trusted proxy too; null: not known. */
+  /** The address of the client, also behind a trusted proxy; null: not known. */
   address?: string | null
-  /** Of a browser, on routes that are for browsers alone. */
+  /** The visit of a browser, on routes that only browsers use. */
   visit?: Visit | null
   /** True once the client has gone. Absent: not known. */
   isAborted?(): boolean
@@ -33,9 +33,9 @@ export interface Visit {
   address: string
   /** Over TLS, which a proxy in front ends. */
   isSecure: boolean
-  /** What the cookie holds; null: there is none. */
+  /** The value of the session cookie; null: there is none. */
   sessionToken: string | null
-  /** What the cookie of a browser that has signed in before holds; null: there is none. */
+  /** The value of the cookie that a browser keeps after it has signed in once; null: there is none. */
   browserToken: string | null
 }
 
@@ -71,7 +71,7 @@ export interface Route {
   isForBoundKeys?: boolean
   /** False for a GET that changes something (pull). Default: a GET also serves HEAD. */
   supportsHead?: boolean
-  /** What its body may have at most. Default: `smallBody`. */
+  /** The limits of its body. Default: `smallBody`. */
   bodyLimits?: BodyLimits
   /** The error for a body that is not a JSON object. Default: `validation_error` with `errors: {"": …}`. */
   bodyError?: ErrorCode

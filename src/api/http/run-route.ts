@@ -19,14 +19,14 @@ import type { ManagementBudget } from './management-budget.ts'
 import { errorResponse, type HttpResponse, knownErrorResponse, toResponse } from './response.ts'
 import type { ApiReply, Route, Visit } from './route.ts'
 
-/** What serving a route needs besides the route. */
+/** The dependencies of every route. */
 export interface RouteContext {
   authenticate: Authenticate
   /** Without one no route may be for browsers. */
   gate?: DashboardGate | null
   /** Without one no handler knows the client's address. */
   clientIp?: Pick<ClientIp, 'of'> | null
-  /** Of requests with a key to the management API. Without one they have no budget. */
+  /** The budget of requests with a key to the management API. Without one there is no limit. */
   budget?: ManagementBudget | null
   log: Logger
   /** True while the server is shutting down: connections are closed after their response. */
@@ -68,7 +68,7 @@ function stopping(outcome: string): ApiError {
   return new ApiError('storage_unavailable', { message, headers: { 'Retry-After': '2' } })
 }
 
-/** What such a request used may have been closed under it: that is no fault of the program. */
+/** A store that such a request used may have been closed while it ran: that is not a bug. */
 function whileStopping(error: unknown, { operationId }: Route, log: Logger): ApiError {
   if (error instanceof ApiError) return error
   log.warn({ where: operationId, err: error }, 'http.interrupted')
@@ -82,7 +82,7 @@ function gone(exchange: Exchange): Promise<void> {
   })
 }
 
-/** What every response to a browser has, errors included. */
+/** Adds the headers that every response to a browser has, errors included. */
 function completion(
   route: Route,
   { gate }: RouteContext,
@@ -109,8 +109,8 @@ interface Headers {
 }
 
 /**
- * What every path goes through first, unknown ones and wrong methods too: a request whose head cannot be trusted is
- * answered, and its connection is gone.
+ * Checks every path first, including unknown ones and wrong methods: a request whose head cannot be trusted gets a
+ * response, and its connection is closed.
  */
 export function guarded(
   { log }: RouteContext,

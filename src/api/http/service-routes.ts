@@ -51,7 +51,10 @@ export function serviceRoutes(options: ServiceRoutesOptions): Route[] {
   ]
 }
 
-/** Of the package, with the addresses of this daemon. Making it from the route table takes 0.2 s of CPU. */
+/**
+ * Serves the package's document with the addresses of this daemon. Generating it from the route table takes 0.2 s of
+ * CPU.
+ */
 function openapiDocument(): (urls: { management: string; data: string }) => Buffer {
   const file = new URL('../../../openapi/management-v1.openapi.yaml', import.meta.url)
   const text = readFileSync(file, 'utf8')

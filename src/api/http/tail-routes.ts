@@ -39,7 +39,7 @@ interface Tail {
   wake(): void
 }
 
-/** Whose access has ended, or may have: a revoked key's, or that of people of a workspace. */
+/** The access that has ended or may have: that of a revoked key, or of the users of a workspace. */
 export type AccessChange = { readonly apiKeyId: string } | { readonly usersOf: string }
 
 /** Between two looks: records that come one by one are sent together. */
@@ -113,7 +113,7 @@ export class Tails {
     }
     try {
       const place = await this.#deps.history.placeAt(pipeId, from?.afterSeq ?? null)
-      // What follows is the message that the client knows a part of, where it is still kept.
+      // The tail continues with the message that the client knows a part of, if it is still stored.
       if (from !== null && from.records > 0) place.given = { seq: from.afterSeq + 1, records: from.records }
       const stream = (client: ResponseStream, gone: Promise<void>) => {
         this.#run(client, gone, tail, place)
@@ -237,7 +237,7 @@ function recordEvent({ msgId, seq, index, receivedMs, text }: TailedRecord): Buf
 
 interface From {
   afterSeq: number
-  /** Of the message after it, how many are known. */
+  /** The number of records that are known of the message after it. */
   records: number
 }
 

@@ -61,7 +61,7 @@ export class Forwarding {
     else exchange.send(response, how === 'last')
   }
 
-  /** Of a client that has gone main knows. */
+  /** Main reports a client that has disconnected. */
   stream(message: Streamed): void {
     const { id } = message
     switch (message.kind) {

@@ -80,7 +80,7 @@ export class IngestThread {
     })
   }
 
-  /** What it forwards is served by these from now on. */
+  /** Sets the listeners' options for the requests that the thread forwards from now on. */
   serve(options: ListenerOptions): void {
     this.#served = options
   }

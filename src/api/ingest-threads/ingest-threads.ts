@@ -1,18 +1,19 @@
 /**
- * The ingest threads as main holds them, with `ingest.workers` over 1: they listen where ingest is served, and main on none of
- * those addresses.
+ * The ingest threads as main holds them, with `ingest.workers` over 1: they listen where ingest is served, and main
+ * on none of those addresses.
  *
  *   clients ──▶ thread 1…N  (one address, SO_REUSEPORT: the system spreads the connections)
  *                 │ ingest ──frames──▶ writer          │ what was appended, once per commit
  *                 │ other requests ──▶ main ◀──────────┘
  *
- * What holds for all of them together
- * - Limits, quotas and the memory for bodies are one: shared-counters.ts.
- * - A change is seen by each thread before management answers: it subscribes to `Changes` and waits for every acknowledgement.
- * - Order within a pipe and Idempotency-Keys are the writer's.
- * - Main alone looks after descriptors and the address: it tells them when to listen and when to stop.
- * - A thread that fails ends the process. The process never ends, by whatever way, while a thread has sockets: Node would abort
- *   it. So main has all of them closed first, also in the handler of its own exit.
+ * Rules for all of them together
+ * - Limits, quotas and the memory for bodies are shared: shared-counters.ts.
+ * - Each thread sees a change before management responds: it subscribes to `Changes` and waits for every
+ *   acknowledgement.
+ * - The writer keeps the order within a pipe and the Idempotency-Keys.
+ * - Only main watches descriptors and the address: it tells the threads when to listen and when to stop.
+ * - A thread that fails ends the process. The process never ends, in any way, while a thread has sockets: Node would
+ *   abort it. Main therefore has all of them closed first, also in the handler of its own exit.
  */
 import { Worker } from 'node:worker_threads'
 import type { AskQuota } from '../../ingest/cluster-quota.ts'
@@ -35,7 +36,7 @@ export interface IngestThreadsDeps {
   source: DirectorySource
   /** In a cluster; null: limits are in shared memory alone. */
   askQuota: AskQuota | null
-  /** Of the thread with this index, which is that of its appender too. */
+  /** Counts for the thread with this index, which is that of its appender too. */
   usageOf(index: number): Pick<UsageCounter, 'rejected'>
   /** Keys that requests of a thread came with. */
   onKeysUsed(apiKeyIds: readonly string[]): void

@@ -1,5 +1,5 @@
 /**
- * What main and an ingest thread say to each other. Requests that main serves are forwarded as data and answered under
+ * The messages between main and an ingest thread. Requests that main serves are forwarded as data and answered under
  * their number; commands are acknowledged when they are done.
  */
 
@@ -17,18 +17,18 @@ export interface IngestThreadData {
   /** From 0. */
   index: number
   log: LogSettings
-  /** Of SharedCounters. */
+  /** The memory of SharedCounters. */
   counters: SharedArrayBuffer
   /** In a cluster, main reserves parts of limits. */
   asksForQuota: boolean
-  /** Of IngestObserved; the thread's slot is its index. */
+  /** The memory of IngestObserved; the thread's slot is its index. */
   observed: ObservedMemory
   /** Transferred. */
   appender: AppenderPort
   /** The file of geolocation; null: none so far. */
   geo: SharedArrayBuffer | null
   trustedProxies: readonly string[]
-  /** Of all threads together. */
+  /** The limit of all threads together. */
   maxInFlightBytes: number
   maxBodyBytes: number
   maxRecords: number

@@ -1,6 +1,7 @@
 /**
- * What an ingest thread counts for usage: rejected requests alone, since main hears of accepted ones from the writer. The
- * first of a turn of the event loop is reported at once, before its response; a flood's others together at its end.
+ * Counts requests of an ingest thread for usage. It counts only rejected ones, since main hears of accepted ones from
+ * the writer. The first of a turn of the event loop is reported at once, before its response; the others of a flood
+ * together at the end of the turn.
  */
 import type { UsageCounter } from '../../ingest/usage.ts'
 import type { RejectedCount } from './protocol.ts'

@@ -21,7 +21,7 @@ type Deps = Pick<ManagementDeps, 'metadata' | 'checkTarget' | 'testAlert'>
 type Tested = Awaited<ReturnType<ManagementDeps['testAlert']>>
 
 const endpoint = 'destination_http_endpoint'
-/** Of an endpoint's config → of the body. */
+/** Maps fields of an endpoint's config to fields of the body. */
 const places: Readonly<Record<string, keyof AlertsPut>> = { url: 'url', signing_secret: 'secret' }
 
 export function alertUseCases({ metadata, checkTarget, testAlert }: Deps) {
@@ -68,14 +68,14 @@ function shown(stored: StoredAlerts | null): AlertsShown {
   }
 }
 
-/** What was shown and is sent back keeps what is stored, but not for another server. */
+/** A redacted value that is sent back keeps the stored value, unless the URL names another server. */
 function newSettings(
   given: AlertsPut,
   current: StoredAlerts | null,
   checkTarget: CheckTarget,
 ): AlertSettings {
   const { format = 'standard', events = null } = given
-  // What the path of a Slack address holds would be shown as another format.
+  // As another format, a stored Slack address would show its path, which is a secret.
   const mayRestore = current !== null && (format === 'slack' || current.format === format)
   const url = mayRestore ? restored(given.url, current) : given.url
   const keepsSecret = given.secret === redacted || given.secret === ''

@@ -41,8 +41,9 @@ export function actorOf({ by }: Principal, operation: string, address: string | 
 }
 
 /**
- * What delivery does to a lane is stored by another thread: the entry is there before it begins and says `requested`, and
- * what came of it once that is known. A crash in between leaves the entry, never the change alone.
+ * Audits a command on a lane, which another thread stores: the entry is written before the command begins and says
+ * `requested`, and the outcome is added once it is known. A crash in between leaves the entry, never a change without
+ * one.
  */
 export async function auditedOnLane<T extends object>(
   { audit }: Pick<Metadata, 'audit'>,

@@ -1,4 +1,4 @@
-/** What the use cases of management work with. */
+/** The dependencies of the use cases of management. */
 import type { DestinationType } from '../../contract/destination.ts'
 import type { NodeState } from '../../contract/node-words.ts'
 import type { Overview } from '../../contract/overview.ts'
@@ -12,7 +12,7 @@ export interface ManagementDeps {
   metadata: Metadata
   passwords: Passwords
   delivery: Delivery
-  /** What the buffer holds, for people who look. */
+  /** Reads the buffer's messages for people. */
   history: History
   /** The directory and the lanes have subscribed. */
   changes: Changes
@@ -25,12 +25,12 @@ export interface ManagementDeps {
   /** Told of users whose sessions have ended. */
   usersChanged: (workspaceId: string) => void
   now: () => number
-  /** What this process has ingested: by pipe, then by worker. */
+  /** The totals that this process has ingested: by pipe, then by worker. */
   ingestTotals: () => ReadonlyMap<
     string,
     ReadonlyMap<number, { requests: number; records: number; bytes: number; rejected: number }>
   >
-  /** Of the daemon, whatever the workspace. */
+  /** The facts about the daemon, which are the same for every workspace. */
   serviceFacts: () => Promise<ServiceFacts>
   /** Sends a test alert and says what came back, without secrets. */
   testAlert: (
@@ -39,7 +39,7 @@ export interface ManagementDeps {
   ) => Promise<{ ok: boolean; status: number | null; message: string }>
   /** Null: it is one machine. */
   cluster: (() => Promise<ClusterFacts>) | null
-  /** What ingest has counted but not yet written to metadata; without it the roll-ups alone are shown. */
+  /** The counts of ingest that are not yet in metadata; without it only the roll-ups are shown. */
   pendingUsage?: () => readonly IngestCounts[]
 }
 

@@ -1,4 +1,4 @@
-/** What clients send of a destination, as it is stored. Pure. */
+/** Turns the fields that clients send for a destination into the stored form. Pure. */
 import type { ColumnMapping, DestinationType } from '../../contract/destination.ts'
 import { wordsOf } from '../../contract/destination-words.ts'
 

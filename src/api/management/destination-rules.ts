@@ -1,6 +1,6 @@
 /**
- * What a destination must be beyond its shape: rules of its type's descriptor, and rules of its column mappings.
- * Errors carry the paths of the request body (`destination_config.url`, `columns.0.column_name`). Pure, but for
+ * The rules for a destination beyond its shape: rules of its type's descriptor, and rules of its column mappings.
+ * Errors carry the paths of the request body (`destination_config.url`, `columns.0.column_name`). Pure, except for
  * `checkTarget`, which asks the egress policy.
  */
 import {

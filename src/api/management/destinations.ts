@@ -209,7 +209,7 @@ export function forgetDeleted(delivery: Delivery, pipe: Pipe, deleted: readonly 
   }
 }
 
-/** What a driver needs to know of a destination that has no lane. */
+/** The facts that a driver needs about a destination that has no lane. */
 export function specOf(
   pipe: Pipe,
   destination: Pick<
@@ -327,7 +327,7 @@ function destinationChange(
   }
 }
 
-/** What was given of them; null resets. */
+/** The settings that were sent; null resets one. */
 function deliverySettings(given: GivenDeliverySettings): GivenDeliverySettings {
   const { destination_name, flush, rate, concurrency, on_permanent_error } = given
   return { destination_name, flush, rate, concurrency, on_permanent_error }
@@ -366,7 +366,7 @@ export function changed(
   }
 }
 
-/** What does not open cannot be kept: it is given again, or removed. */
+/** A secret that cannot be opened cannot be kept: it must be sent again, or removed. */
 function stillUnreadable(current: StoredDestination, config: Record<string, unknown>): FieldErrors {
   const errors: FieldErrors = {}
   mapSecrets(current.destination_type, config, (value, place) => {

@@ -13,7 +13,7 @@ export function driftUseCases({ metadata }: Pick<ManagementDeps, 'metadata'>) {
       if (found.destination_type !== 'destination_database') return { drift: { mapping: 'none', ...none } }
       if (found.columns.length === 0) return { drift: { mapping: 'by_name', ...none } }
       const saved = await metadata.drift(workspaceId, found.destination_id)
-      // Of other columns: delivery has not seen a record since they were changed.
+      // The stored drift is about other columns: delivery has not seen a record since they were changed.
       if (saved?.mappingHash !== mappingHash(found.columns, pipe_ingest_ts_field))
         return { drift: { mapping: 'columns', ...none } }
       const { since_ms, records, keys, other_keys, unfilled } = saved.state

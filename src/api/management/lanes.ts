@@ -1,4 +1,4 @@
-/** What people do to a lane: skip, retry, look at what blocks it, rewind (docs/dev/contract.md#lane-commands). */
+/** The commands on a lane: skip, retry, show the blocking message, rewind (docs/dev/contract.md#lane-commands). */
 import { blockingPage, mostRecords } from '../../contract/blocking-page.ts'
 import { RewindRequest } from '../../contract/destination-requests.ts'
 import { ApiError, validationError } from '../../contract/errors.ts'

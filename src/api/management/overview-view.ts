@@ -22,7 +22,7 @@ import { addCounts, laterIngest } from './usage.ts'
 
 type Deps = Pick<ManagementDeps, 'metadata' | 'delivery' | 'now' | 'pendingUsage' | 'ingestTotals'>
 
-/** What metadata said, and the version of it that is at most as new. */
+/** The pipes as metadata returned them, and a version that is never newer than they are. */
 interface StoredPipes {
   version: string
   sinceMs: number
@@ -35,14 +35,14 @@ interface SeenLane {
   atMs: number
 }
 
-/** What ingest has counted: since the start, and of it what is not stored yet. */
+/** The counts of ingest: since the start, and the part of them that is not stored yet. */
 interface Counted {
   counters: PipeCounters
   pending: UsageCounts
   lastIngestMs: number | null
 }
 
-/** Of a pipe without lanes: what is kept of it, as of these counters. */
+/** The backlog of a pipe without lanes, and the counters at which it was read. */
 interface SeenBacklog {
   backlog: PipeBacklog
   ofRequests: number
@@ -234,7 +234,7 @@ export class OverviewView {
       usage_today: usage,
       counters: counted.counters,
       last_ingest_ts: laterIngest(last_ingest_ts, counted),
-      // What waits in a pipe is what waits for its slowest lane.
+      // The pipe's backlog is that of its slowest lane.
       pending_messages: Math.max(
         backlog?.pending_messages ?? 0,
         ...lanes.map(({ lane }) => lane.pending_messages),

@@ -1,4 +1,4 @@
-/** What people do to parked records: look, edit, replay, discard (docs/dev/contract.md#parked-records). */
+/** The operations on parked records: list, edit, replay, discard (docs/dev/contract.md#parked-records). */
 import { ApiError, validationError } from '../../contract/errors.ts'
 import {
   type ParkedDiscarded,

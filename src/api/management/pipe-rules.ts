@@ -1,4 +1,7 @@
-/** What a pipe's fields must be beyond their shape (docs/dev/contract.md#pipes, docs/dev/contract.md#geolocation). Pure. */
+/**
+ * The rules for a pipe's fields beyond their shape (docs/dev/contract.md#pipes, docs/dev/contract.md#geolocation).
+ * Pure.
+ */
 import { geoFieldKeys, type Pipe } from '../../contract/pipe.ts'
 import type { FieldErrors } from '../../contract/validate.ts'
 

@@ -82,7 +82,7 @@ function pipeChange(current: Pipe, body: unknown): PipeUpdate {
 
 const readOnly = ['pipe_id', 'pipe_name', 'pipe_created_ts', 'pipe_updated_ts'] as const
 
-/** What GET showed may be sent back as it was (docs/dev/contract.md#request-bodies). */
+/** A read-only field can be sent back with the value that GET showed (docs/dev/contract.md#request-bodies). */
 function withoutReadOnly(given: Record<string, unknown>, current: Pipe): Record<string, unknown> {
   const isUnchanged = ([key, value]: [string, unknown]) =>
     readOnly.some((name) => name === key && current[name] === value)

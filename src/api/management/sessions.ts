@@ -36,9 +36,9 @@ export interface SessionDeps {
   usersChanged?: (workspaceId: string) => void
 }
 
-/** What a browser gets as cookies. */
+/** The cookies that a browser gets. */
 export interface SignedIn {
-  /** Of the new session. */
+  /** The token of the new session. */
   session: string
   /** By which its further attempts to sign in are told from those of strangers. */
   browser: string
@@ -46,7 +46,7 @@ export interface SignedIn {
 
 /** Where an attempt to sign in comes from. */
 export interface SignInSource {
-  /** What attempts are counted by: an IPv4 address or an IPv6 network. */
+  /** The network that attempts are counted by: an IPv4 address or an IPv6 network. */
   network: string
   browserToken: string | null
   /** For the audit log. */
@@ -66,7 +66,7 @@ const longestMs = resourceLimits.sessionSeconds * 1_000
 const usedEveryMs = 60_000
 const maxRemembered = 10_000
 
-/** What is known here of a session in use. Losing it costs nothing: metadata has the session. */
+/** The facts that are kept here about a session in use. Losing them costs nothing: metadata has the session. */
 interface Use {
   lastMs: number
   storedMs: number
@@ -213,7 +213,8 @@ export class Sessions {
         takeBack()
         return user
       }
-      // Of several it is in no audit log: one workspace would learn of attempts on an account of another.
+      // With several candidates the failure is in no audit log: one workspace would learn of attempts on an account
+      // of another.
       const [only] = candidates.length === 1 ? candidates : []
       this.#deps.log.warn({ address, user_id: only?.user.user_id }, 'user.sign_in_failed')
       if (only !== undefined) this.#recordFailure(only, address)

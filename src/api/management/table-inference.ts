@@ -112,7 +112,7 @@ function enrichedKeys(pipe: Pipe): InferRequest['enriched'] {
   return keys
 }
 
-/** Of the keys that the pipe adds, those that a map leaves, by their new names. */
+/** The keys that the pipe adds and the map keeps, by their new names. */
 export function transformedKeys(
   enriched: InferRequest['enriched'],
   map: readonly TransformStep[],

@@ -1,6 +1,6 @@
 /**
- * What a transform must be beyond its shape, and what a PATCH makes of a stored one. Errors carry the paths of the request body
- * (`transform.map.2.from`).
+ * The rules for a transform beyond its shape, and the result of a PATCH on a stored one. Errors carry the paths of
+ * the request body (`transform.map.2.from`).
  */
 import { redacted } from '../../contract/destination-words.ts'
 import { validationError } from '../../contract/errors.ts'
@@ -15,7 +15,7 @@ import {
 } from '../../contract/transform.ts'
 import { type FieldErrors, shapeFaults, throwIfErrors } from '../../contract/validate.ts'
 
-/** What is wrong with an expression; its module is loaded where a transform is given. */
+/** Returns the fault of an expression; its module is loaded when a transform is sent. */
 export type FilterFault = (filter: string) => string | null
 
 /** The expressions' compiler is loaded with the first filter that is given. */

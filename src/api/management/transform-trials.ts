@@ -56,7 +56,7 @@ export function transformTrialUseCases({ metadata, delivery }: Deps) {
 const marginMs = 1_000
 
 /**
- * Of a transform that is about to be saved: throws `validation_error` when it fails on every record that there is to try it on.
+ * Checks a transform that is about to be saved. Throws `validation_error` if it fails on every record of the sample.
  * Undefined: there is nothing to check.
  */
 export async function checkedOnSave(

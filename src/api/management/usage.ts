@@ -25,7 +25,7 @@ type Deps = Pick<ManagementDeps, 'metadata' | 'now' | 'pendingUsage'>
 export function usageUseCases(deps: Deps) {
   const { metadata } = deps
   return {
-    /** Of the pipes that the caller is for. */
+    /** Only the pipes that the caller has access to are counted. */
     async getUsage({ workspaceId, pipeIds }: Principal, hours: string | null): Promise<UsageByHour> {
       const asked = requireHours(hours)
       const pipes = await metadata.pipes.list(workspaceId)

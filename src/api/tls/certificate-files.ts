@@ -21,7 +21,7 @@ export interface ServedCertificate {
   cert: Buffer
   key: Buffer
   expiresMs: number
-  /** Of the server's certificate, as hexadecimal with colons. */
+  /** The fingerprint of the server's certificate, as hexadecimal with colons. */
   fingerprint: string
 }
 

@@ -34,7 +34,7 @@ export class ListenerCertificate {
   #files: CertificateFiles
   #current: ServedCertificate
   #seen: string
-  /** What was seen when the files first could not be used. */
+  /** The signature of the files when they first could not be used. */
   #suspect: string | null = null
   #rejection: string | null = null
   #onChange: (certificate: ServedCertificate) => void = () => {}
@@ -135,7 +135,7 @@ export class ListenerCertificate {
     }
   }
 
-  /** Whoever starts the daemon may have no other: what it delivers does not wait for a certificate. */
+  /** Warns and continues: the operator may have no other certificate, and delivery does not wait for one. */
   #warnOfExpiry(): void {
     if (!this.isExpired) return
     const { certSetting, certFile } = this.#files
@@ -144,7 +144,7 @@ export class ListenerCertificate {
   }
 }
 
-/** Of what the names lead to now. */
+/** The signature of the files that the names lead to now. */
 function signatureOf({ certFile, keyFile }: CertificateFiles): string {
   return [certFile, keyFile]
     .map((file) => {

@@ -75,8 +75,8 @@ export class Connection {
   }
 
   /**
-   * What came is no HTTP. `response`, as it goes over the wire, is sent where it cannot be taken for the response to
-   * another request; null: nothing is.
+   * Handles bytes that are not HTTP. `response`, as it goes over the wire, is sent unless it could be taken for the
+   * response to another request; null: none is sent.
    */
   reject(response: Buffer | null): void {
     // The response to what could not be trusted is on its way.
@@ -147,8 +147,8 @@ class ProgressWindow {
 }
 
 /**
- * What the system has taken of all that was written. `bytesWritten` counts what still waits in this process too; of that, what
- * libuv holds is known to the handle alone, which node:net asks the same for its own timeouts.
+ * The bytes that the system has taken of all that was written. `bytesWritten` also counts bytes that still wait in
+ * this process. Of those, only the handle knows the bytes that libuv holds; node:net asks it for its own timeouts.
  */
 function takenBytes(socket: Socket): number {
   const { _handle: handle } = socket as unknown as { _handle?: { writeQueueSize?: number } | null }

@@ -1,13 +1,13 @@
 /**
- * The engine on node:http: where no native binding loads, and where a strict parser is worth more than speed. Imported only
- * when it is chosen.
+ * The engine on node:http, for systems on which no native binding loads, or where a strict parser is worth more than
+ * speed. Imported only when it is chosen.
  *
- * What of node:http is coded around here:
- * - its responses to what it rejects by itself have no body: each of them is ours;
- * - headers beyond `maxHeadersCount` are dropped in silence: there is no such limit, and `framing.ts` counts them;
- * - it executes what was sent after a request whose response closes the connection: `connection.ts` does not;
- * - its `close` also ends connections that are idle: to stop listening is what net's own does;
- * - at most as many connections are taken as leave descriptors to everything else, however many come at once.
+ * Behavior of node:http that this code works around:
+ * - its own rejections have no body: each of them is replaced by ours;
+ * - headers beyond `maxHeadersCount` are dropped silently: there is no such limit, and `framing.ts` counts them;
+ * - it executes requests that were sent after one whose response closes the connection: `connection.ts` does not;
+ * - its `close` also ends idle connections: net's own `close` only stops listening;
+ * - connections are accepted only as far as descriptors remain for everything else.
  */
 import { constants } from 'node:crypto'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'

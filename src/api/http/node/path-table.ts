@@ -16,9 +16,9 @@ const noParams = {}
 
 export class PathTable {
   readonly #literal = new Map<string, FoundPath>()
-  /** Of those with parameters, by their number of segments; those that must be tried first, first. */
+  /** The paths with parameters, by their number of segments; those that must be tried first, first. */
   readonly #patterns = new Map<number, Pattern[]>()
-  /** What a path begins with, the longest first. */
+  /** The prefixes of paths, the longest first. */
   #prefixes: { prefix: string; found: FoundPath }[] = []
 
   constructor(paths: readonly ServedPath[]) {

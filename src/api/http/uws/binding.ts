@@ -35,7 +35,10 @@ export interface UwsResponse {
   /** Hands over what the socket takes; [all of `body` taken, the response is complete]. */
   tryEnd(body: Uint8Array, totalBytes: number): [boolean, boolean]
   getWriteOffset(): number
-  /** Of a response whose length is not known. False: the client has not taken all of it, `onWritable` says when. */
+  /**
+   * Writes a piece of a response whose length is not known. False: the client has not taken all of it, `onWritable`
+   * says when.
+   */
   write(piece: Uint8Array): boolean
   /** Closes the connection at once: what is in its buffer, read or to be written, is dropped. */
   close(): UwsResponse
@@ -58,7 +61,7 @@ export interface UwsApp {
 
 export type UwsHandler = (res: UwsResponse, req: UwsRequest) => void
 
-/** What we use of hyper-express's own request, on every route but ingest. */
+/** The members of hyper-express's own request that we use, on every route except ingest. */
 export interface RouteRequest {
   /** Only while the handler runs. */
   readonly raw: UwsRequest

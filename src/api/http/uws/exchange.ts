@@ -38,7 +38,7 @@ export class UwsExchange implements Exchange {
     })
   }
 
-  /** What comes of the body is read and dropped, as slow as a body may be, until someone takes it. */
+  /** Reads and drops the body, as slow as a body may be, until a handler takes it. */
   dropBody(): void {
     this.#res.onData(() => {})
   }
@@ -179,7 +179,7 @@ export class UwsExchange implements Exchange {
   }
 }
 
-/** Of a response: what the system takes at once from a connection that is read. */
+/** The part of a response that the system takes at once from a connection that is read. */
 const unwatchedBytes = 64 * 1024
 
 /** More than the binding gathers before it writes to the socket. */
