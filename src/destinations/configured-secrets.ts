@@ -29,7 +29,7 @@ function httpSecrets(
   return [token, ...signing, ...basic, ...Object.values(config.headers)]
 }
 
-/** Of a credentials file and a key each line too: a server may echo the JWT alone. */
+/** Each line of a credentials file and of a key is a secret too: a server may echo only the JWT. */
 function natsSecrets({
   credentials,
   tls_key,

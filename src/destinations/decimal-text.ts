@@ -58,7 +58,7 @@ export function fitsFloat(text: string, bits: 32 | 64): boolean {
 
 /** Decimal digits that a float of so many bits always gives back: FLT_DIG and DBL_DIG of C. */
 const safeDigits = { 32: 6, 64: 15 } as const
-/** What `toPrecision` writes. */
+/** The most digits that `toPrecision` accepts. */
 const mostPrecision = 100
 
 /** The value after an `e` that begins at `at`, 0 where the text ends there; null: it is no number. */
@@ -100,7 +100,10 @@ function isSign(code: number): boolean {
   return code === plus || code === minus
 }
 
-/** What a MySQL-family server skips around a number: space, tab, line feed, vertical tab, form feed, carriage return. */
+/**
+ * True for the characters that a MySQL-family server skips around a number: space, tab, line feed, vertical tab, form
+ * feed, carriage return.
+ */
 function isSpace(code: number): boolean {
   return code === space || (code >= 0x09 && code <= 0x0d)
 }

@@ -1,4 +1,4 @@
-/** What there is of destination types: one line each. No driver and no client library is loaded by importing this. */
+/** The destination types, one line each. No driver and no client library is loaded by importing this. */
 import { type DestinationType, resolveConfig } from '../contract/destination.ts'
 import type { DestinationDescriptor, EgressPolicy } from './driver.ts'
 import { checkTargetHost, checkTargetUrl } from './egress.ts'

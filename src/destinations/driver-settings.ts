@@ -1,7 +1,10 @@
 import type { Settings } from '../settings/settings.ts'
 import type { DriverSettings, OwnAddress } from './driver.ts'
 
-/** What destinations may do, by the settings of the daemon. `workspaces`: how many there are, an Int32 that stays up to date. */
+/**
+ * The rules for destinations that follow from the daemon's settings. `workspaces` is their number, an Int32 that
+ * stays up to date.
+ */
 export function driverSettings(settings: Settings, workspaces: SharedArrayBuffer): DriverSettings {
   return {
     databaseTls: settings.destination_db_ssl,

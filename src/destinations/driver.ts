@@ -37,7 +37,7 @@ export interface Batch {
   readonly isReplay?: boolean
 }
 
-/** What a driver that sends a batch in several requests shares with the lane while it does. */
+/** The calls and counts that the lane shares with a driver while it sends a batch in several requests. */
 export interface AttemptProgress {
   /** Awaited before every request after the first: keeps the destination's own `rate`. Resolves early on abort. */
   beforeRequest(): Promise<void>
@@ -94,7 +94,7 @@ export type DestinationSpec = ResolvedConfig & {
   readonly timestampField: string
   /** HTTP endpoints with one request per record, and NATS: how many may be under way at once; 1 where not given. */
   readonly concurrency?: number
-  /** What is done to records before the driver gets them: drivers do not look at it. */
+  /** Applied to records before the driver gets them: drivers ignore it. */
   readonly transform?: Transform | null
   /** For checks of a stored database destination: the key that is pinned of its server (see `PinServerKey`). */
   readonly pinnedKey?: string | null
@@ -119,9 +119,12 @@ export interface DriverSettings {
   readonly pinsDatabaseKeys?: boolean
   /** Buckets that may be written with the AWS credentials of this machine. */
   readonly machineCredentials?: readonly string[]
-  /** Of the data directory: more than 1 after a restore. 1 where not given. */
+  /** The epoch of the data directory: more than 1 after a restore. Default: 1. */
   readonly epoch?: number
-  /** Of the data directory: tells its log from every other's, restored copies included (`timelineOf`). */
+  /**
+   * The timeline of the data directory: tells its log from every other log, including those of restored copies
+   * (`timelineOf`).
+   */
   readonly timeline?: string
   readonly egress: EgressPolicy
 }
@@ -133,7 +136,7 @@ export interface EgressPolicy {
   readonly private: 'allow' | 'deny' | 'auto'
   /** With `auto`, an Int32: how many workspaces there are. Main writes it, the threads that dial read it. */
   readonly workspaces?: SharedArrayBuffer
-  /** What is never dialed: see `own-addresses.ts`. */
+  /** Addresses that are never dialed: see `own-addresses.ts`. */
   readonly own?: readonly OwnAddress[]
 }
 
@@ -157,7 +160,7 @@ export interface DestinationCheck {
   name: string
   ok: boolean
   message: string
-  /** Of the check that read a database's table: the columns that take a value. */
+  /** The columns that take a value, if the check read a database's table. */
   tableColumns?: TableColumn[]
 }
 
@@ -188,7 +191,7 @@ export interface DriverModule<Spec extends DestinationSpec = DestinationSpec> {
   forget?(spec: Spec, settings: DriverSettings, signal: AbortSignal): Promise<void>
 }
 
-/** What a table is proposed from, and what is to be done about it. */
+/** The sample from which a table is proposed, and the changes to make. */
 export interface InferRequest {
   /** Records in the format of a stored body. */
   bodies: readonly Buffer[]
@@ -210,9 +213,10 @@ export interface Sample {
 }
 
 /**
- * What the server knows of a destination type without its driver: main checks with it what is saved, the lane learns
- * its deadline from it, and `load` brings the driver with its client library when the first batch is due. Schema,
- * secret keys and the default flush plan are the contract's (`contract/destination-words.ts`): clients need them too.
+ * The facts that the server knows of a destination type without its driver: main checks with it whatever is saved,
+ * the lane learns its deadline from it, and `load` loads the driver with its client library when the first batch is
+ * due. Schema, secret keys and the default flush plan are the contract's (`contract/destination-words.ts`): clients
+ * need them too.
  */
 export interface DestinationDescriptor<Spec extends DestinationSpec = DestinationSpec> {
   readonly type: Spec['type']
@@ -221,7 +225,7 @@ export interface DestinationDescriptor<Spec extends DestinationSpec = Destinatio
    * takes the place of; what is kept of that is not refused because time has passed.
    */
   rules(config: Spec['config'], stored?: Spec['config']): [key: string, message: string][]
-  /** What may be dialled, and the key that names it; none: nothing that the policy has a say in. */
+  /** The hosts to dial, and the config key that names each; none: nothing that the egress policy applies to. */
   targets(config: Spec['config']): readonly ConfigTarget[]
   /** Longest time one attempt may take: the driver's own deadlines. */
   attemptLimitMs(spec: Spec, batch: Batch): number
@@ -248,14 +252,14 @@ export interface DeliveryErrorOptions {
    */
   timedOut?: 'rolled_back' | 'unknown'
   /**
-   * Of a permanent error. 'records': what was sent is refused for what it holds. 'destination': no record is at fault (wrong
-   * password, missing table, 401, 404 …), so skipping one changes nothing; the default. undefined: transient, but for
-   * `driver_crashed` at a single message.
+   * The fault of a permanent error. 'records': the content of the records is rejected. 'destination': no record is at
+   * fault (wrong password, missing table, 401, 404 …), so skipping one changes nothing; the default. undefined:
+   * transient, except for `driver_crashed` at a single message.
    */
   fault?: DeliveryFault
   /** The first record that is known to be refused. */
   rejected?: RejectedRecord
-  /** What only the operator may know, for the log: never stored, never in a response. */
+  /** Details for the operator only, for the log: never stored, never in a response. */
   detail?: string
   cause?: unknown
 }
@@ -295,7 +299,7 @@ export class DeliveryError extends Error {
     this.detail = options.detail === undefined ? undefined : cleanText(options.detail)
   }
 
-  /** What is known of it besides its text; the cause is left out, so that it can be sent to another thread. */
+  /** All fields of the error besides its text. The cause is left out, so that it can be sent to another thread. */
   get known(): DeliveryErrorOptions {
     const { retryAfterMs, failedSeq, storedRecords, timedOut, fault, rejected, detail } = this
     return { retryAfterMs, failedSeq, storedRecords, timedOut, fault, rejected, detail }

@@ -59,7 +59,7 @@ export function openDriver(
   }
 }
 
-/** What is put aside is stored and shown like an error: cleaned and scrubbed like one. */
+/** Cleans and scrubs the errors of records that are set aside, since they are stored and shown like any error. */
 function withCleanSetAside(progress: AttemptProgress, spec: DestinationSpec): AttemptProgress {
   const { setAside } = progress
   if (setAside === undefined) return progress
@@ -87,7 +87,7 @@ export async function checkDestination(
   }))
 }
 
-/** Of a database. What the server says is cleaned as in a check. */
+/** Proposes a table for a database. The server's messages are cleaned as in a check. */
 export async function inferForDestination(
   spec: DestinationSpec,
   settings: DriverSettings,
@@ -106,7 +106,7 @@ export async function inferForDestination(
   }
 }
 
-/** Of a deleted destination. Rejects with a DeliveryError, or with what the client library says. */
+/** Removes the state of a deleted destination. Rejects with a DeliveryError, or with the client library's error. */
 export async function forgetDestination(
   spec: DestinationSpec,
   settings: DriverSettings,

@@ -30,7 +30,7 @@ import { untilStopped } from './until-stopped.ts'
 export interface DialTarget {
   host: string
   port: number
-  /** Of a database server. */
+  /** The database of a database server. */
   database?: string
 }
 export interface DialOptions {
@@ -42,8 +42,8 @@ export interface DialOptions {
 }
 
 /**
- * What can be said of a host without looking it up: for saving a destination. Null when it may be dialled as far as
- * its spelling tells, else the `egress_denied` error. UNIX-socket paths are no hosts.
+ * Checks a host without looking it up, before a destination is saved. Null if its spelling does not forbid dialing
+ * it, else the `egress_denied` error. UNIX-socket paths are not hosts.
  */
 export function checkTargetHost(
   host: string,

@@ -60,7 +60,7 @@ function forms(secrets: readonly string[]): string[] {
     .sort((one, other) => other.length - one.length)
 }
 
-/** What stands before an ellipsis. */
+/** The text before an ellipsis, without a secret that begins at its end. */
 function withoutBegunSecret(text: string, secrets: readonly string[]): string {
   const begun = Math.max(0, ...secrets.map((secret) => begunAtEnd(text, secret)))
   return begun === 0 ? text : `${text.slice(0, text.length - begun)}${mark}`

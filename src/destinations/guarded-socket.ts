@@ -1,5 +1,6 @@
 /**
- * What every connection to a destination gets, raw or TLS: the other side may be a rogue, or merely the wrong server.
+ * The guards of every connection to a destination, raw or TLS: the other side may be malicious, or merely the wrong
+ * server.
  *
  *   bytes read      counted per attempt; over the limit the socket is destroyed (`response_too_large`)
  *   a parser throws a client library parses in the socket's `data` event, where an exception would end the process:
@@ -39,7 +40,7 @@ export function guardSocket<T extends Socket>(socket: T, reads?: ReadLimit): T {
   socket.on('error', () => {})
   const { push } = socket
   Object.assign(socket, {
-    // Whoever reads, and however: everything read comes through here first.
+    // Everything that is read comes through here first, whatever the reader.
     push(chunk: Buffer | null, encoding?: BufferEncoding): boolean {
       const error = chunk === null ? null : reads?.count(chunk.length)
       if (!error) return Reflect.apply(push, socket, [chunk, encoding])

@@ -1,4 +1,4 @@
-/** What the network does to a connection, as a DeliveryError: always transient, with a sentence for people. */
+/** Errors of the network as a DeliveryError: always transient, with a sentence for people. */
 import { DeliveryError } from './driver.ts'
 
 const sentences: Record<string, string> = {

@@ -17,7 +17,7 @@ export interface SingleRecord {
   /** UUID version 5: the same whenever this record is sent, so that the receiver can detect a repetition. */
   id: string
   body: Buffer
-  /** Of its message. */
+  /** The seq of its message. */
   seq: number
   /** Its place in that message. */
   recordIndex: number
@@ -125,7 +125,7 @@ class RefusedRecords {
     if (this.#setAside === undefined || rejected === undefined) return false
     this.#waiting.push({ place, rejected })
     this.#keeping ??= this.#keep(this.#setAside)
-    // Whoever waits for all of them is told.
+    // The caller that waits for all of them reports the error.
     this.#keeping.catch(() => {
       this.hasFailed = true
     })

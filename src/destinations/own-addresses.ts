@@ -9,7 +9,7 @@ import type { OwnAddress } from './driver.ts'
 import { addressForms, isLoopback, normaliseHost, parseLiteral } from './egress-addresses.ts'
 import { lookUp } from './resolver.ts'
 
-/** What is dialed. `database`: of a server that has several. */
+/** The server to dial. `database`: for a server that has several. */
 export interface Endpoint {
   port: number | null
   database?: string | undefined

@@ -1,16 +1,17 @@
 /**
- * What a driver does with records that are refused for good while the lane puts such records aside (`AttemptProgress.setAside`).
+ * Collects permanently rejected records while the lane sets such records aside (`AttemptProgress.setAside`).
  *
  *   refused ──1,000 a call──▶ lane keeps them (durable) ──▶ the driver commits the others
  *                               └── cannot ──▶ rejects: nothing of the batch is stored, it is repeated
  *
- * What a crash leaves of a batch in a database (one transaction; with exactly_once the lane's row moves in it):
+ * The state of a batch in a database after a crash (one transaction; with exactly_once the lane's row moves in it):
  *
  *   before the lane has kept them       nothing stored, nothing kept: the batch is repeated
- *   after it, before the COMMIT         nothing stored; kept, and kept again under the same places by the next attempt
+ *   after it, before the COMMIT         nothing stored; kept, and kept again at the same positions by the next attempt
  *   after the COMMIT, its reply lost    both. Repeated: at least once; with exactly_once the row says that nothing is left
  *
- * A record that was kept and is taken by the next attempt, because somebody has changed the table meanwhile, is in both places.
+ * A record that was kept and is accepted by the next attempt, because a user has changed the table meanwhile, is in
+ * both.
  */
 import assert from 'node:assert'
 import { resourceLimits } from '../contract/resource-limits.ts'

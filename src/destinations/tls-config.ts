@@ -9,8 +9,8 @@ export interface TlsTexts {
 }
 
 /**
- * What is wrong with them as they are to be stored. Never repeats what is in them. A certificate that is `stored` already may have
- * expired since: whatever else is changed must not wait for a new one.
+ * The faults of the texts that are to be stored. Never repeats their content. A certificate that is `stored` already
+ * may have expired since: other changes must not wait for a new one.
  */
 export function tlsFaults(
   { ca, cert, key }: TlsTexts,

@@ -13,7 +13,10 @@ export function httpUrlFault(text: string): string | null {
   return null
 }
 
-/** Of C0, C1 or DEL, and what breaks a line: no part of any name, and some servers' parsers stumble over them. */
+/**
+ * True for C0, C1 and DEL, and for characters that break a line: none is part of a name, and some servers' parsers
+ * fail on them.
+ */
 export function hasControlCharacters(text: string): boolean {
   return /[\p{Cc}\p{Zl}\p{Zp}]/u.test(text)
 }

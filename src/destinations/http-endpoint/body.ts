@@ -1,4 +1,4 @@
-/** What one HTTP request to an endpoint carries: body, content headers, Standard Webhooks headers. */
+/** Builds one HTTP request to an endpoint: body, content headers, Standard Webhooks headers. */
 import { createHmac } from 'node:crypto'
 import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'

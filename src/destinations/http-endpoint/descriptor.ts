@@ -29,7 +29,7 @@ export const httpEndpoint: DestinationDescriptor<HttpEndpointSpec> = {
   load: async () => (await import('./driver.ts')).httpEndpoint,
 }
 
-/** What belongs to one format alone. */
+/** Checks fields that belong to one format only. */
 function formatErrors({
   body_format,
   labels,
@@ -51,7 +51,7 @@ function formatErrors({
 function urlFault({ url: text, auth_header }: HttpEndpointSpec['config']): string | null {
   const fault = httpUrlFault(text)
   if (fault !== null) return fault
-  // What parsers forgive, the text is not cut up at for redaction.
+  // Redaction does not split a malformed URL that parsers accept: such a URL is rejected.
   if (!/^https?:\/\/[^\s\\]+$/i.test(text)) return 'must be written as https://example.com/path'
   const { username, password } = new URL(text)
   const hasUser = username !== '' || password !== ''

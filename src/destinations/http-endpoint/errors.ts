@@ -1,4 +1,4 @@
-/** What an endpoint's response means for the batch. Pure. Rules: docs/dev/contract.md#retry. */
+/** Decides from an endpoint's response what becomes of the batch. Pure. Rules: docs/dev/contract.md#retry. */
 import { DeliveryError, type DeliveryFault } from '../driver.ts'
 import { withoutSecrets } from '../error-text.ts'
 

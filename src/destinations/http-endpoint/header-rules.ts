@@ -16,7 +16,7 @@ export function headerErrors(headers: Readonly<Record<string, unknown>>): [strin
   return errors
 }
 
-/** What a header may carry: visible Latin-1, spaces and tabs; a line break would begin another header. */
+/** Allows visible Latin-1, spaces and tabs; a line break would begin another header. */
 export function headerValueError(value: string): string | null {
   return /^[\t\x20-\x7e\x80-\xff]*$/.test(value) ? null : 'must not hold line breaks or control characters'
 }

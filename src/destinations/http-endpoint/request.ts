@@ -115,7 +115,7 @@ async function readExcerpt(body: Dispatcher.ResponseData['body']): Promise<strin
       if (bytes > excerptBytes) break
     }
   } catch {
-    // What was read so far will do.
+    // The bytes read so far are enough.
   } finally {
     clearTimeout(patience)
     body.on('error', () => {})

@@ -39,7 +39,7 @@ function slackMessage(text: string): Buffer {
   return Buffer.from(JSON.stringify({ text: text.trim() === '' ? '(empty)' : text }))
 }
 
-/** What a record holds must not become a mention or a link. */
+/** Escapes a record's text, which must not become a mention or a link. */
 function escaped(text: string): string {
   return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;')
 }

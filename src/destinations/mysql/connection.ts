@@ -15,7 +15,7 @@ import { splitTableName } from './identifiers.ts'
 import { describeTable, type Select, type TableDescription } from './table.ts'
 
 export interface MysqlConnection {
-  /** What may be read is counted from here on. */
+  /** Restarts the count of the bytes that an attempt may read. */
   beginAttempt(): void
   /** Why reading was ended during this attempt; null: it was not. */
   readError(): DeliveryError | null
@@ -44,7 +44,7 @@ export interface MysqlConnection {
 
 const connectTimeoutMs = 15_000
 
-/** What mysql2's types do not show: the socket it uses at the moment, and how it begins TLS. */
+/** Members that mysql2's types do not show: the socket in use, and the function that begins TLS. */
 type Core = Connection & { stream: Socket; startTLS(onSecure: (error?: unknown) => void): void }
 
 /** Rejects with mysql2's, the system's, egress's own error or a DeliveryError; when aborted, with the signal's reason. */

@@ -1,9 +1,10 @@
 /**
- * What a MySQL-family server or the way to it says, as a DeliveryError. The code is the server's own name of the error.
+ * Errors of a MySQL-family server, or of the network to it, as a DeliveryError. The code is the server's own name of
+ * the error.
  *
  *   transient           worth waiting for: a lock, the server away or full, too many connections
  *   whole destination   permanent and the same for every message: the first one is named, so nothing need be searched
- *   a record's fault    permanent and of what a row holds; also what is not known here, where other records are taken
+ *   a record's fault    permanent and caused by a row's content; also an unknown error, if other records are accepted
  */
 import { DeliveryError } from '../driver.ts'
 import { networkError } from '../network-error.ts'
@@ -139,7 +140,7 @@ const wholeDestination: ReadonlyMap<number, string> = new Map([
   [4151, 'The account is locked: unlock it.'],
 ])
 
-/** What a row holds, or lacks: skipping it lets the others in. */
+/** Errors that a row's content causes: skipping the row lets the others in. */
 const ofRecords: ReadonlySet<number> = new Set([
   1048, // ER_BAD_NULL_ERROR
   1062, // ER_DUP_ENTRY

@@ -92,7 +92,7 @@ async function insertOthers(
   const refused: FailingRow[] = []
   for await (const failing of failingRows(connection, plan, rows)) {
     refused.push(failing)
-    // What is before it could go in a batch of its own.
+    // The records before it could be sent in a batch of their own.
     if (performance.now() >= giveUpMs) throw naming(plan, failing, true)
     const isNoneTaken = rows[refused.length - 1] === failing.row
     const isUnclear = isNoneTaken && asDelivery(failing.error).fault !== 'records'

@@ -129,7 +129,7 @@ export class LaneRow {
     }
   }
 
-  /** What the server says of the lane table; anything else is as it is. */
+  /** Wraps the server's errors about the lane table; returns any other error unchanged. */
   #unusable(error: unknown): unknown {
     return serverErrorOf(error) === null ? error : laneTableUnusable(mysqlError(error, 0), this.#byHand)
   }
@@ -161,7 +161,7 @@ export async function tryLaneRow(
     : `${lanes} takes how far the lane has come.`
 }
 
-/** Of a deleted destination, whatever tables it has had here. Rejects with what the server says. */
+/** Removes the rows of a deleted destination, for all tables that it has had here. Rejects with the server's error. */
 export async function forgetLaneRow(
   spec: DatabaseSpec,
   settings: DriverSettings,
@@ -209,7 +209,7 @@ export function laneTableOf({ database }: { database: string }): string {
 
 type TableNature = Pick<TableDescription, 'database' | 'name' | 'engine' | 'isTransactional'>
 
-/** Of the destination's table, and of the lane table itself: somebody may have made it with another engine. */
+/** Checks the destination's table, and the lane table itself: a user may have created it with another engine. */
 export function requireTransactions({ database, name, engine, isTransactional }: TableNature): void {
   const shown = `${database}.${name}`
   if (engine === null) throw notTransactional(shown, 'a view', 'name the table itself')

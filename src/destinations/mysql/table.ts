@@ -1,4 +1,4 @@
-/** What the driver knows of the destination's table, read from the server's catalog once a connection. */
+/** The facts that the driver knows of the destination's table, read from the server's catalog once per connection. */
 import type { RowDataPacket } from 'mysql2/promise'
 import { DeliveryError } from '../driver.ts'
 import type { ColumnKind, MysqlColumn } from './values.ts'

@@ -15,7 +15,7 @@ import { decimalOf, excerpt, fitsFloat } from '../decimal-text.ts'
 import { calendarText, sendIso, timeText } from './calendar-text.ts'
 import { ColumnValueError } from './column-value-error.ts'
 
-/** What the driver does differently for; every other column type takes text as it is. */
+/** The kinds of columns that the driver treats differently; every other column type takes text as it is. */
 export type ColumnKind =
   | 'integer'
   | 'bit'
@@ -46,7 +46,7 @@ export interface MysqlColumn {
   /** Digits of a fraction of a second that the column keeps. */
   timePrecision: number
   isNullable: boolean
-  /** Of its own, NULL aside: a value, an expression, auto_increment. */
+  /** True if the column has a default other than NULL: a value, an expression, auto_increment. */
   hasDefault: boolean
   /** The server computes it: cannot be written. */
   isGenerated: boolean

@@ -45,11 +45,11 @@ export async function objectOf(
   return { key, body: bytes, contentType: 'application/vnd.apache.parquet', contentEncoding: undefined }
 }
 
-/** Of the batch's object. Throws a permanent DeliveryError when the key template is wrong. */
+/** The key of the batch's object. Throws a permanent DeliveryError when the key template is wrong. */
 export function objectKey(batch: Batch, spec: ObjectStoreSpec, epoch = 1): string {
   const { format, compression, key_template: template } = spec.config
   const names = { ndjson: 'ndjson', json_array: 'json', parquet: 'parquet' }
-  // What compresses a Parquet file is inside it.
+  // The compression of a Parquet file is inside it.
   const isGzip = compression === 'gzip' && format !== 'parquet'
   return keyOf(batch, spec, { template, extension: `${names[format]}${isGzip ? '.gz' : ''}`, epoch })
 }
@@ -104,7 +104,7 @@ function keyOf(
     ext: extension,
   })
   const ofRange = keyInEpoch(rendered, parsed.parts, { epoch, extension })
-  // Of the same range there is an object already with the records that were not parked.
+  // An object of the same range exists already, with the records that were not parked.
   const key = batch.isReplay ? keyWith(`-replay-${batch.identity}`, ofRange, extension) : ofRange
   // The name of a pipe is free text.
   if (key.split('/').some((segment) => segment === '.' || segment === '..'))

@@ -1,4 +1,7 @@
-/** What of a store's responses reaches the SDK, which trusts them: its XML parser takes quadratic time and 30 times the memory. */
+/**
+ * Limits the responses of a store before they reach the SDK, which trusts them: its XML parser takes quadratic time
+ * and 30 times the memory.
+ */
 import type { S3Client } from '@aws-sdk/client-s3'
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import { DeliveryError } from '../driver.ts'

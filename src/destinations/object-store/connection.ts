@@ -32,7 +32,7 @@ export interface PartSizes {
 const partSizes: PartSizes = { aboveBytes: 64 * 1024 * 1024, partBytes: 16 * 1024 * 1024 }
 
 export interface Store {
-  /** What may be read is counted from here on. */
+  /** Restarts the count of the bytes that an attempt may read. */
   beginAttempt(): void
   head(signal: AbortSignal): Promise<void>
   put(object: Omit<PutObjectCommandInput, 'Bucket'> & { Body: Buffer }, signal: AbortSignal): Promise<void>

@@ -1,7 +1,7 @@
 /**
- * What an S3-compatible store says, as a DeliveryError. A store does not look into objects: what it rejects for good it
- * rejects for every message alike, unless it is the object's size; so the batch's first message is named and nothing
- * needs to be searched.
+ * Errors of an S3-compatible store as a DeliveryError. A store does not read objects: a permanent error applies to
+ * every message alike, unless it is about the object's size. The batch's first message is therefore named, and no
+ * search is needed.
  */
 import { DeliveryError } from '../driver.ts'
 import { nestedDeliveryError, networkError } from '../network-error.ts'

@@ -81,7 +81,7 @@ function cut(body: Buffer, partBytes: number): Buffer[] {
   return Array.from({ length: count }, (_, at) => body.subarray(at * partBytes, (at + 1) * partBytes))
 }
 
-/** What it meets does not matter: the first failure is the one to be told. */
+/** Ignores its own errors: the first failure is the one to report. */
 async function remove(client: S3Client, upload: Upload, signal: AbortSignal | null): Promise<void> {
   const limit = AbortSignal.timeout(removalMs)
   const abortSignal = signal === null ? limit : AbortSignal.any([signal, limit])

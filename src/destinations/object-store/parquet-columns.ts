@@ -121,7 +121,7 @@ function isNumber(json: string): boolean {
 
 const time = /^(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?(?:([Zz])|([+-])(\d\d):?(\d\d))$/
 
-/** Of ISO 8601 with an offset. What is finer than a microsecond does not fit. */
+/** Parses ISO 8601 with an offset. A fraction finer than a microsecond does not fit. */
 function timestampOf(name: string, json: string): bigint | Misfit {
   const wrong = () =>
     new Misfit(

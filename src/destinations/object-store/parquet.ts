@@ -64,7 +64,8 @@ export function parquetOf(
   const { signal } = options
   return encoding.run(() => {
     const file = encoded(batch, spec, options)
-    // What waits for records to be kept can wait long: the next file does not wait for it once its own attempt is over.
+    // An encoding can wait long for records to be kept: the next file does not wait for it once its own attempt is
+    // over.
     return signal === undefined ? file : Promise.race([file, aborted(signal)])
   }, signal)
 }
@@ -133,7 +134,7 @@ async function encoded(
   return { rowCount, bytes: Buffer.from(buffer, byteOffset, byteLength) }
 }
 
-/** What the writer threw: nothing is stored, and with fewer messages it may work. */
+/** Converts an error of the writer: nothing is stored, and fewer messages may succeed. */
 export function encodingError(cause: unknown, { messages }: Batch): DeliveryError {
   if (cause instanceof DeliveryError) return cause
   const what = cause instanceof Error ? cause.message : String(cause)
@@ -213,7 +214,7 @@ class RowGroup {
   }
 
   data(): { name: string; data: Cell[]; statistics: boolean }[] {
-    // Of JSON they would be whole values, and tell a reader nothing.
+    // Statistics of JSON columns would be whole values, and would not help a reader.
     return this.columns.map(({ name, kind }, at) => ({
       ...{ name, data: this.#cells[at]! },
       statistics: kind !== 'json',

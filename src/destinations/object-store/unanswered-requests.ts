@@ -5,7 +5,10 @@
  */
 import type { Agent, ClientRequest } from 'node:http'
 
-/** What node:http calls for each request of an agent; its documentation names it for subclasses, its types do not. */
+/**
+ * The method that node:http calls for each request of an agent; its documentation names it for subclasses, its types
+ * do not.
+ */
 interface Requests {
   addRequest(request: ClientRequest, ...rest: unknown[]): void
 }

@@ -29,7 +29,7 @@ export type Row = Record<string, unknown>
 export interface PostgresSession {
   /** Rejects with the pg client's own error, or the transient DeliveryError `aborted`. */
   run(signal: AbortSignal, text: string, values?: readonly unknown[]): Promise<Row[]>
-  /** What may be read is counted from here on. */
+  /** Restarts the count of the bytes that an attempt may read. */
   beginAttempt(): void
   /** The connection is gone; open another. */
   isDead(): boolean

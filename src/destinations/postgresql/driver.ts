@@ -93,7 +93,7 @@ interface Attempt {
   progress: AttemptProgress | undefined
 }
 
-/** What of the batch the lane's row says is not there yet. */
+/** Stores the part of the batch that is not stored yet according to the lane's row. */
 async function storeOnce(connection: Connection, attempt: Attempt): Promise<void> {
   const { spec, settings, batch, signal, progress } = attempt
   const { table } = await tableOf(connection, spec, signal)
@@ -190,7 +190,7 @@ async function prepare(connection: Connection, attempt: Attempt): Promise<Prepar
     connection.table = undefined
     return prepare(connection, attempt)
   }
-  // What we knew of the table may be old: the missing column may be there by now.
+  // The known columns may be outdated: a missing column may exist by now.
   const isOld = () => known !== undefined && connection.table === known
   const unmatched: RejectedRecord[] = []
   const refuse = progress?.setAside && ((rejected: RejectedRecord) => void unmatched.push(rejected))

@@ -1,4 +1,4 @@
-/** What PostgreSQL says, as a DeliveryError: the server's own words and SQLSTATE, and what to do about it. */
+/** Errors of PostgreSQL as a DeliveryError: the server's own words and SQLSTATE, and a hint for the operator. */
 import { DeliveryError, type DeliveryFault } from '../driver.ts'
 import { cleanText } from '../error-text.ts'
 import { networkError } from '../network-error.ts'

@@ -6,8 +6,8 @@
  *       ├─ the lane sets nothing aside ─▶ BEGIN, halving behind a savepoint until the first bad record is alone, ROLLBACK
  *       └─ it does ─────────────────────▶ BEGIN, the same until every bad one is alone; the others stay inserted
  *
- * What is known to be good stays inserted while the rest is tried, so that a record that clashes with an earlier one is
- * found too. Deferred constraints are checked at once, or they would fail only at a COMMIT.
+ * Records that are known to be good stay inserted while the rest is tried, so that a record that clashes with an
+ * earlier one is found too. Deferred constraints are checked at once, or they would fail only at a COMMIT.
  */
 import type { StoredMessage } from '../../log/buffer.ts'
 import { recordPlace, records } from '../../log/record-text.ts'
@@ -21,8 +21,8 @@ import { type InsertStatement, type RecordRun, recordsParameter, withMappedKeysO
 /** The search gives up after this long and leaves the bisecting to the lane, well before the lane's watchdog. */
 const searchMs = 20_000
 /**
- * Whoever is gone without the server having noticed keeps the lane's row and the records' keys locked for so long: handing
- * over what is refused takes some ms.
+ * A client that is gone, unnoticed by the server, keeps the lane's row and the records' keys locked for this long.
+ * Handing over rejected records takes some ms.
  */
 const idleTransactionMs = 30_000
 
@@ -112,7 +112,7 @@ export async function insertOthers(
   }
   const waiting: (readonly RecordRun[])[] = runs.length === 0 ? [] : [runs]
   for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
-    // What is before it could go in a batch of its own.
+    // The records before it could be sent in a batch of their own.
     if (last !== null && performance.now() >= giveUpMs) throw last.with({ failedSeq: next[0]!.seq })
     // All of them together were rejected already.
     const known = next === runs && runs.length > 1 ? rejected : null

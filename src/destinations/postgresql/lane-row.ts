@@ -143,7 +143,7 @@ export class LaneRow {
     return rows[0]
   }
 
-  /** Of two that make it at once the second may fail although it is there: what counts is that it can be read then. */
+  /** If two connections create it at once, the second may fail although the row exists: the read afterwards decides. */
   async #create(signal: AbortSignal): Promise<Row | undefined> {
     try {
       await this.#session.run(signal, createSql(this.table))
@@ -182,7 +182,7 @@ export async function tryLaneRow(
     : `${row.table} is not there yet: the first delivery makes it.`
 }
 
-/** Of a deleted destination, whatever tables it has had here. Rejects with what the server says. */
+/** Removes the rows of a deleted destination, for all tables that it has had here. Rejects with the server's error. */
 export async function forgetLaneRow(
   spec: DatabaseSpec,
   settings: DriverSettings,

@@ -39,7 +39,7 @@ export interface InsertStatement {
   textIf(condition: string): string
   /** $2 and on; $1 are the records. */
   values: string[]
-  /** What `recordsParameter` has to add to every record. */
+  /** The rules that `recordsParameter` applies to every record. */
   rules: readonly ColumnRule[]
   /** The columns whose value is a key's, and every column's type: to say which of them refuses a record. */
   keyed: readonly KeyedColumn[]

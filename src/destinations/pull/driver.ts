@@ -1,4 +1,4 @@
-/** What there is to try of a pull destination. Its lane hands messages out itself and never asks for a driver. */
+/** The checks of a pull destination. Its lane hands messages out itself and never asks for a driver. */
 import type { DriverModule, PullSpec } from '../driver.ts'
 
 export const pull: DriverModule<PullSpec> = {

@@ -66,7 +66,7 @@ function refused(code: string, what: string, advice: string): DeliveryError {
   return new DeliveryError('permanent', code, message)
 }
 
-/** What is wrong with them as they are to be stored. Never repeats what is in them. */
+/** The faults of the certificates that are to be stored. Never repeats their content. */
 export function certificateFaults(
   { tls }: DatabaseConfig,
   stored: DatabaseConfig | undefined,

@@ -1,4 +1,4 @@
-/** What the drivers of databases share beside the contract's column rules. Pure. */
+/** The parts that the drivers of databases share, in addition to the contract's column rules. Pure. */
 import type { ColumnMapping } from '../../contract/destination.ts'
 
 /** The value of a generated dedupe id: the same for every attempt. */

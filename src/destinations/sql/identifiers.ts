@@ -1,4 +1,4 @@
-/** What each dialect allows as a name: checked when a destination is saved, and before a name is quoted. Pure. */
+/** The rules of each dialect for names: checked when a destination is saved, and before a name is quoted. Pure. */
 import type { Dialect } from '../../contract/destinations/database.ts'
 
 const maxPostgresBytes = 63

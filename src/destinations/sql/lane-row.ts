@@ -1,32 +1,32 @@
 /**
- * Exactly once (`exactly_once`): how far a lane has come is kept where its records are, and moves in their transaction.
- * `_pipectl_lanes`, in the schema of the destination's table, has a row for each lane and table:
+ * Exactly once (`exactly_once`): the position of a lane is stored next to its records, and moves in their
+ * transaction. `_pipectl_lanes`, in the schema of the destination's table, has a row for each lane and table:
  *
  *   destination_id  timeline  target  │  generation  last_seq  last_msg_id
- *   └── whose row it is ─────────────┘   └── how far it has come ────────┘
+ *   └── owner of the row ────────────┘   └── position ───────────────────┘
  *
- * Whose row. The destination, so that a new one begins at its own start (a destination made again, a pipe copied with `apply`). The
- * timeline: this data directory since its last restore, because a restored copy gives out other seqs and may run beside
- * the directory it was made from. The table: another one has none of the records.
+ * The owner. The destination, so that a new one begins at its own start (a destination created again, a pipe copied
+ * with `apply`). The timeline: this data directory since its last restore, because a restored copy gives out other
+ * seqs and may run in parallel with the directory it was made from. The table: another one has none of the records.
  *
- * How far. Seqs only count within a generation, which every rewind raises: after one, what the row says is of before it,
- * and everything is delivered again, on purpose. `last_msg_id` is the message at `last_seq`. A row that would have records
- * left out is believed only if this data directory has the same message there: the directory itself may have been copied
- * (a snapshot, cp), and the copies have the same ids but other messages behind that point.
+ * The position. Seqs only count within a generation, which every rewind raises: a rewind makes the row outdated, and
+ * everything is delivered again, on purpose. `last_msg_id` is the message at `last_seq`. A row that would have
+ * records left out is believed only if this data directory has the same message there: the directory itself may have
+ * been copied (a snapshot, cp), and the copies have the same ids but other messages behind that point.
  *
- *   the row is …                          | what is sent
+ *   the row is …                          | the attempt sends
  *   --------------------------------------|--------------------------------------------------------------------------
  *   of an earlier generation, or missing  | the whole batch
  *   before the batch                      | the whole batch. Behind the lane is usual: messages were skipped or dropped,
  *                                         | or the database was restored, which only a rewind can make up for
  *   within the batch, the same message    | the messages after it: the range was cut again, and larger
  *   at its end or beyond, the same        | nothing: it is stored. Beyond: the range was cut again, and smaller
- *   the same seq, another message; of a   | nothing, and `lane_row_conflict`: another process delivers as this lane. It
- *   later generation                      | is for a person to say which of them goes on
+ *   the same seq, another message; of a   | nothing, and `lane_row_conflict`: another process delivers as this lane. The
+ *   later generation                      | operator has to decide which of them continues
  *
- * The row is moved first, and only from where it was last seen; the records follow in the same transaction. Of two attempts
- * at one batch (the first was given up, and the server is still at it) the second waits at the row for the first to end,
- * finds it moved, looks again and has nothing to send. What a crash leaves:
+ * The row is moved first, and only from where it was last seen; the records follow in the same transaction. If there
+ * are two attempts at one batch (the first was abandoned, and the server still works on it), the second waits at the
+ * row for the first to end, finds it moved, reads it again and has nothing to send. The state after a crash:
  *
  *   before the COMMIT arrives      nothing: the row is where it was, and so is the table
  *   after it, its reply lost       both moved: the next attempt finds the row at the end of its batch
@@ -37,7 +37,7 @@ import { type AttemptProgress, type Batch, DeliveryError, type DestinationSpec }
 
 export const laneTableName = '_pipectl_lanes'
 
-/** Whose row it is. */
+/** Identifies the owner of a row. */
 export interface LaneRowKey {
   destinationId: string
   timeline: string
@@ -46,8 +46,8 @@ export interface LaneRowKey {
 }
 
 /**
- * Whose row an attempt moves. A replay of parked records has one beside the lane's, in which each has a generation of its own,
- * greater than the one before: the row says whether the last of them is stored.
+ * The owner of the row that an attempt moves. Replays of parked records have a row of their own next to the lane's.
+ * Each replay has its own generation, greater than the one before: the row says whether the last of them is stored.
  */
 export function rowOwner({
   destinationId,
@@ -88,7 +88,10 @@ export function positionOf(row: Record<string, unknown>, table: string): LanePos
   return { generation, lastSeq, lastMsgId: String(row.last_msg_id).slice(0, 100) }
 }
 
-/** What of the batch is not stored yet, by what the row says; null: all of it is. Rejects with `lane_row_conflict`. */
+/**
+ * The part of the batch that is not stored yet, according to the row; null: all of it is stored. Rejects with
+ * `lane_row_conflict`.
+ */
 export async function undelivered(
   batch: Batch,
   position: LanePosition,

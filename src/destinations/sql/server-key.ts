@@ -1,15 +1,15 @@
 /**
- * Who a database server is. With `tls_verify` its certificate says so; without, it is not verified
- * (docs/dev/contract.md#database-tls): the one that has the private
- * key of the first connection. Its public key is pinned, durably, before anything is said to it, and a server with another
- * key is refused before the log-in.
+ * Identifies a database server. With `tls_verify` its certificate does; without, it is not verified
+ * (docs/dev/contract.md#database-tls), and the server is the one that has the private key of the first connection.
+ * Its public key is pinned, durably, before anything is sent to it, and a server with another key is rejected before
+ * the log-in.
  *
  *   TLS is up ─▶ a key is pinned ─── the same ───────────▶ log in
  *      │                └─────────── another ────────────▶ `certificate_changed`, nothing was sent
  *      └───────▶ none is pinned ──── pinned, durable ────▶ log in
  *
- * What is pinned is the key (SHA-256 of the SubjectPublicKeyInfo), not the certificate: a certificate that is renewed for
- * the same key is the same server, and nobody else can use it. So it need not be reset for a renewal that keeps the key.
+ * The key is pinned (SHA-256 of the SubjectPublicKeyInfo), not the certificate: a certificate that is renewed for the
+ * same key is the same server, and no other server can use it. A renewal that keeps the key therefore needs no reset.
  */
 import { createHash } from 'node:crypto'
 import { TLSSocket } from 'node:tls'

@@ -6,7 +6,7 @@
 import type { Dialect } from '../../../contract/destinations/database.ts'
 import { columnKey, identifierFault } from '../identifiers.ts'
 
-/** Of every table of PostgreSQL, whatever its columns. */
+/** The system columns of every table of PostgreSQL. */
 const systemColumns = new Set(['tableoid', 'xmin', 'cmin', 'xmax', 'cmax', 'ctid'])
 
 /** Format characters turn the text around them (U+202E), or cannot be seen. */

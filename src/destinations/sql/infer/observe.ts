@@ -1,4 +1,4 @@
-/** What the records of a sample hold, key by key. Bounded: records and their keys come from strangers. */
+/** Observes the records of a sample, key by key. Bounded: records and their keys come from untrusted clients. */
 
 import { resourceLimits } from '../../../contract/resource-limits.ts'
 import { members, records, stringValue } from '../../../log/record-text.ts'
@@ -10,7 +10,7 @@ export interface Observation {
   seen: number
   /** How many values are of each kind. */
   kinds: Partial<Record<ValueKind, number>>
-  /** What holds of every value, or of any. */
+  /** Each fact is true of every value, or of any. */
   facts: Omit<ValueFacts, 'kind'>
   /** Bytes of the longest value's text. */
   longestBytes: number
@@ -29,7 +29,7 @@ export interface Observed {
 }
 
 const { inferredKeys, inferredRecords, inferredBytes } = resourceLimits
-/** Of `source_field`; as a literal an escape takes six bytes for one character. */
+/** The limit of `source_field`; in a JSON literal an escape takes six bytes for one character. */
 export const mostKeyCharacters = 1_000
 const mostKeyBytes = 6 * mostKeyCharacters + 2
 /** A longer value is no id. */
@@ -59,7 +59,7 @@ function observeRecord(
   values: Map<string, Set<string>>,
   dedupeKey: string | null,
 ): void {
-  // Of two equal keys the last one counts, as at the database.
+  // The last of two equal keys counts, as at the database.
   const last = new Map<string, Buffer>()
   for (const { key, value } of members(record)) {
     const name = key.length > mostKeyBytes ? null : stringValue(key.toString('utf8'))

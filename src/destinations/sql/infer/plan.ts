@@ -147,7 +147,7 @@ function mapping(
   }
 }
 
-/** What the pipe adds to every record from now on, whether or not the sample has it. */
+/** Adds the keys that the pipe adds to every record from now on, whether or not the sample has them. */
 function withEnrichment({ keys }: Observed, { enriched, keys: wanted }: InferRequest): Observation[] {
   const all = new Map(keys)
   for (const { key, kind } of enriched) {

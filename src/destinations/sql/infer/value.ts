@@ -1,6 +1,6 @@
 /**
- * What one JSON value is, judged from its own text: 1.10 and 12345678901234567890 are looked at as digits, never as
- * doubles. Records come from strangers: every function passes over its text once.
+ * Classifies one JSON value by its own text: 1.10 and 12345678901234567890 are read as digits, never as doubles.
+ * Records come from untrusted clients: every function passes over its text once.
  */
 
 import { resourceLimits } from '../../../contract/resource-limits.ts'
@@ -22,12 +22,12 @@ export type ValueKind = (typeof valueKinds)[number]
 
 export interface ValueFacts {
   kind: ValueKind
-  /** Of a number: digits before and after the point once it is written without an exponent. */
+  /** For a number: digits before and after the point once it is written without an exponent. */
   wholeDigits: number
   fractionDigits: number
-  /** Of an integer. */
+  /** For an integer only. */
   isInt64: boolean
-  /** Of a time: `Z` or `+00:00`. */
+  /** For a time: `Z` or `+00:00`. */
   isUtc: boolean
   /** A NUL character is somewhere in it, which PostgreSQL's text and jsonb cannot hold. */
   hasNul: boolean
@@ -118,7 +118,7 @@ function numberFacts(value: Buffer): ValueFacts {
   const wholeDigits = isZero ? 1 : Math.max(0, whole.length + exponent)
   const fractionDigits = isZero ? 0 : Math.max(0, withoutEndZeros(fraction) - exponent)
   if (Math.max(wholeDigits, fractionDigits) > resourceLimits.numericTextCharacters) return huge
-  // What the exponent alone makes large fits a numeric column.
+  // A number that only its exponent makes large fits a numeric column.
   return { ...facts, kind: 'decimal', wholeDigits, fractionDigits, isInt64: false, hasHugeNumber: false }
 }
 
