@@ -64,7 +64,7 @@ export interface Accepted {
   pipeName: string
   recordCount: number
   msgId: string
-  /** What is left of the pipe's rate; null where nothing was taken from it. */
+  /** The remainder of the pipe's rate; null if nothing was taken from it. */
   limit: LimitState | null
 }
 
@@ -88,7 +88,7 @@ export interface IngestDeps {
   now(): number
 }
 
-/** What all requests share. */
+/** The state that all requests share. */
 export interface AcceptContext extends IngestDeps {
   planOf(entry: DirectoryPipe): EnrichmentPlan
   scanner: Scanner | null
@@ -299,7 +299,7 @@ export class Acceptance implements BodyReceiver {
       throw new ApiError('pipe_not_found')
   }
 
-  /** What was reserved is refunded unless a new message is in the buffer. */
+  /** Appends the message. The reservation is refunded unless a new message is in the buffer. */
   #append(prepared: Prepared, reserved: Reservation | null): void {
     const { appender, quota, usage } = this.#context
     const { workspaceId, pipe } = this.#entry

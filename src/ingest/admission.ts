@@ -66,7 +66,7 @@ function requireOrigin(entry: DirectoryPipe, origin: string): void {
 }
 
 export interface OriginCheck {
-  /** What `Access-Control-Allow-Origin` may echo; null: nothing. */
+  /** The value that `Access-Control-Allow-Origin` may echo; null: none. */
   allowOrigin: string | null
   /** Why the Origin is rejected; null: it is not. */
   error: ErrorCode | null

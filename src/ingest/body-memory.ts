@@ -1,7 +1,7 @@
 /**
- * What the bodies of all requests under way may take together. A body's memory is reserved from its first byte until
- * its message is stored, so that a crowd of large uploads, or a disk slower than they come, ends in 503 and not in the
- * death of the process.
+ * Limits the memory of the bodies of all requests under way. A body's memory is reserved from its first byte until
+ * its message is stored, so that a crowd of large uploads, or a disk slower than they arrive, ends in 503 and not in
+ * the death of the process.
  *
  * The memory is shared, so that slow uploads to one pipe cannot take all of it:
  *
@@ -9,7 +9,7 @@
  *     everyone           pipes within   workspaces     bodies up to 64 KiB
  *                        their share    within theirs  of these
  *
- * A share is an equal part, with one part more than there are holders: whoever comes next finds room.
+ * A share is an equal part, with one part more than there are holders: the next one finds room.
  */
 import { ApiError } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
@@ -19,7 +19,7 @@ import { bodyBytesAt, bodyPipesAt, headEntry, SharedCounters } from './shared-co
 export interface BodyMemory {
   /** For one request to this pipe; nothing is reserved yet. */
   open(workspaceId: string, pipeId: string): BodyReservation
-  /** Of all requests together. */
+  /** The bytes of all requests together. */
   heldBytes(): number
 }
 

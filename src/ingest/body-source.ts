@@ -20,8 +20,8 @@ export interface BodyReceiver {
 
 export interface BodySource {
   /**
-   * What arrives while nobody takes it is lost, so this is called once and before the handler first waits. It may call the
-   * receiver before it returns.
+   * Data that arrives while there is no receiver is lost, so this is called once and before the handler first waits.
+   * It may call the receiver before it returns.
    */
   receive(receiver: BodyReceiver): void
 }

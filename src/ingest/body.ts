@@ -1,4 +1,4 @@
-/** What a request's body is by its headers. */
+/** Reads the format of a request's body from its headers. */
 import { ApiError } from '../contract/errors.ts'
 
 export type BodyFormat = 'json' | 'ndjson'

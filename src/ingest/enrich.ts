@@ -23,7 +23,7 @@ const dimensions: readonly (readonly [GeoFieldKey, keyof GeoValues])[] = [
   ['pipe_ingest_geo_accuracy_radius_field', 'accuracyRadiusKm'],
 ]
 
-/** What a pipe asks for, worked out once: `members` is called for each request. */
+/** The enrichment of a pipe, worked out once: `members` is called for each request. */
 export interface EnrichmentPlan {
   needsClientIp: boolean
   needsGeo: boolean

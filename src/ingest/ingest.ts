@@ -7,7 +7,7 @@ import { checkOrigin, findPipe } from './admission.ts'
 import { enrichmentPlans } from './enrich.ts'
 import { openScanner } from './scanner.ts'
 
-/** What GET says: that POST is wanted. */
+/** The response to GET: it says that POST is wanted. */
 export interface IngestHint {
   message: string
   method: 'POST'

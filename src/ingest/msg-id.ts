@@ -17,7 +17,7 @@ import { randomBytes } from 'node:crypto'
 const randomDigits = 12
 const idsPerPool = 512
 const twoDigits = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'))
-/** Of the counter: those after the variant. */
+/** The bits of the counter after the variant. */
 const lowBits = 14
 const lowMask = (1 << lowBits) - 1
 const highest = (1 << 26) - 1

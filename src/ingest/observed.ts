@@ -1,6 +1,6 @@
 /**
- * What ingest observes of its requests for `/metrics`, in memory that its threads share: how long a request took from its
- * last byte to its 202, and the errors it was answered with, by code. The hot path adds to plain numbers of its own thread.
+ * Observes ingest requests for `/metrics`, in memory that ingest's threads share: the time from the last byte of a
+ * request to its 202, and the errors of responses, by code. The hot path adds to plain numbers of its own thread.
  */
 import { type ErrorCode, errorCatalogue } from '../contract/errors.ts'
 import { Histogram, secondsBounds } from '../platform/histogram.ts'
@@ -50,7 +50,7 @@ export class IngestObserved {
     this.#errors[this.#at + placeOf.get(code)!]! += 1
   }
 
-  /** Of all threads: the codes that there were, and those of the 5xx. */
+  /** The errors of all threads: the codes that occurred, and all codes of 5xx. */
   errors(): [code: ErrorCode, requests: number][] {
     const slots = this.#errors.length / codes.length
     return codes.flatMap((code, index): [ErrorCode, number][] => {

@@ -25,10 +25,10 @@ export interface ParsedBody {
   hasNewlines: boolean
 }
 
-/** What a body may hold. */
+/** The limits of a body. */
 export interface BodyLimits {
   maxRecords: number
-  /** Of one record, those of nested objects included. */
+  /** The keys of one record, including those of nested objects. */
   maxKeys: number
   /** Beyond it nothing is parsed here, and the result is null: the body belongs in a thread of its own. */
   maxValues: number
@@ -73,7 +73,7 @@ export function parseNdjsonBody(bytes: Buffer, limits: BodyLimits): ParsedBody |
   return parsed
 }
 
-/** What parsing a line costs by itself, in values. */
+/** The cost of parsing a line, in values, without its content. */
 const lineValues = 2
 
 /** The shortest line with a record: `{}` and its newline. */

@@ -1,4 +1,4 @@
-/** What main and a parser thread send each other: one body at a time there, and what became of it back. */
+/** The messages between main and a parser thread: one body at a time to the thread, and its result back. */
 import type { ErrorCode } from '../contract/errors.ts'
 import type { Preparation } from './prepare.ts'
 

@@ -18,11 +18,11 @@ import { requireFields } from './required-fields.ts'
 import type { Scanner } from './scanner.ts'
 import { spliceRecords } from './splice.ts'
 
-/** What the request, its pipe and the settings ask of the body. Plain data: it crosses threads. */
+/** The requirements of the request, its pipe and the settings for the body. Plain data: it crosses threads. */
 export interface Preparation {
   format: BodyFormat
   limits: BodyLimits
-  /** Of the pipe's limits row; null: none. */
+  /** The limit in the pipe's limits row; null: none. */
   pipeMaxRecords: number | null
   enrichment: Enrichment
   requiredFields: readonly string[]

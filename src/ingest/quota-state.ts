@@ -1,5 +1,5 @@
 /**
- * What the limits of one pipe have seen, as thirteen numbers of its entry in the shared counters: the bucket of its rate and
+ * The use of one pipe's limits, as thirteen numbers of its entry in the shared counters: the bucket of its rate and
  * the sums of the last three UTC days. Read and written under the entry's lock.
  *
  *   0 tokens   1 refilled, ms (0: never limited so far)   2…10 three days: start ms, records, bytes; latest used first

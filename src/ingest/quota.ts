@@ -18,7 +18,7 @@ import { SharedCounters } from './shared-counters.ts'
 
 const reorderedMs = 1_000
 
-/** What is left of one limit: the `X-RateLimit-…` headers. */
+/** The remainder of one limit, for the `X-RateLimit-…` headers. */
 export interface LimitState {
   limit: number
   remaining: number
@@ -26,7 +26,7 @@ export interface LimitState {
   resetSeconds: number
 }
 
-/** What was reserved, to be refunded when the append fails. */
+/** The reserved amounts, to be refunded when the append fails. */
 export interface Reservation {
   pipeId: string
   amount: DaySums

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { errorCode } from '../platform/error-code.ts'
 
-/** What src/ingest/scanner/scan.ts exports. */
+/** The exports of src/ingest/scanner/scan.ts. */
 interface Exports {
   limit(recordsPerBody: number, keysPerRecord: number, depth: number, isNdjson: boolean): void
   watch(enrichment: number, required: number): void

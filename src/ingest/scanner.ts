@@ -15,7 +15,7 @@ import type { Enrichment } from './enrich.ts'
 import { afterByteOrderMark, type BodyLimits, maxDepth } from './parse.ts'
 import { growTo, openScannerModule, type ScannerModule } from './scanner-module.ts'
 
-/** What the body must comply with, and what is added to its records. */
+/** The rules that the body must comply with, and the members that are added to its records. */
 export interface ScanRules {
   format: BodyFormat
   limits: Pick<BodyLimits, 'maxRecords' | 'maxKeys'>
@@ -36,7 +36,7 @@ export class Scanner {
   #memory: Buffer
   #keys: WatchedKeys = { enrichment: [], required: [], fit: true }
   #insertion = { text: '', bytes: 0 }
-  /** Of the body that was scanned last: where its stored text is. */
+  /** The position of the stored text in the body that was scanned last. */
   #start = 0
   #length = 0
 

@@ -1,19 +1,19 @@
 /**
- * What ingest counts for limits, in memory that all of its threads share: the same numbers decide in each of them, so N
- * threads together take no more than one would.
+ * The counters of ingest's limits, in memory that all of its threads share: the same numbers decide in each of them,
+ * so N threads together take no more than one would.
  *
  *   head     0  i32 lock   4  i32 entries made   8  f64 body bytes of all   16  f64 workspaces that hold body bytes
- *           24  i32 the first entry that was given up
+ *           24  i32 the first entry that was released
  *   buckets     i32 each: the first entry whose id falls there, 0: none
  *   entry    0  i32 lock   4  i32 next entry of its bucket   8  the id, 16 bytes of its SHA-256   24  thirteen f64
  *
- * Entries are not moved, so each thread remembers where it found one and takes no lock for that again. That of a deleted pipe
- * is given up by main and goes to the next new one; a request of the deleted pipe that is still under way in another thread
- * goes on counting there, which at most takes from the other pipe what it then gives back. The memory is only taken from the
- * system where something is written to it.
+ * Entries are not moved: each thread remembers where it found one and takes no lock to find it again. Main releases
+ * the entry of a deleted pipe, and the next new pipe takes it. A request of the deleted pipe that is still under way
+ * in another thread continues to count there; it takes from the other pipe at most the amount that it then gives
+ * back. The system provides the memory only where something is written to it.
  *
- * A lock is held for some ten instructions, none of which waits or calls out: what runs under it cannot throw. A thread that
- * is ended in between leaves it locked; then the process ends as well (daemon.ts).
+ * A lock is held for some ten instructions, none of which waits or calls other code: code under it cannot throw. A
+ * thread that is ended in between leaves it locked; then the process ends as well (daemon.ts).
  */
 import { createHash } from 'node:crypto'
 import { StorageUnavailableError } from '../platform/error-code.ts'
@@ -24,7 +24,7 @@ const entryBytes = 128
 /** Pipes and workspaces at a time. */
 const mostEntries = 131_072
 const idAt = 8
-/** Of an entry, in f64: where its own numbers begin. */
+/** The index, in f64, of an entry's first own number. */
 export const entryHead = 3
 /** The last two of them: what `body-memory.ts` counts. All before are the quota's. */
 export const bodyBytesAt = entryHead + 11

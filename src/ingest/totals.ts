@@ -1,6 +1,6 @@
 /**
- * What this process has ingested, for `/metrics`: counted on the way to the usage counter, never stored. Per pipe, and within
- * it per worker: threads of ingest are numbered from 0, and main is number 0 where there are none.
+ * The totals that this process has ingested, for `/metrics`: counted on the way to the usage counter, never stored.
+ * Per pipe, and within it per worker: threads of ingest are numbered from 0, and main is number 0 if there are none.
  */
 import type { UsageCounter } from './usage.ts'
 

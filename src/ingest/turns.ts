@@ -48,7 +48,7 @@ export class Turns {
   /** Runs `task` when there is a place for it. */
   async run<Result>(workspaceId: string, pipeId: string, task: () => Promise<Result>): Promise<Result> {
     if (this.#free > 0) this.#free--
-    // Whoever ends hands its place over: it is never free in between.
+    // The task that ends passes its slot on: the slot is never free in between.
     else await new Promise<void>((resolve) => this.#waiting.push(workspaceId, pipeId, resolve))
     try {
       return await task()

@@ -1,9 +1,10 @@
 /**
- * What ingest counts, per pipe and hour (docs/dev/contract.md#usage): in memory, carried into metadata's hourly roll-ups
- * every few seconds and at shutdown.
+ * The counts of ingest per pipe and hour (docs/dev/contract.md#usage): in memory, carried into metadata's hourly
+ * roll-ups every few seconds and at shutdown.
  *
- * Beside the counts it carries each pipe's running totals in the buffer: written together as a mark, they let the next
- * start recover what a crash kept from being flushed. A snapshot is taken in one tick, so counts and marks always agree.
+ * Together with the counts it carries each pipe's running totals in the buffer: written together as a mark, they let
+ * the next start recover the counts that a crash kept from being flushed. A snapshot is taken in one tick, so counts
+ * and marks always agree.
  */
 import type { Backlog } from '../log/buffer.ts'
 import type { Directory } from '../metadata/directory-source.ts'
@@ -40,7 +41,7 @@ export function createUsageCounter(totals: ReadonlyMap<string, Backlog> | null):
   let pending = new Map<string, IngestCounts>()
   let marked = new Set<string>()
 
-  /** Of each pipe, the counts of its latest hour: those that nearly every request adds to. */
+  /** The counts of each pipe's latest hour: nearly every request adds to them. */
   let latest = new Map<string, IngestCounts>()
 
   const countsOf = (pipeId: string, hour: number): IngestCounts => {

@@ -2,8 +2,8 @@
  * `Authorization: Bearer <API_KEY>` → the Principal whose key it is. Management, pull and ingest share it. Missing,
  * malformed, unknown, revoked and expired are the same: no principal, 401.
  *
- * What is remembered is only header → hash, so that the hot path does not hash; whether the key is active is asked of
- * the directory each time, and a revoked key stops working the moment the directory has forgotten it.
+ * Only header → hash is remembered, so that the hot path does not hash. The directory is asked each time whether the
+ * key is active: a revoked key stops working the moment the directory has removed it.
  */
 import { ApiError } from '../../contract/errors.ts'
 import type { Principal } from '../../contract/principal.ts'

@@ -37,7 +37,7 @@ export class KeyUse {
     return () => clearInterval(timer)
   }
 
-  /** Of an ingest thread. */
+  /** Adds the keys that an ingest thread reports. */
   used(apiKeyIds: readonly string[]): void {
     for (const id of apiKeyIds) this.#used.add(id)
   }

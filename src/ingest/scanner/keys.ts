@@ -11,7 +11,7 @@ let watchedCount: i32 = 0
 /** A bit for each length (the lowest six bits of it) that a watched key has: few other keys get past it. */
 let watchedLengths: u64 = 0
 let allRequired: u64 = 0
-/** Of the record at hand, a bit for each required key. */
+/** A bit for each required key that the current record has. */
 let found: u64 = 0
 
 /** The key table holds the enrichment's keys, then the required ones. */

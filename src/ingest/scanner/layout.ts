@@ -1,6 +1,6 @@
 /** The scanner's memory, from its first byte on. What is outside these areas is never touched. */
 
-/** What a scan found, two u32: records, and bytes of their texts as sent. */
+/** The result of a scan, two u32: records, and bytes of their texts as sent. */
 export const resultAt: usize = 1024
 /** The closing byte of each container that is open around a value. */
 export const openContainersAt: usize = 2048

@@ -1,5 +1,5 @@
 /**
- * One record: whether its text is valid JSON, where it ends, and what stands at its top level.
+ * Scans one record: whether its text is valid JSON, where it ends, and its top-level members.
  *
  *                        ┌──────────── , ────────────┐
  *                        ▼                           │
@@ -7,8 +7,8 @@
  *                                          │  ▲
  *                                 { or [ ──┘  └── its first member; empty: it ended
  *
- * What is open around the current value is a stack of the bytes that will close it. There is no recursion: the depth is
- * a number, and its limit holds before anything is stored.
+ * The containers that are open around the current value are a stack of the bytes that will close them. There is no
+ * recursion: the depth is a number, and its limit holds before anything is stored.
  */
 import {
   carriageReturn,

@@ -5,7 +5,7 @@ import { registerHistogram } from './read-histogram.ts'
 
 export interface BufferSources {
   buffer: { status(): Promise<BufferStatus>; histograms(): WriterHistograms }
-  /** Of the settings. */
+  /** The limits from the settings. */
   limits: { bufferBytes: number; minFreeBytes: number; retentionSeconds: number }
 }
 

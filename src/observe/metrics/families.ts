@@ -23,7 +23,7 @@ export interface Family<Thing> {
   name: string
   help: string
   kind: 'gauge' | 'counter'
-  /** Of its series beside the thing's own. */
+  /** The labels of its series, in addition to the thing's own. */
   labelNames?: readonly string[]
   /** How those over the limit become one: an age is not added to others. */
   fold?: 'sum' | 'max'
@@ -50,7 +50,7 @@ export class FoldedSeries {
 
 export interface ThingNames<Thing> {
   labelNames: readonly string[]
-  /** What stays the same as long as it exists. */
+  /** Identifies the thing: stays the same as long as the thing exists. */
   key(thing: Thing): string
   labels(thing: Thing): Labels
 }

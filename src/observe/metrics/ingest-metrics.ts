@@ -1,4 +1,4 @@
-/** What was accepted and rejected, by pipe; errors by code; how long a 202 takes. */
+/** The metrics of ingest: accepted and rejected requests by pipe, errors by code, the time to a 202. */
 import { Counter, Gauge, type Registry } from 'prom-client'
 import { errorCatalogue } from '../../contract/errors.ts'
 import type { IngestObserved } from '../../ingest/observed.ts'
@@ -11,7 +11,7 @@ export interface IngestSources {
   observed: IngestObserved
   /** Whether what ingest counts is shown for each of its threads (label `worker`), not summed. */
   labelWorkers: boolean
-  /** What the bodies of all requests under way take. */
+  /** The bytes of the bodies of all requests under way. */
   bodyBytes(): number
   /** Undefined once it is deleted: its series end. */
   pipeName(pipeId: string): string | undefined

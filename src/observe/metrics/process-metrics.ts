@@ -1,4 +1,4 @@
-/** What runs, and what time it takes it to be. */
+/** The metrics of the process: its build, and its clock. */
 import { Gauge, type Registry } from 'prom-client'
 
 export function registerProcess(

@@ -24,7 +24,7 @@ class ReadHistogram extends Histogram<string> {
     this.#values = all.flatMap(([labels, counts]) => valuesOf(this.#name, labels, counts))
   }
 
-  /** What the registry asks for, in place of what the superclass would have counted itself. */
+  /** Returns the values that the registry asks for, instead of counts of the superclass. */
   async getForPromString() {
     return { name: this.#name, help: this.#help, type: 'histogram', values: this.#values }
   }

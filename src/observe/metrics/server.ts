@@ -20,11 +20,11 @@ import { type DeliverySources, registerLanes } from './lane-metrics.ts'
 import { registerProcess } from './process-metrics.ts'
 
 export interface MetricsSources extends BufferSources, DeliverySources {
-  /** What runs, as labels: version, node, … */
+  /** The build as labels: version, node, … */
   build: Record<string, string>
   /** The run before this one ended without stopping. */
   followsCrash: boolean
-  /** Of the listeners that speak TLS. */
+  /** The certificates of the listeners that speak TLS. */
   certificates: readonly CertificateSource[]
   ingest: IngestSources
   /** Null: it is a single machine. */
