@@ -101,17 +101,15 @@ export async function bundleProgram(stage) {
   return { assets: [...assets], modules }
 }
 
-/** The program, and each file that another hands to `new Worker`. */
+/** The program, and each file that another one starts as a thread: see src/platform/threads.ts. */
 function entryPoints() {
   const entries = [path.join(src, 'apps', 'cli', 'main.ts')]
   for (const file of readdirSync(src, { recursive: true, encoding: 'utf8' })) {
     const source = path.join(src, file)
     if (!/\.tsx?$/.test(file) || file.startsWith('apps/dashboard')) continue
     const text = readFileSync(source, 'utf8')
-    if (!text.includes('new Worker(')) continue
-    const thread = /['`]((?:\.{1,2}\/)+[\w/-]+-thread)\./.exec(text)?.[1]
-    if (thread === undefined) throw new Error(`src/${file} starts a thread that the bundler does not find`)
-    entries.push(path.join(path.dirname(source), `${thread}.ts`))
+    for (const [, entry] of text.matchAll(/\bthreadEntry\(import\.meta\.url, '([^']+)'\)/g))
+      entries.push(path.join(path.dirname(source), `${entry}.ts`))
   }
   return entries
 }
@@ -169,7 +167,7 @@ function assetsOf(text, name) {
   return [...text.matchAll(/(\bfrom |\bimport\()?'(\.\.?\/[^'\n]+)'/g)]
     .filter(([, isImport, wanted]) => isImport === undefined && !/\.tsx?$/.test(wanted))
     .map(([, , wanted]) => path.join('dist', path.dirname(name), wanted))
-    .filter((asset) => !/^dist\/[\w/-]+-thread\.js$/.test(asset))
+    .filter((asset) => !/^dist\/[\w/-]+-thread$/.test(asset))
     .map((asset) => {
       if (existsSync(path.join(root, asset))) return asset
       throw new Error(`${name} asks for ${asset}, which is not there: run npm run build`)

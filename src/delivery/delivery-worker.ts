@@ -15,6 +15,7 @@ import {
   LaneElsewhereError,
   StorageUnavailableError,
 } from '../platform/error-code.ts'
+import { threadEntry } from '../platform/threads.ts'
 import {
   beatEveryMs,
   type DeliveryMethod,
@@ -69,8 +70,7 @@ export class DeliveryWorker {
   constructor(data: Omit<DeliveryThreadData, 'board'>) {
     const board = newBoardMemory()
     this.#board = new WorkerBoard(board)
-    const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
-    this.#worker = new Worker(new URL(`../daemon/threads/delivery-thread.${extension}`, import.meta.url), {
+    this.#worker = new Worker(threadEntry(import.meta.url, '../daemon/threads/delivery-thread'), {
       name: 'delivery',
       resourceLimits: { maxYoungGenerationSizeMb: resourceLimits.deliveryYoungHeapMiB },
       workerData: { ...data, board } satisfies DeliveryThreadData,

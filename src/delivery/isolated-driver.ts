@@ -21,6 +21,7 @@ import type {
   PinServerKey,
   Sample,
 } from '../destinations/driver.ts'
+import { threadEntry } from '../platform/threads.ts'
 import { beatEveryMs } from './delivery-protocol.ts'
 import {
   DriverDiedError,
@@ -112,8 +113,7 @@ async function runApart(
   lane?: LaneServices,
 ): Promise<Outcome> {
   const memory = newBoardMemory()
-  const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
-  const worker = new Worker(new URL(`../daemon/threads/driver-thread.${extension}`, import.meta.url), {
+  const worker = new Worker(threadEntry(import.meta.url, '../daemon/threads/driver-thread'), {
     name: 'driver',
     resourceLimits: { maxYoungGenerationSizeMb: resourceLimits.driverYoungHeapMiB },
     workerData: { ...data, board: memory } satisfies DriverThreadData,

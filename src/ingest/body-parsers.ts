@@ -12,6 +12,7 @@ import { Worker } from 'node:worker_threads'
 import { ApiError } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import { errorCode } from '../platform/error-code.ts'
+import { threadEntry } from '../platform/threads.ts'
 import { newMsgId } from './msg-id.ts'
 import type { ParseRequest, ParseResult } from './parser-protocol.ts'
 import type { Preparation, Prepared } from './prepare.ts'
@@ -89,9 +90,10 @@ class ParserThread {
     onIdle: () => void,
     onEnd: () => void,
   ) {
-    const file = import.meta.url.endsWith('.ts') ? './parser-thread.ts' : './parser-thread.js'
     const maxOldGenerationSizeMb = Math.ceil(heapBytes / (1024 * 1024))
-    this.#worker = new Worker(new URL(file, import.meta.url), { resourceLimits: { maxOldGenerationSizeMb } })
+    this.#worker = new Worker(threadEntry(import.meta.url, './parser-thread'), {
+      resourceLimits: { maxOldGenerationSizeMb },
+    })
     // Only one that has a body keeps the process alive.
     this.#worker.unref()
     this.#worker.on('message', (result: ParseResult) => {

@@ -1,19 +1,88 @@
-/** An error on its way to another thread: classes do not survive `postMessage`, and they decide what the client is told. */
-import { StorageUnavailableError } from './error-code.ts'
+/**
+ * An error on its way to another thread. `postMessage` keeps neither its class nor its fields, and the class decides what a client is
+ * told and whether the work is repeated. Classes that may cross are named on both sides: those below always, others by the channel.
+ *
+ * - An error of such a class, or of one that extends it, arrives as the nearest class that is named, with its message and its fields.
+ * - Any other error arrives as an Error with its message and its `code`, after the name of the thread.
+ * - Causes stay where they are: they may hold secrets of a destination.
+ */
+import {
+  DeliveryElsewhereError,
+  DeliveryUnavailableError,
+  errorCode,
+  LaneElsewhereError,
+  StorageUnavailableError,
+} from './error-code.ts'
+import { StorageError } from './storage-error.ts'
+
+/** By the name that is sent: a bundler may rename a class. */
+export type ErrorClasses = Readonly<Record<string, { readonly prototype: Error }>>
 
 export interface SentError {
+  /** Null: none of the classes. */
+  kind: string | null
   message: string
-  /** `unavailable`: it can be asked again (503 with Retry-After). */
-  reason: 'unavailable' | 'internal'
+  stack: string | undefined
+  fields: Record<string, unknown>
 }
 
-/** As it is posted. */
+const always: ErrorClasses = {
+  StorageUnavailableError,
+  DeliveryUnavailableError,
+  DeliveryElsewhereError,
+  LaneElsewhereError,
+  StorageError,
+}
+/** Fields that every error has. */
+const common = new Set(['stack', 'message', 'cause'])
+
+export class ErrorCodec {
+  readonly #names = new Map<object, string>()
+  readonly #prototypes = new Map<string, Error>()
+  readonly #thread: string
+
+  /** `thread`: where unknown errors come from, in their messages. */
+  constructor(thread: string, classes: ErrorClasses = {}) {
+    this.#thread = thread
+    for (const [name, { prototype }] of Object.entries({ ...always, ...classes })) {
+      this.#names.set(prototype, name)
+      this.#prototypes.set(name, prototype)
+    }
+  }
+
+  encode(error: unknown): SentError {
+    if (!(error instanceof Error)) return { kind: null, message: String(error), stack: undefined, fields: {} }
+    const { message, stack } = error
+    const kind = this.#kindOf(error)
+    const code = errorCode(error)
+    if (kind === null) return { kind, message, stack, fields: code === null ? {} : { code } }
+    const fields = Object.fromEntries(Object.entries(error).filter(([name]) => !common.has(name)))
+    return { kind, message, stack, fields }
+  }
+
+  decode({ kind, message, stack, fields }: SentError): Error {
+    const prototype = kind === null ? undefined : this.#prototypes.get(kind)
+    const error = new Error(prototype === undefined ? `${this.#thread}: ${message}` : message)
+    if (prototype !== undefined) Object.setPrototypeOf(error, prototype)
+    if (stack !== undefined) error.stack = stack
+    return Object.assign(error, fields)
+  }
+
+  #kindOf(error: Error): string | null {
+    for (let at: object | null = error; at !== null; at = Object.getPrototypeOf(at)) {
+      const name = this.#names.get(at)
+      if (name !== undefined) return name
+    }
+    return null
+  }
+}
+
+const ofMain = new ErrorCodec('main')
+
 export function sentError(error: unknown): SentError {
-  const message = error instanceof Error ? error.message : String(error)
-  return { message, reason: error instanceof StorageUnavailableError ? 'unavailable' : 'internal' }
+  return ofMain.encode(error)
 }
 
-/** Creates an error of the class that it had where it was thrown. */
-export function receivedError({ message, reason }: SentError): Error {
-  return reason === 'unavailable' ? new StorageUnavailableError(message) : new Error(message)
+export function receivedError(sent: SentError): Error {
+  return ofMain.decode(sent)
 }

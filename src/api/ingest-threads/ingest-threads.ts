@@ -21,6 +21,7 @@ import type { UsageCounter } from '../../ingest/usage.ts'
 import type { AppenderPort } from '../../log/buffer.ts'
 import type { Change } from '../../metadata/changes.ts'
 import type { DirectorySource } from '../../metadata/directory-source.ts'
+import { threadEntry } from '../../platform/threads.ts'
 import type { HttpEngine } from '../http/engine.ts'
 import { IngestThread } from './ingest-thread-proxy.ts'
 import type { Command, IngestThreadData } from './protocol.ts'
@@ -116,14 +117,13 @@ export class IngestThreads {
 /** Resolves when each has its directory; nothing listens yet. */
 export async function openIngestThreads(deps: IngestThreadsDeps): Promise<IngestThreads> {
   const closed = new Int32Array(new SharedArrayBuffer(deps.count * 4))
-  const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
   const threads = Array.from({ length: deps.count }, (_, index) => {
     const appender = deps.shareAppender()
     const workerData: IngestThreadData = {
       ...deps.data,
       ...{ index, appender, closed: closed.buffer, asksForQuota: deps.askQuota !== null },
     }
-    const worker = new Worker(new URL(`../../daemon/threads/ingest-thread.${extension}`, import.meta.url), {
+    const worker = new Worker(threadEntry(import.meta.url, '../../daemon/threads/ingest-thread'), {
       name: `ingest-${index}`,
       workerData,
       transferList: [appender],

@@ -14,6 +14,7 @@
 import { availableParallelism } from 'node:os'
 import { Worker } from 'node:worker_threads'
 import type { Transform } from '../../contract/transform.ts'
+import { threadEntry } from '../../platform/threads.ts'
 import { SlowLanes } from './slow-lanes.ts'
 import {
   boardWords,
@@ -256,9 +257,8 @@ class TransformThread {
   }
 
   #open(): Worker {
-    const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
     this.#board = newBoard()
-    const worker = new Worker(new URL(`./transform-thread.${extension}`, import.meta.url), {
+    const worker = new Worker(threadEntry(import.meta.url, './transform-thread'), {
       name: 'transform',
       resourceLimits: { maxOldGenerationSizeMb: oldHeapMiB, maxYoungGenerationSizeMb: youngHeapMiB },
       workerData: { board: this.#board.buffer, isShared: this.#kind.isShared } satisfies TransformThreadData,

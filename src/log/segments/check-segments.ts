@@ -4,6 +4,7 @@
  */
 import { availableParallelism } from 'node:os'
 import { Worker } from 'node:worker_threads'
+import { threadEntry } from '../../platform/threads.ts'
 import { glanceAtSegment, type SegmentCheck } from './check-segment.ts'
 import type { FromChecker } from './check-thread.ts'
 import { listSegments, type SegmentName, segmentBytes } from './layout.ts'
@@ -76,8 +77,7 @@ interface Found {
 
 /** One thread until there is no next one. */
 async function runThread(dir: string, next: () => SegmentName | null, to: Found): Promise<void> {
-  const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
-  const worker = new Worker(new URL(`./check-thread.${extension}`, import.meta.url), {
+  const worker = new Worker(threadEntry(import.meta.url, './check-thread'), {
     name: 'segment-check',
     workerData: { dir },
   })

@@ -4,6 +4,7 @@
 import assert from 'node:assert'
 import { MessageChannel, Worker } from 'node:worker_threads'
 import { type LogSettings, openLog } from '../../platform/log.ts'
+import { threadEntry } from '../../platform/threads.ts'
 import type {
   Appender,
   AppenderPort,
@@ -137,8 +138,7 @@ class WriterProxy implements OpenBuffer {
 }
 
 async function startWriter(workerData: WriterData): Promise<{ worker: Worker; status: BufferStatus }> {
-  const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
-  const worker = new Worker(new URL(`./writer-thread.${extension}`, import.meta.url), {
+  const worker = new Worker(threadEntry(import.meta.url, './writer-thread'), {
     name: 'buffer-writer',
     workerData,
   })

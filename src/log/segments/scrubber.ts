@@ -2,6 +2,7 @@
 import { Worker } from 'node:worker_threads'
 import type { Logger } from '../../platform/log.ts'
 import { hourMs } from '../../platform/quantities.ts'
+import { threadEntry } from '../../platform/threads.ts'
 import type { ScrubberData } from './protocol.ts'
 
 /** A daemon that is started each day is scrubbed too, but not while it has the work of a start to do. */
@@ -37,8 +38,7 @@ export class Scrubber {
   }
 
   #run(everyMs: number): void {
-    const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
-    const worker = new Worker(new URL(`./scrub-thread.${extension}`, import.meta.url), {
+    const worker = new Worker(threadEntry(import.meta.url, './scrub-thread'), {
       name: 'buffer-scrub',
       workerData: this.#data,
     })

@@ -9,6 +9,7 @@ import { Worker } from 'node:worker_threads'
 import type { DriverSettings } from '../../destinations/driver.ts'
 import type { Post, PostOutcome } from '../../destinations/http-endpoint/post.ts'
 import type { Logger } from '../../platform/log.ts'
+import { threadEntry } from '../../platform/threads.ts'
 
 export interface ToPostThread {
   number: number
@@ -67,8 +68,7 @@ export class AlertPoster {
   }
 
   #start(): Worker {
-    const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
-    const worker = new Worker(new URL(`../../daemon/threads/post-thread.${extension}`, import.meta.url), {
+    const worker = new Worker(threadEntry(import.meta.url, '../../daemon/threads/post-thread'), {
       name: 'alerts',
       resourceLimits: { maxYoungGenerationSizeMb: 8, maxOldGenerationSizeMb: 96 },
       workerData: this.#settings,

@@ -1,0 +1,155 @@
+/**
+ * Typed calls by number over a port, in both directions: one of these is at each end. Messages of the runtime are arrays, so that a
+ * channel can carry objects of its own beside them (frames of the log, for example) without a second port.
+ *
+ *   call ──['call', id, method, args]──▶ handler ──['value', id, value] or ['error', id, error]──▶ settles
+ *   tell ──['tell', method, args]──▶ handler                   (nothing comes back)
+ *
+ * - Messages arrive in the order in which they were posted. Calls that came before `serve` wait for it.
+ * - A call settles once: with its result, with the error that its handler threw, by its deadline, or because the other side ended.
+ *   What arrives for a call that has settled is ignored.
+ */
+import { type ErrorClasses, ErrorCodec, type SentError } from './thread-error.ts'
+
+export type Method<T> = keyof T & string
+export type Args<T, M extends keyof T> = T[M] extends (...args: infer A) => unknown ? A : never
+export type Result<T, M extends keyof T> = T[M] extends (...args: never[]) => infer R ? Awaited<R> : never
+/** What answers the calls of the other side. */
+export type Handlers<T> = {
+  [M in keyof T]: (
+    ...args: Args<T, M>
+  ) => Result<T, M> | Transferred<Result<T, M>> | Promise<Result<T, M> | Transferred<Result<T, M>>>
+}
+
+/** A result whose memory is handed over, not copied. */
+export class Transferred<Value> {
+  readonly value: Value
+  readonly buffers: readonly ArrayBuffer[]
+
+  constructor(value: Value, buffers: readonly ArrayBuffer[]) {
+    this.value = value
+    this.buffers = buffers
+  }
+}
+
+export interface CallOptions {
+  transfer?: readonly ArrayBuffer[]
+  /** Ticks, from when the thread is ready, after which the call has failed; its result is ignored then. */
+  mostTicks?: number
+  /** One that does not settle in time ends the whole thread: the call itself hangs it. */
+  endsThread?: boolean
+  /** It fails as soon as the thread has given no sign of life for so many ticks. */
+  mostSilentTicks?: number
+}
+
+export type CallMessage =
+  | ['call', id: number, method: string, args: readonly unknown[]]
+  | ['tell', method: string, args: readonly unknown[]]
+  | ['value', id: number, value: unknown]
+  | ['error', id: number, error: SentError]
+
+export interface OpenCall extends CallOptions {
+  ticks: number
+  resolve(value: unknown): void
+  reject(error: Error): void
+}
+
+/** A handler has thrown; for the log. The caller gets the error. */
+export type OnFailure = (error: unknown, method: string) => void
+
+export class Calls<Remote, Local> {
+  readonly #post: (message: CallMessage, transfer: readonly ArrayBuffer[]) => void
+  readonly #errors: ErrorCodec
+  readonly #open = new Map<number, OpenCall>()
+  #early: CallMessage[] = []
+  #handlers: Handlers<Local> | null = null
+  #onFailure: OnFailure = () => {}
+  #lastId = 0
+
+  /** `name`: the other side, in errors. */
+  constructor(
+    name: string,
+    post: (message: CallMessage, transfer: readonly ArrayBuffer[]) => void,
+    errors?: ErrorClasses,
+  ) {
+    this.#post = post
+    this.#errors = new ErrorCodec(name, errors)
+  }
+
+  get size(): number {
+    return this.#open.size
+  }
+
+  call<M extends Method<Remote>>(
+    method: M,
+    args: Args<Remote, M>,
+    options: CallOptions = {},
+  ): Promise<Result<Remote, M>> {
+    this.#lastId += 1
+    const id = this.#lastId
+    return new Promise((resolve, reject) => {
+      this.#post(['call', id, method, args], options.transfer ?? [])
+      this.#open.set(id, {
+        ...options,
+        // The first tick comes within less than one.
+        ticks: -1,
+        resolve: (value) => resolve(value as Result<Remote, M>),
+        reject,
+      })
+    })
+  }
+
+  tell<M extends Method<Remote>>(
+    method: M,
+    args: Args<Remote, M>,
+    transfer: readonly ArrayBuffer[] = [],
+  ): void {
+    this.#post(['tell', method, args], transfer)
+  }
+
+  serve(handlers: Handlers<Local>, onFailure: OnFailure = () => {}): void {
+    this.#handlers = handlers
+    this.#onFailure = onFailure
+    for (const message of this.#early.splice(0)) this.receive(message)
+  }
+
+  receive(message: CallMessage): void {
+    if (message[0] === 'value') this.#take(message[1])?.resolve(message[2])
+    else if (message[0] === 'error') this.#take(message[1])?.reject(this.#errors.decode(message[2]))
+    else if (this.#handlers === null) this.#early.push(message)
+    else if (message[0] === 'call') void this.#respond(message[1], message[2], message[3])
+    else void this.#run(message[1], message[2])
+  }
+
+  /** These calls have failed. */
+  fail(error: (call: OpenCall) => Error | null): void {
+    for (const [id, call] of this.#open) {
+      const reason = error(call)
+      if (reason === null) continue
+      this.#open.delete(id)
+      call.reject(reason)
+    }
+  }
+
+  async #respond(id: number, method: string, args: readonly unknown[]): Promise<void> {
+    try {
+      const result = await this.#run(method, args)
+      if (result instanceof Transferred) this.#post(['value', id, result.value], result.buffers)
+      else this.#post(['value', id, result], [])
+    } catch (error) {
+      this.#onFailure(error, method)
+      this.#post(['error', id, this.#errors.encode(error)], [])
+    }
+  }
+
+  async #run(method: string, args: readonly unknown[]): Promise<unknown> {
+    const handlers = this.#handlers as Record<string, (...args: readonly unknown[]) => unknown>
+    return await Reflect.apply(handlers[method]!, handlers, args)
+  }
+
+  #take(id: number): OpenCall | undefined {
+    const call = this.#open.get(id)
+    this.#open.delete(id)
+    return call
+  }
+}

@@ -1,0 +1,98 @@
+/**
+ * The end of a thread that runs in it: its data, calls in both directions, its beat. A thread's entry opens what it needs and then
+ * serves; what it was asked before waits until then. Nothing that arrives is lost, and `ready` is posted once.
+ */
+import assert from 'node:assert'
+import { parentPort, type Transferable, workerData } from 'node:worker_threads'
+import {
+  type Args,
+  type CallOptions,
+  Calls,
+  type Handlers,
+  type Method,
+  type OnFailure,
+  type Result,
+} from './thread-calls.ts'
+import type { ErrorClasses } from './thread-error.ts'
+import { beatEveryMs, type ThreadStart } from './threads.ts'
+
+export interface ServeOptions {
+  onFailure?: OnFailure
+  /** The starter asks it to end: closes what keeps the thread. */
+  onClose?(): Promise<void> | void
+}
+
+export class ThreadHost<Data, Remote, Host = object> {
+  readonly data: Data
+  readonly #port: NonNullable<typeof parentPort>
+  readonly #calls: Calls<Host, Remote>
+  readonly #beats: Int32Array
+  readonly #beating: NodeJS.Timeout
+  #onClose: NonNullable<ServeOptions['onClose']> = () => {}
+  #isCloseAsked = false
+  #isServing = false
+  #onMessage: (message: object) => void = () => {}
+
+  /** Once in a thread, before anything else is opened. */
+  constructor({ errors }: { errors?: ErrorClasses } = {}) {
+    assert(parentPort !== null, 'runs as a thread')
+    this.#port = parentPort
+    const { data, beats } = workerData as ThreadStart
+    this.data = data as Data
+    this.#beats = new Int32Array(beats)
+    this.#calls = new Calls('main', (message, transfer) => this.post(message, transfer), errors)
+    this.beat()
+    this.#beating = setInterval(() => this.beat(), beatEveryMs)
+    this.#beating.unref()
+    this.#port.on('message', (message: object) => this.#receive(message))
+  }
+
+  /** Answers calls from now on; the thread is ready. */
+  serve(handlers: Handlers<Remote>, { onFailure, onClose }: ServeOptions = {}): void {
+    this.#isServing = true
+    this.#onClose = onClose ?? (() => {})
+    this.#calls.serve(handlers, onFailure)
+    this.post(['ready'])
+    if (this.#isCloseAsked) void this.#close()
+  }
+
+  /** A sign of life, within work that keeps the event loop from turning. */
+  beat(): void {
+    Atomics.add(this.#beats, 0, 1)
+  }
+
+  call<M extends Method<Host>>(
+    method: M,
+    args: Args<Host, M>,
+    options?: CallOptions,
+  ): Promise<Result<Host, M>> {
+    return this.#calls.call(method, args, options)
+  }
+
+  tell<M extends Method<Host>>(method: M, args: Args<Host, M>, transfer?: readonly ArrayBuffer[]): void {
+    this.#calls.tell(method, args, transfer)
+  }
+
+  post(message: object, transfer: readonly Transferable[] = []): void {
+    this.#port.postMessage(message, transfer)
+  }
+
+  /** Messages that are no calls. */
+  onMessage(listener: (message: object) => void): void {
+    this.#onMessage = listener
+  }
+
+  #receive(message: object): void {
+    if (!Array.isArray(message)) this.#onMessage(message)
+    else if (message[0] !== 'close')
+      this.#calls.receive(message as Parameters<Calls<Host, Remote>['receive']>[0])
+    else if (this.#isServing) void this.#close()
+    else this.#isCloseAsked = true
+  }
+
+  async #close(): Promise<void> {
+    clearInterval(this.#beating)
+    await this.#onClose()
+    this.#port.close()
+  }
+}

@@ -1,0 +1,375 @@
+/**
+ * Worker threads as the thread that starts them holds them. The other end is `thread-host.ts`, calls and errors between the two are
+ * `thread-calls.ts` and `thread-error.ts`.
+ *
+ *   starting ──ready──▶ up ──close: it ends by itself──────────────────────────┐
+ *      │                 │──terminate, an error that nothing caught, its exit──▶ ended: every call under way has failed
+ *      │                 └──abandon──▶ left behind: its calls have failed ─────▶ ended, when its system call returns
+ *      └── as from up
+ *
+ * - A call settles exactly once, whatever becomes of the thread. After the end, or once it is left behind, every call rejects at once.
+ * - `ready` and `ended` settle once; `ended` never rejects.
+ * - A sign of life is a beat in shared memory, which the thread's event loop counts every second: nothing is posted for it. Silence and
+ *   deadlines are counted in ticks of this side, not on a clock: a process that was held up or stopped has not waited.
+ * - A thread that is silent for too long is terminated, or left behind where a call of SQLite may be under way: one that fails in a
+ *   thread that is being terminated aborts the process (better-sqlite3 12). Work without an event loop (a scan, a parser) sets no limit.
+ * - A thread keeps the process alive until it is ready, while a call to it is under way, and while it is being ended.
+ */
+import { type ResourceLimits, type Transferable, Worker } from 'node:worker_threads'
+import { StorageUnavailableError } from './error-code.ts'
+import { Semaphore, type SemaphoreOptions } from './semaphore.ts'
+import {
+  type Args,
+  type CallOptions,
+  Calls,
+  type Handlers,
+  type Method,
+  type Result,
+} from './thread-calls.ts'
+import type { ErrorClasses } from './thread-error.ts'
+
+/** How often a thread tells that it is alive, and how often the thread that started it looks. */
+export const beatEveryMs = 1_000
+/** A thread ends when its native calls have returned. */
+const terminateWithinTicks = 30
+
+/** What a thread gets as `workerData`. */
+export interface ThreadStart {
+  name: string
+  data: unknown
+  /** An Int32: how often its event loop has turned. */
+  beats: SharedArrayBuffer
+}
+
+export interface ThreadOptions<Host> {
+  name: string
+  /** From `threadEntry`. */
+  entry: URL
+  data?: unknown
+  /** Of `data`. */
+  transfer?: readonly Transferable[]
+  limits?: ResourceLimits
+  /** What the thread can call here. */
+  host?: Handlers<Host>
+  /** Classes of errors that cross, in addition to those of every thread. */
+  errors?: ErrorClasses
+  /** Ticks without a beat after which it is ended; not given: it is never silent for too long. */
+  mostSilentTicks?: number
+  /** The same until it is ready; not given: as above. */
+  mostStartTicks?: number
+  /** How it is ended then. */
+  whenSilent?: 'terminate' | 'abandon'
+  tickMs?: number
+  /** `calls`: how many of them have failed by it. */
+  onAbandoned?(calls: number): void
+  /** What calls reject with that its end interrupts. `cause` undefined: it ended by itself, or is left behind. */
+  interrupted?(reason: string, cause: Error | undefined): Error
+  /** Messages that are no calls. */
+  onMessage?(message: object): void
+}
+
+export interface ThreadEnd {
+  error: Error
+  /** It was terminated and continues nevertheless: nothing that it owns may be given to another thread. */
+  isStuck: boolean
+}
+
+/**
+ * The file of a thread, relative to the module that starts it, without its extension: TypeScript in a checkout, JavaScript in a package.
+ * The bundler finds the entries of threads by the calls of this function (vendor/bundle-program.mjs).
+ */
+export function threadEntry(base: string, file: string): URL {
+  return new URL(`${file}.${base.endsWith('.ts') ? 'ts' : 'js'}`, base)
+}
+
+export class Thread<Remote, Host = object> {
+  /** Rejects when it ended before. */
+  readonly ready: Promise<void>
+  readonly ended: Promise<ThreadEnd>
+  readonly #options: ThreadOptions<Host>
+  readonly #worker: Worker
+  readonly #calls: Calls<Remote, Host>
+  readonly #beats: Int32Array
+  readonly #watch: NodeJS.Timeout
+  #seenBeats = 0
+  #silentTicks = 0
+  #isReady = false
+  /** Why it is being ended. */
+  #reason: Error | null = null
+  #terminatedTicks = 0
+  #interruption: Error | null = null
+  #isEnded = false
+  #onReady = { resolve: () => {}, reject: (_: Error) => {} }
+  #onEnd: (end: ThreadEnd) => void = () => {}
+
+  constructor(options: ThreadOptions<Host>) {
+    const { name, entry, data, transfer = [], limits, host, errors, tickMs = beatEveryMs } = options
+    this.#options = options
+    const beats = new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT)
+    this.#beats = new Int32Array(beats)
+    this.ready = new Promise((resolve, reject) => {
+      this.#onReady = { resolve, reject }
+    })
+    // The end is told by `ended` too, and not every starter waits for the beginning.
+    this.ready.catch(() => {})
+    this.ended = new Promise((resolve) => {
+      this.#onEnd = resolve
+    })
+    this.#worker = new Worker(entry, {
+      name,
+      workerData: { name, data, beats } satisfies ThreadStart,
+      transferList: [...transfer],
+      ...(limits === undefined ? {} : { resourceLimits: limits }),
+    })
+    this.#calls = new Calls(name, (message, list) => this.post(message, list), errors)
+    if (host !== undefined) this.#calls.serve(host)
+    this.#worker.on('message', (message: object) => this.#receive(message))
+    this.#worker.once('error', (error: unknown) => {
+      this.#reason ??=
+        error instanceof Error ? error : new Error(`the ${name} thread failed: ${String(error)}`)
+    })
+    this.#worker.once('exit', (code) => {
+      this.#end(
+        this.#reason ?? new Error(`the ${name} thread ended with code ${code}`),
+        this.#reason ?? undefined,
+      )
+    })
+    this.#watch = setInterval(() => this.#tick(), tickMs)
+    this.#watch.unref()
+  }
+
+  /** Calls can succeed. */
+  get isUsable(): boolean {
+    return this.#interruption === null && this.#reason === null
+  }
+
+  /** It was told to end, and has not done so. */
+  get isLeftBehind(): boolean {
+    return this.#interruption !== null && !this.#isEnded
+  }
+
+  /** For how many ticks it has given no sign of life. */
+  get silentTicks(): number {
+    return this.#silentTicks
+  }
+
+  async call<M extends Method<Remote>>(
+    method: M,
+    args: Args<Remote, M>,
+    options: CallOptions = {},
+  ): Promise<Result<Remote, M>> {
+    if (this.#interruption !== null) throw this.#interruption
+    if (this.#silentTicks >= (options.mostSilentTicks ?? Number.POSITIVE_INFINITY)) throw this.#silent()
+    const result = this.#calls.call(method, args, options)
+    this.#worker.ref()
+    try {
+      return await result
+    } finally {
+      if (this.#calls.size === 0 && this.#isReady && this.isUsable) this.#worker.unref()
+    }
+  }
+
+  tell<M extends Method<Remote>>(method: M, args: Args<Remote, M>, transfer?: readonly ArrayBuffer[]): void {
+    this.#calls.tell(method, args, transfer)
+  }
+
+  post(message: object, transfer: readonly Transferable[] = []): void {
+    this.#worker.postMessage(message, transfer)
+  }
+
+  /** Asks it to end when its calls have, and resolves when it has. */
+  async close(): Promise<void> {
+    this.#worker.ref()
+    this.post(['close'])
+    await this.ended
+  }
+
+  /** Resolves when it has ended, or cannot be ended. */
+  async terminate(reason: string): Promise<void> {
+    if (this.#isEnded) return
+    this.#reason ??= new Error(reason)
+    this.#interrupt(this.#reason.message, this.#reason)
+    this.#terminatedTicks += 1
+    this.#worker.ref()
+    void this.#worker.terminate()
+    await this.ended
+  }
+
+  /** It is asked to end, which it does when its system call returns; nothing waits for it. */
+  abandon(reason: string): void {
+    this.#options.onAbandoned?.(this.#calls.size)
+    this.#interrupt(reason, undefined)
+    this.#worker.unref()
+    this.post(['close'])
+  }
+
+  #receive(message: object): void {
+    if (!Array.isArray(message)) this.#options.onMessage?.(message)
+    else if (message[0] === 'ready') this.#isUp()
+    else this.#calls.receive(message as Parameters<Calls<Remote, Host>['receive']>[0])
+  }
+
+  #isUp(): void {
+    this.#isReady = true
+    this.#silentTicks = 0
+    if (this.#calls.size === 0) this.#worker.unref()
+    this.#onReady.resolve()
+  }
+
+  #tick(): void {
+    const beats = Atomics.load(this.#beats, 0)
+    this.#silentTicks = beats === this.#seenBeats ? this.#silentTicks + 1 : 0
+    this.#seenBeats = beats
+    if (this.#terminatedTicks > 0) {
+      this.#terminatedTicks += 1
+      if (this.#terminatedTicks > terminateWithinTicks) {
+        const error = new Error(`${this.#reason?.message}, and it cannot be terminated`)
+        this.#end(error, error, true)
+      }
+      return
+    }
+    const {
+      mostSilentTicks,
+      mostStartTicks = mostSilentTicks,
+      whenSilent = 'terminate',
+      name,
+    } = this.#options
+    const most = (this.#isReady ? mostSilentTicks : mostStartTicks) ?? Number.POSITIVE_INFINITY
+    if (this.#silentTicks < most || !this.isUsable) {
+      this.#failLate()
+      return
+    }
+    const reason = `the ${name} thread does not respond: no sign of life for ${this.#silentTicks} s`
+    if (whenSilent === 'abandon') this.abandon(reason)
+    else void this.terminate(reason)
+  }
+
+  #failLate(): void {
+    let hung = false
+    this.#calls.fail((call) => {
+      if (this.#isReady) call.ticks += 1
+      if (this.#silentTicks >= (call.mostSilentTicks ?? Number.POSITIVE_INFINITY)) return this.#silent()
+      if (call.ticks < (call.mostTicks ?? Number.POSITIVE_INFINITY)) return null
+      hung ||= call.endsThread ?? false
+      return this.#interruptedBy(`a call of the ${this.#options.name} thread takes too long`, undefined)
+    })
+    if (hung) void this.terminate(`the ${this.#options.name} thread did not respond`)
+  }
+
+  #silent(): Error {
+    return this.#interruptedBy(`the ${this.#options.name} thread gives no sign of life`, undefined)
+  }
+
+  #interruptedBy(reason: string, cause: Error | undefined): Error {
+    return this.#options.interrupted?.(reason, cause) ?? new StorageUnavailableError(reason, cause)
+  }
+
+  #interrupt(reason: string, cause: Error | undefined): void {
+    const interruption = this.#interruption ?? this.#interruptedBy(reason, cause)
+    this.#interruption = interruption
+    this.#calls.fail(() => interruption)
+  }
+
+  #end(error: Error, cause: Error | undefined, isStuck = false): void {
+    if (this.#isEnded) return
+    this.#isEnded = true
+    clearInterval(this.#watch)
+    this.#interrupt(`the ${this.#options.name} thread has ended`, cause)
+    this.#onReady.reject(error)
+    this.#onEnd({ error, isStuck })
+  }
+}
+
+export interface ThreadPoolOptions {
+  most?: number
+  /** Of one thread. */
+  callsAtOnce?: number
+  /** How long a thread without work is kept. */
+  idleMs: number
+  /** How a thread that is not needed any more is ended. */
+  end?: 'terminate' | 'close'
+}
+
+interface Member<Remote, Host> {
+  thread: Thread<Remote, Host>
+  running: number
+  idle: NodeJS.Timeout | undefined
+}
+
+/**
+ * Threads that are started by work and ended without it. One that dies, or is left behind, takes the work that it has with it and
+ * nothing else: the next work starts another. With one thread and calls without number this is a single thread on demand.
+ */
+export class ThreadPool<Remote, Host = object> {
+  readonly #start: () => Thread<Remote, Host>
+  readonly #options: Required<ThreadPoolOptions>
+  readonly #places: Semaphore
+  readonly #members = new Set<Member<Remote, Host>>()
+  #isClosed = false
+
+  constructor(start: () => Thread<Remote, Host>, options: ThreadPoolOptions) {
+    this.#start = start
+    this.#options = { most: 1, callsAtOnce: 1, end: 'terminate', ...options }
+    this.#places = new Semaphore(this.#options.most * this.#options.callsAtOnce)
+  }
+
+  /** Runs `work` with a thread that has a place for it, when there is one. */
+  run<T>(work: (thread: Thread<Remote, Host>) => Promise<T>, options?: SemaphoreOptions): Promise<T> {
+    return this.#places.run(() => this.#run(work), options)
+  }
+
+  /** As of the semaphore. */
+  waiting(turn: NonNullable<SemaphoreOptions['turn']>): number {
+    return this.#places.waiting(turn)
+  }
+
+  /** Threads that are left behind and have not ended. */
+  get leftBehind(): number {
+    return [...this.#members].filter(({ thread }) => thread.isLeftBehind).length
+  }
+
+  /** Resolves when every thread has ended that is not left behind. Work that waits is rejected. */
+  async close(): Promise<void> {
+    this.#isClosed = true
+    const usable = [...this.#members].filter(({ thread }) => thread.isUsable)
+    await Promise.all(usable.map((member) => this.#end(member)))
+  }
+
+  async #run<T>(work: (thread: Thread<Remote, Host>) => Promise<T>): Promise<T> {
+    if (this.#isClosed) throw new StorageUnavailableError('the service is stopping')
+    const member = this.#withPlace() ?? this.#open()
+    clearTimeout(member.idle)
+    member.running += 1
+    try {
+      return await work(member.thread)
+    } finally {
+      member.running -= 1
+      if (member.running === 0 && member.thread.isUsable && !this.#isClosed)
+        member.idle = setTimeout(() => void this.#end(member), this.#options.idleMs).unref()
+    }
+  }
+
+  #withPlace(): Member<Remote, Host> | undefined {
+    return [...this.#members].find(
+      ({ thread, running }) => thread.isUsable && running < this.#options.callsAtOnce,
+    )
+  }
+
+  #open(): Member<Remote, Host> {
+    const member: Member<Remote, Host> = { thread: this.#start(), running: 0, idle: undefined }
+    this.#members.add(member)
+    void member.thread.ended.then(() => {
+      clearTimeout(member.idle)
+      this.#members.delete(member)
+    })
+    return member
+  }
+
+  async #end(member: Member<Remote, Host>): Promise<void> {
+    clearTimeout(member.idle)
+    if (this.#options.end === 'terminate') return await member.thread.terminate('it is not needed any more')
+    // It takes no work from now on.
+    this.#members.delete(member)
+    await member.thread.close()
+  }
+}
