@@ -1,7 +1,7 @@
 /**
- * What a cluster costs beside one machine: ingest through one node with one and with three replicas, in turns with a single machine,
- * delivery of a backlog, and three nodes at once. All servers run on this machine, so that what they take is taken from each other:
- * on few cores compare the CPU of a record, not the rates.
+ * The cost of a cluster compared with one machine: ingest through one node with one and with three replicas, in turns
+ * with a single machine, delivery of a backlog, and three nodes at once. All servers run on this machine and compete
+ * for it: on few cores compare the CPU of a record, not the rates.
  */
 import { availableParallelism } from 'node:os'
 import { startCluster, type TestCluster } from '../test/support/cluster.ts'

@@ -1,6 +1,6 @@
 /**
- * What the machine can do at most, in a process of its own: a server that parses a JSON body, keeps nothing and sends a
- * 202. BENCH_FLOOR says which: raw uWebSockets, or node:http.
+ * The upper limit of the machine, in a process of its own: a server that parses a JSON body, keeps nothing and sends
+ * a 202. BENCH_FLOOR selects it: raw uWebSockets, or node:http.
  */
 
 import http from 'node:http'

@@ -5,7 +5,7 @@ export interface Case {
   name: string
   /** Sent in turn. */
   bodies: readonly string[]
-  /** Of each request. */
+  /** The records of each request. */
   records: number
   connections: number
 }

@@ -1,4 +1,4 @@
-/** What ingest is wanted to do beside its throughput, each measured on a daemon of its own with one ingest thread. */
+/** The goals of ingest in addition to its throughput, each measured on a daemon of its own with one ingest thread. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { arrayOf100, type Case, single } from './ingest-cases.ts'
 import { daemonTarget } from './ingest-targets.ts'

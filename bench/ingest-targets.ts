@@ -1,11 +1,14 @@
-/** What the load of the ingest bench is put on: this daemon with its settings, another build's, and servers that keep nothing. */
+/**
+ * The targets of the ingest bench's load: this daemon with its settings, another build's, and servers that keep
+ * nothing.
+ */
 import { fork } from 'node:child_process'
 import { startDaemon, type TestDaemon } from '../test/support/daemon.ts'
 
 export interface Target {
   name: string
   pid: number
-  /** Of the servers that it keeps its data in. */
+  /** The processes of the servers that it keeps its data in. */
   serverPids?: readonly number[]
   url: string
   headers: Record<string, string>

@@ -12,7 +12,7 @@ import { type LoadResult, load } from './load.ts'
 import { cpuSeconds, cpuSecondsOfTrees, peakRssMiB } from './process-stats.ts'
 import { count, median, table } from './table.ts'
 
-/** Of each target and case, over all its slices. */
+/** The duration of each target and case, over all its slices. */
 const seconds = Number(process.env.BENCH_SECONDS ?? 10)
 const slices = 3
 
@@ -22,7 +22,7 @@ export interface Measured {
   requestsPerSecond: number
   p50Ms: number
   p99Ms: number
-  /** Of all threads, for each request: microseconds. */
+  /** The CPU of all threads for each request, in microseconds. */
   cpuUsPerRequest: number
   /** The same of the servers that it keeps its data in; 0: it has none. */
   serversCpuUsPerRequest: number

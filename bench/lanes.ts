@@ -1,4 +1,4 @@
-/** What lanes cost each other and ingest: ratios within one run. */
+/** The cost of lanes for each other and for ingest: ratios within one run. */
 import net from 'node:net'
 import { startDaemon, type TestDaemon } from '../test/support/daemon.ts'
 import { blockedDestination, drain, endpoint, fill } from './backlog.ts'

@@ -49,7 +49,7 @@ export async function pacedLoad(options: LoadOptions & { rate: number }): Promis
   })
   const answered = times.length
   for (const connection of all) connection.close()
-  // What was due and has had no response waits at least until now.
+  // A request that was due and has had no response waits at least until now.
   const now = performance.now()
   for (const dueAt of due) times.push(now - dueAt)
   times.sort((a, b) => a - b)

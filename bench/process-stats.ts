@@ -9,7 +9,7 @@ export function cpuSeconds(pid: number): number {
   return (Number(fields[11]) + Number(fields[12])) / ticksPerSecond
 }
 
-/** Of these processes and all below them. */
+/** The CPU of these processes and all below them. */
 export function cpuSecondsOfTrees(pids: readonly number[]): number {
   const children = childrenByParent()
   const sum = (pid: number): number => {

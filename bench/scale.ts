@@ -1,7 +1,7 @@
 /**
- * What size costs: 1,000 pipes with two lanes each at rest, 10,000,000 records pending beside other pipes' ingest, lists
- * and lanes, and a start with 10 GB in the buffer. Each beside a daemon without it, measured in turns. On a machine that
- * others use, too, the CPU time for each request says more than the rate.
+ * The cost of size: 1,000 pipes with two lanes each at rest, 10,000,000 records pending beside other pipes' ingest,
+ * lists and lanes, and a start with 10 GB in the buffer. Each is measured in turns with a daemon without it. On a
+ * machine that others use too, the CPU time for each request says more than the rate.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { startDaemon, type TestDaemon } from '../test/support/daemon.ts'
@@ -70,7 +70,7 @@ async function atRest(): Promise<string[][]> {
   ]
 }
 
-/** Of another pipe than the one with the backlog. */
+/** Measures another pipe than the one with the backlog. */
 async function besidePending(): Promise<string[][]> {
   const sink = await startSink()
   const others = [await openOther(sink.url), await openOther(sink.url)] as const
@@ -80,7 +80,7 @@ async function besidePending(): Promise<string[][]> {
       await inTurns('ingest of another pipe, requests/s', others, ingest),
       await inTurns('GET /v1/pipes, requests/s', others, list),
     ]
-    // What ingest has left is not part of what lanes are measured by.
+    // The backlog that ingest has left is not part of the lanes' measurement.
     for (const other of others) await empty(other)
     rows.push(await inTurns('another pipe ingested and delivered, records/s', others, lane))
     return rows
@@ -107,7 +107,7 @@ interface Other {
   pendingId: string
 }
 
-/** What was done, and the seconds it took. */
+/** The number of finished items, and the seconds they took. */
 interface Done {
   count: number
   seconds: number

@@ -1,6 +1,6 @@
 /**
- * What a body costs from its bytes to its stored text: by JSON.parse and its rules, and by the scanner, in turns. The
- * figure of each is the quickest tenth of many short runs, so that what else the machine does hardly counts.
+ * The cost of a body from its bytes to its stored text: by JSON.parse and its rules, and by the scanner, in turns.
+ * The figure of each is the quickest tenth of many short runs, so that other load on the machine hardly counts.
  */
 import { resourceLimits } from '../src/contract/resource-limits.ts'
 import { type Preparation, prepare, prepareBody } from '../src/ingest/prepare.ts'

@@ -14,7 +14,7 @@ export function count(value: number): string {
   return Math.round(value).toLocaleString('en-US')
 }
 
-/** Of the two in the middle the larger. */
+/** The larger of the two in the middle. */
 export function median(values: readonly number[]): number {
   return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0
 }

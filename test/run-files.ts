@@ -42,7 +42,7 @@ interface Outcome {
   fail: number
   skip: number
   seconds: number
-  /** Of the job and the processes that it waited for. */
+  /** The CPU time of the job and of the processes that it waited for. */
   cpuSeconds: number
 }
 

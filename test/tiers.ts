@@ -84,7 +84,10 @@ export const groups: Readonly<Record<string, Group>> = {
     files: ['api/tls', 'world/tls-pin', 'world/database-certificates'],
     fast: ['api/tls.'],
   },
-  /** What Node.js and the native addons can break: operations, kills, the log on SQLite, the scanner, the drivers. */
+  /**
+   * The tests that Node.js and the native addons can break: operations, kills, the log on SQLite, the scanner, the
+   * drivers.
+   */
   node24: {
     env: {},
     node24: true,
@@ -152,7 +155,7 @@ const together: Readonly<Record<string, { files: readonly string[]; alone?: read
 }
 
 export interface Job {
-  /** What the runner calls it: the file, or the folder, and the group if it runs in an environment of its own. */
+  /** The job's name for the runner: the file, or the folder, and the group if it runs in an environment of its own. */
   name: string
   /** Below dist-test/, with their extension. */
   files: readonly string[]

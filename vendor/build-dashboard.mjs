@@ -9,7 +9,7 @@ import { brotliCompressSync, constants, gzipSync } from 'node:zlib'
 const root = path.resolve(import.meta.dirname, '..')
 const target = path.join(root, 'dist', 'dashboard')
 const page = path.join(target, 'index.html.br')
-/** What its bundle is made of: itself, what it shares with the other clients, and the packages. */
+/** The sources of its bundle: its own, those that it shares with the other clients, and the packages. */
 const sources = [
   'src/apps/dashboard',
   'src/apps/client',

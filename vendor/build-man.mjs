@@ -107,7 +107,7 @@ function settingPart({ key, env, flag, fallback, doc }) {
   return tagged([names, `${doc}${ending}`])
 }
 
-/** What the command adds below its options, in two parts. */
+/** The text that the command adds below its options, in two parts. */
 function afterHelp(command) {
   let whole = ''
   const context = { error: false, command, write: (part) => (whole += part) }

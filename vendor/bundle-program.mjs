@@ -41,7 +41,7 @@ const common = {
   platform: 'node',
   target: 'node20',
   external: [...external, ...absent],
-  // What React and Ink say in development takes them a third of their time.
+  // The development messages of React and Ink take them a third of their time.
   define: { 'process.env.NODE_ENV': '"production"', 'process.env.DEV': '"false"' },
   // For a checkout, where it is not a constant, `pipectl top` sets it.
   logOverride: { 'assign-to-define': 'silent' },
@@ -128,7 +128,7 @@ function keepPlaces(build, assets) {
   })
 }
 
-/** What `import()` gives of a CommonJS package would have nothing but a default export. */
+/** The module of a CommonJS package from `import()` would have nothing but a default export. */
 function keepNamesOfPackages(build) {
   build.onResolve({ filter: /^[^./]/ }, ({ kind, importer, path: name }) => {
     const isOurs = kind === 'dynamic-import' && importer.startsWith(src) && !name.startsWith('node:')
@@ -162,7 +162,7 @@ function leaveOutDevtools(build) {
   )
 }
 
-/** What a module finds beside itself: texts that are relative names, and neither imports nor sources. */
+/** The files that a module finds next to itself: texts that are relative names, and neither imports nor sources. */
 function assetsOf(text, name) {
   return [...text.matchAll(/(\bfrom |\bimport\()?'(\.\.?\/[^'\n]+)'/g)]
     .filter(([, isImport, wanted]) => isImport === undefined && !/\.tsx?$/.test(wanted))

@@ -65,7 +65,7 @@ export async function stagePackage(stage, target = here) {
   cpSync(target.addon, path.join(stage, 'node_modules/better-sqlite3', sqliteAddon))
   writeManifest(stage, target, Object.fromEntries(dependencies))
 
-  // Of AssemblyScript a few functions are in the scanner.
+  // The scanner contains a few functions of AssemblyScript.
   const packaged = [...native.map(({ name }) => name), 'assemblyscript'].map((name) => `node_modules/${name}`)
   const licenses = thirdPartyLicenses([...modules, ...packaged, ...dashboardPackages()])
   writeFileSync(path.join(stage, 'THIRD-PARTY-LICENSES'), licenses)

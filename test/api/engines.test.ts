@@ -1,4 +1,7 @@
-/** What every engine promises (`src/api/http/engine.ts`), each in this process: what takes too long ends, what is malformed runs nothing. */
+/**
+ * The guarantees of every engine (`src/api/http/engine.ts`), each in this process: a request that takes too long
+ * ends, a malformed one runs nothing.
+ */
 import net from 'node:net'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'

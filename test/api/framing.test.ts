@@ -1,4 +1,7 @@
-/** What could be read two ways ends the connection, whatever the path: nothing sent after it is executed (M1, L3). */
+/**
+ * A request that could be read in two ways ends the connection, on any path: nothing sent after it is executed (M1,
+ * L3).
+ */
 import t from 'tap'
 import { testedEngine } from '../support/http-engine.ts'
 import { connectRaw, sendRaw } from '../support/raw-http.ts'

@@ -1,4 +1,7 @@
-/** What a page of another origin may do: send JSON as text/plain, which no preflight comes before, and load the script for it. */
+/**
+ * The rights of a page of another origin: to send JSON as text/plain, which needs no preflight, and to load the
+ * script for it.
+ */
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { brotliDecompressSync, gunzipSync } from 'node:zlib'

@@ -92,7 +92,7 @@ interface Place {
   pipe: string
   destination: string
   origin: string
-  /** Of a key that is for this pipe alone. */
+  /** A key that is limited to this pipe. */
   apiKey: string
 }
 
@@ -201,7 +201,7 @@ function admitted(t: Test, { operationId }: Operation, answer: Answer): void {
   t.ok(isAdmitted(answer), `${operationId} lets it in: ${answer.status} ${answer.text.slice(0, 200)}`)
   if (answer.status === 404) t.ok(notThere.has(operationId), `${operationId} finds it: ${answer.text}`)
 }
-/** What is not there for anybody in this test. */
+/** The operations whose resource does not exist for any key in this test. */
 const notThere = new Set([
   ...['getBlockingMessage', 'getMessage', 'getParked', 'replayParked', 'deleteParked'],
   ...['updateUser', 'deleteUser', 'testAlerts'],

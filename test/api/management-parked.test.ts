@@ -1,6 +1,6 @@
 /**
- * Parked records over HTTP on the real daemon, with an endpoint that refuses some for good: docs/dev/contract.md#parked-records.
- * What is parked when, and what survives a crash, is tested where lanes are.
+ * Parked records over HTTP on the real daemon, with an endpoint that permanently rejects some:
+ * docs/dev/contract.md#parked-records. The tests of lanes check which records are parked, and which survive a crash.
  */
 import t from 'tap'
 import type { ParkedDetail, ParkedRecord } from '../../src/contract/parked.ts'

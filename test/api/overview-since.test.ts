@@ -147,7 +147,7 @@ t.test('what waits does not make its pipe different, and its age is of now when 
   await daemon.ingest(pipe, { n: 1 })
   const age = ({ pipes }: Overview) =>
     pipes.find((one) => one.pipe_id === pipe)?.lanes[0]?.lane.oldest_pending_age_seconds
-  // What was counted is stored within seconds, which may be a difference.
+  // New counts are stored within seconds, which may appear as a difference.
   let { revision } = await until('it is counted', async () => {
     const now = await overview()
     return now.pipes.find((one) => one.pipe_id === pipe)?.pending_messages === 1 ? now : null

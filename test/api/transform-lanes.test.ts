@@ -1,6 +1,4 @@
-/**
- * What becomes of a lane while its transform is changed, fails, or leaves everything out: what arrives, and what is counted.
- */
+/** A lane while its transform is changed, fails, or filters out everything: the arrived records, and the counters. */
 import t from 'tap'
 import { startDaemon } from '../support/daemon.ts'
 import { startHttpSink } from '../support/http-sink.ts'

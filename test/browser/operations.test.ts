@@ -382,7 +382,7 @@ t.test('the last 24 hours: what was sent, drawn and in a table, looked at once a
       .getByRole('table', { name: 'Records per hour of the last 24 hours' })
       .locator('tbody tr')
     t.equal(await rows.count(), 24)
-    // Of each row the hour, records in, records delivered, records filtered out.
+    // The cells of a row: hour, records in, records delivered, records filtered out.
     const cells = await rows.locator('td').allInnerTexts()
     const sumOf = (column: number) =>
       cells.reduce(

@@ -1,4 +1,6 @@
-/** What holds for every page: nothing against the policy, usable by everybody, text from outside is text, keys, long lists. */
+/**
+ * Rules for every page: nothing against the policy, usable by everyone, text from outside is text, keys, long lists.
+ */
 import type { Page } from 'playwright-core'
 import t from 'tap'
 import { axeFindings, openDashboard } from '../support/dashboard.ts'

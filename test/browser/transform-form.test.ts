@@ -18,7 +18,7 @@ t.teardown(async () => {
 const shots = process.env.SCREENSHOTS
 const salt = 'a salt that nobody sees'
 
-/** What became of the records. On a machine that is busy time may run out: they are tried again. */
+/** The outcome for the records. On a busy machine the time limit may end the trial: it is repeated. */
 const triedOn = async (page: Page, way: () => Promise<unknown>) => {
   const counts = page.getByText(/^Of the \d+ newest records?:/)
   return await until('there was time to try it', async () => {

@@ -1,6 +1,6 @@
 /**
- * What the lanes count, through kill -9 under load: of the records that were ingested each one is delivered, parked or
- * filtered out, and counted once as that, whatever the destination and wherever a kill comes.
+ * The lanes' counters, through kill -9 under load: each ingested record is delivered, parked or filtered out, and
+ * counted exactly once as that, whatever the destination and the moment of a kill.
  */
 import t from 'tap'
 import { startHttpSink } from '../support/http-sink.ts'

@@ -17,7 +17,7 @@ t.test(`one copy of every record through kill -9 under load (${kills} times)`, a
   t.teardown(() => Promise.all([postgres.stop(), mariadb.stop()]))
   const lanes: { name: string; id: string; isOnce: boolean; rows(): Promise<number[]> }[] = []
   const changing: typeof lanes = []
-  /** What the lanes without it have stored. */
+  /** The records that the lanes without it have stored. */
   const plain: (() => Promise<{ found: number; numbers: number }>)[] = []
   for (const [server, dialect, place] of [
     [postgres, 'postgresql', 'bigserial'],

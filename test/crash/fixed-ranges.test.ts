@@ -17,7 +17,7 @@ const numbersOf = ({ text }: Sent) =>
     .split('\n')
     .map((line) => Number(JSON.parse(line).n))
 
-/** What breaks the rule: batches with one identity and other bytes, and records in batches of two identities. */
+/** Violations of the rule: batches with one identity and other bytes, and records in batches of two identities. */
 function wrongIn(deliveries: readonly Sent[]): string[] {
   const texts = new Map<string, string>()
   const batches = new Map<number, string>()

@@ -1,4 +1,4 @@
-/** What the tests of restarts under load share. */
+/** The parts that the tests of restarts under load share. */
 import { startDaemon } from '../support/daemon.ts'
 import { startHttpSink } from '../support/http-sink.ts'
 import type { Producer } from '../support/ledger.ts'

@@ -31,7 +31,7 @@ export interface TransformedLane {
   producer: Producer
   /** All that the buffer holds, in its order. */
   inOrder: readonly number[]
-  /** What has come to the destination, in that order. */
+  /** The records that arrived at the destination, in their order. */
   arrived(): Promise<number[]>
   isOnce: boolean
 }
@@ -70,7 +70,7 @@ export async function checkTransformed(t: Test, name: string, lane: TransformedL
     `${name}, negative control: what is left out would be missed`,
   )
 
-  // What is parked goes through the transform as it is now.
+  // Parked records go through the transform as it is now.
   const at = `/v1/pipes/${pipeId}/destinations/${id}`
   const changed = await daemon.api('PATCH', at, { transform: { filter, map } })
   if (changed.status !== 200) throw new Error(changed.text)

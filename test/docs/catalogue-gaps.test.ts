@@ -21,7 +21,7 @@ const complete: Observation[] = [
         code,
       })),
   ]),
-  // What stands before every operation, or belongs to the dashboard alone: no operation lists it.
+  // Errors of checks before every operation, or of the dashboard only: no operation lists them.
   ...(Object.keys(errorCatalogue) as ErrorCode[]).map((code) => ({
     operationId: '-',
     status: errorCatalogue[code].status,

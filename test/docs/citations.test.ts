@@ -34,7 +34,7 @@ function citationsIn(text: string): Citation[] {
 
 const anchors = new Map<string, Set<string>>()
 
-/** Of a document's headings; null when there is no such document. */
+/** The anchors of a document's headings; null if there is no such document. */
 function anchorsOf(document: string): Set<string> | null {
   const known = anchors.get(document)
   if (known !== undefined) return known

@@ -14,7 +14,7 @@ function unknownCommands(text: string): string[] {
   return named.filter((name) => scripts[name] === undefined)
 }
 
-/** Of the table | changed | groups |. */
+/** The groups in the table | changed | groups |. */
 function groupsIn(text: string): string[] {
   const table = text.split('\n| changed | groups |\n')[1]?.split('\n\n')[0] ?? ''
   const cells = [...table.matchAll(/\| ([^|]+) \|$/gm)].map(([, cell = '']) => cell)

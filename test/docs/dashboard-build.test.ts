@@ -3,7 +3,7 @@ import path from 'node:path'
 import { brotliDecompressSync, gunzipSync } from 'node:zlib'
 import t from 'tap'
 
-/** What `npm run build` made of src/apps/dashboard. */
+/** The output of `npm run build` for src/apps/dashboard. */
 const built = new URL('../../dist/dashboard/', import.meta.url).pathname
 const page = readFileSync(path.join(built, 'index.html'), 'utf8')
 const mostFirstBytes = 120 * 1024

@@ -86,7 +86,7 @@ t.test('what is code keeps every character, to be copied', async (t) => {
   )
 })
 
-/** What the script says of `files`, which replace or join a small sound set of guides. */
+/** Builds with `files`, which replace or join a small sound set of guides, and returns the script's output. */
 async function build(t: Test, files: Record<string, string>) {
   const dir = t.testdir()
   const sound = {

@@ -2,7 +2,7 @@
 import t from 'tap'
 import { fits, openGuide } from '../support/guide-walker.ts'
 
-/** What is wrong with a guide of these lines; null: nothing. */
+/** The error of a guide with these lines; null: none. */
 async function walked(...lines: string[]): Promise<string | null> {
   const guide = await openGuide('docs/x.md', lines.join('\n'))
   try {

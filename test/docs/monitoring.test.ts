@@ -1,4 +1,4 @@
-/** What monitoring/ says of the daemon is true of it: every metric, every rule, every panel. */
+/** Each claim of monitoring/ about the daemon is true: every metric, every rule, every panel. */
 import { spawnSync } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
@@ -127,7 +127,7 @@ t.test('metrics.md lists what a daemon with lanes of all kinds exposes, and noth
   })
 })
 
-/** What a node of a cluster has beside that. */
+/** The additional metrics of a cluster node. */
 async function clusterText(): Promise<string> {
   const registry = new Registry()
   const measured = {

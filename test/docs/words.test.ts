@@ -3,7 +3,7 @@ import path from 'node:path'
 import t from 'tap'
 import ts from 'typescript'
 
-/** What users read is plain standard English: these words are none of it. */
+/** Words that are not plain standard English: users never read them. */
 const banned = /\b(anew|for ever|mended|mend|mends)\b/i
 const root = new URL('../../src/', import.meta.url).pathname
 

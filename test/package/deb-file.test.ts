@@ -13,7 +13,7 @@ function sha256(file: string): string {
   return createHash('sha256').update(readFileSync(file)).digest('hex')
 }
 
-/** What lintian calls errors. */
+/** The errors that lintian reports. */
 function errorsIn(file: string): string[] {
   const { error, stdout, stderr, status } = spawnSync('lintian', ['--allow-root', file], { encoding: 'utf8' })
   if (error !== undefined || (status !== 0 && stdout === ''))

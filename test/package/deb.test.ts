@@ -1,9 +1,9 @@
 /**
- * The Debian package, from its making to its purge, in a fresh Debian that has nothing else: no Node.js, no systemd. It is installed
- * and started by the commands of docs/install.md, and gets certificates by those of docs/tls.md.
- * What is delivered to, an HTTP endpoint and PostgreSQL, is outside of it on loopback.
+ * The Debian package, from its build to its purge, in a fresh Debian that has nothing else: no Node.js, no systemd.
+ * It is installed and started by the commands of docs/install.md, and gets certificates by those of docs/tls.md. The
+ * destinations, an HTTP endpoint and PostgreSQL, are outside of it on loopback.
  *
- * It is Debian 13, whose C library uWebSockets loads on. With `--scale 2` it is Debian 12, where node:http serves.
+ * It is Debian 13, on whose C library uWebSockets loads. With `--scale 2` it is Debian 12, where node:http serves.
  */
 import { spawnSync } from 'node:child_process'
 import { X509Certificate } from 'node:crypto'
@@ -184,7 +184,7 @@ t.test('the guide’s first start: key, link and doctor', async (t) => {
   t.equal(await daemon.stop(), 0)
 })
 
-/** Of the certificate that is served. */
+/** The serial number of the certificate that is served. */
 async function serialAt(port: number, ca: string): Promise<string> {
   const socket = tls.connect({ host: '127.0.0.1', port, ca, servername: 'localhost' })
   await once(socket, 'secureConnect')
@@ -252,7 +252,7 @@ t.test('systemd accepts the units of the package, as closed as the ones for ever
   const units = inRoot('usr/lib/systemd/system')
   const unit = path.join(units, 'pipectl.service')
   const directory = t.testdir()
-  // What they start is not at its place on this machine.
+  // The program that the units start is at another path on this machine.
   const copyOf = (name: string) => {
     const copy = path.join(directory, name)
     const text = readFileSync(path.join(units, name), 'utf8')

@@ -126,7 +126,7 @@ t.test('the commands of the guide make a service of it', async (t) => {
 t.test('it has the license of each package it contains', async (t) => {
   const licenses = read('THIRD-PARTY-LICENSES')
   for (const name of [...Object.keys(manifest.dependencies), 'react-dom', 'yoga-layout', 'pg-types']) {
-    // Of the two bindings at most one is in it; the loader is our own.
+    // At most one of the two bindings is in it; the loader is our own.
     if (!/uwebsockets|uws-js/i.test(name))
       t.match(licenses, new RegExp(`^${name} \\d\\S* \\(\\S+\\)$`, 'm'), name)
   }
@@ -201,7 +201,7 @@ t.test(
   },
 )
 
-/** What is in these chunks, as their source maps say. */
+/** The sources in these chunks, according to their source maps. */
 function sourcesOf(urls: string[]): string[] {
   const maps = urls
     .filter((url) => url.startsWith(pathToFileURL(installed.folder).href))

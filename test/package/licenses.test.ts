@@ -1,4 +1,4 @@
-/** What of other people's goes into a package: the texts of its licenses, or no package is made. */
+/** The licenses of third-party code in a package: their texts are included, or no package is made. */
 import { execFile } from 'node:child_process'
 import { mkdirSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
@@ -8,7 +8,7 @@ import t, { type Test } from 'tap'
 const mit = 'Permission is hereby granted, free of charge, to any person'
 const script = new URL('../../vendor/third-party-licenses.mjs', import.meta.url).href
 
-/** Of packages with these files: the text, or the error's message. */
+/** The text for packages with these files, or the error's message. */
 async function licensesOf(
   t: Test,
   packages: Record<string, Record<string, string | object>>,

@@ -1,4 +1,4 @@
-/** What a test does with one workspace of a daemon: short forms of its most frequent calls. */
+/** The most frequent calls of a test to one workspace of a daemon, in short forms. */
 export interface Answer<Body = Record<string, unknown>> {
   status: number
   headers: Record<string, string | string[] | undefined>

@@ -81,7 +81,7 @@ export const anyKey: PinServerKey = async (sha256) => sha256
 /** For attempts that are not meant to be ended from outside. */
 export const never = new AbortController().signal
 
-/** What a delivery rejected with; anything but a DeliveryError is thrown on. */
+/** The DeliveryError with which a delivery rejected; any other error is thrown on. */
 export async function failureOf(delivering: Promise<void>): Promise<DeliveryError> {
   const error: unknown = await delivering.then(
     () => new Error('it should have failed'),

@@ -6,7 +6,7 @@ import { call } from './daemon.ts'
 export const password = 'correct horse battery'
 
 export interface BrowserOptions {
-  /** Of the page; default: the daemon's own. */
+  /** The origin of the page; default: the daemon's own. */
   origin?: string
   /** Sent with every request. */
   headers?: Record<string, string>

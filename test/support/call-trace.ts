@@ -61,7 +61,7 @@ function tracedCall(one: NamedFunction): TracedCall {
 }
 
 export interface CallTrace {
-  /** What the traced daemon is started with. A bundled program has other files than those that are looked into. */
+  /** The options to start the traced daemon with. A bundled program has other files than those that are traced. */
   options: { env: Record<string, string>; program: string }
   /** Forgets the calls so far. */
   clear(): void

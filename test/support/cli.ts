@@ -24,7 +24,7 @@ export interface CliResult {
 
 export interface CliOptions {
   env?: Record<string, string>
-  /** What stdin holds; closed at once when it is not given. */
+  /** The content of stdin; closed at once if absent. */
   input?: string | Buffer
   timeoutMs?: number
 }
@@ -38,7 +38,7 @@ export function removeHome(home: string): void {
   rmSync(home, { recursive: true, force: true })
 }
 
-/** What points a command at this daemon, with a home. */
+/** The environment that points a command at this daemon, with a home. */
 export function cliEnv(daemon: Pick<TestDaemon, 'url' | 'apiKey'>, home: string): Record<string, string> {
   return { ...homeEnv(home), PIPECTL_URL: daemon.url, PIPECTL_API_KEY: daemon.apiKey }
 }

@@ -16,7 +16,7 @@ export interface ClusterOptions {
   nodes?: number
   /** nats-servers, and copies of each message. Default 1. */
   replicas?: 1 | 3
-  /** Of every nats-server; bytes. Default 16 MiB, so that the largest body fits. */
+  /** The limit of every nats-server in bytes. Default 16 MiB, so that the largest body fits. */
   maxPayload?: number
   /** Between each node and its servers. */
   proxies?: boolean
@@ -47,7 +47,7 @@ export interface TestCluster {
   /** The metadata database as the tests reach it. */
   metadataUrl: string
   workspace: CreatedWorkspace
-  /** Of one more node, without starting it. `databaseUser`: who it is in PostgreSQL, with the same password. */
+  /** Adds one more node, without starting it. `databaseUser`: its user in PostgreSQL, with the same password. */
   addNode(env?: Record<string, string>, databaseUser?: string): Promise<TestNode>
   /** Stops the nodes, then the servers; removes everything. */
   close(): Promise<void>

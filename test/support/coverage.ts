@@ -1,8 +1,9 @@
 /**
- * What the tests have seen of the contract: every response of a real daemon is noted as `method path status code`, one
- * line each, in a file of this process. `test/run-files.ts` reads them all after the fast tier and fails when an
- * operation or an error code was never exercised. Test files run in parallel, so nothing is shared but the directory. Which operation a path is for is found
- * out there: the contract's schemas would cost each test file a second of CPU.
+ * Records the part of the contract that the tests have seen: every response of a real daemon is noted as `method path
+ * status code`, one line each, in a file of this process. `test/run-files.ts` reads them all after the fast tier and
+ * fails when an operation or an error code was never exercised. Test files run in parallel, so only the directory is
+ * shared. The operation of a path is looked up there: the contract's schemas would cost each test file a second of
+ * CPU.
  */
 import { appendFileSync, mkdirSync } from 'node:fs'
 import path from 'node:path'

@@ -67,7 +67,7 @@ export interface LogLine {
 
 const run = promisify(execFile)
 
-/** What every child gets: nothing of the developer's own settings. */
+/** The environment of every child: nothing of the developer's own settings. */
 export function cleanEnv(extra: Record<string, string> = {}): Record<string, string> {
   const env: Record<string, string> = {}
   for (const [name, value] of Object.entries(process.env)) {

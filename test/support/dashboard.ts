@@ -52,7 +52,7 @@ export async function openDashboard(options: DaemonOptions = {}): Promise<Dashbo
   }
 }
 
-/** Of a daemon that runs; its closing is not ours. */
+/** Opens the dashboard of a running daemon, which it does not close. */
 export async function openDashboardOf(daemon: TestDaemon): Promise<Dashboard> {
   const browser = await launchChromium()
   for (const role of ['admin', 'viewer']) {
@@ -117,11 +117,11 @@ interface Finding {
   nodes: { html: string; failureSummary: string }[]
 }
 
-/** What axe-core finds that some people could not use: WCAG 2.2, levels A and AA. */
+/** The accessibility violations that axe-core finds: WCAG 2.2, levels A and AA. */
 export async function axeFindings(page: Page): Promise<string[]> {
   await page.evaluate(readFileSync(axeFile, 'utf8'))
   const tags = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']
-  // What passes would be gathered too, with its markup.
+  // Passed checks would be collected too, with their markup.
   const options = JSON.stringify({ runOnly: tags, resultTypes: ['violations'] })
   const found: Finding[] = await page.evaluate(`axe.run(${options}).then((result) => result.violations)`)
   return found

@@ -39,7 +39,7 @@ export const fromTop = (page: Page) =>
 export const fieldOf = (page: Page, label: string) =>
   page.locator(`xpath=//label[.="${label}" or .="${label} (optional)"]/following-sibling::*[1]`).first()
 
-/** What stands at the field as its error. */
+/** The error text at the field. */
 export async function errorAt(page: Page, label: string): Promise<string> {
   const field = fieldOf(page, label)
   await until(`${label} is marked`, async () => (await field.getAttribute('aria-invalid')) === 'true')

@@ -1,6 +1,6 @@
 /**
- * What a guide takes as given, by the name in its info string (`sh setup=NAME`): real servers, started for the guide alone.
- * `env` holds what a setup block may export; the guide shows values of its own.
+ * The servers that a guide assumes, by the name in its info string (`sh setup=NAME`): real ones, started for this
+ * guide only. `env` holds the variables that a setup block may export; the guide shows values of its own.
  */
 import { execFileSync } from 'node:child_process'
 import { copyFileSync, mkdirSync } from 'node:fs'
@@ -90,7 +90,7 @@ export const setups: Record<string, Setup> = {
     await daemon.stop()
     return { env: { PIPECTL_DATA_DIR: daemon.dataDir }, stop: () => daemon.close() }
   },
-  /** What a cluster needs: PostgreSQL, an empty database, and one nats-server with JetStream. */
+  /** The servers of a cluster: PostgreSQL, an empty database, and one nats-server with JetStream. */
   'cluster-servers': async () => {
     const { env, stop } = await startMoveTargets()
     return { env, stop }
@@ -120,7 +120,7 @@ export const setups: Record<string, Setup> = {
     const sink = await startHttpSink()
     return { env: { ENDPOINT_URL: sink.url }, stop: () => sink.stop() }
   },
-  /** What the recipes send to. */
+  /** The server that the recipes send to. */
   elasticsearch: async () => {
     const { sink } = await startIndexSink('ApiKey word')
     const env = { ES_URL: sink.url, PIPECTL_DESTINATION_AUTH_HEADER: 'ApiKey word' }

@@ -39,7 +39,7 @@ import { prepareServers, programFile } from './programs.ts'
 import { until } from './until.ts'
 
 export interface Block {
-  /** Of the opening fence, from 1. */
+  /** The line of the opening fence, from 1. */
   line: number
   language: string
   options: Readonly<Record<string, string>>
@@ -163,7 +163,7 @@ async function take(session: Session, name: string, { block, output }: Step): Pr
   for (;;) {
     const problem = await attempt(session, name, block, output)
     if (problem === null || !('eventually' in block.options) || Date.now() > deadline) return problem
-    // What it looks at needs the CPU more.
+    // The checked command needs the CPU more.
     await setTimeout(50)
   }
 }
@@ -254,7 +254,7 @@ async function openSession(dir: string, env: Record<string, string>): Promise<Se
         timeoutMs: blockSeconds * 1000,
       }).then(hasEnded, () => null)
       const marker = `:ended-${at}:`
-      // What it wrote last may still be on its way through the terminal.
+      // Its last output may still be on its way through the terminal.
       if (ended) await until('all of its output is read', () => shown.includes(marker))
       const text = withoutTerminalCodes(shown.split(marker)[0]!)
       if (!ended) return { code: null, line: null, shown: text }

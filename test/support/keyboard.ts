@@ -5,7 +5,7 @@ import type { Page } from 'playwright-core'
 /** More than any page of the dashboard has places to stop at. */
 const mostStops = 150
 
-/** What a screen reader would call the element that has the focus: its label without "(optional)", or its own text. */
+/** The name that a screen reader would give to the focused element: its label without "(optional)", or its own text. */
 const nameOfFocused = `(() => {
   const one = document.activeElement
   const label = one.labels?.[0] ?? null

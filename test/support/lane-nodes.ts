@@ -62,7 +62,7 @@ export interface LaneNode {
   lanes: LaneSet
   link: NodeLink
   nats: NatsConnection
-  /** What its lane service answers. */
+  /** The handle that its lane service serves. */
   local: DeliveryHandle
   /** As its HTTP side has it. */
   delivery: DeliveryHandle

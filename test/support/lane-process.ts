@@ -20,7 +20,7 @@ import type { RecordingDestination } from './recording-driver.ts'
 import type { TcpProxy } from './tcp-proxy.ts'
 import { until } from './until.ts'
 
-/** What the lanes run on. */
+/** The stores that the lanes run on. */
 export interface LaneBackEnd {
   buffer: BufferSpec
   workspaceId: string
@@ -28,7 +28,7 @@ export interface LaneBackEnd {
   openMetadata(): Promise<Metadata>
   /** One that the test can cut. Closed by itself. */
   openCuttable?(): Promise<{ metadata: Metadata; proxy: TcpProxy }>
-  /** Of one process, over its own metadata. `close` frees what it owns. */
+  /** Opens the ownership of one process, over its own metadata. `close` frees its resources. */
   openOwnership(metadata: Metadata, log: Logger): Promise<LaneOwnership & { close(): Promise<void> }>
 }
 
@@ -44,7 +44,7 @@ export class LaneProcess {
   /** Saves are counted, and may be told to be the last thing that the process does. */
   saves = 0
   dieAtSave: 'before' | 'after' | null = null
-  /** What it believes to own although it does not: as a process that stood still and has not looked since. */
+  /** Pipes that it believes to own although it does not: as a process that was paused and has not checked since. */
   readonly believes = new Map<string, number>()
   #isAlive = true
   #isClosed = false

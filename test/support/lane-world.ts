@@ -144,7 +144,7 @@ export class LaneWorld {
     return (await this.metadata.laneStore.load(id))!
   }
 
-  /** What a bad disk does to the lane's row: changes it behind everyone's back. */
+  /** Changes the lane's row as a bad disk would: without the daemon's knowledge. */
   damageRow(id: string, change: string): void {
     const database = new Database(path.join(this.#dir, 'metadata.db'))
     database.prepare(`UPDATE lanes SET ${change} WHERE destination_id = ?`).run(id)
@@ -173,7 +173,7 @@ export class LaneWorld {
     return this.logged.filter((entry) => entry.msg === msg)
   }
 
-  /** What was saved is all that is left. `graceMs`: an orderly end first; otherwise the process just dies. */
+  /** Starts again with only the saved state. `graceMs`: an orderly end first; otherwise the process just dies. */
   async restart(graceMs: number | null = null): Promise<void> {
     if (graceMs === null) this.#kill()
     else await this.lanes.close(graceMs)

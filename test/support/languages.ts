@@ -7,7 +7,7 @@ import { promisify } from 'node:util'
 import { cleanEnv } from './daemon.ts'
 
 export const examplesDir = new URL('../../examples/', import.meta.url).pathname
-/** What Go compiles of its library is the same each time. */
+/** Go compiles the same parts of its library each time. */
 const goCache = new URL('../../node_modules/.cache/pipectl-go', import.meta.url).pathname
 const run = promisify(execFile)
 /** Only ends what hangs. */

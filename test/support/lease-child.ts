@@ -16,7 +16,7 @@ export interface LeaseChildOptions {
   /** Hex. */
   sealingKey: string
   nodeId: string
-  /** Of actions; a line each. */
+  /** The file of the actions; a line each. */
   file: string
   /** It does not see the others, so every node wants every pipe. */
   isAlone: boolean

@@ -35,7 +35,7 @@ export class MemoryBuffer implements BufferReader {
   beforeRead = () => {}
   /** Nothing is answered: the buffer is elsewhere, and cannot be reached. */
   isUnavailable = false
-  /** What was asked in vain. */
+  /** Counts the requests that were rejected. */
   refused = 0
   reads = 0
   backlogs = 0
@@ -59,7 +59,7 @@ export class MemoryBuffer implements BufferReader {
     return message
   }
 
-  /** What is appended from now on has at least this seq. */
+  /** The next message that is appended has at least this seq. */
   nextSeq(seq: number): void {
     this.#seq = Math.max(this.#seq, seq - 1)
   }

@@ -11,7 +11,7 @@ import { startPostgres, type TestPostgres } from './postgres.ts'
 export interface MoveTargets {
   postgres: TestPostgres
   nats: TestNats
-  /** What nodes get. */
+  /** The environment of nodes. */
   env: Record<string, string>
   /** A new directory with this key. */
   directory(name: string, keyFile: string): string
@@ -67,11 +67,11 @@ export interface FilledDaemon {
   daemon: TestDaemon
   sink: HttpSink
   pipes: string[]
-  /** Of the first pipe: a pull lane that has taken some. */
+  /** A pull lane of the first pipe that has taken some messages. */
   pull: string
-  /** Of the first pipe: an endpoint that parks what holds `"bad"`. */
+  /** An endpoint of the first pipe that parks records that hold `"bad"`. */
   parking: string
-  /** Of the second pipe: an endpoint that refuses everything now, with a range under way. */
+  /** An endpoint of the second pipe that rejects everything now, with a range under way. */
   stuck: string
 }
 
@@ -152,7 +152,7 @@ function comparable(value: unknown): unknown {
   )
 }
 
-/** What the pull lane still gives, in order; acknowledges nothing but by going on. */
+/** The messages that the pull lane still returns, in order; it acknowledges each with the next pull. */
 export async function pullAll(daemon: TestDaemon, destinationId: string): Promise<number[]> {
   const numbers: number[] = []
   for (;;) {

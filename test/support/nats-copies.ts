@@ -1,4 +1,4 @@
-/** What each server of a cluster has of a stream, whatever the others say: each is asked while it leads. */
+/** The copy of a stream on each server of a cluster: each server is asked while it leads. */
 import { createHash } from 'node:crypto'
 import { jetstreamManager } from '@nats-io/jetstream'
 import type { NatsConnection } from '@nats-io/transport-node'

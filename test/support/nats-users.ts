@@ -20,7 +20,7 @@ function userOf(pair: KeyPair): NatsUser {
 }
 
 export interface NatsAccount {
-  /** Of the server's configuration: it trusts the operator and knows the account. */
+  /** Lines of the server's configuration: it trusts the operator and knows the account. */
   more: string[]
   /** The content of a .creds file. */
   credentials: string

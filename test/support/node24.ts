@@ -34,7 +34,7 @@ interface Release {
 }
 
 const checkout = path.resolve(import.meta.dirname, '../..')
-/** What imports better-sqlite3, and the sources that tests compare with what was built of them. */
+/** Folders with modules that import better-sqlite3, and with the sources that tests compare with their build. */
 const copied = ['bin', 'dist', 'dist-test', 'src']
 
 /**

@@ -63,7 +63,7 @@ export class OpenApiCheck {
     return response === undefined ? undefined : this.#resolve(response)
   }
 
-  /** Of those with the method, the one with fewest parameters: a literal segment wins over a parameter. */
+  /** The template with the method and the fewest parameters: a literal segment wins over a parameter. */
   #templateOf(path: string, verb: string): string | undefined {
     const segments = path.split('/')
     const fits = (template: string) => {

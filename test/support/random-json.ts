@@ -150,7 +150,7 @@ function space({ random, spaces }: Style): string {
   return pick(random, spaces)
 }
 
-/** Of every length around the 16 bytes that are looked at together. */
+/** Texts of every length around the 16 bytes that are read together. */
 function text(random: Random): string {
   const length = below(random, 40)
   const escapeShare = pick(random, [0, 0, 0.1])

@@ -33,7 +33,7 @@ export async function startS3(bucket: string): Promise<{ endpoint: string; stop(
   }
 }
 
-/** What the receiver does with the next requests instead of storing and answering 200. */
+/** The receiver's response to the next requests, instead of storing and 200. */
 export type ReceiverFault =
   | { status: number; code: string; headers?: Record<string, string>; extra?: string }
   /** Stores the object, then drops the connection without a response. */

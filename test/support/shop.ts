@@ -14,7 +14,7 @@ import { until } from './until.ts'
 
 export type SentRecord = Record<string, unknown>
 
-/** What the pages have: the script's global, and what `openPage` makes with it. */
+/** The globals of the pages: the script's own, and those that `openPage` makes with it. */
 export interface SenderWindow {
   sender: { send(record: object): boolean; flush(): void }
   dropped: { records: SentRecord[]; reason: string }[]
@@ -24,21 +24,21 @@ declare const window: SenderWindow
 
 export interface PageOptions {
   key?: string
-  /** Of the page. */
+  /** The path of the page. */
   path?: string
 }
 
 export interface Shop {
   daemon: TestDaemon
   browser: Browser
-  /** Of its pages. `/?referrer=none` has a Referrer-Policy. */
+  /** The URL of its pages. `/?referrer=none` has a Referrer-Policy. */
   url: string
   /** A pipe for its pages, and every record that has arrived in it. */
   makePipe(
     change?: Record<string, unknown>,
   ): Promise<{ pipeId: string; url: string; arrived(): Promise<SentRecord[]> }>
   openPage(context: BrowserContext, pipeUrl: string, options?: PageOptions): Promise<Page>
-  /** Of a page of its own, at `/own`. */
+  /** Serves a page of the test's own, at `/own`. */
   serve(html: string): void
   load(page: Page, pipeUrl: string, options?: PageOptions): Promise<void>
   close(): Promise<void>
@@ -146,7 +146,7 @@ export function kept(page: Page): Promise<number> {
   )
 }
 
-/** What the page was told of, as reasons with the numbers of the records. */
+/** The drops that the page was notified of, as reasons with the numbers of the records. */
 export function dropped(page: Page): Promise<{ reason: string; numbers: unknown[] }[]> {
   return page.evaluate(() =>
     window.dropped.map(({ reason, records }) => ({ reason, numbers: records.map(({ n }) => n ?? null) })),

@@ -19,9 +19,10 @@ export type ProxyMode =
   | { kind: 'trickle' }
   /** Cut after this many bytes from the server. */
   | { kind: 'cut_after'; bytes: number }
-  /** What the server sends is looked through for `text`; the chunk that completes it is not passed on and the
-   *  connection is reset: the server has done its work and the reply is lost. `times` such cuts, then `after` (default
-   *  `pass`). */
+  /**
+   * The server's bytes are searched for `text`; the chunk that completes it is not passed on and the connection is
+   * reset: the server has done its work and the reply is lost. `times` such cuts, then `after` (default `pass`).
+   */
   | { kind: 'cut_at_reply'; text: string; times: number; after?: ProxyMode }
   /** The same for what the client sends: the server never gets it. */
   | { kind: 'cut_at_request'; text: string; times: number; after?: ProxyMode }
@@ -39,7 +40,7 @@ export interface TcpProxy {
   accepted(): number
   /** How often `cut_at_reply`, `cut_at_request` or `cut_after` has cut. */
   cuts(): number
-  /** What the client of the last connection sent first. */
+  /** The first bytes that the client of the last connection sent. */
   firstBytes(): Buffer
   stop(): Promise<void>
 }

@@ -7,9 +7,9 @@ import { openSync, readFileSync, writeSync } from 'node:fs'
 import { Session } from 'node:inspector'
 
 export interface TracedCall {
-  /** Of the module, as the debugger knows it. */
+  /** The URL of the module, as the debugger knows it. */
   url: string
-  /** Of the function's first statement, both from 0. */
+  /** The position of the function's first statement, both from 0. */
   lineNumber: number
   columnNumber: number
 }

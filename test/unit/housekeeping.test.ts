@@ -1,4 +1,4 @@
-/** What is known of deleted pipes goes once the buffer holds nothing of them. */
+/** The state of deleted pipes is removed once the buffer holds nothing of them. */
 import t from 'tap'
 import { forgetCounts, forgetDeletedPipes } from '../../src/daemon/housekeeping.ts'
 import { openDirectory } from '../../src/ingest/directory/directory-cache.ts'

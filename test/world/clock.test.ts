@@ -19,7 +19,7 @@ const jumps: [string, number][] = [
   ['ten years back', -3652 * day],
 ]
 
-/** What the daemon takes for now, in seconds beside the true time. */
+/** The daemon's clock, in seconds from the true time. */
 async function clockOf(daemon: TestDaemon): Promise<number> {
   const answer = await daemon.api<{ timestamp: string }>('GET', '/v1/health', undefined, { key: null })
   return (Date.parse(answer.body.timestamp) - Date.now()) / 1000

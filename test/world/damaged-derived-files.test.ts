@@ -1,4 +1,7 @@
-/** What can be made again is damaged or gone: the mark, the look-up of idempotency keys, the ballast, the lock. */
+/**
+ * Files that can be created again are damaged or missing: the mark, the look-up of idempotency keys, the ballast, the
+ * lock.
+ */
 import { existsSync, mkdirSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import t from 'tap'

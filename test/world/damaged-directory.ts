@@ -73,7 +73,7 @@ export async function makeBase(t: Test): Promise<Base> {
     second: await lane(second, 'second'),
   }
   const base = { sink, apiKey, first, second, lanes, accepted: 0, stopped: '', killed: '' }
-  // What was made so far is in metadata.db itself, and not in its WAL.
+  // The stop moves everything created so far into metadata.db itself, out of its WAL.
   await daemon.stop()
   await daemon.start()
   await until('a dozen segments are there', async () => {
@@ -167,7 +167,7 @@ export interface Expected {
   isEndLost?: boolean
   /** How many of those that may be lost are; default: any number. */
   dropped?: number
-  /** Of the daemon: a disk with bad sectors. */
+  /** The daemon's environment: a disk with bad sectors. */
   env?: Record<string, string>
 }
 
@@ -205,7 +205,7 @@ export async function goesOn(t: Test, base: Base, dataDir: string, expected: Exp
 }
 
 async function saysMissing(t: Test, daemon: TestDaemon): Promise<void> {
-  // What main knows of the writer's segments comes with the writer's next report, a moment after the log line.
+  // Main learns of the writer's segments with the writer's next report, a moment after the log line.
   await until('GET /v1/ready warns of it', async () => {
     const { body } = await daemon.api<{ warnings?: string[] }>('GET', '/v1/ready', undefined, { key: null })
     return body.warnings?.includes('segments_missing')
@@ -238,7 +238,7 @@ async function deliversAll(daemon: TestDaemon, base: Base) {
 interface Seen extends Expected {
   /** Before the damage. */
   accepted: number
-  /** Of the records sent after it. */
+  /** The numbers of the records sent after it. */
   numbers: number[]
 }
 

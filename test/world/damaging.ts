@@ -65,7 +65,7 @@ export function leafPage(file: string): LeafPage {
   return middle
 }
 
-/** Of the cells that the page names: what else is on it was deleted or moved. */
+/** Reads the cells that the page names: everything else on it was deleted or moved. */
 function numbersOn(page: Buffer): number[] {
   const cells = Array.from({ length: page.readUInt16BE(3) }, (_, index) => page.readUInt16BE(8 + 2 * index))
   const ends = [...cells, pageBytes].sort((a, b) => a - b)

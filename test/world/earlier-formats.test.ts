@@ -393,7 +393,7 @@ async function open(t: Test, format: number): Promise<Opened> {
   return { format, folder, manifest, clock, daemon, segments }
 }
 
-/** What `pipectl version --check-data-dir` says of it, and that it changes nothing. */
+/** Runs `pipectl version --check-data-dir`, and checks that it changes nothing. */
 async function looksBeforeUpgrade(t: Test, dataDir: string, format: number): Promise<void> {
   const before = contentOf(dataDir)
   const { code, stdout, stderr } = await runCli(['version', '--check-data-dir', '--data-dir', dataDir])

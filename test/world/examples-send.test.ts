@@ -1,6 +1,6 @@
 /**
- * The senders of examples/, each in its language, against the real daemon behind a proxy that gives the first batch a bad time.
- * What has arrived is counted on a pull lane: each record once, with every digit.
+ * The senders of examples/, each in its language, against the real daemon behind a proxy that mistreats the first
+ * batch. A pull lane counts the records that arrived: each record once, with every digit.
  */
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -18,7 +18,10 @@ t.teardown(async () => {
 
 const files = ['send.sh', 'send.mjs', 'send.py', 'send.go', 'send.php', 'send.c']
 
-/** What becomes of a request: `silent`, `lost`: it is stored, and no response comes, or the connection ends. */
+/**
+ * The outcome of a request. `silent`: it is stored, and no response comes. `lost`: it is stored, and the connection
+ * ends.
+ */
 type Fate = 'silent' | 'busy' | 'lost' | 'forwarded'
 
 interface Attempt {

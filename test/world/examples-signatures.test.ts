@@ -66,7 +66,7 @@ async function deliver(url: string, signing_secret: string, record = '{"n":1,"te
   })
 }
 
-/** What the daemon sends to an endpoint whose secret is being changed. */
+/** Sends as the daemon does to an endpoint whose secret is being changed. */
 await deliver(`${sink.url}/hook`, `${other} ${secret}`)
 const real = sink.deliveries[0]!
 const realHeaders = {

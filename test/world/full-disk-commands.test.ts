@@ -1,4 +1,4 @@
-/** What people ask of a daemon whose metadata cannot be written for lack of space: each question gets an answer. */
+/** Requests to a daemon whose metadata cannot be written for lack of space: each gets a response. */
 import { mkdtempSync, rmSync } from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'

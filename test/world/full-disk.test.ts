@@ -150,7 +150,7 @@ t.test('SIGTERM on a full disk: it ends in time with a documented code, and noth
   await sender.send(200)
   fillDisk(fill)
   await untilRefused(daemon, pipeId, async () => {})
-  // What gives way to lanes and counts on a full disk is taken as well.
+  // The space that is reserved for lanes and counts on a full disk is used up as well.
   fillDisk(fill)
 
   const code = await daemon.stop()

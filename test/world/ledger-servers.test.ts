@@ -171,7 +171,7 @@ t.test('an endpoint that answers anything but 200 for a while', async (t) => {
   const sink = await startHttpSink()
   t.teardown(() => sink.stop())
   const id = await daemon.createDestination(pipeId, httpDestination(sink.url, { timeout_ms: 1000 }))
-  /** What the endpoint has kept, in the order it did: whether its reply got through or not. */
+  /** The records that the endpoint has kept, in its order, whether its reply arrived or not. */
   const stored: number[] = []
   const identities: string[] = []
   const record = (text: string) => {

@@ -22,7 +22,7 @@ type Place = keyof typeof places
 interface Kind {
   name: string
   bad: unknown
-  /** What every other record has; left out: the key is absent. */
+  /** The value in every other record; absent: the key is absent. */
   good?: unknown
   type: string
   places: Place[]
@@ -160,7 +160,7 @@ t.test(`one bad record among ${total}`, async (t) => {
   const send = async (message: number) => {
     ids.set(message, (await daemon.ingest(pipeId, recordsOf(message))).msg_id)
   }
-  // What comes before a bad message must be known: only the others are sent several at a time.
+  // The messages before a bad one must be acknowledged: only the others are sent concurrently.
   const bad = new Set<number>(Object.values(places))
   let next = 0
   while (next < messageCount) {

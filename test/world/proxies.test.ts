@@ -85,7 +85,7 @@ for (const [name, file, command] of [
           let text = ''
           response.setEncoding('utf8').on('data', (piece) => {
             text += piece
-            // Of a stream the first event is enough.
+            // The first event of a stream is enough.
             if (url.endsWith('/tail') && text.includes('"tailed"')) {
               resolve({ status: response.statusCode ?? 0, text })
               request.destroy()

@@ -14,7 +14,7 @@ import { until } from '../support/until.ts'
 import { httpDestination } from './sender.ts'
 
 const child = new URL('../support/shutdown-child.ts', import.meta.url).pathname
-/** What a node of a cluster has besides: test/world/cluster. */
+/** The additional steps of a cluster node are tested in test/world/cluster. */
 const ofNodes: readonly string[] = ['close node requests', 'leave cluster'] satisfies ShutdownStep[]
 const steps = (Object.keys(shutdownDeadlinesMs) as ShutdownStep[]).filter((step) => !ofNodes.includes(step))
 const sink = await startHttpSink()

@@ -39,7 +39,7 @@ async function makeBase() {
   await setStatus(daemon, pipeId, waitingId, 'blocked')
   await send(daemon, pipeId, 0, delivered + pending)
   await until('delivered', async () => (await daemon.lane(pipeId, laneId)).pending_messages === 0)
-  // What the lane saved last is on disk before the process dies.
+  // The lane's latest save is on disk before the process dies.
   await until('saved', () => savedCursor(dataDir, laneId) === delivered + pending)
   await daemon.kill()
   return { dataDir, apiKey, pipeId, laneId, waitingId }
@@ -93,7 +93,7 @@ const range = (from: number, to: number) => Array.from({ length: to - from }, (_
 const newestWal = (dataDir: string) => `${segmentsIn(dataDir).at(-1)}-wal`
 
 interface Loss {
-  /** What happens to the copy. */
+  /** Removes something from the copy. */
   lose(dataDir: string): void
   /** A line of the log that tells. */
   told: string

@@ -62,7 +62,7 @@ t.test('beside a daemon that is writing, sealing and dropping', async (t) => {
 interface Finding {
   what: string
   damage(copy: Copy): void
-  /** Of the damaged directory: where it is found, and what is said. */
+  /** The damaged file, and the message about it. */
   file(copy: Copy): string
   says: RegExp
 }

@@ -1,6 +1,7 @@
 /**
- * What one workspace, one destination or one message does, its neighbours hardly notice: each attack that once stopped the
- * daemon, and beside it another workspace whose success and speed are compared with its own without the attack.
+ * The attacks of one workspace, destination or message hardly affect its neighbours: each attack once stopped the
+ * daemon. Another workspace runs at the same time, and its success and speed are compared with its own without the
+ * attack.
  */
 import t from 'tap'
 import { Attacker } from '../support/attacks/attacker.ts'

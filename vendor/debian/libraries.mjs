@@ -4,7 +4,7 @@
  */
 import { execFileSync } from 'node:child_process'
 
-/** Of the N in GLIBCXX_3.4.N: the version of GCC whose libstdc++ brought it. Debian 12 has 12. */
+/** Maps the N in GLIBCXX_3.4.N to the version of GCC whose libstdc++ introduced it. Debian 12 has 12. */
 const withSymbols = { 30: '12', 31: '13.1', 32: '13.2', 33: '14', 34: '15' }
 const packages = [
   {

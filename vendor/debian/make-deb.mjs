@@ -45,7 +45,7 @@ import { tool } from './toolchain.mjs'
 
 const root = path.resolve(import.meta.dirname, '../..')
 const manifest = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8'))
-/** Of process.arch, by Debian's name. */
+/** Maps Debian's name to that of process.arch. */
 const processors = { amd64: 'x64', arm64: 'arm64' }
 const home = 'usr/lib/pipectl'
 const documentation = 'usr/share/doc/pipectl'
@@ -60,7 +60,7 @@ const { values: options } = parseArgs({
       type: 'string',
       default: Object.keys(processors).find((one) => processors[one] === process.arch),
     },
-    /** Of xz. 0 is quick and takes half as much space again. */
+    /** The level of xz. 0 is quick and takes half as much space again. */
     'compression-level': { type: 'string', default: '6' },
     /** Where the file goes. */
     directory: { type: 'string', default: root },
@@ -135,7 +135,10 @@ function commitTime() {
   }
 }
 
-/** What nothing but people read goes where Debian's documentation is; what the package has in a place of its own is left out. */
+/**
+ * Files that only people read go where Debian's documentation is; files that the package has in a place of its own
+ * are left out.
+ */
 async function stageProgram(target) {
   mkdirSync(at(home), { recursive: true })
   mkdirSync(at(documentation), { recursive: true })
@@ -253,7 +256,7 @@ function files(folder) {
     .map((entry) => path.join(entry.parentPath, entry.name))
 }
 
-/** What a umask and a clock put into the tree. */
+/** Normalizes modes and times, which depend on the umask and the clock. */
 function normalise(folder) {
   for (const entry of readdirSync(folder, { recursive: true, withFileTypes: true })) {
     const file = path.join(entry.parentPath, entry.name)

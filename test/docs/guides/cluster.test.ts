@@ -32,7 +32,10 @@ t.teardown(() => {
   for (const server of servers) server.kill('SIGKILL')
 })
 
-/** Of one server: what the comments of the file say differs, and what a test must not share with others. */
+/**
+ * The configuration of one server, with the differences that the comments of the file name, and those that a test
+ * must not share with others.
+ */
 function configuration(at: number): string {
   let text = read('nats-server.conf')
     .replace('server_name: nats-1', `server_name: ${names[at]}`)

@@ -13,7 +13,7 @@ function numberIn(text: string, pattern: RegExp): number {
   return Number(found.replaceAll(',', ''))
 }
 
-/** What the page says, rounded for people, and what was measured. */
+/** The figures of the page, rounded for people, and the measured ones. */
 const figures: Record<string, [RegExp, RegExp]> = {
   'memory at rest': [/\| at rest \| (\d+) MB/, /memory \(RSS\) at rest, 1 worker +\| (\d+) MB/],
   'memory under load': [/\| under full load[^|]*\| (\d+) MB/, /under load at most, 1 worker +\| (\d+) MB/],

@@ -1,7 +1,7 @@
 /**
- * What an attack has: one workspace's key, a connection to the daemon, random numbers of its own and an end.
+ * The tools of an attack: one workspace's key, a connection to the daemon, random numbers of its own and an end.
  *
- *   prepare ──▶ underWay() ──▶ go on until isOver ──▶ everything opened through the arena is closed
+ *   prepare ──▶ underWay() ──▶ continue until isOver ──▶ everything opened through the arena is closed
  *
  * The daemon may be killed at any moment: a request that gets no response has the status 0, and nothing here throws
  * because of it.

@@ -11,7 +11,7 @@ import { until } from '../until.ts'
 export interface Balance extends Audit {
   accepted: number
   arrived: number
-  /** Of the lane: messages that it did not deliver. */
+  /** Messages that the lane did not deliver. */
   skipped: number
   dropped: number
 }

@@ -1,4 +1,4 @@
-/** What a daemon takes of its machine, by /proc, and whether it ended by itself. */
+/** Measures the machine's resources that a daemon uses, by /proc, and whether it ended by itself. */
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
 import type { TestDaemon } from '../daemon.ts'
 

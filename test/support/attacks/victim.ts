@@ -11,7 +11,7 @@ import { until } from '../until.ts'
 export interface Seen {
   tookMs: number
   requests: number
-  /** Of them, those that were answered 202. */
+  /** The requests among them that got 202. */
   accepted: number
   /** Records that arrived at its endpoint. */
   delivered: number
@@ -78,7 +78,7 @@ export class Victim {
     const window = new Window()
     this.#seen = window
     await until('the victim has seen enough', () => window.has(messages) || window.tookMs() > limitMs)
-    // What is not answered yet has taken that long at least.
+    // A request without a response has taken at least that long.
     for (const what of ['health', 'pipes'] as const) {
       const waited = performance.now() - this.#asked[what]
       if (waited > 2 * paceMs) window.note(what, waited, true)
@@ -133,7 +133,7 @@ export function median(values: readonly number[]): number {
   return [...values].sort((a, b) => a - b)[values.length >> 1] ?? Number.POSITIVE_INFINITY
 }
 
-/** What an attack has done to a victim that it must not; empty when all is well. */
+/** The forbidden effects of an attack on a victim; empty if there is none. */
 export function harm(calm: Seen, seen: Seen): string[] {
   const rate = ({ delivered, tookMs }: Seen) => delivered / tookMs
   const success = ({ accepted, requests }: Seen) => accepted / Math.max(1, requests)

@@ -66,7 +66,7 @@ export class DiskFile {
     return this.#changes[0]?.at ?? Number.POSITIVE_INFINITY
   }
 
-  /** What a cut leaves. `prefixEnd`: the moment that `prefix` means. */
+  /** The file after a cut. `prefixEnd`: the moment that `prefix` means. */
   afterCut(mode: DataMode, random: Random, prefixEnd: number): Buffer {
     if (this.#changes.length === 0) return this.#synced
     const own = mode === 'mixed' ? random.pick(dataModes.filter((other) => other !== 'mixed')) : mode

@@ -69,7 +69,7 @@ export interface BadSector {
 
 export interface FaultyDisk {
   env: Record<string, string>
-  /** Of the plan, for a program that decides itself when it begins: it writes `planText` there. */
+  /** The file of the plan, for a program that decides itself when the plan begins: it writes `planText` there. */
   controlFile: string
   traceFile: string
   plan(plan: Plan | null): void

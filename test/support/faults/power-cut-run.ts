@@ -29,7 +29,7 @@ export interface Recording {
   from: number
   /** On the disk before the first call; nothing when it is not given. */
   base?: Image
-  /** What was promised before the first call. */
+  /** The promises before the first call. */
   promised?: Promised
 }
 
@@ -158,7 +158,7 @@ export async function checkCuts(
   return outcomes.sort((a, b) => a.cut.seed - b.cut.seed)
 }
 
-/** What the program had said when the power went. */
+/** The promises that the program had made when the power went. */
 function promisedBefore(calls: readonly Call[], before: number) {
   const said = calls.slice(0, before).filter(({ kind }) => kind === 'mark')
   return promisedIn(said.map(({ data }) => data.toString()).join(''))

@@ -61,7 +61,7 @@ function setPlan(plan: string): void {
   renameSync(`${task.controlFile}.new`, task.controlFile)
 }
 
-/** What it throws is what would end the daemon, too. */
+/** An error that it throws would also end the daemon. */
 async function openWhenSpace(): Promise<Store | null> {
   const log = openLog({ level: 'fatal', format: 'json' }, 'faults')
   let tries = 0

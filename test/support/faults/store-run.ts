@@ -24,7 +24,7 @@ export interface ProgramRun {
   /** Number of the first message. */
   from?: number
   env: Record<string, string>
-  /** What a step `arm` writes, and where. */
+  /** The text that a step `arm` writes, and its file. */
   arming?: { controlFile: string; plan: string }
 }
 
@@ -56,7 +56,7 @@ export async function runProgram(run: ProgramRun): Promise<Promised & { end: str
   return { ...promisedIn(text), end: hangs ? 'hanging' : `${end}${unexpected}` }
 }
 
-/** What the lines of store-program.ts promise. */
+/** The promises in the lines of store-program.ts. */
 export function promisedIn(text: string): Promised {
   const promised: Promised = { acknowledged: [], delivered: {}, fatal: null, failed: 0, waited: false }
   for (const line of text.split('\n')) {

@@ -43,7 +43,7 @@ export const storeScripts = {
     before: [{ do: 'open' }, some(12), { do: 'close' }],
     steps: [{ do: 'open' }, { do: 'deliver' }, { do: 'arm' }, some(6), { do: 'exit' }],
   },
-  /** Of the first segment one message waits, the others are delivered. */
+  /** One message of the first segment is pending, the others are delivered. */
   compaction: {
     settings: { deliveredMaxBytes: 0, segmentMaxBytes: 150 * 1024 },
     before: [

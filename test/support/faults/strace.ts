@@ -1,4 +1,7 @@
-/** What strace sees a program do below a directory, by the fault library's kinds: the check that the library misses nothing. */
+/**
+ * The calls that strace sees of a program below a directory, by the fault library's kinds: the check that the library
+ * misses nothing.
+ */
 import { readFileSync } from 'node:fs'
 import { programFile } from '../programs.ts'
 import type { Kind } from './library.ts'

@@ -5,11 +5,11 @@ import { type Kind, kinds } from './library.ts'
 export interface Call {
   kind: Kind
   pid: number
-  /** Of an open: the new descriptor. -1 where the call names a path. */
+  /** The new descriptor of an open. -1 if the call names a path. */
   fd: number
-  /** What the call returned; negative: the errno. */
+  /** The call's return value; negative: the errno. */
   result: number
-  /** Of a write; the new length of a truncation; the new descriptor of a dup. */
+  /** The offset of a write; the new length of a truncation; the new descriptor of a dup. */
   offset: number
   path: string
   second: string

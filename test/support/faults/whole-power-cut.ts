@@ -1,10 +1,10 @@
 /**
- * Power cuts on a whole data directory: the real daemon runs on a disk that records, with a lane that delivers; then the
- * directories that a cut could leave are opened by the real daemon again. It must start, deliver what was acknowledged
- * before the cut and had not arrived by then, know every pipe that was made, and accept more.
+ * Power cuts on a whole data directory: the real daemon runs on a disk that records, with a lane that delivers; then
+ * the real daemon opens the directories that a cut could leave. It must start, deliver the messages that were
+ * acknowledged before the cut and had not arrived by then, know every pipe that was created, and accept more.
  *
- * What was promised when: the record's length, looked at when a response or a delivery arrives here. What comes later in
- * the record came later.
+ * A promise is dated by the record's length, read when a response or a delivery arrives here. Later calls are later
+ * in the record.
  */
 import { rmSync, statSync } from 'node:fs'
 import path from 'node:path'
@@ -29,7 +29,7 @@ const diskBytes = 64 * 1024 * 1024
 const fill = 'x'.repeat(4_000)
 const atOnce = 4
 
-/** What was seen at which length of the record. */
+/** An observation, and the length of the record at that moment. */
 interface Seen<What> {
   what: What
   at: number

@@ -80,7 +80,7 @@ const chunked = head('200 OK', ['transfer-encoding: chunked'])
 const failedChunked = head('500 No', ['transfer-encoding: chunked'])
 const letters = 'A'.repeat(1000)
 
-/** What is there of a response when the server stops, by where in the response that is. */
+/** The part of a response that is sent before the server stops, by where in the response that is. */
 const beginnings: Record<string, string | Buffer> = {
   'in the protocol': 'HTT',
   'in the status': 'HTTP/1.1 2',

@@ -25,7 +25,7 @@ export interface RogueTarget {
   patienceMs?: number
   /** How long connections may take to be closed. */
   closingMs?: number
-  /** What no error may hold, not even the beginning of it. */
+  /** Texts that no error may hold, not even their beginning. */
   secrets?: readonly string[]
 }
 
@@ -48,7 +48,7 @@ const patienceMs = 1_000
 const shortPatienceMs = 300
 /** Random faults of a protocol, times `--scale`. */
 const randomFaults = scaled(50)
-/** What an attempt may take after its signal, on a machine that is very busy. */
+/** The time that an attempt may take after its signal, on a machine that is very busy. */
 const settlingMs = 60_000
 /** Read beyond the limit before it is noticed: what the last chunks of the sockets hold. */
 const readSlackBytes = 1024 * 1024
@@ -112,7 +112,7 @@ async function checkFault(
   t.ok(broken.length === 0, `${name}${broken.map((rule) => `; ${rule}`).join('')}`)
 }
 
-/** What did not hold, each in words; empty where all is well. */
+/** The rules that were broken, each in words; empty if none. */
 export async function brokenRules(
   { session, open, batch, host, closingMs = settlingMs, secrets = [] }: RogueTarget,
   step: number,
@@ -149,7 +149,7 @@ async function failureOfNext(driver: DestinationDriver, batch: Batch): Promise<u
   return outcome === 'delivered' ? null : outcome
 }
 
-/** Of an attempt at a server that never gets better, or of a check: delivered, or what can be shown. */
+/** Checks an attempt at a server that never recovers, or a check: delivered, or an error that can be shown. */
 export function checkPresentable(
   t: Assertions,
   name: string,

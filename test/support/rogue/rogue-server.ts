@@ -12,7 +12,10 @@ import tls from 'node:tls'
 import { resetSocket } from '../reset-socket.ts'
 import { selfSignedCertificate } from '../tls.ts'
 
-/** What an honest server keeps of one connection: given what the client sent, the answer to each whole request. */
+/**
+ * The state of an honest server for one connection: takes the client's bytes and returns the response to each
+ * complete request.
+ */
 export interface HonestSession {
   /** Which step an answer is, where requests come on several connections; else a connection's answers are counted. */
   stepOf?(honest: Buffer): number
@@ -27,12 +30,12 @@ export interface HonestSession {
 /** An honest answer: the connection is closed. */
 export const goodbye = Buffer.alloc(0)
 
-/** What is sent in the place of the honest answer; the connection is in its hands. `heard`: what the client has sent. */
+/** Sends something instead of the honest response; it owns the connection. `heard`: the client's bytes so far. */
 export type Fault = (socket: net.Socket, honest: Buffer, heard: string) => void
 
 export interface RogueServer {
   port: number
-  /** What clients have sent, decrypted; of megabytes the beginning. */
+  /** The bytes that clients have sent, decrypted; the beginning of megabytes. */
   heard(): string
   /** Connections that are open now. */
   open(): number

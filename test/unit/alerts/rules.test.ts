@@ -28,7 +28,7 @@ const failing = (more: Partial<LaneFailure> = {}): LaneTrouble => ({
 })
 const calm = { holds: false, isOver: true, reason: 'size' } as const
 
-/** What a daemon does from look to look. `restart`: the marks are read from where they were stored. */
+/** Evaluates the rules as a daemon does, check by check. `restart`: the marks are read from where they were stored. */
 class World {
   marks = new Map<string, AlertMark>()
   isFirst = false

@@ -17,7 +17,7 @@ interface Task {
   withKeys: boolean
   /** Report every pipe as delivered up to the head, so that segments are dropped all the time. */
   delivers: boolean
-  /** Of the pipes, those of which nothing is delivered. */
+  /** The pipes from which nothing is delivered. */
   undelivered: string[]
   settings: Overrides
 }

@@ -159,7 +159,7 @@ async function mixed(t: Test, root: string) {
   return { ...opened, idle, busy, texts, delivered, deliveredSeq: seqs[delivered - 1]! }
 }
 
-/** Of the files themselves: the status is up to a second old. */
+/** The bytes of the files themselves: the status is up to a second old. */
 function segmentsBytes(root: string): number {
   const { dir } = specAt(root)
   return listSegments(dir).reduce((sum, name) => sum + fileBytes(segmentFile(dir, name)), 0)
@@ -236,7 +236,7 @@ t.test('messages of a deleted pipe leave segments that others still need', async
     return (await readAll(reader, busy)).length < 30
   })
   t.same(textsOf(await readAll(reader, idle)), texts.idle)
-  // What stays is the tables of each segment and the look-up of keys.
+  // The tables of each segment and the look-up of keys remain.
   await until('less is used than its bodies alone took', async () => {
     return (await handle.status()).bytes < texts.busy.length * block.length
   })

@@ -1,5 +1,5 @@
 /**
- * What every adapter of the buffer's port must do. The caller opens one; nothing here knows how it keeps messages.
+ * The conformance suite of the buffer's port. The caller opens an adapter; nothing here knows how it keeps messages.
  */
 import { randomBytes } from 'node:crypto'
 import type { Test } from 'tap'
@@ -60,7 +60,7 @@ export async function testBufferPort(t: Test, open: (t: Test) => Promise<BufferU
           own.map(({ seq, msgId }) => ({ seq, msgId })),
         )
       }
-      // What is appended after an acknowledgement comes after it, whatever pipe it is in.
+      // A message that is appended after an acknowledgement comes after it, in any pipe.
       const later: number[] = []
       for (const pipeId of pipes) later.push((await appender.append(message(pipeId, 'later'))).seq)
       t.ok(later[0]! > Math.max(...answers.map(({ seq }) => seq)))

@@ -48,13 +48,13 @@ function fileOf(root: string, index: number): string {
 }
 
 interface IndexCell {
-  /** Of the type of its pipe's number; that of its seq comes next. */
+  /** The offset of the type of its pipe's number; that of its seq comes next. */
   typesAt: number
-  /** Of the last byte of its seq. */
+  /** The offset of the last byte of its seq. */
   seqEndsAt: number
 }
 
-/** Of the index that rows of a pipe are found with, in order: its root is one page. */
+/** The cells of the index with which rows of a pipe are found, in order: its root is one page. */
 function indexCells(file: string): IndexCell[] {
   const db = new Database(file, { readonly: true })
   const root = db.prepare("SELECT rootpage FROM sqlite_schema WHERE name = 'message_by_pipe'").pluck().get()
@@ -79,7 +79,7 @@ function flip(file: string, at: number, bits: number): void {
   overwrite(file, at, Buffer.of(readFileSync(file)[at]! ^ bits))
 }
 
-/** What a lane does: reads on from its cursor, past what is lost. */
+/** Reads on from a cursor past the lost messages, as a lane does. */
 async function followed(reader: BufferReader, pipeId: string) {
   let cursor: Cursor = await reader.earliest(pipeId)
   const found = { messages: 0, lost: 0, damaged: 0, seqs: [] as number[] }
@@ -152,7 +152,7 @@ t.test('compaction does not leave out what an index lacks', async (t) => {
 t.test('a segment that was salvaged is believed, also after another start', async (t) => {
   const { root, pipes } = await copyOfBase(t)
   const file = fileOf(root, 4)
-  // What is on a page of rows and lost stays lost.
+  // The messages on a page of rows are lost and stay lost.
   overwrite(file, leafPageWithRows(file), Buffer.alloc(pageBytes))
   let expected: unknown = null
   let generation = 0

@@ -31,7 +31,7 @@ interface Scene {
 }
 
 let base: Scene | null = null
-/** Of this file's tests, whose directory outlives each of them. */
+/** The test of the whole file, whose directory outlives each of its tests. */
 const whole = t
 
 /** Two pipes over some ten segments, closed. */

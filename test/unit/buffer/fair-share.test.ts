@@ -46,7 +46,7 @@ t.test('a pipe that has had its share is rejected, the others go on to the whole
   t.match(second, { reason: 'over_quota' })
   // Bodies are some four fifths of what is on disk, and a look at the disk is due after a 64th.
   t.ok(second.part > 0.12, `the last fifth is for the others: ${second.part}`)
-  // What is delivered does not count.
+  // Delivered messages do not count.
   hogSeq = await handle.headSeq()
   report()
   await until('the hog is taken again', () =>

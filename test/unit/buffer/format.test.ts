@@ -1,4 +1,4 @@
-/** What is in a segment file: who it is, what its checksums cover, and that files of the version before are read. */
+/** The format of a segment file: its identity, the coverage of its checksums, and files of the version before. */
 import Database from 'better-sqlite3'
 import t from 'tap'
 import { listSegments, segmentFile } from '../../../src/log/segments/layout.ts'

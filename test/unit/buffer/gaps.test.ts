@@ -23,7 +23,7 @@ interface Scene {
   root: string
   pipeId: string
   other: string
-  /** Of the pipe. */
+  /** The seqs of the pipe. */
   seqs: number[]
 }
 
@@ -41,7 +41,7 @@ async function manySegments(t: Test): Promise<Scene> {
   return { root, pipeId, other, seqs }
 }
 
-/** What a lane does: reads on from its cursor with its mark, past what is lost. */
+/** Reads on from a cursor with its mark past the lost messages, as a lane does. */
 async function followed(
   reader: BufferReader,
   pipeId: string,

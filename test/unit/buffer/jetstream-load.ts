@@ -72,7 +72,7 @@ export const moreAcknowledged = (ledger: Ledger, more: number) => {
   return until(`${more} more are acknowledged`, () => countOf(ledger) >= before + more, { timeoutMs: 60_000 })
 }
 
-/** What is stored of each sender, in the order of the pipes. */
+/** The stored messages of each sender, in the order of the pipes. */
 async function stored(
   t: Test,
   spec: JetStreamSpec,

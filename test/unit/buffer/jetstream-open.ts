@@ -29,7 +29,7 @@ export async function natsFor(t: Test, replicas: 1 | 3 = 1): Promise<TestNats> {
 }
 
 export interface TestKeys {
-  /** Of a database of its own, with every call at another node's connections. */
+  /** Creates keys in a database of their own, with every call over another node's connections. */
   create(t: Test): Promise<{ keys: KeyStore; query(sql: string): Promise<Record<string, unknown>[]> }>
 }
 

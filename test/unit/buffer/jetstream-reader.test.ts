@@ -1,4 +1,7 @@
-/** What the reader of a buffer in JetStream has to cope with beside the port: purges, age, damage, servers that come and go. */
+/**
+ * Events that the reader of a buffer in JetStream has to handle in addition to the port: purges, age, damage, servers
+ * that come and go.
+ */
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import path from 'node:path'
 import { jetstreamManager } from '@nats-io/jetstream'
@@ -245,7 +248,7 @@ t.test('one server', async (t) => {
         run.damaged.map(({ seq, mark, recordCount }) => [seq, mark, recordCount]),
         [
           [seqs[1], '[2,2,6]', 1],
-          // What is left of the frame is its head: all its records stand with its first message.
+          // Only the head of the frame is left: all its records are counted with its first message.
           [broken[0], '[4,7,62]', 4],
           [broken[1], '[5,7,62]', 0],
         ],

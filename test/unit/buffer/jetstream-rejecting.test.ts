@@ -1,4 +1,4 @@
-/** What a buffer in JetStream says of itself while the stream does not take or answer what it should. */
+/** The status of a buffer in JetStream while the stream rejects requests or does not respond. */
 import { jetstreamManager } from '@nats-io/jetstream'
 import { headers } from '@nats-io/transport-node'
 import t, { type Test } from 'tap'

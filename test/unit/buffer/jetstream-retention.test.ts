@@ -1,4 +1,7 @@
-/** What the owner of pipes purges of a stream, what it never does, and who is kept back when it is nearly full. */
+/**
+ * The messages that the owner of pipes purges from a stream, those that it never purges, and the senders that are
+ * held back when the stream is nearly full.
+ */
 import { jetstreamManager } from '@nats-io/jetstream'
 import t, { type Test } from 'tap'
 import { openJetStreamFeed } from '../../../src/cluster/jetstream/feed.ts'

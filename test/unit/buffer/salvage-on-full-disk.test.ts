@@ -105,7 +105,7 @@ function openFilesIn(dir: string): string[] {
       const file = readlinkSync(`/proc/self/fd/${fd}`)
       return file.startsWith(dir) ? [file] : []
     } catch {
-      // Of the listing itself.
+      // The listing itself can fail.
       return []
     }
   })

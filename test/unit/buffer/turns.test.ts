@@ -8,7 +8,7 @@ import { FrameAppender } from '../../../src/log/segments/appender.ts'
 import { seeded } from '../../support/faults/random.ts'
 import { KiB, MiB, message, newPipeId, openAt, temporaryDirectory } from './open.ts'
 
-/** What an appender sends, frame by frame; each is settled when the test says so. */
+/** Keeps the frames that an appender sends; the test settles each of them. */
 function appenderWithFrames() {
   const sent: Frame[] = []
   const appender = new FrameAppender(

@@ -14,7 +14,7 @@ const src = path.join(project, 'src')
 const dist = path.join(project, 'dist')
 const PlainWorker = workerThreads.Worker
 
-/** Of the last file that was changed. */
+/** The time of the latest change of a file. */
 function changedMs(dir: string): number {
   const files = readdirSync(dir, { recursive: true, encoding: 'utf8' })
   return Math.max(...files.map((file) => statSync(path.join(dir, file)).mtimeMs))
@@ -27,7 +27,7 @@ if (built === undefined || built.mtimeMs < changedMs(src))
 
 workerThreads.Worker = class extends PlainWorker {
   constructor(file: string | URL, options: WorkerOptions = {}) {
-    // What a test loads beside the program it loads in workers too; the loader of TypeScript they do not need.
+    // Workers load the modules that a test preloads too; they do not need the loader of TypeScript.
     const execArgv = process.execArgv.filter((flag) => flag.includes('test/support/'))
     super(builtFile(file), { ...options, execArgv })
   }

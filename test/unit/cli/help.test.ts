@@ -1,6 +1,6 @@
 /**
- * The help of every command is in help.txt, where a reviewer sees what changed. `npm run help:texts` writes it again.
- * What holds for every command is tested here.
+ * The help of every command is in help.txt, where a reviewer sees each change. `npm run help:texts` writes it again.
+ * Rules for every command are tested here.
  */
 import { readFileSync, writeFileSync } from 'node:fs'
 import type { Command } from 'commander'

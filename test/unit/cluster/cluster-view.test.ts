@@ -1,4 +1,4 @@
-/** What a node sees of the others, over the real store; its clocks are the test's. */
+/** A node's view of the others, over the real store; its clocks are the test's. */
 import { randomUUID } from 'node:crypto'
 import t, { type Test } from 'tap'
 import { ClusterView } from '../../../src/cluster/cluster-view.ts'

@@ -76,7 +76,7 @@ class Nodes {
   }
 }
 
-/** What must never be: the same epoch of two nodes; an act after the first one of a later epoch. */
+/** Violations of the rules: one epoch of two nodes; an act after the first one of a later epoch. */
 function violations(acts: readonly Act[]): { sharedEpochs: number; lateActs: number; takeovers: number } {
   const holders = new Map<string, Set<string>>()
   const begins = new Map<string, Map<number, bigint>>()

@@ -1,4 +1,4 @@
-/** What a pipe has taken in, counted from the log by whoever owns it. */
+/** The usage of a pipe, counted from the log by its owner. */
 import { randomBytes } from 'node:crypto'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'

@@ -1,4 +1,4 @@
-/** What nodes say to each other, and what strangers say to them. */
+/** Requests between nodes, and requests from unknown clients. */
 import { randomBytes, randomUUID } from 'node:crypto'
 import { connect } from '@nats-io/transport-node'
 import { pino } from 'pino'

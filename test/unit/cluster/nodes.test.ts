@@ -13,7 +13,7 @@ const server = await startClusterServer(t)
 interface TestNode {
   node: ClusterNode
   metadata: Metadata
-  /** What its listener was told: pipes and keys by id. */
+  /** The events that its listener received: pipes and keys by id. */
   told: string[]
   lines: LogLine[]
   /** The listener waits for it. */

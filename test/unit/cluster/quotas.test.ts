@@ -289,7 +289,7 @@ t.test('reservations of many connections at once never exceed the limit, and non
   }
   await Promise.all(Array.from({ length: 12 }, (_, index) => reserve(stores[index % 3]!, index)))
   t.ok(records <= 10_000)
-  // What was given back after the others had ended.
+  // Takes the amount that was given back after the others had ended.
   await reserve(stores[0]!, 7)
   t.equal(records, 10_000)
 })

@@ -261,7 +261,7 @@ t.test('an owner that has given the pipe away sends the asker on', async (t) => 
   destination.react = () => refused
   world.send(pipe)
   world.give(pipe, now)
-  // What is cached of owners is a moment old.
+  // The cached owners are a moment old.
   world.owners.set(pipe, before.nodeId)
   setTimeout(() => world.owners.set(pipe, now.nodeId), 300)
   t.type(await here.delivery.skip(id), 'boolean')

@@ -1,4 +1,4 @@
-/** What becomes of the numbers in lane rows when their messages get others. */
+/** The numbers in lane rows when their messages get others. */
 import t from 'tap'
 import type { MovedLane } from '../../../src/maintenance/migrate/metadata-store.ts'
 import { copiedTables, ownTables } from '../../../src/maintenance/migrate/metadata-tables.ts'

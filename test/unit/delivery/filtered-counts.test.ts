@@ -1,11 +1,14 @@
-/** What a destination's transform leaves out is in the hourly usage exactly as often as in the lane's own counter. */
+/**
+ * The records that a destination's transform filters out are in the hourly usage exactly as often as in the lane's
+ * own counter.
+ */
 import t from 'tap'
 import { DeliveryError } from '../../../src/destinations/driver.ts'
 import { LaneWorld } from '../../support/lane-world.ts'
 import { transient } from '../../support/recording-driver.ts'
 import { until } from '../../support/until.ts'
 
-/** Of the lane's row, of its hours and of those of its pipe, which has no other lane. */
+/** The counts of the lane's row, of its hours and of those of its pipe, which has no other lane. */
 async function counted(world: LaneWorld, id: string) {
   const { deliveredRecords, filteredRecords } = await world.saved(id)
   const hours = await world.metadata.usage.ofLane(world.workspaceId, id, 0, Number.MAX_SAFE_INTEGER)

@@ -1,4 +1,6 @@
-/** What pull lanes must do, whatever keeps the messages and the lanes' rows (docs/dev/contract.md#pull). */
+/**
+ * The conformance suite of pull lanes, whatever stores the messages and the lanes' rows (docs/dev/contract.md#pull).
+ */
 import type { Test } from 'tap'
 import type { PullResult } from '../../../src/delivery/delivery.ts'
 import type { LaneProcess } from '../../support/lane-process.ts'

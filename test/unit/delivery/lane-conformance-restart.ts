@@ -1,4 +1,4 @@
-/** What survives a process, what a rewind brings again, and what retention takes away: part of the lanes' conformance. */
+/** A process ends, a lane is rewound, retention removes messages: part of the lanes' conformance suite. */
 import type { Test } from 'tap'
 import type { Sent } from '../../support/lane-stack.ts'
 import { transient } from '../../support/recording-driver.ts'
@@ -153,7 +153,7 @@ export async function testRestarts(t: Test, open: OpenBackEnd): Promise<void> {
         destination.react = () => {
           if (failures === 0 || pick(8) > 0) return 'store'
           failures -= 1
-          // What is stored although the reply is lost comes again.
+          // A message that was stored although the reply was lost is sent again.
           return failures % 2 === 0 ? transient('http_503') : 'lost'
         }
       }

@@ -1,6 +1,6 @@
 /**
- * What lanes that push must do, whatever keeps the messages and the lanes' rows. The caller opens a back end; nothing here knows
- * which. Time is real; nothing waits for it but for a condition.
+ * The conformance suite of push lanes, whatever stores the messages and the lanes' rows. The caller opens a back end;
+ * nothing here knows which. Time is real, and tests wait only for conditions.
  */
 import type { Test } from 'tap'
 import { DeliveryError } from '../../../src/destinations/driver.ts'
@@ -45,7 +45,7 @@ export function isInOrder(t: Test, { stored, attempts }: RecordingDestination, s
   }
 }
 
-/** What is pending after the saved cursor, by its mark, by the lane itself and by what was sent. */
+/** Compares the pending messages after the saved cursor, by its mark, by the lane itself and by the sent messages. */
 export async function countsExactly(
   t: Test,
   stack: LaneStack,

@@ -200,7 +200,7 @@ t.test('messages dropped by age before they were delivered are counted and logge
   await world.untilLane(id, 'it failed', ({ attempts }) => attempts === 1)
   world.drop(3)
   const lane = await world.untilLane(id, 'they are counted', ({ dropped_messages }) => dropped_messages === 3)
-  // What comes next is tried at once, so it may have failed already: only the count and the place are settled.
+  // The next message is tried at once and may have failed already: only the count and the position are settled.
   t.match(lane, { pending_messages: 2, cursor_seq: 3 })
   t.match(world.events('lane.messages_dropped'), [
     { destination_id: id, pipe_id: world.pipeId, messages: 3, reason: 'retention' },

@@ -1,4 +1,4 @@
-/** What became of each message is on record with the cursor: delivered, skipped, dropped, ahead again after a rewind. */
+/** The outcome of each message is stored with the cursor: delivered, skipped, dropped, ahead again after a rewind. */
 import t from 'tap'
 import { batchIdentity } from '../../../src/delivery/batch.ts'
 import { LaneWorld } from '../../support/lane-world.ts'

@@ -57,7 +57,7 @@ t.test(
     destination.react = () => 'slow'
     world.send(2)
     await until('an attempt is under way', () => destination.waiting === 1)
-    // What is saved from now on does not survive.
+    // Saves from now on do not survive.
     const restarted = world.restart()
     destination.release()
     destination.react = () => 'store'

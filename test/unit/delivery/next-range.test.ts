@@ -40,7 +40,7 @@ async function secondUnsaved() {
 const rangesOf = ({ attempts }: RecordingDestination) =>
   attempts.map(({ firstSeq, lastSeq }) => [firstSeq, lastSeq])
 
-/** What a process does that is started now, until the lane has nothing left. */
+/** The attempts of a process that is started now, until the lane has nothing left. */
 async function afterRestart(world: LaneWorld, id: string, destination: RecordingDestination) {
   world.atSave = () => {}
   destination.react = () => 'store'
@@ -112,7 +112,7 @@ for (const [what, isControl] of [
 ] as const) {
   t.test(`the process dies while the second batch is sent, before the first is saved: ${what}`, async (t) => {
     const { world, id, destination } = await secondUnsaved()
-    // What is changed while no process runs reaches no lane.
+    // A change while no process runs reaches no lane.
     if (isControl) world.damageRow(id, 'next_first_seq = NULL, next_last_seq = NULL, row_check = NULL')
     await world.limit(4, 1_000_000, 1, { isSeen: false })
     const ranges = await afterRestart(world, id, destination)

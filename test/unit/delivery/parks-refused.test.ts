@@ -19,7 +19,7 @@ function refusing(seqs: readonly number[], fault: 'records' | 'destination' = 'r
       : 'store'
 }
 
-/** Of a destination that tells records apart: these are set aside, by message. */
+/** A destination that tells records apart: these are set aside, by message. */
 function setting(aside: Record<number, number[]>) {
   return ({ messages }: Batch): RejectedRecord[] =>
     messages.flatMap(({ seq }) =>

@@ -1,4 +1,7 @@
-/** What every driver promises through its port (`destinations/driver.ts`): one suite, run against each real server. */
+/**
+ * The guarantees of every driver through its port (`destinations/driver.ts`): one suite, run against each real
+ * server.
+ */
 import type { Test } from 'tap'
 import type { DestinationType } from '../../../src/contract/destination.ts'
 import { type Batch, DeliveryError, type DestinationSpec } from '../../../src/destinations/driver.ts'

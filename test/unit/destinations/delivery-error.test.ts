@@ -1,4 +1,6 @@
-/** What a destination says of itself reaches the log, the API, terminals and backups: short, printable, without our secrets. */
+/**
+ * A destination's error text reaches the log, the API, terminals and backups: short, printable, without our secrets.
+ */
 import http from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { setFlagsFromString } from 'node:v8'

@@ -1,4 +1,4 @@
-/** Of every error that is permanent: whether a record is at fault, or the destination, where skipping one changes nothing. */
+/** The fault of every permanent error: either a record, or the destination, where skipping one changes nothing. */
 import t from 'tap'
 import { DeliveryError } from '../../../src/destinations/driver.ts'
 import { responseError } from '../../../src/destinations/http-endpoint/errors.ts'

@@ -108,7 +108,7 @@ t.test('types by what the records hold', async (t) => {
   }
 })
 
-/** What the column of that type must give back for the value's own text, as `text` reads it. */
+/** Compares the value that the column returns with the record's own text, as `text` reads it. */
 function sameValue(dialect: Dialect, type: string, json: string | undefined, stored: string | null): boolean {
   if (json === undefined || json === 'null') return stored === null
   if (stored === null) return false

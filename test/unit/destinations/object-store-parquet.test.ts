@@ -77,7 +77,7 @@ async function failure(what: ObjectStoreSpec, batch: Batch): Promise<DeliveryErr
   throw new Error('delivery should have failed')
 }
 
-/** What the lane would keep. */
+/** Collects the records that the lane would keep. */
 function keeper(): { kept: RejectedRecord[]; progress: AttemptProgress } {
   const kept: RejectedRecord[] = []
   const progress: AttemptProgress = {

@@ -227,7 +227,7 @@ t.test('more columns than a function takes arguments, with a key over 63 bytes a
   )
 })
 
-/** What a lane does: deliver; on a rejection deliver what is before the failing message, and count the attempts. */
+/** Delivers as a lane does: on a rejection it delivers the messages before the failing one, and counts the attempts. */
 async function deliverUpToFailure(driver: DestinationDriver, batch: Batch) {
   const error = await failure(driver.deliver(batch, never))
   const index = batch.messages.findIndex(({ seq }) => seq === error.failedSeq)

@@ -101,7 +101,7 @@ t.test('over TLS that is not verified the password is proved and never sent', as
     )
     t.notMatch(rogue.heard(), /secret-word/, name)
   }
-  // What the greeting names is used at once by the client's own choice.
+  // The client uses the plugin that the greeting names at once, without a request of the server.
   for (const plugin of ['sha256_password', 'mysql_clear_password']) {
     const session = () => ({ ...honestMysql(), greeting: greeting(true, plugin) })
     const rogue = await startRogue(session, 0, () => {}, { host: '127.0.0.2', tls: true })

@@ -14,7 +14,7 @@ interface World {
   server: { host: string; port: number; user: string; password: string; database: string }
   query(sql: string): Promise<Record<string, unknown>[]>
   proxy: TcpProxy
-  /** Of a text that is longer than its column. */
+  /** A part of the error about a text that is longer than its column. */
   tooLong: string
   /** A part of the reply to a COMMIT. */
   commitReply: string

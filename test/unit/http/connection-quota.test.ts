@@ -1,4 +1,4 @@
-/** Whose connections count together, and what is kept of them. */
+/** Connections that count together, and the state that is kept about them. */
 import pino from 'pino'
 import t from 'tap'
 import { connectionQuota } from '../../../src/api/http/connection-quota.ts'

@@ -1,4 +1,4 @@
-/** What a client is told when no node could be asked, or the one that was asked has not answered. */
+/** The response to a client if no node could be asked, or the node that was asked has not responded. */
 import { pino } from 'pino'
 import t from 'tap'
 import { errorResponse } from '../../../src/api/http/response.ts'

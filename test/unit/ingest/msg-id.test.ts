@@ -2,7 +2,7 @@ import t, { type Test } from 'tap'
 import { validate, version } from 'uuid'
 import { createMsgIds, newMsgId } from '../../../src/ingest/msg-id.ts'
 
-/** Of the id, ms since the epoch. */
+/** The time of the id, in ms since the epoch. */
 function timeOf(id: string): number {
   return Number.parseInt(id.slice(0, 8) + id.slice(9, 13), 16)
 }

@@ -8,7 +8,7 @@ import { bodies, invalidValues, validValues } from '../../support/json-cases.ts'
 import { damaged, randomBody } from '../../support/random-json.ts'
 import { scaled } from '../../support/scale.ts'
 
-/** Of each kind, times `--scale`. */
+/** The number of documents of each kind, times `--scale`. */
 const documents = scaled(25_000)
 
 // Half of all documents are rejected, and nobody looks where.
@@ -22,7 +22,10 @@ const several = {
   text: '"ingest_ts":"2026-11-22T11:00:00.000Z","größe":1.5,"a_long_key_of_sixteen_characters_":"\\n東京"',
 }
 
-/** What a pipe may ask, in many ways: each body comes with the next one, so the scanner changes its rules all the time. */
+/**
+ * Many different requirements of a pipe: each body comes with the next one, so the scanner changes its rules all the
+ * time.
+ */
 const asked: readonly Omit<Preparation, 'format'>[] = [
   { enrichment: nothing, requiredFields: [] },
   { enrichment: stamp, requiredFields: [] },
@@ -38,7 +41,7 @@ const asked: readonly Omit<Preparation, 'format'>[] = [
 
 type Verdict = { rejected: string } | (Prepared & { reserved: number })
 
-/** What the values say. */
+/** The verdict of the values. */
 function verdictOf(bytes: Buffer, preparation: Preparation): Verdict {
   let reserved = 0
   try {
@@ -53,7 +56,7 @@ function verdictOf(bytes: Buffer, preparation: Preparation): Verdict {
 }
 
 interface Comparison {
-  /** What is wrong; null: nothing. */
+  /** The difference; null: none. */
   fault: string | null
   isAccepted: boolean
   isScanned: boolean

@@ -18,7 +18,7 @@ const limits = {
   bodyBytes: 1024 * 1024,
 }
 
-/** What as many threads took together. */
+/** The sum that as many threads took together. */
 async function takeInThreads(memories: SharedArrayBuffer[], taken: typeof limits, times: number) {
   const dist = fileURLToPath(new URL('../../../dist', import.meta.url))
   const file = new URL('./taking-thread.mjs', import.meta.url)

@@ -1,4 +1,4 @@
-/** What an ingest thread asks main, and main cannot look up: the client is told the same as by main itself. */
+/** An ingest thread asks main, and main's look-up fails: the client gets the same response as from main itself. */
 import { MessageChannel } from 'node:worker_threads'
 import { pino } from 'pino'
 import t from 'tap'

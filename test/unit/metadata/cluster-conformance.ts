@@ -1,6 +1,6 @@
 /**
- * What every implementation of `ClusterStore` must do. The caller gives an empty database, and says how its clock goes on:
- * what is expired decides the database alone.
+ * The conformance suite of `ClusterStore`. The caller provides an empty database, and a function that advances its
+ * clock: only the database decides whether something has expired.
  */
 import type { Test } from 'tap'
 import { leaseMs } from '../../../src/metadata/cluster-store.ts'

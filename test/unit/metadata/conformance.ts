@@ -1,6 +1,6 @@
 /**
- * What every implementation of the metadata port must do. The caller gives an empty database; nothing here knows which
- * one. Several handles are opened on it, as the threads of a daemon and the nodes of a cluster do.
+ * The conformance suite of the metadata port. The caller provides an empty database; nothing here knows which one.
+ * Several handles are opened on it, as by the threads of a daemon and the nodes of a cluster.
  */
 import type { Test } from 'tap'
 import { isUuid } from '../../../src/contract/uuid.ts'

@@ -14,7 +14,7 @@ import type { TestPostgres } from '../../support/postgres.ts'
 export interface TestDatabase {
   /** Empty, unless the test puts something there. */
   dir: string
-  /** Of SQLite; what a database on a server is called after. */
+  /** The file of SQLite; the name of a database on a server. */
   file: string
   spec: MetadataSpec
   /** Call it before the database is used. */

@@ -1,4 +1,7 @@
-/** What ingest judges requests by: pipes with limits, origins and required fields; active keys by hash. */
+/**
+ * The directory with which ingest checks requests: pipes with limits, origins and required fields; active keys by
+ * hash.
+ */
 import t from 'tap'
 import { fullRights } from '../../../src/contract/api-key.ts'
 import type { ColumnMapping } from '../../../src/contract/destination.ts'

@@ -1,6 +1,6 @@
 /**
- * What belongs to another workspace does not exist: every method that takes a workspace is called with the ids of
- * another one's resources, and the other one is looked at before and after.
+ * Resources of another workspace do not exist: every method that takes a workspace is called with the ids of another
+ * workspace's resources, and these are compared before and after.
  */
 import t, { type Test } from 'tap'
 import { fullRights } from '../../../src/contract/api-key.ts'

@@ -1,4 +1,4 @@
-/** What became of messages: found by any of their seqs, pruned with the buffer and beyond what a lane may have on record. */
+/** The history of messages: found by any of their seqs, pruned with the buffer and beyond the limit of a lane. */
 import t from 'tap'
 import { resourceLimits } from '../../../src/contract/resource-limits.ts'
 import type { PassedMessages } from '../../../src/metadata/lane-state.ts'

@@ -1,4 +1,6 @@
-/** What delivery loads: every pipe with its lanes, flush limits, and a revision that changes with anything of it. */
+/**
+ * The specs that delivery loads: every pipe with its lanes, flush limits, and a revision that changes with any of it.
+ */
 import { randomUUID } from 'node:crypto'
 import t from 'tap'
 import { resolveConfig } from '../../../src/contract/destination.ts'

@@ -41,7 +41,7 @@ export function parkedOf(seq: number, records: number): NewParked {
  */
 export const absoluteWrites: readonly OwnerWrite[] = ['repair', 'countUsage']
 
-/** What the next owner has counted, and what the stopped one counts. */
+/** The counts of the next owner, and those of the stopped one. */
 export const countedTotals = { messages: 9, records: 90, bytes: 900 }
 const staleTotals = { messages: 8, records: 80, bytes: 800 }
 

@@ -35,7 +35,7 @@ async function fixture(t: Test) {
     pipeId,
     databaseDestination(),
   )
-  /** What the sums say, and what counting says. */
+  /** The stored sums, and the result of counting. */
   const sums = async () => {
     const [kept] = await rowsOf(options, 'SELECT "rows", records, body_bytes FROM parked_sums')
     const [counted] = await rowsOf(

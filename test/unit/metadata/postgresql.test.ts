@@ -1,4 +1,7 @@
-/** What only PostgreSQL has: opening what is wrong, two at once, contention, servers that restart, take no writes, end sessions. */
+/**
+ * Features of PostgreSQL only: opening a wrong database, two openings at once, contention, servers that restart,
+ * reject writes, or end sessions.
+ */
 import { spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'

@@ -150,7 +150,7 @@ t.test('a setup link makes one user, once, in its workspace and role, and only i
     user: { user_role: 'viewer' },
   })
   t.equal(await metadata.users.redeemSetupLink('link', bob), null)
-  // What does not work does not use it up.
+  // A failed attempt does not use it up.
   await t.rejects(metadata.users.redeemSetupLink('late', ada), { code: 'duplicate_user_email' })
   t.equal(await metadata.users.hasSetupLink('late'), true)
   clock = 2_000

@@ -1,4 +1,4 @@
-/** What tests rely on: real nats-servers that can be killed, paused, cut off and started again. */
+/** The servers that tests rely on: real nats-servers that can be killed, paused, cut off and started again. */
 import { AckPolicy, jetstream, jetstreamManager } from '@nats-io/jetstream'
 import { connect } from '@nats-io/transport-node'
 import t from 'tap'

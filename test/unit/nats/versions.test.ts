@@ -1,4 +1,4 @@
-/** What nats-servers say they are, and which of them are too old for several copies. */
+/** The versions that nats-servers report, and those that are too old for several copies. */
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import t, { type Test } from 'tap'
 import { oldServersText, serverVersions, tooOldForReplicas } from '../../../src/cluster/nats/versions.ts'

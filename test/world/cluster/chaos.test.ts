@@ -20,7 +20,10 @@ import { createNodeUsers, savedTwice, switchFenceOff, watchLaneSaves } from './l
 
 const seconds = scaled(60)
 const isLong = seconds > 120
-/** Of all pipes together, in the long form: 1,000 requests a second. The short one runs beside other tests. */
+/**
+ * The rate of all pipes together; in the long form 1,000 requests a second. The short form runs in parallel with
+ * other tests.
+ */
 const requestsPerSecond = isLong ? 1_000 : 250
 const pipeCount = 4
 const loopsPerPipe = 20

@@ -5,7 +5,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { seeded } from '../../support/rogue/rogue-server.ts'
 
-/** What can be done to a node or a NATS server. */
+/** The actions on a node or a NATS server. */
 export interface Victim {
   name: string
   /** SIGKILL; resolves when it is gone. */

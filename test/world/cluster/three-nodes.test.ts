@@ -160,7 +160,7 @@ t.test('a node that is stopped hands its pipes over at once', async (t) => {
   await one.ingest(pipeId, { n: 1 })
   t.equal(await owner.stop(), 0)
   t.match(await pull(two, lane, 5_000), { status: 200, body: { records: [{ n: 1 }] } })
-  // What a node shows of the others is up to a second old.
+  // A node's view of the others is up to a second old.
   await until('it has left', async () => {
     const { body } = await one.api<{ cluster: { nodes: { node_name: string }[] } }>('GET', '/v1/overview')
     return body.cluster.nodes.every(({ node_name }) => node_name !== owner.name)

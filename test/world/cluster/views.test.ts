@@ -1,4 +1,4 @@
-/** What people see of a real cluster of three nodes, while one is drained and one killed: API, commands, metrics. */
+/** The views of a real cluster of three nodes, while one is drained and one killed: API, commands, metrics. */
 import t from 'tap'
 import type { Static } from 'typebox'
 import type { Overview } from '../../../src/contract/overview.ts'

@@ -5,7 +5,7 @@ import { workDirectory } from '../../support/faults/every-step.ts'
 import { type CutOutcome, checkCuts, type Recording } from '../../support/faults/power-cut-run.ts'
 import { scaled } from '../../support/scale.ts'
 
-/** Of all test files together. */
+/** The images of all test files together. */
 export const images = scaled(80)
 
 export function cutWork(t: Test, name: string): string {

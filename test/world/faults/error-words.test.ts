@@ -1,4 +1,4 @@
-/** What ends the buffer names the file, what was tried on it, and what to do. */
+/** An error that ends the buffer names the file, the failed action, and what to do. */
 import { mkdirSync, rmSync } from 'node:fs'
 import path from 'node:path'
 import t from 'tap'

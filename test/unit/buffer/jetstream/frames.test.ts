@@ -1,4 +1,4 @@
-/** What a frame in JetStream is called, and what its headers and its `seq` say. */
+/** The name of a frame in JetStream, its headers and its `seq`. */
 import { crc32 } from 'node:zlib'
 import t from 'tap'
 import {

@@ -4,7 +4,7 @@ import { checkCuts, type Recording, recordRun, withoutSyncs } from '../../../sup
 import { bad, cutWork } from '../cut-tests.ts'
 
 const lies = {
-  /** What `synchronous = NORMAL` leaves out. */
+  /** The syncs that `synchronous = NORMAL` omits. */
   'no sync of a WAL': (file: string) => file.endsWith('-wal'),
   'no sync of a directory': (file: string) => file.endsWith('/buffer'),
   'no sync at all': () => true,
