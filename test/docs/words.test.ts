@@ -22,6 +22,12 @@ function textsOf(file: string, source: string): string[] {
   return texts
 }
 
+/** A comment is a sentence with a subject: a relative clause without its noun makes every reader stop. */
+const withoutSubject = /(?:\/\*\*?|\/\/|^\s*\*) (?:Of|What|Whose|Whoever)\b.*/gm
+
+/** Rooms of src whose comments have all been rewritten. */
+const rooms = ['api', 'apps', 'contract', 'ingest', 'platform', 'settings', 'stores']
+
 const files = readdirSync(root, { recursive: true, encoding: 'utf8' }).filter((file) => /\.tsx?$/.test(file))
 
 t.test('no message, help or description uses a word that makes a reader stop', async (t) => {
@@ -48,3 +54,34 @@ t.test('the files beside the code keep to it', async (t) => {
     t.notMatch(readFileSync(new URL(file, import.meta.url), 'utf8'), banned, file)
   }
 })
+
+t.test('no comment begins with a relative clause in place of its subject', async (t) => {
+  const checked = files.filter((file) => rooms.some((room) => file.startsWith(`${room}/`)))
+  const found = checked.flatMap((file) =>
+    (readFileSync(path.join(root, file), 'utf8').match(withoutSubject) ?? []).map(
+      (line) => `${file}: ${line}`,
+    ),
+  )
+  t.same(found, [])
+  t.ok(checked.length > 100)
+})
+
+t.test(
+  'negative control: such a comment is found in all of its forms, and in the middle of none',
+  async (t) => {
+    const source = [
+      '/** Of one pipe. */',
+      '// What it holds.',
+      '/**',
+      ' * Whose it is.',
+      ' */',
+      '/** The owner. Whoever asks gets it. */',
+      'const of = 1 // Whoever reads',
+      '/** Offset of the pipe: What. */',
+    ].join('\n')
+    t.same(
+      source.match(withoutSubject)?.map((line) => line.trim()),
+      ['/** Of one pipe. */', '// What it holds.', '* Whose it is.', '// Whoever reads'],
+    )
+  },
+)

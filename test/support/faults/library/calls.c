@@ -65,7 +65,7 @@ static int64_t do_write(int fd, const struct iovec *parts, int count, int64_t of
   }
   if (room == length)
     return moves ? syscall(SYS_writev, fd, parts, count) : syscall(SYS_pwritev, fd, parts, count, offset, 0);
-  /* What fits of the first part: the caller comes again with the rest. */
+  /* Writes as much of the first part as fits: the caller calls again with the rest. */
   size_t bytes = (int64_t)parts[0].iov_len < room ? parts[0].iov_len : (size_t)room;
   return moves ? syscall(SYS_write, fd, parts[0].iov_base, bytes)
                : syscall(SYS_pwrite64, fd, parts[0].iov_base, bytes, offset);
@@ -271,7 +271,7 @@ int rmdir(const char *path) {
   NAME_CALL(RMDIR, AT_FDCWD, path, real(path));
 }
 
-/* What fs.rmSync calls from Node.js 24 on. As in glibc, whose own calls of these two nobody could count. */
+/* fs.rmSync calls it from Node.js 24 on. It works as in glibc, whose own calls of these two cannot be counted. */
 int remove(const char *path) {
   if (unlink(path) == 0) return 0;
   return errno == EISDIR ? rmdir(path) : -1;

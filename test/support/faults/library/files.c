@@ -68,7 +68,7 @@ bool resolve_path(int dir_fd, const char *path, char out[4096]) {
 
 void watch(int fd, const char *path) {
   if (fd < 0 || fd >= MOST_FDS) return;
-  /* What was there is not freed: another thread may be looking at it. Tests are short. */
+  /* The old path is not freed: another thread may be reading it. Tests are short. */
   paths[fd] = strdup(path);
 }
 

@@ -87,7 +87,7 @@ static int64_t first_bad(int fd, int64_t offset, int64_t length) {
 
 bool has_bad_sector(int fd) { return watched_path(fd) != NULL && first_bad(fd, 0, INT64_MAX) >= 0; }
 
-/* What stands before the bad byte is read, as the kernel does: the caller comes again and gets the error. `offset` -1:
+/* Reads the bytes before the bad one, as the kernel does: the caller calls again and gets the error. `offset` -1:
  * at the file's own position, which moves. */
 static ssize_t read_call(int fd, const struct iovec *parts, int count, int64_t offset) {
   int64_t length = 0;

@@ -6,7 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Of a write, at most so many bytes are kept (a ballast file is large and nobody reads it). */
+/* The most bytes of a write that are kept (a ballast file is large, and no test reads it). */
 #define MOST_BYTES (512 * 1024)
 
 /* Little-endian, as ../trace.ts reads it; followed by path, second and data. */
