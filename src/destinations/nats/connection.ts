@@ -87,7 +87,7 @@ async function openLink(
   if (address.isTls && !info.offersTls)
     throw permanent('no_tls', 'The NATS server offers no TLS, and tls:// asks for it.')
   const isTls = address.isTls || info.needsTls
-  // What came in clear after INFO would count as said under TLS.
+  // Bytes in clear text after INFO would be taken for bytes under TLS.
   if (isTls && !reader.isEmpty) throw protocolError('The server sent more before TLS than its greeting.')
   const socket = isTls ? await secured(raw, address, config, reads, stop) : raw
   const link = new NatsLink(socket, reader, info)
@@ -108,7 +108,7 @@ function infoOf(socket: net.Socket, reader: ServerReader, stop: AbortSignal): Pr
       if (said.kind !== 'info')
         throw protocolError('The server began with something else than the greeting of NATS.')
       socket.pause()
-      // What follows in this chunk stays in the reader.
+      // The bytes after it in this chunk stay in the reader.
       return resolve(said.info)
     }
   })
@@ -148,7 +148,7 @@ async function secured(
   return socket
 }
 
-/** What OpenSSL does not take although it can be read, such as a key that is too short, is the config's fault. */
+/** An error of OpenSSL about a text that could be read, such as a key that is too short, is the config's fault. */
 function connectTls(options: tls.ConnectionOptions): tls.TLSSocket {
   try {
     return tls.connect(options)
@@ -239,7 +239,7 @@ export class NatsLink {
       this.#onPong = () => settle()
       this.#onOver = settle
       if (stop.aborted) return onStop()
-      // What came with the greeting, such as that there are too many connections.
+      // Handles bytes that came with the greeting, such as an error that there are too many connections.
       this.#read(Buffer.alloc(0))
       socket.write(connectMessage)
       socket.write(`SUB ${this.#inbox}.* 1\r\n`)
@@ -322,7 +322,10 @@ export class NatsLink {
   }
 }
 
-/** What is read goes to `reading(resolve)`, until it resolves, throws, or the socket or the attempt is over. */
+/**
+ * Passes the bytes that are read to `reading(resolve)`, until it resolves, throws, or the socket or the attempt is
+ * over.
+ */
 function untilSettled<T>(
   socket: net.Socket,
   stop: AbortSignal,

@@ -53,7 +53,7 @@ async function publish(
   { generation = 0 }: Batch,
   { id, body, seq, recordIndex }: SingleRecord,
 ): Promise<void> {
-  // Whoever rewinds wants the records again, though the stream may remember them.
+  // A rewind delivers the records again, although the stream may still remember their ids.
   const messageId = generation === 0 ? id : v5(`${id}:${generation}`, destinationId)
   const headers: [string, string][] = [['Nats-Msg-Id', messageId]]
   if (config.stream !== null) headers.push(['Nats-Expected-Stream', config.stream])
@@ -89,7 +89,7 @@ function checkAcknowledgement({ status, payload }: Answer, subject: string, stre
   }
   if (said.error !== undefined) throw publishError(apiErrorOf(said.error), subject)
   if (typeof said.stream !== 'string' || !Number.isSafeInteger(said.seq)) throw notAnAcknowledgement()
-  // Whoever listens at the subject can answer, and a server that does not look at the header would.
+  // Any subscriber of the subject can respond, and a server that ignores the header would accept the message.
   if (stream !== null && said.stream !== stream) throw otherStream(subject, said.stream)
 }
 

@@ -1,4 +1,4 @@
-/** What a nats-server and its JetStream say, as a DeliveryError. Pure. */
+/** Errors of a nats-server and its JetStream as a DeliveryError. Pure. */
 import { DeliveryError, type DeliveryFault } from '../driver.ts'
 
 /** `-ERR`: the connection is over. */

@@ -1,4 +1,7 @@
-/** What a client shows a server that asks it to sign: of a user's seed, or of the JWT and the seed of a credentials file. */
+/**
+ * The credentials for a server that asks for a signature: from a user's seed, or from the JWT and the seed of a
+ * credentials file.
+ */
 import { jwtAuthenticator, nkeyAuthenticator } from '@nats-io/transport-node'
 
 /** Members of the CONNECT message. Throws for a seed that is none. */

@@ -28,7 +28,7 @@ export type ServerSaid =
   /** `status`: of its headers, such as 503; null where it has none. */
   | { kind: 'message'; subject: string; status: number | null; payload: Buffer }
 
-/** Of nats-server: 4 KiB, but for INFO, which lists the servers of a cluster. */
+/** The limits of nats-server: 4 KiB, except for INFO, which lists the servers of a cluster. */
 const mostInfoBytes = 64 * 1024
 const mostLineBytes = 4 * 1024
 /** Acknowledgements have some hundred bytes; lists of streams that a test asks for, a little more. */
@@ -99,7 +99,7 @@ export interface Publication {
   payload: Buffer
 }
 
-/** What stands before the payload; `\r\n` follows it. */
+/** The protocol line and headers before the payload; `\r\n` follows the payload. */
 export function publishHead({ subject, replyTo, headers, payload }: Publication): Buffer {
   if (headers.length === 0) return Buffer.from(`PUB ${subject} ${replyTo} ${payload.length}\r\n`)
   const block = headerBlock(headers)

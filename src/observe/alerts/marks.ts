@@ -1,10 +1,10 @@
 /**
- * What is told of one lane, or of the service, and one event. Pure.
+ * The alert state of one lane, or of the service, and one event. Pure.
  *
- *   none ──it is so──▶ held ──5 min since it was told, and room──▶ raised ──it is over──▶ none
- *                       └──it is over──▶ none: not told, and counted in the next one
+ *   none ──it is so──▶ held ──5 min since the last alert, and room──▶ raised ──it is over──▶ none
+ *                       └──it is over──▶ none: not sent, and counted in the next one
  *
- * A look changes a draft; what it changed is stored as a whole with the alerts it is about, or not at all.
+ * A check changes a draft; its changes are stored as a whole with the alerts they are about, or not at all.
  */
 import type { AlertEvent } from '../../contract/alert-words.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'

@@ -12,7 +12,7 @@ export interface Named {
 /** Whom it is about. */
 export interface AlertNames {
   workspace: Named
-  /** Of a lane. */
+  /** The lane that the alert is about. */
   lane?: { pipe: Named; destination: Named & { type: string } }
   /** Where the dashboard shows it; null: nobody knows the address of the service. */
   url: string | null

@@ -9,7 +9,7 @@ import type { AlertMark } from '../../metadata/store.ts'
 import { minuteMs } from '../../platform/quantities.ts'
 import { DraftMarks, type Marks } from './marks.ts'
 
-/** What is told of, before it is put into words. */
+/** The facts of an alert, before its text is written. */
 export type AlertFact = { heldBack: number } & (
   | { type: 'lane.failing' | 'lane.stuck' | 'lane.stalled' | 'lane.recovered'; lane: LaneTrouble }
   | { type: 'message.parked' | 'messages.dropped'; lane: LaneTrouble; count: number }
@@ -28,7 +28,7 @@ export interface Look {
   crash: { startedMs: number | null } | null
   /** After so long an undelivered message is dropped. */
   undeliveredMs: number
-  /** What a lane lost before the first look is not news. */
+  /** On the first check, losses of a lane before it are not reported. */
   isFirst: boolean
 }
 
@@ -104,7 +104,7 @@ function* failureAlerts(
   }
   const recovered = draft.get(id, 'lane.recovered')
   if (isRaised()) {
-    // What was held back of an earlier recovery is no longer true.
+    // An earlier recovery that was held back is no longer true.
     if (recovered.state === 'held') draft.set({ ...recovered, state: 'none', sinceMs: null })
     return
   }
@@ -139,8 +139,8 @@ function isThrough({ isIdle, lastDeliveredMs }: LaneTrouble, sinceMs: number | n
 }
 
 /**
- * What there is more of than at the last look; where there is less (a replay), it counts from there. What is not told yet is in
- * the next one, so nothing of it is held back.
+ * Reports an increase since the last check; after a decrease (a replay) it counts from there. An increase that is not
+ * reported yet is part of the next one, so none of it is held back.
  */
 function* counted(
   lane: LaneTrouble,

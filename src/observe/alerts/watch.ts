@@ -26,7 +26,7 @@ export interface WatchDeps {
   crash(): { startedMs: number | null } | null
   /** Everybody who wants to know was told of the crash. */
   settleCrash(): void
-  /** Of the dashboard, without a slash at its end; null: not known. */
+  /** The URL of the dashboard, without a slash at its end; null: not known. */
   dashboardUrl: string | null
   /** The workspace has something to send. */
   onQueued(workspaceId: string): void

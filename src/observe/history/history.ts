@@ -1,13 +1,13 @@
 /**
- * What the buffer holds, for people who look: one message, a page of them, the newest as they come. The port that management and
- * the tail use; `history-proxy.ts` keeps it from the main thread by calls to a thread of its own, so that neither requests nor
- * delivery wait for a look.
+ * Shows the buffer's messages to people: one message, a page of them, the newest as they arrive. The port that
+ * management and the tail use; `history-proxy.ts` keeps its work off the main thread by calls to a thread of its own,
+ * so that neither requests nor delivery wait for it.
  */
 import type { Cursor, ListedMessage, MessageListing } from '../../log/buffer.ts'
 
 export interface FoundMessage extends ListedMessage {
   pipeId: string
-  /** Of its first records, each one's own JSON text. */
+  /** The first records, each one's own JSON text. */
   recordTexts: string[]
   /** It has more records than those. */
   isTruncated: boolean
@@ -16,7 +16,7 @@ export interface FoundMessage extends ListedMessage {
 /** Where a tail is in a pipe: just after a message. */
 export interface TailPlace {
   cursor: Cursor
-  /** Of that message the first records were given already. */
+  /** The first records of that message were shown already. */
   given?: { seq: number; records: number }
 }
 

@@ -47,7 +47,7 @@ export function openStoredHistory(reader: BufferReader, lookup: MessageLookup, c
   }
 }
 
-/** Of the first 20 those that fit into the bytes together. */
+/** The first 20 records, as far as they fit into the bytes together. */
 function firstRecords(body: Buffer): string[] {
   const texts: string[] = []
   let bytes = 0
@@ -115,7 +115,7 @@ interface Taken {
   place: TailPlace | null
   /** Too large to be shown. */
   leftOut: number
-  /** Of the messages looked at, beyond the limit. */
+  /** The number of messages that were read beyond the limit. */
   rest: number
 }
 
