@@ -5,8 +5,8 @@
  *
  *   step                                           found after a crash right after it
  *   1 damaged mark and look-up → quarantine        none there: the next repair, or the daemon, makes them again
- *   2 segments renamed (rename-segments.ts) and    those that are not done are damaged still
- *     salvaged one by one (salvage.ts)
+ *   2 misnamed segments → quarantine, damaged       those that are not done are damaged still
+ *     ones salvaged one by one (salvage.ts)
  *   3 mark and look-up made again                  as after 2
  *   4 known losses written down                    verify still speaks of them
  */
@@ -22,10 +22,10 @@ import { dataDirAt } from './data-dir.ts'
 import { DataDirError } from './errors.ts'
 import { addKnownLosses } from './known-losses.ts'
 import { lockDataDir } from './lock.ts'
-import { glanceAtDataDir, misnamed, type Verified } from './verify.ts'
+import { glanceAtDataDir, type Verified } from './verify.ts'
 
 export interface RepairAction {
-  action: 'rename' | 'salvage' | 'set_aside' | 'rebuild' | 'note_loss'
+  action: 'salvage' | 'set_aside' | 'rebuild' | 'note_loss'
   /** Within the data directory. */
   file: string
   detail: string
@@ -58,9 +58,6 @@ export function planRepair({ metadata, segments, missing, mark, keysProblem }: V
     )
   }
   return [
-    ...segments.flatMap(({ name, rename }) =>
-      misnamed(rename).map((detail) => planned('rename', fileOf(name), detail)),
-    ),
     ...segments
       .filter(({ problems }) => problems.length > 0)
       .map(({ name, problems, isForeign }) =>
@@ -81,14 +78,11 @@ export function repairDataDir(root: string, verified: Verified): RepairAction[] 
     ...{ dir: dir.bufferDir, quarantineDir: dir.quarantineDir, identity, knownSeq, nextSeqAtLeast },
     keysFile: path.join(dir.root, keysName),
   }
-  const damaged = verified.segments
-    .filter(({ problems }) => problems.length > 0)
-    .map(({ name, rename }) => rename ?? name)
+  const damaged = verified.segments.filter(({ problems }) => problems.length > 0).map(({ name }) => name)
   const repaired = repairSegments(spec, damaged, openLog({ level: 'silent', format: 'json' }, 'repair'))
   const { missing } = glanceAtDataDir(root)
   if (missing.length > 0) addKnownLosses(dir.quarantineDir, missing, Date.now())
   return [
-    ...plan.filter(({ action }) => action === 'rename'),
     ...repaired.map(({ name, outcome, keptMessages, lostMessages }) => ({
       action: outcome === 'salvaged' ? ('salvage' as const) : ('set_aside' as const),
       file: fileOf(name),

@@ -5,11 +5,11 @@
  */
 import { existsSync } from 'node:fs'
 import path from 'node:path'
-import { checkChain, endOf, inTheirPlaces } from '../log/segments/check-chain.ts'
+import { checkChain, endOf } from '../log/segments/check-chain.ts'
 import { checkIdempotencyKeys, checkMark, type MarkCheck } from '../log/segments/check-derived.ts'
 import { holesIn, type SegmentCheck } from '../log/segments/check-segment.ts'
 import { type CheckProgress, checkSegments, glanceAtSegments } from '../log/segments/check-segments.ts'
-import { fileBytes, type SegmentName, segmentFile } from '../log/segments/layout.ts'
+import { fileBytes, segmentFile } from '../log/segments/layout.ts'
 import { without } from '../log/segments/missing-segments.ts'
 import type { SeqRange } from '../log/segments/segment-file.ts'
 import { checkMetadata, type MetadataCheck } from '../metadata/sqlite/check.ts'
@@ -84,16 +84,16 @@ function compare(
   segments: SegmentCheck[],
 ): Verified {
   const keysProblem = checkIdempotencyKeys(path.join(dir.bufferDir, 'idempotency.db'))
-  const placed = inTheirPlaces(segments, metadata.dataDirId)
-  const gaps = [...checkChain(placed, metadata.dataDirId), ...missingEnds(placed, mark, checkMark(markFile))]
+  const gaps = [
+    ...checkChain(segments, metadata.dataDirId),
+    ...missingEnds(segments, mark, checkMark(markFile)),
+  ]
   const known = readKnownLosses(dir.quarantineDir)
-  const newest = segments.find(
-    (check) => (check.rename ?? check.name).firstSeq === placed.at(-1)?.name.firstSeq,
-  )
+  const newest = segments.findLast((check) => !check.isForeign)
   const dropped = gaps.length === 0 || newest === undefined ? [] : holesIn(dir.bufferDir, newest.name)
   const missing = gaps.flatMap((gap) => without(gap, [...known, ...dropped]))
   const verified = { metadata, segments, missing, mark, keysProblem }
-  const problems = [...metadata.problems, ...laneProblems(metadata, placed, mark)]
+  const problems = [...metadata.problems, ...laneProblems(metadata, segments, mark)]
   return { ...verified, report: reportOf(dir, verified, problems, known) }
 }
 
@@ -156,8 +156,8 @@ function reportOf(
     entry('metadata.db', metadataProblems),
     entry('buffer/high-water', listed(mark.problem)),
     entry('buffer/idempotency.db', listed(keysProblem)),
-    ...segments.map(({ name, rename, messages, bytes, problems }) => ({
-      ...entry(path.relative(dir.root, segmentFile(dir.bufferDir, name)), [...misnamed(rename), ...problems]),
+    ...segments.map(({ name, messages, bytes, problems }) => ({
+      ...entry(path.relative(dir.root, segmentFile(dir.bufferDir, name)), problems),
       messages,
       bytes,
     })),
@@ -176,14 +176,6 @@ function reportOf(
       problems: missing.length + files.reduce((total, { problems }) => total + problems.length, 0),
     },
   }
-}
-
-/** In words, of a segment that the next start gives another name. */
-export function misnamed(rename: SegmentName | null): string[] {
-  if (rename === null) return []
-  return [
-    `is under the name of another: the daemon gives it its own, ${path.basename(segmentFile('', rename))}`,
-  ]
 }
 
 const listed = (problem: string | null) => (problem === null ? [] : [problem])

@@ -158,16 +158,6 @@ for (const { what, damage, file, says } of findings) {
   })
 }
 
-t.test('of segments that have changed places nothing is missing', async (t) => {
-  const { dataDir, buffer, segments } = copyOf(t, base, 'stopped')
-  const between = path.join(buffer, 'between')
-  renameSync(segments[2]!.file, between)
-  renameSync(segments.at(-1)!.file, segments[2]!.file)
-  renameSync(between, segments.at(-1)!.file)
-  const { report } = await verify(dataDir)
-  t.match(report, { missing: [], totals: { problems: 2 } })
-})
-
 t.test('segments that are gone are missing, each with its range', async (t) => {
   const copy = copyOf(t, base, 'stopped')
   const range = (at: number) => [copy.segments[at]!.firstSeq, copy.segments[at + 1]!.firstSeq - 1] as const

@@ -3,35 +3,12 @@
  * dropped what was between them (`hole`), and each is what its name says.
  */
 import type { SegmentCheck } from './check-segment.ts'
-import { planRenamings } from './misplaced-segments.ts'
 import { without } from './missing-segments.ts'
 import type { SeqRange } from './segment-file.ts'
 
 /**
- * The segments as the next start names them, in that order: of those that it gives another name a copy with that name,
- * and with the same problems.
- */
-export function inTheirPlaces(checks: readonly SegmentCheck[], dataDirId: string | null): SegmentCheck[] {
-  const { renamings } = planRenamings(
-    checks.map((check) => ({ name: check.name, own: ownRange(check, dataDirId) })),
-  )
-  return checks
-    .map((check) => {
-      check.rename = renamings.find(({ from }) => from.firstSeq === check.name.firstSeq)?.to ?? null
-      return check.rename === null ? check : { ...check, name: check.rename }
-    })
-    .sort((a, b) => a.name.firstSeq - b.name.firstSeq)
-}
-
-function ownRange({ identity, name, lastSeq }: SegmentCheck, dataDirId: string | null) {
-  if (identity === null) return null
-  const isOwn = dataDirId === null || identity.dataDirId === null || identity.dataDirId === dataDirId
-  return isOwn ? { firstSeq: identity.firstSeq ?? name.firstSeq, lastSeq } : null
-}
-
-/**
  * Adds to the problems of single segments, and returns what is missing between them: neither there nor dropped.
- * `checks` in their places, see above. `dataDirId` null: not known.
+ * `checks` in the order of their names. `dataDirId` null: not known.
  */
 export function checkChain(checks: readonly SegmentCheck[], dataDirId: string | null): SeqRange[] {
   const missing: SeqRange[] = []
@@ -52,7 +29,7 @@ export function checkChain(checks: readonly SegmentCheck[], dataDirId: string | 
   return missing
 }
 
-/** True when it is another one than its name says: none of this log. */
+/** True when it is another segment than its name says, or of another log. */
 function addIdentityProblem(check: SegmentCheck, dataDirId: string | null): boolean {
   const { identity, name } = check
   if (identity === null) return false

@@ -28,8 +28,6 @@ export interface SegmentCheck {
   holes: SeqRange[]
   /** It is readable and none of this log's: of another name or another data directory. */
   isForeign: boolean
-  /** The name that the next start gives it; null: this one. */
-  rename: SegmentName | null
   /** What else is wrong with it, in words; empty: nothing. */
   problems: string[]
 }
@@ -96,7 +94,6 @@ function inspect(
     pipes: new Map(),
     holes: [],
     isForeign: false,
-    rename: null,
     problems: [],
   }
   let db: Database.Database | null = null

@@ -8,7 +8,6 @@
  *   next-segment.tmp             a segment being made; it gets its name when it is complete and fsynced
  *   compacted-segment.tmp        a segment being compacted, likewise: see compaction.ts
  *   salvaged-segment.tmp         what can be read of a damaged segment, likewise: see salvage.ts
- *   …20 digits.db.renaming       a segment on its way back to this name, with its -wal: see rename-segments.ts
  *   high-water                   newest acknowledged seq and the buffer's clock: see high-water.ts
  *   idempotency.db               derived look-up of idempotency keys
  *   ….set-aside-…                a derived file that could not be read, until the operator removes it
@@ -114,7 +113,7 @@ export function allSegmentFiles(dir: string): SegmentName[] {
 }
 
 /** Null: it is no segment's. */
-export function parseSegmentName(file: string): SegmentName | null {
+function parseSegmentName(file: string): SegmentName | null {
   const match = segmentName.exec(file)
   return match === null ? null : { firstSeq: Number(match[1]), generation: Number(match[2] ?? 0) }
 }

@@ -5,9 +5,9 @@
  * A crash can leave commits in a WAL that was never synced: a power cut could still take them. So nothing is read,
  * served or counted before it is on the disk:
  *
- *   0 segments get the names that they should have (rename-segments.ts); where the file of the newest one is missing and
- *     its WAL is there, the segment is salvaged from that (salvage.ts: a crash leaves the WAL, or both and the newer
- *     generation, which makes the WAL a leftover)
+ *   0 files under the name of another segment go to the quarantine (misnamed-segments.ts); where the file of the newest
+ *     segment is missing and its WAL is there, the segment is salvaged from that (salvage.ts: a crash leaves the WAL, or
+ *     both and the newer generation, which makes the WAL a leftover)
  *   1 leftovers, and a newest segment in which nothing was ever written, are removed; names are fsynced
  *   2 WALs are moved into their segments, fsynced (where a full disk has no room for that, the WAL itself is fsynced)
  *   3 what must be known is read; a segment that is not written on (of format 1, of an older epoch, sealed) gets its
@@ -35,9 +35,9 @@ import {
   segmentFile,
   unlinkSegment,
 } from './layout.ts'
+import { setAside, setMisnamedAside } from './misnamed-segments.ts'
 import { missingRanges } from './missing-segments.ts'
 import type { SegmentsSpec } from './protocol.ts'
-import { renameSegments, setAside } from './rename-segments.ts'
 import { Salvage, type SalvagedSegment } from './salvage.ts'
 import { readSealedSegments, type SealedSegments } from './sealed-segments.ts'
 import { Sealing } from './sealing.ts'
@@ -55,7 +55,7 @@ type LogSpec = Pick<SegmentsSpec, 'dir' | 'quarantineDir' | 'identity' | 'knownS
 export function openSegmentLog(spec: LogSpec, log: Logger): SegmentLog {
   const { dir, identity = null, nextSeqAtLeast = 1 } = spec
   const pageBytes = pageBytesFor(spec.segmentMaxBytes ?? 0)
-  renameSegments(spec, log)
+  const misnamed = setMisnamedAside(spec, log)
   const mark = openHighWater(path.join(dir, 'high-water'), identity)
   const { clockMs } = mark.found
   const knownSeq = Math.max(mark.found.seq, spec.knownSeq ?? 0)
@@ -76,7 +76,7 @@ export function openSegmentLog(spec: LogSpec, log: Logger): SegmentLog {
   fsyncDirectory(dir)
   const files: OpenFiles = { sealing: new Sealing(dir), writers: [] }
   try {
-    return openFound(spec, log, { files, mark, knownSeq, salvaged, isNew })
+    return openFound(spec, log, { files, mark, knownSeq, salvaged, misnamed, isNew })
   } catch (error) {
     // See openBufferWriter.
     for (const writer of files.writers) writer.abandon()
@@ -97,6 +97,7 @@ interface Found {
   mark: HighWater
   knownSeq: number
   salvaged: SalvagedSegment[]
+  misnamed: SegmentName[]
   /** There was no segment. */
   isNew: boolean
 }
@@ -104,14 +105,14 @@ interface Found {
 function openFound(
   spec: LogSpec,
   log: Logger,
-  { files, mark, knownSeq, salvaged, isNew }: Found,
+  { files, mark, knownSeq, salvaged, misnamed, isNew }: Found,
 ): SegmentLog {
   const { dir, identity = null, nextSeqAtLeast = 1 } = spec
   const pageBytes = pageBytesFor(spec.segmentMaxBytes ?? 0)
   const { clockMs } = mark.found
   const { sealing } = files
   const { newest, sealed, damaged, strays } = openSegments(dir, files, identity)
-  for (const name of strays) setAside(spec, name, log)
+  for (const name of strays) setAside(spec, name, log, { reason: 'stray' })
   const foundSeq = isNew ? mark.found.oldestKeptSeq - 1 : lastSeqOf(newest)
   const missingMessages = countMissing(knownSeq, foundSeq, nextSeqAtLeast)
   const holes = newest.content.format === 1 ? gapsOf(sealed, newest) : newest.content.holes
@@ -121,7 +122,7 @@ function openFound(
   const { firstSeq } = written.writer
   const current = { firstSeq, lastSeq: firstSeq, identity: written.content.identity }
   const missing = missingRanges([...sealed, current], holes, mark.oldestKeptSeq)
-  const found = { salvaged, damaged, missing }
+  const found = { salvaged, misnamed, damaged, missing }
   const start = {
     dir,
     pageBytes,
@@ -269,7 +270,7 @@ function salvageLostFiles(spec: LogSpec, knownSeq: number, clockMs: number, log:
   const newest = listSegments(dir).at(-1)
   const last = lost.at(-1)
   const isNewestLost = last !== undefined && last.firstSeq > (newest?.firstSeq ?? 0)
-  for (const name of isNewestLost ? lost.slice(0, -1) : lost) setAside(spec, name, log)
+  for (const name of isNewestLost ? lost.slice(0, -1) : lost) setAside(spec, name, log, { reason: 'stray' })
   return isNewestLost ? [salvageLast(spec, { source: last, older: newest, knownSeq, clockMs })] : []
 }
 

@@ -14,11 +14,7 @@ const linklessCodes = new Set(['EXDEV', 'EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'EMLIN
 
 export function quarantineSegment(dir: string, name: SegmentName, quarantineDir: string): void {
   const file = segmentFile(dir, name)
-  quarantineFile(file, path.basename(file), quarantineDir)
-}
-
-/** The same for a segment's file that is not under its name. */
-export function quarantineFile(file: string, base: string, quarantineDir: string): void {
+  const base = path.basename(file)
   const target = path.join(quarantineDir, 'segments')
   if (mkdirSync(target, { recursive: true, mode: 0o700 }) !== undefined) {
     fsyncDirectory(path.dirname(quarantineDir))

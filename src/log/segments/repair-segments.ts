@@ -7,8 +7,13 @@ import { openIdempotencyKeys } from './idempotency.ts'
 import type { SegmentName } from './layout.ts'
 import { openSegmentLog } from './open-segment-log.ts'
 import type { SegmentsSpec } from './protocol.ts'
-import type { SalvagedSegment } from './salvage.ts'
+import type { SalvageResult } from './salvage.ts'
 import type { SegmentLog } from './segment-log.ts'
+
+/** What became of a damaged segment. */
+export interface RepairedSegment extends Pick<SalvageResult, 'outcome' | 'keptMessages' | 'lostMessages'> {
+  name: SegmentName
+}
 
 export interface RepairSpec
   extends Pick<SegmentsSpec, 'dir' | 'quarantineDir' | 'identity' | 'knownSeq' | 'nextSeqAtLeast'> {
@@ -23,20 +28,22 @@ export function repairSegments(
   spec: RepairSpec,
   damaged: readonly SegmentName[],
   log: Logger,
-): SalvagedSegment[] {
+): RepairedSegment[] {
   const segments = openSegmentLog(spec, log)
   try {
-    const repaired = [...segments.found.salvaged]
-    const { currentFirstSeq, lastClockMs } = segments
-    if (damaged.some(({ firstSeq }) => firstSeq === currentFirstSeq)) {
-      segments.setAside(lastClockMs, () => false, { quarantineDir: spec.quarantineDir, error: null })
-    }
+    const { salvaged, misnamed } = segments.found
+    const repaired: RepairedSegment[] = [
+      ...misnamed.map((name) => ({ name, outcome: 'foreign' as const, keptMessages: 0, lostMessages: 0 })),
+      ...salvaged,
+    ]
     // What could not be opened was written again on opening; a second time would put the sound copy aside.
     const isDone = ({ firstSeq }: SegmentName) => repaired.some(({ name }) => name.firstSeq === firstSeq)
-    const found = [
-      ...damaged.filter((one) => !isDone(one)),
-      ...segments.sealed.takeDamage().map(({ name }) => name),
-    ]
+    const waiting = damaged.filter((one) => !isDone(one))
+    const { currentFirstSeq, lastClockMs } = segments
+    if (waiting.some(({ firstSeq }) => firstSeq === currentFirstSeq)) {
+      segments.setAside(lastClockMs, () => false, { quarantineDir: spec.quarantineDir, error: null })
+    }
+    const found = [...waiting, ...segments.sealed.takeDamage().map(({ name }) => name)]
     // Newest first: where a pipe stood behind a segment is asked of the next one.
     for (const firstSeq of new Set(found.map((one) => one.firstSeq).sort((a, b) => b - a))) {
       const name = segments.sealed.nameOf(firstSeq)

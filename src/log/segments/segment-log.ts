@@ -36,6 +36,8 @@ export interface LogStart {
   damaged: SegmentName[]
   /** What became of a newest segment that could not be opened. */
   salvaged: SalvagedSegment[]
+  /** Files in the quarantine that had the name of another segment. */
+  misnamed: SegmentName[]
   /** Neither there nor dropped by retention. */
   missing: SeqRange[]
   openedClockMs: number
@@ -51,7 +53,7 @@ export class SegmentLog {
   /** Messages that someone had seen and that were not found when the log was opened. */
   readonly missingMessages: number
   /** As it was opened: see LogStart. */
-  readonly found: Pick<LogStart, 'salvaged' | 'missing'>
+  readonly found: Pick<LogStart, 'salvaged' | 'misnamed' | 'missing'>
   /** What is done with them goes through this log where it concerns the segment being written too. */
   readonly sealed: SealedList
   readonly #dir: string

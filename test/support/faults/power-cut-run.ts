@@ -6,7 +6,6 @@
  *   side by side clients that do not wait for each other: groups of messages, rolled meanwhile
  *   large pages  a stop and a start of a segment with large pages
  *   compaction   a compaction between appends, and a start after it
- *   renaming     a start that finds two segments each under the name of the other
  *   restarts     killed before a sync of a WAL, started again, the same requests repeated
  */
 import { mkdirSync, rmSync } from 'node:fs'
@@ -14,12 +13,11 @@ import path from 'node:path'
 import { Checker } from './checker.ts'
 import { diskBytes } from './every-step.ts'
 import { type FaultyDisk, faultyDisk, soundDisk } from './library.ts'
-import { type Cut, type Image, imagesAfter, randomCut, readImage, writeImage } from './power-cut.ts'
+import { type Cut, type Image, imagesAfter, randomCut, writeImage } from './power-cut.ts'
 import type { StoreSettings } from './store.ts'
 import type { Verdict } from './store-check.ts'
 import type { Step } from './store-program.ts'
 import { type Promised, pipes, promisedIn, runProgram } from './store-run.ts'
-import { exchangeSegments } from './store-scenarios.ts'
 import { type Call, readTrace } from './trace.ts'
 
 export interface Recording {
@@ -74,18 +72,6 @@ export async function recordRun(work: string, name: keyof typeof runs): Promise<
   const { end, fatal } = await runProgram({ root, settings, steps, env: disk.env })
   if (end !== 'SIGKILL' || fatal !== null) throw new Error(`the run to record ended ${end}: ${fatal}`)
   return { root: disk.env.FAULTS_ROOT!, calls: readTrace(disk.traceFile), from: 0 }
-}
-
-export async function recordRenaming(work: string): Promise<Recording> {
-  const { root, disk } = recorder(work)
-  const env = soundDisk(work, diskBytes)
-  // Three messages a segment: the last one has two, and no roll races with the exit.
-  const steps: Step[] = [{ do: 'open' }, some(32), { do: 'exit' }]
-  const promised = await runProgram({ root, steps, env })
-  exchangeSegments(root)
-  const base = readImage(root)
-  await runProgram({ root, steps: [{ do: 'open' }, some(2), { do: 'exit' }], from: 1000, env: disk.env })
-  return { root: disk.env.FAULTS_ROOT!, calls: readTrace(disk.traceFile), from: 0, base, promised }
 }
 
 /**

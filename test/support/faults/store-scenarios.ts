@@ -1,5 +1,5 @@
 /** Scenarios on the buffer alone: its start, a roll, a drop, its stop, each a child process of well under a second. */
-import { existsSync, mkdirSync, renameSync } from 'node:fs'
+import { copyFileSync, mkdirSync } from 'node:fs'
 import path from 'node:path'
 import { listSegments, segmentFile } from '../../../src/log/segments/layout.ts'
 import { Checker } from './checker.ts'
@@ -17,8 +17,8 @@ export interface StoreScript {
   before: Step[]
   /** The oldest segment is damaged then. */
   isDamaged?: true
-  /** The oldest and the newest segment have changed places then. */
-  isExchanged?: true
+  /** A copy of another segment has the name of a newer generation of the oldest one then. */
+  hidesOldest?: true
   /** Where a step is `arm`, faults begin there. */
   steps: Step[]
 }
@@ -68,10 +68,10 @@ export const storeScripts = {
     isDamaged: true,
     steps: [{ do: 'arm' }, { do: 'open' }, { do: 'await salvage' }, { do: 'exit' }],
   },
-  renaming: {
+  misnamed: {
     // Three messages a segment: the last one has two, and no roll races with the exit.
     before: [{ do: 'open' }, some(20), { do: 'exit' }],
-    isExchanged: true,
+    hidesOldest: true,
     steps: [{ do: 'arm' }, { do: 'open' }, some(1), { do: 'exit' }],
   },
   stop: {
@@ -90,7 +90,7 @@ export async function openStoreScenario(name: StoreScenarioName, work: string): 
   const { settings } = script
   const prepared = await runProgram({ root: base, settings, steps: script.before, env: sound })
   const damaged = script.isDamaged ? damageOldestSegment(base, prepared.acknowledged) : null
-  if (script.isExchanged) exchangeSegments(base)
+  if (script.hidesOldest) hideOldestSegment(base)
   const kept = damaged?.kept ?? prepared.acknowledged
   const checker = new Checker(sound)
   return {
@@ -115,13 +115,8 @@ export async function openStoreScenario(name: StoreScenarioName, work: string): 
   }
 }
 
-/** The oldest and the newest, whose WAL stays where it is. */
-export function exchangeSegments(root: string): void {
+function hideOldestSegment(root: string): void {
   const dir = path.join(root, 'buffer')
-  const names = listSegments(dir)
-  const [oldest, newest] = [segmentFile(dir, names[0]!), segmentFile(dir, names.at(-1)!)]
-  if (names.length < 3 || !existsSync(`${newest}-wal`)) throw new Error('there are no segments to exchange')
-  renameSync(oldest, `${oldest}.moved`)
-  renameSync(newest, oldest)
-  renameSync(`${oldest}.moved`, newest)
+  const [oldest, other] = listSegments(dir)
+  copyFileSync(segmentFile(dir, other!), segmentFile(dir, { firstSeq: oldest!.firstSeq, generation: 3 }))
 }

@@ -1,13 +1,11 @@
 /** Damage costs what was damaged and nothing else: whatever happens to a segment's file, everything else goes on. */
 import {
   closeSync,
-  copyFileSync,
   cpSync,
   existsSync,
   openSync,
   readdirSync,
   readFileSync,
-  renameSync,
   rmSync,
   truncateSync,
   writeFileSync,
@@ -150,16 +148,6 @@ t.test('a segment that is deleted costs its own messages', async (t) => {
   t.ok((await handle.status()).lostMessages > 0)
   await close()
   await check(t, scene, { atMost: 90 })
-})
-
-t.test('two segments under each other’s names are renamed: nothing is lost', async (t) => {
-  const scene = await copyOfBase(t)
-  const [a, b] = [filesIn(scene.root)[3]!, filesIn(scene.root)[5]!]
-  copyFileSync(a, `${a}.x`)
-  renameSync(b, a)
-  renameSync(`${a}.x`, b)
-  await check(t, scene, { atMost: 0 })
-  t.notOk(existsSync(path.join(specAt(scene.root).quarantineDir, 'segments')))
 })
 
 t.test('damage that comes while it runs is found by a reader, and salvaged', async (t) => {
