@@ -14,7 +14,7 @@ import { type ErrorClasses, ErrorCodec, type SentError } from './thread-error.ts
 export type Method<T> = keyof T & string
 export type Args<T, M extends keyof T> = T[M] extends (...args: infer A) => unknown ? A : never
 export type Result<T, M extends keyof T> = T[M] extends (...args: never[]) => infer R ? Awaited<R> : never
-/** What answers the calls of the other side. */
+/** The functions that serve the calls of the other side. */
 export type Handlers<T> = {
   [M in keyof T]: (
     ...args: Args<T, M>

@@ -33,7 +33,7 @@ export const beatEveryMs = 1_000
 /** A thread ends when its native calls have returned. */
 const terminateWithinTicks = 30
 
-/** What a thread gets as `workerData`. */
+/** The `workerData` of a thread. */
 export interface ThreadStart {
   name: string
   data: unknown
@@ -46,10 +46,10 @@ export interface ThreadOptions<Host> {
   /** From `threadEntry`. */
   entry: URL
   data?: unknown
-  /** Of `data`. */
+  /** The parts of `data` that are transferred. */
   transfer?: readonly Transferable[]
   limits?: ResourceLimits
-  /** What the thread can call here. */
+  /** The functions that the thread can call here. */
   host?: Handlers<Host>
   /** Classes of errors that cross, in addition to those of every thread. */
   errors?: ErrorClasses
@@ -62,7 +62,10 @@ export interface ThreadOptions<Host> {
   tickMs?: number
   /** `calls`: how many of them have failed by it. */
   onAbandoned?(calls: number): void
-  /** What calls reject with that its end interrupts. `cause` undefined: it ended by itself, or is left behind. */
+  /**
+   * Creates the error of calls that the thread's end interrupts. `cause` undefined: it ended by itself, or is left
+   * behind.
+   */
   interrupted?(reason: string, cause: Error | undefined): Error
   /** Messages that are no calls. */
   onMessage?(message: object): void
@@ -282,7 +285,7 @@ export class Thread<Remote, Host = object> {
 
 export interface ThreadPoolOptions {
   most?: number
-  /** Of one thread. */
+  /** The limit of one thread. */
   callsAtOnce?: number
   /** How long a thread without work is kept. */
   idleMs: number
