@@ -267,6 +267,26 @@ t.test('a pipe that is lost and gained again before its lanes were told has new 
   await world.close()
 })
 
+t.test('a pipe that is gained again is not whole before all its lanes are opened again', async (t) => {
+  const { world, owner } = await openOwned(1)
+  const first = await world.addLane()
+  const second = await world.addLane()
+  const before = world.lanes.lane(second.id)
+  t.equal(world.lanes.runs(world.pipeId), true)
+  const wasWhole: boolean[] = []
+  world.atTake = () => void wasWhole.push(world.lanes.runs(world.pipeId))
+  owner.gain(world.pipeId, 3)
+  await until(
+    'both lanes run again',
+    () => world.lanes.lanesOf(world.pipeId).length === 2 && world.lanes.lane(second.id) !== before,
+  )
+  t.strictSame(wasWhole, [false, false], 'the smallest cursor of all lanes is unknown until then')
+  t.equal(world.lanes.runs(world.pipeId), true)
+  world.send(1)
+  await until('delivered', () => first.destination.stored.length === 1)
+  await world.close()
+})
+
 for (const opening of ['gained', 'started'] as const)
   t.test(
     `metadata is away while the lanes of a pipe are opened (${opening}): it is tried again`,

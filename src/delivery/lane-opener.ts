@@ -1,0 +1,152 @@
+/**
+ * Makes a lane of a destination: takes its row for this owner, repairs a damaged one, and finds its position again in a log
+ * that was restored from a backup. The lanes of a thread share what is made here: the memory, the saves, and the wait for a
+ * buffer that does not respond.
+ *
+ * A crash between any two steps repeats them: taking a row only raises its epoch, a repair writes the row that the next start
+ * would write, and the new position is saved with whatever the lane saves first.
+ */
+import type { Epoch } from '../contract/epochs.ts'
+import type { DestinationDriver } from '../destinations/driver.ts'
+import type { BufferReader } from '../log/buffer.ts'
+import type { LaneOwnership } from '../metadata/lane-ownership.ts'
+import {
+  type LaneSpec,
+  type LaneState,
+  LaneStateDamagedError,
+  type LaneStore,
+} from '../metadata/lane-state.ts'
+import type { AttemptedRange, ParkedStore } from '../metadata/parked-store-port.ts'
+import type { Logger } from '../platform/log.ts'
+import { AttemptsObserved } from './attempts-observed.ts'
+import type { Clock } from './clock.ts'
+import { EventLoopTurns } from './event-loop-turns.ts'
+import type { Lane } from './lane.ts'
+import type { LaneDeps } from './lane-deps.ts'
+import { namesOf } from './lane-log.ts'
+import { LaneSaver } from './lane-saver.ts'
+import { MemoryBudget } from './memory-budget.ts'
+import { ParkedRoom, Parking } from './parking.ts'
+import { PatientReader, ReadOutage } from './patient-reader.ts'
+import { PullLane } from './pull-lane.ts'
+import { PushLane } from './push-lane.ts'
+import { afterStateDamaged, newLaneState } from './transitions.ts'
+
+export interface LaneOpenerOptions {
+  store: LaneStore
+  ownership: Pick<LaneOwnership, 'holds'>
+  reader: BufferReader
+  /** `epoch`: of the ownership under which the lane was opened. */
+  openDriver(spec: LaneSpec, epoch: number): DestinationDriver
+  clock: Clock
+  random(): number
+  log: Logger
+  maxInFlightBytes: number
+  epochs: readonly Epoch[]
+  parked: { store: ParkedStore; maxBytes: number }
+}
+
+export class LaneOpener {
+  readonly budget: MemoryBudget
+  readonly observed = new AttemptsObserved()
+  /** For the thread itself: it waits while the buffer cannot be read. */
+  readonly reader: PatientReader
+  readonly #options: LaneOpenerOptions
+  readonly #onSaved: () => void
+  readonly #pullTurns = new EventLoopTurns()
+  readonly #saver: LaneSaver
+  readonly #outage: ReadOutage
+  readonly #parkedRoom: ParkedRoom
+
+  /** `onSaved`: the saved cursor of a lane may have moved. */
+  constructor(options: LaneOpenerOptions, onSaved: () => void) {
+    this.#options = options
+    this.#onSaved = onSaved
+    this.budget = new MemoryBudget(options.maxInFlightBytes)
+    this.#saver = new LaneSaver(options.store, options.clock, options.log)
+    this.#outage = new ReadOutage(options.clock, options.log)
+    this.reader = new PatientReader(options.reader, options.clock, this.#outage)
+    this.#parkedRoom = new ParkedRoom(options.parked.store, options.parked.maxBytes)
+  }
+
+  /** The lane is not started yet. Rejects with LaneOwnershipLostError where a newer owner has taken it. */
+  async open(spec: LaneSpec, epoch: number): Promise<Lane> {
+    const row = await this.#relocated(spec, await this.#take(spec, epoch))
+    const opening = { epoch, attempted: attemptedRange(row) }
+    const parking = await Parking.open(spec, opening, this.#options.parked.store, this.#parkedRoom)
+    const deps = this.#depsOf(spec.pipeId, epoch, parking)
+    return spec.type === 'destination_pull' ? new PullLane(spec, row, deps) : new PushLane(spec, row, deps)
+  }
+
+  /** Reads and saves that wait for the buffer or for space reject from here on. */
+  stopWaiting(): void {
+    this.#saver.stopWaiting()
+    this.reader.stopWaiting()
+  }
+
+  /** Resolves when every save that was begun has ended. */
+  async drain(): Promise<void> {
+    await this.#saver.drain()
+  }
+
+  async #take(spec: LaneSpec, epoch: number): Promise<LaneState> {
+    const { store, log } = this.#options
+    const { destinationId } = spec
+    try {
+      return (await store.take(destinationId, epoch)) ?? newLaneState(destinationId)
+    } catch (error) {
+      if (!(error instanceof LaneStateDamagedError)) throw error
+      const row = { ...afterStateDamaged(error.found, this.#options.clock.now()), ownerEpoch: epoch }
+      await store.repair(row)
+      log.error(namesOf(spec), 'lane.state_damaged')
+      return (await store.take(destinationId, epoch)) ?? row
+    }
+  }
+
+  /** A lane that has seen more than the log holds would wait until the log has caught up with it: it counts anew. */
+  async #relocated(spec: LaneSpec, row: LaneState): Promise<LaneState> {
+    const { pipeId } = spec
+    const { cursorSeq, cursorMark } = row
+    if (cursorMark === null) return row
+    const { log } = this.#options
+    const { cursor, missing } = await this.reader.relocate(pipeId, { seq: cursorSeq, mark: cursorMark })
+    if (missing === 0) return row
+    const { seq } = await this.reader.cursorAt(pipeId, cursorSeq)
+    log.error(
+      {
+        ...namesOf(spec),
+        ...{ missing_messages: missing, first_seq: seq + 1, last_seq: cursorSeq },
+      },
+      'buffer.behind_lanes',
+    )
+    return { ...row, cursorMark: cursor.mark }
+  }
+
+  #depsOf(pipeId: string, epoch: number, parking: Parking): LaneDeps {
+    const { reader, openDriver, clock, random, log, epochs, ownership } = this.#options
+    // Of each lane its own: one that ends waits for nothing.
+    return {
+      isOwned: () => ownership.holds(pipeId, epoch),
+      reader: new PatientReader(reader, clock, this.#outage),
+      viewReader: reader,
+      openDriver: (spec) => openDriver(spec, epoch),
+      clock,
+      random,
+      log,
+      epoch,
+      epochs,
+      parking,
+      budget: this.budget,
+      observed: this.observed,
+      pullTurns: this.#pullTurns,
+      save: (row, counts, parked) => this.#saver.save(row, counts, parked),
+      onSaved: this.#onSaved,
+    }
+  }
+}
+
+/** Nothing else was attempted before this process: a range is saved before it is sent. */
+function attemptedRange({ cursorSeq, generation, ...row }: LaneState): AttemptedRange {
+  const throughSeq = Math.max(row.batchLastSeq ?? 0, row.bisectLastSeq ?? 0, row.nextLastSeq ?? 0)
+  return { afterSeq: cursorSeq, throughSeq, generation }
+}

@@ -1,0 +1,199 @@
+/**
+ * One pipe whose lanes this process runs, and the queue of everything that changes which lanes those are.
+ *
+ *   idle ──reconcile, owned──▶ opening ──every wanted lane runs──▶ complete ──a lane is missing──▶ opening
+ *    ▲                            │                                   │
+ *    └──release: lanes close──────┴───────────────────────────────────┘
+ *    └──reconcile, no longer owned or deleted: lanes end without saving
+ *
+ * Invariants:
+ *   1. `reconcile` and `release` run in the queue, one after the other. The last state of metadata that was read wins.
+ *   2. All lanes in `lanes` were opened under `epoch`. A pipe that was lost and gained again gets new lanes.
+ *   3. The pipe is complete while every wanted destination has its lane. Only then is its low watermark known: it is the
+ *      smallest saved cursor of all of them, and a missing lane can be behind the others.
+ *   4. A lane that the queue ends leaves `lanes` first, and has ended before another lane of its destination is opened. One that
+ *      `handOverAll` ends leaves when it has ended.
+ *
+ * At each `await` in the queue the following can happen, and nothing else: the pipe is lost (`handOverAll`, which does not
+ * wait for the queue); a lane ends by itself because a save found a newer owner (`forget`); messages are committed; the low
+ * watermark is asked for; the set of lanes closes all lanes. None of them adds a lane. A lane that is being opened while the
+ * pipe is lost finds out at its first step: it does not hold its epoch any more.
+ */
+import type { LaneOwnership } from '../metadata/lane-ownership.ts'
+import { LaneOwnershipLostError, type LaneSpec, type PipeLanes } from '../metadata/lane-state.ts'
+import type { Logger } from '../platform/log.ts'
+import type { Lane } from './lane.ts'
+import { namesOf } from './lane-log.ts'
+
+export interface OwnedPipeDeps {
+  ownership: Pick<LaneOwnership, 'owned' | 'holds'>
+  /** Takes the lane's row under this epoch. The lane is not started yet. */
+  openLane(spec: LaneSpec, epoch: number): Promise<Lane>
+  /** The lane is in `lanes` from now on: start it. */
+  onAdded(lane: Lane): void
+  /** The lane is not in `lanes` any more. */
+  onForgotten(lane: Lane): void
+  /** Metadata does not know the pipe. */
+  onGone(pipeId: string): Promise<void>
+  log: Logger
+}
+
+export class OwnedPipe {
+  readonly pipeId: string
+  readonly #deps: OwnedPipeDeps
+  readonly #lanes = new Map<string, Lane>()
+  /** The ownership under which the lanes were opened; null: this process does not own the pipe. */
+  #epoch: number | null = null
+  /** As metadata had it when the last reconciliation began; null: not owned. */
+  #wanted: PipeLanes | null = null
+  /** Lanes that finish what is under way before another process gets the pipe. */
+  #releasing: readonly Lane[] = []
+  #committedSeq = 0
+  #queue: Promise<unknown> = Promise.resolve()
+  #queued = 0
+
+  constructor(pipeId: string, deps: OwnedPipeDeps) {
+    this.pipeId = pipeId
+    this.#deps = deps
+  }
+
+  get isOwned(): boolean {
+    return this.#epoch !== null
+  }
+
+  /** Nothing has to be remembered of this pipe. */
+  get isIdle(): boolean {
+    return !this.isOwned && this.#queued === 0
+  }
+
+  /** Every wanted destination has its lane. */
+  get isComplete(): boolean {
+    return this.#wanted?.lanes.every(({ destinationId }) => this.#lanes.has(destinationId)) ?? false
+  }
+
+  /** The newest message that the feed reported; 0: none since the pipe is owned. */
+  get committedSeq(): number {
+    return this.#committedSeq
+  }
+
+  lanes(): Lane[] {
+    return [...this.#lanes.values()]
+  }
+
+  /** Runs after everything that was queued before. Rejects with the error of `work`, which does not stop the queue. */
+  async inTurn(work: () => Promise<void>): Promise<void> {
+    this.#queued += 1
+    const done = this.#queue.then(work)
+    this.#queue = done.catch(() => {})
+    try {
+      await done
+    } finally {
+      this.#queued -= 1
+    }
+  }
+
+  /** Resolves when everything queued so far has ended. */
+  async settled(): Promise<void> {
+    await this.#queue
+  }
+
+  /** Runs in the queue. `wanted`: the pipe as metadata has it; null when metadata does not have it. */
+  async reconcile(wanted: PipeLanes | null): Promise<void> {
+    const epoch = this.#deps.ownership.owned(this.pipeId)
+    await this.#endLanes(wanted, epoch)
+    if (wanted === null || epoch === null) {
+      this.#disown()
+      // A pipe that another owner has is unknown here, not deleted.
+      if (wanted === null) await this.#deps.onGone(this.pipeId)
+      return
+    }
+    this.#publish(wanted, epoch)
+    await this.#openLanes(wanted, epoch)
+  }
+
+  /** Runs in the queue. When it resolves everything that the lanes did is saved, and another process can have the pipe. */
+  async release(graceMs: number): Promise<void> {
+    if (this.#deps.ownership.owned(this.pipeId) !== null) return
+    const lanes = this.lanes()
+    this.#releasing = lanes
+    for (const lane of lanes) this.forget(lane)
+    this.#disown()
+    await Promise.all(lanes.map((lane) => lane.close(graceMs)))
+    this.#releasing = []
+  }
+
+  /** The pipe is lost: no lane may save any more, including those that were being released. Does not wait for the queue. */
+  handOverAll(onFailed: (error: unknown) => void): void {
+    for (const lane of [...this.#lanes.values(), ...this.#releasing]) lane.handOver().catch(onFailed)
+  }
+
+  /** The lane has ended, or is about to. */
+  forget(lane: Lane): void {
+    if (this.#lanes.get(lane.spec.destinationId) !== lane) return
+    this.#lanes.delete(lane.spec.destinationId)
+    this.#deps.onForgotten(lane)
+  }
+
+  committed(seq: number): void {
+    if (!this.isOwned) return
+    this.#committedSeq = seq
+    for (const lane of this.#lanes.values()) lane.notify()
+  }
+
+  /**
+   * The smallest saved cursor, which retention may go by; 0 without lanes. Null while it is not known here: a lane is missing, or
+   * the pipe has another owner, who may have more destinations or may have rewound a lane.
+   */
+  lowWatermark(): { workspaceId: string; seq: number } | null {
+    if (this.#wanted === null || this.#epoch === null || !this.isComplete) return null
+    if (!this.#deps.ownership.holds(this.pipeId, this.#epoch)) return null
+    const cursors = this.lanes().map((lane) => lane.savedCursorSeq)
+    return { workspaceId: this.#wanted.workspaceId, seq: cursors.length === 0 ? 0 : Math.min(...cursors) }
+  }
+
+  /** First step. Lanes of an earlier epoch cannot save any more and are handed over; those of deleted destinations are removed. */
+  async #endLanes(wanted: PipeLanes | null, epoch: number | null): Promise<void> {
+    const types = new Map(wanted?.lanes.map(({ destinationId, type }) => [destinationId, type]))
+    const isOurs = epoch !== null && (this.#epoch ?? epoch) === epoch
+    for (const lane of this.lanes()) {
+      const { destinationId, type } = lane.spec
+      if (isOurs && types.get(destinationId) === type) continue
+      this.forget(lane)
+      if (isOurs) await lane.remove()
+      else await lane.handOver()
+    }
+  }
+
+  /** Second step. From here on the lanes that run are found, and the low watermark waits for those that are missing. */
+  #publish(wanted: PipeLanes, epoch: number): void {
+    this.#wanted = wanted
+    this.#epoch = epoch
+  }
+
+  /** Third step. After a failure the next reconciliation continues with the lanes that run. */
+  async #openLanes({ lanes }: PipeLanes, epoch: number): Promise<void> {
+    for (const spec of lanes) {
+      const lane = this.#lanes.get(spec.destinationId)
+      if (lane === undefined) await this.#openLane(spec, epoch)
+      else if (lane.spec.revision !== spec.revision) await lane.reconfigure(spec)
+    }
+  }
+
+  /** A lane that another process has taken is left out: this process is about to lose the whole pipe. */
+  async #openLane(spec: LaneSpec, epoch: number): Promise<void> {
+    try {
+      const lane = await this.#deps.openLane(spec, epoch)
+      this.#lanes.set(spec.destinationId, lane)
+      this.#deps.onAdded(lane)
+    } catch (error) {
+      if (!(error instanceof LaneOwnershipLostError)) throw error
+      this.#deps.log.warn(namesOf(spec), 'lane.ownership_lost')
+    }
+  }
+
+  #disown(): void {
+    this.#epoch = null
+    this.#wanted = null
+    this.#committedSeq = 0
+  }
+}
