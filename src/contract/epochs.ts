@@ -51,8 +51,8 @@ export function timelineOf(dataDirId: string, epochs: readonly Epoch[]): string 
 }
 
 /**
- * The epoch that follows the lost end of a timeline in which `seq` lies; null when it lies in none. The seq just before an
- * epoch's first belongs to nobody: it is the cursor with which one goes on.
+ * The epoch that follows the lost end of a timeline which contains `seq`; null if `seq` is in none. The seq just
+ * before an epoch's first belongs to no message: it is the cursor with which consumers continue.
  */
 export function epochAfterLost(epochs: readonly Epoch[], seq: number): Epoch | null {
   // The last one: what an earlier epoch kept, a later one may have lost.

@@ -1,6 +1,6 @@
 /**
- * Parked records: what a destination refused for good, or somebody skipped, put aside so that the lane goes on. They can be looked
- * at, edited, replayed and discarded. Rules: docs/dev/contract.md#parked-records.
+ * Parked records: records that a destination permanently rejected, or messages that a user skipped, set aside so that
+ * the lane continues. They can be read, edited, replayed and discarded. Rules: docs/dev/contract.md#parked-records.
  *
  *   parked ──replay──▶ replaying ──stored──▶ gone (404)
  *     ▲                    └──refused again──▶ parked, with the new error and one more in `history`
@@ -71,7 +71,7 @@ export const ParkedList = Type.Object({
 })
 export type ParkedList = Static<typeof ParkedList>
 
-/** GET …/parked/{parked_id}. Of its records each one's own JSON text: numbers keep their digits. */
+/** GET …/parked/{parked_id}. The records are each one's own JSON text: numbers keep their digits. */
 export const ParkedDetail = Type.Object({
   ...parked,
   history: Type.Array(Type.Object({ failed_ts: timestamp(), error: ParkedError }), {

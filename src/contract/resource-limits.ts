@@ -31,7 +31,10 @@ export const resourceLimits = {
   parquetGroupCells: 1_000_000,
   /** The records that are read for a Parquet object without a pause. */
   parquetReadCharacters: 1 * MiB,
-  /** Columns of a Parquet object, each with room of its own in every row group; and those that take the same key, so that it is at most so often as large. */
+  /**
+   * Columns of a Parquet object, each with room of its own in every row group; and the number of those that take the
+   * same key, which bounds the growth of the object.
+   */
   parquetColumns: 256,
   parquetColumnsOfKey: 4,
   /** A number, or text for a numeric column, longer than this is no value of such a column. */
@@ -114,8 +117,8 @@ export const resourceLimits = {
   /** Values that JSON.parse makes of a body on the main thread at most: a small body can hold a lot of tiny ones. */
   mainThreadValues: 15_000,
   /**
-   * Memory of the scanner on the main thread, which keeps what it once took: 64 KiB of its own, a body that is parsed
-   * there, and four times as much for what is stored of it. What needs more goes by JSON.parse.
+   * Memory of the scanner on the main thread, which keeps the memory that it once took: 64 KiB of its own, a body
+   * that is parsed there, and four times as much for its stored form. Larger bodies go by JSON.parse.
    */
   mainScannerBytes: (64 + 5 * 256) * KiB,
   /** The same in each parser thread: the largest body of the default settings, and what is stored of it. */
@@ -185,7 +188,7 @@ export const resourceLimits = {
   destinationsPerWorkspace: 1_000,
   apiKeysPerWorkspace: 1_000,
   originsPerWorkspace: 10_000,
-  /** Pipes that one key is for. What is for more is for all, or takes several keys. */
+  /** The most pipes that one key is limited to. A key for more is for all pipes, or several keys are needed. */
   pipesPerApiKey: 100,
   /**
    * The audit log: for how many days, how many entries of a workspace (the oldest goes with the new one), bytes of the state
@@ -203,7 +206,7 @@ export const resourceLimits = {
   alertSeconds: 3_600,
   alertsAtOnce: 32,
   alertTimeoutMs: 10_000,
-  /** An event of a lane is told at most so often. */
+  /** The minimum interval between two alerts about the same event of a lane. */
   alertEverySeconds: 300,
   /** How long a key that is being replaced goes on working, in seconds: a week to find every place that has it. */
   apiKeyOverlapDefaultSeconds: 7 * 24 * 3_600,
@@ -216,7 +219,7 @@ export const resourceLimits = {
    */
   revokedApiKeysPerWorkspace: 1_100,
   revokedApiKeyDays: 90,
-  /** People of a workspace, setup links that nobody has used yet, and sessions of one user: a further one ends the oldest. */
+  /** The users of a workspace, its unused setup links, and the sessions of one user: a further one ends the oldest. */
   usersPerWorkspace: 100,
   setupLinksPerWorkspace: 20,
   sessionsPerUser: 20,
@@ -242,7 +245,7 @@ export const resourceLimits = {
    * threads that also decompress bodies.
    */
   waitingPasswords: 16,
-  /** Requests of one session: so many a second, and so many at once after a pause. */
+  /** Requests of one session: the rate per second, and the burst after a pause. */
   sessionRequestsPerSecond: 20,
   sessionRequestsAtOnce: 100,
   /** Pulls of one workspace at a time: those that wait and those whose response is not read yet. */

@@ -52,7 +52,7 @@ const sendAgainUnverified =
 
 const sendAgainShown = 'must be sent again with this change: its path, a secret until now, would be shown'
 
-/** Whether somebody else might take the server's place who could not before. */
+/** Whether another server can now take the server's place that could not before. */
 function isLessVerified(type: DestinationType, before: Config, after: Config): boolean {
   const rank = (config: Config) => verificationRank(type, config)
   return (
@@ -60,7 +60,7 @@ function isLessVerified(type: DestinationType, before: Config, after: Config): b
   )
 }
 
-/** 0: whoever answers gets the secrets. Only of the types whose verification can be set. */
+/** 0: any server that responds gets the secrets. Only for types whose verification can be set. */
 function verificationRank(type: DestinationType, { tls_verify: verify, tls_ca: ca }: Config): number {
   if (type === 'destination_nats') return verify === false ? 0 : 1
   if (type !== 'destination_database') return 0

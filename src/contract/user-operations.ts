@@ -4,7 +4,7 @@ import { responseBodies } from './responses.ts'
 import { SetupLinkCreate, UserCreate, UserUpdate } from './user.ts'
 
 const oneUser = '/v1/users/{user_id}'
-/** One is hashed at a time, and only so many wait. */
+/** One password is hashed at a time, and a limited number wait. */
 const withPassword = ['sign_in_busy', ...withBody] as const
 
 export const userOperations = [

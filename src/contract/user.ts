@@ -42,7 +42,7 @@ export type User = Static<typeof User>
 
 export const UserList = Type.Object({ users: Type.Array(User) })
 
-/** A link with which somebody who has no account yet makes one, once. */
+/** A link with which a person without an account creates one, once. */
 export const SetupLinkCreate = Type.Object(
   { user_role: Type.Enum([...userRoles]) },
   { additionalProperties: false },

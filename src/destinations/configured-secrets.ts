@@ -11,7 +11,7 @@ export function configuredSecrets(spec: DestinationSpec): string[] {
     else values.push(value)
     return value
   })
-  // Shown in responses of the management API, but nobody's business in an error.
+  // Shown in responses of the management API, but it must not be part of an error.
   if (spec.type === 'destination_object_store') values.push(spec.config.access_key ?? '')
   if (spec.type === 'destination_http_endpoint') values.push(...httpSecrets(spec.config))
   if (spec.type === 'destination_nats') values.push(...natsSecrets(spec.config))

@@ -56,7 +56,7 @@ export function fitsFloat(text: string, bits: 32 | 64): boolean {
   return kept?.digits === digits && kept.scale === scale
 }
 
-/** Decimal digits that a float of so many bits always gives back: FLT_DIG and DBL_DIG of C. */
+/** Decimal digits that a float of 32 or 64 bits always gives back: FLT_DIG and DBL_DIG of C. */
 const safeDigits = { 32: 6, 64: 15 } as const
 /** The most digits that `toPrecision` accepts. */
 const mostPrecision = 100

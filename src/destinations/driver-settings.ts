@@ -21,7 +21,7 @@ export function driverSettings(settings: Settings, workspaces: SharedArrayBuffer
   }
 }
 
-/** Listeners on any free port are not known here; nobody else knows the port either before it is taken. */
+/** Listeners on any free port are not known here; no client knows the port either before it is taken. */
 function ownAddresses(settings: Settings): OwnAddress[] {
   const listeners = [settings.listen, settings.data_listen, settings['metrics.listen']]
   const listening = listeners.flatMap((one) => (one === null || one.port === 0 ? [] : [one]))

@@ -1,6 +1,7 @@
 /**
- * How many connections one address may have at a time (setting `http.max_connections_per_address`). Of IPv6 a /64 network is
- * one address: whoever has one there has all of them. Trusted proxies bring everybody's connections and are not counted.
+ * Limits the connections of one address at a time (setting `http.max_connections_per_address`). An IPv6 /64 network
+ * is one address: a client with one address there has all of them. Trusted proxies forward the connections of all
+ * clients and are not counted.
  */
 import { peerAddress } from '../../ingest/client-ip.ts'
 import type { Logger } from '../../platform/log.ts'

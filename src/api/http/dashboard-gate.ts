@@ -137,7 +137,7 @@ function browserCookieName(isSecure: boolean): string {
   return `${cookieName(isSecure)}-browser`
 }
 
-/** Null: there is none, or there are two, one of which somebody else has put there. */
+/** Null: there is none, or there are two, one of which another site has set. */
 function cookieValue(header: string, name: string): string | null {
   const found = header
     .split(';')

@@ -16,7 +16,7 @@ import type { Logger } from '../../platform/log.ts'
 export interface DescriptorGuardOptions {
   /** The most that this process may have. */
   limit: number
-  /** Resolves when nobody is accepted any more. */
+  /** Resolves when no connection is accepted any more. */
   stopListening(): Promise<unknown>
   /** Rejects when the address cannot be listened on now; it is tried again. */
   listenAgain(): Promise<void>

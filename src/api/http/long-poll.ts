@@ -46,7 +46,7 @@ interface OpenPull {
 
 interface WorkspacePulls {
   readonly pulls: Set<OpenPull>
-  /** Messages that were read for nothing, there being no room: how many bytes, by what was asked for. */
+  /** Messages that were read in vain because there was no room: their bytes, by request. */
   readonly refused: Map<string, number>
 }
 

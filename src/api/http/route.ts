@@ -59,11 +59,12 @@ export interface Route {
   /** The listeners that serve it: those of management, those of ingest and pull, or all. */
   surface: 'management' | 'data' | 'all'
   /**
-   * Who may call it. `key`: whoever has an active API key. The others are for browsers, below /dashboard, under a name of
-   * this service (`dashboard-gate.ts`): `page`: anyone; `form`: anyone on a page of ours; `session`: who is signed in.
+   * Who may call it. `key`: any client with an active API key. The others are for browsers, below /dashboard, under a
+   * name of this service (`dashboard-gate.ts`): `page`: anyone; `form`: anyone on a page of ours; `session`: a
+   * signed-in user.
    */
   auth: 'none' | 'key' | 'page' | 'form' | 'session'
-  /** The scope that the key must have, or what whoever is signed in must be allowed to. Default: `read`. */
+  /** The scope that the key must have, or the right that the signed-in user must have. Default: `read`. */
   needs?: ApiKeyScope
   /** The same for who is signed in, where it is another. */
   needsOfSession?: ApiKeyScope

@@ -155,7 +155,10 @@ export class ForwardedExchange implements Exchange {
   }
 }
 
-/** To be transferred: small Buffers share their memory with others. Nobody looks at a response once it is sent. */
+/**
+ * Returns bytes that can be transferred: small Buffers share their memory with others. A response is not read again
+ * once it is sent.
+ */
 function ownMemory(body: Buffer): Uint8Array {
   const isAlone = body.length > Buffer.poolSize && body.buffer.byteLength === body.length
   return isAlone ? body : new Uint8Array(body)

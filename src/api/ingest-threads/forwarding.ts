@@ -1,7 +1,8 @@
 /**
- * In an ingest thread: everything but ingest is served by main. A request goes there as data, its body as one piece once it
- * is whole; the response comes back under the same number. What has no key that could be good is rejected here: it costs main
- * nothing, and who sends the next request at once finds its connection as main alone would leave it.
+ * In an ingest thread: main serves everything except ingest. A request goes there as data, its body as one piece once
+ * it is complete; the response comes back under the same number. A request whose key cannot be valid is rejected
+ * here: it costs main nothing, and a client that sends the next request at once finds its connection as main itself
+ * would leave it.
  */
 import { ApiError } from '../../contract/errors.ts'
 import { largestBodyBytes } from '../../contract/operation.ts'
@@ -105,7 +106,7 @@ export class Forwarding {
     }
   }
 
-  /** From the start: what arrives while nobody collects is lost. A response ends it. */
+  /** Collects from the start: bytes that arrive without a collector are lost. A response ends it. */
   #collect(id: number, exchange: Exchange, announcedBytes: number): void {
     wholeBody(exchange, { maxBytes: largestBodyBytes, announcedBytes, reserve: () => {} }).then(
       (body) => {

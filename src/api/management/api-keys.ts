@@ -128,7 +128,10 @@ function requireFuture(expires: string | null, nowMs: number): number | null {
   throw validationError({ api_key_expires_ts: 'must be a time in the future' })
 }
 
-/** Nobody gives what they do not have. Whoever comes here may manage, so every scope is theirs. */
+/**
+ * A key cannot grant rights that its creator does not have. The caller has the scope `manage`, so it may grant every
+ * scope.
+ */
 function requireWithin(principal: Principal, { pipeIds, expiresMs }: KeyRights): void {
   const own = principal.pipeIds
   if (own !== null && !(pipeIds?.every((id) => own.has(id)) ?? false)) {

@@ -50,7 +50,7 @@ export interface ServiceFacts {
 
 export interface ClusterFacts {
   nodes: readonly ClusterNodeFacts[]
-  /** Pipe → id of the node that owns it now; a pipe that none owns is not in it. Of all workspaces. */
+  /** Pipe → id of the node that owns it now; a pipe without an owner is not in it. Spans workspaces. */
   owners: ReadonlyMap<string, string>
 }
 

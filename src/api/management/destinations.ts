@@ -197,8 +197,8 @@ export function destinationUseCases({ metadata, delivery, headSeq, checkTarget, 
 }
 
 /**
- * Deleted destinations: what they left in databases is removed when nothing delivers to them any more. Nobody waits for it,
- * since the database may be what is gone.
+ * Removes the state that deleted destinations left in databases, when nothing delivers to them any more. The request
+ * does not wait for it, since the database may be gone itself.
  */
 export function forgetDeleted(delivery: Delivery, pipe: Pipe, deleted: readonly StoredDestination[]): void {
   for (const destination of deleted) {

@@ -1,4 +1,7 @@
-/** Resources by the ids of a path. What is not a UUID, unknown or another workspace's gives the resource's own 404. */
+/**
+ * Resources by the ids of a path. An id that is not a UUID, is unknown or belongs to another workspace gives the
+ * resource's own 404.
+ */
 import { ApiError, type ErrorCode } from '../../contract/errors.ts'
 import type { Pipe } from '../../contract/pipe.ts'
 import { isUuid } from '../../contract/uuid.ts'

@@ -73,7 +73,7 @@ export function laneOf({ state, runs, parkedSeqs }: LaneRecord, { msgId, seq }: 
   const { destinationId } = state
   const run = runs.find(({ firstSeq, lastSeq }) => firstSeq <= seq && seq <= lastSeq)
   if (seq > state.cursorSeq) {
-    // Nobody may know what was skipped by a lane that begins behind it.
+    // The lane began behind the message: it knows nothing about it.
     if (run?.kind === 'before') return []
     const isStuck = state.blockingMsgId === msgId
     const isTried = isStuck || isInFailedBatch(state, seq)

@@ -21,7 +21,7 @@ type Deps = Pick<
   | 'cluster'
 >
 
-/** A workspace that nobody has looked at for so long is forgotten: who looks again gets everything. */
+/** A workspace whose overview is not read for this duration is forgotten: the next read gets everything. */
 const keptMs = 5 * minuteMs
 
 export function overviewUseCases(deps: Deps) {

@@ -87,8 +87,8 @@ export class Sessions {
   }
 
   /**
-   * Unknown accounts and wrong passwords are the same `sign_in_failed`, after the same time. Of several accounts with the address,
-   * in several workspaces, the password decides.
+   * Unknown accounts and wrong passwords are the same `sign_in_failed`, after the same time. If several accounts in
+   * several workspaces have the address, the password decides.
    */
   async signIn(body: unknown, from: SignInSource): Promise<SignedIn> {
     const { email, password } = validate(SignIn, requireObject(body))
@@ -184,8 +184,9 @@ export class Sessions {
   }
 
   /**
-   * Throws `too_many_attempts`. Where strangers may not try again, a browser that has signed in before may, for the account that
-   * knows it: other accounts with this address are not tried, which whoever has one of them could guess that way.
+   * Throws `too_many_attempts`. If unknown clients may not try again, a browser that has signed in before still may,
+   * for the account that knows it. Other accounts with this address are not tried: the owner of one of them could
+   * guess their passwords that way.
    */
   #attempt(name: string, accounts: readonly StoredUser[], { network, browserToken }: SignInSource): Attempt {
     try {
@@ -284,7 +285,10 @@ export class Sessions {
     use.requestsLeft -= 1
   }
 
-  /** Nobody waits for it: on a full disk people can still look, for as long as this process remembers. */
+  /**
+   * The request does not wait for it: on a full disk users can still read, for as long as this process remembers the
+   * session.
+   */
   #markUsed(hash: string, use: Use, now: number): void {
     use.lastMs = now
     if (now - use.storedMs < usedEveryMs) return

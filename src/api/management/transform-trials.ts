@@ -99,7 +99,7 @@ async function within(work: Promise<TransformTrial>): Promise<TransformTrial | '
   try {
     return await Promise.race([work, late])
   } catch {
-    // Delivery has logged why. What is saved does not depend on it.
+    // Delivery has logged the reason. The save does not depend on it.
     return 'unavailable'
   } finally {
     stop.abort()

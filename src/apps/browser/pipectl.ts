@@ -103,7 +103,7 @@ export function pipectl(url: string, { key, onDrop }: PipectlOptions = {}): Pipe
     const time = timeOf(name)
     return (time < 0 ? beaconMs - time : time) - Date.now()
   }
-  /** Nobody writes a time so far ahead: the clock was set back. */
+  /** No script writes a time so far ahead: the clock was set back. */
   const isFree = (name: string) => name !== open && (waitOf(name) <= 0 || waitOf(name) > 7_200_000)
 
   const drop = (name: string, reason: DropReason, body = bodyOf(name)) => {
@@ -201,7 +201,7 @@ export function pipectl(url: string, { key, onDrop }: PipectlOptions = {}): Pipe
     if (waits.length) schedule(Math.min(...waits))
   }
 
-  /** The page may end now: what can be is handed to the browser, and everything is left to whoever comes next. */
+  /** The page may end now: hands as much as possible to the browser, and leaves everything to the next page. */
   const hide = () => {
     isLeaving = true
     setTimeout(() => {

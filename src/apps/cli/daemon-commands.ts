@@ -1,6 +1,6 @@
 /**
- * The daemon's own commands: `serve`, `init`, `workspaces create`. Their flags are made from the settings table, so that
- * they cannot differ from it. What a command does is imported when it runs.
+ * The daemon's own commands: `serve`, `init`, `workspaces create`. Their flags are made from the settings table, so
+ * that they cannot differ from it. The code of a command is imported when it runs.
  */
 import { rmSync } from 'node:fs'
 import { Command } from 'commander'

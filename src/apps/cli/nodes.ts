@@ -114,7 +114,9 @@ async function drain(cluster: LocalCluster, name: string, waitMs: number): Promi
   )
 }
 
-/** By name, id, or a unique beginning of the id. Of several with one name those that have expired do not count. */
+/**
+ * By name, id, or a unique beginning of the id. If several nodes have one name, those that have expired do not count.
+ */
 function pick(nodes: readonly FoundNode[], wanted: string): FoundNode {
   const named = nodes.filter(({ name, nodeId }) => name === wanted || nodeId === wanted)
   const living = named.filter(({ leftMs }) => leftMs > 0)

@@ -22,8 +22,8 @@ export function paint(colour: Colour, text: string, on: boolean): string {
 }
 
 /**
- * Without this a reader that goes away (`pipectl … | head -1`) would end the program with a stack trace. What is left to
- * write is dropped, and the command goes on to its end and its usual exit code.
+ * Without this a reader that goes away (`pipectl … | head -1`) would end the program with a stack trace. The rest of
+ * the output is dropped, and the command continues to its end and its usual exit code.
  */
 export function surviveClosedOutput(): void {
   for (const stream of [io().stdout, io().stderr]) {
@@ -49,8 +49,8 @@ export function canAsk(): boolean {
 }
 
 /**
- * Asks before something is destroyed; the default is No. Without a terminal `--yes` is required: nobody is there to
- * be asked. Throws Failure (usage) then, and Failure (failed) when the answer is No.
+ * Asks before something is destroyed; the default is No. Without a terminal no one can be asked: `--yes` is required.
+ * Throws Failure (usage) then, and Failure (failed) when the answer is No.
  */
 export async function confirm(question: string, yes: boolean | undefined): Promise<void> {
   if (yes === true) return

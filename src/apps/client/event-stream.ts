@@ -1,6 +1,7 @@
 /**
- * Server-Sent Events, read piece by piece (WHATWG HTML "Interpreting an event stream"): pieces may end anywhere, also between
- * CR and LF and in the middle of a character. What waits for its end is bounded: a server that never ends a line costs no memory.
+ * Server-Sent Events, read piece by piece (WHATWG HTML "Interpreting an event stream"): pieces may end anywhere, also
+ * between CR and LF and in the middle of a character. Text that is incomplete is bounded: a server that never ends a
+ * line costs no memory.
  */
 
 export interface ServerEvent {

@@ -73,7 +73,7 @@ export interface LaneOfPipe {
   destination: OverviewLane
 }
 
-/** Lanes that do not flow, those that need somebody first, then the one that has waited longest. */
+/** Lanes that are not flowing: those that need attention first, then the one that has waited longest. */
 export function troubledLanes({ pipes, server_ts }: Overview): LaneOfPipe[] {
   const nowMs = Date.parse(server_ts)
   const all = pipes.flatMap((pipe) => pipe.lanes.map((destination) => ({ pipe, destination })))
@@ -86,7 +86,7 @@ export function troubledLanes({ pipes, server_ts }: Overview): LaneOfPipe[] {
     )
 }
 
-/** Whether a word that somebody looks for is in the pipe's name or description, or in a lane's name, type or state. */
+/** Whether the text of a search is in the pipe's name or description, or in a lane's name, type or state. */
 export function matchesPipe(pipe: OverviewPipe, wanted: string, nowMs: number): boolean {
   const filter = wanted.trim().toLowerCase()
   const words = [

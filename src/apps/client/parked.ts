@@ -75,7 +75,7 @@ async function outcomeNow(
   try {
     const { body } = await client.parked.get(pipeId, destinationId, parkedId, signal)
     if (body.replays < replays) return { kind: 'left' }
-    // Somebody may have replayed it once more meanwhile: then this one failed, and that is what is known.
+    // Another replay may have been requested meanwhile: then this one failed, which is all that is known.
     return body.state === 'replaying' ? { kind: 'waiting' } : { kind: 'failed', error: body.error }
   } catch (error) {
     if (error instanceof ApiFailure && error.code === 'parked_not_found') return { kind: 'stored' }
@@ -100,7 +100,7 @@ export function recordTextsOf(body: string): string[] {
   return elementTexts(valueText(body, 'records') ?? '[]')
 }
 
-/** As somebody edits it: one record as the object that it is, several as an array. */
+/** The text for editing: one record as the object that it is, several as an array. */
 export function editableText(records: readonly string[]): string {
   return indented(records.length === 1 ? records[0]! : `[${records.join(',')}]`)
 }

@@ -96,7 +96,7 @@ export function needAttention(lanes: number): string {
   return `${lanes} ${lanes === 1 ? 'needs' : 'need'} attention`
 }
 
-/** How much attention a lane needs; 0: none, more than 1: somebody has to do something. */
+/** The attention that a lane needs; 0: none, more than 1: the operator has to act. */
 export function severity({ lane }: Pick<Destination, 'lane'>, nowMs: number): number {
   if (lane.lane_state === 'stalled') return 4
   if (lane.lane_state === 'blocked') return 3

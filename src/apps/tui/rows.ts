@@ -34,7 +34,7 @@ export function rowsOf({ pipes, server_ts }: Pick<Overview, 'pipes' | 'server_ts
   ])
 }
 
-/** The first lane below this line, or from the top again, that needs somebody; null: none does. */
+/** The first lane below this line, or from the top again, that needs attention; null: none does. */
 export function nextStuck(rows: readonly Row[], afterId: string | null): Row | null {
   const at = rows.findIndex((row) => row.id === afterId)
   const inOrder = [...rows.slice(at + 1), ...rows.slice(0, at + 1)]

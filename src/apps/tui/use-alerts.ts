@@ -1,4 +1,4 @@
-/** Whether somebody is told of trouble, asked for now and then: null while it is not known, or this key may not know. */
+/** Whether alerts are configured, read from time to time: null while it is not known, or this key may not know. */
 import { useEffect, useState } from 'react'
 import type { AlertsShown } from '../../contract/alerts.ts'
 import type { Client } from '../client/client.ts'

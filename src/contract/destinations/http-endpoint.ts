@@ -12,7 +12,7 @@ export function isOneByOne(format: BodyFormat): boolean {
   return format === 'json_object' || format === 'slack'
 }
 
-/** How many requests so many records take. */
+/** The number of requests for a number of records. */
 export function requestsFor(format: BodyFormat, records: number): number {
   if (isOneByOne(format)) return records
   return format === 'es_bulk' ? Math.ceil(records / resourceLimits.bulkRecords) : 1

@@ -119,7 +119,10 @@ export class Connection {
   }
 }
 
-/** Whether what is looked at now and then goes on: at least so many bytes more in each window of time. */
+/**
+ * Whether a transfer that is checked from time to time makes progress: at least a number of bytes more in each window
+ * of time.
+ */
 class ProgressWindow {
   readonly #windowMs: number
   readonly #leastBytes: number

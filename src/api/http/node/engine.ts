@@ -232,7 +232,7 @@ class NodeHead implements RequestHead {
   }
 }
 
-/** Renegotiation costs the server more than its client, and nobody needs it. */
+/** Renegotiation costs the server more than its client, and no client needs it. */
 function secureOptions({ cert, key }: ServedCertificate) {
   return { cert, key, minVersion: 'TLSv1.2' as const, secureOptions: constants.SSL_OP_NO_RENEGOTIATION }
 }

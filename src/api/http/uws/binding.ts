@@ -1,8 +1,9 @@
 import { createRequire } from 'node:module'
 
 /**
- * Loads the native binding, or throws the loader's error (code UWS_BINDING_UNAVAILABLE). Before anything imports what needs
- * it: an import that fails is rejected twice on Node 20, and the second rejection, which nobody can handle, ends the process.
+ * Loads the native binding, or throws the loader's error (code UWS_BINDING_UNAVAILABLE). Call it before anything
+ * imports a module that needs the binding: an import that fails is rejected twice on Node 20, and the second
+ * rejection, which no code can handle, ends the process.
  */
 export function loadBinding(): void {
   createRequire(import.meta.url)('uWebSockets.js')

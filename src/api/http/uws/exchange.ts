@@ -90,8 +90,9 @@ export class UwsExchange implements Exchange {
   }
 
   /**
-   * An orderly close would still execute what has been read. What is written here is gathered in a buffer that a closing
-   * connection drops, except for what is too large for it: hence the spaces, and the whole response as one piece.
+   * An orderly close would still execute the requests that have been read. Bytes written here gather in a buffer that
+   * a closing connection drops, except for those that are too large for it: hence the spaces, and the whole response
+   * as one piece.
    */
   sendAndCut(response: HttpResponse): void {
     if (this.#isOver) return

@@ -77,7 +77,7 @@ export async function createInferred(
   if (id === null) throw whyNot(proposal)
 }
 
-/** The records that were looked at are what somebody expects to see in a table that was made for them. */
+/** A user expects the records of the sample in a table that was created for them. */
 async function createFrom(
   client: Client,
   pipe: Pipe,

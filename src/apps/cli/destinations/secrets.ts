@@ -26,8 +26,8 @@ export function secretsFromEnvironment(
 }
 
 /**
- * One secret that is needed: its key, or `secret_headers.NAME`. Throws Failure (usage) when it is in no variable and
- * nobody can be asked.
+ * One secret that is needed: its key, or `secret_headers.NAME`. Throws Failure (usage) if it is in no variable and no
+ * one can be asked.
  */
 export async function needSecret(
   type: DestinationType,
@@ -49,7 +49,7 @@ export async function needSecret(
   return env[variable] ?? (await askFor(member === null ? place : `header ${member}`, variable))
 }
 
-/** Throws Failure (usage) where nobody can be asked. */
+/** Throws Failure (usage) if no one can be asked. */
 export async function askFor(what: string, variable: string): Promise<string> {
   if (canAsk()) return askSecret(`${what}: `)
   throw new Failure(

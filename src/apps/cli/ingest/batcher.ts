@@ -34,7 +34,7 @@ export class Batcher {
   readonly #lingerMs: number | null
   #arriving: Promise<IteratorResult<Buffer>> | null = null
 
-  /** `lingerMs`: a batch that is not full is closed when no input came for so long (live input); null: never. */
+  /** `lingerMs`: a batch that is not full is closed after this time without input (live input); null: never. */
   constructor(chunks: AsyncIterable<Buffer>, splitter: Splitter, lingerMs: number | null) {
     this.#lingerMs = lingerMs
     this.#chunks = chunks[Symbol.asyncIterator]()

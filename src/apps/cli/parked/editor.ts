@@ -1,6 +1,7 @@
 /**
- * Records in the person's editor: a private file (directory 0700, file 0600), removed whatever happens. What is wrong when the editor
- * is closed is written at the top as comments, and it opens again, until the text is right or was left as it is.
+ * Records in the user's editor: a private file (directory 0700, file 0600), removed in any case. Faults that remain
+ * when the editor is closed are written at the top as comments, and it opens again, until the text is valid or was
+ * left unchanged.
  */
 import { spawn } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'

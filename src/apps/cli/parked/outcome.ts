@@ -12,7 +12,7 @@ import type { FoundPlace } from './references.ts'
 /** So long without any outcome, and the replays are left to themselves. */
 const waitMs = 30_000
 
-/** `wait` undefined: on a terminal, where somebody wants to know. */
+/** `wait` undefined: waits only on a terminal. */
 export function shouldWait(wait: boolean | undefined): boolean {
   return wait ?? io().stderr.isTTY === true
 }

@@ -48,8 +48,8 @@ export function openCursorFile(url: string, destinationId: string, env: NodeJS.P
 }
 
 /**
- * Where to begin. The daemon's cursor wins when it is ahead (another consumer went on) and when it went back behind
- * what it knew (somebody rewound the lane); otherwise the daemon merely does not know yet.
+ * The cursor to begin at. The daemon's cursor wins when it is ahead (another consumer continued) and when it went
+ * back behind the position it knew (the lane was rewound); otherwise the daemon merely does not know yet.
  */
 export function startAfter(laneCursor: number, saved: PullCursor | null): number {
   if (saved === null || laneCursor >= saved.doneSeq || laneCursor < saved.toldSeq) return laneCursor

@@ -112,7 +112,7 @@ async function nextPiece(
     return await Promise.race([read, silence])
   } finally {
     clearTimeout(timer)
-    // After a silence nobody waits for it any more.
+    // After a silence its result is no longer needed.
     read.catch(() => {})
   }
 }

@@ -1,4 +1,4 @@
-/** Which address shows which page. Pages that are not the first thing somebody needs are loaded when they are opened. */
+/** Maps addresses to pages. Pages that are not needed first are loaded when they are opened. */
 import { QueryClientProvider } from '@tanstack/react-query'
 import { type ComponentType, type LazyExoticComponent, lazy, Suspense } from 'react'
 import { Link, Route, Router, Switch, useLocation } from 'wouter'
@@ -73,7 +73,7 @@ export function App() {
   )
 }
 
-/** A page that could not be shown is forgotten when somebody goes to another. */
+/** A page that could not be shown is forgotten when the user goes to another. */
 function Pages() {
   const [place] = useLocation()
   return (

@@ -18,7 +18,10 @@ export async function currentSession(signal?: AbortSignal) {
   return session
 }
 
-/** Runs a change. Somebody who signed in again in another tab has another token: it is fetched, and the change sent once more. */
+/**
+ * Runs a change. A user who signed in again in another tab has another token: it is fetched, and the change sent once
+ * more.
+ */
 export async function change<T>(run: () => Promise<T>): Promise<T> {
   try {
     return await run()

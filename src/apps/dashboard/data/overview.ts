@@ -1,6 +1,6 @@
 /**
- * Everything at one glance, every two seconds while somebody looks (a hidden page asks for nothing), and the rates of the last
- * hour made of it. Each request says what is known and gets what changed.
+ * The overview, read every two seconds while the page is visible (a hidden page sends no request), and the rates of
+ * the last hour computed from it. Each request names the known revision and gets the changes.
  */
 import { useQuery } from '@tanstack/react-query'
 import { useSyncExternalStore } from 'react'

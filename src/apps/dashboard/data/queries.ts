@@ -33,7 +33,7 @@ export function usePipe(pipeId: string) {
   })
 }
 
-/** Its lane is as fresh as the overview; the rest changes only when somebody changes it. */
+/** Its lane is as fresh as the overview; everything else changes only when a user changes it. */
 export function useDestination(pipeId: string, destinationId: string) {
   const live = usePipeOverview(pipeId)?.lanes.find((one) => one.destination_id === destinationId)
   const query = useQuery({

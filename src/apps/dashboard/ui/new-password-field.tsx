@@ -1,4 +1,4 @@
-/** A password that somebody chooses: the contract's rule, asked for here so that nobody has to fail first. */
+/** A field for a new password: the contract's rule is checked here, before the API rejects it. */
 import type { ComponentProps } from 'react'
 import { TextField } from './controls.tsx'
 

@@ -1,4 +1,4 @@
-/** Changes a destination. Only what was changed is sent; whoever saves second is told. */
+/** Changes a destination. Only changed fields are sent; the second of two users who save gets an error. */
 import { useState } from 'react'
 import { useLocation } from 'wouter'
 import type { Destination } from '../../../../contract/destination.ts'

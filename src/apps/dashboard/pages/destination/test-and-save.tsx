@@ -1,4 +1,7 @@
-/** Tries a destination as the daemon would use it, lists the checks, and saves when they pass or when somebody insists. */
+/**
+ * Tries a destination as the daemon would use it, lists the checks, and saves when they pass or when the user
+ * insists.
+ */
 import { useState } from 'react'
 import type { TableColumn } from '../../../../contract/destination.ts'
 import type { SuccessBody } from '../../../../contract/operations.ts'

@@ -52,7 +52,9 @@ function textsOf(step: TransformStep): Partial<StepDraft> & { op: TransformOp } 
   return 'paths' in step ? { op: step.op, paths: step.paths.join('\n') } : step
 }
 
-/** Null: neither filter nor steps. What is no step goes to the API as it is, which says so at its field. */
+/**
+ * Null: neither filter nor steps. A value that is not a step goes to the API as it is, which rejects it at its field.
+ */
 export function givenTransformOf({ filter, steps, salt }: TransformDraft): GivenTransform | null {
   if (filter.trim() === '' && steps.length === 0) return null
   return {

@@ -16,7 +16,7 @@ export function warnOfTransform({
   destination_id: string
   destination_name: string
   transform_check?: TransformCheck | undefined
-  /** Somebody insisted: nothing looked at it. */
+  /** The user insisted: nothing was checked. */
   isUnchecked: boolean
 }): void {
   const warning = isUnchecked ? 'Its transform was not tried on the newest records.' : check?.warning

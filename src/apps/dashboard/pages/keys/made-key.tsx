@@ -1,4 +1,4 @@
-/** A key that was just made: shown once, until somebody says that it is copied. */
+/** A key that was just created: shown once, until the user says that it is copied. */
 import type { ReactNode } from 'react'
 import { Button } from '../../ui/controls.tsx'
 import { Dialog } from '../../ui/dialog.tsx'

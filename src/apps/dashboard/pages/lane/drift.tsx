@@ -90,7 +90,7 @@ async function addColumn(destination: Destination, key: string): Promise<void> {
   const added = body.columns.filter(({ source_field, column_name }) => (source_field ?? column_name) === key)
   if (added.length === 0)
     throw new Error(body.warnings.join(' ') || 'No column could be proposed for this key.')
-  // As they are now: somebody may have changed them meanwhile.
+  // Reads the current columns: another user may have changed them meanwhile.
   const { columns = [] } = (await api.destinations.get(pipeId, id)).body.destination
   await api.destinations.update(pipeId, id, { columns: [...columns, ...added] })
 }

@@ -119,7 +119,7 @@ function LostNodes({ overview }: { overview: Overview }) {
   )
 }
 
-/** Lanes that put something aside: they get on, and somebody has to look at it all the same. */
+/** Lanes that parked records: they deliver, and need attention all the same. */
 function Parked({ overview }: { overview: Overview }) {
   const lanes = overview.pipes.flatMap((pipe) => pipe.lanes.map((destination) => ({ pipe, destination })))
   const parked = lanes.filter(({ destination }) => (destination.lane.parked_records ?? 0) > 0)

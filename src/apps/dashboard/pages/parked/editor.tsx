@@ -1,4 +1,7 @@
-/** A text of JSON to edit: line numbers, and what is wrong with line and column. What is sent is this text, never parsed and printed. */
+/**
+ * A text of JSON to edit: line numbers, and faults with line and column. The text is sent as it is, never parsed and
+ * printed.
+ */
 import { useId, useRef } from 'react'
 import type { JsonFault } from '../../../client/json-check.ts'
 import { Button, formStyles } from '../../ui/controls.tsx'

@@ -20,7 +20,7 @@ export function PipeCrumb({ pipeId }: { pipeId: string }) {
   )
 }
 
-/** It was never there, or somebody deleted it while the page was open. */
+/** It never existed, or was deleted while the page was open. */
 export function Gone({ what }: { what: string }) {
   return (
     <Page title="Not there" name={`This ${what} is not there`} crumbs={<PipesCrumb />}>

@@ -1,4 +1,4 @@
-/** A new pipe. What more there is to set has its place on the pipe's settings page. */
+/** A new pipe. Its other settings are on the pipe's settings page. */
 import { useCallback } from 'react'
 import { useLocation } from 'wouter'
 import type { PipeCreate } from '../../../../contract/pipe.ts'

@@ -1,4 +1,4 @@
-/** Which records somebody wants to see: `key=value`, by their JSON text, so that 1.10 is not 1.1. Pure. */
+/** The filter for records: `key=value`, by their JSON text, so that 1.10 is not 1.1. Pure. */
 import { valueText } from '../../../client/json-text.ts'
 
 /** Null: that is no filter. An empty one keeps everything. */
