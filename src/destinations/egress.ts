@@ -176,7 +176,7 @@ function denialText(policy: EgressPolicy): string {
   return `The egress policy of this server does not allow this destination's address${orElse}. Its operator can allow a private address with the setting egress.allow or egress.private.`
 }
 
-/** Whether an address of the operator's network may be denied. Those that always are belong to nobody's network. */
+/** Whether an address of the operator's network may be denied. Addresses that are always denied are in no network. */
 function hidesNames(policy: EgressPolicy): boolean {
   return isPrivateDenied(policy) || policy.deny.length > 0
 }

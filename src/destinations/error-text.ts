@@ -1,10 +1,11 @@
 /**
- * Texts from outside, as they may be stored, logged and shown: no control characters, nothing that turns the direction
- * of writing, no line breaks, no secrets of ours that a server echoes, and not longer than somebody will read. Pure.
+ * Cleans texts from outside before they are stored, logged or shown: no control characters, nothing that turns the
+ * direction of writing, no line breaks, no secrets of ours that a server echoes, and no more characters than a person
+ * will read. Pure.
  */
 import { resourceLimits } from '../contract/resource-limits.ts'
 
-/** At most so many bytes of UTF-8; what was longer ends with an ellipsis. Idempotent. */
+/** Cuts a text to a number of bytes of UTF-8; a longer text ends with an ellipsis. Idempotent. */
 export function cleanText(text: string, maxBytes: number = resourceLimits.errorMessageBytes): string {
   // Cut roughly first: a server may have sent megabytes.
   const near = text.slice(0, maxBytes * 2)
@@ -13,7 +14,7 @@ export function cleanText(text: string, maxBytes: number = resourceLimits.errorM
   return inMemoryOfItsOwn(`${cutToBytes(clean, maxBytes - ellipsisBytes)}${ellipsis}`)
 }
 
-/** At most so many characters, an ellipsis among them where the text was longer. */
+/** Cuts a text to a number of characters, including the ellipsis of a longer text. */
 export function cutToCharacters(text: string, most: number): string {
   // A character takes at most two places: what is cut off here is beyond the limit.
   const characters = [...text.slice(0, most * 2 + 1)]

@@ -51,7 +51,10 @@ export function guardSocket<T extends Socket>(socket: T, reads?: ReadLimit): T {
   return filterData(socket, (chunk) => chunk)
 }
 
-/** Listeners to `data` get what `filter` returns, nothing where that is empty. What it or they throw ends the socket. */
+/**
+ * Listeners to `data` get the result of `filter`, nothing if it is empty. An error that it or they throw ends the
+ * socket.
+ */
 export function filterData<T extends Socket>(socket: T, filter: (chunk: Buffer) => Buffer): T {
   const { emit } = socket
   return Object.assign(socket, {

@@ -49,7 +49,7 @@ export interface Sending<One> {
   /** Those of the batch that are not stored yet. */
   records: Iterator<One, void>
   concurrency: number
-  /** Resolves once the record is stored. What it does before its first await is done in the order of the records. */
+  /** Resolves once the record is stored. The part before its first await runs in the order of the records. */
   send(record: One): Promise<void>
 }
 

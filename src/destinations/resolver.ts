@@ -1,8 +1,8 @@
 /**
  * Look-ups of destinations' host names: /etc/hosts, then the system's DNS servers, asked by c-ares.
  *
- * Not by getaddrinfo: libuv gives that two threads of the whole process, and an abort frees neither. Forty names whose
- * server is silent stopped every other workspace's look-ups. Here a silent server delays whoever asked it.
+ * Not by getaddrinfo: libuv gives that two threads of the whole process, and an abort frees neither. Forty names
+ * whose server is silent stopped every other workspace's look-ups. Here a silent server delays only the caller.
  */
 import { Resolver } from 'node:dns/promises'
 import { readFileSync, statSync } from 'node:fs'

@@ -137,7 +137,7 @@ export class Acceptance implements BodyReceiver {
     this.#reservation.add(bytes)
   }
 
-  /** Key and Origin → size → encoding. What the headers rule out is rejected before the body is read. */
+  /** Key and Origin → size → encoding. A request that the headers rule out is rejected before the body is read. */
   begin(): void {
     const { clientIp, planOf, authenticate } = this.#context
     const request = this.#request
@@ -293,7 +293,7 @@ export class Acceptance implements BodyReceiver {
     return key === undefined || bodyHash === null ? undefined : { key, bodyHash }
   }
 
-  /** Deleted while its body came in: nobody would ever read what is appended now. */
+  /** The pipe was deleted while the body arrived: no reader would ever get the message. */
   #requirePipe(): void {
     if (this.#context.directory.pipe(this.#entry.pipe.pipe_id) === undefined)
       throw new ApiError('pipe_not_found')

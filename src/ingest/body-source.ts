@@ -29,8 +29,9 @@ export interface BodySource {
 export type BodyLimit = Pick<BodyReceiver, 'maxBytes' | 'announcedBytes' | 'reserve'>
 
 /**
- * The body as a promise, for those who wait anyway; null when the client went away. What has to be waited for before the
- * body may be used, such as the look-up of a key, is `admission`: the body comes in meanwhile, and its error comes first.
+ * The body as a promise, for callers that wait anyway; null when the client went away. `admission` has to be settled
+ * before the body may be used, such as the look-up of a key: the body arrives meanwhile, and the error of `admission`
+ * comes first.
  */
 export function wholeBody(source: BodySource, limit: BodyLimit, admission?: unknown): Promise<Buffer | null> {
   const whole = new Promise<Buffer | null>((resolve, reject) => {

@@ -99,7 +99,10 @@ function canonical(address: Address): Address {
   return address instanceof ipaddr.IPv6 && address.isIPv4MappedAddress() ? address.toIPv4Address() : address
 }
 
-/** `192.0.2.1` of itself, `2001:db8::/64` of an IPv6 address: whoever has one of a network has all of them. */
+/**
+ * `192.0.2.1` for itself, `2001:db8::/64` for an IPv6 address: a client with one address of a network has all of
+ * them.
+ */
 export function networkOf(address: string): string {
   if (!ipaddr.IPv6.isValid(address)) return address
   const network = ipaddr.IPv6.parse(address).parts.slice(0, 4)

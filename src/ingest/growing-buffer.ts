@@ -1,6 +1,6 @@
 /**
- * Bytes that come in pieces, in one buffer that grows: a million pieces of one byte take a megabyte, and not a million
- * objects. What is counted is what is allocated, before it is.
+ * Bytes that arrive in pieces, in one buffer that grows: a million pieces of one byte take a megabyte, and not a
+ * million objects. Bytes are counted before they are allocated.
  */
 export class GrowingBuffer {
   readonly #most: number

@@ -26,7 +26,7 @@ export class IngestObserved {
   readonly #errors: Float64Array
   readonly #at: number
 
-  /** `slot`: of the thread that observes, of so many. */
+  /** `slot`: the slot of the observing thread, out of `slots`. */
   constructor({
     slot = 0,
     slots = 1,

@@ -118,7 +118,7 @@ export class SharedCounters {
     const givenUp = ints[givenUpAt]!
     if (givenUp !== 0) {
       ints[givenUpAt] = ints[givenUp * 2 + 1]!
-      // Body bytes stay: whoever holds them still gives them back here.
+      // Body bytes stay: their holders still release them here.
       this.numbers.fill(0, givenUp + entryHead, givenUp + bodyBytesAt)
       return givenUp
     }

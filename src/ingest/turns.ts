@@ -1,6 +1,6 @@
 /**
- * Few at a time, and fair: those who wait are let in by turns, workspace by workspace and within one pipe by pipe, so
- * that a crowd at one pipe makes nobody else wait longer than for one of its own.
+ * Few at a time, and fair: waiting requests get turns, workspace by workspace and within one pipe by pipe, so that a
+ * crowd at one pipe makes no other request wait longer than for one of its own.
  */
 
 /** Items in a fair order. */
@@ -20,7 +20,7 @@ export class FairQueue<Item> {
     this.#workspaces.set(workspaceId, pipes)
   }
 
-  /** The next one; whoever it belongs to goes to the end of the line. */
+  /** The next one; its workspace goes to the end of the line. */
   shift(): Item | undefined {
     for (const [workspaceId, pipes] of this.#workspaces) {
       this.#workspaces.delete(workspaceId)

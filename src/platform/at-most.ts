@@ -1,4 +1,4 @@
-/** Runs at most so much work at the same time; the rest waits in line: first come, first served. */
+/** Runs a limited number of tasks at the same time; the others wait in line: first come, first served. */
 export class AtMost {
   #free: number
   readonly #waiting: (() => void)[] = []

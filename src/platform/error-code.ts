@@ -30,7 +30,7 @@ export class StorageUnavailableError extends Error {
   }
 }
 
-/** Delivery is being restarted. What was asked may or may not have been done. */
+/** Delivery is being restarted. The requested action may or may not have been done. */
 export class DeliveryUnavailableError extends StorageUnavailableError {
   constructor(message: string, cause?: unknown) {
     super(message, cause)
@@ -40,7 +40,7 @@ export class DeliveryUnavailableError extends StorageUnavailableError {
 
 /** In a cluster: no node could be asked, or the one that was has not answered. `message` is for the log. */
 export class DeliveryElsewhereError extends DeliveryUnavailableError {
-  /** Nothing was done; else nobody knows. */
+  /** True: nothing was done. False: the outcome is unknown. */
   readonly isUndone: boolean
   constructor(isUndone: boolean, message: string, cause?: unknown) {
     super(message, cause)

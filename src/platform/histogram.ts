@@ -33,7 +33,7 @@ export class Histogram {
   readonly #width: number
   readonly #at: number
 
-  /** `slot`: of the thread that observes; without `memory` a new one with so many slots, all zero. */
+  /** `slot`: the slot of the observing thread; without `memory` it has new slots, all zero. */
   constructor(
     bounds: readonly number[],
     { slot = 0, slots = 1, memory }: { slot?: number; slots?: number; memory?: SharedArrayBuffer } = {},

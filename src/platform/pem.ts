@@ -1,6 +1,6 @@
 /**
- * Certificates and keys in PEM, wherever they come from: files of the listeners, configs of destinations. What is wrong is said by
- * each in its own words; nothing here repeats what is in them. Pure.
+ * Certificates and keys in PEM, whatever their source: files of the listeners, configs of destinations. Each caller
+ * words the faults itself; nothing here repeats the content. Pure.
  */
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
 

@@ -76,7 +76,7 @@ export function inWords(error: unknown, operation: string, file: string): Error 
   return error instanceof Error ? error : new Error(`${operation} ${file} failed: ${JSON.stringify(error)}`)
 }
 
-/** In a worker thread: an error that nobody catches ends the thread in words. */
+/** In a worker thread: an uncaught error ends the thread with a worded message. */
 export function describeFatalErrors(operation: string, file: string): void {
   process.on('uncaughtException', (error) => {
     throw inWords(error, operation, file)

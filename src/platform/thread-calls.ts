@@ -38,7 +38,7 @@ export interface CallOptions {
   mostTicks?: number
   /** One that does not settle in time ends the whole thread: the call itself hangs it. */
   endsThread?: boolean
-  /** It fails as soon as the thread has given no sign of life for so many ticks. */
+  /** It fails as soon as the thread has given no sign of life for this number of ticks. */
   mostSilentTicks?: number
 }
 

@@ -20,8 +20,8 @@ export interface MessageSink {
 }
 
 /**
- * `buffer`: opened from the same spec. `keys`: of the cluster, if it is one. Nobody else may write to either. Rejects with
- * BufferUnavailableError.
+ * `buffer`: opened from the same spec. `keys`: of the cluster, if it is one. No other process may write to either.
+ * Rejects with BufferUnavailableError.
  */
 export async function openMessageSink(
   spec: BufferSpec,

@@ -46,7 +46,7 @@ export async function storeRows(
     const failing = await firstFailingRow(connection, plan, rows)
     await connection.command('ROLLBACK')
     if (failing) throw naming(plan, failing, failing.row !== rows[0])
-    // Somebody else's rows were in the way and are gone: worth another try as a whole.
+    // The rows of another client were in the way and are gone: worth another try as a whole.
     throw new DeliveryError(
       'transient',
       'not_reproduced',

@@ -84,7 +84,7 @@ export class LaneRow {
     return found === 1
   }
 
-  /** The transaction that moved it is rolled back: it is where it was, unless somebody else moves it. */
+  /** The transaction that moved it is rolled back: it is where it was, unless another process moves it. */
   rolledBack(): void {
     this.#position = this.#from
   }

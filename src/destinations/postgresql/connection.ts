@@ -76,7 +76,10 @@ export async function openSession(
   }
 }
 
-/** Nobody reads the socket yet: what a server sends before it is asked waits. One that has gone by now says no more. */
+/**
+ * The socket is not read yet: bytes that a server sends before it is asked wait. A server that has closed the
+ * connection by now sends nothing more.
+ */
 async function admittedTls(
   socket: Socket,
   config: DatabaseConfig,

@@ -133,7 +133,7 @@ export class LaneRow {
     }
   }
 
-  /** The lock is free again when it resolves: what counts is that nobody else holds it. */
+  /** The lock is free again when it resolves: it only waits until no other transaction holds it. */
   async #select(signal: AbortSignal): Promise<Row | undefined> {
     const rows = await this.#session.run(
       signal,
@@ -157,8 +157,8 @@ export class LaneRow {
 }
 
 /**
- * For the test of a destination: what an attempt does to the lane table, rolled back. Under an id of its own, so that it
- * waits for nobody. Returns what is right, as a sentence; rejects as an attempt would.
+ * For the test of a destination: does to the lane table what an attempt does, rolled back. It uses an id of its own,
+ * so that it waits for no lane. Returns the result as a sentence; rejects as an attempt would.
  */
 export async function tryLaneRow(
   session: PostgresSession,

@@ -23,7 +23,7 @@ export class MessageGate {
   #isBegun = false
   #saslState: 'none' | 'begun' | 'proved' = 'none'
 
-  /** `allowsPasswordInClear`: false where a password, or its MD5, would go to whoever sits on the path. */
+  /** `allowsPasswordInClear`: false if a password, or its MD5, would go to an attacker on the path. */
   constructor(allowsPasswordInClear: boolean) {
     this.#allowsPasswordInClear = allowsPasswordInClear
   }
@@ -187,7 +187,7 @@ function isDataRow(body: Buffer): boolean {
   return at === body.length && body.readInt16BE(0) >= 0
 }
 
-/** Just after `count` texts that begin at `start`, each ended by a zero; -1 where there are not so many. */
+/** The index just after `count` texts that begin at `start`, each ended by a zero; -1 if there are fewer. */
 function endOfTexts(body: Buffer, start: number, count: number): number {
   let at = start
   for (let left = count; left > 0; left--) {

@@ -19,7 +19,10 @@ export function isVerified({ tls }: Pick<DatabaseConfig, 'tls'>): boolean {
   return tls !== undefined && tls.verify !== 'none'
 }
 
-/** Whether the server that answers is certainly the one of this name: what is sent to it reaches nobody else. */
+/**
+ * Whether the server that responds is certainly the one of this name: no other server gets the data that is sent to
+ * it.
+ */
 export function isCertainlyHost({ tls }: Pick<DatabaseConfig, 'tls'>): boolean {
   return tls?.verify === 'full'
 }

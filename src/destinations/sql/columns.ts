@@ -11,7 +11,7 @@ export function receivedAtValue(type: ColumnMapping['column_type'], receivedMs: 
   return type === 'number' ? receivedMs : new Date(receivedMs).toISOString()
 }
 
-/** The spec's words for this very machine: nobody sits on the path to it. */
+/** The spec's names for this very machine: there is no network on the path to it. */
 export function isOwnHost(host: string): boolean {
   return host === 'localhost' || host === '127.0.0.1'
 }

@@ -144,7 +144,7 @@ function conflict(
   return new DeliveryError('permanent', 'lane_row_conflict', message)
 }
 
-/** Somebody else moves the row whenever it is read. */
+/** Another process moves the row whenever it is read. */
 export function rowBusy(table: string): DeliveryError {
   const message = `The row of this lane in ${table} was moved by another attempt. It is read again.`
   return new DeliveryError('transient', 'lane_row_busy', message)

@@ -32,7 +32,7 @@ export function pinnedOnFirstUse(
   pin: PinServerKey,
   { pinsDatabaseKeys = true }: DriverSettings,
 ): AdmitServer {
-  // Who it is, is known: another key of the same server is nobody else's.
+  // The server is known: no other server has another key of it.
   if (isVerified(config)) return async (socket) => requireVerified(socket, config)
   if (!pinsDatabaseKeys) return async () => {}
   return async (socket) => {

@@ -1,4 +1,4 @@
-/** The scanner's memory, from its first byte on. What is outside these areas is never touched. */
+/** The scanner's memory, from its first byte on. Memory outside these areas is never touched. */
 
 /** The result of a scan, two u32: records, and bytes of their texts as sent. */
 export const resultAt: usize = 1024

@@ -74,7 +74,7 @@ function afterArray(start: usize): usize {
   return load<u8>(at) === closeBracket ? at + 1 : invalid
 }
 
-/** One record a line; blank lines count for nothing. */
+/** One record per line; blank lines are ignored. */
 function scanLines(start: usize, end: usize): bool {
   let at = afterSpace(start)
   while (at !== end) {

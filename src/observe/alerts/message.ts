@@ -14,11 +14,11 @@ export interface AlertNames {
   workspace: Named
   /** The lane that the alert is about. */
   lane?: { pipe: Named; destination: Named & { type: string } }
-  /** Where the dashboard shows it; null: nobody knows the address of the service. */
+  /** The page of the dashboard; null: the address of the service is not known. */
   url: string | null
 }
 
-/** The format `standard`. What an event does not have is left out. */
+/** The format `standard`. Fields that an event does not have are left out. */
 export interface StandardAlert {
   type: AlertEvent | typeof testAlert
   alert_id: string

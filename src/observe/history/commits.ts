@@ -1,6 +1,6 @@
 /**
- * Waiting for a commit of a pipe. Listened for only while somebody waits, and a little longer: every listener costs the
- * writer a copy of what it says.
+ * Waits for a commit of a pipe. It listens only while a caller waits, and a little longer: every listener costs the
+ * writer a copy of its messages.
  */
 import type { BufferFeed } from '../../log/buffer.ts'
 
@@ -92,7 +92,7 @@ export class Commits {
   #close(): void {
     this.#feed?.then(
       (feed) => feed.close(),
-      // There is nothing to close; whoever waits for it is told.
+      // There is nothing to close; the callers that wait for it get the error.
       () => {},
     )
     this.#feed = null

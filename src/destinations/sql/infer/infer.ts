@@ -1,6 +1,6 @@
 /**
- * A table proposed from records, and made where that was asked for: what both dialects share. Without a database that can
- * be asked there is a proposal all the same, for whoever may create the table.
+ * Proposes a table from records, and creates it on request: the parts that both dialects share. Without a database
+ * that can be asked there is a proposal all the same, for the person who may create the table.
  *
  * No value of a record is ever part of a statement; keys are, as names, through the dialect's one quoting function.
  */

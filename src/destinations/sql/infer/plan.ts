@@ -35,7 +35,7 @@ export const generatedColumn = '_pipectl_id'
 /** MySQL indexes no column without a length; longer ids are refused as a key. */
 const mostMysqlKeyCharacters = 255
 
-/** `existing` null: there is no table, or nobody knows. */
+/** `existing` null: there is no table, or it is not known. */
 export function planTable(
   observed: Observed,
   request: InferRequest,
