@@ -3,10 +3,9 @@
  * dropped or compacted meanwhile: then the list is read again, and what is new in it is checked.
  */
 import { availableParallelism } from 'node:os'
-import { Worker } from 'node:worker_threads'
-import { threadEntry } from '../../platform/threads.ts'
+import { Thread, threadEntry } from '../../platform/threads.ts'
 import { glanceAtSegment, type SegmentCheck } from './check-segment.ts'
-import type { FromChecker } from './check-thread.ts'
+import type { CheckCalls, CheckProgressCalls } from './check-thread.ts'
 import { listSegments, type SegmentName, segmentBytes } from './layout.ts'
 import { isGone } from './sqlite-errors.ts'
 
@@ -77,39 +76,29 @@ interface Found {
 
 /** One thread until there is no next one. */
 async function runThread(dir: string, next: () => SegmentName | null, to: Found): Promise<void> {
-  const worker = new Worker(threadEntry(import.meta.url, './check-thread'), {
+  let reported = 0
+  const thread = new Thread<CheckCalls, CheckProgressCalls>({
     name: 'segment-check',
-    workerData: { dir },
+    entry: threadEntry(import.meta.url, './check-thread'),
+    data: dir,
+    host: {
+      progress(bytes) {
+        reported += bytes
+        to.onBytes(bytes)
+      },
+    },
+    // What ended it is the caller's to see.
+    interrupted: (reason, cause) => cause ?? new Error(reason),
   })
   try {
     for (let name = next(); name !== null; name = next()) {
-      const check = await checkedBy(worker, name, to.onBytes)
+      reported = 0
+      const check = await thread.call('check', [name])
+      // Pages hold more than bodies.
+      to.onBytes(Math.max(0, (check?.bytes ?? 0) - reported))
       if (check !== null) to.onChecked(check)
     }
   } finally {
-    await worker.terminate()
+    await thread.terminate('every segment is checked')
   }
-}
-
-function checkedBy(
-  worker: Worker,
-  name: SegmentName,
-  onBytes: (bytes: number) => void,
-): Promise<SegmentCheck | null> {
-  let reported = 0
-  return new Promise((resolve, reject) => {
-    const onMessage = (message: FromChecker) => {
-      if (message.kind === 'progress') {
-        reported += message.bytes
-        onBytes(message.bytes)
-        return
-      }
-      // Pages hold more than bodies.
-      onBytes(Math.max(0, (message.check?.bytes ?? 0) - reported))
-      worker.off('message', onMessage).off('error', reject)
-      resolve(message.check)
-    }
-    worker.on('message', onMessage).once('error', reject)
-    worker.postMessage(name)
-  })
 }

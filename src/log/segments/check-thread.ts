@@ -1,32 +1,27 @@
-/** A thread that checks segments one after another: it is sent names and answers with what it found. */
-import { parentPort, workerData } from 'node:worker_threads'
+/** A thread that checks segments one after another. */
+import { ThreadHost } from '../../platform/thread-host.ts'
 import { checkSegment, type SegmentCheck } from './check-segment.ts'
 import type { SegmentName } from './layout.ts'
 import { isGone } from './sqlite-errors.ts'
 
-export type FromChecker =
-  | { kind: 'progress'; bytes: number }
+export interface CheckCalls {
   /** Null: the segment is gone. */
-  | { kind: 'checked'; check: SegmentCheck | null }
-
-function run(port: NonNullable<typeof parentPort>, { dir }: { dir: string }): void {
-  const post = (message: FromChecker) => port.postMessage(message)
-  port.on('message', (name: SegmentName) => {
-    post({ kind: 'checked', check: checkIfThere(dir, name, (bytes) => post({ kind: 'progress', bytes })) })
-  })
+  check(name: SegmentName): SegmentCheck | null
+}
+export interface CheckProgressCalls {
+  /** Bytes checked since the last call. */
+  progress(bytes: number): void
 }
 
-function checkIfThere(
-  dir: string,
-  name: SegmentName,
-  onProgress: (bytes: number) => void,
-): SegmentCheck | null {
-  try {
-    return checkSegment(dir, name, onProgress)
-  } catch (error) {
-    if (!isGone(error)) throw error
-    return null
-  }
-}
+const host = new ThreadHost<string, CheckCalls, CheckProgressCalls>()
 
-if (parentPort !== null) run(parentPort, workerData as { dir: string })
+host.serve({
+  check(name) {
+    try {
+      return checkSegment(host.data, name, (bytes) => host.tell('progress', [bytes]))
+    } catch (error) {
+      if (!isGone(error)) throw error
+      return null
+    }
+  },
+})

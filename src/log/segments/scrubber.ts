@@ -1,9 +1,9 @@
 /** When the scrub runs: a while after the start, and then each time so long after the last one. See scrub.ts. */
-import { Worker } from 'node:worker_threads'
 import type { Logger } from '../../platform/log.ts'
 import { hourMs } from '../../platform/quantities.ts'
-import { threadEntry } from '../../platform/threads.ts'
+import { Thread, threadEntry } from '../../platform/threads.ts'
 import type { ScrubberData } from './protocol.ts'
+import type { ScrubCalls } from './scrub-thread.ts'
 
 /** A daemon that is started each day is scrubbed too, but not while it has the work of a start to do. */
 const firstAfterMs = 600_000
@@ -14,7 +14,7 @@ export class Scrubber {
   readonly #data: ScrubberData
   readonly #log: Logger
   #timer: NodeJS.Timeout | null = null
-  #worker: Worker | null = null
+  #thread: Thread<ScrubCalls> | null = null
 
   constructor(data: ScrubberData, log: Logger) {
     this.#data = data
@@ -29,26 +29,29 @@ export class Scrubber {
   async close(): Promise<void> {
     if (this.#timer !== null) clearTimeout(this.#timer)
     this.#timer = null
-    await this.#worker?.terminate()
+    await this.#thread?.terminate('the buffer is being closed')
   }
 
   #runAfter(ms: number, everyMs: number): void {
-    this.#timer = setTimeout(() => this.#run(everyMs), Math.min(ms, longestMs))
+    this.#timer = setTimeout(() => void this.#run(everyMs), Math.min(ms, longestMs))
     this.#timer.unref()
   }
 
-  #run(everyMs: number): void {
-    const worker = new Worker(threadEntry(import.meta.url, './scrub-thread'), {
+  async #run(everyMs: number): Promise<void> {
+    const thread = new Thread<ScrubCalls>({
       name: 'buffer-scrub',
-      workerData: this.#data,
+      entry: threadEntry(import.meta.url, './scrub-thread'),
+      data: this.#data,
     })
-    this.#worker = worker
-    worker.unref()
-    // It only looks: what goes wrong with it is no reason to end anything.
-    worker.on('error', (error) => this.#log.error({ err: error }, 'buffer.scrub_failed'))
-    worker.on('exit', () => {
-      this.#worker = null
-      if (this.#timer !== null) this.#runAfter(everyMs, everyMs)
-    })
+    this.#thread = thread
+    try {
+      await thread.call('scrub', [])
+    } catch (err) {
+      // It only reads: its failures are no reason to end anything.
+      if (this.#timer !== null) this.#log.error({ err }, 'buffer.scrub_failed')
+    }
+    await thread.terminate('the scrub is done')
+    this.#thread = null
+    if (this.#timer !== null) this.#runAfter(everyMs, everyMs)
   }
 }
