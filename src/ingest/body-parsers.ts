@@ -8,15 +8,13 @@
  * memory than a thread may have, takes that body with it and nothing else: the next body starts another. One that has had
  * nothing to do for a while is ended: the memory of its scanner grows with the largest body and never gets smaller.
  */
-import { Worker } from 'node:worker_threads'
 import { ApiError } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import { errorCode } from '../platform/error-code.ts'
-import { threadEntry } from '../platform/threads.ts'
+import { Thread, ThreadPool, threadEntry } from '../platform/threads.ts'
 import { newMsgId } from './msg-id.ts'
-import type { ParseRequest, ParseResult } from './parser-protocol.ts'
+import type { ParserCalls } from './parser-thread.ts'
 import type { Preparation, Prepared } from './prepare.ts'
-import { FairQueue } from './turns.ts'
 
 export interface BodyParsers {
   /**
@@ -28,126 +26,38 @@ export interface BodyParsers {
   close(): Promise<void>
 }
 
-interface Job {
-  bytes: Buffer
-  preparation: Preparation
-  resolve(prepared: Prepared): void
-  reject(error: Error): void
-}
-
 /** `heapBytes`: what one thread may have. `idleMs`: how long one is kept without a body. */
 export function openBodyParsers(
   heapBytes: number,
   mostThreads: number = resourceLimits.parserThreads,
   idleMs: number = resourceLimits.parserIdleMs,
 ): BodyParsers {
-  const queue = new FairQueue<Job>()
-  const threads = new Set<ParserThread>()
-  let isClosed = false
-
-  const next = () => {
-    if (isClosed) return
-    const idle = [...threads].find((thread) => thread.isIdle)
-    if (idle === undefined && threads.size >= mostThreads) return
-    const job = queue.shift()
-    if (job === undefined) return
-    const thread = idle ?? new ParserThread({ heapBytes, idleMs }, next, () => threads.delete(thread))
-    threads.add(thread)
-    thread.take(job)
-  }
+  const start = () =>
+    new Thread<ParserCalls>({
+      name: 'parser',
+      entry: threadEntry(import.meta.url, './parser-thread'),
+      limits: { maxOldGenerationSizeMb: Math.ceil(heapBytes / (1024 * 1024)) },
+      errors: { ApiError },
+      interrupted: (reason, cause) => fatalError(cause ?? new Error(reason)),
+    })
+  const pool = new ThreadPool(start, { most: mostThreads, idleMs })
 
   return {
-    prepare: (bytes, preparation, workspaceId, pipeId) =>
-      new Promise((resolve, reject) => {
-        if (queue.waiting(workspaceId, pipeId) >= resourceLimits.parserWaitingPerPipe) return reject(busy())
-        const limits = { ...preparation.limits, maxValues: Number.POSITIVE_INFINITY }
-        queue.push(workspaceId, pipeId, {
-          bytes,
-          preparation: { ...preparation, limits },
-          resolve,
-          reject,
-        })
-        next()
-      }),
-    close: async () => {
-      isClosed = true
-      await Promise.all([...threads].map((thread) => thread.end()))
+    async prepare(bytes, preparation, workspaceId, pipeId) {
+      const turn = { group: workspaceId, member: pipeId }
+      if (pool.waiting(turn) >= resourceLimits.parserWaitingPerPipe) throw busy()
+      const limits = { ...preparation.limits, maxValues: Number.POSITIVE_INFINITY }
+      const parse = (thread: Thread<ParserCalls>) => {
+        const sent = ownMemory(bytes)
+        const transfer = [sent.buffer as ArrayBuffer]
+        return thread.call('prepare', [sent, { ...preparation, limits }], { transfer })
+      }
+      const { recordCount, body: parsed, bodyHash } = await pool.run(parse, { turn })
+      const body = Buffer.from(parsed.buffer, parsed.byteOffset, parsed.length)
+      return { recordCount, body, isLent: false, bodyHash }
     },
+    close: () => pool.close(),
   }
-}
-
-class ParserThread {
-  readonly #worker: Worker
-  #job: Job | null = null
-  #idle: NodeJS.Timeout | undefined
-
-  /**
-   * `onIdle` after each job, also the one that it died of; `onEnd` before that, once the thread is gone or about to be for
-   * want of work: it takes no more jobs then.
-   */
-  constructor(
-    { heapBytes, idleMs }: { heapBytes: number; idleMs: number },
-    onIdle: () => void,
-    onEnd: () => void,
-  ) {
-    const maxOldGenerationSizeMb = Math.ceil(heapBytes / (1024 * 1024))
-    this.#worker = new Worker(threadEntry(import.meta.url, './parser-thread'), {
-      resourceLimits: { maxOldGenerationSizeMb },
-    })
-    // Only one that has a body keeps the process alive.
-    this.#worker.unref()
-    this.#worker.on('message', (result: ParseResult) => {
-      this.#settle((job) => settleJob(job, result))
-      this.#idle = setTimeout(() => {
-        onEnd()
-        void this.end()
-      }, idleMs).unref()
-      onIdle()
-    })
-    let cause: Error = new Error('a parser thread ended')
-    this.#worker.once('error', (error: Error) => {
-      cause = error
-    })
-    this.#worker.once('exit', () => {
-      onEnd()
-      this.#settle((job) => job.reject(fatalError(cause)))
-      onIdle()
-    })
-  }
-
-  get isIdle(): boolean {
-    return this.#job === null
-  }
-
-  take(job: Job): void {
-    clearTimeout(this.#idle)
-    this.#job = job
-    this.#worker.ref()
-    const { bytes, preparation } = job
-    const request: ParseRequest = { bytes: ownMemory(bytes), preparation }
-    this.#worker.postMessage(request, [request.bytes.buffer as ArrayBuffer])
-  }
-
-  async end(): Promise<void> {
-    clearTimeout(this.#idle)
-    await this.#worker.terminate()
-  }
-
-  #settle(how: (job: Job) => void): void {
-    const job = this.#job
-    this.#job = null
-    this.#worker.unref()
-    if (job !== null) how(job)
-  }
-}
-
-function settleJob({ resolve, reject }: Job, result: ParseResult): void {
-  if (result.kind === 'prepared') {
-    const { recordCount, bodyHash } = result
-    const body = Buffer.from(result.body.buffer, result.body.byteOffset, result.body.length)
-    resolve({ recordCount, body, isLent: false, bodyHash })
-  } else if (result.kind === 'rejected') reject(new ApiError(result.error.code, result.error))
-  else reject(new Error(`parsing a body failed: ${result.message}`))
 }
 
 /** Small Buffers share their memory with others, which must not be transferred with them. */
