@@ -7,33 +7,28 @@
  *
  * The lane itself stays where it is: only its driver is elsewhere, so its row, its cursor and its commands have one owner.
  */
-import assert from 'node:assert'
-import { Worker } from 'node:worker_threads'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import type { TableProposal } from '../contract/table-proposal.ts'
-import type {
-  AttemptProgress,
-  Batch,
-  DestinationCheck,
-  DestinationSpec,
-  DriverSettings,
-  InferRequest,
-  PinServerKey,
-  Sample,
-} from '../destinations/driver.ts'
-import { threadEntry } from '../platform/threads.ts'
-import { beatEveryMs } from './delivery-protocol.ts'
 import {
+  type AttemptProgress,
+  type Batch,
+  DeliveryError,
+  type DestinationCheck,
+  type DestinationSpec,
+  type DriverSettings,
+  type InferRequest,
+  type PinServerKey,
+  type Sample,
+} from '../destinations/driver.ts'
+import { Semaphore } from '../platform/semaphore.ts'
+import type { Handlers } from '../platform/thread-calls.ts'
+import { Thread, threadEntry } from '../platform/threads.ts'
+import {
+  type DriverCalls,
   DriverDiedError,
   type DriverThreadData,
-  type FromDriverThread,
-  type Question,
-  receivedError,
-  sentError,
-  type ToDriverThread,
+  type LaneCalls,
 } from './driver-protocol.ts'
-import { Places } from './places.ts'
-import { newBoardMemory, WorkerBoard } from './worker-board.ts'
 
 export interface IsolatedDrivers {
   /** As `DestinationDriver.deliver`; rejects with DriverDiedError when the thread died. */
@@ -55,131 +50,97 @@ export interface IsolatedDrivers {
 const threadsAtOnce = 2
 /** Each takes 20 MiB and more for its code. */
 const checksAtOnce = 2
-const looksToBeTerminated = 5
-/** Until its code is loaded it gives no sign. */
-const looksWhileStarting = 60
+const mostSilentTicks = 5
+/** Until its code is loaded it gives no sign of life. */
+const mostStartTicks = 60
 /** What was aborted may still say how it ended. */
 const abortGraceMs = 2_000
 
 export function isolatedDrivers(settings: DriverSettings): IsolatedDrivers {
-  const attempts = new Places(threadsAtOnce)
-  const checks = new Places(checksAtOnce)
+  const attempts = new Semaphore(threadsAtOnce)
+  const checks = new Semaphore(checksAtOnce)
+  const runCheck = <T>(spec: DestinationSpec, signal: AbortSignal, work: Work<T>) =>
+    inTurn(checks, signal, () => runApart({ spec, settings }, signal, work))
   return {
-    async deliver(spec, batch, signal, progress, pin) {
-      const outcome = await attempts.run(signal, () =>
-        runApart({ spec, settings }, deliverTask(batch, progress), signal, { progress, pin }),
-      )
-      if (outcome.kind === 'failed') throw receivedError(outcome.error)
-    },
-    async check(spec, signal, sample) {
-      const outcome = await checks.run(signal, () =>
-        runApart({ spec, settings }, { kind: 'check', sample: sentSample(sample) }, signal),
-      )
-      if (outcome.kind === 'failed') throw receivedError(outcome.error)
-      return outcome.kind === 'checked' ? outcome.checks : []
-    },
-    async infer(spec, signal, request) {
+    deliver: (spec, batch, signal, progress, pin) =>
+      inTurn(attempts, signal, () =>
+        runApart(
+          { spec, settings },
+          signal,
+          (thread) => thread.call('deliver', [sentBatch(batch), progress?.setAside !== undefined]),
+          laneCalls(progress, pin),
+        ),
+      ),
+    check: (spec, signal, sample) =>
+      runCheck(spec, signal, (thread) => thread.call('check', [sentSample(sample)])),
+    infer(spec, signal, request) {
       const bodies = request.bodies.map((body) => Uint8Array.from(body) as Buffer)
-      const outcome = await checks.run(signal, () =>
-        runApart({ spec, settings }, { kind: 'infer', request: { ...request, bodies } }, signal),
-      )
-      if (outcome.kind === 'failed') throw receivedError(outcome.error)
-      if (outcome.kind !== 'inferred') throw new Error(`a driver responded to infer with ${outcome.kind}`)
-      return outcome.proposal
+      return runCheck(spec, signal, (thread) => thread.call('infer', [{ ...request, bodies }]))
     },
-    async forget(spec, signal) {
-      const outcome = await checks.run(signal, () => runApart({ spec, settings }, { kind: 'forget' }, signal))
-      if (outcome.kind === 'failed') throw receivedError(outcome.error)
-    },
+    forget: (spec, signal) => runCheck(spec, signal, (thread) => thread.call('forget', [])),
   }
 }
 
-type Outcome = Extract<
-  FromDriverThread,
-  { kind: 'delivered' | 'failed' | 'checked' | 'inferred' | 'forgotten' }
->
+type Work<T> = (thread: Thread<DriverCalls, LaneCalls>) => Promise<T>
 
-/** What a driver that delivers asks of its lane. A check asks nothing. */
-interface LaneServices {
-  progress: AttemptProgress | undefined
-  pin: PinServerKey
+/** Runs `work` in its turn. Rejects with a DeliveryError (`aborted`) when the signal is aborted before. */
+async function inTurn<T>(semaphore: Semaphore, signal: AbortSignal, work: () => Promise<T>): Promise<T> {
+  let hasBegun = false
+  const begin = () => {
+    hasBegun = true
+    return work()
+  }
+  try {
+    return await semaphore.run(begin, { signal })
+  } catch (error) {
+    if (hasBegun) throw error
+    throw new DeliveryError('transient', 'aborted', 'The attempt was cancelled while it waited.', {
+      cause: error,
+    })
+  }
 }
 
 /** Resolves when the thread has ended. */
-async function runApart(
-  data: Omit<DriverThreadData, 'board'>,
-  task: ToDriverThread,
+async function runApart<T>(
+  data: DriverThreadData,
   signal: AbortSignal,
-  lane?: LaneServices,
-): Promise<Outcome> {
-  const memory = newBoardMemory()
-  const worker = new Worker(threadEntry(import.meta.url, '../daemon/threads/driver-thread'), {
+  work: Work<T>,
+  host?: Handlers<LaneCalls>,
+): Promise<T> {
+  const thread = new Thread<DriverCalls, LaneCalls>({
     name: 'driver',
-    resourceLimits: { maxYoungGenerationSizeMb: resourceLimits.driverYoungHeapMiB },
-    workerData: { ...data, board: memory } satisfies DriverThreadData,
+    entry: threadEntry(import.meta.url, '../daemon/threads/driver-thread'),
+    data,
+    limits: { maxYoungGenerationSizeMb: resourceLimits.driverYoungHeapMiB },
+    host,
+    errors: { DeliveryError },
+    ...{ mostSilentTicks, mostStartTicks },
+    interrupted: (reason, cause) => new DriverDiedError(cause?.message ?? reason),
   })
-  // Whoever waits for it keeps the process alive, not the thread.
-  worker.unref()
-  const post = (message: ToDriverThread) => worker.postMessage(message)
-  const ends: (() => void)[] = []
+  let grace: NodeJS.Timeout | undefined
+  const abort = () => {
+    thread.tell('abort', [])
+    grace = setTimeout(() => void thread.terminate('it did not end when it was aborted'), abortGraceMs)
+  }
+  signal.addEventListener('abort', abort, { once: true })
   try {
-    return await new Promise<Outcome>((resolve, reject) => {
-      const died = (reason: string) => reject(new DriverDiedError(reason))
-      worker.on('message', (message: FromDriverThread) => {
-        if (message.kind === 'stored') lane?.progress?.stored(message.records)
-        else if (message.kind === 'before_request') {
-          const { id } = message
-          void lane?.progress?.beforeRequest().then(() => post({ kind: 'may_request', id }))
-        } else if (message.kind === 'ask') {
-          const { id, question } = message
-          answer(question, lane).then(
-            (answer) => post({ kind: 'answered', id, answer, error: null }),
-            (error: unknown) => post({ kind: 'answered', id, answer: null, error: sentError(error) }),
-          )
-        } else resolve(message)
-      })
-      worker.once('error', (error: unknown) => died(error instanceof Error ? error.message : 'an error'))
-      worker.once('exit', () => died('it ended'))
-      ends.push(watch(new WorkerBoard(memory), () => died('it gave no sign of life')))
-      const abort = () => {
-        post({ kind: 'abort' })
-        const timer = setTimeout(() => died('it did not end when it was aborted'), abortGraceMs)
-        ends.push(() => clearTimeout(timer))
-      }
-      signal.addEventListener('abort', abort, { once: true })
-      ends.push(() => signal.removeEventListener('abort', abort))
-      post(task)
-    })
+    return await work(thread)
   } finally {
-    for (const end of ends) end()
-    await worker.terminate()
+    clearTimeout(grace)
+    signal.removeEventListener('abort', abort)
+    await thread.terminate('its work is done')
   }
 }
 
-async function answer(question: Question, lane: LaneServices | undefined): Promise<string | null> {
-  if (question.kind === 'pin') return (await lane?.pin(question.sha256)) ?? null
-  if (question.kind === 'message_id') return (await lane?.progress?.messageIdAt?.(question.seq)) ?? null
-  const { progress } = lane ?? {}
-  assert(progress?.setAside !== undefined)
-  await progress.setAside(question.rejected)
-  return null
-}
-
-function watch(board: WorkerBoard, onSilent: () => void): () => void {
-  let seen = 0
-  let looks = 0
-  const timer = setInterval(() => {
-    const { beats } = board
-    looks = beats === seen ? looks + 1 : 0
-    seen = beats
-    if (looks >= (beats === 0 ? looksWhileStarting : looksToBeTerminated)) onSilent()
-  }, beatEveryMs)
-  timer.unref()
-  return () => clearInterval(timer)
-}
-
-function deliverTask(batch: Batch, progress: AttemptProgress | undefined): ToDriverThread {
-  return { kind: 'deliver', batch: sentBatch(batch), setsAside: progress?.setAside !== undefined }
+/** What a driver that delivers asks of its lane. A check asks nothing. */
+function laneCalls(progress: AttemptProgress | undefined, pin: PinServerKey): Handlers<LaneCalls> {
+  return {
+    stored: (records) => progress?.stored(records),
+    beforeRequest: () => progress?.beforeRequest(),
+    pin,
+    messageIdAt: async (seq) => (await progress?.messageIdAt?.(seq)) ?? null,
+    setAside: (rejected) => progress?.setAside?.(rejected),
+  }
 }
 
 /** Bodies as arrays of their own: a Buffer that is a view would take all it is a view of with it. */

@@ -13,9 +13,9 @@ import type { Transform } from '../contract/transform.ts'
 import { DeliveryError } from '../destinations/driver.ts'
 import type { BufferReader, StoredMessage } from '../log/buffer.ts'
 import { records } from '../log/record-text.ts'
+import { Semaphore } from '../platform/semaphore.ts'
 import type { Clock } from './clock.ts'
 import { newestMessages } from './newest-records.ts'
-import { Places } from './places.ts'
 import { ExceededError, type FailedRecord, type TransformedBody } from './transform/thread-protocol.ts'
 
 /** `pipeId`: pipes take turns, and one that is slow continues apart from the others. */
@@ -50,7 +50,7 @@ export class TransformTrials {
   readonly #reader: BufferReader
   readonly #clock: Clock
   readonly #run: RunTransform
-  readonly #places = new Places(trialsAtOnce)
+  readonly #places = new Semaphore(trialsAtOnce)
 
   constructor(deps: { reader: BufferReader; clock: Clock; run: RunTransform }) {
     this.#reader = deps.reader
@@ -76,7 +76,7 @@ export class TransformTrials {
       })
     })
     const work = this.#places
-      .run(deadline.signal, () => this.#each(source, transform, take, deadline.signal))
+      .run(() => this.#each(source, transform, take, deadline.signal), { signal: deadline.signal })
       .catch((error: unknown) => {
         if (!deadline.signal.aborted) throw error
         return false
