@@ -15,6 +15,7 @@ import {
   type LaneState,
   LaneStateDamagedError,
   type LaneStore,
+  newLaneState,
 } from '../metadata/lane-state.ts'
 import type { AttemptedRange, ParkedStore } from '../metadata/parked-store-port.ts'
 import type { Logger } from '../platform/log.ts'
@@ -30,7 +31,7 @@ import { ParkedRoom, Parking } from './parking.ts'
 import { PatientReader, ReadOutage } from './patient-reader.ts'
 import { PullLane } from './pull-lane.ts'
 import { PushLane } from './push-lane.ts'
-import { afterStateDamaged, newLaneState } from './transitions.ts'
+import { afterStateDamaged } from './transitions.ts'
 
 export interface LaneOpenerOptions {
   store: LaneStore
@@ -96,7 +97,7 @@ export class LaneOpener {
       return (await store.take(destinationId, epoch)) ?? newLaneState(destinationId)
     } catch (error) {
       if (!(error instanceof LaneStateDamagedError)) throw error
-      const row = { ...afterStateDamaged(error.found, this.#options.clock.now()), ownerEpoch: epoch }
+      const row = { ...afterStateDamaged(error, this.#options.clock.now()), ownerEpoch: epoch }
       await store.repair(row)
       log.error(namesOf(spec), 'lane.state_damaged')
       return (await store.take(destinationId, epoch)) ?? row

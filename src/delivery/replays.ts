@@ -26,7 +26,7 @@
  */
 import { v5 } from 'uuid'
 import { type Batch, DeliveryError } from '../destinations/driver.ts'
-import type { LaneSpec } from '../metadata/lane-state.ts'
+import { type LaneSpec, newLaneState } from '../metadata/lane-state.ts'
 import type { ParkedCause, Replay } from '../metadata/parked-store-port.ts'
 import { StorageUnavailableError } from '../platform/error-code.ts'
 import type { AttemptOutcome } from './attempt.ts'
@@ -34,7 +34,6 @@ import type { DurableState } from './durable-state.ts'
 import type { LaneDeps } from './lane-deps.ts'
 import type { PushAttempts } from './push-attempts.ts'
 import { RetryWindow } from './retry.ts'
-import { newLaneState } from './transitions.ts'
 
 type Failed = Extract<AttemptOutcome, { kind: 'failed' }>
 

@@ -13,6 +13,7 @@ import {
   type LaneState,
   LaneStateDamagedError,
   type LaneStore,
+  newLaneState,
 } from '../metadata/lane-state.ts'
 import type { ParkedStore } from '../metadata/parked-store-port.ts'
 import { BatchReader } from './batch-reader.ts'
@@ -22,7 +23,6 @@ import { pipeBacklog, shownBlockingMessage } from './lane-service.ts'
 import { laneBacklog, laneStatus } from './lane-status.ts'
 import { MemoryBudget } from './memory-budget.ts'
 import { RetryWindow } from './retry.ts'
-import { newLaneState } from './transitions.ts'
 
 export interface StoredLanesOptions {
   source: LaneSource

@@ -5,7 +5,13 @@
 import assert from 'node:assert'
 import { isDeepStrictEqual } from 'node:util'
 import type { Cursor, MarkedMessage, StoredMessage } from '../log/buffer.ts'
-import type { LaneError, LaneSpec, LaneState } from '../metadata/lane-state.ts'
+import {
+  type LaneError,
+  type LaneSpec,
+  type LaneState,
+  type LaneStateDamagedError,
+  newLaneState,
+} from '../metadata/lane-state.ts'
 
 export const noFailure = {
   bisectLastSeq: null,
@@ -19,47 +25,19 @@ export const noBatch = { batchFirstSeq: null, batchLastSeq: null }
 const noNext = { nextFirstSeq: null, nextLastSeq: null }
 const noLease = { leaseMsgId: null, leaseUntilMs: null }
 
-/** A lane that has never done anything; `cursorSeq` 0: before the earliest message that is kept. */
-export function newLaneState(destinationId: string, cursorSeq = 0): LaneState {
-  return {
-    destinationId,
-    cursorSeq,
-    cursorMark: null,
-    ...noBatch,
-    ...noFailure,
-    ...noNext,
-    generation: 0,
-    recordOffset: 0,
-    sizeLimitRecords: null,
-    sizeSuccesses: 0,
-    lastDeliveredMs: null,
-    deliveredRecords: 0,
-    filteredRecords: 0,
-    skippedMessages: 0,
-    droppedMessages: 0,
-    ...noLease,
-    ownerEpoch: 0,
-  }
-}
-
 /**
  * Nothing in the stored row says where the lane was: it begins again at the earliest message that is kept, so that
- * messages are repeated and none is lost. What it has counted is shown on; `lastError` stays until a batch is delivered.
+ * messages are repeated and none is lost. Its counters are kept; `lastError` stays until a batch is delivered.
  */
-export function afterStateDamaged(found: LaneState, nowMs: number): LaneState {
-  const {
-    destinationId,
-    lastDeliveredMs,
-    deliveredRecords,
-    filteredRecords,
-    skippedMessages,
-    droppedMessages,
-  } = found
+export function afterStateDamaged(
+  { destinationId, counters }: LaneStateDamagedError,
+  nowMs: number,
+): LaneState {
   const message =
     'The stored position of this lane was damaged: it delivers again from the earliest message kept.'
   return {
     ...newLaneState(destinationId),
-    ...{ lastDeliveredMs, deliveredRecords, filteredRecords, skippedMessages, droppedMessages },
+    ...counters,
     generation: nextGeneration(0, nowMs),
     lastError: ownError('lane_state_damaged', message),
   }

@@ -125,44 +125,12 @@ export interface OriginRow {
   creation_order: number
 }
 
+/** Encoded and decoded by `lane-row.ts`. */
 export interface LaneRow {
   destination_id: string
-  cursor_seq: number
-  /** The buffer's mark at the cursor: JSON text that it alone reads. */
-  cursor_mark: string | null
-  batch_first_seq: number | null
-  batch_last_seq: number | null
-  bisect_last_seq: number | null
-  next_first_seq: number | null
-  next_last_seq: number | null
-  /** Grows with every rewind. */
-  generation: number
-  record_offset: number
-  size_limit_records: number | null
-  size_successes: number
-  attempts: number
-  first_failed_ms: number | null
-  next_attempt_ms: number | null
-  blocking_msg_id: string | null
-  error_class: 'transient' | 'permanent' | null
-  error_code: string | null
-  error_message: string | null
-  error_fault: 'records' | 'destination' | null
-  /** Of the first refused record, in the blocking message. */
-  error_record_index: number | null
-  error_column: string | null
-  error_value: string | null
-  last_delivered_ms: number | null
-  delivered_records: number
-  filtered_records: number
-  skipped_messages: number
-  dropped_messages: number
-  lease_msg_id: string | null
-  lease_until_ms: number | null
-  /** The epoch of the owner that saved the row last; 0 before the first save. */
   owner_epoch: number
-  /** Over what delivery trusts (`lane-check.ts`); null: not written by this version. */
-  row_check: number | null
+  state: string
+  row_check: number
 }
 
 export interface ParkedRow {

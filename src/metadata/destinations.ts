@@ -23,8 +23,9 @@ import { decodeDeliverySettings, deliverySettingColumns, noDeliverySettings } fr
 import { readableConfig, sealConfig } from './destination-config.ts'
 import { freeName } from './destination-names.ts'
 import { readableTransform, sealTransform } from './destination-transform.ts'
-import { laneRowCheck } from './lane-check.ts'
 import { recordBefore } from './lane-history.ts'
+import { encodeLane } from './lane-row.ts'
+import { newLaneState } from './lane-state.ts'
 import { requirePipe } from './pipes.ts'
 import { requireRoom, type WorkspaceQuotas } from './quotas.ts'
 import type { Sealer } from './secrets.ts'
@@ -237,30 +238,9 @@ async function insertDestination(
 }
 
 async function insertLane(trx: Connection, destinationId: string, cursorSeq: number): Promise<void> {
-  const checked = {
-    destination_id: destinationId,
-    cursor_seq: cursorSeq,
-    cursor_mark: null,
-    batch_first_seq: null,
-    batch_last_seq: null,
-    bisect_last_seq: null,
-    record_offset: 0,
-    generation: 0,
-    lease_msg_id: null,
-    owner_epoch: 0,
-  }
   await trx
     .insertInto('lanes')
-    .values({
-      ...checked,
-      row_check: laneRowCheck(checked),
-      size_successes: 0,
-      attempts: 0,
-      delivered_records: 0,
-      filtered_records: 0,
-      skipped_messages: 0,
-      dropped_messages: 0,
-    })
+    .values(encodeLane(newLaneState(destinationId, cursorSeq)))
     .execute()
 }
 

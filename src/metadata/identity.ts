@@ -5,7 +5,7 @@
 import { randomUUID } from 'node:crypto'
 import { type Epoch, firstEpochs } from '../contract/epochs.ts'
 import type { Connection, LaneRow } from './database.ts'
-import { isLaneRowIntact } from './lane-check.ts'
+import { decodeLane, isLaneRowIntact } from './lane-row.ts'
 import type { DataDirIdentity } from './store.ts'
 
 export const identitySettings = { id: 'data_dir_id', origin: 'data_dir_origin', epochs: 'epochs' } as const
@@ -64,10 +64,11 @@ export async function loadKnownSeq(db: Connection): Promise<number> {
 export function knownSeqOf(rows: readonly LaneRow[], epochs: readonly Epoch[]): number {
   const named = rows
     .filter(isLaneRowIntact)
-    .flatMap((row) => [row.cursor_seq, row.batch_last_seq, row.bisect_last_seq, row.next_last_seq])
+    .map(decodeLane)
+    .flatMap((lane) => [lane.cursorSeq, lane.batchLastSeq, lane.bisectLastSeq, lane.nextLastSeq])
   let knownSeq = 0
   for (const seq of [...named, ...epochs.map(({ after_seq }) => after_seq)]) {
-    knownSeq = Math.max(knownSeq, Number(seq ?? 0))
+    knownSeq = Math.max(knownSeq, seq ?? 0)
   }
   return knownSeq
 }

@@ -1,7 +1,7 @@
 /** Lanes as they were last saved, with what became of some messages of their pipe: from one snapshot. */
 import { resourceLimits } from '../contract/resource-limits.ts'
 import { type Connection, inSnapshot, type LaneHistoryRow, normaliseId } from './database.ts'
-import { decodeLane } from './lane-store.ts'
+import { shownLane } from './lane-row.ts'
 import type { LaneRecord, LaneRun, Metadata } from './store.ts'
 
 /** `Metadata['laneRecords']` */
@@ -21,7 +21,7 @@ export function laneRecords(db: Connection): Metadata['laneRecords'] {
       for (const lane of lanes) {
         const runs = await runsOf(trx, lane.destination_id, firstSeq, lastSeq)
         const parkedSeqs = await parkedOf(trx, lane.destination_id, firstSeq, lastSeq)
-        found.push({ state: decodeLane(lane), runs, parkedSeqs })
+        found.push({ state: shownLane(lane), runs, parkedSeqs })
       }
       return found
     })

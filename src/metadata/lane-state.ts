@@ -60,7 +60,10 @@ export interface LaneSource {
   forgetDeletedPipes(pipeIds: readonly string[]): Promise<void>
 }
 
-/** A lane's durable state: one row. Times are ms since the epoch. */
+/**
+ * A lane's durable state: one row, stored as it is here (`lane-row.ts`). Times are ms since the epoch. A new field gets its value for
+ * rows that lack it in `newLaneState`; nothing else names every field.
+ */
 export interface LaneState {
   destinationId: string
   /** The last message done with. */
@@ -105,7 +108,44 @@ export interface LaneState {
   ownerEpoch: number
 }
 
-/** Of the last failed attempt. */
+/** Counts and times that are shown and decide nothing. */
+export type LaneCounters = Pick<
+  LaneState,
+  'lastDeliveredMs' | 'deliveredRecords' | 'filteredRecords' | 'skippedMessages' | 'droppedMessages'
+>
+
+/** A lane that has never done anything; `cursorSeq` 0: before the earliest message that is kept. */
+export function newLaneState(destinationId: string, cursorSeq = 0): LaneState {
+  return {
+    destinationId,
+    cursorSeq,
+    cursorMark: null,
+    batchFirstSeq: null,
+    batchLastSeq: null,
+    bisectLastSeq: null,
+    nextFirstSeq: null,
+    nextLastSeq: null,
+    generation: 0,
+    recordOffset: 0,
+    sizeLimitRecords: null,
+    sizeSuccesses: 0,
+    attempts: 0,
+    firstFailedMs: null,
+    nextAttemptMs: null,
+    blockingMsgId: null,
+    lastError: null,
+    lastDeliveredMs: null,
+    deliveredRecords: 0,
+    filteredRecords: 0,
+    skippedMessages: 0,
+    droppedMessages: 0,
+    leaseMsgId: null,
+    leaseUntilMs: null,
+    ownerEpoch: 0,
+  }
+}
+
+/** The error of the last failed attempt. */
 export interface LaneError {
   class: DeliveryErrorClass
   code: string
@@ -164,14 +204,16 @@ export class LaneStoreUnavailableError extends Error {
   }
 }
 
-/** The row fails its checksum: no field of it says where the lane is. `found`: the row as it is, for its counters. */
+/** The row fails its checksum: no field of it says where the lane is. `counters`: what the row counts, as far as it can be read. */
 export class LaneStateDamagedError extends Error {
-  readonly found: LaneState
+  readonly destinationId: string
+  readonly counters: LaneCounters
 
-  constructor(found: LaneState) {
-    super(`the stored state of lane ${found.destinationId} is damaged`)
+  constructor(destinationId: string, counters: LaneCounters) {
+    super(`the stored state of lane ${destinationId} is damaged`)
     this.name = 'LaneStateDamagedError'
-    this.found = found
+    this.destinationId = destinationId
+    this.counters = counters
   }
 }
 

@@ -31,6 +31,7 @@ import { filteredHours } from './migrations/21-filtered-hours.ts'
 import { bufferContact } from './migrations/22-buffer-contact.ts'
 import { clusterQuotas } from './migrations/23-cluster-quotas.ts'
 import { clusterKeys } from './migrations/24-cluster-keys.ts'
+import { laneStates } from './migrations/25-lane-states.ts'
 
 export interface Migration {
   number: number
@@ -63,6 +64,7 @@ export const migrations: readonly Migration[] = [
   { number: 22, name: 'buffer contact', up: bufferContact },
   { number: 23, name: 'quotas of a cluster', up: clusterQuotas },
   { number: 24, name: 'idempotency keys of a cluster', up: clusterKeys },
+  { number: 25, name: 'lane states', up: laneStates },
 ]
 
 /** Of a database that this version has brought up to date. */

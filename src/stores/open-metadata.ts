@@ -13,6 +13,7 @@ import { apiKeys } from '../metadata/api-keys.ts'
 import { audit, audited, type NoteChange, notShared } from '../metadata/audit.ts'
 import {
   type Connection,
+  inRowTransaction,
   inWriteTransaction,
   type OpenedDatabase,
   writesEnded,
@@ -204,7 +205,8 @@ async function prepare(
 ): Promise<void> {
   await alone(async (connection) => {
     const copy = keepCopy(newestFormat, now)
-    const fromFormat = await inWriteTransaction(connection, async (trx) => {
+    // Every statement sees what nodes of the version before have just saved. No other process prepares the database.
+    const fromFormat = await inRowTransaction(connection, async (trx) => {
       const before = await migrate(trx, label, now)
       await requireIdentity(trx, before > 0)
       await checkSealingKey(trx, sealer, label)

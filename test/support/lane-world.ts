@@ -7,7 +7,6 @@ import { randomBytes } from 'node:crypto'
 import { mkdtempSync, rmSync } from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
-import Database from 'better-sqlite3'
 import { pino } from 'pino'
 import { fullRights } from '../../src/contract/api-key.ts'
 import type { LaneStatus } from '../../src/contract/destination.ts'
@@ -22,6 +21,7 @@ import type { Metadata, NewDestination } from '../../src/metadata/store.ts'
 import { openMetadata } from '../../src/stores/open-metadata.ts'
 import { MemoryBuffer } from './memory-buffer.ts'
 import { RecordingDestination } from './recording-driver.ts'
+import { damageLanes } from './stored-lanes.ts'
 import { TestClock } from './test-clock.ts'
 import { until } from './until.ts'
 
@@ -145,10 +145,12 @@ export class LaneWorld {
   }
 
   /** Changes the lane's row as a bad disk would: without the daemon's knowledge. */
-  damageRow(id: string, change: string): void {
-    const database = new Database(path.join(this.#dir, 'metadata.db'))
-    database.prepare(`UPDATE lanes SET ${change} WHERE destination_id = ?`).run(id)
-    database.close()
+  damageRow(id: string, change: (lane: LaneState) => Partial<LaneState>): void {
+    damageLanes(this.metadataFile, change, { destinationId: id })
+  }
+
+  get metadataFile(): string {
+    return path.join(this.#dir, 'metadata.db')
   }
 
   /** Waits (in real time, the lanes' clock standing still) for a lane to look so. */

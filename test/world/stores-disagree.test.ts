@@ -9,10 +9,10 @@ import { chmodSync, cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, trun
 import os from 'node:os'
 import path from 'node:path'
 import { promisify } from 'node:util'
-import Database from 'better-sqlite3'
 import t, { type Test } from 'tap'
 import { binary, cleanEnv, initDataDir, startDaemon, type TestDaemon } from '../support/daemon.ts'
 import { startHttpSink } from '../support/http-sink.ts'
+import { damageLanes, storedLane } from '../support/stored-lanes.ts'
 import { until } from '../support/until.ts'
 import { httpDestination } from './sender.ts'
 
@@ -46,13 +46,7 @@ async function makeBase() {
 }
 
 function savedCursor(dataDir: string, laneId: string): number {
-  const database = new Database(path.join(dataDir, 'metadata.db'), { readonly: true })
-  const row = database.prepare<[string], { cursor_seq: number }>(
-    'SELECT cursor_seq FROM lanes WHERE destination_id = ?',
-  )
-  const seq = row.get(laneId)?.cursor_seq ?? 0
-  database.close()
-  return seq
+  return storedLane(path.join(dataDir, 'metadata.db'), laneId)?.cursorSeq ?? 0
 }
 
 async function send(daemon: TestDaemon, pipeId: string, from: number, count: number): Promise<void> {
@@ -114,11 +108,12 @@ const losses: Record<string, Loss> = {
   },
   'a bit of a cursor': {
     lose(dataDir) {
-      const database = new Database(path.join(dataDir, 'metadata.db'))
-      database
-        .prepare('UPDATE lanes SET cursor_seq = cursor_seq + 128 WHERE destination_id = ?')
-        .run(base.laneId)
-      database.close()
+      const isOf = { destinationId: base.laneId }
+      damageLanes(
+        path.join(dataDir, 'metadata.db'),
+        ({ cursorSeq }) => ({ cursorSeq: cursorSeq + 128 }),
+        isOf,
+      )
     },
     told: 'lane.state_damaged',
   },

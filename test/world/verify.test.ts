@@ -1,13 +1,13 @@
 /** `pipectl verify` finds every kind of damage, names the file, and has nothing to say about a sound directory. */
 import { mkdirSync, renameSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
-import Database from 'better-sqlite3'
 import t, { type Test } from 'tap'
 import { byteProgressLine } from '../../src/apps/cli/byte-progress.ts'
 import type { VerifyReport } from '../../src/maintenance/verify.ts'
 import { homeEnv, makeHome, removeHome, runCli } from '../support/cli.ts'
 import { startDaemon } from '../support/daemon.ts'
 import { startProducer } from '../support/ledger.ts'
+import { changeLanes, damageLanes } from '../support/stored-lanes.ts'
 import { until } from '../support/until.ts'
 import { type Copy, copyOf, makeBase } from './damaged-directory.ts'
 import { flipBit, flipBitOfRecord, garbage, leafPage, overwrite, zeroPage } from './damaging.ts'
@@ -129,13 +129,14 @@ const findings: Finding[] = [
   },
   {
     what: 'a cursor that somebody moved',
-    damage: ({ dataDir }) => changeLanes(dataDir, 'cursor_seq = cursor_seq + 1'),
+    damage: ({ dataDir }) =>
+      damageLanes(path.join(dataDir, 'metadata.db'), ({ cursorSeq }) => ({ cursorSeq: cursorSeq + 1 })),
     file: beside('metadata.db'),
     says: /not as it was written/,
   },
   {
     what: 'a lane ahead of the log',
-    damage: ({ dataDir }) => changeLanes(dataDir, 'cursor_seq = 1000000, row_check = NULL'),
+    damage: ({ dataDir }) => changeLanes(path.join(dataDir, 'metadata.db'), { cursorSeq: 1_000_000 }),
     file: beside('metadata.db'),
     says: /is at stream_seq 1000000, the log ends at \d+/,
   },
@@ -217,7 +218,7 @@ t.test('doctor sees at a glance what cannot be opened and what is missing', asyn
     next: /pipectl verify/,
   })
   t.match(damaged.check('quarantine'), { result: 'warn', detail: /^1 file, 1 B/ })
-  changeLanes(dataDir, 'cursor_seq = 1000000, row_check = NULL')
+  changeLanes(path.join(dataDir, 'metadata.db'), { cursorSeq: 1_000_000 })
   t.match((await doctor(dataDir)).check('lanes'), { result: 'fail', detail: /ends at/ })
 })
 
@@ -227,9 +228,3 @@ t.test('the progress line', async (t) => {
     '████████████░░░░░░░░░░░░ 50%  512.0 KiB of 1.0 MiB  512.0 KiB/s  1s left',
   )
 })
-
-function changeLanes(dataDir: string, change: string): void {
-  const db = new Database(path.join(dataDir, 'metadata.db'))
-  db.exec(`UPDATE lanes SET ${change}`)
-  db.close()
-}

@@ -15,7 +15,8 @@ import {
   type UsageMarkRow,
 } from '../../metadata/database.ts'
 import { identityRows, loadIdentity, loadKnownSeq } from '../../metadata/identity.ts'
-import { isLaneRowIntact } from '../../metadata/lane-check.ts'
+import { isLaneRowIntact, shownLane } from '../../metadata/lane-row.ts'
+import type { LaneState } from '../../metadata/lane-state.ts'
 import {
   deleteSetting,
   loadMovedFrom,
@@ -37,8 +38,8 @@ export interface MovedPipe {
 
 /** A lane with what in its history and among its parked records names a seq. */
 export interface MovedLane {
-  row: LaneRow
-  /** False: its checksum is wrong, nothing it says of its place counts. */
+  state: LaneState
+  /** False: its checksum is wrong, and `state` has its counters alone. */
   isIntact: boolean
   history: { firstSeq: number; lastSeq: number }[]
   parkedSeqs: number[]
@@ -188,12 +189,13 @@ export class MoveStore {
       .selectFrom('lanes')
       .innerJoin('destinations', 'destinations.destination_id', 'lanes.destination_id')
       .innerJoin('pipes', 'pipes.pipe_id', 'destinations.pipe_id')
+      .selectAll('lanes')
       .select(['pipe_name', 'destination_name', 'destination_config'])
-      .where('batch_first_seq', 'is not', null)
       .orderBy('pipe_name')
       .orderBy('destination_name')
       .execute()
     return rows
+      .filter((row) => shownLane(row).batchFirstSeq !== null)
       .filter(
         (row) => (JSON.parse(row.destination_config) as { exactly_once?: unknown }).exactly_once === true,
       )
@@ -218,7 +220,7 @@ export class MoveStore {
       .where('destination_id', '=', row.destination_id)
       .execute()
     return {
-      row,
+      state: shownLane(row),
       isIntact: isLaneRowIntact(row),
       history: history.map((run) => ({ firstSeq: Number(run.first_seq), lastSeq: Number(run.last_seq) })),
       parkedSeqs: parked.map((one) => Number(one.stream_seq)),

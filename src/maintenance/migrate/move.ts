@@ -13,6 +13,7 @@ import { setTimeout as wait } from 'node:timers/promises'
 import { current, movedEpoch } from '../../contract/epochs.ts'
 import { type Backlog, BufferUnavailableError, type OpenBuffer } from '../../log/buffer.ts'
 import type { BufferSpec } from '../../log/buffer-spec.ts'
+import type { LaneState } from '../../metadata/lane-state.ts'
 import type { Moving } from '../../metadata/move-state.ts'
 import { StorageUnavailableError } from '../../platform/error-code.ts'
 import { type LogSettings, openLog } from '../../platform/log.ts'
@@ -289,8 +290,8 @@ async function moveContents(move: Move, { onProgress, log }: MoveOptions): Promi
     missing += gaps.reduce((sum, gap) => sum + gap.messages, 0)
     for (const lane of named) {
       const cursor = await into.reader.cursorAt(pipeId, cursorOf(lane, map))
-      const lost = [...(await droppedBefore(lane.row, pipeId, from)), ...gaps]
-      lanes.set(lane.row.destination_id, () => translatedLane(lane, cursor, map, lost))
+      const lost = [...(await droppedBefore(lane.state, pipeId, from)), ...gaps]
+      lanes.set(lane.state.destinationId, () => translatedLane(lane, cursor, map, lost))
     }
   }
   const mapOf = (pipeId: string) => maps.get(pipeId) ?? new SeqMap([])
@@ -342,14 +343,13 @@ const retryMs = 1_000
 
 /** What retention had dropped before the lane came to it: it would count that when it ran next. */
 async function droppedBefore(
-  row: { cursor_seq: number; cursor_mark: string | null },
+  { cursorSeq: seq, cursorMark }: LaneState,
   pipeId: string,
   { reader }: OpenSide,
 ): Promise<Gap[]> {
   const earliest = await reader.earliest(pipeId)
-  const seq = Number(row.cursor_seq)
   if (seq >= earliest.seq) return []
-  const mark = row.cursor_mark ?? (await reader.cursorAt(pipeId, 0)).mark
+  const mark = cursorMark ?? (await reader.cursorAt(pipeId, 0)).mark
   const { messages } = await reader.backlog(pipeId, { seq, mark }, earliest.seq)
   return [{ throughSeq: earliest.seq, messages }]
 }

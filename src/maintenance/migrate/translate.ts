@@ -9,7 +9,8 @@
  */
 import type { Cursor } from '../../log/buffer.ts'
 import type { LaneHistoryRow, LaneRow, ParkedRow } from '../../metadata/database.ts'
-import { laneRowCheck } from '../../metadata/lane-check.ts'
+import { encodeLane } from '../../metadata/lane-row.ts'
+import type { LaneState } from '../../metadata/lane-state.ts'
 import type { MovedLane } from './metadata-store.ts'
 import type { SeqMap } from './seq-map.ts'
 
@@ -21,38 +22,36 @@ export interface Gap {
 }
 
 /** Every seq that the lane's rows name. */
-export function namedSeqs({ row, isIntact, history, parkedSeqs }: MovedLane): number[] {
-  const { cursor_seq, batch_first_seq, batch_last_seq, bisect_last_seq, next_first_seq, next_last_seq } = row
-  const ranges = [batch_first_seq, batch_last_seq, bisect_last_seq, next_first_seq, next_last_seq]
+export function namedSeqs({ state, isIntact, history, parkedSeqs }: MovedLane): number[] {
+  const { cursorSeq, batchFirstSeq, batchLastSeq, bisectLastSeq, nextFirstSeq, nextLastSeq } = state
+  const ranges = [batchFirstSeq, batchLastSeq, bisectLastSeq, nextFirstSeq, nextLastSeq]
   const runs = history.flatMap((run) => [run.firstSeq, run.lastSeq])
-  const place = isIntact ? [cursor_seq, ...ranges.filter((seq) => seq !== null)] : []
-  return [...place, ...runs, ...parkedSeqs].map(Number)
+  const position = isIntact ? [cursorSeq, ...ranges.filter((seq) => seq !== null)] : []
+  return [...position, ...runs, ...parkedSeqs]
 }
 
 /** Where the lane's cursor is to be: a seq of the target, 0 before the first message. */
-export function cursorOf({ row, isIntact }: MovedLane, map: SeqMap): number {
-  return isIntact ? (map.of(Number(row.cursor_seq)).through ?? 0) : 0
+export function cursorOf({ state, isIntact }: MovedLane, map: SeqMap): number {
+  return isIntact ? (map.of(state.cursorSeq).through ?? 0) : 0
 }
 
 /** `cursor`: as the target says it for `cursorOf`. Nobody owns the lane there yet. */
 export function translatedLane(
-  { row, isIntact }: MovedLane,
+  { state, isIntact }: MovedLane,
   cursor: Cursor,
   map: SeqMap,
   gaps: Gap[],
 ): LaneRow {
-  const moved = {
-    ...row,
-    ...(isIntact ? rangesOf(row, map) : noRanges),
-    cursor_seq: cursor.seq,
-    cursor_mark: cursor.mark,
-    dropped_messages:
-      Number(row.dropped_messages) + (isIntact ? lostBehind(Number(row.cursor_seq), gaps) : 0),
-    owner_epoch: 0,
-  }
-  const check = laneRowCheck(moved)
-  // Damaged it stays: whoever opens the lane there finds it so, and begins at the earliest message.
-  return { ...moved, row_check: isIntact ? check : (check + 1) % 2 ** 32 }
+  const row = encodeLane({
+    ...state,
+    ...(isIntact ? rangesOf(state, map) : noRanges),
+    cursorSeq: cursor.seq,
+    cursorMark: cursor.mark,
+    droppedMessages: state.droppedMessages + (isIntact ? lostBehind(state.cursorSeq, gaps) : 0),
+    ownerEpoch: 0,
+  })
+  // A damaged row stays damaged: the lane's owner finds it so, and begins at the earliest message.
+  return isIntact ? row : { ...row, row_check: (row.row_check + 1) % 2 ** 32 }
 }
 
 /** Null: nothing of it is kept. */
@@ -69,39 +68,35 @@ export function translatedParked(row: ParkedRow, map: SeqMap): ParkedRow {
 }
 
 const nothingUnderWay = {
-  ...{ attempts: 0, first_failed_ms: null, next_attempt_ms: null, blocking_msg_id: null },
-  ...{ error_class: null, error_code: null, error_message: null, error_fault: null },
-  ...{ error_record_index: null, error_column: null, error_value: null },
-  ...{ lease_msg_id: null, lease_until_ms: null },
+  ...{ attempts: 0, firstFailedMs: null, nextAttemptMs: null, blockingMsgId: null, lastError: null },
+  ...{ leaseMsgId: null, leaseUntilMs: null },
 }
 
 const noRanges = {
-  batch_first_seq: null,
-  batch_last_seq: null,
-  bisect_last_seq: null,
-  next_first_seq: null,
-  next_last_seq: null,
-  record_offset: 0,
+  batchFirstSeq: null,
+  batchLastSeq: null,
+  bisectLastSeq: null,
+  nextFirstSeq: null,
+  nextLastSeq: null,
+  recordOffset: 0,
 }
 
-function rangesOf(row: LaneRow, map: SeqMap): Partial<LaneRow> {
-  if (row.batch_first_seq === null) return noRanges
-  const at = (seq: number | null) => (seq === null ? null : map.of(Number(seq)).at)
-  const [first, last] = [at(row.batch_first_seq), at(row.batch_last_seq)]
+function rangesOf(state: LaneState, map: SeqMap): Partial<LaneState> {
+  if (state.batchFirstSeq === null) return noRanges
+  const at = (seq: number | null) => (seq === null ? null : map.of(seq).at)
+  const [first, last] = [at(state.batchFirstSeq), at(state.batchLastSeq)]
   if (first === null || last === null) return { ...noRanges, ...nothingUnderWay }
-  const isBisected = row.bisect_last_seq !== null
-  const bisectLast = at(row.bisect_last_seq)
-  // Without the end of the search nobody would know what is part of it.
-  if (isBisected && bisectLast === null) return { ...noRanges, ...nothingUnderWay }
-  const [nextFirst, nextLast] = [at(row.next_first_seq), at(row.next_last_seq)]
+  const bisectLast = at(state.bisectLastSeq)
+  // Without the end of the search no one would know what is part of it.
+  if (state.bisectLastSeq !== null && bisectLast === null) return { ...noRanges, ...nothingUnderWay }
+  const [nextFirst, nextLast] = [at(state.nextFirstSeq), at(state.nextLastSeq)]
   const hasNext = nextFirst !== null && nextLast !== null
   return {
-    batch_first_seq: first,
-    batch_last_seq: last,
-    bisect_last_seq: bisectLast,
-    next_first_seq: hasNext ? nextFirst : null,
-    next_last_seq: hasNext ? nextLast : null,
-    record_offset: row.record_offset,
+    batchFirstSeq: first,
+    batchLastSeq: last,
+    bisectLastSeq: bisectLast,
+    nextFirstSeq: hasNext ? nextFirst : null,
+    nextLastSeq: hasNext ? nextLast : null,
   }
 }
 

@@ -4,14 +4,14 @@
  */
 import type { Transaction } from 'kysely'
 import type { Tables } from '../database.ts'
-import { laneRowCheck } from '../lane-check.ts'
+import { checkOfColumns } from './25-lane-states.ts'
 
 export async function identityAndChecks(trx: Transaction<Tables>): Promise<void> {
   await trx.schema.alterTable('lanes').addColumn('row_check', 'bigint').execute()
   for (const row of await trx.selectFrom('lanes').selectAll().execute()) {
     await trx
       .updateTable('lanes')
-      .set({ row_check: laneRowCheck(row) })
+      .set({ row_check: checkOfColumns({ ...row }) })
       .where('destination_id', '=', row.destination_id)
       .execute()
   }

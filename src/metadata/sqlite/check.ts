@@ -5,7 +5,8 @@ import { ConfigError } from '../../platform/config-error.ts'
 import { isCorrupt, isReadFailure } from '../../platform/storage-error.ts'
 import type { LaneRow } from '../database.ts'
 import { identityOf, knownSeqOf } from '../identity.ts'
-import { isLaneRowIntact } from '../lane-check.ts'
+import { isLaneRowIntact, shownLane } from '../lane-row.ts'
+import { laneRowOfColumns } from '../migrations/25-lane-states.ts'
 
 export interface CheckedLane {
   destinationId: string
@@ -75,7 +76,10 @@ export function checkMetadata(file: string): MetadataCheck {
     check.epochs = identity?.epochs ?? firstEpochs
     const rows = readRows(database)
     check.lanes = rows.map(laneOf)
-    check.knownSeq = knownSeqOf(rows, check.epochs)
+    check.knownSeq = knownSeqOf(
+      rows.map(({ lane }) => lane),
+      check.epochs,
+    )
   } catch (error) {
     check.problems.push(`cannot be read: ${error instanceof Error ? error.message : String(error)}`)
   } finally {
@@ -84,26 +88,41 @@ export function checkMetadata(file: string): MetadataCheck {
   return check
 }
 
-type Row = LaneRow & { pipe_id: string; pipe_name: string }
+interface Row {
+  lane: LaneRow
+  pipeId: string
+  pipeName: string
+}
 
 function readRows(database: Database.Database): Row[] {
   return database
-    .prepare<[], Row>(
+    .prepare<[], Record<string, unknown>>(
       `SELECT lanes.*, pipe_id, pipe_name FROM lanes JOIN destinations USING (destination_id) JOIN pipes USING (pipe_id)
        ORDER BY pipe_name, destinations.creation_order`,
     )
     .all()
+    .map(({ pipe_id, pipe_name, ...columns }) => ({
+      lane: laneRowOf(columns),
+      pipeId: String(pipe_id),
+      pipeName: String(pipe_name),
+    }))
 }
 
-function laneOf(row: Row): CheckedLane {
+/** The rows of all lanes, in a file of any format. */
+export function readLaneRows(database: Database.Database): LaneRow[] {
+  return database.prepare<[], Record<string, unknown>>('SELECT * FROM lanes').all().map(laneRowOf)
+}
+
+function laneRowOf(columns: Record<string, unknown>): LaneRow {
+  return 'state' in columns ? (columns as unknown as LaneRow) : laneRowOfColumns(columns)
+}
+
+function laneOf({ lane, pipeId, pipeName }: Row): CheckedLane {
   return {
-    destinationId: row.destination_id,
-    pipeId: row.pipe_id,
-    pipeName: row.pipe_name,
-    cursorSeq: Number(row.cursor_seq),
-    isIntact: isIntact(row),
+    destinationId: lane.destination_id,
+    pipeId,
+    pipeName,
+    cursorSeq: shownLane(lane).cursorSeq,
+    isIntact: isLaneRowIntact(lane),
   }
 }
-
-/** A file of an earlier version has no such column. */
-const isIntact = (row: Row) => row.row_check === undefined || isLaneRowIntact(row)

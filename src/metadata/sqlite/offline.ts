@@ -12,9 +12,10 @@ import { maskSaltPlace } from '../../contract/transform.ts'
 import type { DestinationRow } from '../database.ts'
 import { openConfig, sealConfig } from '../destination-config.ts'
 import { openTransform, sealTransform, withoutSalt } from '../destination-transform.ts'
-import { identityOf, identityRows, newIdentity } from '../identity.ts'
+import { identityOf, identityRows, knownSeqOf, newIdentity } from '../identity.ts'
 import { createSealer, type Sealer, UnsealError } from '../secrets.ts'
 import type { DataDirIdentity } from '../store.ts'
+import { readLaneRows } from './check.ts'
 import { dropPendingAlerts, lostAlerts, removeAlerts, resealAlerts } from './offline-alerts.ts'
 import { hasTable, type LocalCommand, recordForAll, recordLocally } from './offline-audit.ts'
 
@@ -178,7 +179,10 @@ export function beginEpoch(
   const { nowMs } = command
   return changeFile(file, (database) => {
     const before = storedIdentity(database) ?? newIdentity(true)
-    const epochs = [...before.epochs, nextEpoch(before.epochs, Math.max(headSeq, namedSeq(database)), nowMs)]
+    const epochs = [
+      ...before.epochs,
+      nextEpoch(before.epochs, Math.max(headSeq, knownSeqOf(readLaneRows(database), [])), nowMs),
+    ]
     const identity = { ...before, epochs }
     const put = database.prepare('INSERT OR REPLACE INTO metadata_settings (name, value) VALUES (?, ?)')
     for (const { name, value } of identityRows(identity)) put.run(name, value)
@@ -196,20 +200,6 @@ function endSessions(database: Database.Database): void {
   for (const table of ['sessions', 'setup_tokens']) {
     if (hasTable(database, table)) database.exec(`DELETE FROM ${table}`)
   }
-}
-
-/** The greatest seq that a lane names: no more than a hint where rows are damaged. */
-function namedSeq(database: Database.Database): number {
-  const columns = database.prepare("SELECT name FROM pragma_table_info('lanes')").pluck().all()
-  // An earlier version, without ranges fixed ahead, has written the file.
-  const next = columns.includes('next_last_seq') ? 'ifnull(next_last_seq, 0)' : '0'
-  const newest = database
-    .prepare(
-      `SELECT max(max(cursor_seq, ifnull(batch_last_seq, 0), ${next})) FROM lanes WHERE cursor_seq < ?`,
-    )
-    .pluck()
-    .get(2 ** 52)
-  return Number(newest ?? 0)
 }
 
 function storedIdentity(database: Database.Database): DataDirIdentity | null {

@@ -10,8 +10,9 @@ import {
   translatedParked,
   translatedRun,
 } from '../../../src/maintenance/migrate/translate.ts'
-import type { LaneHistoryRow, LaneRow, ParkedRow, Tables } from '../../../src/metadata/database.ts'
-import { isLaneRowIntact, laneRowCheck } from '../../../src/metadata/lane-check.ts'
+import type { LaneHistoryRow, ParkedRow, Tables } from '../../../src/metadata/database.ts'
+import { decodeLane } from '../../../src/metadata/lane-row.ts'
+import { type LaneState, newLaneState } from '../../../src/metadata/lane-state.ts'
 
 /** The messages of the pipe, before and after. */
 const pairs = [
@@ -27,43 +28,32 @@ function mapOf(named: number[], messages: readonly (readonly [number, number])[]
   return map
 }
 
-function lane(changes: Partial<LaneRow>): MovedLane {
-  const row: LaneRow = {
-    ...{
-      destination_id: 'd',
-      cursor_seq: 0,
-      cursor_mark: '[0,0,0]',
-      batch_first_seq: null,
-      batch_last_seq: null,
+function lane(changes: Partial<LaneState>): MovedLane {
+  const state: LaneState = {
+    ...newLaneState('d'),
+    ...{ cursorMark: '[0,0,0]', generation: 3, recordOffset: 2, sizeLimitRecords: 50, sizeSuccesses: 1 },
+    ...{ attempts: 4, firstFailedMs: 5, nextAttemptMs: 6, blockingMsgId: 'm' },
+    lastError: {
+      ...{ class: 'transient', code: 'e', message: 'x' },
+      ...{ fault: null, recordIndex: null, column: null, value: null },
     },
-    ...{ bisect_last_seq: null, next_first_seq: null, next_last_seq: null, generation: 3, record_offset: 2 },
-    ...{ size_limit_records: 50, size_successes: 1, attempts: 4, first_failed_ms: 5, next_attempt_ms: 6 },
     ...{
-      blocking_msg_id: 'm',
-      error_class: 'transient',
-      error_code: 'e',
-      error_message: 'x',
-      error_fault: null,
+      lastDeliveredMs: 7,
+      deliveredRecords: 8,
+      filteredRecords: 3,
+      skippedMessages: 9,
+      droppedMessages: 1,
     },
-    ...{ error_record_index: null, error_column: null, error_value: null, last_delivered_ms: 7 },
-    ...{
-      delivered_records: 8,
-      filtered_records: 3,
-      skipped_messages: 9,
-      dropped_messages: 1,
-      lease_msg_id: null,
-      lease_until_ms: null,
-    },
-    ...{ owner_epoch: 1, row_check: null },
+    ownerEpoch: 1,
     ...changes,
   }
-  return { row: { ...row, row_check: laneRowCheck(row) }, isIntact: true, history: [], parkedSeqs: [] }
+  return { state, isIntact: true, history: [], parkedSeqs: [] }
 }
 
 const mark = '[5,5,5]'
-function moved(one: MovedLane, gaps: { throughSeq: number; messages: number }[] = []): LaneRow {
+function moved(one: MovedLane, gaps: { throughSeq: number; messages: number }[] = []): LaneState {
   const map = mapOf(namedSeqs(one))
-  return translatedLane(one, { seq: cursorOf(one, map), mark }, map, gaps)
+  return decodeLane(translatedLane(one, { seq: cursorOf(one, map), mark }, map, gaps))
 }
 
 t.test('a seq becomes that of its message, or of its neighbours', async (t) => {
@@ -82,52 +72,47 @@ t.test('a seq becomes that of its message, or of its neighbours', async (t) => {
 
 t.test('a lane stands where it stood, with its range', async (t) => {
   const ranges = {
-    batch_first_seq: 12,
-    batch_last_seq: 20,
-    bisect_last_seq: 20,
-    next_first_seq: 21,
-    next_last_seq: 21,
+    batchFirstSeq: 12,
+    batchLastSeq: 20,
+    bisectLastSeq: 20,
+    nextFirstSeq: 21,
+    nextLastSeq: 21,
   }
-  const row = moved(lane({ cursor_seq: 10, ...ranges }))
+  const row = moved(lane({ cursorSeq: 10, ...ranges }))
   t.match(row, {
     ...{
-      cursor_seq: 1024,
-      cursor_mark: mark,
-      batch_first_seq: 1025,
-      batch_last_seq: 1026,
-      bisect_last_seq: 1026,
+      cursorSeq: 1024,
+      cursorMark: mark,
+      batchFirstSeq: 1025,
+      batchLastSeq: 1026,
+      bisectLastSeq: 1026,
     },
-    ...{ next_first_seq: 2048, next_last_seq: 2048, record_offset: 2, generation: 3, attempts: 4 },
-    ...{ blocking_msg_id: 'm', size_limit_records: 50, delivered_records: 8, owner_epoch: 0 },
+    ...{ nextFirstSeq: 2048, nextLastSeq: 2048, recordOffset: 2, generation: 3, attempts: 4 },
+    ...{ blockingMsgId: 'm', sizeLimitRecords: 50, deliveredRecords: 8, ownerEpoch: 0 },
   })
-  t.ok(isLaneRowIntact(row))
-  t.equal(moved(lane({ cursor_seq: 9 })).cursor_seq, 0, 'before the first message')
-  t.equal(
-    moved(lane({ cursor_seq: 99 })).cursor_seq,
-    2048,
-    'a lane that began at the head of the whole buffer',
-  )
+  t.equal(moved(lane({ cursorSeq: 9 })).cursorSeq, 0, 'before the first message')
+  t.equal(moved(lane({ cursorSeq: 99 })).cursorSeq, 2048, 'a lane that began at the head of the whole buffer')
 })
 
 t.test('a range whose messages are not kept is cut again, with its failure forgotten', async (t) => {
-  const gone = { batch_first_seq: 3, batch_last_seq: 12, next_first_seq: 20, next_last_seq: 21 }
-  const row = moved(lane({ cursor_seq: 2, ...gone }), [{ throughSeq: 9, messages: 4 }])
+  const gone = { batchFirstSeq: 3, batchLastSeq: 12, nextFirstSeq: 20, nextLastSeq: 21 }
+  const row = moved(lane({ cursorSeq: 2, ...gone }), [{ throughSeq: 9, messages: 4 }])
   t.match(row, {
-    ...{ cursor_seq: 0, batch_first_seq: null, batch_last_seq: null, next_first_seq: null, record_offset: 0 },
-    ...{ attempts: 0, blocking_msg_id: null, error_code: null, dropped_messages: 5, skipped_messages: 9 },
+    ...{ cursorSeq: 0, batchFirstSeq: null, batchLastSeq: null, nextFirstSeq: null, recordOffset: 0 },
+    ...{ attempts: 0, blockingMsgId: null, lastError: null, droppedMessages: 5, skippedMessages: 9 },
   })
   const half = moved(
-    lane({ cursor_seq: 10, batch_first_seq: 12, batch_last_seq: 20, next_first_seq: 21, next_last_seq: 44 }),
+    lane({ cursorSeq: 10, batchFirstSeq: 12, batchLastSeq: 20, nextFirstSeq: 21, nextLastSeq: 44 }),
   )
-  t.match(half, { batch_first_seq: 1025, batch_last_seq: 1026, next_first_seq: null, next_last_seq: null })
-  const passed = moved(lane({ cursor_seq: 12 }), [{ throughSeq: 11, messages: 7 }])
-  t.equal(passed.dropped_messages, 1, 'what it had passed is not lost to it')
+  t.match(half, { batchFirstSeq: 1025, batchLastSeq: 1026, nextFirstSeq: null, nextLastSeq: null })
+  const passed = moved(lane({ cursorSeq: 12 }), [{ throughSeq: 11, messages: 7 }])
+  t.equal(passed.droppedMessages, 1, 'what it had passed is not lost to it')
 })
 
 t.test('a damaged row stays damaged: its lane begins at the earliest message', async (t) => {
-  const row = moved({ ...lane({ cursor_seq: 20 }), isIntact: false })
-  t.equal(row.cursor_seq, 0)
-  t.notOk(isLaneRowIntact(row))
+  const damaged = { ...lane({ cursorSeq: 20 }), isIntact: false }
+  t.equal(cursorOf(damaged, mapOf([20])), 0)
+  t.throws(() => moved(damaged), { name: 'LaneStateDamagedError', counters: { deliveredRecords: 8 } })
 })
 
 t.test('history and parked records go with their messages', async (t) => {

@@ -121,7 +121,7 @@ t.test('a damaged row begins again with nothing on record', async (t) => {
   world.send(2)
   await untilSaved(world, id, 2)
   await world.change(id, { destination_status: 'blocked' })
-  world.damageRow(id, 'cursor_seq = 1')
+  world.damageRow(id, () => ({ cursorSeq: 1 }))
   await world.restart()
   t.strictSame(await runsOf(world, id), [])
   await world.close()

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { longestWaitAfterRestartMs } from '../../../src/delivery/retry.ts'
-import { LaneStoreUnavailableError } from '../../../src/metadata/lane-state.ts'
+import { type LaneState, LaneStoreUnavailableError } from '../../../src/metadata/lane-state.ts'
 import { LaneWorld } from '../../support/lane-world.ts'
 import { transient } from '../../support/recording-driver.ts'
 import { until } from '../../support/until.ts'
@@ -216,13 +216,14 @@ t.test(
   },
 )
 
-for (const change of [
-  'cursor_seq = cursor_seq + 64',
-  'owner_epoch = 1000',
-  'cursor_mark = NULL',
-  'generation = 1',
-]) {
-  t.test(`a damaged row repeats messages, loses none, and says so: ${change}`, async (t) => {
+const damages: Record<string, (lane: LaneState) => Partial<LaneState>> = {
+  'a bit of its cursor': ({ cursorSeq }) => ({ cursorSeq: cursorSeq + 64 }),
+  'its owner': () => ({ ownerEpoch: 1000 }),
+  'its mark': () => ({ cursorMark: null }),
+  'its generation': () => ({ generation: 1 }),
+}
+for (const [what, change] of Object.entries(damages)) {
+  t.test(`a damaged row repeats messages, loses none, and says so: ${what}`, async (t) => {
     const world = await LaneWorld.open()
     const { id, destination } = await world.addLane()
     world.send(4)

@@ -7,6 +7,7 @@ import { batchIdentity } from '../../../src/delivery/batch.ts'
 import { LaneStoreUnavailableError } from '../../../src/metadata/lane-state.ts'
 import { LaneWorld } from '../../support/lane-world.ts'
 import { type RecordingDestination, refusing, transient } from '../../support/recording-driver.ts'
+import { changeLanes } from '../../support/stored-lanes.ts'
 import { until } from '../../support/until.ts'
 
 const isIdle = ({ lane_state }: { lane_state: string }) => lane_state === 'idle'
@@ -113,7 +114,8 @@ for (const [what, isControl] of [
   t.test(`the process dies while the second batch is sent, before the first is saved: ${what}`, async (t) => {
     const { world, id, destination } = await secondUnsaved()
     // A change while no process runs reaches no lane.
-    if (isControl) world.damageRow(id, 'next_first_seq = NULL, next_last_seq = NULL, row_check = NULL')
+    if (isControl)
+      changeLanes(world.metadataFile, { nextFirstSeq: null, nextLastSeq: null }, { destinationId: id })
     await world.limit(4, 1_000_000, 1, { isSeen: false })
     const ranges = await afterRestart(world, id, destination)
     const second = isControl

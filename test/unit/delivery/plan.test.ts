@@ -10,8 +10,7 @@ import {
   type WorkspaceMemory,
 } from '../../../src/delivery/memory-budget.ts'
 import { retryDelayMs, waitAfterRestartMs } from '../../../src/delivery/retry.ts'
-import { newLaneState } from '../../../src/delivery/transitions.ts'
-import type { LaneCounts, LaneState } from '../../../src/metadata/lane-state.ts'
+import { type LaneCounts, type LaneState, newLaneState } from '../../../src/metadata/lane-state.ts'
 import { TestClock } from '../../support/test-clock.ts'
 
 const message = (seq: number, records: number, bytes: number) => ({

@@ -34,6 +34,7 @@ const released: Record<number, string> = {
   22: '273828b82f7e78efba32f2ba7ef3a652826a7a5cdb45c58d85b8ff956266014b',
   23: '25f3b646e5eaa22abc94be40e2a9803591eb77973a3dc67e450b9c9d177b1f28',
   24: 'de153fe3e31c83917cc1f339ab437c972d340159f67d3469a00b06611500fb42',
+  25: '7e6df00359c019eed2d185125d0006ea1ddee29bd5af7ebcaa500a377cf4ef98',
 }
 
 t.test('the migrations are numbered from 1 without a gap, and none has changed', async (t) => {

@@ -3,9 +3,8 @@
  * stores is here or is named as one that only reads: a method that is added has to be put into one of the two lists.
  */
 
-import { newLaneState } from '../../../src/delivery/transitions.ts'
 import type { LaneOwner } from '../../../src/metadata/lane-ownership.ts'
-import type { DriftStore, LaneStore } from '../../../src/metadata/lane-state.ts'
+import { type DriftStore, type LaneStore, newLaneState } from '../../../src/metadata/lane-state.ts'
 import type { NewParked, ParkedStore } from '../../../src/metadata/parked-store-port.ts'
 import type { Metadata } from '../../../src/metadata/store.ts'
 

@@ -1,7 +1,7 @@
 /** Parked records as stored: one row a record, sums that are what counting gives, replays in order, age. */
 import { randomUUID } from 'node:crypto'
 import t, { type Test } from 'tap'
-import { newLaneState } from '../../../src/delivery/transitions.ts'
+import { newLaneState } from '../../../src/metadata/lane-state.ts'
 import type { NewParked } from '../../../src/metadata/parked-store-port.ts'
 import { rowsOf } from './database.ts'
 import { databaseDestination, newPipe, newWorkspace, open, openFile, ownerOf, testFile } from './fixture.ts'

@@ -1,0 +1,80 @@
+/**
+ * The row of a lane: its state as JSON text, with the one column that other statements read and a checksum over both.
+ *
+ *   destination_id   the key
+ *   owner_epoch      of the owner that saved the row last: a save under an older epoch changes nothing
+ *   state            JSON of `LaneState` without the two above; a field that is null is left out
+ *   row_check        CRC-32 of the other three: a flipped bit in a cursor would pass messages over without a sign
+ *
+ * The fields are those of `LaneState`, and a field that a stored state lacks has the value of `newLaneState`. So a new field needs
+ * no migration, unless an earlier version would do harm by dropping it.
+ */
+import { crc32 } from 'node:zlib'
+import type { LaneRow } from './database.ts'
+import { type LaneCounters, type LaneState, LaneStateDamagedError, newLaneState } from './lane-state.ts'
+
+/** A loop over the names: with `Object.entries` of a copy each row of a save costs 1.7 µs more, of 14 µs. */
+export function encodeLane(lane: LaneState): LaneRow {
+  const fields: Partial<Record<keyof LaneState, unknown>> = {}
+  for (const name in lane) {
+    if (!isField(name) || lane[name] === null) continue
+    fields[name] = lane[name]
+  }
+  const row = {
+    destination_id: lane.destinationId,
+    owner_epoch: lane.ownerEpoch,
+    state: JSON.stringify(fields),
+  }
+  return { ...row, row_check: laneRowCheck(row) }
+}
+
+/** The other two have columns. */
+function isField(name: string): name is Exclude<keyof LaneState, 'destinationId' | 'ownerEpoch'> {
+  return name !== 'destinationId' && name !== 'ownerEpoch'
+}
+
+/** Throws LaneStateDamagedError. */
+export function decodeLane(row: LaneRow): LaneState {
+  if (!isLaneRowIntact(row)) throw new LaneStateDamagedError(row.destination_id, countersOf(row))
+  const state = JSON.parse(row.state) as Partial<LaneState>
+  return { ...newLaneState(row.destination_id), ...state, ownerEpoch: Number(row.owner_epoch) }
+}
+
+/** For what is only shown: a damaged row is a lane at its beginning, where it goes on once its owner has repaired it. */
+export function shownLane(row: LaneRow): LaneState {
+  if (isLaneRowIntact(row)) return decodeLane(row)
+  return { ...newLaneState(row.destination_id), ...countersOf(row) }
+}
+
+export function isLaneRowIntact(row: LaneRow): boolean {
+  return Number(row.row_check) === laneRowCheck(row)
+}
+
+/** A number counts by its digits: PostgreSQL returns 64-bit integers as text. */
+export function laneRowCheck(row: Omit<LaneRow, 'row_check'>): number {
+  return crc32(`${row.destination_id}\n${row.owner_epoch}\n${row.state}`)
+}
+
+/** Counters are shown and decide nothing, so those of a damaged row are kept where they are numbers. */
+function countersOf({ state }: LaneRow): LaneCounters {
+  const stored = parsed(state)
+  const numberOf = (name: keyof LaneCounters) => {
+    const value = stored[name]
+    return typeof value === 'number' && Number.isSafeInteger(value) ? value : null
+  }
+  return {
+    lastDeliveredMs: numberOf('lastDeliveredMs'),
+    deliveredRecords: numberOf('deliveredRecords') ?? 0,
+    filteredRecords: numberOf('filteredRecords') ?? 0,
+    skippedMessages: numberOf('skippedMessages') ?? 0,
+    droppedMessages: numberOf('droppedMessages') ?? 0,
+  }
+}
+
+function parsed(text: string): Record<string, unknown> {
+  try {
+    return Object(JSON.parse(text))
+  } catch {
+    return {}
+  }
+}
