@@ -3,8 +3,7 @@
  * The figure of each is the quickest tenth of many short runs, so that other load on the machine hardly counts.
  */
 import { resourceLimits } from '../src/contract/resource-limits.ts'
-import { type Preparation, prepare, prepareBody } from '../src/ingest/prepare.ts'
-import { openScanner } from '../src/ingest/scanner.ts'
+import { openScanner, type Preparation, prepare, prepareBody } from '../src/ingest/prepare.ts'
 import { record, recordArray } from './records.ts'
 import { table } from './table.ts'
 

@@ -8,14 +8,20 @@ import type { BodyMemory } from '../ingest/body-memory.ts'
 import { openBodyParsers } from '../ingest/body-parsers.ts'
 import type { ClientIp } from '../ingest/client-ip.ts'
 import { createClusterQuota } from '../ingest/cluster-quota.ts'
-import { KeyUse, type KeyUseOptions } from '../ingest/directory/key-use.ts'
+import { KeyUse, type KeyUseOptions } from '../ingest/directory/directory-cache.ts'
 import { openGeo } from '../ingest/geo.ts'
 import { createIngest, type Ingest } from '../ingest/ingest.ts'
 import type { IngestObserved } from '../ingest/observed.ts'
 import { createQuota } from '../ingest/quota.ts'
-import { createIngestTotals, type IngestTotals } from '../ingest/totals.ts'
 import { Turns } from '../ingest/turns.ts'
-import { createUsageCounter, missedUsage, startUsageFlush, type UsageCounter } from '../ingest/usage.ts'
+import {
+  createIngestTotals,
+  createUsageCounter,
+  type IngestTotals,
+  missedUsage,
+  startUsageFlush,
+  type UsageCounter,
+} from '../ingest/usage.ts'
 import { ConfigError } from '../platform/config-error.ts'
 import { endsWithin } from '../platform/deadline.ts'
 import { StorageUnavailableError } from '../platform/error-code.ts'

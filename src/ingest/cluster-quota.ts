@@ -23,8 +23,7 @@ import {
   type Reservation,
   rateExceeded,
 } from './quota.ts'
-import type { DaySums } from './quota-state.ts'
-import { entryHead, type SharedCounters } from './shared-counters.ts'
+import { type DaySums, entryHead, type SharedCounters } from './shared-counters.ts'
 
 /** `ask`: main may have more. The others are final for now. */
 export type Refusal = 'ask' | 'rate' | 'day'

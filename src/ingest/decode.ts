@@ -6,7 +6,7 @@
 import { createBrotliDecompress, createGunzip, createInflate, createInflateRaw, type Gunzip } from 'node:zlib'
 import { ApiError, payloadTooLarge } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
-import type { BodyEncoding } from './body.ts'
+import type { BodyEncoding } from './admission.ts'
 import { GrowingBuffer } from './growing-buffer.ts'
 
 /** How much may come out. */

@@ -5,7 +5,7 @@ import { isUuid } from '../contract/uuid.ts'
 import { Acceptance, type AcceptContext, type IngestDeps, type IngestRequest } from './accept.ts'
 import { checkOrigin, findPipe } from './admission.ts'
 import { enrichmentPlans } from './enrich.ts'
-import { openScanner } from './scanner.ts'
+import { openScanner } from './prepare.ts'
 
 /** The response to GET: it says that POST is wanted. */
 export interface IngestHint {

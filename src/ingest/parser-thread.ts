@@ -4,8 +4,7 @@ import { ApiError } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import { Transferred } from '../platform/thread-calls.ts'
 import { ThreadHost } from '../platform/thread-host.ts'
-import { type Preparation, type Prepared, prepare } from './prepare.ts'
-import { openScanner } from './scanner.ts'
+import { openScanner, type Preparation, type Prepared, prepare } from './prepare.ts'
 
 export interface ParserCalls {
   /** Throws what `prepare` throws. `bytes` and the body are transferred. */

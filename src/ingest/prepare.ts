@@ -8,14 +8,26 @@
  *
  * `prepareBody` alone says what is right. The scanner only accepts what it accepts, and gives the same bytes for it:
  * test/unit/ingest/scanner.test.ts compares the two.
+ *
+ * The scanner as ingest calls it: the body is copied into its memory, src/ingest/scanner judges it in one pass and leaves there
+ * what is to be stored of it. It takes the plain case and refuses everything else, whatever the reason: then
+ * `prepareBody` is the one who judges the body, and words what is wrong with it.
+ *
+ *   0 ── watched keys, enrichment ── 64 KiB ── body ── stored text ── up to `maxMemoryBytes`
+ *
+ * One scanner belongs to one thread, and holds one body at a time.
  */
+
+import assert from 'node:assert'
+import { isUtf8 } from 'node:buffer'
 import { createHash } from 'node:crypto'
 import { ApiError } from '../contract/errors.ts'
-import type { BodyFormat } from './body.ts'
+import { resourceLimits } from '../contract/resource-limits.ts'
+import type { BodyFormat } from './admission.ts'
 import type { Enrichment } from './enrich.ts'
-import { type BodyLimits, parseJsonBody, parseNdjsonBody } from './parse.ts'
+import { afterByteOrderMark, type BodyLimits, maxDepth, parseJsonBody, parseNdjsonBody } from './parse.ts'
 import { requireFields } from './required-fields.ts'
-import type { Scanner } from './scanner.ts'
+import { growTo, openScannerModule, type ScannerModule } from './scanner-module.ts'
 import { spliceRecords } from './splice.ts'
 
 /** The requirements of the request, its pipe and the settings for the body. Plain data: it crosses threads. */
@@ -85,4 +97,135 @@ function requireCount(count: number, max: number | null): void {
     message: `${count} records in one request; the limit of this pipe is ${max}.`,
     details: { limit: 'pl_ingest_max_records_per_request', limit_value: max, current: count },
   })
+}
+
+/** The rules that the body must comply with, and the members that are added to its records. */
+export interface ScanRules {
+  format: BodyFormat
+  limits: Pick<BodyLimits, 'maxRecords' | 'maxKeys'>
+  /** Null: none. */
+  pipeMaxRecords: number | null
+  enrichment: Enrichment
+  requiredFields: readonly string[]
+}
+
+/** Null where it cannot run: see openScannerModule. */
+export function openScanner(maxMemoryBytes: number): Scanner | null {
+  const module = openScannerModule(maxMemoryBytes)
+  return module === null ? null : new Scanner(module)
+}
+
+export class Scanner {
+  readonly #module: ScannerModule
+  #memory: Buffer
+  #keys: WatchedKeys = { enrichment: [], required: [], fit: true }
+  #insertion = { text: '', bytes: 0 }
+  /** The position of the stored text in the body that was scanned last. */
+  #start = 0
+  #length = 0
+
+  constructor(module: ScannerModule) {
+    assert(maxDepth < module.layout.openContainers, 'there is room for as many open containers')
+    this.#module = module
+    this.#memory = Buffer.from(module.memory.buffer)
+  }
+
+  /** Whether the body is a plain case: it will be stored, as `body` gives it. */
+  scan(bytes: Buffer, rules: ScanRules): boolean {
+    const { scan, outputStart } = this.#module
+    if (!isUtf8(bytes)) return false
+    this.#start = outputStart(bytes.length)
+    if (!this.#hasRoom(this.#start) || !this.#load(rules)) return false
+    this.#memory.set(bytes, this.#module.layout.inputAt)
+    const skipped = afterByteOrderMark(bytes)
+    this.#length = scan(skipped, bytes.length, this.#insertion.bytes, rules.format === 'ndjson')
+    // It grows by itself for the stored text, and then what was a view of it is empty.
+    this.#renewView()
+    return this.#length > 0 && this.longestBytes <= resourceLimits.storedBytesPerMessage
+  }
+
+  get recordCount(): number {
+    return this.#memory.readUInt32LE(this.#module.layout.resultAt)
+  }
+
+  /** Most that the stored text could take, as `spliceRecords` counts it. */
+  get longestBytes(): number {
+    const textBytes = this.#memory.readUInt32LE(this.#module.layout.resultAt + 4)
+    return textBytes + this.recordCount * (this.#insertion.bytes + 2)
+  }
+
+  /** The stored text, where it is until the next scan. */
+  body(): Buffer {
+    return this.#memory.subarray(this.#start, this.#start + this.#length)
+  }
+
+  #hasRoom(bytes: number): boolean {
+    if (bytes <= this.#memory.length) return true
+    const hasGrown = growTo(this.#module, bytes)
+    this.#renewView()
+    return hasGrown
+  }
+
+  #renewView(): void {
+    if (this.#memory.length === 0) this.#memory = Buffer.from(this.#module.memory.buffer)
+  }
+
+  /** False: there is no room for what the pipe asks. */
+  #load({ format, limits, pipeMaxRecords, enrichment, requiredFields }: ScanRules): boolean {
+    const maxRecords = Math.min(limits.maxRecords, pipeMaxRecords ?? maxInt32, maxInt32)
+    this.#module.limit(maxRecords, Math.min(limits.maxKeys, maxInt32), maxDepth, format === 'ndjson')
+    if (enrichment.text !== this.#insertion.text) this.#loadInsertion(enrichment.text)
+    const { enrichment: enrichmentKeys, required } = this.#keys
+    if (!isSameList(enrichment.keys, enrichmentKeys) || !isSameList(requiredFields, required)) {
+      this.#loadKeys(enrichment.keys, requiredFields)
+    }
+    return this.#keys.fit && this.#insertion.bytes >= 0
+  }
+
+  #loadInsertion(text: string): void {
+    const { insertionAt, inputAt } = this.#module.layout
+    const bytes = Buffer.byteLength(text)
+    const fits = insertionAt + bytes <= inputAt
+    if (fits) this.#memory.write(text, insertionAt, 'utf8')
+    this.#insertion = { text, bytes: fits ? bytes : -1 }
+  }
+
+  #loadKeys(enrichment: readonly string[], required: readonly string[]): void {
+    const { keyTableAt, keyBytesAt, watchedKeys, insertionAt } = this.#module.layout
+    const fromClient = [...new Set(required)].filter((key) => !enrichment.includes(key))
+    const keys = [...enrichment, ...fromClient]
+    this.#keys = { enrichment, required, fit: false }
+    if (keys.length > watchedKeys || fromClient.length > 64 || !keys.every(isText)) return
+    let at = keyBytesAt
+    for (const [index, key] of keys.entries()) {
+      const length = Buffer.byteLength(key)
+      if (at + length > insertionAt) return
+      this.#memory.writeUInt32LE(length, keyTableAt + index * 8)
+      this.#memory.writeUInt32LE(at, keyTableAt + index * 8 + 4)
+      at += this.#memory.write(key, at, 'utf8')
+    }
+    this.#module.watch(enrichment.length, fromClient.length)
+    this.#keys.fit = true
+  }
+}
+
+interface WatchedKeys {
+  enrichment: readonly string[]
+  required: readonly string[]
+  /** Whether the scanner can look for them. */
+  fit: boolean
+}
+
+const maxInt32 = 0x7fffffff
+
+/** A lone surrogate has no UTF-8: what is written for it is another character, which a record may have. */
+function isText(key: string): boolean {
+  return Buffer.from(key).toString() === key
+}
+
+function isSameList(one: readonly string[], other: readonly string[]): boolean {
+  if (one === other) return true
+  if (one.length !== other.length) return false
+  for (let index = 0; index < one.length; index++) if (one[index] !== other[index]) return false
+  return true
 }

@@ -13,8 +13,7 @@
 import { ApiError } from '../contract/errors.ts'
 import type { PipeLimits } from '../contract/pipe.ts'
 import { dayMs } from '../platform/quantities.ts'
-import { type DaySums, QuotaState } from './quota-state.ts'
-import { SharedCounters } from './shared-counters.ts'
+import { type DaySums, QuotaState, SharedCounters } from './shared-counters.ts'
 
 const reorderedMs = 1_000
 

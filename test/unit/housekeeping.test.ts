@@ -2,8 +2,7 @@
 import t from 'tap'
 import { forgetCounts, forgetDeletedPipes } from '../../src/daemon/housekeeping.ts'
 import { openDirectory } from '../../src/ingest/directory/directory-cache.ts'
-import { createIngestTotals } from '../../src/ingest/totals.ts'
-import { createUsageCounter } from '../../src/ingest/usage.ts'
+import { createIngestTotals, createUsageCounter } from '../../src/ingest/usage.ts'
 import { message, openAt, temporaryDirectory } from './buffer/open.ts'
 import { newPipe, newWorkspace, open } from './metadata/fixture.ts'
 

@@ -2,7 +2,7 @@
 
 import type { AskedQuota } from '../../ingest/cluster-quota.ts'
 import type { IngestLimits } from '../../ingest/quota.ts'
-import type { DaySums } from '../../ingest/quota-state.ts'
+import type { DaySums } from '../../ingest/shared-counters.ts'
 import type { DirectorySource } from '../../metadata/directory-source.ts'
 import { receivedError, type SentError } from '../../platform/thread-error.ts'
 import type { Question } from './protocol.ts'

@@ -5,7 +5,7 @@
 
 import type { ObservedMemory } from '../../ingest/observed.ts'
 import type { IngestLimits } from '../../ingest/quota.ts'
-import type { DaySums } from '../../ingest/quota-state.ts'
+import type { DaySums } from '../../ingest/shared-counters.ts'
 import type { AppenderPort } from '../../log/buffer.ts'
 import type { DirectorySource } from '../../metadata/directory-source.ts'
 import type { LogSettings } from '../../platform/log.ts'

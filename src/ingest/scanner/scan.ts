@@ -1,6 +1,6 @@
 /**
  * One pass over a body: AssemblyScript, compiled to dist/ingest/scanner.wasm by `npm run build` and called by
- * src/ingest/scanner.ts. It takes a body that needs nothing but a copy, and leaves every other to `prepareBody`:
+ * src/ingest/prepare.ts. It takes a body that needs nothing but a copy, and leaves every other to `prepareBody`:
  *
  *   body  ──▶  valid JSON, within its limits,  ──▶  each record's own text with the enrichment spliced in
  *              every required key there,       └─▶  0: `prepareBody` judges it, and words what is wrong

@@ -2,7 +2,7 @@
 import { Counter, Gauge, type Registry } from 'prom-client'
 import { errorCatalogue } from '../../contract/errors.ts'
 import type { IngestObserved } from '../../ingest/observed.ts'
-import type { IngestTotals, PipeTotals } from '../../ingest/totals.ts'
+import type { IngestTotals, PipeTotals } from '../../ingest/usage.ts'
 import { type FoldedSeries, registerFamily } from './families.ts'
 import { registerHistogram } from './read-histogram.ts'
 

@@ -1,6 +1,6 @@
 /** When keys were last used: stored once a minute, and not lost when it cannot be stored. */
 import t from 'tap'
-import { KeyUse } from '../../../src/ingest/directory/key-use.ts'
+import { KeyUse } from '../../../src/ingest/directory/directory-cache.ts'
 
 t.test('a key is stored once in a minute in which it was used, and again after a failure', async (t) => {
   let nowMs = 120_500

@@ -3,8 +3,7 @@ import { cpSync, mkdirSync } from 'node:fs'
 import path from 'node:path'
 import t from 'tap'
 import { resourceLimits } from '../../../src/contract/resource-limits.ts'
-import { type Preparation, prepare, prepareBody } from '../../../src/ingest/prepare.ts'
-import { openScanner } from '../../../src/ingest/scanner.ts'
+import { openScanner, type Preparation, prepare, prepareBody } from '../../../src/ingest/prepare.ts'
 
 const KiB = 1024
 const MiB = 1024 * KiB

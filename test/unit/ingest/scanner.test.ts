@@ -2,8 +2,13 @@ import { Buffer } from 'node:buffer'
 import t from 'tap'
 import { ApiError } from '../../../src/contract/errors.ts'
 import { resourceLimits } from '../../../src/contract/resource-limits.ts'
-import { type Preparation, type Prepared, prepareBody } from '../../../src/ingest/prepare.ts'
-import { openScanner, type Scanner } from '../../../src/ingest/scanner.ts'
+import {
+  openScanner,
+  type Preparation,
+  type Prepared,
+  prepareBody,
+  type Scanner,
+} from '../../../src/ingest/prepare.ts'
 import { bodies, invalidValues, validValues } from '../../support/json-cases.ts'
 import { damaged, randomBody } from '../../support/random-json.ts'
 import { scaled } from '../../support/scale.ts'
