@@ -89,7 +89,7 @@ export async function runDaemon(settings: Settings, options: DaemonOptions): Pro
   )
   if (daemon === null) process.exit(0)
   serviceManager.watch(daemon.silentPart)
-  // Whoever reads the line may send a signal at once.
+  // A process that reads the next log line may send a signal at once.
   const stopping = untilStopped()
   process.on('SIGHUP', () => {
     serviceManager.reloading()
@@ -123,7 +123,7 @@ function stopSignal(): Promise<NodeJS.Signals> {
   })
 }
 
-/** What can change without a restart; a wrong file leaves the settings as they are. */
+/** Reloads the settings that can change without a restart; a wrong file leaves the settings as they are. */
 async function reloadSettings(
   reload: () => Settings,
   { trust, certificates }: Daemon,

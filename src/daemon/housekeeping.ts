@@ -1,4 +1,4 @@
-/** What is kept for a while only, and what is known of pipes that are deleted: removed now and then. */
+/** Housekeeping: removes data that is kept for a limited time only, and the state of deleted pipes. */
 import { resourceLimits } from '../contract/resource-limits.ts'
 import type { Delivery } from '../delivery/delivery.ts'
 import type { Logger } from '../platform/log.ts'
@@ -48,7 +48,7 @@ async function prune({ metadata, now }: Stores): Promise<void> {
   await metadata.cluster?.keys.prune()
 }
 
-/** What nobody has replayed or discarded in all that time. Counted on its lane. */
+/** Drops parked records that were neither replayed nor discarded in all that time. Counted on their lanes. */
 export async function dropOldParked(
   { metadata, delivery }: Pick<Stores, 'metadata'> & { delivery: Pick<Delivery, 'parkedChanged'> },
   beforeMs: number,
@@ -60,7 +60,7 @@ export async function dropOldParked(
   }
 }
 
-/** What this process counts of pipes that are no longer there. */
+/** Removes this process's counts of pipes that are deleted. */
 export function forgetCounts({
   directory,
   usage,

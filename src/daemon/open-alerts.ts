@@ -69,7 +69,7 @@ export function openAlerts(
     if (timer !== null) clearInterval(timer)
     sender.close()
     await poster.close()
-    // What is not settled then is sent again after the next start.
+    // Alerts that are not settled by then are sent again after the next start.
     const isSettled = await endsWithin(settleMs, Promise.all([looking, sender.settled()]))
     if (!isSettled) log.warn({ limit_ms: settleMs }, 'alerts.not_settled')
   })

@@ -5,7 +5,7 @@ import { ListenerCertificate } from '../api/tls/listener-certificate.ts'
 import type { Settings } from '../settings/settings.ts'
 import type { StartContext } from './start-context.ts'
 
-/** Of the listeners that speak TLS. Throws ConfigError. */
+/** The certificates of the listeners that speak TLS. Throws ConfigError. */
 export function openCertificates(
   settings: Settings,
   { log, shutdown }: Pick<StartContext, 'log' | 'shutdown'>,

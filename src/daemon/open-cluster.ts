@@ -1,6 +1,6 @@
 /**
- * What makes this daemon a node of a cluster: its place among the nodes, and delivery across them. What it opens is loaded where
- * the settings name a cluster; on one machine there is none of it.
+ * Makes this daemon a node of a cluster: its entry among the nodes, and delivery across them. The modules are loaded
+ * only if the settings name a cluster; a single machine loads none of them.
  */
 
 import type { ClusterNode } from '../cluster/cluster-node.ts'
@@ -62,8 +62,8 @@ const notInCluster =
   'This node has lost touch with its cluster and accepts nothing until it is back. Ask another node, or try again.'
 
 /**
- * Whoever is asked who a key is answers only while the cluster counts on it: a node that others have counted out may not know
- * which keys were revoked since.
+ * Authenticates only while the cluster counts on this node: a node that the others consider lost may not know which
+ * keys were revoked since.
  */
 export function authenticateWhileLive({ node }: Cluster, authenticate: Authenticate): Authenticate {
   return (authorization) => {
@@ -72,7 +72,7 @@ export function authenticateWhileLive({ node }: Cluster, authenticate: Authentic
   }
 }
 
-/** What delivery is opened over, and main's own view of lanes. */
+/** The parts under delivery, and main's own view of lanes. */
 export interface DeliveryParts {
   local: DeliveryHandle
   buffer: BufferSpec

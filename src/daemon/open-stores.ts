@@ -50,16 +50,16 @@ export interface Stores {
   delivery: DeliveryHandle
   history: HistoryHandle
   directory: Directory
-  /** What the directory is filled from: for its copies in other threads. */
+  /** The source of the directory's data, for its copies in other threads. */
   directorySource: DirectorySource
   authenticate: Authenticate
   /** For ingest, which the buffer rejects while this node is not in its cluster. */
   authenticateSender: Authenticate
-  /** Of ingest, shared by its threads. */
+  /** The counters of ingest, shared by its threads. */
   counters: SharedCounters
   /** As it is now: with `egress.private = "auto"` a second workspace changes it. */
   egress: EgressPolicy
-  /** Of destinations, for what posts to one outside of delivery. */
+  /** The settings of destinations, for requests to one outside of delivery. */
   drivers: DriverSettings
 }
 

@@ -1,4 +1,4 @@
-/** What every part of the daemon is opened with, and what happens when one of them dies. */
+/** The context with which every part of the daemon is opened, and the handling of a part that dies. */
 
 import type { Logger } from '../platform/log.ts'
 import type { SettingOrigin } from '../settings/config.ts'

@@ -41,6 +41,6 @@ export async function startWhenReachable<T>(
 
 function isForServers(error: unknown): error is Error {
   if (error instanceof StorageUnavailableError || error instanceof BufferUnavailableError) return true
-  // Of JetStream, whose code is loaded in a cluster alone.
+  // An error of JetStream, whose code is only loaded in a cluster.
   return error instanceof Error && error.name === 'StreamUnavailableError'
 }

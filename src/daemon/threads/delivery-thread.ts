@@ -100,7 +100,7 @@ const feed = await openBufferFeed(data.buffer, {
 })
 const drift = new DriftWatch(metadata.driftStore, systemClock, log)
 const transforms = new TransformThreads()
-/** What somebody tries does not hold up what is delivered. */
+/** Trials have threads of their own, so that they do not delay delivery. */
 const trials = new TransformThreads()
 const lanes = new LaneSet({
   source: data.isSafe ? allBlocked(metadata.laneSource) : metadata.laneSource,
@@ -177,7 +177,7 @@ async function openLogUsage(): Promise<LogUsage> {
   })
 }
 
-/** What it rejects with becomes an error of the destination, so what ends the worker is seen to here. */
+/** Its rejection becomes an error of the destination, so errors that must end the worker are handled here. */
 function pinFor(spec: LaneSpec): PinServerKey {
   const { destinationId, pinGeneration } = spec
   return async (sha256) => {
