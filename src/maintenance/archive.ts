@@ -33,12 +33,12 @@ export function entryHeader({ name, size, mode }: ArchiveEntry, mtimeMs: number)
   return header
 }
 
-/** What follows the content of an entry. */
+/** The padding after the content of an entry. */
 export function padding(size: number): Buffer {
   return Buffer.alloc((blockBytes - (size % blockBytes)) % blockBytes)
 }
 
-/** What ends an archive. */
+/** The end of an archive. */
 export function archiveEnd(): Buffer {
   return Buffer.alloc(2 * blockBytes)
 }

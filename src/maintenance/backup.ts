@@ -52,7 +52,7 @@ export interface Manifest {
   pipectl_version: string
   created_ts: string
   includes_key: boolean
-  /** Of the data directory; absent when an earlier version has written its metadata. */
+  /** The id of the data directory; absent if an earlier version has written its metadata. */
   data_dir_id?: string
   epoch?: number
   files: { name: string; size: number; sha256: string }[]

@@ -3,7 +3,7 @@ export interface Check {
   name: string
   result: 'ok' | 'warn' | 'fail'
   detail: string
-  /** What to do; empty when all is well. */
+  /** The next action for the operator; empty if all is well. */
   next: string
 }
 

@@ -92,7 +92,7 @@ export function bufferSpec(settings: Settings, dir: DataDir): BufferSpec {
   return cluster === null ? segmentsSpec(settings, dir) : jetStreamSpec(settings, cluster, dir.quarantineDir)
 }
 
-/** What `init` and `workspaces create` print; the full key is seen here once and never again. */
+/** The output of `init` and `workspaces create`; the full key is shown here once and never again. */
 export interface CreatedWorkspace {
   workspace_id: string
   workspace_name: string

@@ -1,6 +1,6 @@
 /**
- * What `pipectl doctor` sees of the buffer at a glance: whether everything can be opened and belongs together, and what
- * was put aside. Reading all of it is what `verify` is for.
+ * The quick check of the buffer by `pipectl doctor`: whether everything can be opened and belongs together, and which
+ * files were set aside. `verify` reads all of it.
  */
 import { existsSync, readdirSync, statSync } from 'node:fs'
 import path from 'node:path'

@@ -61,7 +61,7 @@ export async function diagnose(settings: Settings, env: NodeJS.ProcessEnv): Prom
   ]
 }
 
-/** Of a single machine: everything is in its data directory. */
+/** The checks of a single machine: everything is in its data directory. */
 async function storeChecks(settings: Settings, env: NodeJS.ProcessEnv, isRunning: boolean): Promise<Check[]> {
   const { data_dir: root } = settings
   return [
@@ -107,7 +107,7 @@ function notWritable(root: string): [string, string] | null {
   }
 }
 
-/** Of the files as they are now: what the running daemon serves is in its metrics. */
+/** Checks the files as they are now: the certificate that the running daemon serves is in its metrics. */
 function certificateCheck(settings: Settings, listener: string): Check[] {
   const files = certificateFiles(settings, listener)
   if (files === null) return []

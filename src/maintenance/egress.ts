@@ -1,6 +1,6 @@
 /**
- * What `egress.private` comes to on a data directory, and which of its destinations that denies: for commands that run
- * beside the daemon, with the settings they were given.
+ * Resolves `egress.private` for a data directory, and finds the destinations that it denies: for commands that run
+ * next to the daemon, with their own settings.
  */
 import { existsSync } from 'node:fs'
 import type { DestinationSpec, EgressPolicy } from '../destinations/driver.ts'

@@ -11,7 +11,7 @@ import { findBuffer } from '../log/segments/found-identity.ts'
 import { ConfigError } from '../platform/config-error.ts'
 import type { ClusterSettings } from '../stores/cluster-settings.ts'
 
-/** What may be in one that is not closed to others yet. */
+/** The files that may be in a node's directory before it is closed to other users. */
 export const nodeFiles = ['sealing.key', 'quarantine', 'daemon.lock', 'running', 'first-key', 'first-link']
 
 export const copyKey =
@@ -38,7 +38,7 @@ export async function isClusterSetUp({ metadata }: ClusterSettings): Promise<boo
   return (await inspectPostgres(metadata.url)).metadata !== null
 }
 
-/** What is wrong with the metadata of a cluster that nobody has set up. */
+/** The error for the metadata of a cluster that was not set up. */
 export function clusterNotSetUp(what: string): ConfigError {
   return new ConfigError(
     `metadata.url: the database ${what}; run \`pipectl init\` with the same settings once, or start the first node with \`pipectl serve --init\``,

@@ -29,7 +29,7 @@ export interface RepairAction {
   /** Within the data directory. */
   file: string
   detail: string
-  /** Of a segment, when it is done. */
+  /** The counts of a segment, when it is done. */
   kept_messages: number | null
   lost_messages: number | null
 }
@@ -48,7 +48,7 @@ export function holdDataDir(root: string): () => void {
   return lockDataDir(dataDirAt(root))
 }
 
-/** What there is to do. Throws DataDirError when the metadata is damaged: it says whose buffer this is. */
+/** Plans the repair. Throws DataDirError when the metadata is damaged: only metadata says whose buffer this is. */
 export function planRepair({ metadata, segments, missing, mark, keysProblem }: Verified): RepairAction[] {
   if (metadata.problems.length > 0) {
     throw new DataDirError(

@@ -97,7 +97,7 @@ function giveToOwnerOf(target: string, beside: string): void {
     lchownSync(path.join(beside, name), uid, gid)
 }
 
-/** What is in the archive must be of one data directory: the manifest's. */
+/** Checks that all parts of the archive are of one data directory: the manifest's. */
 function requireOwnBuffer(bufferDir: string, metadataFile: string, { dataDirId }: Restored): FoundBuffer {
   const buffer = findBuffer(bufferDir)
   const stored = readIdentity(metadataFile)

@@ -15,7 +15,7 @@ import { fsyncDirectory, fsyncFile } from '../platform/fsync.ts'
 export interface RunMarker {
   /** The run before this one ended without stopping; null: it stopped, or there was none, or somebody was told. */
   readonly crash: { startedMs: number | null } | null
-  /** Whoever wants to know of the crash has been told: durable. */
+  /** The crash was reported, durably. */
   settleCrash(): void
   /** The daemon stops by itself. */
   stop(): void

@@ -37,7 +37,7 @@ import { DataDirError } from './errors.ts'
 import { lockDataDir } from './lock.ts'
 import { commandNow } from './workspaces.ts'
 
-/** What `forgetLostSecrets` would forget; null: the key that is there opens every secret. Changes nothing. */
+/** The secrets that `forgetLostSecrets` would remove; null: the current key opens every secret. Changes nothing. */
 export async function lostSecrets(settings: Settings, env: NodeJS.ProcessEnv): Promise<LostSecrets[] | null> {
   const dir = dataDirAt(settings.data_dir)
   requireSetUp(dir)

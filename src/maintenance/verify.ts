@@ -22,7 +22,7 @@ export interface VerifiedFile {
   /** Within the data directory. */
   file: string
   result: 'ok' | 'damaged'
-  /** Of a segment. */
+  /** The messages of a segment. */
   messages: number | null
   bytes: number
   problems: string[]
@@ -32,7 +32,7 @@ export interface VerifyReport {
   data_dir: string
   is_daemon_running: boolean
   files: VerifiedFile[]
-  /** Of the log: neither there nor dropped by retention. */
+  /** Ranges of the log that are neither stored nor dropped by retention. */
   missing: ShownRange[]
   /** Lost earlier and counted then: ranges that `repair` wrote down, and messages that were not salvaged. */
   known_losses: { ranges: ShownRange[]; messages: number }
@@ -71,7 +71,7 @@ export function glanceAtDataDir(root: string): Verified {
   return compare(before, existsSync(bufferDir) ? glanceAtSegments(bufferDir) : [])
 }
 
-/** What the daemon moves before the log. */
+/** Reads the files that the daemon moves before the log. */
 function readBefore(root: string) {
   requireDataDir(root)
   const dir = dataDirAt(root)
@@ -129,7 +129,7 @@ function laneProblems(
   mark: MarkCheck,
 ): string[] {
   const newest = segments.findLast((check) => !check.isForeign)
-  // Of a newest segment that cannot be read nobody knows the end.
+  // The end of a newest segment that cannot be read is unknown.
   const end = newest?.identity === null ? Number.POSITIVE_INFINITY : newest === undefined ? 0 : endOf(newest)
   const head = Math.max(end, mark.seq ?? 0)
   return lanes.flatMap(({ destinationId, pipeName, cursorSeq, isIntact }) => {

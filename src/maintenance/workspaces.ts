@@ -30,7 +30,7 @@ export async function withLocalWorkspace<T>(
   }
 }
 
-/** Of a command that changes the metadata while no daemon runs. */
+/** For a command that changes the metadata while no daemon runs. */
 export function commandNow(): LocalCommand {
   return { user: systemUser(), nowMs: Date.now() }
 }

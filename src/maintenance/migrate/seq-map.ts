@@ -1,13 +1,13 @@
 /**
- * What the seqs of a pipe become when its messages are moved. Only those that metadata names are known: there may be millions
- * of messages. Fed with every message that was moved, in order. Pure.
+ * Maps the seqs of a pipe to their new ones when its messages are moved. Only those that metadata names are stored:
+ * there may be millions of messages. Fed with every message that was moved, in order. Pure.
  */
 export interface MovedSeq {
-  /** Of this message; null: it was not moved. */
+  /** The new seq of this message; null: it was not moved. */
   at: number | null
-  /** Of the newest message up to it; null: there was none. */
+  /** The new seq of the newest message up to it; null: there was none. */
   through: number | null
-  /** Of the oldest message from it on; null: there was none. */
+  /** The new seq of the oldest message from it on; null: there was none. */
   from: number | null
 }
 
