@@ -1,12 +1,13 @@
 /**
- * What was told and what is to be sent, for the daemon's watch of lanes and its sender. A look at the lanes is stored whole:
+ * The alerts that were raised and those that are to be sent, for the daemon's watch of lanes and its sender. The
+ * result of one check of the lanes is stored as a whole:
  *
  *   record   marks and the alerts they are about, in one transaction
  *   next     the oldest that is not sent
- *   settle   it is gone from the queue, or how it failed is shown
+ *   settle   it is removed from the queue, or its failure is shown
  *
- * A crash before `record` tells it at the next look; one after it sends what is in the queue; one between a receiver's
- * response and `settle` sends it again with the same `webhook-id`.
+ * After a crash before `record` the next check raises the alert; after one behind it the queue is sent; after one
+ * between a receiver's response and `settle` the alert is sent again with the same `webhook-id`.
  */
 import { resourceLimits } from '../contract/resource-limits.ts'
 import { eventsOf, readAlerts } from './alerts.ts'
@@ -129,7 +130,7 @@ export function alertStore(db: Connection, sealer: Sealer): AlertStore {
   }
 }
 
-/** Of a workspace all of whose lanes fail at once there are thousands. */
+/** There are thousands if all lanes of a workspace fail at once. */
 async function putMarks(trx: Connection, workspaceId: string, marks: readonly AlertMark[]): Promise<void> {
   for (let at = 0; at < marks.length; at += marksAtOnce) {
     const rows = marks.slice(at, at + marksAtOnce).map((mark) => ({

@@ -137,7 +137,7 @@ export function apiKeys(
 const of = (workspaceId: string, key: ApiKey) => ({
   workspaceId,
   resourceId: key.api_key_id,
-  // Of a key for one pipe alone: it belongs there.
+  // A key for one pipe only: its entry belongs to that pipe.
   pipeId: key.api_key_pipe_ids?.length === 1 ? (key.api_key_pipe_ids[0] ?? null) : null,
 })
 
@@ -165,7 +165,7 @@ async function activeRow(
     .executeTakeFirst()
 }
 
-/** Whoever makes keys and revokes them in a loop must not fill the database, nor the lists that show them. */
+/** A client that creates and revokes keys in a loop must not fill the database, nor the lists that show them. */
 async function dropOldestRevoked(trx: Connection, workspaceId: string): Promise<void> {
   await trx
     .deleteFrom('api_keys')

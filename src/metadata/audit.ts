@@ -192,7 +192,7 @@ async function nameOf(trx: Connection, { kind, id }: Actor): Promise<string | nu
 /** Times that say no more than that there was a change. */
 const beside = new Set(['pipe_updated_ts', 'destination_updated_ts'])
 
-/** Of a change only what is different. */
+/** Keeps only the fields that a change has changed. */
 function difference({ before, after }: AuditedChange): { before: State; after: State } {
   if (before === null || after === null) return { before, after }
   const keys = [...new Set([...Object.keys(before), ...Object.keys(after)])]

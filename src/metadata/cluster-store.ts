@@ -1,14 +1,15 @@
 /**
- * What nodes of a cluster share in the metadata database: who is there, which changes each has seen, which node delivers
- * which pipe. Kept by metadata as `metadata.cluster`.
+ * The state that nodes of a cluster share in the metadata database: the nodes, the changes that each has seen, and
+ * the owner of each pipe. Kept by metadata as `metadata.cluster`.
  *
- * Time: every `…expires…` is set and compared by the database, with its own clock. A node never compares its clock with
- * another's; what it knows of its own leases it measures on its monotonic clock, from before the request was sent, so it
- * believes in a lease for a shorter time than the database does.
+ * Time: every `…expires…` is set and compared by the database, with its own clock. A node never compares its clock
+ * with another's. It measures its own leases on its monotonic clock, from before the request was sent, so it believes
+ * in a lease for a shorter time than the database does.
  *
- * A lease that is over never comes back: whoever finds it expired removes its row (waiting for a renewal that is under way,
- * which then wins), a renewal of a removed row renews nothing, and the next lease has another id. So "its row is gone"
- * is final, and the one condition under which what a lease held may be taken.
+ * A lease that is over never comes back: the node that finds it expired removes its row (waiting for a renewal that
+ * is under way, which then wins), a renewal of a removed row renews nothing, and the next lease has another id. A
+ * removed row is therefore final, and it is the one condition under which another node may take the things that the
+ * lease held.
  *
  *   lease of a node      ── heartbeat of main: accepts requests, holds duties
  *   lease of a worker    ── heartbeat of the delivery thread: holds pipes
@@ -25,7 +26,7 @@ export const leaseMs = 6_000
 export const leaseMarginMs = 1_000
 
 export interface NodeEntry {
-  /** Of one run of the process. */
+  /** Identifies one run of the process. */
   nodeId: string
   /** As configured; unique only if the operator sees to it. */
   name: string
@@ -74,7 +75,7 @@ export interface LiveWorker {
 /** A pipe whose owner is gone, or that has none yet. */
 export interface FreePipe {
   pipeId: string
-  /** Of the owner that is gone: taking it over is a compare-and-set with this. */
+  /** The lease of the owner that is gone: a takeover is a compare-and-set with it. */
   heldBy: string | null
 }
 
@@ -160,7 +161,7 @@ export interface ClusterStore {
     free(pipeId?: string): Promise<FreePipe[]>
     /** Takes those that are still as they were found, each with an epoch above all before. Hundreds at once, not thousands. */
     claim(leaseId: string, pipes: readonly FreePipe[]): Promise<OwnedPipe[]>
-    /** What the lease holds. */
+    /** The pipes that the lease holds. */
     held(leaseId: string): Promise<OwnedPipe[]>
     /** Gives one up. */
     release(leaseId: string, pipe: OwnedPipe): Promise<void>
@@ -188,7 +189,7 @@ export interface ClusterStore {
   /** Idempotency keys, for all nodes together. PostgreSQL only. */
   readonly keys: KeyStore
 
-  /** What one node of all does: each by its name. */
+  /** The duties that one node does for all, each by its name. */
   readonly duties: {
     /** True: the node whose lease this is has it, from before or from now on. */
     claim(duty: string, leaseId: string): Promise<boolean>

@@ -1,4 +1,4 @@
-/** What the directory is filled from: pipes as ingest sees them, and the hashes of active keys, of all workspaces. */
+/** The source of the directory: pipes as ingest sees them, and the hashes of active keys, of all workspaces. */
 import { requiredFields } from '../contract/column-rules.ts'
 import type { ColumnMapping } from '../contract/destination.ts'
 import { rightsOf } from './api-keys.ts'

@@ -1,4 +1,7 @@
-/** What delivery saw of keys that no column takes, one row a destination: written by the delivery worker every now and then. */
+/**
+ * The keys in records that no column takes, as delivery saw them, one row per destination: the delivery worker writes
+ * it from time to time.
+ */
 import type { SavedDrift } from '../contract/drift.ts'
 import { type Connection, inWriteTransaction, normaliseId } from './database.ts'
 import { holdLane } from './lane-fence.ts'

@@ -1,9 +1,9 @@
 /**
- * What became of the messages that each lane moved past, one row per batch, skip or loss. Written in the transaction that
- * saves the lane's row (`lane-store.ts`): a crash leaves both or neither, and a save stays one fsync.
+ * The history of the messages that each lane moved past, one row per batch, skip or loss. Written in the transaction
+ * that saves the lane's row (`lane-store.ts`): a crash leaves both or neither, and a save stays one fsync.
  *
- * Runs of a lane never overlap: its cursor only goes forward, and a rewind voids what lies behind it. So the run of a
- * message is the last one that begins at or before it. Read by `lane-records.ts`.
+ * Runs of a lane never overlap: its cursor only goes forward, and a rewind voids the history behind it. The run of a
+ * message is therefore the last one that begins at or before it. Read by `lane-records.ts`.
  */
 import { CompiledQuery, sql } from 'kysely'
 import { resourceLimits } from '../contract/resource-limits.ts'
@@ -63,8 +63,8 @@ async function voidHistory(trx: Connection, destinationId: string, fromSeq: numb
 }
 
 /**
- * A message that was put aside whole is so no more: a replay has stored it, somebody has discarded it, or it was too old.
- * What became of a single record says nothing of the others.
+ * A message that was set aside as a whole is no longer so: a replay has stored it, a user has discarded it, or it was
+ * too old. The outcome of a single record says nothing about the others.
  */
 export async function recordOutcome(
   trx: Connection,

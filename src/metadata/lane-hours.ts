@@ -1,6 +1,6 @@
 /**
- * What each lane did, by the hour. Added in the transaction that saves the lane's row (`lane-store.ts`): a crash leaves both or
- * neither.
+ * The hourly counts of each lane. Added in the transaction that saves the lane's row (`lane-store.ts`): a crash
+ * leaves both or neither.
  */
 import { CompiledQuery, sql } from 'kysely'
 import { type Connection, normaliseId } from './database.ts'

@@ -26,9 +26,9 @@ export const moveSettings = { moving: 'moving', movedTo: 'moved_to', movedFrom: 
 
 /** In the target. */
 export interface Moving {
-  /** Of the source. */
+  /** The id of the source. */
   dataDirId: string
-  /** What the target has once it is whole. */
+  /** The epochs of the target once it is complete. */
   epochs: Epoch[]
 }
 

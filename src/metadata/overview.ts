@@ -1,6 +1,6 @@
 /**
- * What an overview needs of metadata, in one snapshot: a few statements whatever the number of pipes, each by an index. Of
- * configs only URLs are opened, to be shown without their secrets.
+ * Reads metadata for an overview, in one snapshot: a few statements whatever the number of pipes, each by an index.
+ * Only the URLs of configs are opened, to be shown without their secrets.
  */
 import { wordsOf } from '../contract/destination-words.ts'
 import { noUsageCounts } from '../contract/usage.ts'

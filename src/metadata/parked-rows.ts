@@ -14,7 +14,7 @@ const idsAtOnce = 500
 
 type Sums = Pick<ParkedSumRow, 'rows' | 'records' | 'body_bytes' | 'dropped_records'>
 
-/** What was parked before keeps its row. The destination must be there. */
+/** Records that were parked before keep their rows. The destination must exist. */
 export async function insertParked(
   trx: Connection,
   destinationId: string,
@@ -173,7 +173,7 @@ function newRow(destinationId: string, parked: NewParked, nowMs: number): { row:
   return { row, body: body.toString('utf8') }
 }
 
-/** What somebody has edited stays as edited. */
+/** The records that a user has edited stay edited. */
 async function parkAgain(
   trx: Connection,
   before: ParkedRow,

@@ -1,13 +1,14 @@
 /**
- * What a lane puts aside so that it can go on (docs/dev/contract.md#parked-records): records that its destination refuses for good,
- * and messages that somebody skips. The port; metadata keeps it.
+ * The store of the records that a lane sets aside to continue (docs/dev/contract.md#parked-records): records that its
+ * destination permanently rejects, and messages that a user skips. The port; metadata keeps it.
  *
  *   refused, skipped ──▶ parked ──replay asked for──▶ replaying ──stored──▶ gone
  *                          ▲                              │
  *                          └───────── refused again ──────┘
  *
- * A parked record is known by destination, message and place in the message: parked again (a repeat after a crash, a
- * rewind) it is the same row, with more attempts. `recordIndex` null: a message as a whole, or what of it is not stored.
+ * A parked record is identified by destination, message and position in the message: if it is parked again (a repeat
+ * after a crash, a rewind), it is the same row, with more attempts. `recordIndex` null: a message as a whole, or the
+ * part of it that is not stored.
  */
 
 import type { ParkedReason } from '../contract/parked.ts'
@@ -35,11 +36,11 @@ export interface NewParked extends ParkedCause {
   body: Buffer
   /** Made since it was parked last. */
   attempts: number
-  /** Of the lane: parked before a later rewind, it is delivered once more with its message. */
+  /** The lane's generation: a record that was parked before a later rewind is delivered once more with its message. */
   generation: number
 }
 
-/** What is parked of one destination. A message that is parked as a whole counts once. */
+/** The counts of one destination's parked records. A message that is parked as a whole counts once. */
 export interface ParkedCounts {
   rows: number
   /** The replay of some of it was asked for. */
@@ -57,7 +58,7 @@ export type ParkedPosition = Pick<NewParked, 'seq' | 'recordIndex' | 'recordCoun
 export interface AttemptedRange {
   afterSeq: number
   throughSeq: number
-  /** Of the lane. */
+  /** The lane's generation. */
   generation: number
 }
 
@@ -87,7 +88,7 @@ export interface ParkedStore {
   counts(destinationId: string): Promise<ParkedCounts>
   /** Bytes that everything parked takes: in all, of one workspace, and how many workspaces there are. */
   taken(workspaceId: string): Promise<{ bytes: number; ofWorkspace: number; workspaces: number }>
-  /** What of these messages was put aside in this generation. Bounded by what two batches may hold. */
+  /** The records of these messages that were set aside in this generation. Bounded by the size of two batches. */
   putAside(destinationId: string, range: AttemptedRange): Promise<ParkedPosition[]>
   /** Durable when it resolves. Nothing of a destination that is gone. */
   setAside(owner: LaneOwner, parked: readonly NewParked[]): Promise<void>
@@ -113,5 +114,8 @@ export interface ParkedStore {
   replayHalfStored(owner: LaneOwner, parkedId: string, firstIndex: number): Promise<void>
 }
 
-/** What one row takes beside its records: keys, indexes, the error and its history. Counted, or tiny records would be free. */
+/**
+ * The size of one row without its records: keys, indexes, the error and its history. It is counted, or tiny records
+ * would be free.
+ */
 export const parkedRowBytes = 1_024

@@ -72,7 +72,7 @@ export function parkedStore(db: Connection, now: () => number): ParkedStore {
           .select('last_replay_no')
           .where('destination_id', '=', id)
           .executeTakeFirst()
-        // Of no other copy of this data directory either.
+        // The number is not used by another copy of this data directory either.
         const replayNo = Math.max(Number(sums?.last_replay_no ?? 0) + 1, now())
         await trx
           .updateTable('parked_sums')

@@ -187,7 +187,7 @@ function placeOf(row: Pick<ParkedRow, 'stream_seq' | 'record_index'>): ParkedPla
   return { seq: Number(row.stream_seq), index: Number(row.record_index) }
 }
 
-/** Of this destination, if it is the workspace's. */
+/** Selects from this destination, if it is the workspace's. */
 function ofDestination(db: Connection, workspaceId: string, destinationId: string) {
   return db
     .selectFrom('parked')
@@ -235,7 +235,7 @@ async function pruneSome(
     const old = await trx
       .selectFrom('parked')
       .select(['parked_id', 'destination_id', 'stream_seq', 'record_index', 'records_count', 'body_bytes'])
-      // What somebody asked to have replayed waits for it, however long.
+      // Records whose replay was requested wait for it, however long.
       .where('is_replaying', '=', 0)
       .where('parked_ms', '<', beforeMs)
       .orderBy('parked_ms')

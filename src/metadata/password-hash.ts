@@ -21,7 +21,7 @@ const saltBytes = 16
 const hashBytes = 32
 const MiB = 1024 * 1024
 
-/** What an unknown account is compared with, so that the answer takes as long as for a known one. */
+/** An unknown account is compared with this hash, so that the response takes as long as for a known one. */
 const nobodysHash = encode(cost, Buffer.alloc(saltBytes), Buffer.alloc(hashBytes))
 
 export class Passwords {
@@ -29,8 +29,8 @@ export class Passwords {
   #waiting = 0
 
   /**
-   * What is stored of a password. `beside`: what another account with the same address has stored, if there is one. They share
-   * the salt, so that one computation compares a password with all of them. Throws `sign_in_busy`.
+   * Hashes a password for storage. `beside`: the stored hash of another account with the same address, if there is
+   * one. They share the salt, so that one computation compares a password with all of them. Throws `sign_in_busy`.
    */
   async hash(password: string, beside: string | null = null): Promise<string> {
     const {

@@ -26,7 +26,7 @@ export interface SealingKeyOptions {
   dataDir: string
   /** Make `sealing.key` in the data directory when there is no key anywhere. */
   create: boolean
-  /** What to do where there is none. */
+  /** The advice if there is none. */
   whenMissing?: string
   env: Readonly<Record<string, string | undefined>>
 }

@@ -8,9 +8,9 @@ const shape = /^[A-Za-z0-9_-]{43}$/
 const browserShape = /^([A-Za-z0-9_-]{22})\.([A-Za-z0-9_-]{43})$/
 
 export interface MintedToken {
-  /** What the client gets. */
+  /** The token that the client gets. */
   token: string
-  /** What is stored. */
+  /** The hash that is stored. */
   hash: string
 }
 
@@ -29,15 +29,19 @@ export function isToken(text: string): boolean {
   return shape.test(text)
 }
 
-/** Of a session: known to whoever has its cookie or its page, and of no use for either. Nothing of it is stored. */
+/**
+ * The CSRF token of a session: only a client that has the session's cookie or its page can know it, and it is of no
+ * use without the cookie. It is not stored.
+ */
 export function csrfTokenOf(sessionToken: string): string {
   return createHmac('sha256', sessionToken).update('pipectl csrf').digest('base64url')
 }
 
 /**
- * What a browser keeps after its user has signed in: `<id>.<signature>`. It gives no access; attempts to sign in from it are
- * counted apart from those of strangers. The key of the signature is the stored hash of the password, so that it is valid on
- * every node and after a restart, for this account only, and until the password changes.
+ * The token that a browser keeps after its user has signed in: `<id>.<signature>`. It gives no access; attempts to
+ * sign in from that browser are counted apart from those of unknown clients. The key of the signature is the stored
+ * hash of the password, so that it is valid on every node and after a restart, for this account only, and until the
+ * password changes.
  */
 export function mintBrowserToken(passwordHash: string): string {
   const id = randomBytes(16).toString('base64url')

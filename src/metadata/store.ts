@@ -68,7 +68,7 @@ export interface NewDestination extends GivenDeliverySettings {
   startAfterSeq: number
 }
 
-/** What is left out stays as it is; null resets. */
+/** An absent field stays as it is; null resets it. */
 export interface DestinationChange extends GivenDeliverySettings {
   destination_max_retry_seconds?: number
   destination_config?: Record<string, unknown>
@@ -88,7 +88,7 @@ export type Decided<Stored, Change> = Change | ((current: Stored) => Change)
 /** Usage that the hourly roll-ups know: all but the backlog. */
 export type RolledUpUsage = Omit<PipeUsage, 'pending_messages' | 'pending_bytes' | 'blocked_lanes'>
 
-/** What ingest counted for one pipe since the last flush, and the pipe's running totals as of it. */
+/** The counts of ingest for one pipe since the last flush, and the pipe's running totals at that time. */
 export interface IngestCounts {
   pipeId: string
   /** Start of the UTC hour, ms. */
@@ -112,11 +112,11 @@ export interface DataDirIdentity {
 /** On whose behalf something is changed. */
 export interface Actor {
   readonly kind: 'key' | 'user' | 'local'
-  /** Of the key or the user. */
+  /** The id of the key or the user. */
   readonly id: string | null
   /** Null: metadata knows it by the id. */
   readonly name: string | null
-  /** Of the client; null: it is on the machine. */
+  /** The address of the client; null: it is on the machine. */
   readonly address: string | null
   /** The operationId; null: what each method is by itself. */
   readonly operation: string | null
@@ -133,7 +133,7 @@ export interface VersionGuard {
   changed(version: string | null): void
 }
 
-/** What was changed, with secrets left out. */
+/** A change for the audit log, with secrets left out. */
 export interface AuditedChange {
   workspaceId: string
   /** The operationId, where the actor does not say which one it is. */
@@ -151,7 +151,7 @@ export interface AuditQuery {
   operation: string | null
   resourceId: string | null
   sinceMs: number | null
-  /** Of these pipes alone; null: all of the workspace. */
+  /** Only these pipes; null: all of the workspace. */
   pipeIds: ReadonlySet<string> | null
 }
 
@@ -191,7 +191,7 @@ export interface StoredAlerts extends AlertSettings {
   status: AlertsStatus
 }
 
-/** What was told of one lane and one event: `observe/alerts/marks.ts`. */
+/** The alert state of one lane and one event: `observe/alerts/marks.ts`. */
 export interface AlertMark {
   /** The destination's id; empty: of the service. */
   subject: string
@@ -203,7 +203,7 @@ export interface AlertMark {
   toldMs: number | null
   /** Not told since. */
   heldBack: number
-  /** Of an event that counts: how many are told of. */
+  /** For an event that counts: the number that was reported. */
   counted: number
 }
 
@@ -232,8 +232,8 @@ export interface AlertStore {
   workspaces(): Promise<WatchedWorkspace[]>
   marks(workspaceId: string): Promise<AlertMark[]>
   /**
-   * What a look at the lanes found: all of it or nothing. False: the workspace has no alerts any more, and nothing was
-   * stored. `gone`: marks that say nothing any more.
+   * Records the result of a check of the lanes: all of it or nothing. False: the workspace has no alerts any more,
+   * and nothing was stored. `gone`: marks that are no longer needed.
    */
   record(
     workspaceId: string,
@@ -253,9 +253,9 @@ export interface Metadata {
   }
   readonly audit: {
     list(workspaceId: string, query: AuditQuery): Promise<{ entries: AuditEntry[]; next: number | null }>
-    /** What is not changed here. Its number, for `complete`. */
+    /** Records a change that another store makes. Returns its number, for `complete`. */
     record(change: AuditedChange): Promise<number>
-    /** What came of it. */
+    /** Adds the outcome. */
     complete(workspaceId: string, auditId: number, after: Record<string, unknown>): Promise<void>
     /** Removes the entries, of all workspaces, that are older, in small steps. */
     prune(beforeMs: number): Promise<void>
@@ -301,7 +301,10 @@ export interface Metadata {
     ): Promise<StoredDestination | null>
     delete(workspaceId: string, pipeId: string, destinationId: string): Promise<boolean>
   }
-  /** What destinations refused for good, and what was skipped (docs/dev/contract.md#parked-records). Nothing of another workspace's. */
+  /**
+   * The records that destinations permanently rejected, and those that were skipped
+   * (docs/dev/contract.md#parked-records). Only those of the given workspace.
+   */
   readonly parked: {
     /** In the order of their messages. */
     list(
@@ -400,7 +403,7 @@ export interface Metadata {
     update(workspaceId: string, userId: string, change: UserChange): Promise<User | null>
     /** With its sessions. False: no such user. Throws `last_admin`. */
     delete(workspaceId: string, userId: string): Promise<boolean>
-    /** Of all workspaces, the first one first: for signing in. */
+    /** The accounts of all workspaces, the oldest first: for signing in. */
     accountsOf(email: string): Promise<StoredUser[]>
     /** Makes the user and forgets the link. Null: there is no such link (any more). Throws as `create` does. */
     redeemSetupLink(hash: string, user: Omit<NewUser, 'role'>): Promise<StoredUser | null>
@@ -475,7 +478,7 @@ export interface Metadata {
   readonly pinStore: PinStore
   readonly alertStore: AlertStore
   readonly driftStore: DriftStore
-  /** What nodes of a cluster share; on one machine nobody asks it anything. */
+  /** The state that nodes of a cluster share; a single machine does not use it. */
   readonly cluster: ClusterStore | null
   /** As it was saved last; null: never, or the destination is of another workspace. */
   drift(workspaceId: string, destinationId: string): Promise<SavedDrift | null>
@@ -485,7 +488,7 @@ export interface Metadata {
 export interface LaneRecord {
   state: LaneState
   runs: LaneRun[]
-  /** Of messages of which something is parked now. */
+  /** The messages that have parked records now. */
   parkedSeqs: ReadonlySet<number>
 }
 
@@ -517,7 +520,7 @@ export interface NewUser {
   passwordHash: string
 }
 
-/** What is left out stays as it is. */
+/** An absent field stays as it is. */
 export interface UserChange {
   role?: UserRole
   passwordHash?: string
@@ -548,7 +551,7 @@ export interface StoredSession {
 
 export type OverviewDestination = Omit<OverviewLane, 'lane'>
 
-/** What metadata knows of an overview. */
+/** The part of an overview that metadata stores. */
 export type StoredOverviewPipe = Pick<
   OverviewPipe,
   'pipe_id' | 'pipe_name' | 'pipe_description' | 'pipe_status' | 'usage_today' | 'last_ingest_ts'

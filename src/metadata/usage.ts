@@ -235,7 +235,7 @@ function sumsByHour(
   return wanted.execute()
 }
 
-/** Of each pipe of the workspace that has any since then. */
+/** The counts of each pipe of the workspace that has any since then. */
 export async function countsByPipe(
   db: Connection,
   workspaceId: string,

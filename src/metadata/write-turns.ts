@@ -18,7 +18,7 @@ export class WriteTurns {
   #isAlone = false
   #begun = 0
 
-  /** What `ended` waits for: a transaction with all its turns and the pauses between them. */
+  /** Counts the work that `ended` waits for: a transaction with all its turns and the pauses between them. */
   async count<T>(whole: () => Promise<T>): Promise<T> {
     this.#begun += 1
     try {

@@ -44,7 +44,7 @@ export function countAlerts(file: string): { workspaces: number; withAlerts: num
   }
 }
 
-/** Of a backup: what was pending then is long past. */
+/** For a backup: the alerts that were pending then are long past. */
 export function dropPendingAlerts(database: Database): void {
   if (hasTable(database, 'alert_queue')) database.exec('DELETE FROM alert_queue')
 }

@@ -7,7 +7,7 @@ export interface LocalCommand {
   readonly nowMs: number
 }
 
-/** What it did to one workspace. `after` holds no secrets. */
+/** A command's change of one workspace. `after` holds no secrets. */
 export interface LocalChange {
   operation: 'restoreBackup' | 'forgetSecrets' | 'rotateSealingKey'
   workspaceId: string
