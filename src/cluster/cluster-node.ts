@@ -27,7 +27,7 @@ export interface ClusterNodeOptions {
 }
 
 export interface ClusterNode {
-  /** Of this run of the process; it stays the same when the node had to join again. */
+  /** The id of this run of the process; it stays the same when the node had to join again. */
   readonly nodeId: string
   readonly name: string
   /**

@@ -48,7 +48,7 @@ export interface ClusterMeasured {
 }
 
 const lookEveryMs = 2_000
-/** Of a scrape, whose own limit is often a few seconds. */
+/** The limit for a scrape, whose own limit is often a few seconds. */
 const measureWithinMs = 500
 /** Screens ask more often than anything changes. */
 const freshMs = 900

@@ -1,29 +1,31 @@
 /**
- * Which pipes this node delivers: the delivery thread's part of the cluster.
+ * Decides which pipes this node delivers: the delivery thread's part of the cluster.
  *
- * The thread has one lease, renewed every second for six; every pipe that it holds is held under it. It believes in the
- * lease for five seconds from before the renewal was sent, on the monotonic clock, so it stops a second before anybody may
- * take over, and after a pause of any length the first look says that nothing is its own.
+ * The thread has one lease, renewed every second for six; every pipe that it holds is held under it. It believes in
+ * the lease for five seconds from before the renewal was sent, on the monotonic clock. It therefore stops a second
+ * before another node may take over, and after a pause of any length its first check says that it owns nothing.
  *
  *   free ──claimed: epoch + 1──▶ owned ──no longer its share, draining──▶ being released ──lanes saved──▶ free
  *                                  │                                            │
  *                                  └────────── lease late or gone ──────────────┘──▶ lost: lanes stop without saving
  *
- * Each second, apart from each other:
+ * Two independent steps each second:
  *   renew the lease, or join under a new one
- *   remove leases that are over · see who is there · release what is another's share · claim what is free and its own
+ *   remove leases that are over · read the list of nodes · release another node's share · claim free pipes of its own share
  *
- * A node that is cut off from the buffer while another one reaches it (sharers.ts) ends its lease, and with that gives up all its pipes at
- * once: their lanes wait for the buffer and could not be handed over in time. It joins again without a share.
+ * A node that is cut off from the buffer while another one reaches it (sharers.ts) ends its lease, and with that
+ * releases all its pipes at once: their lanes wait for the buffer and could not be handed over in time. It joins
+ * again without a share.
  *
- * Who shall have a pipe is computed by every node alike (`rendezvous.ts`); a moment of disagreement
- * costs a hand-over, never two owners, because a pipe is claimed by comparing the holder as it was found.
+ * Every node computes the owner of a pipe alike (`rendezvous.ts`); a moment of disagreement costs a hand-over, never
+ * two owners, because a claim compares the holder with the one that was read.
  *
- * What a crash between any two statements leaves: a row whose lease is gone or will be (taken over after six seconds), or a
- * row of this lease that it does not know of (found by its number at the next renewal, and given up).
+ * A crash between any two statements leaves either a row whose lease is gone or will be (taken over after six
+ * seconds), or a row of this lease that the node does not know of (found by its number at the next renewal, and
+ * released).
  *
- * A lease that was late is never used again, even where nobody took over: saves that are still under way carry its epochs, and
- * every lane that is opened again gets a greater one.
+ * A lease that was late is never used again, even if no node took over: saves that are still under way carry its
+ * epochs, and every lane that is opened again gets a greater one.
  */
 import { randomUUID } from 'node:crypto'
 import type { BufferContact } from '../log/buffer.ts'
@@ -45,7 +47,7 @@ export interface PipeLeasesOptions {
 }
 
 export interface PipeLeases extends LaneOwnership {
-  /** What this node delivers now, with its epochs. */
+  /** The pipes that this node delivers now, with its epochs. */
   readonly ownedPipes: ReadonlyMap<string, number>
   /** Takes no more pipes: the thread is about to close its lanes. */
   stopClaiming(): void

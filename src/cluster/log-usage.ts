@@ -1,10 +1,11 @@
 /**
- * Usage in a cluster: what a pipe has taken in is counted by its owner, from the log. Many nodes append, and one that is killed
- * takes with it what it had counted; the log has all of it. The totals of a pipe less what is marked as counted is what is
- * still to be added; both move in one transaction, so nothing is counted twice, whoever owns the pipe, and nothing is lost.
+ * Usage in a cluster: the owner of a pipe counts the pipe's messages from the log. Many nodes append, and a node that
+ * is killed loses its counts; the log has all messages. The difference between the totals of a pipe and the mark of
+ * what was counted is added; totals and mark move in one transaction, so nothing is counted twice, whichever node
+ * owns the pipe, and nothing is lost.
  *
- * What is counted belongs to the hour in which it is counted: at most `everyMs` after it was accepted, or when the pipe has an
- * owner again. What was rejected, and when the last request was, each node adds for itself.
+ * Messages belong to the hour in which they are counted: at most `everyMs` after they were accepted, or when the pipe
+ * has an owner again. Each node adds its own rejected requests, and the time of its last request.
  */
 import type { Backlog } from '../log/buffer.ts'
 import type { Metadata, UsageMark } from '../metadata/store.ts'
@@ -16,7 +17,7 @@ export interface LogUsageOptions {
   pipeIds(): Iterable<string>
   /** The newest message that is known of without a query. */
   headSeq(pipeId: string): number
-  /** Of everything that was ever appended to the pipe. */
+  /** The totals of everything that was ever appended to the pipe. */
   totals(pipeId: string): Promise<Backlog>
   usage: Pick<Metadata['usage'], 'countUpTo'>
   now(): number
@@ -48,7 +49,7 @@ export class LogUsage {
   async close(): Promise<void> {
     if (this.#timer !== null) clearInterval(this.#timer)
     await this.count().catch((error) => {
-      // Whoever owns the pipes next counts it.
+      // The next owner of the pipes counts it.
       this.#options.log.warn({ err: error }, 'usage.count_failed')
     })
   }

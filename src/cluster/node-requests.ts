@@ -146,7 +146,7 @@ export class NodeRequests {
   }
 
   #refusal(args: readonly unknown[]): NodeRequestError | null {
-    // What the library would keep until there is a connection again is not wanted then.
+    // Without a connection the library would keep the request until there is one, when it is no longer wanted.
     if (this.#isClosed || !this.#isConnected || this.#options.nats.isClosed())
       return new NodeRequestError('unreachable', 'there is no connection to NATS')
     if (this.#pending.size >= limits.requests)

@@ -1,6 +1,7 @@
 /**
- * What this node answers to other nodes. Each method checks its arguments itself; what comes is from a node of the cluster or
- * from somebody who got into its NATS account, so everything is bounded and nothing that is sent ends the process.
+ * Serves the requests of other nodes. Each method checks its arguments itself; a request comes from a node of the
+ * cluster or from a client that got into its NATS account, so everything is bounded and no request can end the
+ * process.
  */
 import { StorageUnavailableError } from '../platform/error-code.ts'
 import type { Logger } from '../platform/log.ts'
@@ -59,7 +60,7 @@ interface Open {
   readonly from: string
   isCancelled: boolean
   confirm: ((isWanted: boolean) => void) | null
-  /** Of the answer that is being sent. */
+  /** The acknowledgements of the response that is being sent. */
   onAck: ((part: number) => void) | null
 }
 

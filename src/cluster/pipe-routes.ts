@@ -3,7 +3,7 @@
 export interface PipeRoutesOptions {
   /** By pipe, its node; never older than `freshSinceMs` (performance.now()), where that is given. */
   owners(freshSinceMs?: number): Promise<ReadonlyMap<string, string>>
-  /** Of destinations that exist. */
+  /** The pipes of the destinations that exist. */
   pipesOf(destinationIds: readonly string[]): Promise<ReadonlyMap<string, string>>
 }
 

@@ -1,26 +1,26 @@
 /**
- * What nodes of a cluster say to each other over core NATS. Each message is a head (JSON) and a body:
+ * The messages between nodes of a cluster over core NATS. Each message is a head (JSON) and a body:
  *
  *   0  u32 BE  length of the head   4  head, UTF-8 JSON   then the body, to the end
  *
  * Subjects
- *   pipectl.<cluster>.node.<node_id>             requests to a node, and what belongs to requests that it serves
- *   pipectl.<cluster>.node.<node_id>.reply.<n>   responses to its request n; NATS itself reports there that nobody listens
+ *   pipectl.<cluster>.node.<node_id>             requests to a node, and messages about requests that it serves
+ *   pipectl.<cluster>.node.<node_id>.reply.<n>   responses to its request n; NATS itself reports there that no node listens
  *
  *   asker                                         node that serves
  *   request ───────────────────────────────────▶
  *           ◀─────────────────────────── ready     `confirm` only: it would begin now
  *   go      ───────────────────────────────────▶   and the asker still waits
- *           ◀─────────────────────────── working   every second, while it takes its time
+ *           ◀─────────────────────────── working   every second, until it is done
  *           ◀────────── part 0 … part n │ error
- *   ack     ───────────────────────────────────▶   the parts up to here have come
- *   cancel  ───────────────────────────────────▶   nobody waits for it any more
+ *   ack     ───────────────────────────────────▶   the parts up to here have arrived
+ *   cancel  ───────────────────────────────────▶   the asker does not wait any more
  *
- * A command (`confirm`) is never begun for somebody who has given up: a node that was stopped for a while finds the requests of
- * that time waiting for it, and an operator who was told "unknown" has looked, and skipped again.
+ * A command (`confirm`) is never begun after its asker has given up: a node that was stopped for a while finds the
+ * requests of that time waiting, and an operator who got "unknown" has checked, and skipped again.
  *
- * Two neighbouring versions of pipectl talk to each other: unknown members of a head are ignored, a method that is not known is
- * refused as such, and `version` grows only when neither can go on.
+ * Two neighboring versions of pipectl understand each other: unknown members of a head are ignored, an unknown method
+ * is rejected as such, and `version` grows only when neither version can continue.
  */
 
 export const version = 1
@@ -65,18 +65,18 @@ export const errorReasons = [
 export type ErrorReason = (typeof errorReasons)[number]
 
 export const limits = {
-  /** Of a head. What is long stands in the body. */
+  /** The limit of a head. Long texts are in the body. */
   headBytes: 4_096,
-  /** Of a request's body: the ids of 10,000 destinations have 400 KB. */
+  /** The limit of a request's body: the ids of 10,000 destinations have 400 KB. */
   requestBytes: 768 * 1024,
   /** A request names no more ids. */
   ids: 10_000,
-  /** Of one answer: a message has up to 64 MiB, and something around it. */
+  /** The limit of one response: a message has up to 64 MiB, plus its surroundings. */
   answerBytes: 66 * 1024 * 1024,
   partBytes: 256 * 1024,
   /** Parts on their way without an ack. */
   partsAhead: 8,
-  /** Of an error's text. */
+  /** The limit of an error's text. */
   messageCharacters: 500,
   /** Requests under way, of this node and to this node. */
   requests: 4_096,
@@ -86,7 +86,7 @@ export const limits = {
 
 /** Who asks gives up when it has heard nothing for so long, beyond what the method may wait. */
 export const silenceMs = 3_000
-/** Whoever serves says so often that it works. */
+/** The interval at which a serving node reports that it is still working. */
 export const workingEveryMs = 1_000
 
 export function nodeSubject(cluster: string, nodeId: string): string {
@@ -181,7 +181,7 @@ export function isCount(value: unknown): value is number {
   return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0
 }
 
-/** What a method returns: JSON, and bytes that must not pass through a parser. */
+/** The result of a method: JSON, and bytes that must not pass through a parser. */
 export interface Answer {
   value: unknown
   bytes: Uint8Array<ArrayBuffer> | null

@@ -73,7 +73,7 @@ class ClusterDelivery implements DeliveryHandle {
   readonly #pullsEnd = new AbortController()
   /** Pulled from other nodes and not settled yet: the pull's id there, and the node. */
   readonly #held = new Map<string, string>()
-  /** Whose parked records changed while no owner could be told. */
+  /** The destinations whose parked records changed while no owner could be notified. */
   readonly #untold = new Set<string>()
   readonly #holding: NodeJS.Timeout
   readonly #telling: NodeJS.Timeout
@@ -267,7 +267,7 @@ class ClusterDelivery implements DeliveryHandle {
     try {
       await this.#requests.request(node, `delivery.${method}`, [destinationId, idThere])
     } catch (error) {
-      // Whoever has the lane now redelivers the message.
+      // The node that has the lane now redelivers the message.
       this.#options.log.warn(
         { destination_id: destinationId, node_id: node, err: error },
         'pull.not_settled_elsewhere',
@@ -340,7 +340,7 @@ class ClusterDelivery implements DeliveryHandle {
     )
   }
 
-  /** What each node says of its own, by id; of a node that does not answer nothing. */
+  /** The results of each node for its own ids; nothing from a node that does not respond. */
   async #ofEach<Found>(
     method: 'lanes' | 'backlogs',
     groups: ReadonlyMap<string, readonly string[]>,

@@ -1,6 +1,6 @@
 /**
- * What a revision of lanes that several nodes run stands for: of each node its own revision, and which lanes were looked at there.
- * A lane that has another owner since is none that was looked at: its new owner may have shown it to somebody else before.
+ * A revision of lanes that several nodes run: each node's own revision, and the lanes that were read there. A lane
+ * that has another owner since counts as unread: its new owner may have shown it to another client before.
  */
 import { randomUUID } from 'node:crypto'
 
@@ -11,7 +11,7 @@ export interface SeenAtNode {
 
 export type SeenLanes = ReadonlyMap<string, SeenAtNode>
 
-/** Of all revisions together; whoever comes with a forgotten one gets everything. */
+/** The limit of all revisions together; a client with a forgotten revision gets everything. */
 const destinationsKept = 200_000
 
 export class SeenLanesKept {

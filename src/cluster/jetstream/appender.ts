@@ -46,7 +46,7 @@ import { type UnavailableReason, unavailable } from './unavailable.ts'
 
 const KiB = 1024
 const firstCapacityBytes = 16 * KiB
-/** Of all frames of a round together; one message larger than this goes alone. */
+/** The limit of all frames of a round together; a message larger than this is sent alone. */
 const roundMaxBytes = resourceLimits.frameBytes
 /** Beside a round of up to this size another one may be in flight. */
 const smallRoundBytes = 128 * KiB
@@ -71,7 +71,7 @@ export interface AppenderDeps {
   keys: Pick<KeyStore, KeyQuestion> | null
   /** The newest sequence that the stream was known to have at the start. */
   lastStreamSeq: number
-  /** What each acknowledged frame added. */
+  /** The counts of each acknowledged frame. */
   onAppended(appends: Omit<SharedAppends, 'appender'>): void
   /** A frame was rejected, or has no answer: for another reason than a full stream. */
   onRejected(): void
@@ -271,7 +271,7 @@ export class JetStreamAppender implements Appender {
       this.#put(message, bytes, waiter)
       return
     }
-    // What waits here is read later than its lender allows.
+    // A queued message is read later than its lender allows.
     const own = message.isLent ? { ...message, body: Buffer.from(message.body) } : message
     this.#queue.push(message.workspaceId ?? '', bytes, { message: own, bytes, waiter })
     this.#gather()
@@ -374,7 +374,7 @@ export class JetStreamAppender implements Appender {
     round.frames -= 1
     if (round.frames > 0) return
     this.#inFlight.splice(this.#inFlight.indexOf(round), 1)
-    // What was answered in the same read of the socket: clients of its frames send their next ones meanwhile.
+    // Responses from the same read of the socket: clients of their frames send their next requests meanwhile.
     this.#schedule()
     this.#announce()
   }
@@ -426,7 +426,7 @@ export class JetStreamAppender implements Appender {
     this.#settled(waiters.length)
   }
 
-  /** What gathers and what is queued. */
+  /** Rejects the frames that are gathered and those that are queued. */
   #rejectWaiting(error: Error): void {
     this.#keyed?.rejectWaiting(error)
     const frames = this.#gathered

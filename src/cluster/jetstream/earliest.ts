@@ -15,7 +15,7 @@ const purgeCheckMs = 60_000
 const mostPipes = 20_000
 
 interface Known {
-  /** Of the oldest frame; null: there is none. */
+  /** The sequence of the oldest frame; null: there is none. */
   firstSeq: number | null
   position: PipePosition
   /** When it was found, and since when it may be otherwise: on the monotonic clock. */
@@ -47,7 +47,10 @@ export class Earliest {
     return await this.#find(pipeId)
   }
 
-  /** What is dropped from now on counts: for who has read so near to the end of its life that it matters. */
+  /**
+   * Messages that are dropped from now on count: for a reader that is so near to the end of their lifetime that it
+   * matters.
+   */
   doubt(pipeId: string): void {
     const known = this.#known.get(pipeId)
     if (known !== undefined) known.doubtedAt = performance.now()
@@ -66,7 +69,8 @@ export class Earliest {
     let first = await look()
     let position: PipePosition | null = null
     if (first === null) {
-      // What is appended from here on is not before it: a head asked for last would pass over the pipe's first message.
+      // Messages that are appended from here on are not before it: reading the head last would pass over the pipe's
+      // first message.
       position = await this.#totals.head(pipeId)
       first = await look()
     }

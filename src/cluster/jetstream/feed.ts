@@ -17,7 +17,9 @@ type Commits = [pipeId: string, seq: number][]
 
 const lookMs = 5_000
 
-/** What keeps a cluster's buffer within its limits, by what the lanes of this process's pipes have delivered. */
+/**
+ * Keeps a cluster's buffer within its limits, by the messages that the lanes of this process's pipes have delivered.
+ */
 export interface WatermarkKeeper {
   report(watermarks: readonly LowWatermark[]): void
   pipeDeleted(pipeId: string): void
@@ -28,7 +30,7 @@ export interface WatermarkKeeper {
 export async function openJetStreamFeed(spec: JetStreamSpec, keeper?: WatermarkKeeper): Promise<BufferFeed> {
   const nats = await connectNats(spec.nats)
   const feed = new StreamFeed(nats, spec, keeper ?? null)
-  // What is committed from here on is heard of.
+  // Commits from here on are notified.
   await nats.flush()
   return feed
 }

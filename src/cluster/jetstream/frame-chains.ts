@@ -37,7 +37,7 @@ class Chain {
     return this.afterSeq <= afterStreamSeq && afterStreamSeq <= this.stream.lastSeq
   }
 
-  /** Of those in memory, the first one after this. */
+  /** The first frame in memory after this sequence. */
   firstAfter(streamSeq: number): StoredFrame | undefined {
     let low = this.start
     let high = this.frames.length
@@ -73,7 +73,7 @@ export class FrameChains {
   readonly #room: PullRoom
   readonly #cluster: string
   readonly #chains = new Map<string, Chain[]>()
-  /** Whose frames came, in that order. */
+  /** The chains whose frames arrived, in that order. */
   #order: Chain[] = []
   #orderStart = 0
   #bytes = 0
@@ -85,7 +85,7 @@ export class FrameChains {
     this.#cluster = cluster
   }
 
-  /** What is kept is known to follow this sequence without a gap. */
+  /** True if the kept frames are known to follow this sequence without a gap. */
   covers(pipeId: string, afterStreamSeq: number): boolean {
     return this.#find(pipeId, afterStreamSeq) !== undefined
   }
@@ -138,7 +138,7 @@ export class FrameChains {
     return chain
   }
 
-  /** What a consumer has brought already. Not while somebody else waits for it. */
+  /** Takes a frame that a consumer has brought already. Returns null while another reader waits for it. */
   #shift(chain: Chain): StoredFrame | null {
     if (chain.reading !== null) return null
     for (let message = chain.stream.shift(); message !== null; message = chain.stream.shift()) {

@@ -51,7 +51,7 @@ export class FrameImport {
   readonly #mostBytes: number
   readonly #underWay = new Set<Promise<void>>()
   #bytesUnderWay = 0
-  /** Of the frame published last. */
+  /** The sequence of the frame that was published last. */
   #lastSeq: number
   #failure: BufferUnavailableError | null = null
 
@@ -89,7 +89,7 @@ export class FrameImport {
     await this.#connection.close()
   }
 
-  /** Of the next frames: each is stored right behind the one before it or not at all. */
+  /** The keys of the next frames: each is stored right behind the one before it or not at all. */
   #usedKeys(frames: readonly NewMessage[][]): UsedKey[] {
     const used = new Map<string, UsedKey>()
     for (const [ahead, messages] of frames.entries())

@@ -12,13 +12,13 @@ import type { ConsumerPlan, StreamClient, StreamMessage } from './stream-client.
 
 export interface PullSize {
   messages: number
-  /** Of one lot, headers included. */
+  /** The bytes of one lot, headers included. */
   bytes: number
 }
 
 /** Requests end after so long, and are repeated when messages are wanted. */
 const requestMs = 10_000
-/** What is known to be there must come within this time. */
+/** The time within which a message that is known to exist must arrive. */
 const lateMs = 3_000
 
 export class FramePull {
@@ -57,7 +57,7 @@ export class FramePull {
     })
   }
 
-  /** Of the filter's messages, after the newest that came. */
+  /** The number of the filter's messages after the newest that arrived. */
   get pending(): number {
     return this.#pending
   }
@@ -71,7 +71,7 @@ export class FramePull {
     return this.#isTooLarge
   }
 
-  /** What has come already; null: nothing. */
+  /** Takes a message that has arrived already; null: none. */
   shift(): StreamMessage | null {
     const message = this.#queue[this.#queueStart]
     if (message === undefined) return null

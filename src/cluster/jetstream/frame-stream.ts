@@ -9,7 +9,7 @@
 import { FramePull } from './frame-pull.ts'
 import type { StreamClient, StreamMessage } from './stream-client.ts'
 
-/** Of all consumers of a reader together: their number × the bytes of a lot is memory. */
+/** The limits of all consumers of a reader together: their number × the bytes of a lot is memory. */
 const mostPulls = 24
 const lotBytes = 512 * 1024
 const lotMessages = 512
@@ -88,12 +88,12 @@ export class FrameStream {
     this.#lastSeq = afterStreamSeq
   }
 
-  /** Of the newest message that was read. */
+  /** The sequence of the newest message that was read. */
   get lastSeq(): number {
     return this.#lastSeq
   }
 
-  /** What has come already; null: `next` tells. */
+  /** Takes a message that has arrived already; null: wait for `next`. */
   shift(): StreamMessage | null {
     for (let message = this.#pull?.shift() ?? null; message !== null; message = this.#pull?.shift() ?? null) {
       if (message.streamSeq > this.#lastSeq) return this.#passed(message)

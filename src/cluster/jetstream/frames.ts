@@ -23,7 +23,7 @@ export function streamName(cluster: string): string {
   return `pipectl-${cluster}`
 }
 
-/** Of the stream that keeps checkpoints of the pipes' totals. */
+/** The name of the stream that keeps checkpoints of the pipes' totals. */
 export function totalsStreamName(cluster: string): string {
   return `pipectl-${cluster}-totals`
 }
@@ -53,7 +53,7 @@ export function chainSubject(cluster: string, pipeId: string, chain: string): st
   return `pipectl.${cluster}.buffer.${pipeId}.k.${chain}`
 }
 
-/** Whose frame it is. */
+/** The pipe of a frame. */
 export function pipeIdOf(cluster: string, subject: string): string {
   const from = `pipectl.${cluster}.buffer.`.length
   return subject.slice(from, subject.indexOf('.', from))
@@ -97,12 +97,12 @@ export function indexOf(seq: number): number {
   return seq % messagesPerFrame
 }
 
-/** What a frame's headers say of it. */
+/** The facts in a frame's headers. */
 export interface FrameHead {
   workspaceId: string
   messages: number
   records: number
-  /** Of the bodies, as Backlog counts. */
+  /** The bytes of the bodies, as Backlog counts them. */
   bytes: number
   /** When the first and the last of its messages were received, ms since the epoch. */
   firstMs: number

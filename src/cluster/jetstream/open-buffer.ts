@@ -43,7 +43,7 @@ export interface JetStreamWriterDeps {
   log: LogSettings
   /** See AppenderDeps. */
   liveness?: SharedArrayBuffer | null
-  /** Of the cluster. Without one no message with an Idempotency-Key is taken. */
+  /** The keys of the cluster. Without them every message with an Idempotency-Key is rejected. */
   keys?: KeyStore | null
   onFatal(error: Error): void
 }

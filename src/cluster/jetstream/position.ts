@@ -2,7 +2,7 @@
 import type { Backlog, Cursor, CursorMark } from '../../log/buffer.ts'
 
 export interface PipePosition extends Backlog {
-  /** Of the frame it lies in, or after. */
+  /** The sequence of the frame that contains it, or that it is after. */
   streamSeq: number
   /** 0: before the pipe's first message. */
   seq: number

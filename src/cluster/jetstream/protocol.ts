@@ -1,4 +1,4 @@
-/** What main and the threads that append say to each other over the port that `shareAppender` gives out. */
+/** The messages between main and the threads that append, over the port that `shareAppender` gives out. */
 
 import type { SharedAppends } from '../../log/buffer.ts'
 import type { JetStreamSpec } from '../../log/buffer-spec.ts'

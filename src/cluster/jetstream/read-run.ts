@@ -80,7 +80,7 @@ export class ReadRun {
   #push(seq: number, message: FramedMessage, isWhole: boolean): void {
     const { msgId, receivedMs, recordCount } = message
     const view = Buffer.from(message.body.buffer, message.body.byteOffset, message.body.length)
-    // Of a frame that is not taken whole a view would keep all the rest in memory.
+    // A view of a frame that is only taken in part would keep all the rest in memory.
     const body = isWhole ? view : Buffer.from(view)
     this.#records += recordCount
     this.#bytes += body.length

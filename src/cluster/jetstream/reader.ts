@@ -38,7 +38,7 @@ import type { StoredFrame } from './stored-frame.ts'
 import { StreamClient } from './stream-client.ts'
 import { Totals } from './totals.ts'
 
-/** What was received so near to the end of its time may be dropped while it is read. */
+/** Messages that are so near to the end of their lifetime may be dropped while they are read. */
 const nearEndMs = 5 * 60_000
 
 export async function openJetStreamReader(

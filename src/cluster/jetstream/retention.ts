@@ -37,13 +37,13 @@ const measureMs = 10_000
 const reportLivesMs = 15_000
 const requestTimeoutMs = 5_000
 const longestAgePassMs = 30 * 60_000
-/** Of `max_bytes`: delivered history is given up from here on, down to there. */
+/** Parts of `max_bytes`: delivered history is dropped from the first mark on, down to the second. */
 const nearlyFull = 0.9
 const roomy = 0.85
 /** An append of a deleted pipe may have been under way. */
 const purgeAgainMs = 60_000
 const pipesPerReport = 500
-/** Of how near a purge comes to what it should free. */
+/** The accuracy with which a purge frees its target. */
 const probes = 8
 const leastPurgedBytes = 64 * 1024
 /** Frames take more room than what is counted of their messages, but not more than so many times. */
@@ -67,7 +67,7 @@ interface Held {
   delivered: number
 }
 
-/** Of the process that delivers, one. The connection is its own. */
+/** For the one process that delivers. The connection is its own. */
 export async function openRetentionKeeper(
   spec: JetStreamSpec,
   reader: TotalsReader,
@@ -246,7 +246,7 @@ export class RetentionKeeper implements WatermarkKeeper {
     this.#dropped(purged, neededBytes > 0 ? 'space' : 'delivered_size')
   }
 
-  /** What each pipe of this process holds, in proportion as the stream holds it. */
+  /** The bytes that each pipe of this process holds, in proportion to the bytes of the stream. */
   async #measure(streamBytes: number): Promise<Held[]> {
     const { reader } = this.#deps
     const held: Held[] = []

@@ -11,7 +11,7 @@ import type { NatsConnection } from '../nats/headers.ts'
 import { sharesSubject } from './frames.ts'
 
 const forgottenAfterMs = 10_000
-/** What a message takes in the stream beside its body. */
+/** The bytes of a message in the stream in addition to its body. */
 export const messageHeadBytes = 120
 
 /** One node's, all pipes that it owns; a part of them when there are many. */
@@ -19,7 +19,7 @@ export interface SharesReport {
   node: string
   /** Counts up with each report; parts of one report have one number. */
   report: number
-  /** Of all pipes of the node, bytes that are not delivered, and that are delivered and still there. */
+  /** The bytes of all pipes of the node that are not delivered, and those that are delivered and still stored. */
   undelivered: number
   delivered: number
   /** The buffer is over its mark although nothing delivered is left to free: shares count. */
@@ -54,7 +54,7 @@ export class Shares {
     return this.#share.take(pipeId, bytes + messageHeadBytes)
   }
 
-  /** Of the other nodes that have reported of late. */
+  /** The sums of the other nodes that have reported recently. */
   othersThan(node: string): { undelivered: number; delivered: number } {
     let undelivered = 0
     let delivered = 0

@@ -4,7 +4,7 @@ import type { FramedMessage } from '../../log/frame.ts'
 import { decodeFrame, decodeHead, FrameDamagedError, type FrameHead, seqOf } from './frames.ts'
 import type { StreamMessage } from './stream-client.ts'
 
-/** What an object costs beside its bytes, about. */
+/** The approximate cost of an object in addition to its bytes. */
 const objectBytes = 600
 
 export class StoredFrame {

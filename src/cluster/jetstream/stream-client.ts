@@ -1,10 +1,10 @@
 /**
- * What readers ask a stream, over one connection. Each is one request with a deadline, and whatever keeps it from being
- * answered (no leader, no server, no answer in time) is a BufferReadUnavailableError.
+ * The requests of readers to a stream, over one connection. Each is one request with a deadline, and every reason for
+ * a missing response (no leader, no server, no response in time) is a BufferReadUnavailableError.
  *
- * What decides is asked of the stream's leader (`STREAM.MSG.GET`, JSON with the message in base64). A message itself may
- * come from any replica (`DIRECT.GET`, the message as it is): replicas apply the stream in order, so one that lags knows
- * nothing of the end, but skips nothing.
+ * The stream's leader serves requests that decide something (`STREAM.MSG.GET`, JSON with the message in base64). A
+ * message itself may come from any replica (`DIRECT.GET`, the message as it is): replicas apply the stream in order,
+ * so one that lags does not know the end, but skips nothing.
  */
 
 import { BufferReadUnavailableError } from '../../log/buffer.ts'

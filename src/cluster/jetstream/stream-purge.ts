@@ -1,4 +1,4 @@
-/** What retention asks of the stream, and of its leader alone. */
+/** The requests of retention to the stream; only to its leader. */
 import { AckPolicy, DeliverPolicy, type JetStreamManager, type StreamInfo } from '@nats-io/jetstream'
 import { pipeSubjects, streamName, totalsStreamName, totalsSubject } from './frames.ts'
 

@@ -1,4 +1,4 @@
-/** What the stream holds and how much more it takes, asked again every second. */
+/** The content of the stream and its free room, read again every second. */
 import type { JetStreamAccountStats, JetStreamManager, StreamInfo } from '@nats-io/jetstream'
 import type { JetStreamSpec } from '../../log/buffer-spec.ts'
 import { streamName } from './frames.ts'
@@ -10,7 +10,7 @@ const answerWithinMs = 2_000
 export interface StreamRoom {
   bytes: number
   frames: number
-  /** Of the oldest frame, ms since the epoch; null when there is none. */
+  /** The time of the oldest frame, ms since the epoch; null if there is none. */
   oldestMs: number | null
   /** Until `max_bytes` or the account's limit is reached. */
   freeBytes: number

@@ -36,7 +36,7 @@ import {
   totalsSubjects,
 } from './frames.ts'
 
-/** Of the description. */
+/** The version of the description. */
 const formatVersion = 1
 const startWithinMs = 30_000
 const retryMs = 250
@@ -57,7 +57,7 @@ const codes = {
   notEnabled: 10076,
   replicasWithoutCluster: 10074,
   noPeers: 10005,
-  /** Of the account, of the servers' disks, or of one stream. */
+  /** The limit of the account, of the servers' disks, or of one stream was reached. */
   noRoom: [10002, 10023, 10026, 10027, 10028, 10047, 10120, 10122],
 }
 
@@ -70,7 +70,7 @@ export class StreamUnavailableError extends Error {
 }
 
 export interface OpenedStreams {
-  /** What the buffer's stream holds. */
+  /** The state of the buffer's stream. */
   info: StreamInfo
   /** Servers of a stream with three replicas that should not have one; none as a rule. */
   oldServers: ServerVersion[]
@@ -124,7 +124,7 @@ export type WantedConfig = Pick<
   | 'duplicate_window'
 >
 
-/** Of the stream with the frames. */
+/** The config of the stream with the frames. */
 export function bufferConfig(spec: JetStreamSpec): WantedConfig {
   return {
     ...commonConfig(spec, spec.undeliveredHours * hourMs),
@@ -135,7 +135,7 @@ export function bufferConfig(spec: JetStreamSpec): WantedConfig {
   }
 }
 
-/** Of the stream with the checkpoints. */
+/** The config of the stream with the checkpoints. */
 export function totalsConfig(spec: JetStreamSpec): WantedConfig {
   return {
     ...commonConfig(spec, (spec.undeliveredHours + totalsMarginHours) * hourMs),
@@ -161,7 +161,7 @@ function commonConfig({ identity, replicas }: JetStreamSpec, maxAgeMs: number) {
   }
 }
 
-/** What a running stream may be given. */
+/** The settings that a running stream can change. */
 const updatable = new Set<keyof WantedConfig>(['max_bytes', 'max_age', 'duplicate_window', 'num_replicas'])
 
 async function openStream(
@@ -216,7 +216,7 @@ async function add(
   }
 }
 
-/** What JetStream refuses for good becomes a ConfigError. */
+/** Converts a permanent rejection of JetStream into a ConfigError. */
 async function inWords<T>(spec: JetStreamSpec, wanted: WantedConfig, run: () => Promise<T>): Promise<T> {
   try {
     return await run()
@@ -353,7 +353,7 @@ function isNotEnabled(error: unknown): boolean {
   return error instanceof Error && error.name === 'JetStreamNotEnabled'
 }
 
-/** Of JetStream; null for other errors. */
+/** The code of a JetStream error; null for other errors. */
 export function apiCode(error: unknown): number | null {
   return error instanceof JetStreamApiError ? error.code : null
 }

@@ -26,11 +26,11 @@ interface Place extends PipePosition {
   nextSeq: number | null
 }
 
-/** What is known of one pipe. */
+/** The known totals of one pipe. */
 interface PipeTotals {
   /** Ascending, each at a frame's end; the last one is how far it was counted. */
   places: Place[]
-  /** Of `checkpoints.all`: looked up when first needed. */
+  /** The result of `checkpoints.all`, read when first needed. */
   checkpoints: PipePosition[] | null
   headers: FrameStream | null
   /** The newest checkpoint of this pipe that is written, when (ms since the epoch), and frames since. */
@@ -155,7 +155,7 @@ export class Totals {
       return
     }
     if (newest !== null) {
-      // What a stream that has lost its end knew of it does not count.
+      // Checkpoints beyond the end of a stream that has lost its end do not count.
       const all = await this.#checkpoints.all(pipeId)
       pipe.checkpoints = all.filter(({ streamSeq }) => streamSeq <= lastSeq)
     }
@@ -222,7 +222,7 @@ export class Totals {
     return await this.#forward(pipeId, before, seq)
   }
 
-  /** What was dropped after a place cannot be counted from there. */
+  /** Messages that were dropped after a position cannot be counted from there. */
   async #isDroppedAfter(pipeId: string, { streamSeq }: PipePosition): Promise<boolean> {
     if (streamSeq === 0) return false
     const { firstSeq } = await this.#client.state()
@@ -261,7 +261,7 @@ export class Totals {
     return inFrame(frame, minus(end, own.head), indexOf(seq))
   }
 
-  /** Of the frames after the first and up to the second sequence. */
+  /** The heads of the frames after the first and up to the second sequence. */
   async #heads(pipeId: string, after: number, to: number): Promise<{ streamSeq: number; head: FrameHead }[]> {
     const found: { streamSeq: number; head: FrameHead }[] = []
     if (to <= after) return found

@@ -13,7 +13,7 @@ import { WriteConflictError } from '../../metadata/write-errors.ts'
 import type { DatabaseClock } from './database-clock.ts'
 import { inStatements } from './statements.ts'
 
-/** Of the database, shared by all its schemas: a notification too many costs a look. */
+/** The channel of the database, shared by all its schemas: a needless notification costs one read. */
 export const notifyChannel = 'pipectl_cluster'
 
 export type ListenForNotifications = (onNotified: () => void) => () => Promise<void>
@@ -102,7 +102,7 @@ export const notifyPostgres: Notify = async (trx) => {
 /** Who shares an SQLite file looks from time to time. */
 export const notifyNobody: Notify = async () => {}
 
-/** What management publishes, by the operation that makes it. Everything else is in no copy. */
+/** The operations whose changes management publishes. No copy holds anything else. */
 const ofPipes = new Set([
   ...['createPipe', 'updatePipe', 'deletePipe', 'putLimits', 'deleteLimits'],
   ...['createDestination', 'updateDestination', 'deleteDestination'],

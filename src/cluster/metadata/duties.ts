@@ -1,4 +1,4 @@
-/** What one node of all does: held by the lease of its heartbeat. */
+/** The duties that one node does for all: held by the lease of its heartbeat. */
 import type { ClusterStore } from '../../metadata/cluster-store.ts'
 import type { Connection } from '../../metadata/database.ts'
 import { inStatements } from './statements.ts'

@@ -171,8 +171,8 @@ async function claim(db: Connection, leaseId: string, pipes: readonly FreePipe[]
 }
 
 /**
- * Of pipes that never had an owner. Their epoch begins with the greatest that one of their lanes was saved under: a pipe
- * that comes from a single machine has rows of epoch 1.
+ * Inserts rows for pipes that never had an owner. Their epoch begins with the greatest under which one of their lanes
+ * was saved: a pipe that comes from a single machine has rows of epoch 1.
  */
 async function insertRows(trx: Connection, pipeIds: readonly string[]): Promise<void> {
   await trx

@@ -10,7 +10,7 @@ import { StorageUnavailableError } from '../../platform/error-code.ts'
 
 export type { NatsConnection }
 
-/** Of each server, while the first connection is made. */
+/** The limit for each server, while the first connection is made. */
 const connectTimeoutMs = 5_000
 const reconnectWaitMs = 250
 /** Two of them unanswered: the connection is given up and made again. */
@@ -111,7 +111,7 @@ function whatToCorrect(error: unknown, isRefused: boolean, spec: NatsSpec): stri
   return null
 }
 
-/** What Node calls a certificate that is not the right one, or not verified. */
+/** True for Node's codes of a certificate that is not the right one, or not verified. */
 function isAboutCertificate(code: string): boolean {
   return /CERT|UNABLE_TO_|SELF_SIGNED|^ERR_(TLS|SSL|OSSL)/.test(code)
 }

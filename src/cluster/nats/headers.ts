@@ -1,4 +1,7 @@
-/** What the buffer needs of the library's messages, which only this folder imports. Loaded in clustered mode alone. */
+/**
+ * The parts of the library's messages that the buffer needs. Only this folder imports the library, and only a cluster
+ * loads it.
+ */
 import { type MsgHdrs, MsgHdrsImpl } from '@nats-io/transport-node'
 
 export {

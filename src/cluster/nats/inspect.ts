@@ -1,9 +1,9 @@
-/** What nats-servers offer, looked up without changing anything: for `pipectl doctor`. */
+/** Reads the features of nats-servers without changing anything: for `pipectl doctor`. */
 import type { NatsSpec } from '../../log/buffer-spec.ts'
 import { connectNats } from './connect.ts'
 
 export interface InspectedNats {
-  /** Of the server that answered. */
+  /** The version of the server that responded. */
   version: string
   maxPayload: number
   /** Servers of its cluster that clients are told of, and it; 1 where there is none, or they advertise nothing. */
@@ -16,7 +16,7 @@ export interface InspectedJetStream {
   /** Null: no node has started yet. */
   stream: {
     replicas: number
-    /** Of them, those that have everything; the leader is one. */
+    /** The number of replicas that have everything; the leader is one. */
     currentReplicas: number
     hasLeader: boolean
     messages: number

@@ -19,7 +19,7 @@ export interface ServerVersion {
 }
 
 const answerWithinMs = 2_000
-/** Of what a server says first; it is about 1 KiB. */
+/** The limit of a server's greeting, which is about 1 KiB. */
 const greetingMaxBytes = 64 * 1024
 const defaultPort = 4222
 

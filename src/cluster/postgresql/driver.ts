@@ -97,7 +97,7 @@ const changing = new Set(['INSERT', 'UPDATE', 'DELETE', 'MERGE'])
 
 class PostgresConnection implements DatabaseConnection {
   readonly session: Session
-  /** Of the write transaction under way. */
+  /** The writer of the write transaction under way. */
   writer: Writer | null = null
   readonly #pool: SessionPool
   readonly #label: string

@@ -1,10 +1,10 @@
 /**
- * What PostgreSQL and the way to it say, as the errors of this program:
+ * Errors of PostgreSQL and of the connection to it, as the errors of this program:
  *
  *   conflict      WriteConflictError: the transaction is run again
- *   not for now   StorageUnavailableError: nothing was done, it may be asked again (the server restarts, is full, is a standby)
- *   at the start  ConfigError: what somebody has to put right (`openingError`)
- *   anything else as it is: a mistake of ours
+ *   not for now   StorageUnavailableError: nothing was done, it can be tried again (the server restarts, is full, is a standby)
+ *   at the start  ConfigError: the operator has to fix something (`openingError`)
+ *   any other     unchanged: a bug of ours
  */
 
 import { WriteConflictError } from '../../metadata/write-errors.ts'
@@ -41,7 +41,7 @@ export function unavailableError(error: unknown, label: string): StorageUnavaila
   return new StorageUnavailableError(`metadata: ${label}: ${inWords(error)}`, error)
 }
 
-/** What ended the opening of the database: a ConfigError where waiting does not help. */
+/** Converts the error that ended the opening of the database: a ConfigError if waiting does not help. */
 export function openingError(error: unknown, label: string): unknown {
   if (!(error instanceof StorageUnavailableError)) return error
   const advice = openingAdvice(error.cause)
@@ -67,7 +67,7 @@ function openingAdvice(error: unknown): string | null {
   return null
 }
 
-/** Of an ErrorResponse of the server; null: the error is of something else. */
+/** The SQLSTATE of the server's ErrorResponse; null: the error is another one. */
 export function sqlState(error: unknown): string | null {
   const code = errorCode(error)
   if (code === null || !(error instanceof Error) || !('severity' in error)) return null
@@ -90,7 +90,7 @@ function inWords(error: unknown): string {
 }
 
 function messageOf(error: unknown): string {
-  // Of a name with several addresses none of which answers.
+  // For a name with several addresses none of which responds.
   if (error instanceof AggregateError && error.message === '') return messageOf(error.errors[0])
   return error instanceof Error ? error.message : String(error)
 }

@@ -37,7 +37,7 @@ export function listenOn(
           if (!isEnding && !session.isDead) await session.query('SELECT 1')
         }
       } catch {
-        // Whoever listens looks from time to time anyway; that the database is away is said by who needs it.
+        // Listeners also poll from time to time; callers that need the database report that it is away.
       }
       await session?.close()
       session = null

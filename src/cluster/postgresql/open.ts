@@ -14,7 +14,7 @@ import { forgetWriters, Writers, writersTable } from './writers.ts'
 /** Connections of one thread. */
 const mostSessions = 4
 const limits: SessionLimits = { statementMs: 10_000, lockMs: 5_000 }
-/** What takes longer than the rest of a lease is of no use to it. */
+/** A statement that takes longer than the rest of a lease is of no use to it. */
 const mostLeaseSessions = 2
 const leaseLimits: SessionLimits = { statementMs: 1_500, lockMs: 1_000 }
 /** One connection that waits for another node's migration, and runs its own however long it takes. */

@@ -8,7 +8,7 @@ import { storedText, textToStore } from './text.ts'
 import type { PostgresTarget } from './url.ts'
 
 export interface SessionLimits {
-  /** Of a statement, in ms. 0: none, for migrations. */
+  /** The limit of a statement, in ms. 0: none, for migrations. */
   statementMs: number
   /** How long a statement waits for a lock, ms. */
   lockMs: number
@@ -17,7 +17,7 @@ export interface SessionLimits {
 /** The server gives up before we do: what it has given up does not commit behind our back. */
 const marginMs = 2_000
 const connectMs = 5_000
-/** What a node that stands still (SIGSTOP, a lost network) holds is free again after that long. */
+/** The locks of a node that is paused (SIGSTOP, a lost network) are released after that time. */
 const idleInTransactionMs = 4_000
 
 export class Session {
@@ -86,7 +86,7 @@ export class Session {
     await this.query(`LISTEN ${pg.escapeIdentifier(channel)}`)
   }
 
-  /** What is under way rejects. */
+  /** Statements that are under way reject. */
   destroy(): void {
     this.#isDead = true
     this.#socket.destroy()

@@ -19,7 +19,7 @@ import type { Session } from './session.ts'
 
 export interface Writer {
   readonly id: string
-  /** Of the last transaction that was begun. */
+  /** The number of the last transaction that was begun. */
   number: number
 }
 
@@ -30,7 +30,7 @@ export const writersTable = `CREATE TABLE IF NOT EXISTS metadata_writers (
 const nowMs = 'CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)'
 const dayMs = 86_400_000
 
-/** Of processes that are long gone. */
+/** Removes the rows of processes that ended long ago. */
 export const forgetWriters = `DELETE FROM metadata_writers WHERE used_ms < ${nowMs} - ${dayMs}`
 
 /** Nothing of it comes from outside: it is one round trip with the beginning of the transaction. */
