@@ -28,7 +28,7 @@ export class AppendQueue<Item> {
   readonly #lines = new Map<string, Line<Item>>()
   /** By the mark of their heads. Of equal marks the one whose workspace has waited longer is first. */
   readonly #heads = new FirstFit<Line<Item>>()
-  /** Of the one that was taken last. */
+  /** The mark of the item that was taken last. */
   #takenMark = 0
 
   get isEmpty(): boolean {

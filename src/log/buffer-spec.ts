@@ -1,4 +1,4 @@
-/** What opens a buffer: plain data, which can be sent to another thread or another process. */
+/** The specs with which a buffer is opened: plain data, which can be sent to another thread or another process. */
 
 import type { KnownBuffer } from './buffer.ts'
 import type { SegmentsSpec } from './segments/protocol.ts'
@@ -25,9 +25,9 @@ export interface JetStreamSpec extends KnownBuffer {
   nats: NatsSpec
   /** `cluster.name`: part of every subject and of the stream's name. */
   cluster: string
-  /** Of the stream: 1 or 3. */
+  /** The replicas of the stream: 1 or 3. */
   replicas: number
-  /** Of the stream: beyond it appends are rejected. */
+  /** The limit of the stream: beyond it appends are rejected. */
   maxBytes: number
   undeliveredHours: number
   deliveredHours: number

@@ -21,7 +21,7 @@ import type { HistogramCounts } from '../platform/histogram.ts'
 
 export interface NewMessage {
   pipeId: string
-  /** Whose turn it takes where appends have to wait. Those without one share theirs. */
+  /** The workspace whose turn the append takes if appends have to wait. Messages without one share a turn. */
   workspaceId?: string
   /** UUID version 7. */
   msgId: string
@@ -38,7 +38,7 @@ export interface NewMessage {
 
 export interface Idempotency {
   key: string
-  /** Of the request's body as it was sent, ASCII: tells a repeat from another request with the same key. */
+  /** The hash of the request's body as it was sent, ASCII: tells a repeat from another request with the same key. */
   bodyHash: string
 }
 
@@ -51,8 +51,9 @@ export interface Appended {
 }
 
 /**
- * What the buffer needs to count, later, from a place in a pipe: also once the messages there are dropped. Made by the
- * buffer alone, opaque to everyone else, JSON text of at most 100 characters. It is kept beside the `seq` it was given for.
+ * The state with which the buffer can count, later, from a position in a pipe, even after the messages there were
+ * dropped. Only the buffer creates it; it is opaque to all other code: JSON text of at most 100 characters. It is
+ * stored together with the `seq` it was given for.
  */
 export type CursorMark = string
 
@@ -72,7 +73,7 @@ export interface StoredMessage {
   body: Buffer
   /** Place in the message of the body's first record: more than 0 where only a part of a message is replayed. */
   firstIndex?: number
-  /** Of each record in the body, its place in the message, where some were left out (`recordPlace`). */
+  /** The position in the message of each record in the body, if some were left out (`recordPlace`). */
   places?: readonly number[]
 }
 
@@ -81,16 +82,16 @@ export interface MarkedMessage extends StoredMessage {
   mark: CursorMark
 }
 
-/** Whose data this is, and since which restore from a backup. */
+/** Identifies the data's owner, and the restore from a backup that it began with. */
 export interface BufferIdentity {
   dataDirId: string
   /** 1, and one more with each restore. */
   epoch: number
 }
 
-/** What metadata knows of the buffer. */
+/** The facts that metadata stores about the buffer. */
 export interface KnownBuffer {
-  /** Whose it is. Without one it belongs to no data directory. */
+  /** The owner of the buffer. Without one it belongs to no data directory. */
   identity?: BufferIdentity
   /** The newest seq that anyone else has seen, lanes for example: no seq up to it is given out again. */
   knownSeq?: number
@@ -144,7 +145,7 @@ export interface Appender {
   /** Resolves once the message is fsynced. Rejects with BufferUnavailableError, IdempotencyKeyReusedError. */
   append(message: NewMessage): Promise<Appended>
   /**
-   * What an append with this key would find now: the first message (`repeated`), 'reused' when it had
+   * The result that an append with this key would have now: the first message (`repeated`), 'reused' when it had
    * another body, null when the key is free. An append that is under way may not be seen; `append` decides again.
    */
   findRepeat(pipeId: string, idempotency: Idempotency): Promise<Appended | 'reused' | null>
@@ -180,7 +181,10 @@ export interface MessageRun {
   more: boolean
   /** Messages whose checksum failed: put aside under the data directory, never delivered. */
   damaged: { seq: number; msgId: string; recordCount: number; mark: CursorMark }[]
-  /** What is missing after the cursor or after one of the messages, in order. A run may end early because of it. */
+  /**
+   * The messages that are missing after the cursor or after one of the messages, in order. A run may end early
+   * because of it.
+   */
   lost: LostMessages[]
 }
 
@@ -215,8 +219,8 @@ export interface BufferReader {
   /** The largest `seq` such that every message received at or after `timeMs` comes after it. */
   cursorAtTime(pipeId: string, timeMs: number): Promise<number>
   /**
-   * What was appended after the cursor, up to `throughSeq` or the head. Messages that retention has dropped since the
-   * cursor was there are counted too: up to `earliest`, they are what was lost.
+   * Counts the messages after the cursor, up to `throughSeq` or the head. Messages that retention has dropped since
+   * the cursor was there are counted too: those up to `earliest` are the lost ones.
    */
   backlog(pipeId: string, after: Cursor, throughSeq?: number): Promise<Backlog>
   /**
@@ -231,7 +235,7 @@ export interface BufferReader {
 
 /** A message without its body. */
 export interface ListedMessage extends Omit<StoredMessage, 'pipeId' | 'body'> {
-  /** Of its records' text. */
+  /** The bytes of its records' text. */
   bytes: number
 }
 
@@ -258,7 +262,7 @@ export interface LowWatermark {
   seq: number
 }
 
-/** What the writer says to delivery, and delivery to the writer. Any thread may open one. */
+/** The messages between the writer and delivery, in both directions. Any thread may open one. */
 export interface BufferFeed {
   /** After each commit: the newest `seq` of every pipe that got messages. */
   onCommitted(listener: (pipes: ReadonlyArray<readonly [pipeId: string, seq: number]>) => void): void
@@ -307,7 +311,7 @@ export interface BufferStatus {
   lostMessages: number
 }
 
-/** Of every commit since the process began. */
+/** Measures every commit since the process began. */
 export interface WriterHistograms {
   /** COMMIT, which writes a frame's pages and syncs them, in seconds. */
   syncSeconds: HistogramCounts
@@ -320,7 +324,7 @@ export type AppenderPort = InstanceType<typeof MessagePort>
 
 /** New messages of one pipe, received within one hour, that one other thread appended and one commit made durable. */
 export interface SharedAppends extends Backlog {
-  /** Whose: 0 for the first port that `shareAppender` gave out. */
+  /** The index of the appender: 0 for the first port that `shareAppender` gave out. */
   appender: number
   pipeId: string
   /** When the last of them was received. */

@@ -6,7 +6,10 @@
  * Every pipe that exists counts, idle ones too: it is for them that the space is kept. What is held is measured by the
  * writer now and then, and counted on from message to message in between.
  */
-/** Of buffer.max_bytes, without what is delivered and can go. */
+/**
+ * The part of buffer.max_bytes from which shares count. Delivered messages that can be dropped do not count towards
+ * it.
+ */
 export const pressedFrom = 0.8
 
 export class FairShare {

@@ -27,7 +27,7 @@ export interface OpenFrame {
   count: number
 }
 
-/** What the writer gets: the first `length` bytes of `buffer` hold `count` messages. */
+/** The frame that the writer gets: the first `length` bytes of `buffer` hold `count` messages. */
 export interface Frame {
   buffer: ArrayBuffer
   length: number
@@ -41,7 +41,7 @@ export interface FramedMessage {
   receivedMs: number
   recordCount: number
   idempotencyKey: string | null
-  /** Of the request, not of `body`. */
+  /** The hash of the request's body, not of `body`. */
   bodyHash: string | null
   crc: number
   body: Uint8Array

@@ -33,7 +33,7 @@ function shortHash(text: string): string {
 /** Where the frame of an attempt is, if it was stored: right after `afterSeq` on the subject of `chain`. */
 export interface Attempt {
   pipeId: string
-  /** Of one appender: one frame after the other. */
+  /** Identifies the chain of one appender: one frame after the other. */
   chain: string
   /** The stream's sequence that the chain ended with when the key was claimed. */
   afterSeq: number
@@ -60,7 +60,7 @@ export interface UsedKey {
   bodyHash: string
   msgId: string
   recordCount: number
-  /** Of the stream: without the base of an epoch (offset.ts). */
+  /** The seq in the stream: without the base of an epoch (offset.ts). */
   seq: number
 }
 
@@ -95,5 +95,5 @@ export interface KeyStore {
   prune(): Promise<void>
 }
 
-/** What an appender asks. */
+/** The calls of an appender. */
 export type KeyQuestion = 'find' | 'claim' | 'settle' | 'release' | 'pendingFor'

@@ -24,7 +24,7 @@ export function seqBaseOf({ nextSeqAtLeast = 1 }: KnownBuffer): number {
   return nextSeqAtLeast - 1
 }
 
-/** What the buffer itself is opened with: it compares what is known with its own numbers. */
+/** The spec that the buffer itself is opened with: it compares the known seqs with its own numbers. */
 export function withoutBase<Spec extends KnownBuffer>(spec: Spec): Spec {
   return { ...spec, knownSeq: inner(seqBaseOf(spec), spec.knownSeq ?? 0) }
 }

@@ -66,7 +66,7 @@ export function recordTextsIn(body: Buffer, { from, limit, maxBytes }: RecordPag
   return texts
 }
 
-/** Of messages that have any records: one may have been left without. */
+/** The bodies of the messages that have any records: all records of a message may have been left out. */
 export function filledBodies(messages: readonly { body: Buffer }[]): Buffer[] {
   return messages.map(({ body }) => body).filter(({ length }) => length > 0)
 }

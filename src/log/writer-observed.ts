@@ -1,4 +1,4 @@
-/** What the writer observes of its commits for `/metrics`: it adds to its own numbers, main reads them. */
+/** Observes the writer's commits for `/metrics`: it adds to its own numbers, main reads them. */
 import { bytesBounds, countBounds, Histogram, secondsBounds, sumOfCounts } from '../platform/histogram.ts'
 import type { WriterHistograms } from './buffer.ts'
 
@@ -43,7 +43,7 @@ export class WriterObserved {
   }
 }
 
-/** Of several who commit. At least one. */
+/** The sums of several writers. At least one. */
 export function sumOfHistograms(all: readonly WriterHistograms[]): WriterHistograms {
   return {
     syncSeconds: sumOfCounts(all.map(({ syncSeconds }) => syncSeconds)),

@@ -151,7 +151,7 @@ export class FrameAppender {
       this.#put(message, waiter)
       return
     }
-    // What waits here is read later than its lender allows.
+    // A queued message is read later than its lender allows.
     const own = message.isLent ? { ...message, body: Buffer.from(message.body) } : message
     this.#queue.push(message.workspaceId ?? '', bytes, { message: own, bytes, waiter })
     this.#gather()

@@ -29,9 +29,9 @@ import { isDamage, isDiskFull } from './sqlite-errors.ts'
 
 const MiB = 1024 * 1024
 /**
- * Of the WAL, in pages written: a checkpoint of so much costs little more than its fsync, and one of more keeps the frames
- * behind it waiting. From 4 to 32 MiB neither the CPU of a record nor the rate differed by more than repeats do; the p99 of
- * arrays of 100 grew from 24 to 114 ms.
+ * The limit of the WAL, in pages written: a checkpoint of this size costs little more than its fsync, and a larger
+ * one keeps the frames behind it waiting. From 4 to 32 MiB neither the CPU of a record nor the rate differed by more
+ * than repeats do; the p99 of arrays of 100 grew from 24 to 114 ms.
  */
 const largestWalBytes = 8 * MiB
 /** The disk is looked at after this much has been written, not only each second, */
@@ -118,7 +118,7 @@ export class BufferWriter {
       onReportWanted: events.onReportWanted,
       onSlice: events.onSlice,
     })
-    // Of a small segment commits write most pages several times.
+    // Commits to a small segment write most pages several times.
     this.#walLimitBytes = Math.min(largestWalBytes, 2 * spec.segmentMaxBytes)
     this.#makeRoom(0)
     if (this.#segments.missingMessages > 0) {
@@ -175,7 +175,7 @@ export class BufferWriter {
     }
   }
 
-  /** What can wait until the frame has its response: checkpoint, sealing. */
+  /** Does the work that can wait until the frame has its response: checkpoint, sealing. */
   afterCommit(): void {
     this.#contain(() => this.#careAfterCommit())
   }
@@ -186,7 +186,10 @@ export class BufferWriter {
     if (this.#grownBytes > Math.min(growthBytes, this.#spec.maxBytes * growthPart)) this.housekeep()
   }
 
-  /** What the segment being written cannot stand is done with the next one, at the latest in the next second. */
+  /**
+   * An action that meets damage in the segment being written is done with the next segment, at the latest in the next
+   * second.
+   */
   #contain(action: () => void): void {
     try {
       action()

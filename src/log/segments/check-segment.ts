@@ -28,11 +28,11 @@ export interface SegmentCheck {
   holes: SeqRange[]
   /** It is readable and none of this log's: of another name or another data directory. */
   isForeign: boolean
-  /** What else is wrong with it, in words; empty: nothing. */
+  /** Its other problems, in words; empty: none. */
   problems: string[]
 }
 
-/** What a segment says about itself, believed or not. Format 1 says none of it. */
+/** The identity that a segment states, believed or not. Format 1 states none of it. */
 export interface StatedIdentity {
   format: SegmentFormat
   segmentId: string | null
@@ -153,7 +153,7 @@ function readHead(db: Database.Database, check: SegmentCheck): Map<number, Pipe>
   return pipes
 }
 
-/** What retention has dropped by now, as the newest segment knows it; none when it cannot be read. */
+/** The ranges that retention has dropped by now, as the newest segment records them; none if it cannot be read. */
 export function holesIn(dir: string, name: SegmentName): SeqRange[] {
   let db: Database.Database | null = null
   try {
@@ -189,7 +189,7 @@ function checkRows(
   }
 }
 
-/** What is found while the rows of a segment go by, in order. */
+/** Collects the findings while the rows of a segment are read in order. */
 class RowCheck {
   readonly #pipes: ReadonlyMap<number, Pipe>
   readonly #damagedSeqs: number[] = []

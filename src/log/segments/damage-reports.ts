@@ -1,6 +1,6 @@
 /**
- * What a reader does about a segment that it cannot read: it says so to the writer, which salvages it, and waits until
- * the file has a newer generation or is gone. Only who wants that segment waits.
+ * Handles a segment that a reader cannot read: reports it to the writer, which salvages it, and waits until the file
+ * has a newer generation or is gone. Only readers of that segment wait.
  */
 import { existsSync } from 'node:fs'
 import { BufferReadUnavailableError } from '../buffer.ts'

@@ -51,14 +51,14 @@ export class DamagedSegments {
     for (const segment of salvaged) {
       this.#logDamaged(segment.name, null)
       this.#logOutcome(segment)
-      // What lacks at the log's end is counted by the log already.
+      // Messages that are missing at the log's end are counted by the log already.
       const isCounted = segment.outcome !== 'salvaged' && deps.segments.missingMessages > 0
       if (!isCounted) this.#lostMessages += segment.lostMessages
     }
     for (const range of missing) this.#countMissing(range.firstSeq, range.lastSeq)
   }
 
-  /** Of a sealed segment; of one that has a newer generation, or is gone, it is late news. */
+  /** Reports a sealed segment as damaged. Ignored if it has a newer generation, or is gone. */
   report(name: SegmentName, error: unknown): void {
     const { firstSeq, generation } = name
     const isCurrent = this.#deps.segments.sealed.nameOf(firstSeq)?.generation === generation
@@ -110,7 +110,7 @@ export class DamagedSegments {
     this.#salvage = null
   }
 
-  /** What the log itself came across. */
+  /** Takes the damage that the log itself found. */
   #take(): void {
     for (const { name, error } of this.#deps.segments.sealed.takeDamage()) this.report(name, error)
   }

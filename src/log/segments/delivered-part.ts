@@ -1,4 +1,7 @@
-/** What of a segment is delivered, where a pipe's low watermark lies within it, and what undelivered messages take. */
+/**
+ * Determines the delivered part of a segment, if a pipe's low watermark is within it, and the bytes of undelivered
+ * messages.
+ */
 import type Database from 'better-sqlite3'
 import { type LowWatermarks, onDisk, undelivered } from './retention.ts'
 import type { SegmentFacts } from './segment-facts.ts'
@@ -29,7 +32,7 @@ export function undeliveredBytes(
   for (const segment of segments) {
     let allBytes = 0
     for (const facts of segment.pipes.values()) allBytes += onDisk(facts)
-    // What the file really takes, half-filled pages and all, shared among its messages.
+    // The file's real bytes, including half-filled pages, shared among its messages.
     const scale = segment.bytes / allBytes
     for (const [pipeId, facts] of segment.pipes) {
       const bytes = onDisk(undelivered(facts, watermarks.of(pipeId))) * scale

@@ -1,6 +1,6 @@
 /**
- * Whose messages a buffer's directory holds, looked up without changing anything: before the buffer is opened together
- * with metadata that may not be its own.
+ * Finds the owner of the messages in a buffer's directory without changing anything: before the buffer is opened
+ * together with metadata that may not belong to it.
  */
 import { existsSync } from 'node:fs'
 import path from 'node:path'
@@ -12,13 +12,16 @@ import { hasColumn, openReadOnly } from './segment-file.ts'
 export interface FoundBuffer {
   /** There are messages, or were. A segment that cannot be read counts. */
   holdsMessages: boolean
-  /** Of the newest segment that can be read; null when none can be, or it was written by an earlier version. */
+  /** The identity in the newest segment that can be read; null if none can be, or an earlier version wrote it. */
   identity: BufferIdentity | null
   /** The newest seq that the mark or a segment knows of. */
   lastSeq: number
   /** An earlier version wrote the newest segment that can be read. */
   isUnmarked: boolean
-  /** Of the newest segment that can be read; null when none can be. One that is not known was written by a newer version. */
+  /**
+   * The format of the newest segment that can be read; null if none can be. An unknown format was written by a newer
+   * version.
+   */
   format: number | null
 }
 

@@ -11,7 +11,7 @@ import type { PipePosition } from './position.ts'
 import { type RowHeader, rowChecksum, type SegmentFormat } from './row-checksum.ts'
 import type { SegmentIdentity, SeqRange } from './segment-file.ts'
 
-/** What is found besides messages. */
+/** The findings in addition to messages. */
 export interface FoundHead {
   /** Null: the segment's own row is lost. */
   format: SegmentFormat | null

@@ -49,7 +49,7 @@ interface Target {
 
 interface WrittenFrame {
   committed: CommittedFrame
-  /** Of the frame's last new message; `afterSeq` when it has none. */
+  /** The seq of the frame's last new message; `afterSeq` if it has none. */
   lastSeq: number
   /** When its first new message was received. */
   firstReceivedMs: number | null

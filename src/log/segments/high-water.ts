@@ -54,7 +54,7 @@ export type MarkLoss = 'missing' | 'damaged' | 'unreadable' | 'not_a_file' | 'of
 
 const emptyMark: Mark = { seq: 0, clockMs: 0, oldestKeptSeq: 0, identity: null }
 
-/** What is in the file, without changing anything. */
+/** Reads the content of the file, without changing anything. */
 export function readHighWater(file: string): Mark | MarkLoss {
   const found = statSync(file, { throwIfNoEntry: false })
   if (found === undefined) return 'missing'

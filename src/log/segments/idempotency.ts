@@ -43,7 +43,7 @@ import { keyedRowsSince } from './keyed-rows.ts'
 import { setAsideUnreadable } from './layout.ts'
 import { isDamage, isDiskFull } from './sqlite-errors.ts'
 
-/** Of buffer.max_bytes. */
+/** The part of buffer.max_bytes for keys. */
 const spacePart = 1 / 20
 const leastSpaceBytes = 1024 * 1024
 
@@ -55,7 +55,7 @@ export interface KeysSpec {
   headSeq: number
   /** The buffer's clock, now. */
   clockMs: number
-  /** Of the buffer. */
+  /** The limit of the buffer. */
   maxBytes: number
 }
 
@@ -90,7 +90,7 @@ export class IdempotencyKeys {
     this.#share = new FairShare(this.#maxBytes)
   }
 
-  /** What the keys take on disk. */
+  /** The bytes of the keys on disk. */
   get bytes(): number {
     return this.#lookup?.bytes ?? 0
   }

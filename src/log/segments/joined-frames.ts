@@ -7,7 +7,7 @@ import type { SharedAppends } from '../buffer.ts'
 import { type Frame, readFrame } from '../frame.ts'
 import type { CommittedFrame, SkippedAppend } from './frame-commit.ts'
 
-/** What is joined has no more bytes than the largest frame that gathers several messages. */
+/** Joined frames have no more bytes than the largest frame that gathers several messages. */
 export const joinedMaxBytes = resourceLimits.frameBytes
 const hourMs = 3_600_000
 
@@ -30,7 +30,7 @@ export interface CommittedPart {
   skipped: SkippedAppend[]
 }
 
-/** Of each frame, in their order. */
+/** The result of each frame, in their order. */
 export function splitCommitted(
   frames: readonly Frame[],
   { firstSeq, skipped }: Pick<CommittedFrame, 'firstSeq' | 'skipped'>,
@@ -49,7 +49,7 @@ export function splitCommitted(
   })
 }
 
-/** What a committed frame of this appender holds of new messages, by pipe and hour. */
+/** Counts the new messages of a committed frame of this appender, by pipe and hour. */
 export function countAppends(
   frame: Frame,
   skipped: readonly SkippedAppend[],

@@ -24,9 +24,9 @@ import { hasColumn } from './segment-file.ts'
 export type UsedKey = KeyedMessage & { usedClockMs: number }
 
 const tableMs = 2 * 3_600_000
-/** Of a SHA-256: among 2^40 keys two are the same with a probability of 2^-49. */
+/** The part of a SHA-256 that is stored: among 2^40 keys two are the same with a probability of 2^-49. */
 const hashBytes = 16
-/** What a key takes in the file, with the space that pages leave. */
+/** The bytes of a key in the file, with the space that pages leave. */
 export const keyBytes = 150
 /** Keys of a file of an earlier version that are written in one transaction. */
 const importBatch = 5_000
@@ -83,7 +83,7 @@ export class KeyLookup {
     return found ?? 0
   }
 
-  /** What the keys take of the file. Its size can be more: what was dropped is used again. */
+  /** The bytes of the keys in the file. The file can be larger: the space of dropped keys is used again. */
   get bytes(): number {
     const pragma = (name: string) => Number(this.#db.pragma(name, { simple: true }))
     return (pragma('page_count') - pragma('freelist_count')) * pragma('page_size')
@@ -111,7 +111,7 @@ export class KeyLookup {
     this.#transaction(() => this.#write(used))
   }
 
-  /** Of messages that are missing. */
+  /** Forgets the keys of missing messages. */
   forgetAfter(seq: number): void {
     for (const no of this.#tables.keys()) this.#db.prepare(`DELETE FROM key_${no} WHERE seq > ?`).run(seq)
   }

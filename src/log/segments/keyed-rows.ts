@@ -7,9 +7,10 @@ import { hasColumn, openReadOnly } from './segment-file.ts'
 import { ContradictionError, isDamage, isDiskFull } from './sqlite-errors.ts'
 
 /**
- * Of one segment at a time; the partial index makes it cost only the rows with a key. A sealed segment's keys were used
- * before it ended, those of the one being written before `clockMs`. A damaged segment is passed over, and so is a row with a
- * value that was never written: they must not stop the start, and the look-up has their keys unless it was lost as well.
+ * Reads one segment at a time; the partial index makes it cost only the rows with a key. The keys of a sealed segment
+ * were used before it ended, those of the one being written before `clockMs`. A damaged segment is passed over, and
+ * so is a row with a value that was never written: they must not stop the start, and the look-up has their keys
+ * unless it was lost as well.
  */
 export function* keyedRowsSince(
   dir: string,

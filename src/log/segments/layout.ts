@@ -15,7 +15,7 @@
  *
  * A new segment is named (last seq of the one before) + 1, so a reader finds it by asking for that very file.
  *
- * What a crash leaves, step by step, and what the next start does:
+ * The state after a crash, step by step, and the action of the next start:
  *
  *   rolling to a new segment                        found after a crash right after it
  *   1 write next-segment.tmp, move its WAL into     a .tmp file and its WAL: removed; the old segment goes on
@@ -75,7 +75,7 @@ export const largePageBytes = 16_384
 /** A small segment would be little more than the first page of each of its tables. */
 const leastBytesForLargePages = 16 * 1024 * 1024
 
-/** Of a segment that is begun. */
+/** The page size of a new segment. */
 export function pageBytesFor(segmentMaxBytes: number): number {
   return segmentMaxBytes < leastBytesForLargePages ? smallPageBytes : largePageBytes
 }
@@ -104,7 +104,7 @@ export function listSegments(dir: string): SegmentName[] {
   return [...newest.values()].sort((a, b) => a.firstSeq - b.firstSeq)
 }
 
-/** Of every generation. */
+/** The files of every generation. */
 export function allSegmentFiles(dir: string): SegmentName[] {
   return readdirSync(dir).flatMap((file) => {
     const name = parseSegmentName(file)

@@ -38,7 +38,7 @@ interface Span {
 
 export class MessageSearch {
   readonly #dir: string
-  /** Of sealed segments, which never change; by name. */
+  /** The probes of sealed segments, which never change; by name. */
   readonly #probes = new Map<string, readonly Probe[]>()
 
   constructor(dir: string) {

@@ -28,7 +28,7 @@ export function missingRanges(
   return missing
 }
 
-/** What of the range lies in no hole; nothing of a range that ends before it begins. */
+/** Returns the parts of the range outside every gap. Empty for an inverted range. */
 export function without(range: SeqRange, holes: readonly SeqRange[]): SeqRange[] {
   const rest: SeqRange[] = []
   let from = range.firstSeq

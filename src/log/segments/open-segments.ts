@@ -48,7 +48,7 @@ export class OpenSegments {
     try {
       this.refresh()
     } catch {
-      // What is open can be read on.
+      // Segments that are open can still be read.
     }
   }
 
@@ -75,7 +75,7 @@ export class OpenSegments {
     return connection
   }
 
-  /** What an error of SQLite's is about. */
+  /** The segment that was opened last: an error of SQLite's is about it. */
   get lastOpened(): SegmentName | null {
     return this.#lastOpened
   }

@@ -18,7 +18,7 @@ import { noOverlay, readWalOverlay, type WalOverlay } from './wal-overlay.ts'
 /** Read at once: pages that are looked at in order, and those that a chain leads to, which mostly follow each other. */
 const scanBytes = 256 * 1024
 const chainBytes = 64 * 1024
-/** Of a file that is missing, by its WAL: more than the largest segment has. */
+/** The limit for a missing file, by its WAL: more than the largest segment has. */
 const mostPages = 2 ** 20
 
 /**

@@ -1,11 +1,11 @@
-/** What SQLite's file format says of pages and records, for those who read files without SQLite. */
+/** The pages and records of SQLite's file format, for code that reads files without SQLite. */
 /** The first byte of a page. */
 export const leafTable = 13
 export const leafIndex = 10
-/** What the first page has before its own head. */
+/** The bytes before the first page's own head. */
 export const fileHeadBytes = 100
 
-/** What fits where, by the size of a page. */
+/** The amounts that fit into each part, by the size of a page. */
 export interface PageLayout {
   pageBytes: number
   /** An overflow page begins with the number of the next one. */
@@ -25,7 +25,7 @@ export function pageLayout(pageBytes: number): PageLayout {
   }
 }
 
-/** What of a payload lies in the leaf itself. */
+/** The bytes of a payload that are in the leaf itself. */
 export function localBytes(layout: PageLayout, kind: 'table' | 'index', payloadBytes: number): number {
   const { leastLocal, overflowPayload } = layout
   const most = layout.mostLocal[kind]

@@ -30,7 +30,7 @@ export type ColumnValue = null | number | string | Buffer
 
 export interface Cell {
   kind: 'table' | 'index'
-  /** Of a table's cell. */
+  /** The rowid of a table's cell. */
   rowid: number
   /** SQLite's serial types, one per column. */
   types: readonly number[]

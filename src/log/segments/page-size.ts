@@ -14,7 +14,7 @@ const leafHeadBytes = 8
 /** So many places where a page may begin are looked at: the first 16 MiB. */
 const mostLooks = 4096
 
-/** Of one of our files. `wal`: the one beside it. */
+/** The page size of one of our files. `wal`: its WAL. */
 export function pageBytesOf(file: ReadableFile, wal: ReadableFile | null): number {
   const stated = readAt(file, 16, 2)?.readUInt16BE(0)
   if (isOurs(stated)) return stated

@@ -87,7 +87,7 @@ class SegmentReader implements BufferReader {
   async relocate(pipeId: string, cursor: Cursor): Promise<{ cursor: Cursor; missing: number }> {
     return this.#pass(() => {
       const counted = countsOf(cursor.mark).messages
-      // What follows a cursor counts at least what it has counted, unless the log's end was lost and began again.
+      // The message after a cursor has at least the cursor's count, unless the log's end was lost and began again.
       const next = nextAfter(this.#segments, pipeId, cursor.seq)
       const missing = counted - (next?.messages ?? head(this.#segments, pipeId).messages)
       if (missing <= 0) return { cursor, missing: 0 }
@@ -217,7 +217,10 @@ function readRun(
   return run
 }
 
-/** What a segment is said to have ended with is lost when that was salvaged; else it may still be in there. */
+/**
+ * Checks the stated end of the segment before: if that segment was salvaged, the messages are lost; else they may
+ * still be in it.
+ */
 function checkSegmentBefore(segments: OpenSegments, firstSeq: number, pipe: SegmentPipe): void {
   const names = segments.names()
   const before = names[indexAt(names, pipe.base.seq)]

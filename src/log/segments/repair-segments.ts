@@ -10,7 +10,7 @@ import type { SegmentsSpec } from './protocol.ts'
 import type { SalvageResult } from './salvage.ts'
 import type { SegmentLog } from './segment-log.ts'
 
-/** What became of a damaged segment. */
+/** The outcome for a damaged segment. */
 export interface RepairedSegment extends Pick<SalvageResult, 'outcome' | 'keptMessages' | 'lostMessages'> {
   name: SegmentName
 }
@@ -36,7 +36,7 @@ export function repairSegments(
       ...misnamed.map((name) => ({ name, outcome: 'foreign' as const, keptMessages: 0, lostMessages: 0 })),
       ...salvaged,
     ]
-    // What could not be opened was written again on opening; a second time would put the sound copy aside.
+    // A segment that could not be opened was written again on opening; a second time would set the good copy aside.
     const isDone = ({ firstSeq }: SegmentName) => repaired.some(({ name }) => name.firstSeq === firstSeq)
     const waiting = damaged.filter((one) => !isDone(one))
     const { currentFirstSeq, lastClockMs } = segments

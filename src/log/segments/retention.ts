@@ -14,7 +14,7 @@ import { hourMs } from '../../platform/quantities.ts'
 import type { LowWatermark } from '../buffer.ts'
 import type { PipeFacts, SegmentFacts } from './segment-facts.ts'
 
-/** What a message takes on disk beside its body: its other columns, the index, space that pages leave. */
+/** The bytes of a message on disk in addition to its body: its other columns, the index, space that pages leave. */
 const rowBytes = 120
 /** Compaction is not worth less than this. */
 const leastDeadBytes = 64 * 1024
@@ -72,7 +72,7 @@ export class LowWatermarks {
     return this.#pipes.get(pipeId)?.seq ?? 0
   }
 
-  /** Of every pipe that exists, as far as it was reported. */
+  /** The workspaces of all pipes that exist, as far as they were reported. */
   *workspaces(): Generator<[pipeId: string, workspaceId: string]> {
     for (const [pipeId, { workspaceId }] of this.#pipes) if (workspaceId !== null) yield [pipeId, workspaceId]
   }
@@ -169,7 +169,10 @@ function worthwhile(
   return live * 2 < all && deadBytes >= leastDeadBytes ? deadBytes : 0
 }
 
-/** What of a pipe's messages in a segment is not delivered. What was not looked up counts as undelivered. */
+/**
+ * The part of a pipe's messages in a segment that is not delivered. Messages that were not looked up count as
+ * undelivered.
+ */
 export function undelivered(facts: PipeFacts, watermark: number): { messages: number; bytes: number } {
   const { baseSeq, lastSeq, messages, bytes, delivered } = facts
   if (watermark >= lastSeq) return { messages: 0, bytes: 0 }

@@ -100,7 +100,7 @@ export class Salvage {
     return this.#phase === 'complete'
   }
 
-  /** What was salvaged takes the place of the damaged file; the caller unlinks that. */
+  /** Replaces the damaged file with the salvaged one; the caller unlinks the old file. */
   finish(): SalvageResult {
     assert(this.#phase === 'complete')
     const { dir, quarantineDir, source } = this.#plan

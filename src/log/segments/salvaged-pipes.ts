@@ -46,7 +46,7 @@ export class SalvagedPipes {
     if (pipe.last === null || seq > pipe.last.seq) pipe.last = { seq, messages, records, bytes }
   }
 
-  /** Of the newest message that is kept; 0 when there is none. */
+  /** The seq of the newest message that is kept; 0 if there is none. */
   newestSeq(): number {
     return [...this.#pipes.values()].reduce((newest, { last }) => Math.max(newest, last?.seq ?? 0), 0)
   }

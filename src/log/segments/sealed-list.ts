@@ -158,7 +158,7 @@ export class SealedList {
     this.#replace(at, target)
   }
 
-  /** Of a segment that is damaged. Throws what SQLite and the file system throw. */
+  /** Salvages a segment that is damaged. Throws the errors of SQLite and the file system. */
   startSalvage(firstSeq: number, newest: Newest, quarantineDir: string): Salvage {
     const at = this.#indexOf(firstSeq)
     const segment = this.#segments[at]!
@@ -183,7 +183,9 @@ export class SealedList {
     })
   }
 
-  /** What was salvaged takes the place of the damaged segment; where that was nothing, it is missing from now on. */
+  /**
+   * Replaces the damaged segment with the salvaged one; if nothing was salvaged, the segment is missing from now on.
+   */
   finishSalvage(salvage: Salvage): SalvageResult {
     const { source, target } = salvage
     const at = this.#indexOf(source.firstSeq)

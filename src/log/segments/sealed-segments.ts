@@ -74,7 +74,7 @@ export function readSealedSegments(
   return { sealed, damaged, strays }
 }
 
-/** Of a segment of format 1 it is not known whether it is in its place. */
+/** The right position of a segment of format 1 is not known. */
 function liesWithin(
   { firstSeq }: SegmentName,
   older: readonly (SegmentContent | null)[],
@@ -92,7 +92,7 @@ function reachesInto({ lastSeq }: SegmentContent, nextFirstSeq: number, next: Se
 
 const basesOf = ({ pipes }: SegmentContent) => new Map(pipes.map(({ pipeId, base }) => [pipeId, base]))
 
-/** What is in its WAL is durable then. Null when it is damaged. */
+/** Reads a sealed segment, after making the content of its WAL durable. Null if it is damaged. */
 function readSealed(
   dir: string,
   name: SegmentName,

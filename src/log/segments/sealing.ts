@@ -19,10 +19,10 @@ import { leaveWal } from './segment-file.ts'
 import type { SegmentWriter } from './segment-writer.ts'
 import { isBusy, isDamage, isDiskFull } from './sqlite-errors.ts'
 
-/** Of the file format versions in a database's header (bytes 18 and 19). */
+/** The value for the WAL in the format versions of a database's header (bytes 18 and 19). */
 const walVersion = 2
 
-/** What a segment that is sealed says about its end. */
+/** The end that a sealed segment states. */
 export interface SealedEnd {
   clockMs: number
   lastSeq: number
@@ -146,7 +146,7 @@ function sealAlone(file: string): boolean {
   } finally {
     db.close()
   }
-  // Of the connections of an earlier run.
+  // A file of the connections of an earlier run.
   rmSync(`${file}-shm`, { force: true })
   return true
 }

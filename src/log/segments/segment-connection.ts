@@ -28,7 +28,7 @@ export interface SegmentPipe {
   base: PipePosition
 }
 
-/** What the caller takes at most, but for one row more: how it knows that there are more. Bounds what is read in vain. */
+/** The most that the caller takes, except for one more row, which shows that there are more. Bounds needless reads. */
 export interface RowLimits {
   records: number
   bytes: number
@@ -59,7 +59,7 @@ const smallInARow = 4
 const firstRunRows = 16
 const mostRunRows = 512
 
-/** What is left to be read. */
+/** The range that is left to be read. */
 interface Span extends RowLimits {
   afterSeq: number
   throughSeq: number
@@ -264,7 +264,7 @@ export class SegmentConnection {
     return new ContradictionError(`${this.#db.name}: ${what}: the file is damaged`)
   }
 
-  /** What retention had dropped between segments up to now, as the newest segment knows it. */
+  /** The ranges between segments that retention had dropped up to now, as the newest segment records them. */
   holes(): SeqRange[] {
     return this.#format === 1 ? [] : readHoles(this.#db)
   }

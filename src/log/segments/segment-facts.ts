@@ -1,6 +1,6 @@
 /**
- * What retention needs to know about a segment, read once when the buffer is opened; the writer keeps the facts of
- * the segments it writes itself. Costs one index look-up per pipe.
+ * The facts that retention needs about a segment, read once when the buffer is opened; the writer keeps the facts of
+ * the segments that it writes itself. Costs one index look-up per pipe.
  */
 import type Database from 'better-sqlite3'
 import { onFile } from '../../platform/storage-error.ts'
@@ -31,7 +31,7 @@ export interface PipeFacts {
   lastSeq: number
   messages: number
   bytes: number
-  /** What is up to the watermark that was last asked for, when that is within the segment. */
+  /** The messages up to the watermark of the last look-up, if that is within the segment. */
   delivered?: { throughSeq: number; messages: number; bytes: number }
 }
 
@@ -156,7 +156,7 @@ function readIdentity(db: Database.Database): SegmentIdentity {
   return db.prepare(`SELECT ${columns} FROM segment`).get() as SegmentIdentity
 }
 
-/** Of a segment of format 2. */
+/** For a segment of format 2. */
 export function readHoles(db: Database.Database): SeqRange[] {
   return db
     .prepare('SELECT first_seq AS firstSeq, last_seq AS lastSeq FROM hole ORDER BY first_seq')

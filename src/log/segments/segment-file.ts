@@ -54,7 +54,7 @@ const synchronousFull = 2
 /** The size of a WAL at which SQLite checkpoints by itself, inside COMMIT: a backstop only, see checkpoint(). */
 const backstopWalBytes = 64 * 1024 * 1024
 
-/** Of every segment that is begun, and the newest that can be read. */
+/** The format of every new segment, and the newest that can be read. */
 export const newestSegmentFormat: SegmentFormat = 2
 
 /** Both ends belong to it. */
@@ -204,7 +204,7 @@ export function hasColumn(db: Database.Database, table: string, column: string):
   return db.prepare('SELECT 1 FROM pragma_table_info(?) WHERE name = ?').get(table, column) !== undefined
 }
 
-/** Of a file that is a segment. */
+/** The format of a file that is a segment. */
 export function formatOf(db: Database.Database): SegmentFormat {
   if (!hasColumn(db, 'segment', 'format')) return 1
   const format = db.prepare('SELECT format FROM segment').pluck().get()
@@ -221,9 +221,10 @@ export function openReadOnly(dir: string, name: SegmentName): Database.Database 
 }
 
 /**
- * What lacks between the rows of a salvaged segment is lost. Anywhere else it is damage, of an index for example: the
- * rows may still be there. So a salvage leaves a mark in the file that it makes, and compaction carries it on: no
- * segment is salvaged again and again for the same gap. It stands where SQLite keeps a number for its users.
+ * Messages that are missing between the rows of a salvaged segment are lost. Anywhere else a gap is damage, of an
+ * index for example: the rows may still exist. A salvage therefore leaves a mark in the new file, and compaction
+ * carries it on: no segment is salvaged again and again for the same gap. The mark is in the number that SQLite
+ * reserves for its users.
  */
 export function markSalvaged(db: Database.Database): void {
   db.pragma('user_version = 1')

@@ -21,20 +21,20 @@ import { type NewSegment, newIdentity, type SeqRange } from './segment-file.ts'
 import { beginSegment, type SegmentWriter } from './segment-writer.ts'
 import { isDamage, isDiskFull } from './sqlite-errors.ts'
 
-/** What the log is opened with: see open-segment-log.ts. */
+/** The parts with which the log is opened: see open-segment-log.ts. */
 export interface LogStart {
   dir: string
-  /** Of new segments. */
+  /** The page size of new segments. */
   pageBytes: number
   identity: BufferIdentity | null
-  /** Of the newest segment, with what is in it. */
+  /** The writer of the newest segment, and the content of that segment. */
   writer: SegmentWriter
   content: SegmentContent
   sealed: SegmentFacts[]
   holes: SeqRange[]
-  /** Of the sealed ones: those that could not be opened. */
+  /** The sealed segments that could not be opened. */
   damaged: SegmentName[]
-  /** What became of a newest segment that could not be opened. */
+  /** The outcome for a newest segment that could not be opened. */
   salvaged: SalvagedSegment[]
   /** Files in the quarantine that had the name of another segment. */
   misnamed: SegmentName[]
@@ -54,12 +54,12 @@ export class SegmentLog {
   readonly missingMessages: number
   /** As it was opened: see LogStart. */
   readonly found: Pick<LogStart, 'salvaged' | 'misnamed' | 'missing'>
-  /** What is done with them goes through this log where it concerns the segment being written too. */
+  /** The sealed segments. Actions that also concern the segment being written go through this log. */
   readonly sealed: SealedList
   readonly #dir: string
   readonly #pageBytes: number
   readonly #identity: BufferIdentity | null
-  /** Of the segment being written; null: of format 1. */
+  /** The id of the segment being written; null: of format 1. */
   #segmentId: string | null
   #holes: SeqRange[]
   readonly #mark: HighWater
@@ -98,7 +98,7 @@ export class SegmentLog {
     this.#mark = start.mark
   }
 
-  /** Of the newest message that is there, or was when the older segments were dropped. */
+  /** The seq of the newest stored message, or of the newest one when the older segments were dropped. */
   get lastRowSeq(): number {
     return this.#lastRowSeq
   }
@@ -116,12 +116,12 @@ export class SegmentLog {
     return this.sealed.count + 1
   }
 
-  /** Of the oldest message that is kept. */
+  /** The time of the oldest message that is kept. */
   get oldestReceivedMs(): number | null {
     return this.sealed.oldest?.firstReceivedMs ?? this.#firstReceivedMs
   }
 
-  /** Of the segment being written. */
+  /** The first seq of the segment being written. */
   get currentFirstSeq(): number {
     return this.#writer.firstSeq
   }
@@ -207,7 +207,7 @@ export class SegmentLog {
       .filter(({ pipeId, last }) => last.seq >= oldestKept || !isDeleted(pipeId))
       .map(({ pipeId, last }) => ({ pipeId, position: last }))
     const identity = newIdentity(this.#identity, this.#lastRowSeq + 1, this.#segmentId)
-    // What lies before everything that is kept is no hole any more.
+    // A range before everything that is kept is no longer a hole.
     const holes = this.#holes.filter(({ lastSeq }) => lastSeq >= oldestKept)
     return { pageBytes: this.#pageBytes, identity, begunClockMs: clockMs, bases, holes }
   }
@@ -224,7 +224,7 @@ export class SegmentLog {
     this.#messages = 0
   }
 
-  /** Of all segments that hold messages, the one being written last. */
+  /** The facts of all segments that hold messages, the one being written last. */
   facts(): SegmentFacts[] {
     const sealed = this.sealed.facts()
     return this.#messages === 0 ? sealed : [...sealed, this.#currentFacts(this.#writer.bytes())]
@@ -238,12 +238,12 @@ export class SegmentLog {
     this.sealed.drop(firstSeq)
   }
 
-  /** Of a sealed segment: see SealedList. */
+  /** Compacts a sealed segment: see SealedList. */
   startCompaction(firstSeq: number, deliveredThrough: (pipeId: string) => number): Compaction {
     return this.sealed.startCompaction(firstSeq, this.#newest(), deliveredThrough)
   }
 
-  /** Of a sealed segment: see SealedList. */
+  /** Salvages a sealed segment: see SealedList. */
   startSalvage(firstSeq: number, quarantineDir: string): Salvage {
     return this.sealed.startSalvage(firstSeq, this.#newest(), quarantineDir)
   }

@@ -31,13 +31,13 @@ export function beginSegment(dir: string, segment: NewSegment): SegmentWriter {
     return openSegmentWriter(dir, name)
   } catch (error) {
     unlinkSegment(dir, name)
-    // What is committed to the old one now has seqs that the new one's name would claim.
+    // Later commits to the old segment have seqs that the new one's name would claim.
     fsyncDirectory(dir)
     throw error
   }
 }
 
-/** Of a segment that is there. */
+/** Opens a segment that exists. */
 export function openSegmentWriter(dir: string, name: SegmentName): SegmentWriter {
   const db = openForWriting(dir, name)
   try {
@@ -65,7 +65,7 @@ export class SegmentWriter {
   #isFullKnown = false
   /** How long the last COMMIT took: its pages are in the WAL, and synced. */
   commitMs = 0
-  /** Of the WAL: what a reader kept the last checkpoint from moving. */
+  /** The frames of the WAL that a reader kept the last checkpoint from moving. */
   #keptFrames = 0
 
   constructor(db: Database.Database, firstSeq: number) {
@@ -128,8 +128,8 @@ export class SegmentWriter {
   }
 
   /**
-   * What was written to the WAL and can be moved into the database, but is not yet. It is pages, not messages: a message
-   * of 500 bytes committed alone is two or three of them.
+   * The bytes that were written to the WAL and can be moved into the database, but are not yet. They are pages, not
+   * messages: a message of 500 bytes committed alone is two or three of them.
    */
   walBytes(): number {
     const [, written, moved] = this.#walFrames.get() as [busy: number, written: number, moved: number]
@@ -180,7 +180,10 @@ export class SegmentWriter {
     return leaveWal(this.#db)
   }
 
-  /** What can be moved of the WAL is, what cannot stays in it. Throws nothing: for a damaged segment, and after a failure. */
+  /**
+   * Moves as much of the WAL as possible; the rest stays in it. Throws nothing: for a damaged segment, and after a
+   * failure.
+   */
   abandon(): void {
     try {
       this.rollback()

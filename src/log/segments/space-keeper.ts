@@ -17,8 +17,8 @@ import type { SegmentLog } from './segment-log.ts'
 import { isDamage, isDiskFull } from './sqlite-errors.ts'
 
 /**
- * What a write waits for at most while it finds no room: after that it is rejected, and the compaction continues in the turns
- * of the writer. 16 slices copy or compare 8 MiB: on a disk of 5 MB/s that takes about four seconds.
+ * The most work that a write waits for if it finds no room: after that it is rejected, and the compaction continues
+ * in the turns of the writer. 16 slices copy or compare 8 MiB: on a disk of 5 MB/s that takes about four seconds.
  */
 const slicesAtOnce = 16
 /** After a compaction for which the disk was too full. */
@@ -174,7 +174,7 @@ export class SpaceKeeper {
     return this.#reportWantedMs !== null && this.#deps.clock() - this.#reportWantedMs < reportWaitMs
   }
 
-  /** What was not looked up counts as undelivered. */
+  /** Messages that were not looked up count as undelivered. */
   #lookUp(segment: SegmentFacts): void {
     const { segments, watermarks, damaged } = this.#deps
     if (damaged.has(segment.firstSeq)) return

@@ -28,7 +28,7 @@ export function isUnusable(error: unknown): boolean {
   return isDamage(error) || errorCode(error) === 'SQLITE_ERROR' || error instanceof UnknownFormatError
 }
 
-/** What SQLite has not noticed: rows and indexes of a segment contradict each other. */
+/** Damage that SQLite has not noticed: rows and indexes of a segment contradict each other. */
 export class ContradictionError extends Error {
   readonly code = 'SQLITE_CORRUPT'
 }

@@ -13,7 +13,7 @@ export function usedKeysOf(dir: string, pipeId: string): Map<number, Idempotency
   // Without a mark nobody knows how old they are.
   const clockMs = typeof mark === 'string' ? 0 : mark.clockMs
   const keys = new Map<number, Idempotency>()
-  // Of a segment that cannot be read no message is moved either.
+  // A segment that cannot be read has no messages to move either.
   for (const used of keyedRowsSince(dir, 0, clockMs, () => {})) {
     for (const { pipeId: of, seq, key, bodyHash, usedClockMs } of used) {
       const isAlive = clockMs - usedClockMs <= keyLifetimeMs

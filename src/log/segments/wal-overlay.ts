@@ -1,16 +1,16 @@
 /**
- * What SQLite's write-ahead log holds, read without SQLite: where the newest committed image of each page lies.
+ * Reads SQLite's write-ahead log without SQLite: the position of the newest committed image of each page.
  *
  * SQLite stops at the first frame whose checksum fails, and writes over everything after it: one bad bit costs all
  * commits that follow. The checksums are a chain, though, and each frame holds its own link, so that a frame can be
- * checked by the link of the frame before it, whatever became of that frame's page. So here a damaged frame costs
- * itself and, when its link is hurt, the one after it.
+ * checked by the link of the frame before it, even if that frame's page is damaged. Here a damaged frame therefore
+ * costs itself and, when its link is damaged, the one after it.
  *
  *   header  0 u32 magic, 0x377f0682 or …83   4 version   8 page size   12 checkpoints   16 two salts   24 two checksums
  *   frame   0 u32 page number   4 u32 pages of the database after a commit, else 0   8 two salts   16 two checksums
  *           24 the page
  *
- * Frames of before the log was last reset have other salts. Everything is bounded by the size of the file.
+ * Frames from before the last reset of the log have other salts. Everything is bounded by the size of the file.
  */
 import { type ReadableFile, readAt } from './readable-file.ts'
 
@@ -20,7 +20,7 @@ const magicLittleEndian = 0x377f0682
 const magicBigEndian = 0x377f0683
 
 export interface WalOverlay {
-  /** Of each page's newest committed image: its offset in the WAL. */
+  /** The offset in the WAL of each page's newest committed image. */
   pages: ReadonlyMap<number, number>
   /**
    * Commits after the first frame that cannot be read (SQLite would stop there). One of them may be the end of a
@@ -36,7 +36,7 @@ interface Frame {
   offset: number
 }
 
-/** Of a WAL that nobody writes. `pageBytes`: of its file. */
+/** Reads a WAL that no process writes. `pageBytes`: of its file. */
 export function readWalOverlay(wal: ReadableFile, pageBytes: number): WalOverlay {
   const frameBytes = frameHeaderBytes + pageBytes
   const header = readAt(wal, 0, headerBytes)
