@@ -1,6 +1,6 @@
 /**
- * What an attempt at a range changes in a lane's durable state, stored or failed: by the rules of `transitions.ts`, pure
- * and never in place.
+ * The changes that an attempt at a range makes to a lane's durable state, stored or failed: by the rules of
+ * `transitions.ts`, pure and never in place.
  */
 import assert from 'node:assert'
 import type { DeliveryError } from '../destinations/driver.ts'
@@ -159,7 +159,7 @@ function withFailure(
   }
 }
 
-/** Of a batch's failure the record may be of a later message: then the lane goes on without knowing it. */
+/** The record that a batch's failure names may be of a later message: then the lane continues without it. */
 function laneError(
   { class: errorClass, code, message, fault, rejected }: DeliveryError,
   seq: number,

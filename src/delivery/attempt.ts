@@ -37,7 +37,7 @@ const abortGraceMs = 2_000
 const marginMs = 2_000
 /** One request per record may take hours: its batch must not hold memory that others wait for. */
 const longestAttemptMs = 300_000
-/** What a transform may take, waiting for its turn included: a batch that waits holds memory like any other. */
+/** The limit of a transform, including the wait for its turn: a batch that waits holds memory like any other. */
 const longestTransformMs = 300_000
 /** A connection that nothing was sent over for so long is closed. */
 const idleDriverMs = 60_000
@@ -56,7 +56,7 @@ function neededMs(spec: LaneSpec, batch: Batch): number {
   return descriptorOf(spec.type).attemptLimitMs(spec, batch) + rateWaitMs(spec, batch) + marginMs
 }
 
-/** Of several requests each waits for its turn in the destination's rate. */
+/** Each of several requests waits for its turn in the destination's rate. */
 function rateWaitMs(spec: LaneSpec, batch: Batch): number {
   if (spec.rate === null) return 0
   const requests = requestsOf(spec, batch)

@@ -1,4 +1,4 @@
-/** What all push lanes observe of their attempts for `/metrics`, by the type of the destination. */
+/** Observes the attempts of all push lanes for `/metrics`, by the type of the destination. */
 import type { DestinationType } from '../contract/destination.ts'
 import type { Batch } from '../destinations/driver.ts'
 import {

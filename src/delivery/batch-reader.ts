@@ -80,12 +80,12 @@ export class BatchReader {
     return { ...row, cursorSeq: Math.max(row.cursorSeq, seq), cursorMark: mark }
   }
 
-  /** What was appended after the cursor. */
+  /** Counts the messages after the cursor. */
   async backlog(row: LaneState): Promise<Backlog> {
     return await this.#reader.backlog(this.#pipeId, cursorOf(await this.located(row)))
   }
 
-  /** What was appended after the cursor, up to this message. */
+  /** Counts the messages after the cursor, up to this message. */
   async backlogThrough(row: LaneState, seq: number): Promise<Backlog> {
     return await this.#reader.backlog(this.#pipeId, cursorOf(await this.located(row)), seq)
   }
@@ -118,7 +118,7 @@ export class BatchReader {
     if (reservation === null) return null
     let isKept = false
     try {
-      // What retention dropped since it was read is gone for this lane, too.
+      // Messages that retention dropped since they were read are gone for this lane, too.
       const lost = await this.lost(row)
       if (lost !== null) return lost
       isKept = true
@@ -303,7 +303,7 @@ function beforeNext({ nextFirstSeq }: LaneState): number | undefined {
   return nextFirstSeq === null ? undefined : nextFirstSeq - 1
 }
 
-/** Of a row that is `located`. */
+/** The cursor of a row that is `located`. */
 function cursorOf({ cursorSeq, cursorMark }: LaneState): Cursor {
   assert(cursorMark !== null)
   return { seq: cursorSeq, mark: cursorMark }

@@ -1,5 +1,5 @@
 /**
- * What consumers do to a pull lane: fetch a message, report what became of it, acknowledge it. Owns the message in
+ * The commands of consumers on a pull lane: fetch a message, report its outcome, acknowledge it. Owns the message in
  * flight and the lease. Each function runs as a command of the lane's mailbox, so never two at once.
  */
 import assert from 'node:assert'
@@ -76,7 +76,7 @@ export class ConsumerCommands {
       : this.#leaseUntil - this.#clock.monotonicMs()
   }
 
-  /** Whoever has the message in flight has it for nothing: the cursor was moved by other means. */
+  /** Invalidates the message in flight: the cursor was moved by another command. */
   forgetInFlight(): void {
     this.#inFlight = null
   }
@@ -123,7 +123,7 @@ export class ConsumerCommands {
     // At the lane's own cursor, what is missing before the next message is counted.
     const isCursor = afterSeq === this.#row.cursorSeq
     const message = isCursor ? await this.#cursor.first() : await this.#cursor.firstAfter(afterSeq)
-    // What retention has dropped just before the reading was passed over by it: the consumer must hear of it.
+    // The read has passed over messages that retention dropped just before: the consumer must learn of them.
     const overtaken = await this.#expired(afterSeq)
     if (overtaken !== null) return overtaken
     return message === null ? { kind: 'empty' } : messageResult(spec.destinationId, randomUUID(), message)

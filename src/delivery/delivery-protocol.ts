@@ -1,4 +1,4 @@
-/** What passes between main and a delivery worker: calls by number, responses by the same number. */
+/** The messages between main and a delivery worker: calls by number, responses by the same number. */
 
 import type { DriverSettings } from '../destinations/driver.ts'
 import type { BufferSpec } from '../log/buffer-spec.ts'
@@ -10,13 +10,15 @@ export interface DeliveryThreadData {
   buffer: BufferSpec
   metadata: MetadataSpec
   sealingKey: Uint8Array
-  /** Of this node in its cluster: it delivers the pipes that it gets a lease for. Null: it delivers everything. */
+  /**
+   * The id of this node in its cluster: it delivers the pipes that it gets a lease for. Null: it delivers everything.
+   */
   nodeId: string | null
   driverSettings: DriverSettings
   maxInFlightBytes: number
   maxParkedBytes: number
   log: LogSettings
-  /** Of a WorkerBoard; each worker has its own. */
+  /** The memory of a WorkerBoard; each worker has its own. */
   board: SharedArrayBuffer
   /** Lanes that were under way when the last worker died: main wants to know when they have finished an attempt. */
   suspects: readonly string[]

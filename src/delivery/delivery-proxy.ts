@@ -25,7 +25,7 @@ import { StoredLanes } from './stored-lanes.ts'
 import { WorkerDeaths } from './worker-deaths.ts'
 
 export interface DeliveryOptions {
-  /** Of a buffer that is open for writing. */
+  /** The spec of a buffer that is open for writing. */
   buffer: BufferSpec
   metadata: MetadataSpec
   /** Opens a reader of main's own. */
@@ -66,7 +66,7 @@ export interface DeliveryHandle extends Delivery {
 
 const defaultGraceMs = 10_000
 const noMetrics: DeliveryMetrics = { inFlightBytes: 0, workerRestarts: 0, lanes: [], attempts: [] }
-/** Of a scrape, whose own limit is often a few seconds. */
+/** The limit for a scrape, whose own limit is often a few seconds. */
 const measureWithinMs = 1_000
 /** Beyond the grace, for aborting, saving and closing: what delivery-thread.ts allows itself, and a second. */
 const closeMarginMs = 11_000
@@ -211,7 +211,7 @@ class Supervisor implements DeliveryHandle {
     if (this.#restart !== null) clearTimeout(this.#restart)
     this.#announceUp()
     if (!this.#isUp) {
-      // What lanes did is saved, and one that is only just starting has done nothing.
+      // The lanes' actions are saved, and a worker that is only just starting has done nothing.
       if (this.#failure !== null || this.#restart !== null) return
       this.#worker.terminate('the delivery thread was stopped while it started')
       await this.#worker.ended
@@ -378,7 +378,7 @@ class Supervisor implements DeliveryHandle {
   }
 }
 
-/** What a death interrupted is done, or found nothing. */
+/** Ignores the error of a call that a death interrupted: the call is done, or had nothing to do. */
 function unlessInterrupted(error: unknown): undefined {
   if (!(error instanceof DeliveryUnavailableError)) throw error
 }

@@ -187,7 +187,7 @@ export class DeliveryWorker {
     const { blamed, isStorageFailure } = this.#board
     this.#end = { error, isStuck, isStorageFailure, blamed, underWay: this.#board.underWay() }
     this.#settleReady.reject(error)
-    // Whoever waits for `ready` was told; a worker that was up has nobody waiting.
+    // Callers that wait for `ready` got the error; a worker that was up has no such callers.
     this.ready.catch(() => {})
     for (const { reject } of this.#pending.values()) reject(interrupted(error))
     this.#pending.clear()

@@ -18,7 +18,7 @@ import type {
   InferRequest,
 } from '../destinations/driver.ts'
 
-/** What a pipe's lanes have in common: for `usage_by_pipe`. */
+/** The backlog that a pipe's lanes have in common: for `usage_by_pipe`. */
 export interface PipeBacklog {
   /** Messages after the slowest lane's cursor; everything kept when the pipe has no lane. */
   pending_messages: number
@@ -27,7 +27,7 @@ export interface PipeBacklog {
   blocked_lanes: number
 }
 
-/** What a look at lanes found different since an earlier one. */
+/** The lanes that have changed since an earlier read. */
 export interface ChangedLanes {
   /** For the next look. */
   revision: string
@@ -36,14 +36,14 @@ export interface ChangedLanes {
   absent?: readonly string[]
 }
 
-/** What alerts are made of, of one lane. Times are ms since the epoch. */
+/** The facts about one lane from which alerts are made. Times are ms since the epoch. */
 export interface LaneTrouble {
   workspaceId: string
   pipeId: string
   destinationId: string
   /** The destination is blocked: nothing is tried, so nothing fails and nothing recovers. */
   isHalted: boolean
-  /** Of the first undelivered message; null: no attempt at it has failed. */
+  /** The failure of the first undelivered message; null: no attempt at it has failed. */
   failure: LaneFailure | null
   /** Nothing is known to wait. */
   isIdle: boolean
@@ -67,7 +67,7 @@ export interface LaneFailure {
 }
 
 export interface TroubleQuery {
-  /** Of these workspaces alone. */
+  /** Only these workspaces. */
   workspaceIds: readonly string[]
   /** These lanes whatever they do. */
   destinationIds: readonly string[]
@@ -86,13 +86,13 @@ export interface BlockingPage {
 /** As a driver gets it; without a sample the pipe's newest records are looked at. */
 export type TableInferenceRequest = Omit<InferRequest, 'bodies' | 'source'> & { sample: string | null }
 
-/** Of a transform that is not stored, perhaps. */
+/** A trial of a transform, which need not be stored. */
 export interface TransformTrialRequest {
   pipeId: string
   transform: Transform
   /** NDJSON; null: the newest records of the pipe. */
   sample: string | null
-  /** Of so many records, all or those of one outcome, what they were and became. */
+  /** The number of records to show with their result, of all outcomes or of one. */
   show: { limit: number; only: TrialOutcome | null }
 }
 
@@ -178,7 +178,10 @@ export interface Delivery {
   infer(spec: DestinationSpec, request: TableInferenceRequest): Promise<TableProposal | null>
   /** Tries a transform within 5 s: nothing is stored. Rejects when the records cannot be read. */
   tryTransform(request: TransformTrialRequest): Promise<TransformTrial>
-  /** Of a deleted destination: removes what its driver keeps beside the records. Best effort, within 10 s; never rejects for it. */
+  /**
+   * Removes the state that a deleted destination's driver keeps next to the records. Best effort, within 10 s; never
+   * rejects for it.
+   */
   forget(spec: DestinationSpec): Promise<void>
   /** Waits up to `waitMs` for a message. `pulled`/`abandoned` must follow a `message` result in auto mode. */
   pull(destinationId: string, request: PullRequest): Promise<PullResult>

@@ -101,7 +101,7 @@ export class DriftWatch {
   }
 }
 
-/** Of one destination, as long as its driver is open. */
+/** The counts of one destination, as long as its driver is open. */
 export class DriftCounts {
   readonly #hash: string
   /** By key, the columns that it fills. */

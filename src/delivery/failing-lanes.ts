@@ -14,7 +14,7 @@ import type { Lane } from './lane.ts'
 import { isoTime } from './lane-status.ts'
 
 interface Episode {
-  /** Of its first failure. */
+  /** The time of its first failure. */
   sinceMs: number
   /** Monotonic: since when nothing has failed; null: something has. */
   quietAt: number | null

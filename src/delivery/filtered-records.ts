@@ -4,12 +4,12 @@ import type { StoredMessage } from '../log/buffer.ts'
 export class FilteredRecords {
   readonly #counts = new Map<number, number>()
 
-  /** Of a whole message, whatever of it is stored already. */
+  /** Notes the records of a whole message, including those that are stored already. */
   note(seq: number, records: number): void {
     this.#counts.set(seq, records)
   }
 
-  /** Of these messages together; they are forgotten here. */
+  /** Returns the sum of these messages, and forgets them. */
   take(messages: readonly Pick<StoredMessage, 'seq'>[]): number {
     let sum = 0
     for (const { seq } of messages) {

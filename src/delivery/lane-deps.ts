@@ -20,7 +20,7 @@ export interface LaneDeps {
   openDriver(spec: LaneSpec): DestinationDriver
   /** Durable when it resolves. */
   save(row: LaneState, counts: LaneCounts | null, parked: readonly ParkedChange[]): Promise<void>
-  /** Of the lane. */
+  /** The parked records of the lane. */
   readonly parking: Parking
   readonly clock: Clock
   /** 0 ≤ x < 1. */
@@ -28,13 +28,13 @@ export interface LaneDeps {
   readonly log: Logger
   readonly observed: AttemptsObserved
   readonly budget: MemoryBudget
-  /** Of the reads of all pull lanes. */
+  /** The turns of the reads of all pull lanes. */
   readonly pullTurns: EventLoopTurns
-  /** Of the data directory: what consumers name may be of a timeline that a restore has ended. */
+  /** The epochs of the data directory: a seq from a consumer may be of a timeline that a restore has ended. */
   readonly epochs: readonly Epoch[]
   /** Whether it still is the owner's lane. Asked before every attempt, and before a message is handed to a consumer. */
   isOwned(): boolean
-  /** Of the ownership under which the lane was opened: every save carries it. */
+  /** The epoch of the ownership under which the lane was opened: every save carries it. */
   readonly epoch: number
   /** The saved cursor may have moved. */
   onSaved(): void

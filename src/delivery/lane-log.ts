@@ -1,4 +1,4 @@
-/** What a lane writes to the log: one wide line per attempt, one line when its state changes. */
+/** The log lines of a lane: one wide line per attempt, one line when its state changes. */
 
 import type { Batch, DeliveryError } from '../destinations/driver.ts'
 import type { StoredMessage } from '../log/buffer.ts'

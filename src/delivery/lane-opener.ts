@@ -125,7 +125,7 @@ export class LaneOpener {
 
   #depsOf(pipeId: string, epoch: number, parking: Parking): LaneDeps {
     const { reader, openDriver, clock, random, log, epochs, ownership } = this.#options
-    // Of each lane its own: one that ends waits for nothing.
+    // Each lane has a reader of its own: one that ends waits for nothing.
     return {
       isOwned: () => ownership.holds(pipeId, epoch),
       reader: new PatientReader(reader, clock, this.#outage),

@@ -1,6 +1,6 @@
 /**
  * The memory of all batches under way, bounded, and shared by the workspaces: each takes at most three quarters of what the
- * others leave, so that whatever one of them holds, however long, there is something left for the next.
+ * others leave, so that there is always some left for the next, however much one of them holds, and however long.
  *
  *   workspaces take turns; in each the oldest that fits is next, and one that does not fit is overtaken 16 times at most
  *   larger than the whole budget: when nothing else is under way
@@ -11,8 +11,8 @@
  * A batch that is still to be cut reserves no more than half of what is free (`shareBytes`): however
  * much a few large, stuck batches take, there is always something left for the next lane.
  *
- * What no batch holds may be lent for what is read ahead. Batches do not see it: they get what they would get without it,
- * and what was lent is taken back, the oldest first, before all of it together is more than the budget.
+ * Memory that no batch holds can be lent to reads ahead. Batches are not affected: they get the same memory as without
+ * it, and lent memory is taken back, the oldest first, before the sum exceeds the budget.
  */
 import { FirstFit } from '../platform/first-fit.ts'
 
@@ -275,7 +275,7 @@ export class MemoryBudget {
     return (this.#isShared ? 3 : 4) * (this.maxBytes - this.#reservedBytes)
   }
 
-  /** What it holds, or the line of those that wait. */
+  /** Call it after a change of the workspace's memory, or of its waiting reservations. */
   #changed(workspaceId: string): void {
     const holder = this.#holder(workspaceId)
     if (holder.isUnused) this.#holders.delete(workspaceId)

@@ -1,6 +1,6 @@
 /**
- * What one lane has parked, and whether there is room for more (`parked.max_bytes`). What is on its way into the store is
- * reserved, so that lanes that park at the same time do not exceed the limit together.
+ * The parked records of one lane, and whether there is room for more (`parked.max_bytes`). Room for records on their
+ * way into the store is reserved, so that concurrent lanes do not exceed the limit together.
  */
 
 import { isDeepStrictEqual } from 'node:util'
@@ -41,7 +41,7 @@ export class ParkedRoom {
     for (;;) {
       const releases = this.#releases
       const taken = await this.#store.taken(workspaceId)
-      // What was released meanwhile may be stored, and not in this sum yet.
+      // Records whose room was released meanwhile may be stored, and not in this sum yet.
       if (releases !== this.#releases) continue
       const ofOthers = [...this.#reserved.values()].reduce((sum, each) => sum + each, 0)
       const own = this.#reserved.get(workspaceId) ?? 0
@@ -67,7 +67,7 @@ export class ParkedRoom {
 
 export class Parking {
   readonly store: ParkedStore
-  /** Of the lane, for what it writes. */
+  /** The owner of the lane, for its writes. */
   readonly owner: LaneOwner
   readonly #room: ParkedRoom
   readonly #workspaceId: string

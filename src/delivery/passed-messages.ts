@@ -1,6 +1,6 @@
 /**
- * What became of the messages that a lane's cursor moved past, derived from the row before and after: pure. It is saved
- * with the row (`durable-state.ts`), so that a message can be looked up as long as it is kept.
+ * Derives the outcome of the messages that a lane's cursor moved past from the row before and after: pure. It is
+ * saved with the row (`durable-state.ts`), so that a message can be looked up as long as it is kept.
  */
 import type { LaneState, PassedMessages } from '../metadata/lane-state.ts'
 

@@ -25,7 +25,7 @@ export class PatientReader implements BufferReader {
   readonly #reader: BufferReader
   readonly #clock: Clock
   readonly #outage: ReadOutage
-  /** Of each that waits: ends the wait. */
+  /** Ends the wait of each waiting read. */
   readonly #waits = new Set<() => void>()
   #isEnding = false
 
@@ -35,7 +35,10 @@ export class PatientReader implements BufferReader {
     this.#outage = outage
   }
 
-  /** Whoever reads ends: from here on what is not answered rejects with BufferReadUnavailableError, also what waits now. */
+  /**
+   * The reading lane ends: from here on reads without a response reject with BufferReadUnavailableError, including
+   * those that wait now.
+   */
   stopWaiting(): void {
     this.#isEnding = true
     for (const end of [...this.#waits]) end()
@@ -109,7 +112,7 @@ export class PatientReader implements BufferReader {
   }
 }
 
-/** Of all lanes: one line when the buffer does not answer, and one when it does again. */
+/** For all lanes: one line when the buffer does not respond, and one when it does again. */
 export class ReadOutage {
   readonly #clock: Clock
   readonly #log: Logger

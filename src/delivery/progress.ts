@@ -1,13 +1,14 @@
 /**
- * What becomes of an attempt (docs/dev/contract.md#progress): whenever a destination could take some of a batch, the lane gets on.
+ * Decides how a lane continues after an attempt (docs/dev/contract.md#progress): whenever a destination could accept
+ * some of a batch, the lane continues.
  *
  *   stored ───────────────────────────────▶ the cursor moves; 8 in a row double a size limit, up to the flush plan
- *   stored half-way ──────────────────────▶ the cursor moves past what is stored whole, the rest has failed
+ *   stored half-way ──────────────────────▶ the cursor moves past the stored messages, the others have failed
  *   refused, one message, to be parked ───▶ parked, the cursor moves (`refused-records.ts`)
  *   permanent, several messages ──────────▶ bisected: the first part is tried at once
  *   timed out, rolled back ───────────────▶ halved at once; batches stay at that size
  *   timed out, perhaps stored, third time ▶ the same: twice it is repeated under its own identity
- *   anything else ────────────────────────▶ the same range after a pause
+ *   any other ────────────────────────────▶ the same range after a pause
  */
 
 import type { DeliveryError } from '../destinations/driver.ts'
@@ -39,7 +40,7 @@ export class Progress {
   readonly #refused: RefusedRecords
   readonly #filtered: FilteredRecords
   readonly #deps: ProgressDeps
-  /** Of the range under way, with an unknown outcome. */
+  /** The timeouts with an unknown outcome of the range under way. */
   #timeouts = 0
 
   constructor(
@@ -85,7 +86,7 @@ export class Progress {
     return [...left, ...rest].filter(({ seq }) => seq <= (bisectLastSeq ?? batchLastSeq!))
   }
 
-  /** What failed alone, where it is to be parked. Another range is cut behind it. */
+  /** Parks a message that failed alone, if it is to be parked. Another range is cut behind it. */
   async #park(error: DeliveryError, left: readonly MarkedMessage[], spec: LaneSpec) {
     this.#state.dropUnsentNext()
     const parked = await this.#refused.pass(error, left, spec)
@@ -117,7 +118,7 @@ export class Progress {
     return [...rest]
   }
 
-  /** Of messages that are done with. */
+  /** The records of finished messages that were left out. */
   #leftOut(messages: readonly MarkedMessage[]): { aside: number; filtered: number } {
     return { aside: this.#refused.takeAside(messages), filtered: this.#filtered.take(messages) }
   }

@@ -11,7 +11,7 @@ export class PullCursor {
   readonly #reader: BufferReader
   readonly #batches: BatchReader
   readonly #state: DurableState
-  /** Of all lanes: a message may have 64 MiB, and a read does not yield by itself. */
+  /** The turns of all lanes: a message may have 64 MiB, and a read does not yield by itself. */
   readonly #turns: EventLoopTurns
   /** The cursor moved past lost messages: a message in flight is forgotten. */
   readonly #onDropped: () => void

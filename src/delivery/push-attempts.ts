@@ -28,7 +28,7 @@ export class PushAttempts {
   readonly #deps: LaneDeps
   readonly #state: DurableState
   readonly #driver: LaneDriver
-  /** Of replays: what is kept of how far they have come is not the lane's. */
+  /** The driver of replays: their stored position is not the lane's. */
   readonly #replayDriver: LaneDriver
   readonly #progress: Progress
   readonly #rate: RateGate

@@ -61,7 +61,10 @@ export class ReadAhead {
     if (reading.messages.length === 0 && this.#reading === reading) this.discard()
   }
 
-  /** What was read ahead, if it is the row's next range: its memory is the caller's concern from now on. */
+  /**
+   * Takes the messages that were read ahead, if they are the row's next range: the caller owns their memory from now
+   * on.
+   */
   take({ nextFirstSeq, nextLastSeq }: NextRange): MarkedMessage[] | null {
     const messages = this.#reading?.messages ?? []
     this.discard()
@@ -70,7 +73,7 @@ export class ReadAhead {
     return isNext ? messages : null
   }
 
-  /** What went wrong in reading is the lane's own error. */
+  /** A failed read is the lane's own error. */
   throwFailure(): void {
     if (this.#failure !== null) throw this.#failure.error
   }
@@ -94,7 +97,7 @@ export class ReadAhead {
     if (!this.#reserve(reading, Math.min(maxBytes, backlog.bytes))) return
     const run = await this.#reader.read(this.#pipeId, seq, { maxRecords, maxBytes, afterMark: mark })
     const { messages } = run
-    // What is damaged or lost is for the lane itself to meet.
+    // The lane itself handles damaged and lost messages.
     if (this.#reading !== reading || run.damaged.length > 0 || run.lost.length > 0) return
     const bytes = bytesOf(messages)
     const isFull = run.more || recordsOf(messages) >= maxRecords || bytes >= maxBytes

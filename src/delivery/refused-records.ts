@@ -1,5 +1,6 @@
 /**
- * What a lane with `on_permanent_error: park` does with what its destination refuses for what it holds (`fault: 'records'`).
+ * Handles the records that a destination rejects for their content (`fault: 'records'`), for a lane with
+ * `on_permanent_error: park`.
  *
  *   refused records, named by the driver ──setAside──▶ parked, durable ──▶ the driver stores the others ──▶ cursor
  *   a message alone, its records not told apart ─────▶ parked and passed in one save
@@ -40,8 +41,9 @@ export class RefusedRecords {
   }
 
   /**
-   * What is attempted again may be stored now, or left out, and is counted as that; it stays parked, because its destination may
-   * have the others of that attempt and not be sent it. Of half a message what is done with is not attempted again.
+   * A record that is attempted again may be stored now, or left out, and is counted as such. It stays parked, because
+   * its destination may have the others of that attempt and not be sent it. The finished part of a half-stored
+   * message is not attempted again.
    */
   transformChanged({ batchFirstSeq, recordOffset }: Pick<LaneState, 'batchFirstSeq' | 'recordOffset'>): void {
     for (const [seq, places] of this.#aside) {
@@ -90,7 +92,7 @@ export class RefusedRecords {
   }
 }
 
-/** What blocks a lane that has no room to park: its own words would not say why it stopped. */
+/** The error of a lane that has no room to park: the destination's own text would not say why the lane stopped. */
 export function asParkedFull(error: DeliveryError): DeliveryError {
   if (error.code === parkedFullCode) return error
   const message = `${fullText} The destination said: ${error.message}`

@@ -18,7 +18,7 @@ export const driverCrashed = 'driver_crashed'
 const stalledRetryMs = 900_000
 const longestRetryAfterMs = 3_600_000
 /**
- * What is left of a wait is known after a restart only as a wall-clock time, and the wall clock may have jumped
+ * The rest of a wait is known after a restart only as a wall-clock time, and the wall clock may have jumped
  * meanwhile: no restarted lane trusts it for longer than this.
  */
 export const longestWaitAfterRestartMs = 60_000
@@ -47,7 +47,7 @@ function ownDelayMs(failure: RetryCase, random: () => number): number {
   return Math.floor(random() * ceilingMs)
 }
 
-/** What a restarted lane still waits, from the saved wall-clock time of its next attempt. */
+/** The time that a restarted lane still waits, from the saved wall-clock time of its next attempt. */
 export function waitAfterRestartMs(nextAttemptMs: number | null, nowMs: number): number {
   if (nextAttemptMs === null) return 0
   return Math.min(Math.max(nextAttemptMs - nowMs, 0), longestWaitAfterRestartMs)

@@ -111,7 +111,7 @@ class KeptRecords {
   readonly batch: Batch
   /** But for those that are stored or parked already. */
   readonly failed: readonly RejectedRecord[]
-  /** Of each kept record, its place among all that were given. */
+  /** The position of each kept record among all that were given. */
   readonly #origins: number[] = []
   readonly #given: Batch
 

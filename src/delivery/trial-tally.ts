@@ -1,4 +1,4 @@
-/** What came of a trial: how many, why, and some records as they were and became. */
+/** The result of a trial: counts, reasons, and some records before and after. */
 import { resourceLimits } from '../contract/resource-limits.ts'
 import type { Transform } from '../contract/transform.ts'
 import {

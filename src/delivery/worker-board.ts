@@ -1,6 +1,7 @@
 /**
- * What main sees of a delivery worker without asking it: memory that both share, and that is still there when the worker
- * has died or hangs. The worker writes, main reads; marking an attempt costs two stores, no message and no save.
+ * The state of a delivery worker that main reads without asking it: memory that both share, and that still exists
+ * when the worker has died or hangs. The worker writes, main reads; marking an attempt costs two stores, no message
+ * and no save.
  *
  *   Int32  0      beats: the worker's event loop turns
  *          1      1: it ended because storage failed
@@ -8,8 +9,9 @@
  *          3..6   that lane's destination_id
  *          7..    slots of 5: 1 while an attempt is under way, and its lane's destination_id
  *
- * The marks live as long as the process. One that dies as a whole (kill -9, out of memory, a fault in native code) says
- * nothing about lanes: it looks the same as a power cut, at which every busy lane is under way. `serve --safe` is for that.
+ * The marks live as long as the process. A process that dies as a whole (kill -9, out of memory, a fault in native
+ * code) says nothing about lanes: it looks the same as a power cut, at which every busy lane is under way. `serve
+ * --safe` is for that.
  */
 import { Buffer } from 'node:buffer'
 import { stringify } from 'uuid'

@@ -1,12 +1,13 @@
 /**
- * What the deaths of delivery workers say about lanes, and when the next worker is started.
+ * Decides from the deaths of delivery workers which lanes are quarantined, and when the next worker is started.
  *
  *   death with a lane's own code on the stack ─▶ that lane is blamed: twice in 10 minutes and it is quarantined
  *   death without (a hang, out of memory) ─────▶ every lane under way is a suspect; one that finishes an attempt later is
  *                                                cleared; one that is under way at the next such death is quarantined
  *   quarantined ── delivered in its own worker ─▶ released; when it comes back within an hour, not before a while has passed
  *
- * Innocent lanes that were under way twice are quarantined too: their first attempt apart is made at once and frees them.
+ * Innocent lanes that were under way twice are quarantined too: their first attempt apart is made at once and frees
+ * them.
  */
 import { minuteMs } from '../platform/quantities.ts'
 

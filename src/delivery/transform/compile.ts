@@ -9,7 +9,7 @@ import { recordValue } from './json-value.ts'
 import { isFound, patternFault } from './linear-pattern.ts'
 import { RecordTree } from './record-tree.ts'
 
-/** What becomes of a record: its text (the same string where nothing is mapped), or null: it is filtered out. */
+/** Transforms a record: returns its text (the same string if nothing is mapped), or null if it is filtered out. */
 export type RecordTransform = (text: string) => string | null
 
 /** A record that the transform cannot be applied to. The message is one line, without the record's own values. */
@@ -46,7 +46,9 @@ const environment = new Environment({
     }
   })
 
-/** What is wrong with a filter, in a sentence that goes after the field's name; null: nothing that can be known before it runs. */
+/**
+ * The fault of a filter, in a sentence that goes after the field's name; null: none that can be known before it runs.
+ */
 export function filterFault(filter: string): string | null {
   const { valid, type, error } = environment.check(filter)
   if (!valid) return `is no expression that can be used: ${firstLine(error)}`
@@ -88,7 +90,10 @@ function* callsOfMatches(node: unknown): Generator<unknown[]> {
   yield* callsOfMatches(args)
 }
 
-/** What is wrong with the first pattern that is a literal and not valid; null: with none. Others are known with a record only. */
+/**
+ * The fault of the first pattern that is an invalid literal; null: there is none. Faults of other patterns are only
+ * known with a record.
+ */
 function wrongPattern(ast: unknown): string | null {
   for (const [, , given] of callsOfMatches(ast)) {
     const [pattern] = Array.isArray(given) ? given : []
@@ -99,7 +104,10 @@ function wrongPattern(ast: unknown): string | null {
   return null
 }
 
-/** Of a transform that was checked. `onStep` is told what is applied next: 0 the filter, from 1 on the steps of the map. */
+/**
+ * Compiles a transform that was checked. `onStep` gets the step that is applied next: 0 the filter, from 1 on the
+ * steps of the map.
+ */
 export function compileTransform(
   { filter, map, mask_salt }: Transform,
   onStep: (step: number) => void = () => {},
@@ -181,7 +189,9 @@ function compileStep(step: TransformStep, salt: string): (record: RecordTree) =>
   }
 }
 
-/** Of a string its characters, of anything else its JSON text, after the salt: SHA-256 in lower-case hex. */
+/**
+ * Hashes the characters of a string, or the JSON text of any other value, after the salt: SHA-256 in lower-case hex.
+ */
 function masked(text: string, salt: string): string {
   const value: unknown = text.startsWith('"') ? JSON.parse(text) : text
   return createHash('sha256')
@@ -207,7 +217,7 @@ const tellingCodes = new Set([
   'index_out_of_bounds',
 ])
 
-/** What the filter itself says may stay. */
+/** Texts that are in the filter itself may stay. */
 function withoutValues(error: unknown, filter: string): string {
   const line = firstLine(error).replaceAll(linearMatches, 'matches')
   const code = typeof error === 'object' && error !== null ? Reflect.get(error, 'code') : undefined

@@ -1,8 +1,10 @@
 /**
- * Whose turn it is in a thread that workspaces share. The turn goes to the workspace that has used the least time, and in it to the
- * lane that has; so one that costs little waits for one turn of another's, whatever number of lanes and records that has.
+ * Decides whose turn it is in a thread that workspaces share. The turn goes to the workspace that has used the least
+ * time, and in it to the lane that has. A workspace that costs little therefore waits for one turn of another's,
+ * whatever the number of the other's lanes and records.
  *
- * One that comes begins with as much as the one that has used the least: it neither waits for its past nor gains by a pause.
+ * A newcomer begins with as much as the one that has used the least: it neither waits for its past nor gains by a
+ * pause.
  */
 import type { Turn } from './thread-protocol.ts'
 
@@ -77,7 +79,7 @@ class Group<Member> {
     return this.#members.size
   }
 
-  /** Of several the one that came last. */
+  /** The one that came last, if there are several. */
   #least() {
     let least: { member: Member; usedMs: number } | undefined
     for (const one of this.#members.values())

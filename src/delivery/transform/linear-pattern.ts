@@ -14,7 +14,7 @@ export function isFound(text: string, pattern: string): boolean {
   return patternOf(pattern).test(text)
 }
 
-/** What is wrong with a pattern, on one line; null if it is valid. */
+/** The fault of a pattern, on one line; null if it is valid. */
 export function patternFault(pattern: string): string | null {
   try {
     patternOf(pattern)

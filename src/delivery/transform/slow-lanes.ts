@@ -9,7 +9,7 @@ import type { Turn } from './thread-protocol.ts'
 
 const mostSlowLanes = 3
 const rememberedMs = 3_600_000
-/** Of workspaces: the one that was slow the longest time ago is forgotten first. */
+/** The limit of workspaces: the one that was slow the longest time ago is forgotten first. */
 const mostRemembered = 1_000
 
 interface Slow {
@@ -48,7 +48,7 @@ export class SlowLanes {
     slow.lanes.clear()
   }
 
-  /** What the workspace's other lanes did is still known of it. */
+  /** The time of the workspace's other lanes stays known. */
   laneGone({ workspaceId, destinationId }: Turn): void {
     const slow = this.#workspaces.get(workspaceId)
     slow?.lanes.delete(destinationId)

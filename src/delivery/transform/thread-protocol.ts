@@ -1,17 +1,17 @@
-/** What passes between delivery and a thread that applies transforms. */
+/** The messages between delivery and a thread that applies transforms. */
 import type { Transform } from '../../contract/transform.ts'
 
-/** Whose time it is. */
+/** The lane whose time it is. */
 export interface Turn {
   readonly workspaceId: string
   readonly destinationId: string
 }
 
-/** What a transform made of a message. */
+/** The result of a transform for a message. */
 export interface TransformedBody {
   /** In the format of a stored body; null: as it was. */
   body: Uint8Array | null
-  /** Of each record in `body`, its place among the records that were given; null: all of them. */
+  /** The position of each record in `body` among the records that were given; null: all of them. */
   places: number[] | null
   filtered: number
   /** Records that the transform cannot be applied to: they are not in `body`. */
@@ -21,7 +21,7 @@ export interface FailedRecord {
   place: number
   code: string
   message: string
-  /** What was applied to it then: 0 the filter, from 1 on the steps of the map. */
+  /** The step that was applied to it then: 0 the filter, from 1 on the steps of the map. */
   step: number
 }
 
@@ -47,7 +47,10 @@ export type ToTransformThread =
       transform: Transform
       bodies: Uint8Array[]
       givenUp: GivenUp[]
-      /** What its workspace has cost already by threads that ended at its records: the others have that much before it. */
+      /**
+       * The time that its workspace has cost already by threads that ended at its records: the others have that much
+       * before it.
+       */
       headStartMs: number
     }
   | { kind: 'cancel'; job: number }

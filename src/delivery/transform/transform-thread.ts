@@ -28,12 +28,12 @@ if (!isShared) lowerPriority()
 const turnMs = 10
 /** A lane with a record that takes longer continues in another thread. */
 const slowRecordMs = 50
-/** Of a second: a workspace that takes more of it, while there are others, continues in another thread. */
+/** The part of a second that a workspace may use while there are others; beyond it, it continues in another thread. */
 const budgetMs = 500
 const budgetEveryMs = 1_000
-/** Of one job's own time: a larger batch is sent in parts. */
+/** The limit of one job's own time: a larger batch is sent in parts. */
 const jobMs = 8_000
-/** What a transform adds (constants, longer keys, hashes) may take so much more than what was given. */
+/** The growth that a transform may add (constants, longer keys, hashes), relative to its input. */
 const sizeFactor = 4
 const sizeAllowance = 4 * 1024 * 1024
 const keptPrograms = 500
@@ -60,7 +60,10 @@ port.on('message', (message: ToTransformThread) => {
   } else remove(jobs.get(message.job))
 })
 
-/** What is slow gets the processor time that nothing else needs. 0 is this thread on Linux; elsewhere it is the whole process. */
+/**
+ * Slow transforms get the processor time that nothing else needs. 0 is this thread on Linux; elsewhere it is the
+ * whole process.
+ */
 function lowerPriority(): void {
   if (process.platform !== 'linux') return
   try {
@@ -151,7 +154,7 @@ function* run({
   return { kind: 'done', job, results }
 }
 
-/** What becomes of one message. */
+/** Builds the result of one message. */
 class BodyMaker {
   readonly #parts: Buffer[] = []
   readonly #places: number[] = []
@@ -172,7 +175,7 @@ class BodyMaker {
       made = apply(text)
     } catch (error) {
       const code = error instanceof TransformError ? error.code : 'transform_error'
-      // What the platform says of a value may hold it.
+      // The platform's message about a value may contain the value.
       const message =
         error instanceof TransformError
           ? error.message

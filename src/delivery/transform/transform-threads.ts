@@ -38,7 +38,7 @@ const youngHeapMiB = 8
 const idleMs = 60_000
 /** Each can have a heap of its own (`oldHeapMiB`), and a core is left to the rest of the process. */
 const slowThreads = Math.min(4, Math.max(1, availableParallelism() - 1))
-/** What the end of a thread has cost the others. */
+/** The cost for the others when a thread ends. */
 const endMs = 1_000
 const endsToFail = 2
 const mostFailed = 3
@@ -65,7 +65,7 @@ export class TransformThreads {
   readonly #slow = new SlowLanes()
   #lastJob = 0
 
-  /** Of each body, what the transform makes of it. Rejects with ExceededError, and when `signal` is aborted. */
+  /** The transformed body of each given body. Rejects with ExceededError, and when `signal` is aborted. */
   async run(
     { workspaceId, destinationId }: Turn,
     transform: Transform,
