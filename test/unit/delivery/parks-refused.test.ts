@@ -189,8 +189,10 @@ t.test(
     await world.restart()
     const lane = await world.untilLane(id, 'all is done', (one) => one.cursor_seq === 3)
     t.match(lane, { delivered_records: 13, parked_records: 2, filtered_records: 0, skipped_messages: 0 })
-    const usage = await world.metadata.usage.byPipe(world.workspaceId, 0)
-    t.equal(usage[world.pipeId]?.delivered_records, 13)
+    await until('the same is stored', async () => {
+      const usage = await world.metadata.usage.byPipe(world.workspaceId, 0)
+      return usage[world.pipeId]?.delivered_records === 13
+    })
     await world.close()
   },
 )
