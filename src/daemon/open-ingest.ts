@@ -42,7 +42,7 @@ export interface Accounting {
 /** Below the deadline of the step in shutdown-steps.ts. */
 const saveUsageMs = 4_000
 
-/** What ingest counts: carried into metadata every few seconds. */
+/** Opens the counts of ingest, which are carried into metadata every few seconds. */
 export async function openAccounting(stores: Stores, { log, shutdown }: StartContext): Promise<Accounting> {
   const { cluster, now, metadata, buffer, directory } = stores
   const totals = cluster === null ? await buffer.appended() : null
@@ -175,7 +175,7 @@ export async function openThreadedIngest(
   return opened
 }
 
-/** Of each thread: an equal part, but at least one. */
+/** The share of each thread: an equal part, but at least one. */
 function shareOf(all: number, threads: number): number {
   return Math.max(1, Math.floor(all / threads))
 }
