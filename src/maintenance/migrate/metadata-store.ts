@@ -45,12 +45,12 @@ export interface MovedLane {
   parkedSeqs: number[]
 }
 
-/** What becomes of the rows that name a seq; null: the row is left out. */
+/** Translates the rows that name a seq; null: the row is left out. */
 export interface RowRules {
   lane(row: LaneRow, pipeId: string): LaneRow
   history(row: LaneHistoryRow, pipeId: string): LaneHistoryRow | null
   parked(row: ParkedRow, pipeId: string): ParkedRow
-  /** Of every pipe. */
+  /** The marks of every pipe. */
   usageMarks: readonly UsageMarkRow[]
 }
 

@@ -42,14 +42,14 @@ export interface MoveSide {
   buffer: BufferSpec
 }
 
-/** What there is to move. */
+/** The amount of data to move. */
 export interface MovePlan {
   pipes: number
   lanes: number
   parked: number
   messages: number
   records: number
-  /** Of the records' text. */
+  /** The bytes of the records' text. */
   bytes: number
 }
 
@@ -341,7 +341,7 @@ async function copyMessages(
 const mostAttempts = 20
 const retryMs = 1_000
 
-/** What retention had dropped before the lane came to it: it would count that when it ran next. */
+/** The messages that retention had dropped before the lane reached them: the lane would count them when it ran next. */
 async function droppedBefore(
   { cursorSeq: seq, cursorMark }: LaneState,
   pipeId: string,
@@ -354,8 +354,10 @@ async function droppedBefore(
   return [{ throughSeq: earliest.seq, messages }]
 }
 
-/** What was accepted and is in no hour yet stays so. */
-/** Of everything that was ever appended to each pipe: a pipe that has had nothing begins before all messages. */
+/**
+ * The totals of everything that was ever appended to each pipe: a pipe that is still empty begins before all
+ * messages.
+ */
 async function totalsOf(
   pipes: readonly MovedPipe[],
   { reader }: OpenSide,
@@ -366,6 +368,7 @@ async function totalsOf(
   return totals
 }
 
+/** Messages that were accepted and are in no hour yet stay outside the mark. */
 function markOf(counted: Backlog | undefined, before = nothing, after = nothing): Backlog {
   const of = (name: keyof Backlog) => {
     const missed = counted === undefined ? 0 : Math.max(0, before[name] - Number(counted[name]))

@@ -1,11 +1,11 @@
 /**
- * What becomes of the rows that name a seq when their messages get others. Pure.
+ * Translates the rows that name a seq when their messages get others. Pure.
  *
- *   cursor        just after the newest moved message that it was after; what was kept no longer when the lane stood before it
- *                 counts as dropped now, as it would when the lane ran next
- *   fixed ranges  first and last message as they were; a range one end of which is not kept is cut again
+ *   cursor        just after the newest moved message that it was after; messages that were dropped before the lane reached
+ *                 them count as dropped now, as they would when the lane ran next
+ *   fixed ranges  first and last message as they were; a range that has lost one end is cut again
  *   history       the messages of the run that are kept; the batch that carried them has no number any more
- *   parked        the message's; one that the buffer does not keep any longer keeps its number, which lies below all others
+ *   parked        the message's; if the buffer does not keep it any longer, it keeps its number, which is below all others
  */
 import type { Cursor } from '../../log/buffer.ts'
 import type { LaneHistoryRow, LaneRow, ParkedRow } from '../../metadata/database.ts'
