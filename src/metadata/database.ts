@@ -85,7 +85,7 @@ export interface DestinationRow {
   on_permanent_error: OnPermanentError
   /** JSON; the salt is a sealed text. Null: there is none. */
   transform: string | null
-  /** Of the server's key, lower-case hex, and when it was pinned; null: none is. */
+  /** The fingerprint of the server's key, lower-case hex, and when it was pinned; null: none is. */
   tls_pin_sha256: string | null
   tls_pin_first_seen_ms: number | null
   /** How often pinning began anew. */
@@ -156,13 +156,13 @@ export interface ParkedRow {
   attempts: number
   records_count: number
   body_bytes: number
-  /** Of the lane when it was parked last. */
+  /** The lane's generation when it was parked last. */
   generation: number
   is_edited: Flag
   is_replaying: Flag
   /** How often it was replayed, the one under way included. */
   replays: number
-  /** Of the replay under way, once it was begun; null: it is not. */
+  /** The number of the replay under way, once it has begun; null: there is none. */
   replay_no: number | null
 }
 
@@ -172,7 +172,7 @@ export interface ParkedBodyRow {
   body: string
 }
 
-/** Of a destination that has parked something. */
+/** The sums of a destination that has parked records. */
 export interface ParkedSumRow {
   destination_id: string
   rows: number
@@ -181,7 +181,7 @@ export interface ParkedSumRow {
   /** Removed because of their age. */
   dropped_records: number
   last_replay_no: number
-  /** Whose replay has that number. */
+  /** The parked record whose replay has that number. */
   begun_parked_id: string | null
 }
 
@@ -208,7 +208,7 @@ export interface LaneHourRow {
   filtered_records: number
 }
 
-/** What became of a run of messages of a lane; runs of a lane never overlap. */
+/** The outcome of a run of messages of a lane; runs of a lane never overlap. */
 export interface LaneHistoryRow {
   destination_id: string
   first_seq: number
@@ -216,14 +216,14 @@ export interface LaneHistoryRow {
   /** `before`: the lane began behind them. */
   kind: 'delivered' | 'parked' | 'skipped' | 'dropped' | 'before'
   at_ms: number
-  /** Of the batch that began with `first_seq`; null: they were in none. */
+  /** The end of the batch that began with `first_seq`; null: they were in none. */
   batch_last_seq: number | null
   attempts: number
 }
 
 export interface DestinationDriftRow {
   destination_id: string
-  /** Of the columns that it was counted with. */
+  /** Identifies the columns with which the drift was counted. */
   mapping_hash: string
   /** JSON: `DriftState`. */
   state_json: string
@@ -279,7 +279,7 @@ export interface SetupTokenRow {
   /** SHA-256 of the token, hex. */
   token_hash: string
   workspace_id: string
-  /** What whoever uses it becomes. */
+  /** The role of the user that the link creates. */
   user_role: UserRole
   setup_expires_ms: number
 }
@@ -319,7 +319,7 @@ export interface AlertSettingsRow {
   failure_message: string | null
 }
 
-/** What was told of one lane (or of the service: an empty subject) and one event. */
+/** The alert state of one lane (or of the service: an empty subject) and one event. */
 export interface AlertMarkRow {
   workspace_id: string
   subject: string
@@ -369,18 +369,18 @@ export interface ClusterWorkerRow {
 
 export interface PipeOwnerRow {
   pipe_id: string
-  /** Of a worker; null: nobody's. */
+  /** The lease of a worker; null: no worker's. */
   lease_id: string | null
   epoch: number
 }
 
 export interface ClusterDutyRow {
   duty: string
-  /** Of a node; null: nobody's. */
+  /** The lease of a node; null: no node's. */
   lease_id: string | null
 }
 
-/** Of a pipe or of a key: copies of it must be read again. */
+/** A change of a pipe or of a key: copies of it must be read again. */
 export interface ChangeRow {
   change_seq: number
   pipe_id: string | null
@@ -457,7 +457,7 @@ export interface Tables {
 /** A connection, inside a transaction or not. */
 export type Connection = Kysely<Tables>
 
-/** What a dialect's folder opens. */
+/** The database that a dialect's folder opens. */
 export interface OpenedDatabase {
   db: Connection
   /** For messages: which database it is. */
@@ -486,7 +486,7 @@ export interface OpenedDatabase {
    * made again when it is lost.
    */
   readonly listen: ((channel: string, onNotified: () => void) => () => Promise<void>) | null
-  /** What ended the opening, as a ConfigError where somebody has to put something right. */
+  /** The error that ended the opening; a ConfigError if the operator has to fix something. */
   openingError(error: unknown): unknown
 }
 
@@ -565,7 +565,7 @@ export function normaliseId(id: string): string {
   return id.toLowerCase()
 }
 
-/** What is shown of `users.user_email`. */
+/** The part of `users.user_email` that is shown. */
 export function addressOf(storedEmail: string): string {
   return storedEmail.split(' ')[0]!
 }

@@ -306,7 +306,7 @@ async function pinGeneration(trx: Connection, destinationId: string): Promise<nu
   return Number(tls_pin_generation)
 }
 
-/** What this transaction has just written is there. */
+/** Asserts that the row exists: this transaction has just written it. */
 function required(destination: StoredDestination | null): StoredDestination {
   assert.ok(destination !== null)
   return destination

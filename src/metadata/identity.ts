@@ -28,7 +28,7 @@ export function identityRows({ dataDirId, isAdopted, epochs }: DataDirIdentity) 
   ]
 }
 
-/** Of a data directory that has none: just made, or written by an earlier version (`isAdopted`). */
+/** The identity of a data directory that has none: it is new, or an earlier version has written it (`isAdopted`). */
 export function newIdentity(isAdopted: boolean): DataDirIdentity {
   return { dataDirId: randomUUID(), isAdopted, epochs: firstEpochs }
 }

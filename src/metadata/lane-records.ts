@@ -51,7 +51,7 @@ async function runsOf(
   return rows.map(decodeRun).filter((run) => run.lastSeq >= firstSeq)
 }
 
-/** Of messages of which something is parked now. */
+/** The messages that have parked records now. */
 async function parkedOf(
   trx: Connection,
   destinationId: string,

@@ -1,6 +1,6 @@
 /**
- * What a lane is made of: its spec (the destination, from metadata), its durable state, where both are kept,
- * and everything outside a lane that it needs. The changes of the durable state are in `transitions.ts`.
+ * The parts of a lane: its spec (the destination, from metadata), its durable state, the stores of both, and
+ * everything outside a lane that it needs. The changes of the durable state are in `transitions.ts`.
  */
 import type { OnPermanentError } from '../contract/delivery-settings.ts'
 import type { DestinationStatus } from '../contract/destination.ts'
@@ -24,7 +24,7 @@ export type LaneSpec = DestinationSpec & {
   readonly rate: { requestsPerSecond: number } | null
   /** HTTP: how many requests of one batch may be under way at the same time (1 to 32). */
   readonly concurrency: number
-  /** What becomes of records that the destination refuses for good. */
+  /** The handling of records that the destination permanently rejects. */
   readonly onPermanentError: OnPermanentError
   /** For PinStore; it grows when the pin is reset. */
   readonly pinGeneration: number
@@ -158,7 +158,10 @@ export interface LaneError {
   value: string | null
 }
 
-/** What one lane did since its row was last saved: added to its own and its pipe's hourly roll-ups in the same transaction. */
+/**
+ * The counts of one lane since its row was last saved: added to its own and its pipe's hourly roll-ups in the same
+ * transaction.
+ */
 export interface LaneCounts {
   destinationId: string
   pipeId: string
@@ -171,7 +174,7 @@ export interface LaneCounts {
   passed?: readonly PassedMessages[]
 }
 
-/** What became of a run of messages, kept for whoever looks one of them up. Both ends belong to it. */
+/** The outcome of a run of messages, kept for look-ups. Both ends belong to it. */
 export interface PassedMessages {
   /** `rewound`: they are ahead of the lane again, and what was said of them is void. */
   kind: 'delivered' | 'parked' | 'skipped' | 'dropped' | 'rewound'
@@ -253,10 +256,10 @@ export interface LaneStore {
   pruneHistory(owner: LaneOwner, throughSeq: number): Promise<void>
 }
 
-/** What was seen of keys that no column takes (`drift.ts`). */
+/** The drift of each destination: the keys that no column takes (`drift.ts`). */
 export interface DriftStore {
   load(destinationId: string): Promise<SavedDrift | null>
-  /** Of a destination that was deleted: nothing. Rejects with LaneOwnershipLostError when there has been a newer owner. */
+  /** Saves nothing for a deleted destination. Rejects with LaneOwnershipLostError when there has been a newer owner. */
   save(owner: LaneOwner, drift: SavedDrift): Promise<void>
 }
 

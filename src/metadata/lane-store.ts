@@ -65,7 +65,7 @@ export function laneStore(db: Connection, now: () => number): LaneStore {
       const counts = rows.length === given.length ? givenCounts : ofRows(rows, givenCounts)
       if (rows.length === 0 && counts.length === 0) return
       const hasParked = rows.some((row) => (parked.get(row.destinationId)?.length ?? 0) > 0)
-      // What is parked is decided from what is stored of it; all else by the row that it changes.
+      // Changes of parked records depend on their stored rows; all other changes only on the row that they change.
       const inTransaction = hasParked ? inWriteTransaction : inRowTransaction
       const saving = inTransaction(db, async (trx) => {
         const unsaved: string[] = []
@@ -163,8 +163,8 @@ function ofRows(rows: readonly LaneState[], counts: readonly LaneCounts[]): Lane
 }
 
 /**
- * What several lanes of a pipe did, or one lane since several saves, is added at once; in the order of the keys, since ingest
- * of other nodes adds to the same hours of pipes.
+ * Adds up the counts of several lanes of a pipe, or of one lane since several saves. In the order of the keys, since
+ * ingest of other nodes adds to the same hours of pipes.
  */
 function sumsBy(id: 'destinationId' | 'pipeId', counts: readonly LaneCounts[]): LaneCounts[] {
   const sums = new Map<string, LaneCounts>()

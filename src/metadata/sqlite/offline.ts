@@ -64,7 +64,7 @@ export function countWorkspaces(file: string): number {
   }
 }
 
-/** What `forgetSecrets` would forget with this key. Changes nothing. */
+/** The secrets that `forgetSecrets` would remove with this key. Changes nothing. */
 export function findLostSecrets(file: string, sealingKey: Buffer): LostSecrets[] {
   const database = new Database(file, { readonly: true, fileMustExist: true, timeout: 10_000 })
   try {
@@ -142,7 +142,7 @@ export function resealSecrets(file: string, oldKey: Buffer, newKey: Buffer, comm
   })
 }
 
-/** What a metadata file says of itself. `none`: an earlier version wrote it. `empty`: nobody did. */
+/** The identity in a metadata file. `none`: an earlier version wrote it. `empty`: the file was never written. */
 export type StoredIdentity =
   | { kind: 'found'; identity: DataDirIdentity }
   | { kind: 'none' | 'empty' }
@@ -195,7 +195,10 @@ export function beginEpoch(
   })
 }
 
-/** What was ended after the backup must not live again: everybody signs in again, and links are made again. */
+/**
+ * Sessions and links that ended after the backup must not become valid again: all users sign in again, and links are
+ * created again.
+ */
 function endSessions(database: Database.Database): void {
   for (const table of ['sessions', 'setup_tokens']) {
     if (hasTable(database, table)) database.exec(`DELETE FROM ${table}`)
@@ -223,7 +226,7 @@ function changeFile<T>(file: string, change: (database: Database.Database) => T)
   try {
     database.pragma('synchronous = FULL')
     const result = database.transaction(change).immediate(database)
-    // What was replaced must not stay readable in the log beside the file.
+    // Replaced values must not stay readable in the log next to the file.
     database.pragma('wal_checkpoint(TRUNCATE)')
     return result
   } finally {
