@@ -49,7 +49,9 @@ export function withRange(row: LaneState, messages: readonly StoredMessage[]): L
   return { ...row, batchFirstSeq: messages[0]!.seq, batchLastSeq: messages.at(-1)!.seq }
 }
 
-/** What follows the batch under way is decided, too: saved, it may be sent as soon as that one is stored. */
+/**
+ * The batch after the one under way is decided, too: once it is saved, it can be sent as soon as that one is stored.
+ */
 export function withNext(row: LaneState, messages: readonly StoredMessage[]): LaneState {
   assert(row.nextFirstSeq === null && messages.length > 0)
   assert(messages[0]!.seq > (row.bisectLastSeq ?? row.batchLastSeq ?? row.cursorSeq))
@@ -100,7 +102,7 @@ export function isOnlyRenamed(before: LaneSpec, after: LaneSpec): boolean {
 /** A range is kept only while destination and limits are the same: unblocking one sends the same batch again. */
 export function afterReconfigured(row: LaneState, before: LaneSpec, after: LaneSpec): LaneState {
   if (targetOf(before) !== targetOf(after)) return afterChangedDestination(row)
-  // What is stored of half a message stays so: the transform applies to what is not delivered yet.
+  // The stored part of half a message stays stored: the transform applies to undelivered records only.
   const isSame = (key: 'flush' | 'transform') => JSON.stringify(before[key]) === JSON.stringify(after[key])
   if (!isSame('flush') || !isSame('transform')) return afterChangedLimits(row)
   return row.nextAttemptMs === null ? row : { ...row, nextAttemptMs: null }
@@ -177,7 +179,7 @@ export function afterLease(row: LaneState, code: 'nack' | 'lease_expired', nowMs
   }
 }
 
-/** Of no destination. */
+/** An error that is not a destination's. */
 function ownError(code: string, message: string): LaneError {
   return {
     ...{ class: 'transient' as const, code, message },
