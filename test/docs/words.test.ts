@@ -26,7 +26,19 @@ function textsOf(file: string, source: string): string[] {
 const withoutSubject = /(?:\/\*\*?|\/\/|^\s*\*) (?:Of|What|Whose|Whoever)\b.*/gm
 
 /** Rooms of src whose comments have all been rewritten. */
-const rooms = ['api', 'apps', 'contract', 'destinations', 'ingest', 'platform', 'settings', 'stores']
+const rooms = [
+  'api',
+  'apps',
+  'contract',
+  'daemon',
+  'destinations',
+  'ingest',
+  'log',
+  'observe',
+  'platform',
+  'settings',
+  'stores',
+]
 
 const files = readdirSync(root, { recursive: true, encoding: 'utf8' }).filter((file) => /\.tsx?$/.test(file))
 

@@ -52,7 +52,7 @@ export function glanceAtSegments(dir: string): SegmentCheck[] {
 
 const keyOf = ({ firstSeq, generation }: SegmentName) => `${firstSeq}.${generation}`
 
-/** Of the given segments, without those that are gone. */
+/** Checks the given segments, except those that are gone. */
 async function checkAll(
   dir: string,
   names: readonly SegmentName[],
@@ -87,7 +87,7 @@ async function runThread(dir: string, next: () => SegmentName | null, to: Found)
         to.onBytes(bytes)
       },
     },
-    // What ended it is the caller's to see.
+    // The caller gets the error that ended it.
     interrupted: (reason, cause) => cause ?? new Error(reason),
   })
   try {

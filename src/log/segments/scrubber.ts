@@ -7,7 +7,7 @@ import type { ScrubCalls } from './scrub-thread.ts'
 
 /** A daemon that is started each day is scrubbed too, but not while it has the work of a start to do. */
 const firstAfterMs = 600_000
-/** Of a timer. */
+/** The limit of a timer. */
 const longestMs = 2 ** 31 - 1
 
 export class Scrubber {

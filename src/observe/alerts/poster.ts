@@ -10,7 +10,7 @@ import type { Post, PostOutcome } from '../../destinations/http-endpoint/post.ts
 import type { Logger } from '../../platform/log.ts'
 import { beatEveryMs, Thread, ThreadPool, threadEntry } from '../../platform/threads.ts'
 
-/** What the thread does. */
+/** The calls that the thread serves. */
 export interface PostCalls {
   post(post: Post): PostOutcome
 }
@@ -44,7 +44,7 @@ export class AlertPoster {
     }
   }
 
-  /** What is under way has failed. */
+  /** Requests that are under way fail. */
   async close(): Promise<void> {
     this.#isClosed = true
     await this.#threads.close()
