@@ -6,7 +6,7 @@ import { existsSync, statfsSync, statSync } from 'node:fs'
 import Database from 'better-sqlite3'
 import { findBuffer } from '../log/segments/found-identity.ts'
 import { newestSegmentFormat } from '../log/segments/segment-file.ts'
-import { migrations, newestFormat } from '../metadata/migrations.ts'
+import { migrations, newestFormat, oldestFormat } from '../metadata/migrations.ts'
 import { formatOf } from '../metadata/sqlite/upgrade-copy.ts'
 import type { Settings } from '../settings/settings.ts'
 import { clusterSettings } from '../stores/cluster-settings.ts'
@@ -20,10 +20,11 @@ export interface FormatCheck {
   /** The directory, or the database of a cluster. */
   place: string
   /**
-   * `current`: opens as it is. `upgrade`: opens, after `migrations`. `newer`: a newer version has written it. `unreadable`:
+   * `current`: opens as it is. `upgrade`: opens, after `migrations`. `newer`: a newer version has written it. `older`: a
+   * version has whose format is not read any more. `unreadable`:
    * `problem` says why. `not_set_up`: nothing is there.
    */
-  result: 'current' | 'upgrade' | 'newer' | 'unreadable' | 'not_set_up'
+  result: 'current' | 'upgrade' | 'newer' | 'older' | 'unreadable' | 'not_set_up'
   /** Null: not known. */
   metadata_format: number | null
   /** Of the newest segment; null: there is none, or it cannot be read. A cluster has none. */
@@ -83,6 +84,7 @@ function compared(metadataFormat: number, logFormat: number | null) {
   const formats = { metadata_format: metadataFormat, log_format: logFormat }
   if (metadataFormat > newestFormat || (logFormat ?? 0) > newestSegmentFormat)
     return { ...formats, result: 'newer' as const }
+  if (metadataFormat < oldestFormat) return { ...formats, result: 'older' as const }
   const missing = migrations.filter((one) => one.number > metadataFormat)
   const result = missing.length === 0 ? ('current' as const) : ('upgrade' as const)
   return { ...formats, result, migrations: missing.map(({ number, name }) => `${number} ${name}`) }

@@ -1,5 +1,5 @@
 /**
- * A data directory that an earlier version left in the middle of its work opens with this one: nothing pending is
+ * A data directory that this or an earlier version left in the middle of its work opens: nothing pending is
  * lost, what was counted stays counted, and batches under way keep their identity. How each was made:
  * test/support/fixtures/README.md. The daemon runs at the time of the directory, or its messages would be too old.
  */
@@ -16,6 +16,7 @@ import { runCli } from '../support/cli.ts'
 import { startDaemon, type TestDaemon } from '../support/daemon.ts'
 import { fakeClock } from '../support/fake-clock.ts'
 import {
+  blockedMessages,
   blockingMessage,
   type LaneName,
   laneNames,
@@ -102,6 +103,8 @@ const steps: [behaviour: string, check: (t: Test, opened: Opened) => Promise<voi
         'delivered_records',
         'skipped_messages',
         'dropped_messages',
+        'parked_records',
+        'filtered_records',
       ]
       for (const name of laneNames) {
         const lane = await laneOf(opened, name)
@@ -200,7 +203,7 @@ const steps: [behaviour: string, check: (t: Test, opened: Opened) => Promise<voi
       sink.respondWith(({ path: url, text }) =>
         url === '/strict' && text.includes('"bad":true') ? { status: 422 } : {},
       )
-      const to = (url: string) => sink.deliveries.filter((delivery) => delivery.path.startsWith(url))
+      const to = (url: string) => sink.deliveries.filter((delivery) => delivery.path.split('?')[0] === url)
       const texts = (url: string) => to(url).map(({ text }) => text)
       const drained = (name: LaneName) =>
         until(`${name} is drained`, async () => (await laneOf(opened, name)).pending_messages === 0)
@@ -233,6 +236,24 @@ const steps: [behaviour: string, check: (t: Test, opened: Opened) => Promise<voi
         (message) => message !== skippedMessage && message !== blockingMessage,
       )
       t.equal(lane.delivered_records, idsOf(delivered).length)
+
+      const all = range(0, messageCount + 1)
+      await daemon.api('POST', `${pathOf(opened, 'transformed')}/retry-now`)
+      await drained('transformed')
+      const kept = all.filter((message) => !blockedMessages.includes(message))
+      t.same(idsIn(texts('/failing-transformed')), idsOf(kept), 'the filter and the map go on')
+      t.match(parse(texts('/failing-transformed')[0] ?? '')[0], { title: /^record/, note: undefined })
+
+      await daemon.api('POST', `${pathOf(opened, 'parking')}/parked/replay`, { all: true })
+      await until(
+        'what was parked is delivered',
+        async () => (await laneOf(opened, 'parking')).parked_records === 0,
+      )
+      const parked = to('/strict-parking').flatMap(({ text }) => parse(text).map(({ id }) => id))
+      t.same(
+        parked.filter((id) => id < messageCount * 10).sort((a, b) => a - b),
+        idsOf([...blockedMessages]),
+      )
 
       await daemon.api('PATCH', `${pathOf(opened, 'blocked')}/status`, { destination_status: 'active' })
       await drained('blocked')

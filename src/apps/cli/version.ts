@@ -48,6 +48,7 @@ const inWords: Record<FormatCheck['result'], string> = {
   current: 'opens as it is',
   upgrade: 'opens, and is upgraded at the next start',
   newer: 'written by a newer version',
+  older: 'written by a version that is too old',
   unreadable: 'cannot be read',
   not_set_up: 'not set up',
 }
@@ -73,6 +74,12 @@ function requireOpens({ result, place, problem }: FormatCheck): void {
     throw new Failure(
       exitCodes.failed,
       `${place} was written by a newer pipectl: this version, ${version()}, does not open it`,
+      'install that version, or restore a backup: docs/upgrading.md',
+    )
+  if (result === 'older')
+    throw new Failure(
+      exitCodes.failed,
+      `${place} was written by an earlier pipectl: this version, ${version()}, does not open it`,
       'install that version, or restore a backup: docs/upgrading.md',
     )
   if (result === 'unreadable')

@@ -1,4 +1,5 @@
 /** What a metadata database holds, looked up without changing anything: before it is opened, and for `pipectl doctor`. */
+import { oldestFormat } from '../../metadata/migrations.ts'
 import { createSealer, UnsealError } from '../../metadata/secrets.ts'
 import { openingError, storageError } from './errors.ts'
 import { Session } from './session.ts'
@@ -60,10 +61,6 @@ async function inspect(session: Session, label: string): Promise<InspectedDataba
   }
 }
 
-/** Since these migrations there are alerts, and nodes. */
-const alertsFormat = 17
-const nodesFormat = 19
-
 async function inspectTables(session: Session): Promise<InspectedDatabase['metadata']> {
   const [found] = await rows(
     session,
@@ -74,10 +71,9 @@ async function inspectTables(session: Session): Promise<InspectedDatabase['metad
   )
   if (found === undefined || typeof found.sealed !== 'string') return null
   const { sealed } = found
-  const hasAlerts = Number(found.format) >= alertsFormat
-  const [alerts] = hasAlerts ? await rows(session, 'SELECT count(*) AS count FROM alert_settings') : []
-  const hasNodes = Number(found.format) >= nodesFormat
-  const nodes = hasNodes ? await rows(session, liveNodes) : []
+  const isReadable = Number(found.format) >= oldestFormat
+  const [alerts] = isReadable ? await rows(session, 'SELECT count(*) AS count FROM alert_settings') : []
+  const nodes = isReadable ? await rows(session, liveNodes) : []
   return {
     format: Number(found.format),
     lastOpenedBy: found.last_opened_by === null ? null : String(found.last_opened_by),

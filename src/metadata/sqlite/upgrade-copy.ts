@@ -18,6 +18,7 @@ import { isNoSpace, StorageUnavailableError } from '../../platform/error-code.ts
 import { fsyncDirectory, fsyncFile } from '../../platform/fsync.ts'
 import { bytes, hourMs } from '../../platform/quantities.ts'
 import { inWords, onFile } from '../../platform/storage-error.ts'
+import { oldestFormat } from '../migrations.ts'
 
 /** Parked records are in the file, which can have a gigabyte of them: two upgrades back is enough. */
 const copiesKept = 2
@@ -29,12 +30,12 @@ export function copyFolder(file: string): string {
 }
 
 /**
- * Copies a file that an earlier version has written. Null: it is empty, or up to date. Throws StorageUnavailableError where there
+ * Copies a file that an earlier version has written. Null: it is empty, up to date, or older than what this version opens. Throws StorageUnavailableError where there
  * is no room for the copy: then nothing is migrated.
  */
 export function keepCopy(database: Database.Database, newestFormat: number, now: number): string | null {
   const format = onFile('opening', database.name, () => formatOf(database))
-  if (format === 0 || format >= newestFormat) return null
+  if (format < oldestFormat || format >= newestFormat) return null
   const folder = copyFolder(database.name)
   const copy = path.join(folder, `metadata-format-${format}.db`)
   const unfinished = path.join(folder, `metadata-format-${format}.${process.pid}.tmp`)

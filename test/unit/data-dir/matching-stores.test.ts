@@ -1,18 +1,15 @@
 /** Which metadata goes with which buffer: across versions, restores and crashes between the two. */
-import { execFileSync } from 'node:child_process'
 import { cpSync, mkdtempSync, rmSync } from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
 import t, { type Test } from 'tap'
 import { dataDirAt } from '../../../src/maintenance/data-dir.ts'
 import { requireMatchingStores } from '../../../src/maintenance/matching-stores.ts'
-import { loadSealingKey } from '../../../src/metadata/sealing-key.ts'
 import { beginEpoch } from '../../../src/metadata/sqlite/offline.ts'
 import { openMetadata } from '../../../src/stores/open-metadata.ts'
 import { message, newPipeId, openAt } from '../buffer/open.ts'
 
 const key = Buffer.alloc(32, 1)
-const previous = new URL('../../support/fixtures/format-1.tar.gz', import.meta.url).pathname
 
 function temporaryDirectory(t: Test): string {
   const root = mkdtempSync(path.join(os.tmpdir(), 'pipectl-stores-'))
@@ -52,22 +49,3 @@ t.test('metadata of before a restore does not go with the restored buffer', asyn
   for (const suffix of ['-wal', '-shm']) rmSync(dir.metadataFile + suffix, { force: true })
   t.throws(() => requireMatchingStores(dir), /from before the last restore/)
 })
-
-t.test(
-  'a buffer of the previous version goes with its own metadata, before and after its upgrade',
-  async (t) => {
-    const root = temporaryDirectory(t)
-    execFileSync('tar', ['-xzf', previous, '-C', root])
-    const dir = dataDirAt(path.join(root, 'data'))
-    requireMatchingStores(dir)
-    // As a crash leaves it just after the metadata was upgraded: the buffer has no identity yet.
-    const sealingKey = await loadSealingKey({ file: null, dataDir: dir.root, create: false, env: {} })
-    const metadata = await openMetadata({ kind: 'sqlite', file: dir.metadataFile }, sealingKey)
-    t.match(await metadata.identity(), { isAdopted: true })
-    await metadata.close()
-    requireMatchingStores(dir)
-    for (const suffix of ['', '-wal', '-shm']) rmSync(dir.metadataFile + suffix, { force: true })
-    await makeMetadata(dir.root)
-    t.throws(() => requireMatchingStores(dir), /newer than its buffer.*holds messages\. Nothing was changed/s)
-  },
-)
