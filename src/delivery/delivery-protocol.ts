@@ -1,4 +1,4 @@
-/** The messages between main and a delivery worker: calls by number, responses by the same number. */
+/** The calls between main and a delivery worker, in both directions. */
 
 import type { DriverSettings } from '../destinations/driver.ts'
 import type { BufferSpec } from '../log/buffer-spec.ts'
@@ -30,28 +30,17 @@ export interface DeliveryThreadData {
   endsPulls: boolean
 }
 
-/** Every method of the lane service, and `close(graceMs)`. */
-export type DeliveryMethod = keyof LaneService | 'close'
-
-/** How often a worker tells that it is alive, and how often somebody looks. */
-export const beatEveryMs = 1_000
-
-export type ToDeliveryWorker =
-  | { kind: 'call'; id: number; method: DeliveryMethod; args: unknown[] }
+export interface DeliveryCalls extends LaneService {
+  close(graceMs: number): Promise<void>
   /** A quarantined lane is like any other from now on. */
-  | { kind: 'release'; destinationId: string }
+  release(destinationId: string): void
+}
+export type DeliveryMethod = keyof DeliveryCalls
 
-export type FromDeliveryWorker =
-  /** The first message: the lanes are loaded. */
-  | { kind: 'ready' }
-  | { kind: 'result'; id: number; value: unknown }
-  /**
-   * `unavailable`: nothing can be saved for now. `elsewhere`: the lane of this destination is another node's. Else an internal
-   * error: `message` for the log.
-   */
-  | { kind: 'failure'; id: number; message: string; reason: 'unavailable' | 'internal' }
-  | { kind: 'elsewhere'; id: number; destinationId: string }
+/** A worker's reports to main. */
+export interface DeliveryReports {
   /** A suspect has finished an attempt. */
-  | { kind: 'finished'; destinationId: string }
+  finished(destinationId: string): void
   /** A quarantined lane has delivered in a thread of its own. */
-  | { kind: 'delivered_apart'; destinationId: string }
+  deliveredApart(destinationId: string): void
+}

@@ -3,11 +3,10 @@
  * when the worker has died or hangs. The worker writes, main reads; marking an attempt costs two stores, no message
  * and no save.
  *
- *   Int32  0      beats: the worker's event loop turns
- *          1      1: it ended because storage failed
- *          2      1: the next four are the lane whose code ended the worker
- *          3..6   that lane's destination_id
- *          7..    slots of 5: 1 while an attempt is under way, and its lane's destination_id
+ *   Int32  0      1: it ended because storage failed
+ *          1      1: the next four are the lane whose code ended the worker
+ *          2..5   that lane's destination_id
+ *          6..    slots of 5: 1 while an attempt is under way, and its lane's destination_id
  *
  * The marks live as long as the process. A process that dies as a whole (kill -9, out of memory, a fault in native
  * code) says nothing about lanes: it looks the same as a power cut, at which every busy lane is under way. `serve
@@ -16,10 +15,10 @@
 import { Buffer } from 'node:buffer'
 import { stringify } from 'uuid'
 
-const storageAt = 1
-const hasBlameAt = 2
-const blameAt = 3
-const slotsAt = 7
+const storageAt = 0
+const hasBlameAt = 1
+const blameAt = 2
+const slotsAt = 6
 const idWords = 4
 const slotWords = 1 + idWords
 /** Attempts beyond these are not marked. */
@@ -40,11 +39,6 @@ export class WorkerBoard {
   constructor(memory: SharedArrayBuffer) {
     this.#words = new Int32Array(memory)
     this.#bytes = new Uint8Array(memory)
-  }
-
-  /** By the worker, regularly. */
-  beat(): void {
-    Atomics.add(this.#words, 0, 1)
   }
 
   /** By the worker: an attempt of this lane begins. The returned function ends it; idempotent. */
@@ -72,10 +66,6 @@ export class WorkerBoard {
   /** By the worker, when it is about to end: because its files cannot be read or written. */
   storageFailed(): void {
     Atomics.store(this.#words, storageAt, 1)
-  }
-
-  get beats(): number {
-    return Atomics.load(this.#words, 0)
   }
 
   get isStorageFailure(): boolean {

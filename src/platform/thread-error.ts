@@ -44,7 +44,7 @@ export class ErrorCodec {
   /** `thread`: where unknown errors come from, in their messages. */
   constructor(thread: string, classes: ErrorClasses = {}) {
     this.#thread = thread
-    for (const [name, { prototype }] of Object.entries({ ...always, ...classes })) {
+    for (const [name, { prototype }] of Object.entries({ ...classes, ...always })) {
       this.#names.set(prototype, name)
       this.#prototypes.set(name, prototype)
     }

@@ -191,7 +191,7 @@ export class Thread<Remote, Host = object> {
   async terminate(reason: string): Promise<void> {
     if (this.#isEnded) return
     this.#reason ??= new Error(reason)
-    this.#interrupt(this.#reason.message, this.#reason)
+    this.#interrupt(`the ${this.#options.name} thread has ended: ${this.#reason.message}`, this.#reason)
     this.#terminatedTicks += 1
     this.#worker.ref()
     void this.#worker.terminate()

@@ -9,19 +9,12 @@
  * alive. Files that cannot be read or written end the process. Main learns what ended the worker from its board.
  */
 
-import assert from 'node:assert'
-import { parentPort, workerData } from 'node:worker_threads'
 import type { PipeLeases } from '../../cluster/leases.ts'
 import type { LogUsage } from '../../cluster/log-usage.ts'
 import { current, timelineOf } from '../../contract/epochs.ts'
 import { systemClock } from '../../delivery/clock.ts'
 import { ContainedDrivers } from '../../delivery/contained-driver.ts'
-import {
-  beatEveryMs,
-  type DeliveryThreadData,
-  type FromDeliveryWorker,
-  type ToDeliveryWorker,
-} from '../../delivery/delivery-protocol.ts'
+import type { DeliveryCalls, DeliveryReports, DeliveryThreadData } from '../../delivery/delivery-protocol.ts'
 import { DriftWatch } from '../../delivery/drift.ts'
 import { keepHistoryShort } from '../../delivery/history-keeper.ts'
 import { isolatedDrivers } from '../../delivery/isolated-driver.ts'
@@ -49,17 +42,18 @@ import {
 } from '../../platform/error-code.ts'
 import { openLog } from '../../platform/log.ts'
 import { describeFatalErrors, inWords, isStorageError } from '../../platform/storage-error.ts'
+import { Transferred } from '../../platform/thread-calls.ts'
+import { ThreadHost } from '../../platform/thread-host.ts'
 import { bufferPlace, openBufferContact, openBufferFeed, openBufferReader } from '../../stores/open-log.ts'
 import { openMetadata } from '../../stores/open-metadata.ts'
 
-assert(parentPort !== null)
-const port = parentPort
-const data = workerData as DeliveryThreadData
+const host = new ThreadHost<DeliveryThreadData, DeliveryCalls, DeliveryReports>({
+  errors: { LaneStoreUnavailableError },
+})
+const { data } = host
 const log = openLog(data.log, 'delivery')
 const doing = ['delivering from the buffer in', bufferPlace(data.buffer)] as const
 const board = new WorkerBoard(data.board)
-board.beat()
-setInterval(() => board.beat(), beatEveryMs).unref()
 const quarantined = new Set(data.quarantined)
 const drivers = new ContainedDrivers({
   board,
@@ -69,8 +63,8 @@ const drivers = new ContainedDrivers({
   },
   quarantined,
   suspects: new Set(data.suspects),
-  onFinished: (destinationId) => post({ kind: 'finished', destinationId }),
-  onDeliveredApart: (destinationId) => post({ kind: 'delivered_apart', destinationId }),
+  onFinished: (destinationId) => host.tell('finished', [destinationId]),
+  onDeliveredApart: (destinationId) => host.tell('deliveredApart', [destinationId]),
 })
 // Only here, and before the error is put into words and thrown again, is it known whose code it came from.
 process.on('uncaughtException', (error) => {
@@ -147,11 +141,26 @@ const endHistoryKeeper = keepHistoryShort({
   ...{ lanes, reader, store: metadata.laneStore },
   ...{ clock: systemClock, log },
 })
-port.on('message', (message: ToDeliveryWorker) => {
-  if (message.kind === 'call') void respond(message)
-  else quarantined.delete(message.destinationId)
-})
-post({ kind: 'ready' })
+host.serve(
+  {
+    ...service,
+    async pull(destinationId, request) {
+      const result = await service.pull(destinationId, request)
+      // A pulled message is handed over, not copied.
+      return result.kind === 'message' ? new Transferred(result, [result.json.buffer]) : result
+    },
+    release: (destinationId) => void quarantined.delete(destinationId),
+    async close(graceMs) {
+      try {
+        await close(graceMs)
+      } finally {
+        // After the response. A driver that was given up may still hold a connection, which would keep the thread.
+        setImmediate(() => process.exit())
+      }
+    },
+  },
+  { onFailure: callFailed },
+)
 
 /** Loaded in a cluster alone. */
 async function openLeases(nodeId: string): Promise<PipeLeases> {
@@ -209,27 +218,12 @@ async function takeLane(destinationId: string, epoch: number): Promise<LaneState
   return row
 }
 
-async function respond({ id, method, args }: Extract<ToDeliveryWorker, { kind: 'call' }>): Promise<void> {
-  try {
-    const value =
-      method === 'close' ? await close(Number(args[0])) : await Reflect.apply(service[method], service, args)
-    post({ kind: 'result', id, value }, buffersOf(value))
-  } catch (error) {
-    if (error instanceof LaneElsewhereError) {
-      post({ kind: 'elsewhere', id, destinationId: String(args[0]) })
-      return
-    }
-    const isUnavailable =
-      error instanceof StorageUnavailableError || error instanceof LaneStoreUnavailableError
-    if (isUnavailable) log.warn({ err: error, method }, 'delivery.call_waits')
-    else log.error({ err: error, method }, 'delivery.call_failed')
-    const message = error instanceof Error ? error.message : String(error)
-    post({ kind: 'failure', id, message, reason: isUnavailable ? 'unavailable' : 'internal' })
-    if (isIoError(error)) fail(error)
-  } finally {
-    // A driver that was given up may still hold a connection, which would keep the thread.
-    if (method === 'close') process.exit()
-  }
+function callFailed(err: unknown, method: string): void {
+  if (err instanceof LaneElsewhereError) return
+  const isUnavailable = err instanceof StorageUnavailableError || err instanceof LaneStoreUnavailableError
+  if (isUnavailable) log.warn({ err, method }, 'delivery.call_waits')
+  else log.error({ err, method }, 'delivery.call_failed')
+  if (isIoError(err)) fail(err)
 }
 
 /** Beyond the grace of attempts: 2 s to abort, 2 s to close a driver that hangs, 3 s to save. Together below delivery-proxy.ts. */
@@ -271,17 +265,6 @@ function isIoError(error: unknown): boolean {
 
 function isOfStorage(error: unknown): boolean {
   return isStorageError(inWords(error, ...doing))
-}
-
-/** A pulled message is handed over, not copied. */
-function buffersOf(value: unknown): ArrayBuffer[] {
-  if (typeof value !== 'object' || value === null || !('json' in value)) return []
-  const { json } = value
-  return json instanceof Uint8Array && json.buffer instanceof ArrayBuffer ? [json.buffer] : []
-}
-
-function post(message: FromDeliveryWorker, transfer: ArrayBuffer[] = []): void {
-  port.postMessage(message, transfer)
 }
 
 function fail(error: unknown): void {
