@@ -13,7 +13,7 @@ import { clusterSettings } from '../stores/cluster-settings.ts'
 import { lastOpenedBy } from '../stores/open-metadata.ts'
 import { type DataDir, dataDirAt } from './data-dir.ts'
 
-/** What this version writes, and the newest that it reads. */
+/** The formats that this version writes, and the newest that it reads. */
 export const knownFormats = { metadata_format: newestFormat, log_format: newestSegmentFormat }
 
 export interface FormatCheck {
@@ -27,11 +27,11 @@ export interface FormatCheck {
   result: 'current' | 'upgrade' | 'newer' | 'older' | 'unreadable' | 'not_set_up'
   /** Null: not known. */
   metadata_format: number | null
-  /** Of the newest segment; null: there is none, or it cannot be read. A cluster has none. */
+  /** The format of the newest segment; null: there is none, or it cannot be read. A cluster has none. */
   log_format: number | null
   /** The version that had it open last; null: not known, it was before 0.2.0. */
   last_opened_by: string | null
-  /** What an upgrade runs. */
+  /** The migrations that an upgrade runs. */
   migrations: string[]
   /** Bytes of the copy that is kept before an upgrade; null: none is made. */
   copy_bytes: number | null

@@ -22,7 +22,7 @@ export const migrations: readonly Migration[] = [
   { number: 25, name: 'lane states', up: laneStates },
 ]
 
-/** Of a database that this version has brought up to date. */
+/** The format of a database that this version has brought up to date. */
 export const newestFormat = migrations.at(-1)?.number ?? 0
 
 /** The oldest format that this version opens. */

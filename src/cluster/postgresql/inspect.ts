@@ -1,4 +1,4 @@
-/** What a metadata database holds, looked up without changing anything: before it is opened, and for `pipectl doctor`. */
+/** Reads the content of a metadata database without changing it: before it is opened, and for `pipectl doctor`. */
 import { oldestFormat } from '../../metadata/migrations.ts'
 import { createSealer, UnsealError } from '../../metadata/secrets.ts'
 import { openingError, storageError } from './errors.ts'
@@ -8,13 +8,13 @@ import { parsePostgresUrl } from './url.ts'
 export interface InspectedDatabase {
   /** Which it is, without user and password. */
   label: string
-  /** Of the server. */
+  /** The version of the server. */
   version: string
-  /** Of this user's transactions there. */
+  /** The setting of this user's transactions there. */
   synchronousCommit: string
   /** The server's clock minus this machine's, ms, as exact as the answer was quick. */
   clockOffsetMs: number
-  /** What `init` left; null: no pipectl was set up in it. */
+  /** The facts that `init` stored; null: no pipectl was set up in it. */
   metadata: {
     /** The newest migration. */
     format: number

@@ -11,7 +11,7 @@ import type { Tables } from '../database.ts'
 interface Table {
   /** `name type`, with a comma between: not null, unless `?` follows; `= value` is its default, `key` a key without a name. */
   columns: string
-  /** Of the primary key; the constraint is `<table>_key`. */
+  /** The columns of the primary key; the constraint is `<table>_key`. */
   key?: string[]
   /** Constraints by name. */
   unique?: Record<string, string[]>

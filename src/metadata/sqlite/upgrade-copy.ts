@@ -5,7 +5,7 @@
  *   before-upgrade/metadata-format-18.db      beside the file: one file without a WAL, readable by its owner alone
  *   before-upgrade/metadata-format-18.PID.tmp the same, being made
  *
- * What a crash leaves, and what the next start does:
+ * The state after a crash, and the action of the next start:
  *
  *   1 write the .tmp, fsync it     a .tmp: removed once it is an hour old; the copy is made again
  *   2 rename it, fsync the folder  the copy, of a file that has not changed yet: it is replaced
