@@ -62,7 +62,7 @@ export const resourceLimits = {
   /** Characters of a refused record's value, where a destination names it: enough to recognise it. */
   rejectedValueCharacters: 200,
   /** Refused records that a driver hands to its lane in one call. */
-  setAsideAtOnce: 1_000,
+  parkedAtOnce: 1_000,
   /**
    * The columns that a test of a database reports: more than a person maps. A longer name is not the name of a
    * column.

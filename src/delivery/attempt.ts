@@ -9,7 +9,8 @@
  *      └─ still not settled 2 s after the abort ─────▶ the same, and the driver is given up: `isHung`
  *
  * However it ends, `storedRecords` says how far it came: records from the start of the batch that need not be sent again. What a driver
- * that was given up reports later is ignored: by then the lane repeats the batch.
+ * that was given up reports later is ignored: by then the lane repeats the batch. A driver that was given up parks nothing, either: the
+ * attempt must still be under way when the rows are written. A write that had begun by then ends, and the repeat parks the same rows.
  */
 import { setMaxListeners } from 'node:events'
 import { mostConcurrency } from '../contract/delivery-settings.ts'
@@ -20,6 +21,7 @@ import {
   type Batch,
   DeliveryError,
   type DestinationDriver,
+  type RejectedRecord,
 } from '../destinations/driver.ts'
 import { LaneOwnershipLostError, type LaneSpec } from '../metadata/lane-state.ts'
 import type { Logger } from '../platform/log.ts'
@@ -68,95 +70,137 @@ function requestsOf(spec: LaneSpec, { recordCount }: Batch): number {
   return spec.type === 'destination_http_endpoint' ? requestsFor(spec.config.body_format, recordCount) : 1
 }
 
-export interface AttemptDeps {
+/** The calls that an attempt makes to its lane; after its end none of them is made. */
+export interface AttemptServices extends Pick<AttemptProgress, 'messageIdAt' | 'filtered' | 'notAsked'> {
   clock: Clock
   log: Logger
   /** Resolves when the destination's rate allows another request. */
   beforeRequest(signal: AbortSignal): Promise<void>
-  messageIdAt?: AttemptProgress['messageIdAt']
-  setAside?: AttemptProgress['setAside']
-  filtered?: AttemptProgress['filtered']
-  notAsked?: AttemptProgress['notAsked']
+  /** `AttemptProgress.park`, null as there. `requireCurrent` throws once the attempt is over: called before anything is written. */
+  park: ((rejected: readonly RejectedRecord[], requireCurrent: () => void) => Promise<void>) | null
 }
 
 /** Each of an attempt's requests, and of their steps, may wait for its end: without this, Node.js warns of a leak. */
 const mostListeners = 2 * mostConcurrency + 10
 
+type Deliver = (signal: AbortSignal, progress: AttemptProgress) => Promise<void>
+
 /** Never rejects. `deliver` opens the driver where need be. `interrupt` ends the attempt without its counting as one. */
 export async function attemptDelivery(
-  deliver: (signal: AbortSignal, progress: AttemptProgress) => Promise<void>,
+  deliver: Deliver,
   limitMs: number,
   interrupt: AbortSignal,
-  { clock, log, beforeRequest, messageIdAt, setAside, filtered, notAsked }: AttemptDeps,
+  services: AttemptServices,
 ): Promise<AttemptOutcome> {
-  const controller = new AbortController()
-  setMaxListeners(mostListeners, controller.signal)
-  const cancels: (() => void)[] = []
-  let isHung = (_: Settled) => {}
-  const hung = new Promise<Settled>((resolve) => {
-    isHung = resolve
-  })
-  let isOver = false
-  let isTransforming = false
-  let wasTransforming = false
-  const stop = () => {
-    if (controller.signal.aborted) return
-    wasTransforming = isTransforming
-    controller.abort()
-    cancels.push(clock.wake(abortGraceMs, () => isHung('hung')))
-  }
-  interrupt.addEventListener('abort', stop, { once: true })
-  if (interrupt.aborted) stop()
-  let cancelLimit = clock.wake(limitMs, stop)
-  let reported = 0
-  const progress: AttemptProgress = {
-    beforeRequest: () => beforeRequest(controller.signal),
-    stored: (records) => {
-      reported = Math.max(reported, records)
-    },
-    transforming: (isUnderWay) => {
-      isTransforming = isUnderWay
-      cancelLimit()
-      if (!isOver) cancelLimit = clock.wake(isUnderWay ? longestTransformMs : limitMs, stop)
-    },
-    ...(messageIdAt === undefined ? {} : { messageIdAt }),
-    ...(setAside === undefined
-      ? {}
-      : { setAside: async (rejected) => await (isOver ? Promise.reject(givenUp()) : setAside(rejected)) }),
-    filtered: (seq, records) => {
-      if (!isOver) filtered?.(seq, records)
-    },
-    notAsked: () => {
-      if (!isOver) notAsked?.()
-    },
-  }
-  const settled = await Promise.race([settle(deliver, controller.signal, progress), hung])
-  isOver = true
-  cancelLimit()
-  for (const cancel of cancels) cancel()
-  interrupt.removeEventListener('abort', stop)
-  const late = (known?: DeliveryError['timedOut']) =>
-    wasTransforming ? transformWaiting() : timedOut(limitMs, known)
+  return await new Attempt(limitMs, interrupt, services).run(deliver)
+}
 
-  if (settled === 'hung') {
-    if (interrupt.aborted) return { kind: 'aborted', storedRecords: reported, isHung: true }
-    return { kind: 'failed', error: late(), storedRecords: reported, isHung: true }
+class Attempt {
+  readonly #limitMs: number
+  readonly #interrupt: AbortSignal
+  readonly #services: AttemptServices
+  readonly #controller = new AbortController()
+  /** It has an outcome: the lane continues, whatever the driver still does. */
+  #isOver = false
+  #isTransforming = false
+  #wasTransforming = false
+  #storedRecords = 0
+  #cancelLimit = () => {}
+  #cancelGrace = () => {}
+  #onHung: (settled: 'hung') => void = () => {}
+
+  constructor(limitMs: number, interrupt: AbortSignal, services: AttemptServices) {
+    this.#limitMs = limitMs
+    this.#interrupt = interrupt
+    this.#services = services
+    setMaxListeners(mostListeners, this.#controller.signal)
   }
-  if (settled.delivered) return { kind: 'delivered', isHung: false }
-  const { error } = settled
-  const storedRecords = Math.max(reported, (error instanceof DeliveryError && error.storedRecords) || 0)
-  if (interrupt.aborted) return { kind: 'aborted', storedRecords, isHung: false }
-  // A driver may know that nothing of the aborted attempt is stored.
-  const known = error instanceof DeliveryError ? error.timedOut : undefined
-  const failure = controller.signal.aborted ? late(known) : asDeliveryError(error, log)
-  return { kind: 'failed', error: failure, storedRecords, isHung: false }
+
+  async run(deliver: Deliver): Promise<AttemptOutcome> {
+    const hung = new Promise<'hung'>((resolve) => {
+      this.#onHung = resolve
+    })
+    const stop = () => this.#stop()
+    this.#interrupt.addEventListener('abort', stop, { once: true })
+    if (this.#interrupt.aborted) stop()
+    this.#limit(this.#limitMs)
+    const settled = await Promise.race([settle(deliver, this.#controller.signal, this.#progress()), hung])
+    this.#isOver = true
+    this.#cancelLimit()
+    this.#cancelGrace()
+    this.#interrupt.removeEventListener('abort', stop)
+    return this.#outcome(settled)
+  }
+
+  #limit(limitMs: number): void {
+    this.#cancelLimit()
+    if (!this.#isOver) this.#cancelLimit = this.#services.clock.wake(limitMs, () => this.#stop())
+  }
+
+  /** The limit is reached, or the attempt is interrupted: the driver has a short time to settle. */
+  #stop(): void {
+    if (this.#controller.signal.aborted) return
+    this.#wasTransforming = this.#isTransforming
+    this.#controller.abort()
+    this.#cancelGrace = this.#services.clock.wake(abortGraceMs, () => this.#onHung('hung'))
+  }
+
+  #progress(): AttemptProgress {
+    const { beforeRequest, messageIdAt, park, filtered, notAsked } = this.#services
+    const requireCurrent = () => {
+      if (this.#isOver) throw givenUp()
+    }
+    return {
+      beforeRequest: async () => {
+        if (!this.#isOver) await beforeRequest(this.#controller.signal)
+      },
+      messageIdAt: async (seq) => {
+        requireCurrent()
+        return await messageIdAt(seq)
+      },
+      park:
+        park &&
+        (async (rejected) => {
+          requireCurrent()
+          await park(rejected, requireCurrent)
+        }),
+      stored: (records) => {
+        this.#storedRecords = Math.max(this.#storedRecords, records)
+      },
+      filtered: (seq, records) => {
+        if (!this.#isOver) filtered(seq, records)
+      },
+      notAsked: () => {
+        if (!this.#isOver) notAsked()
+      },
+      transforming: (isUnderWay) => {
+        this.#isTransforming = isUnderWay
+        this.#limit(isUnderWay ? longestTransformMs : this.#limitMs)
+      },
+    }
+  }
+
+  #outcome(settled: Settled): AttemptOutcome {
+    const isHung = settled === 'hung'
+    if (!isHung && settled.delivered) return { kind: 'delivered', isHung }
+    const error = isHung ? null : settled.error
+    const known = error instanceof DeliveryError ? error : null
+    const storedRecords = Math.max(this.#storedRecords, known?.storedRecords ?? 0)
+    if (this.#interrupt.aborted) return { kind: 'aborted', storedRecords, isHung }
+    if (isHung || this.#controller.signal.aborted) {
+      // A driver may know that nothing of the aborted attempt is stored.
+      const late = this.#wasTransforming ? transformWaiting() : timedOut(this.#limitMs, known?.timedOut)
+      return { kind: 'failed', error: late, storedRecords, isHung }
+    }
+    return { kind: 'failed', error: asDeliveryError(error, this.#services.log), storedRecords, isHung }
+  }
 }
 
 async function settle(
-  deliver: (signal: AbortSignal, progress: AttemptProgress) => Promise<void>,
+  deliver: Deliver,
   signal: AbortSignal,
   progress: AttemptProgress,
-): Promise<Settled> {
+): Promise<Exclude<Settled, 'hung'>> {
   try {
     await deliver(signal, progress)
     return { delivered: true }
@@ -213,7 +257,7 @@ export class LaneDriver {
     let isAsked = true
     const notAsked = () => {
       isAsked = false
-      progress.notAsked?.()
+      progress.notAsked()
     }
     try {
       await this.#driver.deliver(batch, signal, { ...progress, notAsked })

@@ -16,6 +16,7 @@ import {
   type Batch,
   DeliveryError,
   type DestinationDriver,
+  noProgress,
 } from '../destinations/driver.ts'
 import type { LaneSpec } from '../metadata/lane-state.ts'
 import { DriverDiedError } from './driver-protocol.ts'
@@ -27,12 +28,7 @@ export interface ContainedDriversOptions {
   open(spec: LaneSpec): DestinationDriver
   /** As `open` and one delivery, in a thread of its own. */
   isolated: {
-    deliver(
-      spec: LaneSpec,
-      batch: Batch,
-      signal: AbortSignal,
-      progress: AttemptProgress | undefined,
-    ): Promise<void>
+    deliver(spec: LaneSpec, batch: Batch, signal: AbortSignal, progress: AttemptProgress): Promise<void>
   }
   /** Lanes whose attempts run apart; main and what their rows say add to it. */
   quarantined: Set<string>
@@ -76,7 +72,7 @@ class ContainedDriver implements DestinationDriver {
     this.#driver = this.#inLane(() => options.open(spec))
   }
 
-  async deliver(batch: Batch, signal: AbortSignal, progress?: AttemptProgress): Promise<void> {
+  async deliver(batch: Batch, signal: AbortSignal, progress: AttemptProgress = noProgress): Promise<void> {
     const { board, suspects, quarantined, onFinished } = this.#options
     if (quarantined.has(this.#spec.destinationId)) return await this.#deliverApart(batch, signal, progress)
     const end = board.begin(this.#spec.destinationId)
@@ -89,7 +85,7 @@ class ContainedDriver implements DestinationDriver {
     }
   }
 
-  async #deliverApart(batch: Batch, signal: AbortSignal, progress?: AttemptProgress): Promise<void> {
+  async #deliverApart(batch: Batch, signal: AbortSignal, progress: AttemptProgress): Promise<void> {
     try {
       await this.#options.isolated.deliver(this.#spec, batch, signal, progress)
     } catch (error) {

@@ -60,6 +60,8 @@ export class DriftWatch {
     return {
       deliver: async (batch, signal, progress) => {
         await driver.deliver(batch, signal, progress)
+        // After an abort the lane may have given the attempt up, and its repeat is counted.
+        if (signal.aborted) return
         const hadNews = counts.hasNews
         counts.look(batch, this.#clock.now())
         if (counts.hasNews && !hadNews) {

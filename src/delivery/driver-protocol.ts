@@ -32,7 +32,7 @@ export interface LaneCalls {
   beforeRequest: AttemptProgress['beforeRequest']
   pin: PinServerKey
   messageIdAt(seq: number): string | null
-  setAside(rejected: readonly RejectedRecord[]): void
+  park(rejected: readonly RejectedRecord[]): void
 }
 
 /** The driver ended its thread, or kept it busy. */

@@ -40,7 +40,7 @@
  *   | in a half-stored batch, before the failure  | cursor, range, offset | from that offset: what was stored      |
  *   |   is saved                                  |   of the last save    |   since then is repeated               |
  *   | in a half-stored batch, after that save     | cursor, range, offset | from the first record not stored       |
- *   | after refused records are kept (setAside),  | cursor, range         | the same range: kept again under the   |
+ *   | after rejected records are kept (park),     | cursor, range         | the same range: kept again under the   |
  *   |   before the others are committed           |                       |   same places, stored for the first    |
  *   |                                             |                       |   time                                 |
  *   | after that commit, before the save          | cursor, range         | the same range again: at least once;   |

@@ -36,7 +36,7 @@ export interface IsolatedDrivers {
     spec: DestinationSpec,
     batch: Batch,
     signal: AbortSignal,
-    progress: AttemptProgress | undefined,
+    progress: AttemptProgress,
     pin: PinServerKey,
   ): Promise<void>
   /** As `DriverModule.check`; the same. */
@@ -67,7 +67,7 @@ export function isolatedDrivers(settings: DriverSettings): IsolatedDrivers {
         runApart(
           { spec, settings },
           signal,
-          (thread) => thread.call('deliver', [sentBatch(batch), progress?.setAside !== undefined]),
+          (thread) => thread.call('deliver', [sentBatch(batch), progress.park !== null]),
           laneCalls(progress, pin),
         ),
       ),
@@ -133,13 +133,13 @@ async function runApart<T>(
 }
 
 /** What a driver that delivers asks of its lane. A check asks nothing. */
-function laneCalls(progress: AttemptProgress | undefined, pin: PinServerKey): Handlers<LaneCalls> {
+function laneCalls(progress: AttemptProgress, pin: PinServerKey): Handlers<LaneCalls> {
   return {
-    stored: (records) => progress?.stored(records),
-    beforeRequest: () => progress?.beforeRequest(),
+    stored: (records) => progress.stored(records),
+    beforeRequest: () => progress.beforeRequest(),
     pin,
-    messageIdAt: async (seq) => (await progress?.messageIdAt?.(seq)) ?? null,
-    setAside: (rejected) => progress?.setAside?.(rejected),
+    messageIdAt: (seq) => progress.messageIdAt(seq),
+    park: (rejected) => progress.park?.(rejected),
   }
 }
 

@@ -7,8 +7,8 @@ import type { Batch } from '../destinations/driver.ts'
 import type { MarkedMessage } from '../log/buffer.ts'
 import type { LaneSpec } from '../metadata/lane-state.ts'
 import {
-  type AttemptDeps,
   type AttemptOutcome,
+  type AttemptServices,
   attemptDelivery,
   attemptLimitMs,
   isCutShort,
@@ -77,10 +77,10 @@ export class PushAttempts {
       interrupt.signal,
       {
         ...this.#servicesOf(spec, this.#filtered, slotAt),
-        messageIdAt: (seq) => this.#messageIdAt(spec.pipeId, seq),
-        ...(spec.onPermanentError === 'park'
-          ? { setAside: (rejected) => this.#refused.setAside(rejected, messages, row) }
-          : {}),
+        park:
+          spec.onPermanentError === 'park'
+            ? (rejected, requireCurrent) => this.#refused.park(rejected, messages, row, requireCurrent)
+            : null,
       },
     )
     this.#abort = null
@@ -127,12 +127,14 @@ export class PushAttempts {
     return { outcome, filtered: filtered.take(batch.messages) }
   }
 
-  #servicesOf({ rate }: LaneSpec, filtered: FilteredRecords, slotAt: number): AttemptDeps {
+  #servicesOf({ pipeId, rate }: LaneSpec, filtered: FilteredRecords, slotAt: number): AttemptServices {
     const { clock, log } = this.#deps
     return {
       clock,
       log,
       beforeRequest: (signal) => this.#rate.wait(rate?.requestsPerSecond ?? null, signal),
+      messageIdAt: (seq) => this.#messageIdAt(pipeId, seq),
+      park: null,
       filtered: (seq, records) => filtered.note(seq, records),
       notAsked: () => this.#rate.putBack(slotAt),
     }

@@ -2,7 +2,7 @@
  * Handles the records that a destination rejects for their content (`fault: 'records'`), for a lane with
  * `on_permanent_error: park`.
  *
- *   refused records, named by the driver ──setAside──▶ parked, durable ──▶ the driver stores the others ──▶ cursor
+ *   refused records, named by the driver ──park──▶ parked, durable ──▶ the driver stores the others ──▶ cursor
  *   a message alone, its records not told apart ─────▶ parked and passed in one save
  *   no room (`parked.max_bytes`) ────────────────────▶ refused with `parked_full`: the lane stops there
  *
@@ -52,16 +52,19 @@ export class RefusedRecords {
     }
   }
 
-  /** `AttemptProgress.setAside`: durable when it resolves. Rejects with `parked_full`, and with the store's own error. */
-  async setAside(
+  /** `AttemptProgress.park`: durable when it resolves. Rejects with `parked_full`, and with the store's own error. */
+  async park(
     rejected: readonly RejectedRecord[],
     messages: readonly StoredMessage[],
     row: LaneState,
+    requireCurrent: () => void,
   ): Promise<void> {
     const parked = rejectedRecords(rejected, messages, row)
-    const hasRoom = await this.#parking.withRoom(parked, () =>
-      this.#parking.store.setAside(this.#parking.owner, parked),
-    )
+    const hasRoom = await this.#parking.withRoom(parked, async () => {
+      requireCurrent()
+      await this.#parking.store.park(this.#parking.owner, parked)
+    })
+    requireCurrent()
     if (!hasRoom) throw parkedFull(rejected[0]!)
     for (const position of parked) this.#note(position)
     await this.#parking.refresh()

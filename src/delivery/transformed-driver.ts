@@ -3,7 +3,7 @@
  *
  *   batch ──filter, map──▶ kept records, each with its own place in its message ──▶ driver
  *              ├─ filtered out ──▶ counted by the lane
- *              ├─ cannot be applied ──▶ set aside, or an error of that record, as when the destination refuses it
+ *              ├─ cannot be applied ──▶ parked, or an error of that record, as when the destination refuses it
  *              └─ nothing is left ──▶ delivered: the driver is not asked
  *
  * The batch keeps its identity, its range and its messages, one without records included, and each record its place: so ids are
@@ -11,12 +11,14 @@
  * `recordOffset` and `stored` are translated. What is parked is the record as it was received: its replay is transformed.
  */
 
+import { resourceLimits } from '../contract/resource-limits.ts'
 import type { Transform } from '../contract/transform.ts'
 import {
   type AttemptProgress,
   type Batch,
   DeliveryError,
   type DestinationDriver,
+  noProgress,
   type RejectedRecord,
 } from '../destinations/driver.ts'
 import type { StoredMessage } from '../log/buffer.ts'
@@ -34,20 +36,20 @@ export function transformedDriver(
   // Without its salt it would mask otherwise: the driver says what cannot be read, and sends nothing.
   if (transform === null || transform === undefined || spec.unreadableSecrets !== undefined) return driver
   return {
-    async deliver(batch, signal, progress) {
+    async deliver(batch, signal, progress = noProgress) {
       const lane = { workspaceId, destinationId }
-      progress?.transforming?.(true)
+      progress.transforming(true)
       const made = await transformed(threads, lane, transform, batch, signal)
-      progress?.transforming?.(false)
+      progress.transforming(false)
       const kept = new KeptRecords(batch, made)
-      for (const [at, { seq }] of batch.messages.entries()) progress?.filtered?.(seq, made[at]!.filtered)
-      await setAsideFailed(kept.failed, progress)
+      for (const [at, { seq }] of batch.messages.entries()) progress.filtered(seq, made[at]!.filtered)
+      await parkFailed(kept.failed, progress)
       if (kept.batch.recordOffset >= kept.batch.recordCount) {
-        progress?.notAsked?.()
+        progress.notAsked()
         return
       }
       try {
-        await driver.deliver(kept.batch, signal, progress && kept.progress(progress))
+        await driver.deliver(kept.batch, signal, kept.progress(progress))
       } catch (error) {
         const isPartly = error instanceof DeliveryError && error.storedRecords !== undefined
         throw isPartly ? error.with({ storedRecords: kept.given(error.storedRecords!) }) : error
@@ -90,20 +92,18 @@ function exceeded(
   return new DeliveryError('permanent', code, message, { fault: 'records', failedSeq: seq, rejected })
 }
 
-const setAsideAtOnce = 1_000
-
-async function setAsideFailed(
+async function parkFailed(
   failed: readonly RejectedRecord[],
-  progress: AttemptProgress | undefined,
+  { park }: Pick<AttemptProgress, 'park'>,
 ): Promise<void> {
   const [first] = failed
   if (first === undefined) return
-  if (progress?.setAside === undefined) {
+  if (park === null) {
     const { code, message, seq: failedSeq } = first
     throw new DeliveryError('permanent', code, message, { fault: 'records', failedSeq, rejected: first })
   }
-  for (let at = 0; at < failed.length; at += setAsideAtOnce)
-    await progress.setAside(failed.slice(at, at + setAsideAtOnce))
+  const { parkedAtOnce } = resourceLimits
+  for (let at = 0; at < failed.length; at += parkedAtOnce) await park(failed.slice(at, at + parkedAtOnce))
 }
 
 /** Between a batch as the lane gave it and as the driver gets it. */

@@ -44,20 +44,33 @@ export interface AttemptProgress {
   /** So many records from the start of the batch, those left out included, are stored: not to be sent again. */
   stored(records: number): void
   /** The `msg_id` of the pipe's message at this seq; null: the buffer holds none there. */
-  messageIdAt?(seq: number): Promise<string | null>
+  messageIdAt(seq: number): Promise<string | null>
   /**
-   * Present where the lane puts aside what is refused (`on_permanent_error: park`). The driver stores every other record
-   * of the batch, having awaited this with ALL refused ones before it commits them (crash between: both are repeated, and
-   * parking is idempotent by destination, msg_id and record index). Rejects when they cannot be kept: the driver stores
+   * Null where the lane parks nothing. Otherwise (`on_permanent_error: park`) the driver stores every other record of the batch,
+   * having awaited this with ALL rejected ones before it commits them (crash between: both are repeated, and
+   * parking is idempotent by destination, msg_id and record index). Rejects when they cannot be parked: the driver stores
    * nothing and rejects with that. At most 1,000 records a call.
    */
-  setAside?(rejected: readonly RejectedRecord[]): Promise<void>
+  readonly park: ParkRecords | null
   /** So many records of the message at this seq are not for this destination, by its transform: they are not delivered. */
-  filtered?(seq: number, records: number): void
+  filtered(seq: number, records: number): void
   /** Nothing of the batch is for this destination, or is left to send: it is not asked. */
-  notAsked?(): void
-  /** The batch's transform begins, or has ended: what it takes is not the destination's time. */
-  transforming?(isUnderWay: boolean): void
+  notAsked(): void
+  /** The batch's transform begins, or has ended: its duration does not count as the destination's. */
+  transforming(isUnderWay: boolean): void
+}
+
+export type ParkRecords = (rejected: readonly RejectedRecord[]) => Promise<void>
+
+/** The progress of a delivery that no lane makes. */
+export const noProgress: AttemptProgress = {
+  beforeRequest: async () => {},
+  stored: () => {},
+  messageIdAt: async () => null,
+  park: null,
+  filtered: () => {},
+  notAsked: () => {},
+  transforming: () => {},
 }
 
 /** A record of a batch that the destination refuses for what it holds. */
@@ -76,6 +89,7 @@ export interface RejectedRecord {
 
 export interface DestinationDriver {
   /** All or nothing for this batch. Resolves = the destination has stored every record. Rejects: DeliveryError. */
+  /** Without `progress`: as with `noProgress`. */
   deliver(batch: Batch, signal: AbortSignal, progress?: AttemptProgress): Promise<void>
   close(): Promise<void>
 }

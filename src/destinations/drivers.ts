@@ -15,6 +15,7 @@ import {
   type DestinationSpec,
   type DriverSettings,
   type InferRequest,
+  noProgress,
   type PinServerKey,
   type Sample,
   withoutSecretsIn,
@@ -35,7 +36,7 @@ export function openDriver(
   let wasPrivateDenied = false
   if (spec.unreadableSecrets !== undefined) return unusable(spec.unreadableSecrets)
   return {
-    async deliver(batch, signal, progress) {
+    async deliver(batch, signal, progress = noProgress) {
       const isDenied = isPrivateDenied(settings.egress)
       if (opening !== undefined && isDenied !== wasPrivateDenied) {
         await (await opening).close()
@@ -48,7 +49,7 @@ export function openDriver(
         throw error
       })
       try {
-        await (await opening).deliver(batch, signal, progress && withCleanSetAside(progress, spec))
+        await (await opening).deliver(batch, signal, withCleanTexts(progress, spec))
       } catch (error) {
         throw error instanceof DeliveryError ? error.scrubbed(configuredSecrets(spec)) : error
       }
@@ -59,14 +60,14 @@ export function openDriver(
   }
 }
 
-/** Cleans and scrubs the errors of records that are set aside, since they are stored and shown like any error. */
-function withCleanSetAside(progress: AttemptProgress, spec: DestinationSpec): AttemptProgress {
-  const { setAside } = progress
-  if (setAside === undefined) return progress
+/** Cleans and scrubs the errors of records that are parked, since they are stored and shown like any error. */
+function withCleanTexts(progress: AttemptProgress, spec: DestinationSpec): AttemptProgress {
+  const { park } = progress
+  if (park === null) return progress
   const secrets = configuredSecrets(spec)
   return {
     ...progress,
-    setAside: (rejected) => setAside(rejected.map((record) => withoutSecretsIn(record, secrets))),
+    park: (rejected) => park(rejected.map((record) => withoutSecretsIn(record, secrets))),
   }
 }
 

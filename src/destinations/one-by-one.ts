@@ -5,13 +5,19 @@
  *   record 2 ─┼▶ destination   stored = the records from the start without a gap: the next attempt goes on after them,
  *   record 3 ─┘                and repeats those stored behind the gap
  *
- * A record that is sent again has the same id again. Where the lane sets records aside, one that is refused counts as
- * stored once it is kept, and the others go on.
+ * A record that is sent again has the same id again. Where the lane parks records, one that is rejected counts as
+ * stored once it is parked, and the others continue.
  */
 import { v5 } from 'uuid'
 import { recordPlace, records } from '../log/record-text.ts'
-import { type AttemptProgress, type Batch, DeliveryError, type RejectedRecord } from './driver.ts'
-import { type SetAside, setAsideAll } from './set-aside.ts'
+import {
+  type AttemptProgress,
+  type Batch,
+  DeliveryError,
+  type ParkRecords,
+  type RejectedRecord,
+} from './driver.ts'
+import { parkAll } from './park.ts'
 
 export interface SingleRecord {
   /** UUID version 5: the same whenever this record is sent, so that the receiver can detect a repetition. */
@@ -57,7 +63,7 @@ export interface Sending<One> {
 export async function sendOneByOne<One>(
   { batch, records, concurrency, send }: Sending<One>,
   signal: AbortSignal,
-  progress: AttemptProgress | undefined,
+  progress: AttemptProgress,
 ): Promise<void> {
   /** Places of records that are stored behind one that is not yet. */
   const ahead = new Set<number>()
@@ -69,14 +75,14 @@ export async function sendOneByOne<One>(
   const isDone = (place: number) => {
     ahead.add(place)
     while (ahead.delete(stored)) stored += 1
-    progress?.stored(stored)
+    progress.stored(stored)
   }
-  const refused = new RefusedRecords(progress?.setAside, isDone)
+  const refused = new RejectedRecords(progress.park, isDone)
 
   const worker = async () => {
     while (begun < batch.recordCount && !isOver()) {
       begun += 1
-      if (begun > batch.recordOffset + 1) await progress?.beforeRequest()
+      if (begun > batch.recordOffset + 1) await progress.beforeRequest()
       if (isOver()) return
       // Place and record are taken together: who passes the gate first sends the earlier record.
       const place = next++
@@ -103,28 +109,28 @@ export function aborted(): DeliveryError {
 }
 
 /**
- * Records that are set aside while others are sent: those that were refused during one call go together in the next. Each
- * counts as stored once it is kept, not before: until then it would be sent again.
+ * Records that are parked while others are sent: those that were rejected during one call go together in the next. Each
+ * counts as stored once it is parked, not before: until then it would be sent again.
  */
-class RefusedRecords {
-  readonly #setAside: SetAside | undefined
+class RejectedRecords {
+  readonly #park: ParkRecords | null
   readonly #onKept: (place: number) => void
   #waiting: { place: number; rejected: RejectedRecord }[] = []
   #keeping: Promise<void> | null = null
   /** Some could not be kept. */
   hasFailed = false
 
-  constructor(setAside: SetAside | undefined, onKept: (place: number) => void) {
-    this.#setAside = setAside
+  constructor(park: ParkRecords | null, onKept: (place: number) => void) {
+    this.#park = park
     this.#onKept = onKept
   }
 
-  /** True: the error is of this record alone, which is set aside. */
+  /** True: the error is of this record alone, which is parked. */
   takes(place: number, error: unknown): boolean {
     const rejected = error instanceof DeliveryError ? error.rejected : undefined
-    if (this.#setAside === undefined || rejected === undefined) return false
+    if (this.#park === null || rejected === undefined) return false
     this.#waiting.push({ place, rejected })
-    this.#keeping ??= this.#keep(this.#setAside)
+    this.#keeping ??= this.#keep(this.#park)
     // The caller that waits for all of them reports the error.
     this.#keeping.catch(() => {
       this.hasFailed = true
@@ -137,12 +143,12 @@ class RefusedRecords {
     await this.#keeping
   }
 
-  async #keep(setAside: SetAside): Promise<void> {
+  async #keep(park: ParkRecords): Promise<void> {
     while (this.#waiting.length > 0) {
       const taken = this.#waiting
       this.#waiting = []
-      await setAsideAll(
-        setAside,
+      await parkAll(
+        park,
         taken.map(({ rejected }) => rejected),
       )
       for (const { place } of taken) this.#onKept(place)

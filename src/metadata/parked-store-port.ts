@@ -91,7 +91,7 @@ export interface ParkedStore {
   /** The records of these messages that were set aside in this generation. Bounded by the size of two batches. */
   putAside(destinationId: string, range: AttemptedRange): Promise<ParkedPosition[]>
   /** Durable when it resolves. Nothing of a destination that is gone. */
-  setAside(owner: LaneOwner, parked: readonly NewParked[]): Promise<void>
+  park(owner: LaneOwner, parked: readonly NewParked[]): Promise<void>
   /**
    * The next to replay, of messages that the lane has passed: one that was begun, else in the order of their messages. Its
    * body is at most as large as a message.

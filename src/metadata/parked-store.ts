@@ -54,7 +54,7 @@ export function parkedStore(db: Connection, now: () => number): ParkedStore {
       }))
     },
 
-    setAside: (owner, parked) =>
+    park: (owner, parked) =>
       inWriteTransaction(db, async (trx) => {
         if (await holdLane(trx, owner))
           await insertParked(trx, normaliseId(owner.destinationId), parked, now())

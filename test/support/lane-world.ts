@@ -281,7 +281,7 @@ export class LaneWorld {
     const never = () => new Promise<never>(() => {})
     return {
       ...parkedStore,
-      setAside: (...given) => (isAlive() ? parkedStore.setAside(...given) : never()),
+      park: (...given) => (isAlive() ? parkedStore.park(...given) : never()),
       replayFailed: (...given) => (isAlive() ? parkedStore.replayFailed(...given) : never()),
       replayHalfStored: (...given) => (isAlive() ? parkedStore.replayHalfStored(...given) : never()),
     }

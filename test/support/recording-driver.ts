@@ -7,6 +7,7 @@ import {
   type Batch,
   DeliveryError,
   type DestinationDriver,
+  noProgress,
   type RejectedRecord,
 } from '../../src/destinations/driver.ts'
 
@@ -41,7 +42,7 @@ export class RecordingDestination {
   /** With `partly`: every record that was stored, as `<seq>:<index>`. */
   readonly records: string[] = []
   /** It tells records apart: these are refused, and set aside where the lane does that. */
-  setsAside: (batch: Batch) => RejectedRecord[] = () => []
+  parks: (batch: Batch) => RejectedRecord[] = () => []
   /** How many records of each message its transform leaves out. */
   filters = 0
   /** After what is refused was set aside. */
@@ -61,14 +62,14 @@ export class RecordingDestination {
   open(): DestinationDriver {
     this.opened += 1
     return {
-      deliver: (batch, signal, progress) => this.#deliver(batch, signal, progress),
+      deliver: (batch, signal, progress = noProgress) => this.#deliver(batch, signal, progress),
       close: async () => {
         this.closed += 1
       },
     }
   }
 
-  async #deliver(batch: Batch, signal: AbortSignal, progress?: AttemptProgress): Promise<void> {
+  async #deliver(batch: Batch, signal: AbortSignal, progress: AttemptProgress): Promise<void> {
     const { identity, firstSeq, lastSeq, messages, recordCount, recordOffset } = batch
     const bodies = messages.map((message) => message.body.toString())
     const seqs = messages.map((message) => message.seq)
@@ -76,16 +77,16 @@ export class RecordingDestination {
     signal.addEventListener('abort', () => {
       this.aborts += 1
     })
-    for (const seq of seqs) progress?.filtered?.(seq, this.filters)
+    for (const seq of seqs) progress.filtered(seq, this.filters)
     const reaction = this.react(batch, this.attempts.length)
     if (reaction instanceof Error) throw reaction
     if (reaction === 'hang') await new Promise(() => {})
     if (reaction === 'slow') await this.#released(signal)
     if (reaction === 'partly') await this.#storePartly(batch, signal, progress)
-    const rejected = this.setsAside(batch)
+    const rejected = this.parks(batch)
     if (rejected.length > 0) {
-      if (progress?.setAside === undefined) throw refusedRecord(rejected[0]!)
-      await progress.setAside(rejected)
+      if (progress.park === null) throw refusedRecord(rejected[0]!)
+      await progress.park(rejected)
       if (this.afterAside === 'hang') await new Promise(() => {})
     }
     this.stored.push(...seqs)
@@ -95,7 +96,7 @@ export class RecordingDestination {
   async #storePartly(
     { messages, recordOffset }: Batch,
     signal: AbortSignal,
-    progress?: AttemptProgress,
+    progress: AttemptProgress,
   ): Promise<void> {
     let stored = 0
     for (const { seq, recordCount, firstIndex = 0 } of messages) {
@@ -106,11 +107,11 @@ export class RecordingDestination {
           if (this.isSlowWhenFull) await this.#released(signal)
           throw this.#full(stored - 1)
         }
-        if (stored > recordOffset + 1) await progress?.beforeRequest()
+        if (stored > recordOffset + 1) await progress.beforeRequest()
         if (signal.aborted) throw transient('aborted')
         this.takes -= 1
         this.records.push(`${seq}:${firstIndex + index}`)
-        progress?.stored(stored)
+        progress.stored(stored)
       }
     }
   }

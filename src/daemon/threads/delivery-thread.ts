@@ -108,7 +108,7 @@ const lanes = new LaneSet({
   random: Math.random,
   log,
   maxInFlightBytes: data.maxInFlightBytes,
-  parked: { store: { ...metadata.parkedStore, setAside }, maxBytes: data.maxParkedBytes },
+  parked: { store: { ...metadata.parkedStore, park }, maxBytes: data.maxParkedBytes },
   epochs,
   onLaneGone: (lane, isLast) => transforms.laneGone(lane, isLast),
   onFatal: fail,
@@ -202,9 +202,9 @@ function pinFor(spec: LaneSpec): PinServerKey {
 }
 
 /** As `pinFor`: what the driver makes of its rejection says nothing of the disk. */
-async function setAside(owner: LaneOwner, parked: readonly NewParked[]): Promise<void> {
+async function park(owner: LaneOwner, parked: readonly NewParked[]): Promise<void> {
   try {
-    await metadata.parkedStore.setAside(owner, parked)
+    await metadata.parkedStore.park(owner, parked)
   } catch (error) {
     if (isIoError(error)) fail(error)
     throw error

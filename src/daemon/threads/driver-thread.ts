@@ -1,7 +1,7 @@
 /** A thread that runs one driver for one attempt or one check; whoever started it terminates it: `isolated-driver.ts`. */
 import { Buffer } from 'node:buffer'
 import type { DriverCalls, DriverThreadData, LaneCalls } from '../../delivery/driver-protocol.ts'
-import { type AttemptProgress, DeliveryError } from '../../destinations/driver.ts'
+import { type AttemptProgress, DeliveryError, noProgress } from '../../destinations/driver.ts'
 import {
   checkDestination,
   forgetDestination,
@@ -17,14 +17,15 @@ const { signal } = interrupt
 const aborted = new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve()))
 
 host.serve({
-  async deliver(batch, setsAside) {
+  async deliver(batch, parks) {
     const driver = openDriver(spec, settings, (sha256) => host.call('pin', [sha256]))
     const progress: AttemptProgress = {
+      ...noProgress,
       stored: (records) => host.tell('stored', [records]),
       // The lane keeps the destination's rate. An attempt that is aborted waits for no turn.
       beforeRequest: () => Promise.race([host.call('beforeRequest', []), aborted]),
       messageIdAt: (seq) => host.call('messageIdAt', [seq]),
-      ...(setsAside ? { setAside: (rejected) => host.call('setAside', [rejected]) } : {}),
+      park: parks ? (rejected) => host.call('park', [rejected]) : null,
     }
     await driver.deliver({ ...batch, messages: batch.messages.map(receivedMessage) }, signal, progress)
   },

@@ -4,9 +4,9 @@
  */
 import { isOneByOne } from '../../contract/destinations/http-endpoint.ts'
 import type { AttemptProgress, Batch, DriverModule, HttpEndpointSpec } from '../driver.ts'
-import { DeliveryError } from '../driver.ts'
+import { DeliveryError, noProgress } from '../driver.ts'
 import { sendOneByOne } from '../one-by-one.ts'
-import { refusalOf } from '../set-aside.ts'
+import { refusalOf } from '../park.ts'
 import { batchBody, compress, contentType, type RequestBody, recordBodies, webhookHeaders } from './body.ts'
 import { checkHttpEndpoint } from './check.ts'
 import { concernsEndpoint, type EndpointResponse, responseError } from './errors.ts'
@@ -17,7 +17,7 @@ export const httpEndpoint: DriverModule<HttpEndpointSpec> = {
   open(spec, settings) {
     const endpoint = openEndpoint(spec, settings)
     return {
-      deliver: (batch, signal, progress) => deliver(endpoint, spec, batch, signal, progress),
+      deliver: (batch, signal, progress = noProgress) => deliver(endpoint, spec, batch, signal, progress),
       close: () => endpoint.close(),
     }
   },
@@ -29,13 +29,13 @@ async function deliver(
   spec: HttpEndpointSpec,
   batch: Batch,
   signal: AbortSignal,
-  progress: AttemptProgress | undefined,
+  progress: AttemptProgress,
 ): Promise<void> {
   const { body_format: format } = spec.config
   const send = (body: RequestBody) => sendBody(endpoint, spec, body, signal)
   if (format === 'es_bulk') {
     for (const { records, isFirst, ...body } of bulkRequests(batch, spec.destinationId)) {
-      if (!isFirst) await progress?.beforeRequest()
+      if (!isFirst) await progress.beforeRequest()
       const { excerpt } = await send(body)
       await settleBulk(excerpt, records, progress)
     }

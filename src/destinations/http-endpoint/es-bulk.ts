@@ -14,7 +14,7 @@ import type { AttemptProgress, Batch, RejectedRecord } from '../driver.ts'
 import { DeliveryError } from '../driver.ts'
 import { protocolError } from '../guarded-socket.ts'
 import { type SingleRecord, singleRecords } from '../one-by-one.ts'
-import { setAsideAll } from '../set-aside.ts'
+import { parkAll } from '../park.ts'
 import type { RequestBody } from './body.ts'
 
 export interface BulkRequest extends RequestBody {
@@ -67,7 +67,7 @@ interface ItemResult {
 export async function settleBulk(
   answer: string,
   sent: readonly SingleRecord[],
-  progress: AttemptProgress | undefined,
+  progress: AttemptProgress,
 ): Promise<void> {
   const results = parseResults(answer, sent.length)
   const refused: RejectedRecord[] = []
@@ -86,13 +86,13 @@ export async function settleBulk(
     else later ??= result
   }
   const [first] = refused
-  if (first !== undefined && progress?.setAside === undefined)
-    throw new DeliveryError('permanent', first.code, first.message, {
-      fault: 'records',
-      failedSeq: first.seq,
-      rejected: first,
-    })
-  if (first !== undefined) await setAsideAll(progress?.setAside, refused)
+  if (first !== undefined) {
+    if (progress.park === null) {
+      const { code, message, seq: failedSeq } = first
+      throw new DeliveryError('permanent', code, message, { fault: 'records', failedSeq, rejected: first })
+    }
+    await parkAll(progress.park, refused)
+  }
   if (later !== null) {
     const { status, type, reason } = later
     throw new DeliveryError(

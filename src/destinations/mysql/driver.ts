@@ -18,8 +18,8 @@ import type {
   PinServerKey,
   RejectedRecord,
 } from '../driver.ts'
-import { DeliveryError } from '../driver.ts'
-import { setAsideAll } from '../set-aside.ts'
+import { DeliveryError, noProgress } from '../driver.ts'
+import { parkAll } from '../park.ts'
 import { looksAtRow, rowBusy } from '../sql/lane-row.ts'
 import { pinnedOnFirstUse } from '../sql/server-key.ts'
 import { checkMysql } from './check.ts'
@@ -66,7 +66,7 @@ function openMysql(spec: DatabaseSpec, settings: DriverSettings, pin: PinServerK
   async function storeOnce(
     session: { connection: MysqlConnection; plan: InsertPlan },
     batch: Batch,
-    progress: AttemptProgress | undefined,
+    progress: AttemptProgress,
   ): Promise<boolean> {
     row ??= await LaneRow.open(session.connection, session.plan.table, spec, settings)
     for (let look = 0; look < looksAtRow; look++) {
@@ -82,11 +82,11 @@ function openMysql(spec: DatabaseSpec, settings: DriverSettings, pin: PinServerK
   async function store(
     session: { connection: MysqlConnection; plan: InsertPlan },
     batch: Batch,
-    progress: AttemptProgress | undefined,
+    progress: AttemptProgress,
   ): Promise<boolean> {
     const { connection, plan } = session
-    const setAside = progress?.setAside
-    if (setAside === undefined) {
+    const { park } = progress
+    if (park === null) {
       await storeRows(connection, plan, rowsOf(batch, plan))
       return true
     }
@@ -97,7 +97,7 @@ function openMysql(spec: DatabaseSpec, settings: DriverSettings, pin: PinServerK
       return row === null || (await row.move(batch))
     })
     if (refused === 'moved') return false
-    await setAsideAll(setAside, [...unfit, ...refused])
+    await parkAll(park, [...unfit, ...refused])
     return true
   }
 
@@ -117,7 +117,11 @@ function openMysql(spec: DatabaseSpec, settings: DriverSettings, pin: PinServerK
     if (closing?.isAlive()) await closing.close()
   }
 
-  async function deliver(batch: Batch, signal: AbortSignal, progress?: AttemptProgress): Promise<void> {
+  async function deliver(
+    batch: Batch,
+    signal: AbortSignal,
+    progress: AttemptProgress = noProgress,
+  ): Promise<void> {
     const onAbort = () => connection?.destroy()
     let isCommitting = false
     signal.addEventListener('abort', onAbort, { once: true })

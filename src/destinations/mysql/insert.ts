@@ -13,7 +13,7 @@
  * there while it is tried, so that a collision within the batch is found where it happens.
  */
 import { DeliveryError, type RejectedRecord } from '../driver.ts'
-import { refusalOf } from '../set-aside.ts'
+import { refusalOf } from '../park.ts'
 import type { MysqlConnection } from './connection.ts'
 import { isRecordFault, mysqlError, serverErrorOf } from './errors.ts'
 import { namedValue } from './named-value.ts'

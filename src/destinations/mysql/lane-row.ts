@@ -66,7 +66,7 @@ export class LaneRow {
   }
 
   /** Null: the batch is stored. Rejects with `lane_row_conflict`, `lane_table_unusable` or what the server says. */
-  async undelivered(batch: Batch, progress: AttemptProgress | undefined): Promise<Batch | null> {
+  async undelivered(batch: Batch, progress: AttemptProgress): Promise<Batch | null> {
     this.#position ??= await this.#look(batch.generation)
     return await undelivered(batch, this.#position, this.table, progress)
   }

@@ -9,10 +9,10 @@
  */
 import { v5 } from 'uuid'
 import type { Batch, DestinationDriver, DriverModule, DriverSettings, NatsSpec } from '../driver.ts'
-import { DeliveryError } from '../driver.ts'
+import { DeliveryError, noProgress } from '../driver.ts'
 import { protocolError } from '../guarded-socket.ts'
 import { type SingleRecord, sendOneByOne, singleRecords } from '../one-by-one.ts'
-import { refusalOf } from '../set-aside.ts'
+import { refusalOf } from '../park.ts'
 import { subjectOf } from './addresses.ts'
 import { checkNats } from './check.ts'
 import type { Answer, NatsLink } from './connection.ts'
@@ -25,7 +25,7 @@ export const nats: DriverModule<NatsSpec> = { open: openNats, check: checkNats }
 function openNats(spec: NatsSpec, settings: DriverSettings): DestinationDriver {
   const servers = new NatsServers(spec, settings)
   return {
-    async deliver(batch, signal, progress) {
+    async deliver(batch, signal, progress = noProgress) {
       const subject = subjectOf(spec)
       const link = await servers.connect(signal).catch((error: unknown) => {
         throw ofMessage(error, batch.firstSeq)

@@ -6,7 +6,7 @@ import { promisify } from 'node:util'
 import { gzip as gzipWithCallback } from 'node:zlib'
 import { keyInEpoch, keyWith, parseKeyTemplate, renderKey } from '../../contract/key-template.ts'
 import { filledBodies, toJsonArray, toNdjson } from '../../log/record-text.ts'
-import { type Batch, DeliveryError, type ObjectStoreSpec, type RejectedRecord } from '../driver.ts'
+import { type Batch, DeliveryError, type ObjectStoreSpec, type ParkRecords } from '../driver.ts'
 
 export interface StoredObject {
   key: string
@@ -18,7 +18,7 @@ export interface StoredObject {
 interface ObjectOptions {
   epoch?: number | undefined
   /** Where given, it gets all records that do not fit, some at a time, and the others are the object. Otherwise the first one is the error. */
-  setAside?: ((refused: readonly RejectedRecord[]) => Promise<void>) | undefined
+  park?: ParkRecords | null
   signal?: AbortSignal
 }
 
@@ -29,14 +29,14 @@ interface ObjectOptions {
 export async function objectOf(
   batch: Batch,
   spec: ObjectStoreSpec,
-  { epoch, setAside, signal }: ObjectOptions = {},
+  { epoch, park, signal }: ObjectOptions = {},
 ): Promise<StoredObject | null> {
   const key = objectKey(batch, spec, epoch)
   if (spec.config.format !== 'parquet') return { key, ...(await textOf(batch, spec)) }
   // The writer is loaded with the first Parquet object.
   const { encodingError, parquetOf } = await import('./parquet.ts')
   const { rowCount, bytes } = await parquetOf(batch, spec, {
-    setAside: setAside ?? null,
+    park: park ?? null,
     ...(signal && { signal }),
   }).catch((error: unknown) => {
     throw encodingError(error, batch)

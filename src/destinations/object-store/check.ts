@@ -56,7 +56,7 @@ export async function checkObjectStore(
 async function checkSchema(spec: ObjectStoreSpec, sample: Sample | null): Promise<DestinationCheck[]> {
   const { parquetOf } = await import('./parquet.ts')
   const { columnText, parquetColumns } = await import('./parquet-columns.ts')
-  await parquetOf(emptyBatch(Date.now()), spec, { setAside: null })
+  await parquetOf(emptyBatch(Date.now()), spec, { park: null })
   const columns = parquetColumns(spec.columns, spec.timestampField).map(columnText)
   const schema = { name: 'schema', ok: true, message: `Objects have the columns ${columns.join(', ')}.` }
   if (sample === null) return [schema]
@@ -65,11 +65,11 @@ async function checkSchema(spec: ObjectStoreSpec, sample: Sample | null): Promis
     return [schema, { name: 'sample', ok: true, message: 'The pipe has no record yet that it would get.' }]
   const batch = { ...emptyBatch(Date.now()), messages: [recent], recordCount: recent.recordCount }
   const refused: { count: number; first?: RejectedRecord | undefined } = { count: 0 }
-  const setAside = async (some: readonly RejectedRecord[]) => {
+  const park = async (some: readonly RejectedRecord[]) => {
     refused.first ??= some[0]
     refused.count += some.length
   }
-  const { rowCount } = await parquetOf(batch, spec, { setAside })
+  const { rowCount } = await parquetOf(batch, spec, { park })
   const { first } = refused
   const of = isTransformed
     ? 'that the transform keeps of the newest message it keeps any of'

@@ -11,8 +11,8 @@ import type {
   DriverSettings,
   ObjectStoreSpec,
 } from '../driver.ts'
-import { DeliveryError } from '../driver.ts'
-import { refusalOf, setAsideAll } from '../set-aside.ts'
+import { DeliveryError, noProgress } from '../driver.ts'
+import { parkAll, refusalOf } from '../park.ts'
 import { untilStopped } from '../until-stopped.ts'
 import { objectOf } from './body.ts'
 import { checkObjectStore } from './check.ts'
@@ -31,13 +31,12 @@ export function openObjectStore(
   const { config } = spec
   const store = openStore(config, settings, sizes)
   return {
-    async deliver(batch: Batch, signal: AbortSignal, progress?: AttemptProgress) {
+    async deliver(batch: Batch, signal: AbortSignal, { park }: AttemptProgress = noProgress) {
       store.beginAttempt()
       try {
-        const setAside = progress?.setAside
         const stored = await objectOf(batch, spec, {
           epoch: settings.epoch,
-          setAside: setAside && ((refused) => setAsideAll(setAside, refused)),
+          park: park && ((rejected) => parkAll(park, rejected)),
           signal,
         })
         if (stored === null) return

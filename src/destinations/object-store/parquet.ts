@@ -38,7 +38,7 @@ export interface ParquetFile {
 
 interface ParquetOptions {
   /** Gets the records that do not fit, some at a time; what it rejects with ends the file. Null: the first one is the error. */
-  setAside: ((refused: readonly RejectedRecord[]) => Promise<void>) | null
+  park: ((refused: readonly RejectedRecord[]) => Promise<void>) | null
   signal?: AbortSignal
 }
 
@@ -80,7 +80,7 @@ function aborted(signal: AbortSignal): Promise<never> {
 async function encoded(
   { messages }: Batch,
   { config, columns, timestampField }: ObjectStoreSpec,
-  { setAside, signal }: ParquetOptions,
+  { park, signal }: ParquetOptions,
 ): Promise<ParquetFile> {
   const group = new RowGroup(parquetColumns(columns, timestampField))
   const writer = new ByteWriter()
@@ -95,7 +95,7 @@ async function encoded(
   const keepRefused = async () => {
     const kept = refused
     refused = []
-    await setAside?.(kept)
+    await park?.(kept)
     signal?.throwIfAborted()
   }
   const letOthers = async () => {
@@ -117,9 +117,9 @@ async function encoded(
         if (!group.hasRoom) await end()
         group.add()
       }
-      if (misfit !== null && setAside === null) throw refusalError(misfit)
+      if (misfit !== null && park === null) throw refusalError(misfit)
       if (misfit !== null) refused.push(misfit)
-      if (refused.length >= resourceLimits.setAsideAtOnce) await keepRefused()
+      if (refused.length >= resourceLimits.parkedAtOnce) await keepRefused()
       readCharacters += text.length
       if (readCharacters < resourceLimits.parquetReadCharacters) continue
       readCharacters = 0

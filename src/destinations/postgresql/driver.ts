@@ -12,18 +12,19 @@
  * aside, the search goes on to the end and its transaction is committed, without the bad ones (`insert.ts`).
  */
 import { columnRules } from '../../contract/column-rules.ts'
-import type {
-  AttemptProgress,
-  Batch,
-  DatabaseSpec,
-  DeliveryError,
-  DestinationDriver,
-  DriverModule,
-  DriverSettings,
-  PinServerKey,
-  RejectedRecord,
+import {
+  type AttemptProgress,
+  type Batch,
+  type DatabaseSpec,
+  type DeliveryError,
+  type DestinationDriver,
+  type DriverModule,
+  type DriverSettings,
+  noProgress,
+  type PinServerKey,
+  type RejectedRecord,
 } from '../driver.ts'
-import { setAsideAll } from '../set-aside.ts'
+import { parkAll } from '../park.ts'
 import { looksAtRow, rowBusy } from '../sql/lane-row.ts'
 import { pinnedOnFirstUse } from '../sql/server-key.ts'
 import { checkPostgres } from './check.ts'
@@ -63,7 +64,7 @@ function open(spec: DatabaseSpec, settings: DriverSettings, pin: PinServerKey): 
     connection = undefined
   }
   return {
-    async deliver(batch, signal, progress) {
+    async deliver(batch, signal, progress = noProgress) {
       try {
         if (connection === undefined || connection.session.isDead()) {
           connection = { session: await openSession(spec.config, settings, admit, signal) }
@@ -90,7 +91,7 @@ interface Attempt {
   settings: DriverSettings
   batch: Batch
   signal: AbortSignal
-  progress: AttemptProgress | undefined
+  progress: AttemptProgress
 }
 
 /** Stores the part of the batch that is not stored yet according to the lane's row. */
@@ -133,7 +134,7 @@ async function store(connection: Connection, attempt: Attempt, row?: LaneRow): P
     rejected = await insertAll(statement, withMappedKeysOnly(batch.messages, statement.rules))
     if (rejected === null || rejected === 'moved') return rejected
   }
-  if (progress?.setAside !== undefined) return await storeOthers(session, attempt, prepared, rejected, row)
+  if (progress.park !== null) return await storeOthers(session, attempt, prepared, rejected, row)
   throw await firstRefusal(session, statement, batch.messages, rejected, signal)
 }
 
@@ -159,7 +160,7 @@ async function storeOthers(
       ({ seq, firstIndex = null }) => !places.has(placeOf({ seq, recordIndex: firstIndex })),
     )
     const refused = await insertOthers(session, statement, runs, rejected, signal)
-    await setAsideAll(progress?.setAside, [...unmatched, ...refused])
+    if (progress.park !== null) await parkAll(progress.park, [...unmatched, ...refused])
     await session.run(signal, 'COMMIT')
     row?.committed(batch)
     return null
@@ -193,13 +194,13 @@ async function prepare(connection: Connection, attempt: Attempt): Promise<Prepar
   // The known columns may be outdated: a missing column may exist by now.
   const isOld = () => known !== undefined && connection.table === known
   const unmatched: RejectedRecord[] = []
-  const refuse = progress?.setAside && ((rejected: RejectedRecord) => void unmatched.push(rejected))
+  const reject = progress.park && ((rejected: RejectedRecord) => void unmatched.push(rejected))
   try {
     const { table } = await tableOf(connection, spec, signal)
     const isMapped = spec.columns.length > 0
     const rules = isMapped
       ? columnRules(spec.columns, spec.timestampField)
-      : rulesByName(table, batch.messages, refuse)
+      : rulesByName(table, batch.messages, reject ?? undefined)
     if (unmatched.length > 0 && isOld()) return await again()
     return { statement: insertStatement(table, rules), unmatched }
   } catch (error) {

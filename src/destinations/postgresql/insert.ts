@@ -12,7 +12,7 @@
 import type { StoredMessage } from '../../log/buffer.ts'
 import { recordPlace, records } from '../../log/record-text.ts'
 import type { DeliveryError, RejectedRecord } from '../driver.ts'
-import { refusalOf } from '../set-aside.ts'
+import { refusalOf } from '../park.ts'
 import type { PostgresSession } from './connection.ts'
 import { concernsWholeDestination, postgresError } from './errors.ts'
 import { namedValue } from './named-value.ts'

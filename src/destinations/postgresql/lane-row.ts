@@ -53,11 +53,7 @@ export class LaneRow {
   }
 
   /** Null: the batch is stored. Rejects with `lane_row_conflict`, `lane_table_unusable` or what the server says. */
-  async undelivered(
-    batch: Batch,
-    signal: AbortSignal,
-    progress: AttemptProgress | undefined,
-  ): Promise<Batch | null> {
+  async undelivered(batch: Batch, signal: AbortSignal, progress: AttemptProgress): Promise<Batch | null> {
     const position = this.#position ?? (await this.look(batch.generation, signal))
     // Not known again until a batch is stored from there.
     this.#position = null

@@ -96,7 +96,7 @@ export async function undelivered(
   batch: Batch,
   position: LanePosition,
   table: string,
-  progress: AttemptProgress | undefined,
+  progress: AttemptProgress,
 ): Promise<Batch | null> {
   const { generation = 0, firstSeq, lastSeq, messages } = batch
   if (position.generation > generation) {
@@ -116,9 +116,9 @@ export async function undelivered(
 }
 
 /** Beyond the batch: the lane looks into the buffer. */
-async function messageIdAt(seq: number, progress: AttemptProgress | undefined): Promise<string | null> {
+async function messageIdAt(seq: number, progress: AttemptProgress): Promise<string | null> {
   try {
-    return (await progress?.messageIdAt?.(seq)) ?? null
+    return await progress.messageIdAt(seq)
   } catch (cause) {
     const message = `The message at seq ${seq} could not be read from the buffer, to compare it with the lane's row. Nothing was stored; see the pipectl log.`
     throw new DeliveryError('transient', 'message_unreadable', message, { cause })

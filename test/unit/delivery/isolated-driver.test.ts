@@ -7,6 +7,7 @@ import { isolatedDrivers } from '../../../src/delivery/isolated-driver.ts'
 import {
   type AttemptProgress,
   DeliveryError,
+  noProgress,
   type PinServerKey,
   type RejectedRecord,
 } from '../../../src/destinations/driver.ts'
@@ -51,6 +52,7 @@ t.test(
     const stored: number[] = []
     let asked = 0
     const progress = {
+      ...noProgress,
       stored: (records: number) => void stored.push(records),
       beforeRequest: async () => {
         asked += 1
@@ -95,7 +97,7 @@ t.test(
     }
     const spec = { ...specAt('http://x'), ...resolveConfig('destination_database', config) }
     const deliver = (pin: PinServerKey) =>
-      drivers.deliver(spec, makeBatch([[{ v: 'x' }]]), new AbortController().signal, undefined, pin)
+      drivers.deliver(spec, makeBatch([[{ v: 'x' }]]), new AbortController().signal, noProgress, pin)
     await t.rejects(
       deliver(async () => 'another'),
       { class: 'permanent', code: 'certificate_changed' },
@@ -122,9 +124,10 @@ t.test('what is refused is set aside by the lane, and what keeps it from that co
   const kept: RejectedRecord[] = []
   let failure: Error | null = null
   const progress = {
+    ...noProgress,
     stored() {},
     beforeRequest: async () => {},
-    async setAside(rejected: readonly RejectedRecord[]) {
+    async park(rejected: readonly RejectedRecord[]) {
       if (failure !== null) throw failure
       kept.push(...rejected)
     },
@@ -137,8 +140,10 @@ t.test('what is refused is set aside by the lane, and what keeps it from that co
   await t.rejects(deliver(progress), { class: 'transient', code: 'not_set_aside', storedRecords: 1 })
   failure = new DeliveryError('transient', 'no_space', 'The disk is full.')
   await t.rejects(deliver(progress), { code: 'no_space', storedRecords: 1 })
-  const { setAside, ...without } = progress
-  t.match(await failureOf(deliver(without)), { fault: 'records', rejected: { seq: 1, recordIndex: 1 } })
+  t.match(await failureOf(deliver({ ...progress, park: null })), {
+    fault: 'records',
+    rejected: { seq: 1, recordIndex: 1 },
+  })
 })
 
 t.test('an abort ends the attempt, also one that waits for its turn', async (t) => {
@@ -146,7 +151,7 @@ t.test('an abort ends the attempt, also one that waits for its turn', async (t) 
   sink.respondWith(() => ({ fault: 'never' }))
   const interrupt = new AbortController()
   const attempts = [1, 2, 3].map(() =>
-    drivers.deliver(specAt(sink.url), batch(), interrupt.signal, undefined, anyKey).then(
+    drivers.deliver(specAt(sink.url), batch(), interrupt.signal, noProgress, anyKey).then(
       () => 'delivered',
       () => 'ended',
     ),

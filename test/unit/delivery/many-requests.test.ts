@@ -1,4 +1,5 @@
 /** As many requests at once as a destination may have: none of what they listen to looks like a leak to Node.js. */
+
 import net from 'node:net'
 import { pino } from 'pino'
 import t from 'tap'
@@ -6,6 +7,7 @@ import { mostConcurrency } from '../../../src/contract/delivery-settings.ts'
 import { attemptDelivery } from '../../../src/delivery/attempt.ts'
 import { systemClock } from '../../../src/delivery/clock.ts'
 import { RateGate } from '../../../src/delivery/rate-gate.ts'
+import { noProgress } from '../../../src/destinations/driver.ts'
 import { openDriver } from '../../../src/destinations/drivers.ts'
 import { anyKey, makeBatch, makeSpec, openSettings } from '../../support/batches.ts'
 import { until } from '../../support/until.ts'
@@ -33,6 +35,7 @@ t.test('all wait for the rate', async (t) => {
     {
       clock: systemClock,
       log: pino({ level: 'silent' }),
+      ...noProgress,
       beforeRequest: (signal) => gate.wait(500, signal),
     },
   )

@@ -74,7 +74,7 @@ t.test('control: a destination that blocks stops at the refused message', async 
 t.test('refused records cost themselves alone', async (t) => {
   const world = await LaneWorld.open()
   const { id, destination } = await world.addLane(parks)
-  destination.setsAside = setting({ 2: [1], 3: [0, 2] })
+  destination.parks = setting({ 2: [1], 3: [0, 2] })
   world.send(4, { records: 3, recordText: '{"n":1.10}' })
   const lane = await world.untilLane(id, 'all is done', ({ lane_state }) => lane_state === 'idle')
   t.match(lane, { delivered_records: 9, parked_records: 3 })
@@ -93,11 +93,11 @@ t.test('refused records cost themselves alone', async (t) => {
 t.test('a rewind: refused again it is the same row; delivered now it is no longer parked', async (t) => {
   const world = await LaneWorld.open()
   const { id, destination } = await world.addLane(parks)
-  destination.setsAside = setting({ 2: [0], 3: [0] })
+  destination.parks = setting({ 2: [0], 3: [0] })
   world.send(3)
   await world.untilLane(id, 'all is done', (lane) => lane.lane_state === 'idle' && lane.parked_records === 2)
   const before = await parkedOf(world, id)
-  destination.setsAside = setting({ 3: [0] })
+  destination.parks = setting({ 3: [0] })
   await world.service.rewind(id, { to: 'earliest' })
   await world.untilLane(id, 'all is done again', (lane) => lane.cursor_seq === 3 && lane.parked_records === 1)
   const after = await parkedOf(world, id)
@@ -132,7 +132,7 @@ t.test(
     world.maxParkedBytes = 100
     await world.restart(0)
     const { id, destination } = await world.addLane(parks)
-    destination.setsAside = setting({ 3: [0] })
+    destination.parks = setting({ 3: [0] })
     world.send(4)
     const lane = await world.untilLane(
       id,
@@ -151,7 +151,7 @@ t.test(
     for (const at of ['aside', 'stored'] as const) {
       const world = await LaneWorld.open()
       const { id, destination } = await world.addLane(parks)
-      destination.setsAside = setting({ 2: [0] })
+      destination.parks = setting({ 2: [0] })
       if (at === 'aside') destination.afterAside = 'hang'
       world.send(3)
       if (at === 'aside')
@@ -173,7 +173,7 @@ t.test(
   async (t) => {
     const world = await LaneWorld.open()
     const { id, destination } = await world.addLane(parks)
-    destination.setsAside = setting({ 2: [0, 3] })
+    destination.parks = setting({ 2: [0, 3] })
     let isReached = false
     let saves = 0
     world.atSave = () => {
@@ -185,7 +185,7 @@ t.test(
     t.match([destination.stored, (await parkedOf(world, id)).length], [[1, 2, 3], 2])
     world.atSave = () => {}
     // As one with `exactly_once`, whose row says that all of it is stored: it looks at no record.
-    destination.setsAside = () => []
+    destination.parks = () => []
     await world.restart()
     const lane = await world.untilLane(id, 'all is done', (one) => one.cursor_seq === 3)
     t.match(lane, { delivered_records: 13, parked_records: 2, filtered_records: 0, skipped_messages: 0 })

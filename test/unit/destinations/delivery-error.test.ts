@@ -7,7 +7,7 @@ import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import t from 'tap'
 import { configuredSecrets } from '../../../src/destinations/configured-secrets.ts'
-import { DeliveryError } from '../../../src/destinations/driver.ts'
+import { DeliveryError, noProgress } from '../../../src/destinations/driver.ts'
 import { checkDestination, openDriver } from '../../../src/destinations/drivers.ts'
 import { withoutSecrets } from '../../../src/destinations/error-text.ts'
 import { responseError } from '../../../src/destinations/http-endpoint/errors.ts'
@@ -138,6 +138,7 @@ t.test('a driver that sends record by record is told how far it is', async (t) =
   const stored: number[] = []
   let waits = 0
   await driver.deliver(makeBatch([[{ a: 1 }, { a: 2 }, { a: 3 }]]), never, {
+    ...noProgress,
     beforeRequest: async () => {
       waits += 1
     },

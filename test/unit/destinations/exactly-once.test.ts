@@ -3,7 +3,12 @@ import '../buffer/typescript-workers.ts'
 import { Client } from 'pg'
 import t, { type Test } from 'tap'
 import { isolatedDrivers } from '../../../src/delivery/isolated-driver.ts'
-import { type Batch, DeliveryError, type DriverSettings } from '../../../src/destinations/driver.ts'
+import {
+  type Batch,
+  DeliveryError,
+  type DriverSettings,
+  noProgress,
+} from '../../../src/destinations/driver.ts'
 import { checkDestination, openDriver } from '../../../src/destinations/drivers.ts'
 import { anyKey, makeBatch, makeSpec, never, openSettings, sliceBatch } from '../../support/batches.ts'
 import { startMariadb } from '../../support/mariadb.ts'
@@ -51,6 +56,7 @@ const next = makeBatch([[record(10)], [record(11)]], 16)
 const upTo = (count: number) => Array.from({ length: count }, (_, n) => n)
 /** As the buffer of this data directory would say. */
 const knows = (...batches: Batch[]) => ({
+  ...noProgress,
   beforeRequest: async () => {},
   stored: () => {},
   messageIdAt: async (seq: number) =>

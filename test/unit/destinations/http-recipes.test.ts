@@ -1,6 +1,6 @@
 /** Elasticsearch, ClickHouse, Loki and Slack, as far as their public rules go: what arrives, and what a refusal costs. */
 import t, { type Test } from 'tap'
-import type { AttemptProgress, RejectedRecord } from '../../../src/destinations/driver.ts'
+import { type AttemptProgress, noProgress, type RejectedRecord } from '../../../src/destinations/driver.ts'
 import { openDriver } from '../../../src/destinations/drivers.ts'
 import { anyKey, failureOf, makeBatch, makeSpec, never, openSettings } from '../../support/batches.ts'
 import {
@@ -18,13 +18,14 @@ function open(t: Test, config: Record<string, unknown>) {
   return driver
 }
 
-function keeper(setAside?: (rejected: readonly RejectedRecord[]) => Promise<void>) {
+function keeper(park?: (rejected: readonly RejectedRecord[]) => Promise<void>) {
   const kept: RejectedRecord[] = []
   const progress: AttemptProgress = {
+    ...noProgress,
     beforeRequest: async () => {},
     stored: () => {},
-    setAside: async (rejected) => {
-      await setAside?.(rejected)
+    park: async (rejected) => {
+      await park?.(rejected)
       kept.push(...rejected)
     },
   }

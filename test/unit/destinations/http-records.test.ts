@@ -1,6 +1,6 @@
 /** `json_object`: one request per record, what is stored of a batch that failed, several requests at once. */
 import t, { type Test as TapTest } from 'tap'
-import { type Batch, DeliveryError } from '../../../src/destinations/driver.ts'
+import { type Batch, DeliveryError, noProgress } from '../../../src/destinations/driver.ts'
 import { httpEndpoint } from '../../../src/destinations/http-endpoint/driver.ts'
 import { anyKey, makeBatch, makeSpec, never, openSettings } from '../../support/batches.ts'
 import { type HttpSink, startHttpSink } from '../../support/http-sink.ts'
@@ -30,7 +30,11 @@ t.test('a failure in the middle says how much is stored, and the next attempt go
   const sink = await start(t)
   const driver = open(t, sink.url)
   const counted: number[] = []
-  const progress = { beforeRequest: async () => {}, stored: (records: number) => counted.push(records) }
+  const progress = {
+    ...noProgress,
+    beforeRequest: async () => {},
+    stored: (records: number) => counted.push(records),
+  }
   sink.respondWith((_, index) => (index === 4 ? { status: 429, headers: { 'retry-after': '1' } } : {}))
   const error = await failure(driver.deliver(batch, never, progress))
   t.match(error, { class: 'transient', code: 'http_429', retryAfterMs: 1000, storedRecords: 4, failedSeq: 9 })
@@ -82,7 +86,7 @@ t.test(
 t.test('the gate stands before every request but the first', async (t) => {
   const sink = await start(t)
   let gates = 0
-  const progress = { beforeRequest: async () => void gates++, stored: () => {} }
+  const progress = { ...noProgress, beforeRequest: async () => void gates++, stored: () => {} }
   await open(t, sink.url, 2).deliver(batch, never, progress)
   t.equal(gates, 5)
 })

@@ -1,6 +1,6 @@
 /** `json_object` while the lane sets aside what is refused: one bad record costs one record. */
 import t, { type Test as TapTest } from 'tap'
-import type { RejectedRecord } from '../../../src/destinations/driver.ts'
+import { noProgress, type RejectedRecord } from '../../../src/destinations/driver.ts'
 import { openDriver } from '../../../src/destinations/drivers.ts'
 import { anyKey, failureOf, makeBatch, makeSpec, never, openSettings } from '../../support/batches.ts'
 import { type HttpSink, startHttpSink } from '../../support/http-sink.ts'
@@ -20,9 +20,10 @@ function keeper(keep: (rejected: readonly RejectedRecord[]) => Promise<void> = a
   const calls: RejectedRecord[][] = []
   const counted: number[] = []
   const progress = {
+    ...noProgress,
     beforeRequest: async () => {},
     stored: (records: number) => void counted.push(records),
-    async setAside(rejected: readonly RejectedRecord[]) {
+    async park(rejected: readonly RejectedRecord[]) {
       calls.push([...rejected])
       await keep(rejected)
     },

@@ -5,7 +5,7 @@
 import type { RowDataPacket } from 'mysql2/promise'
 import t from 'tap'
 import { resolveDatabaseConfig } from '../../../src/contract/destinations/database.ts'
-import type { DatabaseSpec, RejectedRecord } from '../../../src/destinations/driver.ts'
+import { type DatabaseSpec, noProgress, type RejectedRecord } from '../../../src/destinations/driver.ts'
 import { mysql } from '../../../src/destinations/mysql/driver.ts'
 import { parameterOf } from '../../../src/destinations/mysql/values.ts'
 import { anyKey, makeBatch } from '../../support/batches.ts'
@@ -18,7 +18,7 @@ t.teardown(() => db.stop())
 
 const settings = { databaseTls: false, egress: { allow: [], deny: [], private: 'allow' as const } }
 
-const unused = { beforeRequest: async () => {}, stored: () => {} }
+const unused = { ...noProgress, beforeRequest: async () => {}, stored: () => {} }
 
 /** JSON of a value, and the text that the column then has; null: it is rejected. */
 type Case = [json: string, stored: string | null]
@@ -216,7 +216,7 @@ async function store(type: string, values: readonly string[]): Promise<(string |
   }
   const driver = mysql.open(spec, settings, anyKey)
   const rejected: RejectedRecord[] = []
-  const setAside = async (refused: readonly RejectedRecord[]) => void rejected.push(...refused)
+  const park = async (refused: readonly RejectedRecord[]) => void rejected.push(...refused)
   try {
     for (let first = 0; first < values.length; first += 500) {
       const texts = values.slice(first, first + 500).map((json, at) => `{"id":${first + at},"v":${json}}`)
@@ -228,7 +228,7 @@ async function store(type: string, values: readonly string[]): Promise<(string |
       }
       await driver.deliver({ ...batch, messages: [message] }, new AbortController().signal, {
         ...unused,
-        setAside,
+        park,
       })
     }
   } finally {

@@ -3,7 +3,12 @@ import { readFileSync } from 'node:fs'
 import { DiscardPolicy, type JetStreamManager, jetstreamManager, type StreamConfig } from '@nats-io/jetstream'
 import { jwtAuthenticator, nkeyAuthenticator } from '@nats-io/transport-node'
 import t, { type Test } from 'tap'
-import type { Batch, DestinationSpec, RejectedRecord } from '../../../src/destinations/driver.ts'
+import {
+  type Batch,
+  type DestinationSpec,
+  noProgress,
+  type RejectedRecord,
+} from '../../../src/destinations/driver.ts'
 import { checkDestination, openDriver } from '../../../src/destinations/drivers.ts'
 import {
   anyKey,
@@ -71,9 +76,10 @@ const values = async (world: World) => (await stored(world)).map((message) => me
 function keeper() {
   const kept: RejectedRecord[] = []
   const progress = {
+    ...noProgress,
     beforeRequest: async () => {},
     stored: () => {},
-    setAside: async (rejected: readonly RejectedRecord[]) => void kept.push(...rejected),
+    park: async (rejected: readonly RejectedRecord[]) => void kept.push(...rejected),
   }
   return { kept, progress }
 }

@@ -7,6 +7,7 @@ import {
   type AttemptProgress,
   type Batch,
   DeliveryError,
+  noProgress,
   type ObjectStoreSpec,
   type RejectedRecord,
 } from '../../../src/destinations/driver.ts'
@@ -81,9 +82,10 @@ async function failure(what: ObjectStoreSpec, batch: Batch): Promise<DeliveryErr
 function keeper(): { kept: RejectedRecord[]; progress: AttemptProgress } {
   const kept: RejectedRecord[] = []
   const progress: AttemptProgress = {
+    ...noProgress,
     beforeRequest: async () => {},
     stored: () => {},
-    setAside: async (rejected) => {
+    park: async (rejected) => {
       kept.push(...rejected)
     },
   }
@@ -278,12 +280,12 @@ t.test('of a batch whose records all do not fit there is no object', async (t) =
 t.test('of a large batch no more than a thousand refused records are held at once', async (t) => {
   const kept: number[] = []
   const calls: number[] = []
-  const setAside = async (rejected: readonly RejectedRecord[]) => {
+  const park = async (rejected: readonly RejectedRecord[]) => {
     calls.push(rejected.length)
     kept.push(...rejected.map(({ recordIndex }) => Number(recordIndex)))
   }
   const records = Array.from({ length: 5_000 }, (_, at) => ({ n: at % 2 === 0 ? at : 'x' }))
-  const object = await objectOf(makeBatch([records]), spec(n), { setAside })
+  const object = await objectOf(makeBatch([records]), spec(n), { park })
   t.same(calls, [1000, 1000, 500])
   t.same(
     kept,
@@ -306,7 +308,7 @@ t.test('the replay of a parked record is an object of its own beside that of the
 })
 
 t.test('nothing is put where refused records cannot be kept', async (t) => {
-  const progress = { ...keeper().progress, setAside: async () => Promise.reject(new Error('disk full')) }
+  const progress = { ...keeper().progress, park: async () => Promise.reject(new Error('disk full')) }
   await t.rejects(deliver(spec(n), makeBatch([['{"n":1}', '{"n":"b"}']]), progress), {
     class: 'transient',
     code: 'not_set_aside',
@@ -472,7 +474,7 @@ t.test('files are made one at a time, and one whose attempt is over holds up no 
   const records = Array.from({ length: 3_000 }, () => ({ n: 'x' }))
   const make = (name: string) =>
     objectOf(makeBatch([records]), spec(n), {
-      setAside: async () => {
+      park: async () => {
         calls.push(name)
         await new Promise((resolve) => setImmediate(resolve))
       },
@@ -481,7 +483,7 @@ t.test('files are made one at a time, and one whose attempt is over holds up no 
   t.same(calls, ['a', 'a', 'a', 'b', 'b', 'b', 'c', 'c', 'c'])
   const stop = new AbortController()
   const stuck = objectOf(makeBatch([records]), spec(n), {
-    setAside: () => new Promise(() => {}),
+    park: () => new Promise(() => {}),
     signal: stop.signal,
   })
   const next = make('d')

@@ -1,6 +1,11 @@
 /** Databases while the lane sets aside what is refused: one bad record of a thousand costs one record. On both dialects. */
 import t, { type Test } from 'tap'
-import type { Batch, DriverSettings, RejectedRecord } from '../../../src/destinations/driver.ts'
+import {
+  type Batch,
+  type DriverSettings,
+  noProgress,
+  type RejectedRecord,
+} from '../../../src/destinations/driver.ts'
 import { openDriver } from '../../../src/destinations/drivers.ts'
 import { anyKey, failureOf, makeBatch, makeSpec, never, openSettings } from '../../support/batches.ts'
 import { startMariadb } from '../../support/mariadb.ts'
@@ -47,10 +52,11 @@ function keeper(keep: () => Promise<void> = async () => {}) {
     sizes,
     places: () => kept.map(({ seq, recordIndex }) => (seq - 1) * 10 + recordIndex!),
     progress: {
+      ...noProgress,
       beforeRequest: async () => {},
       stored() {},
       messageIdAt: async () => null,
-      async setAside(rejected: readonly RejectedRecord[]) {
+      async park(rejected: readonly RejectedRecord[]) {
         sizes.push(rejected.length)
         kept.push(...rejected)
         await keep()
@@ -60,7 +66,7 @@ function keeper(keep: () => Promise<void> = async () => {}) {
 }
 const upTo = (count: number) => Array.from({ length: count }, (_, n) => n)
 
-async function setsAside(t: Test, world: World): Promise<void> {
+async function parks(t: Test, world: World): Promise<void> {
   const { dialect, server, query } = world
   let tables = 0
   const newTable = async (columns = 'id varchar(20) primary key, name varchar(3)') => {
@@ -298,7 +304,7 @@ t.teardown(async () => {
 })
 
 t.test('PostgreSQL', (t) =>
-  setsAside(t, {
+  parks(t, {
     ...{ dialect: 'postgresql', server: pg, query: (sql) => pg.query(sql), proxy: pgProxy },
     ...{ tooLong: '22001', commitReply: 'COMMIT' },
     async refuseBy(table) {
@@ -312,7 +318,7 @@ t.test('PostgreSQL', (t) =>
 )
 
 t.test('MariaDB', (t) =>
-  setsAside(t, {
+  parks(t, {
     ...{ dialect: 'mysql', server: maria, query: (sql) => maria.query(sql), proxy: mariaProxy },
     ...{ tooLong: 'ER_DATA_TOO_LONG', commitReply: '\x07\0\0\x01\0\0\0\0\0\0\0' },
     async refuseBy(table) {

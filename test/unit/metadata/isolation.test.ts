@@ -41,7 +41,7 @@ await metadata.usage.addIngest(
   [],
 )
 
-await metadata.parkedStore.setAside(ownerOf(destinationId), [
+await metadata.parkedStore.park(ownerOf(destinationId), [
   {
     ...{ reason: 'permanent_error', code: '22003', message: 'too large', column: null, value: null },
     ...{

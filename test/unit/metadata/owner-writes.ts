@@ -77,7 +77,7 @@ export function writesOf(
       ),
     repair: () => laneStore.repair(row),
     pruneHistory: () => laneStore.pruneHistory(owner, 99),
-    setAside: () => parkedStore.setAside(owner, [parkedOf(97, 1)]),
+    park: () => parkedStore.park(owner, [parkedOf(97, 1)]),
     beginReplay: (parkedId) => parkedStore.beginReplay(owner, parkedId),
     replayFailed: (parkedId) => parkedStore.replayFailed(owner, parkedId, cause, 5, 7),
     replayHalfStored: (parkedId) => parkedStore.replayHalfStored(owner, parkedId, 7),

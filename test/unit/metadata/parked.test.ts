@@ -63,10 +63,10 @@ t.test(
   'a record that is parked again keeps its row: more attempts, the new error, the history',
   async (t) => {
     const { metadata, workspaceId, id, clock, sums, list } = await fixture(t)
-    await metadata.parkedStore.setAside(ownerOf(id), [refused(7, 3), refused(7, 5)])
+    await metadata.parkedStore.park(ownerOf(id), [refused(7, 3), refused(7, 5)])
     const before = await list()
     clock.now = 2_000
-    await metadata.parkedStore.setAside(ownerOf(id), [refused(7, 3, { code: '22007', generation: 4 })])
+    await metadata.parkedStore.park(ownerOf(id), [refused(7, 3, { code: '22007', generation: 4 })])
     const { parked, next } = await list()
     t.equal(next, null)
     t.equal(parked.length, 2)
@@ -98,7 +98,7 @@ t.test('the history is bounded', async (t) => {
   const { metadata, workspaceId, id, clock, list } = await fixture(t)
   for (let at = 0; at < 25; at += 1) {
     clock.now += 1
-    await metadata.parkedStore.setAside(ownerOf(id), [refused(7, 3)])
+    await metadata.parkedStore.park(ownerOf(id), [refused(7, 3)])
   }
   const { parked } = await list()
   const detail = await metadata.parked.get(workspaceId, id, parked[0]?.parked_id ?? '')
@@ -109,8 +109,8 @@ t.test('the history is bounded', async (t) => {
 t.test('a page follows the order of messages, and filters hold over pages', async (t) => {
   const { metadata, id, list } = await fixture(t)
   const many = Array.from({ length: 60 }, (_, at) => refused(100 - at, at % 2, { code: at % 3 ? 'a' : 'b' }))
-  await metadata.parkedStore.setAside(ownerOf(id), many)
-  await metadata.parkedStore.setAside(ownerOf(id), [refused(50, null, { reason: 'skipped' })])
+  await metadata.parkedStore.park(ownerOf(id), many)
+  await metadata.parkedStore.park(ownerOf(id), [refused(50, null, { reason: 'skipped' })])
   const seen: [number, number | null][] = []
   let after = null
   do {
@@ -131,7 +131,7 @@ t.test(
   'what is passed over is saved with the row that passes it, and takes up what was parked of it',
   async (t) => {
     const { metadata, id, sums, list } = await fixture(t)
-    await metadata.parkedStore.setAside(ownerOf(id), [refused(7, 0), refused(7, 1), refused(8, 0)])
+    await metadata.parkedStore.park(ownerOf(id), [refused(7, 0), refused(7, 1), refused(8, 0)])
     const whole = refused(7, null, { recordCount: 2, reason: 'skipped' })
     const passed = new Map([[id, [{ kind: 'passed', parked: whole } as const]]])
     const row = { ...newLaneState(id, 7), ownerEpoch: 5 }
@@ -150,15 +150,10 @@ t.test(
 
 t.test('what is delivered after a rewind is no longer parked, unless somebody has edited it', async (t) => {
   const { metadata, workspaceId, id, list } = await fixture(t)
-  await metadata.parkedStore.setAside(ownerOf(id), [
-    refused(7, 0),
-    refused(8, 0),
-    refused(9, 0),
-    refused(10, 0),
-  ])
+  await metadata.parkedStore.park(ownerOf(id), [refused(7, 0), refused(8, 0), refused(9, 0), refused(10, 0)])
   const edited = (await list()).parked[1]?.parked_id ?? ''
   await metadata.parked.replay(workspaceId, id, edited, ['{"n":1}'])
-  await metadata.parkedStore.setAside(ownerOf(id), [refused(9, 0, { generation: 6 })])
+  await metadata.parkedStore.park(ownerOf(id), [refused(9, 0, { generation: 6 })])
   const change = { kind: 'delivered_again', afterSeq: 6, throughSeq: 9, generation: 6 } as const
   await metadata.laneStore.save([newLaneState(id, 9)], [], new Map([[id, [change]]]))
   t.strictSame(
@@ -171,7 +166,7 @@ t.test('what is delivered after a rewind is no longer parked, unless somebody ha
 t.test('several are discarded in small steps, and the sums follow', async (t) => {
   const { metadata, workspaceId, id, list, sums } = await fixture(t)
   const rows = Array.from({ length: 450 }, (_, n) => refused(n + 1, 0, n % 2 === 0 ? { code: 'x' } : {}))
-  await metadata.parkedStore.setAside(ownerOf(id), rows)
+  await metadata.parkedStore.park(ownerOf(id), rows)
   const [first] = (await list()).parked
   await metadata.parked.replay(workspaceId, id, first?.parked_id ?? '', null)
   t.equal(await metadata.parked.discardMany(workspaceId, id, { ids: null, errorCode: 'x' }), 224)
@@ -187,11 +182,7 @@ t.test('several are discarded in small steps, and the sums follow', async (t) =>
 
 t.test('replays: in order, one that was begun first, numbered upwards', async (t) => {
   const { metadata, workspaceId, id, clock, sums } = await fixture(t)
-  await metadata.parkedStore.setAside(ownerOf(id), [
-    refused(7, 0),
-    refused(8, 0),
-    refused(9, 0, { code: 'x' }),
-  ])
+  await metadata.parkedStore.park(ownerOf(id), [refused(7, 0), refused(8, 0), refused(9, 0, { code: 'x' })])
   const { parkedStore } = metadata
   t.equal(await parkedStore.nextReplay(id, 100), null)
   t.equal(await metadata.parked.replayMany(workspaceId, id, { ids: null, errorCode: '22003' }), 2)
@@ -223,7 +214,7 @@ t.test('replays: in order, one that was begun first, numbered upwards', async (t
 
 t.test('a replay that was stored in part goes on behind it', async (t) => {
   const { metadata, workspaceId, id, sums, list } = await fixture(t)
-  await metadata.parkedStore.setAside(ownerOf(id), [refused(7, null, { recordCount: 2 })])
+  await metadata.parkedStore.park(ownerOf(id), [refused(7, null, { recordCount: 2 })])
   const parkedId = (await list()).parked[0]?.parked_id ?? ''
   await metadata.parkedStore.replayHalfStored(ownerOf(id), parkedId, 1)
   const found = await metadata.parked.get(workspaceId, id, parkedId)
@@ -241,7 +232,7 @@ t.test('a replay that was stored in part goes on behind it', async (t) => {
 
 t.test('edited records take the place of the stored ones; not more of them', async (t) => {
   const { metadata, workspaceId, id, list, sums } = await fixture(t)
-  await metadata.parkedStore.setAside(ownerOf(id), [refused(7, null, { recordCount: 2 }), refused(8, 0)])
+  await metadata.parkedStore.park(ownerOf(id), [refused(7, null, { recordCount: 2 }), refused(8, 0)])
   const [whole, single] = (await list()).parked.map((row) => row.parked_id)
   const { parked } = metadata
   t.strictSame(await parked.replay(workspaceId, id, single ?? '', ['{}', '{}']), {
@@ -269,13 +260,13 @@ t.test('edited records take the place of the stored ones; not more of them', asy
 
 t.test('what is too old goes, is counted, and what waits for its replay stays', async (t) => {
   const { metadata, workspaceId, id, clock, list, sums } = await fixture(t)
-  await metadata.parkedStore.setAside(ownerOf(id), [
+  await metadata.parkedStore.park(ownerOf(id), [
     refused(7, 0),
     refused(8, null, { recordCount: 2 }),
     refused(9, 0),
   ])
   clock.now = 5_000
-  await metadata.parkedStore.setAside(ownerOf(id), [refused(10, 0)])
+  await metadata.parkedStore.park(ownerOf(id), [refused(10, 0)])
   const waiting = (await list()).parked[2]?.parked_id ?? ''
   await metadata.parked.replay(workspaceId, id, waiting, null)
   t.strictSame([...(await metadata.parked.prune(4_000))], [[id, 3]])
@@ -290,10 +281,10 @@ t.test('what is too old goes, is counted, and what waits for its replay stays', 
 
 t.test('all of it goes with the destination, and a lane that is late parks nothing', async (t) => {
   const { metadata, workspaceId, pipeId, id, options } = await fixture(t)
-  await metadata.parkedStore.setAside(ownerOf(id), [refused(7, 0), refused(8, 0)])
+  await metadata.parkedStore.park(ownerOf(id), [refused(7, 0), refused(8, 0)])
   t.match(await metadata.parkedStore.taken(workspaceId), { bytes: 2 * (1_024 + 10), workspaces: 1 })
   await metadata.destinations.delete(workspaceId, pipeId, id)
-  await metadata.parkedStore.setAside(ownerOf(id), [refused(9, 0)])
+  await metadata.parkedStore.park(ownerOf(id), [refused(9, 0)])
   const late = new Map([[id, [{ kind: 'passed', parked: refused(9, null) } as const]]])
   await metadata.laneStore.save([newLaneState(id, 9)], [], late)
   t.match(await metadata.parkedStore.taken(workspaceId), { bytes: 0, ofWorkspace: 0 })
@@ -306,8 +297,8 @@ t.test('what each workspace takes is known without counting rows', async (t) => 
   const other = await newWorkspace(metadata, 'other')
   const pipe = await newPipe(metadata, other, 'events')
   const made = await metadata.destinations.create(other, pipe.pipe_id, databaseDestination())
-  await metadata.parkedStore.setAside(ownerOf(id), [refused(7, 0), refused(8, 0)])
-  await metadata.parkedStore.setAside(ownerOf(made.destination_id), [refused(9, 0)])
+  await metadata.parkedStore.park(ownerOf(id), [refused(7, 0), refused(8, 0)])
+  await metadata.parkedStore.park(ownerOf(made.destination_id), [refused(9, 0)])
   const one = 1_024 + 10
   t.strictSame(await metadata.parkedStore.taken(workspaceId), {
     bytes: 3 * one,
@@ -324,7 +315,7 @@ t.test('it is there after a restart, and so is whether a destination parks', asy
     pipeId,
     databaseDestination({ on_permanent_error: 'park' }),
   )
-  await metadata.parkedStore.setAside(ownerOf(made.destination_id), [refused(7, 0)])
+  await metadata.parkedStore.park(ownerOf(made.destination_id), [refused(7, 0)])
   await metadata.close()
   const again = await openFile(options)
   t.teardown(() => again.close())

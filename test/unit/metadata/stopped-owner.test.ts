@@ -36,7 +36,7 @@ async function scene(t: Test) {
   ]
   const none = { deliveredRecords: 40, failedAttempts: 0, skippedRecords: 0, filteredRecords: 0 }
   await laneStore.save([{ ...row, cursorSeq: 40 }], [{ destinationId: id, pipeId, ...none, passed }])
-  await parkedStore.setAside(ownerOf(id, stoppedEpoch), [parkedOf(40, 10)])
+  await parkedStore.park(ownerOf(id, stoppedEpoch), [parkedOf(40, 10)])
   await driftStore.save(ownerOf(id, stoppedEpoch), {
     mappingHash: 'kept',
     state: { since_ms: 1, records: 1, keys: [], other_keys: 0, unfilled: [] },

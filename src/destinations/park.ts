@@ -1,0 +1,39 @@
+/**
+ * Parks the records that a destination rejects permanently, where the lane parks such records (`AttemptProgress.park`).
+ *
+ *   rejected ─1,000 a call──▶ lane parks them (durable) ──▶ the driver commits the others
+ *                               └── cannot ──▶ rejects: nothing of the batch is stored, it is repeated
+ *
+ * The state of a batch in a database after a crash (one transaction; with exactly_once the lane's row moves in it):
+ *
+ *   before the lane has parked them     nothing stored, nothing parked: the batch is repeated
+ *   after it, before the COMMIT         nothing stored; parked, and parked again at the same positions by the next attempt
+ *   after the COMMIT, its reply lost    both. Repeated: at least once; with exactly_once the row says that nothing is left
+ *
+ * A record that was parked and is accepted by the next attempt, because a user has changed the table meanwhile, is in
+ * both.
+ */
+import { resourceLimits } from '../contract/resource-limits.ts'
+import { DeliveryError, type ParkRecords, type RejectedRecord } from './driver.ts'
+
+/** Durable when it resolves. Rejects with a transient DeliveryError. */
+export async function parkAll(park: ParkRecords, rejected: readonly RejectedRecord[]): Promise<void> {
+  const { parkedAtOnce } = resourceLimits
+  try {
+    for (let at = 0; at < rejected.length; at += parkedAtOnce)
+      await park(rejected.slice(at, at + parkedAtOnce))
+  } catch (cause) {
+    if (cause instanceof DeliveryError) throw cause
+    const message =
+      'Records that the destination rejects could not be parked. Nothing was stored; see the pipectl log.'
+    throw new DeliveryError('transient', 'not_set_aside', message, { cause })
+  }
+}
+
+/** As a rejected record's: what the destination said of it. */
+export function refusalOf(
+  { code, message }: Pick<DeliveryError, 'code' | 'message'>,
+  place: Pick<RejectedRecord, 'seq' | 'recordIndex' | 'column' | 'value'>,
+): RejectedRecord {
+  return { ...place, code, message }
+}
