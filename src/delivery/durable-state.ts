@@ -3,7 +3,7 @@
  * lane; only the lane's own loop changes it.
  *
  *   change(row) ──▶ in memory ──save──▶ durable, with the counts since the last save, in one transaction
- *   detach()    ──▶ the row is no longer this lane's: nothing is saved from here on
+ *   detach()    ──▶ the row is no longer this lane's: nothing is saved from here on, and a save for another owner's row rejects
  *
  * A range is sent only when it is saved, so that a repeat has the same identity. Where batches are full, it is saved while
  * the one before it is under way, in the save that moves the cursor past the one before that:
@@ -70,7 +70,13 @@
  * was on record behind it; a repair voids all of it.
  */
 import type { BufferReader, MarkedMessage } from '../log/buffer.ts'
-import type { LaneCounts, LaneSpec, LaneState, PassedMessages } from '../metadata/lane-state.ts'
+import {
+  type LaneCounts,
+  LaneOwnershipLostError,
+  type LaneSpec,
+  type LaneState,
+  type PassedMessages,
+} from '../metadata/lane-state.ts'
 import type { NewParked, ParkedChange } from '../metadata/parked-store-port.ts'
 import type { DroppedMessages } from './batch-reader.ts'
 import type { RewindResult } from './delivery.ts'
@@ -98,7 +104,7 @@ export class DurableState {
   /** Of the loaded row: another process may have sent that range. */
   readonly #inheritedNext: number | null
   #behind: Promise<void> | null = null
-  #isDetached = false
+  #detached: 'removed' | 'handed over' | null = null
 
   constructor(spec: LaneSpec, row: LaneState, deps: LaneDeps) {
     this.log = openLaneLog(deps.log, spec)
@@ -137,11 +143,11 @@ export class DurableState {
     this.#counts.filteredRecords += counts.filteredRecords ?? 0
   }
 
-  /** Rejects when the row cannot be saved: the lane must not go on. */
+  /** Rejects when the row cannot be saved: the lane must not continue. The row of a deleted destination has nothing to keep. */
   async save(): Promise<void> {
     await this.#behind
-    if (this.#isDetached) return
-    await this.#save()
+    if (this.#detached === 'handed over') throw new LaneOwnershipLostError([this.#row.destinationId])
+    if (this.#detached === null) await this.#save()
   }
 
   async saveIfDirty(): Promise<void> {
@@ -157,7 +163,7 @@ export class DurableState {
 
   /** Saves while an attempt is under way. The next save waits for it, and rejects when it has failed. */
   saveBehind(onFailed: () => void): void {
-    if (!this.#isDirty || this.#isDetached || this.#behind !== null) return
+    if (!this.#isDirty || this.#detached !== null || this.#behind !== null) return
     this.#behind = this.#save().then(() => {
       this.#behind = null
     })
@@ -194,9 +200,9 @@ export class DurableState {
     this.#deps.onSaved()
   }
 
-  /** The destination was deleted, or another owner has the lane. */
-  detach(): void {
-    this.#isDetached = true
+  /** The destination was deleted, or another owner has the lane: nothing is saved from here on. */
+  detach(why: 'removed' | 'handed over'): void {
+    this.#detached = why
   }
 
   async dropped(lost: DroppedMessages): Promise<void> {

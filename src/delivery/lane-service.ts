@@ -108,7 +108,7 @@ export function openLaneService({
       const found: Record<string, LaneStatus> = {}
       for (const destinationId of destinationIds) {
         const lane = lanes.lane(destinationId)
-        if (lane !== undefined) found[destinationId] = await lane.status()
+        if (lane !== undefined) found[destinationId] = await lane.view.status()
       }
       return found
     },
@@ -116,7 +116,7 @@ export function openLaneService({
     async backlogs(pipeIds) {
       const found: Record<string, PipeBacklog> = {}
       for (const pipeId of pipeIds) {
-        const backlogs = await Promise.all(lanes.lanesOf(pipeId).map((lane) => lane.backlog()))
+        const backlogs = await Promise.all(lanes.lanesOf(pipeId).map((lane) => lane.view.backlog()))
         found[pipeId] = await pipeBacklog(pipeId.toLowerCase(), backlogs, reader)
       }
       return found
@@ -178,7 +178,7 @@ export function openLaneService({
       for (const lane of lanes.lanes()) {
         const { destinationId, pipeId, pipeName, name, type } = lane.spec
         const identity = { destinationId, pipeId, pipeName, name, type }
-        numbers.lanes.push({ ...identity, lane: await lane.status(), attempts: { ...lane.attempts } })
+        numbers.lanes.push({ ...identity, lane: await lane.view.status(), attempts: { ...lane.attempts } })
       }
       return numbers
     },
@@ -190,7 +190,7 @@ async function noTransforms(): Promise<never> {
 }
 
 async function blockingMessage(lane: Lane | undefined, page?: BlockingPage): Promise<BlockingMessage | null> {
-  const message = await lane?.blockingMessage()
+  const message = await lane?.view.blockingMessage()
   return lane && message ? shownBlockingMessage(message, lane.row.lastError, page) : null
 }
 

@@ -99,7 +99,7 @@ export class LaneSet {
     })
     ownership.onLost((pipeId) => {
       // At once: metadata, which is asked below, may be what does not respond.
-      this.#pipes.get(pipeId.toLowerCase())?.handOverAll(onFatal)
+      this.#pipes.get(pipeId.toLowerCase())?.handOverAll()
       this.#patiently(() => this.#refresh(pipeId)).catch(onFatal)
     })
     ownership.onReleased((pipeId, graceMs) => this.#inTurn(pipeId, (pipe) => this.#release(pipe, graceMs)))
@@ -291,7 +291,7 @@ export class LaneSet {
   }
 
   async #closeLanes(graceMs: number): Promise<void> {
-    await Promise.all([...this.#lanes.values()].map((lane) => lane.close(graceMs)))
+    await Promise.all([...this.#lanes.values()].map((lane) => lane.end('closed', graceMs)))
   }
 
   /**

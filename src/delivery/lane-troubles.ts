@@ -63,6 +63,6 @@ function failureOf(row: LaneState, { isStalled }: Lane): LaneFailure | null {
 }
 
 async function oldestPendingMs(lane: Lane): Promise<number | null> {
-  const { pending_messages, oldest_pending_age_seconds } = await lane.status()
+  const { pending_messages, oldest_pending_age_seconds } = await lane.view.status()
   return pending_messages === 0 ? null : Date.now() - oldest_pending_age_seconds * 1_000
 }

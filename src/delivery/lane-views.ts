@@ -75,7 +75,7 @@ export class LaneViews {
   async #show(lane: Lane): Promise<View> {
     // As they are before the first wait: what changes during it is different from them at the next look.
     const { row, spec, isStalled, parked } = lane
-    const status = await lane.status()
+    const status = await lane.view.status()
     this.#revision += 1
     const view = { row, spec, isStalled, parked, status, revision: this.#revision }
     this.#views.set(lane, view)

@@ -1,6 +1,6 @@
 /**
  * A lane: one destination's position in its pipe's messages. The interface; a push lane (`push-lane.ts`) delivers by
- * itself through a driver, a pull lane (`pull-lane.ts`) waits for consumers to fetch.
+ * itself through a driver, a pull lane (`pull-lane.ts`) waits for consumers to fetch. `lane-core.ts` is what both share.
  *
  * Both keep their state in a `DurableState` and run what is asked of them as commands of a `Mailbox`, one after the
  * other, in their own loop. Any error there that is not the destination's (a save or a read that failed) ends the lane
@@ -20,6 +20,8 @@ import type { LaneSpec, LaneState } from '../metadata/lane-state.ts'
 import type { ParkedCounts } from '../metadata/parked-store-port.ts'
 import type { PullRequest, PullResult, RewindResult, SkipResult } from './delivery.ts'
 
+export type LaneEnd = 'closed' | 'removed' | 'handed over'
+
 export interface Lane {
   readonly spec: LaneSpec
   /** Of the ownership under which it was opened. */
@@ -34,6 +36,7 @@ export interface Lane {
   readonly attempts: AttemptCounts
   /** Another object with every change. */
   readonly parked: ParkedCounts
+  readonly view: LaneView
   /** The consumers' side of a pull lane; null for a lane that pushes. */
   readonly consumers: PullConsumers | null
 
@@ -46,12 +49,6 @@ export interface Lane {
   /** Retention dropped something: the lane counts what it has lost, even while it waits. */
   notifyDropped(): void
 
-  status(): Promise<LaneStatus>
-  /** What was appended after the cursor, and whether the lane has a blocking message or is blocked by status. */
-  backlog(): Promise<LaneBacklog>
-  /** The message that blocks the lane, if there is one and it is still kept. */
-  blockingMessage(): Promise<MarkedMessage | null>
-
   /**
    * True: parked, and moved past it. False: nothing is blocking, or the destination is blocked by status. `parked_full`: there
    * is no room to park it, and nothing has changed.
@@ -61,16 +58,25 @@ export interface Lane {
   retryNow(): Promise<string | null>
   /** `find` returns the cursor asked for; it is looked up when the command's turn comes. */
   rewind(find: () => Promise<number>): Promise<RewindResult>
-  /** Somebody discarded parked records, or asked for their replay. */
+  /** Parked records were discarded, or their replay was asked for. */
   parkedChanged(): Promise<void>
   /** The destination was changed: what failed is tried again at once, as it is now. */
   reconfigure(spec: LaneSpec): Promise<void>
 
-  /** Closed: an attempt under way may finish for `graceMs`, then it is aborted, which is not an attempt. */
-  close(graceMs: number): Promise<void>
-  /** Like closing without a grace, and without saving. */
-  remove(): Promise<void>
-  handOver(): Promise<void>
+  /**
+   * Resolves when the lane has ended. Rejects with the unrecoverable error of `start()`, never for a lost ownership. An attempt under way can finish for `graceMs` when the lane is closed, then it
+   * is aborted, which is not an attempt.
+   */
+  end(how: LaneEnd, graceMs?: number): Promise<void>
+}
+
+/** Reads of a lane, which wait for nothing that the lane does. */
+export interface LaneView {
+  status(): Promise<LaneStatus>
+  /** What was appended after the cursor, and whether the lane has a blocking message or is blocked by status. */
+  backlog(): Promise<LaneBacklog>
+  /** The message that blocks the lane, if there is one and it is still kept. */
+  blockingMessage(): Promise<MarkedMessage | null>
 }
 
 export type AttemptCounts = Record<'delivered' | DeliveryErrorClass, number>

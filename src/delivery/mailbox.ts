@@ -3,7 +3,8 @@
  * lane's own loop, so that only the loop ever changes the lane's state.
  *
  *   open ──post──▶ queued ──runNext──▶ run: the caller gets the result; an error is the caller's and the loop's
- *    └──close──▶ closed: what is still queued, and what is posted later, resolves with its `late` value
+ *    ├──close──▶ closed: what is still queued, and what is posted later, resolves with its `late` value
+ *    ├──drain──▶ closed for new ones: what is still queued is run
  *    └──fail───▶ failed: the same, but rejects: the lane has ended on an error
  *
  * A lane that cannot save (a full disk) runs no command until it can. Who asks from outside does not wait for that: a
@@ -87,6 +88,12 @@ export class Mailbox {
     const command = this.#commands.shift()
     await command?.run()
     return command !== undefined
+  }
+
+  /** Runs what is queued, and nothing that is posted from now on. */
+  async drain(): Promise<void> {
+    this.#ending ??= 'late'
+    while (await this.runNext()) {}
   }
 
   close(): void {

@@ -5,6 +5,7 @@
  */
 
 import type { LaneOwnership } from '../metadata/lane-ownership.ts'
+import { LaneOwnershipLostError } from '../metadata/lane-state.ts'
 import { LaneElsewhereError } from '../platform/error-code.ts'
 import type { PipeBacklog } from './delivery.ts'
 import type { LaneService } from './lane-service.ts'
@@ -28,7 +29,10 @@ export function ownedLanes(
     async (destinationId: string, ...rest: Rest): Promise<Result> => {
       const lane = runs(destinationId)
       if (lane === null) throw new LaneElsewhereError(destinationId)
-      const result = await run(destinationId, ...rest)
+      const result = await run(destinationId, ...rest).catch((error) => {
+        // It was handed over before it could save: nothing was done here.
+        throw error instanceof LaneOwnershipLostError ? new LaneElsewhereError(destinationId) : error
+      })
       if (lanes.lane(destinationId) !== lane && !isSure(result)) throw new LaneElsewhereError(destinationId)
       return result
     }

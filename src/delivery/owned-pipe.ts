@@ -118,13 +118,14 @@ export class OwnedPipe {
     this.#releasing = lanes
     for (const lane of lanes) this.forget(lane)
     this.#disown()
-    await Promise.all(lanes.map((lane) => lane.close(graceMs)))
+    await Promise.all(lanes.map((lane) => lane.end('closed', graceMs)))
     this.#releasing = []
   }
 
   /** The pipe is lost: no lane may save any more, including those that were being released. Does not wait for the queue. */
-  handOverAll(onFailed: (error: unknown) => void): void {
-    for (const lane of [...this.#lanes.values(), ...this.#releasing]) lane.handOver().catch(onFailed)
+  handOverAll(): void {
+    // `start()` has rejected with the same error.
+    for (const lane of [...this.#lanes.values(), ...this.#releasing]) lane.end('handed over').catch(() => {})
   }
 
   /** The lane has ended, or is about to. */
@@ -159,8 +160,7 @@ export class OwnedPipe {
       const { destinationId, type } = lane.spec
       if (isOurs && types.get(destinationId) === type) continue
       this.forget(lane)
-      if (isOurs) await lane.remove()
-      else await lane.handOver()
+      await lane.end(isOurs ? 'removed' : 'handed over')
     }
   }
 

@@ -22,50 +22,32 @@
  *
  * What a crash leaves, line by line: `durable-state.ts`.
  */
-import assert from 'node:assert'
 import { isDeepStrictEqual } from 'node:util'
-import type { LaneStatus } from '../contract/destination.ts'
-import { BufferReadUnavailableError, type MarkedMessage } from '../log/buffer.ts'
-import {
-  LaneOwnershipLostError,
-  type LaneSpec,
-  type LaneState,
-  LaneStoreUnavailableError,
-} from '../metadata/lane-state.ts'
-import type { ParkedCounts } from '../metadata/parked-store-port.ts'
+import type { MarkedMessage } from '../log/buffer.ts'
+import { LaneOwnershipLostError, type LaneSpec, type LaneState } from '../metadata/lane-state.ts'
 import { bytesOf } from './batch.ts'
-import { aheadLimits, BatchReader, type DroppedMessages, type ReservedBatch } from './batch-reader.ts'
-import type { RewindResult, SkipResult } from './delivery.ts'
-import { DurableState } from './durable-state.ts'
-import type { AttemptCounts, Lane, LaneBacklog } from './lane.ts'
+import { aheadLimits, type DroppedMessages, type ReservedBatch } from './batch-reader.ts'
+import type { AttemptCounts } from './lane.ts'
+import { LaneCore } from './lane-core.ts'
 import type { LaneDeps } from './lane-deps.ts'
 import { LaneSleep } from './lane-sleep.ts'
-import { isBlocking, laneBacklog, laneStatus } from './lane-status.ts'
-import { Mailbox } from './mailbox.ts'
+import { isBlocking } from './lane-status.ts'
 import { PushAttempts } from './push-attempts.ts'
 import { ReadAhead } from './read-ahead.ts'
 import { Replays } from './replays.ts'
-import { RetryWindow } from './retry.ts'
 import * as transition from './transitions.ts'
 
 /** While a batch gathers, it is looked at no more often than this: notifications come too often for a query each. */
 const gatherQuietMs = 100
 
-export class PushLane implements Lane {
+export class PushLane extends LaneCore {
   readonly consumers = null
-  #spec: LaneSpec
-  readonly #deps: LaneDeps
-  readonly #state: DurableState
-  readonly #batches: BatchReader
-  readonly #views: BatchReader
   readonly #ahead: ReadAhead
-  readonly #retry: RetryWindow
   readonly #attempts: PushAttempts
   readonly #sleep: LaneSleep
   readonly #replays: Replays
   /** A replay and the lane's own batch take turns. */
   #hasReplayed = false
-  readonly #mailbox: Mailbox
   #reserved: ReservedBatch | null = null
   #interruptStep: (() => void) | null = null
   #isEarliestCheckDue = true
@@ -73,51 +55,17 @@ export class PushLane implements Lane {
   #isGathering = false
   /** The newest message of the pipe that the set of lanes has seen. */
   #headSeq = 0
-  #phase: 'new' | 'running' | 'closing' | 'detached' | 'ended' = 'new'
-  #ended: Promise<void> = Promise.resolve()
 
   constructor(spec: LaneSpec, row: LaneState, deps: LaneDeps) {
-    this.#spec = spec
-    this.#deps = deps
-    this.#state = new DurableState(spec, row, deps)
-    const memory = deps.budget.of(spec.workspaceId)
-    this.#batches = new BatchReader(spec.pipeId, deps.reader, memory, deps.clock)
-    this.#views = new BatchReader(spec.pipeId, deps.viewReader, memory, deps.clock)
-    this.#ahead = new ReadAhead(spec.pipeId, deps.reader, memory)
-    this.#retry = new RetryWindow(row, deps.clock)
-    this.#attempts = new PushAttempts(this.#state, this.#retry, deps)
-    this.#replays = new Replays(spec.destinationId, this.#state, this.#attempts, deps)
-    this.#sleep = new LaneSleep(deps.clock, this.#state, this.#attempts)
-    this.#mailbox = new Mailbox(deps.clock, () => this.#interrupt())
+    super(spec, row, deps)
+    this.#ahead = new ReadAhead(spec.pipeId, deps.reader, deps.budget.of(spec.workspaceId))
+    this.#attempts = new PushAttempts(this.state, this.retry, deps)
+    this.#replays = new Replays(spec.destinationId, this.state, this.#attempts, deps)
+    this.#sleep = new LaneSleep(deps.clock, this.state, this.#attempts)
   }
 
-  get spec(): LaneSpec {
-    return this.#spec
-  }
-  get epoch(): number {
-    return this.#deps.epoch
-  }
-  get savedCursorSeq(): number {
-    return this.#state.savedCursorSeq
-  }
   get attempts(): AttemptCounts {
     return this.#attempts.counts
-  }
-  get row(): LaneState {
-    return this.#state.row
-  }
-  get isStalled(): boolean {
-    return this.#retry.isStalled(this.#spec.maxRetrySeconds)
-  }
-  get parked(): ParkedCounts {
-    return this.#deps.parking.counts
-  }
-
-  start(): Promise<void> {
-    assert(this.#phase === 'new')
-    this.#phase = 'running'
-    this.#ended = this.#run()
-    return this.#ended
   }
 
   notify(): void {
@@ -136,200 +84,127 @@ export class PushLane implements Lane {
     this.#sleep.interrupt()
   }
 
-  async status(): Promise<LaneStatus> {
-    const { spec, row, isStalled, parked } = this
-    const nowMs = this.#deps.clock.now()
-    return laneStatus({ spec, row, batches: this.#views, isStalled, parked, nowMs })
-  }
-
-  backlog(): Promise<LaneBacklog> {
-    return laneBacklog(this.#spec, this.row, this.#views)
-  }
-
-  blockingMessage(): Promise<MarkedMessage | null> {
-    return this.#state.blockingMessage(this.#deps.viewReader)
-  }
-
-  async skip(): Promise<SkipResult> {
-    if (!isBlocking(this.#spec, this.row)) return false
-    return await this.#ask<SkipResult>(false, async () => {
-      const message = isBlocking(this.#spec, this.row) ? await this.#state.blockingMessage() : null
-      if (message === null) return false
-      if (!(await this.#state.skipped(message))) return 'parked_full'
-      this.#retry.clear()
-      return true
-    })
-  }
-
   async retryNow(): Promise<string | null> {
-    if (!isBlocking(this.#spec, this.row)) return null
-    return await this.#ask(null, async () => {
-      if (!isBlocking(this.#spec, this.row)) return null
-      this.#state.change(transition.afterRetryNow(this.row))
+    if (!isBlocking(this.spec, this.row)) return null
+    return await this.ask(null, async () => {
+      if (!isBlocking(this.spec, this.row)) return null
+      this.state.change(transition.afterRetryNow(this.row))
       this.#attempts.forgetTimeouts()
-      this.#retry.tryNow()
+      this.retry.tryNow()
       return this.row.blockingMsgId
     })
   }
 
-  async rewind(find: () => Promise<number>): Promise<RewindResult> {
-    const unmoved: RewindResult = { kind: 'rewound', cursorSeq: this.row.cursorSeq }
-    return await this.#ask(unmoved, async () => {
-      this.#state.change(await this.#batches.located(this.row))
-      const result = await this.#state.rewind(find)
-      if (result.kind === 'rewound') this.#retry.clear()
-      return result
-    })
-  }
-
-  async parkedChanged(): Promise<void> {
-    await this.#deps.parking.refresh()
+  override async parkedChanged(): Promise<void> {
+    await super.parkedChanged()
     this.#replays.changed()
     this.#sleep.interrupt()
   }
 
-  async reconfigure(spec: LaneSpec): Promise<void> {
-    await this.#command(undefined, async () => {
-      const before = this.#spec
-      this.#spec = spec
-      this.#state.log.renamed(spec)
-      if (transition.isOnlyRenamed(before, spec)) return
-      this.#attempts.forgetTimeouts()
-      if (!isDeepStrictEqual(before.transform, spec.transform)) this.#attempts.transformChanged()
-      this.#retry.tryNow()
-      this.#replays.changed()
-      this.#state.change(transition.afterReconfigured(this.row, before, spec))
-      await this.#attempts.close()
-    })
+  protected override async reconfigured(before: LaneSpec): Promise<void> {
+    const { spec } = this
+    if (transition.isOnlyRenamed(before, spec)) return
+    this.#attempts.forgetTimeouts()
+    if (!isDeepStrictEqual(before.transform, spec.transform)) this.#attempts.transformChanged()
+    this.retry.tryNow()
+    this.#replays.changed()
+    this.state.change(transition.afterReconfigured(this.row, before, spec))
+    await this.#attempts.close()
   }
 
-  async close(graceMs: number): Promise<void> {
-    await this.#end('closing', graceMs)
-  }
-
-  async remove(): Promise<void> {
-    this.#state.detach()
-    await this.#end('detached', 0)
-  }
-
-  handOver(): Promise<void> {
-    return this.remove()
-  }
-
-  async #end(phase: 'closing' | 'detached', graceMs: number): Promise<void> {
-    if (this.#phase === 'new') this.#phase = 'ended'
-    if (this.#phase === 'running') this.#phase = phase
+  protected wake(): void {
     this.#interruptStep?.()
     this.#sleep.interrupt()
-    this.#deps.reader.stopWaiting()
-    if (graceMs <= 0) this.#attempts.abort()
-    const cancel = this.#deps.clock.wake(graceMs, () => this.#attempts.abort())
-    await this.#ended
-    cancel()
   }
 
-  async #run(): Promise<void> {
-    try {
-      while (this.#phase === 'running') {
-        if (!(await this.#mailbox.runNext())) await this.#step()
-      }
-      this.#release()
-      if (this.#phase === 'closing') await this.#state.saveIfDirty()
-      this.#mailbox.close()
-    } catch (error) {
-      this.#release()
-      this.#mailbox.fail(error)
-      if (error instanceof LaneOwnershipLostError) this.#state.log.ownershipLost()
-      // Only while closing: the buffer does not answer.
-      else if (error instanceof BufferReadUnavailableError) await this.#saveAtEnd()
-      // Only while closing on a full disk: a restart begins with what was saved before.
-      else if (error instanceof LaneStoreUnavailableError) this.#state.log.notSaved()
-      else throw error
-    } finally {
-      this.#phase = 'ended'
-      await this.#attempts.close()
-    }
+  protected override abortAttempt(): void {
+    this.#attempts.abort()
   }
 
-  async #saveAtEnd(): Promise<void> {
-    try {
-      if (this.#phase !== 'detached') await this.#state.saveIfDirty()
-    } catch (error) {
-      if (error instanceof LaneOwnershipLostError) this.#state.log.ownershipLost()
-      else if (error instanceof LaneStoreUnavailableError) this.#state.log.notSaved()
-      else throw error
-    }
+  /** The range may be about to change: what is in memory is read again. */
+  protected override around<T>(run: () => Promise<T>): Promise<T> {
+    this.release()
+    return run()
   }
 
-  async #step(): Promise<void> {
+  protected override release(): void {
+    this.#ahead.discard()
+    this.#releaseBatch()
+  }
+
+  protected override async closed(): Promise<void> {
+    await this.#attempts.close()
+  }
+
+  protected async step(): Promise<void> {
     this.#ahead.throwFailure()
     this.#requireOwned()
     if (this.#isEarliestCheckDue) await this.#countLost()
-    const now = this.#deps.clock.monotonicMs()
-    const isBlocked = this.#spec.status === 'blocked'
-    const slotAt = this.#attempts.nextSlotAt(this.#spec)
+    const now = this.deps.clock.monotonicMs()
+    const isBlocked = this.spec.status === 'blocked'
+    const slotAt = this.#attempts.nextSlotAt(this.spec)
     const replayAt = Math.max(now + this.#replays.dueInMs, slotAt)
     if (!isBlocked && replayAt <= now && !this.#hasReplayed) {
       await this.#replay()
       return
     }
     this.#hasReplayed = false
-    const nextAt = Math.max(this.#retry.nextAttemptAt, slotAt)
+    const nextAt = Math.max(this.retry.nextAttemptAt, slotAt)
     if (isBlocked || nextAt > now) {
-      this.#release()
+      this.release()
       await this.#sleep.pause(isBlocked ? Number.POSITIVE_INFINITY : Math.min(nextAt, replayAt) - now)
       // What it has lost while it waited is counted.
       this.#isEarliestCheckDue = true
       return
     }
     if (this.#reserved === null && !(await this.#prepare())) return
-    await this.#state.saveForAttempt()
+    await this.state.saveForAttempt()
     // A command or the end may have come during the save: the range is fixed, it can wait.
-    if (!this.#mailbox.isEmpty || this.#phase !== 'running') return
+    if (!this.mailbox.isEmpty || this.asked !== null) return
     this.#requireOwned()
     const { messages } = this.#reserved!
-    const attempt = this.#attempts.run(messages, this.#spec)
+    const attempt = this.#attempts.run(messages, this.spec)
     void this.#readAhead(messages.at(-1)!)
     this.#keep(await attempt)
   }
 
   /** A process that stood still for longer than its lease finds out here, and sends nothing. */
   #requireOwned(): void {
-    if (!this.#deps.isOwned()) throw new LaneOwnershipLostError([this.#spec.destinationId])
+    if (!this.deps.isOwned()) throw new LaneOwnershipLostError([this.spec.destinationId])
   }
 
   /** After the batch under way, whose messages are read again when its turn comes. */
   async #replay(): Promise<void> {
     this.#hasReplayed = true
-    this.#release()
+    this.release()
     const interrupt = new AbortController()
     this.#interruptStep = () => interrupt.abort()
-    await this.#replays.run(this.#spec, interrupt.signal)
+    await this.#replays.run(this.spec, interrupt.signal)
     this.#interruptStep = null
   }
 
   /** While an attempt is under way: the next range is fixed, and saved with what was not saved before the attempt. */
   async #readAhead(after: MarkedMessage): Promise<void> {
-    const limits = aheadLimits(this.row, this.#spec)
+    const limits = aheadLimits(this.row, this.spec)
     const fix = (messages: readonly MarkedMessage[]) =>
-      this.#state.change(transition.withNext(this.row, messages))
+      this.state.change(transition.withNext(this.row, messages))
     if (limits !== null) await this.#ahead.read(after, limits, fix)
-    if (this.#phase === 'running') this.#state.saveBehind(() => this.#attempts.abort())
+    if (this.asked === null) this.state.saveBehind(() => this.#attempts.abort())
   }
 
   /** True: messages are in memory and their range is in the row. */
   async #prepare(): Promise<boolean> {
     const interrupt = new AbortController()
     this.#interruptStep = () => interrupt.abort()
-    const memory = { before: () => this.#state.saveIfDirty(), signal: interrupt.signal }
+    const memory = { before: () => this.state.saveIfDirty(), signal: interrupt.signal }
     this.#sleep.arm()
-    const next = await this.#batches.next(this.row, this.#spec, memory, this.#ahead)
+    const next = await this.batches.next(this.row, this.spec, memory, this.#ahead)
     this.#interruptStep = null
     if (next.kind === 'dropped') {
       await this.#dropped(next)
       return false
     }
-    this.#state.change(next.row)
+    this.state.change(next.row)
     switch (next.kind) {
       case 'batch':
         this.#reserved = next.reserved
@@ -351,36 +226,14 @@ export class PushLane implements Lane {
 
   async #countLost(): Promise<void> {
     this.#isEarliestCheckDue = false
-    const lost = await this.#batches.lost(this.row)
+    const lost = await this.batches.lost(this.row)
     if (lost !== null) await this.#dropped(lost)
   }
 
   async #dropped(lost: DroppedMessages): Promise<void> {
-    this.#release()
-    this.#retry.clear()
-    await this.#state.dropped(lost)
-  }
-
-  /** Runs between two steps, after the attempt under way has ended. */
-  #command<T>(late: T, run: () => Promise<T>): Promise<T> {
-    return this.#mailbox.post(late, () => this.#between(run))
-  }
-
-  /** The same, for somebody who waits for the outcome. */
-  #ask<T>(late: T, run: () => Promise<T>): Promise<T> {
-    return this.#mailbox.ask(late, () => this.#between(run))
-  }
-
-  async #between<T>(run: () => Promise<T>): Promise<T> {
-    // The range may be about to change: what is in memory is read again.
-    this.#release()
-    return await run()
-  }
-
-  #interrupt(): void {
-    this.#interruptStep?.()
-    this.#attempts.abort()
-    this.#sleep.interrupt()
+    this.release()
+    this.retry.clear()
+    await this.state.dropped(lost)
   }
 
   #keep(messages: MarkedMessage[]): void {
@@ -390,11 +243,6 @@ export class PushLane implements Lane {
       this.#reserved!.messages = messages
       this.#reserved!.reservation.resize(bytesOf(messages))
     }
-  }
-
-  #release(): void {
-    this.#ahead.discard()
-    this.#releaseBatch()
   }
 
   #releaseBatch(): void {

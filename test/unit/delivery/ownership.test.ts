@@ -141,7 +141,7 @@ t.test(
       let closed = Promise.resolve()
       world.atSave = () => {
         if (end === 'lose') owner.lose(world.pipeId)
-        else closed = lane.close(0)
+        else closed = lane.end('closed')
         closed.catch(() => {})
         throw new LaneOwnershipLostError([id])
       }

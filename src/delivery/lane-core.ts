@@ -1,0 +1,253 @@
+/**
+ * What both kinds of lane have in common: the durable state, the mailbox, the loop that alone changes the state, and the ways in
+ * which a lane ends.
+ *
+ *   new ──start──▶ running: a command, if there is one, else a step ──end──▶ ending ──▶ ended
+ *                     │                                                         ▲
+ *                     └── a save or a read fails ─▶ only a lost ownership, or an unavailable store or buffer, ends
+ *                                                   the lane alone; anything else rejects `start()`
+ *
+ *   asked to end | its row                    | commands that were queued before | later ones
+ *   -------------|----------------------------|----------------------------------|------------
+ *   closed       | saved                      | are run                          | late result
+ *   removed      | not saved, it is gone      | late result                      | late result
+ *   handed over  | not saved, another owner's | late result                      | late result
+ *
+ * `end` waits for the loop and posts no command of its own, so it rejects with the unrecoverable error of `start()` only, never
+ * because of a lost ownership. A command that is under way during a hand-over
+ * rejects with LaneOwnershipLostError when it saves, so nobody takes what was not saved for done.
+ */
+import assert from 'node:assert'
+import type { LaneStatus } from '../contract/destination.ts'
+import { BufferReadUnavailableError, type MarkedMessage } from '../log/buffer.ts'
+import {
+  LaneOwnershipLostError,
+  type LaneSpec,
+  type LaneState,
+  LaneStoreUnavailableError,
+} from '../metadata/lane-state.ts'
+import type { ParkedCounts } from '../metadata/parked-store-port.ts'
+import { BatchReader } from './batch-reader.ts'
+import type { RewindResult, SkipResult } from './delivery.ts'
+import { DurableState } from './durable-state.ts'
+import type { AttemptCounts, Lane, LaneBacklog, LaneEnd, LaneView, PullConsumers } from './lane.ts'
+import type { LaneDeps } from './lane-deps.ts'
+import { isBlocking, laneBacklog, laneStatus } from './lane-status.ts'
+import { Mailbox } from './mailbox.ts'
+import { RetryWindow } from './retry.ts'
+
+export abstract class LaneCore implements Lane {
+  abstract readonly consumers: PullConsumers | null
+  abstract readonly attempts: AttemptCounts
+  readonly view: LaneView
+  protected readonly deps: LaneDeps
+  protected readonly state: DurableState
+  protected readonly batches: BatchReader
+  protected readonly retry: RetryWindow
+  protected readonly mailbox: Mailbox
+  #spec: LaneSpec
+  #end: LaneEnd | null = null
+  #ended: Promise<void> | null = null
+
+  constructor(spec: LaneSpec, row: LaneState, deps: LaneDeps) {
+    this.#spec = spec
+    this.deps = deps
+    this.state = new DurableState(spec, row, deps)
+    const memory = deps.budget.of(spec.workspaceId)
+    this.batches = new BatchReader(spec.pipeId, deps.reader, memory, deps.clock)
+    this.view = new View(this, this.state, deps)
+    this.retry = new RetryWindow(row, deps.clock)
+    this.mailbox = new Mailbox(deps.clock, () => this.interrupt())
+  }
+
+  get spec(): LaneSpec {
+    return this.#spec
+  }
+  get epoch(): number {
+    return this.deps.epoch
+  }
+  get savedCursorSeq(): number {
+    return this.state.savedCursorSeq
+  }
+  get row(): LaneState {
+    return this.state.row
+  }
+  get isStalled(): boolean {
+    return this.retry.isStalled(this.#spec.maxRetrySeconds)
+  }
+  get parked(): ParkedCounts {
+    return this.deps.parking.counts
+  }
+
+  start(): Promise<void> {
+    assert(this.#ended === null)
+    this.#ended = this.#run()
+    return this.#ended
+  }
+
+  abstract notify(): void
+  abstract notifyHead(seq: number): void
+  abstract notifyDropped(): void
+
+  async skip(): Promise<SkipResult> {
+    if (!isBlocking(this.spec, this.row)) return false
+    return await this.ask<SkipResult>(false, async () => {
+      const message = isBlocking(this.spec, this.row) ? await this.state.blockingMessage() : null
+      if (message === null) return false
+      if (!(await this.state.skipped(message))) return 'parked_full'
+      this.moved()
+      return true
+    })
+  }
+
+  abstract retryNow(): Promise<string | null>
+
+  async rewind(find: () => Promise<number>): Promise<RewindResult> {
+    const unmoved: RewindResult = { kind: 'rewound', cursorSeq: this.row.cursorSeq }
+    return await this.ask(unmoved, async () => {
+      this.state.change(await this.batches.located(this.row))
+      const result = await this.state.rewind(find)
+      if (result.kind === 'rewound') this.moved()
+      return result
+    })
+  }
+
+  async parkedChanged(): Promise<void> {
+    await this.deps.parking.refresh()
+  }
+
+  async reconfigure(spec: LaneSpec): Promise<void> {
+    await this.command(undefined, async () => {
+      const before = this.#spec
+      this.#spec = spec
+      this.state.log.renamed(spec)
+      await this.reconfigured(before)
+    })
+  }
+
+  async end(how: LaneEnd, graceMs = 0): Promise<void> {
+    // A lane that is closed and loses its pipe meanwhile saves nothing any more.
+    if (this.#end === null || how !== 'closed') this.#end = how
+    if (how !== 'closed') this.state.detach(how)
+    if (this.#ended === null) this.mailbox.close()
+    this.deps.reader.stopWaiting()
+    this.wake()
+    if (graceMs <= 0) this.abortAttempt()
+    const cancel = this.deps.clock.wake(graceMs, () => this.abortAttempt())
+    await this.#ended
+    cancel()
+  }
+
+  /** The lane was asked to end, and how; null: it was not. */
+  protected get asked(): LaneEnd | null {
+    return this.#end
+  }
+
+  /** One turn of the lane when no command is waiting: as long as there is nothing to do it waits for `wake`. */
+  protected abstract step(): Promise<void>
+  /** Ends a wait of `step`. */
+  protected abstract wake(): void
+  /** The blocking message was passed, or the cursor moved back. */
+  protected moved(): void {
+    this.retry.clear()
+  }
+  /** Part of the command that changed the destination. */
+  protected async reconfigured(_before: LaneSpec): Promise<void> {}
+  /** What is under way ends without being an attempt. */
+  protected abortAttempt(): void {}
+  /** Around every command. */
+  protected around<T>(run: () => Promise<T>): Promise<T> {
+    return run()
+  }
+  /** The loop takes no more turns. */
+  protected release(): void {}
+  /** The last action of the loop. */
+  protected async closed(): Promise<void> {}
+
+  /** Runs between two steps, after the attempt under way has ended. */
+  protected command<T>(late: T, run: () => Promise<T>): Promise<T> {
+    return this.mailbox.post(late, () => this.around(run))
+  }
+
+  /** The same, for a caller who waits for the outcome. */
+  protected ask<T>(late: T, run: () => Promise<T>): Promise<T> {
+    return this.mailbox.ask(late, () => this.around(run))
+  }
+
+  protected interrupt(): void {
+    this.wake()
+    this.abortAttempt()
+  }
+
+  async #run(): Promise<void> {
+    try {
+      while (this.#end === null) if (!(await this.mailbox.runNext())) await this.step()
+      this.release()
+      if (this.#end === 'closed') {
+        await this.mailbox.drain()
+        await this.state.saveIfDirty()
+      }
+      this.mailbox.close()
+    } catch (error) {
+      this.release()
+      await this.#failed(error)
+    } finally {
+      await this.closed()
+    }
+  }
+
+  /** Rejects with what must not end in silence. */
+  async #failed(error: unknown): Promise<void> {
+    if (isUnavailable(error)) this.mailbox.close()
+    else this.mailbox.fail(error)
+    // Both only while closing: a restart begins with what was saved before.
+    if (error instanceof BufferReadUnavailableError) await this.#saveAtEnd()
+    else if (error instanceof LaneStoreUnavailableError) this.state.log.notSaved()
+    else if (error instanceof LaneOwnershipLostError) this.state.log.ownershipLost()
+    else throw error
+  }
+
+  async #saveAtEnd(): Promise<void> {
+    try {
+      await this.state.saveIfDirty()
+    } catch (error) {
+      if (error instanceof LaneOwnershipLostError) this.state.log.ownershipLost()
+      else if (error instanceof LaneStoreUnavailableError) this.state.log.notSaved()
+      else throw error
+    }
+  }
+}
+
+function isUnavailable(error: unknown): boolean {
+  return error instanceof LaneStoreUnavailableError || error instanceof BufferReadUnavailableError
+}
+
+/** Reads beside the lane's loop, and rejects where the loop would wait for the buffer. */
+class View implements LaneView {
+  readonly #lane: LaneCore
+  readonly #state: DurableState
+  readonly #deps: LaneDeps
+  readonly #batches: BatchReader
+
+  constructor(lane: LaneCore, state: DurableState, deps: LaneDeps) {
+    this.#lane = lane
+    this.#state = state
+    this.#deps = deps
+    const { pipeId, workspaceId } = lane.spec
+    this.#batches = new BatchReader(pipeId, deps.viewReader, deps.budget.of(workspaceId), deps.clock)
+  }
+
+  async status(): Promise<LaneStatus> {
+    const { spec, row, isStalled, parked } = this.#lane
+    const nowMs = this.#deps.clock.now()
+    return laneStatus({ spec, row, batches: this.#batches, isStalled, parked, nowMs })
+  }
+
+  backlog(): Promise<LaneBacklog> {
+    return laneBacklog(this.#lane.spec, this.#lane.row, this.#batches)
+  }
+
+  blockingMessage(): Promise<MarkedMessage | null> {
+    return this.#state.blockingMessage(this.#deps.viewReader)
+  }
+}
