@@ -20,6 +20,7 @@ import type {
   ChangedLanes,
   Delivery,
   LaneTrouble,
+  LaneViews,
   PipeBacklog,
   PullRequest,
   PullResult,
@@ -45,7 +46,7 @@ export interface ClusterDeliveryOptions extends PipeRoutesOptions {
   local: DeliveryHandle
   requests: NodeRequests
   /** Lanes as they were last saved. */
-  stored: Pick<Delivery, 'lanes' | 'backlogs' | 'blockingMessage'>
+  stored: Pick<LaneViews, 'lanes' | 'backlogs' | 'blockingMessage'>
   log: Logger
 }
 

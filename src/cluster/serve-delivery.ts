@@ -6,8 +6,15 @@
  * names what it holds every two seconds, and what nobody has named for some seconds is redelivered.
  */
 import { isUuid } from '../contract/uuid.ts'
-import type { BlockingPage, PullRequest, RewindTarget, TroubleQuery } from '../delivery/delivery.ts'
-import type { DeliveryHandle } from '../delivery/delivery-proxy.ts'
+import type {
+  BlockingPage,
+  LaneCommands,
+  LaneViews,
+  PullRequest,
+  Pulls,
+  RewindTarget,
+  TroubleQuery,
+} from '../delivery/delivery.ts'
 import { LaneElsewhereError } from '../platform/error-code.ts'
 import { badRequest, RefusedRequestError, type Served, type ServedMethod } from './node-server.ts'
 import { isCount, limits } from './protocol.ts'
@@ -17,22 +24,9 @@ export const holdingEveryMs = 2_000
 const heldWithoutWordMs = 7_000
 const sweepEveryMs = 1_000
 
-type Local = Pick<
-  DeliveryHandle,
-  | 'lanes'
-  | 'lanesSince'
-  | 'backlogs'
-  | 'blockingMessage'
-  | 'skip'
-  | 'retryNow'
-  | 'rewind'
-  | 'acknowledge'
-  | 'parkedChanged'
-  | 'pull'
-  | 'pulled'
-  | 'abandoned'
-  | 'troubles'
->
+type Local = Omit<LaneViews, 'metrics'> &
+  Omit<LaneCommands, 'refresh' | 'countUsage'> &
+  Omit<Pulls, 'endPulls'>
 
 export interface ServedDelivery {
   methods: Record<string, ServedMethod>

@@ -1,6 +1,6 @@
 /** Housekeeping: removes data that is kept for a limited time only, and the state of deleted pipes. */
 import { resourceLimits } from '../contract/resource-limits.ts'
-import type { Delivery } from '../delivery/delivery.ts'
+import type { LaneCommands } from '../delivery/delivery.ts'
 import type { Logger } from '../platform/log.ts'
 import { dayMs, hourMs, minuteMs } from '../platform/quantities.ts'
 import type { Accounting } from './open-ingest.ts'
@@ -50,7 +50,7 @@ async function prune({ metadata, now }: Stores): Promise<void> {
 
 /** Drops parked records that were neither replayed nor discarded in all that time. Counted on their lanes. */
 export async function dropOldParked(
-  { metadata, delivery }: Pick<Stores, 'metadata'> & { delivery: Pick<Delivery, 'parkedChanged'> },
+  { metadata, delivery }: Pick<Stores, 'metadata'> & { delivery: Pick<LaneCommands, 'parkedChanged'> },
   beforeMs: number,
   log: Logger,
 ): Promise<void> {

@@ -192,7 +192,9 @@ function routesOf(parts: ManagementParts, log: Logger): Route[] {
     testAlert: parts.testAlert,
     ingestTotals: () => parts.ingestTotals.ofPipes((pipeId) => directory.pipe(pipeId) !== undefined),
     changes,
-    delivery,
+    laneViews: delivery,
+    laneCommands: delivery,
+    trials: delivery,
     history,
     headSeq: () => buffer.headSeq(),
     checkTarget: (type, config) => targetFault(type, config, egress),
@@ -210,7 +212,7 @@ function routesOf(parts: ManagementParts, log: Logger): Route[] {
   })
   const pulls = pullRoutes({
     findDestination: (workspaceId, id) => metadata.destinations.find(workspaceId, id),
-    delivery,
+    pulls: delivery,
     longPoll,
     log,
   })

@@ -4,7 +4,7 @@ import type { DriverSettings } from '../destinations/driver.ts'
 import type { BufferSpec } from '../log/buffer-spec.ts'
 import type { MetadataSpec } from '../metadata/store.ts'
 import type { LogSettings } from '../platform/log.ts'
-import type { LaneService } from './lane-service.ts'
+import type { Delivery } from './delivery.ts'
 
 export interface DeliveryThreadData {
   buffer: BufferSpec
@@ -30,7 +30,7 @@ export interface DeliveryThreadData {
   endsPulls: boolean
 }
 
-export interface DeliveryCalls extends LaneService {
+export interface DeliveryCalls extends Delivery {
   close(graceMs: number): Promise<void>
   /** A quarantined lane is like any other from now on. */
   release(destinationId: string): void

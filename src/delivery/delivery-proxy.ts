@@ -17,9 +17,15 @@ import type { Metadata, MetadataSpec } from '../metadata/store.ts'
 import { endsWithin } from '../platform/deadline.ts'
 import { DeliveryUnavailableError } from '../platform/error-code.ts'
 import { type Logger, type LogSettings, openLog } from '../platform/log.ts'
-import type { Delivery, LaneTrouble, PullRequest, PullResult, TroubleQuery } from './delivery.ts'
+import type {
+  Delivery,
+  DeliveryMetrics,
+  LaneTrouble,
+  PullRequest,
+  PullResult,
+  TroubleQuery,
+} from './delivery.ts'
 import { DeliveryWorker, type WorkerEnd } from './delivery-worker.ts'
-import type { DeliveryMetrics, LaneService } from './lane-service.ts'
 import { allBlocked } from './safe-mode.ts'
 import { StoredLanes } from './stored-lanes.ts'
 import { WorkerDeaths } from './worker-deaths.ts'
@@ -48,11 +54,6 @@ export interface DeliveryOptions {
 }
 
 export interface DeliveryHandle extends Delivery {
-  metrics(): Promise<DeliveryMetrics>
-  /** As the lane service has it; null: no worker responds. */
-  troubles(query: TroubleQuery): Promise<LaneTrouble[] | null>
-  /** As the lane service has it. */
-  countUsage(pipeId: string): Promise<void>
   /** How often a worker was started again. */
   readonly workerRestarts: number
   /** How long delivery has given no sign of life; 0 while it is to be started again. */
@@ -326,7 +327,7 @@ class Supervisor implements DeliveryHandle {
   }
 
   /** A method of the lane service that the worker runs. */
-  #forward<Method extends keyof LaneService>(method: Method): LaneService[Method] {
+  #forward<Method extends keyof Delivery>(method: Method): Delivery[Method] {
     const run = async (...args: unknown[]) => {
       this.#requireOpen()
       if (!(await this.#upWithin(startWaitMs))) {
@@ -334,13 +335,13 @@ class Supervisor implements DeliveryHandle {
       }
       return await this.#worker.call(method, args)
     }
-    return run as LaneService[Method]
+    return run as Delivery[Method]
   }
 
   /** The same; from what is stored while no worker responds. */
   #read<Method extends 'lanes' | 'lanesSince' | 'backlogs' | 'blockingMessage'>(
     method: Method,
-  ): LaneService[Method] {
+  ): Delivery[Method] {
     const run = async (...args: unknown[]) => {
       this.#requireOpen()
       if (this.#isUp) {
@@ -352,7 +353,7 @@ class Supervisor implements DeliveryHandle {
       }
       return await Reflect.apply(this.#stored[method], this.#stored, args)
     }
-    return run as LaneService[Method]
+    return run as Delivery[Method]
   }
 
   #requireOpen(): void {

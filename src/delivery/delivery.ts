@@ -1,11 +1,11 @@
 /**
- * Delivery as the rest of the process sees it: the port that management and pull use. `delivery-client.ts` keeps it
- * from the main thread by messages to the delivery thread, which alone owns every lane's state.
+ * Delivery as the rest of the process sees it: four ports, one for each kind of consumer. `delivery-proxy.ts` implements them in
+ * the main thread by messages to the delivery thread, which alone owns every lane's state.
  *
  * An id without a lane is treated as a lane that nothing blocks; whether the destination exists is checked by management.
  */
 
-import type { LaneStatus } from '../contract/destination.ts'
+import type { DestinationType, LaneStatus } from '../contract/destination.ts'
 import type { SuccessBody } from '../contract/operations.ts'
 import type { TableProposal } from '../contract/table-proposal.ts'
 import type { Transform } from '../contract/transform.ts'
@@ -17,6 +17,7 @@ import type {
   DestinationSpec,
   InferRequest,
 } from '../destinations/driver.ts'
+import type { AttemptHistograms } from './attempts-observed.ts'
 
 /** The backlog that a pipe's lanes have in common: for `usage_by_pipe`. */
 export interface PipeBacklog {
@@ -148,9 +149,34 @@ export type PullResult =
   /** `after_seq` is after the pipe's newest message. */
   | { kind: 'cursor_ahead'; headSeq: number }
 
-export interface Delivery {
-  /** Metadata of this pipe changed (created, changed, deleted): reconcile its lanes. Resolves when done. */
-  refresh(pipeId: string): Promise<void>
+/** The delivery thread's numbers, as they cross to the main thread for Prometheus. */
+export interface DeliveryMetrics {
+  /** Memory that all batches under way take together. */
+  inFlightBytes: number
+  /** How often a worker was started again since the process began. */
+  workerRestarts: number
+  lanes: LaneMetrics[]
+  /** Since the delivery worker was started, by the type of the destination. */
+  attempts: AttemptHistograms[]
+}
+
+/** Attempts by how they ended. */
+export type AttemptCounts = Record<'delivered' | DeliveryErrorClass, number>
+
+export interface LaneMetrics {
+  destinationId: string
+  pipeId: string
+  pipeName: string
+  /** Null: it has none. */
+  name: string | null
+  type: DestinationType
+  /** State, backlog, age and counters, as the API shows them. */
+  lane: LaneStatus
+  attempts: AttemptCounts
+}
+
+/** Lanes as they are now. Reads change nothing. */
+export interface LaneViews {
   /** The lanes of these destinations; one that has no lane yet is left out. */
   lanes(destinationIds: readonly string[]): Promise<Record<string, LaneStatus>>
   /**
@@ -158,17 +184,49 @@ export interface Delivery {
    * delivery was started again since.
    */
   lanesSince(destinationIds: readonly string[], since: string | null): Promise<ChangedLanes>
-  /** Parked records were discarded, or their replay was asked for: the lane counts them again and begins. */
-  parkedChanged(destinationId: string): Promise<void>
   /** Every pipe of the list is in the result. Costs nothing per message. */
   backlogs(pipeIds: readonly string[]): Promise<Record<string, PipeBacklog>>
+  /** A page from beyond its last record has no records. */
+  blockingMessage(destinationId: string, page?: BlockingPage): Promise<BlockingMessage | null>
+  /**
+   * Lanes whose next message has failed, that have lost or parked messages, or that were asked for: without a look into the buffer.
+   * Null: not every lane can be asked now.
+   */
+  troubles(query: TroubleQuery): Promise<LaneTrouble[] | null>
+  metrics(): Promise<DeliveryMetrics>
+}
+
+/** Changes of lanes. Each is done by the owner of the lane, in the lane's own loop. */
+export interface LaneCommands {
+  /** Metadata of this pipe changed (created, changed, deleted): reconcile its lanes. Resolves when done. */
+  refresh(pipeId: string): Promise<void>
   skip(destinationId: string): Promise<SkipResult>
   /** The `msg_id` that is retried now, or null when nothing was blocking or the destination is blocked. */
   retryNow(destinationId: string): Promise<string | null>
-  /** A page from beyond its last record has no records. */
-  blockingMessage(destinationId: string, page?: BlockingPage): Promise<BlockingMessage | null>
   /** To an earlier cursor, clamped to what is kept. */
   rewind(destinationId: string, target: RewindTarget): Promise<RewindResult>
+  /** Parked records were discarded, or their replay was asked for: the lane counts them again and begins. */
+  parkedChanged(destinationId: string): Promise<void>
+  /** In a cluster: what was appended to the pipe so far is part of its usage. On one machine it is already. */
+  countUsage(pipeId: string): Promise<void>
+}
+
+/** The consumers' side of pull lanes. */
+export interface Pulls {
+  /** Waits up to `waitMs` for a message. `pulled`/`abandoned` must follow a `message` result in auto mode. */
+  pull(destinationId: string, request: PullRequest): Promise<PullResult>
+  /** The response was wholly handed to the socket: an auto lane moves on (not after `after_seq` pulls). */
+  pulled(destinationId: string, pullId: string): Promise<void>
+  /** The response could not be sent: the message is redelivered. */
+  abandoned(destinationId: string, pullId: string): Promise<void>
+  /** Explicit ack (done) or nack (redeliver now). False: no such lease. */
+  acknowledge(destinationId: string, msgId: string, done: boolean): Promise<boolean>
+  /** Shutdown, first step: every waiting pull resolves `empty`, later ones at once. */
+  endPulls(): Promise<void>
+}
+
+/** Trials of a destination next to its lane; it need not have one. */
+export interface DestinationTrials {
   /** `sample`: a database also inserts the pipe's newest record, or a made-up one, and rolls it back. */
   test(spec: DestinationSpec, options?: { sample: boolean }): Promise<DestinationCheck[]>
   /**
@@ -183,14 +241,7 @@ export interface Delivery {
    * rejects for it.
    */
   forget(spec: DestinationSpec): Promise<void>
-  /** Waits up to `waitMs` for a message. `pulled`/`abandoned` must follow a `message` result in auto mode. */
-  pull(destinationId: string, request: PullRequest): Promise<PullResult>
-  /** The response was wholly handed to the socket: an auto lane moves on (not after `after_seq` pulls). */
-  pulled(destinationId: string, pullId: string): Promise<void>
-  /** The response could not be sent: the message is redelivered. */
-  abandoned(destinationId: string, pullId: string): Promise<void>
-  /** Explicit ack (done) or nack (redeliver now). False: no such lease. */
-  acknowledge(destinationId: string, msgId: string, done: boolean): Promise<boolean>
-  /** Shutdown, first step: every waiting pull resolves `empty`, later ones at once. */
-  endPulls(): Promise<void>
 }
+
+/** Everything that a delivery thread does for others: for what implements or opens it. Consumers take the port that they use. */
+export interface Delivery extends LaneViews, LaneCommands, Pulls, DestinationTrials {}

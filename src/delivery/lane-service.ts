@@ -4,7 +4,7 @@
  */
 
 import { blockingPage } from '../contract/blocking-page.ts'
-import type { DestinationType, LaneStatus } from '../contract/destination.ts'
+import type { LaneStatus } from '../contract/destination.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import type { TableProposal } from '../contract/table-proposal.ts'
 import type { Transform } from '../contract/transform.ts'
@@ -12,59 +12,26 @@ import type { DestinationCheck, DestinationSpec, InferRequest, Sample } from '..
 import type { BufferReader, StoredMessage } from '../log/buffer.ts'
 import { recordTextsIn } from '../log/record-text.ts'
 import type { LaneError } from '../metadata/lane-state.ts'
-import type { AttemptHistograms } from './attempts-observed.ts'
 import type { Clock } from './clock.ts'
 import type {
   BlockingMessage,
   BlockingPage,
   Delivery,
-  LaneTrouble,
+  DeliveryMetrics,
   PipeBacklog,
   RewindResult,
   RewindTarget,
   TransformTrialRequest,
-  TroubleQuery,
 } from './delivery.ts'
 import { DriverDiedError } from './driver-protocol.ts'
-import type { AttemptCounts, Lane, LaneBacklog } from './lane.ts'
+import type { Lane, LaneBacklog } from './lane.ts'
 import type { LaneSet } from './lane-set.ts'
 import { troublesOf } from './lane-troubles.ts'
-import { LaneViews } from './lane-views.ts'
+import { ChangesOfLanes } from './lane-views.ts'
 import { newestBodies } from './newest-records.ts'
 import { KeptRecords, KeptSample, transformCheck, withTrial } from './transform-check.ts'
 import { type RunTransform, TransformTrials, type TrialSource } from './transform-trial.ts'
 import { nothingShown, type TrialKeeper, talliedTrial } from './trial-tally.ts'
-
-/** The delivery thread's numbers, as they cross to the main thread for Prometheus. */
-export interface DeliveryMetrics {
-  /** Memory that all batches under way take together. */
-  inFlightBytes: number
-  /** How often a worker was started again since the process began. */
-  workerRestarts: number
-  lanes: LaneMetrics[]
-  /** Since the delivery worker was started, by the type of the destination. */
-  attempts: AttemptHistograms[]
-}
-
-export interface LaneMetrics {
-  destinationId: string
-  pipeId: string
-  pipeName: string
-  /** Null: it has none. */
-  name: string | null
-  type: DestinationType
-  /** State, backlog, age and counters, as the API shows them. */
-  lane: LaneStatus
-  attempts: AttemptCounts
-}
-
-export interface LaneService extends Delivery {
-  metrics(): Promise<DeliveryMetrics>
-  /** Lanes whose next message has failed, that have lost or parked messages, or that were asked for: without a look into the buffer. */
-  troubles(query: TroubleQuery): Promise<LaneTrouble[]>
-  /** In a cluster: what was appended to the pipe so far is part of its usage. On one machine it is already. */
-  countUsage(pipeId: string): Promise<void>
-}
 
 export interface LaneServiceDeps {
   lanes: LaneSet
@@ -91,7 +58,7 @@ export function openLaneService({
   forget,
   countUsage,
   runTransform = noTransforms,
-}: LaneServiceDeps): LaneService {
+}: LaneServiceDeps): Delivery {
   const consumers = (destinationId: string) => lanes.lane(destinationId)?.consumers
   const trials = new TransformTrials({ reader, clock, run: runTransform })
   const tried = (
@@ -100,7 +67,7 @@ export function openLaneService({
     show: TransformTrialRequest['show'] = nothingShown,
     keeper?: TrialKeeper,
   ) => talliedTrial(trials, source, transform, show, keeper)
-  const views = new LaneViews(lanes)
+  const views = new ChangesOfLanes(lanes)
 
   return {
     refresh: (pipeId) => lanes.refresh(pipeId),

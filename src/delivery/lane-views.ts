@@ -26,7 +26,7 @@ interface View {
 /** Each costs about 40 µs: between so many, something else may run. */
 const statusesAtOnce = 200
 
-export class LaneViews {
+export class ChangesOfLanes {
   readonly #lanes: LaneSet
   /** Revisions of another thread mean nothing here. */
   readonly #origin = randomUUID()

@@ -14,11 +14,10 @@
  */
 
 import type { LaneStatus } from '../contract/destination.ts'
-import type { DeliveryErrorClass } from '../destinations/driver.ts'
 import type { MarkedMessage } from '../log/buffer.ts'
 import type { LaneSpec, LaneState } from '../metadata/lane-state.ts'
 import type { ParkedCounts } from '../metadata/parked-store-port.ts'
-import type { PullRequest, PullResult, RewindResult, SkipResult } from './delivery.ts'
+import type { AttemptCounts, PullRequest, PullResult, RewindResult, SkipResult } from './delivery.ts'
 
 export type LaneEnd = 'closed' | 'removed' | 'handed over'
 
@@ -78,8 +77,6 @@ export interface LaneView {
   /** The message that blocks the lane, if there is one and it is still kept. */
   blockingMessage(): Promise<MarkedMessage | null>
 }
-
-export type AttemptCounts = Record<'delivered' | DeliveryErrorClass, number>
 
 export interface LaneBacklog {
   messages: number

@@ -7,15 +7,14 @@
 import type { LaneOwnership } from '../metadata/lane-ownership.ts'
 import { LaneOwnershipLostError } from '../metadata/lane-state.ts'
 import { LaneElsewhereError } from '../platform/error-code.ts'
-import type { PipeBacklog } from './delivery.ts'
-import type { LaneService } from './lane-service.ts'
+import type { Delivery, PipeBacklog } from './delivery.ts'
 import type { LaneSet } from './lane-set.ts'
 
 export function ownedLanes(
-  service: LaneService,
+  service: Delivery,
   lanes: Pick<LaneSet, 'lane' | 'runs'>,
   ownership: Pick<LaneOwnership, 'owned'>,
-): LaneService {
+): Delivery {
   const runs = (destinationId: string) => {
     const lane = lanes.lane(destinationId)
     return lane !== undefined && ownership.owned(lane.spec.pipeId) !== null ? lane : null

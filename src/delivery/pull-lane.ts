@@ -14,8 +14,8 @@
  */
 import type { LaneSpec, LaneState } from '../metadata/lane-state.ts'
 import { ConsumerCommands } from './consumer-commands.ts'
-import type { PullRequest, PullResult } from './delivery.ts'
-import type { AttemptCounts, LaneEnd, PullConsumers } from './lane.ts'
+import type { AttemptCounts, PullRequest, PullResult } from './delivery.ts'
+import type { LaneEnd, PullConsumers } from './lane.ts'
 import { LaneCore } from './lane-core.ts'
 import type { LaneDeps } from './lane-deps.ts'
 import { isBlocking } from './lane-status.ts'

@@ -15,9 +15,9 @@ import {
   LaneDriver,
 } from './attempt.ts'
 import { batchOf } from './batch.ts'
+import type { AttemptCounts } from './delivery.ts'
 import type { DurableState } from './durable-state.ts'
 import { FilteredRecords } from './filtered-records.ts'
-import type { AttemptCounts } from './lane.ts'
 import type { LaneDeps } from './lane-deps.ts'
 import { Progress } from './progress.ts'
 import { RateGate } from './rate-gate.ts'

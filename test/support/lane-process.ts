@@ -6,7 +6,8 @@ import { pino } from 'pino'
 import type { LaneStatus } from '../../src/contract/destination.ts'
 import { firstEpochs } from '../../src/contract/epochs.ts'
 import { systemClock } from '../../src/delivery/clock.ts'
-import { type LaneService, openLaneService } from '../../src/delivery/lane-service.ts'
+import type { Delivery } from '../../src/delivery/delivery.ts'
+import { openLaneService } from '../../src/delivery/lane-service.ts'
 import { LaneSet } from '../../src/delivery/lane-set.ts'
 import type { BufferFeed, BufferReader } from '../../src/log/buffer.ts'
 import type { BufferSpec } from '../../src/log/buffer-spec.ts'
@@ -38,7 +39,7 @@ export class LaneProcess {
   readonly logged: LogEntry[] = []
   readonly fatal: unknown[] = []
   lanes!: LaneSet
-  service!: LaneService
+  service!: Delivery
   reader!: BufferReader
   ownership!: LaneOwnership & { close(): Promise<void> }
   /** Saves are counted, and may be told to be the last thing that the process does. */

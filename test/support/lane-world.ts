@@ -12,7 +12,8 @@ import { fullRights } from '../../src/contract/api-key.ts'
 import type { LaneStatus } from '../../src/contract/destination.ts'
 import { type Epoch, firstEpochs } from '../../src/contract/epochs.ts'
 import { pipeDefaults } from '../../src/contract/pipe.ts'
-import { type LaneService, openLaneService } from '../../src/delivery/lane-service.ts'
+import type { Delivery } from '../../src/delivery/delivery.ts'
+import { openLaneService } from '../../src/delivery/lane-service.ts'
 import { LaneSet } from '../../src/delivery/lane-set.ts'
 import { type LaneOwnership, ownsEverything } from '../../src/metadata/lane-ownership.ts'
 import type { LaneSpec, LaneState } from '../../src/metadata/lane-state.ts'
@@ -48,7 +49,7 @@ export class LaneWorld {
   maxParkedBytes = 64 * 1024 * 1024
   metadata!: Metadata
   lanes!: LaneSet
-  service!: LaneService
+  service!: Delivery
   workspaceId = ''
   pipeId = ''
   #committed: (pipes: [string, number][]) => void = () => {}

@@ -10,7 +10,7 @@
  */
 import { ApiError } from '../../contract/errors.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
-import type { Delivery, PullResult } from '../../delivery/delivery.ts'
+import type { PullResult, Pulls } from '../../delivery/delivery.ts'
 import { freeNow } from './free-now.ts'
 
 export const maxWaitMs = 30_000
@@ -51,7 +51,7 @@ interface WorkspacePulls {
 }
 
 export class LongPoll {
-  readonly #delivery: Pick<Delivery, 'pull' | 'abandoned'>
+  readonly #pulls: Pick<Pulls, 'pull' | 'abandoned'>
   readonly #now: () => number
   readonly #open = new Map<string, WorkspacePulls>()
   /**
@@ -61,8 +61,8 @@ export class LongPoll {
   readonly #revoked: string[] = []
 
   /** `now`: a monotonic clock in ms. */
-  constructor(delivery: Pick<Delivery, 'pull' | 'abandoned'>, now: () => number = () => performance.now()) {
-    this.#delivery = delivery
+  constructor(pulls: Pick<Pulls, 'pull' | 'abandoned'>, now: () => number = () => performance.now()) {
+    this.#pulls = pulls
     this.#now = now
   }
 
@@ -131,7 +131,7 @@ export class LongPoll {
     for (;;) {
       const begun = this.#now()
       const slice = Math.min(sliceMs, Math.max(0, Math.ceil(deadline - begun)))
-      const result = await this.#delivery.pull(destinationId, { waitMs: slice, afterSeq })
+      const result = await this.#pulls.pull(destinationId, { waitMs: slice, afterSeq })
       if (result.kind !== 'empty' || wait.isAborted() || pull.isRevoked) return result
       const isEarly = this.#now() - begun < slice - toleranceMs
       if (isEarly || this.#now() >= deadline) return result
@@ -169,7 +169,7 @@ export class LongPoll {
 
   #giveBack({ destinationId }: PullWait, result: PullResult): void {
     // A failure ends the lane, which says so itself.
-    if (result.kind === 'message') this.#delivery.abandoned(destinationId, result.pullId).catch(() => {})
+    if (result.kind === 'message') this.#pulls.abandoned(destinationId, result.pullId).catch(() => {})
   }
 }
 

@@ -7,7 +7,7 @@
 import { ApiError } from '../../contract/errors.ts'
 import { isForPipe } from '../../contract/principal.ts'
 import { isUuid } from '../../contract/uuid.ts'
-import type { Delivery, PullResult } from '../../delivery/delivery.ts'
+import type { PullResult, Pulls } from '../../delivery/delivery.ts'
 import type { Logger } from '../../platform/log.ts'
 import { defaultWaitMs, type LongPoll, maxWaitMs } from './long-poll.ts'
 import type { ApiReply, ApiRequest, Route } from './route.ts'
@@ -18,7 +18,7 @@ export interface PullRoutesOptions {
     workspaceId: string,
     destinationId: string,
   ): Promise<{ pipe_id: string; destination_type: string; destination_status: string } | null>
-  delivery: Pick<Delivery, 'pulled' | 'abandoned' | 'acknowledge'>
+  pulls: Pick<Pulls, 'pulled' | 'abandoned' | 'acknowledge'>
   longPoll: Pick<LongPoll, 'find'>
   log: Logger
 }
@@ -93,12 +93,10 @@ function messageReply(
 ): ApiReply {
   const { pullId, json } = message
   const body = Buffer.from(json.buffer, json.byteOffset, json.byteLength)
-  const { delivery, log } = options
+  const { pulls, log } = options
   const onSent = (wasSent: boolean) => {
     close()
-    const settled = wasSent
-      ? delivery.pulled(destinationId, pullId)
-      : delivery.abandoned(destinationId, pullId)
+    const settled = wasSent ? pulls.pulled(destinationId, pullId) : pulls.abandoned(destinationId, pullId)
     settled.catch((error) =>
       log.error({ destination_id: destinationId, reason: String(error) }, 'pull.not_settled'),
     )
@@ -114,7 +112,7 @@ async function acknowledge(
   const { destinationId } = await requireLane(options, request)
   const msgId = msgIdOf(request.body)
   if (msgId === null) throw new ApiError('invalid_msg_id')
-  if (!(await options.delivery.acknowledge(destinationId, msgId, isDone))) throw new ApiError('lease_expired')
+  if (!(await options.pulls.acknowledge(destinationId, msgId, isDone))) throw new ApiError('lease_expired')
   return { status: 204 }
 }
 

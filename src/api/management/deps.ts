@@ -2,7 +2,7 @@
 import type { DestinationType } from '../../contract/destination.ts'
 import type { NodeState } from '../../contract/node-words.ts'
 import type { Overview } from '../../contract/overview.ts'
-import type { Delivery } from '../../delivery/delivery.ts'
+import type { DestinationTrials, LaneCommands, LaneViews } from '../../delivery/delivery.ts'
 import type { Changes } from '../../metadata/changes.ts'
 import type { Passwords } from '../../metadata/password-hash.ts'
 import type { IngestCounts, Metadata, StoredAlerts } from '../../metadata/store.ts'
@@ -11,7 +11,9 @@ import type { History } from '../../observe/history/history.ts'
 export interface ManagementDeps {
   metadata: Metadata
   passwords: Passwords
-  delivery: Delivery
+  laneViews: LaneViews
+  laneCommands: LaneCommands
+  trials: DestinationTrials
   /** Reads the buffer's messages for people. */
   history: History
   /** The directory and the lanes have subscribed. */

@@ -31,7 +31,7 @@ import {
   throwIfErrors,
   validate,
 } from '../../contract/validate.ts'
-import type { Delivery } from '../../delivery/delivery.ts'
+import type { DestinationTrials, LaneViews } from '../../delivery/delivery.ts'
 import type { DestinationSpec } from '../../destinations/driver.ts'
 import type { DestinationChange, NewDestination, StoredDestination } from '../../metadata/store.ts'
 import type { ManagementDeps, PublishChange } from './deps.ts'
@@ -47,13 +47,20 @@ import {
 } from './transform-rules.ts'
 import { checkedOnSave } from './transform-trials.ts'
 
-type Deps = Pick<ManagementDeps, 'metadata' | 'delivery' | 'headSeq' | 'checkTarget'> & {
+type Deps = Pick<ManagementDeps, 'metadata' | 'laneViews' | 'trials' | 'headSeq' | 'checkTarget'> & {
   publishChange: PublishChange
 }
 
-export function destinationUseCases({ metadata, delivery, headSeq, checkTarget, publishChange }: Deps) {
+export function destinationUseCases({
+  metadata,
+  laneViews,
+  trials,
+  headSeq,
+  checkTarget,
+  publishChange,
+}: Deps) {
   const shown = async (stored: StoredDestination) => {
-    const [destination] = await shownDestinations(delivery, [stored])
+    const [destination] = await shownDestinations(laneViews, [stored])
     return { destination }
   }
   /** Before anything is locked: it takes seconds, perhaps. */
@@ -67,7 +74,7 @@ export function destinationUseCases({ metadata, delivery, headSeq, checkTarget, 
     if (!isObject(body.transform)) return undefined
     const current = await requireDestination(metadata, workspaceId, pipeId, destinationId)
     const { transform } = destinationChange(current, body, checkTarget, filterFault)
-    return await checkedOnSave(delivery, current.pipe_id, current.transform, transform)
+    return await checkedOnSave(trials, current.pipe_id, current.transform, transform)
   }
   return {
     async createDestination(
@@ -86,7 +93,7 @@ export function destinationUseCases({ metadata, delivery, headSeq, checkTarget, 
       )
       const isChecked = requireFlag('check_transform', checksTransform, true)
       const transform_check = isChecked
-        ? await checkedOnSave(delivery, pipe.pipe_id, null, destination.transform)
+        ? await checkedOnSave(trials, pipe.pipe_id, null, destination.transform)
         : undefined
       const made = await metadata.destinations.create(workspaceId, pipe.pipe_id, {
         ...destination,
@@ -116,7 +123,7 @@ export function destinationUseCases({ metadata, delivery, headSeq, checkTarget, 
               checkTarget,
               filterFault,
             )
-      const checks = await delivery.test(specOf(pipe, destination, destination.pinnedKey), { sample })
+      const checks = await trials.test(specOf(pipe, destination, destination.pinnedKey), { sample })
       const columns = checks.find((check) => check.tableColumns !== undefined)?.tableColumns
       return {
         ok: checks.every((check) => check.ok),
@@ -191,7 +198,7 @@ export function destinationUseCases({ metadata, delivery, headSeq, checkTarget, 
       if (!(await metadata.destinations.delete(workspaceId, pipe_id, destination_id)))
         throw new ApiError('destination_not_found')
       await publishChange(pipe_id)
-      forgetDeleted(delivery, pipe, [found])
+      forgetDeleted(trials, pipe, [found])
     },
   }
 }
@@ -200,12 +207,16 @@ export function destinationUseCases({ metadata, delivery, headSeq, checkTarget, 
  * Removes the state that deleted destinations left in databases, when nothing delivers to them any more. The request
  * does not wait for it, since the database may be gone itself.
  */
-export function forgetDeleted(delivery: Delivery, pipe: Pipe, deleted: readonly StoredDestination[]): void {
+export function forgetDeleted(
+  trials: Pick<DestinationTrials, 'forget'>,
+  pipe: Pipe,
+  deleted: readonly StoredDestination[],
+): void {
   for (const destination of deleted) {
     const spec = specOf(pipe, destination, destination.tls_pin?.sha256 ?? null)
     if (spec.type !== 'destination_database' || !spec.config.exactly_once) continue
     // It rejects while delivery is being restarted: the row stays, and nothing reads it again.
-    delivery.forget(spec).catch(() => {})
+    trials.forget(spec).catch(() => {})
   }
 }
 
@@ -232,10 +243,10 @@ export function specOf(
 
 /** As responses show them: secrets redacted, `tls_pin` on databases alone, `columns` there and where there are any, each with its lane. */
 export async function shownDestinations(
-  delivery: Delivery,
+  laneViews: Pick<LaneViews, 'lanes'>,
   stored: readonly StoredDestination[],
 ): Promise<Destination[]> {
-  const lanes = await delivery.lanes(stored.map((destination) => destination.destination_id))
+  const lanes = await laneViews.lanes(stored.map((destination) => destination.destination_id))
   return stored.map(
     ({
       columns,

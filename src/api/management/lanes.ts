@@ -9,14 +9,18 @@ import type { ManagementDeps } from './deps.ts'
 import { requireDestination } from './lookup.ts'
 import { wholeNumber } from './query-parameters.ts'
 
-export function laneUseCases({ metadata, delivery }: Pick<ManagementDeps, 'metadata' | 'delivery'>) {
+export function laneUseCases({
+  metadata,
+  laneViews,
+  laneCommands,
+}: Pick<ManagementDeps, 'metadata' | 'laneViews' | 'laneCommands'>) {
   const laneOf = async (workspaceId: string, pipeId: string, destinationId: string) =>
     (await requireDestination(metadata, workspaceId, pipeId, destinationId)).destination_id
   return {
     async skipBlockingMessage(workspaceId: string, pipeId: string, destinationId: string) {
       const found = await requireDestination(metadata, workspaceId, pipeId, destinationId)
       return await auditedOnLane(metadata, workspaceId, found, 'skipBlockingMessage', async () => {
-        const skipped = await delivery.skip(found.destination_id)
+        const skipped = await laneCommands.skip(found.destination_id)
         if (skipped === 'parked_full') throw new ApiError('parked_full')
         return { skipped, status: skipped ? 'skipped' : 'no_blocking_message' }
       })
@@ -25,7 +29,7 @@ export function laneUseCases({ metadata, delivery }: Pick<ManagementDeps, 'metad
     async retryNow(workspaceId: string, pipeId: string, destinationId: string) {
       const found = await requireDestination(metadata, workspaceId, pipeId, destinationId)
       return await auditedOnLane(metadata, workspaceId, found, 'retryNow', async () => {
-        const msgId = await delivery.retryNow(found.destination_id)
+        const msgId = await laneCommands.retryNow(found.destination_id)
         const retried = msgId !== null
         return { retried, msg_id: msgId, status: retried ? 'retried' : 'no_blocking_message' }
       })
@@ -40,7 +44,7 @@ export function laneUseCases({ metadata, delivery }: Pick<ManagementDeps, 'metad
     ): Promise<Buffer> {
       const lane = await laneOf(workspaceId, pipeId, destinationId)
       const page = pageOf(query)
-      const message = await delivery.blockingMessage(lane, page)
+      const message = await laneViews.blockingMessage(lane, page)
       if (message === null) throw new ApiError('no_blocking_message')
       if (page.from >= message.records_count) {
         throw validationError({ from: `must be less than the message's ${message.records_count} records` })
@@ -53,7 +57,7 @@ export function laneUseCases({ metadata, delivery }: Pick<ManagementDeps, 'metad
       const { to } = validate(RewindRequest, requireObject(body))
       const target = rewindTarget(to)
       return await auditedOnLane(metadata, workspaceId, found, 'rewindDestination', async () => {
-        const result = await delivery.rewind(found.destination_id, target)
+        const result = await laneCommands.rewind(found.destination_id, target)
         if (result.kind === 'rewound') return { cursor_seq: result.cursorSeq }
         throw validationError({
           to: `is after the lane's cursor (${result.cursorSeq}): a rewind only goes back; skip moves past a blocking message.`,

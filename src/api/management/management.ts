@@ -24,7 +24,7 @@ import { userUseCases } from './users.ts'
 export type Management = ReturnType<typeof openManagement>
 
 export function openManagement(deps: ManagementDeps) {
-  const { metadata, delivery, changes } = deps
+  const { metadata, changes } = deps
   const publishChange: PublishChange = (pipeId) => changes.publish({ pipeId })
   return {
     ...pipeUseCases({ ...deps, publishChange }),
@@ -32,8 +32,8 @@ export function openManagement(deps: ManagementDeps) {
     ...tableInferenceUseCases(deps),
     ...transformTrialUseCases(deps),
     ...driftUseCases(deps),
-    ...laneUseCases({ metadata, delivery }),
-    ...parkedUseCases({ metadata, delivery }),
+    ...laneUseCases(deps),
+    ...parkedUseCases(deps),
     ...limitsUseCases({ metadata, publishChange }),
     ...originUseCases({ metadata, publishChange }),
     ...apiKeyUseCases(deps),

@@ -20,7 +20,7 @@ import type { ManagementDeps } from './deps.ts'
 import { initialLaneStatus } from './destinations.ts'
 import { addCounts, laterIngest } from './usage.ts'
 
-type Deps = Pick<ManagementDeps, 'metadata' | 'delivery' | 'now' | 'pendingUsage' | 'ingestTotals'>
+type Deps = Pick<ManagementDeps, 'metadata' | 'laneViews' | 'now' | 'pendingUsage' | 'ingestTotals'>
 
 /** The pipes as metadata returned them, and a version that is never newer than they are. */
 interface StoredPipes {
@@ -83,7 +83,7 @@ export class OverviewView {
 
   /** `nodeNames`: pipe → the node of the cluster that delivers it. */
   async look(
-    { metadata, delivery, now, pendingUsage, ingestTotals }: Deps,
+    { metadata, laneViews, now, pendingUsage, ingestTotals }: Deps,
     nodeNames: ReadonlyMap<string, string>,
   ): Promise<void> {
     const nowMs = now()
@@ -95,8 +95,8 @@ export class OverviewView {
     const counted = countedByPipe(ingestTotals(), pending)
     const asked = this.#withoutLanes(stored, counted, nowMs)
     const [lanes, backlogs] = await Promise.all([
-      delivery.lanesSince(ids, this.#lanesRevision),
-      asked.length === 0 ? noBacklogs : delivery.backlogs(asked),
+      laneViews.lanesSince(ids, this.#lanesRevision),
+      asked.length === 0 ? noBacklogs : laneViews.backlogs(asked),
     ])
     this.#stored = stored
     this.#keepLanes(ids, lanes.lanes, nowMs)

@@ -12,7 +12,7 @@ import { SharedRuns } from './shared-runs.ts'
 type Deps = Pick<
   ManagementDeps,
   | 'metadata'
-  | 'delivery'
+  | 'laneViews'
   | 'now'
   | 'pendingUsage'
   | 'ingestTotals'

@@ -59,9 +59,9 @@ export interface ParkedUseCases {
   ): Promise<ParkedDiscarded>
 }
 
-type Deps = Pick<ManagementDeps, 'metadata' | 'delivery'>
+type Deps = Pick<ManagementDeps, 'metadata' | 'laneCommands'>
 
-export function parkedUseCases({ metadata, delivery }: Deps): ParkedUseCases {
+export function parkedUseCases({ metadata, laneCommands }: Deps): ParkedUseCases {
   const { parked } = metadata
   const find = async (workspaceId: string, pipeId: string, destinationId: string) =>
     await requireDestination(metadata, workspaceId, pipeId, destinationId)
@@ -93,7 +93,7 @@ export function parkedUseCases({ metadata, delivery }: Deps): ParkedUseCases {
       if (result.kind === 'too_many') {
         throw validationError({ records: `must be at most ${result.most}: as many as are parked` })
       }
-      await delivery.parkedChanged(found.destination_id)
+      await laneCommands.parkedChanged(found.destination_id)
       return { parked_id: parkedId.toLowerCase(), replays: result.replays }
     },
 
@@ -103,7 +103,7 @@ export function parkedUseCases({ metadata, delivery }: Deps): ParkedUseCases {
       requirePushed(found)
       return await auditedOnLane(metadata, workspaceId, found, 'replayManyParked', async () => {
         const replayed = await parked.replayMany(workspaceId, found.destination_id, which)
-        await delivery.parkedChanged(found.destination_id)
+        await laneCommands.parkedChanged(found.destination_id)
         return { replayed }
       })
     },
@@ -115,7 +115,7 @@ export function parkedUseCases({ metadata, delivery }: Deps): ParkedUseCases {
         : 'not_found'
       if (result === 'not_found') throw new ApiError('parked_not_found')
       if (result === 'replaying') throw new ApiError('parked_replaying')
-      await delivery.parkedChanged(destination_id)
+      await laneCommands.parkedChanged(destination_id)
     },
 
     async discardManyParked(workspaceId, pipeId, destinationId, body) {
@@ -123,7 +123,7 @@ export function parkedUseCases({ metadata, delivery }: Deps): ParkedUseCases {
       const which = selectionOf(body)
       return await auditedOnLane(metadata, workspaceId, found, 'discardManyParked', async () => {
         const discarded = await parked.discardMany(workspaceId, found.destination_id, which)
-        await delivery.parkedChanged(found.destination_id)
+        await laneCommands.parkedChanged(found.destination_id)
         return { discarded }
       })
     },

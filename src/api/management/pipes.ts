@@ -10,12 +10,15 @@ import { requirePipe, resourceId } from './lookup.ts'
 import { collidingTargets, trimGeoFields } from './pipe-rules.ts'
 import { usageByPipe } from './usage.ts'
 
-type Deps = Pick<ManagementDeps, 'metadata' | 'delivery' | 'now' | 'pendingUsage' | 'isPrivateDenied'> & {
+type Deps = Pick<
+  ManagementDeps,
+  'metadata' | 'laneViews' | 'trials' | 'now' | 'pendingUsage' | 'isPrivateDenied'
+> & {
   publishChange: PublishChange
 }
 
 export function pipeUseCases(deps: Deps) {
-  const { metadata, delivery, publishChange } = deps
+  const { metadata, laneViews, trials, publishChange } = deps
   return {
     async listPipes(principal: Principal) {
       const { workspaceId } = principal
@@ -45,7 +48,7 @@ export function pipeUseCases(deps: Deps) {
         metadata.origins.list(workspaceId, pipe.pipe_id),
         metadata.apiKeys.list(workspaceId),
       ])
-      const destinations = await shownDestinations(deps.delivery, stored)
+      const destinations = await shownDestinations(laneViews, stored)
       const api_keys = keys.filter((key) => isVisible(principal, key))
       return { pipe, destinations, limits, allowed_origins, api_keys }
     },
@@ -64,7 +67,7 @@ export function pipeUseCases(deps: Deps) {
       const destinations = await metadata.destinations.list(workspaceId, id)
       if (!(await metadata.pipes.delete(workspaceId, id))) throw new ApiError('pipe_not_found')
       await publishChange(id)
-      forgetDeleted(delivery, pipe, destinations)
+      forgetDeleted(trials, pipe, destinations)
     },
   }
 }

@@ -13,9 +13,9 @@ import { requireDestination, requirePipe } from './lookup.ts'
 import { sampleRecords } from './sample-records.ts'
 import { filterFaultFor } from './transform-rules.ts'
 
-type Deps = Pick<ManagementDeps, 'metadata' | 'delivery' | 'checkTarget'>
+type Deps = Pick<ManagementDeps, 'metadata' | 'trials' | 'checkTarget'>
 
-export function tableInferenceUseCases({ metadata, delivery, checkTarget }: Deps) {
+export function tableInferenceUseCases({ metadata, trials, checkTarget }: Deps) {
   /** The database of the body: new, or a stored destination as a PATCH would make it. */
   const specFrom = async (workspaceId: string, pipe: Pipe, body: Record<string, unknown>) => {
     const { destination_id, destination_type, destination_config, transform } = body
@@ -57,7 +57,7 @@ export function tableInferenceUseCases({ metadata, delivery, checkTarget }: Deps
         addColumns: options.add_columns ?? false,
         dedupe: dedupeOf(options),
       }
-      const work = async () => (await delivery.infer(spec, request)) ?? unanswered(spec, request)
+      const work = async () => (await trials.infer(spec, request)) ?? unanswered(spec, request)
       if (!request.createTable && !request.addColumns) return await work()
       return await audited(metadata, workspaceId, pipe, spec, work)
     },

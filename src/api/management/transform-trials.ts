@@ -17,9 +17,9 @@ import { requireDestination, requirePipe } from './lookup.ts'
 import { sampleRecords } from './sample-records.ts'
 import { filterFaultFor, givenTransform, requireReadableSalt } from './transform-rules.ts'
 
-type Deps = Pick<ManagementDeps, 'metadata' | 'delivery'>
+type Deps = Pick<ManagementDeps, 'metadata' | 'trials'>
 
-export function transformTrialUseCases({ metadata, delivery }: Deps) {
+export function transformTrialUseCases({ metadata, trials }: Deps) {
   const transformOf = async (workspaceId: string, pipe: Pipe, body: Record<string, unknown>) => {
     const { destination_id } = body
     const stored =
@@ -41,7 +41,7 @@ export function transformTrialUseCases({ metadata, delivery }: Deps) {
       const body = requireObject(given)
       const { sample, limit, only } = validate(TransformTrialRequest, body)
       const transform = await transformOf(workspaceId, pipe, body)
-      const trial = await delivery.tryTransform({
+      const trial = await trials.tryTransform({
         pipeId: pipe.pipe_id,
         transform,
         sample: sample === undefined ? null : sampleRecords(sample),
@@ -60,7 +60,7 @@ const marginMs = 1_000
  * Undefined: there is nothing to check.
  */
 export async function checkedOnSave(
-  { tryTransform }: Pick<ManagementDeps['delivery'], 'tryTransform'>,
+  { tryTransform }: Pick<ManagementDeps['trials'], 'tryTransform'>,
   pipeId: string,
   before: Transform | null,
   after: Transform | null | undefined,

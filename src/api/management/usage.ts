@@ -94,7 +94,7 @@ function isoTime(ms: number): string {
 
 /** Every pipe of `pipeIds` is in the result. The window is 24 whole hours, the current one included. */
 export async function usageByPipe(
-  deps: Pick<ManagementDeps, 'metadata' | 'delivery' | 'now' | 'pendingUsage'>,
+  deps: Pick<ManagementDeps, 'metadata' | 'laneViews' | 'now' | 'pendingUsage'>,
   workspaceId: string,
   pipeIds: readonly string[],
 ): Promise<{ usage_by_pipe: Record<string, PipeUsage>; usage_stats_window_hours: number }> {
@@ -103,7 +103,7 @@ export async function usageByPipe(
   const pending = deps.pendingUsage?.() ?? []
   const [rolledUp, backlogs] = await Promise.all([
     deps.metadata.usage.byPipe(workspaceId, sinceMs),
-    deps.delivery.backlogs(pipeIds),
+    deps.laneViews.backlogs(pipeIds),
   ])
   const usage_by_pipe: Record<string, PipeUsage> = {}
   for (const pipeId of pipeIds)

@@ -3,7 +3,7 @@ import { Counter, Gauge, type Registry } from 'prom-client'
 import { laneStates } from '../../contract/destination.ts'
 import { wordsOf } from '../../contract/destination-words.ts'
 import { isFailing } from '../../contract/lane-failing.ts'
-import type { DeliveryMetrics, LaneMetrics } from '../../delivery/lane-service.ts'
+import type { DeliveryMetrics, LaneMetrics } from '../../delivery/delivery.ts'
 import { type Family, type FoldedSeries, registerFamily } from './families.ts'
 import { registerHistogram } from './read-histogram.ts'
 

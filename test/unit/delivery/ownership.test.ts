@@ -155,6 +155,21 @@ t.test(
   },
 )
 
+t.test('an acknowledgement that a hand-over leaves unsaved is not reported as done', async (t) => {
+  const { world, owner } = await openOwned(1)
+  const config = { ack_mode: 'explicit' }
+  const { id } = await world.addLane({ destination_type: 'destination_pull', destination_config: config })
+  world.send(1)
+  t.match(await world.service.pull(id, { waitMs: 0, afterSeq: null }), { kind: 'message' })
+  const before = await world.saved(id)
+  const acknowledged = world.service.acknowledge(id, before.leaseMsgId!, true).catch(() => false)
+  owner.lose(world.pipeId)
+  t.equal(await acknowledged, false)
+  t.strictSame(await world.saved(id), before)
+  t.strictSame(world.fatal, [])
+  await world.close()
+})
+
 t.test('a lane whose save finds a newer owner ends alone, without saving; the others go on', async (t) => {
   const { world } = await openOwned(4)
   const lost = await world.addLane()
