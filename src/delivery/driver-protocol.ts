@@ -1,4 +1,4 @@
-/** What a delivery worker and a thread that runs one driver, for one attempt or one check, ask of each other. */
+/** The calls between a delivery worker and a thread that runs one driver, for one attempt or one check. */
 import type { TableProposal } from '../contract/table-proposal.ts'
 import type {
   AttemptProgress,

@@ -1,6 +1,6 @@
 /**
- * What a lane knows and must not forget: its row, what of it is saved, and what happened since. Shared by both kinds of
- * lane; only the lane's own loop changes it.
+ * The durable state of a lane: its row, the saved part of it, and the events since. Shared by both kinds of lane; only
+ * the lane's own loop changes it.
  *
  *   change(row) ──▶ in memory ──save──▶ durable, with the counts since the last save, in one transaction
  *   detach()    ──▶ the row is no longer this lane's: nothing is saved from here on, and a save for another owner's row rejects
@@ -12,7 +12,7 @@
  *   saves       │   range 1, next 2    │   cursor 1,           │   cursor 2,
  *               │                      │   range 2, next 3     │   range 3, next 4
  *
- * What a crash leaves of a push lane, line by line (every save is one fsync):
+ * The state of a push lane after a crash, line by line (every save is one fsync):
  *
  *   | the process ends …                          | the row says          | after restart                          |
  *   |---------------------------------------------|-----------------------|----------------------------------------|
@@ -64,10 +64,10 @@
  *   |                                             |   the message parked  |                                         |
  *   | after its repair, before the first delivery | cursor 0              | from the earliest message kept         |
  *
- * What became of the messages that the cursor moved past (`passed-messages.ts`) is saved in the same transaction as the
- * cursor, so for whoever looks a message up every line above says the same: after a crash before a save the message is
- * pending and the history does not know it; after the save both know it. A rewind's save moves the cursor and voids what
- * was on record behind it; a repair voids all of it.
+ * The outcome of the messages that the cursor moved past (`passed-messages.ts`) is saved in the same transaction as the
+ * cursor. For the look-up of a message every line above therefore says the same: after a crash before a save the message
+ * is pending and the history does not have it; after the save both agree. A rewind's save moves the cursor and voids the
+ * history behind it; a repair voids all of it.
  */
 import type { BufferReader, MarkedMessage } from '../log/buffer.ts'
 import {
@@ -101,7 +101,7 @@ export class DurableState {
   #parked: ParkedChange[] = []
   /** As it was last saved, or loaded. */
   #saved: LaneState
-  /** Of the loaded row: another process may have sent that range. */
+  /** The end of the next range in the loaded row: another process may have sent that range. */
   readonly #inheritedNext: number | null
   #behind: Promise<void> | null = null
   #detached: 'removed' | 'handed over' | null = null
@@ -120,7 +120,7 @@ export class DurableState {
     return this.#row
   }
 
-  /** What a restart would begin with: retention may go by no other cursor. */
+  /** The cursor that a restart would begin with: retention may use no other. */
   get savedCursorSeq(): number {
     return this.#saved.cursorSeq
   }
@@ -170,7 +170,7 @@ export class DurableState {
     this.#behind.catch(onFailed)
   }
 
-  /** What fails is the range under way, so this process has not sent the one after it: that one is cut when it is due. */
+  /** The range under way fails, so this process has not sent the one after it: that one is cut when it is due. */
   dropUnsentNext(): void {
     if (this.#row.nextLastSeq !== this.#inheritedNext) this.change(transition.withoutNext(this.#row))
   }
@@ -211,7 +211,7 @@ export class DurableState {
     await this.save()
   }
 
-  /** What was parked of these messages before a rewind is stored now. */
+  /** Records of these messages that were parked before a rewind are stored now. */
   #deliveredAgain(
     { cursorSeq: afterSeq }: LaneState,
     { cursorSeq: throughSeq, generation }: LaneState,
@@ -237,7 +237,7 @@ export class DurableState {
     await this.save()
   }
 
-  /** What was parked is stored, or by now filtered out: no longer parked, and counted. */
+  /** The parked record is stored, or by now filtered out: no longer parked, and counted. */
   async replayed(parkedId: string, records: number, filtered: number): Promise<void> {
     const { deliveredRecords, filteredRecords } = this.#row
     const lastDeliveredMs = this.#deps.clock.now()

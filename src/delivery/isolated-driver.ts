@@ -53,7 +53,7 @@ const checksAtOnce = 2
 const mostSilentTicks = 5
 /** Until its code is loaded it gives no sign of life. */
 const mostStartTicks = 60
-/** What was aborted may still say how it ended. */
+/** The time in which an aborted attempt may still report how it ended. */
 const abortGraceMs = 2_000
 
 export function isolatedDrivers(settings: DriverSettings): IsolatedDrivers {
@@ -132,7 +132,7 @@ async function runApart<T>(
   }
 }
 
-/** What a driver that delivers asks of its lane. A check asks nothing. */
+/** The calls that a driver makes to its lane while it delivers. A check makes none. */
 function laneCalls(progress: AttemptProgress, pin: PinServerKey): Handlers<LaneCalls> {
   return {
     stored: (records) => progress.stored(records),

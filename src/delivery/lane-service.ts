@@ -161,7 +161,7 @@ async function blockingMessage(lane: Lane | undefined, page?: BlockingPage): Pro
   return lane && message ? shownBlockingMessage(message, lane.row.lastError, page) : null
 }
 
-/** Of a pipe with these lanes' backlogs. */
+/** The backlog of a pipe with these lanes' backlogs. */
 export async function pipeBacklog(
   pipeId: string,
   ofLanes: readonly LaneBacklog[],
@@ -224,7 +224,7 @@ async function rewind(
   })
 }
 
-/** What runs apart may end its thread: that, too, is something the destination did. */
+/** A driver in a thread of its own may end that thread: the destination caused that, too. */
 function checkEnded(error: unknown): DestinationCheck[] {
   if (!(error instanceof DriverDiedError)) throw error
   const message = `What the destination sent could not be read: it ended the check (${error.message}).`

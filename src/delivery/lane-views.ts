@@ -1,9 +1,9 @@
 /**
- * What was last shown of each lane, for somebody who looks every few seconds and wants to hear only of what is different
- * since. At rest a look is a comparison per lane, without a query: a lane is as it was shown while its row, its destination
- * and whether it is stalled are the same, and nothing newer than what was shown has been appended to its pipe.
+ * Remembers the state of each lane that was shown last, for clients that poll every few seconds and only want the changes
+ * since. At rest a poll costs a comparison per lane, without a query: a lane is unchanged while its row, its destination
+ * and whether it is stalled are the same, and no newer message has been appended to its pipe.
  *
- * Only the age of what waits goes on by itself; whoever looks adds the time that has passed.
+ * Only the age of pending messages grows by itself; the client adds the time that has passed.
  */
 import { randomUUID } from 'node:crypto'
 import { setImmediate } from 'node:timers/promises'

@@ -23,7 +23,7 @@ export type LaneEnd = 'closed' | 'removed' | 'handed over'
 
 export interface Lane {
   readonly spec: LaneSpec
-  /** Of the ownership under which it was opened. */
+  /** The epoch of the ownership under which it was opened. */
   readonly epoch: number
   /** Another object with every change. */
   readonly row: LaneState
@@ -72,7 +72,7 @@ export interface Lane {
 /** Reads of a lane, which wait for nothing that the lane does. */
 export interface LaneView {
   status(): Promise<LaneStatus>
-  /** What was appended after the cursor, and whether the lane has a blocking message or is blocked by status. */
+  /** The messages after the cursor, and whether the lane has a blocking message or is blocked by status. */
   backlog(): Promise<LaneBacklog>
   /** The message that blocks the lane, if there is one and it is still kept. */
   blockingMessage(): Promise<MarkedMessage | null>

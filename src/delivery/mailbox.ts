@@ -1,5 +1,5 @@
 /**
- * What is asked of a lane from outside (skip, retry-now, rewind, a pull, …): commands, run one after the other by the
+ * The requests to a lane from outside (skip, retry-now, rewind, a pull, …): commands, run one after the other by the
  * lane's own loop, so that only the loop ever changes the lane's state.
  *
  *   open ──post──▶ queued ──runNext──▶ run: the caller gets the result; an error is the caller's and the loop's

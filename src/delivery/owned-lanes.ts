@@ -47,7 +47,7 @@ export function ownedLanes(
     },
     async backlogs(pipeIds) {
       const found = await service.backlogs(pipeIds.filter((id) => lanes.runs(id)))
-      // Of one that was handed over meanwhile, everything that is kept would be its backlog.
+      // The backlog of a pipe that was handed over meanwhile would be everything that is kept.
       return Object.fromEntries(
         Object.entries(found).filter((entry): entry is [string, PipeBacklog] => lanes.runs(entry[0])),
       )

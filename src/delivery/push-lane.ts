@@ -20,7 +20,7 @@
  * Seen from outside: `idle` nothing pending · `flowing` · `retrying` a message is blocking · `stalled` it has been for
  * longer than destination_max_retry_seconds · `blocked` by its status: no attempts, the backlog is kept.
  *
- * What a crash leaves, line by line: `durable-state.ts`.
+ * The state after a crash, line by line: `durable-state.ts`.
  */
 import { isDeepStrictEqual } from 'node:util'
 import type { MarkedMessage } from '../log/buffer.ts'
@@ -153,7 +153,7 @@ export class PushLane extends LaneCore {
     if (isBlocked || nextAt > now) {
       this.release()
       await this.#sleep.pause(isBlocked ? Number.POSITIVE_INFINITY : Math.min(nextAt, replayAt) - now)
-      // What it has lost while it waited is counted.
+      // Messages that it has lost while it waited are counted.
       this.#isEarliestCheckDue = true
       return
     }
