@@ -14,7 +14,6 @@
  */
 import { setMaxListeners } from 'node:events'
 import { mostConcurrency } from '../contract/delivery-settings.ts'
-import { requestsFor } from '../contract/destinations/http-endpoint.ts'
 import { descriptorOf } from '../destinations/descriptors.ts'
 import {
   type AttemptProgress,
@@ -61,13 +60,8 @@ function neededMs(spec: LaneSpec, batch: Batch): number {
 /** Each of several requests waits for its turn in the destination's rate. */
 function rateWaitMs(spec: LaneSpec, batch: Batch): number {
   if (spec.rate === null) return 0
-  const requests = requestsOf(spec, batch)
+  const requests = descriptorOf(spec.type).requestsPerBatch(spec.config, batch.recordCount)
   return requests === 1 ? 0 : (requests * 1000) / spec.rate.requestsPerSecond
-}
-
-function requestsOf(spec: LaneSpec, { recordCount }: Batch): number {
-  if (spec.type === 'destination_nats') return recordCount
-  return spec.type === 'destination_http_endpoint' ? requestsFor(spec.config.body_format, recordCount) : 1
 }
 
 /** The calls that an attempt makes to its lane; after its end none of them is made. */

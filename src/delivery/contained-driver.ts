@@ -11,6 +11,7 @@
  *                                         one that may be stored, again after 300 s
  */
 import { AsyncLocalStorage } from 'node:async_hooks'
+import { descriptorOf } from '../destinations/descriptors.ts'
 import {
   type AttemptProgress,
   type Batch,
@@ -106,12 +107,12 @@ class ContainedDriver implements DestinationDriver {
 }
 
 /**
- * A database that loses its connection has stored nothing; elsewhere it may have been stored. A message that ends the
+ * A transaction whose connection is lost has stored nothing; elsewhere the batch may have been stored. A message that ends the
  * thread alone is at fault itself, as far as can be known.
  */
 function crashed({ type }: LaneSpec, { messages }: Batch, { message }: DriverDiedError): DeliveryError {
   const text = `Delivering to this destination ended the thread it ran in (${message}). It is tried apart from all other lanes.`
-  const timedOut = type === 'destination_database' ? 'rolled_back' : 'unknown'
+  const timedOut = descriptorOf(type).isTransactional ? 'rolled_back' : 'unknown'
   const known = { retryAfterMs: isolatedRetryMs, timedOut } as const
   const [first] = messages
   if (messages.length > 1 || first === undefined) {

@@ -11,6 +11,7 @@
 
 import { type ColumnRule, columnRules } from '../contract/column-rules.ts'
 import type { ColumnMapping } from '../contract/destination.ts'
+import { wordsOf } from '../contract/destination-words.ts'
 import { type DriftState, driftLimits, type SavedDrift } from '../contract/drift.ts'
 import { mappingHash } from '../contract/mapping-hash.ts'
 import type { Batch, DatabaseSpec, DestinationDriver } from '../destinations/driver.ts'
@@ -42,7 +43,7 @@ export class DriftWatch {
 
   /** The same driver; of a database with mapped columns, one whose records are looked at. */
   watched(spec: LaneSpec, epoch: number, driver: DestinationDriver): DestinationDriver {
-    if (spec.type !== 'destination_database' || spec.columns.length === 0) return driver
+    if (!wordsOf(spec.type).isDatabase || spec.columns.length === 0) return driver
     const counts = new DriftCounts(spec, this.#clock.now())
     const { destinationId } = spec
     const owner = { destinationId, epoch }

@@ -1,5 +1,5 @@
 /**
- * What both kinds of lane have in common: the durable state, the mailbox, the loop that alone changes the state, and the ways in
+ * The part that both kinds of lane share: the durable state, the mailbox, the loop that alone changes the state, and the ways in
  * which a lane ends.
  *
  *   new ──start──▶ running: a command, if there is one, else a step ──end──▶ ending ──▶ ended
@@ -153,7 +153,7 @@ export abstract class LaneCore implements Lane {
   }
   /** Part of the command that changed the destination. */
   protected async reconfigured(_before: LaneSpec): Promise<void> {}
-  /** What is under way ends without being an attempt. */
+  /** Ends the work under way, which is not an attempt then. */
   protected abortAttempt(): void {}
   /** Around every command. */
   protected around<T>(run: () => Promise<T>): Promise<T> {

@@ -2,7 +2,7 @@
  * All lanes of the pipes that this process owns: opened, changed and ended by metadata and ownership, notified by
  * the buffer's feed, and reported to it.
  *
- * What concerns one pipe is in `owned-pipe.ts`, with what may interleave there. A pipe has its entry here from its first queued
+ * `owned-pipe.ts` has everything that concerns one pipe, with what may interleave there. A pipe has its entry here from its first queued
  * work until it is neither owned nor has work queued; `#lanes` finds the lanes of all entries by destination.
  *
  * Retention goes by the low watermarks reported here, so they are made of saved cursors only: what a restart would begin

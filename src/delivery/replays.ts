@@ -24,7 +24,9 @@
  *   | half-way (json_object), before that save    | all of its records    | the same records, the same identities  |
  *   | after it was refused, before that save      | replaying             | the same try again                     |
  */
+
 import { v5 } from 'uuid'
+import { descriptorOf } from '../destinations/descriptors.ts'
 import { type Batch, DeliveryError } from '../destinations/driver.ts'
 import { type LaneSpec, newLaneState } from '../metadata/lane-state.ts'
 import type { ParkedCause, Replay } from '../metadata/parked-store-port.ts'
@@ -102,8 +104,7 @@ export class Replays {
 
   /** What tells the replays of a lane apart where the destination keeps how far they have come. */
   async #numberOf({ parkedId, replayNo }: Replay, { type, config }: LaneSpec): Promise<number> {
-    const isOnce = type === 'destination_database' && config.exactly_once
-    if (!isOnce) return 0
+    if (!descriptorOf(type).isExactlyOnce(config)) return 0
     const { store, owner } = this.#deps.parking
     return replayNo ?? (await store.beginReplay(owner, parkedId))
   }

@@ -243,6 +243,14 @@ export interface DestinationDescriptor<Spec extends DestinationSpec = Destinatio
   targets(config: Spec['config']): readonly ConfigTarget[]
   /** Longest time one attempt may take: the driver's own deadlines. */
   attemptLimitMs(spec: Spec, batch: Batch): number
+  /** How many requests this many records take: each waits for its turn in the destination's rate. */
+  requestsPerBatch(config: Spec['config'], records: number): number
+  /** An attempt whose connection is lost has stored nothing. */
+  readonly isTransactional: boolean
+  /** The lane's position is kept at the destination, next to the records. */
+  isExactlyOnce(config: Spec['config']): boolean
+  /** Values that must not be part of a stored error, in addition to those that are sealed. */
+  secrets(config: Spec['config']): string[]
   load(spec: Spec): Promise<DriverModule<Spec>>
 }
 /** `host`: of a database. */

@@ -51,7 +51,7 @@ export function openDriver(
       try {
         await (await opening).deliver(batch, signal, withCleanTexts(progress, spec))
       } catch (error) {
-        throw error instanceof DeliveryError ? error.scrubbed(configuredSecrets(spec)) : error
+        throw error instanceof DeliveryError ? error.scrubbed(secretsOf(spec)) : error
       }
     },
     async close() {
@@ -64,7 +64,7 @@ export function openDriver(
 function withCleanTexts(progress: AttemptProgress, spec: DestinationSpec): AttemptProgress {
   const { park } = progress
   if (park === null) return progress
-  const secrets = configuredSecrets(spec)
+  const secrets = secretsOf(spec)
   return {
     ...progress,
     park: (rejected) => park(rejected.map((record) => withoutSecretsIn(record, secrets))),
@@ -79,7 +79,7 @@ export async function checkDestination(
 ): Promise<DestinationCheck[]> {
   const module = await descriptorOf(spec.type).load(spec)
   const checks = await module.check(spec, settings, signal, sample)
-  const secrets = configuredSecrets(spec)
+  const secrets = secretsOf(spec)
   const cleaned = (text: string) => withoutSecrets(cleanText(text), secrets)
   return checks.map(({ tableColumns, ...check }) => ({
     ...check,
@@ -98,7 +98,7 @@ export async function inferForDestination(
   const module = await descriptorOf(spec.type).load(spec)
   if (module.infer === undefined) throw new Error(`${spec.type} has no tables`)
   const proposal = await module.infer(spec, settings, signal, request)
-  const secrets = configuredSecrets(spec)
+  const secrets = secretsOf(spec)
   const { failure } = proposal
   if (failure === null) return proposal
   return {
@@ -142,4 +142,9 @@ async function load(
   pin: PinServerKey,
 ): Promise<DestinationDriver> {
   return (await descriptorOf(spec.type).load(spec)).open(spec, settings, pin)
+}
+
+/** Every value of the config that must not be part of a stored error. */
+export function secretsOf(spec: DestinationSpec): string[] {
+  return configuredSecrets(spec, descriptorOf(spec.type).secrets(spec.config))
 }

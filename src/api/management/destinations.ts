@@ -32,6 +32,7 @@ import {
   validate,
 } from '../../contract/validate.ts'
 import type { DestinationTrials, LaneViews } from '../../delivery/delivery.ts'
+import { descriptorOf } from '../../destinations/descriptors.ts'
 import type { DestinationSpec } from '../../destinations/driver.ts'
 import type { DestinationChange, NewDestination, StoredDestination } from '../../metadata/store.ts'
 import type { ManagementDeps, PublishChange } from './deps.ts'
@@ -214,7 +215,7 @@ export function forgetDeleted(
 ): void {
   for (const destination of deleted) {
     const spec = specOf(pipe, destination, destination.tls_pin?.sha256 ?? null)
-    if (spec.type !== 'destination_database' || !spec.config.exactly_once) continue
+    if (!descriptorOf(spec.type).isExactlyOnce(spec.config)) continue
     // It rejects while delivery is being restarted: the row stays, and nothing reads it again.
     trials.forget(spec).catch(() => {})
   }

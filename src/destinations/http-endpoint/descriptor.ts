@@ -2,7 +2,7 @@
 import { requestsFor } from '../../contract/destinations/http-endpoint.ts'
 import type { DestinationDescriptor, HttpEndpointSpec } from '../driver.ts'
 import { httpUrlFault } from '../url-rules.ts'
-import { headerErrors, headerValueError } from './header-rules.ts'
+import { headerErrors, headerValueError, httpSecrets } from './header-rules.ts'
 
 export const httpEndpoint: DestinationDescriptor<HttpEndpointSpec> = {
   type: 'destination_http_endpoint',
@@ -26,6 +26,10 @@ export const httpEndpoint: DestinationDescriptor<HttpEndpointSpec> = {
   // `timeout_ms` is a request's.
   attemptLimitMs: ({ config }, batch) =>
     config.timeout_ms * requestsFor(config.body_format, batch.recordCount - batch.recordOffset),
+  requestsPerBatch: ({ body_format }, records) => requestsFor(body_format, records),
+  isTransactional: false,
+  isExactlyOnce: () => false,
+  secrets: httpSecrets,
   load: async () => (await import('./driver.ts')).httpEndpoint,
 }
 

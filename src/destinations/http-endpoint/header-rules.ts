@@ -1,4 +1,5 @@
 /** Extra headers of an HTTP endpoint destination (docs/dev/contract.md#destinations). Pure. */
+import type { HttpEndpointSpec } from '../driver.ts'
 
 /** `[name, message]` of every header that cannot be sent. */
 export function headerErrors(headers: Readonly<Record<string, unknown>>): [string, string][] {
@@ -29,4 +30,26 @@ function nameError(lower: string): string | null {
   if (reserved.test(lower)) return 'is set by the service and cannot be given'
   if (lower === 'authorization') return 'belongs into auth_header, where it is kept secret'
   return null
+}
+
+/** The parts of a secret by themselves too: the bare token of an Authorization value, each of two signing secrets, its key. */
+export function httpSecrets({
+  auth_header,
+  signing_secret,
+  url,
+  headers,
+}: HttpEndpointSpec['config']): string[] {
+  const auth = auth_header ?? ''
+  const token = auth.slice(auth.indexOf(' ') + 1)
+  const signing = signing_secret?.split(' ').flatMap((one) => [one, one.replace(/^whsec_/, '')]) ?? []
+  const basic = basicAuthorization(url)?.split(' ') ?? []
+  return [token, ...signing, ...basic, ...Object.values(headers)]
+}
+
+/** The Authorization value of a URL with user information. */
+export function basicAuthorization(url: string): string | null {
+  const { username, password } = new URL(url)
+  if (username === '' && password === '') return null
+  const user = `${decodeURIComponent(username)}:${decodeURIComponent(password)}`
+  return `Basic ${Buffer.from(user).toString('base64')}`
 }

@@ -5,7 +5,7 @@
 import { setMaxListeners } from 'node:events'
 import { type Dispatcher, errors, Pool } from 'undici'
 import { version } from '../../platform/version.ts'
-import { basicAuthorization, configuredSecrets } from '../configured-secrets.ts'
+import { configuredSecrets } from '../configured-secrets.ts'
 import { DeliveryError, type DriverSettings, type HttpEndpointSpec } from '../driver.ts'
 import { ellipsis } from '../error-text.ts'
 import { protocolError, ReadLimit } from '../guarded-socket.ts'
@@ -14,6 +14,7 @@ import { aborted } from '../one-by-one.ts'
 import { untilStopped } from '../until-stopped.ts'
 import { egressConnector } from './egress-connector.ts'
 import type { EndpointResponse } from './errors.ts'
+import { basicAuthorization, httpSecrets } from './header-rules.ts'
 
 const excerptBytes = 4096
 const userAgent = `pipectl/${version()}`
@@ -54,7 +55,7 @@ export function openEndpoint(spec: HttpEndpointSpec, settings: DriverSettings): 
   const path = url.pathname + url.search
   const own = ownHeaders(config)
   return {
-    secrets: configuredSecrets(spec),
+    secrets: configuredSecrets(spec, httpSecrets(config)),
     async close() {
       closing.abort()
       await pool.destroy()

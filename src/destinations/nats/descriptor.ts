@@ -21,7 +21,17 @@ export const nats: DestinationDescriptor<NatsSpec> = {
   attemptLimitMs: ({ config }, batch) =>
     config.url.split(',').length * connectLimitMs +
     config.timeout_ms * (batch.recordCount - batch.recordOffset),
+  requestsPerBatch: (_, records) => records,
+  isTransactional: false,
+  isExactlyOnce: () => false,
+  secrets,
   load: async () => (await import('./driver.ts')).nats,
+}
+
+/** Each line of a credentials file and of a key is a secret too: a server may echo only the JWT. */
+function secrets({ credentials, tls_key, headers }: NatsConfig): string[] {
+  const lines = [credentials, tls_key].flatMap((text) => text?.split(/\s+/) ?? [])
+  return [...lines.filter((line) => /^[\w+/=.-]{32,}$/.test(line)), ...Object.values(headers)]
 }
 
 type Fault = [key: string, message: string]

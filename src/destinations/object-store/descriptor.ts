@@ -38,6 +38,11 @@ export const objectStore: DestinationDescriptor<ObjectStoreSpec> = {
   targets: ({ endpoint }) => (endpoint === null ? [] : [{ key: 'endpoint', url: endpoint }]),
   // Above the 110 s that a request may take.
   attemptLimitMs: () => 120_000,
+  requestsPerBatch: () => 1,
+  isTransactional: false,
+  isExactlyOnce: () => false,
+  // Responses of the management API show it.
+  secrets: ({ access_key }) => [access_key ?? ''],
   load: async () => (await import('./driver.ts')).objectStore,
 }
 

@@ -6,5 +6,9 @@ export const pull: DestinationDescriptor<PullSpec> = {
   rules: () => [],
   targets: () => [],
   attemptLimitMs: () => 0,
+  requestsPerBatch: () => 1,
+  isTransactional: false,
+  isExactlyOnce: () => false,
+  secrets: () => [],
   load: async () => (await import('./driver.ts')).pull,
 }

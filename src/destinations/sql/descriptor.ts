@@ -25,6 +25,10 @@ export const database: DestinationDescriptor<DatabaseSpec> = {
   targets: ({ host, port, database }) => [{ key: 'host', host, port, database }],
   // Drivers end a statement before this by themselves.
   attemptLimitMs: () => 60_000,
+  requestsPerBatch: () => 1,
+  isTransactional: true,
+  isExactlyOnce: ({ exactly_once }) => exactly_once,
+  secrets: () => [],
   load: async ({ config }) =>
     config.dialect === 'mysql'
       ? (await import('../mysql/driver.ts')).mysql

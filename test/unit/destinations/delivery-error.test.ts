@@ -6,9 +6,8 @@ import type { AddressInfo } from 'node:net'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import t from 'tap'
-import { configuredSecrets } from '../../../src/destinations/configured-secrets.ts'
 import { DeliveryError, noProgress } from '../../../src/destinations/driver.ts'
-import { checkDestination, openDriver } from '../../../src/destinations/drivers.ts'
+import { checkDestination, openDriver, secretsOf } from '../../../src/destinations/drivers.ts'
 import { withoutSecrets } from '../../../src/destinations/error-text.ts'
 import { responseError } from '../../../src/destinations/http-endpoint/errors.ts'
 import { anyKey, makeBatch, makeSpec, never, openSettings } from '../../support/batches.ts'
@@ -50,14 +49,14 @@ t.test('secrets are taken out, one that the cut went through too', async (t) => 
 
 t.test('every type names its secrets', async (t) => {
   const database = makeSpec('destination_database', { host: 'h', password: 'pw-secret' })
-  t.strictSame(configuredSecrets(database), ['pw-secret'])
+  t.strictSame(secretsOf(database), ['pw-secret'])
   const store = makeSpec('destination_object_store', {
     bucket: 'b',
     access_key: 'AKIA1',
     secret_key: 'sk-secret',
     session_token: 'st-secret',
   })
-  t.strictSame(configuredSecrets(store).sort(), ['AKIA1', 'sk-secret', 'st-secret'])
+  t.strictSame(secretsOf(store).sort(), ['AKIA1', 'sk-secret', 'st-secret'])
   const endpoint = makeSpec('destination_http_endpoint', {
     url: 'https://user:url-secret@h.example/p?token=query-secret',
     auth_header: 'Bearer auth-secret',
@@ -65,7 +64,7 @@ t.test('every type names its secrets', async (t) => {
     secret_headers: { 'x-key': 'secret-header' },
     signing_secret: 'whsec_one whsec_two',
   })
-  const found = configuredSecrets(endpoint)
+  const found = secretsOf(endpoint)
   for (const value of [
     'url-secret',
     'query-secret',

@@ -1,12 +1,11 @@
 /** A rogue object store, or a server that is none: whatever it sends and whenever, the attempt ends with a DeliveryError. */
 import t from 'tap'
-import { configuredSecrets } from '../../../src/destinations/configured-secrets.ts'
 import {
   DeliveryError,
   type DestinationDriver,
   type ObjectStoreSpec,
 } from '../../../src/destinations/driver.ts'
-import { checkDestination, openDriver } from '../../../src/destinations/drivers.ts'
+import { checkDestination, openDriver, secretsOf } from '../../../src/destinations/drivers.ts'
 import { openObjectStore } from '../../../src/destinations/object-store/driver.ts'
 import { anyKey, makeBatch, makeSpec, openSettings } from '../../support/batches.ts'
 import { openDescriptors } from '../../support/rogue/client-sockets.ts'
@@ -47,7 +46,7 @@ const openInParts = (port: number): DestinationDriver => {
     close: () => driver.close(),
     async deliver(batch, signal) {
       await driver.deliver(batch, signal).catch((error: unknown) => {
-        throw error instanceof DeliveryError ? error.scrubbed(configuredSecrets(one)) : error
+        throw error instanceof DeliveryError ? error.scrubbed(secretsOf(one)) : error
       })
     },
   }
