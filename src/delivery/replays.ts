@@ -11,7 +11,7 @@
  * when the cursor is behind its message: until then the lane itself may still store it. While one is not stored and not
  * given up, no other begins: with `exactly_once` a row of its own in `_pipectl_lanes` knows the last one.
  *
- * What a crash leaves:
+ * After a crash:
  *
  *   | the process ends …                          | the parked row says   | after restart                          |
  *   |---------------------------------------------|-----------------------|----------------------------------------|
@@ -44,7 +44,7 @@ export class Replays {
   readonly #state: DurableState
   readonly #attempts: PushAttempts
   readonly #deps: LaneDeps
-  /** Of the replay under way alone: the lane's own failures are its own. */
+  /** It counts failures of the replay under way alone; the lane counts its own. */
   readonly #retry: RetryWindow
   /** Attempts at the replay under way. */
   #tries = 0
@@ -102,7 +102,7 @@ export class Replays {
     }
   }
 
-  /** What tells the replays of a lane apart where the destination keeps how far they have come. */
+  /** The number that tells the replays of a lane apart where the destination keeps how far they have come. */
   async #numberOf({ parkedId, replayNo }: Replay, { type, config }: LaneSpec): Promise<number> {
     if (!descriptorOf(type).isExactlyOnce(config)) return 0
     const { store, owner } = this.#deps.parking

@@ -21,7 +21,7 @@ export function storedLane(file: string, destinationId: string): LaneState | nul
   }
 }
 
-/** What a bad disk does: fields have another value and the checksum is as it was. */
+/** Does what a bad disk does: fields have another value and the checksum is as it was. */
 export function damageLanes(
   file: string,
   change: (lane: LaneState) => Partial<LaneState>,

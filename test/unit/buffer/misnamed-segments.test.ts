@@ -27,7 +27,7 @@ async function makeBase() {
   await handle.appender.append(message(pipeId, '90'))
   const numbers = numbersOf(textsOf(await readAll(reader, pipeId)))
   const newest = segmentFile(dir, listSegments(dir).at(-1)!)
-  // What was appended last is in the WAL.
+  // The last append is in the WAL.
   for (const suffix of ['', '-wal']) copyFileSync(newest + suffix, path.join(root, `unsealed${suffix}`))
   await close()
   return { root, pipeId, numbers }
