@@ -107,8 +107,7 @@ t.test('scanner: the memory that is asked for, and what is thrown then', async (
 t.test('scanner: where it cannot run every body goes by JSON.parse', async (t) => {
   const asked = JSON.stringify({ ...rules, limits: { maxRecords: 1, maxKeys: 1, maxValues: 9 } })
   const program = `
-    import { openScanner } from '${dist}ingest/scanner.js'
-    import { prepare } from '${dist}ingest/prepare.js'
+    import { openScanner, prepare } from '${dist}ingest/prepare.js'
     const scanner = openScanner(${resourceLimits.mainScannerBytes})
     const { body } = prepare(scanner, Buffer.from('{"a":1}'), ${asked}, () => {})
     console.log(scanner === null ? 'none' : 'scanner', body.toString())`
