@@ -233,7 +233,7 @@ t.test('with its source maps the lines of stacks are those of src/', async (t) =
   const entry = new SourceMap(map).findEntry(...placeOf(thrown, readFileSync(chunk, 'utf8')))
   const source = path.resolve(path.dirname(chunk), 'originalSource' in entry ? entry.originalSource : '')
   t.equal(path.relative(installed.folder, source), 'src/platform/version.ts')
-  const written = readFileSync(path.join(checkout, 'src', 'version.ts'), 'utf8')
+  const written = readFileSync(path.join(checkout, 'src', 'platform', 'version.ts'), 'utf8')
   t.equal('originalLine' in entry ? entry.originalLine : null, placeOf(thrown, written)[0])
 })
 

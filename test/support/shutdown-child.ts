@@ -6,11 +6,11 @@ import type { ShutdownStep } from '../../src/daemon/shutdown-steps.ts'
 
 // The built program: its threads start in a tenth of the time that TypeScript takes.
 const built = (file: string) => import(new URL(`../../dist/${file}`, import.meta.url).href)
-const { loadSettings }: typeof import('../../src/settings/config.ts') = await built('config.js')
-const { startDaemon }: typeof import('../../src/daemon/daemon.ts') = await built('daemon.js')
-const { openLog }: typeof import('../../src/platform/log.ts') = await built('log.js')
+const { loadSettings }: typeof import('../../src/settings/config.ts') = await built('settings/config.js')
+const { startDaemon }: typeof import('../../src/daemon/daemon.ts') = await built('daemon/daemon.js')
+const { openLog }: typeof import('../../src/platform/log.ts') = await built('platform/log.js')
 const { ShutdownSteps, shutdownDeadlinesMs }: typeof import('../../src/daemon/shutdown-steps.ts') =
-  await built('shutdown-steps.js')
+  await built('daemon/shutdown-steps.js')
 
 const [dataDir, failing, hanging] = process.argv.slice(2) as [string, ShutdownStep, ShutdownStep]
 const { settings, origins } = loadSettings({
