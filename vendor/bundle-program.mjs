@@ -122,7 +122,7 @@ function keepPlaces(build, assets) {
     const name = path.relative(src, file).replace(/\.tsx?$/, '.js')
     for (const asset of assetsOf(text, name)) assets.add(asset)
     const contents = text
-      .replaceAll("(import.meta.url)('pino-pretty')", "(import.meta.url)('./pino-pretty.cjs')")
+      .replaceAll("(import.meta.url)('pino-pretty')", "(import.meta.url)('../pino-pretty.cjs')")
       .replaceAll('import.meta.url', `placeOf__(${JSON.stringify(name)})`)
     return { contents, loader: file.endsWith('x') ? 'tsx' : 'ts' }
   })

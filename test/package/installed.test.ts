@@ -155,7 +155,7 @@ t.test('each thread that is started has its file', async (t) => {
     .filter((file) => /\/dist\/.*\.js$/.test(file))
     // A long line may end within a text.
     .map((file) => readFileSync(file, 'utf8').replaceAll('\\\n', ''))
-    .flatMap((text) => text.match(/\b[\w-]+-thread(?=\.(\$\{|js["'`]))/g) ?? [])
+    .flatMap((text) => text.match(/(?<=["'`]\.{1,2}\/[\w/.-]*)\b[a-z-]+-thread(?=["'`])/g) ?? [])
   t.ok(new Set(threads).size >= 9, [...new Set(threads)].join(' '))
   for (const name of new Set(threads))
     t.ok(
