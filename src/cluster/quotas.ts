@@ -14,11 +14,11 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { type AskedQuota, monotonicMs, PipeAllowance } from '../ingest/cluster-quota.ts'
 import { capacityOf, type IngestLimits } from '../ingest/quota.ts'
 import type { DaySums, SharedCounters } from '../ingest/shared-counters.ts'
-import { Turns } from '../ingest/turns.ts'
 import type { ClusterStore, QuotaAsk, QuotaBlock } from '../metadata/cluster-store.ts'
 import { endsWithin } from '../platform/deadline.ts'
 import { StorageUnavailableError } from '../platform/error-code.ts'
 import type { Logger } from '../platform/log.ts'
+import { Semaphore } from '../platform/semaphore.ts'
 
 export interface ClusterQuotasOptions {
   store: ClusterStore['quotas']
@@ -79,7 +79,7 @@ const statementsAtOnce = 2
 export class ClusterQuotas {
   readonly #options: ClusterQuotasOptions
   readonly #pipes = new Map<string, Pipe>()
-  readonly #turns = new Turns(statementsAtOnce)
+  readonly #turns = new Semaphore(statementsAtOnce)
   readonly #timer: NodeJS.Timeout
   #lastLedger = 0
   #nodes: number | null = null
@@ -210,7 +210,7 @@ export class ClusterQuotas {
     const held = this.#allowance(pipeId).leftOfBlock(sentMs)
     const records = Math.max(0, Math.ceil(pipe.perSecond * blockSeconds) - held.records)
     const ask = { need, spare: { records, bytes: records * pipe.bytesEach }, held }
-    const block = await this.#turns.run('', pipeId, () => this.#reserveOrOpen(pipeId, ask))
+    const block = await this.#turns.run(() => this.#reserveOrOpen(pipeId, ask), turnOf(pipeId))
     if (pipe.generation !== generation) {
       if (block !== null) await this.#return(pipeId, block.ledgerId, block)
       return false
@@ -373,8 +373,9 @@ export class ClusterQuotas {
   /** Not repeated when it fails: whether it was done is not known then. */
   async #return(pipeId: string, ledgerId: string, { records, bytes }: DaySums): Promise<void> {
     try {
-      await this.#turns.run('', pipeId, () =>
-        this.#options.store.giveBack(pipeId, ledgerId, { records, bytes }),
+      await this.#turns.run(
+        () => this.#options.store.giveBack(pipeId, ledgerId, { records, bytes }),
+        turnOf(pipeId),
       )
     } catch (err) {
       this.#failed(err)
@@ -383,6 +384,10 @@ export class ClusterQuotas {
 }
 
 const none: DaySums = { records: 0, bytes: 0 }
+
+function turnOf(pipeId: string) {
+  return { turn: { group: '', member: pipeId } }
+}
 
 function sum(one: DaySums, other: DaySums): DaySums {
   return { records: one.records + other.records, bytes: one.bytes + other.bytes }

@@ -13,7 +13,6 @@ import { openGeo } from '../ingest/geo.ts'
 import { createIngest, type Ingest } from '../ingest/ingest.ts'
 import type { IngestObserved } from '../ingest/observed.ts'
 import { createQuota } from '../ingest/quota.ts'
-import { Turns } from '../ingest/turns.ts'
 import {
   createIngestTotals,
   createUsageCounter,
@@ -26,6 +25,7 @@ import { ConfigError } from '../platform/config-error.ts'
 import { endsWithin } from '../platform/deadline.ts'
 import { StorageUnavailableError } from '../platform/error-code.ts'
 import { dayMs } from '../platform/quantities.ts'
+import { Semaphore } from '../platform/semaphore.ts'
 import { logSettings } from '../settings/log-settings.ts'
 import type { Settings } from '../settings/settings.ts'
 import type { Stores } from './open-stores.ts'
@@ -101,7 +101,7 @@ export async function openIngest(
     appender: parts.buffer.appender,
     geo,
     quota,
-    decoders: new Turns(resourceLimits.decodersAtOnce),
+    decoders: new Semaphore(resourceLimits.decodersAtOnce),
     parsers,
     maxBodyBytes,
     maxRecords: settings['ingest.max_records_per_request'],

@@ -25,8 +25,8 @@ import {
   LaneStoreUnavailableError,
   type PipeLanes,
 } from '../metadata/lane-state.ts'
-import { AtMost } from '../platform/at-most.ts'
 import { StorageUnavailableError } from '../platform/error-code.ts'
+import { Semaphore } from '../platform/semaphore.ts'
 import type { AttemptsObserved } from './attempts-observed.ts'
 import { pollIntervalMs } from './clock.ts'
 import { FailingLanes } from './failing-lanes.ts'
@@ -59,7 +59,7 @@ export class LaneSet {
   readonly #failing: FailingLanes
   readonly #pipes = new Map<string, OwnedPipe>()
   readonly #lanes = new Map<string, Lane>()
-  readonly #opening = new AtMost(openedAtOnce)
+  readonly #opening = new Semaphore(openedAtOnce)
   /** Ends each wait for metadata. */
   readonly #waits = new Set<() => void>()
   #cancelReport: (() => void) | null = null

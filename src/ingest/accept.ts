@@ -17,6 +17,7 @@ import {
   IdempotencyKeyReusedError,
 } from '../log/buffer.ts'
 import type { Directory, DirectoryPipe } from '../metadata/directory-source.ts'
+import type { Semaphore } from '../platform/semaphore.ts'
 import { type BodyEncoding, type BodyFormat, bodyEncoding, bodyFormat, requireSender } from './admission.ts'
 import type { BodyMemory, BodyReservation } from './body-memory.ts'
 import type { BodyParsers } from './body-parsers.ts'
@@ -30,7 +31,6 @@ import { newMsgId } from './msg-id.ts'
 import type { IngestObserved } from './observed.ts'
 import { type Preparation, type Prepared, prepare, type Scanner } from './prepare.ts'
 import type { LimitState, Quota, Reservation } from './quota.ts'
-import type { Turns } from './turns.ts'
 import type { UsageCounter } from './usage.ts'
 
 /** The request as ingest sees it; the peer is valid until the first await. */
@@ -77,7 +77,7 @@ export interface IngestDeps {
   observed: IngestObserved
   bodyMemory: BodyMemory
   /** For those that decompress. */
-  decoders: Turns
+  decoders: Semaphore
   /** For the bodies that would hold up the main thread. */
   parsers: BodyParsers
   maxBodyBytes: number
@@ -205,7 +205,9 @@ export class Acceptance implements BodyReceiver {
     const { workspaceId, pipe } = this.#entry
     const limits = { maxBytes: this.maxBytes, reserve: (bytes: number) => this.reserve(bytes) }
     const decode = async () => (this.#request.isAborted ? null : await decodeBody(sent, encoding, limits))
-    const bytes = await this.#context.decoders.run(workspaceId, pipe.pipe_id, decode)
+    const bytes = await this.#context.decoders.run(decode, {
+      turn: { group: workspaceId, member: pipe.pipe_id },
+    })
     if (bytes === null) this.gone()
     else this.#prepare(bytes, false)
   }

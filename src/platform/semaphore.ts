@@ -18,7 +18,7 @@ export interface SemaphoreOptions {
 const sameTurn: Turn = { group: '', member: '' }
 
 export class Semaphore {
-  readonly #waiting = new FairLine()
+  readonly #waiting = new FairQueue<() => void>()
   #free: number
 
   constructor(limit: number) {
@@ -40,7 +40,7 @@ export class Semaphore {
 
   /** How many pieces of work of this turn wait. */
   waiting(turn: Turn): number {
-    return this.#waiting.count(turn)
+    return this.#waiting.waiting(turn)
   }
 
   #turn(turn: Turn, signal: AbortSignal | undefined): Promise<void> {
@@ -60,44 +60,47 @@ export class Semaphore {
   }
 }
 
-type Enter = () => void
+/**
+ * Items in a fair order: by turns of their groups, and within one by turns of its members. Neither a group nor a member is empty. The
+ * next one of each is the first of its map, and goes to the end afterwards.
+ */
+export class FairQueue<Item> {
+  readonly #groups = new Map<string, Map<string, Item[]>>()
 
-/** Neither a group nor a member is empty. The next one of each is the first of its map, and goes to the end afterwards. */
-class FairLine {
-  readonly #groups = new Map<string, Map<string, Enter[]>>()
-
-  count({ group, member }: Turn): number {
+  /** How many items of this turn wait. */
+  waiting({ group, member }: Turn): number {
     return this.#groups.get(group)?.get(member)?.length ?? 0
   }
 
-  push({ group, member }: Turn, enter: Enter): void {
-    const members = this.#groups.get(group) ?? new Map<string, Enter[]>()
-    const line = members.get(member) ?? []
-    line.push(enter)
-    members.set(member, line)
+  push({ group, member }: Turn, item: Item): void {
+    const members = this.#groups.get(group) ?? new Map<string, Item[]>()
+    const items = members.get(member) ?? []
+    items.push(item)
+    members.set(member, items)
     this.#groups.set(group, members)
   }
 
-  shift(): Enter | undefined {
+  /** The next one; its group goes to the end of the line. */
+  shift(): Item | undefined {
     for (const [group, members] of this.#groups) {
       this.#groups.delete(group)
-      for (const [member, line] of members) {
-        const enter = line.shift()
+      for (const [member, items] of members) {
+        const item = items.shift()
         members.delete(member)
-        if (line.length > 0) members.set(member, line)
+        if (items.length > 0) members.set(member, items)
         if (members.size > 0) this.#groups.set(group, members)
-        return enter
+        return item
       }
     }
     return undefined
   }
 
-  remove({ group, member }: Turn, enter: Enter): void {
+  remove({ group, member }: Turn, item: Item): void {
     const members = this.#groups.get(group)
-    const line = members?.get(member)
-    if (members === undefined || line === undefined) return
-    line.splice(line.indexOf(enter), 1)
-    if (line.length === 0) members.delete(member)
+    const items = members?.get(member)
+    if (members === undefined || items === undefined) return
+    items.splice(items.indexOf(item), 1)
+    if (items.length === 0) members.delete(member)
     if (members.size === 0) this.#groups.delete(group)
   }
 }

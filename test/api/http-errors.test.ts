@@ -13,9 +13,9 @@ import { createAuthenticate } from '../../src/ingest/directory/authenticate.ts'
 import { createIngest } from '../../src/ingest/ingest.ts'
 import { IngestObserved } from '../../src/ingest/observed.ts'
 import { createQuota } from '../../src/ingest/quota.ts'
-import { Turns } from '../../src/ingest/turns.ts'
 import { createUsageCounter } from '../../src/ingest/usage.ts'
 import type { Directory } from '../../src/metadata/directory-source.ts'
+import { Semaphore } from '../../src/platform/semaphore.ts'
 import { call } from '../support/daemon.ts'
 import { testedEngine } from '../support/http-engine.ts'
 import { connectRaw } from '../support/raw-http.ts'
@@ -49,7 +49,7 @@ const ingest = createIngest({
   usage: createUsageCounter(new Map()),
   observed: new IngestObserved(),
   bodyMemory: createBodyMemory(1 << 20),
-  decoders: new Turns(1),
+  decoders: new Semaphore(1),
   parsers: openBodyParsers(1 << 26),
   maxBodyBytes: 1000,
   maxRecords: 100,

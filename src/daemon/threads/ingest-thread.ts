@@ -39,8 +39,8 @@ import { createIngest } from '../../ingest/ingest.ts'
 import { IngestObserved } from '../../ingest/observed.ts'
 import { createQuota } from '../../ingest/quota.ts'
 import { SharedCounters } from '../../ingest/shared-counters.ts'
-import { Turns } from '../../ingest/turns.ts'
 import { openLog } from '../../platform/log.ts'
+import { Semaphore } from '../../platform/semaphore.ts'
 import { openPortAppender } from '../../stores/open-log.ts'
 
 assert(parentPort !== null, 'runs as a thread')
@@ -81,7 +81,7 @@ const ingest = createIngest({
   observed: new IngestObserved({ slot: data.index, memory: data.observed }),
   usage: new RejectedCounts((counts) => post({ kind: 'rejected', counts })),
   bodyMemory: createBodyMemory(data.maxInFlightBytes, counters),
-  decoders: new Turns(data.decoders),
+  decoders: new Semaphore(data.decoders),
   parsers,
   maxBodyBytes: data.maxBodyBytes,
   maxRecords: data.maxRecords,

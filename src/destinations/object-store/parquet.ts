@@ -13,7 +13,7 @@ import { gzipSync } from 'node:zlib'
 import { ByteWriter, ParquetWriter } from 'hyparquet-writer'
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import { pickMembers, recordPlace, recordTexts, stringValue } from '../../log/record-text.ts'
-import { AtMost } from '../../platform/at-most.ts'
+import { Semaphore } from '../../platform/semaphore.ts'
 import { type Batch, DeliveryError, type ObjectStoreSpec, type RejectedRecord } from '../driver.ts'
 import { cutToCharacters } from '../error-text.ts'
 import { generatedId } from '../sql/columns.ts'
@@ -50,7 +50,7 @@ interface Place {
 }
 
 /** Files are made on the thread of all lanes, and each has a row group and its pages in memory. */
-const encoding = new AtMost(1)
+const encoding = new Semaphore(1)
 
 /**
  * One file at a time. Rejects with a permanent DeliveryError for a record that does not fit, with whatever the writer throws, and with
@@ -62,12 +62,15 @@ export function parquetOf(
   options: ParquetOptions,
 ): Promise<ParquetFile> {
   const { signal } = options
-  return encoding.run(() => {
-    const file = encoded(batch, spec, options)
-    // An encoding can wait long for records to be kept: the next file does not wait for it once its own attempt is
-    // over.
-    return signal === undefined ? file : Promise.race([file, aborted(signal)])
-  }, signal)
+  return encoding.run(
+    () => {
+      const file = encoded(batch, spec, options)
+      // An encoding can wait long for records to be kept: the next file does not wait for it once its own attempt is
+      // over.
+      return signal === undefined ? file : Promise.race([file, aborted(signal)])
+    },
+    { signal },
+  )
 }
 
 function aborted(signal: AbortSignal): Promise<never> {

@@ -3,7 +3,7 @@ import t from 'tap'
 import { ApiError } from '../../../src/contract/errors.ts'
 import { createBodyMemory } from '../../../src/ingest/body-memory.ts'
 import { GrowingBuffer } from '../../../src/ingest/growing-buffer.ts'
-import { FairQueue, Turns } from '../../../src/ingest/turns.ts'
+import { FairQueue, Semaphore } from '../../../src/platform/semaphore.ts'
 
 const MiB = 1024 * 1024
 
@@ -74,31 +74,35 @@ t.test('a body in a million pieces is one buffer, and what is counted is what it
 
 t.test('turns go round: workspace by workspace, and within one pipe by pipe', async (t) => {
   const queue = new FairQueue<string>()
-  for (let i = 0; i < 3; i++) queue.push('a', 'p', `a/p${i}`)
-  for (let i = 0; i < 2; i++) queue.push('a', 'q', `a/q${i}`)
-  queue.push('b', 'r', 'b/r0')
-  t.same([queue.waiting('a', 'p'), queue.waiting('b', 'q')], [3, 0])
+  for (let i = 0; i < 3; i++) queue.push({ group: 'a', member: 'p' }, `a/p${i}`)
+  for (let i = 0; i < 2; i++) queue.push({ group: 'a', member: 'q' }, `a/q${i}`)
+  queue.push({ group: 'b', member: 'r' }, 'b/r0')
+  t.same([queue.waiting({ group: 'a', member: 'p' }), queue.waiting({ group: 'b', member: 'q' })], [3, 0])
   const order = []
   for (let item = queue.shift(); item !== undefined; item = queue.shift()) order.push(item)
   t.same(order, ['a/p0', 'b/r0', 'a/q0', 'a/p1', 'a/q1', 'a/p2'])
 })
 
 t.test('no more run at once than there are places, also when one fails', async (t) => {
-  const turns = new Turns(2)
+  const turns = new Semaphore(2)
+  const turn = (member: string) => ({ turn: { group: 'w', member } })
   let running = 0
   let most = 0
   const results = await Promise.allSettled(
     Array.from({ length: 20 }, (_, index) =>
-      turns.run('w', `p${index % 3}`, async () => {
-        most = Math.max(most, ++running)
-        await new Promise((resolve) => setImmediate(resolve))
-        running--
-        if (index % 5 === 0) throw new Error('failed')
-        return index
-      }),
+      turns.run(
+        async () => {
+          most = Math.max(most, ++running)
+          await new Promise((resolve) => setImmediate(resolve))
+          running--
+          if (index % 5 === 0) throw new Error('failed')
+          return index
+        },
+        turn(`p${index % 3}`),
+      ),
     ),
   )
   t.equal(most, 2)
   t.equal(results.filter(({ status }) => status === 'fulfilled').length, 16)
-  t.equal(await turns.run('w', 'p', async () => 'free again'), 'free again')
+  t.equal(await turns.run(async () => 'free again', turn('p')), 'free again')
 })
