@@ -1,13 +1,12 @@
 /**
- * Typed calls by number over a port, in both directions: one of these is at each end. Messages of the runtime are arrays, so that a
- * channel can carry objects of its own beside them (frames of the log, for example) without a second port.
+ * Typed calls by number over a port, in both directions: one of these is at each end.
  *
  *   call ──['call', id, method, args]──▶ handler ──['value', id, value] or ['error', id, error]──▶ settles
  *   tell ──['tell', method, args]──▶ handler                   (nothing comes back)
  *
  * - Messages arrive in the order in which they were posted. Calls that came before `serve` wait for it.
  * - A call settles once: with its result, with the error that its handler threw, by its deadline, or because the other side ended.
- *   What arrives for a call that has settled is ignored.
+ *   A message for a call that has settled is ignored.
  */
 import { type ErrorClasses, ErrorCodec, type SentError } from './thread-error.ts'
 
@@ -99,12 +98,8 @@ export class Calls<Remote, Local> {
     })
   }
 
-  tell<M extends Method<Remote>>(
-    method: M,
-    args: Args<Remote, M>,
-    transfer: readonly ArrayBuffer[] = [],
-  ): void {
-    this.#post(['tell', method, args], transfer)
+  tell<M extends Method<Remote>>(method: M, args: Args<Remote, M>): void {
+    this.#post(['tell', method, args], [])
   }
 
   serve(handlers: Handlers<Local>, onFailure: OnFailure = () => {}): void {

@@ -14,7 +14,7 @@ import {
   type Result,
 } from './thread-calls.ts'
 import type { ErrorClasses } from './thread-error.ts'
-import { beatEveryMs, type ThreadStart } from './threads.ts'
+import { beatEveryMs, type HostMessage, type StarterMessage, type ThreadStart } from './threads.ts'
 
 export interface ServeOptions {
   onFailure?: OnFailure
@@ -31,7 +31,6 @@ export class ThreadHost<Data, Remote, Host = object> {
   #onClose: NonNullable<ServeOptions['onClose']> = () => {}
   #isCloseAsked = false
   #isServing = false
-  #onMessage: (message: object) => void = () => {}
 
   /** Once in a thread, before anything else is opened. */
   constructor({ errors }: { errors?: ErrorClasses } = {}) {
@@ -40,11 +39,11 @@ export class ThreadHost<Data, Remote, Host = object> {
     const { data, beats } = workerData as ThreadStart
     this.data = data as Data
     this.#beats = new Int32Array(beats)
-    this.#calls = new Calls('main', (message, transfer) => this.post(message, transfer), errors)
+    this.#calls = new Calls('main', (message, transfer) => this.#post(message, transfer), errors)
     this.beat()
     this.#beating = setInterval(() => this.beat(), beatEveryMs)
     this.#beating.unref()
-    this.#port.on('message', (message: object) => this.#receive(message))
+    this.#port.on('message', (message: StarterMessage) => this.#receive(message))
   }
 
   /** Answers calls from now on; the thread is ready. */
@@ -52,7 +51,7 @@ export class ThreadHost<Data, Remote, Host = object> {
     this.#isServing = true
     this.#onClose = onClose ?? (() => {})
     this.#calls.serve(handlers, onFailure)
-    this.post(['ready'])
+    this.#post(['ready'])
     if (this.#isCloseAsked) void this.#close()
   }
 
@@ -69,23 +68,16 @@ export class ThreadHost<Data, Remote, Host = object> {
     return this.#calls.call(method, args, options)
   }
 
-  tell<M extends Method<Host>>(method: M, args: Args<Host, M>, transfer?: readonly ArrayBuffer[]): void {
-    this.#calls.tell(method, args, transfer)
+  tell<M extends Method<Host>>(method: M, args: Args<Host, M>): void {
+    this.#calls.tell(method, args)
   }
 
-  post(message: object, transfer: readonly Transferable[] = []): void {
+  #post(message: HostMessage, transfer: readonly Transferable[] = []): void {
     this.#port.postMessage(message, transfer)
   }
 
-  /** Messages that are no calls. */
-  onMessage(listener: (message: object) => void): void {
-    this.#onMessage = listener
-  }
-
-  #receive(message: object): void {
-    if (!Array.isArray(message)) this.#onMessage(message)
-    else if (message[0] !== 'close')
-      this.#calls.receive(message as Parameters<Calls<Host, Remote>['receive']>[0])
+  #receive(message: StarterMessage): void {
+    if (message[0] !== 'close') this.#calls.receive(message)
     else if (this.#isServing) void this.#close()
     else this.#isCloseAsked = true
   }

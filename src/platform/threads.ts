@@ -20,6 +20,7 @@ import { StorageUnavailableError } from './error-code.ts'
 import { Semaphore, type SemaphoreOptions } from './semaphore.ts'
 import {
   type Args,
+  type CallMessage,
   type CallOptions,
   Calls,
   type Handlers,
@@ -32,6 +33,10 @@ import type { ErrorClasses } from './thread-error.ts'
 export const beatEveryMs = 1_000
 /** A thread ends when its native calls have returned. */
 const terminateWithinTicks = 30
+
+/** A thread's messages to its starter, and the other way round. */
+export type HostMessage = CallMessage | ['ready']
+export type StarterMessage = CallMessage | ['close']
 
 /** The `workerData` of a thread. */
 export interface ThreadStart {
@@ -67,8 +72,6 @@ export interface ThreadOptions<Host> {
    * behind.
    */
   interrupted?(reason: string, cause: Error | undefined): Error
-  /** Messages that are no calls. */
-  onMessage?(message: object): void
 }
 
 export interface ThreadEnd {
@@ -124,9 +127,9 @@ export class Thread<Remote, Host = object> {
       transferList: [...transfer],
       ...(limits === undefined ? {} : { resourceLimits: limits }),
     })
-    this.#calls = new Calls(name, (message, list) => this.post(message, list), errors)
+    this.#calls = new Calls(name, (message, list) => this.#worker.postMessage(message, list), errors)
     if (host !== undefined) this.#calls.serve(host)
-    this.#worker.on('message', (message: object) => this.#receive(message))
+    this.#worker.on('message', (message: HostMessage) => this.#receive(message))
     this.#worker.once('error', (error: unknown) => {
       this.#reason ??=
         error instanceof Error ? error : new Error(`the ${name} thread failed: ${String(error)}`)
@@ -172,18 +175,14 @@ export class Thread<Remote, Host = object> {
     }
   }
 
-  tell<M extends Method<Remote>>(method: M, args: Args<Remote, M>, transfer?: readonly ArrayBuffer[]): void {
-    this.#calls.tell(method, args, transfer)
-  }
-
-  post(message: object, transfer: readonly Transferable[] = []): void {
-    this.#worker.postMessage(message, transfer)
+  tell<M extends Method<Remote>>(method: M, args: Args<Remote, M>): void {
+    this.#calls.tell(method, args)
   }
 
   /** Asks it to end when its calls have, and resolves when it has. */
   async close(): Promise<void> {
     this.#worker.ref()
-    this.post(['close'])
+    this.#askToClose()
     await this.ended
   }
 
@@ -203,13 +202,16 @@ export class Thread<Remote, Host = object> {
     this.#options.onAbandoned?.(this.#calls.size)
     this.#interrupt(reason, undefined)
     this.#worker.unref()
-    this.post(['close'])
+    this.#askToClose()
   }
 
-  #receive(message: object): void {
-    if (!Array.isArray(message)) this.#options.onMessage?.(message)
-    else if (message[0] === 'ready') this.#isUp()
-    else this.#calls.receive(message as Parameters<Calls<Remote, Host>['receive']>[0])
+  #askToClose(): void {
+    this.#worker.postMessage(['close'] satisfies StarterMessage)
+  }
+
+  #receive(message: HostMessage): void {
+    if (message[0] === 'ready') this.#isUp()
+    else this.#calls.receive(message)
   }
 
   #isUp(): void {
