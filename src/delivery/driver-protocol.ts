@@ -19,7 +19,7 @@ export interface DriverThreadData {
 
 /** One of the first four, once. */
 export interface DriverCalls {
-  deliver(batch: Batch, setsAside: boolean): void
+  deliver(batch: Batch, parks: boolean): void
   check(sample: Sample | null): DestinationCheck[]
   infer(request: InferRequest): TableProposal
   forget(): void

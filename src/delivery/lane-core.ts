@@ -14,8 +14,8 @@
  *   handed over  | not saved, another owner's | late result                      | late result
  *
  * `end` waits for the loop and posts no command of its own, so it rejects with the unrecoverable error of `start()` only, never
- * because of a lost ownership. A command that is under way during a hand-over
- * rejects with LaneOwnershipLostError when it saves, so nobody takes what was not saved for done.
+ * because of a lost ownership. A command that is under way during a hand-over rejects with LaneOwnershipLostError when it saves:
+ * its caller never hears that it is done.
  */
 import assert from 'node:assert'
 import type { LaneStatus } from '../contract/destination.ts'

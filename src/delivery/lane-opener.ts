@@ -104,7 +104,7 @@ export class LaneOpener {
     }
   }
 
-  /** A lane that has seen more than the log holds would wait until the log has caught up with it: it counts anew. */
+  /** A lane that has seen more than the log holds would wait until the log has caught up with it: its counts begin again. */
   async #relocated(spec: LaneSpec, row: LaneState): Promise<LaneState> {
     const { pipeId } = spec
     const { cursorSeq, cursorMark } = row

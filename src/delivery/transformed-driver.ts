@@ -10,8 +10,6 @@
  * the same whatever is left out, and a repeat is a repeat. The lane counts what it gave; between it and the driver
  * `recordOffset` and `stored` are translated. What is parked is the record as it was received: its replay is transformed.
  */
-
-import { resourceLimits } from '../contract/resource-limits.ts'
 import type { Transform } from '../contract/transform.ts'
 import {
   type AttemptProgress,
@@ -21,6 +19,7 @@ import {
   noProgress,
   type RejectedRecord,
 } from '../destinations/driver.ts'
+import { parkInSlices } from '../destinations/park.ts'
 import type { StoredMessage } from '../log/buffer.ts'
 import { recordPlace } from '../log/record-text.ts'
 import type { LaneSpec } from '../metadata/lane-state.ts'
@@ -102,8 +101,7 @@ async function parkFailed(
     const { code, message, seq: failedSeq } = first
     throw new DeliveryError('permanent', code, message, { fault: 'records', failedSeq, rejected: first })
   }
-  const { parkedAtOnce } = resourceLimits
-  for (let at = 0; at < failed.length; at += parkedAtOnce) await park(failed.slice(at, at + parkedAtOnce))
+  await parkInSlices(park, failed)
 }
 
 /** Between a batch as the lane gave it and as the driver gets it. */

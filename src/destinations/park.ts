@@ -16,12 +16,16 @@
 import { resourceLimits } from '../contract/resource-limits.ts'
 import { DeliveryError, type ParkRecords, type RejectedRecord } from './driver.ts'
 
-/** Durable when it resolves. Rejects with a transient DeliveryError. */
-export async function parkAll(park: ParkRecords, rejected: readonly RejectedRecord[]): Promise<void> {
+/** As many at a time as the lane takes. Durable when it resolves; rejects as `park` does. */
+export async function parkInSlices(park: ParkRecords, rejected: readonly RejectedRecord[]): Promise<void> {
   const { parkedAtOnce } = resourceLimits
+  for (let at = 0; at < rejected.length; at += parkedAtOnce) await park(rejected.slice(at, at + parkedAtOnce))
+}
+
+/** The same for a driver. Rejects with a transient DeliveryError. */
+export async function parkAll(park: ParkRecords, rejected: readonly RejectedRecord[]): Promise<void> {
   try {
-    for (let at = 0; at < rejected.length; at += parkedAtOnce)
-      await park(rejected.slice(at, at + parkedAtOnce))
+    await parkInSlices(park, rejected)
   } catch (cause) {
     if (cause instanceof DeliveryError) throw cause
     const message =

@@ -9,15 +9,13 @@
  * `prepareBody` alone says what is right. The scanner only accepts what it accepts, and gives the same bytes for it:
  * test/unit/ingest/scanner.test.ts compares the two.
  *
- * The scanner as ingest calls it: the body is copied into its memory, src/ingest/scanner judges it in one pass and leaves there
- * what is to be stored of it. It takes the plain case and refuses everything else, whatever the reason: then
- * `prepareBody` is the one who judges the body, and words what is wrong with it.
+ * The body is copied into the scanner's memory; src/ingest/scanner checks it there in one pass and leaves the text to store. It
+ * accepts the plain case and rejects everything else, whatever the reason: then `prepareBody` checks the body and describes the error.
  *
  *   0 ── watched keys, enrichment ── 64 KiB ── body ── stored text ── up to `maxMemoryBytes`
  *
  * One scanner belongs to one thread, and holds one body at a time.
  */
-
 import assert from 'node:assert'
 import { isUtf8 } from 'node:buffer'
 import { createHash } from 'node:crypto'

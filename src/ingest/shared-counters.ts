@@ -15,12 +15,11 @@
  * A lock is held for some ten instructions, none of which waits or calls other code: code under it cannot throw. A
  * thread that is ended in between leaves it locked; then the process ends as well (daemon.ts).
  *
- * The use of one pipe's limits, as thirteen numbers of its entry in the shared counters: the bucket of its rate and
- * the sums of the last three UTC days. Read and written under the entry's lock.
+ * Of an entry's numbers, the first eleven are the use of a pipe's limits: the bucket of its rate and the sums of the last
+ * three UTC days. They are read and written under the entry's lock.
  *
  *   0 tokens   1 refilled, ms (0: never limited so far)   2…10 three days: start ms, records, bytes; latest used first
  */
-
 import { createHash } from 'node:crypto'
 import { StorageUnavailableError } from '../platform/error-code.ts'
 

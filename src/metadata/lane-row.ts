@@ -36,14 +36,17 @@ function isField(name: string): name is Exclude<keyof LaneState, 'destinationId'
 /** Throws LaneStateDamagedError. */
 export function decodeLane(row: LaneRow): LaneState {
   if (!isLaneRowIntact(row)) throw new LaneStateDamagedError(row.destination_id, countersOf(row))
-  const state = JSON.parse(row.state) as Partial<LaneState>
-  return { ...newLaneState(row.destination_id), ...state, ownerEpoch: Number(row.owner_epoch) }
+  return stateOf(row)
 }
 
-/** For what is only shown: a damaged row is a lane at its beginning, where it goes on once its owner has repaired it. */
+/** For display: a damaged row shows a lane at its beginning, where it continues once its owner has repaired it. */
 export function shownLane(row: LaneRow): LaneState {
-  if (isLaneRowIntact(row)) return decodeLane(row)
-  return { ...newLaneState(row.destination_id), ...countersOf(row) }
+  return isLaneRowIntact(row) ? stateOf(row) : { ...newLaneState(row.destination_id), ...countersOf(row) }
+}
+
+function stateOf(row: LaneRow): LaneState {
+  const state = JSON.parse(row.state) as Partial<LaneState>
+  return { ...newLaneState(row.destination_id), ...state, ownerEpoch: Number(row.owner_epoch) }
 }
 
 export function isLaneRowIntact(row: LaneRow): boolean {

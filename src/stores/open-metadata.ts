@@ -5,7 +5,6 @@
  * is Kysely over SQL that SQLite and PostgreSQL share; what only one of them has is in its own folder.
  */
 import assert from 'node:assert'
-import type { openSharedMetadata } from '../cluster/metadata/open.ts'
 import type { AuditEntry } from '../contract/audit.ts'
 import { alertStore } from '../metadata/alert-store.ts'
 import { alerts } from '../metadata/alerts.ts'
@@ -93,7 +92,9 @@ export async function openMetadata(
   })
   const { db } = opened
   let closing: Promise<void> | undefined
-  const shared = isShared ? await openShared(spec.kind, opened, now) : null
+  // Loaded where several processes share the database, and nowhere else.
+  const cluster = isShared ? await import('../cluster/metadata/open.ts') : null
+  const shared = cluster?.openSharedMetadata(spec.kind, opened, now)
   const noteChange: NoteChange = shared?.noteChange ?? notShared
   const whole = {
     async identity() {
@@ -137,12 +138,6 @@ export async function openMetadata(
     }
   }
   return as(aCommand)
-}
-
-/** Loaded where several processes share the database, and nowhere else. */
-async function openShared(...args: Parameters<typeof openSharedMetadata>) {
-  const { openSharedMetadata } = await import('../cluster/metadata/open.ts')
-  return openSharedMetadata(...args)
 }
 
 /** The database alone, its tables up to date and the sealing key its own, also one that is moved. Throws as `openMetadata`. */

@@ -1,4 +1,4 @@
-/** A thread that runs one driver for one attempt or one check; whoever started it terminates it: `isolated-driver.ts`. */
+/** A thread that runs one driver for one attempt or one check; `isolated-driver.ts` starts and terminates it. */
 import { Buffer } from 'node:buffer'
 import type { DriverCalls, DriverThreadData, LaneCalls } from '../../delivery/driver-protocol.ts'
 import { type AttemptProgress, DeliveryError, noProgress } from '../../destinations/driver.ts'
