@@ -7,7 +7,6 @@
  * A listener that fails is asked again: nothing after it counts as seen. A node that cannot read or apply changes stops being
  * valid (`readAtNs`), so nobody waits for it longer than that.
  */
-
 import type { Change, Changes } from '../metadata/changes.ts'
 import type { ClusterStore } from '../metadata/cluster-store.ts'
 import type { Logger } from '../platform/log.ts'

@@ -2,7 +2,6 @@
  * How far this machine's clock is from the database's: known for people and for the log. Nothing is decided by it; what nodes
  * compare with each other is the database's own time, and what a node measures for itself is monotonic.
  */
-
 import type { ClusterStore } from '../metadata/cluster-store.ts'
 import type { Logger } from '../platform/log.ts'
 import type { ClusterClock } from './cluster-node.ts'

@@ -7,7 +7,6 @@
  * Opened: the newest change is noted, so nothing that is read afterwards can be older. Joined: the changes made since are
  * applied, and from then on everybody who changes something waits for this node.
  */
-
 import type { Changes } from '../metadata/changes.ts'
 import type { ClusterStore, NodeRecord } from '../metadata/cluster-store.ts'
 import type { Logger } from '../platform/log.ts'

@@ -10,7 +10,6 @@
  * start it again: what it held in memory cannot be trusted. A delivery worker that dies is started again by itself, and ends
  * the process only when its files fail or it dies again and again for no lane's reason: delivery-proxy.ts.
  */
-
 import { openEngine } from '../api/http/open-engine.ts'
 import type { IngestThreads } from '../api/ingest-threads/ingest-threads.ts'
 import { surfaces } from '../api/surfaces.ts'

@@ -1,5 +1,4 @@
 /** The certificates of all listeners, by the settings; followed until they are closed. */
-
 import { certificateFiles, surfaces } from '../api/surfaces.ts'
 import { ListenerCertificate } from '../api/tls/listener-certificate.ts'
 import type { Settings } from '../settings/settings.ts'

@@ -2,7 +2,6 @@
  * Makes this daemon a node of a cluster: its entry among the nodes, and delivery across them. The modules are loaded
  * only if the settings name a cluster; a single machine loads none of them.
  */
-
 import type { ClusterNode } from '../cluster/cluster-node.ts'
 import type { ClusterView } from '../cluster/cluster-view.ts'
 import type { ClusterQuotas } from '../cluster/quotas.ts'

@@ -1,5 +1,4 @@
 /** Everything that listens, over parts that are open: the HTTP surfaces with all their routes, and `/metrics`. */
-
 import { browserFiles } from '../api/http/browser-files.ts'
 import { dashboardPages } from '../api/http/dashboard-files.ts'
 import { DashboardGate } from '../api/http/dashboard-gate.ts'

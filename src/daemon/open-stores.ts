@@ -3,7 +3,6 @@
  * are given out, then the buffer with its writer thread, then the delivery worker, which reads both. What calls `onFatal`
  * ends the process. A full disk throws: the wait for space is in `start-when-space.ts`.
  */
-
 import type { AuditEntry } from '../contract/audit.ts'
 import { type DeliveryHandle, openDelivery } from '../delivery/delivery-proxy.ts'
 import type { DriverSettings, EgressPolicy } from '../destinations/driver.ts'

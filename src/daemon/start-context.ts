@@ -1,5 +1,4 @@
 /** The context with which every part of the daemon is opened, and the handling of a part that dies. */
-
 import type { Logger } from '../platform/log.ts'
 import type { SettingOrigin } from '../settings/config.ts'
 import type { ShutdownSteps } from './shutdown-steps.ts'

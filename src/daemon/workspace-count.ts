@@ -4,7 +4,6 @@
  * counted at the start, each second, and before the first request with a key that another process made is served: nothing
  * of a second workspace is done under the rule for one.
  */
-
 import type { Metadata } from '../metadata/store.ts'
 import type { Logger } from '../platform/log.ts'
 

@@ -1,5 +1,4 @@
 /** The calls between main and a delivery worker, in both directions. */
-
 import type { DriverSettings } from '../destinations/driver.ts'
 import type { BufferSpec } from '../log/buffer-spec.ts'
 import type { MetadataSpec } from '../metadata/store.ts'

@@ -9,7 +9,6 @@
  * the next one begins with; a pull that waits in one that dies is empty; whoever looks at lanes sees them as they are
  * stored; any other call rejects with DeliveryUnavailableError, since nobody knows how far it came.
  */
-
 import type { DriverSettings } from '../destinations/driver.ts'
 import type { BufferReader } from '../log/buffer.ts'
 import type { BufferSpec } from '../log/buffer-spec.ts'

@@ -4,7 +4,6 @@
  *
  * An id without a lane is treated as a lane that nothing blocks; whether the destination exists is checked by management.
  */
-
 import type { DestinationType, LaneStatus } from '../contract/destination.ts'
 import type { SuccessBody } from '../contract/operations.ts'
 import type { TableProposal } from '../contract/table-proposal.ts'

@@ -8,7 +8,6 @@
  *
  * A crash loses the counts of a minute at most. Other columns begin other counts (`mappingHash`).
  */
-
 import { type ColumnRule, columnRules } from '../contract/column-rules.ts'
 import type { ColumnMapping } from '../contract/destination.ts'
 import { wordsOf } from '../contract/destination-words.ts'

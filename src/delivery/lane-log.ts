@@ -1,5 +1,4 @@
 /** The log lines of a lane: one wide line per attempt, one line when its state changes. */
-
 import type { Batch, DeliveryError } from '../destinations/driver.ts'
 import type { StoredMessage } from '../log/buffer.ts'
 import type { LaneSpec } from '../metadata/lane-state.ts'

@@ -7,7 +7,6 @@
  * save is delivered again after the next start, under the same identity. A lane that another owner has taken over fails alone. Every other error is thrown to
  * every lane of the group: the thread ends with it.
  */
-
 import {
   type LaneCounts,
   LaneOwnershipLostError,

@@ -2,7 +2,6 @@
  * `Delivery` over the lanes of this thread, and the thread's metrics. Plain functions over a LaneSet; `delivery-thread.ts`
  * receives the calls.
  */
-
 import { blockingPage } from '../contract/blocking-page.ts'
 import type { LaneStatus } from '../contract/destination.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'

@@ -3,7 +3,6 @@
  * that have lost or parked messages. It reads what is in memory; 10,000 lanes take half a millisecond, and
  * 3 where all of them have failed.
  */
-
 import type { LaneState } from '../metadata/lane-state.ts'
 import type { LaneFailure, LaneTrouble, TroubleQuery } from './delivery.ts'
 import type { Lane } from './lane.ts'

@@ -12,7 +12,6 @@
  *   handed over  another process owns the lane's pipe now: nothing is saved, its row is the other's.
  *                A save that fails with LaneOwnershipLostError ends the lane in the same way, by itself.
  */
-
 import type { LaneStatus } from '../contract/destination.ts'
 import type { MarkedMessage } from '../log/buffer.ts'
 import type { LaneSpec, LaneState } from '../metadata/lane-state.ts'

@@ -1,5 +1,4 @@
 /** The newest records of a pipe: of which a table is proposed, and on which a transform is tried. The buffer is read forwards alone. */
-
 import { resourceLimits } from '../contract/resource-limits.ts'
 import type { BufferReader, StoredMessage } from '../log/buffer.ts'
 import { lineFeed } from '../log/record-text.ts'

@@ -3,7 +3,6 @@
  * or is just moving, throws LaneElsewhereError before anything was done: whoever asks looks for the owner again. On one
  * machine a lane that is not there has nothing to say; here that would be a wrong answer.
  */
-
 import type { LaneOwnership } from '../metadata/lane-ownership.ts'
 import { LaneOwnershipLostError } from '../metadata/lane-state.ts'
 import { LaneElsewhereError } from '../platform/error-code.ts'

@@ -2,7 +2,6 @@
  * The parked records of one lane, and whether there is room for more (`parked.max_bytes`). Room for records on their
  * way into the store is reserved, so that concurrent lanes do not exceed the limit together.
  */
-
 import { isDeepStrictEqual } from 'node:util'
 import type { StoredMessage } from '../log/buffer.ts'
 import { recordTexts } from '../log/record-text.ts'

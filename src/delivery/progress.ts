@@ -10,7 +10,6 @@
  *   timed out, perhaps stored, third time ▶ the same: twice it is repeated under its own identity
  *   any other ────────────────────────────▶ the same range after a pause
  */
-
 import type { DeliveryError } from '../destinations/driver.ts'
 import type { MarkedMessage } from '../log/buffer.ts'
 import type { LaneSpec } from '../metadata/lane-state.ts'

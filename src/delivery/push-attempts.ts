@@ -2,7 +2,6 @@
  * A push lane's attempts, one at a time: the batch in memory ─▶ driver ─▶ outcome ─▶ what is left of the batch. Owns the
  * lane's driver and its place in the destination's rate; what an outcome does to the row is decided by `progress.ts`.
  */
-
 import type { Batch } from '../destinations/driver.ts'
 import type { MarkedMessage } from '../log/buffer.ts'
 import type { LaneSpec } from '../metadata/lane-state.ts'

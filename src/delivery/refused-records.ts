@@ -8,7 +8,6 @@
  *
  * A fault of the destination (a wrong password, a missing table) parks nothing.
  */
-
 import { DeliveryError, type RejectedRecord } from '../destinations/driver.ts'
 import type { MarkedMessage, StoredMessage } from '../log/buffer.ts'
 import { records } from '../log/record-text.ts'

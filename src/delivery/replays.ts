@@ -24,7 +24,6 @@
  *   | half-way (json_object), before that save    | all of its records    | the same records, the same identities  |
  *   | after it was refused, before that save      | replaying             | the same try again                     |
  */
-
 import { v5 } from 'uuid'
 import { descriptorOf } from '../destinations/descriptors.ts'
 import { type Batch, DeliveryError } from '../destinations/driver.ts'

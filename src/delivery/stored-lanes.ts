@@ -4,7 +4,6 @@
  *
  * The buffer is open only while somebody looks: a file that retention has removed takes its space until it is closed.
  */
-
 import type { LaneStatus } from '../contract/destination.ts'
 import type { BufferReader } from '../log/buffer.ts'
 import {

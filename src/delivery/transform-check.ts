@@ -1,5 +1,4 @@
 /** Checks, samples and proposals of a destination with a transform: made of what the transform gives. */
-
 import type { TableProposal } from '../contract/table-proposal.ts'
 import { DeliveryError, type DestinationCheck, type Sample } from '../destinations/driver.ts'
 import type { StoredMessage } from '../log/buffer.ts'

@@ -7,7 +7,6 @@
  * Bounded as a whole: so many trials at once, in threads that no lane uses, each for so many seconds. What has come until then counts,
  * and that it is not all.
  */
-
 import { resourceLimits } from '../contract/resource-limits.ts'
 import type { Transform } from '../contract/transform.ts'
 import { DeliveryError } from '../destinations/driver.ts'

@@ -5,7 +5,6 @@
  * does. It either resolves (the destination has stored every record of the batch) or rejects with a DeliveryError.
  * A driver may be asked to deliver the same batch again: with the same `identity` and the same bytes.
  */
-
 import type { ColumnMapping, ResolvedConfig, TableColumn } from '../contract/destination.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import type { TableProposal } from '../contract/table-proposal.ts'

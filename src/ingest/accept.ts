@@ -7,7 +7,6 @@
  * Nothing here knows HTTP: `IngestRequest` says what a request offers and how it learns its outcome. A request is accepted
  * only after `append` has resolved, which is after fsync.
  */
-
 import { ApiError, payloadTooLarge } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import {

@@ -3,7 +3,6 @@
  * then find nothing, ingest goes on), may appear later, and may be replaced while we run: it is looked at every few
  * seconds and loaded again when it has changed. A file that cannot be read as such is logged and the one in use kept.
  */
-
 import { readFile, stat } from 'node:fs/promises'
 import { type CityResponse, Reader } from 'maxmind'
 import { errorCode } from '../platform/error-code.ts'

@@ -2,7 +2,6 @@
  * The check of required fields. It is not part of admission.ts: parser threads load it, and their small heap has no room for
  * the schema library, which admission needs.
  */
-
 import { ApiError } from '../contract/errors.ts'
 import { members, stringValue } from '../log/record-text.ts'
 import type { ParsedBody } from './parse.ts'

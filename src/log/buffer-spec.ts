@@ -1,5 +1,4 @@
 /** The specs with which a buffer is opened: plain data, which can be sent to another thread or another process. */
-
 import type { KnownBuffer } from './buffer.ts'
 import type { SegmentsSpec } from './segments/protocol.ts'
 

@@ -7,7 +7,6 @@
  * Failures are counted next to the time, because a process that stood still had no answer either. The 10 s keep a connection that
  * comes and goes from moving pipes to and fro. What answers in these 10 s does not count for this node, nor against another one.
  */
-
 import type { BufferContact } from './buffer.ts'
 
 export const lostAfterMs = 2_500

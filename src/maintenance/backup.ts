@@ -13,7 +13,6 @@
  * SQLite files that are written to are copied by SQLite's own backup in one step: what is still in the WAL is
  * included, and a daemon that keeps writing cannot make it start over.
  */
-
 import { createHash } from 'node:crypto'
 import {
   createReadStream,

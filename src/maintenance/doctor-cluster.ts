@@ -1,5 +1,4 @@
 /** The checks of `pipectl doctor` about the servers of a cluster, and about what its nodes must have in common. */
-
 import { frameHeadBytes, streamName } from '../cluster/jetstream/frames.ts'
 import type { InspectedDatabase } from '../cluster/postgresql/inspect.ts'
 import { loadSealingKey } from '../metadata/sealing-key.ts'

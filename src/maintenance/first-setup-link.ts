@@ -1,5 +1,4 @@
 /** The link with which the first admin of a new workspace makes an account. */
-
 import { userUseCases } from '../api/management/users.ts'
 import type { SetupLink } from '../contract/user.ts'
 import { Passwords } from '../metadata/password-hash.ts'

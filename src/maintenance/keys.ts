@@ -1,5 +1,4 @@
 /** API keys on the data directory itself: for who has the machine but no key any more. A running daemon knows such a key at once. */
-
 import { apiKeyUseCases } from '../api/management/api-keys.ts'
 import type { ApiKeyCreate } from '../contract/api-key.ts'
 import { localChanges } from '../metadata/changes.ts'

@@ -1,5 +1,4 @@
 /** The nodes of the cluster that the settings name: for whoever runs its machines. Works on its databases, through no node. */
-
 import { stateOf } from '../cluster/cluster-view.ts'
 import type { NodeState } from '../contract/node-words.ts'
 import { StoredLanes } from '../delivery/stored-lanes.ts'

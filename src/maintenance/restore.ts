@@ -6,7 +6,6 @@
  * Receivers have seen more than the backup holds. So the restored directory begins a new epoch, in its metadata and before
  * it has its name: no sequence number, batch identity or object key of the lost timeline is given out again.
  */
-
 import { createHash } from 'node:crypto'
 import {
   createReadStream,

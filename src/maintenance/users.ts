@@ -1,5 +1,4 @@
 /** The people of a workspace, on the data directory itself: for who has the machine but no account, also while the daemon runs. */
-
 import { userUseCases } from '../api/management/users.ts'
 import type { SetupLink, User } from '../contract/user.ts'
 import { Passwords } from '../metadata/password-hash.ts'

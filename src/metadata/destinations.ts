@@ -3,7 +3,6 @@
  * lane row is there as long as its destination is. Secret values of the config are sealed on the way in and opened on
  * the way out, each bound to this destination and its key.
  */
-
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import { hasSecretPath, mapSecrets, redactedConfig } from '../contract/destination-secrets.ts'

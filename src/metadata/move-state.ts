@@ -16,7 +16,6 @@
  *
  * Whichever of the two is open for service is refused meanwhile (`requireNotMoved`), so that no message is taken by both.
  */
-
 import type { Epoch } from '../contract/epochs.ts'
 import { ConfigError } from '../platform/config-error.ts'
 import type { Connection } from './database.ts'

@@ -10,7 +10,6 @@
  * after a crash, a rewind), it is the same row, with more attempts. `recordIndex` null: a message as a whole, or the
  * part of it that is not stored.
  */
-
 import type { ParkedReason } from '../contract/parked.ts'
 import type { StoredMessage } from '../log/buffer.ts'
 import type { LaneOwner } from './lane-ownership.ts'

@@ -1,5 +1,4 @@
 /** Parked records as delivery sees them (`ParkedStore`), and what of them is saved with a lane's row. */
-
 import { type Connection, inSnapshot, inWriteTransaction, normaliseId, type ParkedRow } from './database.ts'
 import { holdLane } from './lane-fence.ts'
 import { recordOutcome } from './lane-history.ts'

@@ -7,7 +7,6 @@
  *
  * A crash before the commit leaves no pin, and nothing has been sent; after it the pin, whether anything was sent or not.
  */
-
 import { type Connection, inWriteTransaction, normaliseId } from './database.ts'
 import type { PinStore } from './lane-state.ts'
 

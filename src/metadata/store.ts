@@ -10,7 +10,6 @@
  * - Secret values of a destination config arrive and leave in the clear here and are sealed (AES-256-GCM) in the file.
  * - Uniqueness is decided by the database: a second name throws ApiError `duplicate_…`, also in a race.
  */
-
 import type { AlertEvent, AlertFormat } from '../contract/alert-words.ts'
 import type { AlertsStatus } from '../contract/alerts.ts'
 import type { ApiKey, KeyRights } from '../contract/api-key.ts'

@@ -2,7 +2,6 @@
  * The records in a management body as text: parsed and printed again, 12345678901234567890 and 1.10 would be others. The body
  * was parsed before, so it is valid JSON, and an object.
  */
-
 import { afterByteOrderMark, scanJson } from '../../ingest/parse.ts'
 import { members, stringValue } from '../../log/record-text.ts'
 

@@ -1,5 +1,4 @@
 /** The questions of an ingest thread to main: the directory's source, which asks metadata, and parts of limits. */
-
 import type { AskedQuota } from '../../ingest/cluster-quota.ts'
 import type { IngestLimits } from '../../ingest/quota.ts'
 import type { DaySums } from '../../ingest/shared-counters.ts'

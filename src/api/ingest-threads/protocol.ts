@@ -2,7 +2,6 @@
  * The messages between main and an ingest thread. Requests that main serves are forwarded as data and answered under
  * their number; commands are acknowledged when they are done.
  */
-
 import type { ObservedMemory } from '../../ingest/observed.ts'
 import type { IngestLimits } from '../../ingest/quota.ts'
 import type { DaySums } from '../../ingest/shared-counters.ts'

@@ -1,5 +1,4 @@
 /** Destinations: attached, shown, changed, tried (docs/dev/contract.md#destinations). */
-
 import { randomUUID } from 'node:crypto'
 import { defaultConcurrency, type GivenDeliverySettings } from '../../contract/delivery-settings.ts'
 import {

@@ -6,7 +6,6 @@
  * hold, nor the environment's to another than PIPECTL_URL. A key never comes from a flag's value: other users of the
  * machine could read it in the process list.
  */
-
 import { readFileSync } from 'node:fs'
 import { errorCode } from '../../platform/error-code.ts'
 import { type Client, openClient } from '../client/client.ts'

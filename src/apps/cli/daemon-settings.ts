@@ -1,5 +1,4 @@
 /** The daemon's settings as the commands that work on its data directory read them. */
-
 import { ConfigError } from '../../platform/config-error.ts'
 import type { Settings } from '../../settings/settings.ts'
 import { exitCodes, Failure } from '../client/failure.ts'

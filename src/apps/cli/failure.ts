@@ -1,5 +1,4 @@
 /** How a failed command ends: one line on stderr and an exit code that scripts and systemd distinguish. */
-
 import { DataDirError, type DataDirProblem } from '../../maintenance/errors.ts'
 import { ConfigError } from '../../platform/config-error.ts'
 import { inWords, isCorrupt, isStorageError } from '../../platform/storage-error.ts'

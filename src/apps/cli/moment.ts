@@ -1,5 +1,4 @@
 /** A moment on the command line: a duration ago, a day, or an ISO 8601 time. */
-
 import { parseDuration } from '../../platform/quantities.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
 

@@ -4,7 +4,6 @@
  * `PIPE/START` of its UUID, or its UUID. A name that fits several resources is an error that lists them (usage); a
  * name that fits none is an error that says how to list them (not found).
  */
-
 import type { Destination, DestinationType } from '../../contract/destination.ts'
 import type { Pipe } from '../../contract/pipe.ts'
 import { isUuid } from '../../contract/uuid.ts'

@@ -1,5 +1,4 @@
 /** `pipectl lanes rewind`: what a rewind would deliver again, the question about it, and the rewind. */
-
 import type { Destination } from '../../contract/destination.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import { counted } from '../../platform/quantities.ts'

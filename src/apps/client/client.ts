@@ -2,7 +2,6 @@
  * The client of `/v1`: one method for each operation, typed by the contract. Every method returns both the parsed
  * body and its text, because the text is what `-o json` prints. Failures: `failure.ts`.
  */
-
 import type { AlertsPut } from '../../contract/alerts.ts'
 import type { ApiKeyCreate, ApiKeyRotate } from '../../contract/api-key.ts'
 import type { DestinationFlush, DestinationRate, OnPermanentError } from '../../contract/delivery-settings.ts'

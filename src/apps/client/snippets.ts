@@ -2,7 +2,6 @@
  * How to send a record to a pipe, to be copied: with its real address, a place for the key, and a record that the mapped columns
  * of its tables take. Pure.
  */
-
 import type { ColumnMapping, Destination } from '../../contract/destination.ts'
 import { quoted } from './cli-twin.ts'
 

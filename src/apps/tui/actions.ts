@@ -1,5 +1,4 @@
 /** The actions of the keys on a pipe or lane. Each returns one line for the person; a Failure's own words otherwise. */
-
 import type { OverviewLane, OverviewPipe } from '../../contract/overview.ts'
 import type { Client } from '../client/client.ts'
 import { ApiFailure, Failure } from '../client/failure.ts'

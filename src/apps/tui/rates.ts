@@ -1,5 +1,4 @@
 /** How fast records have moved, for the charts of the board. Pure. */
-
 import type { Overview } from '../../contract/overview.ts'
 import { ratesBetween } from '../client/overview.ts'
 

@@ -1,5 +1,4 @@
 /** The rows of the board, in their order. Pure. */
-
 import type { Overview, OverviewLane, OverviewPipe } from '../../contract/overview.ts'
 import { matchesPipe } from '../client/overview.ts'
 import { severity } from '../client/workspace.ts'

@@ -20,7 +20,6 @@
  *   | after the ack, before the answer       | the whole frame        | has no answer                     |
  *   | after the answer, before the commit is announced | the whole frame | 202; readers find it when they look |
  */
-
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import { AppendQueue } from '../../log/append-queue.ts'
 import type { Appended, Appender, Idempotency, NewMessage, SharedAppends } from '../../log/buffer.ts'

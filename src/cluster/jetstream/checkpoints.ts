@@ -2,7 +2,6 @@
  * Checkpoints of the pipes' totals, in a stream of their own: what a pipe had up to a frame's end, from its first message on.
  * Written by the pipe's owner alone. Without them totals would begin again with the oldest frame that is kept.
  */
-
 import { BufferReadUnavailableError } from '../../log/buffer.ts'
 import type { Logger } from '../../platform/log.ts'
 import type { NatsConnection } from '../nats/headers.ts'

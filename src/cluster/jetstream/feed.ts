@@ -5,7 +5,6 @@
  * That something was dropped is announced by whoever purged; what the stream drops by itself shows in its first sequence, which is
  * looked at every few seconds.
  */
-
 import type { BufferFeed, LowWatermark } from '../../log/buffer.ts'
 import type { JetStreamSpec } from '../../log/buffer-spec.ts'
 import { connectNats } from '../nats/connect.ts'

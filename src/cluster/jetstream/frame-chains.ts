@@ -7,7 +7,6 @@
  *
  * Memory is one budget for all pipes of a reader. A chain that nobody reads for a while is forgotten.
  */
-
 import { FrameStream, type PullRoom } from './frame-stream.ts'
 import { pipeSubjects } from './frames.ts'
 import { type StoredFrame, storedFrame } from './stored-frame.ts'

@@ -10,7 +10,6 @@
  * `seq` = the stream's sequence × 1,024 + the message's place in the frame: ascending, unique, below 2^53 for 8 × 10^12
  * frames. Sequences begin with 1, so no `seq` is below 1,024.
  */
-
 import { type FramedMessage, readFramed } from '../../log/frame.ts'
 import { headers, type MsgHdrs } from '../nats/headers.ts'
 

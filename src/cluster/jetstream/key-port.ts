@@ -1,5 +1,4 @@
 /** The keys of a cluster in a thread that has no connection to the database: main asks for it, together with what other threads ask. */
-
 import type { AppenderPort } from '../../log/buffer.ts'
 import type { KeyQuestion, KeyStore } from '../../log/key-store.ts'
 import type { FromAppendingThread, ToAppendingThread } from './protocol.ts'

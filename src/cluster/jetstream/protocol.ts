@@ -1,5 +1,4 @@
 /** The messages between main and the threads that append, over the port that `shareAppender` gives out. */
-
 import type { SharedAppends } from '../../log/buffer.ts'
 import type { JetStreamSpec } from '../../log/buffer-spec.ts'
 import type { KeyQuestion } from '../../log/key-store.ts'

@@ -8,7 +8,6 @@
  * Where a pipe ends, and what is still kept, is the leader's word; messages may come from any replica. Everything rejects with
  * BufferReadUnavailableError while nobody answers. An idle pipe costs a few hundred bytes, and no consumer.
  */
-
 import type { Backlog, BufferReader, Cursor, Heads, MessageRun, ReadLimits } from '../../log/buffer.ts'
 import type { JetStreamSpec } from '../../log/buffer-spec.ts'
 import type { Logger } from '../../platform/log.ts'

@@ -5,7 +5,6 @@
  * A report is forgotten when its node has said nothing for some time: another owner reports the pipe then, or nobody does, and
  * nobody is kept back for want of news. The stream's own limit holds in any case.
  */
-
 import { FairShare } from '../../log/fair-share.ts'
 import type { NatsConnection } from '../nats/headers.ts'
 import { sharesSubject } from './frames.ts'

@@ -6,7 +6,6 @@
  * message itself may come from any replica (`DIRECT.GET`, the message as it is): replicas apply the stream in order,
  * so one that lags does not know the end, but skips nothing.
  */
-
 import { BufferReadUnavailableError } from '../../log/buffer.ts'
 import { decodeHeaders, type MsgHdrs, type NatsConnection, type NatsMessage } from '../nats/headers.ts'
 

@@ -8,7 +8,6 @@
  * An error outside a call ends the worker, and main starts another: a lane that can no longer save or read must not look
  * alive. Files that cannot be read or written end the process. Main learns what ended the worker from its board.
  */
-
 import type { PipeLeases } from '../../cluster/leases.ts'
 import type { LogUsage } from '../../cluster/log-usage.ts'
 import { current, timelineOf } from '../../contract/epochs.ts'

@@ -1,5 +1,4 @@
 /** Bodies that the APIs of other programs take. Records keep their own text; pure. */
-
 import type { StoredMessage } from '../../log/buffer.ts'
 import { members, recordPlace, records, stringValue } from '../../log/record-text.ts'
 

@@ -1,5 +1,4 @@
 /** A batch's records as rows of bound values, each knowing its message, so that a failure can name it. */
-
 import type { ColumnRule } from '../../contract/column-rules.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import { pickMembers, recordPlace, recordTexts, stringValue } from '../../log/record-text.ts'

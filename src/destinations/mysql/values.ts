@@ -8,7 +8,6 @@
  * A value that the server would change without an error is rejected or corrected here. `mysql-values.test.ts` sends
  * values of every kind to columns of every kind and reads them back.
  */
-
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import { openBrace, openBracket, quote, stringValue } from '../../log/record-text.ts'
 import { decimalOf, excerpt, fitsFloat } from '../decimal-text.ts'

@@ -8,7 +8,6 @@
  *   number         double: what it cannot hold to the last digit does not fit
  *   string, with the role record_ts or received_at     timestamp, microseconds, UTC
  */
-
 import { type ColumnSource, columnRules } from '../../contract/column-rules.ts'
 import type { ColumnMapping } from '../../contract/destination.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'

@@ -12,7 +12,6 @@
  * A record without a value for a column stores NULL; where the column is NOT NULL and has a default, the default.
  * An upsert first drops all but the last record of each dedupe value: one statement may not touch a row twice.
  */
-
 import type { ColumnRule } from '../../contract/column-rules.ts'
 import type { StoredMessage } from '../../log/buffer.ts'
 import {

@@ -2,7 +2,6 @@
  * The pages of a SQLite file as they are on disk, without SQLite: those of the file with the newest committed images
  * from its WAL over them. A page that cannot be read is null, and so nothing else of the file is lost with it.
  */
-
 import { pageBytesOf } from './page-size.ts'
 import {
   closeReadable,

@@ -2,7 +2,6 @@
  * Reads what retention must know of the sealed segments when the log is opened. Of one that cannot be read it is what
  * its neighbours know: where each pipe stood before and behind it.
  */
-
 import type { BufferIdentity } from '../buffer.ts'
 import { type SegmentName, segmentBytes } from './layout.ts'
 import type { PipePosition } from './position.ts'

@@ -13,7 +13,6 @@
  *
  * A file without the column `format` has format 1: see row-checksum.ts for what its checksums cover.
  */
-
 import assert from 'node:assert'
 import { randomUUID } from 'node:crypto'
 import { readFileSync, renameSync, rmSync } from 'node:fs'

@@ -1,5 +1,4 @@
 /** `History` over the buffer of this thread. */
-
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import type { BufferReader, Cursor, ListedMessage, MessageLookup, MessageRun } from '../../log/buffer.ts'
 import { records } from '../../log/record-text.ts'

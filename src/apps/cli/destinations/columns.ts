@@ -9,7 +9,6 @@
  * A dedupe_id column takes the key called like it. Through the API a dedupe_id without source_field is a generated id;
  * here that has to be said (`generated`), since who writes `id:number:dedupe_id` means the records' own id.
  */
-
 import type { ColumnMapping } from '../../../contract/destination.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
 

@@ -8,7 +8,6 @@
  *
  * A secret inside the URL is rejected: command lines are seen by others and kept in histories.
  */
-
 import type { DestinationType } from '../../../contract/destination.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
 

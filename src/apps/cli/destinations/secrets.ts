@@ -1,7 +1,6 @@
 /**
  * Secrets of a destination config: each from its environment variable, or asked for on a terminal; never from a flag.
  */
-
 import { type DestinationType, wordsOf } from '../../../contract/destination-words.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
 import { io } from '../io.ts'

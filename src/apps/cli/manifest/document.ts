@@ -15,7 +15,6 @@
  * Fields that the file does not mention are left as they are. Every mistake is found here, with its line, before
  * anything changes.
  */
-
 import { type DestinationType, destinationTypes } from '../../../contract/destination.ts'
 import { destinationCreateSchema } from '../../../contract/destination-requests.ts'
 import { hasSecretPath } from '../../../contract/destination-secrets.ts'

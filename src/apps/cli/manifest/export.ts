@@ -1,5 +1,4 @@
 /** A workspace as a `pipectl.yaml`: what is default is left out, secrets become references to variables. */
-
 import { Document } from 'yaml'
 import { defaultConcurrency } from '../../../contract/delivery-settings.ts'
 import type { ColumnMapping, Destination } from '../../../contract/destination.ts'

@@ -11,7 +11,6 @@
  * new or changed, it is rejected: creating it and deleting the other would lose the messages that the other has not
  * delivered yet.
  */
-
 import type { Destination } from '../../../contract/destination.ts'
 import { redactedConfig } from '../../../contract/destination-secrets.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'

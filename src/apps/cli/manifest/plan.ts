@@ -4,7 +4,6 @@
  *
  * Secrets cannot be read back, so an existing one counts as unchanged unless `updateSecrets` is asked for.
  */
-
 import type { ColumnMapping, Destination, DestinationStatus } from '../../../contract/destination.ts'
 import { redactedConfig } from '../../../contract/destination-secrets.ts'
 import type { PipeLimits, PipeUpdate } from '../../../contract/pipe.ts'

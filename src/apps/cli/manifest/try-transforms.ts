@@ -1,5 +1,4 @@
 /** `apply --dry-run`: what the transforms of a plan make of the newest records, before anything is saved. */
-
 import { count } from '../../../platform/quantities.ts'
 import type { Client, PipeDetail } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'

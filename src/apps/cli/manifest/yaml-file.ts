@@ -4,7 +4,6 @@
  *
  * `${NAME}` in a string is the environment variable NAME; `$${` is a literal `${`.
  */
-
 import { readFileSync } from 'node:fs'
 import { isMap, isNode, isScalar, isSeq, LineCounter, parseDocument } from 'yaml'
 import { errorCode } from '../../../platform/error-code.ts'

@@ -1,5 +1,4 @@
 /** Says what became of replays. */
-
 import { counted } from '../../../platform/quantities.ts'
 import type { Client } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'

@@ -1,5 +1,4 @@
 /** How people name parked records: by id, or by a beginning of it that fits one of the destination's. */
-
 import type { ParkedRecord } from '../../../contract/parked.ts'
 import { isUuid } from '../../../contract/uuid.ts'
 import type { Client } from '../../client/client.ts'

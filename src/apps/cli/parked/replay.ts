@@ -1,5 +1,4 @@
 /** Replays of parked records, one or many, and what became of them. */
-
 import { parkedIdsAtOnce } from '../../../contract/parked.ts'
 import { counted } from '../../../platform/quantities.ts'
 import type { Client } from '../../client/client.ts'

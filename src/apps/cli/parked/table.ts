@@ -1,5 +1,4 @@
 /** Parked records as a table. */
-
 import type { ParkedRecord } from '../../../contract/parked.ts'
 import { ago } from '../../../platform/quantities.ts'
 import { errorWords, placeWords, shortIds } from '../../client/parked.ts'

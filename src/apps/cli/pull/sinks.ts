@@ -2,7 +2,6 @@
  * Where pulled messages go. A sink resolves only when the message is done with: written and flushed, responded to with 2xx, or
  * the command ended with 0. The cursor moves after that and never before.
  */
-
 import { spawn } from 'node:child_process'
 import { fstatSync, fsyncSync } from 'node:fs'
 import { setTimeout } from 'node:timers/promises'

@@ -1,5 +1,4 @@
 /** A lane's or pipe's state, by shape and colour and word: ● flowing, ▲ retrying, ■ failing or stuck, ○ blocked. */
-
 import type { Destination } from '../../../contract/destination.ts'
 import type { Pipe } from '../../../contract/pipe.ts'
 import { severity, stateWord } from '../../client/workspace.ts'

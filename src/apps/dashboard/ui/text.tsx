@@ -1,5 +1,4 @@
 /** Text that comes from outside (names, errors, records) and times, shown so that they can do nothing but be read. */
-
 import { ago, until } from '../../../platform/quantities.ts'
 import { visible } from '../../client/printable.ts'
 import { useNow } from '../data/clock.ts'

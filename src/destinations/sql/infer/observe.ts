@@ -1,5 +1,4 @@
 /** Observes the records of a sample, key by key. Bounded: records and their keys come from untrusted clients. */
-
 import { resourceLimits } from '../../../contract/resource-limits.ts'
 import { members, records, stringValue } from '../../../log/record-text.ts'
 import { factsOf, type ValueFacts, type ValueKind } from './value.ts'

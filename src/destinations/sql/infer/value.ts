@@ -2,7 +2,6 @@
  * Classifies one JSON value by its own text: 1.10 and 12345678901234567890 are read as digits, never as doubles.
  * Records come from untrusted clients: every function passes over its text once.
  */
-
 import { resourceLimits } from '../../../contract/resource-limits.ts'
 import { backslash, closeBrace, openBrace, openBracket, quote } from '../../../log/record-text.ts'
 

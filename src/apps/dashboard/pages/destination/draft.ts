@@ -1,5 +1,4 @@
 /** A destination as a form holds it, and the bodies of a create and an update made of it. Pure. */
-
 import type { ColumnMapping, Destination } from '../../../../contract/destination.ts'
 import type { DestinationType } from '../../../../contract/destination-words.ts'
 import { wordsOf } from '../../../../contract/destination-words.ts'

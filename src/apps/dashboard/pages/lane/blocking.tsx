@@ -1,5 +1,4 @@
 /** The message that blocks a lane: its refused record first, the others some at a time. */
-
 import type { Destination } from '../../../../contract/destination.ts'
 import type { SuccessBody } from '../../../../contract/operations.ts'
 import { count, counted } from '../../../../platform/quantities.ts'

@@ -1,5 +1,4 @@
 /** Which keys of a record an error of a destination speaks of: the error names columns or keys in words of its own. Pure. */
-
 import type { ColumnMapping } from '../../../../contract/destination.ts'
 import { elementTexts, indented, valueText } from '../../../client/json-text.ts'
 

@@ -1,5 +1,4 @@
 /** Which nodes of the cluster live, and how many pipes each delivers. */
-
 import type { OverviewCluster, OverviewNode } from '../../../../contract/overview.ts'
 import { count } from '../../../../platform/quantities.ts'
 import { nodeInWords, unownedInWords } from '../../../client/cluster.ts'

@@ -1,5 +1,4 @@
 /** How the daemon is. Read only: settings are in its file, which the page names. */
-
 import type { Overview } from '../../../../contract/overview.ts'
 import { bytes, count } from '../../../../platform/quantities.ts'
 import { clusterOf } from '../../../client/cluster.ts'
