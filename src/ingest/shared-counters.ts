@@ -15,7 +15,7 @@
  * A lock is held for some ten instructions, none of which waits or calls other code: code under it cannot throw. A
  * thread that is ended in between leaves it locked; then the process ends as well (daemon.ts).
  *
- * Of an entry's numbers, the first eleven are the use of a pipe's limits: the bucket of its rate and the sums of the last
+ * The first eleven numbers of an entry are the use of a pipe's limits: the bucket of its rate and the sums of the last
  * three UTC days. They are read and written under the entry's lock.
  *
  *   0 tokens   1 refilled, ms (0: never limited so far)   2…10 three days: start ms, records, bytes; latest used first
