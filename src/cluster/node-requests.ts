@@ -16,7 +16,6 @@ import {
   decode,
   type ErrorReason,
   encode,
-  isCount,
   limits,
   nodeSubject,
   replySubject,
@@ -234,7 +233,6 @@ export class NodeRequests {
   }
 
   #take(id: number): Pending | undefined {
-    if (!isCount(id)) return undefined
     const pending = this.#pending.get(id)
     if (pending === undefined) return undefined
     this.#pending.delete(id)

@@ -1,8 +1,10 @@
 /**
- * Serves the requests of other nodes. Each method checks its arguments itself; a request comes from a node of the
+ * Serves the requests of other nodes. The arguments of a method have schemas; a request comes from a node of the
  * cluster or from a client that got into its NATS account, so everything is bounded and no request can end the
  * process.
  */
+import type { Static, TSchema } from 'typebox'
+import { fits } from '../contract/validate.ts'
 import { StorageUnavailableError } from '../platform/error-code.ts'
 import type { Logger } from '../platform/log.ts'
 import type { NatsConnection } from './nats/connect.ts'
@@ -41,6 +43,20 @@ export interface ServeContext {
 /** Throws RefusedRequestError before it has done anything; whatever else it throws means that it was begun. */
 export type ServedMethod = (args: readonly unknown[], context: ServeContext) => Promise<Served>
 
+/** A method whose arguments fit these schemas; those of a newer version beyond them are ignored. One that is missing is null. */
+export function served<const S extends readonly TSchema[]>(
+  schemas: S,
+  run: (args: { [At in keyof S]: Static<S[At]> }, context: ServeContext) => Promise<Served>,
+): ServedMethod {
+  return async (given, context) => {
+    const args = schemas.map((_, at) => given[at] ?? null)
+    if (!schemas.every((schema, at) => fits(schema, args[at])))
+      throw new RefusedRequestError('bad_request', 'the arguments are not those of this method')
+    // Each of them fits its schema.
+    return await run(args as { [At in keyof S]: Static<S[At]> }, context)
+  }
+}
+
 /** Nothing was done. */
 export class RefusedRequestError extends Error {
   readonly reason: ErrorReason
@@ -49,10 +65,6 @@ export class RefusedRequestError extends Error {
     this.name = 'RefusedRequestError'
     this.reason = reason
   }
-}
-
-export function badRequest(): RefusedRequestError {
-  return new RefusedRequestError('bad_request', 'the arguments are not those of this method')
 }
 
 interface Open {

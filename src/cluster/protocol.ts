@@ -23,30 +23,15 @@
  * is rejected as such, and `version` grows only when neither version can continue.
  */
 
+import Type, { type Static } from 'typebox'
+import { isObject } from '../contract/is-object.ts'
+import { fits } from '../contract/validate.ts'
+
 export const version = 1
 
 /** Node ids and request numbers are parts of subjects: nothing else may be. */
-export const nodeIdPattern = /^[0-9a-zA-Z-]{1,64}$/
-
-export type ToServer =
-  | {
-      kind: 'request'
-      id: number
-      from: string
-      method: string
-      /** How long the method itself may wait, ms. */
-      waitMs: number
-      confirm: boolean
-    }
-  | { kind: 'go' | 'cancel'; id: number; from: string }
-  /** Every part up to and including `part`. */
-  | { kind: 'ack'; id: number; from: string; part: number }
-
-export type ToAsker =
-  | { kind: 'ready' | 'working' }
-  /** Body: a piece of `bytes`, the answer: see `answerBytes`. */
-  | { kind: 'part'; part: number; parts: number; bytes: number; wantsAck: boolean }
-  | { kind: 'error'; reason: ErrorReason; message: string }
+const nodeId = Type.String({ pattern: '^[0-9a-zA-Z-]{1,64}$' })
+export const count = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })
 
 /**
  * Nothing was done, for these: `not_owner` the pipe is another node's · `unknown_method`, `unknown_version` another version of
@@ -84,6 +69,38 @@ export const limits = {
   bytesUnderWay: 256 * 1024 * 1024,
 } as const
 
+const request = { id: count, from: nodeId }
+const toServerHead = Type.Union([
+  Type.Object({
+    kind: Type.Literal('request'),
+    ...request,
+    method: Type.String({ maxLength: 64 }),
+    /** How long the method itself may wait, ms. */
+    waitMs: count,
+    confirm: Type.Boolean(),
+  }),
+  Type.Object({ kind: Type.Union([Type.Literal('go'), Type.Literal('cancel')]), ...request }),
+  /** Every part up to and including `part`. */
+  Type.Object({ kind: Type.Literal('ack'), ...request, part: count }),
+])
+export type ToServer = Static<typeof toServerHead>
+
+const state = Type.Object({ kind: Type.Union([Type.Literal('ready'), Type.Literal('working')]) })
+/** Body: a piece of `bytes`, the answer: see `answerPieces`. */
+const part = Type.Object({
+  kind: Type.Literal('part'),
+  part: count,
+  parts: count,
+  bytes: Type.Integer({ minimum: 0, maximum: limits.answerBytes }),
+  wantsAck: Type.Boolean(),
+})
+const failure = Type.Object({ kind: Type.Literal('error'), reason: Type.String(), message: Type.String() })
+const toAskerHead = Type.Union([state, part, failure])
+export type ToAsker =
+  | Static<typeof state>
+  | Static<typeof part>
+  | { kind: 'error'; reason: ErrorReason; message: string }
+
 /** Who asks gives up when it has heard nothing for so long, beyond what the method may wait. */
 export const silenceMs = 3_000
 /** The interval at which a serving node reports that it is still working. */
@@ -120,8 +137,7 @@ export function decode(data: Uint8Array): Decoded | null {
   const length = bytes.readUInt32BE(0)
   if (length > limits.headBytes || 4 + length > bytes.length) return null
   const head = parsed(bytes.toString('utf8', 4, 4 + length))
-  if (typeof head !== 'object' || head === null || Array.isArray(head)) return null
-  return { head: head as Record<string, unknown>, body: data.subarray(4 + length) }
+  return isObject(head) ? { head, body: data.subarray(4 + length) } : null
 }
 
 export function parsed(text: string): unknown {
@@ -132,53 +148,19 @@ export function parsed(text: string): unknown {
   }
 }
 
+/** Null: that is no message of a node. */
 export function toServer({ head }: Decoded): ToServer | null {
-  const { kind, id, from } = head
-  if (!isCount(id) || typeof from !== 'string' || !nodeIdPattern.test(from)) return null
-  switch (kind) {
-    case 'request': {
-      const { method, waitMs, confirm } = head
-      if (typeof method !== 'string' || method.length > 64 || !isCount(waitMs)) return null
-      return { kind, id, from, method, waitMs, confirm: confirm === true }
-    }
-    case 'go':
-    case 'cancel':
-      return { kind, id, from }
-    case 'ack':
-      return isCount(head.part) ? { kind, id, from, part: head.part } : null
-    default:
-      return null
-  }
+  return fits(toServerHead, head) ? head : null
 }
 
+/** Null: that is no message of a node. */
 export function toAsker({ head }: Decoded): ToAsker | null {
-  switch (head.kind) {
-    case 'ready':
-    case 'working':
-      return { kind: head.kind }
-    case 'part': {
-      const { part, parts, bytes, wantsAck } = head
-      if (!isCount(part) || !isCount(parts) || !isCount(bytes) || part >= parts) return null
-      if (bytes > limits.answerBytes) return null
-      return { kind: 'part', part, parts, bytes, wantsAck: wantsAck === true }
-    }
-    case 'error': {
-      const reason = errorReasons.find((known) => known === head.reason)
-      const message = typeof head.message === 'string' ? head.message : ''
-      // A newer version's reason: what it means is in its message.
-      return {
-        kind: 'error',
-        reason: reason ?? 'failed',
-        message: message.slice(0, limits.messageCharacters),
-      }
-    }
-    default:
-      return null
-  }
-}
-
-export function isCount(value: unknown): value is number {
-  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0
+  if (!fits(toAskerHead, head)) return null
+  if (head.kind === 'part') return head.part < head.parts ? head : null
+  if (head.kind !== 'error') return head
+  // A newer version's reason: what it means is in its message.
+  const reason = errorReasons.find((known) => known === head.reason) ?? 'failed'
+  return { kind: 'error', reason, message: head.message.slice(0, limits.messageCharacters) }
 }
 
 /** The result of a method: JSON, and bytes that must not pass through a parser. */
@@ -186,6 +168,8 @@ export interface Answer {
   value: unknown
   bytes: Uint8Array<ArrayBuffer> | null
 }
+
+const answerHead = Type.Object({ value: Type.Unknown(), hasBytes: Type.Boolean() })
 
 /** `0 u32 BE length of the JSON, 4 JSON, then the bytes`, in pieces that the caller puts together. */
 export function answerPieces({ value, bytes }: Answer): Uint8Array[] {
@@ -202,9 +186,8 @@ export function answerOf(whole: Uint8Array<ArrayBuffer>): Answer | null {
   const length = all.readUInt32BE(0)
   if (4 + length > all.length) return null
   const found = parsed(all.toString('utf8', 4, 4 + length))
-  if (typeof found !== 'object' || found === null || !('value' in found)) return null
-  const hasBytes = 'hasBytes' in found && found.hasBytes === true
-  return { value: found.value, bytes: hasBytes ? whole.subarray(4 + length) : null }
+  if (!fits(answerHead, found)) return null
+  return { value: found.value, bytes: found.hasBytes ? whole.subarray(4 + length) : null }
 }
 
 /** `[from, from + length)` of the pieces, copied. */

@@ -5,24 +5,29 @@
  * A message that was pulled is with the asking node until that says what became of it. A node that dies says nothing: each node
  * names what it holds every two seconds, and what nobody has named for some seconds is redelivered.
  */
-import { isUuid } from '../contract/uuid.ts'
-import type {
-  BlockingPage,
-  LaneCommands,
-  LaneViews,
-  PullRequest,
-  Pulls,
-  RewindTarget,
-  TroubleQuery,
-} from '../delivery/delivery.ts'
+import Type from 'typebox'
+import { uuidPattern } from '../contract/uuid.ts'
+import type { LaneCommands, LaneViews, Pulls } from '../delivery/delivery.ts'
 import { LaneElsewhereError } from '../platform/error-code.ts'
-import { badRequest, RefusedRequestError, type Served, type ServedMethod } from './node-server.ts'
-import { isCount, limits } from './protocol.ts'
+import { RefusedRequestError, type ServedMethod, served } from './node-server.ts'
+import { count, limits } from './protocol.ts'
 
 /** How often a node names the pulled messages that it holds, and how long one is held without being named. */
 export const holdingEveryMs = 2_000
 const heldWithoutWordMs = 7_000
 const sweepEveryMs = 1_000
+
+const id = Type.String({ pattern: uuidPattern })
+const ids = Type.Array(id, { maxItems: limits.ids })
+const since = Type.Union([Type.Null(), Type.String({ maxLength: 200 })])
+const page = Type.Union([Type.Null(), Type.Object({ from: count, limit: count })])
+const target = Type.Union([
+  Type.Object({ to: Type.Literal('earliest') }),
+  Type.Object({ to: Type.Literal('seq'), seq: count }),
+  Type.Object({ to: Type.Literal('time'), timeMs: Type.Number() }),
+])
+const pull = Type.Object({ waitMs: count, afterSeq: Type.Union([Type.Null(), count]) })
+const query = Type.Object({ workspaceIds: ids, destinationIds: ids, withAges: Type.Boolean() })
 
 type Local = Omit<LaneViews, 'metrics'> &
   Omit<LaneCommands, 'refresh' | 'countUsage'> &
@@ -38,57 +43,65 @@ export function serveDelivery(local: Local): ServedDelivery {
     // A failure ends the lane, which says so itself.
     local.abandoned(destinationId, pullId).catch(() => {})
   })
-  const value = async (found: Promise<unknown>): Promise<Served> => ({ value: await found })
-  const methods: Record<string, ServedMethod> = {
-    'delivery.lanes': ([ids]) => value(local.lanes(idsOf(ids))),
-    'delivery.lanesSince': ([ids, since]) => value(local.lanesSince(idsOf(ids), textOf(since))),
-    'delivery.backlogs': ([ids]) => value(local.backlogs(idsOf(ids))),
-    'delivery.troubles': ([query]) => value(local.troubles(troubleQueryOf(query))),
-    'delivery.blockingMessage': ([id, page]) => value(local.blockingMessage(idOf(id), pageOf(page))),
-    'delivery.skip': ([id]) => value(local.skip(idOf(id))),
-    'delivery.retryNow': ([id]) => value(local.retryNow(idOf(id))),
-    'delivery.rewind': ([id, target]) => value(local.rewind(idOf(id), targetOf(target))),
-    'delivery.acknowledge': ([id, msgId, isDone]) =>
-      value(local.acknowledge(idOf(id), idOf(msgId), isDone === true)),
-    'delivery.parkedChanged': ([id]) => value(local.parkedChanged(idOf(id))),
-    async 'delivery.pull'([id, request], context) {
-      const destinationId = idOf(id)
-      const wanted = pullOf(request, context.waitMs)
-      const found = await local.pull(destinationId, wanted)
+  const methods = {
+    'delivery.lanes': served([ids], async ([ids]) => ({ value: await local.lanes(ids) })),
+    'delivery.lanesSince': served([ids, since], async ([ids, since]) => ({
+      value: await local.lanesSince(ids, since),
+    })),
+    'delivery.backlogs': served([ids], async ([ids]) => ({ value: await local.backlogs(ids) })),
+    'delivery.troubles': served([query], async ([query]) => ({ value: await local.troubles(query) })),
+    'delivery.blockingMessage': served([id, page], async ([id, page]) => ({
+      value: await local.blockingMessage(id, page ?? undefined),
+    })),
+    'delivery.skip': served([id], async ([id]) => ({ value: await local.skip(id) })),
+    'delivery.retryNow': served([id], async ([id]) => ({ value: await local.retryNow(id) })),
+    'delivery.rewind': served([id, target], async ([id, target]) => ({
+      value: await local.rewind(id, target),
+    })),
+    'delivery.acknowledge': served([id, id, Type.Boolean()], async ([id, msgId, isDone]) => ({
+      value: await local.acknowledge(id, msgId, isDone),
+    })),
+    'delivery.parkedChanged': served([id], async ([id]) => ({ value: await local.parkedChanged(id) })),
+    'delivery.pull': served([id, pull], async ([destinationId, { waitMs, afterSeq }], context) => {
+      // The wait is the request's: whoever serves is not held longer than who asks waits.
+      const wait = Math.min(waitMs, context.waitMs)
+      const found = await local.pull(destinationId, { waitMs: wait, afterSeq })
       if (found.kind !== 'message') return { value: found }
       const { json, ...message } = found
       // Its consumer says how far it is: nothing is in flight.
-      if (wanted.afterSeq !== null) return { value: message, bytes: json }
+      if (afterSeq !== null) return { value: message, bytes: json }
       lent.add(message.pullId, destinationId, context.from)
       const onReceived = (wasReceived: boolean) => {
         if (!wasReceived) lent.giveBack(message.pullId)
       }
       return { value: message, bytes: json, onReceived }
-    },
-    'delivery.pulled': async ([id, pullId]) => {
-      if (lent.settle(idOf(pullId))) await local.pulled(idOf(id), idOf(pullId))
+    }),
+    'delivery.pulled': served([id, id], async ([id, pullId]) => {
+      if (lent.settle(pullId)) await local.pulled(id, pullId)
       return {}
-    },
-    'delivery.abandoned': async ([id, pullId]) => {
-      if (lent.settle(idOf(pullId))) await local.abandoned(idOf(id), idOf(pullId))
+    }),
+    'delivery.abandoned': served([id, id], async ([id, pullId]) => {
+      if (lent.settle(pullId)) await local.abandoned(id, pullId)
       return {}
-    },
-    'delivery.holding': async ([pullIds], { from }) => {
-      for (const pullId of idsOf(pullIds)) lent.named(pullId, from)
+    }),
+    'delivery.holding': served([ids], async ([pullIds], { from }) => {
+      for (const pullId of pullIds) lent.named(pullId, from)
       return {}
-    },
+    }),
   }
-  for (const [name, run] of Object.entries(methods)) {
-    methods[name] = async (args, context) => {
-      try {
-        return await run(args, context)
-      } catch (error) {
-        if (!(error instanceof LaneElsewhereError)) throw error
-        throw new RefusedRequestError('not_owner', error.message)
-      }
+  const owned = Object.entries(methods).map(([name, run]) => [name, ifOwned(run)])
+  return { methods: Object.fromEntries(owned), close: () => lent.close() }
+}
+
+function ifOwned(run: ServedMethod): ServedMethod {
+  return async (args, context) => {
+    try {
+      return await run(args, context)
+    } catch (error) {
+      if (!(error instanceof LaneElsewhereError)) throw error
+      throw new RefusedRequestError('not_owner', error.message)
     }
   }
-  return { methods, close: () => lent.close() }
 }
 
 interface Lent {
@@ -137,63 +150,5 @@ class LentPulls {
   #giveBackForgotten(): void {
     const before = performance.now() - heldWithoutWordMs
     for (const [pullId, { namedMs }] of this.#lent) if (namedMs < before) this.giveBack(pullId)
-  }
-}
-
-function idOf(value: unknown): string {
-  if (typeof value !== 'string' || !isUuid(value)) throw badRequest()
-  return value
-}
-
-function idsOf(value: unknown): string[] {
-  if (!Array.isArray(value) || value.length > limits.ids) throw badRequest()
-  return value.map(idOf)
-}
-
-function textOf(value: unknown): string | null {
-  if (value === null) return null
-  if (typeof value !== 'string' || value.length > 200) throw badRequest()
-  return value
-}
-
-function membersOf(value: unknown): Record<string, unknown> {
-  if (typeof value !== 'object' || value === null) throw badRequest()
-  return value as Record<string, unknown>
-}
-
-function countOf(value: unknown): number {
-  if (!isCount(value)) throw badRequest()
-  return value
-}
-
-function pageOf(value: unknown): BlockingPage | undefined {
-  if (value === null || value === undefined) return undefined
-  const { from, limit } = membersOf(value)
-  return { from: countOf(from), limit: countOf(limit) }
-}
-
-function targetOf(value: unknown): RewindTarget {
-  const { to, seq, timeMs } = membersOf(value)
-  if (to === 'earliest') return { to }
-  if (to === 'seq') return { to, seq: countOf(seq) }
-  if (to !== 'time' || typeof timeMs !== 'number' || !Number.isFinite(timeMs)) throw badRequest()
-  return { to, timeMs }
-}
-
-/** The wait is the request's: whoever serves is not held longer than who asks waits. */
-function pullOf(value: unknown, longestMs: number): PullRequest {
-  const { waitMs, afterSeq } = membersOf(value)
-  return {
-    waitMs: Math.min(countOf(waitMs), longestMs),
-    afterSeq: afterSeq === null ? null : countOf(afterSeq),
-  }
-}
-
-function troubleQueryOf(value: unknown): TroubleQuery {
-  const { workspaceIds, destinationIds, withAges } = membersOf(value)
-  return {
-    workspaceIds: idsOf(workspaceIds),
-    destinationIds: idsOf(destinationIds),
-    withAges: withAges === true,
   }
 }

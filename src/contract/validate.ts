@@ -55,7 +55,7 @@ export function requireDistinct(path: string, list: readonly unknown[] | undefin
 }
 
 /** Compiled with the first value: without that, 1,600 columns that fit take 18 ms, and 0.3 ms with it. */
-function fits(schema: TSchema, value: unknown): boolean {
+export function fits<S extends TSchema>(schema: S, value: unknown): value is Static<S> {
   let validator = validators.get(schema)
   if (validator === undefined) {
     validator = Compile(schema)

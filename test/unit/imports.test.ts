@@ -88,7 +88,7 @@ const packageHomes: Record<string, RegExp> = {
   '@marcbachmann/cel-js': /^delivery\/transform\/compile\.ts$/,
   re2js: /^delivery\/transform\/linear-pattern\.ts$/,
   'prom-client': /^observe\/metrics\//,
-  typebox: /^(contract|api\/management)\//,
+  typebox: /^(contract|cluster|api\/management)\//,
 }
 
 interface Import {

@@ -2,15 +2,19 @@
  * Checkpoints of the pipes' totals, in a stream of their own: what a pipe had up to a frame's end, from its first message on.
  * Written by the pipe's owner alone. Without them totals would begin again with the oldest frame that is kept.
  */
+import Type from 'typebox'
+import { fits } from '../../contract/validate.ts'
 import { BufferReadUnavailableError } from '../../log/buffer.ts'
 import type { Logger } from '../../platform/log.ts'
 import type { NatsConnection } from '../nats/headers.ts'
+import { count, parsed } from '../protocol.ts'
 import { FrameStream, type PullRoom } from './frame-stream.ts'
 import { streamSeqOf, totalsStreamName, totalsSubject } from './frames.ts'
 import type { PipePosition } from './position.ts'
 import { StreamClient, type StreamMessage } from './stream-client.ts'
 
 const writeTimeoutMs = 5_000
+const checkpoint = Type.Object({ seq: count, messages: count, records: count, bytes: count })
 
 export class Checkpoints {
   readonly #client: StreamClient
@@ -65,12 +69,10 @@ export class Checkpoints {
   }
 
   #decoded({ data, subject }: StreamMessage): PipePosition | null {
-    try {
-      const { seq, messages, records, bytes } = JSON.parse(Buffer.from(data).toString('utf8'))
-      if ([seq, messages, records, bytes].every((value) => Number.isSafeInteger(value) && value >= 0))
-        return { streamSeq: streamSeqOf(seq), seq, messages, records, bytes }
-    } catch {
-      // It is none of ours.
+    const found = parsed(Buffer.from(data).toString('utf8'))
+    if (fits(checkpoint, found)) {
+      const { seq, messages, records, bytes } = found
+      return { streamSeq: streamSeqOf(seq), seq, messages, records, bytes }
     }
     this.#log.warn({ subject }, 'buffer.checkpoint_unreadable')
     return null

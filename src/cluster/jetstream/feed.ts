@@ -5,13 +5,17 @@
  * That something was dropped is announced by whoever purged; what the stream drops by itself shows in its first sequence, which is
  * looked at every few seconds.
  */
+import Type from 'typebox'
+import { fits } from '../../contract/validate.ts'
 import type { BufferFeed, LowWatermark } from '../../log/buffer.ts'
 import type { JetStreamSpec } from '../../log/buffer-spec.ts'
 import { connectNats } from '../nats/connect.ts'
 import type { NatsConnection, NatsMessage } from '../nats/headers.ts'
+import { count, parsed } from '../protocol.ts'
 import { commitsSubject, droppedSubject, streamName } from './frames.ts'
 import { StreamClient } from './stream-client.ts'
 
+/** The newest seq of each pipe. The server's `max_payload` bounds how many there are. */
 type Commits = [pipeId: string, seq: number][]
 
 const lookMs = 5_000
@@ -100,14 +104,10 @@ class StreamFeed implements BufferFeed {
   }
 }
 
-/** Anybody who may publish there may say anything: what is no announcement of ours is passed over. */
+const commits = Type.Array(Type.Tuple([Type.String({ maxLength: 64 }), count]))
+
+/** Any client of the NATS account can publish there: what is no announcement of ours is passed over. */
 function commitsIn(message: NatsMessage): Commits {
-  try {
-    const commits: unknown = message.json()
-    const isCommit = (one: unknown): one is Commits[number] =>
-      Array.isArray(one) && typeof one[0] === 'string' && Number.isSafeInteger(one[1])
-    return Array.isArray(commits) ? commits.filter(isCommit) : []
-  } catch {
-    return []
-  }
+  const found = parsed(message.string())
+  return fits(commits, found) ? found : []
 }

@@ -28,7 +28,7 @@ import type { NatsConnection } from '../nats/headers.ts'
 import type { WatermarkKeeper } from './feed.ts'
 import { droppedSubject, messagesPerFrame, seqOf, sharesSubject, streamName, streamSeqOf } from './frames.ts'
 import { storedFrameOf } from './settlement.ts'
-import { messageHeadBytes, Shares, type SharesReport } from './shares.ts'
+import { messageHeadBytes, pipesPerReport, Shares, type SharesReport } from './shares.ts'
 import { StreamClient } from './stream-client.ts'
 import { StreamPurge } from './stream-purge.ts'
 
@@ -42,7 +42,6 @@ const nearlyFull = 0.9
 const roomy = 0.85
 /** An append of a deleted pipe may have been under way. */
 const purgeAgainMs = 60_000
-const pipesPerReport = 500
 /** The accuracy with which a purge frees its target. */
 const probes = 8
 const leastPurgedBytes = 64 * 1024

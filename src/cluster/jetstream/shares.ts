@@ -5,27 +5,41 @@
  * A report is forgotten when its node has said nothing for some time: another owner reports the pipe then, or nobody does, and
  * nobody is kept back for want of news. The stream's own limit holds in any case.
  */
+import Type, { type Static } from 'typebox'
+import { fits } from '../../contract/validate.ts'
 import { FairShare } from '../../log/fair-share.ts'
 import type { NatsConnection } from '../nats/headers.ts'
+import { count, parsed } from '../protocol.ts'
 import { sharesSubject } from './frames.ts'
 
 const forgottenAfterMs = 10_000
 /** The bytes of a message in the stream in addition to its body. */
 export const messageHeadBytes = 120
 
+/** The limit of one message; a report of more pipes has several. */
+export const pipesPerReport = 500
+/** The limit of one node's report: further pipes are left out, and their shares do not count. */
+const mostPipesOfNode = 100_000
+/** Reports of more nodes are passed over: a client of the NATS account can invent any number. */
+const mostNodes = 1_000
+
+const bytes = Type.Number()
 /** One node's, all pipes that it owns; a part of them when there are many. */
-export interface SharesReport {
-  node: string
+const sharesReport = Type.Object({
+  node: Type.String({ maxLength: 64 }),
   /** Counts up with each report; parts of one report have one number. */
-  report: number
+  report: count,
   /** The bytes of all pipes of the node that are not delivered, and those that are delivered and still stored. */
-  undelivered: number
-  delivered: number
+  undelivered: bytes,
+  delivered: bytes,
   /** The buffer is over its mark although nothing delivered is left to free: shares count. */
-  isPressed: boolean
-  /** Undelivered bytes. Empty unless shares count. */
-  pipes: [pipeId: string, workspaceId: string, bytes: number][]
-}
+  isPressed: Type.Boolean(),
+  /** Pipe, workspace, undelivered bytes. Empty unless shares count. */
+  pipes: Type.Array(Type.Tuple([Type.String({ maxLength: 64 }), Type.String({ maxLength: 64 }), bytes]), {
+    maxItems: pipesPerReport,
+  }),
+})
+export type SharesReport = Static<typeof sharesReport>
 
 interface NodeReport extends SharesReport {
   at: number
@@ -41,7 +55,8 @@ export class Shares {
     this.#share = new FairShare(maxBytes)
     connection.subscribe(sharesSubject(cluster), {
       callback: (error, message) => {
-        if (error === null) this.#receive(message.json<SharesReport>())
+        const report = error === null ? parsed(message.string()) : null
+        if (fits(sharesReport, report)) this.#receive(report)
       },
     })
     this.#forget = setInterval(() => this.#measure(), forgottenAfterMs)
@@ -72,7 +87,9 @@ export class Shares {
   #receive(report: SharesReport): void {
     const { node } = report
     const known = this.#nodes.get(node)
-    const pipes = known?.report === report.report ? [...known.pipes, ...report.pipes] : report.pipes
+    if (known === undefined && this.#nodes.size >= mostNodes) return
+    const before = known?.report === report.report ? known.pipes : []
+    const pipes = [...before, ...report.pipes].slice(0, mostPipesOfNode)
     this.#nodes.set(node, { ...report, pipes, at: performance.now() })
     this.#measure()
   }

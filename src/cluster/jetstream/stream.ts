@@ -22,11 +22,14 @@ import {
   type StreamConfig,
   type StreamInfo,
 } from '@nats-io/jetstream'
+import Type from 'typebox'
+import { fits } from '../../contract/validate.ts'
 import type { JetStreamSpec } from '../../log/buffer-spec.ts'
 import { ConfigError } from '../../platform/config-error.ts'
 import { hourMs } from '../../platform/quantities.ts'
 import type { NatsConnection } from '../nats/headers.ts'
 import { oldServersText, type ServerVersion, serverVersions, tooOldForReplicas } from '../nats/versions.ts'
+import { parsed } from '../protocol.ts'
 import {
   bufferSubjects,
   frameHeadBytes,
@@ -259,16 +262,16 @@ function checkOwner(found: StreamConfig, { name, description }: WantedConfig): v
     )
 }
 
+/** An identity that is not there is null. */
+const ownDescription = Type.Object({
+  pipectl: Type.Number(),
+  data_dir_id: Type.Optional(Type.Union([Type.String(), Type.Null()])),
+})
+
+/** Null: pipectl has not written it. */
 function parseDescription(description = ''): { pipectl: number; data_dir_id: string | null } | null {
-  try {
-    const parsed: unknown = JSON.parse(description)
-    if (typeof parsed !== 'object' || parsed === null) return null
-    const { pipectl, data_dir_id } = parsed as { pipectl?: unknown; data_dir_id?: unknown }
-    if (typeof pipectl !== 'number') return null
-    return { pipectl, data_dir_id: typeof data_dir_id === 'string' ? data_dir_id : null }
-  } catch {
-    return null
-  }
+  const found = parsed(description)
+  return fits(ownDescription, found) ? { data_dir_id: null, ...found } : null
 }
 
 function differences(found: StreamConfig, wanted: WantedConfig): (keyof WantedConfig)[] {
