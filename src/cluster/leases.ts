@@ -17,7 +17,7 @@
  * releases all its pipes at once: their lanes wait for the buffer and could not be handed over in time. It joins
  * again without a share.
  *
- * Every node computes the owner of a pipe alike (`rendezvous.ts`); a moment of disagreement costs a hand-over, never
+ * Every node computes the owner of a pipe alike (`sharers.ts`); a moment of disagreement costs a hand-over, never
  * two owners, because a claim compares the holder with the one that was read.
  *
  * A crash between any two statements leaves either a row whose lease is gone or will be (taken over after six
@@ -33,8 +33,7 @@ import { type ClusterStore, leaseMarginMs, leaseMs, type OwnedPipe } from '../me
 import type { LaneOwnership } from '../metadata/lane-ownership.ts'
 import type { Logger } from '../platform/log.ts'
 import { monotonicNs, msOf, nsOf } from './clock.ts'
-import { ownerOf } from './rendezvous.ts'
-import { isCutOff, sharersOf } from './sharers.ts'
+import { isCutOff, ownerOf, sharersOf } from './sharers.ts'
 
 export interface PipeLeasesOptions {
   /** Over the thread's own metadata connection. */

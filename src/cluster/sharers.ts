@@ -1,5 +1,5 @@
 /**
- * Which nodes share the pipes. Every node computes this alike, from what all of them report with the renewals of their leases.
+ * Which nodes share the pipes, and which of them delivers which. Every node computes this alike, from what all of them report with the renewals of their leases.
  *
  * A node that has lost the buffer has no share while there is another one that reached it in the meantime: records of its pipes would wait
  * for as long as it is cut off. It gives its pipes up by ending its lease (leases.ts). What happens when …
@@ -15,6 +15,7 @@
  * A node that gave a pipe up is one that lost it: saves that are still under way carry its epoch. They count until the next owner has
  * read the row, which raises the epoch, and are rejected from then on.
  */
+import { createHash } from 'node:crypto'
 import type { LiveWorker } from '../metadata/cluster-store.ts'
 
 /** How much later another node must have had an answer. Two nodes that lose NATS together stop a second or two apart. */
@@ -34,4 +35,20 @@ export function isCutOff({ buffer }: LiveWorker, workers: readonly LiveWorker[])
     ({ buffer: other }) =>
       other !== null && other.untilMs - Math.max(other.fromMs, buffer.untilMs) >= outlastsMs,
   )
+}
+
+/**
+ * The node that delivers a pipe: the one with the highest score of all that share the pipes (rendezvous hashing). Pipes are spread
+ * evenly, and a node that comes or goes moves its share alone. Null: there are no nodes. `nodeIds` in any order.
+ */
+export function ownerOf(pipeId: string, nodeIds: readonly string[]): string | null {
+  let owner: string | null = null
+  let highest = ''
+  for (const nodeId of nodeIds) {
+    const score = createHash('sha1').update(nodeId).update(pipeId).digest('hex')
+    if (owner !== null && score <= highest) continue
+    owner = nodeId
+    highest = score
+  }
+  return owner
 }

@@ -1,10 +1,22 @@
 import type { NoteChange } from '../../metadata/audit.ts'
 import type { ClusterStore } from '../../metadata/cluster-store.ts'
-import type { OpenedDatabase } from '../../metadata/database.ts'
+import type { Connection, OpenedDatabase } from '../../metadata/database.ts'
 import type { MetadataSpec } from '../../metadata/store.ts'
-import { changeNotes, notifyChannel, notifyNobody, notifyPostgres } from './changes.ts'
-import { databaseClock } from './database-clock.ts'
-import { clusterStore } from './store.ts'
+import {
+  changeNotes,
+  changes,
+  type ListenForNotifications,
+  type Notify,
+  notifyChannel,
+  notifyNobody,
+  notifyPostgres,
+} from './changes.ts'
+import { type DatabaseClock, databaseClock } from './database-clock.ts'
+import { duties } from './duties.ts'
+import { keys } from './keys.ts'
+import { nodes } from './nodes.ts'
+import { pipeOwners } from './pipe-owners.ts'
+import { quotas } from './quotas.ts'
 
 /** The parts of metadata that only processes with a common database need. `now`: the clock where the database has none. */
 export function openSharedMetadata(
@@ -23,5 +35,27 @@ export function openSharedMetadata(
       notify,
     ),
     noteChange: changeNotes(clock, notify),
+  }
+}
+
+/** Over the tables of migrations 19, 23 and 24. `db`: the connections of leases; `work`: for all that can wait. */
+function clusterStore(
+  db: Connection,
+  work: Connection,
+  clock: DatabaseClock,
+  listen: ListenForNotifications,
+  notify: Notify,
+): ClusterStore {
+  return {
+    async now() {
+      const row = await db.selectNoFrom(clock().as('now_ms')).executeTakeFirstOrThrow()
+      return Number(row.now_ms)
+    },
+    nodes: nodes(db, clock, notify),
+    changes: changes(db, clock, listen),
+    pipes: pipeOwners(db, clock),
+    duties: duties(db),
+    quotas: quotas(work, clock),
+    keys: keys(work, clock),
   }
 }

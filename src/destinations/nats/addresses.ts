@@ -9,6 +9,8 @@ export interface NatsAddress {
   url: string
 }
 
+/** For look-up, connection, TLS and log-in, of each server. */
+export const connectLimitMs = 10_000
 const defaultPort = 4222
 const mostAddresses = 8
 

@@ -1,6 +1,8 @@
 /**
- * One connection to one nats-server. A client of its own, because that of NATS dials by itself, follows what a server says
- * of other servers, and keeps whatever a server sends: none of that may be here.
+ * One connection to one nats-server. A client of our own, because that of NATS (`@nats-io/nats-core` 3.4) cannot be bounded from
+ * a transport of ours. Its transport is one for the whole thread, also for a cluster's connection that dials again, so a
+ * destination could be dialed past the egress guard. Its parser takes lines of any length, at seconds of the thread per MiB,
+ * and messages of 64 MB. Nonsense from the server ends its reading, but not the connection.
  *
  *   dial ── INFO ── TLS where either side asks for it ── CONNECT, PING ── PONG ─▶ open: publications and their answers
  *     └───────┴─────────────────┴───────── 10 s ────────────┴── -ERR, end, nonsense, silence ─▶ over: everything under
@@ -9,6 +11,7 @@
  * Answers come to `_INBOX.<random>.<number>`, which nobody else can guess.
  */
 import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
 import type net from 'node:net'
 import tls from 'node:tls'
 import { version } from '../../platform/version.ts'
@@ -18,9 +21,8 @@ import { guardSocket, protocolError, type ReadLimit } from '../guarded-socket.ts
 import { networkError } from '../network-error.ts'
 import { aborted } from '../one-by-one.ts'
 import { tlsMaterial } from '../tls-config.ts'
-import { type NatsAddress, parseCredentials } from './addresses.ts'
+import { connectLimitMs, type NatsAddress, parseCredentials } from './addresses.ts'
 import { notAcknowledged, permanent, serverError } from './errors.ts'
-import { connectLimitMs } from './limits.ts'
 import { publishHead, type ServerInfo, ServerReader, type ServerSaid } from './wire.ts'
 
 type NatsConfig = NatsSpec['config']
@@ -129,22 +131,12 @@ async function secured(
     ...tlsMaterial({ ca: tls_ca, cert: tls_cert, key: tls_key }),
   }
   const socket = guardSocket(connectTls(options), reads)
-  await new Promise<void>((resolve, reject) => {
-    const settle = (error?: unknown) => {
-      stop.removeEventListener('abort', onStop)
-      if (error === undefined) resolve()
-      else reject(error)
-    }
-    const onStop = () => settle(stop.reason)
-    stop.addEventListener('abort', onStop, { once: true })
-    socket.once('secureConnect', () => settle())
-    socket.once('error', settle)
-    socket.once('close', () => settle(closed()))
-    if (stop.aborted) onStop()
-  }).catch((error: unknown) => {
+  try {
+    await once(socket, 'secureConnect', { signal: stop })
+  } catch (error) {
     socket.destroy()
     throw error
-  })
+  }
   return socket
 }
 

@@ -2,8 +2,7 @@
 import type { DestinationDescriptor, NatsSpec } from '../driver.ts'
 import { type TlsTexts, tlsFaults } from '../tls-config.ts'
 import { hasControlCharacters } from '../url-rules.ts'
-import { isUserSeed, parseAddresses, parseCredentials, subjectFault } from './addresses.ts'
-import { connectLimitMs } from './limits.ts'
+import { connectLimitMs, isUserSeed, parseAddresses, parseCredentials, subjectFault } from './addresses.ts'
 
 type NatsConfig = NatsSpec['config']
 

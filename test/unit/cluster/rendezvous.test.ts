@@ -1,7 +1,7 @@
 /** Which node gets which pipe: evenly, the same everywhere, and moving no more than it must. */
 import { randomUUID } from 'node:crypto'
 import t from 'tap'
-import { ownerOf } from '../../../src/cluster/rendezvous.ts'
+import { ownerOf } from '../../../src/cluster/sharers.ts'
 
 const pipes = Array.from({ length: 3_000 }, () => randomUUID())
 const nodes = Array.from({ length: 5 }, () => randomUUID())
