@@ -1,6 +1,6 @@
 /**
  * Epochs: the timelines of a data directory. The first begins when the directory is created, another with every
- * restore from a backup and with every move into a cluster or out of one.
+ * restore from a backup, with a move into a cluster, and with `nodes renumber`.
  * A restored buffer lacks the messages that were accepted after the backup, but receivers have seen them. A new epoch
  * therefore begins its sequence numbers far above every number that can have been given out. No seq ever stands for
  * two messages, and so no batch identity and no object key does.

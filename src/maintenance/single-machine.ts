@@ -7,9 +7,9 @@ import { DataDirError } from './errors.ts'
 
 const instead = {
   backup:
-    'back up PostgreSQL first (pg_dump), then the stream (nats stream backup): see "Backups of a cluster" in docs/migrate.md',
+    'back up PostgreSQL first (pg_dump), then the stream (nats stream backup): see "Backup" in docs/cluster.md',
   restore:
-    'restore the database and the stream: see "Backups of a cluster" in docs/migrate.md. For a single machine, leave metadata.url and buffer.nats out of the settings',
+    'restore the database and the stream, then run `pipectl nodes renumber`: see "Backup" in docs/cluster.md. For a single machine, leave metadata.url and buffer.nats out of the settings',
   verify: 'PostgreSQL and nats-server check what they keep; `pipectl doctor` looks at both',
   repair:
     'a replica that is damaged is made again by nats-server from the others; `pipectl doctor` says how they are',

@@ -1,20 +1,11 @@
 /**
- * How far a move of all data from one metadata database to another has come, in the settings of both:
+ * How far a move of a data directory into a cluster has come, in the settings of both databases:
  *
  *   the target   `moving`     from its beginning until its rows are there: whose data, and the epochs that it will have
  *                `moved_from` from then on: how the source was, so that one that was served from since is not taken for it
  *   the source   `moved_to`   once everything is there: nobody serves from it any more
  *
- *   | the move ends …                           | source     | target                | run again                              |
- *   |-------------------------------------------|------------|-----------------------|----------------------------------------|
- *   | before `moving` is written                | as it was  | empty                 | begins                                 |
- *   | while messages are copied                 | as it was  | moving, some messages | goes on behind those that are there    |
- *   | before the transaction of all rows        | as it was  | moving, all messages  | compares them, copies the rows         |
- *   | after it, before `moved_to` is written    | as it was  | whole                 | writes `moved_to`; before that, nodes  |
- *   |                                           |            |                       |   are not to be started on the target  |
- *   | after that                                | moved      | whole                 | nothing is left to do                  |
- *
- * Whichever of the two is open for service is refused meanwhile (`requireNotMoved`), so that no message is taken by both.
+ * The table of what a crash leaves is in `maintenance/migrate/move.ts`.
  */
 import type { Epoch } from '../contract/epochs.ts'
 import { ConfigError } from '../platform/config-error.ts'
@@ -29,6 +20,8 @@ export interface Moving {
   dataDirId: string
   /** The epochs of the target once it is complete. */
   epochs: Epoch[]
+  /** Identifies the stream that the move has created. */
+  stream?: string
 }
 
 /** In the source. */
@@ -55,14 +48,14 @@ export async function loadMovedTo(db: Connection): Promise<MovedTo | null> {
 export async function requireNotMoved(db: Connection, label: string): Promise<void> {
   if ((await loadMoving(db)) !== null) {
     throw new ConfigError(
-      `metadata: a move into ${label} is not finished: run the same \`pipectl migrate\` again, it goes on where it was`,
+      `metadata: a move into ${label} is not finished: run the same \`pipectl migrate\` again, it begins again`,
     )
   }
   const moved = await loadMovedTo(db)
   if (moved === null) return
   throw new ConfigError(
     `metadata: what ${label} held was moved to ${moved.place} on ${new Date(moved.movedMs).toISOString()}: serve from there. ` +
-      'To serve from here again, without what was accepted there since, stop everything there and run `pipectl migrate --undo` with these settings',
+      'To serve again without what was accepted there since, restore the backup that was taken before the move into a new directory',
   )
 }
 

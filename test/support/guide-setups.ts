@@ -10,7 +10,6 @@ import { TestAuthority } from './certificates.ts'
 import { createWorkspace, startDaemon, type TestDaemon } from './daemon.ts'
 import { startHttpSink } from './http-sink.ts'
 import { startMariadb } from './mariadb.ts'
-import { startMoveTargets } from './moving.ts'
 import { startNats } from './nats.ts'
 import { startPostgres, type TestPostgres } from './postgres.ts'
 import { startS3 } from './s3.ts'
@@ -80,20 +79,6 @@ export const setups: Record<string, Setup> = {
     mkdirSync(place)
     execFileSync('tar', ['-xzf', archive, '-C', place])
     return { env: { PIPECTL_DATA_DIR: path.join(place, 'data') }, stop: async () => {} }
-  },
-  /** A data directory with one pipe and three records that wait, whose daemon was stopped. */
-  'stopped-data-dir': async () => {
-    const daemon = await startDaemon()
-    const orders = await daemon.createPipe({ pipe_name: 'orders' })
-    await daemon.createDestination(orders, { destination_type: 'destination_pull', destination_config: {} })
-    for (const id of [1, 2, 3]) await daemon.ingest(orders, { id })
-    await daemon.stop()
-    return { env: { PIPECTL_DATA_DIR: daemon.dataDir }, stop: () => daemon.close() }
-  },
-  /** The servers of a cluster: PostgreSQL, an empty database, and one nats-server with JetStream. */
-  'cluster-servers': async () => {
-    const { env, stop } = await startMoveTargets()
-    return { env, stop }
   },
   /** PostgreSQL, an empty database. */
   postgresql: async () => {

@@ -1,7 +1,6 @@
-/** `pipectl migrate`: a data directory into a cluster, or a cluster into a data directory. */
+/** `pipectl migrate`: a data directory into a cluster. */
 import type { Command } from 'commander'
 import type { MovePlan, MoveReport } from '../../maintenance/migrate/move.ts'
-import type { Direction } from '../../maintenance/migrate/sides.ts'
 import { bytes, count, counted, duration } from '../../platform/quantities.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { openByteProgress } from './byte-progress.ts'
@@ -10,12 +9,10 @@ import { daemonSettings } from './daemon-settings.ts'
 import { define, formats } from './define.ts'
 import { io } from './io.ts'
 import { print, type View } from './output.ts'
-import { confirm, say } from './terminal.ts'
+import { say } from './terminal.ts'
 
 interface MigrateOptions {
   toCluster?: boolean
-  fromCluster?: boolean
-  undo?: boolean
   dryRun?: boolean
   allowRepeats?: boolean
 }
@@ -23,22 +20,18 @@ interface MigrateOptions {
 export function addMigrateCommand(program: Command): void {
   define<MigrateOptions>(program, {
     usage: 'migrate',
-    summary: 'move a stopped data directory into a cluster, or a stopped cluster into a data directory',
+    summary: 'move a stopped data directory into a cluster',
     help: `Copies everything: pipes, destinations with their sealed secrets, keys, users, lanes, parked records, history, and every
-message that is kept, in order per pipe. Each message is read back and compared. Interrupted, it goes on where it was
-when it is run again. The side that it came from stays as it was; at the end it is marked, and no daemon starts on it.
-metadata.url and buffer.nats are taken from --config or the environment (PIPECTL_METADATA_URL, PIPECTL_BUFFER_NATS):
-they may carry passwords. See docs/migrate.md.`,
+message that is kept, in order per pipe. Interrupted, it begins again when it is run again. The data directory stays as
+it was; at the end it is marked, and no daemon starts on it. Take a backup before. metadata.url and buffer.nats are taken
+from --config or the environment (PIPECTL_METADATA_URL, PIPECTL_BUFFER_NATS): they may carry passwords. See docs/migrate.md.`,
     examples: [
       'pipectl migrate --to-cluster --config /etc/pipectl.toml --data-dir /var/lib/pipectl --dry-run',
-      'pipectl migrate --from-cluster --config /etc/pipectl.toml --data-dir /var/lib/pipectl-alone',
     ],
     output: formats,
-    destructive: true,
     options: (command) => {
       addSettingFlags(command, ['data_dir'])
       command.option('--to-cluster', 'from the data directory into the cluster')
-      command.option('--from-cluster', 'from the cluster into a data directory that is empty')
       command.option(
         '--dry-run',
         'make every check, count what there is to move and estimate the time; change nothing',
@@ -47,40 +40,27 @@ they may carry passwords. See docs/migrate.md.`,
         '--allow-repeats',
         'move although a batch is under way to a destination with exactly_once: it may be stored twice',
       )
-      command.option('--undo', 'what was moved away may be served again from where it was')
     },
     action: async (_, options) => {
+      if (options.toCluster !== true) throw new Failure(exitCodes.usage, 'say where to', 'give --to-cluster')
       const settings = daemonSettings(options)
-      const { openSides, undoMove } = await import('../../maintenance/migrate/sides.ts')
-      if (options.undo === true) {
-        await confirm(
-          'Serve again from here? What was accepted where it was moved to is not here.',
-          options.yes,
-        )
-        const wasMoved = await undoMove(settings, io().env)
-        return say(wasMoved ? 'It can be served from here again.' : 'It was not moved away.')
-      }
-      const direction = directionOf(options)
-      const { moveLog, planMove, moveAll } = {
-        ...(await import('../../maintenance/migrate/sides.ts')),
-        ...(await import('../../maintenance/migrate/move.ts')),
-      }
-      const sides = await openSides(direction, settings, io().env)
+      const { moveLog, openSides } = await import('../../maintenance/migrate/sides.ts')
+      const { planMove, moveAll } = await import('../../maintenance/migrate/move.ts')
+      const sides = await openSides(settings, io().env)
       try {
-        const { source, target } = sides
-        const places = { direction, from: source.place, to: target.place }
+        const places = { direction: 'to_cluster', from: sides.source.place, to: sides.target.place }
         const moveOptions = { log: moveLog, now: Date.now, allowRepeats: options.allowRepeats === true }
         if (options.dryRun === true) {
-          const plan = await planMove(source, target, moveOptions)
+          const plan = await planMove(sides, moveOptions)
           return await print(planView({ ...places, plan }), options.output)
         }
         const progress = openByteProgress()
-        const report = await moveAll(source, target, {
+        const report = await moveAll(sides, {
           ...moveOptions,
           onProgress: (done, total) => progress.update(done, total),
         }).finally(() => progress.end())
         await print(reportView({ ...places, report }), options.output)
-        say(nextStep(direction))
+        say('Start the nodes with these settings, each with a data_dir of its own and this sealing key.')
       } finally {
         await sides.close()
       }
@@ -88,28 +68,16 @@ they may carry passwords. See docs/migrate.md.`,
   })
 }
 
-function directionOf({ toCluster, fromCluster }: MigrateOptions): Direction {
-  if (toCluster === fromCluster)
-    throw new Failure(exitCodes.usage, 'say which way', 'give --to-cluster or --from-cluster')
-  return toCluster === true ? 'to_cluster' : 'from_cluster'
-}
-
-function nextStep(direction: Direction): string {
-  return direction === 'to_cluster'
-    ? 'Start the nodes with these settings, each with a data_dir of its own and this sealing key.'
-    : 'Start the daemon on the new directory, without metadata.url and buffer.nats in its settings.'
-}
-
 /** On two cores with servers on the same machine it was more; over a network and with three replicas it is less. */
 const bytesPerSecond = 20_000_000
 const messagesPerSecond = 20_000
 
 export function estimatedSeconds({ messages, bytes: size }: MovePlan): number {
-  return Math.ceil(Math.max(messages / messagesPerSecond, (size * 2) / bytesPerSecond))
+  return Math.ceil(Math.max(messages / messagesPerSecond, size / bytesPerSecond))
 }
 
 interface Places {
-  direction: Direction
+  direction: string
   from: string
   to: string
 }

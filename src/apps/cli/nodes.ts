@@ -8,7 +8,7 @@ import { daemonSettings } from './daemon-settings.ts'
 import { define, formats } from './define.ts'
 import { io } from './io.ts'
 import { print, type View } from './output.ts'
-import { say } from './terminal.ts'
+import { confirm, say } from './terminal.ts'
 
 type FoundNode = Awaited<ReturnType<LocalCluster['nodes']>>[number]
 
@@ -66,6 +66,27 @@ start. Each pipe is handed over after the batch that is under way. Exit code 1: 
         if (!(await cluster.setDraining(node.nodeId, false))) throw gone(node.name)
         say(`${node.name} takes pipes again: its share comes back within seconds.`)
       })
+    },
+  })
+  define(nodes, {
+    usage: 'renumber',
+    summary: 'begin new message numbers after PostgreSQL and the stream were restored from backups',
+    help: `Every node must be stopped. What the cluster accepted after the backup is gone, but receivers have seen its numbers: without this
+command new messages would get them again. Ids, keys, lanes and the messages in the stream stay. A lane that has delivered more
+than the stream holds continues at the end of the stream: what was in between is lost.`,
+    examples: ['pipectl nodes renumber --config /etc/pipectl.toml'],
+    destructive: true,
+    options: (command) => addSettingFlags(command, ['data_dir']),
+    action: async (_, options) => {
+      const { renumber } = await import('../../maintenance/migrate/renumber.ts')
+      await renumber(daemonSettings(options), io().env, async (found) => {
+        const { stream, lastFrame, deliveredFrame, lanes } = found
+        say(
+          `${stream} ends with frame ${lastFrame}; ${counted(lanes, 'lane')}, the newest frame delivered is ${deliveredFrame}.`,
+        )
+        await confirm('Give every message a new number?', options.yes)
+      })
+      say('The next messages have new numbers. Start the nodes.')
     },
   })
 }

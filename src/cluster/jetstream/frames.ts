@@ -42,11 +42,6 @@ export function frameSubject(cluster: string, pipeId: string): string {
   return `pipectl.${cluster}.buffer.${pipeId}.f`
 }
 
-/** A pipe's frames with a key. */
-export function keyedSubjects(cluster: string, pipeId: string): string {
-  return `pipectl.${cluster}.buffer.${pipeId}.k.*`
-}
-
 /** Frames with keys of one appender: each is stored only right after the one before it. */
 export function chainSubject(cluster: string, pipeId: string, chain: string): string {
   return `pipectl.${cluster}.buffer.${pipeId}.k.${chain}`

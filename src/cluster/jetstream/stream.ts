@@ -91,6 +91,16 @@ export async function openStreams(connection: NatsConnection, spec: JetStreamSpe
   return { info, oldServers }
 }
 
+/** The sequence of the newest frame; 0: there is none, or no stream. Throws ConfigError for another owner's, StreamUnavailableError. */
+export async function lastFrameOf(connection: NatsConnection, spec: JetStreamSpec): Promise<number> {
+  const manager = await openManager(connection, spec)
+  const wanted = bufferConfig(spec)
+  const found = await withinStart(spec, () => findStream(manager, wanted.name))
+  if (found === null) return 0
+  checkOwner(found.config, wanted)
+  return found.state.last_seq
+}
+
 /** Throws ConfigError where JetStream is not enabled, StreamUnavailableError. */
 export function openManager(connection: NatsConnection, spec: JetStreamSpec): Promise<JetStreamManager> {
   return withinStart(spec, () => jetstreamManager(connection, { timeout: requestTimeoutMs }))
@@ -298,7 +308,7 @@ function checkMaxPayload(connection: NatsConnection, { maxBodyBytes }: JetStream
  * Appending to it would give out sequences that lanes take for delivered: what was acknowledged from then on would never arrive.
  * On one machine, where a disk has lost its end, the buffer goes on behind the gap and says how much is missing. Here an empty
  * stream is far more often the wrong server, account or cluster.name, behind which everything still is; so it is a person who
- * says that it is lost, by moving what is left, which begins new numbers. (Trap: `nats stream purge --seq` on an empty stream looks
+ * says that it is lost (`pipectl nodes renumber`), which begins new numbers. (Trap: `nats stream purge --seq` on an empty stream looks
  * like a way to go on; with three replicas nats-server 2.9.10 then forgot messages that it had acknowledged.)
  */
 async function refuseLostStream(
@@ -316,7 +326,7 @@ async function refuseLostStream(
   }
   if (lastSeq >= knownStreamSeq) return
   throw new ConfigError(
-    `the stream ${name} at ${spec.nats.servers.join(', ')} ends with frame ${lastSeq}, and lanes have delivered frame ${knownStreamSeq}: messages are lost, or this is another stream. Check buffer.nats and cluster.name, or restore the stream. To go on without what is missing: stop every node and move what is left with \`pipectl migrate --from-cluster\`, which begins new numbers`,
+    `the stream ${name} at ${spec.nats.servers.join(', ')} ends with frame ${lastSeq}, and lanes have delivered frame ${knownStreamSeq}: messages are lost, or this is another stream. Check buffer.nats and cluster.name, or restore the stream. To go on without what is missing: stop every node and run \`pipectl nodes renumber\``,
   )
 }
 

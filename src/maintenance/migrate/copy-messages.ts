@@ -1,57 +1,72 @@
-/**
- * Copies the messages of a pipe: all that the source keeps, in order. What the target has of them already is found by its newest
- * message, which the source knows by its `msg_id`; it goes on behind that one.
- */
-import type { BufferReader, Idempotency, MessageLookup } from '../../log/buffer.ts'
+/** Copies the messages of a pipe, all that the source keeps, in order; and finds the new seqs of those that metadata names. */
+import type { FrameImport } from '../../cluster/jetstream/frame-import.ts'
+import type { Backlog, BufferReader, MessageRun } from '../../log/buffer.ts'
 import { keyLifetimeMs } from '../../log/key-store.ts'
-import type { MessageSink } from '../../stores/open-move.ts'
-import { DataDirError } from '../errors.ts'
+import type { SegmentsSpec } from '../../log/segments/protocol.ts'
+import { usedKeysOf } from '../../log/segments/used-keys.ts'
 import type { MovedPipe } from './metadata-store.ts'
-import { readPipe } from './read-pipe.ts'
+import type { SeqMap } from './seq-map.ts'
+import type { Gap } from './translate.ts'
 
-export interface ReadableBuffer {
-  reader: BufferReader
-  lookup: MessageLookup
+const pageRecords = 8_192
+const pageBytes = 4 * 1024 * 1024
+
+export interface CopyTarget {
+  frames: Pick<FrameImport, 'put'>
+  /** Added to the numbers of the stream, which begin with 1. */
+  seqBase: number
+  /** `bytes`: of the records' text. */
+  onCopied(bytes: number): void
 }
 
-/** `onCopied`: bytes of records' text. */
+export interface CopiedPipe {
+  counts: Backlog
+  /** The messages that the source has lost or holds damaged, in order. */
+  gaps: Gap[]
+}
+
+/** `map` receives every message. Throws BufferUnavailableError, StorageUnavailableError. */
 export async function copyPipe(
   { pipeId, workspaceId }: MovedPipe,
-  source: ReadableBuffer & { keysOf(pipeId: string): Promise<ReadonlyMap<number, Idempotency>> },
-  target: ReadableBuffer,
-  sink: MessageSink,
-  onCopied: (bytes: number) => void,
-): Promise<void> {
-  const keys = await source.keysOf(pipeId)
+  source: { reader: BufferReader; spec: SegmentsSpec },
+  { frames, seqBase, onCopied }: CopyTarget,
+  map: SeqMap,
+): Promise<CopiedPipe> {
+  const keys = usedKeysOf(source.spec.dir, pipeId)
   const oldestKeyMs = Date.now() - keyLifetimeMs
-  const { seq, mark } = await whereToGoOn(pipeId, source, target)
-  for await (const { messages } of readPipe(source.reader, pipeId, seq, mark)) {
-    await sink.put(
-      messages.map(({ seq: at, msgId, receivedMs, recordCount, body }) => {
-        const idempotency = receivedMs >= oldestKeyMs ? keys.get(at) : undefined
+  const copied: CopiedPipe = { counts: { messages: 0, records: 0, bytes: 0 }, gaps: [] }
+  for await (const { messages, damaged, lost } of runsOf(source.reader, pipeId)) {
+    const seqs = await frames.put(
+      messages.map(({ seq, msgId, receivedMs, recordCount, body }) => {
+        const idempotency = receivedMs >= oldestKeyMs ? keys.get(seq) : undefined
         const message = { pipeId, workspaceId, msgId, receivedMs, recordCount, body }
         return idempotency === undefined ? message : { ...message, idempotency }
       }),
     )
-    onCopied(messages.reduce((sum, { body }) => sum + body.length, 0))
+    for (const [index, seq] of seqs.entries()) map.moved(messages[index]!.seq, seqBase + seq)
+    const bytes = messages.reduce((sum, { body }) => sum + body.length, 0)
+    copied.counts.messages += messages.length
+    copied.counts.records += messages.reduce((sum, { recordCount }) => sum + recordCount, 0)
+    copied.counts.bytes += bytes
+    for (const { seq } of damaged) copied.gaps.push({ throughSeq: seq, messages: 1 })
+    for (const { to, messages: missing } of lost) copied.gaps.push({ throughSeq: to.seq, messages: missing })
+    onCopied(bytes)
   }
+  return copied
 }
 
-async function whereToGoOn(pipeId: string, source: ReadableBuffer, target: ReadableBuffer) {
-  const head = await target.reader.head(pipeId)
-  if (head.seq === 0) return await source.reader.earliest(pipeId)
-  const [newest] = await target.lookup.list(pipeId, {
-    beforeSeq: head.seq + 1,
-    afterSeq: head.seq - 1,
-    limit: 1,
-  })
-  const found = newest === undefined ? null : await source.lookup.find(newest.msgId)
-  if (found === null || found.pipeId !== pipeId) {
-    throw new DataDirError(
-      'conflict',
-      `the target holds messages of pipe ${pipeId} that the source does not have`,
-      'begin again with an empty target: delete the stream (or the new data directory) and the database',
-    )
+async function* runsOf(reader: BufferReader, pipeId: string): AsyncGenerator<MessageRun> {
+  let after = await reader.earliest(pipeId)
+  for (;;) {
+    const limits = { maxRecords: pageRecords, maxBytes: pageBytes, afterMark: after.mark }
+    const run = await reader.read(pipeId, after.seq, limits)
+    const ends = [
+      ...run.messages.slice(-1),
+      ...run.damaged.slice(-1),
+      ...run.lost.slice(-1).map(({ to }) => to),
+    ]
+    if (ends.length === 0) return
+    yield run
+    after = ends.reduce((last, end) => (end.seq > last.seq ? end : last), after)
   }
-  return await source.reader.cursorAt(pipeId, found.seq)
 }

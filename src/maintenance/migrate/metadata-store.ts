@@ -1,4 +1,4 @@
-/** A metadata database as one side of a move: its rows as they are, and how far the move has come (`state.ts`). */
+/** A metadata database as one side of a move: its rows as they are, and how far the move has come (`move-state.ts`). */
 import { sql, type Transaction } from 'kysely'
 import { type DatabaseClock, databaseClock } from '../../cluster/metadata/database-clock.ts'
 import { keys } from '../../cluster/metadata/keys.ts'
@@ -52,6 +52,13 @@ export interface RowRules {
   parked(row: ParkedRow, pipeId: string): ParkedRow
   /** The marks of every pipe. */
   usageMarks: readonly UsageMarkRow[]
+}
+
+/** Seqs of the messages that are kept, `base` < seq <= `lastSeq`, become `by` more. */
+export interface SeqShift {
+  base: number
+  lastSeq: number
+  by: number
 }
 
 const pageRows = 500
@@ -130,10 +137,6 @@ export class MoveStore {
     await inWriteTransaction(this.#db, (trx) => putSetting(trx, moveSettings.movedTo, movedTo))
   }
 
-  async unmarkMoved(): Promise<void> {
-    await inWriteTransaction(this.#db, (trx) => deleteSetting(trx, moveSettings.movedTo))
-  }
-
   async pipes(): Promise<MovedPipe[]> {
     const rows = await this.#db
       .selectFrom('pipes')
@@ -165,6 +168,30 @@ export class MoveStore {
       await setIdentity(trx, moving.dataDirId, moving.epochs)
       await deleteSetting(trx, moveSettings.moving)
       await putSetting(trx, moveSettings.movedFrom, state)
+    })
+  }
+
+  /** Gives the lanes and everything else that names a seq up to `lastSeq` new numbers, in one transaction, and begins an epoch. */
+  async renumber(
+    shift: SeqShift,
+    epochs: readonly Epoch[],
+    lane: (moved: MovedLane) => LaneRow,
+  ): Promise<void> {
+    const { dataDirId } = await this.identity()
+    const { base, lastSeq, by } = shift
+    await inWriteTransaction(this.#db, async (trx) => {
+      for (const row of await trx.selectFrom('lanes').selectAll().execute()) {
+        const { destination_id: id, ...values } = lane(await this.#lane(row))
+        await trx.updateTable('lanes').set(values).where('destination_id', '=', id).execute()
+      }
+      // Other messages will get the numbers that the stream has lost, so the history forgets them.
+      await trx.deleteFrom('lane_history').where('last_seq', '>', lastSeq).execute()
+      await sql`UPDATE lane_history SET first_seq = first_seq + ${by}, last_seq = last_seq + ${by}, batch_last_seq = batch_last_seq + ${by}
+        WHERE first_seq > ${base}`.execute(trx)
+      await sql`UPDATE parked SET stream_seq = stream_seq + ${by} WHERE stream_seq > ${base} AND stream_seq <= ${lastSeq}`.execute(
+        trx,
+      )
+      await setIdentity(trx, dataDirId, epochs)
     })
   }
 

@@ -1,45 +1,49 @@
 /**
- * Moves everything from one place to another: messages, then metadata with every seq that it names translated. The source is only
- * read, until it is marked at the end; what a crash leaves on the way is in `metadata/move-state.ts`.
+ * Moves everything from a data directory into a cluster: messages, then metadata with every seq that it names translated. The source
+ * is only read, until it is marked at the end. A crash can come between any two lines:
  *
- *   1 begin     the target is empty, or this same move goes on; its epochs are settled and written down
- *   2 messages  all that the source keeps, pipe by pipe (`copy-messages.ts`)
- *   3 compare   both sides read again; what the seqs become is known now (`compare-messages.ts`)
- *   4 metadata  every row in one transaction (`translate.ts`), which ends the move on that side
- *   5 mark      the source is not served from any more
+ *   | the move ends …                           | source     | target                | run again                              |
+ *   |-------------------------------------------|------------|-----------------------|----------------------------------------|
+ *   | before `moving` is written                | as it was  | empty streams or none | begins                                 |
+ *   | before the transaction of all rows        | as it was  | moving, some messages | removes the streams, begins again      |
+ *   | while it removes or creates the streams   | as it was  | moving, no messages   | begins again                           |
+ *   | after the transaction of all rows, before | as it was  | complete              | writes `moved_to`, unless the source   |
+ *   |   `moved_to` is written                   |            |                       |   was served from since                |
+ *   | after that                                | moved      | complete              | nothing is left to do                  |
+ *
+ * `moving` names the stream by the time of its creation, and is written before the first message is published. So no stream is
+ * ever removed but the one that this move has filled. Nobody has read from that one, and its numbers are given out again. No daemon
+ * starts on a target that is `moving`, nor on a source with `moved_to` (`metadata/move-state.ts`).
  */
 import { randomUUID } from 'node:crypto'
-import { setTimeout as wait } from 'node:timers/promises'
+import { openFrameImport, rehearseStreams } from '../../cluster/jetstream/frame-import.ts'
 import { current, movedEpoch } from '../../contract/epochs.ts'
-import { type Backlog, BufferUnavailableError, type OpenBuffer } from '../../log/buffer.ts'
-import type { BufferSpec } from '../../log/buffer-spec.ts'
+import type { Backlog, BufferReader } from '../../log/buffer.ts'
+import type { JetStreamSpec } from '../../log/buffer-spec.ts'
+import { seqBaseOf } from '../../log/offset.ts'
+import type { SegmentsSpec } from '../../log/segments/protocol.ts'
 import type { LaneState } from '../../metadata/lane-state.ts'
 import type { Moving } from '../../metadata/move-state.ts'
-import { StorageUnavailableError } from '../../platform/error-code.ts'
 import { type LogSettings, openLog } from '../../platform/log.ts'
-import { openBuffer, openBufferReader, openMessageLookup } from '../../stores/open-log.ts'
-import { keysOfPipe, openMessageSink, rehearseOpening } from '../../stores/open-move.ts'
+import { openBuffer, openBufferReader } from '../../stores/open-log.ts'
 import { DataDirError } from '../errors.ts'
-import { comparePipe } from './compare-messages.ts'
-import { copyPipe, type ReadableBuffer } from './copy-messages.ts'
+import { copyPipe } from './copy-messages.ts'
 import type { MovedPipe, MoveStore, RowRules } from './metadata-store.ts'
 import { SeqMap } from './seq-map.ts'
-import {
-  cursorOf,
-  type Gap,
-  namedSeqs,
-  translatedLane,
-  translatedParked,
-  translatedRun,
-} from './translate.ts'
+import { type Gap, namedSeqs, translatedLane, translatedParked, translatedRun } from './translate.ts'
 
-/** One of the two. */
-export interface MoveSide {
+/** The data directory, or the cluster. */
+export interface MoveSide<Spec = SegmentsSpec | JetStreamSpec> {
   /** For people. */
   place: string
   store: MoveStore
   /** Without what metadata knows of it: that is read. */
-  buffer: BufferSpec
+  buffer: Spec
+}
+
+export interface Sides {
+  source: MoveSide<SegmentsSpec>
+  target: MoveSide<JetStreamSpec>
 }
 
 /** The amount of data to move. */
@@ -61,7 +65,6 @@ export interface MoveReport extends MovePlan {
 }
 
 export interface MoveOptions {
-  /** Each byte counts twice: once copied, once compared. */
   onProgress(doneBytes: number, totalBytes: number): void
   log: LogSettings
   now(): number
@@ -73,53 +76,42 @@ export interface MoveOptions {
  * Makes every check that `moveAll` makes before it copies, and leaves both sides as they were. Throws the errors that `moveAll`
  * would throw.
  */
-export async function planMove(
-  source: MoveSide,
-  target: MoveSide,
-  options: Omit<MoveOptions, 'onProgress'>,
-): Promise<MovePlan> {
-  await requireMovable(source, options)
-  const from = await openSide(await currentSpec(source), options.log)
-  try {
-    const plan = await countAll(source.store, from)
-    requireRoom(plan, target)
-    const moving = await movingOrNew(source, target, from, options.now())
-    if (moving !== null) await rehearseOpening(specOf(target, moving))
+export async function planMove(sides: Sides, options: Omit<MoveOptions, 'onProgress'>): Promise<MovePlan> {
+  return await prepared(sides, options, async ({ target }, { plan, moving }) => {
+    if (moving !== null) await rehearseStreams(specOf(target, moving), moving.stream ?? null)
     return plan
-  } finally {
-    await from.close()
-  }
+  })
 }
 
-/** Throws DataDirError, ConfigError, StorageUnavailableError, BufferUnavailableError: run again, it goes on. */
-export async function moveAll(source: MoveSide, target: MoveSide, options: MoveOptions): Promise<MoveReport> {
-  await requireMovable(source, options)
-  const from = await openSide(await currentSpec(source), options.log)
-  try {
-    const plan = await countAll(source.store, from)
-    requireRoom(plan, target)
-    const moving = await begin(source, target, from, options.now())
-    if (moving === null)
-      return await finish(source, target, options, { ...plan, missingMessages: 0, wasDone: true })
-    const into = await openSide(specOf(target, moving), options.log)
-    try {
-      const missingMessages = await moveContents({ source, target, from, into, moving, plan }, options)
-      return await finish(source, target, options, { ...plan, missingMessages, wasDone: false })
-    } finally {
-      await into.close()
-    }
-  } finally {
-    await from.close()
-  }
+/** Throws DataDirError, ConfigError, StorageUnavailableError, BufferUnavailableError. */
+export async function moveAll(sides: Sides, options: MoveOptions): Promise<MoveReport> {
+  return await prepared(sides, options, async ({ source, target }, preparation) => {
+    const { plan, moving } = preparation
+    const missingMessages =
+      moving === null ? 0 : await moveContents(sides, { ...preparation, moving }, options)
+    await source.store.markMoved({ place: target.place, movedMs: options.now() })
+    return { ...plan, missingMessages, wasDone: moving === null }
+  })
 }
 
-interface OpenSide extends ReadableBuffer {
-  spec: BufferSpec
-  buffer: OpenBuffer
-  close(): Promise<void>
+interface Preparation {
+  plan: MovePlan
+  reader: BufferReader
+  /** Null: the target is complete already, and only the source is not marked. */
+  moving: Moving | null
 }
 
-async function openSide(spec: BufferSpec, log: LogSettings): Promise<OpenSide> {
+/** Runs `work` after the checks, with the source open. */
+async function prepared<Result>(
+  sides: Sides,
+  { log, now, allowRepeats }: Omit<MoveOptions, 'onProgress'>,
+  work: (sides: Sides, preparation: Preparation) => Promise<Result>,
+): Promise<Result> {
+  const { source, target } = sides
+  await requireUnmoved(source)
+  if (!allowRepeats) await requireNothingExactUnderWay(source)
+  const spec = await currentSpec(source)
+  // Opened for writing, because that repairs what a kill has left.
   const buffer = await openBuffer(spec, {
     log,
     onFatal: (error) => {
@@ -127,40 +119,29 @@ async function openSide(spec: BufferSpec, log: LogSettings): Promise<OpenSide> {
     },
   })
   const reader = await openBufferReader(spec, openLog(log, 'migrate'))
-  const lookup = await openMessageLookup(spec)
-  return {
-    ...{ spec, buffer, reader, lookup },
-    async close() {
-      await lookup.close()
-      await reader.close()
-      await buffer.close()
-    },
+  try {
+    const plan = await countAll(source.store, reader)
+    requireRoom(plan, target)
+    return await work(sides, { plan, reader, moving: await movingOrNew(sides, reader, now()) })
+  } finally {
+    await reader.close()
+    await buffer.close()
   }
 }
 
 /** As the daemon opens it; but nothing is dropped because of its age while it is read. */
-async function currentSpec({ store, buffer }: MoveSide): Promise<BufferSpec> {
+async function currentSpec({ store, buffer }: MoveSide<SegmentsSpec>): Promise<SegmentsSpec> {
   const { dataDirId, epochs } = await store.identity()
   const { epoch, first_seq: nextSeqAtLeast } = current(epochs)
   const known = { identity: { dataDirId, epoch }, nextSeqAtLeast, knownSeq: await store.knownSeq() }
-  return buffer.kind === 'segments'
-    ? { ...buffer, ...known, undeliveredHours: neverHours }
-    : { ...buffer, ...known }
+  return { ...buffer, ...known, undeliveredHours: neverHours }
 }
 
 const neverHours = 1_000_000
 
-function specOf({ buffer }: MoveSide, { dataDirId, epochs }: Moving): BufferSpec {
+function specOf({ buffer }: MoveSide<JetStreamSpec>, { dataDirId, epochs }: Moving): JetStreamSpec {
   const { epoch, first_seq: nextSeqAtLeast } = current(epochs)
   return { ...buffer, identity: { dataDirId, epoch }, nextSeqAtLeast }
-}
-
-async function requireMovable(
-  source: MoveSide,
-  { allowRepeats }: Pick<MoveOptions, 'allowRepeats'>,
-): Promise<void> {
-  await requireUnmoved(source)
-  if (!allowRepeats) await requireNothingExactUnderWay(source)
 }
 
 async function requireUnmoved({ store, place }: MoveSide): Promise<void> {
@@ -169,11 +150,11 @@ async function requireUnmoved({ store, place }: MoveSide): Promise<void> {
   throw new DataDirError(
     'conflict',
     `what ${place} held was moved to ${moved.place} on ${new Date(moved.movedMs).toISOString()}`,
-    'serve from there; to go back to what was here then, `pipectl migrate --undo`',
+    'serve from there; to go back to what was here then, restore the backup that was taken before the move',
   )
 }
 
-/** How far such a lane has come stands in its table, in the numbers of the source. */
+/** How far such a lane has come is stored in its table, in the numbers of the source. */
 async function requireNothingExactUnderWay({ store }: MoveSide): Promise<void> {
   const names = await store.exactlyOnceUnderWay()
   if (names.length === 0) return
@@ -184,23 +165,10 @@ async function requireNothingExactUnderWay({ store }: MoveSide): Promise<void> {
   )
 }
 
-/** As `movingOrNew`, and a new move is recorded in the target. */
-async function begin(
-  source: MoveSide,
-  target: MoveSide,
-  from: OpenSide,
-  nowMs: number,
-): Promise<Moving | null> {
-  const moving = await movingOrNew(source, target, from, nowMs)
-  if (moving !== null && (await target.store.moving()) === null) await target.store.beginMove(moving)
-  return moving
-}
-
-/** The move that is under way, or a new one; null: the target is complete already, and only the source is not marked. */
+/** The move that is under way, or a new one; null: only the source is not marked yet. */
 async function movingOrNew(
-  source: MoveSide,
-  target: MoveSide,
-  from: OpenSide,
+  { source, target }: Sides,
+  reader: BufferReader,
   nowMs: number,
 ): Promise<Moving | null> {
   const { dataDirId, epochs } = await source.store.identity()
@@ -213,10 +181,10 @@ async function movingOrNew(
       'finish that one, or begin with an empty database and another cluster.name',
     )
   }
-  const newest = await newestSeq(source, from)
+  const newest = await newestSeq(source, reader)
   if ((await target.store.countWorkspaces()) > 0) {
     const isOurs = (await target.store.identity()).dataDirId === dataDirId
-    // One that was served from since holds what the target does not.
+    // A source that was served from since holds what the target does not.
     if (isOurs && (await target.store.movedFrom()) === (await source.store.stateOf(newest))) return null
     const why = isOurs
       ? 'an earlier move from here, and here more was accepted or changed since'
@@ -224,17 +192,17 @@ async function movingOrNew(
     throw new DataDirError(
       'conflict',
       `${target.place} is in use: it has ${why}; nothing was changed`,
-      'move into an empty database, with another cluster.name (or into another directory)',
+      'move into an empty database, with another cluster.name',
     )
   }
   return { dataDirId, epochs: [...epochs, movedEpoch(epochs, newest, nowMs)] }
 }
 
-async function newestSeq({ store }: MoveSide, { reader }: OpenSide): Promise<number> {
+async function newestSeq({ store }: MoveSide, reader: BufferReader): Promise<number> {
   return Math.max((await reader.heads(0))?.newestSeq ?? 0, await store.knownSeq())
 }
 
-async function countAll(store: MoveStore, { reader }: OpenSide): Promise<MovePlan> {
+async function countAll(store: MoveStore, reader: BufferReader): Promise<MovePlan> {
   const pipes = await store.pipes()
   const sum: Backlog = { messages: 0, records: 0, bytes: 0 }
   for (const { pipeId } of pipes) {
@@ -259,93 +227,83 @@ function requireRoom({ messages, bytes }: MovePlan, { buffer, place }: MoveSide)
   )
 }
 
-interface Move {
-  source: MoveSide
-  target: MoveSide
-  from: OpenSide
-  into: OpenSide
-  moving: Moving
-  plan: MovePlan
+/** Returns how many messages the source does not have any more. */
+async function moveContents(
+  { source, target }: Sides,
+  { plan, reader, moving }: Preparation & { moving: Moving },
+  { onProgress }: MoveOptions,
+): Promise<number> {
+  const spec = specOf(target, moving)
+  const frames = await openFrameImport(spec, target.store.keys, moving.stream ?? null)
+  try {
+    await target.store.beginMove({ ...moving, stream: frames.stream })
+    const pipes = await source.store.pipes()
+    let done = 0
+    const onCopied = (bytes: number) => {
+      done += bytes
+      onProgress(done, plan.bytes)
+    }
+    const into = { frames, seqBase: seqBaseOf(spec), onCopied }
+    const moved = new Map<string, TranslatedPipe>()
+    for (const pipe of pipes) moved.set(pipe.pipeId, await movePipe(pipe, source, reader, into))
+    await frames.flush()
+    const state = await source.store.stateOf(await newestSeq(source, reader))
+    await source.store.copyTo(target.store, moving, await rowRules(moved, source.store), state)
+    return [...moved.values()].reduce((sum, { missing }) => sum + missing, 0)
+  } finally {
+    await frames.close()
+  }
 }
 
-/** Returns how many messages the source does not have any more. */
-async function moveContents(move: Move, { onProgress, log }: MoveOptions): Promise<number> {
-  const { source, target, from, into, moving, plan } = move
-  const pipes = await source.store.pipes()
-  let done = 0
-  const progress = (bytes: number) => {
-    done += bytes
-    onProgress(done, plan.bytes * 2)
+interface TranslatedPipe {
+  map: SeqMap
+  lanes: ReadonlyMap<string, ReturnType<RowRules['lane']>>
+  /** The totals of everything that was ever appended to the pipe. */
+  before: Backlog
+  copied: Backlog
+  missing: number
+}
+
+async function movePipe(
+  pipe: MovedPipe,
+  source: MoveSide<SegmentsSpec>,
+  reader: BufferReader,
+  into: Parameters<typeof copyPipe>[2],
+): Promise<TranslatedPipe> {
+  const { pipeId } = pipe
+  const lanes = await source.store.lanes(pipeId)
+  const map = new SeqMap(lanes.flatMap(namedSeqs))
+  const { counts: copied, gaps } = await copyPipe(pipe, { reader, spec: source.buffer }, into, map)
+  const rows = new Map<string, ReturnType<RowRules['lane']>>()
+  for (const lane of lanes) {
+    const lost = [...(await droppedBefore(lane.state, pipeId, reader)), ...gaps]
+    rows.set(lane.state.destinationId, translatedLane(lane, map, lost))
   }
-  await copyMessages(pipes, from, { ...into, keys: target.store.keys }, progress)
-  done = plan.bytes
-  const maps = new Map<string, SeqMap>()
-  const lanes = new Map<string, (row: Parameters<RowRules['lane']>[0]) => ReturnType<RowRules['lane']>>()
-  let missing = 0
-  for (const { pipeId } of pipes) {
-    const named = await source.store.lanes(pipeId)
-    const map = new SeqMap(named.flatMap(namedSeqs))
-    const gaps = await comparePipe(pipeId, from, into, map, progress)
-    maps.set(pipeId, map)
-    missing += gaps.reduce((sum, gap) => sum + gap.messages, 0)
-    for (const lane of named) {
-      const cursor = await into.reader.cursorAt(pipeId, cursorOf(lane, map))
-      const lost = [...(await droppedBefore(lane.state, pipeId, from)), ...gaps]
-      lanes.set(lane.state.destinationId, () => translatedLane(lane, cursor, map, lost))
-    }
-  }
-  const mapOf = (pipeId: string) => maps.get(pipeId) ?? new SeqMap([])
-  const marks = new Map((await source.store.usageMarks()).map((row) => [row.pipe_id, row]))
-  const [before, after] = [await totalsOf(pipes, from), await totalsOf(pipes, into)]
-  openLog(log, 'migrate').debug({ pipes: pipes.length, missing }, 'migrate.compared')
-  const state = await source.store.stateOf(await newestSeq(source, from))
-  const rules: RowRules = {
-    lane: (row) => lanes.get(row.destination_id)?.(row) ?? row,
+  // A pipe that is still empty begins before all messages.
+  const before = await reader.backlog(pipeId, await reader.head(randomUUID()))
+  return { map, lanes: rows, before, copied, missing: gaps.reduce((sum, gap) => sum + gap.messages, 0) }
+}
+
+async function rowRules(moved: ReadonlyMap<string, TranslatedPipe>, source: MoveStore): Promise<RowRules> {
+  const lanes = new Map([...moved.values()].flatMap((pipe) => [...pipe.lanes]))
+  const mapOf = (pipeId: string) => moved.get(pipeId)?.map ?? new SeqMap([])
+  const marks = new Map((await source.usageMarks()).map((row) => [row.pipe_id, row]))
+  return {
+    lane: (row) => lanes.get(row.destination_id) ?? row,
     history: (row, pipeId) => translatedRun(row, mapOf(pipeId)),
     parked: (row, pipeId) => translatedParked(row, mapOf(pipeId)),
-    usageMarks: pipes.map(({ pipeId }) => ({
+    usageMarks: [...moved].map(([pipeId, { before, copied }]) => ({
       pipe_id: pipeId,
-      ...markOf(marks.get(pipeId), before.get(pipeId), after.get(pipeId)),
+      ...markOf(marks.get(pipeId), before, copied),
     })),
   }
-  await source.store.copyTo(target.store, moving, rules, state)
-  return missing
 }
-
-/** Again from what is there when the target fails for a while. */
-async function copyMessages(
-  pipes: readonly MovedPipe[],
-  from: OpenSide,
-  into: OpenSide & Pick<MoveStore, 'keys'>,
-  progress: (bytes: number) => void,
-): Promise<void> {
-  const source = { ...from, keysOf: (pipeId: string) => keysOfPipe(from.spec, pipeId) }
-  for (let attempt = 1; ; attempt += 1) {
-    try {
-      const sink = await openMessageSink(into.spec, into.buffer, into.keys)
-      try {
-        for (const pipe of pipes) await copyPipe(pipe, source, into, sink, progress)
-        await sink.flush()
-        return
-      } finally {
-        await sink.close()
-      }
-    } catch (error) {
-      const isTransient = error instanceof BufferUnavailableError || error instanceof StorageUnavailableError
-      if (!isTransient || attempt === mostAttempts) throw error
-      await wait(retryMs)
-    }
-  }
-}
-
-const mostAttempts = 20
-const retryMs = 1_000
 
 /** The messages that retention had dropped before the lane reached them: the lane would count them when it ran next. */
 async function droppedBefore(
   { cursorSeq: seq, cursorMark }: LaneState,
   pipeId: string,
-  { reader }: OpenSide,
+  reader: BufferReader,
 ): Promise<Gap[]> {
   const earliest = await reader.earliest(pipeId)
   if (seq >= earliest.seq) return []
@@ -354,37 +312,11 @@ async function droppedBefore(
   return [{ throughSeq: earliest.seq, messages }]
 }
 
-/**
- * The totals of everything that was ever appended to each pipe: a pipe that is still empty begins before all
- * messages.
- */
-async function totalsOf(
-  pipes: readonly MovedPipe[],
-  { reader }: OpenSide,
-): Promise<ReadonlyMap<string, Backlog>> {
-  const beginning = await reader.head(randomUUID())
-  const totals = new Map<string, Backlog>()
-  for (const { pipeId } of pipes) totals.set(pipeId, await reader.backlog(pipeId, beginning))
-  return totals
-}
-
-/** Messages that were accepted and are in no hour yet stay outside the mark. */
-function markOf(counted: Backlog | undefined, before = nothing, after = nothing): Backlog {
+/** Messages that were accepted and are in no hour yet stay outside the mark. `after`: the target holds what was copied, and no more. */
+function markOf(counted: Backlog | undefined, before: Backlog, after: Backlog): Backlog {
   const of = (name: keyof Backlog) => {
     const missed = counted === undefined ? 0 : Math.max(0, before[name] - Number(counted[name]))
     return Math.max(0, after[name] - missed)
   }
   return { messages: of('messages'), records: of('records'), bytes: of('bytes') }
-}
-
-const nothing: Backlog = { messages: 0, records: 0, bytes: 0 }
-
-async function finish(
-  source: MoveSide,
-  target: MoveSide,
-  { now }: MoveOptions,
-  report: MoveReport,
-): Promise<MoveReport> {
-  await source.store.markMoved({ place: target.place, movedMs: now() })
-  return report
 }

@@ -22,11 +22,6 @@ export class SeqMap {
     this.#named = [...new Set(named)].sort((a, b) => a - b)
   }
 
-  /** The target holds messages before the first one that is moved: up to this seq. */
-  beginsAfter(seq: number): void {
-    this.#last = seq
-  }
-
   /** The next message: its seq before and after the move. */
   moved(before: number, after: number): void {
     const through = this.#last

@@ -1,23 +1,20 @@
-/** The two sides of a move, from the settings of the cluster's nodes: the cluster, and a data directory that no daemon runs on. */
-import { existsSync, readdirSync } from 'node:fs'
+/** The two sides of a move, from the settings of the cluster's nodes: a data directory that no daemon runs on, and the cluster. */
+import { existsSync } from 'node:fs'
+import type { JetStreamSpec } from '../../log/buffer-spec.ts'
+import type { SegmentsSpec } from '../../log/segments/protocol.ts'
 import { loadSealingKey } from '../../metadata/sealing-key.ts'
-import type { MetadataSpec } from '../../metadata/store.ts'
 import { ConfigError } from '../../platform/config-error.ts'
 import type { LogSettings } from '../../platform/log.ts'
 import type { Settings } from '../../settings/settings.ts'
 import { clusterSettings, jetStreamSpec } from '../../stores/cluster-settings.ts'
-import { type DataDir, dataDirAt, makeDirectory, requirePrivate, segmentsSpec } from '../data-dir.ts'
+import { type DataDir, dataDirAt, segmentsSpec } from '../data-dir.ts'
 import { DataDirError } from '../errors.ts'
 import { lockDataDir } from '../lock.ts'
 import { requireMatchingStores } from '../matching-stores.ts'
 import { openMoveStore } from './metadata-store.ts'
-import type { MoveSide } from './move.ts'
+import type { MoveSide, Sides } from './move.ts'
 
-export type Direction = 'to_cluster' | 'from_cluster'
-
-export interface Sides {
-  source: MoveSide
-  target: MoveSide
+export interface OpenedSides extends Sides {
   close(): Promise<void>
 }
 
@@ -25,14 +22,9 @@ export interface Sides {
 export const moveLog: LogSettings = { level: 'error', format: 'auto' }
 
 /** Throws ConfigError, DataDirError, DataDirInUseError, StorageUnavailableError. */
-export async function openSides(
-  direction: Direction,
-  settings: Settings,
-  env: NodeJS.ProcessEnv,
-): Promise<Sides> {
+export async function openSides(settings: Settings, env: NodeJS.ProcessEnv): Promise<OpenedSides> {
   const dir = dataDirAt(settings.data_dir)
-  if (direction === 'to_cluster') requireSource(dir)
-  else requireNewDirectory(dir)
+  requireSource(dir)
   const release = lockDataDir(dir)
   const opened: MoveSide[] = []
   const close = async () => {
@@ -41,12 +33,11 @@ export async function openSides(
   }
   try {
     const key = await sealingKey(settings, env)
-    const machine = await machineSide(dir, settings, key)
-    opened.push(machine)
-    const cluster = await clusterSide(settings, key)
-    opened.push(cluster)
-    await requireNoNodes(cluster)
-    const [source, target] = direction === 'to_cluster' ? [machine, cluster] : [cluster, machine]
+    const source = await machineSide(dir, settings, key)
+    opened.push(source)
+    const target = await clusterSide(settings, key)
+    opened.push(target)
+    await requireNoNodes(target)
     return { source, target, close }
   } catch (error) {
     await close()
@@ -54,26 +45,18 @@ export async function openSides(
   }
 }
 
-/** So that what was moved away can be served again from where it was. False: it was not moved. */
-export async function undoMove(settings: Settings, env: NodeJS.ProcessEnv): Promise<boolean> {
-  const dir = dataDirAt(settings.data_dir)
-  const key = await sealingKey(settings, env)
-  if (!existsSync(dir.metadataFile)) return await unmark(await clusterSide(settings, key))
-  const release = lockDataDir(dir)
+/** The cluster alone, of which no node runs. Throws as `openSides` does. */
+export async function openCluster(
+  settings: Settings,
+  env: NodeJS.ProcessEnv,
+): Promise<MoveSide<JetStreamSpec>> {
+  const side = await clusterSide(settings, await sealingKey(settings, env))
   try {
-    return await unmark(await machineSide(dir, settings, key))
-  } finally {
-    release()
-  }
-}
-
-async function unmark({ store }: MoveSide): Promise<boolean> {
-  try {
-    if ((await store.movedTo()) === null) return false
-    await store.unmarkMoved()
-    return true
-  } finally {
-    await store.close()
+    await requireNoNodes(side)
+    return side
+  } catch (error) {
+    await side.store.close()
+    throw error
   }
 }
 
@@ -82,9 +65,8 @@ async function sealingKey(settings: Settings, env: NodeJS.ProcessEnv): Promise<B
   return await loadSealingKey({ file, dataDir: settings.data_dir, create: false, env })
 }
 
-async function machineSide(dir: DataDir, settings: Settings, key: Buffer): Promise<MoveSide> {
-  const metadata: MetadataSpec = { kind: 'sqlite', file: dir.metadataFile }
-  const store = await openMoveStore(metadata, key)
+async function machineSide(dir: DataDir, settings: Settings, key: Buffer): Promise<MoveSide<SegmentsSpec>> {
+  const store = await openMoveStore({ kind: 'sqlite', file: dir.metadataFile }, key)
   return {
     place: `data directory ${dir.root}`,
     store,
@@ -92,7 +74,7 @@ async function machineSide(dir: DataDir, settings: Settings, key: Buffer): Promi
   }
 }
 
-async function clusterSide(settings: Settings, key: Buffer): Promise<MoveSide> {
+async function clusterSide(settings: Settings, key: Buffer): Promise<MoveSide<JetStreamSpec>> {
   const cluster = clusterSettings(settings)
   if (cluster === null) {
     throw new ConfigError(
@@ -114,19 +96,6 @@ function requireSource(dir: DataDir): void {
     )
   }
   requireMatchingStores(dir)
-}
-
-/** Empty but for a key, or one into which a move has begun (its metadata say whose). */
-function requireNewDirectory(dir: DataDir): void {
-  makeDirectory(dir.root)
-  requirePrivate(dir)
-  const ours = new Set(['sealing.key', 'daemon.lock', 'lost+found'])
-  if (existsSync(dir.metadataFile) || readdirSync(dir.root).every((name) => ours.has(name))) return
-  throw new DataDirError(
-    'conflict',
-    `${dir.root} is not empty; nothing was changed`,
-    'name a new directory with --data-dir, with the sealing key of the cluster in it (sealing.key), or set secrets.key_file',
-  )
 }
 
 async function requireNoNodes({ store, place }: MoveSide): Promise<void> {

@@ -7,12 +7,16 @@
  *   history       the messages of the run that are kept; the batch that carried them has no number any more
  *   parked        the message's; if the buffer does not keep it any longer, it keeps its number, which is below all others
  */
-import type { Cursor } from '../../log/buffer.ts'
 import type { LaneHistoryRow, LaneRow, ParkedRow } from '../../metadata/database.ts'
 import { encodeLane } from '../../metadata/lane-row.ts'
 import type { LaneState } from '../../metadata/lane-state.ts'
 import type { MovedLane } from './metadata-store.ts'
-import type { SeqMap } from './seq-map.ts'
+import type { MovedSeq } from './seq-map.ts'
+
+/** `SeqMap`, or a shift of all numbers. */
+export interface NewSeqs {
+  of(seq: number): MovedSeq
+}
 
 /** Messages of a pipe that are not there to be moved. */
 export interface Gap {
@@ -30,23 +34,13 @@ export function namedSeqs({ state, isIntact, history, parkedSeqs }: MovedLane): 
   return [...position, ...runs, ...parkedSeqs]
 }
 
-/** Where the lane's cursor is to be: a seq of the target, 0 before the first message. */
-export function cursorOf({ state, isIntact }: MovedLane, map: SeqMap): number {
-  return isIntact ? (map.of(state.cursorSeq).through ?? 0) : 0
-}
-
-/** `cursor`: as the target says it for `cursorOf`. Nobody owns the lane there yet. */
-export function translatedLane(
-  { state, isIntact }: MovedLane,
-  cursor: Cursor,
-  map: SeqMap,
-  gaps: Gap[],
-): LaneRow {
+/** Nobody owns the lane yet, and its mark is looked up when it starts. */
+export function translatedLane({ state, isIntact }: MovedLane, map: NewSeqs, gaps: readonly Gap[]): LaneRow {
   const row = encodeLane({
     ...state,
     ...(isIntact ? rangesOf(state, map) : noRanges),
-    cursorSeq: cursor.seq,
-    cursorMark: cursor.mark,
+    cursorSeq: isIntact ? (map.of(state.cursorSeq).through ?? 0) : 0,
+    cursorMark: null,
     droppedMessages: state.droppedMessages + (isIntact ? lostBehind(state.cursorSeq, gaps) : 0),
     ownerEpoch: 0,
   })
@@ -55,21 +49,26 @@ export function translatedLane(
 }
 
 /** Null: nothing of it is kept. */
-export function translatedRun(row: LaneHistoryRow, map: SeqMap): LaneHistoryRow | null {
+export function translatedRun(row: LaneHistoryRow, map: NewSeqs): LaneHistoryRow | null {
   const first = map.of(Number(row.first_seq)).from
   const last = map.of(Number(row.last_seq)).through
   if (first === null || last === null || first > last) return null
   return { ...row, first_seq: first, last_seq: last, batch_last_seq: null }
 }
 
-export function translatedParked(row: ParkedRow, map: SeqMap): ParkedRow {
+export function translatedParked(row: ParkedRow, map: NewSeqs): ParkedRow {
   const { at } = map.of(Number(row.stream_seq))
   return at === null ? row : { ...row, stream_seq: at }
 }
 
 const nothingUnderWay = {
-  ...{ attempts: 0, firstFailedMs: null, nextAttemptMs: null, blockingMsgId: null, lastError: null },
-  ...{ leaseMsgId: null, leaseUntilMs: null },
+  attempts: 0,
+  firstFailedMs: null,
+  nextAttemptMs: null,
+  blockingMsgId: null,
+  lastError: null,
+  leaseMsgId: null,
+  leaseUntilMs: null,
 }
 
 const noRanges = {
@@ -81,7 +80,7 @@ const noRanges = {
   recordOffset: 0,
 }
 
-function rangesOf(state: LaneState, map: SeqMap): Partial<LaneState> {
+function rangesOf(state: LaneState, map: NewSeqs): Partial<LaneState> {
   if (state.batchFirstSeq === null) return noRanges
   const at = (seq: number | null) => (seq === null ? null : map.of(seq).at)
   const [first, last] = [at(state.batchFirstSeq), at(state.batchLastSeq)]

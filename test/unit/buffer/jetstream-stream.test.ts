@@ -135,7 +135,7 @@ t.test('one server', async (t) => {
       { ...spec, knownSeq },
       /ends with frame 0/,
       /delivered frame 5/,
-      /migrate --from-cluster/,
+      /pipectl nodes renumber/,
     )
     await refused(t, { ...spec, knownSeq }, /ends with frame 0/)
   })
