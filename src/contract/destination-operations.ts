@@ -13,11 +13,10 @@ import {
   destinationBody,
   everyManaged,
   type Operation,
-  oneDestination,
-  onePipe,
   sampleBody,
   withBody,
 } from './operation.ts'
+import { at } from './operation-paths.ts'
 import { responseBodies } from './responses.ts'
 import { TableInference, TableProposal } from './table-proposal.ts'
 import { TransformTrialRequest, TransformTrialResult } from './transform-trial.ts'
@@ -33,9 +32,7 @@ const checkTransform = {
 
 export const destinationOperations = [
   {
-    operationId: 'createDestination',
-    method: 'POST',
-    path: `${onePipe}/destinations`,
+    ...at('createDestination'),
     area: 'management',
     summary: 'Attach a destination to a pipe',
     auth: 'key',
@@ -47,9 +44,7 @@ export const destinationOperations = [
     errors: ['pipe_not_found', 'duplicate_destination_name', 'workspace_full', ...withBody],
   },
   {
-    operationId: 'testDestination',
-    method: 'POST',
-    path: `${onePipe}/destinations/test`,
+    ...at('testDestination'),
     area: 'management',
     summary: 'Try a new or changed destination without storing it',
     auth: 'key',
@@ -69,9 +64,7 @@ export const destinationOperations = [
     errors: ['pipe_not_found', 'destination_not_found', ...withBody],
   },
   {
-    operationId: 'inferTable',
-    method: 'POST',
-    path: `${onePipe}/destinations/infer`,
+    ...at('inferTable'),
     area: 'management',
     summary:
       'Propose a table and its column mapping from records, and create or extend the table where asked to',
@@ -85,9 +78,7 @@ export const destinationOperations = [
     errors: ['pipe_not_found', 'destination_not_found', ...withBody],
   },
   {
-    operationId: 'tryTransform',
-    method: 'POST',
-    path: `${onePipe}/destinations/try-transform`,
+    ...at('tryTransform'),
     area: 'management',
     summary: 'Show what a transform makes of the newest records of the pipe, or of a sample',
     description:
@@ -100,9 +91,7 @@ export const destinationOperations = [
     errors: ['pipe_not_found', 'destination_not_found', ...withBody],
   },
   {
-    operationId: 'getDestination',
-    method: 'GET',
-    path: oneDestination,
+    ...at('getDestination'),
     area: 'management',
     versioned: 'destination',
     summary: 'Show a destination and its lane',
@@ -112,9 +101,7 @@ export const destinationOperations = [
     errors: ['destination_not_found', ...everyManaged],
   },
   {
-    operationId: 'getDestinationUsage',
-    method: 'GET',
-    path: `${oneDestination}/usage`,
+    ...at('getDestinationUsage'),
     area: 'management',
     summary: 'Show what the lane of a destination delivered, failed and skipped, by the hour',
     description:
@@ -126,9 +113,7 @@ export const destinationOperations = [
     errors: ['destination_not_found', 'validation_error', ...everyManaged],
   },
   {
-    operationId: 'getDrift',
-    method: 'GET',
-    path: `${oneDestination}/drift`,
+    ...at('getDrift'),
     area: 'management',
     summary: 'Show the keys of delivered records that no column takes, and the columns that no record fills',
     description:
@@ -139,9 +124,7 @@ export const destinationOperations = [
     errors: ['destination_not_found', ...everyManaged],
   },
   {
-    operationId: 'updateDestination',
-    method: 'PATCH',
-    path: oneDestination,
+    ...at('updateDestination'),
     area: 'management',
     versioned: 'destination',
     summary: 'Change a destination',
@@ -158,9 +141,7 @@ export const destinationOperations = [
     errors: ['precondition_failed', 'destination_not_found', 'duplicate_destination_name', ...withBody],
   },
   {
-    operationId: 'deleteDestination',
-    method: 'DELETE',
-    path: oneDestination,
+    ...at('deleteDestination'),
     area: 'management',
     versioned: 'destination',
     summary: 'Remove a destination and its lane',
@@ -170,9 +151,7 @@ export const destinationOperations = [
     errors: ['precondition_failed', 'destination_not_found', ...everyManaged],
   },
   {
-    operationId: 'setDestinationStatus',
-    method: 'PATCH',
-    path: `${oneDestination}/status`,
+    ...at('setDestinationStatus'),
     area: 'management',
     versioned: 'destination',
     summary: 'Block a destination (it keeps its backlog) or make it active again',
@@ -183,9 +162,7 @@ export const destinationOperations = [
     errors: ['precondition_failed', 'destination_not_found', ...withBody],
   },
   {
-    operationId: 'skipBlockingMessage',
-    method: 'POST',
-    path: `${oneDestination}/skip`,
+    ...at('skipBlockingMessage'),
     area: 'management',
     summary: 'Park the blocking message, and move the lane past it',
     auth: 'key',
@@ -194,9 +171,7 @@ export const destinationOperations = [
     errors: ['destination_not_found', 'parked_full', ...withBody],
   },
   {
-    operationId: 'retryNow',
-    method: 'POST',
-    path: `${oneDestination}/retry-now`,
+    ...at('retryNow'),
     area: 'management',
     summary: 'Retry the blocking message at once',
     auth: 'key',
@@ -205,9 +180,7 @@ export const destinationOperations = [
     errors: ['destination_not_found', ...withBody],
   },
   {
-    operationId: 'getBlockingMessage',
-    method: 'GET',
-    path: `${oneDestination}/blocking-message`,
+    ...at('getBlockingMessage'),
     area: 'management',
     summary: 'Show the message that blocks the lane, with its records as sent, some at a time',
     auth: 'key',
@@ -231,9 +204,7 @@ export const destinationOperations = [
     errors: ['validation_error', 'destination_not_found', 'no_blocking_message', ...everyManaged],
   },
   {
-    operationId: 'rewindDestination',
-    method: 'POST',
-    path: `${oneDestination}/rewind`,
+    ...at('rewindDestination'),
     area: 'management',
     summary: 'Move the lane back, to redeliver messages that are still kept',
     auth: 'key',
@@ -243,9 +214,7 @@ export const destinationOperations = [
     errors: ['destination_not_found', ...withBody],
   },
   {
-    operationId: 'resetTlsPin',
-    method: 'POST',
-    path: `${oneDestination}/reset-pin`,
+    ...at('resetTlsPin'),
     area: 'management',
     summary: 'Forget the pinned key of the database server; the next connection pins the one that it finds',
     auth: 'key',

@@ -2,9 +2,8 @@
 import Type, { type TSchema } from 'typebox'
 import type { ApiKeyScope } from './api-key.ts'
 import type { ErrorCode } from './errors.ts'
+import type { Method } from './operation-paths.ts'
 import { resourceLimits } from './resource-limits.ts'
-
-export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE' | 'OPTIONS'
 
 /** Bytes and values (nested ones included) of a request's body. */
 export interface BodyLimits {
@@ -121,8 +120,6 @@ export const everyKeyed = ['storage_unavailable', 'unauthorized', 'forbidden', '
 /** The errors of a management operation, whose requests have a budget per workspace. */
 export const everyManaged = ['too_many_requests', ...everyKeyed] as const
 export const withBody = ['validation_error', 'payload_too_large', ...everyManaged] as const
-export const onePipe = '/v1/pipes/{pipe_id}'
-export const oneDestination = `${onePipe}/destinations/{destination_id}` as const
 
 export const ifMatch: OperationParameter = {
   in: 'header',
