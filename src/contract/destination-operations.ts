@@ -7,15 +7,10 @@ import {
   DestinationTest,
   DestinationUpdate,
   RewindRequest,
+  withGivenConfig,
 } from './destination-requests.ts'
 import { Drift } from './drift.ts'
-import {
-  destinationBody,
-  everyManaged,
-  type Operation,
-  sampleBody,
-  withBody,
-} from './operation.ts'
+import { destinationBody, everyManaged, type Operation, sampleBody, withBody } from './operation.ts'
 import { at } from './operation-paths.ts'
 import { responseBodies } from './responses.ts'
 import { TableInference, TableProposal } from './table-proposal.ts'
@@ -39,6 +34,7 @@ export const destinationOperations = [
     boundKeys: 'its_pipe',
     parameters: [checkTransform],
     request: DestinationCreate,
+    prepare: withGivenConfig,
     bodyLimits: destinationBody,
     success: { status: 201, description: 'Created, active', schema: responseBodies.destinationCreated },
     errors: ['pipe_not_found', 'duplicate_destination_name', 'workspace_full', ...withBody],
@@ -59,6 +55,7 @@ export const destinationOperations = [
       },
     ],
     request: DestinationTest,
+    prepare: withGivenConfig,
     bodyLimits: destinationBody,
     success: { status: 200, description: 'The result of each check', schema: responseBodies.tested },
     errors: ['pipe_not_found', 'destination_not_found', ...withBody],
@@ -73,6 +70,7 @@ export const destinationOperations = [
     auth: 'key',
     boundKeys: 'its_pipe',
     request: TableInference,
+    prepare: withGivenConfig,
     bodyLimits: sampleBody,
     success: { status: 200, description: 'The proposal, and what was done', schema: TableProposal },
     errors: ['pipe_not_found', 'destination_not_found', ...withBody],

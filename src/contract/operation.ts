@@ -79,8 +79,12 @@ export interface Operation {
    * takes `If-Match`.
    */
   versioned?: VersionedResource['kind']
-  /** The JSON body. Absent: the operation takes none. */
+  /** The JSON body, which is an object. Absent: the operation takes none. */
   request?: TSchema
+  /** No body stands for an empty object. */
+  isBodyOptional?: boolean
+  /** Puts a body into the form that its schema is for, e.g. trims a text. Pure, and leaves what it does not know as it is. */
+  prepare?: (body: Record<string, unknown>) => Record<string, unknown>
   /** The limits of its body. Absent: `smallBody`. */
   bodyLimits?: BodyLimits
   /** Further content types of the body, beside application/json. */

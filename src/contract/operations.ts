@@ -43,8 +43,11 @@ export type ManagementOperationId = Extract<
 >['operationId']
 
 /** The success body of an operation; null when it has none. */
-export type SuccessBody<Id extends OperationId> =
-  Entry<Id>['success'] extends { schema: infer Schema extends TSchema } ? Static<Schema> : null
+export type SuccessBody<Id extends OperationId> = Entry<Id>['success'] extends {
+  schema: infer Schema extends TSchema
+}
+  ? Static<Schema>
+  : null
 
 /** The JSON body of a request; undefined when the operation takes none. */
 export type RequestBody<Id extends OperationId> =

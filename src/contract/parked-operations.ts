@@ -12,7 +12,6 @@ import {
   parkedParameters,
 } from './parked.ts'
 
-
 export const parkedOperations = [
   {
     ...at('listParked'),
@@ -42,6 +41,7 @@ export const parkedOperations = [
     auth: 'key',
     boundKeys: 'its_pipe',
     request: ParkedReplayRequest,
+    isBodyOptional: true,
     bodyLimits: replayBody,
     success: { status: 202, description: 'It will be replayed', schema: ParkedReplay },
     errors: ['destination_not_found', 'parked_not_found', 'parked_replaying', ...withBody],

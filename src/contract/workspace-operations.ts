@@ -3,7 +3,14 @@ import { ApiKeyCreate, ApiKeyRotate } from './api-key.ts'
 import { everyManaged, type Operation, withBody } from './operation.ts'
 import { at } from './operation-paths.ts'
 import { sinceParameter } from './overview.ts'
-import { OriginCreate, PipeCreate, PipeLimits, PipeUpdate } from './pipe.ts'
+import {
+  OriginCreate,
+  PipeCreate,
+  PipeLimits,
+  PipePatch,
+  withNormalOrigin,
+  withTrimmedGeoFields,
+} from './pipe.ts'
 import { resourceLimits } from './resource-limits.ts'
 import { responseBodies } from './responses.ts'
 import { hoursParameter, usageFreshness } from './usage.ts'
@@ -47,6 +54,7 @@ export const pipeOperations = [
     auth: 'key',
     boundKeys: 'nothing',
     request: PipeCreate,
+    prepare: withTrimmedGeoFields,
     success: { status: 201, description: 'Created, active', schema: responseBodies.pipeCreated },
     errors: ['duplicate_pipe_name', 'workspace_full', ...withBody],
   },
@@ -78,7 +86,8 @@ export const pipeOperations = [
     summary: 'Change, pause or resume a pipe',
     auth: 'key',
     boundKeys: 'its_pipe',
-    request: PipeUpdate,
+    request: PipePatch,
+    prepare: withTrimmedGeoFields,
     success: { status: 200, description: 'The pipe as it is now', schema: responseBodies.pipe },
     errors: ['precondition_failed', 'pipe_not_found', ...withBody],
   },
@@ -123,6 +132,7 @@ export const pipeSettingOperations = [
     auth: 'key',
     boundKeys: 'its_pipe',
     request: OriginCreate,
+    prepare: withNormalOrigin,
     success: { status: 201, description: 'Allowed', schema: responseBodies.originCreated },
     errors: ['pipe_not_found', 'duplicate_origin', 'workspace_full', ...withBody],
   },

@@ -9,7 +9,7 @@ import type { ColumnMapping, DestinationStatus } from '../../contract/destinatio
 import type { OperationId, SuccessBody } from '../../contract/operations.ts'
 import type { ParkedSelection } from '../../contract/parked.ts'
 import type { PipeCreate, PipeLimits, PipeUpdate } from '../../contract/pipe.ts'
-import type { InferenceOptions } from '../../contract/table-proposal.ts'
+import type { TableInference } from '../../contract/table-proposal.ts'
 import type { GivenTransform } from '../../contract/transform.ts'
 import type { TransformTrialRequest } from '../../contract/transform-trial.ts'
 import { UnreachableFailure } from './failure.ts'
@@ -55,6 +55,10 @@ export interface SaveOptions extends ChangeOptions {
   checksTransform?: boolean
 }
 /** From what a table is proposed for which database: a new one, or that of a stored destination. */
+type InferenceOptions = Omit<
+  Extract<TableInference, { destination_id: string }>,
+  'destination_id' | 'destination_config'
+>
 export type TableInferenceBody = InferenceOptions &
   (
     | { destination_type: string; destination_config: Record<string, unknown> }
